@@ -1,0 +1,46 @@
+# The everyday commands; the build itself is described in CMakeLists.txt and CMakePresets.json.
+
+PREFIX ?= /usr/local
+PRESET ?= release
+JOBS   ?= $(shell nproc)
+
+all:      ## build the tools into build/release/bin (PRESET=debug, asan, clang for the others)
+	@scripts/install-deps --check build
+	@$(MAKE) --no-print-directory compile
+
+test:     ## build and run all tests; installs missing Debian packages
+	@scripts/install-deps build test
+	@$(MAKE) --no-print-directory compile
+	ctest --preset $(PRESET) --parallel $(JOBS)
+
+demo:     ## build and show the tools at work; installs missing Debian packages
+	@scripts/install-deps build demo
+	@$(MAKE) --no-print-directory compile
+	ATTN_BIN=$(CURDIR)/build/$(PRESET)/bin scripts/demo
+
+bench:    ## build and measure
+	@scripts/install-deps --check build bench
+	@$(MAKE) --no-print-directory compile
+	ATTN_BIN=$(CURDIR)/build/$(PRESET)/bin tests/bench/run
+
+install: all  ## install the tools into PREFIX/bin (PREFIX=/usr/local; DESTDIR is honoured)
+	cmake --install build/$(PRESET) --prefix $(PREFIX)
+
+format:   ## format the C++ sources in place
+	@scripts/install-deps --check lint
+	git ls-files -co --exclude-standard 'lib/*.?pp' 'tools/*.?pp' 'tests/*.?pp' | xargs -r clang-format -i
+
+lint:     ## the checks of .ci/run that need no full build
+	.ci/run deps format layering top-level shell python tidy
+
+clean:    ## remove build/
+	rm -rf build
+
+help:     ## this list
+	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 17
+
+compile:
+	@cmake --preset $(PRESET) >/dev/null
+	cmake --build --preset $(PRESET) --parallel $(JOBS)
+
+.PHONY: all test demo bench install format lint clean help compile
