@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+namespace attn {
+
+/// Element type of a stored dataset, as far as the toolkit tells types apart.
+enum class DType {
+  f16,
+  bf16,
+  f32,
+  f64,
+  i8,
+  i16,
+  i32,
+  i64,
+  u8,
+  u16,
+  u32,
+  u64,
+  boolean,
+  string,
+  other
+};
+
+/// "float32", "int8", "bool", "string", ...: NumPy's names ("bfloat16" and "other" besides).
+std::string_view name(DType type) noexcept;
+
+/// Bytes per element as stored; 0 for string and other.
+std::size_t size_of(DType type) noexcept;
+
+bool is_floating(DType type) noexcept;
+
+/// Integers of any width, and bool.
+bool is_integral(DType type) noexcept;
+
+}  // namespace attn

@@ -1,0 +1,69 @@
+#include "tensor/shape.hpp"
+
+#include <algorithm>
+
+#include "tensor/error.hpp"
+
+namespace attn {
+
+Index element_count(const Shape& shape) {
+  Index count = 1;
+  for (const Index axis : shape) {
+    // An axis of length 0 makes the product 0 whatever the others are, overflowing or not.
+    if (axis == 0) return 0;
+  }
+  for (const Index axis : shape) {
+    if (axis < 0 || __builtin_mul_overflow(count, axis, &count)) {
+      throw Error(Failure::input, "shape " + to_string(shape) + " has too many elements");
+    }
+  }
+  return count;
+}
+
+Shape leading_axes(const Shape& shape, std::size_t trailing) {
+  return Shape(shape.begin(), shape.end() - static_cast<std::ptrdiff_t>(trailing));
+}
+
+Shape join(const Shape& leading, const Shape& trailing) {
+  Shape joined = leading;
+  joined.insert(joined.end(), trailing.begin(), trailing.end());
+  return joined;
+}
+
+std::string to_string(const Shape& shape) {
+  std::string text = "(";
+  for (std::size_t axis = 0; axis < shape.size(); ++axis) {
+    if (axis > 0) text += ", ";
+    text += std::to_string(shape[axis]);
+  }
+  return text + ")";
+}
+
+bool broadcast(const Shape& a, const Shape& b, Shape& out) {
+  Shape result(std::max(a.size(), b.size()), 1);
+  for (std::size_t back = 1; back <= result.size(); ++back) {
+    const Index from_a = back <= a.size() ? a[a.size() - back] : 1;
+    const Index from_b = back <= b.size() ? b[b.size() - back] : 1;
+    if (from_a != from_b && from_a != 1 && from_b != 1) return false;
+    result[result.size() - back] = from_a == 1 ? from_b : from_a;
+  }
+  out = std::move(result);
+  return true;
+}
+
+Shape unravel(Index flat, const Shape& shape) {
+  Shape index(shape.size(), 0);
+  for (std::size_t axis = shape.size(); axis-- > 0;) {
+    index[axis] = flat % shape[axis];
+    flat /= shape[axis];
+  }
+  return index;
+}
+
+Index ravel(const Shape& index, const Shape& shape) {
+  Index flat = 0;
+  for (std::size_t axis = 0; axis < shape.size(); ++axis) flat = flat * shape[axis] + index[axis];
+  return flat;
+}
+
+}  // namespace attn

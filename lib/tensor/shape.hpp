@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace attn {
+
+using Index = std::int64_t;
+
+/// Lengths of the axes of a row-major array, outermost first. A scalar has no axes.
+using Shape = std::vector<Index>;
+
+/// Product of the axes, 1 for a scalar. Throws Error(input) where it does not fit an Index.
+Index element_count(const Shape& shape);
+
+/// The axes of `shape` before its last `trailing` ones. Requires trailing <= shape.size().
+Shape leading_axes(const Shape& shape, std::size_t trailing);
+
+/// `leading` with `trailing` appended.
+Shape join(const Shape& leading, const Shape& trailing);
+
+/// "(8, 2048, 64)", "(7)", "()".
+std::string to_string(const Shape& shape);
+
+/// The shape that both broadcast to: aligned at the last axis, where an axis of length 1 or an
+/// absent one stretches. Returns false, and leaves `out` alone, where the two disagree.
+bool broadcast(const Shape& a, const Shape& b, Shape& out);
+
+/// The multi-index of row-major position `flat` in `shape`. Requires 0 <= flat < element_count.
+Shape unravel(Index flat, const Shape& shape);
+
+/// The row-major position of multi-index `index` in `shape`; the inverse of unravel.
+Index ravel(const Shape& index, const Shape& shape);
+
+}  // namespace attn

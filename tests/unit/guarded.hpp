@@ -1,0 +1,72 @@
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "tensor/view.hpp"
+
+#if defined(__SANITIZE_ADDRESS__)
+#define ATTN_TEST_UNDER_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define ATTN_TEST_UNDER_ASAN 1
+#endif
+#endif
+
+namespace attn::testing {
+
+/// A matrix with known numbers all around it: before it, between its rows and behind it. Behind it
+/// only where no address sanitizer watches, which sees reads past the end as well.
+template <class T>
+class Guarded {
+ public:
+  /// `before` elements stand before the first one, and so decide how it is aligned.
+  Guarded(Index rows, Index cols, Index gap = 5, Index before = 3)
+      : rows_(rows), cols_(cols), stride_(cols + gap), before_(before) {
+#ifdef ATTN_TEST_UNDER_ASAN
+    const Index behind = 0;
+#else
+    const Index behind = 40;
+#endif
+    const Index extent = rows > 0 && cols > 0 ? (rows - 1) * stride_ + cols : 0;
+    values_.assign(static_cast<std::size_t>(before + extent + behind), guard);
+  }
+
+  MatrixView<T> view() { return {values_.data() + before_, rows_, cols_, stride_}; }
+  MatrixView<const T> view() const { return {values_.data() + before_, rows_, cols_, stride_}; }
+  T* data() { return values_.data() + before_; }
+  const T* data() const { return values_.data() + before_; }
+  Index rows() const { return rows_; }
+  Index cols() const { return cols_; }
+
+  template <class Make>
+  void fill(const Make& make) {
+    for (Index i = 0; i < rows_; ++i) std::generate_n(view().row(i), cols_, make);
+  }
+
+  /// The same numbers inside and around.
+  bool operator==(const Guarded& other) const { return values_ == other.values_; }
+
+  /// Whether everything around the matrix is as it was.
+  bool intact() const {
+    Index inside = 0;
+    Index guards = 0;
+    for (Index at = 0; at < static_cast<Index>(values_.size()); ++at) {
+      const Index offset = at - before_;
+      const bool in = offset >= 0 && offset / stride_ < rows_ && offset % stride_ < cols_;
+      inside += in ? 1 : 0;
+      guards += !in && values_[static_cast<std::size_t>(at)] == guard ? 1 : 0;
+    }
+    return inside == rows_ * cols_ && inside + guards == static_cast<Index>(values_.size());
+  }
+
+ private:
+  static constexpr T guard = T{-12345};
+  Index rows_;
+  Index cols_;
+  Index stride_;
+  Index before_;
+  std::vector<T> values_;
+};
+
+}  // namespace attn::testing

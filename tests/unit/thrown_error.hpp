@@ -1,0 +1,27 @@
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "tensor/error.hpp"
+
+namespace attn::testing {
+
+/// The Error that `body` throws; a failed check and one of another kind where it throws none.
+template <class Body>
+Error thrown_error(const Body& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    return error;
+  }
+  FAIL_CHECK("no Error was thrown");
+  return Error(Failure{0}, "");
+}
+
+inline bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace attn::testing
