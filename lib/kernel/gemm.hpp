@@ -1,0 +1,25 @@
+#pragma once
+
+#include <string>
+
+#include "tensor/view.hpp"
+
+namespace attn::kernel {
+
+/// Products of tiles, by BLAS on the calling thread alone: a partition fixed by the shape then
+/// gives the same bits on any number of threads. Empty extents are fine; aliasing is not.
+
+/// out = alpha · a bᵀ for a (m,k), b (n,k), out (m,n).
+void multiply_transposed(float alpha, MatrixView<const float> a, MatrixView<const float> b,
+                         MatrixView<float> out);
+void multiply_transposed(double alpha, MatrixView<const double> a, MatrixView<const double> b,
+                         MatrixView<double> out);
+
+/// out += a b for a (m,k), b (k,n), out (m,n).
+void multiply_add(MatrixView<const float> a, MatrixView<const float> b, MatrixView<float> out);
+void multiply_add(MatrixView<const double> a, MatrixView<const double> b, MatrixView<double> out);
+
+/// The BLAS and its build, for --version: "OpenBLAS 0.3.21 ... openmp".
+std::string blas_description();
+
+}  // namespace attn::kernel

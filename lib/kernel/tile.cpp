@@ -1,0 +1,503 @@
+#include "kernel/tile.hpp"
+
+#include <limits>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernel/tile.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <hwy/contrib/math/math-inl.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace attn::kernel::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// float32 partial sums are handed over to float64 after this many terms a lane.
+constexpr Index terms_in_float = 64;
+
+template <class T>
+using Tag = hn::ScalableTag<T>;
+template <class T>
+using Vec = hn::Vec<Tag<T>>;
+using Wide = hn::ScalableTag<double>;
+using WideVec = hn::Vec<Wide>;
+
+template <class T>
+Index lanes() {
+  return static_cast<Index>(hn::Lanes(Tag<T>()));
+}
+
+// One vector's worth of T as float64: one vector for double, a lower and an upper for float.
+// Everything that needs float64 is written once for both through it.
+template <class T>
+struct Widened;
+
+template <>
+struct Widened<double> {
+  static constexpr int parts = 1;
+  WideVec part[1];
+  static Widened of(Vec<double> v) { return {{v}}; }
+  Vec<double> narrow() const { return part[0]; }
+};
+
+template <>
+struct Widened<float> {
+#if HWY_TARGET == HWY_SCALAR  // one lane of either type: there are no halves
+  static constexpr int parts = 1;
+  WideVec part[1];
+  static Widened of(Vec<float> v) {
+    return {{ hn::PromoteTo(Wide(), v) }};
+  }
+  Vec<float> narrow() const { return hn::DemoteTo(Tag<float>(), part[0]); }
+#else
+  static constexpr int parts = 2;
+  WideVec part[2];
+  static Widened of(Vec<float> v) {
+    const hn::Half<Tag<float>> half;
+    return {{hn::PromoteTo(Wide(), hn::LowerHalf(half, v)),
+             hn::PromoteTo(Wide(), hn::UpperHalf(half, v))}};
+  }
+  Vec<float> narrow() const {
+    const hn::Half<Tag<float>> half;
+    return hn::Combine(Tag<float>(), hn::DemoteTo(half, part[1]), hn::DemoteTo(half, part[0]));
+  }
+#endif
+};
+
+template <class T>
+Widened<T> load_wide(const double* p) {
+  Widened<T> w;
+  for (int i = 0; i < Widened<T>::parts; ++i) {
+    w.part[i] = hn::LoadU(Wide(), p + i * lanes<double>());
+  }
+  return w;
+}
+
+template <class T>
+void store_wide(const Widened<T>& w, double* p) {
+  for (int i = 0; i < Widened<T>::parts; ++i) {
+    hn::StoreU(w.part[i], Wide(), p + i * lanes<double>());
+  }
+}
+
+template <class T>
+Widened<T> broadcast_wide(double value) {
+  Widened<T> w;
+  for (int i = 0; i < Widened<T>::parts; ++i) w.part[i] = hn::Set(Wide(), value);
+  return w;
+}
+
+template <class T>
+Widened<T> minus(Widened<T> a, const Widened<T>& b) {
+  for (int i = 0; i < Widened<T>::parts; ++i) a.part[i] = hn::Sub(a.part[i], b.part[i]);
+  return a;
+}
+
+template <class T>
+Widened<T> plus(Widened<T> a, const Widened<T>& b) {
+  for (int i = 0; i < Widened<T>::parts; ++i) a.part[i] = hn::Add(a.part[i], b.part[i]);
+  return a;
+}
+
+template <class T>
+Widened<T> larger(Widened<T> a, const Widened<T>& b) {
+  for (int i = 0; i < Widened<T>::parts; ++i) a.part[i] = hn::Max(a.part[i], b.part[i]);
+  return a;
+}
+
+// The last, incomplete vector of a row goes through memory of its own: masked loads may fault on
+// the lanes that are not there.
+template <class T>
+struct Tail {
+  HWY_ALIGN T value[HWY_MAX_BYTES / sizeof(T)];
+  Tail(const T* p, Index n, T fill) {
+    for (Index i = 0; i < lanes<T>(); ++i) value[i] = i < n ? p[i] : fill;
+  }
+  Vec<T> vec() const { return hn::Load(Tag<T>(), value); }
+};
+
+template <class T>
+struct WideTail {
+  HWY_ALIGN double value[HWY_MAX_BYTES / sizeof(T)];
+  WideTail(const double* p, Index n, double fill) {
+    for (Index i = 0; i < lanes<T>(); ++i) value[i] = i < n ? p[i] : fill;
+  }
+  Widened<T> wide() const { return load_wide<T>(value); }
+  void copy_to(double* p, Index n) const {
+    for (Index i = 0; i < n; ++i) p[i] = value[i];
+  }
+};
+
+template <class T>
+void store_first(Vec<T> v, T* p, Index n) {
+  HWY_ALIGN T lane[HWY_MAX_BYTES / sizeof(T)];
+  hn::Store(v, Tag<T>(), lane);
+  for (Index i = 0; i < n; ++i) p[i] = lane[i];
+}
+
+template <class T>
+double sum_lanes(Vec<T> v) {
+  const Widened<T> w = Widened<T>::of(v);
+  WideVec total = w.part[0];
+  for (int i = 1; i < Widened<T>::parts; ++i) total = hn::Add(total, w.part[i]);
+  return hn::GetLane(hn::SumOfLanes(Wide(), total));
+}
+
+// Σ of vectors, in T for a bounded number of terms and in float64 beyond.
+template <class T>
+class RowSum {
+ public:
+  // Written out, as an implicit constructor would be compiled for the baseline CPU.
+  RowSum() : partial_(hn::Zero(Tag<T>())) {}
+  void add(Vec<T> v) {
+    partial_ = hn::Add(partial_, v);
+    if (++terms_ == terms_in_float) flush();
+  }
+  double total() {
+    flush();
+    return total_;
+  }
+
+ private:
+  void flush() {
+    total_ += sum_lanes<T>(partial_);
+    partial_ = hn::Zero(Tag<T>());
+    terms_ = 0;
+  }
+  Vec<T> partial_;
+  Index terms_ = 0;
+  double total_ = 0;
+};
+
+constexpr double minus_infinity = -std::numeric_limits<double>::infinity();
+
+template <class T>
+double RowMax(const T* s, Index n, const double* g) {
+  const T nothing = static_cast<T>(minus_infinity);
+  const Index step = lanes<T>();
+  const Index whole = n - n % step;
+  if (g == nullptr) {
+    Vec<T> best = hn::Set(Tag<T>(), nothing);
+    for (Index j = 0; j < whole; j += step) best = hn::Max(best, hn::LoadU(Tag<T>(), s + j));
+    if (whole < n) best = hn::Max(best, Tail<T>(s + whole, n - whole, nothing).vec());
+    return static_cast<double>(hn::GetLane(hn::MaxOfLanes(Tag<T>(), best)));
+  }
+  Widened<T> best = broadcast_wide<T>(minus_infinity);
+  for (Index j = 0; j < whole; j += step) {
+    const auto v = Widened<T>::of(hn::LoadU(Tag<T>(), s + j));
+    best = larger<T>(best, minus<T>(v, load_wide<T>(g + j)));
+  }
+  if (whole < n) {
+    const auto v = Widened<T>::of(Tail<T>(s + whole, n - whole, nothing).vec());
+    best = larger<T>(best, minus<T>(v, WideTail<T>(g + whole, n - whole, 0).wide()));
+  }
+  WideVec all = best.part[0];
+  for (int i = 1; i < Widened<T>::parts; ++i) all = hn::Max(all, best.part[i]);
+  return hn::GetLane(hn::MaxOfLanes(Wide(), all));
+}
+
+template <class T>
+double ExpRow(T* out, const T* s, Index n, const double* g, double shift) {
+  const Tag<T> d;
+  const T nothing = static_cast<T>(minus_infinity);
+  const Index step = lanes<T>();
+  const Index whole = n - n % step;
+  RowSum<T> sum;
+  if (g == nullptr) {
+    const Vec<T> base = hn::Set(d, static_cast<T>(shift));
+    for (Index j = 0; j < whole; j += step) {
+      const Vec<T> e = hn::Exp(d, hn::Sub(hn::LoadU(d, s + j), base));
+      hn::StoreU(e, d, out + j);
+      sum.add(e);
+    }
+    if (whole < n) {
+      const Vec<T> v = Tail<T>(s + whole, n - whole, nothing).vec();
+      const Vec<T> e = hn::Exp(d, hn::Sub(v, base));
+      store_first<T>(e, out + whole, n - whole);
+      sum.add(e);
+    }
+    return sum.total();
+  }
+  const Widened<T> base = broadcast_wide<T>(shift);
+  for (Index j = 0; j < whole; j += step) {
+    const auto v = Widened<T>::of(hn::LoadU(d, s + j));
+    const Vec<T> e = hn::Exp(d, minus<T>(minus<T>(v, load_wide<T>(g + j)), base).narrow());
+    hn::StoreU(e, d, out + j);
+    sum.add(e);
+  }
+  if (whole < n) {
+    const auto v = Widened<T>::of(Tail<T>(s + whole, n - whole, nothing).vec());
+    const auto shifted = minus<T>(v, WideTail<T>(g + whole, n - whole, 0).wide());
+    const Vec<T> e = hn::Exp(d, minus<T>(shifted, base).narrow());
+    store_first<T>(e, out + whole, n - whole);
+    sum.add(e);
+  }
+  return sum.total();
+}
+
+template <class T>
+void ScaleRow(T* row, Index n, double factor) {
+  const Tag<T> d;
+  const Vec<T> by = hn::Set(d, static_cast<T>(factor));
+  const Index step = lanes<T>();
+  Index j = 0;
+  for (; j + step <= n; j += step) hn::StoreU(hn::Mul(hn::LoadU(d, row + j), by), d, row + j);
+  for (; j < n; ++j) row[j] *= static_cast<T>(factor);
+}
+
+template <class T>
+void AddScaledRow(T* out, const T* in, Index n, double factor) {
+  const Tag<T> d;
+  const Vec<T> by = hn::Set(d, static_cast<T>(factor));
+  const Index step = lanes<T>();
+  Index j = 0;
+  for (; j + step <= n; j += step) {
+    hn::StoreU(hn::MulAdd(hn::LoadU(d, in + j), by, hn::LoadU(d, out + j)), d, out + j);
+  }
+  if (j < n) {
+    const Vec<T> sum =
+        hn::MulAdd(Tail<T>(in + j, n - j, 0).vec(), by, Tail<T>(out + j, n - j, 0).vec());
+    store_first<T>(sum, out + j, n - j);
+  }
+}
+
+template <class T>
+double EntropyRow(const T* p, Index n) {
+  const Tag<T> d;
+  const Index step = lanes<T>();
+  const Index whole = n - n % step;
+  RowSum<T> sum;
+  const auto add = [&](Vec<T> v) HWY_ATTR {
+    const auto positive = hn::Gt(v, hn::Zero(d));
+    const Vec<T> log = hn::Log(d, hn::IfThenElse(positive, v, hn::Set(d, T{1})));
+    sum.add(hn::Mul(hn::Neg(v), log));
+  };
+  for (Index j = 0; j < whole; j += step) add(hn::LoadU(d, p + j));
+  if (whole < n) add(Tail<T>(p + whole, n - whole, 0).vec());
+  return sum.total();
+}
+
+// Columns are worked on in strips of one vector, all rows of a strip before the next, with what is
+// per column in registers. `strip` gets the first column and a Strip that loads and stores.
+template <class T>
+struct Strip {
+  T* first;  // row 0 of the strip
+  Index stride;
+  Index width;  // lanes in use
+  Vec<T> load(Index i, T fill) const {
+    const T* p = first + i * stride;
+    return width == lanes<T>() ? hn::LoadU(Tag<T>(), p) : Tail<T>(p, width, fill).vec();
+  }
+  void store(Index i, Vec<T> v) const {
+    T* p = first + i * stride;
+    if (width == lanes<T>()) {
+      hn::StoreU(v, Tag<T>(), p);
+    } else {
+      store_first<T>(v, p, width);
+    }
+  }
+  Widened<T> load_column(const double* p, double fill) const {
+    return width == lanes<T>() ? load_wide<T>(p) : WideTail<T>(p, width, fill).wide();
+  }
+  void store_column(const Widened<T>& w, double* p) const {
+    if (width == lanes<T>()) {
+      store_wide<T>(w, p);
+    } else {
+      WideTail<T> tail(p, width, 0);
+      store_wide<T>(w, tail.value);
+      tail.copy_to(p, width);
+    }
+  }
+};
+
+template <class T, class Body>
+void for_strips(MatrixView<T> tile, const Body& body) {
+  using Value = std::remove_const_t<T>;
+  for (Index j = 0; j < tile.cols; j += lanes<Value>()) {
+    const Index width = tile.cols - j < lanes<Value>() ? tile.cols - j : lanes<Value>();
+    // A const tile is only loaded from.
+    body(j, Strip<Value>{const_cast<Value*>(tile.data) + j, tile.row_stride, width});
+  }
+}
+
+// Σ over rows of one strip, in float64 from every 64th term.
+template <class T>
+class ColumnSum {
+ public:
+  explicit ColumnSum(const Widened<T>& start) : partial_(hn::Zero(Tag<T>())), total_(start) {}
+  void add(Vec<T> v) {
+    partial_ = hn::Add(partial_, v);
+    if (++terms_ == terms_in_float) flush();
+  }
+  const Widened<T>& total() {
+    flush();
+    return total_;
+  }
+
+ private:
+  void flush() {
+    total_ = plus<T>(total_, Widened<T>::of(partial_));
+    partial_ = hn::Zero(Tag<T>());
+    terms_ = 0;
+  }
+  Vec<T> partial_;
+  Index terms_ = 0;
+  Widened<T> total_;
+};
+
+template <class T>
+void ColumnMax(MatrixView<const T> s, const double* f, double* max) {
+  const T nothing = static_cast<T>(minus_infinity);
+  for_strips(s, [&](Index j, const Strip<T>& strip) HWY_ATTR {
+    Widened<T> best = strip.load_column(max + j, minus_infinity);
+    if (f == nullptr) {
+      Vec<T> narrow = hn::Set(Tag<T>(), nothing);
+      for (Index i = 0; i < s.rows; ++i) narrow = hn::Max(narrow, strip.load(i, nothing));
+      best = larger<T>(best, Widened<T>::of(narrow));
+    } else {
+      for (Index i = 0; i < s.rows; ++i) {
+        const auto v = Widened<T>::of(strip.load(i, nothing));
+        best = larger<T>(best, minus<T>(v, broadcast_wide<T>(f[i])));
+      }
+    }
+    strip.store_column(best, max + j);
+  });
+}
+
+template <class T>
+void ExpColumns(MatrixView<T> s, const double* f, const double* shift, double* sum) {
+  const Tag<T> d;
+  const T nothing = static_cast<T>(minus_infinity);
+  for_strips(s, [&](Index j, const Strip<T>& strip) HWY_ATTR {
+    const Widened<T> base = strip.load_column(shift + j, 0);
+    const Vec<T> narrow_base = base.narrow();
+    ColumnSum<T> total(strip.load_column(sum + j, 0));
+    for (Index i = 0; i < s.rows; ++i) {
+      const Vec<T> v = strip.load(i, nothing);
+      const Vec<T> x =
+          f == nullptr
+              ? hn::Sub(v, narrow_base)
+              : minus<T>(minus<T>(Widened<T>::of(v), broadcast_wide<T>(f[i])), base).narrow();
+      const Vec<T> e = hn::Exp(d, x);
+      strip.store(i, e);
+      total.add(e);
+    }
+    strip.store_column(total.total(), sum + j);
+  });
+}
+
+template <class T>
+void ScaleColumns(MatrixView<T> tile, const double* factor) {
+  for_strips(tile, [&](Index j, const Strip<T>& strip) HWY_ATTR {
+    const Vec<T> by = strip.load_column(factor + j, 0).narrow();
+    for (Index i = 0; i < tile.rows; ++i) strip.store(i, hn::Mul(strip.load(i, 0), by));
+  });
+}
+
+template <class T>
+void AddColumns(MatrixView<const T> tile, double* sum) {
+  for_strips(tile, [&](Index j, const Strip<T>& strip) HWY_ATTR {
+    ColumnSum<T> total(strip.load_column(sum + j, 0));
+    for (Index i = 0; i < tile.rows; ++i) total.add(strip.load(i, 0));
+    strip.store_column(total.total(), sum + j);
+  });
+}
+
+template <class T>
+void AddOuter(MatrixView<T> tile, const double* row, const double* col) {
+  for_strips(tile, [&](Index j, const Strip<T>& strip) HWY_ATTR {
+    const Widened<T> right = strip.load_column(col + j, 0);
+    for (Index i = 0; i < tile.rows; ++i) {
+      const Widened<T> norms = plus<T>(broadcast_wide<T>(row[i]), right);
+      strip.store(i, plus<T>(Widened<T>::of(strip.load(i, 0)), norms).narrow());
+    }
+  });
+}
+
+// Plain names for the dispatch tables, which know no overloads.
+#define ATTN_FOR_TYPE(T, suffix)                                                                 \
+  double RowMax_##suffix(const T* s, Index n, const double* g) { return RowMax<T>(s, n, g); }    \
+  double ExpRow_##suffix(T* out, const T* s, Index n, const double* g, double shift) {           \
+    return ExpRow<T>(out, s, n, g, shift);                                                       \
+  }                                                                                              \
+  void ScaleRow_##suffix(T* row, Index n, double factor) { ScaleRow<T>(row, n, factor); }        \
+  void AddScaledRow_##suffix(T* out, const T* in, Index n, double factor) {                      \
+    AddScaledRow<T>(out, in, n, factor);                                                         \
+  }                                                                                              \
+  double EntropyRow_##suffix(const T* p, Index n) { return EntropyRow<T>(p, n); }                \
+  void ColumnMax_##suffix(MatrixView<const T> s, const double* f, double* max) {                 \
+    ColumnMax<T>(s, f, max);                                                                     \
+  }                                                                                              \
+  void ExpColumns_##suffix(MatrixView<T> s, const double* f, const double* shift, double* sum) { \
+    ExpColumns<T>(s, f, shift, sum);                                                             \
+  }                                                                                              \
+  void ScaleColumns_##suffix(MatrixView<T> tile, const double* factor) {                         \
+    ScaleColumns<T>(tile, factor);                                                               \
+  }                                                                                              \
+  void AddColumns_##suffix(MatrixView<const T> tile, double* sum) { AddColumns<T>(tile, sum); }  \
+  void AddOuter_##suffix(MatrixView<T> tile, const double* row, const double* col) {             \
+    AddOuter<T>(tile, row, col);                                                                 \
+  }
+ATTN_FOR_TYPE(float, f32)
+ATTN_FOR_TYPE(double, f64)
+#undef ATTN_FOR_TYPE
+
+const char* TargetName() { return hwy::TargetName(HWY_TARGET); }
+
+}  // namespace attn::kernel::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace attn::kernel {
+
+#define ATTN_EXPORT(T, suffix)                                                           \
+  HWY_EXPORT(RowMax_##suffix);                                                           \
+  HWY_EXPORT(ExpRow_##suffix);                                                           \
+  HWY_EXPORT(ScaleRow_##suffix);                                                         \
+  HWY_EXPORT(AddScaledRow_##suffix);                                                     \
+  HWY_EXPORT(EntropyRow_##suffix);                                                       \
+  HWY_EXPORT(ColumnMax_##suffix);                                                        \
+  HWY_EXPORT(ExpColumns_##suffix);                                                       \
+  HWY_EXPORT(ScaleColumns_##suffix);                                                     \
+  HWY_EXPORT(AddColumns_##suffix);                                                       \
+  HWY_EXPORT(AddOuter_##suffix);                                                         \
+  double row_max(const T* s, Index n, const double* g) {                                 \
+    return HWY_DYNAMIC_DISPATCH(RowMax_##suffix)(s, n, g);                               \
+  }                                                                                      \
+  double exp_row(T* out, const T* s, Index n, const double* g, double shift) {           \
+    return HWY_DYNAMIC_DISPATCH(ExpRow_##suffix)(out, s, n, g, shift);                   \
+  }                                                                                      \
+  void scale_row(T* row, Index n, double factor) {                                       \
+    HWY_DYNAMIC_DISPATCH(ScaleRow_##suffix)(row, n, factor);                             \
+  }                                                                                      \
+  void add_scaled_row(T* out, const T* in, Index n, double factor) {                     \
+    HWY_DYNAMIC_DISPATCH(AddScaledRow_##suffix)(out, in, n, factor);                     \
+  }                                                                                      \
+  double entropy_row(const T* p, Index n) {                                              \
+    return HWY_DYNAMIC_DISPATCH(EntropyRow_##suffix)(p, n);                              \
+  }                                                                                      \
+  void column_max(MatrixView<const T> s, const double* f, double* max) {                 \
+    HWY_DYNAMIC_DISPATCH(ColumnMax_##suffix)(s, f, max);                                 \
+  }                                                                                      \
+  void exp_columns(MatrixView<T> s, const double* f, const double* shift, double* sum) { \
+    HWY_DYNAMIC_DISPATCH(ExpColumns_##suffix)(s, f, shift, sum);                         \
+  }                                                                                      \
+  void scale_columns(MatrixView<T> tile, const double* factor) {                         \
+    HWY_DYNAMIC_DISPATCH(ScaleColumns_##suffix)(tile, factor);                           \
+  }                                                                                      \
+  void add_columns(MatrixView<const T> tile, double* sum) {                              \
+    HWY_DYNAMIC_DISPATCH(AddColumns_##suffix)(tile, sum);                                \
+  }                                                                                      \
+  void add_outer(MatrixView<T> tile, const double* row, const double* col) {             \
+    HWY_DYNAMIC_DISPATCH(AddOuter_##suffix)(tile, row, col);                             \
+  }
+ATTN_EXPORT(float, f32)
+ATTN_EXPORT(double, f64)
+#undef ATTN_EXPORT
+
+HWY_EXPORT(TargetName);
+const char* simd_description() { return HWY_DYNAMIC_DISPATCH(TargetName)(); }
+
+}  // namespace attn::kernel
+#endif

@@ -1,0 +1,199 @@
+#include "scheme/scheme.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace attn {
+namespace {
+
+constexpr Index usual_iterations = 1000;
+
+template <class T>
+constexpr double usual_tolerance = sizeof(T) == sizeof(float) ? 1e-6 : 1e-10;
+
+template <class T>
+class Solver {
+ public:
+  Solver(const Scores<T>& scores, const SchemeOptions& options,
+         const std::vector<Observer<T>*>& observers, int threads)
+      : scores_(scores), options_(options), observers_(observers), threads_(threads) {
+    found_.support = scores.support();
+    found_.potentials.row.assign(static_cast<std::size_t>(scores.rows()), 0.0);
+    found_.potentials.col.assign(static_cast<std::size_t>(scores.cols()), 0.0);
+  }
+
+  Attention solve() {
+    switch (options_.scheme) {
+      case Scheme::unas:
+        complete_rows({Component{1, row(), {}}}, observers_);
+        close_empty_keys();
+        break;
+      case Scheme::dnas:
+        complete_columns({}, found_.potentials.col);
+        complete_rows({Component{1, row(), col()}}, observers_);
+        break;
+      case Scheme::hnas:
+        solve_hybrid();
+        break;
+      case Scheme::sinkhorn:
+        solve_sinkhorn();
+        break;
+    }
+    return std::move(found_);
+  }
+
+ private:
+  std::span<double> row() { return found_.potentials.row; }
+  std::span<double> col() { return found_.potentials.col; }
+
+  void complete_rows(std::vector<Component> components,
+                     const std::vector<Observer<T>*>& observers) {
+    Pass<T> pass;
+    pass.scores = &scores_;
+    pass.order = Order::row_panels;
+    pass.completes = Completes::rows;
+    pass.components = std::move(components);
+    pass.observers = observers;
+    run(pass, threads_);
+  }
+
+  // g from f, an empty f being zero.
+  void complete_columns(std::span<double> f, std::span<double> g) {
+    Pass<T> pass;
+    pass.scores = &scores_;
+    pass.order = Order::column_panels;
+    pass.completes = Completes::columns;
+    pass.components = {Component{1, f, g}};
+    pass.log_marginal = log_b_;
+    run(pass, threads_);
+  }
+
+  void close_empty_keys() {
+    for (std::size_t j = 0; j < found_.potentials.col.size(); ++j) {
+      if (found_.support.queries_of_key[j] == 0) {
+        found_.potentials.col[j] = -std::numeric_limits<double>::infinity();
+      }
+    }
+  }
+
+  void solve_hybrid() {
+    auto& unas_row = found_.potentials.unas_row;
+    unas_row.assign(static_cast<std::size_t>(scores_.rows()), 0.0);
+    complete_columns({}, col());
+    complete_rows(
+        {Component{options_.hybrid, row(), col()}, Component{1 - options_.hybrid, unas_row, {}}},
+        observers_);
+  }
+
+  void solve_sinkhorn() {
+    const auto queries = static_cast<double>(scores_.rows() - found_.support.empty_queries());
+    const auto keys = static_cast<double>(scores_.cols() - found_.support.empty_keys());
+    // Keys without a query need no marginal of their own: their column sums to 0, which closes it.
+    if (keys > 0) log_b_.assign(static_cast<std::size_t>(scores_.cols()), std::log(queries / keys));
+
+    complete_columns({}, col());
+    if (options_.iterations && !options_.tolerance) {
+      iterate(*options_.iterations);
+    } else {
+      iterate_until(options_.tolerance.value_or(usual_tolerance<T>),
+                    options_.iterations.value_or(usual_iterations));
+    }
+  }
+
+  void iterate(Index iterations) {
+    for (Index t = 1; t < iterations; ++t) {
+      complete_rows({Component{1, row(), col()}}, {});
+      complete_columns(row(), col());
+    }
+    complete_rows({Component{1, row(), col()}}, observers_);
+    found_.summary.iterations = iterations;
+  }
+
+  // The next column half-step tells the column sums of the present plan, c_j = b_j exp(g'_j − g_j),
+  // so the check costs nothing but its last one.
+  void iterate_until(double tolerance, Index most) {
+    std::vector<double> next(found_.potentials.col.size());
+    SchemeSummary& summary = found_.summary;
+    summary.status = SolveStatus::not_converged;
+    for (summary.iterations = 1;; ++summary.iterations) {
+      complete_rows({Component{1, row(), col()}}, {});
+      complete_columns(row(), next);
+      summary.column_error = relative_change(found_.potentials.col, next);
+      if (summary.column_error <= tolerance) {
+        summary.status = SolveStatus::converged;
+        break;
+      }
+      if (summary.iterations == most) break;
+      found_.potentials.col.swap(next);
+    }
+    if (!observers_.empty()) show_weights(scores_, found_.potentials, 0, observers_, threads_);
+  }
+
+  // Σ_j |c_j − b_j| / Σ_j b_j over the open columns, whose b is one and the same.
+  static double relative_change(const std::vector<double>& g, const std::vector<double>& next) {
+    double error = 0;
+    double columns = 0;
+    for (std::size_t j = 0; j < g.size(); ++j) {
+      if (std::isinf(g[j])) continue;
+      error += std::abs(std::expm1(next[j] - g[j]));
+      columns += 1;
+    }
+    return columns > 0 ? error / columns : 0;
+  }
+
+  const Scores<T>& scores_;
+  const SchemeOptions& options_;
+  const std::vector<Observer<T>*>& observers_;
+  int threads_;
+  std::vector<double> log_b_;  // empty: b = 1
+  Attention found_;
+};
+
+}  // namespace
+
+template <class T>
+Attention attend(const Scores<T>& scores, const SchemeOptions& options,
+                 const std::vector<Observer<T>*>& observers, int threads) {
+  return Solver<T>(scores, options, observers, threads).solve();
+}
+
+template <class T>
+void show_weights(const Scores<T>& scores, Potentials& potentials, double hybrid,
+                  const std::vector<Observer<T>*>& observers, int threads) {
+  Pass<T> pass;
+  pass.scores = &scores;
+  pass.completes = Completes::nothing;
+  pass.observers = observers;
+  if (potentials.unas_row.empty()) {
+    pass.components = {Component{1, potentials.row, potentials.col}};
+  } else {
+    pass.components = {Component{hybrid, potentials.row, potentials.col},
+                       Component{1 - hybrid, potentials.unas_row, {}}};
+  }
+  run(pass, threads);
+}
+
+std::int64_t attend_bytes(Scheme scheme, Index rows, Index cols, std::size_t element_size,
+                          int threads) {
+  const std::size_t components = scheme == Scheme::hnas ? 2 : 1;
+  std::int64_t bytes = pass_bytes(Order::row_panels, rows, cols, components, element_size, threads);
+  if (scheme != Scheme::unas) {
+    bytes = std::max(bytes, pass_bytes(Order::column_panels, rows, cols, 1, element_size, threads));
+  }
+  // Potentials; sinkhorn's next column potential and marginal.
+  const Index vectors =
+      2 * (rows + cols) + (scheme == Scheme::sinkhorn ? 2 * (rows + 2 * cols) : 0);
+  return bytes + vectors * static_cast<Index>(sizeof(double));
+}
+
+template Attention attend(const Scores<float>&, const SchemeOptions&,
+                          const std::vector<Observer<float>*>&, int);
+template Attention attend(const Scores<double>&, const SchemeOptions&,
+                          const std::vector<Observer<double>*>&, int);
+template void show_weights(const Scores<float>&, Potentials&, double,
+                           const std::vector<Observer<float>*>&, int);
+template void show_weights(const Scores<double>&, Potentials&, double,
+                           const std::vector<Observer<double>*>&, int);
+
+}  // namespace attn

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "scheme/pass.hpp"
+
+namespace attn {
+
+/// How scores become weights (SPEC.md §2): each is a pair of potentials, π_ij = exp((s_ij − g_j) −
+/// f_i).
+enum class Scheme {
+  unas,      ///< g = 0, f_i = LSE_j s_ij: softmax (DN's LNAS)
+  dnas,      ///< g_j = LSE_i s_ij, f_i = LSE_j(s_ij − g_j) (DN 7-8, EA 5)
+  hnas,      ///< u·π_dnas + (1−u)·π_unas (DN §6, EA 12)
+  sinkhorn,  ///< dnas' two half-steps again and again, towards given marginals (DN 10, EA 10)
+};
+
+struct SchemeOptions {
+  Scheme scheme = Scheme::unas;
+
+  /// u of hnas, in [0, 1].
+  double hybrid = 0.5;
+
+  /// Of sinkhorn. Only iterations: exactly so many. A tolerance: until the error of the column
+  /// sums, Σ_j |c_j − b_j| / Σ_j b_j, is at most that, in at most `iterations` (1000 unless given).
+  /// Neither: tolerance 1e-6 for float32, 1e-10 for float64. Row sums are exact to rounding.
+  std::optional<Index> iterations;
+  std::optional<double> tolerance;
+};
+
+/// What rebuilds the weights. A query or key with nothing allowed has −inf.
+struct Potentials {
+  std::vector<double> row;  ///< f (Lq); hnas: dnas's
+  std::vector<double> col;  ///< g (Lk); for unas zeros, but −inf like the others where closed
+  std::vector<double> unas_row;  ///< hnas only: f of unas (Lq)
+};
+
+enum class SolveStatus {
+  done,           ///< nothing had to converge
+  converged,      ///< within the tolerance
+  not_converged,  ///< iterations used up; the potentials are those of the last one
+};
+
+struct SchemeSummary {
+  SolveStatus status = SolveStatus::done;
+  Index iterations = 1;     ///< of sinkhorn
+  double column_error = 0;  ///< of sinkhorn with a tolerance, as above; else 0
+};
+
+struct Attention {
+  Support support;
+  Potentials potentials;
+  SchemeSummary summary;
+};
+
+/// Finds the potentials of `scores` and shows every weight to `observers`, which may be empty: then
+/// only what the potentials need is computed. Memory O(Lq + Lk) and a few panels. Sinkhorn's
+/// marginals are a = 1 and b = (queries with a key)/(keys with a query), 0 for those without;
+/// its first iteration with b = 1 is dnas to the last bit. Under unas and hnas every row sums to 1.
+/// Throws what the scores and observers throw.
+template <class T>
+Attention attend(const Scores<T>& scores, const SchemeOptions& options,
+                 const std::vector<Observer<T>*>& observers, int threads);
+
+/// Shows the weights of potentials found before: exp((s − g) − f), for hnas (unas_row not empty)
+/// the mixture with weight `hybrid`.
+template <class T>
+void show_weights(const Scores<T>& scores, Potentials& potentials, double hybrid,
+                  const std::vector<Observer<T>*>& observers, int threads);
+
+/// Bytes of memory that attend takes beside scores and observers.
+std::int64_t attend_bytes(Scheme scheme, Index rows, Index cols, std::size_t element_size,
+                          int threads);
+
+}  // namespace attn

@@ -1,0 +1,229 @@
+#include "score/energy.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "kernel/gemm.hpp"
+#include "kernel/tile.hpp"
+#include "tensor/buffer.hpp"
+
+namespace attn {
+namespace {
+
+template <class T>
+double squared_norm(const T* row, Index depth) {
+  double sum = 0;
+  for (Index c = 0; c < depth; ++c)
+    sum += static_cast<double>(row[c]) * static_cast<double>(row[c]);
+  return sum;
+}
+
+template <class T>
+double largest_norm(MatrixView<const T> rows) {
+  double largest = 0;
+  for (Index i = 0; i < rows.rows; ++i) {
+    const double norm = squared_norm(rows.row(i), rows.cols);
+    largest = std::max(largest, norm);
+  }
+  return std::sqrt(largest);
+}
+
+template <class T>
+class DotEnergy final : public Energy<T> {
+ public:
+  DotEnergy(MatrixView<const T> q, MatrixView<const T> k, double scale)
+      : q_(q),
+        k_(k),
+        scale_(static_cast<T>(scale)),
+        // By Cauchy-Schwarz, which bounds the partial sums too; BLAS scales at the end. The scale
+        // as it is in T, where it may be infinite.
+        bound_(largest_norm(q) * largest_norm(k) *
+               std::max(1.0, std::abs(static_cast<double>(scale_)))) {}
+
+  Index rows() const override { return q_.rows; }
+  Index cols() const override { return k_.rows; }
+
+  void fill(const TileRange& range, MatrixView<T> out) const override {
+    kernel::multiply_transposed(scale_, q_.row_range(range.row0, range.rows),
+                                k_.row_range(range.col0, range.cols), out);
+  }
+
+  double bound() const override { return bound_; }
+
+ private:
+  MatrixView<const T> q_;
+  MatrixView<const T> k_;
+  T scale_;
+  double bound_;
+};
+
+// −½‖q−k‖² = ⟨q,k⟩ − ½‖q‖² − ½‖k‖², with q and k measured from their common mean: taken raw, an
+// offset of 100 from the origin would cost three to four digits.
+template <class T>
+class GaussianEnergy final : public Energy<T> {
+ public:
+  GaussianEnergy(MatrixView<const T> q, MatrixView<const T> k, double scale)
+      : q_storage_(q.rows * q.cols), k_storage_(k.rows * k.cols), scale_(static_cast<T>(scale)) {
+    std::vector<double> mean(static_cast<std::size_t>(q.cols), 0.0);
+    add_rows(q, mean);
+    add_rows(k, mean);
+    for (double& m : mean) m /= static_cast<double>(q.rows + k.rows);
+    q_ = centre(q, mean, q_storage_);
+    k_ = centre(k, mean, k_storage_);
+    // The scale as it is after rounding to T, so that both parts of the square carry the same one.
+    q_term_ = half_norms(q_, static_cast<double>(scale_));
+    k_term_ = half_norms(k_, static_cast<double>(scale_));
+    const double norms = largest_norm(q_) + largest_norm(k_);
+    bound_ = norms * norms * std::max(1.0, std::abs(static_cast<double>(scale_)));
+  }
+
+  Index rows() const override { return q_.rows; }
+  Index cols() const override { return k_.rows; }
+
+  void fill(const TileRange& range, MatrixView<T> out) const override {
+    kernel::multiply_transposed(scale_, q_.row_range(range.row0, range.rows),
+                                k_.row_range(range.col0, range.cols), out);
+    kernel::add_outer(out, q_term_.data() + range.row0, k_term_.data() + range.col0);
+  }
+
+  double bound() const override { return bound_; }
+
+ private:
+  static void add_rows(MatrixView<const T> rows, std::vector<double>& sum) {
+    for (Index i = 0; i < rows.rows; ++i) {
+      for (Index c = 0; c < rows.cols; ++c) {
+        sum[static_cast<std::size_t>(c)] += static_cast<double>(rows(i, c));
+      }
+    }
+  }
+
+  static MatrixView<const T> centre(MatrixView<const T> rows, const std::vector<double>& mean,
+                                    Buffer<T>& storage) {
+    MatrixView<T> centred(storage.data(), rows.rows, rows.cols);
+    for (Index i = 0; i < rows.rows; ++i) {
+      for (Index c = 0; c < rows.cols; ++c) {
+        centred(i, c) =
+            static_cast<T>(static_cast<double>(rows(i, c)) - mean[static_cast<std::size_t>(c)]);
+      }
+    }
+    return centred;
+  }
+
+  static std::vector<double> half_norms(MatrixView<const T> rows, double scale) {
+    std::vector<double> terms(static_cast<std::size_t>(rows.rows));
+    for (Index i = 0; i < rows.rows; ++i) {
+      terms[static_cast<std::size_t>(i)] = -0.5 * scale * squared_norm(rows.row(i), rows.cols);
+    }
+    return terms;
+  }
+
+  Buffer<T> q_storage_;
+  Buffer<T> k_storage_;
+  MatrixView<const T> q_;
+  MatrixView<const T> k_;
+  std::vector<double> q_term_;
+  std::vector<double> k_term_;
+  T scale_;
+  double bound_ = 0;
+};
+
+template <class T>
+class ZeroEnergy final : public Energy<T> {
+ public:
+  ZeroEnergy(Index rows, Index cols) : rows_(rows), cols_(cols) {}
+  Index rows() const override { return rows_; }
+  Index cols() const override { return cols_; }
+  void fill(const TileRange&, MatrixView<T> out) const override {
+    for (Index i = 0; i < out.rows; ++i) std::fill_n(out.row(i), out.cols, T{0});
+  }
+  double bound() const override { return 0; }
+
+ private:
+  Index rows_;
+  Index cols_;
+};
+
+template <class T>
+class StoredEnergy final : public Energy<T> {
+ public:
+  StoredEnergy(const MatrixSource<T>& scores, Index rows, Index cols, double scale)
+      : scores_(scores), rows_(rows), cols_(cols), scale_(static_cast<T>(scale)) {}
+
+  Index rows() const override { return rows_; }
+  Index cols() const override { return cols_; }
+
+  void fill(const TileRange& range, MatrixView<T> out) const override {
+    scores_.read(range, out);
+    if (scale_ == T{1}) return;
+    constexpr T forbidden = -std::numeric_limits<T>::infinity();
+    for (Index i = 0; i < out.rows; ++i) {
+      T* row = out.row(i);
+      for (Index j = 0; j < out.cols; ++j) {
+        if (row[j] == forbidden) continue;
+        row[j] *= scale_;
+        // Lest a product beyond the format pass for a forbidden pair.
+        if (row[j] == forbidden) row[j] = std::numeric_limits<T>::quiet_NaN();
+      }
+    }
+  }
+
+  double bound() const override {
+    return scores_.bound() * std::max(1.0, std::abs(static_cast<double>(scale_)));
+  }
+  bool may_forbid() const override { return true; }
+
+ private:
+  const MatrixSource<T>& scores_;
+  Index rows_;
+  Index cols_;
+  T scale_;
+};
+
+}  // namespace
+
+template <class T>
+std::unique_ptr<Energy<T>> make_product_energy(EnergyKind kind, MatrixView<const T> q,
+                                               MatrixView<const T> k, double scale) {
+  switch (kind) {
+    case EnergyKind::dot:
+      return std::make_unique<DotEnergy<T>>(q, k, scale);
+    case EnergyKind::scaled_dot:
+      return std::make_unique<DotEnergy<T>>(q, k, scale / std::sqrt(static_cast<double>(q.cols)));
+    case EnergyKind::gaussian:
+      return std::make_unique<GaussianEnergy<T>>(q, k, scale);
+  }
+  return nullptr;
+}
+
+std::int64_t product_energy_bytes(EnergyKind kind, Index rows, Index cols, Index depth,
+                                  std::size_t element_size) {
+  if (kind != EnergyKind::gaussian) return 0;
+  const auto element = static_cast<std::int64_t>(element_size);
+  return (rows + cols) * (depth * element + static_cast<std::int64_t>(sizeof(double)));
+}
+
+template <class T>
+std::unique_ptr<Energy<T>> make_zero_energy(Index rows, Index cols) {
+  return std::make_unique<ZeroEnergy<T>>(rows, cols);
+}
+
+template <class T>
+std::unique_ptr<Energy<T>> make_stored_energy(const MatrixSource<T>& scores, Index rows, Index cols,
+                                              double scale) {
+  return std::make_unique<StoredEnergy<T>>(scores, rows, cols, scale);
+}
+
+template std::unique_ptr<Energy<float>> make_product_energy(EnergyKind, MatrixView<const float>,
+                                                            MatrixView<const float>, double);
+template std::unique_ptr<Energy<double>> make_product_energy(EnergyKind, MatrixView<const double>,
+                                                             MatrixView<const double>, double);
+template std::unique_ptr<Energy<float>> make_zero_energy(Index, Index);
+template std::unique_ptr<Energy<double>> make_zero_energy(Index, Index);
+template std::unique_ptr<Energy<float>> make_stored_energy(const MatrixSource<float>&, Index, Index,
+                                                           double);
+template std::unique_ptr<Energy<double>> make_stored_energy(const MatrixSource<double>&, Index,
+                                                            Index, double);
+
+}  // namespace attn

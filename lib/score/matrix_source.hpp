@@ -1,0 +1,51 @@
+#pragma once
+
+#include <limits>
+
+#include "tensor/view.hpp"
+
+namespace attn {
+
+/// A matrix of the size of the scores that can be had tile by tile: a mask, a bias, ready-made
+/// scores. It may lie in memory, in a file, or be made up on the spot; nothing needs all of it.
+template <class T>
+class MatrixSource {
+ public:
+  virtual ~MatrixSource() = default;
+
+  /// Copies the elements of `range` to `out` (range.rows × range.cols). May be called from several
+  /// threads at once. Values are finite or -inf; a source that meets anything else throws
+  /// Error(input) naming it and its index.
+  virtual void read(const TileRange& range, MatrixView<T> out) const = 0;
+
+  /// No finite element is larger in magnitude; +inf where that is not known beforehand.
+  virtual double bound() const { return std::numeric_limits<double>::infinity(); }
+};
+
+/// A matrix in memory, broadcast by strides: element (i, j) is data[i*row_stride + j*col_stride],
+/// either stride may be 0. The memory is somebody else's.
+template <class T>
+class BroadcastMatrix final : public MatrixSource<T> {
+ public:
+  BroadcastMatrix(const T* data, Index row_stride, Index col_stride,
+                  double bound = std::numeric_limits<double>::infinity())
+      : data_(data), row_stride_(row_stride), col_stride_(col_stride), bound_(bound) {}
+
+  void read(const TileRange& range, MatrixView<T> out) const override {
+    for (Index i = 0; i < range.rows; ++i) {
+      const T* from = data_ + (range.row0 + i) * row_stride_ + range.col0 * col_stride_;
+      T* to = out.row(i);
+      for (Index j = 0; j < range.cols; ++j) to[j] = from[j * col_stride_];
+    }
+  }
+
+  double bound() const override { return bound_; }
+
+ private:
+  const T* data_;
+  Index row_stride_;
+  Index col_stride_;
+  double bound_;
+};
+
+}  // namespace attn

@@ -1,0 +1,144 @@
+#include "stats/summary.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace attn {
+namespace {
+
+constexpr Index usual_bins = 24;
+
+double quantile(const std::vector<double>& sorted, double probability) {
+  const double position = probability * static_cast<double>(sorted.size() - 1);
+  const auto below = static_cast<std::size_t>(position);
+  const std::size_t above = std::min(below + 1, sorted.size() - 1);
+  const double part = position - static_cast<double>(below);
+  return sorted[below] + part * (sorted[above] - sorted[below]);
+}
+
+template <class Before>
+std::vector<KeySum> first_keys(const std::vector<KeySum>& keys, Index top, const Before& before) {
+  std::vector<KeySum> chosen(
+      static_cast<std::size_t>(std::min<Index>(top, static_cast<Index>(keys.size()))));
+  std::partial_sort_copy(keys.begin(), keys.end(), chosen.begin(), chosen.end(), before);
+  return chosen;
+}
+
+}  // namespace
+
+ColumnSumSummary summarise(std::span<const double> sums, std::span<const std::uint8_t> masked,
+                           const SummaryOptions& options) {
+  std::vector<KeySum> keys;
+  std::vector<double> sorted;
+  for (std::size_t j = 0; j < sums.size(); ++j) {
+    if (!masked.empty() && masked[j] != 0) continue;
+    keys.push_back({static_cast<Index>(j), sums[j]});
+    sorted.push_back(sums[j]);
+  }
+  std::sort(sorted.begin(), sorted.end());
+
+  ColumnSumSummary summary;
+  summary.keys = static_cast<Index>(keys.size());
+  summary.masked_keys = static_cast<Index>(sums.size() - keys.size());
+  for (const double epsilon : options.epsilons) {
+    const auto below = std::lower_bound(sorted.begin(), sorted.end(), epsilon) - sorted.begin();
+    const double share =
+        keys.empty() ? 0.0 : static_cast<double>(below) / static_cast<double>(keys.size());
+    summary.explained_away.push_back({epsilon, below, share});
+  }
+  if (keys.empty()) {
+    constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
+    summary.min = summary.max = summary.mean = summary.median = unknown;
+    return summary;
+  }
+  double total = 0;
+  for (const double value : sorted) total += value;
+  summary.min = sorted.front();
+  summary.max = sorted.back();
+  summary.mean = total / static_cast<double>(sorted.size());
+  summary.median = quantile(sorted, 0.5);
+  for (const double p : options.probabilities)
+    summary.quantiles.push_back({p, quantile(sorted, p)});
+  summary.lowest = first_keys(keys, options.top, [](const KeySum& a, const KeySum& b) {
+    return a.value != b.value ? a.value < b.value : a.position < b.position;
+  });
+  summary.highest = first_keys(keys, options.top, [](const KeySum& a, const KeySum& b) {
+    return a.value != b.value ? a.value > b.value : a.position < b.position;
+  });
+  return summary;
+}
+
+std::vector<double> histogram_edges(std::span<const std::span<const double>> sums,
+                                    std::optional<Index> bins) {
+  double smallest = std::numeric_limits<double>::infinity();
+  double largest = 0;
+  for (const auto& set : sums) {
+    for (const double value : set) {
+      if (value <= 0) continue;
+      smallest = std::min(smallest, value);
+      largest = std::max(largest, value);
+    }
+  }
+  double low = 0;
+  double high = 1;
+  if (largest > 0) {
+    low = std::floor(std::log10(smallest));
+    high = std::max(low + 1, std::ceil(std::log10(largest)));
+  }
+  const auto decades = static_cast<Index>(high - low);
+  if (!bins && decades > usual_bins) {
+    const Index decades_per_bin = (decades + usual_bins - 1) / usual_bins;
+    bins = (decades + decades_per_bin - 1) / decades_per_bin;
+    high = low + static_cast<double>(*bins * decades_per_bin);
+  }
+  const Index count = bins.value_or(decades * (usual_bins / decades));
+  std::vector<double> edges;
+  for (Index n = 0; n <= count; ++n) {
+    edges.push_back(low + (high - low) * static_cast<double>(n) / static_cast<double>(count));
+  }
+  return edges;
+}
+
+Histogram histogram(std::span<const double> sums, std::span<const std::uint8_t> masked,
+                    std::vector<double> edges) {
+  Histogram result;
+  result.edges = std::move(edges);
+  result.counts.assign(result.edges.size() - 1, 0);
+  for (std::size_t j = 0; j < sums.size(); ++j) {
+    if (!masked.empty() && masked[j] != 0) continue;
+    if (sums[j] <= 0) {
+      ++result.zeros;
+      continue;
+    }
+    const double at = std::log10(sums[j]);
+    const auto above = std::upper_bound(result.edges.begin(), result.edges.end(), at);
+    const auto bin = std::clamp<std::ptrdiff_t>(
+        above - result.edges.begin() - 1, 0, static_cast<std::ptrdiff_t>(result.counts.size()) - 1);
+    ++result.counts[static_cast<std::size_t>(bin)];
+  }
+  return result;
+}
+
+std::optional<double> column_sum_bound(Scheme scheme, double hybrid, Index most_keys) {
+  if (most_keys == 0) return std::nullopt;
+  const double bound = 1.0 / static_cast<double>(most_keys);
+  switch (scheme) {
+    case Scheme::unas:
+      return std::nullopt;
+    case Scheme::hnas:
+      if (hybrid > 0) return hybrid * bound;
+      return std::nullopt;
+    case Scheme::dnas:
+    case Scheme::sinkhorn:
+      return bound;
+  }
+  return std::nullopt;
+}
+
+double bound_slack(std::size_t element_size) {
+  // exp's argument reaches −88 (−708), whose rounding to the type moves the weight by as many ulps.
+  return element_size == sizeof(float) ? 1e-4 : 1e-6;
+}
+
+}  // namespace attn

@@ -1,0 +1,189 @@
+#include "kernel/gemm.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "guarded.hpp"
+#include "kernel/parallel.hpp"
+
+using namespace attn;
+using attn::testing::Guarded;
+
+namespace {
+
+using Random = std::mt19937_64;
+
+constexpr Index sizes[] = {0, 1, 2, 3, 7, 17, 64, 130};
+
+template <class T>
+Guarded<T> random_matrix(Index rows, Index cols, Index gap, Random& random) {
+  std::uniform_real_distribution<double> value(-1, 1);
+  Guarded<T> matrix(rows, cols, gap);
+  matrix.fill([&] { return static_cast<T>(value(random)); });
+  return matrix;
+}
+
+// The largest error in units of (k + 2)·u·(|start| + Σ|a||b|), which no order of summation exceeds:
+// k products and sums, and two more roundings for alpha and the final addition. NaN stays.
+template <class T>
+class ProductError {
+ public:
+  explicit ProductError(Index depth)
+      : unit_(static_cast<long double>(depth + 2) * std::numeric_limits<T>::epsilon() / 2) {}
+
+  void add(T got, long double want, long double magnitude) {
+    const long double error = got == want ? 0 : std::abs(got - want) / (unit_ * magnitude);
+    if (!(error <= worst_)) worst_ = std::isnan(error) ? HUGE_VALL : error;
+  }
+  double worst() const { return static_cast<double>(worst_); }
+
+ private:
+  long double unit_;
+  long double worst_ = 0;
+};
+
+template <class T>
+double error_of_transposed(double alpha, const Guarded<T>& a, const Guarded<T>& b,
+                           const Guarded<T>& out) {
+  ProductError<T> error(a.cols());
+  for (Index i = 0; i < a.rows(); ++i) {
+    for (Index j = 0; j < b.rows(); ++j) {
+      long double sum = 0;
+      long double magnitude = 0;
+      for (Index c = 0; c < a.cols(); ++c) {
+        const long double term = static_cast<long double>(a.view()(i, c)) * b.view()(j, c) * alpha;
+        sum += term;
+        magnitude += std::abs(term);
+      }
+      error.add(out.view()(i, j), sum, magnitude);
+    }
+  }
+  return error.worst();
+}
+
+template <class T>
+double error_of_added(const Guarded<T>& start, const Guarded<T>& a, const Guarded<T>& b,
+                      const Guarded<T>& out) {
+  ProductError<T> error(a.cols());
+  for (Index i = 0; i < a.rows(); ++i) {
+    for (Index j = 0; j < b.cols(); ++j) {
+      long double sum = start.view()(i, j);
+      long double magnitude = std::abs(sum);
+      for (Index c = 0; c < a.cols(); ++c) {
+        const long double term = static_cast<long double>(a.view()(i, c)) * b.view()(c, j);
+        sum += term;
+        magnitude += std::abs(term);
+      }
+      error.add(out.view()(i, j), sum, magnitude);
+    }
+  }
+  return error.worst();
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("multiply_transposed against loops", T, float, double) {
+  Random random(51);
+  for (const Index rows : sizes) {
+    for (const Index cols : sizes) {
+      for (const Index depth : sizes) {
+        const double alpha = rows % 2 == 0 ? -1.5 : 1;
+        // Rows without a gap between them, too.
+        const auto a = random_matrix<T>(rows, depth, depth % 2, random);
+        const auto b = random_matrix<T>(cols, depth, 3, random);
+        Guarded<T> out(rows, cols, 1 + cols % 4);
+        // What was there must not matter.
+        out.fill([] { return std::numeric_limits<T>::quiet_NaN(); });
+        kernel::multiply_transposed(static_cast<T>(alpha), a.view(), b.view(), out.view());
+        CAPTURE(rows);
+        CAPTURE(cols);
+        CAPTURE(depth);
+        CHECK(error_of_transposed(alpha, a, b, out) <= 1);
+        CHECK(out.intact());
+      }
+    }
+  }
+}
+
+TEST_CASE_TEMPLATE("multiply_add against loops", T, float, double) {
+  Random random(52);
+  for (const Index rows : sizes) {
+    for (const Index cols : sizes) {
+      for (const Index depth : sizes) {
+        const auto a = random_matrix<T>(rows, depth, depth % 2, random);
+        const auto b = random_matrix<T>(depth, cols, 3, random);
+        const auto start = random_matrix<T>(rows, cols, 1 + cols % 4, random);
+        Guarded<T> out = start;
+        kernel::multiply_add(a.view(), b.view(), out.view());
+        CAPTURE(rows);
+        CAPTURE(cols);
+        CAPTURE(depth);
+        CHECK(error_of_added(start, a, b, out) <= 1);
+        CHECK(out.intact());
+      }
+    }
+  }
+}
+
+TEST_CASE_TEMPLATE("an alpha of 0 gives zeros, a depth of 0 gives zeros or leaves alone", T, float,
+                   double) {
+  Random random(53);
+  const auto a = random_matrix<T>(5, 9, 1, random);
+  const auto b = random_matrix<T>(6, 9, 1, random);
+  Guarded<T> out(5, 6);
+  const auto zeros = [&] {
+    Index count = 0;
+    for (Index i = 0; i < 5; ++i)
+      count += std::count(out.view().row(i), out.view().row(i) + 6, T{0});
+    return count;
+  };
+  out.fill([] { return std::numeric_limits<T>::quiet_NaN(); });
+  kernel::multiply_transposed(T{0}, a.view(), b.view(), out.view());
+  CHECK(zeros() == 30);
+  out.fill([] { return std::numeric_limits<T>::quiet_NaN(); });
+  kernel::multiply_transposed(T{1}, MatrixView<const T>(a.data(), 5, 0, 10),
+                              MatrixView<const T>(b.data(), 6, 0, 10), out.view());
+  CHECK(zeros() == 30);
+  out.fill([] { return T{7}; });
+  const Guarded<T> before = out;
+  kernel::multiply_add(MatrixView<const T>(a.data(), 5, 0, 10),
+                       MatrixView<const T>(b.data(), 0, 6, 10), out.view());
+  CHECK(out == before);
+}
+
+TEST_CASE_TEMPLATE("the bits do not depend on who calls", T, float, double) {
+  // Large enough for OpenBLAS to split over threads of its own, as it would if let.
+  Random random(54);
+  const auto a = random_matrix<T>(300, 411, 1, random);
+  const auto b = random_matrix<T>(290, 411, 1, random);
+  const auto c = random_matrix<T>(290, 150, 1, random);
+  constexpr std::size_t calls = 6;
+  const std::vector<Guarded<T>> blank_products(calls, Guarded<T>(300, 290));
+  const std::vector<Guarded<T>> blank_sums(calls, random_matrix<T>(300, 150, 2, random));
+  const auto run = [&](int threads) {
+    auto products = blank_products;
+    auto sums = blank_sums;
+    kernel::parallel_for(calls, threads, [&](Index item, int) {
+      const auto at = static_cast<std::size_t>(item);
+      kernel::multiply_transposed(T{1}, a.view(), b.view(), products[at].view());
+      kernel::multiply_add(std::as_const(products[at]).view(), c.view(), sums[at].view());
+    });
+    return std::pair(products, sums);
+  };
+  const auto alone = run(1);
+  const auto together = run(3);
+  for (std::size_t n = 0; n < calls; ++n) {
+    CHECK(alone.first[n] == alone.first[0]);
+    CHECK(alone.second[n] == alone.second[0]);
+    CHECK(together.first[n] == alone.first[0]);
+    CHECK(together.second[n] == alone.second[0]);
+  }
+  CHECK(!(alone.first[0] == blank_products[0]));
+}
+
+TEST_CASE("the BLAS names itself") { CHECK(kernel::blas_description().rfind("OpenBLAS ", 0) == 0); }

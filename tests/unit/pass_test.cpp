@@ -1,0 +1,282 @@
+#include "scheme/pass.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "random_problem.hpp"
+#include "stats/observers.hpp"
+#include "tile_recorder.hpp"
+
+using namespace attn;
+using namespace attn::testing;
+
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+constexpr Causal all_causal[] = {Causal::none, Causal::top_left, Causal::bottom_right};
+using Numbers = std::vector<long double>;
+
+// Ready-made random scores, some of them −inf, whole rows and columns of them too.
+template <class T>
+class RandomScores {
+ public:
+  RandomScores(Index rows, Index cols, Causal causal, Random& random)
+      : values_(static_cast<std::size_t>(rows * cols)),
+        source_(values_.data(), cols, 1),
+        energy_(make_stored_energy<T>(source_, rows, cols, 1)),
+        exact(rows, cols, -infinity) {
+    std::normal_distribution<double> normal(0, 3);
+    std::vector<bool> closed_row, closed_col;
+    for (Index i = 0; i < rows; ++i) closed_row.push_back(chance(random, 0.05));
+    for (Index j = 0; j < cols; ++j) closed_col.push_back(chance(random, 0.05));
+    const double hole = chance(random, 0.5) ? 0.3 : 0;
+    for (Index i = 0; i < rows; ++i) {
+      for (Index j = 0; j < cols; ++j) {
+        const bool closed = closed_row[static_cast<std::size_t>(i)] ||
+                            closed_col[static_cast<std::size_t>(j)] || chance(random, hole);
+        const T value = static_cast<T>(closed ? -infinity : normal(random));
+        values_[static_cast<std::size_t>(i * cols + j)] = value;
+        const Index ahead = causal == Causal::bottom_right ? cols - rows : 0;
+        if (causal == Causal::none || j <= i + ahead) exact(i, j) = value;
+      }
+    }
+    typename Scores<T>::Terms terms;
+    terms.energy = energy_.get();
+    terms.causal = causal;
+    scores.emplace(terms);
+  }
+  RandomScores(const RandomScores&) = delete;
+  RandomScores& operator=(const RandomScores&) = delete;
+
+ private:
+  std::vector<T> values_;
+  BroadcastMatrix<T> source_;
+  std::unique_ptr<Energy<T>> energy_;
+
+ public:
+  std::optional<Scores<T>> scores;
+  reference::Matrix exact;
+};
+
+// a − b, −inf where either is: a closed line.
+long double less(long double a, long double b) {
+  return std::isinf(a) || std::isinf(b) ? -infinity : a - b;
+}
+
+// log Σ exp(s − by) along rows or columns, less the logarithm of the marginals.
+Numbers log_sums(const reference::Matrix& s, bool along_rows, const Numbers& by,
+                 const Numbers& log_marginal) {
+  const Index lines = along_rows ? s.rows : s.cols;
+  const Index length = along_rows ? s.cols : s.rows;
+  Numbers result(static_cast<std::size_t>(lines), -infinity);
+  for (Index line = 0; line < lines; ++line) {
+    Numbers terms;
+    for (Index at = 0; at < length; ++at) {
+      const long double value = along_rows ? s(line, at) : s(at, line);
+      terms.push_back(less(value, by[static_cast<std::size_t>(at)]));
+    }
+    long double most = -infinity;
+    for (const long double term : terms) most = std::max(most, term);
+    if (std::isinf(most)) continue;
+    long double sum = 0;
+    for (const long double term : terms) sum += std::exp(term - most);
+    const auto n = static_cast<std::size_t>(line);
+    result[n] = less(most + std::log(sum), log_marginal[n]);
+  }
+  return result;
+}
+
+void add_weights(Numbers& weights, double coefficient, const reference::Matrix& s, const Numbers& f,
+                 const Numbers& g) {
+  for (Index i = 0; i < s.rows; ++i) {
+    for (Index j = 0; j < s.cols; ++j) {
+      const auto at = static_cast<std::size_t>(i * s.cols + j);
+      const long double x = less(s(i, j), g[static_cast<std::size_t>(j)]);
+      weights[at] += coefficient * std::exp(less(x, f[static_cast<std::size_t>(i)]));
+    }
+  }
+}
+
+Numbers exact_numbers(const std::vector<double>& values, Index count) {
+  Numbers numbers(values.begin(), values.end());
+  numbers.resize(static_cast<std::size_t>(count), 0);  // an empty span is all zeros
+  return numbers;
+}
+
+// Potentials as they come: any size, some lines closed. Empty: not given.
+std::vector<double> random_potential(Index count, Random& random) {
+  std::vector<double> potential;
+  if (chance(random, 0.3)) return potential;
+  const double size = chance(random, 0.5) ? 5000 : 2;
+  for (Index n = 0; n < count; ++n) {
+    const double value = std::uniform_real_distribution<double>(-size, size)(random);
+    potential.push_back(chance(random, 0.05) ? -infinity : value);
+  }
+  return potential;
+}
+
+// Each number relative to its own size; numbers of the size of T's smallest may be lost.
+template <class T>
+double weight_error(const std::vector<T>& got, const Numbers& want) {
+  long double worst = 0;
+  for (std::size_t n = 0; n < want.size(); ++n) {
+    const long double smallest = std::numeric_limits<T>::min();
+    const long double difference = std::abs(got[n] - want[n]);
+    const long double error = want[n] == 0 ? (got[n] == 0 ? 0.0L : infinity)
+                                           : difference / std::max(want[n], smallest * 1e6L);
+    if (!(error <= worst)) worst = std::isnan(error) ? infinity : error;
+  }
+  return got.size() == want.size() ? static_cast<double>(worst) : infinity;
+}
+
+// Absolute: a potential is the logarithm of what is relative.
+double potential_error(const std::vector<double>& got, const Numbers& want) {
+  long double worst = 0;
+  for (std::size_t n = 0; n < want.size(); ++n) {
+    const long double error = got[n] == want[n] ? 0 : std::abs(got[n] - want[n]);
+    if (!(error <= worst)) worst = std::isnan(error) ? infinity : error;
+  }
+  return static_cast<double>(worst);
+}
+
+// The project's bound for scores of this size, and float64's rounding of potentials of 1e4.
+template <class T>
+constexpr double bound = (sizeof(T) == 4 ? 2e-5 : 1e-12) + 1e4 * 4 * 0x1p-53;
+
+struct Case {
+  Order order;
+  Completes completes;
+  std::size_t parts;
+};
+
+template <class T>
+void check_pass(const Case& what, int n, Random& random) {
+  // Tiles are 512 long: some problems have more than one each way.
+  const bool large = n % 6 == 5;
+  const Index rows = large ? random_index(random, 513, 600) : random_size(random, 1, 250);
+  const Index cols = large ? random_index(random, 513, 600) : random_size(random, 1, 250);
+  const RandomScores<T> problem(rows, cols, all_causal[n % 3], random);
+  const bool by_row = what.order == Order::row_panels;
+  const Index lines = by_row ? rows : cols;
+  std::vector<double> log_marginal;
+  if (what.completes != Completes::nothing && chance(random, 0.5)) {
+    for (Index line = 0; line < lines; ++line) {
+      const double marginal = std::uniform_real_distribution<double>(0.1, 3)(random);
+      log_marginal.push_back(chance(random, 0.1) ? -infinity : std::log(marginal));
+    }
+  }
+  std::vector<std::vector<double>> f(what.parts), g(what.parts);
+  std::vector<Numbers> want_f(what.parts), want_g(what.parts);
+  Numbers want(static_cast<std::size_t>(rows * cols), 0);
+  Pass<T> pass;
+  for (std::size_t c = 0; c < what.parts; ++c) {
+    const Numbers marginal = exact_numbers(log_marginal, lines);
+    if (what.completes == Completes::columns) {
+      f[c] = random_potential(rows, random);
+      want_f[c] = exact_numbers(f[c], rows);
+      want_g[c] = log_sums(problem.exact, false, want_f[c], marginal);
+      g[c].assign(static_cast<std::size_t>(cols), std::nan(""));  // written, not read
+    } else {
+      g[c] = random_potential(cols, random);
+      want_g[c] = exact_numbers(g[c], cols);
+      const Numbers none(static_cast<std::size_t>(rows), 0);
+      want_f[c] = log_sums(problem.exact, true, want_g[c], by_row ? marginal : none);
+      f[c].assign(static_cast<std::size_t>(rows), std::nan(""));
+      if (what.completes == Completes::nothing) f[c].assign(want_f[c].begin(), want_f[c].end());
+      if (what.completes == Completes::nothing) want_f[c] = exact_numbers(f[c], rows);
+    }
+    const double coefficient = what.parts == 1 ? 1 : 0.3 + 0.4 * static_cast<double>(c);
+    add_weights(want, coefficient, problem.exact, want_f[c], want_g[c]);
+    pass.components.push_back({coefficient, f[c], g[c]});
+  }
+  TileRecorder<T> some(false), all(true);
+  ColumnSums<T> sums;
+  pass.scores = &*problem.scores;
+  pass.order = what.order;
+  pass.completes = what.completes;
+  pass.log_marginal = log_marginal;
+  pass.observers = {&some, &sums, &all};
+  run(pass, 1 + n % 3);
+
+  CAPTURE(n);
+  CAPTURE(rows);
+  CAPTURE(cols);
+  CAPTURE(by_row);
+  CAPTURE(static_cast<int>(what.completes));
+  CAPTURE(what.parts);
+  CHECK(weight_error(some.weights(), want) <= bound<T>);
+  CHECK(weight_error(all.weights(), want) <= bound<T>);
+  for (std::size_t c = 0; c < what.parts; ++c) {
+    if (!f[c].empty()) CHECK(potential_error(f[c], want_f[c]) <= bound<T>);
+    if (!g[c].empty()) CHECK(potential_error(g[c], want_g[c]) <= bound<T>);
+  }
+  CHECK(some.saw_each_once(problem.exact, false));
+  CHECK(all.saw_each_once(problem.exact, true));
+  CHECK(some.in_promised_order());
+  CHECK(all.in_promised_order());
+  CHECK(some.started_and_finished_once());
+
+  // The same bits on any number of threads.
+  const auto kept_f = f;
+  const auto kept_g = g;
+  const auto weights = some.weights();
+  const auto column_sums = sums.values();
+  run(pass, 1 + (n + 1) % 3);
+  CHECK(same_bits(some.weights(), weights));
+  CHECK(sums.values() == column_sums);
+  CHECK(f == kept_f);
+  CHECK(g == kept_g);
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("passes against plain loops", T, float, double) {
+  Random random(81);
+  for (int n = 0; n < 12; ++n) {
+    for (const Case& what :
+         {Case{Order::row_panels, Completes::rows, 1}, Case{Order::row_panels, Completes::rows, 2},
+          Case{Order::row_panels, Completes::nothing, 1},
+          Case{Order::row_panels, Completes::nothing, 2},
+          Case{Order::column_panels, Completes::columns, 1},
+          Case{Order::column_panels, Completes::nothing, 1},
+          Case{Order::column_panels, Completes::nothing, 2}}) {
+      check_pass<T>(what, n, random);
+    }
+  }
+}
+
+TEST_CASE_TEMPLATE("column sums in either order are the same to rounding", T, float, double) {
+  Random random(83);
+  for (int n = 0; n < 6; ++n) {
+    const RandomScores<T> problem(random_size(random, 100, 900), random_size(random, 1, 700),
+                                  all_causal[n % 3], random);
+    std::vector<double> f(static_cast<std::size_t>(problem.scores->rows()));
+    ColumnSums<T> by_row, by_col;
+    Pass<T> pass;
+    pass.scores = &*problem.scores;
+    pass.completes = Completes::rows;
+    pass.components = {Component{1, f, {}}};
+    run(pass, 1);
+    pass.completes = Completes::nothing;
+    pass.observers = {&by_row};
+    run(pass, 2);
+    pass.order = Order::column_panels;
+    pass.observers = {&by_col};
+    run(pass, 2);
+    // The weights have the same bits; at most 64 of them are added up in T, all >= 0.
+    const double error = 2 * (64 * std::numeric_limits<T>::epsilon() / 2 + 1000 * 0x1p-53);
+    REQUIRE(by_row.values().size() == by_col.values().size());
+    bool agree = true;
+    for (std::size_t j = 0; j < by_row.values().size(); ++j) {
+      const double sum = by_row.values()[j];
+      agree = agree && std::abs(by_col.values()[j] - sum) <= error * sum;
+    }
+    CHECK(agree);
+    CHECK(*std::max_element(by_row.values().begin(), by_row.values().end()) > 0);
+  }
+}

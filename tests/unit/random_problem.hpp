@@ -1,0 +1,193 @@
+#pragma once
+
+// Random attention problems, once as the library takes them and once for the reference.
+
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "scheme/reference.hpp"
+#include "scheme/scheme.hpp"
+#include "score/scores.hpp"
+
+namespace attn::testing {
+
+using Random = std::mt19937_64;
+
+inline Index random_index(Random& random, Index low, Index high) {
+  return std::uniform_int_distribution<Index>(low, high)(random);
+}
+
+/// Log-uniform, so that small and awkward sizes come up as often as large ones.
+inline Index random_size(Random& random, Index low, Index high) {
+  std::uniform_real_distribution<double> exponent(std::log(static_cast<double>(low)),
+                                                  std::log(static_cast<double>(high) + 1));
+  return std::min(high, static_cast<Index>(std::exp(exponent(random))));
+}
+
+inline bool chance(Random& random, double probability) {
+  return std::bernoulli_distribution(probability)(random);
+}
+
+struct ProblemOptions {
+  Index queries = 1;
+  Index keys = 1;
+  Index depth = 1;
+  Index value_depth = 1;
+  EnergyKind energy = EnergyKind::scaled_dot;
+  double scale = 1;
+  double spread = 1;          ///< standard deviation of q and k
+  double offset = 0;          ///< added to every coordinate of q and k
+  bool bias = false;          ///< random, some of it −inf
+  double row_shift = 0;       ///< ± this added to each row of the scores, as bias
+  double col_shift = 0;
+  bool mask = false;          ///< random, with empty rows and columns
+  Causal causal = Causal::none;
+};
+
+template <class T>
+class Problem {
+ public:
+  Problem(const ProblemOptions& options, Random& random) : options_(options) {
+    q_ = normal(options.queries * options.depth, random);
+    k_ = normal(options.keys * options.depth, random);
+    v_.resize(static_cast<std::size_t>(options.keys * options.value_depth));
+    std::normal_distribution<double> unit;
+    for (T& value : v_) value = static_cast<T>(unit(random));
+    if (options.bias || options.row_shift != 0 || options.col_shift != 0) make_bias(random);
+    if (options.mask) make_mask(random);
+    energy_ = make_product_energy<T>(options.energy, q(), k(), options.scale);
+    typename Scores<T>::Terms terms;
+    terms.energy = energy_.get();
+    if (!bias_.empty()) {
+      bias_source_.emplace(bias_.data(), options.keys, 1, largest(bias_));
+      terms.bias = &*bias_source_;
+    }
+    if (!mask_.empty()) {
+      mask_source_.emplace(mask_.data(), options.keys, 1);
+      terms.mask = &*mask_source_;
+    }
+    terms.causal = options.causal;
+    scores_.emplace(terms);
+  }
+  Problem(const Problem&) = delete;
+  Problem& operator=(const Problem&) = delete;
+
+  MatrixView<const T> q() const { return {q_.data(), options_.queries, options_.depth}; }
+  MatrixView<const T> k() const { return {k_.data(), options_.keys, options_.depth}; }
+  MatrixView<const T> v() const { return {v_.data(), options_.keys, options_.value_depth}; }
+  const Scores<T>& scores() const { return *scores_; }
+
+  reference::Matrix reference_scores() const {
+    return reference::scores(options_.energy, options_.scale, matrix(q_, options_.depth),
+                             matrix(k_, options_.depth), matrix(bias_, options_.keys),
+                             matrix(mask_, options_.keys), options_.causal);
+  }
+  reference::Matrix reference_v() const { return matrix(v_, options_.value_depth); }
+
+ private:
+  std::vector<T> normal(Index count, Random& random) {
+    std::normal_distribution<double> unit;
+    std::vector<T> values(static_cast<std::size_t>(count));
+    for (T& value : values) {
+      value = static_cast<T>(options_.offset + options_.spread * unit(random));
+    }
+    return values;
+  }
+
+  void make_bias(Random& random) {
+    std::normal_distribution<double> unit;
+    bias_.resize(static_cast<std::size_t>(options_.queries * options_.keys));
+    std::vector<double> row(static_cast<std::size_t>(options_.queries));
+    std::vector<double> col(static_cast<std::size_t>(options_.keys));
+    for (double& shift : row) shift = chance(random, 0.5) ? options_.row_shift : -options_.row_shift;
+    for (double& shift : col) shift = chance(random, 0.5) ? options_.col_shift : -options_.col_shift;
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      for (std::size_t j = 0; j < col.size(); ++j) {
+        double value = row[i] + col[j] + (options_.bias ? unit(random) : 0);
+        if (options_.bias && chance(random, 0.1)) value = -std::numeric_limits<double>::infinity();
+        bias_[i * col.size() + j] = static_cast<T>(value);
+      }
+    }
+  }
+
+  void make_mask(Random& random) {
+    mask_.resize(static_cast<std::size_t>(options_.queries * options_.keys));
+    const double density = std::uniform_real_distribution<double>(0.1, 1)(random);
+    for (auto& may : mask_) may = chance(random, density) ? 1 : 0;
+    const Index closed_row = random_index(random, 0, options_.queries - 1);
+    const Index closed_col = random_index(random, 0, options_.keys - 1);
+    for (Index j = 0; j < options_.keys; ++j) mask_at(closed_row, j) = 0;
+    for (Index i = 0; i < options_.queries; ++i) mask_at(i, closed_col) = 0;
+  }
+
+  std::uint8_t& mask_at(Index i, Index j) {
+    return mask_[static_cast<std::size_t>(i * options_.keys + j)];
+  }
+
+  static double largest(const std::vector<T>& values) {
+    double bound = 0;
+    for (const T value : values) {
+      if (!std::isinf(value)) bound = std::max(bound, std::abs(static_cast<double>(value)));
+    }
+    return bound;
+  }
+
+  template <class U>
+  static reference::Matrix matrix(const std::vector<U>& values, Index cols) {
+    if (values.empty()) return {};
+    reference::Matrix m(static_cast<Index>(values.size()) / cols, cols);
+    for (std::size_t n = 0; n < values.size(); ++n) m.values[n] = values[n];
+    return m;
+  }
+
+  ProblemOptions options_;
+  std::vector<T> q_, k_, v_, bias_;
+  std::vector<std::uint8_t> mask_;
+  std::unique_ptr<Energy<T>> energy_;
+  std::optional<BroadcastMatrix<T>> bias_source_;
+  std::optional<BroadcastMatrix<std::uint8_t>> mask_source_;
+  std::optional<Scores<T>> scores_;
+};
+
+/// max |got − want| / max |want|; NaN and infinite where the numbers do not allow a comparison, so
+/// that "error <= tolerance" fails on them. All-zero `want` asks for zeros.
+template <class Got, class Want>
+double relative_error(const Got& got, const Want& want) {
+  if (static_cast<std::size_t>(std::size(got)) != static_cast<std::size_t>(std::size(want))) {
+    return std::numeric_limits<double>::infinity();
+  }
+  long double largest = 0;
+  long double error = 0;
+  for (std::size_t n = 0; n < std::size(want); ++n) {
+    const long double difference = std::abs(static_cast<long double>(got[n]) - want[n]);
+    if (std::isnan(difference)) return std::numeric_limits<double>::quiet_NaN();
+    error = std::max(error, difference);
+    largest = std::max(largest, std::abs(static_cast<long double>(want[n])));
+  }
+  if (largest == 0) return error == 0 ? 0 : std::numeric_limits<double>::infinity();
+  return static_cast<double>(error / largest);
+}
+
+/// Largest finite |s|.
+inline double largest_score(const reference::Matrix& s) {
+  long double largest = 0;
+  for (const long double value : s.values) {
+    if (!std::isinf(value)) largest = std::max(largest, std::abs(value));
+  }
+  return static_cast<double>(largest);
+}
+
+/// The project's bound on out, weights and column sums: 2e-5 (1e-12) for the exponentials and sums,
+/// and four roundings of the largest score, which no computation in the format can avoid.
+template <class T>
+double tolerance(double largest_score) {
+  return sizeof(T) == sizeof(float) ? 2e-5 + 4 * std::ldexp(largest_score, -24)
+                                    : 1e-12 + 4 * std::ldexp(largest_score, -53);
+}
+
+}  // namespace attn::testing

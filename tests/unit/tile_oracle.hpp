@@ -1,0 +1,128 @@
+#pragma once
+
+// What the tests of lib/kernel/tile.hpp share: every instruction set in turn, inputs, and what
+// error is allowed.
+
+#include <doctest/doctest.h>
+#include <hwy/targets.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <random>
+#include <string>
+
+#include "guarded.hpp"
+#include "kernel/tile.hpp"
+
+namespace attn::testing {
+
+using Random = std::mt19937_64;
+
+inline constexpr Index sizes[] = {0, 1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 33, 64, 65, 127, 513};
+inline constexpr double infinity = std::numeric_limits<double>::infinity();
+
+// Half a unit in the last place of a number of size 1: the relative error of one rounding.
+template <class T>
+constexpr long double rounding = std::numeric_limits<T>::epsilon() / 2.0L;
+
+// The unit in the last place of T at `value`, that of the smallest numbers included.
+template <class T>
+long double ulp(long double value) {
+  using Limits = std::numeric_limits<T>;
+  int exponent = Limits::min_exponent;
+  if (value != 0) std::frexp(value, &exponent);
+  return std::ldexp(1.0L, std::max(exponent, Limits::min_exponent) - Limits::digits);
+}
+
+// The largest error in units of what is allowed. NaN counts as infinite and stays.
+class Worst {
+ public:
+  void add(long double got, long double want, long double allowed) {
+    const long double error = got == want ? 0 : std::abs(got - want) / allowed;
+    if (!(error <= worst_)) worst_ = std::isnan(error) ? infinity : error;
+  }
+  void require(bool holds) { worst_ = holds ? worst_ : infinity; }
+  double value() const { return static_cast<double>(worst_); }
+
+ private:
+  long double worst_ = 0;
+};
+
+// Runs `body` on every instruction set that was compiled and that this CPU has.
+template <class Body>
+void on_every_target(const Body& body) {
+  struct Restore {
+    ~Restore() { hwy::SetSupportedTargetsForTest(0); }
+  };
+  const auto targets = hwy::SupportedAndGeneratedTargets();
+  REQUIRE(!targets.empty());
+  for (const std::int64_t target : targets) {
+    const Restore restore;
+    hwy::SetSupportedTargetsForTest(target);
+    const std::string in_use = kernel::simd_description();
+    CAPTURE(in_use);
+    REQUIRE(in_use == hwy::TargetName(target));
+    body();
+  }
+}
+
+inline double uniform(Random& random, double low, double high) {
+  return std::uniform_real_distribution<double>(low, high)(random);
+}
+
+inline bool one_in(Random& random, int n) {
+  return std::uniform_int_distribution<int>(1, n)(random) == n;
+}
+
+// A potential: small, huge, or that of a closed line.
+inline double potential(Random& random) {
+  if (one_in(random, 10)) return infinity;
+  if (one_in(random, 3)) return one_in(random, 2) ? 5000 + uniform(random, -1, 1) : -1e4;
+  return uniform(random, -10, 10);
+}
+
+template <class T>
+T score(Random& random) {
+  if (one_in(random, 8)) return -std::numeric_limits<T>::infinity();
+  return static_cast<T>(uniform(random, -1, 1) * (one_in(random, 4) ? 1e4 : 10.0));
+}
+
+// A score for which exp((s − g) − shift) lies anywhere from nothing to almost the largest T.
+template <class T>
+T score_near(Random& random, double potentials) {
+  constexpr bool is_float = sizeof(T) == sizeof(float);
+  if (one_in(random, 8)) return -std::numeric_limits<T>::infinity();
+  const double x = is_float ? uniform(random, -110, 80) : uniform(random, -760, 700);
+  return static_cast<T>(x + (std::isinf(potentials) ? 0 : potentials));
+}
+
+// (s − g) − shift, −inf where anything closes it.
+template <class T>
+long double difference(T s, double g, double shift) {
+  if (std::isinf(s) || g == infinity || shift == infinity) return -infinity;
+  return (static_cast<long double>(s) - g) - shift;
+}
+
+// An exponential may be off by its own ulp, and by what the rounding of its argument to T, and of
+// the two differences to float64 before that, moves it.
+template <class T>
+void add_exponential(Worst& worst, T got, T s, double g, double shift) {
+  const long double x = difference(s, g, shift);
+  if (std::isinf(x)) {
+    worst.require(got == 0);
+    return;
+  }
+  const long double want = std::exp(x);
+  const long double first = g == 0 ? 0 : std::abs(static_cast<long double>(s) - g);
+  const long double argument = rounding<T> * std::abs(x) + rounding<double> * (first + std::abs(x));
+  worst.add(got, want, ulp<T>(want) + want * argument);
+}
+
+// Σ of n terms >= 0: at most 64 in T for a lane, all others in float64.
+template <class T>
+long double sum_error(long double sum, Index n) {
+  return sum * (64 * rounding<T> + static_cast<long double>(n + 2) * rounding<double>);
+}
+
+}  // namespace attn::testing
