@@ -1,0 +1,101 @@
+#include <algorithm>
+#include <stdexcept>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/option.hpp"
+#include "cli/parse.hpp"
+
+namespace attn::cli {
+namespace {
+
+const Value& value_of(const Arguments& arguments, std::string_view name) {
+  const auto found = arguments.impl->values.find(name);
+  if (found == arguments.impl->values.end()) {
+    throw std::logic_error("option --" + std::string(name) + " is not declared");
+  }
+  return found->second;
+}
+
+// Absent where the option is neither given nor has a fallback.
+template <class T>
+std::optional<T> get(const Arguments& arguments, std::string_view name) {
+  const Value& value = value_of(arguments, name);
+  if (std::holds_alternative<std::monostate>(value)) return std::nullopt;
+  const T* const held = std::get_if<T>(&value);
+  if (held == nullptr) {
+    throw std::logic_error("option --" + std::string(name) + " is of another type");
+  }
+  return *held;
+}
+
+nlohmann::ordered_json to_json(const Option& option, const Value& value) {
+  if (option.kind == Option::Kind::optional_choice) {
+    if (std::holds_alternative<std::monostate>(value)) return false;
+    if (std::get<std::string>(value).empty()) return true;
+  }
+  return std::visit(
+      [](const auto& held) -> nlohmann::ordered_json {
+        if constexpr (std::is_same_v<std::decay_t<decltype(held)>, std::monostate>) {
+          return nullptr;
+        } else {
+          return held;
+        }
+      },
+      value);
+}
+
+}  // namespace
+
+bool Arguments::given(std::string_view name) const {
+  value_of(*this, name);
+  return std::find(impl->given.begin(), impl->given.end(), name) != impl->given.end();
+}
+
+bool Arguments::flag(std::string_view name) const { return get<bool>(*this, name).value_or(false); }
+
+std::string Arguments::text(std::string_view name) const {
+  return get<std::string>(*this, name).value_or("");
+}
+
+std::vector<std::string> Arguments::words_of(std::string_view name) const {
+  return get<std::vector<std::string>>(*this, name).value_or(std::vector<std::string>());
+}
+
+std::optional<double> Arguments::number(std::string_view name) const {
+  return get<double>(*this, name);
+}
+
+std::vector<double> Arguments::numbers(std::string_view name) const {
+  return get<std::vector<double>>(*this, name).value_or(std::vector<double>());
+}
+
+std::optional<Index> Arguments::integer(std::string_view name) const {
+  return get<Index>(*this, name);
+}
+
+std::vector<Index> Arguments::integers(std::string_view name) const {
+  return get<std::vector<Index>>(*this, name).value_or(std::vector<Index>());
+}
+
+std::vector<std::vector<double>> Arguments::points(std::string_view name) const {
+  using Points = std::vector<std::vector<double>>;
+  return get<Points>(*this, name).value_or(Points());
+}
+
+std::vector<std::string> Arguments::words() const { return impl->words; }
+
+nlohmann::ordered_json params_of(const Arguments& arguments) {
+  nlohmann::ordered_json params = nlohmann::ordered_json::object();
+  if (!arguments.verb.empty()) params["verb"] = arguments.verb;
+  params["arguments"] = arguments.impl->positionals;
+  for (const std::string& name : arguments.impl->order) {
+    if (name == "help" || name == "version") continue;
+    std::string key = name;
+    std::replace(key.begin(), key.end(), '-', '_');
+    params[key] = to_json(arguments.impl->options.at(name), arguments.impl->values.at(name));
+  }
+  return params;
+}
+
+}  // namespace attn::cli

@@ -1,0 +1,212 @@
+#include <algorithm>
+#include <stdexcept>
+
+#include <fmt/format.h>
+
+#include "cli/option.hpp"
+#include "cli/values.hpp"
+
+namespace attn::cli {
+namespace {
+
+using Kind = Option::Kind;
+
+template <class Values>
+std::optional<std::string> joined(const Values& values) {
+  if (values.empty()) return std::nullopt;
+  return fmt::format("{}", fmt::join(values, ","));
+}
+
+void add(Declaration::Impl& impl, Option option) {
+  for (const Option& other : all_options(impl)) {
+    if (other.name == option.name) {
+      throw std::logic_error("option --" + option.name + " is declared twice");
+    }
+  }
+  if (option.fallback) parse_value(option, *option.fallback);
+  option.section = impl.section;
+  impl.options.push_back(std::move(option));
+}
+
+}  // namespace
+
+Declaration::Declaration(std::string tool, std::string summary, Role role)
+    : impl_(std::make_shared<Impl>()) {
+  impl_->tool = std::move(tool);
+  impl_->summary = std::move(summary);
+  impl_->role = role;
+  if (role == Role::compare) {
+    words("A B", "The two bundles to compare.", 2, 2);
+  }
+}
+
+Declaration& Declaration::section(std::string title) {
+  impl_->section = std::move(title);
+  return *this;
+}
+
+Declaration& Declaration::flag(std::string name, std::string help) {
+  add(*impl_, {.name = std::move(name), .kind = Kind::flag, .help = std::move(help)});
+  return *this;
+}
+
+Declaration& Declaration::text(std::string name, std::string placeholder, std::string help,
+                               std::optional<std::string> fallback) {
+  add(*impl_, {.name = std::move(name),
+               .kind = Kind::text,
+               .placeholder = std::move(placeholder),
+               .help = std::move(help),
+               .fallback = std::move(fallback)});
+  return *this;
+}
+
+Declaration& Declaration::choice(std::string name, std::vector<std::string> values,
+                                 std::string help, std::optional<std::string> fallback) {
+  add(*impl_, {.name = std::move(name),
+               .kind = Kind::choice,
+               .placeholder = "WORD",
+               .help = std::move(help),
+               .values = std::move(values),
+               .fallback = std::move(fallback)});
+  return *this;
+}
+
+Declaration& Declaration::choices(std::string name, std::vector<std::string> values,
+                                  std::string help, std::optional<std::string> fallback) {
+  add(*impl_, {.name = std::move(name),
+               .kind = Kind::choices,
+               .placeholder = "LIST",
+               .help = std::move(help),
+               .values = std::move(values),
+               .fallback = std::move(fallback)});
+  return *this;
+}
+
+Declaration& Declaration::number(std::string name, std::string placeholder, std::string help,
+                                 Range range, std::optional<double> fallback) {
+  Option option{.name = std::move(name),
+                .kind = Kind::number,
+                .placeholder = std::move(placeholder),
+                .help = std::move(help),
+                .range = range};
+  if (fallback) option.fallback = fmt::format("{}", *fallback);
+  add(*impl_, std::move(option));
+  return *this;
+}
+
+Declaration& Declaration::numbers(std::string name, std::string placeholder, std::string help,
+                                  Range range, std::vector<double> fallback) {
+  add(*impl_, {.name = std::move(name),
+               .kind = Kind::numbers,
+               .placeholder = std::move(placeholder),
+               .help = std::move(help),
+               .range = range,
+               .fallback = joined(fallback)});
+  return *this;
+}
+
+Declaration& Declaration::integer(std::string name, std::string placeholder, std::string help,
+                                  Index low, Index high, std::optional<Index> fallback) {
+  Option option{.name = std::move(name),
+                .kind = Kind::integer,
+                .placeholder = std::move(placeholder),
+                .help = std::move(help),
+                .low = low,
+                .high = high};
+  if (fallback) option.fallback = fmt::format("{}", *fallback);
+  add(*impl_, std::move(option));
+  return *this;
+}
+
+Declaration& Declaration::integers(std::string name, std::string placeholder, std::string help,
+                                   Index low, Index high, std::vector<Index> fallback) {
+  add(*impl_, {.name = std::move(name),
+               .kind = Kind::integers,
+               .placeholder = std::move(placeholder),
+               .help = std::move(help),
+               .low = low,
+               .high = high,
+               .fallback = joined(fallback)});
+  return *this;
+}
+
+Declaration& Declaration::points(std::string name, std::string placeholder, std::string help) {
+  add(*impl_, {.name = std::move(name),
+               .kind = Kind::points,
+               .placeholder = std::move(placeholder),
+               .help = std::move(help)});
+  return *this;
+}
+
+Declaration& Declaration::optional_choice(std::string name, std::vector<std::string> values,
+                                          std::string help) {
+  add(*impl_, {.name = std::move(name),
+               .kind = Kind::optional_choice,
+               .placeholder = "WORD",
+               .help = std::move(help),
+               .values = std::move(values)});
+  return *this;
+}
+
+Declaration& Declaration::seeded() {
+  add(*impl_, {.name = "seed",
+               .kind = Kind::seed,
+               .placeholder = "N",
+               .help = "Seed of the random numbers: the same one gives the same numbers.",
+               .fallback = "0"});
+  return *this;
+}
+
+Declaration& Declaration::words(std::string placeholder, std::string help, int count_low,
+                                int count_high) {
+  impl_->words_placeholder = std::move(placeholder);
+  impl_->words_help = std::move(help);
+  impl_->words_low = count_low;
+  impl_->words_high = count_high;
+  return *this;
+}
+
+Declaration& Declaration::verbs(std::string placeholder, std::vector<Verb> verbs) {
+  impl_->verb_placeholder = std::move(placeholder);
+  impl_->verbs = std::move(verbs);
+  return *this;
+}
+
+Declaration& Declaration::only_with(std::vector<std::string> verbs) {
+  if (impl_->options.empty()) throw std::logic_error("only_with() before any option");
+  for (const std::string& verb : verbs) {
+    const bool known = std::any_of(impl_->verbs.begin(), impl_->verbs.end(),
+                                   [&](const Verb& other) { return other.name == verb; });
+    if (!known) throw std::logic_error("only_with() names the unknown verb " + verb);
+  }
+  impl_->options.back().verbs = std::move(verbs);
+  return *this;
+}
+
+Declaration& Declaration::example(std::string command, std::string says) {
+  impl_->examples.push_back({std::move(command), std::move(says)});
+  return *this;
+}
+
+Declaration& Declaration::about(std::string paragraph) {
+  impl_->about.push_back(std::move(paragraph));
+  return *this;
+}
+
+Declaration& Declaration::exit_status(int status, std::string meaning) {
+  impl_->exit_statuses[status] = std::move(meaning);
+  return *this;
+}
+
+Role Declaration::Impl::role_of(const std::string& verb) const {
+  for (const Verb& candidate : verbs) {
+    if (candidate.name == verb) return candidate.role.value_or(role);
+  }
+  return role;
+}
+
+bool Option::goes_with(const std::string& verb) const {
+  return verbs.empty() || std::find(verbs.begin(), verbs.end(), verb) != verbs.end();
+}
+
+}  // namespace attn::cli

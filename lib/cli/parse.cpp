@@ -1,0 +1,274 @@
+#include "cli/parse.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include <fmt/format.h>
+
+#include "cli/option.hpp"
+#include "cli/tokens.hpp"
+#include "cli/values.hpp"
+#include "cli/words.hpp"
+#include "tensor/error.hpp"
+
+#ifndef ATTN_VERSION
+#define ATTN_VERSION "0.0.0-dev"
+#endif
+
+namespace attn::cli {
+namespace {
+
+[[noreturn]] void usage(const std::string& message, std::string hint = {}) {
+  throw Error(Failure::usage, message, std::move(hint));
+}
+
+bool contains(const std::vector<std::string>& list, std::string_view item) {
+  return std::find(list.begin(), list.end(), item) != list.end();
+}
+
+std::string as_destination(const std::string& json) {
+  return json == "-" || json == "/dev/stdout" ? "" : json;
+}
+
+// The steps of parse(), in the order in which they are taken.
+class Parser {
+ public:
+  Parser(const Declaration::Impl& declaration, const Environment& environment)
+      : declaration_(declaration), environment_(environment), options_(all_options(declaration)) {
+    arguments_.impl = std::make_shared<Arguments::Impl>();
+    arguments_.tool = declaration.tool;
+    arguments_.version = version();
+  }
+
+  Arguments parse(const std::vector<std::string>& command_line) {
+    arguments_.command_line = declaration_.tool;
+    for (const std::string& word : command_line) {
+      arguments_.command_line += " " + shell_quoted(word);
+    }
+    take_values(command_line);
+    take_verb();
+    settle_options();
+    role_ = declaration_.role_of(arguments_.verb);
+    take_words();
+    take_input();
+    resolve();
+    check_streams();
+    return std::move(arguments_);
+  }
+
+ private:
+  void take_values(const std::vector<std::string>& command_line) {
+    Arguments::Impl& impl = *arguments_.impl;
+    for (const Token& token : take_apart(command_line, options_)) {
+      if (token.option == nullptr) {
+        positionals_.push_back(token.text);
+        continue;
+      }
+      const Option& option = *token.option;
+      const bool again = contains(impl.given, option.name);
+      if (!again) impl.given.push_back(option.name);
+      if (option.kind == Option::Kind::assignment) {
+        take_assignment(option, token.text);
+        continue;
+      }
+      if (again) usage("--" + option.name + " is given twice");
+      const bool bare = option.value_is_optional() && token.text.empty();
+      impl.values[option.name] = bare ? Value(std::string()) : parse_value(option, token.text);
+    }
+  }
+
+  void take_assignment(const Option& option, const std::string& text) {
+    parse_value(option, text);
+    const std::size_t equals = text.find('=');
+    const std::string name = text.substr(0, equals);
+    for (const auto& [other, address] : arguments_.named_inputs) {
+      if (other == name) usage(fmt::format("--{} names {} twice", option.name, name));
+    }
+    arguments_.named_inputs.emplace_back(name, text.substr(equals + 1));
+  }
+
+  void take_verb() {
+    if (declaration_.verbs.empty()) return;
+    std::vector<std::string> names;
+    for (const Declaration::Verb& verb : declaration_.verbs) names.push_back(verb.name);
+    const std::string known = fmt::format("expected one of {}", fmt::join(names, ", "));
+    if (positionals_.empty()) {
+      usage(declaration_.verb_placeholder + " is missing, " + known);
+    }
+    arguments_.verb = positionals_.front();
+    if (!contains(names, arguments_.verb)) {
+      const std::string near = nearest(arguments_.verb, names);
+      usage(fmt::format("{} is {}, {}", declaration_.verb_placeholder, arguments_.verb, known),
+            near.empty() ? "" : "did you mean " + near + "?");
+    }
+    positionals_.erase(positionals_.begin());
+  }
+
+  // Keeps the options that go with the verb, and gives those that are not given their fallbacks.
+  void settle_options() {
+    Arguments::Impl& impl = *arguments_.impl;
+    for (const Option& option : options_) {
+      const bool given = contains(impl.given, option.name);
+      if (given && !option.goes_with(arguments_.verb)) {
+        usage(fmt::format("--{} does not go with {}, only with {}", option.name, arguments_.verb,
+                          fmt::join(option.verbs, ", ")));
+      }
+      Value& value = impl.values[option.name];
+      if (!given && option.kind == Option::Kind::flag) value = false;
+      if (option.goes_with(arguments_.verb)) {
+        if (!given && option.fallback) value = parse_value(option, *option.fallback);
+        impl.order.push_back(option.name);
+      }
+      impl.options.emplace(option.name, option);
+    }
+  }
+
+  void take_words() {
+    const std::size_t low = static_cast<std::size_t>(declaration_.words_low);
+    const bool any_number = declaration_.words_high < 0;
+    if (has_input(role_) && declaration_.words_high != declaration_.words_low) {
+      throw std::logic_error("a tool with an INPUT takes a fixed number of words before it");
+    }
+    if (positionals_.size() < low) {
+      usage(fmt::format(
+          "expected {}, got {}", declaration_.words_placeholder,
+          positionals_.empty() ? "nothing" : fmt::format("{}", fmt::join(positionals_, " "))));
+    }
+    const std::size_t count =
+        any_number
+            ? positionals_.size()
+            : std::min(positionals_.size(), static_cast<std::size_t>(declaration_.words_high));
+    const auto end = positionals_.begin() + static_cast<std::ptrdiff_t>(count);
+    arguments_.impl->words.assign(positionals_.begin(), end);
+    arguments_.impl->positionals = arguments_.impl->words;
+    positionals_.erase(positionals_.begin(), end);
+  }
+
+  void take_input() {
+    if (has_input(role_)) {
+      if (!positionals_.empty()) {
+        arguments_.input = positionals_.front();
+        if (arguments_.input->empty()) usage("INPUT is empty");
+        positionals_.erase(positionals_.begin());
+      } else if (role_ != Role::optional_input && arguments_.named_inputs.empty()) {
+        arguments_.input = "-";
+      }
+      if (arguments_.input) arguments_.impl->positionals.push_back(*arguments_.input);
+    }
+    if (positionals_.empty()) return;
+    usage("unexpected argument " + positionals_.front(),
+          arguments_.input ? "INPUT is " + *arguments_.input + " already" : "");
+  }
+
+  void resolve() {
+    Arguments& a = arguments_;
+    auto& values = a.impl->values;
+    const auto has = [&](std::string_view name) { return contains(a.impl->order, name); };
+    const auto text = [&](std::string_view name) { return has(name) ? a.text(name) : ""; };
+    const auto flag = [&](std::string_view name) { return has(name) && a.flag(name); };
+
+    if (has_output(role_)) {
+      if (a.given("output")) {
+        a.output = a.text("output");
+        if (a.output->empty()) usage("--output is empty");
+      } else if (role_ != Role::report) {
+        a.output = "-";
+        values["output"] = "-";
+      }
+    }
+    if (has_input(role_)) {
+      std::vector<std::string> assignments;
+      for (const auto& [name, address] : a.named_inputs)
+        assignments.push_back(name + "=" + address);
+      values["input"] = assignments;
+    }
+    a.only = flag("only");
+    a.force = flag("force");
+    a.quiet = flag("quiet");
+    a.verbose = flag("verbose");
+    a.dry_run = flag("dry-run");
+    a.threads = resolve_threads(a.integer("threads"), environment_);
+    values["threads"] = static_cast<Index>(a.threads);
+    a.memory = std::get<Index>(values.at("memory"));
+    if (has("seed")) a.seed = std::get<std::uint64_t>(values.at("seed"));
+    const std::string precision = text("precision");
+    if (!precision.empty()) a.f64 = precision == "f64";
+    a.tmpdir = resolve_tmpdir(text("tmpdir"), environment_);
+    values["tmpdir"] = a.tmpdir;
+    const std::string progress = text("progress");
+    a.progress = progress == "always"  ? Arguments::Progress::always
+                 : progress == "never" ? Arguments::Progress::never
+                                       : Arguments::Progress::automatic;
+    if (a.given("json")) a.json = as_destination(a.text("json"));
+  }
+
+  void check_streams() const {
+    const Arguments& a = arguments_;
+    if (a.json && a.json->empty() && a.bundle_to_stdout()) {
+      usage("--json and the bundle would both go to standard output",
+            "use --json=FILE, or write the bundle with -o FILE");
+    }
+    if (a.json && !a.json->empty() && a.json == a.output) {
+      usage("--json and --output both name " + *a.json);
+    }
+    if (role_ == Role::compare) {
+      const auto is_stream = [](const std::string& address) {
+        return address == "-" || address.rfind("-:", 0) == 0;
+      };
+      const std::vector<std::string>& pair = a.impl->words;
+      if (std::count_if(pair.begin(), pair.end(), is_stream) > 1) {
+        usage("A and B both are standard input, which can be read only once");
+      }
+    }
+  }
+
+  const Declaration::Impl& declaration_;
+  const Environment& environment_;
+  std::vector<Option> options_;
+  std::vector<std::string> positionals_;
+  Role role_ = Role::transform;
+  Arguments arguments_;
+};
+
+}  // namespace
+
+Arguments parse(const std::vector<std::string>& command_line, const Declaration& declaration,
+                const Environment& environment) {
+  return Parser(declaration.impl(), environment).parse(command_line);
+}
+
+bool asks_for(const std::vector<std::string>& command_line, std::string_view long_name,
+              std::string_view short_name) {
+  for (const std::string& word : command_line) {
+    if (word == "--") return false;
+    if (word == long_name || (!short_name.empty() && word == short_name)) return true;
+  }
+  return false;
+}
+
+std::optional<std::string> json_of_refused(const std::vector<std::string>& command_line,
+                                           const Declaration& declaration) {
+  const Role role = declaration.impl().role;
+  bool stdout_is_free = role == Role::report || role == Role::compare;
+  std::optional<std::string> destination;
+  for (std::size_t at = 0; at < command_line.size() && command_line[at] != "--"; ++at) {
+    const std::string& word = command_line[at];
+    const std::string next = at + 1 < command_line.size() ? command_line[at + 1] : "-";
+    const auto begins = [&](std::string_view start) { return word.rfind(start, 0) == 0; };
+    if (word == "--json") destination = "";
+    if (begins("--json=")) destination = as_destination(word.substr(7));
+    if (word == "-o" || word == "--output") {
+      stdout_is_free = next != "-";
+    } else if (begins("--output=") || begins("-o")) {
+      stdout_is_free = word != "--output=-" && word != "-o-";
+    } else if (word == "--dry-run") {
+      stdout_is_free = true;
+    }
+  }
+  if (destination && destination->empty() && !stdout_is_free) return std::nullopt;
+  return destination;
+}
+
+std::string version() { return ATTN_VERSION; }
+
+}  // namespace attn::cli

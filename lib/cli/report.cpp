@@ -1,0 +1,48 @@
+#include "cli/report.hpp"
+
+#include "cli/report_impl.hpp"
+#include "cli/terminal.hpp"
+#include "cli/words.hpp"
+
+namespace attn::cli {
+namespace {
+
+nlohmann::ordered_json entry(const std::string& name, const std::string& address,
+                             const Shape& shape, DType type) {
+  return {{"name", name},
+          {"address", address},
+          {"shape", shape},
+          {"dtype", std::string(attn::name(type))}};
+}
+
+}  // namespace
+
+Report::Report() : impl_(std::make_unique<Impl>()) {}
+Report::~Report() = default;
+
+void Report::input(const std::string& name, const std::string& address, const Shape& shape,
+                   DType type) {
+  impl_->inputs.push_back(entry(name, address, shape, type));
+}
+
+void Report::output(const std::string& name, const std::string& address, const Shape& shape,
+                    DType type) {
+  impl_->outputs.push_back(entry(name, address, shape, type));
+}
+
+nlohmann::ordered_json& Report::result() { return impl_->result; }
+nlohmann::ordered_json& Report::params() { return impl_->params; }
+void Report::status(const std::string& status) { impl_->status = status; }
+void Report::print(const std::string& text) { impl_->text += text; }
+void Report::add_compute_seconds(double seconds) { impl_->compute_seconds += seconds; }
+
+void Report::warn(const std::string& line) {
+  const std::string squashed = one_line(line);
+  impl_->warnings.push_back(squashed);
+  if (impl_->quiet) return;
+  // A progress line may stand on the terminal.
+  const std::string erase = stderr_is_terminal() ? "\r\x1b[K" : "";
+  write_error(erase + impl_->tool + ": warning: " + squashed + "\n");
+}
+
+}  // namespace attn::cli

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/report.hpp"
+
+// What a Report gathers; for the parts of lib/cli only.
+
+namespace attn::cli {
+
+struct Report::Impl {
+  std::string tool;
+  bool quiet = false;
+
+  nlohmann::ordered_json inputs = nlohmann::ordered_json::array();
+  nlohmann::ordered_json outputs = nlohmann::ordered_json::array();
+  nlohmann::ordered_json params = nlohmann::ordered_json::object();
+  nlohmann::ordered_json result = nlohmann::ordered_json::object();
+  nlohmann::ordered_json warnings = nlohmann::ordered_json::array();
+  std::string status;
+  std::string text;
+  double compute_seconds = 0;
+};
+
+/// What ended a run that failed.
+struct Failed {
+  int exit = 0;
+  std::string message;
+  std::string hint;
+};
+
+/// The JSON of DESIGN.md §4, indented, ending with a line break. `outcome` is the exit status of a
+/// run that ended by itself; `failed`, where there is one, makes it "error" unless the tool has
+/// set a status of its own.
+std::string json_text(const Report::Impl& report, int outcome, const Failed* failed,
+                      double wall_seconds, int threads);
+
+/// Writes `text` to `destination`: whole or not at all where that is a regular file or nothing
+/// yet, as a stream where it is anything else; "" is standard output. Throws Error(output).
+void write_json(const std::string& text, const std::string& destination);
+
+/// Refuses, before the run, a destination that could not be written after it. Throws Error(output).
+void check_json_destination(const std::string& destination);
+
+}  // namespace attn::cli

@@ -1,0 +1,135 @@
+#include <unistd.h>
+
+#include <chrono>
+#include <new>
+
+#include "cli/command.hpp"
+#include "cli/help.hpp"
+#include "cli/option.hpp"
+#include "cli/parse.hpp"
+#include "cli/report_impl.hpp"
+#include "cli/terminal.hpp"
+#include "cli/words.hpp"
+#include "tensor/error.hpp"
+
+namespace attn::cli {
+namespace {
+
+constexpr int internal_error = 70;  // EX_SOFTWARE of sysexits.h
+
+// What the exception being handled means to the caller of the tool.
+Failed failure_in_flight() {
+  try {
+    throw;
+  } catch (const Error& error) {
+    return {static_cast<int>(error.failure()), one_line(error.what()), one_line(error.hint())};
+  } catch (const std::bad_alloc&) {
+    return {static_cast<int>(Failure::memory), "out of memory",
+            "a smaller --memory or fewer --threads need less"};
+  } catch (const std::exception& error) {
+    return {internal_error, "internal: " + one_line(error.what()), ""};
+  } catch (...) {
+    return {internal_error, "internal: unknown exception", ""};
+  }
+}
+
+class Session {
+ public:
+  Session(const Declaration& declaration, std::vector<std::string> command_line)
+      : declaration_(declaration), command_line_(std::move(command_line)) {
+    report_.impl().tool = declaration.impl().tool;
+  }
+
+  int run(const std::function<Outcome(const Arguments&, Report&)>& run,
+          const std::vector<std::string>& libraries) {
+    try {
+      if (asks_for(command_line_, "--help", "-h")) {
+        write_all(STDOUT_FILENO, help_text(declaration_), "standard output");
+        return 0;
+      }
+      if (asks_for(command_line_, "--version", "")) {
+        write_all(STDOUT_FILENO, version_text(declaration_, libraries), "standard output");
+        return 0;
+      }
+      json_ = json_of_refused(command_line_, declaration_);
+      const Arguments arguments = parse(command_line_, declaration_, process_environment);
+      json_ = arguments.json;
+      if (arguments.flag("help")) {  // as in -qh
+        write_all(STDOUT_FILENO, help_text(declaration_), "standard output");
+        return 0;
+      }
+      if (json_) check_json_destination(*json_);
+      report_.impl().quiet = arguments.quiet;
+      report_.impl().params = params_of(arguments);
+      threads_ = arguments.threads;
+      const Outcome outcome = run(arguments, report_);
+      if (outcome.status != 0 && outcome.status != 1) {
+        throw std::logic_error("a run ended with status " + std::to_string(outcome.status));
+      }
+      print(arguments, outcome);
+      return outcome.status;
+    } catch (...) {
+      failed_ = failure_in_flight();
+    }
+    tell();
+    return failed_.exit;
+  }
+
+ private:
+  void print(const Arguments& arguments, const Outcome& outcome) {
+    const Report::Impl& report = report_.impl();
+    const bool in_place = json_ && json_->empty();
+    if (!report.text.empty() && !in_place && !arguments.quiet) {
+      const Role role = declaration_.impl().role_of(arguments.verb);
+      const bool is_report = role == Role::report || role == Role::compare || arguments.dry_run;
+      if (is_report && !arguments.bundle_to_stdout()) {
+        write_all(STDOUT_FILENO, report.text, "standard output");
+      } else {
+        write_error(report.text);
+      }
+    }
+    if (json_) write_json(json(outcome.status, nullptr), *json_);
+    if (!outcome.summary.empty() && !arguments.quiet) {
+      write_error(report.tool + ": " + one_line(outcome.summary) + "\n");
+    }
+  }
+
+  // Nothing may be thrown here: a failure to tell of a failure is let go.
+  void tell() noexcept {
+    try {
+      const std::string& tool = report_.impl().tool;
+      std::string lines = tool + ": error: " + failed_.message + "\n";
+      if (!failed_.hint.empty()) lines += tool + ": hint: " + failed_.hint + "\n";
+      write_error(lines);
+      if (json_) write_json(json(failed_.exit, &failed_), *json_);
+    } catch (...) {
+    }
+  }
+
+  std::string json(int outcome, const Failed* failed) {
+    const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - start_;
+    return json_text(report_.impl(), outcome, failed, wall.count(), threads_);
+  }
+
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  const Declaration& declaration_;
+  std::vector<std::string> command_line_;
+  Report report_;
+  std::optional<std::string> json_;
+  int threads_ = 1;
+  Failed failed_;
+};
+
+}  // namespace
+
+int run_tool(int argc, char** argv, const Declaration& declaration,
+             const std::function<Outcome(const Arguments&, Report&)>& run,
+             const std::vector<std::string>& libraries, const std::function<void()>& on_failure) {
+  secure_standard_streams();
+  Session session(declaration, std::vector<std::string>(argv + (argc > 0 ? 1 : 0), argv + argc));
+  const int status = session.run(run, libraries);
+  if (status > 1 && on_failure) on_failure();
+  return status;
+}
+
+}  // namespace attn::cli

@@ -1,0 +1,55 @@
+#include "cli/terminal.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "tensor/error.hpp"
+
+namespace attn::cli {
+namespace {
+
+// The errno of what went wrong, 0 for success.
+int write_fully(int descriptor, std::string_view text) noexcept {
+  while (!text.empty()) {
+    const ssize_t written = write(descriptor, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return errno;
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return 0;
+}
+
+}  // namespace
+
+bool stdout_is_terminal() { return isatty(STDOUT_FILENO) == 1; }
+bool stderr_is_terminal() { return isatty(STDERR_FILENO) == 1; }
+
+std::string system_reason(int error) {
+  std::string reason = std::strerror(error);
+  if (!reason.empty() && reason[0] >= 'A' && reason[0] <= 'Z') {
+    reason[0] = static_cast<char>(reason[0] - 'A' + 'a');
+  }
+  return reason;
+}
+
+void write_all(int descriptor, std::string_view text, const std::string& what) {
+  const int error = write_fully(descriptor, text);
+  if (error != 0) throw Error(Failure::output, what + ": " + system_reason(error));
+}
+
+void write_error(std::string_view text) noexcept { write_fully(STDERR_FILENO, text); }
+
+void secure_standard_streams() {
+  for (int descriptor = STDIN_FILENO; descriptor <= STDERR_FILENO; ++descriptor) {
+    if (fcntl(descriptor, F_GETFD) != -1 || errno != EBADF) continue;
+    // The wrong way round, so that reading or writing there fails. open() takes the lowest free
+    // number, which is this one.
+    const int opened = open("/dev/null", descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+    if (opened != descriptor && opened >= 0) close(opened);
+  }
+}
+
+}  // namespace attn::cli

@@ -1,0 +1,157 @@
+#include "cli/tokens.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+#include <boost/program_options/cmdline.hpp>
+#include <boost/program_options/errors.hpp>
+#include <boost/program_options/options_description.hpp>
+#include <boost/program_options/parsers.hpp>
+#include <boost/program_options/value_semantic.hpp>
+
+#include "cli/words.hpp"
+#include "tensor/error.hpp"
+
+namespace attn::cli {
+namespace {
+
+namespace po = boost::program_options;
+
+const Option* find(const std::vector<Option>& options, std::string_view name) {
+  for (const Option& option : options) {
+    if (option.name == name) return &option;
+  }
+  return nullptr;
+}
+
+[[noreturn]] void unknown(const std::string& shown, std::string_view name,
+                          const std::vector<Option>& options) {
+  std::vector<std::string> names;
+  for (const Option& option : options) names.push_back(option.name);
+  const std::string near = nearest(name, names);
+  throw Error(Failure::usage, "unknown option " + shown,
+              near.empty() ? "" : "did you mean --" + near + "?");
+}
+
+// An option with an optional value is two options to Boost: "json", which takes none, and "json=",
+// which takes one and which nobody can type. Left to itself, Boost would hand the word after a
+// bare --json to it.
+po::options_description boost_table(const std::vector<Option>& options) {
+  po::options_description table;
+  for (const Option& option : options) {
+    std::string names = option.name;
+    if (option.letter != 0) names += std::string(",") + option.letter;
+    if (option.takes_value() && !option.value_is_optional()) {
+      table.add_options()(names.c_str(), po::value<std::string>(), "");
+    } else {
+      table.add_options()(names.c_str(), "");
+    }
+    if (option.value_is_optional()) {
+      table.add_options()((option.name + "=").c_str(), po::value<std::string>(), "");
+    }
+  }
+  return table;
+}
+
+std::pair<std::string, std::string> optional_value(const std::string& word,
+                                                   const std::vector<Option>& options) {
+  const std::size_t equals = word.find('=');
+  if (word.rfind("--", 0) != 0 || equals == std::string::npos) return {};
+  const Option* option = find(options, std::string_view(word).substr(2, equals - 2));
+  if (option == nullptr || !option->value_is_optional()) return {};
+  if (equals + 1 == word.size()) {
+    throw Error(Failure::usage, "--" + option->name + "= needs a value");
+  }
+  return {option->name + "=", word.substr(equals + 1)};
+}
+
+// "-:/layer3" is an address in standard input, not an option called ':'.
+std::vector<po::option> stream_address(std::vector<std::string>& words) {
+  if (words.front().rfind("-:", 0) != 0 && words.front().rfind("-[", 0) != 0) return {};
+  po::option word;
+  word.value = word.original_tokens = {words.front()};
+  words.erase(words.begin());
+  return {word};
+}
+
+[[noreturn]] void syntax(const po::error_with_option_name& error) {
+  const std::string name = error.get_option_name();
+  const auto* invalid = dynamic_cast<const po::invalid_syntax*>(&error);
+  if (invalid != nullptr) {
+    switch (invalid->kind()) {
+      case po::invalid_syntax::missing_parameter:
+      case po::invalid_syntax::empty_adjacent_parameter:
+        throw Error(Failure::usage, name + " needs a value");
+      case po::invalid_syntax::extra_parameter:
+        throw Error(Failure::usage, name + " takes no value");
+      default:
+        break;
+    }
+  }
+  throw Error(Failure::usage, error.what());
+}
+
+// The word that held the option; Boost keeps none for some, as for all but the last of "-qv".
+std::string as_typed(const po::option& parsed) {
+  return parsed.original_tokens.empty() ? parsed.string_key : parsed.original_tokens.front();
+}
+
+// Boost takes "--output --force" to mean a file called "--force", and "-output" to mean one called
+// "utput": both are slips of the hand.
+void refuse_slips(const po::option& parsed, const std::vector<Option>& options) {
+  const std::string typed = as_typed(parsed);
+  if (typed.size() > 2 && typed[0] == '-' && typed[1] != '-') {
+    const Option* meant = find(options, std::string_view(typed).substr(1));
+    if (meant != nullptr) unknown(typed, meant->name, options);
+  }
+  if (parsed.original_tokens.size() < 2) return;
+  const std::string& value = parsed.original_tokens[1];
+  if (value.rfind("--", 0) != 0) return;
+  if (find(options, std::string_view(value).substr(2, value.find('=') - 2)) != nullptr) {
+    throw Error(Failure::usage,
+                fmt::format("{} needs a value, but an option follows: {}", typed, value));
+  }
+}
+
+}  // namespace
+
+std::vector<Token> take_apart(const std::vector<std::string>& arguments,
+                              const std::vector<Option>& options) {
+  const po::options_description table = boost_table(options);
+  std::vector<po::option> parsed;
+  try {
+    namespace style = po::command_line_style;
+    parsed =
+        po::command_line_parser(arguments)
+            .options(table)
+            .style(style::unix_style & ~style::allow_guessing)
+            .extra_parser([&](const std::string& word) { return optional_value(word, options); })
+            .extra_style_parser(stream_address)
+            .allow_unregistered()
+            .run()
+            .options;
+  } catch (const po::error_with_option_name& error) {
+    syntax(error);
+  }
+
+  std::vector<Token> tokens;
+  for (const po::option& item : parsed) {
+    if (item.position_key >= 0) {
+      if (as_typed(item).rfind("--=", 0) == 0) unknown(as_typed(item), "", options);
+      for (const std::string& word : item.value) tokens.push_back({nullptr, word});
+      continue;
+    }
+    refuse_slips(item, options);
+    std::string name = item.string_key;
+    if (item.unregistered) {
+      const std::string typed = as_typed(item);
+      unknown(typed.substr(0, typed.find('=', 2)), name, options);
+    }
+    if (name.back() == '=') name.pop_back();
+    tokens.push_back({find(options, name), item.value.empty() ? "" : item.value.front()});
+  }
+  return tokens;
+}
+
+}  // namespace attn::cli

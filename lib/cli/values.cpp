@@ -1,0 +1,242 @@
+#include "cli/values.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "tensor/error.hpp"
+
+namespace attn::cli {
+namespace {
+
+using Kind = Option::Kind;
+
+template <class T>
+std::optional<T> whole(std::string_view text) {
+  T value{};
+  const char* const end = text.data() + text.size();
+  const auto [stopped, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc() || stopped != end) return std::nullopt;
+  return value;
+}
+
+[[noreturn]] void refuse(const Option& option, std::string_view verb, std::string_view text,
+                         std::string_view expected) {
+  const std::string found = !text.empty()     ? fmt::format("{} {}", verb, text)
+                            : verb == "lists" ? std::string("has an empty item")
+                                              : std::string("is empty");
+  throw Error(Failure::usage, fmt::format("--{} {}, expected {}", option.name, found, expected));
+}
+
+bool within(double value, const Declaration::Range& range) {
+  return (range.low_open ? value > range.low : value >= range.low) &&
+         (range.high_open ? value < range.high : value <= range.high);
+}
+
+std::string interval(const Declaration::Range& range) {
+  const bool low = std::isfinite(range.low);
+  const bool high = std::isfinite(range.high);
+  if (low && high) {
+    return fmt::format(" in {}{}, {}{}", range.low_open ? '(' : '[', range.low, range.high,
+                       range.high_open ? ')' : ']');
+  }
+  if (low) return fmt::format(" {} {}", range.low_open ? ">" : ">=", range.low);
+  if (high) return fmt::format(" {} {}", range.high_open ? "<" : "<=", range.high);
+  return "";
+}
+
+std::string interval(Index low, Index high) {
+  const bool below = low > std::numeric_limits<Index>::min();
+  const bool above = high < std::numeric_limits<Index>::max();
+  if (below && above) return fmt::format(" in [{}, {}]", low, high);
+  if (below) return fmt::format(" >= {}", low);
+  if (above) return fmt::format(" <= {}", high);
+  return "";
+}
+
+double number(const Option& option, const std::string& text, std::string_view verb) {
+  const std::optional<double> value = to_number(text);
+  if (!value || !within(*value, option.range)) refuse(option, verb, text, expectation(option));
+  return *value;
+}
+
+Index integer(const Option& option, const std::string& text, std::string_view verb) {
+  const std::optional<Index> value = to_integer(text);
+  if (!value || *value < option.low || *value > option.high) {
+    refuse(option, verb, text, expectation(option));
+  }
+  return *value;
+}
+
+std::string word(const Option& option, const std::string& text, std::string_view verb) {
+  if (std::find(option.values.begin(), option.values.end(), text) == option.values.end()) {
+    refuse(option, verb, text, expectation(option));
+  }
+  return text;
+}
+
+std::vector<std::string> distinct_words(const Option& option, const std::string& text) {
+  std::vector<std::string> words;
+  for (const std::string& item : split(text, ',')) {
+    word(option, item, "lists");
+    if (std::find(words.begin(), words.end(), item) != words.end()) {
+      throw Error(Failure::usage, fmt::format("--{} lists {} twice", option.name, item));
+    }
+    words.push_back(item);
+  }
+  return words;
+}
+
+std::vector<std::vector<double>> point_rows(const Option& option, const std::string& text) {
+  std::vector<std::vector<double>> rows;
+  for (const std::string& row : split(text, ';')) {
+    std::vector<double> point;
+    for (const std::string& item : split(row, ',')) {
+      const std::optional<double> value = to_number(item);
+      if (!value) refuse(option, "is", text, expectation(option));
+      point.push_back(*value);
+    }
+    if (!rows.empty() && rows.front().size() != point.size()) {
+      throw Error(Failure::usage, fmt::format("--{} has points of {} and of {} coordinates",
+                                              option.name, rows.front().size(), point.size()));
+    }
+    rows.push_back(std::move(point));
+  }
+  return rows;
+}
+
+}  // namespace
+
+std::optional<double> to_number(std::string_view text) {
+  const std::optional<double> value = whole<double>(text);
+  if (!value || !std::isfinite(*value)) return std::nullopt;
+  return value;
+}
+
+std::optional<Index> to_integer(std::string_view text) { return whole<Index>(text); }
+
+std::optional<Index> to_bytes(std::string_view text) {
+  constexpr std::string_view units = "KMGT";
+  double unit = 1;
+  if (!text.empty()) {
+    const char last = text.back();
+    const std::size_t at =
+        units.find(last >= 'a' && last <= 'z' ? static_cast<char>(last - 32) : last);
+    if (at != std::string_view::npos) {
+      unit = std::ldexp(1.0, 10 * (static_cast<int>(at) + 1));
+      text.remove_suffix(1);
+    }
+  }
+  if (unit == 1) {
+    const std::optional<Index> bytes = to_integer(text);
+    return bytes && *bytes >= 1 ? bytes : std::nullopt;
+  }
+  const std::optional<double> count = to_number(text);
+  if (!count) return std::nullopt;
+  const double bytes = *count * unit;
+  if (!(bytes >= 1) || !(bytes < 0x1p63)) return std::nullopt;
+  return static_cast<Index>(bytes);
+}
+
+std::vector<std::string> split(std::string_view text, char separator) {
+  std::vector<std::string> parts;
+  while (true) {
+    const std::size_t at = text.find(separator);
+    parts.emplace_back(text.substr(0, at));
+    if (at == std::string_view::npos) return parts;
+    text.remove_prefix(at + 1);
+  }
+}
+
+std::string expectation(const Option& option) {
+  switch (option.kind) {
+    case Kind::choice:
+    case Kind::optional_choice:
+      return fmt::format("one of {}", fmt::join(option.values, ", "));
+    case Kind::choices:
+      return fmt::format("a list of {}", fmt::join(option.values, ", "));
+    case Kind::number: {
+      const std::string range = interval(option.range);
+      return range.empty() ? "a finite number" : "a number" + range;
+    }
+    case Kind::numbers:
+      return "numbers" + interval(option.range) + " separated by commas";
+    case Kind::integer:
+      return "an integer" + interval(option.low, option.high);
+    case Kind::integers:
+      return "integers" + interval(option.low, option.high) + " separated by commas";
+    case Kind::points:
+      return "points such as \"1.8,0.7;-1,-1\"";
+    case Kind::size:
+      return "a size such as 512M, 1.5G or 65536";
+    case Kind::seed:
+      return "an integer in [0, 18446744073709551615]";
+    case Kind::assignment:
+      return "NAME=ADDRESS";
+    case Kind::flag:
+    case Kind::text:
+    case Kind::optional_text:
+      break;
+  }
+  return "text";
+}
+
+Value parse_value(const Option& option, const std::string& text) {
+  const bool may_be_empty = option.kind == Kind::flag || option.kind == Kind::text;
+  if (text.empty() && !may_be_empty) refuse(option, "is", text, expectation(option));
+  switch (option.kind) {
+    case Kind::choice:
+    case Kind::optional_choice:
+      return word(option, text, "is");
+    case Kind::choices:
+      return distinct_words(option, text);
+    case Kind::number:
+      return number(option, text, "is");
+    case Kind::numbers: {
+      std::vector<double> numbers;
+      for (const std::string& item : split(text, ',')) {
+        numbers.push_back(number(option, item, "lists"));
+      }
+      return numbers;
+    }
+    case Kind::integer:
+      return integer(option, text, "is");
+    case Kind::integers: {
+      std::vector<Index> integers;
+      for (const std::string& item : split(text, ',')) {
+        integers.push_back(integer(option, item, "lists"));
+      }
+      return integers;
+    }
+    case Kind::points:
+      return point_rows(option, text);
+    case Kind::size: {
+      const std::optional<Index> bytes = to_bytes(text);
+      if (!bytes) refuse(option, "is", text, expectation(option));
+      return *bytes;
+    }
+    case Kind::seed: {
+      const std::optional<std::uint64_t> seed = whole<std::uint64_t>(text);
+      if (!seed) refuse(option, "is", text, expectation(option));
+      return *seed;
+    }
+    case Kind::assignment: {
+      const std::size_t equals = text.find('=');
+      if (equals == 0 || equals == std::string::npos || equals + 1 == text.size()) {
+        refuse(option, "is", text, expectation(option));
+      }
+      return text;
+    }
+    case Kind::flag:
+      return true;
+    case Kind::text:
+    case Kind::optional_text:
+      break;
+  }
+  return text;
+}
+
+}  // namespace attn::cli

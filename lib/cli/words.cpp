@@ -1,0 +1,163 @@
+#include "cli/words.hpp"
+
+#include <algorithm>
+#include <cctype>
+
+#include <fmt/format.h>
+
+namespace attn::cli {
+namespace {
+
+bool is_control(char c) {
+  return static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) == 0x7f;
+}
+
+bool is_continuation(char c) { return (static_cast<unsigned char>(c) & 0xc0U) == 0x80U; }
+
+// Lengths and continuation bytes only: enough to keep text from breaking its neighbours.
+bool is_utf8(std::string_view text) {
+  for (std::size_t at = 0; at < text.size();) {
+    const auto lead = static_cast<unsigned char>(text[at]);
+    const std::size_t length = lead < 0x80                   ? 1
+                               : lead >= 0xc2 && lead < 0xe0 ? 2
+                               : lead >= 0xe0 && lead < 0xf0 ? 3
+                               : lead >= 0xf0 && lead < 0xf5 ? 4
+                                                             : 0;
+    if (length == 0 || at + length > text.size()) return false;
+    for (std::size_t k = 1; k < length; ++k) {
+      if (!is_continuation(text[at + k])) return false;
+    }
+    at += length;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  // Rows i-2, i-1 and i of the table of distances between beginnings of a and of b.
+  std::vector<std::size_t> before(b.size() + 1), above(b.size() + 1), row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::swap(before, above);
+    std::swap(above, row);
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t substituted = above[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
+      row[j] = std::min({substituted, above[j] + 1, row[j - 1] + 1});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
+        row[j] = std::min(row[j], before[j - 2] + 1);
+      }
+    }
+  }
+  return row[b.size()];
+}
+
+std::string nearest(std::string_view word, const std::vector<std::string>& candidates) {
+  std::string best;
+  std::size_t least = std::max<std::size_t>(1, word.size() / 3) + 1;
+  for (const std::string& candidate : candidates) {
+    const std::size_t distance = edit_distance(word, candidate);
+    if (distance < least) {
+      least = distance;
+      best = candidate;
+    }
+  }
+  if (!best.empty() || word.size() < 2) return word.size() < 2 ? "" : best;
+  for (const std::string& candidate : candidates) {
+    if (candidate.compare(0, word.size(), word) != 0) continue;
+    if (!best.empty()) return "";
+    best = candidate;
+  }
+  return best;
+}
+
+std::string one_line(std::string_view text) {
+  std::string line;
+  bool broken = false;
+  for (const char c : text) {
+    if (c == '\n' || c == '\r' || c == '\t') {
+      while (!line.empty() && line.back() == ' ') line.pop_back();
+      broken = true;
+    } else if (broken && c == ' ') {
+      continue;
+    } else {
+      if (broken && !line.empty()) line += ' ';
+      broken = false;
+      line += is_control(c) ? '?' : c;
+    }
+  }
+  return line;
+}
+
+std::string shell_quoted(std::string_view word) {
+  const auto safe = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
+           std::string_view("_@%+=:,./-").find(c) != std::string_view::npos;
+  };
+  if (!word.empty() && std::all_of(word.begin(), word.end(), safe)) return std::string(word);
+
+  const bool utf8 = is_utf8(word);
+  if (utf8 && std::none_of(word.begin(), word.end(), is_control)) {
+    std::string quoted = "'";
+    for (const char c : word) {
+      if (c == '\'') {
+        quoted += "'\\''";
+      } else {
+        quoted += c;
+      }
+    }
+    return quoted + "'";
+  }
+  std::string quoted = "$'";
+  for (const char c : word) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '\'' || c == '\\') {
+      quoted += '\\';
+      quoted += c;
+    } else if (is_control(c) || (!utf8 && byte >= 0x80)) {
+      // Octal, since it ends after three digits whatever follows.
+      quoted += fmt::format("\\{:03o}", byte);
+    } else {
+      quoted += c;
+    }
+  }
+  return quoted + "'";
+}
+
+std::size_t width(std::string_view text) {
+  return text.size() -
+         static_cast<std::size_t>(std::count_if(text.begin(), text.end(), is_continuation));
+}
+
+std::string wrapped(std::string_view text, std::size_t columns, std::size_t indent) {
+  std::string lines;
+  std::size_t column = 0;
+  const auto new_line = [&] {
+    lines += '\n';
+    lines.append(indent, ' ');
+    column = 0;
+  };
+  for (std::size_t at = 0; at < text.size();) {
+    if (text[at] == '\n') {
+      new_line();
+      ++at;
+    } else if (text[at] == ' ') {
+      ++at;
+    } else {
+      const std::size_t end = std::min(text.find_first_of(" \n", at), text.size());
+      const std::string_view word = text.substr(at, end - at);
+      if (column > 0 && column + 1 + width(word) > columns) new_line();
+      if (column > 0) {
+        lines += ' ';
+        ++column;
+      }
+      lines += word;
+      column += width(word);
+      at = end;
+    }
+  }
+  return lines;
+}
+
+}  // namespace attn::cli

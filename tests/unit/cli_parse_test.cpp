@@ -1,0 +1,353 @@
+#include <doctest/doctest.h>
+
+#include <nlohmann/json.hpp>
+
+#include <limits>
+
+#include "cli/parse.hpp"
+#include "tensor/error.hpp"
+
+using namespace attn;
+using namespace attn::cli;
+
+namespace {
+
+using Words = std::vector<std::string>;
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+std::optional<std::string> nothing_set(const std::string&) { return std::nullopt; }
+
+Declaration declared(Role role) {
+  Declaration declaration("attn-try", "Tries", role);
+  declaration.flag("bare", "A flag")
+      .text("from", "WHAT", "A text")
+      .choice("scheme", {"unas", "dnas"}, "A word", "unas")
+      .choices("emit", {"out", "weights", "col_sum"}, "Words", "out")
+      .number("scale", "X", "A number", {-infinity, infinity}, 1.0)
+      .number("hybrid", "U", "A share", {0, 1})
+      .numbers("epsilon", "LIST", "Numbers", {0, infinity, true}, {1e-8})
+      .integer("top", "N", "A count", 0, 100, 5)
+      .integers("counts", "LIST", "Counts", 1, 1000)
+      .points("centres", "POINTS", "Points")
+      .optional_choice("causal", {"top-left", "bottom-right"}, "A mask")
+      .seeded();
+  return declaration;
+}
+
+Arguments parsed(const Words& words, Role role = Role::transform) {
+  return parse(words, declared(role), nothing_set);
+}
+
+struct Refusal {
+  std::string message;
+  std::string hint;
+};
+
+Refusal refusal(const Words& words, const Declaration& declaration) {
+  try {
+    parse(words, declaration, nothing_set);
+  } catch (const Error& error) {
+    CHECK(error.failure() == Failure::usage);
+    return {error.what(), error.hint()};
+  }
+  return {};
+}
+
+Refusal refusal(const Words& words, Role role = Role::transform) {
+  return refusal(words, declared(role));
+}
+
+}  // namespace
+
+TEST_CASE("fallbacks where nothing is given") {
+  const Arguments a = parsed({});
+  CHECK_FALSE(a.flag("bare"));
+  CHECK(a.text("from") == "");
+  CHECK(a.text("scheme") == "unas");
+  CHECK_FALSE(a.given("scheme"));
+  CHECK(a.words_of("emit") == Words{"out"});
+  CHECK(a.number("scale") == 1.0);
+  CHECK_FALSE(a.number("hybrid"));
+  CHECK(a.numbers("epsilon") == std::vector<double>{1e-8});
+  CHECK(a.integer("top") == 5);
+  CHECK(a.integers("counts").empty());
+  CHECK(a.points("centres").empty());
+  CHECK_FALSE(a.given("causal"));
+  CHECK(a.input == "-");
+  CHECK(a.output == "-");
+  CHECK(a.bundle_to_stdout());
+  CHECK(a.memory == Index{1} << 30);
+  CHECK(a.seed == 0);
+  CHECK(a.threads == cpus_allowed());
+  CHECK_FALSE(a.f64);
+  CHECK(a.tmpdir == "/tmp");
+  CHECK_FALSE(a.json);
+  CHECK(a.progress == Arguments::Progress::automatic);
+  CHECK(a.command_line == "attn-try");
+  CHECK(a.tool == "attn-try");
+}
+
+TEST_CASE("options in all their forms") {
+  for (const Words& words : {Words{"-o", "FILE"},
+                             {"-oFILE"},
+                             {"--output", "FILE"},
+                             {"--output=FILE"},
+                             {"-qoFILE"},
+                             {"-qo", "FILE"}}) {
+    CAPTURE(words.front());
+    CHECK(parsed(words).output == "FILE");
+  }
+  const Arguments a = parsed({"--scheme", "dnas", "in.h5", "-qv", "--precision=f64", "--threads",
+                              "3", "--memory=2M", "--seed", "7", "--progress=never", "--only",
+                              "--force", "--dry-run", "--tmpdir", "/var/tmp"});
+  CHECK(a.text("scheme") == "dnas");
+  CHECK(a.given("scheme"));
+  CHECK(a.input == "in.h5");
+  CHECK(a.quiet);
+  CHECK(a.verbose);
+  CHECK(a.f64 == true);
+  CHECK(a.threads == 3);
+  CHECK(a.memory == 2 << 20);
+  CHECK(a.seed == 7);
+  CHECK(a.progress == Arguments::Progress::never);
+  CHECK(a.only);
+  CHECK(a.force);
+  CHECK(a.dry_run);
+  CHECK_FALSE(a.bundle_to_stdout());
+  CHECK(a.tmpdir == "/var/tmp");
+}
+
+TEST_CASE("values may begin with a minus") {
+  CHECK(parsed({"--scale", "-1"}).number("scale") == -1.0);
+  CHECK(parsed({"--scale=-1"}).number("scale") == -1.0);
+  CHECK(parsed({"--scale", "-0.5e-3", "x"}).number("scale") == -0.5e-3);
+  CHECK(parsed({"--centres", "-1,-2;3,4"}).points("centres").front().front() == -1);
+  CHECK(parsed({"--from", "-x"}).text("from") == "-x");
+  CHECK(parsed({"--from", "--x"}).text("from") == "--x");
+  CHECK(parsed({"--from=--bare"}).text("from") == "--bare");
+  CHECK(parsed({"-o", "-"}).output == "-");
+  CHECK(parsed({"--from", ""}).text("from") == "");
+}
+
+TEST_CASE("an optional value is taken after '=' only") {
+  Arguments a = parsed({"--causal", "x.h5", "--json", "-o", "f"});
+  CHECK(a.given("causal"));
+  CHECK(a.text("causal") == "");
+  CHECK(a.input == "x.h5");
+  CHECK(a.json == "");
+  a = parsed({"--causal=top-left", "--json=report.json"});
+  CHECK(a.text("causal") == "top-left");
+  CHECK(a.json == "report.json");
+  CHECK(parsed({"--json=a=b"}).json == "a=b");
+  CHECK(parsed({"--json=-", "-o", "f"}).json == "");
+  CHECK(parsed({"--json=/dev/stdout", "-o", "f"}).json == "");
+  CHECK(refusal({"--causal=left"}).message ==
+        "--causal is left, expected one of top-left, bottom-right");
+  CHECK(refusal({"--json="}).message == "--json= needs a value");
+}
+
+TEST_CASE("positional words") {
+  CHECK(parsed({"-"}).input == "-");
+  CHECK(parsed({"--", "--bare"}).input == "--bare");
+  CHECK(parsed({"--", "-"}).input == "-");
+  CHECK(parsed({"-:/layer3"}).input == "-:/layer3");
+  CHECK(parsed({"-q", "-:/layer3", "-o", "f"}).input == "-:/layer3");
+  CHECK(parsed({"-i", "-=-:/q"}).named_inputs.front().second == "-:/q");
+  CHECK(parsed({"--bare", "--", "-q"}).input == "-q");
+  CHECK(refusal({"a", "b"}).message == "unexpected argument b");
+  CHECK(refusal({"a", "b"}).hint == "INPUT is a already");
+  CHECK(refusal({""}).message == "INPUT is empty");
+}
+
+TEST_CASE("named inputs") {
+  const Arguments a = parsed({"-i", "q=a.h5:/q[0]", "-ik=b=c.h5", "--input=v=-"});
+  CHECK_FALSE(a.input);
+  REQUIRE(a.named_inputs.size() == 3);
+  CHECK(a.named_inputs[0] == std::pair<std::string, std::string>("q", "a.h5:/q[0]"));
+  CHECK(a.named_inputs[1] == std::pair<std::string, std::string>("k", "b=c.h5"));
+  CHECK(a.named_inputs[2] == std::pair<std::string, std::string>("v", "-"));
+  CHECK(parsed({"-i", "q=a.h5", "-"}).input == "-");
+  for (const char* const text : {"q", "=a", "q=", "="}) {
+    CAPTURE(text);
+    CHECK(refusal({"-i", text}).message ==
+          "--input is " + std::string(text) + ", expected NAME=ADDRESS");
+  }
+  CHECK(refusal({"-i", "q=a", "-i", "q=b"}).message == "--input names q twice");
+}
+
+TEST_CASE("command lines that are refused") {
+  struct Case {
+    Words words;
+    std::string message;
+    std::string hint;
+  };
+  const std::vector<Case> cases = {
+      {{"--foo"}, "unknown option --foo", ""},
+      {{"--foo=bar"}, "unknown option --foo", ""},
+      {{"--forse"}, "unknown option --forse", "did you mean --force?"},
+      {{"--eps", "1"}, "unknown option --eps", "did you mean --epsilon?"},
+      {{"--t", "1"}, "unknown option --t", ""},
+      {{"-Z"}, "unknown option -Z", ""},
+      {{"-qZ"}, "unknown option -qZ", ""},
+      {{"-1"}, "unknown option -1", ""},
+      {{"---"}, "unknown option ---", ""},
+      {{"--=x"}, "unknown option --=x", ""},
+      {{"-scheme", "dnas"}, "unknown option -scheme", "did you mean --scheme?"},
+      {{"-output", "x"}, "unknown option -output", "did you mean --output?"},
+      {{"-quiet"}, "unknown option -quiet", "did you mean --quiet?"},
+      {{"--bare=yes"}, "--bare takes no value", ""},
+      {{"--scale"}, "--scale needs a value", ""},
+      {{"--scale="}, "--scale needs a value", ""},
+      {{"-o"}, "--output needs a value", ""},
+      {{"-o", "-q"}, "--output needs a value", ""},
+      {{"-o", "--bare"}, "-o needs a value, but an option follows: --bare", ""},
+      {{"--scale", "--scheme=unas"},
+       "--scale needs a value, but an option follows: --scheme=unas",
+       ""},
+      {{"-o", ""}, "--output is empty", ""},
+      {{"--bare", "--bare"}, "--bare is given twice", ""},
+      {{"-qq"}, "--quiet is given twice", ""},
+      {{"--scale", "1", "--scale", "1"}, "--scale is given twice", ""},
+      {{"--json=a", "--json=b"}, "--json is given twice", ""},
+      {{"--json", "--json=b"}, "--json is given twice", ""},
+      {{"--hybrid", "1.5"}, "--hybrid is 1.5, expected a number in [0, 1]", ""},
+      {{"--scheme", "foo"}, "--scheme is foo, expected one of unas, dnas", ""},
+      {{"--scheme", ""}, "--scheme is empty, expected one of unas, dnas", ""},
+      {{"--memory", "1GB"}, "--memory is 1GB, expected a size such as 512M, 1.5G or 65536", ""},
+      {{"--threads", "0"}, "--threads is 0, expected an integer in [1, 65536]", ""},
+      {{"--json"},
+       "--json and the bundle would both go to standard output",
+       "use --json=FILE, or write the bundle with -o FILE"},
+      {{"--json=x", "-o", "x"}, "--json and --output both name x", ""},
+  };
+  for (const Case& c : cases) {
+    CAPTURE(c.message);
+    const Refusal got = refusal(c.words);
+    CHECK(got.message == c.message);
+    CHECK(got.hint == c.hint);
+  }
+}
+
+TEST_CASE("roles have the options that make sense for them") {
+  CHECK_FALSE(parsed({"x"}, Role::report).output);
+  CHECK(parsed({}, Role::report).input == "-");
+  CHECK(parsed({"--json", "x"}, Role::report).json == "");
+  CHECK(refusal({"--json", "-o", "-"}, Role::report).message ==
+        "--json and the bundle would both go to standard output");
+  CHECK_FALSE(parsed({}, Role::optional_input).input);
+  CHECK(parsed({"x"}, Role::optional_input).input == "x");
+  CHECK(parsed({}, Role::generator).output == "-");
+  CHECK_FALSE(parsed({}, Role::generator).input);
+  CHECK(refusal({"-i", "q=x"}, Role::generator).message == "unknown option -i");
+  CHECK(refusal({"--only"}, Role::generator).message == "unknown option --only");
+  CHECK(refusal({"x"}, Role::generator).message == "unexpected argument x");
+  CHECK(parsed({"--dry-run", "--json"}).json == "");
+
+  const Arguments pair = parsed({"a", "-"}, Role::compare);
+  CHECK(pair.words() == Words{"a", "-"});
+  CHECK_FALSE(pair.input);
+  CHECK_FALSE(pair.output);
+  CHECK(refusal({"a"}, Role::compare).message == "expected A B, got a");
+  CHECK(refusal({}, Role::compare).message == "expected A B, got nothing");
+  CHECK(refusal({"a", "b", "c"}, Role::compare).message == "unexpected argument c");
+  CHECK(refusal({"-", "-:/group"}, Role::compare).message ==
+        "A and B both are standard input, which can be read only once");
+  for (const char* const word : {"-o", "--only", "--force", "--precision=f32", "--dry-run"}) {
+    CAPTURE(word);
+    CHECK(refusal({word, "a", "b"}, Role::compare).message.rfind("unknown option", 0) == 0);
+  }
+}
+
+TEST_CASE("words and verbs") {
+  Declaration declaration("attn-gen", "Makes", Role::generator);
+  declaration
+      .verbs("KIND", {{"normal", "Bell"}, {"uniform", "Box"}, {"view", "Look", Role::report}})
+      .words("NAME=SHAPE...", "What", 1, -1);
+  declaration.number("mean", "X", "Mean", {-infinity, infinity}, 0.0)
+      .only_with({"normal"})
+      .number("low", "X", "Low", {-infinity, infinity}, 0.0)
+      .only_with({"uniform"});
+
+  const Arguments a = parse({"normal", "q=8x2", "--mean", "-1", "k=3"}, declaration, nothing_set);
+  CHECK(a.verb == "normal");
+  CHECK(a.words() == Words{"q=8x2", "k=3"});
+  CHECK(a.number("mean") == -1.0);
+  CHECK_FALSE(a.number("low"));
+  CHECK(a.output == "-");
+  CHECK_FALSE(params_of(a).contains("low"));
+
+  CHECK(refusal({}, declaration).message ==
+        "KIND is missing, expected one of normal, uniform, view");
+  CHECK(refusal({"norml", "q=1"}, declaration).message ==
+        "KIND is norml, expected one of normal, uniform, view");
+  CHECK(refusal({"norml", "q=1"}, declaration).hint == "did you mean normal?");
+  CHECK(refusal({"normal"}, declaration).message == "expected NAME=SHAPE..., got nothing");
+  CHECK(refusal({"normal", "q=1", "--low", "2"}, declaration).message ==
+        "--low does not go with normal, only with uniform");
+  CHECK(refusal({"normal", "q=1", "--only"}, declaration).message ==
+        "--only does not go with normal, only with view");
+}
+
+TEST_CASE("a verb may have a role of its own") {
+  Declaration declaration("attn-try", "Tries", Role::transform);
+  declaration.verbs(
+      "VERB",
+      {{"step", "Steps"}, {"check", "Checks", Role::report}, {"curve", "Draws", Role::generator}});
+  CHECK(parse({"step"}, declaration, nothing_set).output == "-");
+  CHECK(parse({"step"}, declaration, nothing_set).input == "-");
+  CHECK_FALSE(parse({"check"}, declaration, nothing_set).output);
+  CHECK(parse({"check", "x"}, declaration, nothing_set).input == "x");
+  CHECK_FALSE(parse({"curve"}, declaration, nothing_set).input);
+  CHECK(refusal({"curve", "x"}, declaration).message == "unexpected argument x");
+  CHECK(refusal({"curve", "-i", "q=x"}, declaration).message ==
+        "--input does not go with curve, only with step, check");
+}
+
+TEST_CASE("mistakes in a declaration are found") {
+  Declaration declaration = declared(Role::transform);
+  CHECK_THROWS_AS(declaration.flag("bare", ""), std::logic_error);
+  CHECK_THROWS_AS(declaration.flag("force", ""), std::logic_error);
+  CHECK_THROWS_AS(declaration.choice("word", {"a"}, "", "b"), Error);
+  CHECK_THROWS_AS(declaration.number("n", "N", "", {0, 1}, 2.0), Error);
+  CHECK_THROWS_AS(declaration.only_with({"nothing"}), std::logic_error);
+  const Arguments a = parsed({});
+  CHECK_THROWS_AS(a.number("nowhere"), std::logic_error);
+  CHECK_THROWS_AS(a.number("scheme"), std::logic_error);
+  CHECK_THROWS_AS(a.given("nowhere"), std::logic_error);
+}
+
+TEST_CASE("params hold every option resolved") {
+  const auto params = params_of(parsed({"in.h5", "-i", "q=x.h5", "--causal", "--epsilon", "1e-3,1",
+                                        "--threads", "2", "--precision", "f32", "--json=f"}));
+  CHECK(params.dump() ==
+        R"({"arguments":["in.h5"],"bare":false,"from":null,"scheme":"unas","emit":["out"],)"
+        R"("scale":1.0,"hybrid":null,"epsilon":[0.001,1.0],"top":5,"counts":null,"centres":null,)"
+        R"("causal":true,"seed":0,"output":"-","input":["q=x.h5"],"only":false,"force":false,)"
+        R"("precision":"f32","threads":2,"memory":1073741824,"tmpdir":"/tmp","dry_run":false,)"
+        R"("json":"f","progress":"auto","quiet":false,"verbose":false})");
+  CHECK(params_of(parsed({"--causal=top-left"}))["causal"] == "top-left");
+  CHECK(params_of(parsed({}))["causal"] == false);
+}
+
+TEST_CASE("the command line is kept as typed") {
+  CHECK(parsed({"--from", "a b", "-o", "out.h5"}).command_line ==
+        "attn-try --from 'a b' -o out.h5");
+}
+
+TEST_CASE("where the report of a refused command line goes") {
+  const auto json = [](const Words& words, Role role) {
+    return json_of_refused(words, declared(role));
+  };
+  CHECK_FALSE(json({"--bad"}, Role::transform));
+  CHECK_FALSE(json({"--", "--json"}, Role::report));
+  CHECK(json({"--json=f", "--bad"}, Role::transform) == "f");
+  CHECK_FALSE(json({"--json", "--bad"}, Role::transform));
+  CHECK_FALSE(json({"--json", "-o", "-", "--bad"}, Role::transform));
+  CHECK(json({"--json", "-o", "f", "--bad"}, Role::transform) == "");
+  CHECK(json({"--json", "--output=f", "--bad"}, Role::transform) == "");
+  CHECK(json({"--json", "--dry-run", "--bad"}, Role::transform) == "");
+  CHECK(json({"--json", "--bad"}, Role::report) == "");
+  CHECK(json({"--json", "--bad"}, Role::compare) == "");
+  CHECK_FALSE(json({"--json", "-o-", "--bad"}, Role::report));
+}
