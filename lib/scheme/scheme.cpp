@@ -10,9 +10,6 @@ namespace {
 constexpr Index usual_iterations = 1000;
 
 template <class T>
-constexpr double usual_tolerance = sizeof(T) == sizeof(float) ? 1e-6 : 1e-10;
-
-template <class T>
 class Solver {
  public:
   Solver(const Scores<T>& scores, const SchemeOptions& options,
@@ -96,7 +93,7 @@ class Solver {
     if (options_.iterations && !options_.tolerance) {
       iterate(*options_.iterations);
     } else {
-      iterate_until(options_.tolerance.value_or(usual_tolerance<T>),
+      iterate_until(options_.tolerance.value_or(usual_tolerance(sizeof(T))),
                     options_.iterations.value_or(usual_iterations));
     }
   }
@@ -151,6 +148,10 @@ class Solver {
 };
 
 }  // namespace
+
+double usual_tolerance(std::size_t element_size) {
+  return element_size == sizeof(float) ? 1e-6 : 1e-10;
+}
 
 template <class T>
 Attention attend(const Scores<T>& scores, const SchemeOptions& options,

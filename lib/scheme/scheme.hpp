@@ -24,10 +24,14 @@ struct SchemeOptions {
 
   /// Of sinkhorn. Only iterations: exactly so many. A tolerance: until the error of the column
   /// sums, Σ_j |c_j − b_j| / Σ_j b_j, is at most that, in at most `iterations` (1000 unless given).
-  /// Neither: tolerance 1e-6 for float32, 1e-10 for float64. Row sums are exact to rounding.
+  /// Neither: usual_tolerance. Row sums are exact to rounding.
   std::optional<Index> iterations;
   std::optional<double> tolerance;
 };
+
+/// The tolerance of sinkhorn where neither it nor a number of iterations is given: 1e-6 for float32
+/// (element_size 4), 1e-10 for float64.
+double usual_tolerance(std::size_t element_size);
 
 /// What rebuilds the weights. A query or key with nothing allowed has −inf.
 struct Potentials {
