@@ -60,11 +60,11 @@ class Declaration {
   Declaration& number(std::string name, std::string placeholder, std::string help, Range range,
                       std::optional<double> fallback = {});
   Declaration& numbers(std::string name, std::string placeholder, std::string help, Range range,
-                       std::vector<double> fallback = {});  ///< comma-separated
+                       const std::vector<double>& fallback = {});  ///< comma-separated
   Declaration& integer(std::string name, std::string placeholder, std::string help, Index low,
                        Index high, std::optional<Index> fallback = {});
   Declaration& integers(std::string name, std::string placeholder, std::string help, Index low,
-                        Index high, std::vector<Index> fallback = {});  ///< comma-separated
+                        Index high, const std::vector<Index>& fallback = {});  ///< comma-separated
   /// Points "1.8,0.7;-1,-1": rows separated by ';', all of one dimension.
   Declaration& points(std::string name, std::string placeholder, std::string help);
   /// --name or --name=WORD: an option with an optional value takes it only after '='. Given bare,

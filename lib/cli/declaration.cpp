@@ -5,6 +5,7 @@
 
 #include "cli/option.hpp"
 #include "cli/values.hpp"
+#include "tensor/error.hpp"
 
 namespace attn::cli {
 namespace {
@@ -23,7 +24,11 @@ void add(Declaration::Impl& impl, Option option) {
       throw std::logic_error("option --" + option.name + " is declared twice");
     }
   }
-  if (option.fallback) parse_value(option, *option.fallback);
+  try {
+    if (option.fallback) parse_value(option, *option.fallback);
+  } catch (const Error& error) {
+    throw std::logic_error(std::string("fallback of an option: ") + error.what());
+  }
   option.section = impl.section;
   impl.options.push_back(std::move(option));
 }
@@ -95,7 +100,7 @@ Declaration& Declaration::number(std::string name, std::string placeholder, std:
 }
 
 Declaration& Declaration::numbers(std::string name, std::string placeholder, std::string help,
-                                  Range range, std::vector<double> fallback) {
+                                  Range range, const std::vector<double>& fallback) {
   add(*impl_, {.name = std::move(name),
                .kind = Kind::numbers,
                .placeholder = std::move(placeholder),
@@ -119,7 +124,7 @@ Declaration& Declaration::integer(std::string name, std::string placeholder, std
 }
 
 Declaration& Declaration::integers(std::string name, std::string placeholder, std::string help,
-                                   Index low, Index high, std::vector<Index> fallback) {
+                                   Index low, Index high, const std::vector<Index>& fallback) {
   add(*impl_, {.name = std::move(name),
                .kind = Kind::integers,
                .placeholder = std::move(placeholder),

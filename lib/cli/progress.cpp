@@ -34,7 +34,7 @@ std::string progress_line(const std::string& what, double done, double total, do
   return line;
 }
 
-Progress::Progress(const Arguments& arguments, std::string what, double total)
+Progress::Progress(const Arguments& arguments, const std::string& what, double total)
     : terminal_(stderr_is_terminal()),
       what_(arguments.tool + ": " + one_line(what)),
       total_(total),

@@ -15,7 +15,7 @@ namespace attn::cli {
 class Progress {
  public:
   /// `total` is in any unit; `advance` tells of more of it done.
-  Progress(const Arguments& arguments, std::string what, double total);
+  Progress(const Arguments& arguments, const std::string& what, double total);
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;

@@ -308,8 +308,8 @@ TEST_CASE("mistakes in a declaration are found") {
   Declaration declaration = declared(Role::transform);
   CHECK_THROWS_AS(declaration.flag("bare", ""), std::logic_error);
   CHECK_THROWS_AS(declaration.flag("force", ""), std::logic_error);
-  CHECK_THROWS_AS(declaration.choice("word", {"a"}, "", "b"), Error);
-  CHECK_THROWS_AS(declaration.number("n", "N", "", {0, 1}, 2.0), Error);
+  CHECK_THROWS_AS(declaration.choice("word", {"a"}, "", "b"), std::logic_error);
+  CHECK_THROWS_AS(declaration.number("n", "N", "", {0, 1}, 2.0), std::logic_error);
   CHECK_THROWS_AS(declaration.only_with({"nothing"}), std::logic_error);
   const Arguments a = parsed({});
   CHECK_THROWS_AS(a.number("nowhere"), std::logic_error);
