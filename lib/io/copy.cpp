@@ -1,0 +1,56 @@
+#include "io/copy.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "io/copy_dataset.hpp"
+#include "io/copy_objects.hpp"
+#include "io/hdf5_dataset.hpp"
+#include "io/output_attribute.hpp"
+
+namespace attn::io {
+namespace {
+
+void copy_named(const InputDataset::Impl& dataset, const std::string& name, OutputFile& output) {
+  const auto* stored = dynamic_cast<const Hdf5Dataset*>(&dataset);
+  if (stored == nullptr) {
+    throw std::logic_error(dataset.address + ": no way to copy a dataset of this format");
+  }
+  if (stored->sliced()) {
+    copy_slice(*stored, output, name);
+  } else {
+    copy_dataset(stored->handle(), stored->address, output, name);
+  }
+}
+
+}  // namespace
+
+void copy_bundle(const InputBundle::Impl& input, OutputFile& output,
+                 const std::vector<std::string>& without) {
+  const auto excluded = [&](const std::string& name) {
+    return std::find(without.begin(), without.end(), name) != without.end() ||
+           h5::linked(output.root(), name);
+  };
+  if (input.root) {
+    const InputBundle::Impl::Root& root = *input.root;
+    ObjectCopier copier(output, root.path == "/");
+    const std::string address = root.file->label + ":" + (root.path == "/" ? "" : root.path);
+    copier.copy_members(root.group.get(), address, "", [&](const std::string& name) {
+      return excluded(name) || input.named.count(name) != 0;
+    });
+    copier.finish();
+    copy_root_attributes(input, output);
+  }
+  for (const auto& [name, dataset] : input.named) {
+    if (!excluded(name)) copy_named(*dataset, name, output);
+  }
+}
+
+void copy_root_attributes(const InputBundle::Impl& input, OutputFile& output) {
+  if (!input.root) return;
+  copy_attributes(
+      input.root->group.get(), input.root->description(), output, output.root(),
+      [&](const std::string& name) { return H5Aexists(output.root(), name.c_str()) > 0; });
+}
+
+}  // namespace attn::io

@@ -1,0 +1,88 @@
+#include "io/dataset_creation.hpp"
+
+#include <hdf5_hl.h>
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "io/h5_type.hpp"
+#include "io/hdf5_dataset.hpp"
+
+namespace attn::io {
+namespace {
+
+std::vector<hsize_t> extents(const Shape& shape) { return {shape.begin(), shape.end()}; }
+
+/// HDF5 takes neither chunks that reach beyond the dataset nor any for a scalar or empty one.
+std::vector<hsize_t> clamped_chunk(const Shape& shape, const Shape& chunk) {
+  if (chunk.empty() || shape.empty() || element_count(shape) == 0) return {};
+  if (chunk.size() != shape.size()) throw std::invalid_argument("chunk and shape differ in rank");
+  std::vector<hsize_t> clamped;
+  for (std::size_t axis = 0; axis < shape.size(); ++axis) {
+    clamped.push_back(static_cast<hsize_t>(std::clamp<Index>(chunk[axis], 1, shape[axis])));
+  }
+  return clamped;
+}
+
+h5::Handle creation_properties(hid_t type, const std::vector<hsize_t>& chunk) {
+  h5::Handle properties = h5::properties(H5P_DATASET_CREATE);
+  h5::require(H5Pset_obj_track_times(properties.get(), false), "properties");
+  if (!chunk.empty()) {
+    h5::require(H5Pset_chunk(properties.get(), static_cast<int>(chunk.size()), chunk.data()),
+                "properties");
+  }
+  h5::require(H5Pset_alloc_time(properties.get(), H5D_ALLOC_TIME_EARLY), "properties");
+  // What holds pointers must be filled, or HDF5 would follow whatever is there.
+  if (!h5::holds_pointers(type)) {
+    h5::require(H5Pset_fill_time(properties.get(), H5D_FILL_TIME_NEVER), "properties");
+  }
+  return properties;
+}
+
+void make_room(OutputFile& output, const std::string& name) {
+  if (!h5::linked(output.root(), name)) return;
+  output.check(H5Ldelete(output.root(), name.c_str(), H5P_DEFAULT), output.address_of(name));
+}
+
+void require_name(const std::string& name) {
+  if (name.empty() || name.front() == '/' || name.back() == '/' || name == ".") {
+    throw std::invalid_argument("'" + name + "' is no name for a dataset");
+  }
+}
+
+}  // namespace
+
+h5::Handle create_dataset(OutputFile& output, const std::string& name, hid_t type,
+                          const Shape& shape, const Shape& chunk) {
+  require_name(name);
+  const std::vector<hsize_t> chunks = clamped_chunk(shape, chunk);
+  const h5::Handle creation = creation_properties(type, chunks);
+  const h5::Handle access = cached_access(extents(shape), chunks, H5Tget_size(type));
+  const h5::Handle link = link_properties();
+  const h5::Handle space = h5::dataspace(extents(shape));
+  make_room(output, name);
+  return output.own(H5Dcreate2(output.root(), name.c_str(), type, space.get(), link.get(),
+                               creation.get(), access.get()),
+                    H5Dclose, output.address_of(name));
+}
+
+h5::Handle link_properties() {
+  h5::Handle properties = h5::properties(H5P_LINK_CREATE);
+  h5::require(H5Pset_create_intermediate_group(properties.get(), 1), "properties");
+  return properties;
+}
+
+void label_axes(OutputFile& output, hid_t dataset, const std::string& name,
+                const std::vector<std::string>& labels) {
+  const h5::Handle space = h5::made(H5Dget_space(dataset), H5Sclose, "dataspace");
+  if (labels.size() > static_cast<std::size_t>(H5Sget_simple_extent_ndims(space.get()))) {
+    throw std::invalid_argument(name + " has more labels than axes");
+  }
+  for (std::size_t axis = 0; axis < labels.size(); ++axis) {
+    if (labels[axis].empty()) continue;
+    output.check(H5DSset_label(dataset, static_cast<unsigned>(axis), labels[axis].c_str()),
+                 output.address_of(name));
+  }
+}
+
+}  // namespace attn::io

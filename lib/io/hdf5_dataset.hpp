@@ -1,0 +1,63 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "io/h5_type.hpp"
+#include "io/input_dataset.hpp"
+#include "io/input_file.hpp"
+
+namespace attn::io {
+
+/// A dataset of an HDF5 file, or a hyperslab of it.
+class Hdf5Dataset : public InputDataset::Impl {
+ public:
+  /// `handle` is the open dataset, `address_text` what messages call it. Throws Error(input) for
+  /// a dataset without a dataspace and for a selection that does not fit.
+  Hdf5Dataset(std::shared_ptr<const InputFile> file, h5::Handle handle, std::string dataset_name,
+              std::string address_text, const std::vector<SliceItem>& selection);
+  ~Hdf5Dataset() override;
+
+  void read_stored(const Shape& start, const Shape& count, void* out) const override;
+  std::vector<std::string> read_strings() const override;
+
+  /// Any elements, of any type, as `memory_type` has them; under the lock. For copying.
+  void read_raw(const Shape& start, const Shape& count, hid_t memory_type, void* out) const;
+
+  hid_t handle() const noexcept { return handle_.get(); }
+  bool sliced() const noexcept { return sliced_; }
+  const Hyperslab& slab() const noexcept { return slab_; }
+
+ private:
+  /// The selection in the file of a block of the result, and its axes' lengths in the file.
+  struct Selection {
+    h5::Handle space;
+    std::vector<hsize_t> count;
+  };
+  Selection select(const Shape& start, const Shape& count) const;
+  std::vector<std::string> fixed_strings() const;
+  std::vector<std::string> variable_strings() const;
+
+  std::shared_ptr<const InputFile> file_;
+  h5::Handle handle_;
+  h5::StoredType type_;
+  Hyperslab slab_;
+  bool sliced_;
+};
+
+/// Throws Error(input) saying why a read of `dataset` failed: a filter that this HDF5 has not got,
+/// or else `why`.
+[[noreturn]] void refuse_unread(hid_t dataset, const std::string& address, const h5::Reason& why);
+
+/// Access properties for a dataset of this shape and these chunks whose chunk cache holds all
+/// chunks along the last axis (32 MiB at most, though always one chunk), so that reading or
+/// writing by rows meets no chunk twice.
+h5::Handle cached_access(const std::vector<hsize_t>& shape, const std::vector<hsize_t>& chunk,
+                         std::size_t element_size);
+
+/// Opens `path` under `location` with such a cache; no handle where that fails.
+h5::Handle open_dataset(hid_t location, const std::string& path);
+
+}  // namespace attn::io

@@ -1,0 +1,163 @@
+#include "io/input.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "io/h5_attribute.hpp"
+#include "io/hdf5_dataset.hpp"
+#include "io/input_bundle.hpp"
+#include "io/lookup.hpp"
+#include "tensor/error.hpp"
+
+namespace attn::io {
+namespace {
+
+/// Opens each file once, whichever and how many addresses lead to it.
+class Opener {
+ public:
+  explicit Opener(const std::string& tmpdir) : tmpdir_(tmpdir) {}
+
+  std::shared_ptr<const InputFile> file(const std::string& name) {
+    std::shared_ptr<const InputFile>& found = files_[name];
+    if (!found) found = std::make_shared<InputFile>(open_input_file(name, tmpdir_));
+    return found;
+  }
+
+  InputBundle::Impl::Root root(const Address& address) {
+    InputBundle::Impl::Root root{file(address.file), address.path, {}};
+    const h5::Lock lock;
+    const h5::Kind kind = h5::kind_of(root.file->handle.get(), root.path);
+    if (kind == h5::Kind::dataset) {
+      throw Error(Failure::input, root.description() + " is a dataset, expected a file or a group",
+                  "take a single dataset with -i NAME=" + address.text);
+    }
+    if (kind != h5::Kind::group) refuse_path(*root.file, root.path, h5::Kind::group);
+    root.group =
+        h5::Handle(H5Gopen2(root.file->handle.get(), root.path.c_str(), H5P_DEFAULT), H5Gclose);
+    if (!root.group) refuse_path(*root.file, root.path, h5::Kind::group);
+    return root;
+  }
+
+  /// Where the address leads to a group, the dataset called `name` in it is meant.
+  std::shared_ptr<const InputDataset::Impl> dataset(const std::string& name,
+                                                    const Address& address) {
+    const std::shared_ptr<const InputFile> from = file(address.file);
+    const h5::Lock lock;
+    const hid_t location = from->handle.get();
+    std::string path = address.path;
+    if (h5::kind_of(location, path) == h5::Kind::group) path = joined_path(path, name);
+    if (h5::kind_of(location, path) != h5::Kind::dataset)
+      refuse_path(*from, path, h5::Kind::dataset);
+    std::string text = address_text(from->label, path);
+    if (!address.selection.empty()) text += address.text.substr(address.text.rfind('['));
+    h5::Handle handle = open_dataset(location, path);
+    if (!handle) throw Error(Failure::input, text + " cannot be opened: " + h5::last_reason().text);
+    return std::make_shared<Hdf5Dataset>(from, std::move(handle), name, text, address.selection);
+  }
+
+ private:
+  std::string tmpdir_;
+  std::map<std::string, std::shared_ptr<const InputFile>> files_;
+};
+
+Address parse_input(const std::string& text) {
+  Address address = parse_address(text);
+  if (!address.selection.empty()) {
+    throw Error(Failure::usage, text + ": INPUT is a file or a group, which cannot be sliced",
+                "slice a dataset with -i NAME=" + text);
+  }
+  return address;
+}
+
+void refuse_second_stream(const std::optional<Address>& input,
+                          const std::vector<std::pair<std::string, Address>>& named) {
+  const auto streams = std::count_if(named.begin(), named.end(),
+                                     [](const auto& item) { return item.second.file == "-"; });
+  if (streams + (input && input->file == "-" ? 1 : 0) > 1) {
+    throw Error(Failure::usage, "standard input can be one input only",
+                "write the stream to a file first, and address that");
+  }
+}
+
+}  // namespace
+
+std::string InputBundle::Impl::Root::description() const { return address_text(file->label, path); }
+
+std::string InputBundle::Impl::Root::address_of(const std::string& name) const {
+  return file->label + ":" + joined_path(path, name);
+}
+
+InputBundle::InputBundle(const Options& options) : impl_(std::make_unique<Impl>()) {
+  std::optional<Address> input;
+  if (options.input) input = parse_input(*options.input);
+  std::vector<std::pair<std::string, Address>> named;
+  for (const auto& [name, text] : options.named) named.emplace_back(name, parse_address(text));
+  refuse_second_stream(input, named);
+  Opener opener(options.tmpdir);
+  if (input) impl_->root = opener.root(*input);
+  for (const auto& [name, address] : named) impl_->named[name] = opener.dataset(name, address);
+}
+
+InputBundle::~InputBundle() = default;
+InputBundle::InputBundle(InputBundle&&) noexcept = default;
+InputBundle& InputBundle::operator=(InputBundle&&) noexcept = default;
+
+bool InputBundle::has(const std::string& name) const {
+  if (impl_->named.count(name) != 0) return true;
+  const h5::Lock lock;
+  return impl_->root && h5::kind_of(impl_->root->group.get(), name) == h5::Kind::dataset;
+}
+
+InputDataset InputBundle::dataset(const std::string& name) const {
+  const auto found = impl_->named.find(name);
+  if (found != impl_->named.end()) return InputDataset(found->second);
+  if (!impl_->root) refuse_missing(description(), h5::Kind::dataset, name, names());
+  const h5::Lock lock;
+  const Impl::Root& root = *impl_->root;
+  const hid_t group = root.group.get();
+  if (h5::kind_of(group, name) != h5::Kind::dataset) {
+    if (H5Lexists(group, name.c_str(), H5P_DEFAULT) > 0) {
+      refuse_path(*root.file, joined_path(root.path, name), h5::Kind::dataset);
+    }
+    refuse_missing(description(), h5::Kind::dataset, name, names());
+  }
+  h5::Handle handle = open_dataset(group, name);
+  if (!handle) {
+    throw Error(Failure::input,
+                root.address_of(name) + " cannot be opened: " + h5::last_reason().text);
+  }
+  return InputDataset(std::make_shared<Hdf5Dataset>(
+      root.file, std::move(handle), name, root.address_of(name), std::vector<SliceItem>{}));
+}
+
+std::vector<std::string> InputBundle::names() const {
+  const h5::Lock lock;
+  std::set<std::string> all;
+  for (const auto& [name, dataset] : impl_->named) all.insert(name);
+  if (impl_->root) {
+    for (std::string& name : names_of(h5::Kind::dataset, impl_->root->group.get(), description())) {
+      all.insert(std::move(name));
+    }
+  }
+  return {all.begin(), all.end()};
+}
+
+std::optional<double> InputBundle::number_attribute(const std::string& name) const {
+  const h5::Lock lock;
+  if (!impl_->root) return {};
+  return h5::number_attribute(impl_->root->group.get(), name);
+}
+
+std::optional<std::string> InputBundle::text_attribute(const std::string& name) const {
+  const h5::Lock lock;
+  if (!impl_->root) return {};
+  return h5::text_attribute(impl_->root->group.get(), name);
+}
+
+std::string InputBundle::description() const {
+  return impl_->root ? impl_->root->description() : "the named datasets";
+}
+
+}  // namespace attn::io

@@ -1,0 +1,93 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "io/address.hpp"
+#include "tensor/dtype.hpp"
+#include "tensor/shape.hpp"
+
+namespace attn::io {
+
+/// One dataset to read, whole or in blocks, after its address' slicing. Cheap to copy; keeps its
+/// file open. Reads may come from any thread (they take turns: HDF5 is not re-entrant).
+class InputDataset {
+ public:
+  struct Impl;
+  explicit InputDataset(std::shared_ptr<const Impl> impl);
+
+  const std::string& name() const;     ///< as tools know it: "q"
+  const std::string& address() const;  ///< for messages: "k.h5:/layer3/Q", "standard input:/q"
+  const Shape& shape() const;          ///< after slicing
+  DType dtype() const;
+
+  /// Reads the block that starts at `start` and has `count` elements along each axis, row-major,
+  /// converted to the type of `out`: float and double take floating and integral datasets
+  /// (float16 is widened exactly; float64 read as float is rounded to nearest and may become
+  /// infinite, which callers refuse); uint8_t takes integral ones as non-zero = 1; int64_t takes
+  /// integral ones. Other stored types: Error(input) naming the dataset, its type and what was
+  /// expected; so too a uint64 that does not fit. Takes 1 MiB of memory beside `out`, and HDF5 its
+  /// cache of chunks. A block outside of shape() is a bug: std::invalid_argument.
+  void read(const Shape& start, const Shape& count, float* out) const;
+  void read(const Shape& start, const Shape& count, double* out) const;
+  void read(const Shape& start, const Shape& count, std::uint8_t* out) const;
+  void read(const Shape& start, const Shape& count, std::int64_t* out) const;
+
+  /// All elements of a string dataset (fixed or variable length, UTF-8 or ASCII).
+  std::vector<std::string> read_strings() const;
+
+ private:
+  std::shared_ptr<const Impl> impl_;
+};
+
+/// What a tool reads: one INPUT (a file, a group of one, or the stream "-") and named datasets
+/// from elsewhere, which win over INPUT's (DESIGN.md §2, `-i NAME=ADDRESS`).
+class InputBundle {
+ public:
+  struct Options {
+    std::optional<std::string> input;  ///< an address; "-" is standard input; absent: none
+    /// NAME, ADDRESS. Where the address leads to a group or a file, dataset NAME in it is meant;
+    /// of several with one NAME the last wins.
+    std::vector<std::pair<std::string, std::string>> named;
+    std::string tmpdir;  ///< for spooling a stream: this, else $TMPDIR, else /tmp
+  };
+
+  /// Opens everything read-only; standard input and files that are not regular ones (a FIFO, a
+  /// process substitution) are spooled to their end. Throws Error(input): missing file, not HDF5,
+  /// truncated, an empty stream (with the hint that the command before failed), a lock refused
+  /// (with the hint HDF5_USE_FILE_LOCKING), a dataset that is not there (listing what there is);
+  /// Error(usage): a terminal as the stream, more than one "-", a selection on INPUT;
+  /// Error(output): the spool cannot be written.
+  explicit InputBundle(const Options& options);
+  ~InputBundle();
+  InputBundle(InputBundle&&) noexcept;
+  InputBundle& operator=(InputBundle&&) noexcept;
+
+  bool has(const std::string& name) const;
+
+  /// The dataset called `name`. Throws Error(input) listing the datasets there are.
+  InputDataset dataset(const std::string& name) const;
+
+  /// Names of all datasets at the root (of INPUT, and the named ones), sorted.
+  std::vector<std::string> names() const;
+
+  /// Attributes of INPUT's root; absent where there is none or it has another type. Numbers of any
+  /// width are given as double.
+  std::optional<double> number_attribute(const std::string& name) const;
+  std::optional<std::string> text_attribute(const std::string& name) const;
+
+  /// "layer3.h5", "standard input", or "the named datasets": for messages.
+  std::string description() const;
+
+  struct Impl;
+  const Impl& impl() const { return *impl_; }  ///< for OutputBundle's copying only
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace attn::io

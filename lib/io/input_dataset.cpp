@@ -1,0 +1,132 @@
+#include "io/input_dataset.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "io/convert.hpp"
+#include "io/pieces.hpp"
+#include "tensor/buffer.hpp"
+#include "tensor/error.hpp"
+
+namespace attn::io {
+namespace {
+
+using Source = InputDataset::Impl;
+
+[[noreturn]] void refuse_type(const Source& source, const char* expected) {
+  const bool named = is_floating(source.dtype) || is_integral(source.dtype);
+  throw Error(Failure::input, source.address + (named ? " is " : " holds ") + source.description +
+                                  ", expected " + expected);
+}
+
+template <class Out>
+constexpr const char* expected_by() {
+  return std::is_floating_point_v<Out> ? "numbers" : "integers or bool";
+}
+
+Shape sum(const Shape& a, const Shape& b) {
+  Shape result = a;
+  for (std::size_t axis = 0; axis < a.size(); ++axis) result[axis] += b[axis];
+  return result;
+}
+
+template <class Stored>
+void check_range(const Source& source, const Stored* values, Index count) {
+  constexpr auto most = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+  const auto* found = std::find_if(values, values + count, [](Stored v) { return v > most; });
+  if (found != values + count) {
+    throw Error(Failure::input, source.address + " holds " + std::to_string(*found) +
+                                    ", which does not fit into a signed integer of 64 bits");
+  }
+}
+
+template <class Stored, class Out>
+void read_through_buffer(const Source& source, const Shape& start, const Shape& count, Out* out) {
+  const Index limit = piece_elements(sizeof(Stored));
+  const Buffer<Stored> buffer(std::min(limit, element_count(count)));
+  for_each_piece(count, limit, [&](const Piece& piece) {
+    source.read_stored(sum(start, piece.start), piece.count, buffer.data());
+    if constexpr (std::is_same_v<Stored, std::uint64_t> && std::is_same_v<Out, std::int64_t>) {
+      check_range(source, buffer.data(), piece.size);
+    }
+    convert(buffer.data(), piece.size, out + piece.offset);
+  });
+}
+
+template <class Stored, class Out>
+void read_stored_as(const Source& source, const Shape& start, const Shape& count, Out* out) {
+  if constexpr (!convertible<Stored, Out>) {
+    refuse_type(source, expected_by<Out>());
+  } else if constexpr (std::is_same_v<Stored, Out> && !std::is_same_v<Out, std::uint8_t>) {
+    source.read_stored(start, count, out);
+  } else {
+    read_through_buffer<Stored>(source, start, count, out);
+  }
+}
+
+template <class Out>
+void read_as(const Source& source, const Shape& start, const Shape& count, Out* out) {
+  require_block(start, count, source.shape, source.address);
+  if (source.dtype == DType::string || source.dtype == DType::other) {
+    refuse_type(source, expected_by<Out>());
+  }
+  if (element_count(count) == 0) return;
+  switch (source.dtype) {
+    case DType::f16:
+      return read_stored_as<Half>(source, start, count, out);
+    case DType::f32:
+      return read_stored_as<float>(source, start, count, out);
+    case DType::f64:
+      return read_stored_as<double>(source, start, count, out);
+    case DType::i8:
+      return read_stored_as<std::int8_t>(source, start, count, out);
+    case DType::i16:
+      return read_stored_as<std::int16_t>(source, start, count, out);
+    case DType::i32:
+      return read_stored_as<std::int32_t>(source, start, count, out);
+    case DType::i64:
+      return read_stored_as<std::int64_t>(source, start, count, out);
+    case DType::u8:
+    case DType::boolean:
+      return read_stored_as<std::uint8_t>(source, start, count, out);
+    case DType::u16:
+      return read_stored_as<std::uint16_t>(source, start, count, out);
+    case DType::u32:
+      return read_stored_as<std::uint32_t>(source, start, count, out);
+    case DType::u64:
+      return read_stored_as<std::uint64_t>(source, start, count, out);
+    default:
+      refuse_type(source, expected_by<Out>());
+  }
+}
+
+}  // namespace
+
+InputDataset::InputDataset(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
+
+const std::string& InputDataset::name() const { return impl_->name; }
+const std::string& InputDataset::address() const { return impl_->address; }
+const Shape& InputDataset::shape() const { return impl_->shape; }
+DType InputDataset::dtype() const { return impl_->dtype; }
+
+void InputDataset::read(const Shape& start, const Shape& count, float* out) const {
+  read_as(*impl_, start, count, out);
+}
+void InputDataset::read(const Shape& start, const Shape& count, double* out) const {
+  read_as(*impl_, start, count, out);
+}
+void InputDataset::read(const Shape& start, const Shape& count, std::uint8_t* out) const {
+  read_as(*impl_, start, count, out);
+}
+void InputDataset::read(const Shape& start, const Shape& count, std::int64_t* out) const {
+  read_as(*impl_, start, count, out);
+}
+
+std::vector<std::string> InputDataset::read_strings() const {
+  if (impl_->dtype != DType::string) refuse_type(*impl_, "strings");
+  if (element_count(impl_->shape) == 0) return {};
+  return impl_->read_strings();
+}
+
+}  // namespace attn::io

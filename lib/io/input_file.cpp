@@ -1,0 +1,114 @@
+#include "io/input_file.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include "io/descriptor.hpp"
+#include "io/temporary.hpp"
+#include "tensor/error.hpp"
+
+namespace attn::io {
+namespace {
+
+/// HDF5's format signature stands at 0 or, after a user block, at 512, 1024, 2048, ...
+bool has_signature(int descriptor, off_t size) {
+  constexpr std::array<unsigned char, 8> signature = {0x89, 'H', 'D', 'F', '\r', '\n', 0x1a, '\n'};
+  for (off_t at = 0; at + 8 <= size; at = at == 0 ? 512 : 2 * at) {
+    std::array<unsigned char, 8> found{};
+    if (pread(descriptor, found.data(), found.size(), at) == 8 && found == signature) return true;
+  }
+  return false;
+}
+
+[[noreturn]] void refuse_unopened(const std::string& label, const h5::Reason& why) {
+  if (why.locking) {
+    throw Error(Failure::input, label + " is locked: " + why.text,
+                "another program has it open for writing; on file systems without locks set "
+                "HDF5_USE_FILE_LOCKING=FALSE");
+  }
+  if (why.truncated) {
+    throw Error(Failure::input, label + " is truncated: it is shorter than it says itself");
+  }
+  throw Error(Failure::input, label + " is a damaged HDF5 file: " + why.text);
+}
+
+/// `path` is what HDF5 opens, `label` what the user called it.
+h5::Handle open_hdf5(const std::string& path, const std::string& label, bool lock_file) {
+  const h5::Lock lock;
+  const h5::Handle access = h5::properties(H5P_FILE_ACCESS);
+  // A temporary of our own needs no locks, which its file system may not have.
+  if (!lock_file) h5::require(H5Pset_file_locking(access.get(), false, true), "properties");
+  h5::Handle file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()), H5Fclose);
+  if (!file) refuse_unopened(label, h5::last_reason());
+  return file;
+}
+
+void check_content(int descriptor, const std::string& label) {
+  struct stat status {};
+  fstat(descriptor, &status);
+  if (status.st_size == 0) throw Error(Failure::input, label + " is empty");
+  if (!has_signature(descriptor, status.st_size)) {
+    throw Error(Failure::input, label + " is not an HDF5 file");
+  }
+}
+
+void spool(int from, int to, const std::string& label, const std::string& folder) {
+  std::size_t bytes = 0;
+  const CopyFailure failure = copy_to_end(from, to, bytes);
+  if (failure.writing) {
+    throw Error(Failure::output,
+                label + " cannot be spooled in " + folder + ": " + reason(failure.error_number),
+                "name another folder with --tmpdir or TMPDIR");
+  }
+  if (failure.error_number != 0) {
+    throw Error(Failure::input, label + " cannot be read: " + reason(failure.error_number));
+  }
+  if (bytes == 0) {
+    throw Error(Failure::input, label + " is empty",
+                "the command before it in the pipe has probably failed");
+  }
+}
+
+InputFile open_stream(int descriptor, const std::string& label, const std::string& tmpdir) {
+  if (isatty(descriptor) != 0) {
+    throw Error(Failure::usage, label + " is a terminal, expected a bundle",
+                "name an INPUT file, or pipe a bundle in");
+  }
+  const std::string folder = temporary_folder(tmpdir);
+  UnnamedFile temporary(folder);
+  spool(descriptor, temporary.descriptor(), label, folder);
+  check_content(temporary.descriptor(), label);
+  InputFile opened{label, {}};
+  temporary.with_name(
+      [&](const std::string& path) { opened.handle = open_hdf5(path, label, false); });
+  return opened;
+}
+
+}  // namespace
+
+InputFile open_input_file(const std::string& file, const std::string& tmpdir) {
+  if (file == "-") return open_stream(STDIN_FILENO, "standard input", tmpdir);
+  Descriptor descriptor = open_descriptor(file, O_RDONLY | O_NOCTTY);
+  if (!descriptor) {
+    // An address whose file is not there could not be split: what was meant as a path is cut here.
+    if (errno == ENOENT) {
+      throw Error(Failure::input, "no such file: " + file.substr(0, file.find(":/")));
+    }
+    throw Error(Failure::input, "cannot open " + file + ": " + reason(errno));
+  }
+  struct stat status {};
+  fstat(descriptor.get(), &status);
+  if (S_ISDIR(status.st_mode)) throw Error(Failure::input, file + " is a folder, expected a file");
+  if (!S_ISREG(status.st_mode)) return open_stream(descriptor.get(), file, tmpdir);
+  check_content(descriptor.get(), file);
+  // Where HDF5 locks with fcntl, closing this one later would drop the lock.
+  descriptor.reset();
+  return {file, open_hdf5(file, file, true)};
+}
+
+}  // namespace attn::io

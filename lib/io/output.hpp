@@ -1,0 +1,117 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "io/input.hpp"
+#include "tensor/dtype.hpp"
+#include "tensor/shape.hpp"
+
+namespace attn::io {
+
+/// A dataset being written by blocks. Writes may come from any thread; they take turns.
+class OutputDataset {
+ public:
+  struct Impl;
+  explicit OutputDataset(std::shared_ptr<Impl> impl);
+
+  /// Writes the block at `start` of `count` elements per axis from row-major `data` whose last
+  /// axis has `row_stride` elements from one row to the next (0: contiguous). Numbers are converted
+  /// to the dataset's type; bool takes uint8_t of 0 and 1 alone. Throws Error(output) naming the
+  /// file and the reason ("no space left on device"), in a worker thread too, where it has to be
+  /// carried out; after it, every call on this bundle throws the same.
+  void write(const Shape& start, const Shape& count, const float* data, Index row_stride = 0);
+  void write(const Shape& start, const Shape& count, const double* data, Index row_stride = 0);
+  void write(const Shape& start, const Shape& count, const std::uint8_t* data,
+             Index row_stride = 0);
+  void write(const Shape& start, const Shape& count, const std::int64_t* data,
+             Index row_stride = 0);
+
+ private:
+  std::shared_ptr<Impl> impl_;
+};
+
+/// What a tool writes: a bundle that appears whole or not at all. It is made in a temporary
+/// (beside the target; for a stream in tmpdir) and takes the target's name, or flows into the
+/// stream, only in commit(). Without commit() nothing is left behind, also on SIGINT and SIGTERM.
+class OutputBundle {
+ public:
+  struct Options {
+    std::string target = "-";  ///< a path; "-" is standard output
+    bool force = false;        ///< replace an existing regular file
+    std::string tmpdir;        ///< for a stream: this, else $TMPDIR, else /tmp
+  };
+
+  /// Refuses at once what would be refused at the end: an existing regular file without force
+  /// (Error(output)), a terminal (Error(usage)), a folder that is not there or not writable.
+  explicit OutputBundle(const Options& options);
+  ~OutputBundle();
+  OutputBundle(OutputBundle&&) noexcept;
+  OutputBundle& operator=(OutputBundle&&) noexcept;
+
+  /// Copies everything in INPUT's root (unknown datasets, groups and attributes too) and the named
+  /// datasets under their names (sliced as addressed), except datasets listed in `without`, which
+  /// the tool is about to write itself; what was written before stays. Links that lead out of
+  /// what is copied become what they lead to, or stay as they are where they lead nowhere;
+  /// references become null. Throws Error(input) naming an object that cannot be copied.
+  void copy_from(const InputBundle& input, const std::vector<std::string>& without);
+
+  /// Copies the attributes of INPUT's root alone (--only), `history` among them.
+  void copy_attributes_from(const InputBundle& input);
+
+  /// A new dataset. `labels` names its axes (HDF5 dimension labels; may be shorter than shape).
+  /// `chunk`: empty is contiguous; else the chunk's shape, all space allocated now so that the
+  /// bytes of the file do not depend on the order of writes. A dataset of that name copied before
+  /// is replaced. `name` may have slashes: groups are made as needed ("unas/centre"). Every element
+  /// is to be written.
+  OutputDataset create(const std::string& name, DType type, const Shape& shape,
+                       const std::vector<std::string>& labels = {}, const Shape& chunk = {});
+
+  /// A dataset of UTF-8 strings.
+  void write_strings(const std::string& name, const std::vector<std::string>& values,
+                     const std::vector<std::string>& labels = {});
+
+  /// Root attributes; they replace copied ones of the same name.
+  void attribute(const std::string& name, double value);
+  void attribute(const std::string& name, std::int64_t value);
+  void attribute(const std::string& name, const std::string& value);
+  void remove_attribute(const std::string& name);
+
+  /// Puts one line "time: command line (version)" in front of the root attribute `history`
+  /// (UTC, ISO 8601; SOURCE_DATE_EPOCH where set, so that outputs are byte-identical).
+  void add_history(const std::string& command_line, const std::string& version);
+
+  /// Flushes, fsyncs and renames, or streams the bytes out. Throws Error(output).
+  void commit();
+
+  /// "out.h5" or "standard output": for messages.
+  std::string description() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Whether an output could not be written. HDF5 is then left with a file that must not be touched
+/// again, not even closed: the temporary has been removed, all calls on that bundle throw the same
+/// Error, and the process should end by `_exit`, with its streams flushed. (HDF5's own closing of
+/// files at exit is off, so that an ordinary return does no harm either.)
+bool output_failed() noexcept;
+
+/// Removes the temporaries of all open OutputBundles and spools. Safe to call from a signal
+/// handler; called by the handlers that install_cleanup_handlers sets for SIGINT, SIGTERM, SIGHUP,
+/// SIGPIPE and the signals of a crash, unless ignored (the process then dies by the same signal).
+/// It ignores SIGXFSZ, so that a file above `ulimit -f` is an Error(output).
+void remove_temporaries() noexcept;
+void install_cleanup_handlers();
+
+/// "1.10.8": for --version.
+std::string hdf5_version();
+
+/// Turns HDF5's own error stack on stderr on or off (off at start of a tool; on with -v).
+void show_hdf5_errors(bool show);
+
+}  // namespace attn::io

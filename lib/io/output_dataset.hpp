@@ -1,0 +1,21 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "io/output.hpp"
+#include "io/output_file.hpp"
+
+namespace attn::io {
+
+/// What stands behind an OutputDataset; the identifier belongs to the file.
+struct OutputDataset::Impl {
+  std::shared_ptr<OutputFile> file;
+  const h5::Handle* handle = nullptr;
+  std::string name;
+  Shape shape;
+  bool is_boolean = false;
+};
+
+}  // namespace attn::io

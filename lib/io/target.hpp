@@ -1,0 +1,45 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "io/output.hpp"
+
+namespace attn::io {
+
+/// Where a finished bundle goes, and the temporary in which it is made until then.
+class Target {
+ public:
+  virtual ~Target() = default;
+  Target(const Target&) = delete;
+  Target& operator=(const Target&) = delete;
+
+  /// "out.h5" or "standard output": for messages.
+  const std::string& description() const noexcept { return description_; }
+
+  /// Calls `open` with the temporary's path, which may lead there until `open` returns only.
+  virtual void with_path(const std::function<void(const std::string&)>& open) = 0;
+
+  /// The temporary's path where it has one until the end; else empty.
+  virtual std::string lasting_path() const = 0;
+
+  /// The content is complete: brings it to where it belongs. Throws Error(output); then, and
+  /// after that, there is nothing left of the temporary.
+  virtual void finish() = 0;
+
+  /// Removes the temporary and frees its space, even while HDF5 still has it open.
+  virtual void discard() noexcept = 0;
+
+ protected:
+  explicit Target(std::string description) : description_(std::move(description)) {}
+
+ private:
+  std::string description_;
+};
+
+/// Looks at what is there and refuses what OutputBundle's constructor promises to refuse. A path
+/// that leads to something other than a regular file is a stream; symbolic links are followed.
+std::unique_ptr<Target> make_target(const OutputBundle::Options& options);
+
+}  // namespace attn::io

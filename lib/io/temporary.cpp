@@ -1,0 +1,160 @@
+#include "io/temporary.hpp"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <random>
+
+#include "io/output.hpp"
+#include "tensor/error.hpp"
+
+namespace attn::io {
+namespace {
+
+// Read by a signal handler: of fixed size, never allocated, and only lock-free atomics.
+struct Slot {
+  enum State { vacant, changing, taken };
+  std::atomic<int> state{vacant};
+  std::array<char, PATH_MAX> path{};
+};
+static_assert(std::atomic<int>::is_always_lock_free);
+std::array<Slot, 32> slots;
+
+/// -1 where all slots are taken or the path is too long for any file: the name is then removed by
+/// its owner only, not by signals.
+int register_path(const std::string& path) noexcept {
+  if (path.size() >= PATH_MAX) return -1;
+  for (std::size_t i = 0; i < slots.size(); ++i) {
+    int expected = Slot::vacant;
+    if (!slots[i].state.compare_exchange_strong(expected, Slot::changing)) continue;
+    std::memcpy(slots[i].path.data(), path.c_str(), path.size() + 1);
+    slots[i].state.store(Slot::taken);
+    return static_cast<int>(i);
+  }
+  return -1;
+}
+
+std::string random_letters(std::size_t count) {
+  static constexpr char alphabet[] = "0123456789abcdefghijklmnopqrstuvwxyz";
+  // Names are to differ from those of other processes: no seed that could be the same there.
+  std::random_device source;
+  std::uniform_int_distribution<std::size_t> any(0, sizeof(alphabet) - 2);
+  std::string letters;
+  while (letters.size() < count) letters += alphabet[any(source)];
+  return letters;
+}
+
+void remove_and_die(int signal_number) {
+  remove_temporaries();
+  // Blocked while it is handled: the second one is delivered when this handler returns.
+  signal(signal_number, SIG_DFL);
+  raise(signal_number);
+}
+
+}  // namespace
+
+TemporaryName::TemporaryName(const std::string& path) : path_(path), slot_(register_path(path)) {}
+
+TemporaryName::TemporaryName(TemporaryName&& other) noexcept
+    : path_(std::exchange(other.path_, {})), slot_(std::exchange(other.slot_, -1)) {}
+
+TemporaryName& TemporaryName::operator=(TemporaryName&& other) noexcept {
+  if (this == &other) return *this;
+  remove();
+  path_ = std::exchange(other.path_, {});
+  slot_ = std::exchange(other.slot_, -1);
+  return *this;
+}
+
+void TemporaryName::remove() noexcept {
+  if (!path_.empty()) unlink(path_.c_str());
+  release();
+}
+
+void TemporaryName::release() noexcept {
+  if (slot_ >= 0) slots[static_cast<std::size_t>(slot_)].state.store(Slot::vacant);
+  slot_ = -1;
+  path_.clear();
+}
+
+TemporaryName make_temporary(const std::string& folder, const std::string& prefix,
+                             const std::function<bool(const std::string&)>& create) {
+  constexpr int attempts = 100;
+  for (int attempt = 0; attempt < attempts; ++attempt) {
+    TemporaryName name(folder + "/" + prefix + random_letters(6) + ".tmp");
+    if (create(name.path())) return name;
+    const int failure = errno;
+    name.release();
+    errno = failure;
+    if (failure != EEXIST) break;
+  }
+  return {};
+}
+
+std::string temporary_folder(const std::string& given) {
+  if (!given.empty()) return given;
+  const char* variable = std::getenv("TMPDIR");
+  return variable != nullptr && *variable != '\0' ? variable : "/tmp";
+}
+
+UnnamedFile::UnnamedFile(const std::string& folder, bool allow_tmpfile) : folder_(folder) {
+  if (allow_tmpfile) descriptor_ = open_descriptor(folder, O_TMPFILE | O_RDWR, 0600);
+  if (descriptor_) {
+    const std::string link = "/proc/self/fd/" + std::to_string(descriptor_.get());
+    if (access(link.c_str(), F_OK) == 0) return;
+  }
+  name_ = make_temporary(folder, ".attn.", [&](const std::string& path) {
+    descriptor_ = open_descriptor(path, O_RDWR | O_CREAT | O_EXCL, 0600);
+    return static_cast<bool>(descriptor_);
+  });
+  if (!descriptor_) {
+    throw Error(Failure::output, "cannot make a temporary file in " + folder + ": " + reason(errno),
+                "name another folder with --tmpdir or TMPDIR");
+  }
+}
+
+void UnnamedFile::with_name(const std::function<void(const std::string&)>& open) {
+  if (name_.path().empty()) {
+    const std::string link = "/proc/self/fd/" + std::to_string(descriptor_.get());
+    name_ = make_temporary(folder_, ".attn.", [&](const std::string& path) {
+      return linkat(AT_FDCWD, link.c_str(), AT_FDCWD, path.c_str(), AT_SYMLINK_FOLLOW) == 0;
+    });
+    if (name_.path().empty()) {
+      throw Error(Failure::output,
+                  "cannot name a temporary file in " + folder_ + ": " + reason(errno));
+    }
+  }
+  const TemporaryName name = std::move(name_);
+  open(name.path());
+}
+
+void remove_temporaries() noexcept {
+  for (const Slot& slot : slots) {
+    if (slot.state.load() == Slot::taken) unlink(slot.path.data());
+  }
+}
+
+void install_cleanup_handlers() {
+  // The last five are crashes: of this code, or of HDF5 over a damaged file.
+  for (const int number :
+       {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) {
+    struct sigaction action {};
+    // A signal that the parent ignores (nohup, a shell's background job) stays ignored.
+    if (sigaction(number, nullptr, &action) != 0 || action.sa_handler == SIG_IGN) continue;
+    action = {};
+    action.sa_handler = remove_and_die;
+    sigfillset(&action.sa_mask);
+    sigaction(number, &action, nullptr);
+  }
+  // A file above `ulimit -f` is a failed write (EFBIG) to report, not a reason to die half-way.
+  signal(SIGXFSZ, SIG_IGN);
+}
+
+}  // namespace attn::io
