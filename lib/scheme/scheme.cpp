@@ -44,13 +44,13 @@ class Solver {
   std::span<double> row() { return found_.potentials.row; }
   std::span<double> col() { return found_.potentials.col; }
 
-  void complete_rows(std::vector<Component> components,
+  void complete_rows(const std::vector<Component>& components,
                      const std::vector<Observer<T>*>& observers) {
     Pass<T> pass;
     pass.scores = &scores_;
     pass.order = Order::row_panels;
     pass.completes = Completes::rows;
-    pass.components = std::move(components);
+    pass.components = components;
     pass.observers = observers;
     run(pass, threads_);
   }

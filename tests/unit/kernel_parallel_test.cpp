@@ -1,7 +1,9 @@
 #include "kernel/parallel.hpp"
 
 #include <doctest/doctest.h>
+#include <omp.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <stdexcept>
@@ -141,18 +143,22 @@ TEST_CASE("an exception ends the loop") {
 }
 
 TEST_CASE("a loop within a loop runs on its caller's thread alone, in order") {
+  // OpenMP itself must not be what keeps the inner loop from having threads.
+  const int levels = omp_get_max_active_levels();
+  omp_set_max_active_levels(2);
   constexpr Index outer = 6;
   constexpr Index inner = 50;
   Counts done(static_cast<std::size_t>(outer * inner));
   std::atomic<int> wrong{0};
   parallel_for(outer, 3, [&](Index item, int) {
     const auto caller = std::this_thread::get_id();
-    Index next = 0;
+    std::atomic<Index> next{0};
     parallel_for(inner, 3, [&](Index at, int worker) {
       if (at != next++ || worker != 0 || std::this_thread::get_id() != caller) ++wrong;
       ++done[static_cast<std::size_t>(item * inner + at)];
     });
   });
+  omp_set_max_active_levels(levels);
   CHECK(wrong == 0);
   CHECK(all_are(done, 1));
 }

@@ -53,6 +53,19 @@ struct Dots {
   }
 };
 
+// One query and two keys, the second of which overflows to NaN.
+template <class T>
+class NotANumber final : public Energy<T> {
+ public:
+  Index rows() const override { return 1; }
+  Index cols() const override { return 2; }
+  void fill(const TileRange&, MatrixView<T> out) const override {
+    out(0, 0) = 1;
+    out(0, 1) = std::numeric_limits<T>::quiet_NaN();
+  }
+  double bound() const override { return infinity; }
+};
+
 template <class T>
 void check_refused(const Scores<T>& scores, const std::string& key) {
   const Error error = thrown_error([&] { fill(scores); });
@@ -78,8 +91,12 @@ TEST_CASE_TEMPLATE("scores beyond the format are refused, whatever way they leav
     check_refused(scores_of(*dots.energy), "1");
     CHECK(scores_of(*dots.energy).support().keys_of_query == std::vector<Index>{2});
   }
-  SUBCASE("to NaN, inf - inf") {
+  SUBCASE("inf - inf, whatever BLAS makes of it") {
     check_refused(scores_of(*Dots<T>({x, x}, {1, 1, x, -x}).energy), "1");
+  }
+  SUBCASE("to NaN") {
+    const NotANumber<T> energy;
+    check_refused(scores_of<T>(energy), "1");
   }
   SUBCASE("finite, but beyond a sixteenth of the format") {
     check_refused(scores_of(*Dots<T>({1, 0}, {most / 16, 0, most / 8, 0}).energy), "1");

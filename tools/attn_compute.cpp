@@ -1,0 +1,285 @@
+// attn-compute: scores → potentials → output, one head after the other.
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "kernel/gemm.hpp"
+#include "kernel/tile.hpp"
+#include "scheme/output.hpp"
+#include "shared/attention_results.hpp"
+#include "shared/bundles.hpp"
+#include "shared/weights_writer.hpp"
+#include "stats/observers.hpp"
+#include "tensor/error.hpp"
+
+namespace attn::tools {
+namespace {
+
+const std::vector<std::string> all_attributes = {
+    "attn_scheme",     "attn_energy",    "attn_scale",     "attn_causal", "attn_hybrid",
+    "attn_iterations", "attn_tolerance", "attn_precision", "attn_source", "attn_status"};
+
+cli::Declaration declare() {
+  cli::Declaration d("attn-compute",
+                     "Computes attention from queries and keys, exactly, at any length",
+                     cli::Role::transform);
+  d.about(
+      "Reads q (..., Lq, d), k (..., Lk, d) and, where there is one, v (..., Lk, dv) from a "
+      "bundle, "
+      "finds the potentials of the attention weights and writes the bundle with the results added. "
+      "mask (non-zero = may attend), bias (added to the scores, -inf allowed) and hybrid are used "
+      "where they are there. Leading axes broadcast; q may have a multiple of k's heads.");
+  d.section("Attention");
+  d.choice(
+      "scheme", {"unas", "dnas", "hnas", "sinkhorn"},
+      "unas: softmax. dnas: columns normalised, then rows. hnas: u dnas + (1-u) unas. sinkhorn: "
+      "dnas' two steps repeated.",
+      "unas");
+  declare_score_options(d, false);
+  d.number("hybrid", "U", "u of hnas; else the dataset hybrid, a scalar or one per head.",
+           {0, 1, false, false});
+  d.integer("iterations", "T",
+            "Of sinkhorn: exactly T, or at most T where --tolerance is given (1000).", 1,
+            Index{1} << 40);
+  d.number("tolerance", "E",
+           "Of sinkhorn: stop when the column sums are off their marginals by at most the share E "
+           "(1e-6 in float32, 1e-10 in float64, unless --iterations is given alone).",
+           {0, 1, true, false});
+  d.choices("emit", {"out", "weights", "row_potential", "col_potential", "col_sum", "row_entropy"},
+            "What to write (default: out where there is a v, and the potentials). weights is the "
+            "only one that takes Lq x Lk numbers.");
+  d.example("attn-compute --scheme dnas layer3.h5 | explain-away-stats",
+            "which keys does nobody attend to?");
+  d.example(
+      "attn-compute -i q=dump.h5:/layer3/Q -i k=dump.h5:/layer3/K \\\n"
+      "      --emit col_sum -o c.h5",
+      "column sums of tensors that lie elsewhere");
+  d.exit_status(1, "sinkhorn did not converge; the results are written, attn_status says so");
+  return d;
+}
+
+template <class T>
+struct HeadResult {
+  Buffer<T> out;
+  Attention attention;
+  std::vector<double> col_sum;
+  std::vector<double> row_entropy;
+};
+
+ComputeOptions resolve(const cli::Arguments& arguments, const io::InputBundle& bundle) {
+  ComputeOptions options;
+  options.scheme.scheme = scheme_of(arguments.text("scheme")).value();
+  options.scores = resolve_score_options(arguments, nullptr);
+  options.scheme.iterations = arguments.integer("iterations");
+  options.scheme.tolerance = arguments.number("tolerance");
+  const auto wanted = arguments.words_of("emit");
+  options.emitted.insert(wanted.begin(), wanted.end());
+  if (wanted.empty()) {
+    options.emitted = {"row_potential", "col_potential"};
+    if (bundle.has("v")) options.emitted.insert("out");
+  }
+  // The third vector without which the mixture cannot be rebuilt.
+  if (options.emits("row_potential") && options.scheme.scheme == Scheme::hnas) {
+    options.emitted.insert("unas_row_potential");
+  }
+  // Refused by name where it is asked for and not there.
+  if (options.emits("out")) static_cast<void>(bundle.dataset("v"));
+  return options;
+}
+
+void warn_about_leaks(const ComputeOptions& options, const AttentionInput& input,
+                      cli::Report& report) {
+  if (options.scheme.scheme == Scheme::unas) return;
+  const std::string scheme = scheme_name(options.scheme.scheme);
+  if (input.causal != Causal::none) {
+    report.warn("under " + scheme +
+                " a query sees later queries through the column normalisation, causal mask or not: "
+                "fine for analysis, a leak in an autoregressive model");
+  }
+  if (input.queries == 1 && options.scheme.scheme != Scheme::hnas) {
+    report.warn("with one query " + scheme + " is uniform over the keys it may attend to");
+  }
+}
+
+template <class T>
+HeadResult<T> compute_head(const ComputeOptions& options, const Head<T>& head,
+                           const HeadOutputs& outputs, int threads) {
+  HeadResult<T> result;
+  std::vector<Observer<T>*> observers;
+  std::optional<Output<T>> output;
+  ColumnSums<T> sums;
+  RowEntropy<T> entropy;
+  std::optional<WeightsWriter<T>> weights;
+  const Index queries = head.scores().rows();
+  if (options.emits("out")) {
+    result.out = Buffer<T>(queries * head.v().cols);
+    output.emplace(head.v(), MatrixView<T>(result.out.data(), queries, head.v().cols));
+    observers.push_back(&*output);
+  }
+  if (options.emits("col_sum")) observers.push_back(&sums);
+  if (options.emits("row_entropy")) observers.push_back(&entropy);
+  if (options.emits("weights")) {
+    weights.emplace(outputs.dataset("weights"), outputs.position(head.problem));
+    observers.push_back(&*weights);
+  }
+  SchemeOptions scheme = options.scheme;
+  if (!options.hybrid.empty()) {
+    scheme.hybrid = options.hybrid[static_cast<std::size_t>(head.problem)];
+  }
+  result.attention = attend(head.scores(), scheme, observers, threads);
+  if (options.emits("col_sum")) result.col_sum = sums.values();
+  if (options.emits("row_entropy")) result.row_entropy = entropy.values();
+  return result;
+}
+
+struct Totals {
+  SchemeSummary worst;
+  Index empty_queries = 0;
+  Index masked_keys = 0;
+
+  void add(const Attention& attention) {
+    const SchemeSummary& summary = attention.summary;
+    worst.iterations = std::max(worst.iterations, summary.iterations);
+    worst.column_error = std::max(worst.column_error, summary.column_error);
+    if (worst.status != SolveStatus::not_converged) worst.status = summary.status;
+    empty_queries += attention.support.empty_queries();
+    masked_keys += attention.support.empty_keys();
+  }
+};
+
+std::string status_name(SolveStatus status) {
+  switch (status) {
+    case SolveStatus::done:
+      return "done";
+    case SolveStatus::converged:
+      return "converged";
+    case SolveStatus::not_converged:
+      return "not_converged";
+  }
+  return "";
+}
+
+template <class T>
+Totals compute(const cli::Arguments& arguments, const ComputeOptions& options,
+               const AttentionInput& input, HeadOutputs& outputs, cli::Report& report) {
+  const MemoryPlan plan = plan_memory(input, sizeof(T), compute_needs(options, input, sizeof(T)),
+                                      arguments.threads, arguments.memory);
+  create_results(outputs, options, input, sizeof(T) == sizeof(double));
+  Totals totals;
+  cli::Progress progress(arguments, scheme_name(options.scheme.scheme),
+                         static_cast<double>(input.problems));
+  const double seconds = for_each_head<T, HeadResult<T>>(
+      input, plan, progress,
+      [&](const Head<T>& head, int threads) {
+        return compute_head<T>(options, head, outputs, threads);
+      },
+      [&](Index problem, HeadResult<T>& result) {
+        const Potentials& potentials = result.attention.potentials;
+        outputs.write("out", problem, {input.queries, input.value_depth}, result.out.data());
+        outputs.write("row_potential", problem, {input.queries}, potentials.row.data());
+        outputs.write("col_potential", problem, {input.keys}, potentials.col.data());
+        outputs.write("unas_row_potential", problem, {input.queries}, potentials.unas_row.data());
+        outputs.write("col_sum", problem, {input.keys}, result.col_sum.data());
+        outputs.write("row_entropy", problem, {input.queries}, result.row_entropy.data());
+        totals.add(result.attention);
+      });
+  report.add_compute_seconds(seconds);
+  return totals;
+}
+
+// Everything later tools need to make the same weights again.
+void record(const cli::Arguments& arguments, const ComputeOptions& options,
+            const AttentionInput& input, bool f64, const Totals& totals, io::OutputBundle& output) {
+  for (const std::string& name : all_attributes) output.remove_attribute(name);
+  record_score_options(options.scores, input.causal, output);
+  output.attribute("attn_scheme", scheme_name(options.scheme.scheme));
+  output.attribute("attn_precision", std::string(f64 ? "f64" : "f32"));
+  output.attribute("attn_status", status_name(totals.worst.status));
+  if (options.scheme.scheme == Scheme::hnas && arguments.number("hybrid")) {
+    output.attribute("attn_hybrid", *arguments.number("hybrid"));
+  }
+  if (options.scheme.scheme == Scheme::sinkhorn) {
+    output.attribute("attn_iterations", static_cast<std::int64_t>(totals.worst.iterations));
+    if (options.scheme.tolerance || !options.scheme.iterations) {
+      const std::size_t element = f64 ? sizeof(double) : sizeof(float);
+      output.attribute("attn_tolerance",
+                       options.scheme.tolerance.value_or(usual_tolerance(element)));
+    }
+  }
+}
+
+cli::Outcome conclude(const ComputeOptions& options, const AttentionInput& input, bool f64,
+                      const Totals& totals, cli::Report& report) {
+  report_score_options(options.scores, input.causal, report);
+  report.params()["precision"] = f64 ? "f64" : "f32";
+  auto& result = report.result();
+  result["scheme"] = scheme_name(options.scheme.scheme);
+  result["problems"] = input.problems;
+  result["queries"] = input.queries;
+  result["keys"] = input.keys;
+  result["status"] = status_name(totals.worst.status);
+  result["iterations"] = totals.worst.iterations;
+  result["column_error"] = totals.worst.column_error;
+  result["empty_queries"] = totals.empty_queries;
+  result["masked_keys"] = totals.masked_keys;
+
+  cli::Outcome outcome;
+  outcome.summary = fmt::format("{}, {} in {}", scheme_name(options.scheme.scheme),
+                                times(join(input.leading, {input.queries, input.keys})),
+                                f64 ? "float64" : "float32");
+  if (totals.empty_queries > 0) {
+    outcome.summary += fmt::format(", {} queries may attend to nothing", totals.empty_queries);
+  }
+  if (totals.masked_keys > 0) {
+    outcome.summary += fmt::format(", {} keys are masked from all", totals.masked_keys);
+  }
+  if (options.scheme.scheme == Scheme::sinkhorn) {
+    outcome.summary += fmt::format(", {} iterations", totals.worst.iterations);
+  }
+  if (totals.worst.status == SolveStatus::not_converged) {
+    report.status("not_converged");
+    outcome.status = 1;
+    outcome.summary +=
+        fmt::format(", not converged: column sums are off by {:.2g}", totals.worst.column_error);
+  }
+  return outcome;
+}
+
+cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
+  const io::InputBundle bundle = open_input(arguments);
+  ComputeOptions options = resolve(arguments, bundle);
+  const AttentionInput input(bundle, options.scores, options.emits("out"));
+  if (options.scheme.scheme == Scheme::hnas) {
+    options.hybrid = hybrid_per_head(arguments, bundle, input, false);
+  }
+  for (const auto& dataset : input.datasets()) report_input(report, dataset);
+  const bool f64 = arguments.f64.value_or(input.any_float64);
+  if (arguments.dry_run) {
+    report_cost(arguments, options, input, f64, report);
+    return {};
+  }
+
+  // Results of an earlier run would no longer belong to the attributes. Datasets of such names that
+  // are none of ours go only where they are written anew.
+  std::vector<std::string> replaced;
+  if (bundle.text_attribute("attn_scheme")) replaced = result_names();
+  io::OutputBundle output = open_output_like(arguments, bundle, replaced);
+  HeadOutputs outputs(output, input.leading, report);
+  warn_about_leaks(options, input, report);
+  const Totals totals = f64 ? compute<double>(arguments, options, input, outputs, report)
+                            : compute<float>(arguments, options, input, outputs, report);
+  record(arguments, options, input, f64, totals, output);
+  output.commit();
+  return conclude(options, input, f64, totals, report);
+}
+
+}  // namespace
+}  // namespace attn::tools
+
+int main(int argc, char** argv) {
+  return attn::tools::tool_main(
+      argc, argv, attn::tools::declare(), attn::tools::run,
+      {attn::kernel::blas_description(), std::string("SIMD ") + attn::kernel::simd_description()});
+}

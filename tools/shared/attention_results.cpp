@@ -1,0 +1,63 @@
+#include "shared/attention_results.hpp"
+
+#include <fmt/format.h>
+
+#include "shared/weights_writer.hpp"
+#include "tensor/error.hpp"
+
+namespace attn::tools {
+
+const std::vector<ResultKind>& result_kinds() {
+  static const std::vector<ResultKind> kinds = {
+      {"out", {"query", "channel"}, true}, {"weights", {"query", "key"}, true},
+      {"row_potential", {"query"}, false}, {"unas_row_potential", {"query"}, false},
+      {"col_potential", {"key"}, false},   {"col_sum", {"key"}, false},
+      {"row_entropy", {"query"}, false},
+  };
+  return kinds;
+}
+
+std::vector<std::string> result_names() {
+  std::vector<std::string> names;
+  for (const ResultKind& kind : result_kinds()) names.push_back(kind.name);
+  return names;
+}
+
+Shape own_shape(const ResultKind& kind, const AttentionInput& input) {
+  Shape shape;
+  for (const std::string& axis : kind.axes) {
+    shape.push_back(axis == "query" ? input.queries
+                                    : (axis == "key" ? input.keys : input.value_depth));
+  }
+  return shape;
+}
+
+void create_results(HeadOutputs& outputs, const ComputeOptions& options,
+                    const AttentionInput& input, bool f64) {
+  for (const ResultKind& kind : result_kinds()) {
+    if (!options.emits(kind.name)) continue;
+    const DType type = f64 || !kind.computed_type ? DType::f64 : DType::f32;
+    const Shape chunk = kind.name == "weights" ? weights_chunk(input.queries, input.keys) : Shape{};
+    outputs.create(kind.name, type, own_shape(kind, input), kind.axes, chunk);
+  }
+}
+
+std::vector<double> hybrid_per_head(const cli::Arguments& arguments, const io::InputBundle& bundle,
+                                    const AttentionInput& input, bool recorded) {
+  auto given = arguments.number("hybrid");
+  if (!given && recorded) {
+    given = bundle.number_attribute("attn_hybrid");
+    if (given && !(*given >= 0 && *given <= 1)) {
+      throw Error(Failure::input,
+                  fmt::format("{}: attribute attn_hybrid is {}, expected a number in [0, 1]",
+                              bundle.description(), *given));
+    }
+  }
+  if (given) return std::vector<double>(static_cast<std::size_t>(input.problems), *given);
+  if (bundle.has("hybrid")) {
+    return numbers_per_problem(bundle.dataset("hybrid"), input.leading, 0, 1);
+  }
+  throw Error(Failure::usage, "hnas needs --hybrid U or a dataset hybrid");
+}
+
+}  // namespace attn::tools

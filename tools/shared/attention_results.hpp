@@ -1,0 +1,54 @@
+#pragma once
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "shared/attention_input.hpp"
+#include "shared/head_outputs.hpp"
+#include "shared/heads.hpp"
+#include "shared/score_options.hpp"
+
+namespace attn::tools {
+
+/// What attn-compute was asked for.
+struct ComputeOptions {
+  SchemeOptions scheme;
+  ScoreOptions scores;
+  std::vector<double> hybrid;     ///< u per head; hnas only
+  std::set<std::string> emitted;  ///< names of the datasets to write
+
+  bool emits(const std::string& name) const { return emitted.count(name) > 0; }
+};
+
+/// One dataset that attn-compute can write: its own axes, behind the leading ones, and its type.
+struct ResultKind {
+  std::string name;
+  std::vector<std::string> axes;  ///< of "query", "key", "channel"
+  bool computed_type;             ///< of the type computed in; else float64
+};
+
+const std::vector<ResultKind>& result_kinds();
+std::vector<std::string> result_names();
+
+/// Lengths of a result's own axes.
+Shape own_shape(const ResultKind& kind, const AttentionInput& input);
+
+/// Creates the datasets asked for, weights in chunks that tile the tiles of a pass.
+void create_results(HeadOutputs& outputs, const ComputeOptions& options,
+                    const AttentionInput& input, bool f64);
+
+/// u per head: --hybrid, else with `recorded` the attribute attn_hybrid, else the dataset hybrid.
+/// Throws Error(usage) where there is none, Error(input) where one lies outside [0, 1].
+std::vector<double> hybrid_per_head(const cli::Arguments& arguments, const io::InputBundle& bundle,
+                                    const AttentionInput& input, bool recorded);
+
+/// What the computation takes in memory beside its inputs.
+HeadNeeds compute_needs(const ComputeOptions& options, const AttentionInput& input,
+                        std::size_t element_size);
+
+/// Shapes, bytes and flops of what would be done, for --dry-run.
+void report_cost(const cli::Arguments& arguments, const ComputeOptions& options,
+                 const AttentionInput& input, bool f64, cli::Report& report);
+
+}  // namespace attn::tools

@@ -1,0 +1,81 @@
+#include "shared/bundles.hpp"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace attn::tools {
+
+io::InputBundle open_input(const cli::Arguments& arguments) {
+  io::InputBundle::Options options;
+  options.input = arguments.input;
+  options.named = arguments.named_inputs;
+  options.tmpdir = arguments.tmpdir;
+  return io::InputBundle(options);
+}
+
+io::OutputBundle open_output(const cli::Arguments& arguments) {
+  io::OutputBundle::Options options;
+  options.target = arguments.output.value();
+  options.force = arguments.force;
+  options.tmpdir = arguments.tmpdir;
+  return io::OutputBundle(options);
+}
+
+io::OutputBundle open_output_like(const cli::Arguments& arguments, const io::InputBundle& input,
+                                  const std::vector<std::string>& results) {
+  io::OutputBundle output = open_output(arguments);
+  if (!arguments.only) output.copy_from(input, results);
+  output.add_history(arguments.command_line, arguments.version);
+  return output;
+}
+
+void report_input(cli::Report& report, const io::InputDataset& dataset) {
+  report.input(dataset.name(), dataset.address(), dataset.shape(), dataset.dtype());
+}
+
+std::string times(const Shape& shape) {
+  if (shape.empty()) return "scalar";
+  return fmt::format("{}", fmt::join(shape, " x "));
+}
+
+std::string bytes_text(double bytes) {
+  const char* const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  std::size_t unit = 0;
+  while (bytes >= 1024 && unit + 1 < std::size(units)) {
+    bytes /= 1024;
+    ++unit;
+  }
+  return unit == 0 ? fmt::format("{:.0f} bytes", bytes)
+                   : fmt::format("{:.1f} {}", bytes, units[unit]);
+}
+
+int tool_main(int argc, char** argv, const cli::Declaration& declaration,
+              const std::function<cli::Outcome(const cli::Arguments&, cli::Report&)>& run,
+              std::vector<std::string> libraries) {
+  io::install_cleanup_handlers();
+  io::show_hdf5_errors(false);
+  libraries.insert(libraries.begin(), "HDF5 " + io::hdf5_version());
+  bool failed = false;
+  const int status = cli::run_tool(
+      argc, argv, declaration,
+      [&](const cli::Arguments& arguments, cli::Report& report) {
+        if (arguments.verbose) io::show_hdf5_errors(true);
+        return run(arguments, report);
+      },
+      libraries,
+      [&] {
+        failed = true;
+        io::remove_temporaries();
+      });
+  if (failed) {
+    std::fflush(nullptr);
+    _exit(status);
+  }
+  return status;
+}
+
+}  // namespace attn::tools

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "cli/command.hpp"
+#include "io/input.hpp"
+#include "io/output.hpp"
+
+namespace attn::tools {
+
+/// What the user named as INPUT and with -i, opened. Usage errors and unreadable files throw as
+/// io::InputBundle says.
+io::InputBundle open_input(const cli::Arguments& arguments);
+
+/// The bundle for -o, with --force and --tmpdir in force. Requires arguments.output.
+io::OutputBundle open_output(const cli::Arguments& arguments);
+
+/// What a transform writes into: open_output, holding what `input` holds except the datasets in
+/// `results` (nothing of it with --only), and with the command line in front of its history.
+io::OutputBundle open_output_like(const cli::Arguments& arguments, const io::InputBundle& input,
+                                  const std::vector<std::string>& results);
+
+/// Lists `dataset` under the inputs of the JSON report.
+void report_input(cli::Report& report, const io::InputDataset& dataset);
+
+/// "8 x 2048 x 64", "scalar": a shape in a summary line.
+std::string times(const Shape& shape);
+
+/// "3.0 GiB", "640 bytes".
+std::string bytes_text(double bytes);
+
+/// The main of every tool of the project: cli::run_tool with what input and output need around it
+/// (temporaries removed on a signal or a failure, HDF5's own messages with -v only, after a
+/// failure an end by _exit, so that HDF5 does not try again to write what could not be written).
+/// `libraries` is what --version shows besides HDF5: "OpenBLAS 0.3.21".
+int tool_main(int argc, char** argv, const cli::Declaration& declaration,
+              const std::function<cli::Outcome(const cli::Arguments&, cli::Report&)>& run,
+              std::vector<std::string> libraries = {});
+
+}  // namespace attn::tools

@@ -1,0 +1,91 @@
+// What a run of attn-compute takes: memory for the plan, and all of it for --dry-run.
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "shared/attention_results.hpp"
+#include "shared/bundles.hpp"
+#include "stats/observers.hpp"
+
+namespace attn::tools {
+namespace {
+
+constexpr double usual_iterations = 1000;
+
+// Bytes of one head's results in the file.
+double result_bytes(const ComputeOptions& options, const AttentionInput& input,
+                    std::size_t element_size) {
+  double bytes = 0;
+  for (const ResultKind& kind : result_kinds()) {
+    if (!options.emits(kind.name)) continue;
+    bytes += static_cast<double>(element_count(own_shape(kind, input))) *
+             static_cast<double>(kind.computed_type ? element_size : sizeof(double));
+  }
+  return bytes;
+}
+
+// How often all scores are made.
+double score_passes(const SchemeOptions& options) {
+  switch (options.scheme) {
+    case Scheme::unas:
+      return 1;
+    case Scheme::dnas:
+    case Scheme::hnas:
+      return 2;
+    case Scheme::sinkhorn:
+      break;
+  }
+  if (options.iterations && !options.tolerance) return 2 * static_cast<double>(*options.iterations);
+  // Each check is half an iteration, and the weights are shown once more at the end.
+  const double most =
+      options.iterations ? static_cast<double>(*options.iterations) : usual_iterations;
+  return 2 * most + 2;
+}
+
+}  // namespace
+
+HeadNeeds compute_needs(const ComputeOptions& options, const AttentionInput& input,
+                        std::size_t element_size) {
+  HeadNeeds needs;
+  const Index out = options.emits("out") ? input.queries * input.value_depth : 0;
+  const Index vectors = 3 * (input.queries + input.keys);
+  needs.result_bytes =
+      out * static_cast<Index>(element_size) + vectors * static_cast<Index>(sizeof(double));
+  const Partition partition =
+      partition_of(Order::row_panels, input.queries, input.keys, element_size);
+  needs.work_bytes = [scheme = options.scheme.scheme, queries = input.queries, keys = input.keys,
+                      sums = options.emits("col_sum") ? ColumnSums<float>::bytes(partition) : 0,
+                      element_size](int threads) {
+    return attend_bytes(scheme, queries, keys, element_size, threads) + threads * sums;
+  };
+  return needs;
+}
+
+void report_cost(const cli::Arguments& arguments, const ComputeOptions& options,
+                 const AttentionInput& input, bool f64, cli::Report& report) {
+  const std::size_t element = f64 ? sizeof(double) : sizeof(float);
+  const MemoryPlan plan = plan_memory(input, element, compute_needs(options, input, element),
+                                      arguments.threads, arguments.memory);
+  const auto heads = static_cast<double>(input.problems);
+  const double pairs = heads * static_cast<double>(input.queries) * static_cast<double>(input.keys);
+  const double depth = score_passes(options.scheme) * static_cast<double>(input.depth) +
+                       (options.emits("out") ? static_cast<double>(input.value_depth) : 0);
+  const double flops = 2 * pairs * depth;
+  const double bytes = heads * result_bytes(options, input, element);
+  const std::string scheme = scheme_name(options.scheme.scheme);
+  const Shape shape = join(input.leading, {input.queries, input.keys});
+
+  auto& result = report.result();
+  result["scheme"] = scheme;
+  result["shape"] = shape;
+  result["working_bytes"] = plan.bytes;
+  result["result_bytes"] = bytes;
+  result["flops"] = flops;
+  report.print(fmt::format(
+      "{} of {} in {}\nworking memory  {}\nresults         {}\narithmetic      {:.3g} flops{}\n",
+      scheme, times(shape), f64 ? "float64" : "float32",
+      bytes_text(static_cast<double>(plan.bytes)), bytes_text(bytes), flops,
+      options.scheme.scheme == Scheme::sinkhorn ? " at most" : ""));
+}
+
+}  // namespace attn::tools

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "cli/report.hpp"
+#include "io/output.hpp"
+#include "tensor/shape.hpp"
+
+namespace attn::tools {
+
+/// Results that are written head by head: datasets whose leading axes are those of the problems.
+class HeadOutputs {
+ public:
+  /// `bundle` and `report` must outlive it.
+  HeadOutputs(io::OutputBundle& bundle, Shape leading, cli::Report& report);
+
+  /// A dataset of shape leading + own, listed in the report. `own_labels` names its own axes; the
+  /// last leading axis is labelled "head". `own_chunk`: empty is contiguous.
+  void create(const std::string& name, DType type, const Shape& own,
+              const std::vector<std::string>& own_labels, const Shape& own_chunk = {});
+
+  /// All of what dataset `name` holds for `problem`; nothing where it was not created.
+  template <class T>
+  void write(const std::string& name, Index problem, const Shape& own, const T* values) {
+    const auto found = datasets_.find(name);
+    if (found == datasets_.end()) return;
+    const Shape head = position(problem);
+    found->second.write(join(head, Shape(own.size(), 0)), join(Shape(head.size(), 1), own), values);
+  }
+
+  /// A dataset created before, and where a problem lies in it.
+  io::OutputDataset dataset(const std::string& name) const { return datasets_.at(name); }
+  Shape position(Index problem) const { return unravel(problem, leading_); }
+
+ private:
+  io::OutputBundle& bundle_;
+  Shape leading_;
+  cli::Report& report_;
+  std::map<std::string, io::OutputDataset> datasets_;
+};
+
+}  // namespace attn::tools

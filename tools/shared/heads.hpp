@@ -1,0 +1,62 @@
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "cli/progress.hpp"
+#include "kernel/parallel.hpp"
+#include "shared/attention_input.hpp"
+
+namespace attn::tools {
+
+/// What a tool needs per head besides its inputs.
+struct HeadNeeds {
+  std::int64_t result_bytes = 0;                        ///< kept until the head is written
+  std::function<std::int64_t(int threads)> work_bytes;  ///< while heads are worked on
+};
+
+/// How many heads are in memory at a time and how many threads work. The answer never depends on
+/// it.
+struct MemoryPlan {
+  int threads = 1;
+  Index batch = 1;
+  std::int64_t dense_limit = 0;  ///< masks and the like above this are read by tiles
+  std::int64_t bytes = 0;        ///< what the plan expects to take
+};
+
+/// Fits the work into `memory` bytes: fewer heads at a time, then masks by tiles, then fewer
+/// threads. Throws Error(memory) saying how much is needed where nothing helps.
+MemoryPlan plan_memory(const AttentionInput& input, std::size_t element_size,
+                       const HeadNeeds& needs, int threads, std::int64_t memory);
+
+/// Reads heads, computes a Result from each, and hands the results to `keep` in order, on the
+/// calling thread; returns the seconds spent computing. Threads go over the heads of a batch where
+/// there are enough, else over the panels of each.
+template <class T, class Result>
+double for_each_head(const AttentionInput& input, const MemoryPlan& plan, cli::Progress& progress,
+                     const std::function<Result(const Head<T>& head, int threads)>& compute,
+                     const std::function<void(Index problem, Result& result)>& keep) {
+  HeadReader<T> reader(input, plan.dense_limit);
+  double seconds = 0;
+  for (Index first = 0; first < input.problems; first += plan.batch) {
+    const Index count = std::min(plan.batch, input.problems - first);
+    std::vector<std::shared_ptr<Head<T>>> heads;
+    for (Index n = 0; n < count; ++n) heads.push_back(reader.read(first + n));
+    std::vector<Result> results(static_cast<std::size_t>(count));
+    const auto start = std::chrono::steady_clock::now();
+    const bool over_heads = count >= plan.threads;
+    kernel::parallel_for(count, over_heads ? plan.threads : 1, [&](Index n, int) {
+      const auto at = static_cast<std::size_t>(n);
+      results[at] = compute(*heads[at], over_heads ? 1 : plan.threads);
+      progress.advance(1);
+    });
+    seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    heads.clear();
+    for (Index n = 0; n < count; ++n) keep(first + n, results[static_cast<std::size_t>(n)]);
+  }
+  return seconds;
+}
+
+}  // namespace attn::tools

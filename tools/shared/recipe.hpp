@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cli/command.hpp"
+#include "tensor/dtype.hpp"
+#include "tensor/shape.hpp"
+
+namespace attn::tools {
+
+/// A dataset that tensor-gen is about to make.
+struct Planned {
+  std::string name;
+  Shape shape;
+  DType type = DType::f32;
+  std::vector<std::string> labels;  ///< of the axes
+  bool is_label = false;            ///< holds the clusters of the points of `points_name`
+  std::string points_name;
+};
+
+/// What tensor-gen was asked for, checked: which datasets, and what their elements are. Values are
+/// functions of the seed, the dataset's name and the element's row-major index alone.
+class Recipe {
+ public:
+  /// Throws Error(usage): a NAME=SHAPE that is none, a name asked for twice, clusters that do not
+  /// fit the shape.
+  explicit Recipe(const cli::Arguments& arguments);
+
+  const std::vector<Planned>& plan() const { return plan_; }
+
+  /// Elements [first, first + count) of a planned dataset of numbers: normal
+  /// mean + std z, uniform low + (high - low) u, points centre + sqrt(variance) z, with z and u the
+  /// elements of the RandomStream of the dataset's name.
+  void values(const Planned& planned, Index first, Index count, double* out) const;
+
+  /// The same of a dataset of labels: in clusters by the position of the point; in mixture by the
+  /// uniform element of that point in the stream "NAME/component", against the running sum of the
+  /// weights.
+  void labels(const Planned& planned, Index first, Index count, std::int64_t* out) const;
+
+ private:
+  void plan_datasets(const std::vector<std::string>& words, DType type);
+  void take_points(const cli::Arguments& arguments);
+  void require_points(const Planned& planned) const;
+  Index component(double fraction) const;
+  void points(const Planned& planned, Index first, Index count, double* out) const;
+
+  enum class Kind { normal, uniform, clusters, mixture };
+  Kind kind_ = Kind::normal;
+  std::uint64_t seed_ = 0;
+  double shift_ = 0;
+  double factor_ = 1;
+  std::vector<std::vector<double>> centres_;
+  std::vector<double> deviations_;   // per centre
+  std::vector<Index> count_ends_;    // running sum of the counts
+  std::vector<double> weight_ends_;  // running sum of the weights, in shares of the whole
+  Index last_component_ = 0;         // the last one with a weight
+  std::vector<Planned> plan_;
+};
+
+}  // namespace attn::tools

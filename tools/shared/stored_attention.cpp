@@ -1,0 +1,74 @@
+#include "shared/stored_attention.hpp"
+
+#include <utility>
+
+#include "scheme/stored_weights.hpp"
+#include "tensor/error.hpp"
+
+namespace attn::tools {
+namespace {
+
+// A vector per head is a matrix operand of one row.
+Operand vector_operand(const io::InputBundle& bundle, const std::string& name, const Shape& leading,
+                       Index length) {
+  const io::InputDataset dataset = bundle.dataset(name);
+  const Shape expected = join(leading, {length});
+  if (dataset.shape() != expected) {
+    throw Error(Failure::input, dataset.address() + " has shape " + to_string(dataset.shape()) +
+                                    ", expected " + to_string(expected));
+  }
+  return Operand{dataset, leading, 1, length,
+                 LeadingMap(leading, leading, false, dataset.address())};
+}
+
+}  // namespace
+
+StoredAttention::StoredAttention(const io::InputBundle& bundle, const AttentionInput& input,
+                                 std::optional<Scheme> scheme, std::vector<double> hybrid,
+                                 std::int64_t dense_limit)
+    : input_(input), hybrid_(std::move(hybrid)), dense_limit_(dense_limit) {
+  const Shape& leading = input.leading;
+  if (bundle.has("weights")) {
+    weights_.emplace(matrix_operand(bundle, "weights", leading, input.queries, input.keys));
+    return;
+  }
+  row_.emplace(vector_operand(bundle, "row_potential", leading, input.queries));
+  col_.emplace(vector_operand(bundle, "col_potential", leading, input.keys));
+  if (scheme == Scheme::hnas) {
+    unas_row_.emplace(vector_operand(bundle, "unas_row_potential", leading, input.queries));
+  }
+}
+
+std::vector<double> StoredAttention::vector(const Operand& operand, Index problem) const {
+  const auto source = matrix_source<double>(operand, problem, dense_limit_);
+  std::vector<double> values(static_cast<std::size_t>(operand.cols));
+  source->read(TileRange{0, 1, 0, operand.cols},
+               MatrixView<double>(values.data(), 1, operand.cols));
+  return values;
+}
+
+template <class T>
+void StoredAttention::show(const Head<T>& head, const std::vector<Observer<T>*>& observers,
+                           int threads) const {
+  if (weights_) {
+    const auto source = matrix_source<T>(*weights_, head.problem, dense_limit_);
+    show_stored_weights<T>(*source, input_.queries, input_.keys, observers, threads);
+    return;
+  }
+  Potentials potentials;
+  potentials.row = vector(*row_, head.problem);
+  potentials.col = vector(*col_, head.problem);
+  double hybrid = 0;
+  if (unas_row_) {
+    potentials.unas_row = vector(*unas_row_, head.problem);
+    hybrid = hybrid_[static_cast<std::size_t>(head.problem)];
+  }
+  show_weights<T>(head.scores(), potentials, hybrid, observers, threads);
+}
+
+template void StoredAttention::show(const Head<float>&, const std::vector<Observer<float>*>&,
+                                    int) const;
+template void StoredAttention::show(const Head<double>&, const std::vector<Observer<double>*>&,
+                                    int) const;
+
+}  // namespace attn::tools

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "io/input.hpp"
+#include "scheme/scheme.hpp"
+#include "shared/attention_input.hpp"
+
+namespace attn::tools {
+
+/// What a bundle holds of weights: themselves (dataset weights), else the potentials to make them
+/// again from, three of them (unas_row_potential) for hnas.
+class StoredAttention {
+ public:
+  /// `scheme` is the recorded one, `hybrid` its u per head (hnas only). Throws Error(input) where
+  /// the datasets are missing or have other shapes than `input`'s problems, which must outlive
+  /// this.
+  StoredAttention(const io::InputBundle& bundle, const AttentionInput& input,
+                  std::optional<Scheme> scheme, std::vector<double> hybrid,
+                  std::int64_t dense_limit);
+
+  /// Shows the weights of one head. Thread-safe.
+  template <class T>
+  void show(const Head<T>& head, const std::vector<Observer<T>*>& observers, int threads) const;
+
+ private:
+  std::vector<double> vector(const Operand& operand, Index problem) const;
+
+  const AttentionInput& input_;
+  std::vector<double> hybrid_;
+  std::int64_t dense_limit_;
+  std::optional<Operand> weights_, row_, col_, unas_row_;
+};
+
+}  // namespace attn::tools

@@ -1,0 +1,32 @@
+#pragma once
+
+#include "io/output.hpp"
+#include "scheme/pass.hpp"
+
+namespace attn::tools {
+
+/// Chunks of a weights dataset: they tile the tiles of a pass, so that none is touched twice.
+Shape weights_chunk(Index queries, Index keys);
+
+/// Writes the weights of one head by tiles as they are shown, zeros where nothing is allowed.
+template <class T>
+class WeightsWriter final : public Observer<T> {
+ public:
+  /// `dataset` is (leading…, Lq, Lk), `head` the position among the leading axes.
+  WeightsWriter(io::OutputDataset dataset, Shape head)
+      : dataset_(std::move(dataset)), head_(std::move(head)) {}
+
+  bool wants_empty_tiles() const override { return true; }
+
+  void observe(const WeightTile<T>& tile, Index) override {
+    dataset_.write(join(head_, {tile.range.row0, tile.range.col0}),
+                   join(Shape(head_.size(), 1), {tile.range.rows, tile.range.cols}),
+                   tile.weights.data, tile.weights.row_stride);
+  }
+
+ private:
+  io::OutputDataset dataset_;
+  Shape head_;
+};
+
+}  // namespace attn::tools
