@@ -1,0 +1,173 @@
+"""What the tests of the tools share: running the real binaries, and bundles by way of h5py.
+
+ctest sets ATTN_BIN (the folder of the binaries) and ATTN_SOURCE (the project's root); by hand:
+
+    ATTN_BIN=build/release/bin ATTN_SOURCE=. PYTHONPATH=tests/tools python3 -m unittest -v test_bits
+"""
+
+import io
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+from typing import NamedTuple
+
+import h5py
+import numpy as np
+
+BIN = Path(os.environ["ATTN_BIN"]).resolve()
+SOURCE = Path(os.environ["ATTN_SOURCE"]).resolve()
+SANITIZED = "ASAN_OPTIONS" in os.environ
+TIMEOUT = 300  # seconds for one command: far above what any takes, sanitizers included
+
+
+class Bundle(dict):
+    """Datasets by path ("name" or "group/name"), strings as str, with the root's attributes, the
+    attributes of all objects by path, and the dimension labels by path. Links are not followed."""
+
+    def __init__(self, source):
+        super().__init__()
+        with h5py.File(source, "r") as file:
+            self.attributes = dict(file.attrs)
+            self.attributes_of, self.labels, self.groups = {}, {}, []
+            file.visititems(self._take)
+
+    def _take(self, name, item):
+        self.attributes_of[name] = dict(item.attrs)
+        if isinstance(item, h5py.Group):
+            self.groups.append(name)
+            return
+        self[name] = item.asstr()[()] if h5py.check_string_dtype(item.dtype) else item[()]
+        if item.shape is not None:
+            self.labels[name] = [axis.label for axis in item.dims]
+
+
+def write(path, attributes=None, **datasets):
+    """Writes a bundle; in a dataset's name "__" stands for "/". Returns the path."""
+    with h5py.File(path, "w") as file:
+        for name, values in datasets.items():
+            file[name.replace("__", "/")] = values
+        file.attrs.update(attributes or {})
+    return path
+
+
+def bundle_bytes(**datasets):
+    """A bundle as it goes through a pipe."""
+    stream = io.BytesIO()
+    write(stream, **datasets)
+    return stream.getvalue()
+
+
+class Run(NamedTuple):
+    """How a command ended."""
+
+    status: int  # negative: by that signal
+    out: bytes
+    err: str
+
+    def bundle(self):
+        return Bundle(io.BytesIO(self.out))
+
+    def json(self):
+        return json.loads(self.out)
+
+
+class ToolTest(unittest.TestCase):
+    """A test with a folder of its own, in which the tools run, and another one for their
+    temporaries, which must be empty again when the test ends."""
+
+    def setUp(self):
+        base = Path(tempfile.mkdtemp(prefix="attn-test-"))
+        self.addCleanup(shutil.rmtree, base, ignore_errors=True)
+        self.folder, self.tmp = base / "work", base / "tmp"
+        self.folder.mkdir()
+        self.tmp.mkdir()
+        self.environment = os.environ | {
+            "TMPDIR": str(self.tmp),
+            "PATH": f"{BIN}:{os.environ['PATH']}",
+        }
+
+    def tearDown(self):
+        self.assertEqual(sorted(os.listdir(self.tmp)), [], "temporaries were left behind")
+
+    def write(self, name, attributes=None, **datasets):
+        """Writes a bundle into the test's folder; returns its name."""
+        write(self.folder / name, attributes, **datasets)
+        return name
+
+    def read(self, name):
+        return Bundle(self.folder / name)
+
+    def run_tool(self, tool, *arguments, status=0, stdin=b"", environment=None, cwd=None, **more):
+        """Runs a tool on `stdin` (bytes, or a file), checks its exit status unless that is None."""
+        command = [str(BIN / tool), *map(str, arguments)]
+        feed = {"input": stdin} if isinstance(stdin, bytes) else {"stdin": stdin}
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        done = subprocess.run(command, cwd=cwd or self.folder, timeout=TIMEOUT, check=False,
+                              env=self.environment | (environment or {}), **feed, **pipes | more)
+        error = (done.stderr or b"").decode()
+        if status is not None:
+            self.assertEqual(done.returncode, status, f"{tool} {arguments}: {error}")
+        return Run(done.returncode, done.stdout, error)
+
+    def refused(self, tool, *arguments, status, says=(), hint=None, output="out.h5", **more):
+        """Runs a tool that is to refuse: one line of error that holds the words `says`, at most one
+        of hint (which is to hold `hint`), and nothing written, with `-o output` unless None."""
+        before = sorted(os.listdir(self.folder))
+        if output is not None:
+            arguments = [*arguments, "-o", output]
+        done = self.run_tool(tool, *arguments, status=status, **more)
+        form = rf"\A{tool}: error: .+\n({tool}: hint: .+\n)?\Z"
+        self.assertRegex(done.err, form)
+        error, _, rest = done.err.partition("\n")
+        for text in says:
+            self.assertIn(text, error)
+        if hint is not None:
+            self.assertIn(hint, rest)
+        self.assertFalse(done.out)
+        self.assertEqual(sorted(os.listdir(self.folder)), before)
+
+    def compute(self, *arguments, **more):
+        """What attn-compute writes to its standard output, as a Bundle."""
+        return self.run_tool("attn-compute", *arguments, **more).bundle()
+
+    def stats(self, *arguments, **more):
+        """The result of explain-away-stats --json."""
+        return self.run_tool("explain-away-stats", *arguments, "--json", **more).json()["result"]
+
+    def shell(self, script, status=0):
+        """Runs bash on `script`, tools on the PATH, in the test's folder; a pipeline fails with any
+        of its commands."""
+        command = ["bash", "-o", "pipefail", "-c", script]
+        done = subprocess.run(command, cwd=self.folder, env=self.environment, capture_output=True,
+                              timeout=TIMEOUT, check=False)
+        if status is not None:
+            self.assertEqual(done.returncode, status, f"{script}: {done.stderr.decode()}")
+        return Run(done.returncode, done.stdout, done.stderr.decode())
+
+    def assert_near(self, name, actual, expected, limit):
+        """|actual − expected| <= limit (an array that broadcasts, or a number) everywhere, equal
+        infinities counting as equal."""
+        actual, expected = np.asarray(actual), np.asarray(expected)
+        self.assertEqual(actual.shape, expected.shape, name)
+        with np.errstate(invalid="ignore"):
+            error = np.abs(actual.astype(np.longdouble) - expected)
+        error = np.where(np.isinf(actual) & (actual == expected), 0, error)
+        # Written so that a NaN is not near anything.
+        wrong = ~(error <= limit)
+        if wrong.any():
+            at = tuple(map(int, np.argwhere(wrong)[0]))
+            self.fail(f"{name} differs at {wrong.sum()} of {wrong.size} places, the first is {at}: "
+                      f"{actual[at]!r}, expected {expected[at]!r}, "
+                      f"limit {np.broadcast_to(limit, wrong.shape)[at]:.3g}")
+
+    def assert_same_bits(self, actual, expected, names=None):
+        """Two Bundles hold the same datasets, to the last bit."""
+        names = sorted(expected) if names is None else names
+        for name in names:
+            a, b = actual[name], expected[name]
+            self.assertEqual((a.dtype, a.shape), (b.dtype, b.shape), name)
+            self.assertEqual(a.tobytes(), b.tobytes(), f"{name} differs")

@@ -1,0 +1,151 @@
+"""Files and streams that cannot be read or written: missing, truncated, damaged, terminals."""
+
+import fcntl
+import os
+import pty
+import termios
+import unittest
+
+import h5py
+import numpy as np
+
+from attn import ToolTest, bundle_bytes
+
+BOTH = ("attn-compute", "explain-away-stats")
+
+
+def good():
+    random = np.random.default_rng(0)
+    return {n: random.normal(size=(2, 5, 4)).astype(np.float32) for n in "qkv"}
+
+
+class BadFiles(ToolTest):
+
+    def setUp(self):
+        super().setUp()
+        self.write("good.h5", **good())
+
+    def test_files(self):
+        (self.folder / "text.h5").write_text("this is no bundle\n" * 100)
+        (self.folder / "empty.h5").touch()
+        (self.folder / "folder").mkdir()
+        rows = [
+            (["missing.h5"], 3, ["no such file", "missing.h5"]),
+            (["missing.h5:/q"], 3, ["no such file", "missing.h5"]),
+            (["good.h5", "-i", "q=missing.h5:/q"], 3, ["no such file", "missing.h5"]),
+            (["text.h5"], 3, ["text.h5", "not an HDF5 file"]),
+            (["empty.h5"], 3, ["empty.h5", "empty"]),
+            (["folder"], 3, ["folder"]),
+            (["good.h5", "-i", "q=good.h5:/a/b"], 3, ["good.h5", "a", "there are"]),
+            (["good.h5", "-i", "q=good.h5:/w"], 3, ["good.h5", "no dataset w", "k, q, v"]),
+            (["good.h5:/layer"], 3, ["good.h5", "layer"]),
+            (["good.h5:/q"], 3, ["good.h5:/q", "dataset"]),
+            (["good.h5:/q[0]"], 2, ["good.h5:/q[0]"]),
+            (["good.h5", "-i", "q=good.h5:/q[5]"], 3, ["good.h5:/q[5]", "5", "axis 0", "length 2"]),
+            (["good.h5", "-i", "q=good.h5:/q[0,-6]"], 3, ["good.h5:/q[0,-6]", "-6", "axis 1"]),
+            (["good.h5", "-i", "q=good.h5:/q[0,0,0,0]"], 3, ["good.h5:/q[0,0,0,0]", "4 items"]),
+            (["good.h5", "-i", "q=good.h5:/q[5:]"], 3, ["good.h5:/q[5:]", "empty"]),
+            (["good.h5", "-i", "q=good.h5:/q[1:2"], 3, ["good.h5", "q[1:2"]),
+            (["-i", "q=good.h5:/q"], 3, ["no dataset k"]),
+        ]
+        for arguments, status, says in rows:
+            for tool in BOTH:
+                with self.subTest(arguments=arguments, tool=tool):
+                    self.refused(tool, *arguments, status=status, says=says)
+
+    def test_truncated(self):
+        whole = (self.folder / "good.h5").read_bytes()
+        lengths = [1, 7, 8, 9, 64, 95, 96, 97, 512, len(whole) // 2, len(whole) - 1]
+        lengths += [int(n) for n in np.random.default_rng(1).integers(100, len(whole), 30)]
+        for length in lengths:
+            with self.subTest(length=length):
+                (self.folder / "cut.h5").write_bytes(whole[:length])
+                says = ["cut.h5", "not an HDF5" if length < 8 else ""]
+                self.refused("attn-compute", "cut.h5", status=3, says=says)
+                self.refused("explain-away-stats", "-", stdin=whole[:length], status=3,
+                             says=["standard input"])
+
+    def test_damaged(self):
+        # Whatever a flipped byte does: done or refused, never a crash.
+        whole = bytearray((self.folder / "good.h5").read_bytes())
+        random = np.random.default_rng(2)
+        for _ in range(60):
+            at = int(random.integers(8, 2048))
+            with self.subTest(at=at):
+                damaged = whole.copy()
+                damaged[at] ^= 1 << int(random.integers(8))
+                done = self.run_tool("attn-compute", "-q", stdin=bytes(damaged), status=None)
+                self.assertIn(done.status, (0, 3), done.err)
+
+    def test_streams(self):
+        for tool in BOTH:
+            with self.subTest(tool=tool):
+                self.refused(tool, stdin=b"", status=3, says=["standard input is empty"],
+                             hint="command before")
+                self.refused(tool, stdin=b"x" * 5000, status=3,
+                             says=["standard input is not an HDF5 file"])
+                self.refused(tool, "-", "-i", "q=-:/q", status=2, says=["standard input"])
+                no_q = bundle_bytes(k=good()["k"], v=good()["v"])
+                self.refused(tool, stdin=no_q, status=3,
+                             says=["standard input", "no dataset q", "k, v"])
+        piped = self.shell("attn-compute missing.h5 | explain-away-stats", status=3)
+        self.assertIn("attn-compute: error: no such file: missing.h5", piped.err)
+        self.assertIn("explain-away-stats: error: standard input is empty", piped.err)
+
+    def test_output_that_exists(self):
+        self.write("there.h5", x=np.arange(3))
+        before = (self.folder / "there.h5").read_bytes()
+        for tool in BOTH:
+            with self.subTest(tool=tool):
+                self.refused(tool, "good.h5", output="there.h5", status=5, says=["there.h5 exists"],
+                             hint="--force")
+                self.assertEqual((self.folder / "there.h5").read_bytes(), before)
+                self.refused(tool, "good.h5", output="no/folder/out.h5", status=5,
+                             says=["no/folder/out.h5"])
+                self.refused(tool, "good.h5", output=".", status=5, says=["folder"])
+
+    def test_terminals(self):
+        controller, terminal = pty.openpty()
+        self.addCleanup(os.close, controller)
+        self.addCleanup(os.close, terminal)
+        self.refused("attn-compute", "good.h5", output=None, stdout=terminal, status=2,
+                     says=["terminal"], hint="-o")
+        self.refused("attn-compute", "good.h5", output="/dev/tty", status=2, says=["terminal"],
+                     preexec_fn=lambda: self.own_terminal(terminal))
+        for tool in BOTH:
+            self.refused(tool, stdin=terminal, status=2, says=["standard input is a terminal"])
+        # A report may well go to a terminal.
+        done = self.run_tool("explain-away-stats", "good.h5", stdout=terminal)
+        self.assertEqual(done.err, "")
+
+    @staticmethod
+    def own_terminal(terminal):
+        """Makes `terminal` what /dev/tty is to the process."""
+        os.setsid()
+        fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
+
+    def test_closed_streams(self):
+        # A descriptor that the tool opens must not become the missing standard stream.
+        for closed in ("<&-", ">&-", "2>&-", "<&- >&- 2>&-"):
+            with self.subTest(closed=closed):
+                done = self.shell(f"attn-compute -q good.h5 -o out.h5 --force {closed}")
+                self.assertIn("out", self.read("out.h5"))
+                self.assertEqual(done.err, "")
+        self.assertEqual(self.shell("attn-compute good.h5 >&-", status=5).out, b"")
+
+    @unittest.skipIf(os.geteuid() == 0, "root may read everything")
+    def test_permissions(self):
+        self.write("secret.h5", **good())
+        os.chmod(self.folder / "secret.h5", 0)
+        self.refused("attn-compute", "secret.h5", status=3, says=["secret.h5", "ermission denied"])
+
+    def test_locked(self):
+        with h5py.File(self.folder / "good.h5", "r+"):
+            self.refused("attn-compute", "good.h5", status=3, says=["good.h5 is locked"],
+                         hint="HDF5_USE_FILE_LOCKING")
+            self.run_tool("attn-compute", "good.h5", "-o", "/dev/null",
+                          environment={"HDF5_USE_FILE_LOCKING": "FALSE"})
+
+
+if __name__ == "__main__":
+    unittest.main()

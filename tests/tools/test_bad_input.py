@@ -1,0 +1,195 @@
+"""Bad datasets and options: for each kind its exit status, one line that says what and where, at
+most one hint, and nothing written."""
+
+import unittest
+
+import h5py
+import numpy as np
+
+from attn import ToolTest
+
+BOTH = ("attn-compute", "explain-away-stats")
+COMPUTE = ("attn-compute",)
+STATS = ("explain-away-stats",)
+
+
+def good():
+    random = np.random.default_rng(0)
+    return {n: random.normal(size=(2, 5, 4)).astype(np.float32) for n in "qkv"}
+
+
+def with_value(value, where, name="q"):
+    data = good()
+    data[name][where] = value
+    return data
+
+
+class BadInput(ToolTest):
+
+    def setUp(self):
+        super().setUp()
+        self.write("good.h5", **good())
+
+    def table(self, cases):
+        """Rows of (what, tools, datasets, options, status, words of the error)."""
+        for what, tools, data, options, status, says in cases:
+            for tool in tools:
+                with self.subTest(what, tool=tool):
+                    (self.folder / "in.h5").unlink(missing_ok=True)
+                    self.write("in.h5", **data)
+                    self.refused(tool, "in.h5", *options, status=status, says=says)
+
+    def test_datasets(self):
+        def data(**changed):
+            return {name: a for name, a in (good() | changed).items() if a is not None}
+
+        f32, zeros = np.float32, np.zeros
+        self.table([
+            ("missing k", COMPUTE, data(k=None), [], 3, ["in.h5", "no dataset k", "q, v"]),
+            ("missing scores", BOTH, data(), ["--from=scores"], 3,
+             ["no dataset scores", "k, q, v"]),
+            ("one axis", BOTH, data(q=zeros(4, f32)), [], 3, ["in.h5:/q", "(4)", "queries, d"]),
+            ("no axis", BOTH, data(k=f32(1)), [], 3, ["in.h5:/k", "keys, d"]),
+            ("v of one axis", COMPUTE, data(v=zeros(5, f32)), [], 3, ["in.h5:/v", "(5)"]),
+            ("q and k disagree", BOTH, data(q=zeros((2, 5, 3), f32)), [], 3,
+             ["in.h5:/k: last axis is 4", "in.h5:/q has 3"]),
+            ("k and v disagree", COMPUTE, data(v=zeros((2, 6, 4), f32)), [], 3,
+             ["in.h5:/v: 6 keys", "in.h5:/k has 5"]),
+            ("heads that do not divide", BOTH, data(k=zeros((3, 5, 4), f32)), [], 3,
+             ["in.h5:/q has 2 heads", "in.h5:/k has 3", "multiple"]),
+            ("heads the wrong way round", BOTH, data(k=zeros((4, 5, 4), f32)), [], 3,
+             ["in.h5:/q has 2 heads", "in.h5:/k has 4"]),
+            ("heads of v that do not divide", COMPUTE, data(v=zeros((3, 5, 4), f32)), [], 3,
+             ["in.h5:/v", "(3)"]),
+            ("batches that do not broadcast", BOTH, data(q=zeros((2, 2, 5, 4), f32),
+                                                         k=zeros((3, 2, 5, 4), f32)), [], 3,
+             ["in.h5:/q", "(2, 2)", "in.h5:/k", "(3, 2)"]),
+            ("text", BOTH, data(q=np.array([["a", "b"]], dtype=object)), [], 3,
+             ["in.h5:/q", "string"]),
+            ("fixed text", BOTH, data(q=np.array([[b"ab"]])), [], 3, ["in.h5:/q"]),
+            ("integers", BOTH, data(k=zeros((2, 5, 4), np.int32)), [], 3, ["in.h5:/k", "int32"]),
+            ("bool", BOTH, data(q=zeros((2, 5, 4), bool)), [], 3, ["in.h5:/q", "bool"]),
+            ("complex", BOTH, data(q=zeros((2, 5, 4), complex)), [], 3, ["in.h5:/q"]),
+            ("compound", BOTH, data(q=zeros((2, 5, 4), [("a", "f4")])), [], 3, ["in.h5:/q"]),
+            ("no values", BOTH, data(q=h5py.Empty("f4")), [], 3, ["in.h5:/q"]),
+            ("no queries", BOTH, data(q=zeros((2, 0, 4), f32)), [], 3, ["in.h5:/q", "(2, 0, 4)"]),
+            ("no keys", BOTH, data(k=zeros((2, 0, 4), f32)), [], 3, ["in.h5:/k", "empty"]),
+            ("no channels", BOTH, data(q=zeros((2, 5, 0), f32), k=zeros((2, 5, 0), f32)), [], 3,
+             ["in.h5:/q", "empty"]),
+            ("no heads", BOTH, data(q=zeros((0, 5, 4), f32)), [], 3, ["in.h5:/q", "empty"]),
+            ("NaN in q", BOTH, with_value(np.nan, (1, 2, 3)), [], 3,
+             ["in.h5:/q", "nan", "[1, 2, 3]"]),
+            ("inf in k", BOTH, with_value(np.inf, (0, 4, 1), "k"), [], 3,
+             ["in.h5:/k", "inf", "[0, 4, 1]"]),
+            ("-inf in v", COMPUTE, with_value(-np.inf, (1, 0, 0), "v"), [], 3,
+             ["in.h5:/v", "-inf", "[1, 0, 0]"]),
+            ("NaN in a bias", BOTH, data(bias=np.array([0, np.nan, 0, 0, 0])), [], 3,
+             ["in.h5:/bias", "nan", "[1]"]),
+            ("inf in a bias", BOTH, data(bias=np.full((5, 1), np.inf)), [], 3,
+             ["in.h5:/bias", "inf", "[0, 0]"]),
+            ("inf in scores", BOTH, {"scores": np.full((3, 2), np.inf)}, ["--from=scores"], 3,
+             ["in.h5:/scores", "inf", "[0, 0]"]),
+            ("NaN in scores", BOTH, {"scores": np.full((3, 2), np.nan)}, ["--from=scores"], 3,
+             ["in.h5:/scores", "nan", "[0, 0]"]),
+            ("mask of the wrong shape", BOTH, data(mask=zeros((4, 5), bool)), [], 3,
+             ["in.h5:/mask", "(4, 5)", "(2, 5, 5)"]),
+            ("mask of the wrong heads", BOTH, data(mask=zeros((3, 1, 5), bool)), [], 3,
+             ["in.h5:/mask", "(3)", "(2)"]),
+            ("mask with too many axes", BOTH, data(mask=zeros((1, 2, 5, 5), bool)), [], 3,
+             ["in.h5:/mask"]),
+            ("mask of floats", BOTH, data(mask=zeros((5, 5), f32)), [], 3,
+             ["in.h5:/mask", "float32"]),
+            ("mask of text", BOTH, data(mask=np.array(["x"] * 5, dtype=object)), [], 3,
+             ["in.h5:/mask"]),
+            ("bias of integers", BOTH, data(bias=zeros(5, np.int32)), [], 3,
+             ["in.h5:/bias", "int32"]),
+            ("bias of the wrong shape", BOTH, data(bias=zeros(4)), [], 3, ["in.h5:/bias", "(4)"]),
+            ("hybrid above 1", COMPUTE, data(hybrid=np.array([0.5, 1.5])), ["--scheme=hnas"], 3,
+             ["in.h5:/hybrid", "1.5", "[1]", "[0, 1]"]),
+            ("hybrid below 0", BOTH, data(hybrid=-0.1), ["--scheme=hnas"], 3,
+             ["in.h5:/hybrid", "-0.1"]),
+            ("hybrid that is NaN", BOTH, data(hybrid=np.nan), ["--scheme=hnas"], 3,
+             ["in.h5:/hybrid", "nan"]),
+            ("hybrid of the wrong shape", BOTH, data(hybrid=zeros(3)), ["--scheme=hnas"], 3,
+             ["in.h5:/hybrid", "(3)"]),
+            ("hybrid of text", BOTH, data(hybrid="half"), ["--scheme=hnas"], 3, ["in.h5:/hybrid"]),
+            ("hnas without hybrid", BOTH, data(), ["--scheme=hnas"], 2, ["--hybrid"]),
+            ("causal of what", BOTH, data(q=zeros((2, 6, 4), f32)), ["--causal"], 2,
+             ["--causal", "6", "5"]),
+            ("nothing stored", STATS, data(), ["--scheme=stored"], 3, ["in.h5", "row_potential"]),
+        ])
+
+    def test_options(self):
+        rows = [
+            (BOTH, ["--bogus"], ["--bogus"]),
+            (BOTH, ["--schem=unas"], ["--schem"]),  # nothing is guessed from its beginning
+            (COMPUTE, ["--scheme=softmax"], ["softmax", "unas, dnas, hnas, sinkhorn"]),
+            (STATS, ["--scheme=unas,softmax"], ["softmax", "unas, dnas, hnas, sinkhorn, stored"]),
+            (BOTH, ["--energy=cosine"], ["cosine", "scaled-dot", "gaussian"]),
+            (BOTH, ["--causal=middle"], ["middle", "top-left", "bottom-right"]),
+            (COMPUTE, ["--emit=out,nonsense"], ["nonsense", "col_sum"]),
+            (BOTH, ["--hybrid=1.5"], ["--hybrid", "1.5", "[0, 1]"]),
+            (BOTH, ["--hybrid=-0.5"], ["--hybrid", "-0.5"]),
+            (BOTH, ["--hybrid=nan"], ["--hybrid", "nan"]),
+            (BOTH, ["--hybrid=half"], ["--hybrid", "half"]),
+            (BOTH, ["--scale=inf"], ["--scale", "inf"]),
+            (BOTH, ["--scale="], ["--scale"]),
+            (COMPUTE, ["--iterations=0"], ["--iterations", "0"]),
+            (COMPUTE, ["--iterations=2.5"], ["--iterations", "2.5"]),
+            (COMPUTE, ["--tolerance=0"], ["--tolerance", "0"]),
+            (STATS, ["--epsilon=1e-8,-1"], ["--epsilon", "-1"]),
+            (STATS, ["--bins=0"], ["--bins", "0"]),
+            (STATS, ["--top=-1"], ["--top", "-1"]),
+            (BOTH, ["--threads=0"], ["--threads", "0"]),
+            (BOTH, ["--threads=99999999999999999999"], ["--threads"]),
+            (BOTH, ["--memory=12X"], ["--memory", "12X"]),
+            (BOTH, ["--precision=f16"], ["f16", "f32", "f64"]),
+            (BOTH, ["--scale=1", "--scale=1"], ["--scale", "twice"]),
+            (BOTH, ["-i", "q"], ["q", "NAME=ADDRESS"]),
+            (BOTH, ["-i", "q=good.h5:/q[x]"], ["good.h5:/q[x]", "x"]),
+            (BOTH, ["-i", "q=good.h5:/q[::0]"], ["good.h5:/q[::0]", "step"]),
+            (BOTH, ["-i", "q=-:/q", "-i", "k=-:/k"], ["standard input"]),
+            (BOTH, ["good.h5"], ["good.h5"]),  # a second INPUT
+        ]
+        for tools, options, says in rows:
+            for tool in tools:
+                with self.subTest(options=options, tool=tool):
+                    self.refused(tool, "good.h5", *options, status=2, says=says)
+
+    def test_scores_beyond_float32(self):
+        big = {n: np.full((3, 2), 1e25, np.float32) for n in "qkv"}
+        for tool in BOTH:
+            for energy in ("dot", "scaled-dot"):
+                with self.subTest(tool=tool, energy=energy):
+                    self.write("big.h5", **big)
+                    self.refused(tool, "big.h5", f"--energy={energy}", status=4,
+                                 says=["query 0", "key 0", "float32"], hint="--precision f64")
+                    self.run_tool(tool, "big.h5", f"--energy={energy}", "--precision=f64",
+                                  "-o", "/dev/null")
+        # In float64 all scores are alike, so the weights are the same for all.
+        found = self.compute("big.h5", "--precision=f64", "--emit=weights")
+        np.testing.assert_allclose(found["weights"], 1 / 3)
+        # What a mask forbids may be of any size.
+        apart = {n: np.ones((3, 2), np.float32) for n in "qkv"}
+        apart["q"][0] = apart["k"][0] = 1e25
+        self.write("apart.h5", mask=~np.eye(3, dtype=bool), **apart)
+        self.refused("attn-compute", "apart.h5", "--energy=dot", "--scale=1e20", status=4)
+        apart["q"][0] = 1
+        self.write("apart.h5", mask=np.arange(3) > 0, **apart)
+        found = self.compute("apart.h5", "--energy=dot", "--scale=1e20", "--emit=weights")
+        np.testing.assert_allclose(found["weights"], [[0, 0.5, 0.5]] * 3)
+        # Nothing is beyond float64 but what is.
+        self.write("big.h5", **{n: np.full((3, 2), 1e200) for n in "qkv"})
+        self.refused("attn-compute", "big.h5", status=4, says=["float64"])
+        self.refused("attn-compute", "big.h5", "--precision=f32", status=4,
+                     says=["big.h5:/q", "float32"], hint="--precision f64")
+
+    def test_too_little_memory(self):
+        for tool in BOTH:
+            with self.subTest(tool=tool):
+                self.refused(tool, "good.h5", "--memory=1K", status=6, says=["--memory"],
+                             hint="--memory")
+
+
+if __name__ == "__main__":
+    unittest.main()

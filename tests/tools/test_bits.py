@@ -1,0 +1,102 @@
+"""The last bit: results depend neither on the number of threads nor on --memory, and dnas is the
+first iteration of sinkhorn."""
+
+import unittest
+
+import numpy as np
+
+from attn import ToolTest
+
+EVERYTHING = "--emit=out,weights,row_potential,col_potential,col_sum,row_entropy"
+SCHEMES = (["--scheme=unas"], ["--scheme=dnas"], ["--scheme=hnas", "--hybrid=0.3"],
+           ["--scheme=sinkhorn", "--iterations=3"], ["--scheme=sinkhorn", "--tolerance=1e-3"])
+
+
+def vectors(random, heads, queries, keys, d, kind=np.float32):
+    lengths = {"q": queries, "k": keys, "v": keys}
+    return {n: random.normal(size=(heads, length, d)).astype(kind) for n, length in lengths.items()}
+
+
+class Bits(ToolTest):
+
+    def same_for(self, variants, *arguments, tool="attn-compute"):
+        """The same results for each of the lists of options in `variants`."""
+        first = None
+        for variant in variants:
+            if tool == "attn-compute":
+                found = self.compute(*arguments, *variant, "-q", "--only")
+            else:
+                found = self.stats(*arguments, *variant)
+            first = found if first is None else first
+            with self.subTest(arguments=arguments, variant=variant):
+                if tool == "attn-compute":
+                    self.assert_same_bits(found, first)
+                else:
+                    self.assertEqual(found, first)
+
+    def test_threads(self):
+        random = np.random.default_rng(1)
+        # Fewer heads than threads and more; one panel and several; ragged tiles.
+        for heads, queries, keys, d, kind in ((1, 1500, 1300, 40, np.float32),
+                                              (7, 70, 130, 9, np.float32),
+                                              (2, 300, 1100, 8, np.float64)):
+            data = vectors(random, heads, queries, keys, d, kind)
+            self.write("in.h5", mask=random.random((queries, keys)) < 0.8, **data)
+            threads = [[f"--threads={n}"] for n in (1, 2, 3, 5)]
+            for scheme in SCHEMES:
+                self.same_for(threads, "in.h5", EVERYTHING, "--energy=gaussian", *scheme)
+            self.same_for(threads, "in.h5", tool="explain-away-stats")
+
+    def test_memory(self):
+        # A mask, a bias and scores that fit in a head at a time, or are read by tiles.
+        random = np.random.default_rng(2)
+        data = vectors(random, 2, 3000, 2900, 8)
+        mask = (random.random((3000, 2900)) < 0.5).astype(np.int8)
+        mask[:, 7], mask[9] = 0, 0
+        self.write("mask.h5", mask=mask, **data)
+        bias = random.normal(size=(3000, 2900)).astype(np.float32)
+        bias[random.random(bias.shape) < 0.1] = -np.inf
+        self.write("bias.h5", bias=bias, **data)
+        self.write("scores.h5", scores=bias[None].repeat(2, axis=0), v=data["v"])
+        memory = [["--memory=1G"], ["--memory=16M"], ["--memory=12M", "--threads=1"]]
+        emit = "--emit=out,row_potential,col_potential,col_sum,row_entropy"
+        for scheme in SCHEMES[1:3]:
+            self.same_for(memory, "mask.h5", emit, *scheme)
+            self.same_for(memory, "bias.h5", emit, *scheme)
+            self.same_for(memory, "scores.h5", "--from=scores", emit, *scheme)
+        self.same_for(memory, "bias.h5", tool="explain-away-stats")
+
+    def test_dnas_is_the_first_iteration_of_sinkhorn(self):
+        random = np.random.default_rng(3)
+        for seed in range(8):
+            with self.subTest(seed=seed):
+                keys = int(random.integers(1, 300))
+                data = vectors(random, 2, keys, keys, int(random.integers(1, 100)),
+                               (np.float32, np.float64)[seed % 2])
+                self.write("in.h5", bias=random.normal(size=(keys, keys)), **data)
+                once = ["--scheme=sinkhorn", "--iterations=1"]
+                self.same_for([["--scheme=dnas"], once], "in.h5", EVERYTHING,
+                              f"--precision=f{32 + seed % 2 * 32}")
+
+    def test_dnas_is_nearly_so_where_the_marginal_is_not_one(self):
+        random = np.random.default_rng(4)
+        mask = random.random((40, 60)) < 0.7
+        mask[3], mask[:, 5] = False, False
+        square = random.random((50, 50)) < 0.7
+        square[:, 5] = False
+        for shape, closed in (((40, 60), None), ((60, 40), None), ((40, 60), mask),
+                              ((50, 50), square)):
+            with self.subTest(shape=shape, masked=closed is not None):
+                data = vectors(random, 2, *shape, 7, np.float64)
+                data |= {} if closed is None else {"mask": closed}
+                self.write("in.h5", **data)
+                dnas = self.compute("in.h5", EVERYTHING, "--scheme=dnas")
+                once = self.compute("in.h5", EVERYTHING, "--scheme=sinkhorn", "--iterations=1")
+                self.assertFalse(np.array_equal(dnas["col_potential"], once["col_potential"]))
+                for name in ("weights", "out", "col_sum"):
+                    # The column potentials differ by one constant, of size 1: a few roundings.
+                    self.assert_near(name, once[name], dnas[name], 1e-14)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,303 @@
+"""Output files appear whole or not at all: full disks, killed processes, broken pipes, links."""
+
+import os
+import resource
+import signal
+import stat
+import subprocess
+import time
+import unittest
+
+import numpy as np
+
+from attn import BIN, SANITIZED, TIMEOUT, ToolTest, bundle_bytes, write
+
+
+def vectors(queries=120, d=4, seed=0):
+    random = np.random.default_rng(seed)
+    return {n: random.normal(size=(2, queries, d)).astype(np.float32) for n in "qkv"}
+
+
+class FilesTest(ToolTest):
+
+    def setUp(self):
+        super().setUp()
+        self.write("in.h5", **vectors())
+        self.before = self.listing()
+
+    def listing(self):
+        return sorted(os.listdir(self.folder))
+
+    def bytes_of(self, name):
+        return (self.folder / name).read_bytes()
+
+    def mounted(self, options):
+        """A tmpfs of its own for the test, which is skipped where nothing may be mounted."""
+        folder = self.folder.parent / "mounted"
+        folder.mkdir()
+        command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", folder]
+        try:
+            done = subprocess.run(command, capture_output=True, check=False)
+        except FileNotFoundError:
+            self.skipTest("there is no mount")
+        if done.returncode != 0:
+            self.skipTest(f"a tmpfs cannot be mounted: {done.stderr.decode().strip()}")
+        # Lazily: a process that is still dying may hold it.
+        self.addCleanup(subprocess.run, ["umount", "-l", folder], check=False)
+        return folder
+
+
+class Pipes(FilesTest):
+
+    def test_reader_that_leaves(self):
+        # More than a pipe holds, so that the tool is still writing when head is gone.
+        self.write("in.h5", **vectors(), big=np.zeros(2**20))
+        for command in ("attn-compute -q in.h5", "cat in.h5 | attn-compute -q",
+                        "explain-away-stats in.h5 -o - 2>/dev/null",
+                        "attn-compute -q in.h5 | attn-compute -q"):
+            with self.subTest(command=command):
+                done = self.shell(f"{command} | head -c 1; echo ${{PIPESTATUS[-2]}}")
+                self.assertEqual(done.out, b"\x89%d\n" % (128 + signal.SIGPIPE))
+                self.assertEqual(done.err, "")
+                self.assertEqual(self.listing(), self.before)
+                self.assertEqual(os.listdir(self.tmp), [])
+
+    def test_everything_is_read_before_the_end(self):
+        # Who writes into the pipe must not be killed because the tool refuses early.
+        done = self.shell("cat in.h5 | attn-compute -o in.h5; echo ${PIPESTATUS[*]}")
+        self.assertEqual(done.out, b"0 5\n")
+        self.assertIn("in.h5 exists", done.err)
+
+    def test_fifo(self):
+        expected = self.run_tool("attn-compute", "in.h5", "--only").bundle()
+        os.mkfifo(self.folder / "fifo")
+        for script in ("attn-compute --only in.h5 -o fifo & cat fifo > out.h5; wait $!",
+                       "cat in.h5 > fifo & attn-compute --only fifo -o out.h5; wait",
+                       "cat in.h5 > fifo & attn-compute --only -i q=fifo:/q -i k=in.h5 -i v=in.h5 "
+                       "-o out.h5; wait",
+                       "attn-compute --only <(cat in.h5) > out.h5"):
+            with self.subTest(script=script):
+                (self.folder / "out.h5").unlink(missing_ok=True)
+                self.shell(script)
+                self.assert_same_bits(self.read("out.h5"), expected)
+        self.assertTrue(stat.S_ISFIFO(os.stat(self.folder / "fifo").st_mode))
+
+    def test_devices(self):
+        self.run_tool("attn-compute", "in.h5", "-o", "/dev/null")
+        self.assertTrue(stat.S_ISCHR(os.stat("/dev/null").st_mode))
+        says = "o space left on device"
+        self.refused("attn-compute", "in.h5", output="/dev/full", status=5,
+                     says=["/dev/full", says])
+        with open("/dev/full", "wb") as full:
+            for tool in ("attn-compute", "explain-away-stats"):
+                self.refused(tool, "in.h5", output=None, stdout=full, status=5,
+                             says=["standard output", says])
+
+
+class FullDisks(FilesTest):
+
+    def refused_for_space(self, done, what):
+        self.assertEqual(done.status, 5, done.err)
+        self.assertRegex(done.err, r"\A\S+: error: .*\n(\S+: hint: .*\n)?\Z")
+        self.assertIn(what, done.err)
+        self.assertRegex(done.err, "[Nn]o space left|[Ff]ile too large")
+
+    def test_disk_that_fills_up(self):
+        disk = self.mounted("size=2m")
+        write(disk / "out.h5", old=np.arange(1000))
+        old = (disk / "out.h5").read_bytes()
+        options = ["in.h5", "-q", "--emit=out,weights,col_sum"]
+        needed = len(self.run_tool("attn-compute", *options).out)
+        usable = os.statvfs(disk).f_bavail * os.statvfs(disk).f_frsize
+        self.assertGreater(needed, 64 * 1024)
+        # Full from the start, in the middle, and when all but the last page was written.
+        for free in [0, 4096, *range(8192, needed, needed // 12), (needed - 1) // 4096 * 4096]:
+            with self.subTest(free=free):
+                (disk / "filler").write_bytes(bytes(usable - free))
+                done = self.run_tool("attn-compute", *options, "--force", "-o", disk / "out.h5",
+                                     status=None)
+                self.refused_for_space(done, "out.h5")
+                self.assertEqual((disk / "out.h5").read_bytes(), old)
+                self.assertEqual(sorted(os.listdir(disk)), ["filler", "out.h5"])
+        os.unlink(disk / "filler")
+        self.run_tool("attn-compute", *options, "--force", "-o", disk / "out.h5")
+        self.assertNotEqual((disk / "out.h5").read_bytes(), old)
+
+    def test_no_space_for_temporaries(self):
+        disk = self.mounted("size=64k")
+        stream = bundle_bytes(**vectors(), big=np.zeros(2**17))
+        done = self.run_tool("attn-compute", "-o", "out.h5", stdin=stream, status=None,
+                             environment={"TMPDIR": str(disk)})
+        self.refused_for_space(done, "standard input")
+        self.assertIn("--tmpdir", done.err)
+        done = self.run_tool("attn-compute", "in.h5", "--tmpdir", disk, "--emit=weights",
+                             status=None)
+        self.refused_for_space(done, "standard output")
+        self.assertEqual(done.out, b"")
+        self.assertEqual((os.listdir(disk), self.listing()), ([], self.before))
+        self.run_tool("attn-compute", "-o", "out.h5", stdin=stream)
+
+    def test_limit_on_the_size_of_files(self):
+        needed = len(self.run_tool("attn-compute", "in.h5", "-q").out)
+        self.write("out.h5", old=np.arange(5))
+        old = self.bytes_of("out.h5")
+        for limit in (0, 1000, needed // 2, needed - 1):
+            with self.subTest(limit=limit):
+                done = self.run_tool(
+                    "attn-compute", "in.h5", "--force", "-o", "out.h5", status=None,
+                    preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
+                self.refused_for_space(done, "out.h5")
+                self.assertEqual(self.bytes_of("out.h5"), old)
+                self.assertEqual(self.listing(), sorted([*self.before, "out.h5"]))
+
+    def test_folder_that_cannot_be_written(self):
+        folder = self.mounted("ro") if os.geteuid() == 0 else self.folder / "closed"
+        folder.mkdir(exist_ok=True, mode=0o500)
+        self.refused("attn-compute", "in.h5", output=folder / "out.h5", status=5,
+                     says=["cannot write", f"{folder}/out.h5"])
+        for tmpdir in (folder, "/no/such/folder"):
+            self.refused("attn-compute", "in.h5", "--tmpdir", tmpdir, output=None, status=5,
+                         says=[str(tmpdir)], hint="--tmpdir")
+
+
+class Killed(FilesTest):
+
+    def kill_at_random_moments(self, number, times, check):
+        """Starts a run that replaces out.h5 and sends it a signal somewhere between its start and
+        its end; `check` is called with its status. Returns how many were killed."""
+        self.write("in.h5", big=np.zeros(2**17), **vectors(400))
+        command = [str(BIN / "attn-compute"), "in.h5", "-q", "--emit=weights,out", "--force",
+                   "-o", "out.h5"]
+        start = time.monotonic()
+        subprocess.run(command, cwd=self.folder, env=self.environment, check=True, timeout=TIMEOUT)
+        duration = time.monotonic() - start
+        killed = 0
+        for moment in np.random.default_rng(number).uniform(0, 1.1, times):
+            with subprocess.Popen(command, cwd=self.folder, env=self.environment) as process:
+                time.sleep(moment * duration)
+                process.send_signal(number)
+                process.wait(TIMEOUT)
+            self.assertIn(process.returncode, (0, -number))
+            killed += process.returncode != 0
+            check()
+        return killed
+
+    def test_kill_9(self):
+        def check():
+            # The old file, or the new one with all there is to it.
+            bundle = self.read("out.h5")
+            if "old" in bundle:
+                self.assertEqual(self.bytes_of("out.h5"), old)
+            else:
+                self.assert_same_bits(bundle, whole)
+            for name in self.listing():
+                if name.endswith(".tmp"):
+                    os.unlink(self.folder / name)
+            self.write("out.h5", old=np.arange(20000))
+
+        self.write("out.h5", old=np.arange(20000))
+        old = self.bytes_of("out.h5")
+        self.write("in.h5", big=np.zeros(2**17), **vectors(400))
+        whole = self.compute("in.h5", "-q", "--emit=weights,out")
+        # Under a sanitizer a run takes ten times as long.
+        killed = self.kill_at_random_moments(signal.SIGKILL, 20 if SANITIZED else 60, check)
+        self.assertGreater(killed, 5)
+
+    def test_signals_that_can_be_handled(self):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            with self.subTest(signal=number):
+                before = sorted({*self.before, "out.h5"})
+                killed = self.kill_at_random_moments(
+                    number, 12, lambda: self.assertEqual(self.listing(), before))
+                self.assertGreater(killed, 1)
+
+    def test_signals_while_temporaries_are_open(self):
+        # Waiting for the end of its input, and at the end for a reader.
+        for command in (["-o", "out.h5"], ["in.h5", "--emit=weights"]):
+            with self.subTest(command=command):
+                self.write("in.h5", **vectors(400))
+                with subprocess.Popen([BIN / "attn-compute", *command], cwd=self.folder,
+                                      env=self.environment, stdin=subprocess.PIPE,
+                                      stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+                    process.stdin.write(self.bytes_of("in.h5")[:4096])
+                    process.stdin.flush()
+                    time.sleep(0.5)
+                    self.assertIsNone(process.poll())
+                    process.terminate()
+                    self.assertEqual(process.wait(TIMEOUT), -signal.SIGTERM)
+                    process.stdin.close()
+                self.assertEqual(self.listing(), self.before)
+                self.assertEqual(os.listdir(self.tmp), [])
+
+    def test_ignored_signals_stay_ignored(self):
+        done = self.shell("trap '' INT; attn-compute -o out.h5 < <(sleep 0.3; cat in.h5) & "
+                          "sleep 0.1; kill -INT $!; wait $!")
+        self.assertIn("out", self.read("out.h5"), done.err)
+
+
+class Targets(FilesTest):
+
+    def setUp(self):
+        super().setUp()
+        self.expected = self.compute("in.h5", "-q")
+
+    def test_reading_and_writing_the_same_file(self):
+        for script in ("attn-compute -q in.h5 -o in.h5 --force",
+                       "attn-compute -q in.h5 -i q=in.h5:/q -o ./in.h5 --force",
+                       "attn-compute -q < in.h5 -o in.h5 --force",
+                       "cat in.h5 | attn-compute -q -o in.h5 --force"):
+            with self.subTest(script=script):
+                write(self.folder / "in.h5", **vectors())
+                self.shell(script)
+                self.assert_same_bits(self.read("in.h5"), self.expected)
+                self.assertEqual(self.listing(), self.before)
+
+    def test_force_where_there_is_nothing(self):
+        self.run_tool("attn-compute", "in.h5", "--force", "-o", "out.h5")
+        self.assert_same_bits(self.read("out.h5"), self.expected)
+
+    def test_names(self):
+        for name in ("a b.h5", "a:b.h5", "out.h5:x", "ünï\tcode.h5", "-.h5", "'quoted' \"twice\"",
+                     "n" * 255):
+            with self.subTest(name=name):
+                self.run_tool("attn-compute", "in.h5", "-o", f"./{name}")
+                self.assert_same_bits(self.read(name), self.expected)
+
+    def test_links(self):
+        (self.folder / "there").mkdir()
+        self.write("there/real.h5", old=np.arange(3))
+        links = {"link.h5": "there/real.h5", "double.h5": "link.h5", "dangling.h5": "there/new.h5"}
+        for link, target in links.items():
+            os.symlink(target, self.folder / link)
+        self.run_tool("attn-compute", "in.h5", "-o", "double.h5", status=5)
+        for link, target in links.items():
+            with self.subTest(link=link):
+                self.run_tool("attn-compute", "in.h5", "-o", link, "--force")
+                self.assertEqual(os.readlink(self.folder / link), target)
+                self.assert_same_bits(self.read(target), self.expected)
+        self.assertEqual(sorted(os.listdir(self.folder / "there")), ["new.h5", "real.h5"])
+        os.symlink("loop.h5", self.folder / "loop.h5")
+        self.run_tool("attn-compute", "in.h5", "-o", "loop.h5", status=5)
+
+    def test_permissions(self):
+        def mode(name):
+            return stat.S_IMODE(os.stat(self.folder / name).st_mode)
+
+        self.shell("umask 027; attn-compute -q in.h5 -o new.h5")
+        self.assertEqual(mode("new.h5"), 0o640)
+        os.chmod(self.folder / "new.h5", 0o604)
+        self.shell("umask 077; attn-compute -q in.h5 -o new.h5 --force")
+        self.assertEqual(mode("new.h5"), 0o604)
+
+    def test_a_file_that_appears_meanwhile_is_kept(self):
+        # Long enough to be seen at work.
+        done = self.shell("attn-compute in.h5 --scheme=sinkhorn --iterations=3000 -o out.h5 & "
+                          "until compgen -G '.out.h5.*' > names; do sleep 0.01; done; rm names; "
+                          "echo mine > out.h5; wait $!", status=5)
+        self.assertIn("out.h5 exists", done.err)
+        self.assertEqual(self.bytes_of("out.h5"), b"mine\n")
+        self.assertEqual(self.listing(), sorted([*self.before, "out.h5"]))
+
+
+if __name__ == "__main__":
+    unittest.main()

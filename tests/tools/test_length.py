@@ -1,0 +1,61 @@
+"""Memory is linear in the length: 16384 keys in under 64 MB beyond the inputs."""
+
+import subprocess
+import sys
+import unittest
+
+from attn import BIN, SANITIZED, TIMEOUT, ToolTest, write
+
+import numpy as np
+
+# To Linux, the peak of a process includes that of the one that started it. So an interpreter
+# without modules, smaller than any of the tools, starts them.
+LAUNCHER = """
+import os, resource, sys
+child = os.spawnv(os.P_NOWAIT, sys.argv[1], sys.argv[1:])
+status, usage = os.wait4(child, 0)[1:]
+print(usage.ru_maxrss * 1024)
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+
+
+@unittest.skipIf(SANITIZED, "a sanitizer has its own idea of memory")
+class Length(ToolTest):
+
+    def peak(self, tool, *arguments):
+        """The peak memory of a tool, in bytes."""
+        command = [sys.executable, "-I", "-S", "-c", LAUNCHER, BIN / tool, *arguments]
+        done = subprocess.run(command, cwd=self.folder, env=self.environment, timeout=TIMEOUT,
+                              capture_output=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr.decode())
+        return int(done.stdout.split()[-1])
+
+    def test_16384_keys(self):
+        random = np.random.default_rng(0)
+        data = {n: random.standard_normal((16384, 64), np.float32) for n in "qk"}
+        write(self.folder / "in.h5", **data)
+        inputs = sum(values.nbytes for values in data.values())
+        for command in (["attn-compute", "--emit=col_sum,row_entropy", "-q", "-o", "out.h5"],
+                        ["attn-compute", "--scheme=dnas", "--emit=col_sum,row_entropy", "-q",
+                         "-o", "dnas.h5"],
+                        ["explain-away-stats", "-q", "-o", "stats.h5"]):
+            with self.subTest(command=command):
+                beyond = self.peak(*command, "in.h5", "--threads=2") - inputs
+                print(f"{' '.join(command)}: {beyond / 1e6:.0f} MB beyond the inputs",
+                      file=sys.stderr)
+                self.assertLess(beyond, 64e6)
+
+    def test_memory_does_not_grow_with_the_square(self):
+        random = np.random.default_rng(1)
+        peaks = []
+        for keys in (2048, 8192):
+            values = random.standard_normal((keys, 8), np.float32)
+            write(self.folder / f"{keys}.h5", q=values, k=values[::-1])
+            peaks.append(self.peak("attn-compute", f"{keys}.h5", "-q", "--scheme=dnas",
+                                   "--emit=col_sum", "-o", f"{keys}.out", "--threads=2"))
+        # A float32 matrix would take 268 MB of the larger one.
+        self.assertLess(peaks[1] - peaks[0], 30e6)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,109 @@
+"""What the tools say: the report of explain-away-stats for people, the JSON for machines."""
+
+import re
+import unittest
+
+import numpy as np
+
+from attn import ToolTest
+
+
+class Report(ToolTest):
+
+    def setUp(self):
+        super().setUp()
+        random = np.random.default_rng(7)
+        self.words = np.array(["attention", "of", "the", "ungefähr", "tab\there", "λ"] +
+                              [f"word{j}" for j in range(34)], dtype=object)
+        self.write("in.h5", q=3 * random.normal(size=(2, 30, 6)),
+                   k=3 * random.normal(size=(2, 40, 6)), tokens=self.words)
+
+    def test_table(self):
+        options = ["in.h5", "--epsilon=1e-8,1e-3"]
+        text = self.run_tool("explain-away-stats", *options).out.decode()
+        result = self.stats(*options)
+        table = text.split("\n\n")[1]
+        rows = {line.split()[0]: line.split()[1:] for line in table.splitlines()}
+        for label, pick in (("0", lambda r: r["heads"][0]), ("1", lambda r: r["heads"][1]),
+                            ("all", lambda r: r)):
+            expected = []
+            for scheme in ("unas", "dnas"):
+                figures = pick(result[scheme])
+                expected += [figures["col_sum"]["min"], figures["col_sum"]["median"]]
+                expected += [100 * e["share"] for e in figures["explained_away"]]
+                expected += [figures["row_entropy"]["mean"]]
+            expected.append(pick(result["dnas"])["margin"])
+            shown = [float(cell.rstrip("%")) for cell in rows[label]]
+            # Three digits; shares to a tenth of a percent.
+            np.testing.assert_allclose(shown, expected, rtol=5.1e-3, atol=0.051)
+
+    def test_keys_as_words(self):
+        text = self.run_tool("explain-away-stats", "in.h5", "--top=3").out.decode()
+        result = self.stats("in.h5", "--top=3")["unas"]
+        for key in result["lowest"] + result["highest"]:
+            head, index = key["head"][0], key["index"]
+            word = self.words[index].replace("\t", r"\t")
+            self.assertEqual(key["key"], self.words[index])
+            self.assertRegex(text, rf"(?m)^{head} +{index} +{re.escape(word)} +[\d.]")
+
+    def test_histogram_adds_up(self):
+        text = self.run_tool("explain-away-stats", "in.h5", "--bins=5").out.decode()
+        counts = [int(n) for n in re.findall(r"#+ (\d+)", text)]
+        self.assertEqual(sum(counts), 2 * 2 * 40)
+
+    def test_conclusion(self):
+        text = self.run_tool("explain-away-stats", "in.h5", "--epsilon=0.5").out.decode()
+        count = self.stats("in.h5", "--epsilon=0.5")["unas"]["explained_away"][0]["count"]
+        self.assertGreater(count, 0)
+        self.assertIn(f"unas explains away {count} of 80 keys (c < 0.5), dnas ", text)
+
+    def test_words_of_the_wrong_shape_are_left_out(self):
+        self.write("bad.h5", **{n: a for n, a in self.read("in.h5").items() if n != "tokens"},
+                   tokens=["too", "few"])
+        done = self.run_tool("explain-away-stats", "bad.h5")
+        self.assertIn("bad.h5:/tokens is not used", done.err)
+        self.assertIn("unas", done.out.decode())
+
+
+class Json(ToolTest):
+
+    def setUp(self):
+        super().setUp()
+        random = np.random.default_rng(8)
+        self.write("in.h5", **{n: random.normal(size=(3, 4)).astype(np.float32) for n in "qkv"})
+
+    def test_frame(self):
+        for tool, more in (("explain-away-stats", []), ("attn-compute", ["-o", "out.h5"])):
+            with self.subTest(tool=tool):
+                report = self.run_tool(tool, "in.h5", "--json", "--threads=1", *more).json()
+                self.assertEqual(" ".join(report), "schema tool version status inputs outputs "
+                                                   "params result runtime warnings")
+                self.assertEqual((report["schema"], report["tool"], report["status"]),
+                                 ("attnkit/1", tool, "ok"))
+                self.assertEqual(report["inputs"][0], {"name": "q", "address": "in.h5:/q",
+                                                       "shape": [3, 4], "dtype": "float32"})
+                self.assertEqual(report["params"]["energy"], "scaled-dot")
+                self.assertEqual(report["runtime"]["threads"], 1)
+                self.assertLessEqual(report["runtime"]["compute_s"], report["runtime"]["wall_s"])
+                self.assertGreater(report["runtime"]["peak_rss_bytes"], 2**20)
+        out = {"name": "out", "address": "out.h5:/out", "shape": [3, 4], "dtype": "float32"}
+        self.assertIn(out, report["outputs"])
+
+    def test_beside_the_report(self):
+        done = self.run_tool("explain-away-stats", "in.h5", "--json=a b.json")
+        self.assertIn("entropy", done.out.decode())
+        self.assertIn('"attnkit/1"', (self.folder / "a b.json").read_text())
+        # A stream of a bundle and one of JSON do not go together.
+        refused = self.run_tool("attn-compute", "in.h5", "--json", status=2)
+        self.assertIn("--json", refused.err)
+        self.run_tool("explain-away-stats", "in.h5", "-o", "-", "--json", status=2)
+
+    def test_of_a_failure(self):
+        done = self.run_tool("explain-away-stats", "missing.h5", "--json", status=3)
+        self.assertEqual(done.json()["status"], "error")
+        self.assertEqual(done.json()["error"]["exit"], 3)
+        self.assertIn("missing.h5", done.json()["error"]["message"])
+
+
+if __name__ == "__main__":
+    unittest.main()
