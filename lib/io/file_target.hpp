@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 
+#include "io/descriptor.hpp"
 #include "io/target.hpp"
 #include "io/temporary.hpp"
 

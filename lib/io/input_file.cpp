@@ -9,7 +9,7 @@
 #include <cstring>
 
 #include "io/descriptor.hpp"
-#include "io/temporary.hpp"
+#include "io/unnamed_file.hpp"
 #include "tensor/error.hpp"
 
 namespace attn::io {

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "io/target.hpp"
-#include "io/temporary.hpp"
+#include "io/unnamed_file.hpp"
 
 namespace attn::io {
 

@@ -2,11 +2,13 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <limits>
 #include <stdexcept>
 #include <utility>
 #include <vector>
 
+#include "random_problem.hpp"
 #include "scheme/pass.hpp"
 #include "stats/observers.hpp"
 #include "thrown_error.hpp"
@@ -57,6 +59,42 @@ TEST_CASE_TEMPLATE("tiles with nothing allowed come in order with the others, as
         CHECK(right);
       }
     }
+  }
+}
+
+TEST_CASE_TEMPLATE("an empty span is all zeros, for each part of a mixture by itself", T, float,
+                   double) {
+  const auto energy = make_zero_energy<T>(2, 3);
+  const Scores<T> scores({energy.get(), nullptr, nullptr, Causal::none});
+  std::vector<double> f = {std::log(2.0), -infinity};
+  std::vector<double> g = {std::log(4.0), 0, -infinity};
+  // By hand: π = Σ coefficient / (exp(g)·exp(f)), 0 where closed.
+  const std::vector<double> only_f = {0.5, 0.5, 0.5, 0, 0, 0};
+  const std::vector<double> only_g = {0.25, 1, 0, 0.25, 1, 0};
+  const auto sum = [](const std::vector<double>& a, double factor, const std::vector<double>& b) {
+    std::vector<double> total;
+    for (std::size_t n = 0; n < a.size(); ++n) total.push_back(a[n] + factor * b[n]);
+    return total;
+  };
+  const auto weights = [&](Order order, std::vector<Component> components) {
+    TileRecorder<T> tiles(true);
+    Pass<T> pass;
+    pass.scores = &scores;
+    pass.order = order;
+    pass.components = std::move(components);
+    pass.observers = {&tiles};
+    run(pass, 1);
+    return tiles.weights();
+  };
+  for (const Order order : {Order::row_panels, Order::column_panels}) {
+    // exp and log to an ulp each, products and sums to half of one.
+    const double error = 6 * std::numeric_limits<T>::epsilon();
+    CHECK(relative_error(weights(order, {{1, f, {}}}), only_f) <= error);
+    CHECK(relative_error(weights(order, {{1, {}, g}}), only_g) <= error);
+    CHECK(relative_error(weights(order, {{1, f, {}}, {3, {}, g}}), sum(only_f, 3, only_g)) <=
+          error);
+    CHECK(relative_error(weights(order, {{1, {}, g}, {3, f, {}}}), sum(only_g, 3, only_f)) <=
+          error);
   }
 }
 

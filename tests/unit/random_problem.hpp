@@ -40,12 +40,12 @@ struct ProblemOptions {
   Index value_depth = 1;
   EnergyKind energy = EnergyKind::scaled_dot;
   double scale = 1;
-  double spread = 1;          ///< standard deviation of q and k
-  double offset = 0;          ///< added to every coordinate of q and k
-  bool bias = false;          ///< random, some of it −inf
-  double row_shift = 0;       ///< ± this added to each row of the scores, as bias
+  double spread = 1;     ///< standard deviation of q and k
+  double offset = 0;     ///< added to every coordinate of q and k
+  bool bias = false;     ///< random, some of it −inf
+  double row_shift = 0;  ///< ± this added to each row of the scores, as bias
   double col_shift = 0;
-  bool mask = false;          ///< random, with empty rows and columns
+  bool mask = false;  ///< random, with empty rows and columns
   Causal causal = Causal::none;
 };
 
@@ -104,8 +104,10 @@ class Problem {
     bias_.resize(static_cast<std::size_t>(options_.queries * options_.keys));
     std::vector<double> row(static_cast<std::size_t>(options_.queries));
     std::vector<double> col(static_cast<std::size_t>(options_.keys));
-    for (double& shift : row) shift = chance(random, 0.5) ? options_.row_shift : -options_.row_shift;
-    for (double& shift : col) shift = chance(random, 0.5) ? options_.col_shift : -options_.col_shift;
+    for (double& shift : row)
+      shift = chance(random, 0.5) ? options_.row_shift : -options_.row_shift;
+    for (double& shift : col)
+      shift = chance(random, 0.5) ? options_.col_shift : -options_.col_shift;
     for (std::size_t i = 0; i < row.size(); ++i) {
       for (std::size_t j = 0; j < col.size(); ++j) {
         double value = row[i] + col[j] + (options_.bias ? unit(random) : 0);

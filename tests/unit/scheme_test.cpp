@@ -211,8 +211,8 @@ TEST_CASE_TEMPLATE("identities between the schemes", T, float, double) {
     const auto hnas = run_all(problem, fixed(Scheme::hnas, 0.25));
     std::vector<double> mixed(unas.weights.size());
     for (std::size_t n = 0; n < mixed.size(); ++n) {
-      mixed[n] = 0.25 * static_cast<double>(dnas.weights[n]) +
-                 0.75 * static_cast<double>(unas.weights[n]);
+      mixed[n] =
+          0.25 * static_cast<double>(dnas.weights[n]) + 0.75 * static_cast<double>(unas.weights[n]);
     }
     CHECK(relative_error(hnas.weights, mixed) <= tolerance<T>(0));
   }
