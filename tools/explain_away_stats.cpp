@@ -68,6 +68,17 @@ bool has_scores(const io::InputBundle& bundle, const ScoreOptions& options) {
                                                         : bundle.has("q") && bundle.has("k");
 }
 
+// A number that attn-compute has left in the bundle, and in the range in which it does.
+std::optional<double> recorded_number(const io::InputBundle& bundle, const std::string& name,
+                                      double low, double high) {
+  const auto value = bundle.number_attribute(name);
+  if (value && !(*value >= low && *value <= high)) {
+    throw Error(Failure::input, fmt::format("{}: attribute {} is {}, expected a number in [{}, {}]",
+                                            bundle.description(), name, *value, low, high));
+  }
+  return value;
+}
+
 Options resolve(const cli::Arguments& arguments, const io::InputBundle& bundle) {
   Options options;
   options.scores = resolve_score_options(arguments, &bundle);
@@ -84,10 +95,11 @@ Options resolve(const cli::Arguments& arguments, const io::InputBundle& bundle) 
   }
   if (const auto scheme = bundle.text_attribute("attn_scheme"))
     options.recorded = scheme_of(*scheme);
-  if (const auto tolerance = bundle.number_attribute("attn_tolerance")) {
-    options.tolerance = *tolerance;
-  } else if (const auto iterations = bundle.number_attribute("attn_iterations")) {
-    options.iterations = static_cast<Index>(*iterations);
+  options.tolerance =
+      recorded_number(bundle, "attn_tolerance", std::numeric_limits<double>::min(), 1);
+  if (!options.tolerance) {
+    const auto iterations = recorded_number(bundle, "attn_iterations", 1, 1e12);
+    if (iterations) options.iterations = static_cast<Index>(*iterations);
   }
   return options;
 }

@@ -119,6 +119,18 @@ class BadInput(ToolTest):
             ("nothing stored", STATS, data(), ["--scheme=stored"], 3, ["in.h5", "row_potential"]),
         ])
 
+    def test_attributes(self):
+        # They stand for options where a bundle is analysed, and have the same ranges.
+        for name, value in (("attn_energy", "cosine"), ("attn_causal", "middle"),
+                            ("attn_source", "nowhere"), ("attn_scale", np.nan),
+                            ("attn_scale", np.inf), ("attn_hybrid", 1.5), ("attn_hybrid", np.nan),
+                            ("attn_iterations", 0), ("attn_iterations", -3),
+                            ("attn_tolerance", -1e-3), ("attn_tolerance", np.nan)):
+            with self.subTest(name=name, value=value):
+                self.write("in.h5", {name: value}, **good())
+                self.refused("explain-away-stats", "in.h5", "--scheme=hnas,sinkhorn", status=3,
+                             says=["in.h5", name, str(value)])
+
     def test_options(self):
         rows = [
             (BOTH, ["--bogus"], ["--bogus"]),

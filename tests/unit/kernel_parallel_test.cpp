@@ -26,6 +26,17 @@ bool all_are(const Counts& counts, int value) {
   return true;
 }
 
+// Waits for what another thread does; not for ever, lest a machine that grants one thread hangs.
+template <class Condition>
+bool becomes_true(const Condition& condition) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > deadline) return false;
+    std::this_thread::yield();
+  }
+  return true;
+}
+
 std::string thrown_by(const std::vector<Index>& failing, Index count, int threads) {
   try {
     parallel_for(count, threads, [&](Index item, int) {
@@ -69,11 +80,12 @@ TEST_CASE("each item exactly once, by a worker that does nothing else meanwhile"
 TEST_CASE("several items are worked on at once where there are threads for them") {
   // Each of two items waits until the other has begun.
   std::atomic<int> begun{0};
+  std::atomic<int> met{0};
   parallel_for(2, 2, [&](Index, int) {
     ++begun;
-    while (begun < 2) std::this_thread::yield();
+    if (becomes_true([&] { return begun == 2; })) ++met;
   });
-  CHECK(begun == 2);
+  CHECK(met == 2);
 }
 
 TEST_CASE("one thread works in order, on the caller's thread") {
@@ -108,7 +120,7 @@ TEST_CASE("a late exception of a lower item wins over an early one of a higher")
     try {
       parallel_for(2, 2, [&](Index item, int) {
         if (item == 0) {
-          while (!thrown) std::this_thread::yield();
+          becomes_true([&] { return thrown.load(); });
           std::this_thread::sleep_for(std::chrono::milliseconds(1));
           throw std::runtime_error("low");
         }
@@ -134,7 +146,7 @@ TEST_CASE("an exception ends the loop") {
                                      thrown = true;
                                      throw std::runtime_error("first");
                                    }
-                                   while (!thrown) std::this_thread::yield();
+                                   becomes_true([&] { return thrown.load(); });
                                    std::this_thread::sleep_for(std::chrono::milliseconds(1));
                                  }),
                     std::runtime_error);
