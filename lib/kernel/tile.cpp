@@ -136,6 +136,17 @@ void store_first(Vec<T> v, T* p, Index n) {
   for (Index i = 0; i < n; ++i) p[i] = lane[i];
 }
 
+// Not MaxOfLanes, which on Highway 1.0's emulated target begins at the lowest finite number and so
+// loses a -inf.
+template <class T>
+T largest_lane(Vec<T> v) {
+  HWY_ALIGN T lane[HWY_MAX_BYTES / sizeof(T)];
+  hn::Store(v, Tag<T>(), lane);
+  T largest = lane[0];
+  for (Index i = 1; i < lanes<T>(); ++i) largest = lane[i] > largest ? lane[i] : largest;
+  return largest;
+}
+
 template <class T>
 double sum_lanes(Vec<T> v) {
   const Widened<T> w = Widened<T>::of(v);
@@ -181,7 +192,7 @@ double RowMax(const T* s, Index n, const double* g) {
     Vec<T> best = hn::Set(Tag<T>(), nothing);
     for (Index j = 0; j < whole; j += step) best = hn::Max(best, hn::LoadU(Tag<T>(), s + j));
     if (whole < n) best = hn::Max(best, Tail<T>(s + whole, n - whole, nothing).vec());
-    return static_cast<double>(hn::GetLane(hn::MaxOfLanes(Tag<T>(), best)));
+    return static_cast<double>(largest_lane<T>(best));
   }
   Widened<T> best = broadcast_wide<T>(minus_infinity);
   for (Index j = 0; j < whole; j += step) {
@@ -194,7 +205,7 @@ double RowMax(const T* s, Index n, const double* g) {
   }
   WideVec all = best.part[0];
   for (int i = 1; i < Widened<T>::parts; ++i) all = hn::Max(all, best.part[i]);
-  return hn::GetLane(hn::MaxOfLanes(Wide(), all));
+  return largest_lane<double>(all);
 }
 
 template <class T>
