@@ -54,9 +54,12 @@ Lock::Lock() {
 
 Lock::~Lock() { library_mutex.unlock(); }
 
-Quiet::Quiet() { H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr); }
+Quiet::Quiet() {
+  H5Eget_auto2(H5E_DEFAULT, &before_, &data_);
+  H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
+}
 
-Quiet::~Quiet() { apply_error_printing(); }
+Quiet::~Quiet() { H5Eset_auto2(H5E_DEFAULT, before_, data_); }
 
 Handle& Handle::operator=(Handle&& other) noexcept {
   if (this == &other) return *this;

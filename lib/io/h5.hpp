@@ -24,12 +24,17 @@ class Lock {
 };
 
 /// While it is there, failures are expected and HDF5 prints none, whatever show_hdf5_errors says.
+/// May nest.
 class Quiet {
  public:
   Quiet();
   ~Quiet();
   Quiet(const Quiet&) = delete;
   Quiet& operator=(const Quiet&) = delete;
+
+ private:
+  H5E_auto2_t before_ = nullptr;
+  void* data_ = nullptr;
 };
 
 /// Owns one identifier.

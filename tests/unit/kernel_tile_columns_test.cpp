@@ -1,12 +1,12 @@
 #include <doctest/doctest.h>
 
-#include <utility>
-
+#include "guarded.hpp"
 #include "kernel/tile.hpp"
 #include "tile_oracle.hpp"
 
 using namespace attn;
-using namespace attn::testing;
+using namespace attn::tile_oracle;
+using attn::testing::Guarded;
 
 namespace {
 

@@ -2,10 +2,12 @@
 
 #include <doctest/doctest.h>
 
+#include "guarded.hpp"
 #include "tile_oracle.hpp"
 
 using namespace attn;
-using namespace attn::testing;
+using namespace attn::tile_oracle;
+using attn::testing::Guarded;
 
 namespace {
 

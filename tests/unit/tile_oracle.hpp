@@ -12,10 +12,9 @@
 #include <random>
 #include <string>
 
-#include "guarded.hpp"
 #include "kernel/tile.hpp"
 
-namespace attn::testing {
+namespace attn::tile_oracle {
 
 using Random = std::mt19937_64;
 
@@ -125,4 +124,4 @@ long double sum_error(long double sum, Index n) {
   return sum * (64 * rounding<T> + static_cast<long double>(n + 2) * rounding<double>);
 }
 
-}  // namespace attn::testing
+}  // namespace attn::tile_oracle
