@@ -142,7 +142,8 @@ struct Totals {
   void add(const Attention& attention) {
     const SchemeSummary& summary = attention.summary;
     worst.iterations = std::max(worst.iterations, summary.iterations);
-    worst.column_error = std::max(worst.column_error, summary.column_error);
+    // NaN where nothing had to converge.
+    if (!(worst.column_error >= summary.column_error)) worst.column_error = summary.column_error;
     if (worst.status != SolveStatus::not_converged) worst.status = summary.status;
     empty_queries += attention.support.empty_queries();
     masked_keys += attention.support.empty_keys();

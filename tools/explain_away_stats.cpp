@@ -1,6 +1,7 @@
 // explain-away-stats: column sums, and what follows from them.
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include <fmt/format.h>
@@ -45,7 +46,7 @@ cli::Declaration declare() {
   d.example("attn-compute --scheme dnas layer3.h5 | explain-away-stats", "unas beside dnas");
   d.example("explain-away-stats --epsilon 1e-8,1e-3 --json=stats.json layer3.h5",
             "two thresholds, and the figures for a script");
-  d.exit_status(1, "a proven bound on the column sums is broken");
+  d.exit_status(1, "a proven bound on the column sums is broken, or sinkhorn did not converge");
   return d;
 }
 
@@ -93,14 +94,22 @@ Options resolve(const cli::Arguments& arguments, const io::InputBundle& bundle) 
   if (options.schemes == std::vector<std::string>{stored} && bundle.has("weights") && !computable) {
     options.scores.source = ScoreOptions::Source::weights;
   }
-  if (const auto scheme = bundle.text_attribute("attn_scheme"))
+  if (const auto scheme = bundle.text_attribute("attn_scheme")) {
     options.recorded = scheme_of(*scheme);
+    if (!options.recorded && wants(options, stored)) {
+      throw Error(Failure::input, bundle.description() + ": attribute attn_scheme is " + *scheme +
+                                      ", which is not known here");
+    }
+  }
+  if (bundle.text_attribute("attn_relative_bias")) {
+    throw Error(Failure::input,
+                bundle.description() + ": attribute attn_relative_bias is not known here");
+  }
+
   options.tolerance =
       recorded_number(bundle, "attn_tolerance", std::numeric_limits<double>::min(), 1);
-  if (!options.tolerance) {
-    const auto iterations = recorded_number(bundle, "attn_iterations", 1, 1e12);
-    if (iterations) options.iterations = static_cast<Index>(*iterations);
-  }
+  const auto iterations = recorded_number(bundle, "attn_iterations", 1, 1e12);
+  if (iterations) options.iterations = static_cast<Index>(*iterations);
   return options;
 }
 
@@ -114,10 +123,26 @@ struct HeadResult {
 SchemeOptions scheme_options(const Options& options, Scheme scheme, Index problem) {
   SchemeOptions made;
   made.scheme = scheme;
-  made.iterations = options.tolerance ? std::nullopt : options.iterations;
+  made.iterations = options.iterations;
   made.tolerance = options.tolerance;
   if (!options.hybrid.empty()) made.hybrid = options.hybrid[static_cast<std::size_t>(problem)];
   return made;
+}
+
+// Rows of every scheme sum to 1, so column sums add up to the number of queries: to far more than
+// rounding, unless the potentials were found for other scores.
+void require_row_sums(const std::vector<double>& column_sums, const Support& support,
+                      Index problem) {
+  double total = 0;
+  for (const double sum : column_sums) total += sum;
+  const auto queries = static_cast<double>(static_cast<Index>(support.keys_of_query.size()) -
+                                           support.empty_queries());
+  constexpr double tolerance = 0.01;
+  if (std::abs(total - queries) <= tolerance * queries) return;
+  throw Error(Failure::input,
+              fmt::format("the stored potentials do not belong to these scores: in problem {} the "
+                          "weights of {} queries add up to {:.6g}",
+                          problem, queries, total));
 }
 
 template <class T>
@@ -139,6 +164,7 @@ HeadResult compute_head(const Options& options, const std::optional<StoredAttent
       converged = attention.summary.status != SolveStatus::not_converged;
     } else {
       in_bundle->show(head, observers, threads);
+      if (!in_bundle->holds_weights()) require_row_sums(sums.values(), support, head.problem);
       scheme = options.recorded;
     }
     HeadColumns columns;
@@ -271,7 +297,11 @@ cli::Outcome conclude(const cli::Arguments& arguments, const io::InputBundle& bu
 
   cli::Outcome outcome;
   for (const SchemeColumns& scheme : statistics.schemes) {
-    if (!scheme.converged) report.warn(scheme.name + " did not converge on every head");
+    if (!scheme.converged) {
+      report.warn(scheme.name + " did not converge on every head");
+      report.status("not_converged");
+      outcome.status = 1;
+    }
     const auto edges = common_edges(statistics, bins);
     if (summarise_scheme(statistics, scheme, -1, options, edges).holds) continue;
     report.status("no");
@@ -290,10 +320,28 @@ cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
   for (const auto& dataset : input.datasets()) report_input(report, dataset);
   bool f64 = input.any_float64 || (wants(options, stored) && bundle.has("weights") &&
                                    bundle.dataset("weights").dtype() == DType::f64);
-  if (const auto recorded = bundle.text_attribute("attn_precision")) f64 = *recorded == "f64";
+  if (const auto recorded = bundle.text_attribute("attn_precision")) {
+    if (*recorded != "f32" && *recorded != "f64") {
+      throw Error(Failure::input, bundle.description() + ": attribute attn_precision is " +
+                                      *recorded + ", expected f32 or f64");
+    }
+    f64 = *recorded == "f64";
+  }
   f64 = arguments.f64.value_or(f64);
   if (wants(options, stored) && bundle.text_attribute("attn_status") == "not_converged") {
     report.warn("the stored weights had not converged when they were made");
+  }
+  if (arguments.dry_run) {
+    const std::size_t element = f64 ? sizeof(double) : sizeof(float);
+    const MemoryPlan plan = plan_memory(input, element, needs_of(options, input, element),
+                                        arguments.threads, arguments.memory);
+    report.result()["shape"] = join(input.leading, {input.queries, input.keys});
+    report.result()["working_bytes"] = plan.bytes;
+    report.print(fmt::format("column sums of {} in {}\nworking memory  {}\n",
+                             times(join(input.leading, {input.queries, input.keys})),
+                             f64 ? "float64" : "float32",
+                             bytes_text(static_cast<double>(plan.bytes))));
+    return {};
   }
   ColumnStatistics statistics = f64 ? gather<double>(arguments, options, bundle, input, report)
                                     : gather<float>(arguments, options, bundle, input, report);

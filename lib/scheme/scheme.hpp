@@ -1,5 +1,6 @@
 #pragma once
 
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -48,8 +49,8 @@ enum class SolveStatus {
 
 struct SchemeSummary {
   SolveStatus status = SolveStatus::done;
-  Index iterations = 1;     ///< of sinkhorn
-  double column_error = 0;  ///< of sinkhorn with a tolerance, as above; else 0
+  Index iterations = 1;                                            ///< of sinkhorn
+  double column_error = std::numeric_limits<double>::quiet_NaN();  ///< of sinkhorn with a tolerance
 };
 
 struct Attention {

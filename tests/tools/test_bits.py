@@ -36,10 +36,12 @@ class Bits(ToolTest):
 
     def test_threads(self):
         random = np.random.default_rng(1)
-        # Fewer heads than threads and more; one panel and several; ragged tiles.
-        for heads, queries, keys, d, kind in ((1, 1500, 1300, 40, np.float32),
+        # Fewer heads than threads and more; one panel, several, and more than are summed apart.
+        for heads, queries, keys, d, kind in ((1, 900, 700, 40, np.float32),
                                               (7, 70, 130, 9, np.float32),
-                                              (2, 300, 1100, 8, np.float64)):
+                                              (2, 300, 500, 8, np.float64),
+                                              (1, 8500, 20, 3, np.float32),
+                                              (1, 20, 8500, 3, np.float32)):
             data = vectors(random, heads, queries, keys, d, kind)
             self.write("in.h5", mask=random.random((queries, keys)) < 0.8, **data)
             threads = [[f"--threads={n}"] for n in (1, 2, 3, 5)]
@@ -48,13 +50,14 @@ class Bits(ToolTest):
             self.same_for(threads, "in.h5", tool="explain-away-stats")
 
     def test_memory(self):
-        # A mask, a bias and scores that fit in a head at a time, or are read by tiles.
+        # A mask, a bias and scores that are held for a head at a time, or read by tiles: where they
+        # take more than an eighth of the memory.
         random = np.random.default_rng(2)
-        data = vectors(random, 2, 3000, 2900, 8)
-        mask = (random.random((3000, 2900)) < 0.5).astype(np.int8)
+        data = vectors(random, 2, 1600, 1500, 8)
+        mask = (random.random((1600, 1500)) < 0.5).astype(np.int8)
         mask[:, 7], mask[9] = 0, 0
         self.write("mask.h5", mask=mask, **data)
-        bias = random.normal(size=(3000, 2900)).astype(np.float32)
+        bias = random.normal(size=(1600, 1500)).astype(np.float32)
         bias[random.random(bias.shape) < 0.1] = -np.inf
         self.write("bias.h5", bias=bias, **data)
         self.write("scores.h5", scores=bias[None].repeat(2, axis=0), v=data["v"])

@@ -1,6 +1,5 @@
 """explain-away-stats: every number of its JSON, and what it takes from a bundle."""
 
-import re
 import unittest
 
 import numpy as np

@@ -104,6 +104,70 @@ class Json(ToolTest):
         self.assertEqual(done.json()["error"]["exit"], 3)
         self.assertIn("missing.h5", done.json()["error"]["message"])
 
+    def test_memory_is_that_of_the_tool(self):
+        # Not that of its parent, which Linux counts into the peak of a child.
+        ballast = bytearray(b"x") * 300_000_000
+        report = self.run_tool("explain-away-stats", "in.h5", "--json").json()
+        self.assertLess(report["runtime"]["peak_rss_bytes"], len(ballast))
+
+
+class Messages(ToolTest):
+
+    def setUp(self):
+        super().setUp()
+        random = np.random.default_rng(9)
+        mask = np.ones((6, 5), bool)
+        mask[2], mask[:, :2] = False, False
+        self.write("in.h5", mask=mask, q=random.normal(size=(3, 6, 4)).astype(np.float32),
+                   **{n: random.normal(size=(3, 5, 4)).astype(np.float32) for n in "kv"})
+
+    def test_summary(self):
+        done = self.run_tool("attn-compute", "in.h5", "-o", "out.h5")
+        self.assertRegex(done.err, r"\Aattn-compute: unas, 3 x 6 x 5 in float32, "
+                                   r"3 queries .*, 6 keys .*\n\Z")
+        self.assertEqual(done.out, b"")
+        for tool in ("attn-compute", "explain-away-stats"):
+            done = self.run_tool(tool, "in.h5", "-q", "-o", f"{tool}.h5")
+            self.assertEqual((done.err, done.out), ("", b""))
+
+    def test_leaks_are_told(self):
+        for options, words in ((["--scheme=dnas", "--causal=top-left"], "leak"),
+                               (["--scheme=sinkhorn", "--causal=bottom-right"], "leak"),
+                               (["--scheme=dnas", "-i", "q=in.h5:/q[:,:1]", "-i",
+                                 "mask=in.h5:/mask[:1]"], "uniform")):
+            with self.subTest(options=options):
+                report = self.run_tool("attn-compute", "in.h5", *options, "--json", "--force",
+                                       "-o", "out.h5", status=None)
+                self.assertRegex(report.err, rf"(?m)^attn-compute: warning: .*{words}")
+                self.assertIn(words, report.json()["warnings"][0])
+        done = self.run_tool("attn-compute", "in.h5", "--causal=top-left", "-o", "unas.h5")
+        self.assertNotIn("warning", done.err)
+
+    def test_progress(self):
+        for when, shown in (("always", True), ("never", False), ("auto", False)):
+            with self.subTest(progress=when):
+                done = self.run_tool("attn-compute", "in.h5", f"--progress={when}", "-o", "out.h5",
+                                     "--force")
+                self.assertEqual("%" in done.err, shown)
+
+    def test_dry_run(self):
+        for tool in ("attn-compute", "explain-away-stats"):
+            with self.subTest(tool=tool):
+                report = self.run_tool(tool, "in.h5", "--dry-run", "-o", "out.h5", "--json").json()
+                self.assertFalse((self.folder / "out.h5").exists())
+                self.assertEqual(report["result"]["shape"], [3, 6, 5])
+                self.assertGreater(report["result"]["working_bytes"], 0)
+                text = self.run_tool(tool, "in.h5", "--dry-run", "-o", "out.h5").out.decode()
+                self.assertIn("3 x 6 x 5", text)
+        report = self.run_tool("attn-compute", "in.h5", "--dry-run", "--json",
+                               "--emit=weights,out").json()
+        self.assertEqual(report["result"]["result_bytes"], 3 * (6 * 5 + 6 * 4) * 4)
+        # What is predicted is what is refused.
+        needed = report["result"]["working_bytes"]
+        enough, too_little = f"--memory={needed}", f"--memory={needed // 3}"
+        self.run_tool("attn-compute", "in.h5", enough, "--emit=weights,out", "-o", "done.h5")
+        self.refused("attn-compute", "in.h5", too_little, output="other.h5", status=6)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -114,13 +114,14 @@ TEST_CASE("the exception of the lowest failing item is thrown again") {
 }
 
 TEST_CASE("a late exception of a lower item wins over an early one of a higher") {
-  for (int repeat = 0; repeat < 20; ++repeat) {
+  bool together = true;
+  for (int repeat = 0; repeat < 20 && together; ++repeat) {
     std::atomic<bool> thrown{false};
     std::string caught;
     try {
       parallel_for(2, 2, [&](Index item, int) {
         if (item == 0) {
-          becomes_true([&] { return thrown.load(); });
+          together = becomes_true([&] { return thrown.load(); });
           std::this_thread::sleep_for(std::chrono::milliseconds(1));
           throw std::runtime_error("low");
         }

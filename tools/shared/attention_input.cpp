@@ -154,7 +154,18 @@ class HeldMatrix final : public MatrixSource<T> {
 template <class T>
 class TiledMatrix final : public MatrixSource<T> {
  public:
-  TiledMatrix(const Operand& operand, Index block) : operand_(operand), block_(block) {}
+  // Looks at all of it once: what is refused must not depend on which tiles a pass will read.
+  TiledMatrix(const Operand& operand, Index block) : operand_(operand), block_(block) {
+    constexpr Index rows_at_once = 64;
+    Buffer<T> values(std::min(rows_at_once, operand.rows) * operand.cols);
+    for (Index row0 = 0; row0 < operand.rows; row0 += rows_at_once) {
+      const Index rows = std::min(rows_at_once, operand.rows - row0);
+      const BlockAxes axes(operand, block, row0, rows, 0, operand.cols);
+      operand.dataset.read(axes.start, axes.count, values.data());
+      require_scores(operand.dataset, axes.start, axes.count, values.data(), rows * operand.cols);
+      bound_ = std::max(bound_, largest_finite(values.data(), rows * operand.cols));
+    }
+  }
 
   void read(const TileRange& range, MatrixView<T> out) const override {
     const Index rows = operand_.rows > 1 ? range.rows : 1;
@@ -167,10 +178,12 @@ class TiledMatrix final : public MatrixSource<T> {
     const BroadcastMatrix<T> tile(values.data(), rows > 1 ? cols : 0, cols > 1 ? 1 : 0);
     tile.read(TileRange{0, range.rows, 0, range.cols}, out);
   }
+  double bound() const override { return bound_; }
 
  private:
   const Operand& operand_;
   Index block_;
+  double bound_ = 0;
 };
 
 template <class T>

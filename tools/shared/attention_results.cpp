@@ -1,5 +1,7 @@
 #include "shared/attention_results.hpp"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "shared/weights_writer.hpp"
@@ -45,7 +47,10 @@ void create_results(HeadOutputs& outputs, const ComputeOptions& options,
 std::vector<double> hybrid_per_head(const cli::Arguments& arguments, const io::InputBundle& bundle,
                                     const AttentionInput& input, bool recorded) {
   auto given = arguments.number("hybrid");
-  if (!given && recorded) {
+  const bool named =
+      std::any_of(arguments.named_inputs.begin(), arguments.named_inputs.end(),
+                  [](const auto& input_pair) { return input_pair.first == "hybrid"; });
+  if (!given && recorded && !named) {
     given = bundle.number_attribute("attn_hybrid");
     if (given && !(*given >= 0 && *given <= 1)) {
       throw Error(Failure::input,

@@ -25,6 +25,9 @@ class StoredAttention {
   template <class T>
   void show(const Head<T>& head, const std::vector<Observer<T>*>& observers, int threads) const;
 
+  /// Whether these are the weights themselves.
+  bool holds_weights() const { return weights_.has_value(); }
+
  private:
   std::vector<double> vector(const Operand& operand, Index problem) const;
 
