@@ -125,11 +125,13 @@ class BadInput(ToolTest):
                             ("attn_source", "nowhere"), ("attn_scale", np.nan),
                             ("attn_scale", np.inf), ("attn_hybrid", 1.5), ("attn_hybrid", np.nan),
                             ("attn_iterations", 0), ("attn_iterations", -3),
-                            ("attn_tolerance", -1e-3), ("attn_tolerance", np.nan)):
+                            ("attn_tolerance", -1e-3), ("attn_tolerance", np.nan),
+                            ("attn_precision", "f16"), ("attn_scheme", "softmax")):
             with self.subTest(name=name, value=value):
-                self.write("in.h5", {name: value}, **good())
-                self.refused("explain-away-stats", "in.h5", "--scheme=hnas,sinkhorn", status=3,
-                             says=[f"in.h5: attribute {name} is "])
+                self.write("in.h5", {name: value}, hybrid=0.5, weights=np.zeros((2, 5, 5)),
+                           **good())
+                self.refused("explain-away-stats", "in.h5", "--scheme=hnas,sinkhorn,stored",
+                             status=3, says=[f"in.h5: attribute {name} is "])
 
     def test_options(self):
         rows = [
@@ -195,6 +197,18 @@ class BadInput(ToolTest):
         self.refused("attn-compute", "big.h5", status=4, says=["float64"])
         self.refused("attn-compute", "big.h5", "--precision=f32", status=4,
                      says=["big.h5:/q", "float32"], hint="--precision f64")
+
+    def test_what_is_refused_does_not_depend_on_memory(self):
+        # Wrong where causality lets nobody look, in a bias that is held or read by tiles.
+        bias = np.zeros((1600, 1500), np.float32)
+        bias[3, 1400] = np.nan
+        vectors = {n: np.ones((length, 2), np.float32) for n, length in (("q", 1600), ("k", 1500))}
+        self.write("in.h5", bias=bias, **vectors)
+        for memory in ("1G", "16M"):
+            for tool in BOTH:
+                with self.subTest(memory=memory, tool=tool):
+                    self.refused(tool, "in.h5", "--causal=top-left", f"--memory={memory}", status=3,
+                                 says=["in.h5:/bias has nan at [3, 1400]"])
 
     def test_too_little_memory(self):
         for tool in BOTH:

@@ -234,6 +234,31 @@ class FromTheBundle(ToolTest):
                     self.same_figures(stored, anew)
                     self.assertEqual(stored["bound"], anew["bound"])
 
+    def test_stored_potentials_of_other_scores(self):
+        self.run_tool("attn-compute", "in.h5", "--scheme=dnas", "-o", "made.h5")
+        self.stats("made.h5", "--scheme=stored")
+        for options in (["--energy=gaussian"], ["--scale=3"], ["-i", "q=in.h5:/k"]):
+            with self.subTest(options=options):
+                self.refused("explain-away-stats", "made.h5", "--scheme=stored", *options, status=3,
+                             says=["potentials", "scores"])
+
+    def test_which_hybrid_counts(self):
+        self.write("u.h5", hybrid=np.array([0.0, 1.0]))
+        self.run_tool("attn-compute", "in.h5", "--scheme=hnas", "--hybrid=0.5", "-o", "made.h5")
+        for options, u in (([], "0.5"), (["--hybrid=0.3"], "0.3"), (["-i", "hybrid=u.h5"], None)):
+            with self.subTest(options=options):
+                found = self.stats("made.h5", "--scheme=hnas", *options)
+                given = [f"--hybrid={u}"] if u else ["-i", "hybrid=u.h5"]
+                self.assertEqual(found, self.stats("in.h5", "--scheme=hnas", *given))
+
+    def test_sinkhorn_that_does_not_converge(self):
+        # Under a causal mask the error falls as 1/T only.
+        done = self.run_tool("explain-away-stats", "in.h5", "--scheme=sinkhorn", "--causal",
+                             "--json", status=1)
+        self.assertEqual(done.json()["status"], "not_converged")
+        self.assertIn("sinkhorn", done.json()["warnings"][0])
+        self.assertIs(done.json()["result"]["sinkhorn"]["holds"], True)
+
     def test_weights_alone(self):
         # Where there is nothing to compute weights from, the stored ones are the default.
         self.run_tool("attn-compute", "in.h5", "--scheme=dnas", "--emit=weights", "--only",
