@@ -10,16 +10,13 @@
 #include "scheme/output.hpp"
 #include "shared/attention_results.hpp"
 #include "shared/bundles.hpp"
+#include "shared/compute_report.hpp"
 #include "shared/weights_writer.hpp"
 #include "stats/observers.hpp"
 #include "tensor/error.hpp"
 
 namespace attn::tools {
 namespace {
-
-const std::vector<std::string> all_attributes = {
-    "attn_scheme",     "attn_energy",    "attn_scale",     "attn_causal", "attn_hybrid",
-    "attn_iterations", "attn_tolerance", "attn_precision", "attn_source", "attn_status"};
 
 cli::Declaration declare() {
   cli::Declaration d("attn-compute",
@@ -68,12 +65,25 @@ struct HeadResult {
   std::vector<double> row_entropy;
 };
 
+// An option that would change nothing is a mistake that is told.
+void require_effect(const cli::Arguments& arguments, Scheme scheme) {
+  const auto goes_with = [&](const char* option, Scheme only) {
+    if (!arguments.given(option) || scheme == only) return;
+    throw Error(Failure::usage,
+                fmt::format("--{} goes with --scheme {}", option, scheme_name(only)));
+  };
+  goes_with("hybrid", Scheme::hnas);
+  goes_with("iterations", Scheme::sinkhorn);
+  goes_with("tolerance", Scheme::sinkhorn);
+}
+
 ComputeOptions resolve(const cli::Arguments& arguments, const io::InputBundle& bundle) {
   ComputeOptions options;
   options.scheme.scheme = scheme_of(arguments.text("scheme")).value();
   options.scores = resolve_score_options(arguments, nullptr);
   options.scheme.iterations = arguments.integer("iterations");
   options.scheme.tolerance = arguments.number("tolerance");
+  require_effect(arguments, options.scheme.scheme);
   const auto wanted = arguments.words_of("emit");
   options.emitted.insert(wanted.begin(), wanted.end());
   if (wanted.empty()) {
@@ -104,8 +114,8 @@ void warn_about_leaks(const ComputeOptions& options, const AttentionInput& input
 }
 
 template <class T>
-HeadResult<T> compute_head(const ComputeOptions& options, const Head<T>& head,
-                           const HeadOutputs& outputs, int threads) {
+HeadResult<T> compute_head(const ComputeOptions& options, const AttentionInput& input,
+                           const Head<T>& head, const HeadOutputs& outputs, int threads) {
   HeadResult<T> result;
   std::vector<Observer<T>*> observers;
   std::optional<Output<T>> output;
@@ -128,38 +138,11 @@ HeadResult<T> compute_head(const ComputeOptions& options, const Head<T>& head,
   if (!options.hybrid.empty()) {
     scheme.hybrid = options.hybrid[static_cast<std::size_t>(head.problem)];
   }
-  result.attention = attend(head.scores(), scheme, observers, threads);
+  result.attention = naming([&] { return input.place(head.problem); },
+                            [&] { return attend(head.scores(), scheme, observers, threads); });
   if (options.emits("col_sum")) result.col_sum = sums.values();
   if (options.emits("row_entropy")) result.row_entropy = entropy.values();
   return result;
-}
-
-struct Totals {
-  SchemeSummary worst;
-  Index empty_queries = 0;
-  Index masked_keys = 0;
-
-  void add(const Attention& attention) {
-    const SchemeSummary& summary = attention.summary;
-    worst.iterations = std::max(worst.iterations, summary.iterations);
-    // NaN where nothing had to converge.
-    if (!(worst.column_error >= summary.column_error)) worst.column_error = summary.column_error;
-    if (worst.status != SolveStatus::not_converged) worst.status = summary.status;
-    empty_queries += attention.support.empty_queries();
-    masked_keys += attention.support.empty_keys();
-  }
-};
-
-std::string status_name(SolveStatus status) {
-  switch (status) {
-    case SolveStatus::done:
-      return "done";
-    case SolveStatus::converged:
-      return "converged";
-    case SolveStatus::not_converged:
-      return "not_converged";
-  }
-  return "";
 }
 
 template <class T>
@@ -168,13 +151,17 @@ Totals compute(const cli::Arguments& arguments, const ComputeOptions& options,
   const MemoryPlan plan = plan_memory(input, sizeof(T), compute_needs(options, input, sizeof(T)),
                                       arguments.threads, arguments.memory);
   create_results(outputs, options, input, sizeof(T) == sizeof(double));
+  // Without u the three potentials do not rebuild the mixture.
+  const bool keep_hybrid =
+      arguments.only && options.emits("unas_row_potential") && !arguments.number("hybrid");
+  if (keep_hybrid) outputs.create("hybrid", DType::f64, {}, {});
   Totals totals;
   cli::Progress progress(arguments, scheme_name(options.scheme.scheme),
                          static_cast<double>(input.problems));
   const double seconds = for_each_head<T, HeadResult<T>>(
       input, plan, progress,
       [&](const Head<T>& head, int threads) {
-        return compute_head<T>(options, head, outputs, threads);
+        return compute_head<T>(options, input, head, outputs, threads);
       },
       [&](Index problem, HeadResult<T>& result) {
         const Potentials& potentials = result.attention.potentials;
@@ -184,68 +171,13 @@ Totals compute(const cli::Arguments& arguments, const ComputeOptions& options,
         outputs.write("unas_row_potential", problem, {input.queries}, potentials.unas_row.data());
         outputs.write("col_sum", problem, {input.keys}, result.col_sum.data());
         outputs.write("row_entropy", problem, {input.queries}, result.row_entropy.data());
+        if (keep_hybrid) {
+          outputs.write("hybrid", problem, {}, &options.hybrid[static_cast<std::size_t>(problem)]);
+        }
         totals.add(result.attention);
       });
   report.add_compute_seconds(seconds);
   return totals;
-}
-
-// Everything later tools need to make the same weights again.
-void record(const cli::Arguments& arguments, const ComputeOptions& options,
-            const AttentionInput& input, bool f64, const Totals& totals, io::OutputBundle& output) {
-  for (const std::string& name : all_attributes) output.remove_attribute(name);
-  record_score_options(options.scores, input.causal, output);
-  output.attribute("attn_scheme", scheme_name(options.scheme.scheme));
-  output.attribute("attn_precision", std::string(f64 ? "f64" : "f32"));
-  output.attribute("attn_status", status_name(totals.worst.status));
-  if (options.scheme.scheme == Scheme::hnas && arguments.number("hybrid")) {
-    output.attribute("attn_hybrid", *arguments.number("hybrid"));
-  }
-  if (options.scheme.scheme == Scheme::sinkhorn) {
-    output.attribute("attn_iterations", static_cast<std::int64_t>(totals.worst.iterations));
-    if (options.scheme.tolerance || !options.scheme.iterations) {
-      const std::size_t element = f64 ? sizeof(double) : sizeof(float);
-      output.attribute("attn_tolerance",
-                       options.scheme.tolerance.value_or(usual_tolerance(element)));
-    }
-  }
-}
-
-cli::Outcome conclude(const ComputeOptions& options, const AttentionInput& input, bool f64,
-                      const Totals& totals, cli::Report& report) {
-  report_score_options(options.scores, input.causal, report);
-  report.params()["precision"] = f64 ? "f64" : "f32";
-  auto& result = report.result();
-  result["scheme"] = scheme_name(options.scheme.scheme);
-  result["problems"] = input.problems;
-  result["queries"] = input.queries;
-  result["keys"] = input.keys;
-  result["status"] = status_name(totals.worst.status);
-  result["iterations"] = totals.worst.iterations;
-  result["column_error"] = totals.worst.column_error;
-  result["empty_queries"] = totals.empty_queries;
-  result["masked_keys"] = totals.masked_keys;
-
-  cli::Outcome outcome;
-  outcome.summary = fmt::format("{}, {} in {}", scheme_name(options.scheme.scheme),
-                                times(join(input.leading, {input.queries, input.keys})),
-                                f64 ? "float64" : "float32");
-  if (totals.empty_queries > 0) {
-    outcome.summary += fmt::format(", {} queries may attend to nothing", totals.empty_queries);
-  }
-  if (totals.masked_keys > 0) {
-    outcome.summary += fmt::format(", {} keys are masked from all", totals.masked_keys);
-  }
-  if (options.scheme.scheme == Scheme::sinkhorn) {
-    outcome.summary += fmt::format(", {} iterations", totals.worst.iterations);
-  }
-  if (totals.worst.status == SolveStatus::not_converged) {
-    report.status("not_converged");
-    outcome.status = 1;
-    outcome.summary +=
-        fmt::format(", not converged: column sums are off by {:.2g}", totals.worst.column_error);
-  }
-  return outcome;
 }
 
 cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
@@ -257,6 +189,8 @@ cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
   }
   for (const auto& dataset : input.datasets()) report_input(report, dataset);
   const bool f64 = arguments.f64.value_or(input.any_float64);
+  report_score_options(options.scores, input.causal, report);
+  report.params()["precision"] = f64 ? "f64" : "f32";
   if (arguments.dry_run) {
     report_cost(arguments, options, input, f64, report);
     return {};
@@ -271,7 +205,7 @@ cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
   warn_about_leaks(options, input, report);
   const Totals totals = f64 ? compute<double>(arguments, options, input, outputs, report)
                             : compute<float>(arguments, options, input, outputs, report);
-  record(arguments, options, input, f64, totals, output);
+  record_results(arguments, options, input, f64, totals, output);
   output.commit();
   return conclude(options, input, f64, totals, report);
 }

@@ -1,6 +1,7 @@
 #include "cli/parse.hpp"
 
 #include <algorithm>
+#include <filesystem>
 #include <stdexcept>
 
 #include <fmt/format.h>
@@ -24,6 +25,26 @@ namespace {
 
 bool contains(const std::vector<std::string>& list, std::string_view item) {
   return std::find(list.begin(), list.end(), item) != list.end();
+}
+
+// Whether `word` of a command line, an address or an option with one, leads to `file`: the report
+// must not be written over what is read, or over the bundle.
+bool leads_to(std::string_view word, const std::string& file) {
+  std::size_t start = 0;
+  if (word.rfind("-o", 0) == 0 || word.rfind("-i", 0) == 0) start = 2;
+  if (const std::size_t sign = word.find('='); sign != std::string_view::npos) {
+    if (leads_to(word.substr(sign + 1), file)) return true;
+  }
+  for (std::size_t end = start; end <= word.size(); ++end) {
+    if (end < word.size() && word[end] != ':' && word[end] != '[') continue;
+    const std::string part(word.substr(start, end - start));
+    std::error_code none;
+    if (part == file || (std::filesystem::is_regular_file(part, none) &&
+                         std::filesystem::equivalent(part, file, none))) {
+      return true;
+    }
+  }
+  return false;
 }
 
 std::string as_destination(const std::string& json) {
@@ -208,8 +229,15 @@ class Parser {
       usage("--json and the bundle would both go to standard output",
             "use --json=FILE, or write the bundle with -o FILE");
     }
-    if (a.json && !a.json->empty() && a.json == a.output) {
-      usage("--json and --output both name " + *a.json);
+    if (a.json && !a.json->empty()) {
+      if (a.output && leads_to(*a.output, *a.json)) {
+        usage("--json and --output both name " + *a.json);
+      }
+      std::vector<std::string> read = a.impl->positionals;
+      for (const auto& [name, address] : a.named_inputs) read.push_back(address);
+      for (const std::string& address : read) {
+        if (leads_to(address, *a.json)) usage("--json=" + *a.json + " is an input, " + address);
+      }
     }
     if (role_ == Role::compare) {
       const auto is_stream = [](const std::string& address) {
@@ -265,7 +293,11 @@ std::optional<std::string> json_of_refused(const std::vector<std::string>& comma
       stdout_is_free = true;
     }
   }
-  if (destination && destination->empty() && !stdout_is_free) return std::nullopt;
+  if (!destination) return destination;
+  if (destination->empty()) return stdout_is_free ? destination : std::nullopt;
+  for (const std::string& word : command_line) {
+    if (word.rfind("--json=", 0) != 0 && leads_to(word, *destination)) return std::nullopt;
+  }
   return destination;
 }
 

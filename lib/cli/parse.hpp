@@ -22,7 +22,8 @@ bool asks_for(const std::vector<std::string>& command_line, std::string_view lon
               std::string_view short_name);
 
 /// Where --json would have the report go on a command line that parse() refuses: "" is standard
-/// output, unless a bundle may have been meant to go there. Absent: nowhere.
+/// output, unless a bundle may have been meant to go there. Absent: nowhere, also where another
+/// word leads to the same file.
 std::optional<std::string> json_of_refused(const std::vector<std::string>& command_line,
                                            const Declaration& declaration);
 

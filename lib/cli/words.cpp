@@ -14,20 +14,28 @@ bool is_control(char c) {
 
 bool is_continuation(char c) { return (static_cast<unsigned char>(c) & 0xc0U) == 0x80U; }
 
-// Lengths and continuation bytes only: enough to keep text from breaking its neighbours.
+// Bytes of the character at the beginning of `text`, 0 where there is none: lengths and
+// continuation bytes only, enough to keep text from breaking its neighbours.
+std::size_t character_length(std::string_view text) {
+  if (text.empty()) return 0;
+  const auto lead = static_cast<unsigned char>(text[0]);
+  const std::size_t length = lead < 0x80                   ? 1
+                             : lead >= 0xc2 && lead < 0xe0 ? 2
+                             : lead >= 0xe0 && lead < 0xf0 ? 3
+                             : lead >= 0xf0 && lead < 0xf5 ? 4
+                                                           : 0;
+  if (length > text.size()) return 0;
+  for (std::size_t k = 1; k < length; ++k) {
+    if (!is_continuation(text[k])) return 0;
+  }
+  return length;
+}
+
 bool is_utf8(std::string_view text) {
-  for (std::size_t at = 0; at < text.size();) {
-    const auto lead = static_cast<unsigned char>(text[at]);
-    const std::size_t length = lead < 0x80                   ? 1
-                               : lead >= 0xc2 && lead < 0xe0 ? 2
-                               : lead >= 0xe0 && lead < 0xf0 ? 3
-                               : lead >= 0xf0 && lead < 0xf5 ? 4
-                                                             : 0;
-    if (length == 0 || at + length > text.size()) return false;
-    for (std::size_t k = 1; k < length; ++k) {
-      if (!is_continuation(text[at + k])) return false;
-    }
-    at += length;
+  while (!text.empty()) {
+    const std::size_t length = character_length(text);
+    if (length == 0) return false;
+    text.remove_prefix(length);
   }
   return true;
 }
@@ -72,20 +80,29 @@ std::string nearest(std::string_view word, const std::vector<std::string>& candi
   return best;
 }
 
+std::size_t printing_character(std::string_view text) {
+  const std::size_t length = character_length(text);
+  if (length == 1 && is_control(text[0])) return 0;
+  // U+0080 to U+009F, which terminals take for commands.
+  const bool c1 = length == 2 && text[0] == '\xc2' && static_cast<unsigned char>(text[1]) < 0xa0;
+  return c1 ? 0 : length;
+}
+
 std::string one_line(std::string_view text) {
   std::string line;
   bool broken = false;
-  for (const char c : text) {
+  while (!text.empty()) {
+    const char c = text.front();
+    const std::size_t length = printing_character(text);
     if (c == '\n' || c == '\r' || c == '\t') {
       while (!line.empty() && line.back() == ' ') line.pop_back();
       broken = true;
-    } else if (broken && c == ' ') {
-      continue;
-    } else {
+    } else if (!broken || c != ' ') {
       if (broken && !line.empty()) line += ' ';
       broken = false;
-      line += is_control(c) ? '?' : c;
+      line += length == 0 ? "?" : text.substr(0, length);
     }
+    text.remove_prefix(length == 0 ? 1 : length);
   }
   return line;
 }

@@ -13,8 +13,12 @@ std::size_t edit_distance(std::string_view a, std::string_view b);
 /// none, or more than one beginning with it.
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
 
-/// `text` on one line: line breaks and tabs with the blanks around them become one blank, other
-/// control characters '?'.
+/// Bytes of the UTF-8 character at the beginning of `text`; 0 where that is a control character or
+/// no character at all, which a terminal must not be sent.
+std::size_t printing_character(std::string_view text);
+
+/// `text` on one line: line breaks and tabs with the blanks around them become one blank, what is
+/// no printing character '?'.
 std::string one_line(std::string_view text);
 
 /// `word` as a POSIX shell reads it back: as it is where that is safe, else 'quoted', or $'quoted'

@@ -16,6 +16,10 @@ namespace {
 std::recursive_mutex library_mutex;
 bool show_errors = false;
 
+// Read by signal handlers.
+thread_local int locks_held = 0;
+char subject_text[512] = "an input";
+
 void apply_error_printing() {
   if (show_errors) {
     H5Eset_auto2(H5E_DEFAULT, reinterpret_cast<H5E_auto2_t>(H5Eprint2), nullptr);
@@ -45,6 +49,7 @@ namespace h5 {
 
 Lock::Lock() {
   library_mutex.lock();
+  ++locks_held;
   // HDF5 must not close files at exit by itself: one that failed before would be written again.
   [[maybe_unused]] static const herr_t once = H5dont_atexit();
   // Where HDF5 is a thread-safe build, each thread has its own setting.
@@ -52,7 +57,17 @@ Lock::Lock() {
   if (std::exchange(first, false)) apply_error_printing();
 }
 
-Lock::~Lock() { library_mutex.unlock(); }
+Lock::~Lock() {
+  --locks_held;
+  library_mutex.unlock();
+}
+
+void set_subject(const std::string& address) noexcept {
+  subject_text[address.copy(subject_text, sizeof(subject_text) - 1)] = '\0';
+}
+
+bool in_library() noexcept { return locks_held > 0; }
+const char* subject() noexcept { return subject_text; }
 
 Quiet::Quiet() {
   H5Eget_auto2(H5E_DEFAULT, &before_, &data_);

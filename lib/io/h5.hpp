@@ -23,6 +23,14 @@ class Lock {
   Lock& operator=(const Lock&) = delete;
 };
 
+/// What HDF5 is about to look into, for the message of a crash: to be said under a Lock. Kept until
+/// the next; cut after some 500 bytes.
+void set_subject(const std::string& address) noexcept;
+
+/// Whether the calling thread is inside a Lock, and the subject last set: for signal handlers.
+bool in_library() noexcept;
+const char* subject() noexcept;
+
 /// While it is there, failures are expected and HDF5 prints none, whatever show_hdf5_errors says.
 /// May nest.
 class Quiet {

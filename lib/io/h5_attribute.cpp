@@ -12,15 +12,21 @@ struct Attribute {
   H5T_class_t type_class = H5T_NO_CLASS;
 };
 
-/// The attribute where it is there and has exactly one element.
-std::optional<Attribute> single(hid_t object, const std::string& name) {
+[[noreturn]] void refuse(const std::string& what, const std::string& name, const char* expected) {
+  throw Error(Failure::input, what + ": attribute " + name + " is not " + expected);
+}
+
+/// The attribute where it is there; refused where it has more or fewer elements than one.
+std::optional<Attribute> single(hid_t object, const std::string& name, const std::string& what,
+                                const char* expected) {
   if (H5Aexists(object, name.c_str()) <= 0) return {};
   Attribute found{Handle(H5Aopen(object, name.c_str(), H5P_DEFAULT), H5Aclose), {}};
-  if (!found.handle) return {};
+  if (!found.handle) refuse(what, name, expected);
   const Handle space(H5Aget_space(found.handle.get()), H5Sclose);
-  if (!space || H5Sget_simple_extent_npoints(space.get()) != 1) return {};
   found.type = Handle(H5Aget_type(found.handle.get()), H5Tclose);
-  if (!found.type) return {};
+  if (!space || !found.type || H5Sget_simple_extent_npoints(space.get()) != 1) {
+    refuse(what, name, expected);
+  }
   found.type_class = H5Tget_class(found.type.get());
   return found;
 }
@@ -44,30 +50,37 @@ std::vector<std::string> attribute_names(hid_t object, const std::string& what) 
   return names;
 }
 
-std::optional<double> number_attribute(hid_t object, const std::string& name) {
-  const std::optional<Attribute> found = single(object, name);
+std::optional<double> number_attribute(hid_t object, const std::string& name,
+                                       const std::string& what) {
+  constexpr const char* expected = "one number";
+  const std::optional<Attribute> found = single(object, name, what, expected);
   if (!found) return {};
-  if (found->type_class != H5T_FLOAT && found->type_class != H5T_INTEGER &&
-      stored_type(found->type.get()).dtype != DType::boolean) {
-    return {};
-  }
+  const bool number = found->type_class == H5T_FLOAT || found->type_class == H5T_INTEGER ||
+                      stored_type(found->type.get()).dtype == DType::boolean;
   double value = 0;
-  if (H5Aread(found->handle.get(), H5T_NATIVE_DOUBLE, &value) < 0) return {};
+  if (!number || H5Aread(found->handle.get(), H5T_NATIVE_DOUBLE, &value) < 0) {
+    refuse(what, name, expected);
+  }
   return value;
 }
 
-std::optional<std::string> text_attribute(hid_t object, const std::string& name) {
-  const std::optional<Attribute> found = single(object, name);
-  if (!found || found->type_class != H5T_STRING) return {};
+std::optional<std::string> text_attribute(hid_t object, const std::string& name,
+                                          const std::string& what) {
+  constexpr const char* expected = "one text";
+  const std::optional<Attribute> found = single(object, name, what, expected);
+  if (!found) return {};
+  if (found->type_class != H5T_STRING) refuse(what, name, expected);
   if (H5Tis_variable_str(found->type.get()) > 0) {
     char* value = nullptr;
-    if (H5Aread(found->handle.get(), found->type.get(), &value) < 0) return {};
+    if (H5Aread(found->handle.get(), found->type.get(), &value) < 0) refuse(what, name, expected);
     std::string text = value == nullptr ? "" : value;
     H5free_memory(value);
     return text;
   }
   std::string bytes(H5Tget_size(found->type.get()), '\0');
-  if (H5Aread(found->handle.get(), found->type.get(), bytes.data()) < 0) return {};
+  if (H5Aread(found->handle.get(), found->type.get(), bytes.data()) < 0) {
+    refuse(what, name, expected);
+  }
   return unpadded(bytes.data(), found->type.get());
 }
 

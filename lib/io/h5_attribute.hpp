@@ -11,11 +11,14 @@ namespace attn::io::h5 {
 /// Names of an object's attributes, sorted. Throws Error(input) naming `what`.
 std::vector<std::string> attribute_names(hid_t object, const std::string& what);
 
-/// A single number (or bool) of any width as double; absent where there is none, or it is
-/// something else.
-std::optional<double> number_attribute(hid_t object, const std::string& name);
+/// A single number (or bool) of any width as double; absent where there is no such attribute.
+/// Throws Error(input) naming `what` where it is something else: a setting that cannot be
+/// understood must not pass for one that was not made.
+std::optional<double> number_attribute(hid_t object, const std::string& name,
+                                       const std::string& what);
 
-/// A single string, of fixed or variable length.
-std::optional<std::string> text_attribute(hid_t object, const std::string& name);
+/// A single string, of fixed or variable length; otherwise as number_attribute.
+std::optional<std::string> text_attribute(hid_t object, const std::string& name,
+                                          const std::string& what);
 
 }  // namespace attn::io::h5

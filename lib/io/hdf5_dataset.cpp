@@ -93,6 +93,7 @@ Hdf5Dataset::Selection Hdf5Dataset::select(const Shape& start, const Shape& coun
 void Hdf5Dataset::read_raw(const Shape& start, const Shape& count, hid_t memory_type,
                            void* out) const {
   const h5::Lock lock;
+  h5::set_subject(address);
   const Selection selection = select(start, count);
   // Of the same rank as the file's: otherwise HDF5 goes through chunks element by element.
   const h5::Handle memory = h5::dataspace(selection.count);
@@ -119,6 +120,7 @@ void refuse_unread(hid_t dataset, const std::string& address, const h5::Reason& 
 
 std::vector<std::string> Hdf5Dataset::read_strings() const {
   const h5::Lock lock;
+  h5::set_subject(address);
   return H5Tis_variable_str(type_.memory.get()) > 0 ? variable_strings() : fixed_strings();
 }
 

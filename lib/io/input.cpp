@@ -147,13 +147,13 @@ std::vector<std::string> InputBundle::names() const {
 std::optional<double> InputBundle::number_attribute(const std::string& name) const {
   const h5::Lock lock;
   if (!impl_->root) return {};
-  return h5::number_attribute(impl_->root->group.get(), name);
+  return h5::number_attribute(impl_->root->group.get(), name, description());
 }
 
 std::optional<std::string> InputBundle::text_attribute(const std::string& name) const {
   const h5::Lock lock;
   if (!impl_->root) return {};
-  return h5::text_attribute(impl_->root->group.get(), name);
+  return h5::text_attribute(impl_->root->group.get(), name, description());
 }
 
 std::string InputBundle::description() const {

@@ -75,8 +75,8 @@ class InputBundle {
   /// Names of all datasets at the root (of INPUT, and the named ones), sorted.
   std::vector<std::string> names() const;
 
-  /// Attributes of INPUT's root; absent where there is none or it has another type. Numbers of any
-  /// width are given as double.
+  /// Attributes of INPUT's root; absent where there is none. Numbers of any width are given as
+  /// double. Throws Error(input) where it is not one number, not one text.
   std::optional<double> number_attribute(const std::string& name) const;
   std::optional<std::string> text_attribute(const std::string& name) const;
 

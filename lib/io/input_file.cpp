@@ -40,6 +40,7 @@ bool has_signature(int descriptor, off_t size) {
 /// `path` is what HDF5 opens, `label` what the user called it.
 h5::Handle open_hdf5(const std::string& path, const std::string& label, bool lock_file) {
   const h5::Lock lock;
+  h5::set_subject(label);
   const h5::Handle access = h5::properties(H5P_FILE_ACCESS);
   // A temporary of our own needs no locks, which its file system may not have.
   if (!lock_file) h5::require(H5Pset_file_locking(access.get(), false, true), "properties");

@@ -10,8 +10,21 @@
 #include "io/output_attribute.hpp"
 #include "io/output_dataset.hpp"
 #include "io/output_file.hpp"
+#include "tensor/error.hpp"
 
 namespace attn::io {
+namespace {
+
+/// Nothing where a foreign `history` is no text: that is no reason to refuse the file.
+std::string earlier_history(hid_t root) {
+  try {
+    return h5::text_attribute(root, "history", "").value_or("");
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+}  // namespace
 
 struct OutputBundle::Impl {
   std::shared_ptr<OutputFile> file;
@@ -40,6 +53,7 @@ OutputBundle& OutputBundle::operator=(OutputBundle&&) noexcept = default;
 
 void OutputBundle::copy_from(const InputBundle& input, const std::vector<std::string>& without) {
   const h5::Lock lock;
+  h5::set_subject(input.description());
   copy_bundle(input.impl(), impl_->open(), without);
 }
 
@@ -103,7 +117,7 @@ void OutputBundle::add_history(const std::string& command_line, const std::strin
   std::string text = history_line(command_line, version);
   const h5::Lock lock;
   OutputFile& file = impl_->open();
-  const std::string before = h5::text_attribute(file.root(), "history").value_or("");
+  const std::string before = earlier_history(file.root());
   if (!before.empty()) text += "\n" + before;
   write_attribute(file, file.root(), "history", text);
 }

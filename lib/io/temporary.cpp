@@ -12,7 +12,9 @@
 #include <random>
 #include <utility>
 
+#include "io/h5.hpp"
 #include "io/output.hpp"
+#include "tensor/error.hpp"
 
 namespace attn::io {
 namespace {
@@ -50,8 +52,27 @@ std::string random_letters(std::size_t count) {
   return letters;
 }
 
+void write_text(const char* text) noexcept {
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text, std::strlen(text));
+}
+
+// Some damaged files make HDF5 itself crash. That is bad input, to be told of as such.
+void blame_input() noexcept {
+  write_text(program_invocation_short_name);
+  write_text(": error: ");
+  write_text(h5::subject());
+  write_text(" is damaged: HDF5 crashed over it\n");
+  _exit(static_cast<int>(Failure::input));
+}
+
+bool is_crash(int signal_number) noexcept {
+  return signal_number == SIGSEGV || signal_number == SIGBUS || signal_number == SIGFPE ||
+         signal_number == SIGILL || signal_number == SIGABRT;
+}
+
 void remove_and_die(int signal_number) {
   remove_temporaries();
+  if (is_crash(signal_number) && h5::in_library()) blame_input();
   // Blocked while it is handled: the second one is delivered when this handler returns.
   signal(signal_number, SIG_DFL);
   raise(signal_number);

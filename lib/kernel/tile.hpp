@@ -56,7 +56,7 @@ void add_columns(MatrixView<const double> tile, double* sum);
 void add_outer(MatrixView<float> tile, const double* row, const double* col);
 void add_outer(MatrixView<double> tile, const double* row, const double* col);
 
-/// Names of the instruction sets this binary can dispatch to on this CPU, best first.
+/// The instruction set that is used on this CPU: "AVX2".
 const char* simd_description();
 
 }  // namespace attn::kernel

@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <limits>
-#include <string>
+
+#include <fmt/format.h>
 
 #include "kernel/parallel.hpp"
 #include "tensor/buffer.hpp"
@@ -20,9 +21,9 @@ void require_weights(const WeightTile<T>& tile) {
       const T weight = tile.weights(i, j);
       // NaN fails the comparison.
       if (weight >= 0 && weight <= std::numeric_limits<T>::max()) continue;
-      throw Error(Failure::input, "the weight of query " + std::to_string(tile.range.row0 + i) +
-                                      " and key " + std::to_string(tile.range.col0 + j) + " is " +
-                                      std::to_string(weight) + ", expected a number >= 0");
+      throw Error(Failure::input,
+                  fmt::format("the weight of query {} and key {} is {}, expected a number >= 0",
+                              tile.range.row0 + i, tile.range.col0 + j, weight));
     }
   }
 }

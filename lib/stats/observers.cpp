@@ -40,6 +40,23 @@ std::int64_t ColumnSums<T>::bytes(const Partition& partition) {
 }
 
 template <class T>
+void RowSums<T>::start(const Partition& partition) {
+  if (partition.order != Order::row_panels) {
+    throw std::logic_error("row sums are gathered from row panels");
+  }
+  sums_.assign(static_cast<std::size_t>(partition.rows), 0.0);
+}
+
+template <class T>
+void RowSums<T>::observe(const WeightTile<T>& tile, Index slot) {
+  static_cast<void>(slot);
+  for (Index i = 0; i < tile.range.rows; ++i) {
+    double& sum = sums_[static_cast<std::size_t>(tile.range.row0 + i)];
+    for (Index j = 0; j < tile.range.cols; ++j) sum += static_cast<double>(tile.weights(i, j));
+  }
+}
+
+template <class T>
 void RowEntropy<T>::start(const Partition& partition) {
   if (partition.order != Order::row_panels) {
     throw std::logic_error("row entropies are gathered from row panels");
@@ -58,6 +75,8 @@ void RowEntropy<T>::observe(const WeightTile<T>& tile, Index slot) {
 
 template class ColumnSums<float>;
 template class ColumnSums<double>;
+template class RowSums<float>;
+template class RowSums<double>;
 template class RowEntropy<float>;
 template class RowEntropy<double>;
 

@@ -27,6 +27,20 @@ class ColumnSums final : public Observer<T> {
   std::vector<double> sums_;
 };
 
+/// Σ_j π_ij, which is 1 (0 for a query with nothing allowed) where weights are what they should be:
+/// a check of weights that come from elsewhere. Kept in float64.
+template <class T>
+class RowSums final : public Observer<T> {
+ public:
+  void start(const Partition& partition) override;
+  void observe(const WeightTile<T>& tile, Index slot) override;
+
+  const std::vector<double>& values() const { return sums_; }  ///< (Lq)
+
+ private:
+  std::vector<double> sums_;
+};
+
 /// H_i = −Σ_j π_ij log π_ij in nats, 0 log 0 = 0; at most log of the number of allowed keys where
 /// rows sum to 1. For row panels only. Kept in float64.
 template <class T>

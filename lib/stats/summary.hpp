@@ -46,7 +46,8 @@ struct ColumnSumSummary {
 struct SummaryOptions {
   std::vector<double> epsilons = {1e-8};
   std::vector<double> probabilities = {0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99};
-  Index top = 10;  ///< keys in lowest and highest
+  Index top = 10;             ///< keys in lowest and highest
+  std::optional<Index> bins;  ///< of histogram_edges
 };
 
 /// `sums` (n) are finite and >= 0; `masked` (n, or empty: none) is non-zero where a key takes no

@@ -6,6 +6,7 @@
 #include <memory>
 #include <new>
 #include <type_traits>
+#include <utility>
 
 #include "tensor/shape.hpp"
 
@@ -23,6 +24,15 @@ class Buffer {
   /// Room for `size` elements, values unspecified. Throws std::bad_alloc.
   explicit Buffer(Index size)
       : data_(static_cast<T*>(::operator new(bytes(size), alignment))), size_(size) {}
+
+  ~Buffer() = default;
+  Buffer(Buffer&& other) noexcept
+      : data_(std::move(other.data_)), size_(std::exchange(other.size_, 0)) {}
+  Buffer& operator=(Buffer&& other) noexcept {
+    data_ = std::move(other.data_);
+    size_ = std::exchange(other.size_, 0);
+    return *this;
+  }
 
   T* data() const noexcept { return data_.get(); }
   Index size() const noexcept { return size_; }

@@ -117,6 +117,19 @@ class BadInput(ToolTest):
             ("causal of what", BOTH, data(q=zeros((2, 6, 4), f32)), ["--causal"], 2,
              ["--causal", "6", "5"]),
             ("nothing stored", STATS, data(), ["--scheme=stored"], 3, ["in.h5", "row_potential"]),
+            ("weights that do not add up", STATS, data(weights=np.full((2, 5, 5), 0.3)),
+             ["--scheme=stored"], 3, ["in.h5:/weights", "[0]", "query 0", "1.5"]),
+            ("weights below 0", STATS, data(weights=np.eye(5) * [1, 1, 1, 1, -1e-30] + zeros((2, 5, 5))),
+             ["--scheme=stored"], 3, ["in.h5:/weights", "[0]", "query 4", "key 4", "-1e-30"]),
+            ("weights that are NaN", STATS, data(weights=np.full((2, 5, 5), np.nan)),
+             ["--scheme=stored"], 3, ["in.h5:/weights", "nan", "[0, 0, 0]"]),
+            ("weights of integers", STATS, data(weights=zeros((2, 5, 5), np.int32)),
+             ["--scheme=stored"], 3, ["in.h5:/weights", "int32"]),
+            ("weights that would broadcast", STATS, data(weights=np.full((1, 5), 0.2)),
+             ["--scheme=stored"], 3, ["in.h5:/weights", "(1, 5)", "(2, 5, 5)"]),
+            ("weight where the mask forbids", STATS,
+             data(weights=np.full((2, 5, 5), 0.2), mask=np.arange(5) > 0), ["--scheme=stored"], 3,
+             ["in.h5:/weights", "key 0", "no query"]),
         ])
 
     def test_attributes(self):
@@ -126,7 +139,11 @@ class BadInput(ToolTest):
                             ("attn_scale", np.inf), ("attn_hybrid", 1.5), ("attn_hybrid", np.nan),
                             ("attn_iterations", 0), ("attn_iterations", -3),
                             ("attn_tolerance", -1e-3), ("attn_tolerance", np.nan),
-                            ("attn_precision", "f16"), ("attn_scheme", "softmax")):
+                            ("attn_precision", "f16"), ("attn_scheme", "softmax"),
+                            # Of another type, or more than one, they are not as good as absent.
+                            ("attn_scale", "x"), ("attn_causal", 1), ("attn_energy", 2.0),
+                            ("attn_iterations", [1, 2]), ("attn_iterations", 2.7),
+                            ("attn_tolerance", "1e-3"), ("attn_precision", 32)):
             with self.subTest(name=name, value=value):
                 self.write("in.h5", {name: value}, hybrid=0.5, weights=np.zeros((2, 5, 5)),
                            **good())
@@ -151,6 +168,13 @@ class BadInput(ToolTest):
             (COMPUTE, ["--iterations=0"], ["--iterations", "0"]),
             (COMPUTE, ["--iterations=2.5"], ["--iterations", "2.5"]),
             (COMPUTE, ["--tolerance=0"], ["--tolerance", "0"]),
+            # What would have no effect.
+            (COMPUTE, ["--iterations=3"], ["--iterations", "sinkhorn"]),
+            (COMPUTE, ["--scheme=dnas", "--tolerance=0.1"], ["--tolerance", "sinkhorn"]),
+            (BOTH, ["--hybrid=0.5"], ["--hybrid", "hnas"]),
+            (BOTH, ["--from=scores", "--energy=dot"], ["--energy", "scores"]),
+            (BOTH, ["--json=good.h5"], ["--json=good.h5", "good.h5"]),
+            (BOTH, ["--json=out.h5"], ["--json", "out.h5"]),
             (STATS, ["--epsilon=1e-8,-1"], ["--epsilon", "-1"]),
             (STATS, ["--bins=0"], ["--bins", "0"]),
             (STATS, ["--top=-1"], ["--top", "-1"]),
@@ -165,10 +189,12 @@ class BadInput(ToolTest):
             (BOTH, ["-i", "q=-:/q", "-i", "k=-:/k"], ["standard input"]),
             (BOTH, ["good.h5"], ["good.h5"]),  # a second INPUT
         ]
+        whole = (self.folder / "good.h5").read_bytes()
         for tools, options, says in rows:
             for tool in tools:
                 with self.subTest(options=options, tool=tool):
                     self.refused(tool, "good.h5", *options, status=2, says=says)
+                    self.assertEqual((self.folder / "good.h5").read_bytes(), whole)
 
     def test_scores_beyond_float32(self):
         big = {n: np.full((3, 2), 1e25, np.float32) for n in "qkv"}

@@ -36,7 +36,10 @@ class Results(ToolTest):
                 self.assert_same_bits(alone, everything, [name])
         self.assertEqual(sorted(self.results()), ["col_potential", "out", "row_potential"])
         three = ["col_potential", "out", "row_potential", "unas_row_potential"]
-        self.assertEqual(sorted(self.results("--scheme=hnas")), three)
+        self.assertEqual(sorted(self.results("--scheme=hnas", "--hybrid=0.5")), three)
+        # Without u they would not rebuild the mixture.
+        self.assertEqual(sorted(self.results("--scheme=hnas")), sorted([*three, "hybrid"]))
+        self.assertEqual(list(self.results("--scheme=hnas", "--emit=out")), ["out"])
 
     def test_without_values(self):
         data = vectors()
@@ -162,7 +165,7 @@ class CarriedAlong(ToolTest):
         bundle = self.compute("in.h5", "-q", "--only")
         self.assertEqual(sorted(bundle), ["col_potential", "out", "row_potential"])
         self.assertEqual(bundle.groups, [])
-        self.assertNotIn("model", bundle.attributes)
+        self.assertEqual(bundle.attributes["model"], "λ-model")
         self.assertEqual(bundle.attributes["attn_scheme"], "unas")
 
     def test_a_group_as_input(self):

@@ -274,13 +274,37 @@ class FromTheBundle(ToolTest):
         self.same_figures(foreign, expected)
         self.assertEqual([foreign[n] for n in ("bound", "margin", "holds")], [None] * 3)
 
+    def test_weights_alone_with_masked_keys(self):
+        # Nothing says that the key was masked but its column sum of 0, which dnas cannot give.
+        mask = np.arange(30) != 7
+        self.run_tool("attn-compute", "in.h5", "--scheme=dnas", "--emit=weights", "--only",
+                      "-i", f"mask={self.write('mask.h5', mask=mask)}", "-o", "w.h5")
+        stored = self.stats("w.h5")["stored"]
+        self.assertEqual((stored["masked_keys"], stored["holds"]), (2, True))
+
+    def test_a_recorded_mask_can_be_undone(self):
+        self.run_tool("attn-compute", "in.h5", "--causal", "-o", "made.h5")
+        self.assertEqual(self.stats("made.h5", "--causal=none"), self.stats("in.h5"))
+
+    def test_what_only_keeps(self):
+        # The history goes on, and a mixture can be rebuilt.
+        self.run_tool("attn-compute", "in.h5", "--scheme=hnas", "-o", "all.h5")
+        self.run_tool("attn-compute", "all.h5", "--scheme=hnas", "--only", "-o", "only.h5")
+        only = self.read("only.h5")
+        np.testing.assert_array_equal(only["hybrid"], [0.2, 0.9])
+        self.assertEqual(len(only.attributes["history"].splitlines()), 2)
+        vectors = [word for name in "qk" for word in ("-i", f"{name}=in.h5")]
+        found = self.stats("only.h5", *vectors, "-i", "mask=in.h5", "--scheme=stored")["stored"]
+        self.same_figures(found, self.stats("in.h5", "--scheme=hnas")["hnas"])
+
     def test_every_scheme_at_once(self):
         options = ["in.h5", "--hybrid=0.5"]
         schemes = ["sinkhorn", "hnas", "dnas", "unas"]
         together = self.stats(*options, f"--scheme={','.join(schemes)}", "--bins=1")
         self.assertEqual(list(together), schemes)
         for scheme in schemes:
-            alone = self.stats(*options, f"--scheme={scheme}", "--bins=1")[scheme]
+            own = options if scheme == "hnas" else ["in.h5"]
+            alone = self.stats(*own, f"--scheme={scheme}", "--bins=1")[scheme]
             for result in (alone, together[scheme]):
                 for part in (result, *result["heads"]):
                     del part["histogram"]  # whose edges suit all schemes

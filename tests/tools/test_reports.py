@@ -57,6 +57,17 @@ class Report(ToolTest):
         self.assertGreater(count, 0)
         self.assertIn(f"unas explains away {count} of 80 keys (c < 0.5), dnas ", text)
 
+    def test_words_that_a_terminal_must_not_see(self):
+        # A control sequence in one byte or in two, and what is no UTF-8.
+        keys = self.read("in.h5")["k"].shape[-2]
+        words = [b"\x1b[31m", b"\xc2\x9b31m", b"\xff\xfe", "\u00e9".encode(), b"\xc3"] * keys
+        datasets = {n: a for n, a in self.read("in.h5").items() if n != "tokens"}
+        self.write("odd.h5", **datasets, tokens=np.array(words[:keys]).reshape(1, keys))
+        text = self.run_tool("explain-away-stats", "odd.h5", f"--top={keys}").out.decode()
+        for word in ("?[31m", "??31m", "??", "\u00e9"):
+            self.assertIn(f" {word} ", text)
+        self.assertEqual([c for c in text if c < " " and c != "\n" or "\x7f" <= c < "\xa0"], [])
+
     def test_words_of_the_wrong_shape_are_left_out(self):
         self.write("bad.h5", **{n: a for n, a in self.read("in.h5").items() if n != "tokens"},
                    tokens=["too", "few"])

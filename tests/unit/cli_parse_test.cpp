@@ -220,6 +220,8 @@ TEST_CASE("command lines that are refused") {
        "--json and the bundle would both go to standard output",
        "use --json=FILE, or write the bundle with -o FILE"},
       {{"--json=x", "-o", "x"}, "--json and --output both name x", ""},
+      {{"--json=x", "-o", "o", "x:/layer"}, "--json=x is an input, x:/layer", ""},
+      {{"--json=x", "-o", "o", "-i", "q=x[0]"}, "--json=x is an input, x[0]", ""},
   };
   for (const Case& c : cases) {
     CAPTURE(c.message);

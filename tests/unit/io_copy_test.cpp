@@ -122,8 +122,8 @@ TEST_CASE("Everything in INPUT is carried along as it is") {
   CHECK(H5Iget_type(copy.open("type").get()) == H5I_DATATYPE);
   CHECK(h5::attribute_names(copy.open("/").get(), "") ==
         std::vector<std::string>{"numbers", "record", "type"});
-  CHECK(h5::number_attribute(copy.open("group/inner").get(), "note") == 1.0);
-  CHECK(h5::number_attribute(copy.open("plain").get(), "note") == 1.0);
+  CHECK(h5::number_attribute(copy.open("group/inner").get(), "note", "") == 1.0);
+  CHECK(h5::number_attribute(copy.open("plain").get(), "note", "") == 1.0);
 }
 
 TEST_CASE("Records with strings are copied by value") {
@@ -245,7 +245,7 @@ TEST_CASE("A slice keeps its type, its attributes and the labels of the axes tha
   const h5::Lock lock;
   const h5::Handle dataset = copy.dataset("y");
   CHECK(H5Tequal(h5::Handle(H5Dget_type(dataset.get()), H5Tclose).get(), H5T_IEEE_F64BE) > 0);
-  CHECK(h5::number_attribute(dataset.get(), "note") == 5.0);
+  CHECK(h5::number_attribute(dataset.get(), "note", "") == 5.0);
   std::string label(16, '\0');
   CHECK(H5DSget_label(dataset.get(), 0, label.data(), label.size()) == 0);
   CHECK(H5DSget_label(dataset.get(), 1, label.data(), label.size()) == 3);

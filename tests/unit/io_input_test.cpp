@@ -234,10 +234,15 @@ TEST_CASE("Attributes of INPUT's root or group") {
   CHECK(bundle.number_attribute("half") == 0.25);
   CHECK(bundle.text_attribute("fixed") == "abc");
   CHECK(bundle.text_attribute("text") == "\u03bb, twice");
-  CHECK_FALSE(bundle.number_attribute("two"));
-  CHECK_FALSE(bundle.number_attribute("text"));
   CHECK_FALSE(bundle.number_attribute("absent"));
-  CHECK_FALSE(bundle.text_attribute("real"));
+  CHECK_FALSE(bundle.text_attribute("absent"));
+  const std::string file = folder / "a.h5";
+  CHECK(thrown_error([&] { bundle.number_attribute("two"); }).what() ==
+        file + ": attribute two is not one number");
+  CHECK(thrown_error([&] { bundle.number_attribute("text"); }).what() ==
+        file + ": attribute text is not one number");
+  CHECK(thrown_error([&] { bundle.text_attribute("real"); }).what() ==
+        file + ": attribute real is not one text");
   CHECK(open_input(folder / "a.h5:/g").number_attribute("real") == -3.0);
   CHECK_FALSE(open_input("", {{"x", folder / "a.h5:/g/x"}}).number_attribute("real"));
 }

@@ -28,7 +28,11 @@ io::OutputBundle open_output(const cli::Arguments& arguments) {
 io::OutputBundle open_output_like(const cli::Arguments& arguments, const io::InputBundle& input,
                                   const std::vector<std::string>& results) {
   io::OutputBundle output = open_output(arguments);
-  if (!arguments.only) output.copy_from(input, results);
+  if (arguments.only) {
+    output.copy_attributes_from(input);
+  } else {
+    output.copy_from(input, results);
+  }
   output.add_history(arguments.command_line, arguments.version);
   return output;
 }

@@ -18,7 +18,8 @@ io::InputBundle open_input(const cli::Arguments& arguments);
 io::OutputBundle open_output(const cli::Arguments& arguments);
 
 /// What a transform writes into: open_output, holding what `input` holds except the datasets in
-/// `results` (nothing of it with --only), and with the command line in front of its history.
+/// `results` (of it the root's attributes alone with --only), and with the command line in front of
+/// its history.
 io::OutputBundle open_output_like(const cli::Arguments& arguments, const io::InputBundle& input,
                                   const std::vector<std::string>& results);
 

@@ -65,20 +65,19 @@ Json summary_json(const ColumnStatistics& statistics, const SchemeSummaryOf& sum
 }  // namespace
 
 nlohmann::ordered_json column_json(const ColumnStatistics& statistics,
-                                   const SummaryOptions& options, std::optional<Index> bins) {
-  const std::vector<double> edges = common_edges(statistics, bins);
+                                   const ColumnSummaries& summaries) {
   Json result = Json::object();
-  for (const SchemeColumns& scheme : statistics.schemes) {
-    Json json = summary_json(statistics, summarise_scheme(statistics, scheme, -1, options, edges));
+  for (std::size_t n = 0; n < statistics.schemes.size(); ++n) {
+    const ColumnSummaries::OfScheme& scheme = summaries.schemes[n];
+    Json json = summary_json(statistics, scheme.all);
     json["heads"] = Json::array();
     for (Index head = 0; head < statistics.heads(); ++head) {
       Json entry;
       entry["index"] = unravel(head, statistics.leading);
-      entry.update(
-          summary_json(statistics, summarise_scheme(statistics, scheme, head, options, edges)));
+      entry.update(summary_json(statistics, scheme.heads[static_cast<std::size_t>(head)]));
       json["heads"].push_back(std::move(entry));
     }
-    result[scheme.name] = std::move(json);
+    result[statistics.schemes[n].name] = std::move(json);
   }
   return result;
 }

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "cli/words.hpp"
+
 namespace attn::tools {
 namespace {
 
@@ -13,21 +15,16 @@ constexpr Index bar_width = 30;
 constexpr std::size_t name_width = 18;
 constexpr Index column_width = 9;
 
-// Ready for a table: control characters made visible, at most `width` characters wide.
-std::string printable(const std::string& name, std::size_t width) {
+// Ready for a table: what would not print made visible, at most `width` characters wide.
+std::string printable(std::string_view name, std::size_t width) {
   std::string text;
-  std::size_t characters = 0;
-  for (const char byte : name) {
-    const auto code = static_cast<unsigned char>(byte);
-    const bool continues = (code & 0xC0U) == 0x80U;
-    if (!continues && characters == width) return text + "~";
-    if (code < 0x20 || code == 0x7F) {
-      text += code == '\n' ? "\\n" : (code == '\t' ? "\\t" : "?");
-      ++characters;
-    } else {
-      text += byte;
-      characters += continues ? 0 : 1;
-    }
+  for (std::size_t characters = 0; !name.empty(); ++characters) {
+    if (characters >= width) return text + "~";
+    const std::size_t length = cli::printing_character(name);
+    const char c = name.front();
+    text += length > 0 ? std::string(name.substr(0, length))
+                       : (c == '\n' ? "\\n" : (c == '\t' ? "\\t" : "?"));
+    name.remove_prefix(length > 0 ? length : 1);
   }
   return text;
 }
@@ -66,11 +63,9 @@ std::string head_label(const ColumnStatistics& statistics, Index head) {
 class Writer {
  public:
   Writer(const ColumnStatistics& statistics, const SummaryOptions& options,
-         std::optional<Index> bins)
-      : statistics_(statistics), options_(options), edges_(common_edges(statistics, bins)) {
-    for (const SchemeColumns& scheme : statistics_.schemes) {
-      all_.push_back(summarise_scheme(statistics_, scheme, -1, options_, edges_));
-    }
+         const ColumnSummaries& summaries)
+      : statistics_(statistics), options_(options), summaries_(summaries), edges_(summaries.edges) {
+    for (const auto& scheme : summaries.schemes) all_.push_back(scheme.all);
   }
 
   std::string write() {
@@ -123,9 +118,8 @@ class Writer {
   void row(const std::string& label, Index head) {
     text_ += padded(label, 8);
     for (std::size_t n = 0; n < all_.size(); ++n) {
-      const SchemeSummaryOf summary =
-          head < 0 ? all_[n]
-                   : summarise_scheme(statistics_, statistics_.schemes[n], head, options_, edges_);
+      const SchemeSummaryOf& summary =
+          head < 0 ? all_[n] : summaries_.schemes[n].heads[static_cast<std::size_t>(head)];
       add("{:>9}{:>9}", number(summary.sums.min), number(summary.sums.median));
       for (const ExplainedAway& e : summary.sums.explained_away) {
         add("{:>9}", fmt::format("{:.1f}%", 100 * e.share));
@@ -252,7 +246,8 @@ class Writer {
 
   const ColumnStatistics& statistics_;
   const SummaryOptions& options_;
-  std::vector<double> edges_;
+  const ColumnSummaries& summaries_;
+  const std::vector<double>& edges_;
   std::vector<SchemeSummaryOf> all_;
   std::string text_;
 };
@@ -260,8 +255,8 @@ class Writer {
 }  // namespace
 
 std::string column_report(const ColumnStatistics& statistics, const SummaryOptions& options,
-                          std::optional<Index> bins) {
-  return Writer(statistics, options, bins).write();
+                          const ColumnSummaries& summaries) {
+  return Writer(statistics, options, summaries).write();
 }
 
 }  // namespace attn::tools

@@ -12,10 +12,10 @@ namespace attn::tools {
 /// histogram of log10 c_j, the keys with the least and the most attention. Plain ASCII frames, at
 /// most about 100 columns for two schemes.
 std::string column_report(const ColumnStatistics& statistics, const SummaryOptions& options,
-                          std::optional<Index> bins);
+                          const ColumnSummaries& summaries);
 
 /// The `result` of the JSON report (DESIGN.md §4).
 nlohmann::ordered_json column_json(const ColumnStatistics& statistics,
-                                   const SummaryOptions& options, std::optional<Index> bins);
+                                   const ColumnSummaries& summaries);
 
 }  // namespace attn::tools

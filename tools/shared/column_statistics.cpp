@@ -6,10 +6,7 @@
 
 namespace attn::tools {
 
-std::string ColumnStatistics::name_of(Index head, Index key) const {
-  if (names.empty()) return "";
-  return names[static_cast<std::size_t>(head / heads_per_name * keys + key)];
-}
+namespace {
 
 std::vector<double> common_edges(const ColumnStatistics& statistics, std::optional<Index> bins) {
   std::vector<std::span<const double>> sets;
@@ -19,6 +16,7 @@ std::vector<double> common_edges(const ColumnStatistics& statistics, std::option
   return histogram_edges(sets, bins);
 }
 
+// `head` < 0: all of them.
 SchemeSummaryOf summarise_scheme(const ColumnStatistics& statistics, const SchemeColumns& scheme,
                                  Index head, const SummaryOptions& options,
                                  const std::vector<double>& edges) {
@@ -58,6 +56,28 @@ SchemeSummaryOf summarise_scheme(const ColumnStatistics& statistics, const Schem
   summary.sums = summarise(sums, masked, options);
   summary.histogram = histogram(sums, masked, edges);
   return summary;
+}
+
+}  // namespace
+
+std::string ColumnStatistics::name_of(Index head, Index key) const {
+  if (names.empty()) return "";
+  return names[static_cast<std::size_t>(head / heads_per_name * keys + key)];
+}
+
+ColumnSummaries summarise_columns(const ColumnStatistics& statistics,
+                                  const SummaryOptions& options) {
+  ColumnSummaries summaries;
+  summaries.edges = common_edges(statistics, options.bins);
+  for (const SchemeColumns& scheme : statistics.schemes) {
+    ColumnSummaries::OfScheme made;
+    made.all = summarise_scheme(statistics, scheme, -1, options, summaries.edges);
+    for (Index head = 0; head < statistics.heads(); ++head) {
+      made.heads.push_back(summarise_scheme(statistics, scheme, head, options, summaries.edges));
+    }
+    summaries.schemes.push_back(std::move(made));
+  }
+  return summaries;
 }
 
 }  // namespace attn::tools

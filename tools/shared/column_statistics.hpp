@@ -54,12 +54,16 @@ struct SchemeSummaryOf {
   Index first_head = 0;  ///< a position p in sums.lowest is key p % Lk of head first_head + p / Lk
 };
 
-/// `head` < 0: all of them. `edges` of the histograms.
-SchemeSummaryOf summarise_scheme(const ColumnStatistics& statistics, const SchemeColumns& scheme,
-                                 Index head, const SummaryOptions& options,
-                                 const std::vector<double>& edges);
+struct ColumnSummaries {
+  struct OfScheme {
+    SchemeSummaryOf all;
+    std::vector<SchemeSummaryOf> heads;
+  };
+  std::vector<double> edges;      ///< of the histograms, common to all schemes and heads
+  std::vector<OfScheme> schemes;  ///< as in ColumnStatistics
+};
 
-/// Edges common to all schemes and heads.
-std::vector<double> common_edges(const ColumnStatistics& statistics, std::optional<Index> bins);
+ColumnSummaries summarise_columns(const ColumnStatistics& statistics,
+                                  const SummaryOptions& options);
 
 }  // namespace attn::tools

@@ -55,7 +55,7 @@ HeadNeeds compute_needs(const ComputeOptions& options, const AttentionInput& inp
       partition_of(Order::row_panels, input.queries, input.keys, element_size);
   needs.work_bytes = [scheme = options.scheme.scheme, queries = input.queries, keys = input.keys,
                       sums = options.emits("col_sum") ? ColumnSums<float>::bytes(partition) : 0,
-                      element_size](int threads) {
+                      element_size](int threads, std::int64_t) {
     return attend_bytes(scheme, queries, keys, element_size, threads) + threads * sums;
   };
   return needs;

@@ -21,7 +21,7 @@ MemoryPlan plan_memory(const AttentionInput& input, std::size_t element_size,
   MemoryPlan plan;
   const auto bytes = [&] {
     return input.head_bytes(element_size, plan.dense_limit) + needs.result_bytes +
-           needs.work_bytes(plan.threads);
+           needs.kept_bytes + needs.work_bytes(plan.threads, plan.dense_limit);
   };
   plan.threads = threads;
   plan.dense_limit = memory / 8;

@@ -7,14 +7,16 @@
 
 #include "cli/progress.hpp"
 #include "kernel/parallel.hpp"
-#include "shared/attention_input.hpp"
+#include "shared/head_reader.hpp"
 
 namespace attn::tools {
 
 /// What a tool needs per head besides its inputs.
 struct HeadNeeds {
-  std::int64_t result_bytes = 0;                        ///< kept until the head is written
-  std::function<std::int64_t(int threads)> work_bytes;  ///< while heads are worked on
+  std::int64_t result_bytes = 0;  ///< kept until the head is written
+  std::int64_t kept_bytes = 0;    ///< of all heads together, kept until the end
+  /// While heads are worked on; matrices of up to `dense_limit` bytes are held.
+  std::function<std::int64_t(int threads, std::int64_t dense_limit)> work_bytes;
 };
 
 /// How many heads are in memory at a time and how many threads work. The answer never depends on

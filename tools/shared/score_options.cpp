@@ -95,7 +95,7 @@ void declare_score_options(cli::Declaration& declaration, bool inherited) {
               "--energy dot --scale X." +
                   from_bundle,
               {-infinity, infinity, true, true}, 1.0)
-      .optional_choice("causal", {"top-left", "bottom-right"},
+      .optional_choice("causal", {"none", "top-left", "bottom-right"},
                        "Queries see no later keys: j <= i (top-left), or j <= i + Lk - Lq "
                        "(bottom-right). The alignment is needed where Lq and Lk differ." +
                            from_bundle)
@@ -108,6 +108,10 @@ ScoreOptions resolve_score_options(const cli::Arguments& arguments,
   ScoreOptions options;
   options.energy = resolve_word(energies, "energy", arguments, recorded);
   options.source = resolve_word(sources, "from", arguments, recorded);
+  if (options.source == ScoreOptions::Source::scores && arguments.given("energy")) {
+    throw Error(Failure::usage, "--energy has no effect on ready-made scores",
+                arguments.given("from") ? "" : "--from qk computes scores from q and k");
+  }
   options.scale = arguments.number("scale").value_or(1.0);
   if (arguments.given("causal")) options.causal = arguments.text("causal");
   if (recorded == nullptr) return options;

@@ -3,21 +3,23 @@
 #include <utility>
 
 #include "scheme/stored_weights.hpp"
+#include "shared/matrix_operand.hpp"
 #include "tensor/error.hpp"
 
 namespace attn::tools {
 namespace {
 
-// A vector per head is a matrix operand of one row.
-Operand vector_operand(const io::InputBundle& bundle, const std::string& name, const Shape& leading,
-                       Index length) {
+// One matrix per head, or one vector, a matrix of one row. Nothing broadcasts: these are results.
+Operand result_operand(const io::InputBundle& bundle, const std::string& name, const Shape& leading,
+                       const Shape& own) {
   const io::InputDataset dataset = bundle.dataset(name);
-  const Shape expected = join(leading, {length});
+  require_floating(dataset);
+  const Shape expected = join(leading, own);
   if (dataset.shape() != expected) {
     throw Error(Failure::input, dataset.address() + " has shape " + to_string(dataset.shape()) +
                                     ", expected " + to_string(expected));
   }
-  return Operand{dataset, leading, 1, length,
+  return Operand{dataset, leading, own.size() == 2 ? own.front() : 1, own.back(),
                  LeadingMap(leading, leading, false, dataset.address())};
 }
 
@@ -29,13 +31,13 @@ StoredAttention::StoredAttention(const io::InputBundle& bundle, const AttentionI
     : input_(input), hybrid_(std::move(hybrid)), dense_limit_(dense_limit) {
   const Shape& leading = input.leading;
   if (bundle.has("weights")) {
-    weights_.emplace(matrix_operand(bundle, "weights", leading, input.queries, input.keys));
+    weights_.emplace(result_operand(bundle, "weights", leading, {input.queries, input.keys}));
     return;
   }
-  row_.emplace(vector_operand(bundle, "row_potential", leading, input.queries));
-  col_.emplace(vector_operand(bundle, "col_potential", leading, input.keys));
+  row_.emplace(result_operand(bundle, "row_potential", leading, {input.queries}));
+  col_.emplace(result_operand(bundle, "col_potential", leading, {input.keys}));
   if (scheme == Scheme::hnas) {
-    unas_row_.emplace(vector_operand(bundle, "unas_row_potential", leading, input.queries));
+    unas_row_.emplace(result_operand(bundle, "unas_row_potential", leading, {input.queries}));
   }
 }
 
@@ -52,7 +54,9 @@ void StoredAttention::show(const Head<T>& head, const std::vector<Observer<T>*>&
                            int threads) const {
   if (weights_) {
     const auto source = matrix_source<T>(*weights_, head.problem, dense_limit_);
-    show_stored_weights<T>(*source, input_.queries, input_.keys, observers, threads);
+    naming(
+        [&] { return place(head.problem); },
+        [&] { show_stored_weights<T>(*source, input_.queries, input_.keys, observers, threads); });
     return;
   }
   Potentials potentials;
@@ -64,6 +68,19 @@ void StoredAttention::show(const Head<T>& head, const std::vector<Observer<T>*>&
     hybrid = hybrid_[static_cast<std::size_t>(head.problem)];
   }
   show_weights<T>(head.scores(), potentials, hybrid, observers, threads);
+}
+
+std::string StoredAttention::place(Index problem) const {
+  return problem_place((weights_ ? weights_ : row_)->dataset.address(), input_.leading, problem);
+}
+
+std::int64_t StoredAttention::bytes(const io::InputBundle& bundle, const AttentionInput& input,
+                                    std::size_t element_size, std::int64_t dense_limit) {
+  if (bundle.has("weights")) {
+    const std::int64_t whole = input.queries * input.keys * static_cast<Index>(element_size);
+    return whole <= dense_limit ? whole : 0;
+  }
+  return (2 * input.queries + input.keys) * static_cast<Index>(sizeof(double));
 }
 
 template void StoredAttention::show(const Head<float>&, const std::vector<Observer<float>*>&,

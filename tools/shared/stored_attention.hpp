@@ -6,7 +6,7 @@
 
 #include "io/input.hpp"
 #include "scheme/scheme.hpp"
-#include "shared/attention_input.hpp"
+#include "shared/head_reader.hpp"
 
 namespace attn::tools {
 
@@ -21,12 +21,20 @@ class StoredAttention {
                   std::optional<Scheme> scheme, std::vector<double> hybrid,
                   std::int64_t dense_limit);
 
-  /// Shows the weights of one head. Thread-safe.
+  /// Shows the weights of one head. Thread-safe. Throws Error(input) naming a weight that is no
+  /// number >= 0.
   template <class T>
   void show(const Head<T>& head, const std::vector<Observer<T>*>& observers, int threads) const;
 
   /// Whether these are the weights themselves.
   bool holds_weights() const { return weights_.has_value(); }
+
+  /// "a.h5:/weights, head [0, 3]".
+  std::string place(Index problem) const;
+
+  /// Bytes that show takes per thread; see matrix_source.
+  static std::int64_t bytes(const io::InputBundle& bundle, const AttentionInput& input,
+                            std::size_t element_size, std::int64_t dense_limit);
 
  private:
   std::vector<double> vector(const Operand& operand, Index problem) const;

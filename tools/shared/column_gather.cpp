@@ -1,0 +1,180 @@
+#include "shared/column_gather.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "shared/stored_attention.hpp"
+#include "stats/observers.hpp"
+#include "tensor/error.hpp"
+
+namespace attn::tools {
+namespace {
+
+struct HeadResult {
+  std::vector<std::uint8_t> masked;
+  Index empty_queries = 0;
+  std::vector<HeadColumns> schemes;
+  std::vector<bool> converged;
+};
+
+// Far more than rounding, float16 included: potentials that were found for other scores, weights
+// that are not normalised. A query may attend to nothing.
+void require_row_sums(const std::vector<double>& row_sums, const StoredAttention& in_bundle,
+                      Index problem) {
+  constexpr double tolerance = 0.01;
+  for (std::size_t query = 0; query < row_sums.size(); ++query) {
+    const double sum = row_sums[query];
+    if (sum == 0 || std::abs(sum - 1) <= tolerance) continue;
+    throw Error(
+        Failure::input,
+        fmt::format(
+            "{}: the weights of query {} add up to {:.6g}, expected 1{}", in_bundle.place(problem),
+            query, sum,
+            in_bundle.holds_weights() ? "" : ": the potentials were found for other scores"));
+  }
+}
+
+// Where no scores say what is masked, a column sum of 0 under a scheme that bounds it does.
+void close_unattended(const std::vector<double>& column_sums, HeadResult& result) {
+  for (std::size_t key = 0; key < column_sums.size(); ++key) {
+    if (column_sums[key] == 0) result.masked[key] = 1;
+  }
+}
+
+void require_masked(const std::vector<double>& column_sums, const Support& support,
+                    const StoredAttention& in_bundle, Index problem) {
+  for (std::size_t key = 0; key < column_sums.size(); ++key) {
+    if (support.queries_of_key[key] > 0 || column_sums[key] == 0) continue;
+    throw Error(Failure::input,
+                fmt::format("{}: key {} has a column sum of {:.6g}, but no query may attend to it",
+                            in_bundle.place(problem), key, column_sums[key]),
+                "do mask, bias and --causal belong to the stored weights?");
+  }
+}
+
+double mean_over(const std::vector<double>& values, Index count) {
+  double total = 0;
+  for (const double value : values) total += value;
+  return total / static_cast<double>(count);
+}
+
+template <class T>
+HeadResult compute_head(const ColumnOptions& options,
+                        const std::optional<StoredAttention>& in_bundle,
+                        const AttentionInput& input, const Head<T>& head, int threads) {
+  HeadResult result;
+  const Support support = head.scores().support();
+  for (const Index queries : support.queries_of_key) result.masked.push_back(queries == 0 ? 1 : 0);
+  result.empty_queries = support.empty_queries();
+  for (const std::string& name : options.schemes) {
+    ColumnSums<T> sums;
+    RowEntropy<T> entropy;
+    bool converged = true;
+    std::optional<Scheme> scheme = scheme_of(name);
+    if (scheme) {
+      const Attention attention =
+          naming([&] { return input.place(head.problem); },
+                 [&] {
+                   return attend<T>(head.scores(), options.scheme_options(*scheme, head.problem),
+                                    {&sums, &entropy}, threads);
+                 });
+      converged = attention.summary.status != SolveStatus::not_converged;
+    } else {
+      RowSums<T> row_sums;
+      in_bundle->show(head, {&sums, &entropy, &row_sums}, threads);
+      require_row_sums(row_sums.values(), *in_bundle, head.problem);
+      require_masked(sums.values(), support, *in_bundle, head.problem);
+      scheme = options.recorded;
+      if (input.options.source == ScoreOptions::Source::weights &&
+          scheme.value_or(Scheme::unas) != Scheme::unas) {
+        close_unattended(sums.values(), result);
+      }
+    }
+    HeadColumns columns;
+    columns.sums = sums.values();
+    columns.entropies = entropy.values();
+    columns.mean_entropy = mean_over(columns.entropies, input.queries - result.empty_queries);
+    if (scheme) {
+      const double hybrid = options.scheme_options(*scheme, head.problem).hybrid;
+      columns.bound = column_sum_bound(*scheme, hybrid, support.most_keys());
+    }
+    result.schemes.push_back(std::move(columns));
+    result.converged.push_back(converged);
+  }
+  return result;
+}
+
+template <class T>
+ColumnStatistics gather(const cli::Arguments& arguments, const ColumnOptions& options,
+                        const io::InputBundle& bundle, const AttentionInput& input,
+                        cli::Report& report) {
+  ColumnStatistics statistics;
+  statistics.leading = input.leading;
+  statistics.queries = input.queries;
+  statistics.keys = input.keys;
+  statistics.slack = bound_slack(sizeof(T));
+  for (const std::string& name : options.schemes) statistics.schemes.push_back({name, {}, true});
+
+  const MemoryPlan plan = plan_memory(input, sizeof(T), column_needs(options, bundle, input),
+                                      arguments.threads, arguments.memory);
+  std::optional<StoredAttention> in_bundle;
+  if (options.wants(stored)) {
+    in_bundle.emplace(bundle, input, options.recorded, options.hybrid, plan.dense_limit);
+  }
+  cli::Progress progress(arguments, "column sums", static_cast<double>(input.problems));
+  const double seconds = for_each_head<T, HeadResult>(
+      input, plan, progress,
+      [&](const Head<T>& head, int threads) {
+        return compute_head<T>(options, in_bundle, input, head, threads);
+      },
+      [&](Index, HeadResult& head) {
+        statistics.masked.push_back(std::move(head.masked));
+        statistics.empty_queries.push_back(head.empty_queries);
+        for (std::size_t n = 0; n < statistics.schemes.size(); ++n) {
+          statistics.schemes[n].heads.push_back(std::move(head.schemes[n]));
+          if (!head.converged[n]) statistics.schemes[n].converged = false;
+        }
+      });
+  report.add_compute_seconds(seconds);
+  return statistics;
+}
+
+}  // namespace
+
+HeadNeeds column_needs(const ColumnOptions& options, const io::InputBundle& bundle,
+                       const AttentionInput& input) {
+  const std::size_t element_size = options.f64 ? sizeof(double) : sizeof(float);
+  const auto number = static_cast<Index>(sizeof(double));
+  const auto schemes = static_cast<Index>(options.schemes.size());
+  HeadNeeds needs;
+  needs.result_bytes = (schemes + 1) * (input.queries + input.keys) * number;
+  // All vectors stay for the report, which sorts a copy of one scheme's column sums.
+  needs.kept_bytes = input.problems * (schemes * (input.queries + input.keys) * number +
+                                       input.keys * (2 * number + 1));
+  const Partition partition =
+      partition_of(Order::row_panels, input.queries, input.keys, element_size);
+  needs.work_bytes = [=, sums = ColumnSums<float>::bytes(partition), &options, &bundle, &input](
+                         int threads, std::int64_t dense_limit) {
+    std::int64_t most = 0;
+    for (const std::string& name : options.schemes) {
+      const Scheme scheme = scheme_of(name).value_or(Scheme::hnas);
+      most = std::max(most, attend_bytes(scheme, input.queries, input.keys, element_size, threads));
+    }
+    if (options.wants(stored)) {
+      most += threads * StoredAttention::bytes(bundle, input, element_size, dense_limit);
+    }
+    return most + threads * sums;
+  };
+  return needs;
+}
+
+ColumnStatistics gather_columns(const cli::Arguments& arguments, const ColumnOptions& options,
+                                const io::InputBundle& bundle, const AttentionInput& input,
+                                cli::Report& report) {
+  return options.f64 ? gather<double>(arguments, options, bundle, input, report)
+                     : gather<float>(arguments, options, bundle, input, report);
+}
+
+}  // namespace attn::tools

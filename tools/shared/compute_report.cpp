@@ -1,0 +1,97 @@
+#include "shared/compute_report.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "shared/bundles.hpp"
+
+namespace attn::tools {
+namespace {
+
+const std::vector<std::string> all_attributes = {
+    "attn_scheme",     "attn_energy",    "attn_scale",     "attn_causal", "attn_hybrid",
+    "attn_iterations", "attn_tolerance", "attn_precision", "attn_source", "attn_status"};
+
+std::string status_name(SolveStatus status) {
+  switch (status) {
+    case SolveStatus::done:
+      return "done";
+    case SolveStatus::converged:
+      return "converged";
+    case SolveStatus::not_converged:
+      return "not_converged";
+  }
+  return "";
+}
+
+}  // namespace
+
+void Totals::add(const Attention& attention) {
+  const SchemeSummary& summary = attention.summary;
+  worst.iterations = std::max(worst.iterations, summary.iterations);
+  // NaN where nothing had to converge.
+  if (!(worst.column_error >= summary.column_error)) worst.column_error = summary.column_error;
+  if (worst.status != SolveStatus::not_converged) worst.status = summary.status;
+  empty_queries += attention.support.empty_queries();
+  masked_keys += attention.support.empty_keys();
+}
+
+void record_results(const cli::Arguments& arguments, const ComputeOptions& options,
+                    const AttentionInput& input, bool f64, const Totals& totals,
+                    io::OutputBundle& output) {
+  for (const std::string& name : all_attributes) output.remove_attribute(name);
+  record_score_options(options.scores, input.causal, output);
+  output.attribute("attn_scheme", scheme_name(options.scheme.scheme));
+  output.attribute("attn_precision", std::string(f64 ? "f64" : "f32"));
+  output.attribute("attn_status", status_name(totals.worst.status));
+  if (options.scheme.scheme == Scheme::hnas && arguments.number("hybrid")) {
+    output.attribute("attn_hybrid", *arguments.number("hybrid"));
+  }
+  if (options.scheme.scheme == Scheme::sinkhorn) {
+    output.attribute("attn_iterations", static_cast<std::int64_t>(totals.worst.iterations));
+    if (options.scheme.tolerance || !options.scheme.iterations) {
+      const std::size_t element = f64 ? sizeof(double) : sizeof(float);
+      output.attribute("attn_tolerance",
+                       options.scheme.tolerance.value_or(usual_tolerance(element)));
+    }
+  }
+}
+
+cli::Outcome conclude(const ComputeOptions& options, const AttentionInput& input, bool f64,
+                      const Totals& totals, cli::Report& report) {
+  auto& result = report.result();
+  result["scheme"] = scheme_name(options.scheme.scheme);
+  result["problems"] = input.problems;
+  result["queries"] = input.queries;
+  result["keys"] = input.keys;
+  result["status"] = status_name(totals.worst.status);
+  result["iterations"] = totals.worst.iterations;
+  result["column_error"] = totals.worst.column_error;
+  result["empty_queries"] = totals.empty_queries;
+  result["masked_keys"] = totals.masked_keys;
+
+  cli::Outcome outcome;
+  outcome.summary = fmt::format("{}, {} in {}", scheme_name(options.scheme.scheme),
+                                times(join(input.leading, {input.queries, input.keys})),
+                                f64 ? "float64" : "float32");
+  if (totals.empty_queries > 0) {
+    outcome.summary += fmt::format(", {} queries may attend to nothing", totals.empty_queries);
+  }
+  if (totals.masked_keys > 0) {
+    outcome.summary += fmt::format(", {} keys are masked from all", totals.masked_keys);
+  }
+  if (options.scheme.scheme == Scheme::sinkhorn) {
+    outcome.summary += fmt::format(", {} iterations", totals.worst.iterations);
+  }
+  if (totals.worst.status == SolveStatus::not_converged) {
+    report.status("not_converged");
+    outcome.status = 1;
+    outcome.summary +=
+        fmt::format(", not converged: column sums are off by {:.2g}", totals.worst.column_error);
+  }
+  return outcome;
+}
+
+}  // namespace attn::tools

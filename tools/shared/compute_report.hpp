@@ -1,0 +1,28 @@
+#pragma once
+
+#include "cli/command.hpp"
+#include "io/output.hpp"
+#include "shared/attention_results.hpp"
+
+/// What attn-compute has to say of a run: in the bundle's attributes, in the JSON, in a line.
+namespace attn::tools {
+
+/// Over all heads.
+struct Totals {
+  SchemeSummary worst;
+  Index empty_queries = 0;
+  Index masked_keys = 0;
+
+  void add(const Attention& attention);
+};
+
+/// Writes the attn_* attributes: everything later tools need to make the same weights again.
+void record_results(const cli::Arguments& arguments, const ComputeOptions& options,
+                    const AttentionInput& input, bool f64, const Totals& totals,
+                    io::OutputBundle& output);
+
+/// Fills the report's result; the summary line and the exit status.
+cli::Outcome conclude(const ComputeOptions& options, const AttentionInput& input, bool f64,
+                      const Totals& totals, cli::Report& report);
+
+}  // namespace attn::tools

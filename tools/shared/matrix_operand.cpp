@@ -1,0 +1,126 @@
+#include "shared/matrix_operand.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include "tensor/buffer.hpp"
+
+namespace attn::tools {
+namespace {
+
+// The mask's zeros and ones need no look.
+void require_scores(const io::InputDataset&, const Shape&, const Shape&, const std::uint8_t*,
+                    Index) {}
+
+template <class T>
+void require_scores(const io::InputDataset& dataset, const Shape& start, const Shape& count,
+                    const T* values, Index size) {
+  for (Index n = 0; n < size; ++n) {
+    // NaN fails the comparison.
+    if (!(values[n] <= std::numeric_limits<T>::max())) {
+      refuse_element(dataset, start, count, n, values[n], "finite numbers or -inf");
+    }
+    // A finite float64 that became −inf on its way to float32 would look like a mask.
+    if (sizeof(T) == sizeof(float) && std::isinf(values[n]) && dataset.dtype() == DType::f64) {
+      Shape at = unravel(n, count);
+      for (std::size_t axis = 0; axis < at.size(); ++axis) at[axis] += start[axis];
+      double stored = 0;
+      dataset.read(at, Shape(at.size(), 1), &stored);
+      if (std::isfinite(stored)) {
+        refuse_element(dataset, start, count, n, values[n], "numbers within float32");
+      }
+    }
+  }
+}
+
+double largest_finite(const std::uint8_t*, Index) { return 1; }
+
+template <class T>
+double largest_finite(const T* values, Index size) {
+  double largest = 0;
+  for (Index n = 0; n < size; ++n) {
+    if (!std::isinf(values[n]))
+      largest = std::max(largest, std::abs(static_cast<double>(values[n])));
+  }
+  return largest;
+}
+
+template <class T>
+class HeldMatrix final : public MatrixSource<T> {
+ public:
+  HeldMatrix(const Operand& operand, Index block) : values_(operand.rows * operand.cols) {
+    const BlockAxes axes(operand, block, 0, operand.rows, 0, operand.cols);
+    operand.dataset.read(axes.start, axes.count, values_.data());
+    require_scores(operand.dataset, axes.start, axes.count, values_.data(), values_.size());
+    source_.emplace(values_.data(), operand.rows > 1 ? operand.cols : 0, operand.cols > 1 ? 1 : 0,
+                    largest_finite(values_.data(), values_.size()));
+  }
+  void read(const TileRange& range, MatrixView<T> out) const override { source_->read(range, out); }
+  double bound() const override { return source_->bound(); }
+
+ private:
+  Buffer<T> values_;
+  std::optional<BroadcastMatrix<T>> source_;
+};
+
+template <class T>
+class TiledMatrix final : public MatrixSource<T> {
+ public:
+  // Looks at all of it once: what is refused must not depend on which tiles a pass will read.
+  TiledMatrix(const Operand& operand, Index block) : operand_(operand), block_(block) {
+    constexpr Index rows_at_once = 64;
+    Buffer<T> values(std::min(rows_at_once, operand.rows) * operand.cols);
+    for (Index row0 = 0; row0 < operand.rows; row0 += rows_at_once) {
+      const Index rows = std::min(rows_at_once, operand.rows - row0);
+      const BlockAxes axes(operand, block, row0, rows, 0, operand.cols);
+      operand.dataset.read(axes.start, axes.count, values.data());
+      require_scores(operand.dataset, axes.start, axes.count, values.data(), rows * operand.cols);
+      bound_ = std::max(bound_, largest_finite(values.data(), rows * operand.cols));
+    }
+  }
+
+  void read(const TileRange& range, MatrixView<T> out) const override {
+    const Index rows = operand_.rows > 1 ? range.rows : 1;
+    const Index cols = operand_.cols > 1 ? range.cols : 1;
+    const BlockAxes axes(operand_, block_, operand_.rows > 1 ? range.row0 : 0, rows,
+                         operand_.cols > 1 ? range.col0 : 0, cols);
+    Buffer<T> values(rows * cols);
+    operand_.dataset.read(axes.start, axes.count, values.data());
+    require_scores(operand_.dataset, axes.start, axes.count, values.data(), values.size());
+    const BroadcastMatrix<T> tile(values.data(), rows > 1 ? cols : 0, cols > 1 ? 1 : 0);
+    tile.read(TileRange{0, range.rows, 0, range.cols}, out);
+  }
+  double bound() const override { return bound_; }
+
+ private:
+  const Operand& operand_;
+  Index block_;
+  double bound_ = 0;
+};
+
+}  // namespace
+
+std::int64_t matrix_source_bytes(const Operand& operand, std::size_t element_size,
+                                 std::int64_t dense_limit) {
+  const std::int64_t whole = operand.rows * operand.cols * static_cast<std::int64_t>(element_size);
+  return whole <= dense_limit ? whole : 0;
+}
+
+template <class T>
+std::shared_ptr<MatrixSource<T>> matrix_source(const Operand& operand, Index problem,
+                                               std::int64_t dense_limit) {
+  const Index block = operand.block(problem);
+  if (matrix_source_bytes(operand, sizeof(T), dense_limit) > 0) {
+    return std::make_shared<HeldMatrix<T>>(operand, block);
+  }
+  return std::make_shared<TiledMatrix<T>>(operand, block);
+}
+
+template std::shared_ptr<MatrixSource<float>> matrix_source(const Operand&, Index, std::int64_t);
+template std::shared_ptr<MatrixSource<double>> matrix_source(const Operand&, Index, std::int64_t);
+template std::shared_ptr<MatrixSource<std::uint8_t>> matrix_source(const Operand&, Index,
+                                                                   std::int64_t);
+
+}  // namespace attn::tools
