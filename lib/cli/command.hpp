@@ -21,6 +21,7 @@ enum class Role {
   optional_input,  ///< a transform that can do without: INPUT where named, never stdin by default
   report,          ///< reads a bundle, prints a report; writes a bundle only where -o is given
   generator,       ///< reads nothing, writes a bundle
+  inspect,         ///< reads a bundle, prints a report, writes none
   compare,         ///< reads two bundles A and B (its words()), prints a report, writes none
 };
 

@@ -5,8 +5,9 @@ namespace {
 
 using Kind = Option::Kind;
 
-bool writes(Role role) { return role != Role::compare; }
+bool writes(Role role) { return role != Role::compare && role != Role::inspect; }
 bool reads(Role role) { return has_input(role); }
+bool computes(Role role) { return has_input(role) && writes(role); }
 bool any(Role) { return true; }
 
 struct Common {
@@ -32,7 +33,7 @@ std::vector<Common> common_options() {
       {{.name = "only",
         .kind = Kind::flag,
         .help = "Write the results alone, without what else INPUT holds."},
-       reads},
+       computes},
       {{.name = "force", .kind = Kind::flag, .help = "Replace an existing output file."}, writes},
       {{.name = "precision",
         .kind = Kind::choice,
@@ -40,7 +41,7 @@ std::vector<Common> common_options() {
         .help = "Type to compute in; unless given, f64 where an input of the computation is "
                 "float64, else f32.",
         .values = {"f32", "f64"}},
-       reads},
+       computes},
       {{.name = "threads",
         .kind = Kind::integer,
         .placeholder = "N",
@@ -98,7 +99,8 @@ std::vector<Common> common_options() {
 }  // namespace
 
 bool has_input(Role role) {
-  return role == Role::transform || role == Role::optional_input || role == Role::report;
+  return role == Role::transform || role == Role::optional_input || role == Role::report ||
+         role == Role::inspect;
 }
 
 bool has_output(Role role) { return writes(role); }

@@ -112,7 +112,7 @@ std::string streams_text(const Declaration::Impl& declaration) {
   std::string text;
   const std::set<Role> all = roles(declaration);
   const auto has = [&](Role role) { return all.count(role) > 0; };
-  if (has(Role::transform) || has(Role::report)) {
+  if (has(Role::transform) || has(Role::report) || has(Role::inspect)) {
     text +=
         entry("  INPUT",
               "Bundle to read: FILE[:/group], or \"-\", a stream on standard input; the default "
@@ -127,7 +127,7 @@ std::string streams_text(const Declaration::Impl& declaration) {
                       ? "Bundle to write; the default is a stream on standard output, except where "
                         "a report is printed there."
                       : "Bundle to write, besides the report; the default is none.");
-  } else if (!has(Role::compare)) {
+  } else if (std::any_of(all.begin(), all.end(), has_output)) {
     text += entry("  OUTPUT", "Bundle to write; the default is a stream on standard output.");
   }
   return text;

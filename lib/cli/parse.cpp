@@ -277,7 +277,7 @@ bool asks_for(const std::vector<std::string>& command_line, std::string_view lon
 std::optional<std::string> json_of_refused(const std::vector<std::string>& command_line,
                                            const Declaration& declaration) {
   const Role role = declaration.impl().role;
-  bool stdout_is_free = role == Role::report || role == Role::compare;
+  bool stdout_is_free = role == Role::report || role == Role::inspect || role == Role::compare;
   std::optional<std::string> destination;
   for (std::size_t at = 0; at < command_line.size() && command_line[at] != "--"; ++at) {
     const std::string& word = command_line[at];

@@ -40,7 +40,68 @@ herr_t add_name(hid_t, const char* name, const H5A_info_t*, void* data) {
   }
 }
 
+/// Strings as they stand behind each other in `type`.
+std::vector<std::string> texts(const Attribute& attribute, Index count) {
+  std::vector<std::string> values;
+  if (H5Tis_variable_str(attribute.type.get()) > 0) {
+    std::vector<char*> pointers(static_cast<std::size_t>(count), nullptr);
+    if (H5Aread(attribute.handle.get(), attribute.type.get(), pointers.data()) < 0) return values;
+    for (char* pointer : pointers) {
+      values.emplace_back(pointer == nullptr ? "" : pointer);
+      H5free_memory(pointer);
+    }
+    return values;
+  }
+  const std::size_t size = H5Tget_size(attribute.type.get());
+  std::string bytes(size * static_cast<std::size_t>(count), '\0');
+  if (H5Aread(attribute.handle.get(), attribute.type.get(), bytes.data()) < 0) return values;
+  for (Index n = 0; n < count; ++n) {
+    values.push_back(
+        unpadded(bytes.data() + static_cast<std::size_t>(n) * size, attribute.type.get()));
+  }
+  return values;
+}
+
+template <class T>
+std::vector<T> numbers(const Attribute& attribute, Index count, hid_t type) {
+  std::vector<T> values(static_cast<std::size_t>(count));
+  if (H5Aread(attribute.handle.get(), type, values.data()) < 0) values.clear();
+  return values;
+}
+
+AttributeValue value_of(hid_t object, const std::string& name, const std::string& what) {
+  Attribute attribute{Handle(H5Aopen(object, name.c_str(), H5P_DEFAULT), H5Aclose), {}};
+  if (!attribute.handle) refuse(what, name, "readable");
+  attribute.type = made(H5Aget_type(attribute.handle.get()), H5Tclose, "datatype");
+  const Handle space = made(H5Aget_space(attribute.handle.get()), H5Sclose, "dataspace");
+  const std::string type = stored_type(attribute.type.get()).description;
+  const auto count = static_cast<Index>(H5Sget_simple_extent_npoints(space.get()));
+  AttributeValue made_of;
+  made_of.name = name;
+  made_of.scalar = H5Sget_simple_extent_type(space.get()) == H5S_SCALAR;
+  made_of.value =
+      AttributeValue::Described{type + (count == 1 ? "" : ", " + std::to_string(count))};
+  if (count < 1 || count > attribute_limit) return made_of;
+  const DType dtype = stored_type(attribute.type.get()).dtype;
+  if (dtype == DType::string) {
+    made_of.value = texts(attribute, count);
+  } else if (is_integral(dtype) && dtype != DType::u64) {
+    made_of.value = numbers<std::int64_t>(attribute, count, H5T_NATIVE_INT64);
+  } else if (is_floating(dtype) || dtype == DType::u64) {
+    made_of.value = numbers<double>(attribute, count, H5T_NATIVE_DOUBLE);
+  }
+  return made_of;
+}
+
 }  // namespace
+
+std::vector<AttributeValue> attributes(hid_t object, const std::string& what) {
+  std::vector<AttributeValue> values;
+  for (const std::string& name : attribute_names(object, what)) {
+    values.push_back(value_of(object, name, what));
+  }
+  return values;
+}
 
 std::vector<std::string> attribute_names(hid_t object, const std::string& what) {
   std::vector<std::string> names;

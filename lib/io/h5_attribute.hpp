@@ -4,12 +4,17 @@
 #include <string>
 #include <vector>
 
+#include "io/contents.hpp"
 #include "io/h5.hpp"
 
 namespace attn::io::h5 {
 
 /// Names of an object's attributes, sorted. Throws Error(input) naming `what`.
 std::vector<std::string> attribute_names(hid_t object, const std::string& what);
+
+/// All attributes of an object, sorted by name. Throws Error(input) naming `what` and the one that
+/// cannot be read.
+std::vector<AttributeValue> attributes(hid_t object, const std::string& what);
 
 /// A single number (or bool) of any width as double; absent where there is no such attribute.
 /// Throws Error(input) naming `what` where it is something else: a setting that cannot be

@@ -63,8 +63,8 @@ TEST_CASE("--help is as it was") {
 }
 
 TEST_CASE("--help fits into 80 columns") {
-  for (const Role role :
-       {Role::transform, Role::optional_input, Role::report, Role::generator, Role::compare}) {
+  for (const Role role : {Role::transform, Role::optional_input, Role::report, Role::generator,
+                          Role::inspect, Role::compare}) {
     std::istringstream lines(help_text(Declaration("attn-try", "Tries", role)));
     for (std::string line; std::getline(lines, line);) {
       CAPTURE(line);
@@ -82,6 +82,10 @@ TEST_CASE("--help shows what the role has") {
   CHECK(shows(Role::generator, "Usage: attn-try [options] [-o OUTPUT]\n"));
   CHECK(shows(Role::compare, "Usage: attn-try [options] A B\n"));
   CHECK_FALSE(shows(Role::compare, "--output"));
+  CHECK(shows(Role::inspect, "Usage: attn-try [options] [INPUT]\n"));
+  for (const char* option : {"--output", "--only", "--precision", "--dry-run"}) {
+    CHECK_FALSE(shows(Role::inspect, option));
+  }
   CHECK_FALSE(shows(Role::generator, "--only"));
   CHECK_FALSE(shows(Role::transform, "--seed"));
 }

@@ -1,0 +1,101 @@
+#include "io/contents.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+#include "io/h5_attribute.hpp"
+#include "io/h5_type.hpp"
+#include "io/hdf5_dataset.hpp"
+#include "io/input_bundle.hpp"
+#include "io/lookup.hpp"
+#include "tensor/error.hpp"
+
+namespace attn::io {
+namespace {
+
+class Walk {
+ public:
+  void visit(hid_t group, const std::string& address, const std::string& path) {
+    if (!seen_.insert(h5::identity(group)).second) return;
+    std::vector<h5::Link> links = h5::links(group, address);
+    std::sort(links.begin(), links.end(), [](const h5::Link& a, const h5::Link& b) {
+      return strverscmp(a.name.c_str(), b.name.c_str()) < 0;
+    });
+    for (const h5::Link& link : links) {
+      const h5::Kind kind = h5::kind_of(group, link.name);
+      const std::string below = path.empty() ? link.name : path + "/" + link.name;
+      const std::string name = address + "/" + link.name;
+      if (kind == h5::Kind::group) take_group(group, link.name, name, below);
+      if (kind == h5::Kind::dataset) take_dataset(group, link.name, name, below);
+    }
+  }
+
+  std::vector<Item> take() { return std::move(items_); }
+
+ private:
+  void take_group(hid_t parent, const std::string& link, const std::string& address,
+                  const std::string& path) {
+    const h5::Handle group(H5Gopen2(parent, link.c_str(), H5P_DEFAULT), H5Gclose);
+    if (!group) refuse(address);
+    if (seen_.count(h5::identity(group.get())) > 0) return;
+    Item item;
+    item.path = path;
+    item.is_group = true;
+    item.attributes = h5::attributes(group.get(), address);
+    items_.push_back(std::move(item));
+    visit(group.get(), address, path);
+  }
+
+  void take_dataset(hid_t parent, const std::string& link, const std::string& address,
+                    const std::string& path) {
+    const h5::Handle dataset(H5Dopen2(parent, link.c_str(), H5P_DEFAULT), H5Dclose);
+    if (!dataset) refuse(address);
+    if (!seen_.insert(h5::identity(dataset.get())).second) return;
+    Item item;
+    item.path = path;
+    item.attributes = h5::attributes(dataset.get(), address);
+    const h5::Handle type = h5::made(H5Dget_type(dataset.get()), H5Tclose, "datatype");
+    h5::StoredType stored = h5::stored_type(type.get());
+    item.dtype = stored.dtype;
+    item.type = std::move(stored.description);
+    const h5::Handle space = h5::made(H5Dget_space(dataset.get()), H5Sclose, "dataspace");
+    std::vector<hsize_t> extents(
+        static_cast<std::size_t>(std::max(0, H5Sget_simple_extent_ndims(space.get()))));
+    H5Sget_simple_extent_dims(space.get(), extents.data(), nullptr);
+    item.shape.assign(extents.begin(), extents.end());
+    if (H5Sget_simple_extent_type(space.get()) == H5S_NULL) {
+      item.dtype = DType::other;
+      item.type = "no values";
+    }
+    items_.push_back(std::move(item));
+  }
+
+  [[noreturn]] static void refuse(const std::string& address) {
+    throw Error(Failure::input, address + " cannot be opened: " + h5::last_reason().text);
+  }
+
+  std::set<std::string> seen_;
+  std::vector<Item> items_;
+};
+
+}  // namespace
+
+std::vector<Item> contents(const InputBundle& bundle) {
+  if (!bundle.impl().root) return {};
+  const InputBundle::Impl::Root& root = *bundle.impl().root;
+  const h5::Lock lock;
+  h5::set_subject(root.description());
+  Walk walk;
+  walk.visit(root.group.get(), root.file->label + ":" + (root.path == "/" ? "" : root.path), "");
+  return walk.take();
+}
+
+std::vector<AttributeValue> root_attributes(const InputBundle& bundle) {
+  if (!bundle.impl().root) return {};
+  const h5::Lock lock;
+  h5::set_subject(bundle.description());
+  return h5::attributes(bundle.impl().root->group.get(), bundle.description());
+}
+
+}  // namespace attn::io

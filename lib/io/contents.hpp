@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "io/input.hpp"
+#include "tensor/dtype.hpp"
+#include "tensor/shape.hpp"
+
+namespace attn::io {
+
+/// An attribute as a person would read it. What is neither numbers nor texts, or more than
+/// `attribute_limit` of them, is described: "a compound type", "float64 (3, 1000)".
+struct AttributeValue {
+  struct Described {
+    std::string text;
+  };
+  std::string name;
+  bool scalar = true;  ///< one value, and not a list of one
+  std::variant<std::vector<double>, std::vector<std::int64_t>, std::vector<std::string>, Described>
+      value;
+};
+inline constexpr Index attribute_limit = 64;
+
+/// One group or dataset of a bundle.
+struct Item {
+  std::string path;  ///< from INPUT's root, without a leading slash: "text/wiki/layer0/Q"
+  bool is_group = false;
+  std::vector<AttributeValue> attributes;  ///< sorted by name
+  // Of a dataset:
+  Shape shape;
+  DType dtype = DType::other;
+  std::string type;  ///< "float32", "a compound type"
+};
+
+/// Every group and dataset below INPUT's root, depth first, sorted by name with numbers in the
+/// order of their values; an object that several links lead to stands under the first. Throws
+/// Error(input) for what cannot be read.
+std::vector<Item> contents(const InputBundle& bundle);
+
+/// The attributes of INPUT's root.
+std::vector<AttributeValue> root_attributes(const InputBundle& bundle);
+
+}  // namespace attn::io
