@@ -32,6 +32,8 @@ void copy_bundle(const InputBundle::Impl& input, OutputFile& output,
   };
   if (input.root && !input.root->group) {
     for (const std::string& name : input.root->names()) {
+      // First, as "." would count as there already.
+      require_bundle_name(array_address(input.root->file->label, name), name);
       if (!excluded(name) && input.named.count(name) == 0) {
         copy_array(*input.root->dataset(name), output, name);
       }

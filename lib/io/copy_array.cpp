@@ -13,24 +13,23 @@
 namespace attn::io {
 namespace {
 
+[[noreturn]] void refuse(const std::string& address, const std::string& why) {
+  throw Error(Failure::input, address + " cannot be copied: " + why);
+}
+
 /// HDF5 takes a slash for a group, and a name that leads through a dataset, or to a group that is
 /// there already, cannot be made.
 void require_free_name(const InputDataset::Impl& source, OutputFile& output,
                        const std::string& path) {
-  const auto refuse = [&](const std::string& why) {
-    throw Error(Failure::input, source.address + " cannot be copied: " + why);
-  };
-  if (path.front() == '/' || path.back() == '/' || path.find("//") != std::string::npos ||
-      ("/" + path + "/").find("/./") != std::string::npos) {
-    refuse("a bundle can have no dataset of this name");
-  }
+  require_bundle_name(source.address, path);
   for (std::size_t end = path.find('/'); end != std::string::npos; end = path.find('/', end + 1)) {
     const h5::Kind kind = h5::kind_of(output.root(), path.substr(0, end));
     if (kind != h5::Kind::absent && kind != h5::Kind::group) {
-      refuse("there is a dataset " + path.substr(0, end) + " already");
+      refuse(source.address, "there is a dataset " + path.substr(0, end) + " already");
     }
   }
-  if (h5::linked(output.root(), path)) refuse("there is something called " + path + " already");
+  if (h5::linked(output.root(), path))
+    refuse(source.address, "there is something called " + path + " already");
 }
 
 void copy_text(const InputDataset::Impl& source, OutputFile& output, const std::string& path) {
@@ -49,6 +48,13 @@ void copy_text(const InputDataset::Impl& source, OutputFile& output, const std::
 }
 
 }  // namespace
+
+void require_bundle_name(const std::string& address, const std::string& name) {
+  if (name.empty() || name.front() == '/' || name.back() == '/' ||
+      name.find("//") != std::string::npos || ("/" + name + "/").find("/./") != std::string::npos) {
+    refuse(address, "a bundle can have no dataset of this name");
+  }
+}
 
 void copy_array(const InputDataset::Impl& source, OutputFile& output, const std::string& path) {
   require_free_name(source, output, path);

@@ -13,4 +13,7 @@ namespace attn::io {
 /// dataset where the output cannot have one of its type or name.
 void copy_array(const InputDataset::Impl& source, OutputFile& output, const std::string& path);
 
+/// Throws Error(input) naming `address` where a bundle can have no dataset called `name`.
+void require_bundle_name(const std::string& address, const std::string& name);
+
 }  // namespace attn::io

@@ -31,7 +31,9 @@ def dtype_of(array):
 
 def framed(header, data=b""):
     """A .safetensors of this header (text, or what becomes JSON) and data."""
-    text = header if isinstance(header, bytes) else json.dumps(header, separators=(",", ":")).encode()
+    text = header
+    if not isinstance(header, bytes):
+        text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
     text += b" " * (-len(text) % 8)
     return struct.pack("<Q", len(text)) + text + data
 

@@ -2,6 +2,7 @@
 and files made by hand."""
 
 import os
+import struct
 import unittest
 import zipfile
 
@@ -184,7 +185,8 @@ class Writing(Arrays):
             content = self.get("a.npz")
             for member in archive.infolist():
                 at = member.header_offset
-                at += 30 + sum(int.from_bytes(content[at + k:at + k + 2], "little") for k in (26, 28))
+                name, extra = struct.unpack_from("<HH", content, at + 26)
+                at += 30 + name + extra
                 self.assertEqual(at % 64, 0, member.filename)
                 self.assertEqual(content[at:at + 6], b"\x93NUMPY")
         first = self.get("a.npz")
@@ -199,19 +201,7 @@ class Writing(Arrays):
         content = safetensors(arrays)
         self.put("a.safetensors", content)
         self.convert("a.safetensors", "-o", "b.safetensors")
-        # JSON may write what is not ASCII as it is, as the reference does.
-        self.assertEqual(self.get("b.safetensors"), self.unescaped(arrays))
-
-    @staticmethod
-    def unescaped(arrays):
-        import arrays as module
-        import json
-        dumps = json.dumps
-        try:
-            module.json.dumps = lambda *a, **k: dumps(*a, **k, ensure_ascii=False)
-            return safetensors(arrays)
-        finally:
-            module.json.dumps = dumps
+        self.assertEqual(self.get("b.safetensors"), content)
 
     def test_round_trips(self):
         arrays = {np.dtype(t).name: numbers(t, (3, 4, 5)) for t in DTYPES}

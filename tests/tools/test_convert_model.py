@@ -71,15 +71,16 @@ class Models(ToolTest):
     def test_gpt2(self):
         for prefix in ("", "transformer."):
             base = f"{prefix}h.1.attn.c_attn."
-            tensors = matrices(1, {base + "weight": (D, 3 * H * SIZE), base + "bias": (3 * H * SIZE,)})
+            tensors = matrices(1, {base + "weight": (D, 3 * H * SIZE),
+                                   base + "bias": (3 * H * SIZE,)})
             self.put(tensors, {"n_head": H})
             found = self.weights("--model", "gpt2", "--layer", 1)
             for i, letter in enumerate("qkv"):
                 part = slice(i * H * SIZE, (i + 1) * H * SIZE)
                 self.assertEqual(found["w" + letter].shape, (H, D, SIZE))
+                weight, bias = tensors[base + "weight"][:, part], tensors[base + "bias"][part]
                 self.assert_projects(
-                    found, letter, lambda x, p=part: x @ tensors[base + "weight"][:, p].astype(float)
-                    + tensors[base + "bias"][p], H)
+                    found, letter, lambda x, w=weight, b=bias: x @ w.astype(float) + b, H)
 
     def test_t5(self):
         tensors = matrices(5, {"shared.weight": (9, D)})
@@ -164,7 +165,8 @@ class Models(ToolTest):
                 self.put(tensors, config)
                 self.refused("tensor-convert", "m.safetensors", "--model", "bert", "--layer", 0,
                              *arguments, status=status, says=says)
-        self.refused("tensor-convert", "m.safetensors", "--model", "bert", status=2, says=["--layer"])
+        self.refused("tensor-convert", "m.safetensors", "--model", "bert", status=2,
+                     says=["--layer"])
         self.refused("tensor-convert", "m.safetensors", "--layer", 1, status=2, says=["--model"])
         self.refused("tensor-convert", "a=m.safetensors", "--model", "bert", "--layer", 0, status=2,
                      says=["FILE"])
