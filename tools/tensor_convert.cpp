@@ -73,7 +73,8 @@ cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
   Index elements = 0;
   for (const tools::Produced& dataset : datasets) {
     elements += element_count(dataset.shape);
-    report.output(dataset.name, target + ":" + dataset.name, dataset.shape, dataset.type);
+    report.output(dataset.name, target + (conversion.format() == "h5" ? ":/" : ":") + dataset.name,
+                  dataset.shape, dataset.type);
   }
   report.result()["format"] = conversion.format();
   report.result()["datasets"] = datasets.size();

@@ -89,7 +89,12 @@ class Opener {
 
  private:
   static void require_bundle(const InputBundle::Impl::Root& root, const Address& address) {
-    if (!root.file->arrays->is_single() && root.path == "/") return;
+    const ArrayFile& arrays = *root.file->arrays;
+    if (!arrays.is_single() && root.path == "/") return;
+    if (!arrays.is_single() && !arrays.has(root.path.substr(1))) {
+      throw Error(Failure::input, address.text + ": " + root.file->label +
+                                      " has no groups, expected the file alone as INPUT");
+    }
     throw Error(Failure::input, address.text + " is a single array, expected a bundle",
                 "take a single array with -i NAME=" + address.text);
   }

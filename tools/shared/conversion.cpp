@@ -15,7 +15,7 @@ namespace attn::tools {
 namespace {
 
 std::string format_for(const cli::Arguments& arguments) {
-  const std::string given = arguments.text("to");
+  std::string given = arguments.text("to");
   if (!given.empty()) return given;
   const std::string extension = std::filesystem::path(*arguments.output).extension();
   for (const char* format : {"npy", "npz", "safetensors"}) {
@@ -133,7 +133,7 @@ void Conversion::take_model() {
   const std::filesystem::path file = io::parse_address(files_[0]).file;
   wanted.config = (file.parent_path() / "config.json").string();
   for (Produced& weights : model_weights(bundles_, wanted)) {
-    if (const auto type = target_type(weights.type)) weights = rounded(std::move(weights), *type);
+    if (const auto type = target_type(weights.type)) weights = rounded(weights, *type);
     datasets_.push_back(std::move(weights));
   }
   if (format_ != "h5" && wanted.model == "t5") {
@@ -173,15 +173,12 @@ void Conversion::warn_of_losses() {
   if (format_ == "h5") return;
   const auto warn = [&](const char* what, const std::vector<std::string>& names) {
     if (names.empty()) return;
-    report_.warn(fmt::format("{} {} left out: {} cannot hold {}", what,
-                             names.size() == 1 ? "is" : "are", format_,
-                             names.size() == 1 ? "it" : "them"));
+    report_.warn(
+        fmt::format("{} cannot hold {}; left out: {}", format_, what, fmt::join(names, ", ")));
   };
-  warn(fmt::format("strings or other types ({})", fmt::join(left_out_, ", ")).c_str(), left_out_);
-  const std::vector<std::string> groups = bundles_[0].group_names();
-  warn(fmt::format("groups ({})", fmt::join(groups, ", ")).c_str(), groups);
-  const std::vector<std::string> attributes = bundles_[0].attribute_names();
-  warn(fmt::format("attributes ({})", fmt::join(attributes, ", ")).c_str(), attributes);
+  warn("strings or such types", left_out_);
+  warn("groups", bundles_[0].group_names());
+  warn("attributes", bundles_[0].attribute_names());
 }
 
 void Conversion::write() {

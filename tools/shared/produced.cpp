@@ -6,7 +6,6 @@
 #include <map>
 #include <memory>
 #include <stdexcept>
-#include <utility>
 
 #include <fmt/format.h>
 
@@ -98,10 +97,10 @@ Produced produced(const io::InputDataset& dataset, std::optional<DType> type) {
   result.read = [dataset](const Shape& start, const Shape& count, void* out) {
     dataset.read_stored(start, count, out);
   };
-  return type ? rounded(std::move(result), *type) : result;
+  return type ? rounded(result, *type) : result;
 }
 
-Produced rounded(Produced dataset, DType type) {
+Produced rounded(const Produced& dataset, DType type) {
   Produced result = dataset;
   result.type = type;
   // Kept from one piece to the next.

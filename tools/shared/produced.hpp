@@ -28,7 +28,7 @@ Produced produced(const io::InputDataset& dataset, std::optional<DType> type);
 
 /// A floating-point dataset with its elements rounded to nearest (ties to even) to another floating
 /// type. Throws Error(numerical) on reading where a finite element is beyond that.
-Produced rounded(Produced dataset, DType type);
+Produced rounded(const Produced& dataset, DType type);
 
 /// All elements, piece by piece, into a new dataset of a bundle; into a file of arrays, which must
 /// be made for these (in any order). --memory bounds the pieces.
