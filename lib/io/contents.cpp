@@ -79,11 +79,26 @@ class Walk {
   std::vector<Item> items_;
 };
 
+std::vector<Item> of_arrays(const InputBundle& bundle, const InputBundle::Impl::Root& root) {
+  std::vector<Item> items;
+  for (const std::string& name : root.names()) {
+    const InputDataset dataset = bundle.dataset(name);
+    Item item;
+    item.path = name;
+    item.shape = dataset.shape();
+    item.dtype = dataset.dtype();
+    item.type = attn::name(dataset.dtype());
+    items.push_back(std::move(item));
+  }
+  return items;
+}
+
 }  // namespace
 
 std::vector<Item> contents(const InputBundle& bundle) {
   if (!bundle.impl().root) return {};
   const InputBundle::Impl::Root& root = *bundle.impl().root;
+  if (!root.group) return of_arrays(bundle, root);
   const h5::Lock lock;
   h5::set_subject(root.description());
   Walk walk;
@@ -92,7 +107,7 @@ std::vector<Item> contents(const InputBundle& bundle) {
 }
 
 std::vector<AttributeValue> root_attributes(const InputBundle& bundle) {
-  if (!bundle.impl().root) return {};
+  if (!bundle.impl().root || !bundle.impl().root->group) return {};
   const h5::Lock lock;
   h5::set_subject(bundle.description());
   return h5::attributes(bundle.impl().root->group.get(), bundle.description());

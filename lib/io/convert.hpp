@@ -13,6 +13,11 @@ struct Half {
   std::uint16_t bits;
 };
 
+/// The bits of a bfloat16 number: the upper half of a float32's.
+struct Brain {
+  std::uint16_t bits;
+};
+
 /// What InputDataset::read promises of one element: floating types take any number (rounded to
 /// nearest), uint8_t takes integers as "is not zero", int64_t takes integers.
 template <class Stored, class Out>
@@ -22,6 +27,8 @@ template <class Out, class Stored>
 Out converted(Stored value) {
   if constexpr (std::is_same_v<Stored, Half>) {
     return static_cast<Out>(widen_half(value.bits));
+  } else if constexpr (std::is_same_v<Stored, Brain>) {
+    return static_cast<Out>(widen_brain(value.bits));
   } else if constexpr (std::is_same_v<Out, std::uint8_t>) {
     return value != 0 ? 1 : 0;
   } else {

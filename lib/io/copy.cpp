@@ -1,8 +1,8 @@
 #include "io/copy.hpp"
 
 #include <algorithm>
-#include <stdexcept>
 
+#include "io/copy_array.hpp"
 #include "io/copy_dataset.hpp"
 #include "io/copy_objects.hpp"
 #include "io/hdf5_dataset.hpp"
@@ -14,9 +14,8 @@ namespace {
 void copy_named(const InputDataset::Impl& dataset, const std::string& name, OutputFile& output) {
   const auto* stored = dynamic_cast<const Hdf5Dataset*>(&dataset);
   if (stored == nullptr) {
-    throw std::logic_error(dataset.address + ": no way to copy a dataset of this format");
-  }
-  if (stored->sliced()) {
+    copy_array(dataset, output, name);
+  } else if (stored->sliced()) {
     copy_slice(*stored, output, name);
   } else {
     copy_dataset(stored->handle(), stored->address, output, name);
@@ -31,7 +30,15 @@ void copy_bundle(const InputBundle::Impl& input, OutputFile& output,
     return std::find(without.begin(), without.end(), name) != without.end() ||
            h5::linked(output.root(), name);
   };
-  if (input.root) {
+  if (input.root && !input.root->group) {
+    for (const std::string& name : input.root->names()) {
+      // First, as "." would count as there already.
+      require_bundle_name(array_address(input.root->file->label, name), name);
+      if (!excluded(name) && input.named.count(name) == 0) {
+        copy_array(*input.root->dataset(name), output, name);
+      }
+    }
+  } else if (input.root) {
     const InputBundle::Impl::Root& root = *input.root;
     ObjectCopier copier(output, root.path == "/");
     const std::string address = root.file->label + ":" + (root.path == "/" ? "" : root.path);
@@ -47,7 +54,7 @@ void copy_bundle(const InputBundle::Impl& input, OutputFile& output,
 }
 
 void copy_root_attributes(const InputBundle::Impl& input, OutputFile& output) {
-  if (!input.root) return;
+  if (!input.root || !input.root->group) return;
   copy_attributes(
       input.root->group.get(), input.root->description(), output, output.root(),
       [&](const std::string& name) { return H5Aexists(output.root(), name.c_str()) > 0; });

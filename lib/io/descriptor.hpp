@@ -26,6 +26,9 @@ class Descriptor {
   explicit operator bool() const noexcept { return descriptor_ >= 0; }
   void reset() noexcept;
 
+  /// Gives up ownership without closing.
+  int release() noexcept { return std::exchange(descriptor_, -1); }
+
  private:
   int descriptor_ = -1;
 };

@@ -92,6 +92,15 @@ Handle boolean_type() {
   return type;
 }
 
+/// IEEE half precision, as h5py has NumPy's float16.
+Handle half_type(hid_t like) {
+  Handle type = copied_type(like);
+  require(H5Tset_fields(type.get(), 15, 10, 5, 0, 10), "datatype");
+  require(H5Tset_size(type.get(), 2), "datatype");
+  require(H5Tset_ebias(type.get(), 15), "datatype");
+  return type;
+}
+
 }  // namespace
 
 StoredType stored_type(hid_t type) {
@@ -124,6 +133,8 @@ StoredType stored_type(hid_t type) {
 
 Handle file_type(DType type) {
   switch (type) {
+    case DType::f16:
+      return half_type(H5T_IEEE_F32LE);
     case DType::f32:
       return copied_type(H5T_IEEE_F32LE);
     case DType::f64:
@@ -151,6 +162,14 @@ Handle file_type(DType type) {
     default:
       throw std::invalid_argument("no dataset of type " + std::string(name(type)));
   }
+}
+
+Handle memory_type(DType type) {
+  if (type == DType::f16) return half_type(H5T_NATIVE_FLOAT);
+  Handle stored = file_type(type);
+  // An enumeration of one byte and strings are in memory as they are in the file.
+  if (type == DType::boolean || type == DType::string) return stored;
+  return made(H5Tget_native_type(stored.get(), H5T_DIR_DEFAULT), H5Tclose, "datatype");
 }
 
 Handle text_type() {

@@ -24,6 +24,9 @@ StoredType stored_type(hid_t type);
 /// UTF-8. Throws std::invalid_argument for types that are not written.
 Handle file_type(DType type);
 
+/// What elements of that type are in memory: those of InputDataset::read_stored.
+Handle memory_type(DType type);
+
 /// Strings of variable length in UTF-8.
 Handle text_type();
 

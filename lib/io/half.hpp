@@ -22,4 +22,9 @@ inline float widen_half(std::uint16_t half) noexcept {
   return std::bit_cast<float>(sign | (magnitude < 0x0400u ? subnormal : normal));
 }
 
+/// Widens the bits of a bfloat16 number exactly.
+inline float widen_brain(std::uint16_t brain) noexcept {
+  return std::bit_cast<float>(std::uint32_t{brain} << 16);
+}
+
 }  // namespace attn::io

@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "io/array_dataset.hpp"
 #include "io/h5_attribute.hpp"
 #include "io/hdf5_dataset.hpp"
 #include "io/input_bundle.hpp"
@@ -13,6 +14,29 @@
 
 namespace attn::io {
 namespace {
+
+/// An array of a file that is no HDF5 file. `path` is that of an address: the name of the array
+/// after a slash, or the slash alone, where `name` is meant.
+std::shared_ptr<const InputDataset::Impl> open_array(const InputFile& file, const std::string& path,
+                                                     const std::string& name,
+                                                     const std::string& selection_text,
+                                                     const std::vector<SliceItem>& selection) {
+  const ArrayFile& arrays = *file.arrays;
+  std::string inside = path == "/" ? name : path.substr(1);
+  if (arrays.is_single()) {
+    if (path != "/") {
+      throw Error(Failure::input,
+                  file.label + " is one array without a name, expected one called " + inside,
+                  "leave out what follows its name");
+    }
+    inside.clear();
+  } else if (!arrays.has(inside)) {
+    refuse_missing(file.label, h5::Kind::dataset, inside, arrays.names());
+  }
+  const std::string address = array_address(file.label, inside);
+  return std::make_shared<ArrayDataset>(arrays.array(inside, address), name,
+                                        address + selection_text, selection);
+}
 
 /// Opens each file once, whichever and how many addresses lead to it.
 class Opener {
@@ -27,6 +51,10 @@ class Opener {
 
   InputBundle::Impl::Root root(const Address& address) {
     InputBundle::Impl::Root root{file(address.file), address.path, {}};
+    if (root.file->arrays) {
+      require_bundle(root, address);
+      return root;
+    }
     const h5::Lock lock;
     const h5::Kind kind = h5::kind_of(root.file->handle.get(), root.path);
     if (kind == h5::Kind::dataset) {
@@ -44,20 +72,33 @@ class Opener {
   std::shared_ptr<const InputDataset::Impl> dataset(const std::string& name,
                                                     const Address& address) {
     const std::shared_ptr<const InputFile> from = file(address.file);
+    const std::string selected =
+        address.selection.empty() ? "" : address.text.substr(address.text.rfind('['));
+    if (from->arrays) return open_array(*from, address.path, name, selected, address.selection);
     const h5::Lock lock;
     const hid_t location = from->handle.get();
     std::string path = address.path;
     if (h5::kind_of(location, path) == h5::Kind::group) path = joined_path(path, name);
     if (h5::kind_of(location, path) != h5::Kind::dataset)
       refuse_path(*from, path, h5::Kind::dataset);
-    std::string text = address_text(from->label, path);
-    if (!address.selection.empty()) text += address.text.substr(address.text.rfind('['));
+    const std::string text = address_text(from->label, path) + selected;
     h5::Handle handle = open_dataset(location, path);
     if (!handle) throw Error(Failure::input, text + " cannot be opened: " + h5::last_reason().text);
     return std::make_shared<Hdf5Dataset>(from, std::move(handle), name, text, address.selection);
   }
 
  private:
+  static void require_bundle(const InputBundle::Impl::Root& root, const Address& address) {
+    const ArrayFile& arrays = *root.file->arrays;
+    if (!arrays.is_single() && root.path == "/") return;
+    if (!arrays.is_single() && !arrays.has(root.path.substr(1))) {
+      throw Error(Failure::input, address.text + ": " + root.file->label +
+                                      " has no groups, expected the file alone as INPUT");
+    }
+    throw Error(Failure::input, address.text + " is a single array, expected a bundle",
+                "take a single array with -i NAME=" + address.text);
+  }
+
   std::string tmpdir_;
   std::map<std::string, std::shared_ptr<const InputFile>> files_;
 };
@@ -89,6 +130,36 @@ std::string InputBundle::Impl::Root::address_of(const std::string& name) const {
   return file->label + ":" + joined_path(path, name);
 }
 
+bool InputBundle::Impl::Root::has(const std::string& name) const {
+  if (file->arrays) return file->arrays->has(name);
+  const h5::Lock lock;
+  return h5::kind_of(group.get(), name) == h5::Kind::dataset;
+}
+
+std::vector<std::string> InputBundle::Impl::Root::names() const {
+  if (file->arrays) return file->arrays->names();
+  const h5::Lock lock;
+  return names_of(h5::Kind::dataset, group.get(), description());
+}
+
+std::shared_ptr<const InputDataset::Impl> InputBundle::Impl::Root::dataset(
+    const std::string& name) const {
+  if (file->arrays) return file->arrays->has(name) ? open_array(*file, "/", name, "", {}) : nullptr;
+  const h5::Lock lock;
+  if (h5::kind_of(group.get(), name) != h5::Kind::dataset) {
+    if (H5Lexists(group.get(), name.c_str(), H5P_DEFAULT) > 0) {
+      refuse_path(*file, joined_path(path, name), h5::Kind::dataset);
+    }
+    return nullptr;
+  }
+  h5::Handle handle = open_dataset(group.get(), name);
+  if (!handle) {
+    throw Error(Failure::input, address_of(name) + " cannot be opened: " + h5::last_reason().text);
+  }
+  return std::make_shared<Hdf5Dataset>(file, std::move(handle), name, address_of(name),
+                                       std::vector<SliceItem>{});
+}
+
 InputBundle::InputBundle(const Options& options) : impl_(std::make_unique<Impl>()) {
   std::optional<Address> input;
   if (options.input) input = parse_input(*options.input);
@@ -105,55 +176,49 @@ InputBundle::InputBundle(InputBundle&&) noexcept = default;
 InputBundle& InputBundle::operator=(InputBundle&&) noexcept = default;
 
 bool InputBundle::has(const std::string& name) const {
-  if (impl_->named.count(name) != 0) return true;
-  const h5::Lock lock;
-  return impl_->root && h5::kind_of(impl_->root->group.get(), name) == h5::Kind::dataset;
+  return impl_->named.count(name) != 0 || (impl_->root && impl_->root->has(name));
 }
 
 InputDataset InputBundle::dataset(const std::string& name) const {
   const auto found = impl_->named.find(name);
   if (found != impl_->named.end()) return InputDataset(found->second);
-  if (!impl_->root) refuse_missing(description(), h5::Kind::dataset, name, names());
-  const h5::Lock lock;
-  const Impl::Root& root = *impl_->root;
-  const hid_t group = root.group.get();
-  if (h5::kind_of(group, name) != h5::Kind::dataset) {
-    if (H5Lexists(group, name.c_str(), H5P_DEFAULT) > 0) {
-      refuse_path(*root.file, joined_path(root.path, name), h5::Kind::dataset);
-    }
-    refuse_missing(description(), h5::Kind::dataset, name, names());
-  }
-  h5::Handle handle = open_dataset(group, name);
-  if (!handle) {
-    throw Error(Failure::input,
-                root.address_of(name) + " cannot be opened: " + h5::last_reason().text);
-  }
-  return InputDataset(std::make_shared<Hdf5Dataset>(
-      root.file, std::move(handle), name, root.address_of(name), std::vector<SliceItem>{}));
+  std::shared_ptr<const InputDataset::Impl> stored;
+  if (impl_->root) stored = impl_->root->dataset(name);
+  if (!stored) refuse_missing(description(), h5::Kind::dataset, name, names());
+  return InputDataset(std::move(stored));
 }
 
 std::vector<std::string> InputBundle::names() const {
-  const h5::Lock lock;
   std::set<std::string> all;
   for (const auto& [name, dataset] : impl_->named) all.insert(name);
   if (impl_->root) {
-    for (std::string& name : names_of(h5::Kind::dataset, impl_->root->group.get(), description())) {
-      all.insert(std::move(name));
-    }
+    for (std::string& name : impl_->root->names()) all.insert(std::move(name));
   }
   return {all.begin(), all.end()};
 }
 
 std::optional<double> InputBundle::number_attribute(const std::string& name) const {
   const h5::Lock lock;
-  if (!impl_->root) return {};
+  if (!impl_->root || !impl_->root->group) return {};
   return h5::number_attribute(impl_->root->group.get(), name, description());
 }
 
 std::optional<std::string> InputBundle::text_attribute(const std::string& name) const {
   const h5::Lock lock;
-  if (!impl_->root) return {};
+  if (!impl_->root || !impl_->root->group) return {};
   return h5::text_attribute(impl_->root->group.get(), name, description());
+}
+
+std::vector<std::string> InputBundle::attribute_names() const {
+  const h5::Lock lock;
+  if (!impl_->root || !impl_->root->group) return {};
+  return h5::attribute_names(impl_->root->group.get(), description());
+}
+
+std::vector<std::string> InputBundle::group_names() const {
+  const h5::Lock lock;
+  if (!impl_->root || !impl_->root->group) return {};
+  return names_of(h5::Kind::group, impl_->root->group.get(), description());
 }
 
 std::string InputBundle::description() const {

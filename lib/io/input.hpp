@@ -27,15 +27,19 @@ class InputDataset {
 
   /// Reads the block that starts at `start` and has `count` elements along each axis, row-major,
   /// converted to the type of `out`: float and double take floating and integral datasets
-  /// (float16 is widened exactly; float64 read as float is rounded to nearest and may become
-  /// infinite, which callers refuse); uint8_t takes integral ones as non-zero = 1; int64_t takes
-  /// integral ones. Other stored types: Error(input) naming the dataset, its type and what was
-  /// expected; so too a uint64 that does not fit. Takes 1 MiB of memory beside `out`, and HDF5 its
-  /// cache of chunks. A block outside of shape() is a bug: std::invalid_argument.
+  /// (float16 and bfloat16 are widened exactly; float64 read as float is rounded to nearest and may
+  /// become infinite, which callers refuse); uint8_t takes integral ones as non-zero = 1; int64_t
+  /// takes integral ones. Other stored types: Error(input) naming the dataset, its type and what
+  /// was expected; so too a uint64 that does not fit. Takes 1 MiB of memory beside `out`, and HDF5
+  /// its cache of chunks. A block outside of shape() is a bug: std::invalid_argument.
   void read(const Shape& start, const Shape& count, float* out) const;
   void read(const Shape& start, const Shape& count, double* out) const;
   void read(const Shape& start, const Shape& count, std::uint8_t* out) const;
   void read(const Shape& start, const Shape& count, std::int64_t* out) const;
+
+  /// The same without any conversion: size_of(dtype()) bytes per element, in the machine's byte
+  /// order, bool as bytes of 0 and 1. Numbers and bool only, else Error(input).
+  void read_stored(const Shape& start, const Shape& count, void* out) const;
 
   /// All elements of a string dataset (fixed or variable length, UTF-8 or ASCII).
   std::vector<std::string> read_strings() const;
@@ -45,7 +49,9 @@ class InputDataset {
 };
 
 /// What a tool reads: one INPUT (a file, a group of one, or the stream "-") and named datasets
-/// from elsewhere, which win over INPUT's (DESIGN.md §2, `-i NAME=ADDRESS`).
+/// from elsewhere, which win over INPUT's (DESIGN.md §2, `-i NAME=ADDRESS`). Files are HDF5, .npz
+/// or .safetensors, whose arrays are datasets, and for named datasets .npy too; their first bytes
+/// say which. Streams are HDF5.
 class InputBundle {
  public:
   struct Options {
@@ -53,7 +59,7 @@ class InputBundle {
     /// NAME, ADDRESS. Where the address leads to a group or a file, dataset NAME in it is meant;
     /// of several with one NAME the last wins.
     std::vector<std::pair<std::string, std::string>> named;
-    std::string tmpdir;  ///< for spooling a stream: this, else $TMPDIR, else /tmp
+    std::string tmpdir;  ///< for spools and what is unpacked: this, else $TMPDIR, else /tmp
   };
 
   /// Opens everything read-only; standard input and files that are not regular ones (a FIFO, a
@@ -79,6 +85,11 @@ class InputBundle {
   /// double. Throws Error(input) where it is not one number, not one text.
   std::optional<double> number_attribute(const std::string& name) const;
   std::optional<std::string> text_attribute(const std::string& name) const;
+
+  /// Names of the root's attributes, and of the groups in it, sorted: what a format without them
+  /// leaves out.
+  std::vector<std::string> attribute_names() const;
+  std::vector<std::string> group_names() const;
 
   /// "layer3.h5", "standard input", or "the named datasets": for messages.
   std::string description() const;

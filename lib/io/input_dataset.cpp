@@ -75,6 +75,8 @@ void read_as(const Source& source, const Shape& start, const Shape& count, Out* 
   switch (source.dtype) {
     case DType::f16:
       return read_stored_as<Half>(source, start, count, out);
+    case DType::bf16:
+      return read_stored_as<Brain>(source, start, count, out);
     case DType::f32:
       return read_stored_as<float>(source, start, count, out);
     case DType::f64:
@@ -121,6 +123,19 @@ void InputDataset::read(const Shape& start, const Shape& count, std::uint8_t* ou
 }
 void InputDataset::read(const Shape& start, const Shape& count, std::int64_t* out) const {
   read_as(*impl_, start, count, out);
+}
+
+void InputDataset::read_stored(const Shape& start, const Shape& count, void* out) const {
+  require_block(start, count, impl_->shape, impl_->address);
+  if (impl_->dtype == DType::string || impl_->dtype == DType::other) {
+    refuse_type(*impl_, "numbers");
+  }
+  if (element_count(count) > 0) impl_->read_stored(start, count, out);
+}
+
+void read_floats(const InputDataset::Impl& source, const Shape& start, const Shape& count,
+                 float* out) {
+  read_as(source, start, count, out);
 }
 
 std::vector<std::string> InputDataset::read_strings() const {

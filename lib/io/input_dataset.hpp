@@ -30,4 +30,8 @@ struct InputDataset::Impl {
   virtual std::vector<std::string> read_strings() const = 0;
 };
 
+/// InputDataset::read, for where there is only what stands behind it.
+void read_floats(const InputDataset::Impl& source, const Shape& start, const Shape& count,
+                 float* out);
+
 }  // namespace attn::io

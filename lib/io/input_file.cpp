@@ -7,6 +7,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "io/descriptor.hpp"
 #include "io/unnamed_file.hpp"
@@ -15,12 +16,16 @@
 namespace attn::io {
 namespace {
 
+bool has_signature_at(int descriptor, off_t at) {
+  constexpr std::array<unsigned char, 8> signature = {0x89, 'H', 'D', 'F', '\r', '\n', 0x1a, '\n'};
+  std::array<unsigned char, 8> found{};
+  return pread(descriptor, found.data(), found.size(), at) == 8 && found == signature;
+}
+
 /// HDF5's format signature stands at 0 or, after a user block, at 512, 1024, 2048, ...
 bool has_signature(int descriptor, off_t size) {
-  constexpr std::array<unsigned char, 8> signature = {0x89, 'H', 'D', 'F', '\r', '\n', 0x1a, '\n'};
   for (off_t at = 0; at + 8 <= size; at = at == 0 ? 512 : 2 * at) {
-    std::array<unsigned char, 8> found{};
-    if (pread(descriptor, found.data(), found.size(), at) == 8 && found == signature) return true;
+    if (has_signature_at(descriptor, at)) return true;
   }
   return false;
 }
@@ -53,9 +58,15 @@ void check_content(int descriptor, const std::string& label) {
   struct stat status {};
   fstat(descriptor, &status);
   if (status.st_size == 0) throw Error(Failure::input, label + " is empty");
-  if (!has_signature(descriptor, status.st_size)) {
-    throw Error(Failure::input, label + " is not an HDF5 file");
+  if (has_signature(descriptor, status.st_size)) return;
+  std::array<unsigned char, 16> start{};
+  const ssize_t got = pread(descriptor, start.data(), start.size(), 0);
+  const std::string other = array_format(start.data(), got > 0 ? static_cast<std::size_t>(got) : 0);
+  if (!other.empty()) {
+    throw Error(Failure::input, label + " is " + other + ", expected an HDF5 file in a stream",
+                "name the file itself, or make a bundle of it with tensor-convert");
   }
+  throw Error(Failure::input, label + " is not an HDF5 file");
 }
 
 void spool(int from, int to, const std::string& label, const std::string& folder) {
@@ -84,7 +95,7 @@ InputFile open_stream(int descriptor, const std::string& label, const std::strin
   UnnamedFile temporary(folder);
   spool(descriptor, temporary.descriptor(), label, folder);
   check_content(temporary.descriptor(), label);
-  InputFile opened{label, {}};
+  InputFile opened{label, {}, {}};
   temporary.with_name(
       [&](const std::string& path) { opened.handle = open_hdf5(path, label, false); });
   return opened;
@@ -106,10 +117,15 @@ InputFile open_input_file(const std::string& file, const std::string& tmpdir) {
   fstat(descriptor.get(), &status);
   if (S_ISDIR(status.st_mode)) throw Error(Failure::input, file + " is a folder, expected a file");
   if (!S_ISREG(status.st_mode)) return open_stream(descriptor.get(), file, tmpdir);
+  if (status.st_size > 0 && !has_signature_at(descriptor.get(), 0)) {
+    if (auto arrays = open_array_file(descriptor.get(), file, tmpdir)) {
+      return {file, {}, std::move(arrays)};
+    }
+  }
   check_content(descriptor.get(), file);
   // Where HDF5 locks with fcntl, closing this one later would drop the lock.
   descriptor.reset();
-  return {file, open_hdf5(file, file, true)};
+  return {file, open_hdf5(file, file, true), {}};
 }
 
 }  // namespace attn::io

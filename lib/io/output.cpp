@@ -68,8 +68,8 @@ OutputDataset OutputBundle::create(const std::string& name, DType type, const Sh
   OutputFile& file = impl_->open();
   h5::Handle dataset = create_dataset(file, name, h5::file_type(type).get(), shape, chunk);
   label_axes(file, dataset.get(), name, labels);
-  return OutputDataset(std::make_shared<OutputDataset::Impl>(OutputDataset::Impl{
-      impl_->file, &file.keep(std::move(dataset)), name, shape, type == DType::boolean}));
+  return OutputDataset(std::make_shared<OutputDataset::Impl>(
+      OutputDataset::Impl{impl_->file, &file.keep(std::move(dataset)), name, shape, type}));
 }
 
 void OutputBundle::write_strings(const std::string& name, const std::vector<std::string>& values,

@@ -30,6 +30,10 @@ class OutputDataset {
   void write(const Shape& start, const Shape& count, const std::int64_t* data,
              Index row_stride = 0);
 
+  /// Writes a contiguous block without any conversion: elements as InputDataset::read_stored gives
+  /// them, of the type that the dataset was created with.
+  void write_stored(const Shape& start, const Shape& count, const void* data);
+
  private:
   std::shared_ptr<Impl> impl_;
 };
@@ -62,11 +66,11 @@ class OutputBundle {
   /// Copies the attributes of INPUT's root alone (--only), `history` among them.
   void copy_attributes_from(const InputBundle& input);
 
-  /// A new dataset. `labels` names its axes (HDF5 dimension labels; may be shorter than shape).
-  /// `chunk`: empty is contiguous; else the chunk's shape, all space allocated now so that the
-  /// bytes of the file do not depend on the order of writes. A dataset of that name copied before
-  /// is replaced. `name` may have slashes: groups are made as needed ("unas/centre"). Every element
-  /// is to be written.
+  /// A new dataset, of any type but bfloat16, strings and other. `labels` names its axes (HDF5
+  /// dimension labels; may be shorter than shape). `chunk`: empty is contiguous; else the chunk's
+  /// shape, all space allocated now so that the bytes of the file do not depend on the order of
+  /// writes. A dataset of that name copied before is replaced. `name` may have slashes: groups are
+  /// made as needed ("unas/centre"). Every element is to be written.
   OutputDataset create(const std::string& name, DType type, const Shape& shape,
                        const std::vector<std::string>& labels = {}, const Shape& chunk = {});
 

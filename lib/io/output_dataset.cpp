@@ -19,12 +19,12 @@ h5::Handle memory_type(const Sink&, const std::int64_t*) {
 }
 h5::Handle memory_type(const Sink& sink, const std::uint8_t*) {
   // HDF5 converts no integers to enumerations; bool is written as the bytes it consists of.
-  return sink.is_boolean ? h5::file_type(DType::boolean) : h5::copied_type(H5T_NATIVE_UINT8);
+  return sink.dtype == DType::boolean ? h5::file_type(DType::boolean)
+                                      : h5::copied_type(H5T_NATIVE_UINT8);
 }
 
-template <class T>
-void write_contiguous(const Sink& sink, const Shape& start, const Shape& count, const T* data) {
-  const h5::Lock lock;
+void write_as(const Sink& sink, const Shape& start, const Shape& count, hid_t type,
+              const void* data) {
   OutputFile& file = *sink.file;
   file.require_open();
   const hid_t dataset = sink.handle->get();
@@ -33,9 +33,14 @@ void write_contiguous(const Sink& sink, const Shape& start, const Shape& count, 
   h5::select(space.get(), {start.begin(), start.end()}, std::vector<hsize_t>(start.size(), 1),
              extents);
   const h5::Handle memory = h5::dataspace(extents);
-  file.check(H5Dwrite(dataset, memory_type(sink, data).get(), memory.get(), space.get(),
-                      H5P_DEFAULT, data),
+  file.check(H5Dwrite(dataset, type, memory.get(), space.get(), H5P_DEFAULT, data),
              file.address_of(sink.name));
+}
+
+template <class T>
+void write_contiguous(const Sink& sink, const Shape& start, const Shape& count, const T* data) {
+  const h5::Lock lock;
+  write_as(sink, start, count, memory_type(sink, data).get(), data);
 }
 
 /// Elements [offset, offset + size) of a row-major block whose rows of `row` elements lie
@@ -91,6 +96,13 @@ void OutputDataset::write(const Shape& start, const Shape& count, const std::uin
 void OutputDataset::write(const Shape& start, const Shape& count, const std::int64_t* data,
                           Index row_stride) {
   write_block(*impl_, start, count, data, row_stride);
+}
+
+void OutputDataset::write_stored(const Shape& start, const Shape& count, const void* data) {
+  require_block(start, count, impl_->shape, impl_->file->address_of(impl_->name));
+  if (element_count(count) == 0) return;
+  const h5::Lock lock;
+  write_as(*impl_, start, count, h5::memory_type(impl_->dtype).get(), data);
 }
 
 }  // namespace attn::io

@@ -15,7 +15,7 @@ struct OutputDataset::Impl {
   const h5::Handle* handle = nullptr;
   std::string name;
   Shape shape;
-  bool is_boolean = false;
+  DType dtype = DType::f32;
 };
 
 }  // namespace attn::io

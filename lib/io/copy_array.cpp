@@ -1,0 +1,92 @@
+#include "io/copy_array.hpp"
+
+#include <algorithm>
+#include <vector>
+
+#include "io/dataset_creation.hpp"
+#include "io/h5_type.hpp"
+#include "io/pieces.hpp"
+#include "io/stored_array.hpp"
+#include "tensor/buffer.hpp"
+#include "tensor/error.hpp"
+
+namespace attn::io {
+namespace {
+
+[[noreturn]] void refuse(const std::string& address, const std::string& why) {
+  throw Error(Failure::input, address + " cannot be copied: " + why);
+}
+
+/// HDF5 takes a slash for a group, and a name that leads through a dataset, or to a group that is
+/// there already, cannot be made.
+void require_free_name(const InputDataset::Impl& source, OutputFile& output,
+                       const std::string& path) {
+  require_bundle_name(source.address, path);
+  for (std::size_t end = path.find('/'); end != std::string::npos; end = path.find('/', end + 1)) {
+    const h5::Kind kind = h5::kind_of(output.root(), path.substr(0, end));
+    if (kind != h5::Kind::absent && kind != h5::Kind::group) {
+      refuse(source.address, "there is a dataset " + path.substr(0, end) + " already");
+    }
+  }
+  if (h5::linked(output.root(), path))
+    refuse(source.address, "there is something called " + path + " already");
+}
+
+void copy_text(const InputDataset::Impl& source, OutputFile& output, const std::string& path) {
+  const std::vector<std::string> values =
+      element_count(source.shape) == 0 ? std::vector<std::string>() : source.read_strings();
+  const h5::Handle type = h5::text_type();
+  h5::Handle dataset = create_dataset(output, path, type.get(), source.shape, {});
+  std::vector<const char*> pointers;
+  for (const std::string& value : values) pointers.push_back(value.c_str());
+  if (!pointers.empty()) {
+    output.check(
+        H5Dwrite(dataset.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, pointers.data()),
+        output.address_of(path));
+  }
+  output.close(dataset, output.address_of(path));
+}
+
+}  // namespace
+
+void require_bundle_name(const std::string& address, const std::string& name) {
+  if (name.empty() || name.front() == '/' || name.back() == '/' ||
+      name.find("//") != std::string::npos || ("/" + name + "/").find("/./") != std::string::npos) {
+    refuse(address, "a bundle can have no dataset of this name");
+  }
+}
+
+void copy_array(const InputDataset::Impl& source, OutputFile& output, const std::string& path) {
+  require_free_name(source, output, path);
+  if (source.dtype == DType::string) return copy_text(source, output, path);
+  if (source.dtype == DType::other) {
+    throw Error(Failure::input,
+                source.address + " cannot be copied: it is of type " + source.description);
+  }
+  const bool widened = source.dtype == DType::bf16;
+  const h5::Handle type = h5::file_type(widened ? DType::f32 : source.dtype);
+  const h5::Handle memory_type = h5::memory_type(widened ? DType::f32 : source.dtype);
+  h5::Handle dataset = create_dataset(output, path, type.get(), source.shape, {});
+  const std::size_t size = H5Tget_size(type.get());
+  const Index limit = piece_elements(size);
+  const Buffer<char> buffer(std::min(limit, element_count(source.shape)) *
+                            static_cast<Index>(size));
+  const h5::Handle space = h5::made(H5Dget_space(dataset.get()), H5Sclose, "dataspace");
+  for_each_piece(source.shape, limit, [&](const Piece& piece) {
+    if (widened) {
+      read_floats(source, piece.start, piece.count, reinterpret_cast<float*>(buffer.data()));
+    } else {
+      source.read_stored(piece.start, piece.count, buffer.data());
+    }
+    const std::vector<hsize_t> count(piece.count.begin(), piece.count.end());
+    h5::select(space.get(), {piece.start.begin(), piece.start.end()},
+               std::vector<hsize_t>(count.size(), 1), count);
+    const h5::Handle memory = h5::dataspace(count);
+    output.check(H5Dwrite(dataset.get(), memory_type.get(), memory.get(), space.get(), H5P_DEFAULT,
+                          buffer.data()),
+                 output.address_of(path));
+  });
+  output.close(dataset, output.address_of(path));
+}
+
+}  // namespace attn::io

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "io/stored_array.hpp"
+
+namespace attn::io {
+
+/// One entry of a .safetensors header: an array without its bytes, and where they lie.
+struct SafetensorsEntry {
+  StoredArray array;
+  Index begin = 0;  ///< in the data, which follows the header
+  Index end = 0;
+};
+
+/// Reads the JSON header of a .safetensors whose data has `data_size` bytes. Throws Error(input)
+/// naming `label`: no JSON or not of this form, a name twice, without characters or with control
+/// characters, an unknown dtype, a negative or overflowing shape, offsets that do not fit the
+/// shape, overlap, leave gaps or lie outside of the data. Memory goes with the entries that the
+/// header really holds; what is nested deeper than the form allows is refused where it begins.
+/// Source: the reference implementation's README, section Format.
+std::map<std::string, SafetensorsEntry> read_safetensors_header(std::string_view json,
+                                                                Index data_size,
+                                                                const std::string& label);
+
+/// The header that the reference implementation writes before arrays in this order: 8 bytes of
+/// length, JSON without spaces in the order given, padded with spaces to a multiple of 8.
+struct SafetensorsPlan {
+  std::string name;
+  DType dtype;
+  Shape shape;
+};
+std::string safetensors_header(const std::vector<SafetensorsPlan>& arrays);
+
+/// Whether arrays of this type can be written: numbers and bool, bfloat16 among them.
+bool safetensors_holds(DType dtype);
+
+/// Before which others the reference implementation writes an array: by the type's rank (the widest
+/// types first), then by name.
+bool safetensors_before(const SafetensorsPlan& a, const SafetensorsPlan& b);
+
+}  // namespace attn::io

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "tensor/dtype.hpp"
+
+namespace attn::io {
+
+/// One of the element types of .safetensors.
+struct SafetensorsType {
+  std::string_view name;  ///< "BF16"
+  DType dtype;            ///< other where the toolkit does not read it
+  std::size_t bits;
+  int rank;  ///< among the types in the reference implementation's order
+};
+
+/// Nothing where there is no such type.
+std::optional<SafetensorsType> safetensors_type(std::string_view name);
+std::optional<SafetensorsType> safetensors_type(DType dtype);
+
+}  // namespace attn::io

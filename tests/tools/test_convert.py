@@ -1,0 +1,307 @@
+"""tensor-convert, and .npy, .npz and .safetensors as inputs of any tool: bits against NumPy, h5py
+and files made by hand."""
+
+import os
+import struct
+import unittest
+import zipfile
+
+import h5py
+import numpy as np
+
+from arrays import brain, npy, read_safetensors, safetensors, widened
+from attn import ToolTest
+
+DTYPES = ["f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "?"]
+SHAPES = [(), (0,), (1,), (7,), (3, 5), (2, 0, 3), (2, 3, 5), (1, 1, 1, 1), (4, 1, 3, 2), (129, 65)]
+
+
+def numbers(dtype, shape, seed=0):
+    """Any bits at all, NaN and infinities among them; bool as 0 and 1."""
+    random = np.random.default_rng(seed)
+    if dtype == "?":
+        return random.integers(0, 2, shape).astype(bool)
+    raw = random.integers(0, 256, (*shape, np.dtype(dtype).itemsize), dtype=np.uint8)
+    return np.ascontiguousarray(raw).view(dtype).reshape(shape)
+
+
+def qkv(seed=0, heads=2, length=9, d=4):
+    random = np.random.default_rng(seed)
+    return {n: random.normal(size=(heads, length, d)).astype(np.float32) for n in "qkv"}
+
+
+class Arrays(ToolTest):
+
+    def put(self, name, content):
+        (self.folder / name).write_bytes(content)
+        return name
+
+    def get(self, name):
+        return (self.folder / name).read_bytes()
+
+    def convert(self, *arguments, **more):
+        return self.run_tool("tensor-convert", *arguments, **more)
+
+    def assert_bits(self, actual, expected, what=""):
+        self.assertEqual((actual.dtype, actual.shape), (expected.dtype, expected.shape), what)
+        self.assertEqual(actual.tobytes(), expected.tobytes(), what)
+
+
+class Reading(Arrays):
+
+    def test_npy_of_every_type_shape_and_order(self):
+        words, expected = [], {}
+        for dtype in DTYPES:
+            for number, shape in enumerate(SHAPES):
+                for order in "CF":
+                    for end in "<>":
+                        values = numbers(dtype, shape)
+                        name = f"{np.dtype(dtype).name}_{number}_{order}_{'lb'[end == '>']}"
+                        stored = values.astype(values.dtype.newbyteorder(end))
+                        self.put(f"{name}.npy", npy(np.asarray(stored, order=order)))
+                        words.append(f"{name}={name}.npy")
+                        expected[name] = values
+        self.convert(*words, "-o", "all.h5")
+        found = self.read("all.h5")
+        self.assertEqual(set(found), set(expected))
+        for name, values in expected.items():
+            self.assert_bits(found[name], values, name)
+
+    def test_versions_of_npy(self):
+        values = numbers("f4", (3, 5))
+        for version in ((1, 0), (2, 0), (3, 0)):
+            self.put("a.npy", npy(values, version=version))
+            self.convert("a=a.npy", "-o", "a.h5", "--force")
+            self.assert_bits(self.read("a.h5")["a"], values, version)
+
+    def test_npz(self):
+        arrays = {"q": numbers("f4", (300, 70)), "half": numbers("f2", (5, 3)),
+                  "mask": numbers("?", (4, 9)), "big": numbers("f8", (257, 129)).T,
+                  "scalar": np.array(3.5), "a.b": numbers("i8", (2, 2))}
+        for save in (np.savez, np.savez_compressed):
+            save(self.folder / "a.npz", **arrays)
+            self.convert("a.npz", "-o", "a.h5", "--force")
+            found = self.read("a.h5")
+            self.assertEqual(set(found), set(arrays))
+            for name, values in arrays.items():
+                self.assert_bits(found[name], np.asarray(values, order="C"), (save, name))
+            self.convert("x=a.npz:big[3:200:7, -1]", "-o", "x.h5", "--force")
+            self.assert_bits(self.read("x.h5")["x"], arrays["big"][3:200:7, -1].copy())
+
+    def test_safetensors(self):
+        arrays = {f"x.{np.dtype(t).name}.{i}": numbers(t, s)
+                  for t in DTYPES for i, s in enumerate(SHAPES)}
+        arrays["brain"] = brain(np.linspace(-3, 3, 24).reshape(2, 3, 4))
+        self.put("a.safetensors", safetensors(arrays, {"format": "pt"}))
+        self.put("no-suffix", safetensors(arrays))
+        for file in ("a.safetensors", "no-suffix"):
+            self.convert(file, "-o", "a.h5", "--force")
+            found = self.read("a.h5")
+            self.assertEqual(set(found), set(arrays))
+            for name, values in arrays.items():
+                expected = widened(values) if name == "brain" else values
+                self.assert_bits(found[name], np.asarray(expected), name)
+
+    def test_slices(self):
+        values = numbers("f4", (6, 70, 33))
+        self.put("c.npy", npy(values))
+        self.put("f.npy", npy(np.asfortranarray(values)))
+        self.put("s.safetensors", safetensors({"layer.0.q": values}))
+        np.savez_compressed(self.folder / "z.npz", q=values)
+        np.savez(self.folder / "n.npz", q=np.asfortranarray(values))
+        for text in ("[0]", "[-1,...]", "[...,0]", "[:,::3,1:20:5]", "[2,3,4]", "[1:1]", "[::5,7]",
+                     "[:,69:,-1:]", "[...,::32]", "[4,1::68]"):
+            expected = np.ascontiguousarray(eval(f"values{text}"))  # what NumPy itself makes of it
+            for address in ("c.npy", "f.npy", "s.safetensors:layer.0.q", "z.npz:q", "n.npz:q"):
+                self.convert(f"x={address}{text}", "-o", "x.h5", "--force")
+                self.assert_bits(self.read("x.h5")["x"].reshape(expected.shape), expected,
+                                 address + text)
+
+    def test_every_tool_takes_them(self):
+        arrays = qkv()
+        self.write("qkv.h5", **arrays)
+        words = []
+        for name, values in arrays.items():
+            self.put(f"{name}.npy", npy(values))
+            words += ["-i", f"{name}={name}.npy"]
+        np.savez(self.folder / "qkv.npz", **arrays)
+        self.put("qkv.safetensors", safetensors(arrays))
+        expected = self.compute("qkv.h5", "--scheme", "dnas")
+        for inputs in (["qkv.npz"], ["qkv.safetensors"], words,
+                       ["qkv.npz", "-i", "q=qkv.safetensors:q"]):
+            found = self.compute(*inputs, "--scheme", "dnas")
+            self.assert_same_bits(found, expected)
+            self.assertEqual(set(found), set(expected))
+            self.assertEqual(self.stats(*inputs), self.stats("qkv.h5"))
+        for file in ("qkv.npz", "qkv.safetensors", "q.npy"):
+            address = "q.npy" if file == "q.npy" else f"{file}:q"
+            self.run_tool("tensor-compare", address, "qkv.h5:/q")
+        self.run_tool("tensor-compare", "qkv.npz", "qkv.safetensors")
+
+    def test_bfloat16_is_float32_to_tools(self):
+        arrays = {n: brain(np.random.default_rng(i).normal(size=(9, 4)))
+                  for i, n in enumerate("qkv")}
+        self.put("b.safetensors", safetensors(arrays))
+        self.write("f.h5", **{n: widened(a) for n, a in arrays.items()})
+        self.assert_same_bits(self.compute("b.safetensors"), self.compute("f.h5"))
+
+    def test_strings(self):
+        words = np.array(["the", "", "naïve", "日本", "𝄞x"])
+        self.put("w.npy", npy(words))
+        self.put("b.npy", npy(words.astype(words.dtype.newbyteorder(">"))))
+        self.put("s.npy", npy(np.array([b"one", b"", b"three"])))
+        self.convert("w=w.npy", "b=b.npy[::2]", "s=s.npy", "-o", "w.h5")
+        found = self.read("w.h5")
+        self.assertEqual(found["w"].tolist(), words.tolist())
+        self.assertEqual(found["b"].tolist(), words[::2].tolist())
+        self.assertEqual(found["s"].tolist(), ["one", "", "three"])
+
+    def test_a_stream_is_a_bundle(self):
+        self.refused("attn-compute", status=3, stdin=npy(numbers("f4", (3, 2))),
+                     says=["standard input", ".npy", "HDF5"], hint="tensor-convert")
+
+
+class Writing(Arrays):
+
+    def test_npy_is_what_numpy_saves(self):
+        for dtype in DTYPES:
+            for shape in SHAPES:
+                values = numbers(dtype, shape)
+                self.write("a.h5", a=values)
+                self.convert("a.h5", "-o", "a.npy", "--force")
+                self.assertEqual(self.get("a.npy"), npy(values), (dtype, shape))
+
+    def test_npz(self):
+        arrays = {f"{np.dtype(t).name}/{i}": numbers(t, s)
+                  for t in DTYPES for i, s in enumerate(SHAPES)} | {"ü": np.arange(3.0)}
+        self.put("a.safetensors", safetensors(arrays))
+        self.convert("a.safetensors", "-o", "a.npz")
+        with np.load(self.folder / "a.npz") as found:
+            self.assertEqual(set(found.files), set(arrays))
+            for name, values in arrays.items():
+                self.assert_bits(found[name], values, name)
+        with zipfile.ZipFile(self.folder / "a.npz") as archive:
+            self.assertIsNone(archive.testzip())
+            content = self.get("a.npz")
+            for member in archive.infolist():
+                at = member.header_offset
+                name, extra = struct.unpack_from("<HH", content, at + 26)
+                at += 30 + name + extra
+                self.assertEqual(at % 64, 0, member.filename)
+                self.assertEqual(content[at:at + 6], b"\x93NUMPY")
+        first = self.get("a.npz")
+        self.convert("a.npz", "-o", "b.npz")  # read by ourselves, and again
+        self.assertEqual(self.get("b.npz"), first)
+
+    def test_safetensors_is_what_the_reference_writes(self):
+        arrays = {f"x{i}.{np.dtype(t).name}": numbers(t, s)
+                  for t in DTYPES for i, s in enumerate(SHAPES)}
+        arrays["brain"] = brain(np.arange(7))
+        arrays['quote"\\ü'] = np.arange(5, dtype=np.uint8)
+        content = safetensors(arrays)
+        self.put("a.safetensors", content)
+        self.convert("a.safetensors", "-o", "b.safetensors")
+        self.assertEqual(self.get("b.safetensors"), content)
+
+    def test_round_trips(self):
+        arrays = {np.dtype(t).name: numbers(t, (3, 4, 5)) for t in DTYPES}
+        self.write("a.h5", **arrays)
+        self.convert("a.h5", "-o", "a.npz")
+        self.convert("a.npz", "-o", "a.safetensors")
+        self.convert("a.safetensors", "-o", "b.h5")
+        found = self.read("b.h5")
+        for name, values in arrays.items():
+            self.assert_bits(found[name], values, name)
+
+    def test_streams(self):
+        self.write("a.h5", a=np.arange(6.0), history="h")
+        out = self.convert("a=a.h5:/a", "--to", "npy").out
+        self.assertEqual(out, npy(np.arange(6.0)))
+        self.shell("cat a.h5 | tensor-convert - -o a.npz && tensor-convert a.npz | "
+                   "tensor-convert --to safetensors > a.safetensors")
+        self.assert_bits(read_safetensors(self.get("a.safetensors"))["a"], np.arange(6.0))
+
+    def test_dtype(self):
+        random = np.random.default_rng(3)
+        values = np.concatenate([random.normal(size=5000) * 10.0**random.integers(-9, 4, 5000),
+                                 [0.0, -0.0, np.inf, -np.inf, np.nan, 65504, 65519.99, 2**-24,
+                                  2**-25, 2**-25 * 1.0001, 1 + 2**-11, 1 + 2**-11 + 2**-40]])
+        self.write("a.h5", {"note": "kept"}, x=values, n=np.arange(3), tokens=["a"])
+        for name, numpy in (("f16", np.float16), ("f32", np.float32), ("f64", np.float64)):
+            expected = values.astype(numpy)
+            self.convert("a.h5", "--dtype", name, "-o", "b.h5", "--force")
+            found = self.read("b.h5")
+            same = (found["x"] == expected) | (np.isnan(found["x"]) & np.isnan(expected))
+            self.assertTrue(same.all(), name)
+            self.assertEqual(found["x"].dtype, expected.dtype)
+            self.assertEqual(np.signbit(found["x"]).tolist(), np.signbit(expected).tolist())
+            self.assert_bits(found["n"], np.arange(3))
+            self.assertEqual(found.attributes["note"], "kept")
+        self.convert("x=a.h5:/x", "--dtype", "bf16", "-o", "b.safetensors")
+        found = widened(read_safetensors(self.get("b.safetensors"))["x"])
+        finite = np.isfinite(values)
+        # Nearest: no further away than half the distance of neighbours, 2^-8 relative in all.
+        self.assertTrue((np.abs(found[finite] - values[finite])
+                         <= np.abs(values[finite]) * 2.0**-8).all())
+        self.assertEqual(np.isnan(found).sum(), 1)
+        self.refused("tensor-convert", "a.h5", "--dtype", "bf16", status=2, says=["bf16"])
+        self.write("big.h5", x=np.array([1e5]))
+        self.refused("tensor-convert", "big.h5", "--dtype", "f16", status=4,
+                     says=["big.h5:/x", "100000", "float16"])
+
+    def test_what_cannot_be_held(self):
+        self.write("a.h5", {"attn_scheme": "dnas"}, x=np.arange(3.0), tokens=["a"], group__y=[1.0])
+        done = self.convert("a.h5", "-o", "a.npz")
+        for left_out in ("tokens", "group", "attn_scheme"):
+            self.assertIn(left_out, done.err)
+        with np.load(self.folder / "a.npz") as found:
+            self.assertEqual(found.files, ["x"])
+        self.refused("tensor-convert", "t=a.h5:/tokens", status=3, says=["tokens", "string"],
+                     output="b.npz")
+        self.write("b.h5", x=np.arange(3.0), y=np.arange(3.0))
+        self.refused("tensor-convert", "b.h5", status=3, says=["one array", "2"], output="b.npy")
+
+    def test_attributes_and_groups_stay_in_bundles(self):
+        self.write("a.h5", {"attn_scheme": "dnas"}, x=np.arange(3.0), tokens=["a"], group__y=[1.0])
+        self.convert("a.h5", "-o", "b.h5")
+        found = self.read("b.h5")
+        self.assertEqual(set(found), {"x", "tokens", "group/y"})
+        self.assertEqual(found.attributes["attn_scheme"], "dnas")
+        self.assertIn("tensor-convert", found.attributes["history"])
+
+    def test_an_existing_output_is_kept(self):
+        self.write("a.h5", x=np.arange(3.0))
+        for name in ("x.npy", "x.npz", "x.safetensors"):
+            self.put(name, b"mine")
+            self.refused("tensor-convert", "a.h5", status=5, says=[name, "exists"], output=name)
+            self.assertEqual(self.get(name), b"mine")
+            self.convert("a.h5", "-o", name, "--force")
+            self.assertNotEqual(self.get(name), b"mine")
+        self.refused("tensor-convert", "a.h5", status=5, says=["nowhere"], output="nowhere/x.npz")
+
+    def test_a_full_disk(self):
+        self.write("a.h5", x=np.zeros(300000))
+        for name in ("x.npy", "x.npz", "x.safetensors"):
+            done = self.shell(f"ulimit -f 100; tensor-convert a.h5 -o {name}", status=None)
+            self.assertEqual(done.status, 5, done.err)
+            self.assertRegex(done.err, r"\Atensor-convert: error: .*cannot be written: .+\n\Z")
+            self.assertEqual(sorted(os.listdir(self.folder)), ["a.h5"])
+
+    def test_bytes_are_the_same_each_time(self):
+        self.write("a.h5", **qkv())
+        for name in ("x.npz", "x.safetensors"):
+            contents = set()
+            for memory in ("1K", "1G"):
+                self.convert("a.h5", "-o", name, "--force", "--memory", memory)
+                contents.add(self.get(name))
+            self.assertEqual(len(contents), 1)
+
+    def test_dry_run(self):
+        self.write("a.h5", **qkv())
+        done = self.convert("a.h5", "-o", "x.npz", "--dry-run")
+        self.assertIn("2 x 9 x 4", done.out.decode())
+        self.assertEqual(os.listdir(self.folder), ["a.h5"])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,273 @@
+#include <doctest/doctest.h>
+
+#include <zip.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <random>
+
+#include "io/array_output.hpp"
+#include "io/npy_header.hpp"
+#include "io_fixture.hpp"
+#include "thrown_error.hpp"
+
+using namespace attn;
+using namespace attn::io;
+using namespace attn::testing;
+
+namespace {
+
+OutputBundle::Options to(const std::string& path, const TemporaryFolder& folder) {
+  OutputBundle::Options options;
+  options.target = path;
+  options.force = true;
+  options.tmpdir = folder.path();
+  return options;
+}
+
+std::vector<float> counting(Index count) {
+  std::vector<float> values(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i) - 3;
+  return values;
+}
+
+const std::vector<ArrayPlan> plans = {{"q", DType::f32, {5, 3}},
+                                      {"mask", DType::boolean, {4}},
+                                      {"none", DType::f64, {0, 2}},
+                                      {"n", DType::i64, {}}};
+
+/// Those of the plans above that the format can take, with elements.
+void write_good(const std::string& path, ArrayFormat format, const TemporaryFolder& folder) {
+  std::vector<ArrayPlan> some = plans;
+  if (format == ArrayFormat::npy) some.resize(1);
+  ArrayOutput output(to(path, folder), format, some);
+  for (const ArrayPlan& plan : output.order()) {
+    const std::vector<float> floats = counting(15);
+    const std::uint8_t truths[] = {1, 0, 0, 1};
+    const std::int64_t number = -7;
+    if (plan.name == "q") output.write(floats.data(), 15);
+    if (plan.name == "mask") output.write(truths, 4);
+    if (plan.name == "n") output.write(&number, 1);
+  }
+  output.commit();
+}
+
+struct Named {
+  const char* file;
+  ArrayFormat format;
+};
+const Named formats[] = {{"a.npy", ArrayFormat::npy},
+                         {"a.npz", ArrayFormat::npz},
+                         {"a.safetensors", ArrayFormat::safetensors}};
+
+}  // namespace
+
+TEST_CASE("an .npy header is NumPy's") {
+  // numpy.save of float32 (3, 4), written out.
+  std::string expected("\x93NUMPY\x01\x00\x76\x00", 10);
+  expected += "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }";
+  expected.append(128 - expected.size() - 1, ' ');
+  expected += '\n';
+  CHECK(npy_header(DType::f32, {3, 4}) == expected);
+  CHECK(contains(npy_header(DType::boolean, {7}), "'|b1', 'fortran_order': False, 'shape': (7,)"));
+  CHECK(contains(npy_header(DType::i8, {}), "'|i1', 'fortran_order': False, 'shape': (), "));
+  CHECK(npy_header(DType::f64, Shape(32, 1000000)).size() % 64 == 0);
+  CHECK_THROWS_AS(npy_header(DType::bf16, {1}), std::invalid_argument);
+}
+
+TEST_CASE("arrays are written whole and read back") {
+  const TemporaryFolder folder;
+  for (const Named& named : formats) {
+    CAPTURE(named.file);
+    const std::string path = folder / named.file;
+    write_good(path, named.format, folder);
+    const std::string first = content_of(path);
+    write_good(path, named.format, folder);
+    CHECK(content_of(path) == first);
+    CHECK(folder.entries() == std::vector<std::string>{named.file});
+    if (named.format == ArrayFormat::npy) {
+      const InputBundle bundle = open_input("", {{"x", path}});
+      CHECK(values_of<float>(bundle.dataset("x")) == counting(15));
+    } else {
+      const InputBundle bundle = open_input(path);
+      CHECK(bundle.names() == std::vector<std::string>{"mask", "n", "none", "q"});
+      CHECK(values_of<float>(bundle.dataset("q")) == counting(15));
+      CHECK(values_of<std::uint8_t>(bundle.dataset("mask")) ==
+            std::vector<std::uint8_t>{1, 0, 0, 1});
+      CHECK(bundle.dataset("none").shape() == Shape{0, 2});
+      CHECK(values_of<std::int64_t>(bundle.dataset("n")) == std::vector<std::int64_t>{-7});
+      CHECK(bundle.has("q"));
+      CHECK_FALSE(bundle.has("x"));
+      CHECK_FALSE(bundle.text_attribute("history"));
+      CHECK_FALSE(bundle.number_attribute("scale"));
+      CHECK(bundle.attribute_names().empty());
+      const Error error = thrown_error([&] { bundle.dataset("x"); });
+      CHECK(error.failure() == Failure::input);
+      CHECK(contains(error.what(), "no dataset x (there are: mask, n, none, q)"));
+    }
+    fs::remove(path);
+  }
+}
+
+TEST_CASE("what is not committed leaves nothing behind") {
+  const TemporaryFolder folder;
+  for (const Named& named : formats) {
+    {
+      ArrayOutput output(to(folder / named.file, folder), named.format, {plans[0]});
+      const std::vector<float> values = counting(15);
+      output.write(values.data(), 9);
+      CHECK_THROWS_AS(output.commit(), std::logic_error);
+      CHECK_THROWS_AS(output.write(values.data(), 7), std::invalid_argument);
+    }
+    CHECK(folder.entries().empty());
+  }
+}
+
+TEST_CASE("arrays that a format cannot hold are refused before anything is written") {
+  const TemporaryFolder folder;
+  const auto refused = [&](ArrayFormat format, const std::vector<ArrayPlan>& arrays) {
+    const Error error =
+        thrown_error([&] { ArrayOutput output(to(folder / "out", folder), format, arrays); });
+    CHECK(error.failure() == Failure::input);
+    CHECK(folder.entries().empty());
+    return std::string(error.what());
+  };
+  const ArrayPlan a{"a", DType::f32, {1}};
+  CHECK(contains(refused(ArrayFormat::npy, {}), "one array"));
+  CHECK(contains(refused(ArrayFormat::npy, {a, {"b", DType::f32, {1}}}), "one array"));
+  for (const ArrayFormat format : {ArrayFormat::npz, ArrayFormat::safetensors}) {
+    CHECK(contains(refused(format, {a, a}), "two arrays are called a"));
+    for (const char* name : {"", "a\nb", "\x7f"}) {
+      CHECK(contains(refused(format, {{name, DType::f32, {1}}}), "cannot be called"));
+    }
+    CHECK(contains(refused(format, {{"a", DType::string, {1}}}), "string"));
+  }
+  CHECK(contains(refused(ArrayFormat::npz, {{"a", DType::bf16, {1}}}), "bfloat16"));
+  CHECK(contains(refused(ArrayFormat::npz, {{std::string(65532, 'a'), DType::f32, {1}}}), "aaaa"));
+  CHECK(contains(refused(ArrayFormat::safetensors, {{"__metadata__", DType::f32, {1}}}),
+                 "__metadata__"));
+}
+
+TEST_CASE("bundles are copied from arrays, sliced or not, without what is to be replaced") {
+  const TemporaryFolder folder;
+  for (const Named& named : {formats[1], formats[2]}) {
+    const std::string path = folder / named.file;
+    write_good(path, named.format, folder);
+    const InputBundle input =
+        open_input(path, {{"part", path + ":q[1:4:2,1]"}, {"mask", path + ":n"}});
+    OutputBundle output = open_output(folder / "copy.h5", true);
+    output.copy_from(input, {"n"});
+    output.copy_attributes_from(input);
+    output.commit();
+    const InputBundle copy = open_input(folder / "copy.h5");
+    CHECK(copy.names() == std::vector<std::string>{"mask", "none", "part", "q"});
+    CHECK(copy.dataset("q").dtype() == DType::f32);
+    CHECK(values_of<float>(copy.dataset("q")) == counting(15));
+    CHECK(values_of<float>(copy.dataset("part")) == std::vector<float>{1, 7});
+    CHECK(values_of<std::int64_t>(copy.dataset("mask")) == std::vector<std::int64_t>{-7});
+    CHECK(copy.dataset("none").shape() == Shape{0, 2});
+  }
+}
+
+namespace {
+
+/// One of a few ways to damage a file.
+std::string damaged(std::string content, std::mt19937& random) {
+  const int times = 1 + static_cast<int>(random() % 3);
+  for (int i = 0; i < times && !content.empty(); ++i) {
+    // Half of the damage in the first bytes, where the headers are.
+    const std::size_t reach =
+        random() % 2 == 0 ? std::min<std::size_t>(content.size(), 160) : content.size();
+    const std::size_t at = random() % reach;
+    switch (random() % 6) {
+      case 0:
+        content[at] = static_cast<char>(content[at] ^ (1 << random() % 8));
+        break;
+      case 1:
+        content[at] = static_cast<char>(random());
+        break;
+      case 2:
+        content.resize(at);
+        break;
+      case 3:
+        content.insert(at, 1 + random() % 9, static_cast<char>(random()));
+        break;
+      case 4:
+        content.erase(at, 1 + random() % 9);
+        break;
+      default:  // a number of 8 bytes that is at some limit
+        for (std::size_t k = 0; k < 8 && at + k < content.size(); ++k) {
+          content[at + k] = static_cast<char>(random() % 2 == 0 ? 0xff : k == 7 ? 0x7f : 0);
+        }
+    }
+  }
+  return content;
+}
+
+void read_everything(const InputBundle& bundle) {
+  for (const std::string& name : bundle.names()) {
+    const InputDataset dataset = bundle.dataset(name);
+    // A shape with 0 in it may have lengths that cannot be multiplied.
+    if (dataset.dtype() == DType::string) {
+      dataset.read_strings();
+    } else if (dataset.dtype() != DType::other) {
+      REQUIRE(element_count(dataset.shape()) < (1 << 20));
+      values_of<double>(dataset);
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("damaged files are refused or read, and nothing else") {
+  const TemporaryFolder folder;
+  const char* const given = std::getenv("ATTN_FUZZ_ROUNDS");
+  const int rounds = given != nullptr ? std::atoi(given) : 600;
+  std::vector<std::pair<std::string, std::string>> good;
+  for (const Named& named : formats) {
+    write_good(folder / named.file, named.format, folder);
+    good.emplace_back(named.file, content_of(folder / named.file));
+  }
+  // Members that are deflated, as numpy.savez_compressed has them: libzip makes them here.
+  zip_t* const archive = zip_open((folder / "z.npz").c_str(), ZIP_CREATE, nullptr);
+  REQUIRE(archive != nullptr);
+  std::string member = npy_header(DType::f64, {30000});
+  member.append(240000, 'x');
+  for (const char* name : {"q.npy", "k.npy"}) {
+    zip_source_t* const source = zip_source_buffer(archive, member.data(), member.size(), 0);
+    REQUIRE(zip_file_add(archive, name, source, 0) >= 0);
+  }
+  REQUIRE(zip_close(archive) == 0);
+  good.emplace_back("z.npz", content_of(folder / "z.npz"));
+  std::string words = npy_header(DType::f32, {5});
+  words.replace(words.find("<f4"), 3, "<U3");
+  words.append(60, '\0');
+  good.emplace_back("w.npy", words);
+
+  std::mt19937 random(given != nullptr ? static_cast<unsigned>(rounds) : 5);
+  for (const auto& [name, content] : good) {
+    int refused = 0;
+    for (int round = 0; round < rounds; ++round) {
+      const std::string path = folder / name;
+      write_file(path, damaged(content, random));
+      InputBundle::Options options;
+      if (name.substr(name.size() - 4) == ".npy") {
+        options.named = {{"x", path}};
+      } else {
+        options.input = path;
+      }
+      options.tmpdir = folder.path();
+      try {
+        read_everything(InputBundle(options));
+      } catch (const Error& error) {
+        ++refused;
+        CHECK(error.failure() == Failure::input);
+        CHECK(contains(error.what(), name));
+      }
+    }
+    CHECK(refused > rounds / 4);
+    fs::remove(folder / name);
+  }
+  CHECK(folder.entries().empty());  // no temporary of what was unpacked
+}

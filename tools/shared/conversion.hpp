@@ -1,0 +1,50 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/command.hpp"
+#include "io/input.hpp"
+#include "shared/produced.hpp"
+
+namespace attn::tools {
+
+/// What tensor-convert is asked for: its words opened, the datasets to be written, and the writing.
+class Conversion {
+ public:
+  /// Throws Error(usage) for options that do not go together, Error(input) for files that cannot
+  /// be read. Warns of what the format cannot hold and is left out; refuses it where it was named.
+  Conversion(const cli::Arguments& arguments, cli::Report& report);
+
+  /// "h5", "npy", "npz" or "safetensors".
+  const std::string& format() const { return format_; }
+
+  /// All that will be written, strings and copied groups of a bundle excepted.
+  const std::vector<Produced>& datasets() const { return datasets_; }
+
+  void write();
+
+ private:
+  void open_words();
+  void take_model();
+  void take_datasets();
+  void take(const std::string& name, bool named);
+  void warn_of_losses();
+  std::optional<DType> target_type(DType stored) const;
+  void write_bundle();
+  void write_arrays();
+
+  const cli::Arguments& arguments_;
+  cli::Report& report_;
+  std::string format_;
+  std::optional<DType> asked_;  ///< --dtype
+  std::vector<std::string> files_;
+  std::vector<std::pair<std::string, std::string>> named_;
+  std::vector<io::InputBundle> bundles_;
+  std::vector<Produced> datasets_;
+  std::vector<std::string> left_out_;
+  std::vector<std::string> rewritten_;  ///< by us, where the others are copied as they are
+};
+
+}  // namespace attn::tools

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/command.hpp"
+#include "io/array_output.hpp"
+#include "io/input.hpp"
+#include "io/output.hpp"
+
+namespace attn::tools {
+
+/// A dataset that is about to be written: what it is, and where its elements come from.
+struct Produced {
+  std::string name;
+  DType type = DType::f32;
+  Shape shape;
+  std::vector<std::string> labels;  ///< of its axes, for formats that have them
+  std::string address;              ///< where it comes from, for messages
+  /// Fills `out` with a block's elements of `type`, row-major.
+  std::function<void(const Shape& start, const Shape& count, void* out)> read;
+};
+
+/// `dataset` under its own name, as it is stored, or rounded() where a type is given.
+Produced produced(const io::InputDataset& dataset, std::optional<DType> type);
+
+/// A floating-point dataset with its elements rounded to nearest (ties to even) to another floating
+/// type. Throws Error(numerical) on reading where a finite element is beyond that.
+Produced rounded(const Produced& dataset, DType type);
+
+/// All elements, piece by piece, into a new dataset of a bundle; into a file of arrays, which must
+/// be made for these (in any order). --memory bounds the pieces.
+void write(const cli::Arguments& arguments, const Produced& dataset, io::OutputBundle& output);
+void write(const cli::Arguments& arguments, const std::vector<Produced>& datasets,
+           io::ArrayOutput& output);
+
+}  // namespace attn::tools
