@@ -106,9 +106,6 @@ typename Scores<T>::Read Scores<T>::read(const TileRange& range, Scratch& scratc
     terms_.mask->read(range, read.mask);
   } else if (allowed) {
     read.mask = scratch_view(scratch.mask, range);
-    for (Index i = 0; i < range.rows; ++i) {
-      std::fill_n(read.mask.row(i), range.cols, std::uint8_t{1});
-    }
   }
   if (allowed) allow(range, read);
   return read;
@@ -148,13 +145,18 @@ void Scores<T>::add(const TileRange& range, const Read& read, MatrixView<T> out)
 }
 
 template <class T>
+bool Scores<T>::allows(const Read& read, Index i, Index j) const {
+  return (terms_.mask == nullptr || read.mask(i, j) != 0) &&
+         (terms_.bias == nullptr || forbidden<T> != read.bias(i, j)) &&
+         (terms_.preference == nullptr || read.preference(i, j) != 0);
+}
+
+template <class T>
 void Scores<T>::allow(const TileRange& range, const Read& read) const {
   for (Index i = 0; i < range.rows; ++i) {
     std::uint8_t* may = read.mask.row(i);
     for (Index j = 0; j < range.cols; ++j) {
-      const bool biased = terms_.bias == nullptr || read.bias(i, j) != forbidden<T>;
-      const bool preferred = terms_.preference == nullptr || read.preference(i, j) != 0;
-      may[j] = may[j] != 0 && biased && preferred ? 1 : 0;
+      may[j] = allows(read, i, j) ? 1 : 0;
     }
     const Index begin = std::clamp<Index>(band_.begin(range.row0 + i) - range.col0, 0, range.cols);
     const Index end = std::clamp<Index>(band_.end(range.row0 + i) - range.col0, 0, range.cols);
@@ -199,49 +201,6 @@ void Scores<T>::refuse(Index row, Index col) const {
               "the score of query " + std::to_string(row) + " and key " + std::to_string(col) +
                   " is beyond the range of " + (is_float ? "float32" : "float64"),
               is_float ? "--precision f64" : "");
-}
-
-template <class T>
-Support Scores<T>::support() const {
-  const bool looks = terms_.bias != nullptr || terms_.mask != nullptr ||
-                     terms_.preference != nullptr || terms_.energy->may_forbid();
-  return looks ? support_by_looking() : band_.support();
-}
-
-template <class T>
-Support Scores<T>::support_by_looking() const {
-  Support support;
-  support.keys_of_query.assign(static_cast<std::size_t>(rows()), 0);
-  support.queries_of_key.assign(static_cast<std::size_t>(cols()), 0);
-  constexpr Index tile_rows = 64;
-  constexpr Index tile_cols = 1024;
-  Buffer<T> energy_storage;
-  Scratch scratch;
-  for (Index row0 = 0; row0 < rows(); row0 += tile_rows) {
-    for (Index col0 = 0; col0 < cols(); col0 += tile_cols) {
-      const TileRange range{row0, std::min(tile_rows, rows() - row0), col0,
-                            std::min(tile_cols, cols() - col0)};
-      if (empty(range)) continue;
-      const Read terms = read(range, scratch, true);
-      if (terms_.energy->may_forbid()) {
-        const auto energy = scratch_view(energy_storage, range);
-        terms_.energy->fill(range, energy);
-        for (Index i = 0; i < range.rows; ++i) {
-          for (Index j = 0; j < range.cols; ++j) {
-            if (energy(i, j) == forbidden<T>) terms.mask(i, j) = 0;
-          }
-        }
-      }
-      for (Index i = 0; i < range.rows; ++i) {
-        for (Index j = 0; j < range.cols; ++j) {
-          const Index may = terms.mask(i, j) != 0 ? 1 : 0;
-          support.keys_of_query[static_cast<std::size_t>(row0 + i)] += may;
-          support.queries_of_key[static_cast<std::size_t>(col0 + j)] += may;
-        }
-      }
-    }
-  }
-  return support;
 }
 
 template class Scores<float>;

@@ -61,8 +61,9 @@ class Scores {
   /// at. O(1).
   bool empty(const TileRange& range) const { return band_.empty(range); }
 
-  /// Counts of allowed pairs; O(Lq + Lk) without mask, bias, preference and ready-made scores, else
-  /// a pass over those (never over the energies of q and k).
+  /// Counts of allowed pairs; O(Lq + Lk) where mask, bias and preference are absent or have all
+  /// rows alike, else a pass over those, as over ready-made scores (never over the energies of q
+  /// and k).
   Support support() const;
 
  private:
@@ -75,9 +76,12 @@ class Scores {
 
   Read read(const TileRange& range, Scratch& scratch, bool allowed) const;
   void require_preference(const TileRange& range, MatrixView<T> preference) const;
+  bool allows(const Read& read, Index i, Index j) const;  // mask, bias and preference alone
   void allow(const TileRange& range, const Read& read) const;
   void add(const TileRange& range, const Read& read, MatrixView<T> out) const;
   void fill_checked(const TileRange& range, MatrixView<T> out, const Read& read) const;
+  bool looks_row_by_row() const;
+  Support support_of_one_row() const;
   Support support_by_looking() const;
   [[noreturn]] void refuse(Index row, Index col) const;
 

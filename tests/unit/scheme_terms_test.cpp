@@ -158,6 +158,31 @@ TEST_CASE_TEMPLATE("unas with a preference is FD (17)", T, float, double) {
   }
 }
 
+TEST_CASE("dnas' bound on column sums holds whatever the scores are made of") {
+  Random random(108);
+  for (int n = 0; n < 60; ++n) {
+    ProblemOptions options = usual_sizes(all_mechanisms[n % 3]);
+    options.queries = random_size(random, 1, 120);
+    options.keys = random_size(random, 1, 120);
+    options.scale = std::exp(std::uniform_real_distribution<double>(-2, 5)(random));
+    options.relative = n % 2 == 0 ? Relative::alibi : Relative::t5;
+    options.preference = chance(random, 0.5);
+    options.mask = chance(random, 0.5);
+    if (chance(random, 0.5)) options.window = random_size(random, 1, options.keys);
+    if (chance(random, 0.5)) options.key_length = random_index(random, 0, options.keys);
+    const Problem<double> problem(options, random);
+    const auto run = run_all(problem, fixed(Scheme::dnas));
+    const Support& support = run.attention.support;
+    for (std::size_t j = 0; j < run.column_sums.size(); ++j) {
+      if (support.queries_of_key[j] == 0) {
+        CHECK(run.column_sums[j] == 0);
+      } else {
+        CHECK(run.column_sums[j] >= (1 - 1e-6) / static_cast<double>(support.most_keys()));
+      }
+    }
+  }
+}
+
 TEST_CASE_TEMPLATE("threads change no bit of what energies precompute", T, float, double) {
   Random random(107);
   const Index length = 700;

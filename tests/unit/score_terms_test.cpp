@@ -287,3 +287,43 @@ TEST_CASE_TEMPLATE("weights of other shapes are refused", T, float, double) {
   terms.relative = &relative;
   CHECK_THROWS_AS(Scores<T>{terms}, std::logic_error);
 }
+
+TEST_CASE_TEMPLATE("rows that are all alike are looked at once", T, float, double) {
+  Random random(144);
+  for (int n = 0; n < 60; ++n) {
+    const Index rows = random_size(random, 1, 100);
+    const Index cols = chance(random, 0.2) ? 5000 : random_size(random, 1, 100);
+    std::vector<T> bias(static_cast<std::size_t>(cols)), preference(bias.size());
+    std::vector<std::uint8_t> mask(bias.size());
+    for (T& x : bias) x = chance(random, 0.2) ? forbidden<T> : T{1};
+    for (T& u : preference) u = chance(random, 0.2) ? T{0} : T{1};
+    for (auto& may : mask) may = chance(random, 0.2) ? 0 : 7;
+    const BroadcastMatrix<T> bias_source(bias.data(), 0, 1);
+    const BroadcastMatrix<T> preference_source(preference.data(), 0, 1);
+    const BroadcastMatrix<std::uint8_t> mask_source(mask.data(), 0, 1);
+    const auto energy = make_zero_energy<T>(rows, cols);
+    typename Scores<T>::Terms terms;
+    terms.energy = energy.get();
+    if (chance(random, 0.6)) terms.bias = &bias_source;
+    if (chance(random, 0.6)) terms.preference = &preference_source;
+    if (chance(random, 0.6)) terms.mask = &mask_source;
+    if (chance(random, 0.5)) terms.causal = Causal::bottom_right;
+    if (chance(random, 0.5)) terms.window = random_size(random, 1, cols);
+    const Scores<T> scores(terms);
+    Support want;
+    want.keys_of_query.assign(static_cast<std::size_t>(rows), 0);
+    want.queries_of_key.assign(static_cast<std::size_t>(cols), 0);
+    const auto s = fill(scores);
+    for (Index i = 0; i < rows; ++i) {
+      for (Index j = 0; j < cols; ++j) {
+        if (std::isinf(s[static_cast<std::size_t>(i * cols + j)])) continue;
+        ++want.keys_of_query[static_cast<std::size_t>(i)];
+        ++want.queries_of_key[static_cast<std::size_t>(j)];
+      }
+    }
+    const Support got = scores.support();
+    CAPTURE(n);
+    CHECK(got.keys_of_query == want.keys_of_query);
+    CHECK(got.queries_of_key == want.queries_of_key);
+  }
+}
