@@ -147,7 +147,7 @@ class Runner {
     if (pass_.rows == nullptr) {
       observer.observe(WeightTile<T>{tile, weights}, slot);
     } else {
-      show_rows(*pass_.rows, WeightTile<T>{tile, weights}, slot, observer);
+      show_chosen(*pass_.rows, WeightTile<T>{tile, weights}, slot, observer);
     }
   }
 

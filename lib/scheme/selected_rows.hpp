@@ -6,8 +6,8 @@ namespace attn {
 
 /// Shows `observer` the chosen rows of a tile, neighbouring ones together.
 template <class T>
-void show_rows(const RowSelection& rows, const WeightTile<T>& tile, Index slot,
-               Observer<T>& observer) {
+void show_chosen(const RowSelection& rows, const WeightTile<T>& tile, Index slot,
+                 Observer<T>& observer) {
   const TileRange& range = tile.range;
   for (const RowRange& part : rows.within({range.row0, range.row0 + range.rows})) {
     const Index count = part.last - part.first;
@@ -27,7 +27,7 @@ class SelectedRows final : public Observer<T> {
 
   void start(const Partition& partition) override { observer_.start(partition); }
   void observe(const WeightTile<T>& tile, Index slot) override {
-    show_rows(rows_, tile, slot, observer_);
+    show_chosen(rows_, tile, slot, observer_);
   }
   bool wants_empty_tiles() const override { return observer_.wants_empty_tiles(); }
   void finish() override { observer_.finish(); }
