@@ -7,6 +7,7 @@
 
 #include "kernel/parallel.hpp"
 #include "kernel/tile.hpp"
+#include "scheme/selected_rows.hpp"
 
 namespace attn {
 namespace {
@@ -40,12 +41,17 @@ struct Workspace {
   std::vector<double> factor;
 };
 
-// A panel as a list of tiles, side by side in the workspace; the empty ones are not worked on.
+// A panel as a list of tiles, side by side in the workspace; the empty ones, which may lie at both
+// ends of it, are not worked on.
 struct PanelTiles {
+  struct Place {
+    TileRange range;
+    bool empty = false;
+  };
   TileRange panel;
   Index stride = 0;
-  std::vector<TileRange> tiles;
-  std::vector<TileRange> empty_tiles;
+  std::vector<TileRange> tiles;  // that are not empty
+  std::vector<Place> all;        // in order
 
   template <class T>
   MatrixView<T> view(const Buffer<T>& storage, const TileRange& tile) const {
@@ -62,6 +68,9 @@ class Runner {
         partition_(partition_of(pass.order, pass.scores->rows(), pass.scores->cols(), sizeof(T))),
         threads_(threads) {
     check();
+    for (const Observer<T>* observer : pass.observers) {
+      show_empty_ = show_empty_ || observer->wants_empty_tiles();
+    }
     for (const Component& component : pass.components) {
       // What the pass completes is not read.
       row_.push_back(
@@ -81,19 +90,25 @@ class Runner {
     kernel::parallel_for(partition_.slots, threads_, [&](Index slot, int worker) {
       auto& workspace = workspaces[static_cast<std::size_t>(worker)];
       for (Index p = partition_.first_panel(slot); p < partition_.first_panel(slot + 1); ++p) {
-        run_panel(p, slot, workspace);
+        if (chosen(p)) run_panel(p, slot, workspace);
       }
     });
     for (Observer<T>* observer : pass_.observers) observer->finish();
   }
 
  private:
+  bool chosen(Index panel) const {
+    const Index first = panel * partition_.panel;
+    return pass_.rows == nullptr || pass_.rows->meets({first, first + partition_.panel});
+  }
+
   void check() const {
     const bool fits = pass_.completes == Completes::nothing ||
                       (pass_.completes == Completes::rows && pass_.order == Order::row_panels) ||
                       (pass_.completes == Completes::columns &&
                        pass_.order == Order::column_panels && pass_.components.size() == 1);
-    if (!fits || pass_.components.empty()) {
+    const bool selects = pass_.rows != nullptr && pass_.order != Order::row_panels;
+    if (!fits || selects || pass_.components.empty()) {
       throw std::logic_error("a pass cannot complete this in its order");
     }
   }
@@ -113,23 +128,26 @@ class Runner {
         break;
     }
     if (pass_.observers.empty()) return;
-    // Causality empties the end of a row panel, but the beginning of a column panel.
-    if (pass_.order == Order::column_panels) show_empty_tiles(panel, slot, workspace);
-    for (const TileRange& tile : panel.tiles) {
-      finish_tile(panel, tile, workspace);
-      const WeightTile<T> weights{tile, panel.view(workspace.panels[0], tile)};
-      for (Observer<T>* observer : pass_.observers) observer->observe(weights, slot);
+    for (const auto& [tile, empty] : panel.all) {
+      const auto weights = panel.view(workspace.panels[0], tile);
+      if (!empty) {
+        finish_tile(panel, tile, workspace);
+      } else if (show_empty_) {
+        for (Index i = 0; i < tile.rows; ++i) std::fill_n(weights.row(i), tile.cols, T{0});
+      }
+      for (Observer<T>* observer : pass_.observers) {
+        if (!empty || observer->wants_empty_tiles()) show(*observer, tile, weights, slot);
+      }
     }
-    if (pass_.order == Order::row_panels) show_empty_tiles(panel, slot, workspace);
   }
 
-  void show_empty_tiles(const PanelTiles& panel, Index slot, Workspace<T>& workspace) {
-    for (const TileRange& tile : panel.empty_tiles) {
-      const auto zeros = panel.view(workspace.panels[0], tile);
-      for (Index i = 0; i < tile.rows; ++i) std::fill_n(zeros.row(i), tile.cols, T{0});
-      for (Observer<T>* observer : pass_.observers) {
-        if (observer->wants_empty_tiles()) observer->observe(WeightTile<T>{tile, zeros}, slot);
-      }
+  // The chosen queries of a tile.
+  void show(Observer<T>& observer, const TileRange& tile, MatrixView<const T> weights,
+            Index slot) const {
+    if (pass_.rows == nullptr) {
+      observer.observe(WeightTile<T>{tile, weights}, slot);
+    } else {
+      show_chosen(*pass_.rows, WeightTile<T>{tile, weights}, slot, observer);
     }
   }
 
@@ -146,7 +164,9 @@ class Runner {
       const Index extent = std::min(tile_length, length - at);
       const TileRange tile =
           by_row ? TileRange{first, count, at, extent} : TileRange{at, extent, first, count};
-      (pass_.scores->empty(tile) ? panel.empty_tiles : panel.tiles).push_back(tile);
+      const bool empty = pass_.scores->empty(tile);
+      panel.all.push_back({tile, empty});
+      if (!empty) panel.tiles.push_back(tile);
     }
     return panel;
   }
@@ -298,6 +318,7 @@ class Runner {
   const Pass<T>& pass_;
   Partition partition_;
   int threads_;
+  bool show_empty_ = false;
   std::vector<std::vector<double>> row_;  // per component, as subtracted; empty: zero
   std::vector<std::vector<double>> col_;
 };
@@ -315,7 +336,8 @@ std::int64_t pass_bytes(Order order, Index rows, Index cols, std::size_t compone
   const Index length = order == Order::row_panels ? cols : rows;
   const auto element = static_cast<std::int64_t>(element_size);
   const std::int64_t panel = partition.panel * length * element;
-  const std::int64_t tile = partition.panel * tile_length * (element + 1);
+  // Bias, preference and mask of a tile.
+  const std::int64_t tile = partition.panel * tile_length * (2 * element + 1);
   const std::int64_t workers = std::min<std::int64_t>(threads, std::max<Index>(1, partition.slots));
   return workers * (static_cast<std::int64_t>(components) * panel + tile) +
          static_cast<std::int64_t>(components * sizeof(double)) * (rows + cols);

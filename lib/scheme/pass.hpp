@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "scheme/row_selection.hpp"
 #include "score/scores.hpp"
 #include "tensor/view.hpp"
 
@@ -86,6 +87,11 @@ struct Pass {
   std::span<const double>
       log_marginal;  ///< log a (Lq) or log b (Lk) of what is completed; empty: 0
   std::vector<Observer<T>*> observers;
+
+  /// Of these queries alone weights are shown, by tiles of neighbouring ones among them; only the
+  /// panels they lie in are made, so what a pass completes is then found for those only. What is
+  /// shown is the same, to the last bit, as without. Row panels only; null: all queries.
+  const RowSelection* rows = nullptr;
 };
 
 /// Runs a pass on up to `threads` threads. Results are the same to the last bit for any number.

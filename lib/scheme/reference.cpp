@@ -1,5 +1,6 @@
 #include "scheme/reference.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -7,32 +8,6 @@ namespace attn::reference {
 namespace {
 
 constexpr long double minus_infinity = -std::numeric_limits<long double>::infinity();
-
-long double energy(EnergyKind kind, const Matrix& q, Index i, const Matrix& k, Index j) {
-  long double sum = 0;
-  for (Index c = 0; c < q.cols; ++c) {
-    if (kind == EnergyKind::gaussian) {
-      const long double difference = q(i, c) - k(j, c);
-      sum -= difference * difference / 2;
-    } else {
-      sum += q(i, c) * k(j, c);
-    }
-  }
-  if (kind == EnergyKind::scaled_dot) sum /= std::sqrt(static_cast<long double>(q.cols));
-  return sum;
-}
-
-bool causally_forbidden(Causal causal, Index i, Index j, Index rows, Index cols) {
-  switch (causal) {
-    case Causal::none:
-      return false;
-    case Causal::top_left:
-      return j > i;
-    case Causal::bottom_right:
-      return j > i + cols - rows;
-  }
-  return false;
-}
 
 // log Σ exp of what term(0) ... term(count - 1) give, −inf terms and all.
 template <class Term>
@@ -100,18 +75,22 @@ long double log_open_ratio(const Matrix& s) {
 
 }  // namespace
 
-Matrix scores(EnergyKind kind, double scale, const Matrix& q, const Matrix& k, const Matrix& bias,
-              const Matrix& mask, Causal causal) {
-  Matrix s(q.rows, k.rows);
-  for (Index i = 0; i < q.rows; ++i) {
-    for (Index j = 0; j < k.rows; ++j) {
-      s(i, j) = scale * energy(kind, q, i, k, j);
-      if (bias.rows > 0) s(i, j) += bias(i, j);
-      if (mask.rows > 0 && mask(i, j) == 0) s(i, j) = minus_infinity;
-      if (causally_forbidden(causal, i, j, q.rows, k.rows)) s(i, j) = minus_infinity;
+Matrix fenchel_weights(const Matrix& s, const Matrix& preference) {
+  Matrix p(s.rows, s.cols);
+  for (Index i = 0; i < s.rows; ++i) {
+    long double largest = minus_infinity;
+    for (Index j = 0; j < s.cols; ++j) {
+      if (preference(i, j) > 0) largest = std::max(largest, s(i, j));
     }
+    if (largest == minus_infinity) continue;
+    long double sum = 0;
+    for (Index j = 0; j < s.cols; ++j) {
+      if (preference(i, j) > 0) p(i, j) = preference(i, j) * std::exp(s(i, j) - largest);
+      sum += p(i, j);
+    }
+    for (Index j = 0; j < s.cols; ++j) p(i, j) /= sum;
   }
-  return s;
+  return p;
 }
 
 Result attend(const Matrix& s, Scheme scheme, double hybrid, Index iterations) {

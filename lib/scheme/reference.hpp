@@ -28,9 +28,41 @@ struct Matrix {
   }
 };
 
-/// s_ij of SPEC.md §1 from q (Lq,d), k (Lk,d); `bias` and `mask` are (Lq,Lk) or empty (0 × 0).
+/// Energies (Lq,Lk) of q (Lq,dq) and k (Lk,dk), without a scale.
+Matrix energies(EnergyKind kind, const Matrix& q, const Matrix& k);
+Matrix bilinear_energies(const Matrix& q, const Matrix& k, const Matrix& w);
+/// w1 (A,dq+dk), w2 (A,1), b1 (A,1) or empty.
+Matrix mlp_energies(const Matrix& q, const Matrix& k, const Matrix& w1, const Matrix& w2,
+                    const Matrix& b1);
+
+/// What makes scores of energies. Matrices are (Lq,Lk) or empty (0 × 0).
+struct Terms {
+  double scale = 1;
+  double softcap = 0;  ///< 0: none
+  Matrix bias;
+  Matrix mask;
+  Causal causal = Causal::none;
+  Index window = 0;       ///< 0: none
+  Index key_length = -1;  ///< -1: all keys
+  Matrix preference;
+  Matrix rel_bias;  ///< (buckets,1), as T5 has it
+  Index max_distance = 128;
+  double alibi = 0;  ///< the slope
+};
+
+/// T5's bucket by the definition, in long double: the last whose first distance is not beyond.
+Index t5_bucket(Index relative, bool bidirectional, Index buckets, Index max_distance);
+
+/// s_ij of SPEC.md §1-2.
+Matrix scores(const Matrix& energies, const Terms& terms);
 Matrix scores(EnergyKind kind, double scale, const Matrix& q, const Matrix& k, const Matrix& bias,
               const Matrix& mask, Causal causal);
+
+/// x w + 1·biasᵀ for x (L,D), w (D,d), bias (d,1) or empty.
+Matrix project(const Matrix& x, const Matrix& w, const Matrix& bias);
+
+/// p_ij = u_ij exp(s_ij) / Σ_j u_ij exp(s_ij) as FD (17) has it, 0 where a row has nothing.
+Matrix fenchel_weights(const Matrix& scores, const Matrix& preference);
 
 struct Result {
   Matrix weights;                     ///< (Lq,Lk)

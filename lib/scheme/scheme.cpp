@@ -9,6 +9,15 @@ namespace {
 
 constexpr Index usual_iterations = 1000;
 
+bool fixed_iterations(const SchemeOptions& options) {
+  return options.iterations && !options.tolerance;
+}
+
+std::vector<Component> hybrid_components(double hybrid, std::span<double> row,
+                                         std::span<double> col, std::span<double> unas_row) {
+  return {Component{hybrid, row, col}, Component{1 - hybrid, unas_row, {}}};
+}
+
 template <class T>
 class Solver {
  public:
@@ -78,9 +87,7 @@ class Solver {
     auto& unas_row = found_.potentials.unas_row;
     unas_row.assign(static_cast<std::size_t>(scores_.rows()), 0.0);
     complete_columns({}, col());
-    complete_rows(
-        {Component{options_.hybrid, row(), col()}, Component{1 - options_.hybrid, unas_row, {}}},
-        observers_);
+    complete_rows(hybrid_components(options_.hybrid, row(), col(), unas_row), observers_);
   }
 
   void solve_sinkhorn() {
@@ -90,7 +97,7 @@ class Solver {
     if (keys > 0) log_b_.assign(static_cast<std::size_t>(scores_.cols()), std::log(queries / keys));
 
     complete_columns({}, col());
-    if (options_.iterations && !options_.tolerance) {
+    if (fixed_iterations(options_)) {
       iterate(*options_.iterations);
     } else {
       iterate_until(options_.tolerance.value_or(usual_tolerance(sizeof(T))),
@@ -169,8 +176,37 @@ void show_weights(const Scores<T>& scores, Potentials& potentials, double hybrid
   if (potentials.unas_row.empty()) {
     pass.components = {Component{1, potentials.row, potentials.col}};
   } else {
-    pass.components = {Component{hybrid, potentials.row, potentials.col},
-                       Component{1 - hybrid, potentials.unas_row, {}}};
+    pass.components =
+        hybrid_components(hybrid, potentials.row, potentials.col, potentials.unas_row);
+  }
+  run(pass, threads);
+}
+
+template <class T>
+void show_rows(const Scores<T>& scores, const SchemeOptions& options, Potentials& potentials,
+               const RowSelection& rows, const std::vector<Observer<T>*>& observers, int threads) {
+  const bool hybrid = options.scheme == Scheme::hnas;
+  Pass<T> pass;
+  pass.scores = &scores;
+  pass.observers = observers;
+  pass.rows = &rows;
+  if (options.scheme == Scheme::sinkhorn && !fixed_iterations(options)) {
+    pass.completes = Completes::nothing;
+    pass.components = {Component{1, potentials.row, potentials.col}};
+    run(pass, threads);
+    return;
+  }
+  // Completed anew, as exp((s − g) − m) / Σ rounds otherwise than exp((s − g) − f).
+  const auto queries = static_cast<std::size_t>(scores.rows());
+  std::vector<double> row(queries);
+  std::vector<double> unas_row(hybrid ? queries : 0);
+  pass.completes = Completes::rows;
+  if (options.scheme == Scheme::unas) {
+    pass.components = {Component{1, row, {}}};
+  } else if (hybrid) {
+    pass.components = hybrid_components(options.hybrid, row, potentials.col, unas_row);
+  } else {
+    pass.components = {Component{1, row, potentials.col}};
   }
   run(pass, threads);
 }
@@ -196,5 +232,9 @@ template void show_weights(const Scores<float>&, Potentials&, double,
                            const std::vector<Observer<float>*>&, int);
 template void show_weights(const Scores<double>&, Potentials&, double,
                            const std::vector<Observer<double>*>&, int);
+template void show_rows(const Scores<float>&, const SchemeOptions&, Potentials&,
+                        const RowSelection&, const std::vector<Observer<float>*>&, int);
+template void show_rows(const Scores<double>&, const SchemeOptions&, Potentials&,
+                        const RowSelection&, const std::vector<Observer<double>*>&, int);
 
 }  // namespace attn

@@ -74,6 +74,13 @@ template <class T>
 void show_weights(const Scores<T>& scores, Potentials& potentials, double hybrid,
                   const std::vector<Observer<T>*>& observers, int threads);
 
+/// Shows the weights of the chosen queries as attend(scores, options, observers, …) shows them, to
+/// the last bit, once it has found `potentials`: normalised over all queries and keys, in
+/// O(chosen · Lk) by whole panels. Of `potentials` unas needs none, dnas and hnas `col` alone.
+template <class T>
+void show_rows(const Scores<T>& scores, const SchemeOptions& options, Potentials& potentials,
+               const RowSelection& rows, const std::vector<Observer<T>*>& observers, int threads);
+
 /// Bytes of memory that attend takes beside scores and observers.
 std::int64_t attend_bytes(Scheme scheme, Index rows, Index cols, std::size_t element_size,
                           int threads);

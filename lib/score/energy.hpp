@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <span>
 
 #include "score/matrix_source.hpp"
 #include "tensor/view.hpp"
@@ -46,6 +48,42 @@ std::unique_ptr<Energy<T>> make_product_energy(EnergyKind kind, MatrixView<const
 /// Bytes that make_product_energy allocates.
 std::int64_t product_energy_bytes(EnergyKind kind, Index rows, Index cols, Index depth,
                                   std::size_t element_size);
+
+/// scale·q_iᵀ W k_j for q (Lq, dq), k (Lk, dk), w (dq, dk), all finite. The cheaper of q W and k Wᵀ
+/// is made at once, on up to `threads` threads by a partition fixed by the shape, then the tiles
+/// are products as above. The memory of q, k and w must outlive the energy. Error: that of two dot
+/// products, (dq + dk + 2) roundings of |scale|·‖q_i‖·‖W‖·‖k_j‖, ‖W‖ the Frobenius norm. Throws
+/// Error(input) where the shapes disagree. (TN §1.2; SPEC.md §1)
+template <class T>
+std::unique_ptr<Energy<T>> make_bilinear_energy(MatrixView<const T> q, MatrixView<const T> k,
+                                                MatrixView<const T> w, double scale,
+                                                int threads = 1);
+
+/// Bytes that make_bilinear_energy allocates.
+std::int64_t bilinear_energy_bytes(Index rows, Index cols, Index q_depth, Index k_depth,
+                                   std::size_t element_size);
+
+/// The weights of the mlp energy.
+template <class T>
+struct MlpWeights {
+  MatrixView<const T> w1;   ///< (A, dq + dk): dq columns for the query, then dk for the key
+  std::span<const T> w2;    ///< (A)
+  std::span<const T> bias;  ///< b1 (A), or empty: none
+};
+
+/// scale·w2ᵀ tanh(W1[q_i; k_j] + b1) for q (Lq, dq), k (Lk, dk), all finite. W1's halves times q
+/// and k are made at once, as above and O((Lq + Lk)·A) of memory; a tile costs A tanh per pair.
+/// Nothing outside is referred to afterwards. Error: |scale|·Σ|w2_a| times that of the arguments (a
+/// dot product of length dq + dk, and what kernel::tanh_energy adds). An argument beyond the format
+/// makes the energies of its query or key NaN. Throws Error(input) where the shapes disagree. (TN
+/// §1.2; SPEC.md §1)
+template <class T>
+std::unique_ptr<Energy<T>> make_mlp_energy(MatrixView<const T> q, MatrixView<const T> k,
+                                           const MlpWeights<T>& weights, double scale,
+                                           int threads = 1);
+
+/// Bytes that make_mlp_energy allocates; `hidden` is A.
+std::int64_t mlp_energy_bytes(Index rows, Index cols, Index hidden, std::size_t element_size);
 
 /// 0 for every pair: for asking what mask, bias and causality allow where there are no vectors.
 template <class T>

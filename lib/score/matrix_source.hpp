@@ -20,6 +20,9 @@ class MatrixSource {
 
   /// No finite element is larger in magnitude; +inf where that is not known beforehand.
   virtual double bound() const { return std::numeric_limits<double>::infinity(); }
+
+  /// True: all rows are the same, so that to look at one of them is to know them all.
+  virtual bool rows_alike() const { return false; }
 };
 
 /// A matrix in memory, broadcast by strides: element (i, j) is data[i*row_stride + j*col_stride],
@@ -40,6 +43,7 @@ class BroadcastMatrix final : public MatrixSource<T> {
   }
 
   double bound() const override { return bound_; }
+  bool rows_alike() const override { return row_stride_ == 0; }
 
  private:
   const T* data_;

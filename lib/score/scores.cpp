@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <stdexcept>
 #include <string>
 
+#include "kernel/terms.hpp"
 #include "tensor/error.hpp"
 
 namespace attn {
@@ -17,124 +19,177 @@ constexpr T forbidden = -std::numeric_limits<T>::infinity();
 template <class T>
 constexpr T largest_score = std::numeric_limits<T>::max() / 16;
 
-template <class T>
-MatrixView<T> scratch_view(Buffer<T>& buffer, const TileRange& range) {
+// Beyond |log u| of the smallest float64 there is.
+constexpr double largest_log = 746;
+
+template <class U>
+MatrixView<U> scratch_view(Buffer<U>& buffer, const TileRange& range) {
   buffer.reserve(range.rows * range.cols);
-  return MatrixView<T>(buffer.data(), range.rows, range.cols);
+  return MatrixView<U>(buffer.data(), range.rows, range.cols);
+}
+
+template <class T>
+Band band_of(const typename Scores<T>::Terms& terms) {
+  return Band(terms.energy->rows(), terms.energy->cols(), terms.causal, terms.window,
+              terms.key_length);
 }
 
 }  // namespace
 
-Index Support::empty_queries() const {
-  return std::count(keys_of_query.begin(), keys_of_query.end(), 0);
-}
-
-Index Support::empty_keys() const {
-  return std::count(queries_of_key.begin(), queries_of_key.end(), 0);
-}
-
-Index Support::most_keys() const {
-  return keys_of_query.empty() ? 0 : *std::max_element(keys_of_query.begin(), keys_of_query.end());
-}
-
 template <class T>
-Scores<T>::Scores(const Terms& terms) : terms_(terms) {
-  const double bias = terms.bias == nullptr ? 0.0 : terms.bias->bound();
-  // False for an unknown bound (+inf) and for NaN: then every score is looked at.
-  surely_finite_ = terms.energy->bound() + bias <= static_cast<double>(largest_score<T>);
-}
-
-template <class T>
-Index Scores<T>::first_forbidden(Index row) const {
-  switch (terms_.causal) {
-    case Causal::none:
-      return cols();
-    case Causal::top_left:
-      return std::min(cols(), row + 1);
-    case Causal::bottom_right:
-      return std::clamp<Index>(row + 1 + cols() - rows(), 0, cols());
+Scores<T>::Scores(const Terms& terms) : terms_(terms), band_(band_of<T>(terms)) {
+  if (terms.relative != nullptr &&
+      (terms.relative->rows() != rows() || terms.relative->cols() != cols())) {
+    throw std::logic_error("a relative bias of another shape than the energy");
   }
-  return cols();
-}
-
-template <class T>
-bool Scores<T>::empty(const TileRange& range) const {
-  return range.rows == 0 || range.cols == 0 ||
-         range.col0 >= first_forbidden(range.row0 + range.rows - 1);
+  // Written so that a NaN is refused.
+  if (terms.softcap && !(*terms.softcap > 0 && std::isfinite(*terms.softcap))) {
+    throw Error(Failure::input, "the softcap is " + std::to_string(*terms.softcap) +
+                                    ", expected a finite number > 0");
+  }
+  const double energy = terms.energy->bound();
+  const double capped = terms.softcap ? std::min(energy, *terms.softcap) : energy;
+  const double added = (terms.relative == nullptr ? 0.0 : terms.relative->bound()) +
+                       (terms.bias == nullptr ? 0.0 : terms.bias->bound()) +
+                       (terms.preference == nullptr ? 0.0 : largest_log);
+  // False for an unknown bound (+inf) and for NaN: then every score is looked at.
+  constexpr auto most = static_cast<double>(largest_score<T>);
+  surely_finite_ = energy <= most && capped + added <= most;
 }
 
 template <class T>
 void Scores<T>::fill(const TileRange& range, MatrixView<T> out, Scratch& scratch) const {
   terms_.energy->fill(range, out);
+  const Read terms = read(range, scratch, !surely_finite_);
   if (!surely_finite_) {
-    fill_checked(range, out, scratch);
+    fill_checked(range, out, terms);
     return;
   }
-  if (terms_.bias != nullptr) {
-    const auto bias = scratch_view(scratch.bias, range);
-    terms_.bias->read(range, bias);
-    for (Index i = 0; i < range.rows; ++i) {
-      T* row = out.row(i);
-      const T* add = bias.row(i);
-      for (Index j = 0; j < range.cols; ++j) row[j] += add[j];
-    }
+  if (terms_.softcap) {
+    for (Index i = 0; i < range.rows; ++i)
+      kernel::soft_cap(out.row(i), range.cols, *terms_.softcap);
   }
+  add(range, terms, out);
   if (terms_.mask != nullptr) {
-    const auto mask = scratch_view(scratch.mask, range);
-    terms_.mask->read(range, mask);
     for (Index i = 0; i < range.rows; ++i) {
       T* row = out.row(i);
-      const std::uint8_t* may = mask.row(i);
+      const std::uint8_t* may = terms.mask.row(i);
       for (Index j = 0; j < range.cols; ++j) row[j] = may[j] != 0 ? row[j] : forbidden<T>;
     }
   }
-  if (terms_.causal == Causal::none) return;
+  if (band_.whole()) return;
   for (Index i = 0; i < range.rows; ++i) {
-    const Index first =
-        std::clamp<Index>(first_forbidden(range.row0 + i) - range.col0, 0, range.cols);
-    std::fill(out.row(i) + first, out.row(i) + range.cols, forbidden<T>);
+    const Index begin = std::clamp<Index>(band_.begin(range.row0 + i) - range.col0, 0, range.cols);
+    const Index end = std::clamp<Index>(band_.end(range.row0 + i) - range.col0, 0, range.cols);
+    std::fill(out.row(i), out.row(i) + begin, forbidden<T>);
+    std::fill(out.row(i) + end, out.row(i) + range.cols, forbidden<T>);
   }
 }
 
-// What may attend to what in `range`, apart from ready-made scores; reads the bias into `bias`.
+// With `allowed` there is a mask in any case, and it says what may attend to what in `range`, apart
+// from ready-made scores.
 template <class T>
-void Scores<T>::allow(const TileRange& range, MatrixView<T> bias,
-                      MatrixView<std::uint8_t> allowed) const {
+typename Scores<T>::Read Scores<T>::read(const TileRange& range, Scratch& scratch,
+                                         bool allowed) const {
+  Read read;
+  if (terms_.bias != nullptr) {
+    read.bias = scratch_view(scratch.bias, range);
+    terms_.bias->read(range, read.bias);
+  }
+  if (terms_.preference != nullptr) {
+    read.preference = scratch_view(scratch.preference, range);
+    terms_.preference->read(range, read.preference);
+    require_preference(range, read.preference);
+  }
   if (terms_.mask != nullptr) {
-    terms_.mask->read(range, allowed);
-  } else {
-    for (Index i = 0; i < range.rows; ++i) std::fill_n(allowed.row(i), range.cols, std::uint8_t{1});
+    read.mask = scratch_view(scratch.mask, range);
+    terms_.mask->read(range, read.mask);
+  } else if (allowed) {
+    read.mask = scratch_view(scratch.mask, range);
   }
-  if (terms_.bias != nullptr) terms_.bias->read(range, bias);
+  if (allowed) allow(range, read);
+  return read;
+}
+
+template <class T>
+void Scores<T>::require_preference(const TileRange& range, MatrixView<T> preference) const {
   for (Index i = 0; i < range.rows; ++i) {
-    std::uint8_t* may = allowed.row(i);
-    if (terms_.bias != nullptr) {
-      for (Index j = 0; j < range.cols; ++j) {
-        may[j] = may[j] != 0 && bias(i, j) != forbidden<T> ? 1 : 0;
-      }
+    for (Index j = 0; j < range.cols; ++j) {
+      const T u = preference(i, j);
+      // NaN fails the comparison.
+      if (u >= 0 && u <= std::numeric_limits<T>::max()) continue;
+      throw Error(Failure::input, "the preference of query " + std::to_string(range.row0 + i) +
+                                      " and key " + std::to_string(range.col0 + j) + " is " +
+                                      std::to_string(u) + ", expected a finite number >= 0");
     }
-    const Index first =
-        std::clamp<Index>(first_forbidden(range.row0 + i) - range.col0, 0, range.cols);
-    std::fill(may + first, may + range.cols, std::uint8_t{0});
   }
 }
 
 template <class T>
-void Scores<T>::fill_checked(const TileRange& range, MatrixView<T> out, Scratch& scratch) const {
-  const auto bias = scratch_view(scratch.bias, range);
-  const auto allowed = scratch_view(scratch.mask, range);
-  allow(range, bias, allowed);
+void Scores<T>::add(const TileRange& range, const Read& read, MatrixView<T> out) const {
+  const bool bias = terms_.bias != nullptr;
+  const bool preference = terms_.preference != nullptr;
+  for (Index i = 0; i < range.rows; ++i) {
+    T* row = out.row(i);
+    const T* relative =
+        terms_.relative == nullptr ? nullptr : terms_.relative->row(range.row0 + i) + range.col0;
+    if (!preference && bias != (relative != nullptr)) {
+      // One sum rounds the same in T.
+      const T* one = bias ? read.bias.row(i) : relative;
+      for (Index j = 0; j < range.cols; ++j) row[j] += one[j];
+    } else if (preference || bias) {
+      kernel::add_terms(row, range.cols, relative, bias ? read.bias.row(i) : nullptr,
+                        preference ? read.preference.row(i) : nullptr);
+    }
+  }
+}
+
+template <class T>
+bool Scores<T>::allows(const Read& read, Index i, Index j) const {
+  return (terms_.mask == nullptr || read.mask(i, j) != 0) &&
+         (terms_.bias == nullptr || forbidden<T> != read.bias(i, j)) &&
+         (terms_.preference == nullptr || read.preference(i, j) != 0);
+}
+
+template <class T>
+void Scores<T>::allow(const TileRange& range, const Read& read) const {
+  for (Index i = 0; i < range.rows; ++i) {
+    std::uint8_t* may = read.mask.row(i);
+    for (Index j = 0; j < range.cols; ++j) {
+      may[j] = allows(read, i, j) ? 1 : 0;
+    }
+    const Index begin = std::clamp<Index>(band_.begin(range.row0 + i) - range.col0, 0, range.cols);
+    const Index end = std::clamp<Index>(band_.end(range.row0 + i) - range.col0, 0, range.cols);
+    std::fill(may, may + begin, std::uint8_t{0});
+    std::fill(may + end, may + range.cols, std::uint8_t{0});
+  }
+}
+
+template <class T>
+void Scores<T>::fill_checked(const TileRange& range, MatrixView<T> out, const Read& read) const {
   const bool may_forbid = terms_.energy->may_forbid();
   for (Index i = 0; i < range.rows; ++i) {
     T* row = out.row(i);
+    std::uint8_t* may = read.mask.row(i);
     for (Index j = 0; j < range.cols; ++j) {
-      if (allowed(i, j) == 0 || (may_forbid && row[j] == forbidden<T>)) {
-        row[j] = forbidden<T>;
-        continue;
+      if (may_forbid && row[j] == forbidden<T>) may[j] = 0;
+      // A cap would make a number of an infinity, and vectors may make one of a NaN.
+      if (terms_.softcap && may[j] != 0 && !std::isfinite(row[j])) {
+        refuse(range.row0 + i, range.col0 + j);
       }
-      if (terms_.bias != nullptr) row[j] += bias(i, j);
-      // Written so that a NaN is refused.
-      if (!(std::abs(row[j]) <= largest_score<T>)) refuse(range.row0 + i, range.col0 + j);
+    }
+    if (terms_.softcap) kernel::soft_cap(row, range.cols, *terms_.softcap);
+  }
+  add(range, read, out);
+  for (Index i = 0; i < range.rows; ++i) {
+    T* row = out.row(i);
+    const std::uint8_t* may = read.mask.row(i);
+    for (Index j = 0; j < range.cols; ++j) {
+      if (may[j] == 0) {
+        row[j] = forbidden<T>;
+      } else if (!(std::abs(row[j]) <= largest_score<T>)) {  // written so that a NaN is refused
+        refuse(range.row0 + i, range.col0 + j);
+      }
     }
   }
 }
@@ -146,67 +201,6 @@ void Scores<T>::refuse(Index row, Index col) const {
               "the score of query " + std::to_string(row) + " and key " + std::to_string(col) +
                   " is beyond the range of " + (is_float ? "float32" : "float64"),
               is_float ? "--precision f64" : "");
-}
-
-template <class T>
-Support Scores<T>::support() const {
-  if (terms_.bias != nullptr || terms_.mask != nullptr || terms_.energy->may_forbid()) {
-    return support_by_looking();
-  }
-  Support support;
-  support.keys_of_query.resize(static_cast<std::size_t>(rows()));
-  std::vector<Index> ends_at(static_cast<std::size_t>(cols()) + 1, 0);
-  for (Index i = 0; i < rows(); ++i) {
-    const Index keys = first_forbidden(i);
-    support.keys_of_query[static_cast<std::size_t>(i)] = keys;
-    ++ends_at[static_cast<std::size_t>(keys)];
-  }
-  // Key j is seen by the queries that see more than j keys.
-  support.queries_of_key.resize(static_cast<std::size_t>(cols()));
-  Index queries = rows();
-  for (std::size_t j = 0; j < support.queries_of_key.size(); ++j) {
-    queries -= ends_at[j];
-    support.queries_of_key[j] = queries;
-  }
-  return support;
-}
-
-template <class T>
-Support Scores<T>::support_by_looking() const {
-  Support support;
-  support.keys_of_query.assign(static_cast<std::size_t>(rows()), 0);
-  support.queries_of_key.assign(static_cast<std::size_t>(cols()), 0);
-  constexpr Index tile_rows = 64;
-  constexpr Index tile_cols = 1024;
-  Buffer<T> energy_storage;
-  Scratch scratch;
-  for (Index row0 = 0; row0 < rows(); row0 += tile_rows) {
-    for (Index col0 = 0; col0 < cols(); col0 += tile_cols) {
-      const TileRange range{row0, std::min(tile_rows, rows() - row0), col0,
-                            std::min(tile_cols, cols() - col0)};
-      if (empty(range)) continue;
-      const auto bias = scratch_view(scratch.bias, range);
-      const auto allowed = scratch_view(scratch.mask, range);
-      allow(range, bias, allowed);
-      if (terms_.energy->may_forbid()) {
-        const auto energy = scratch_view(energy_storage, range);
-        terms_.energy->fill(range, energy);
-        for (Index i = 0; i < range.rows; ++i) {
-          for (Index j = 0; j < range.cols; ++j) {
-            if (energy(i, j) == forbidden<T>) allowed(i, j) = 0;
-          }
-        }
-      }
-      for (Index i = 0; i < range.rows; ++i) {
-        for (Index j = 0; j < range.cols; ++j) {
-          const Index may = allowed(i, j) != 0 ? 1 : 0;
-          support.keys_of_query[static_cast<std::size_t>(row0 + i)] += may;
-          support.queries_of_key[static_cast<std::size_t>(col0 + j)] += may;
-        }
-      }
-    }
-  }
-  return support;
 }
 
 template class Scores<float>;

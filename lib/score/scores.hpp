@@ -1,31 +1,26 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
+#include <optional>
 
+#include "score/band.hpp"
+#include "score/causal.hpp"
 #include "score/energy.hpp"
 #include "score/matrix_source.hpp"
+#include "score/relative_bias.hpp"
+#include "score/support.hpp"
 #include "tensor/buffer.hpp"
 #include "tensor/view.hpp"
 
 namespace attn {
 
-/// Which keys a position may see. top_left: j <= i. bottom_right: j <= i + Lk − Lq, so that the
-/// last query sees every key. The two are the same for Lq = Lk.
-enum class Causal { none, top_left, bottom_right };
-
-/// How many partners each query and each key may attend to (be attended by).
-struct Support {
-  std::vector<Index> keys_of_query;   ///< (Lq)
-  std::vector<Index> queries_of_key;  ///< (Lk)
-
-  Index empty_queries() const;  ///< queries that may attend to no key
-  Index empty_keys() const;     ///< keys that no query may attend to
-  Index most_keys() const;      ///< max over queries
-};
-
-/// The scores s_ij = energy_ij + bias_ij, −inf where forbidden by mask, bias, causality or a
-/// ready-made −inf (SPEC.md §1): the one place where a tile of s is made.
+/// The scores (SPEC.md §1-2, FD 17), the one place where a tile of s is made:
+///
+///   s_ij = softcap(energy_ij) + relative_ij + bias_ij + log preference_ij
+///
+/// and −inf where mask, bias, preference 0, causality, window, padding or a ready-made −inf forbid.
+/// The cap is on the energy alone, before bias and mask, as Gemma has it. Fenchel-dual attention of
+/// templates t, evidence z and α is unas on the dot energy with scale α and u as preference.
 template <class T>
 class Scores {
  public:
@@ -34,15 +29,22 @@ class Scores {
     const MatrixSource<T>* bias = nullptr;             ///< added; −inf forbids
     const MatrixSource<std::uint8_t>* mask = nullptr;  ///< 0 forbids
     Causal causal = Causal::none;
+    const RelativeBias<T>* relative = nullptr;   ///< added; of the energy's shape and this `causal`
+    std::optional<Index> window = std::nullopt;  ///< see Band
+    std::optional<Index> key_length = std::nullopt;  ///< see Band
+    std::optional<double> softcap = std::nullopt;    ///< X > 0: X·tanh(energy/X), rounded once
+    const MatrixSource<T>* preference = nullptr;     ///< u >= 0, finite: adds log u; 0 forbids
   };
 
   /// Scratch memory of one thread for fill.
   struct Scratch {
     Buffer<T> bias;
+    Buffer<T> preference;
     Buffer<std::uint8_t> mask;
   };
 
-  /// What `terms` points at must outlive the scores.
+  /// What `terms` points at must outlive the scores. Throws Error(input) for a window, key_length
+  /// or softcap that is out of range.
   explicit Scores(const Terms& terms);
 
   Index rows() const { return terms_.energy->rows(); }
@@ -50,25 +52,41 @@ class Scores {
 
   /// Writes the scores of `range`: each finite and at most max(T)/16 in magnitude, or −inf. An
   /// allowed pair whose score is beyond that throws Error(numerical) naming it; a forbidden pair
-  /// may have any energy. Thread-safe with a scratch per thread; the bits depend on the range
-  /// alone.
+  /// may have any energy. A preference that is no finite number >= 0 is Error(input) naming its
+  /// query and key. Thread-safe with a scratch per thread; the bits depend on the range alone. What
+  /// is added to the energy is added in float64 where it is more than a bias, and rounded once.
   void fill(const TileRange& range, MatrixView<T> out, Scratch& scratch) const;
 
-  /// True where causality alone forbids every pair of `range`: it need not be looked at.
-  bool empty(const TileRange& range) const;
+  /// True where causality, window and padding forbid every pair of `range`: it need not be looked
+  /// at. O(1).
+  bool empty(const TileRange& range) const { return band_.empty(range); }
 
-  /// Counts of allowed pairs; O(Lq + Lk) without mask, bias and ready-made scores, else a pass over
-  /// those (never over the energies of q and k).
+  /// Counts of allowed pairs; O(Lq + Lk) where mask, bias and preference are absent or have all
+  /// rows alike, else a pass over those, as over ready-made scores (never over the energies of q
+  /// and k).
   Support support() const;
 
  private:
-  Index first_forbidden(Index row) const;  // the first column that causality forbids to `row`
-  void allow(const TileRange& range, MatrixView<T> bias, MatrixView<std::uint8_t> allowed) const;
+  // What has been read for one range.
+  struct Read {
+    MatrixView<T> bias;
+    MatrixView<T> preference;
+    MatrixView<std::uint8_t> mask;
+  };
+
+  Read read(const TileRange& range, Scratch& scratch, bool allowed) const;
+  void require_preference(const TileRange& range, MatrixView<T> preference) const;
+  bool allows(const Read& read, Index i, Index j) const;  // mask, bias and preference alone
+  void allow(const TileRange& range, const Read& read) const;
+  void add(const TileRange& range, const Read& read, MatrixView<T> out) const;
+  void fill_checked(const TileRange& range, MatrixView<T> out, const Read& read) const;
+  bool looks_row_by_row() const;
+  Support support_of_one_row() const;
   Support support_by_looking() const;
-  void fill_checked(const TileRange& range, MatrixView<T> out, Scratch& scratch) const;
   [[noreturn]] void refuse(Index row, Index col) const;
 
   Terms terms_;
+  Band band_;
   bool surely_finite_ = false;
 };
 

@@ -62,6 +62,44 @@ TEST_CASE_TEMPLATE("tiles with nothing allowed come in order with the others, as
   }
 }
 
+TEST_CASE_TEMPLATE("a window empties tiles at both ends of a panel, padding those at one", T, float,
+                   double) {
+  const Index rows = 1300;
+  const Index cols = 1700;
+  const auto energy = make_zero_energy<T>(rows, cols);
+  typename Scores<T>::Terms terms;
+  terms.energy = energy.get();
+  terms.causal = Causal::bottom_right;
+  terms.window = 40;
+  terms.key_length = 1600;
+  const Scores<T> scores(terms);
+  reference::Terms exact_terms;
+  exact_terms.causal = Causal::bottom_right;
+  exact_terms.window = 40;
+  exact_terms.key_length = 1600;
+  const auto exact = reference::scores(reference::Matrix(rows, cols), exact_terms);
+  for (const Order order : {Order::row_panels, Order::column_panels}) {
+    TileRecorder<T> some(false), all(true);
+    Pass<T> pass;
+    pass.scores = &scores;
+    pass.order = order;
+    pass.components = {Component{}};
+    pass.observers = {&some, &all};
+    run(pass, 2);
+    CAPTURE(static_cast<int>(order));
+    CHECK(some.saw_each_once(exact, false));
+    CHECK(!some.saw_each_once(exact, true));
+    CHECK(all.saw_each_once(exact, true));
+    CHECK(some.in_promised_order());
+    CHECK(all.in_promised_order());
+    bool right = true;
+    for (std::size_t n = 0; n < exact.values.size(); ++n) {
+      right = right && all.weights()[n] == (exact.values[n] == 0 ? T{1} : T{0});
+    }
+    CHECK(right);
+  }
+}
+
 TEST_CASE_TEMPLATE("an empty span is all zeros, for each part of a mixture by itself", T, float,
                    double) {
   const auto energy = make_zero_energy<T>(2, 3);

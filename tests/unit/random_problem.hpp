@@ -12,6 +12,7 @@
 
 #include "scheme/reference.hpp"
 #include "scheme/scheme.hpp"
+#include "score/relative_bias.hpp"
 #include "score/scores.hpp"
 
 namespace attn::testing {
@@ -33,6 +34,9 @@ inline bool chance(Random& random, double probability) {
   return std::bernoulli_distribution(probability)(random);
 }
 
+enum class Mechanism { product, bilinear, mlp };
+enum class Relative { none, t5, alibi };
+
 struct ProblemOptions {
   Index queries = 1;
   Index keys = 1;
@@ -47,20 +51,32 @@ struct ProblemOptions {
   double col_shift = 0;
   bool mask = false;  ///< random, with empty rows and columns
   Causal causal = Causal::none;
+  Mechanism mechanism = Mechanism::product;  ///< the others in place of `energy`
+  Index key_depth = 1;                       ///< of bilinear and mlp; product has `depth`
+  Index hidden = 1;                          ///< of mlp
+  bool hidden_bias = false;
+  Relative relative = Relative::none;
+  std::optional<Index> window;
+  std::optional<Index> key_length;
+  std::optional<double> softcap;
+  bool preference = false;  ///< random over many decades, some of it 0
 };
 
 template <class T>
 class Problem {
  public:
   Problem(const ProblemOptions& options, Random& random) : options_(options) {
+    if (options.mechanism == Mechanism::product) options_.key_depth = options.depth;
     q_ = normal(options.queries * options.depth, random);
-    k_ = normal(options.keys * options.depth, random);
+    k_ = normal(options.keys * options_.key_depth, random);
     v_.resize(static_cast<std::size_t>(options.keys * options.value_depth));
     std::normal_distribution<double> unit;
     for (T& value : v_) value = static_cast<T>(unit(random));
     if (options.bias || options.row_shift != 0 || options.col_shift != 0) make_bias(random);
     if (options.mask) make_mask(random);
-    energy_ = make_product_energy<T>(options.energy, q(), k(), options.scale);
+    make_energy(random);
+    if (options.relative != Relative::none) make_relative(random);
+    if (options.preference) make_preference(random);
     typename Scores<T>::Terms terms;
     terms.energy = energy_.get();
     if (!bias_.empty()) {
@@ -72,20 +88,55 @@ class Problem {
       terms.mask = &*mask_source_;
     }
     terms.causal = options.causal;
+    if (relative_) terms.relative = &*relative_;
+    terms.window = options.window;
+    terms.key_length = options.key_length;
+    terms.softcap = options.softcap;
+    if (!preference_.empty()) {
+      preference_source_.emplace(preference_.data(), options.keys, 1);
+      terms.preference = &*preference_source_;
+    }
     scores_.emplace(terms);
   }
   Problem(const Problem&) = delete;
   Problem& operator=(const Problem&) = delete;
 
   MatrixView<const T> q() const { return {q_.data(), options_.queries, options_.depth}; }
-  MatrixView<const T> k() const { return {k_.data(), options_.keys, options_.depth}; }
+  MatrixView<const T> k() const { return {k_.data(), options_.keys, options_.key_depth}; }
   MatrixView<const T> v() const { return {v_.data(), options_.keys, options_.value_depth}; }
+  const Energy<T>& energy() const { return *energy_; }
   const Scores<T>& scores() const { return *scores_; }
 
+  reference::Matrix reference_energies() const {
+    const auto q = matrix(q_, options_.depth);
+    const auto k = matrix(k_, options_.key_depth);
+    switch (options_.mechanism) {
+      case Mechanism::product:
+        return reference::energies(options_.energy, q, k);
+      case Mechanism::bilinear:
+        return reference::bilinear_energies(q, k, matrix(w_, options_.key_depth));
+      case Mechanism::mlp:
+        return reference::mlp_energies(q, k, matrix(w_, options_.depth + options_.key_depth),
+                                       matrix(w2_, 1), matrix(b1_, 1));
+    }
+    return {};
+  }
+  reference::Terms reference_terms() const {
+    reference::Terms terms;
+    terms.scale = options_.scale;
+    terms.softcap = options_.softcap.value_or(0);
+    terms.bias = matrix(bias_, options_.keys);
+    terms.mask = matrix(mask_, options_.keys);
+    terms.causal = options_.causal;
+    terms.window = options_.window.value_or(0);
+    terms.key_length = options_.key_length.value_or(-1);
+    terms.preference = matrix(preference_, options_.keys);
+    terms.rel_bias = matrix(rel_bias_, 1);
+    terms.alibi = slope_;
+    return terms;
+  }
   reference::Matrix reference_scores() const {
-    return reference::scores(options_.energy, options_.scale, matrix(q_, options_.depth),
-                             matrix(k_, options_.depth), matrix(bias_, options_.keys),
-                             matrix(mask_, options_.keys), options_.causal);
+    return reference::scores(reference_energies(), reference_terms());
   }
   reference::Matrix reference_v() const { return matrix(v_, options_.value_depth); }
 
@@ -97,6 +148,58 @@ class Problem {
       value = static_cast<T>(options_.offset + options_.spread * unit(random));
     }
     return values;
+  }
+
+  std::vector<T> weights(Index count, double spread, Random& random) {
+    std::normal_distribution<double> normal(0, spread);
+    std::vector<T> values(static_cast<std::size_t>(count));
+    for (T& value : values) value = static_cast<T>(normal(random));
+    return values;
+  }
+
+  void make_energy(Random& random) {
+    const Index depth = options_.depth;
+    const Index key_depth = options_.key_depth;
+    const Index hidden = options_.hidden;
+    const auto root = [](Index n) { return 1 / std::sqrt(static_cast<double>(n)); };
+    switch (options_.mechanism) {
+      case Mechanism::product:
+        energy_ = make_product_energy<T>(options_.energy, q(), k(), options_.scale);
+        break;
+      case Mechanism::bilinear:
+        w_ = weights(depth * key_depth, root(depth * key_depth), random);
+        energy_ = make_bilinear_energy<T>(q(), k(), {w_.data(), depth, key_depth}, options_.scale);
+        break;
+      case Mechanism::mlp:
+        w_ = weights(hidden * (depth + key_depth), root(depth + key_depth), random);
+        w2_ = weights(hidden, 1, random);
+        if (options_.hidden_bias) b1_ = weights(hidden, 1, random);
+        energy_ = make_mlp_energy<T>(q(), k(), {{w_.data(), hidden, depth + key_depth}, w2_, b1_},
+                                     options_.scale);
+        break;
+    }
+  }
+
+  void make_relative(Random& random) {
+    const Index queries = options_.queries;
+    const Index keys = options_.keys;
+    if (options_.relative == Relative::t5) {
+      rel_bias_ = weights(32, 2, random);
+      relative_.emplace(
+          t5_relative_bias<T>({rel_bias_.data(), 32, 1}, 0, queries, keys, options_.causal));
+    } else {
+      const auto slopes = alibi_slopes(12);
+      slope_ = slopes[static_cast<std::size_t>(random_index(random, 0, 11))];
+      relative_.emplace(alibi_bias<T>(slope_, queries, keys, options_.causal));
+    }
+  }
+
+  void make_preference(Random& random) {
+    preference_.resize(static_cast<std::size_t>(options_.queries * options_.keys));
+    std::uniform_real_distribution<double> decades(-20, 2);
+    for (T& u : preference_) {
+      u = static_cast<T>(chance(random, 0.1) ? 0 : std::pow(10, decades(random)));
+    }
   }
 
   void make_bias(Random& random) {
@@ -148,11 +251,14 @@ class Problem {
   }
 
   ProblemOptions options_;
-  std::vector<T> q_, k_, v_, bias_;
+  std::vector<T> q_, k_, v_, bias_, w_, w2_, b1_, rel_bias_, preference_;
   std::vector<std::uint8_t> mask_;
   std::unique_ptr<Energy<T>> energy_;
   std::optional<BroadcastMatrix<T>> bias_source_;
   std::optional<BroadcastMatrix<std::uint8_t>> mask_source_;
+  std::optional<BroadcastMatrix<T>> preference_source_;
+  std::optional<RelativeBias<T>> relative_;
+  double slope_ = 0;
   std::optional<Scores<T>> scores_;
 };
 

@@ -3,7 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "random_problem.hpp"
-#include "scheme/output.hpp"
+#include "scheme_check.hpp"
 #include "stats/observers.hpp"
 #include "weights_observer.hpp"
 
@@ -15,64 +15,6 @@ namespace {
 constexpr Scheme all_schemes[] = {Scheme::unas, Scheme::dnas, Scheme::hnas, Scheme::sinkhorn};
 constexpr EnergyKind all_energies[] = {EnergyKind::dot, EnergyKind::scaled_dot,
                                        EnergyKind::gaussian};
-
-SchemeOptions fixed(Scheme scheme, double hybrid = 0.3, Index iterations = 3) {
-  SchemeOptions options;
-  options.scheme = scheme;
-  options.hybrid = hybrid;
-  options.iterations = iterations;
-  return options;
-}
-
-template <class T>
-struct Run {
-  std::vector<T> out;
-  std::vector<T> weights;
-  std::vector<double> column_sums;
-  std::vector<double> entropies;
-  Attention attention;
-};
-
-template <class T>
-Run<T> run_all(const Problem<T>& problem, const SchemeOptions& options, int threads = 2) {
-  Run<T> run;
-  const auto v = problem.v();
-  const Index queries = problem.scores().rows();
-  run.out.resize(static_cast<std::size_t>(queries * v.cols));
-  Output<T> output(v, MatrixView<T>(run.out.data(), queries, v.cols));
-  ColumnSums<T> sums;
-  RowEntropy<T> entropy;
-  KeepWeights<T> weights;
-  run.attention =
-      attend<T>(problem.scores(), options, {&output, &sums, &entropy, &weights}, threads);
-  run.weights = weights.values;
-  run.column_sums = sums.values();
-  run.entropies = entropy.values();
-  return run;
-}
-
-template <class T>
-void check_against_reference(const Problem<T>& problem, const SchemeOptions& options) {
-  const auto s = problem.reference_scores();
-  const auto want =
-      reference::attend(s, options.scheme, options.hybrid, options.iterations.value_or(1));
-  const auto got = run_all(problem, options);
-  const double bound = tolerance<T>(largest_score(s));
-  CHECK(relative_error(got.weights, want.weights.values) <= bound);
-  CHECK(relative_error(got.out, reference::output(want.weights, problem.reference_v()).values) <=
-        bound);
-  CHECK(relative_error(got.column_sums, reference::column_sums(want.weights)) <= bound);
-  // x log x magnifies an error of x by up to |log x|, some 90 at the edge of float32.
-  const auto entropies = reference::row_entropies(want.weights);
-  for (std::size_t i = 0; i < entropies.size(); ++i) {
-    CHECK(std::abs(got.entropies[i] - static_cast<double>(entropies[i])) <=
-          bound * 90 * (1 + std::log(static_cast<double>(s.cols))));
-  }
-  // Potentials of closed lines, and that the others are finite.
-  for (std::size_t i = 0; i < want.row.size(); ++i) {
-    CHECK(std::isinf(got.attention.potentials.row[i]) == std::isinf(want.row[i]));
-  }
-}
 
 template <class T>
 void check_random_problems(int count, unsigned seed, Index largest) {

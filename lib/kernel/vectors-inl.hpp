@@ -1,0 +1,263 @@
+// Vectors of the instruction set that is being compiled for: what the kernels share. Included once
+// per instruction set, so there is no #pragma once.
+
+#if defined(ATTN_KERNEL_VECTORS_INL_HPP_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ATTN_KERNEL_VECTORS_INL_HPP_
+#undef ATTN_KERNEL_VECTORS_INL_HPP_
+#else
+#define ATTN_KERNEL_VECTORS_INL_HPP_
+#endif
+
+#include <hwy/highway.h>
+
+#include <limits>
+#include <type_traits>
+
+#include "tensor/view.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace attn::kernel::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// float32 partial sums are handed over to float64 after this many terms a lane.
+constexpr Index terms_in_float = 64;
+
+template <class T>
+using Tag = hn::ScalableTag<T>;
+template <class T>
+using Vec = hn::Vec<Tag<T>>;
+using Wide = hn::ScalableTag<double>;
+using WideVec = hn::Vec<Wide>;
+
+template <class T>
+Index lanes() {
+  return static_cast<Index>(hn::Lanes(Tag<T>()));
+}
+
+// One vector's worth of T as float64: one vector for double, a lower and an upper for float.
+// Everything that needs float64 is written once for both through it.
+template <class T>
+struct Widened;
+
+template <>
+struct Widened<double> {
+  static constexpr int parts = 1;
+  WideVec part[1];
+  static Widened of(Vec<double> v) { return {{v}}; }
+  Vec<double> narrow() const { return part[0]; }
+};
+
+template <>
+struct Widened<float> {
+#if HWY_TARGET == HWY_SCALAR  // one lane of either type: there are no halves
+  static constexpr int parts = 1;
+  WideVec part[1];
+  static Widened of(Vec<float> v) {
+    return {{ hn::PromoteTo(Wide(), v) }};
+  }
+  Vec<float> narrow() const { return hn::DemoteTo(Tag<float>(), part[0]); }
+#else
+  static constexpr int parts = 2;
+  WideVec part[2];
+  static Widened of(Vec<float> v) {
+    const hn::Half<Tag<float>> half;
+    return {{hn::PromoteTo(Wide(), hn::LowerHalf(half, v)),
+             hn::PromoteTo(Wide(), hn::UpperHalf(half, v))}};
+  }
+  Vec<float> narrow() const {
+    const hn::Half<Tag<float>> half;
+    return hn::Combine(Tag<float>(), hn::DemoteTo(half, part[1]), hn::DemoteTo(half, part[0]));
+  }
+#endif
+};
+
+template <class T>
+Widened<T> load_wide(const double* p) {
+  Widened<T> w;
+  for (int i = 0; i < Widened<T>::parts; ++i) {
+    w.part[i] = hn::LoadU(Wide(), p + i * lanes<double>());
+  }
+  return w;
+}
+
+template <class T>
+void store_wide(const Widened<T>& w, double* p) {
+  for (int i = 0; i < Widened<T>::parts; ++i) {
+    hn::StoreU(w.part[i], Wide(), p + i * lanes<double>());
+  }
+}
+
+template <class T>
+Widened<T> broadcast_wide(double value) {
+  Widened<T> w;
+  for (int i = 0; i < Widened<T>::parts; ++i) w.part[i] = hn::Set(Wide(), value);
+  return w;
+}
+
+template <class T>
+Widened<T> minus(Widened<T> a, const Widened<T>& b) {
+  for (int i = 0; i < Widened<T>::parts; ++i) a.part[i] = hn::Sub(a.part[i], b.part[i]);
+  return a;
+}
+
+template <class T>
+Widened<T> plus(Widened<T> a, const Widened<T>& b) {
+  for (int i = 0; i < Widened<T>::parts; ++i) a.part[i] = hn::Add(a.part[i], b.part[i]);
+  return a;
+}
+
+template <class T>
+Widened<T> larger(Widened<T> a, const Widened<T>& b) {
+  for (int i = 0; i < Widened<T>::parts; ++i) a.part[i] = hn::Max(a.part[i], b.part[i]);
+  return a;
+}
+
+// The last, incomplete vector of a row goes through memory of its own: masked loads may fault on
+// the lanes that are not there.
+template <class T>
+struct Tail {
+  HWY_ALIGN T value[HWY_MAX_BYTES / sizeof(T)];
+  Tail(const T* p, Index n, T fill) {
+    for (Index i = 0; i < lanes<T>(); ++i) value[i] = i < n ? p[i] : fill;
+  }
+  Vec<T> vec() const { return hn::Load(Tag<T>(), value); }
+};
+
+template <class T>
+struct WideTail {
+  HWY_ALIGN double value[HWY_MAX_BYTES / sizeof(T)];
+  WideTail(const double* p, Index n, double fill) {
+    for (Index i = 0; i < lanes<T>(); ++i) value[i] = i < n ? p[i] : fill;
+  }
+  Widened<T> wide() const { return load_wide<T>(value); }
+  void copy_to(double* p, Index n) const {
+    for (Index i = 0; i < n; ++i) p[i] = value[i];
+  }
+};
+
+template <class T>
+void store_first(Vec<T> v, T* p, Index n) {
+  HWY_ALIGN T lane[HWY_MAX_BYTES / sizeof(T)];
+  hn::Store(v, Tag<T>(), lane);
+  for (Index i = 0; i < n; ++i) p[i] = lane[i];
+}
+
+// Not MaxOfLanes, which on Highway 1.0's emulated target begins at the lowest finite number and so
+// loses a -inf.
+template <class T>
+T largest_lane(Vec<T> v) {
+  HWY_ALIGN T lane[HWY_MAX_BYTES / sizeof(T)];
+  hn::Store(v, Tag<T>(), lane);
+  T largest = lane[0];
+  for (Index i = 1; i < lanes<T>(); ++i) largest = lane[i] > largest ? lane[i] : largest;
+  return largest;
+}
+
+template <class T>
+double sum_lanes(Vec<T> v) {
+  const Widened<T> w = Widened<T>::of(v);
+  WideVec total = w.part[0];
+  for (int i = 1; i < Widened<T>::parts; ++i) total = hn::Add(total, w.part[i]);
+  return hn::GetLane(hn::SumOfLanes(Wide(), total));
+}
+
+// Σ of vectors, in T for a bounded number of terms and in float64 beyond.
+template <class T>
+class RowSum {
+ public:
+  // Written out, as an implicit constructor would be compiled for the baseline CPU.
+  RowSum() : partial_(hn::Zero(Tag<T>())) {}
+  void add(Vec<T> v) {
+    partial_ = hn::Add(partial_, v);
+    if (++terms_ == terms_in_float) flush();
+  }
+  double total() {
+    flush();
+    return total_;
+  }
+
+ private:
+  void flush() {
+    total_ += sum_lanes<T>(partial_);
+    partial_ = hn::Zero(Tag<T>());
+    terms_ = 0;
+  }
+  Vec<T> partial_;
+  Index terms_ = 0;
+  double total_ = 0;
+};
+
+constexpr double minus_infinity = -std::numeric_limits<double>::infinity();
+
+// Columns are worked on in strips of one vector, all rows of a strip before the next, with what is
+// per column in registers. `strip` gets the first column and a Strip that loads and stores.
+template <class T>
+struct Strip {
+  T* first;  // row 0 of the strip
+  Index stride;
+  Index width;  // lanes in use
+  Vec<T> load(Index i, T fill) const {
+    const T* p = first + i * stride;
+    return width == lanes<T>() ? hn::LoadU(Tag<T>(), p) : Tail<T>(p, width, fill).vec();
+  }
+  void store(Index i, Vec<T> v) const {
+    T* p = first + i * stride;
+    if (width == lanes<T>()) {
+      hn::StoreU(v, Tag<T>(), p);
+    } else {
+      store_first<T>(v, p, width);
+    }
+  }
+  Widened<T> load_column(const double* p, double fill) const {
+    return width == lanes<T>() ? load_wide<T>(p) : WideTail<T>(p, width, fill).wide();
+  }
+  void store_column(const Widened<T>& w, double* p) const {
+    if (width == lanes<T>()) {
+      store_wide<T>(w, p);
+    } else {
+      WideTail<T> tail(p, width, 0);
+      store_wide<T>(w, tail.value);
+      tail.copy_to(p, width);
+    }
+  }
+};
+
+template <class T, class Body>
+void for_strips(MatrixView<T> tile, const Body& body) {
+  using Value = std::remove_const_t<T>;
+  for (Index j = 0; j < tile.cols; j += lanes<Value>()) {
+    const Index width = tile.cols - j < lanes<Value>() ? tile.cols - j : lanes<Value>();
+    // A const tile is only loaded from.
+    body(j, Strip<Value>{const_cast<Value*>(tile.data) + j, tile.row_stride, width});
+  }
+}
+
+// Σ over rows of one strip, in float64 from every 64th term.
+template <class T>
+class ColumnSum {
+ public:
+  explicit ColumnSum(const Widened<T>& start) : partial_(hn::Zero(Tag<T>())), total_(start) {}
+  void add(Vec<T> v) {
+    partial_ = hn::Add(partial_, v);
+    if (++terms_ == terms_in_float) flush();
+  }
+  const Widened<T>& total() {
+    flush();
+    return total_;
+  }
+
+ private:
+  void flush() {
+    total_ = plus<T>(total_, Widened<T>::of(partial_));
+    partial_ = hn::Zero(Tag<T>());
+    terms_ = 0;
+  }
+  Vec<T> partial_;
+  Index terms_ = 0;
+  Widened<T> total_;
+};
+
+}  // namespace attn::kernel::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <vector>
+
+#include "tensor/shape.hpp"
+
+namespace attn {
+
+/// Rows [first, last).
+struct RowRange {
+  Index first = 0;
+  Index last = 0;
+};
+
+/// Some rows of a matrix, each once and ascending, whatever order they were named in.
+class RowSelection {
+ public:
+  /// The union of `ranges`, some of which may be empty. Throws Error(input) naming the first that
+  /// runs backwards or leaves [0, rows).
+  RowSelection(std::vector<RowRange> ranges, Index rows);
+
+  /// Apart from each other, none empty, ascending.
+  const std::vector<RowRange>& ranges() const { return ranges_; }
+
+  Index count() const { return count_; }
+
+  /// How many chosen rows come before `row`: where a chosen row stands among them.
+  Index position(Index row) const;
+
+  bool contains(Index row) const { return meets({row, row + 1}); }
+  bool meets(const RowRange& rows) const;
+
+  /// The parts of `rows` that are chosen, ascending.
+  std::vector<RowRange> within(const RowRange& rows) const;
+
+ private:
+  std::vector<RowRange>::const_iterator first_ending_after(Index row) const;
+
+  std::vector<RowRange> ranges_;
+  std::vector<Index> before_;  // per range: chosen rows before it
+  Index count_ = 0;
+};
+
+}  // namespace attn

@@ -1,0 +1,130 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "kernel/terms.hpp"
+#include "score/energy.hpp"
+#include "score/panel_product.hpp"
+#include "tensor/buffer.hpp"
+#include "tensor/error.hpp"
+
+namespace attn {
+namespace {
+
+template <class T>
+class MlpEnergy final : public Energy<T> {
+ public:
+  MlpEnergy(MatrixView<const T> q, MatrixView<const T> k, const MlpWeights<T>& weights,
+            double scale, int threads)
+      : q_storage_(q.rows * weights.w1.rows),
+        k_storage_(k.rows * weights.w1.rows),
+        q_(q_storage_.data(), q.rows, weights.w1.rows),
+        k_(k_storage_.data(), weights.w1.rows, k.rows) {
+    const Index hidden = weights.w1.rows;
+    const Index stride = weights.w1.row_stride;
+    const MatrixView<const T> for_q(weights.w1.data, hidden, q.cols, stride);
+    const MatrixView<const T> for_k(weights.w1.data + q.cols, hidden, k.cols, stride);
+    multiply_transposed_by_panels<T>(q, for_q, q_, threads);
+    for (Index i = 0; !weights.bias.empty() && i < q.rows; ++i) {
+      for (Index a = 0; a < hidden; ++a) q_(i, a) += weights.bias[static_cast<std::size_t>(a)];
+    }
+    // Keys along the rows of the product, so that a vector holds neighbouring ones.
+    for_panels(k.rows, threads, [&](Index first, Index count) {
+      kernel::multiply_transposed(T{1}, for_k, k.row_range(first, count),
+                                  MatrixView<T>(k_.data + first, hidden, count, k_.row_stride));
+    });
+    for (const T w : weights.w2) {
+      w2_.push_back(static_cast<T>(scale * static_cast<double>(w)));
+      bound_ += std::abs(static_cast<double>(w2_.back()));
+    }
+    find_overflows();
+  }
+
+  Index rows() const override { return q_.rows; }
+  Index cols() const override { return k_.cols; }
+
+  void fill(const TileRange& range, MatrixView<T> out) const override {
+    const MatrixView<const T> keys(k_.data + range.col0, k_.rows, range.cols, k_.row_stride);
+    kernel::tanh_energy(q_.row_range(range.row0, range.rows), keys, w2_.data(), out);
+    if (overflown_rows_.empty()) return;
+    for (Index i = 0; i < range.rows; ++i) {
+      for (Index j = 0; j < range.cols; ++j) {
+        if (overflown_rows_[static_cast<std::size_t>(range.row0 + i)] != 0 ||
+            overflown_cols_[static_cast<std::size_t>(range.col0 + j)] != 0) {
+          out(i, j) = std::numeric_limits<T>::quiet_NaN();
+        }
+      }
+    }
+  }
+
+  double bound() const override {
+    return overflown_rows_.empty() ? bound_ : std::numeric_limits<double>::infinity();
+  }
+
+ private:
+  // An infinite argument might pass for a tanh of ±1, and a NaN for any number in vectors.
+  void find_overflows() {
+    const auto overflown = [](T x) { return !(std::abs(x) <= std::numeric_limits<T>::max() / 4); };
+    if (std::none_of(q_storage_.begin(), q_storage_.end(), overflown) &&
+        std::none_of(k_storage_.begin(), k_storage_.end(), overflown)) {
+      return;
+    }
+    overflown_rows_.assign(static_cast<std::size_t>(q_.rows), 0);
+    overflown_cols_.assign(static_cast<std::size_t>(k_.cols), 0);
+    for (Index i = 0; i < q_.rows; ++i) {
+      const bool any = std::any_of(q_.row(i), q_.row(i) + q_.cols, overflown);
+      overflown_rows_[static_cast<std::size_t>(i)] = any ? 1 : 0;
+    }
+    for (Index a = 0; a < k_.rows; ++a) {
+      for (Index j = 0; j < k_.cols; ++j) {
+        if (overflown(k_(a, j))) overflown_cols_[static_cast<std::size_t>(j)] = 1;
+      }
+    }
+  }
+
+  Buffer<T> q_storage_;
+  Buffer<T> k_storage_;
+  MatrixView<T> q_;    // W1q q + b1, (Lq, A)
+  MatrixView<T> k_;    // W1k k, (A, Lk)
+  std::vector<T> w2_;  // scale included
+  double bound_ = 0;
+  std::vector<std::uint8_t> overflown_rows_;  // empty: no argument is beyond the format
+  std::vector<std::uint8_t> overflown_cols_;
+};
+
+}  // namespace
+
+template <class T>
+std::unique_ptr<Energy<T>> make_mlp_energy(MatrixView<const T> q, MatrixView<const T> k,
+                                           const MlpWeights<T>& weights, double scale,
+                                           int threads) {
+  const Index hidden = weights.w1.rows;
+  if (weights.w1.cols != q.cols + k.cols) {
+    throw Error(Failure::input, "w1 is " + to_string(Shape{hidden, weights.w1.cols}) +
+                                    ", expected (A, " + std::to_string(q.cols + k.cols) +
+                                    ") for the widths of q and k together");
+  }
+  if (static_cast<Index>(weights.w2.size()) != hidden) {
+    throw Error(Failure::input, "w2 has " + std::to_string(weights.w2.size()) +
+                                    " elements, expected " + std::to_string(hidden) + " as w1");
+  }
+  if (!weights.bias.empty() && static_cast<Index>(weights.bias.size()) != hidden) {
+    throw Error(Failure::input, "b1 has " + std::to_string(weights.bias.size()) +
+                                    " elements, expected " + std::to_string(hidden) + " as w1");
+  }
+  return std::make_unique<MlpEnergy<T>>(q, k, weights, scale, threads);
+}
+
+std::int64_t mlp_energy_bytes(Index rows, Index cols, Index hidden, std::size_t element_size) {
+  return (rows + cols + 1) * hidden * static_cast<std::int64_t>(element_size);
+}
+
+template std::unique_ptr<Energy<float>> make_mlp_energy(MatrixView<const float>,
+                                                        MatrixView<const float>,
+                                                        const MlpWeights<float>&, double, int);
+template std::unique_ptr<Energy<double>> make_mlp_energy(MatrixView<const double>,
+                                                         MatrixView<const double>,
+                                                         const MlpWeights<double>&, double, int);
+
+}  // namespace attn

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <algorithm>
+
+#include "kernel/gemm.hpp"
+#include "kernel/parallel.hpp"
+#include "tensor/view.hpp"
+
+namespace attn {
+
+/// Calls body(first, count) for runs of [0, length) that follow from `length` alone, on up to
+/// `threads` threads: products of large matrices whose bits do not depend on the number of threads.
+template <class Body>
+void for_panels(Index length, int threads, const Body& body) {
+  constexpr Index panel = 256;
+  kernel::parallel_for((length + panel - 1) / panel, threads,
+                       [&](Index p, int) { body(p * panel, std::min(panel, length - p * panel)); });
+}
+
+/// out = a bᵀ for a (m,k), b (n,k), out (m,n), by panels of a.
+template <class T>
+void multiply_transposed_by_panels(MatrixView<const T> a, MatrixView<const T> b, MatrixView<T> out,
+                                   int threads) {
+  for_panels(a.rows, threads, [&](Index first, Index count) {
+    kernel::multiply_transposed(T{1}, a.row_range(first, count), b, out.row_range(first, count));
+  });
+}
+
+}  // namespace attn

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "score/causal.hpp"
+#include "tensor/view.hpp"
+
+namespace attn {
+
+/// A bias that depends on how far key j is from query i alone: on j − p_i, where query i stands at
+/// position p_i = i + first_position(causal). Lq + Lk − 1 finite numbers, found once.
+template <class T>
+class RelativeBias {
+ public:
+  /// `values` (Lq + Lk − 1; none where either length is 0): that of pair (i, j) is
+  /// values[j − i + Lq − 1]. Throws Error(input) where one is not finite.
+  RelativeBias(Index rows, Index cols, std::vector<T> values);
+
+  Index rows() const { return rows_; }
+  Index cols() const { return cols_; }
+
+  /// row(i)[j] is the bias of pair (i, j).
+  const T* row(Index i) const { return values_.data() + (rows_ - 1 - i); }
+
+  /// No bias is larger in magnitude.
+  double bound() const { return bound_; }
+
+ private:
+  Index rows_;
+  Index cols_;
+  std::vector<T> values_;
+  double bound_ = 0;
+};
+
+/// How T5 sorts relative positions into buckets.
+struct BucketRule {
+  bool bidirectional = true;  ///< false: all keys ahead of the query share bucket 0
+  Index buckets = 32;         ///< in all; bidirectional gives each side half of them
+  Index max_distance = 128;   ///< from here on everything is in the last bucket of its side
+};
+
+/// The bucket of `relative` = key minus query position, as Hugging Face's T5 computes it, float32
+/// roundings included. Per side of n buckets the first n/2 distances have one each, the others grow
+/// as powers up to max_distance; keys ahead of the query come in the second half. Requires a rule
+/// that t5_relative_bias accepts. (SPEC.md §4; FD 18-19)
+Index t5_bucket(Index relative, const BucketRule& rule);
+
+/// Column `head` of rel_bias (buckets, H) by the bucket of j − p_i; bidirectional unless causal.
+/// Throws Error(input) where there are too few buckets (2, bidirectional 4), where max_distance is
+/// not beyond the distances that have a bucket each, or a bias is not finite.
+template <class T>
+RelativeBias<T> t5_relative_bias(MatrixView<const T> rel_bias, Index head, Index rows, Index cols,
+                                 Causal causal, Index max_distance = 128);
+
+/// The slopes of ALiBi (Press et al., ICLR 2022), largest first: 2^(−8h/H), h = 1 … H, where H is a
+/// power of two. Else those of the next lower power n, then every other one of 2n, from its first.
+std::vector<double> alibi_slopes(Index heads);
+
+/// −slope·|p_i − j|, which is slope·(j − p_i) where causality allows j. Each correctly rounded to T
+/// from float64.
+template <class T>
+RelativeBias<T> alibi_bias(double slope, Index rows, Index cols, Causal causal);
+
+/// Bytes that a relative bias holds.
+std::int64_t relative_bias_bytes(Index rows, Index cols, std::size_t element_size);
+
+}  // namespace attn

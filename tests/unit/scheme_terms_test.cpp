@@ -1,0 +1,209 @@
+// Every scheme on every energy and on everything that scores can be made of.
+
+#include <doctest/doctest.h>
+
+#include "random_problem.hpp"
+#include "scheme_check.hpp"
+
+using namespace attn;
+using namespace attn::testing;
+
+namespace {
+
+constexpr Scheme all_schemes[] = {Scheme::unas, Scheme::dnas, Scheme::hnas, Scheme::sinkhorn};
+constexpr Mechanism all_mechanisms[] = {Mechanism::product, Mechanism::bilinear, Mechanism::mlp};
+constexpr EnergyKind all_energies[] = {EnergyKind::dot, EnergyKind::scaled_dot,
+                                       EnergyKind::gaussian};
+
+template <class T>
+void check_random_problems(int count, unsigned seed, Index largest) {
+  Random random(seed);
+  for (int n = 0; n < count; ++n) {
+    ProblemOptions options;
+    options.queries = random_size(random, 1, largest);
+    options.keys = random_size(random, 1, largest);
+    options.depth = random_size(random, 1, 130);
+    options.value_depth = random_size(random, 1, 70);
+    options.mechanism = all_mechanisms[n % 3];
+    options.energy = all_energies[random_index(random, 0, 2)];
+    options.key_depth = random_size(random, 1, 130);
+    options.hidden = random_size(random, 1, 130);
+    options.hidden_bias = chance(random, 0.5);
+    options.scale = chance(random, 0.3) ? 1.7 : 1.0;
+    if (options.mechanism == Mechanism::bilinear && chance(random, 0.5)) options.spread = 10;
+    if (chance(random, 0.4)) {
+      options.relative = chance(random, 0.5) ? Relative::t5 : Relative::alibi;
+    }
+    if (chance(random, 0.4)) options.window = random_size(random, 1, options.keys);
+    if (chance(random, 0.4)) options.key_length = random_index(random, 0, options.keys);
+    if (chance(random, 0.4)) options.softcap = chance(random, 0.5) ? 50 : 3;
+    options.preference = chance(random, 0.4);
+    options.bias = chance(random, 0.3);
+    options.mask = chance(random, 0.3);
+    if (chance(random, 0.4)) {
+      options.causal = chance(random, 0.5) ? Causal::top_left : Causal::bottom_right;
+    }
+    if (chance(random, 0.2)) options.row_shift = 5000;
+    if (chance(random, 0.2)) options.col_shift = 5000;
+    const Scheme scheme = all_schemes[random_index(random, 0, 3)];
+    CAPTURE(n);
+    CAPTURE(options.queries);
+    CAPTURE(options.keys);
+    CAPTURE(options.depth);
+    CAPTURE(options.hidden);
+    CAPTURE(static_cast<int>(scheme));
+    CAPTURE(static_cast<int>(options.mechanism));
+    CAPTURE(static_cast<int>(options.relative));
+    CAPTURE(options.softcap.has_value());
+    CAPTURE(options.preference);
+    const Problem<T> problem(options, random);
+    check_against_reference(problem, fixed(scheme));
+  }
+}
+
+ProblemOptions usual_sizes(Mechanism mechanism) {
+  ProblemOptions options;
+  options.queries = 130;
+  options.keys = 97;
+  options.depth = 33;
+  options.key_depth = mechanism == Mechanism::product ? 33 : 17;
+  options.hidden = 65;
+  options.hidden_bias = true;
+  options.value_depth = 5;
+  options.mechanism = mechanism;
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("random energies and terms agree with the reference", T, float, double) {
+  check_random_problems<T>(120, 101, 150);
+  check_random_problems<T>(9, 102, 700);
+}
+
+TEST_CASE_TEMPLATE("each term by itself, under every scheme and energy", T, float, double) {
+  Random random(103);
+  for (const Scheme scheme : all_schemes) {
+    for (const Mechanism mechanism : all_mechanisms) {
+      for (int term = 0; term < 7; ++term) {
+        ProblemOptions options = usual_sizes(mechanism);
+        if (term == 1) options.relative = Relative::t5;
+        if (term == 2) options.relative = Relative::alibi;
+        if (term == 3) options.window = 9;
+        if (term == 4) options.key_length = 50;
+        if (term == 5) options.softcap = 1.5;
+        if (term == 6) options.preference = true;
+        CAPTURE(term);
+        CAPTURE(static_cast<int>(scheme));
+        CAPTURE(static_cast<int>(mechanism));
+        const Problem<T> problem(options, random);
+        check_against_reference(problem, fixed(scheme));
+      }
+    }
+  }
+}
+
+TEST_CASE_TEMPLATE("energies of size 1e4, with shifts by rows and columns", T, float, double) {
+  Random random(104);
+  for (const Scheme scheme : all_schemes) {
+    for (const Mechanism mechanism : {Mechanism::bilinear, Mechanism::mlp}) {
+      for (const bool shifted : {false, true}) {
+        ProblemOptions options = usual_sizes(mechanism);
+        options.scale = mechanism == Mechanism::mlp ? 600 : 2500;
+        if (shifted) options.row_shift = options.col_shift = 5000;
+        CAPTURE(static_cast<int>(scheme));
+        CAPTURE(static_cast<int>(mechanism));
+        const Problem<T> problem(options, random);
+        CHECK(largest_score(problem.reference_scores()) > 5e3);
+        check_against_reference(problem, fixed(scheme));
+      }
+    }
+  }
+}
+
+TEST_CASE_TEMPLATE("a large softcap, and one far below the energies", T, float, double) {
+  Random random(105);
+  for (const double cap : {1e-3, 30.0, 1000.0}) {
+    for (const double scale : {1.0, 300.0}) {
+      ProblemOptions options = usual_sizes(Mechanism::product);
+      options.scale = scale;
+      options.softcap = cap;
+      CAPTURE(cap);
+      CAPTURE(scale);
+      const Problem<T> problem(options, random);
+      check_against_reference(problem, fixed(Scheme::dnas));
+    }
+  }
+}
+
+TEST_CASE_TEMPLATE("unas with a preference is FD (17)", T, float, double) {
+  Random random(106);
+  for (int n = 0; n < 20; ++n) {
+    ProblemOptions options;
+    options.queries = random_size(random, 1, 90);
+    options.keys = random_size(random, 1, 90);
+    options.depth = random_size(random, 1, 40);
+    options.energy = EnergyKind::dot;
+    options.scale = 0.5;  // α
+    options.preference = true;
+    const Problem<T> problem(options, random);
+    auto terms = problem.reference_terms();
+    const auto preference = terms.preference;
+    terms.preference = {};
+    const auto want = reference::fenchel_weights(
+        reference::scores(problem.reference_energies(), terms), preference);
+    const auto run = run_all(problem, fixed(Scheme::unas));
+    CHECK(relative_error(run.weights, want.values) <=
+          tolerance<T>(largest_score(problem.reference_scores())));
+  }
+}
+
+TEST_CASE("dnas' bound on column sums holds whatever the scores are made of") {
+  Random random(108);
+  for (int n = 0; n < 60; ++n) {
+    ProblemOptions options = usual_sizes(all_mechanisms[n % 3]);
+    options.queries = random_size(random, 1, 120);
+    options.keys = random_size(random, 1, 120);
+    options.scale = std::exp(std::uniform_real_distribution<double>(-2, 5)(random));
+    options.relative = n % 2 == 0 ? Relative::alibi : Relative::t5;
+    options.preference = chance(random, 0.5);
+    options.mask = chance(random, 0.5);
+    if (chance(random, 0.5)) options.window = random_size(random, 1, options.keys);
+    if (chance(random, 0.5)) options.key_length = random_index(random, 0, options.keys);
+    const Problem<double> problem(options, random);
+    const auto run = run_all(problem, fixed(Scheme::dnas));
+    const Support& support = run.attention.support;
+    for (std::size_t j = 0; j < run.column_sums.size(); ++j) {
+      if (support.queries_of_key[j] == 0) {
+        CHECK(run.column_sums[j] == 0);
+      } else {
+        CHECK(run.column_sums[j] >= (1 - 1e-6) / static_cast<double>(support.most_keys()));
+      }
+    }
+  }
+}
+
+TEST_CASE_TEMPLATE("threads change no bit of what energies precompute", T, float, double) {
+  Random random(107);
+  const Index length = 700;
+  std::vector<T> q(static_cast<std::size_t>(length * 30));
+  std::normal_distribution<double> normal;
+  for (T& x : q) x = static_cast<T>(normal(random));
+  const MatrixView<const T> rows(q.data(), length, 30);
+  const MatrixView<const T> w(q.data(), 30, 30);
+  const MatrixView<const T> w1(q.data(), 20, 60);
+  const std::span<const T> w2(q.data(), 20);
+  const auto bits = [&](int threads) {
+    std::vector<T> all;
+    for (const auto& energy : {make_bilinear_energy<T>(rows, rows, w, 1, threads),
+                               make_mlp_energy<T>(rows, rows, {w1, w2, w2}, 1, threads)}) {
+      std::vector<T> out(static_cast<std::size_t>(length * length));
+      energy->fill({0, length, 0, length}, {out.data(), length, length});
+      all.insert(all.end(), out.begin(), out.end());
+    }
+    return all;
+  };
+  const auto one = bits(1);
+  CHECK(bits(2) == one);
+  CHECK(bits(5) == one);
+}

@@ -1,0 +1,329 @@
+// Bilinear and mlp energies and the further terms at the edges: formats, shapes, bits, bounds.
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "guarded.hpp"
+#include "random_problem.hpp"
+#include "score/scores.hpp"
+#include "thrown_error.hpp"
+
+using namespace attn;
+using namespace attn::testing;
+
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+template <class T>
+constexpr T forbidden = -std::numeric_limits<T>::infinity();
+
+template <class T>
+std::vector<T> fill(const Scores<T>& scores, const TileRange& range) {
+  typename Scores<T>::Scratch scratch;
+  std::vector<T> out(static_cast<std::size_t>(range.rows * range.cols),
+                     std::numeric_limits<T>::quiet_NaN());
+  scores.fill(range, {out.data(), range.rows, range.cols}, scratch);
+  return out;
+}
+
+template <class T>
+std::vector<T> fill(const Scores<T>& scores) {
+  return fill(scores, {0, scores.rows(), 0, scores.cols()});
+}
+
+// One query, two keys with the given energies.
+template <class T>
+class Pair final : public Energy<T> {
+ public:
+  Pair(T first, T second, bool may_forbid = false)
+      : first_(first), second_(second), may_forbid_(may_forbid) {}
+  Index rows() const override { return 1; }
+  Index cols() const override { return 2; }
+  void fill(const TileRange& range, MatrixView<T> out) const override {
+    for (Index j = 0; j < range.cols; ++j) out(0, j) = range.col0 + j == 0 ? first_ : second_;
+  }
+  double bound() const override { return infinity; }
+  bool may_forbid() const override { return may_forbid_; }
+
+ private:
+  T first_;
+  T second_;
+  bool may_forbid_;
+};
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("tiles of scores agree with the reference wherever they lie", T, float, double) {
+  Random random(141);
+  for (int n = 0; n < 40; ++n) {
+    ProblemOptions options;
+    options.queries = random_size(random, 1, 90);
+    options.keys = random_size(random, 1, 90);
+    options.depth = random_size(random, 1, 20);
+    options.key_depth = random_size(random, 1, 20);
+    options.hidden = random_size(random, 1, 70);
+    options.mechanism = n % 3 == 0   ? Mechanism::product
+                        : n % 3 == 1 ? Mechanism::bilinear
+                                     : Mechanism::mlp;
+    options.relative = n % 4 == 0 ? Relative::t5 : n % 4 == 1 ? Relative::alibi : Relative::none;
+    options.preference = chance(random, 0.5);
+    options.bias = chance(random, 0.5);
+    options.mask = chance(random, 0.5);
+    if (chance(random, 0.5)) options.softcap = 2;
+    if (chance(random, 0.5)) options.window = random_size(random, 1, 50);
+    if (chance(random, 0.5)) options.key_length = random_index(random, 0, options.keys);
+    if (chance(random, 0.5)) options.causal = Causal::bottom_right;
+    const Problem<T> problem(options, random);
+    const auto want = problem.reference_scores();
+    // Energies here are sums of fewer than 200 terms of size 10 at most, biases below 1e2.
+    const double allowed = 600 * std::numeric_limits<T>::epsilon();
+    CAPTURE(n);
+    for (int repeat = 0; repeat < 5; ++repeat) {
+      TileRange range;
+      range.row0 = random_index(random, 0, options.queries - 1);
+      range.rows = random_index(random, 1, options.queries - range.row0);
+      range.col0 = random_index(random, 0, options.keys - 1);
+      range.cols = random_index(random, 1, options.keys - range.col0);
+      const auto got = fill(problem.scores(), range);
+      double worst = 0;
+      for (Index i = 0; i < range.rows; ++i) {
+        for (Index j = 0; j < range.cols; ++j) {
+          const long double expected = want(range.row0 + i, range.col0 + j);
+          const long double value = got[static_cast<std::size_t>(i * range.cols + j)];
+          const double error =
+              value == expected ? 0 : static_cast<double>(std::abs(value - expected));
+          if (!(error <= worst)) worst = std::isnan(error) ? infinity : error;
+        }
+      }
+      CHECK(worst <= allowed);
+    }
+    const Support support = problem.scores().support();
+    for (Index i = 0; i < options.queries; ++i) {
+      Index keys = 0;
+      for (Index j = 0; j < options.keys; ++j) keys += std::isinf(want(i, j)) ? 0 : 1;
+      CHECK(support.keys_of_query[static_cast<std::size_t>(i)] == keys);
+    }
+  }
+}
+
+TEST_CASE_TEMPLATE("a bound that is not known beforehand changes no bit of any term", T, float,
+                   double) {
+  Random random(142);
+  const Index rows = 37;
+  const Index cols = 53;
+  const auto relative = alibi_bias<T>(0.1, rows, cols, Causal::top_left);
+  const auto count = static_cast<std::size_t>(rows * cols);
+  std::normal_distribution<double> normal;
+  std::vector<T> values(count), preference(count);
+  for (T& x : values) x = static_cast<T>(chance(random, 0.1) ? -infinity : normal(random));
+  for (T& u : preference) u = static_cast<T>(chance(random, 0.1) ? 0 : std::exp(normal(random)));
+  const BroadcastMatrix<T> known(values.data(), cols, 1, 10);
+  const BroadcastMatrix<T> unknown(values.data(), cols, 1);
+  const BroadcastMatrix<T> u(preference.data(), cols, 1);
+  const MatrixView<const T> q(preference.data(), rows, 5);
+  const MatrixView<const T> k(preference.data(), cols, 5);
+  const auto energy = make_product_energy<T>(EnergyKind::dot, q, k, 3);
+  for (int which = 0; which < 16; ++which) {
+    typename Scores<T>::Terms terms;
+    terms.energy = energy.get();
+    terms.causal = Causal::top_left;
+    if ((which & 1) != 0) terms.relative = &relative;
+    if ((which & 2) != 0) terms.preference = &u;
+    if ((which & 4) != 0) terms.softcap = 4;
+    if ((which & 8) != 0) terms.window = 20;
+    terms.bias = &known;
+    const auto fast = fill(Scores<T>(terms));
+    terms.bias = &unknown;
+    CAPTURE(which);
+    CHECK(fill(Scores<T>(terms)) == fast);
+  }
+}
+
+TEST_CASE_TEMPLATE("a cap does not hide what left the format, and keeps -inf", T, float, double) {
+  typename Scores<T>::Terms terms;
+  terms.softcap = 2;
+  for (const double bad : {infinity, -infinity, std::nan("")}) {
+    const Pair<T> energy(1, static_cast<T>(bad));
+    terms.energy = &energy;
+    terms.key_length = std::nullopt;
+    const Error error = thrown_error([&] { fill(Scores<T>(terms)); });
+    CHECK(error.failure() == Failure::numerical);
+    CHECK(contains(error.what(), "query 0 and key 1"));
+    // Forbidden, it may be anything.
+    terms.key_length = 1;
+    CHECK(fill(Scores<T>(terms))[1] == forbidden<T>);
+  }
+  terms.key_length = std::nullopt;
+  const Pair<T> stored(1, forbidden<T>, true);
+  terms.energy = &stored;
+  CHECK(fill(Scores<T>(terms))[1] == forbidden<T>);
+  // A finite energy beyond what scores may be comes back under the cap.
+  const Pair<T> large(1, std::numeric_limits<T>::max());
+  terms.energy = &large;
+  CHECK(fill(Scores<T>(terms))[1] == T{2});
+  for (const double bad : {0.0, -1.0, infinity, std::nan("")}) {
+    terms.softcap = bad;
+    CHECK(thrown_error([&] { Scores<T> refused(terms); }).failure() == Failure::input);
+  }
+}
+
+TEST_CASE_TEMPLATE("a preference that is none is refused by query and key", T, float, double) {
+  const auto energy = make_zero_energy<T>(2, 3);
+  std::vector<T> values(6, T{0.5});
+  const BroadcastMatrix<T> source(values.data(), 3, 1);
+  typename Scores<T>::Terms terms;
+  terms.energy = energy.get();
+  terms.preference = &source;
+  CHECK(fill(Scores<T>(terms))[5] == static_cast<T>(std::log(0.5)));
+  for (const double bad : {-1.0, infinity, std::nan("")}) {
+    values[5] = static_cast<T>(bad);
+    for (const bool looking : {false, true}) {
+      const Error error = thrown_error([&] {
+        if (looking) {
+          Scores<T>(terms).support();
+        } else {
+          fill(Scores<T>(terms));
+        }
+      });
+      CHECK(error.failure() == Failure::input);
+      CHECK(contains(error.what(), "the preference of query 1 and key 2 is"));
+    }
+  }
+}
+
+TEST_CASE_TEMPLATE("energies whose projections leave the format are refused", T, float, double) {
+  constexpr T x = sizeof(T) == 4 ? static_cast<T>(1e25F) : static_cast<T>(1e160);
+  const std::vector<T> q = {x, x};
+  const std::vector<T> k = {1, 1, 1, 0};
+  const std::vector<T> cancelling = {x, 0, -x, 0};  // q W = (inf − inf, 0)
+  const MatrixView<const T> rows(q.data(), 1, 2);
+  const MatrixView<const T> cols(k.data(), 2, 2);
+  SUBCASE("bilinear") {
+    const auto energy = make_bilinear_energy<T>(rows, cols, {cancelling.data(), 2, 2}, 1);
+    CHECK(std::isinf(energy->bound()));
+    typename Scores<T>::Terms terms;
+    terms.energy = energy.get();
+    CHECK(thrown_error([&] { fill(Scores<T>(terms)); }).failure() == Failure::numerical);
+  }
+  SUBCASE("mlp: an argument that is not a number would pass for any") {
+    const std::vector<T> w1 = {x, -x, 0, 0};
+    const std::vector<T> w2 = {1};
+    const auto energy = make_mlp_energy<T>(rows, cols, {{w1.data(), 1, 4}, w2, {}}, 1);
+    CHECK(std::isinf(energy->bound()));
+    typename Scores<T>::Terms terms;
+    terms.energy = energy.get();
+    CHECK(thrown_error([&] { fill(Scores<T>(terms)); }).failure() == Failure::numerical);
+  }
+  SUBCASE("mlp: one key only") {
+    const std::vector<T> keys = {1, 1, x, x};
+    const std::vector<T> w1 = {0, 0, x, -x};
+    const std::vector<T> w2 = {1};
+    const auto energy = make_mlp_energy<T>(cols.row_range(0, 1), {keys.data(), 2, 2},
+                                           {{w1.data(), 1, 4}, w2, {}}, 1);
+    typename Scores<T>::Terms terms;
+    terms.energy = energy.get();
+    CHECK(contains(thrown_error([&] { fill(Scores<T>(terms)); }).what(), "query 0 and key 1"));
+    terms.key_length = 1;
+    CHECK(fill(Scores<T>(terms))[0] == 0);
+  }
+}
+
+TEST_CASE_TEMPLATE("bounds hold, and the bytes are those of the projections", T, float, double) {
+  Random random(143);
+  for (const Mechanism mechanism : {Mechanism::bilinear, Mechanism::mlp}) {
+    for (int n = 0; n < 20; ++n) {
+      ProblemOptions options;
+      options.queries = random_size(random, 1, 60);
+      options.keys = random_size(random, 1, 60);
+      options.depth = random_size(random, 1, 30);
+      options.key_depth = random_size(random, 1, 30);
+      options.hidden = random_size(random, 1, 30);
+      options.mechanism = mechanism;
+      options.scale = -2.5;
+      options.spread = 4;
+      const Problem<T> problem(options, random);
+      CHECK(problem.energy().bound() >= largest_score(problem.reference_scores()) * (1 - 1e-6));
+      CHECK(std::isfinite(problem.energy().bound()));
+      CHECK(problem.energy().rows() == options.queries);
+      CHECK(problem.energy().cols() == options.keys);
+    }
+  }
+  const auto element = static_cast<std::int64_t>(sizeof(T));
+  CHECK(bilinear_energy_bytes(10, 20, 7, 9, sizeof(T)) == 10 * 9 * element);
+  CHECK(bilinear_energy_bytes(200, 100, 9, 7, sizeof(T)) == 200 * 7 * element);
+  CHECK(bilinear_energy_bytes(2000, 10, 9, 7, sizeof(T)) == 10 * 9 * element);
+  CHECK(mlp_energy_bytes(10, 20, 7, sizeof(T)) == 31 * 7 * element);
+}
+
+TEST_CASE_TEMPLATE("weights of other shapes are refused", T, float, double) {
+  const std::vector<T> numbers(60, T{1});
+  const MatrixView<const T> q(numbers.data(), 2, 3);
+  const MatrixView<const T> k(numbers.data(), 4, 5);
+  const auto some = [&](std::size_t count) { return std::span<const T>(numbers.data(), count); };
+  const auto w = [&](Index rows, Index cols) {
+    return MatrixView<const T>(numbers.data(), rows, cols);
+  };
+  const auto bilinear = [&](Index rows, Index cols) {
+    return thrown_error([&] { make_bilinear_energy<T>(q, k, w(rows, cols), 1); });
+  };
+  CHECK(contains(bilinear(5, 3).what(), "w is (5, 3), expected (3, 5)"));
+  CHECK(bilinear(3, 4).failure() == Failure::input);
+  const auto mlp = [&](Index rows, Index cols, std::size_t w2, std::size_t bias) {
+    return thrown_error([&] {
+      make_mlp_energy<T>(q, k, {w(rows, cols), some(w2), some(bias)}, 1);
+    });
+  };
+  CHECK(contains(mlp(2, 7, 2, 0).what(), "w1 is (2, 7), expected (A, 8)"));
+  CHECK(contains(mlp(2, 8, 3, 0).what(), "w2 has 3 elements, expected 2"));
+  CHECK(contains(mlp(2, 8, 2, 1).what(), "b1 has 1 elements, expected 2"));
+  const auto energy = make_zero_energy<T>(4, 4);
+  const auto relative = alibi_bias<T>(1, 4, 5, Causal::none);
+  typename Scores<T>::Terms terms;
+  terms.energy = energy.get();
+  terms.relative = &relative;
+  CHECK_THROWS_AS(Scores<T>{terms}, std::logic_error);
+}
+
+TEST_CASE_TEMPLATE("rows that are all alike are looked at once", T, float, double) {
+  Random random(144);
+  for (int n = 0; n < 60; ++n) {
+    const Index rows = random_size(random, 1, 100);
+    const Index cols = chance(random, 0.2) ? 5000 : random_size(random, 1, 100);
+    std::vector<T> bias(static_cast<std::size_t>(cols)), preference(bias.size());
+    std::vector<std::uint8_t> mask(bias.size());
+    for (T& x : bias) x = chance(random, 0.2) ? forbidden<T> : T{1};
+    for (T& u : preference) u = chance(random, 0.2) ? T{0} : T{1};
+    for (auto& may : mask) may = chance(random, 0.2) ? 0 : 7;
+    const BroadcastMatrix<T> bias_source(bias.data(), 0, 1);
+    const BroadcastMatrix<T> preference_source(preference.data(), 0, 1);
+    const BroadcastMatrix<std::uint8_t> mask_source(mask.data(), 0, 1);
+    const auto energy = make_zero_energy<T>(rows, cols);
+    typename Scores<T>::Terms terms;
+    terms.energy = energy.get();
+    if (chance(random, 0.6)) terms.bias = &bias_source;
+    if (chance(random, 0.6)) terms.preference = &preference_source;
+    if (chance(random, 0.6)) terms.mask = &mask_source;
+    if (chance(random, 0.5)) terms.causal = Causal::bottom_right;
+    if (chance(random, 0.5)) terms.window = random_size(random, 1, cols);
+    const Scores<T> scores(terms);
+    Support want;
+    want.keys_of_query.assign(static_cast<std::size_t>(rows), 0);
+    want.queries_of_key.assign(static_cast<std::size_t>(cols), 0);
+    const auto s = fill(scores);
+    for (Index i = 0; i < rows; ++i) {
+      for (Index j = 0; j < cols; ++j) {
+        if (std::isinf(s[static_cast<std::size_t>(i * cols + j)])) continue;
+        ++want.keys_of_query[static_cast<std::size_t>(i)];
+        ++want.queries_of_key[static_cast<std::size_t>(j)];
+      }
+    }
+    const Support got = scores.support();
+    CAPTURE(n);
+    CHECK(got.keys_of_query == want.keys_of_query);
+    CHECK(got.queries_of_key == want.queries_of_key);
+  }
+}
