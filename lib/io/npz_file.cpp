@@ -58,6 +58,11 @@ void NpzFile::add(zip_uint64_t index) {
   const char* const found = zip_get_name(archive_->handle, index, ZIP_FL_ENC_GUESS);
   if (found == nullptr) refuse_archive(archive_->label, zip_strerror(archive_->handle));
   const std::string_view name(found);
+  constexpr std::string_view pickle = "data.pkl";
+  if (name.size() > pickle.size() && name.substr(name.size() - pickle.size()) == pickle) {
+    throw Error(Failure::input, archive_->label + " is a pickled PyTorch file, expected an .npz",
+                "write it with safetensors.torch.save_file rather than torch.save");
+  }
   if (name.size() <= suffix.size() || name.substr(name.size() - suffix.size()) != suffix) return;
   if (has_control(name)) {
     throw Error(Failure::input,
