@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "io/array_output.hpp"
 #include "io/npy_header.hpp"
 #include "io/zip_member.hpp"
 #include "tensor/error.hpp"
@@ -36,6 +37,8 @@ bool has_control(std::string_view text) {
 }
 
 }  // namespace
+
+std::string libzip_version() { return zip_libzip_version(); }
 
 NpzFile::NpzFile(int descriptor, const std::string& label, std::string tmpdir)
     : archive_(std::make_shared<ZipArchive>()), tmpdir_(std::move(tmpdir)) {
