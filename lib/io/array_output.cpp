@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "io/npy_header.hpp"
-#include "io/safetensors_header.hpp"
+#include "io/safetensors_plan.hpp"
 #include "io/stored_array.hpp"
 #include "io/target_writer.hpp"
 #include "io/zip_writer.hpp"

@@ -59,4 +59,7 @@ class ArrayOutput {
   std::unique_ptr<Impl> impl_;
 };
 
+/// "1.7.3": for --version.
+std::string libzip_version();
+
 }  // namespace attn::io

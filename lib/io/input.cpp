@@ -96,7 +96,7 @@ class Opener {
                                       " has no groups, expected the file alone as INPUT");
     }
     throw Error(Failure::input, address.text + " is a single array, expected a bundle",
-                "take a single array with -i NAME=" + address.text);
+                "give it a name: -i NAME=" + address.text + " (tensor-convert: without -i)");
   }
 
   std::string tmpdir_;

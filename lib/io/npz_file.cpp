@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "io/array_output.hpp"
 #include "io/npy_header.hpp"
 #include "io/zip_member.hpp"
 #include "tensor/error.hpp"
@@ -37,6 +38,8 @@ bool has_control(std::string_view text) {
 
 }  // namespace
 
+std::string libzip_version() { return zip_libzip_version(); }
+
 NpzFile::NpzFile(int descriptor, const std::string& label, std::string tmpdir)
     : archive_(std::make_shared<ZipArchive>()), tmpdir_(std::move(tmpdir)) {
   archive_->label = label;
@@ -58,6 +61,11 @@ void NpzFile::add(zip_uint64_t index) {
   const char* const found = zip_get_name(archive_->handle, index, ZIP_FL_ENC_GUESS);
   if (found == nullptr) refuse_archive(archive_->label, zip_strerror(archive_->handle));
   const std::string_view name(found);
+  constexpr std::string_view pickle = "data.pkl";
+  if (name.size() > pickle.size() && name.substr(name.size() - pickle.size()) == pickle) {
+    throw Error(Failure::input, archive_->label + " is a pickled PyTorch file, expected an .npz",
+                "write it with safetensors.torch.save_file rather than torch.save");
+  }
   if (name.size() <= suffix.size() || name.substr(name.size() - suffix.size()) != suffix) return;
   if (has_control(name)) {
     throw Error(Failure::input,

@@ -3,7 +3,6 @@
 #include <map>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "io/stored_array.hpp"
 
@@ -25,21 +24,5 @@ struct SafetensorsEntry {
 std::map<std::string, SafetensorsEntry> read_safetensors_header(std::string_view json,
                                                                 Index data_size,
                                                                 const std::string& label);
-
-/// The header that the reference implementation writes before arrays in this order: 8 bytes of
-/// length, JSON without spaces in the order given, padded with spaces to a multiple of 8.
-struct SafetensorsPlan {
-  std::string name;
-  DType dtype;
-  Shape shape;
-};
-std::string safetensors_header(const std::vector<SafetensorsPlan>& arrays);
-
-/// Whether arrays of this type can be written: numbers and bool, bfloat16 among them.
-bool safetensors_holds(DType dtype);
-
-/// Before which others the reference implementation writes an array: by the type's rank (the widest
-/// types first), then by name.
-bool safetensors_before(const SafetensorsPlan& a, const SafetensorsPlan& b);
 
 }  // namespace attn::io

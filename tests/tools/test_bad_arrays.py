@@ -216,6 +216,7 @@ class BadArrays(ToolTest):
             (archive([("y.npy", member)]), ["no dataset x", "y"]),
             (archive([("x.npy", b"")]), ["npy"]), (archive([("x.npy", b"text")]), ["npy"]),
             (archive([("x.txt", member)]), ["there are none"]),
+            (archive([("m/data.pkl", b"x"), ("m/data/0", b"x")]), ["PyTorch"]),
             (archive([("a\nb.npy", member), ("x.npy", member)]), ["control"]),
             (archive([("x.npy", member)], zipfile.ZIP_BZIP2), ["method 12"]),
             # Sizes: in the directory, in the local header; of the content, of what is stored.

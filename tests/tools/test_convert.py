@@ -102,6 +102,16 @@ class Reading(Arrays):
                 expected = widened(values) if name == "brain" else values
                 self.assert_bits(found[name], np.asarray(expected), name)
 
+    def test_unpacking(self):
+        arrays = {"small": np.arange(10.0), "large": np.arange(1e5)}
+        np.savez_compressed(self.folder / "z.npz", **arrays)
+        # What the first bytes hold is had without a temporary.
+        self.convert("x=z.npz:small", "--tmpdir", "missing", "-o", "x.npy")
+        self.refused("tensor-convert", "x=z.npz:large", "--tmpdir", "missing", status=5,
+                     says=["missing"], hint="--tmpdir", output="y.npy")
+        self.convert("x=z.npz:large", "-o", "y.npy")
+        self.assertEqual(self.get("y.npy"), npy(arrays["large"]))
+
     def test_slices(self):
         values = numbers("f4", (6, 70, 33))
         self.put("c.npy", npy(values))

@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "io/array_output.hpp"
+
 namespace attn::tools {
 
 io::InputBundle open_input(const cli::Arguments& arguments) {
@@ -62,7 +64,8 @@ int tool_main(int argc, char** argv, const cli::Declaration& declaration,
               std::vector<std::string> libraries) {
   io::install_cleanup_handlers();
   io::show_hdf5_errors(false);
-  libraries.insert(libraries.begin(), "HDF5 " + io::hdf5_version());
+  libraries.insert(libraries.begin(),
+                   {"HDF5 " + io::hdf5_version(), "libzip " + io::libzip_version()});
   bool failed = false;
   const int status = cli::run_tool(
       argc, argv, declaration,

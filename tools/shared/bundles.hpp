@@ -35,7 +35,7 @@ std::string bytes_text(double bytes);
 /// The main of every tool of the project: cli::run_tool with what input and output need around it
 /// (temporaries removed on a signal or a failure, HDF5's own messages with -v only, after a
 /// failure an end by _exit, so that HDF5 does not try again to write what could not be written).
-/// `libraries` is what --version shows besides HDF5: "OpenBLAS 0.3.21".
+/// `libraries` is what --version shows besides HDF5 and libzip: "OpenBLAS 0.3.21".
 int tool_main(int argc, char** argv, const cli::Declaration& declaration,
               const std::function<cli::Outcome(const cli::Arguments&, cli::Report&)>& run,
               std::vector<std::string> libraries = {});

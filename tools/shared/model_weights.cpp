@@ -7,66 +7,12 @@
 #include <fmt/format.h>
 
 #include "shared/model_config.hpp"
+#include "shared/model_names.hpp"
 #include "tensor/buffer.hpp"
 #include "tensor/error.hpp"
 
 namespace attn::tools {
 namespace {
-
-struct Names {
-  std::string q, k, v;  ///< without ".weight" and ".bias"
-  std::string relative_bias;
-};
-
-Names names_in(const ModelLayer& wanted) {
-  const Index n = wanted.layer;
-  if (wanted.model == "gpt2") {
-    const std::string all = fmt::format("h.{}.attn.c_attn", n);
-    return {all, all, all, {}};
-  }
-  if (wanted.model == "bert") {
-    const std::string base = fmt::format("encoder.layer.{}.attention.self.", n);
-    return {base + "query", base + "key", base + "value", {}};
-  }
-  if (wanted.model == "llama") {
-    const std::string base = fmt::format("layers.{}.self_attn.", n);
-    return {base + "q_proj", base + "k_proj", base + "v_proj", {}};
-  }
-  const bool cross = wanted.part == "cross";
-  const std::string stack = wanted.part == "encoder" ? "encoder" : "decoder";
-  const std::string base = fmt::format("{}.block.{}.layer.{}.", stack, n,
-                                       cross ? "1.EncDecAttention" : "0.SelfAttention");
-  const std::string bias = stack + ".block.0.layer.0.SelfAttention.relative_attention_bias.weight";
-  return {base + "q", base + "k", base + "v", cross ? "" : bias};
-}
-
-std::optional<io::InputDataset> find(const std::vector<io::InputBundle>& bundles,
-                                     const std::string& name) {
-  for (const char* prefix : {"", "bert.", "transformer.", "model."}) {
-    for (const io::InputBundle& bundle : bundles) {
-      if (bundle.has(prefix + name)) return bundle.dataset(prefix + name);
-    }
-  }
-  return std::nullopt;
-}
-
-[[noreturn]] void refuse_layer(const std::vector<io::InputBundle>& bundles, ModelLayer wanted,
-                               const std::string& name) {
-  const Index asked = wanted.layer;
-  for (wanted.layer = 0; find(bundles, names_in(wanted).q + ".weight"); ++wanted.layer) {
-  }
-  const std::string where =
-      bundles.size() == 1 ? bundles[0].description() : fmt::format("the {} files", bundles.size());
-  const std::string hint =
-      wanted.layer == 0      ? "--model says whose names are meant: bert, gpt2, t5 or llama"
-      : asked < wanted.layer ? "a checkpoint in several files needs all of them on the command line"
-                             : fmt::format("its layers are 0 to {}", wanted.layer - 1);
-  throw Error(Failure::input,
-              fmt::format("{}: no dataset {}, with or without bert., transformer. "
-                          "or model. before it",
-                          where, name),
-              hint);
-}
 
 /// A stored matrix with some of its columns or rows meant: those of one projection.
 struct Matrix {
@@ -208,19 +154,19 @@ Heads heads_of(const ModelLayer& wanted, const Matrix& q, const Matrix& k,
 
 std::vector<Produced> model_weights(const std::vector<io::InputBundle>& bundles,
                                     const ModelLayer& wanted) {
-  const Names names = names_in(wanted);
+  const ModelNames names = names_in(wanted);
   const bool fused = wanted.model == "gpt2";
   const Index parts = fused ? 3 : 1;
   std::vector<Matrix> matrices;
   for (const std::string& name : {names.q, names.k, names.v}) {
-    const auto found = find(bundles, name + ".weight");
+    const auto found = find_tensor(bundles, name + ".weight");
     if (!found) refuse_layer(bundles, wanted, name + ".weight");
     const auto part = static_cast<Index>(matrices.size());
     matrices.push_back(matrix_of(*found, fused, fused ? part : 0, parts));
   }
   std::optional<io::InputDataset> relative_bias;
   if (!names.relative_bias.empty()) {
-    relative_bias = find(bundles, names.relative_bias);
+    relative_bias = find_tensor(bundles, names.relative_bias);
     if (!relative_bias) refuse_layer(bundles, wanted, names.relative_bias);
     if (relative_bias->shape().size() != 2 || !is_floating(relative_bias->dtype())) {
       throw Error(Failure::input,
@@ -251,7 +197,7 @@ std::vector<Produced> model_weights(const std::vector<io::InputBundle>& bundles,
     const Index count = i == 0 ? heads.queries : heads.keys;
     results.push_back(by_head("w" + letter, matrices[i], count));
     const std::string bias = (i == 0 ? names.q : i == 1 ? names.k : names.v) + ".bias";
-    if (const auto found = find(bundles, bias)) {
+    if (const auto found = find_tensor(bundles, bias)) {
       results.push_back(bias_by_head("b" + letter, *found, matrices[i], parts, count));
     }
   }
