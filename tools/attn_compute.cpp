@@ -30,7 +30,7 @@ cli::Declaration declare() {
       "where they are there. Leading axes broadcast; q may have a multiple of k's heads.");
   d.section("Attention");
   d.choice(
-      "scheme", {"unas", "dnas", "hnas", "sinkhorn"},
+      "scheme", {"unas", "dnas", "hnas", "sinkhorn", "fenchel"},
       "unas: softmax. dnas: columns normalised, then rows. hnas: u dnas + (1-u) unas. sinkhorn: "
       "dnas' two steps repeated.",
       "unas");
@@ -75,6 +75,7 @@ void require_effect(const cli::Arguments& arguments, Scheme scheme) {
   goes_with("hybrid", Scheme::hnas);
   goes_with("iterations", Scheme::sinkhorn);
   goes_with("tolerance", Scheme::sinkhorn);
+  goes_with("alpha", Scheme::fenchel);
 }
 
 ComputeOptions resolve(const cli::Arguments& arguments, const io::InputBundle& bundle) {
@@ -84,24 +85,25 @@ ComputeOptions resolve(const cli::Arguments& arguments, const io::InputBundle& b
   options.scheme.iterations = arguments.integer("iterations");
   options.scheme.tolerance = arguments.number("tolerance");
   require_effect(arguments, options.scheme.scheme);
+  const std::string values = options.scores.source == ScoreOptions::Source::projection ? "wv" : "v";
   const auto wanted = arguments.words_of("emit");
   options.emitted.insert(wanted.begin(), wanted.end());
   if (wanted.empty()) {
     options.emitted = {"row_potential", "col_potential"};
-    if (bundle.has("v")) options.emitted.insert("out");
+    if (bundle.has(values)) options.emitted.insert("out");
   }
   // The third vector without which the mixture cannot be rebuilt.
   if (options.emits("row_potential") && options.scheme.scheme == Scheme::hnas) {
     options.emitted.insert("unas_row_potential");
   }
   // Refused by name where it is asked for and not there.
-  if (options.emits("out")) static_cast<void>(bundle.dataset("v"));
+  if (options.emits("out")) static_cast<void>(bundle.dataset(values));
   return options;
 }
 
 void warn_about_leaks(const ComputeOptions& options, const AttentionInput& input,
                       cli::Report& report) {
-  if (options.scheme.scheme == Scheme::unas) return;
+  if (is_softmax(options.scheme.scheme)) return;
   const std::string scheme = scheme_name(options.scheme.scheme);
   if (input.causal != Causal::none) {
     report.warn("under " + scheme +
@@ -138,8 +140,9 @@ HeadResult<T> compute_head(const ComputeOptions& options, const AttentionInput& 
   if (!options.hybrid.empty()) {
     scheme.hybrid = options.hybrid[static_cast<std::size_t>(head.problem)];
   }
-  result.attention = naming([&] { return input.place(head.problem); },
-                            [&] { return attend(head.scores(), scheme, observers, threads); });
+  result.attention =
+      naming([&] { return input.place(head.problem); },
+             [&] { return attend(head.scores(scheme.scheme), scheme, observers, threads); });
   if (options.emits("col_sum")) result.col_sum = sums.values();
   if (options.emits("row_entropy")) result.row_entropy = entropy.values();
   return result;
@@ -183,7 +186,7 @@ Totals compute(const cli::Arguments& arguments, const ComputeOptions& options,
 cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
   const io::InputBundle bundle = open_input(arguments);
   ComputeOptions options = resolve(arguments, bundle);
-  const AttentionInput input(bundle, options.scores, options.emits("out"));
+  const AttentionInput input(bundle, options.scores, options.emits("out"), {options.scheme.scheme});
   if (options.scheme.scheme == Scheme::hnas) {
     options.hybrid = hybrid_per_head(arguments, bundle, input, false);
   }

@@ -28,7 +28,7 @@ cli::Declaration declare() {
       "from "
       "what it holds (stored: its weights, else its potentials).");
   d.section("Statistics");
-  d.choices("scheme", {"unas", "dnas", "hnas", "sinkhorn", stored},
+  d.choices("scheme", {"unas", "dnas", "hnas", "sinkhorn", "fenchel", stored},
             "Normalisations to compare. Default: unas,dnas; stored where there are no q and k.");
   d.numbers("epsilon", "E", "Thresholds of explaining away.", {0, infinity, true, true}, {1e-8});
   d.number("hybrid", "U", "u of hnas. Default: the bundle's.", {0, 1, false, false});
@@ -96,7 +96,9 @@ cli::Outcome conclude(const cli::Arguments& arguments, const io::InputBundle& bu
   const SummaryOptions wanted = summary_options(arguments);
   const ColumnSummaries summaries = summarise_columns(statistics, wanted);
   report.result() = column_json(statistics, summaries);
-  const std::string energy = input.q ? energy_name(input.options.energy) : "as stored";
+  const std::string energy =
+      input.q ? energy_name(input.options.energy_of(options.scored_schemes().front()))
+              : "as stored";
   report.print(fmt::format("{}: {}, {}, {}\n\n", bundle.description(),
                            times(join(input.leading, {input.queries, input.keys})), energy,
                            options.f64 ? "float64" : "float32"));
@@ -132,7 +134,7 @@ void report_cost(const cli::Arguments& arguments, const ColumnOptions& options,
 cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
   const io::InputBundle bundle = open_input(arguments);
   ColumnOptions options = resolve_column_options(arguments, bundle);
-  const AttentionInput input(bundle, options.scores, false);
+  const AttentionInput input(bundle, options.scores, false, options.scored_schemes());
   complete_column_options(arguments, bundle, input, options);
   for (const auto& dataset : input.datasets()) report_input(report, dataset);
   report_score_options(input.options, input.causal, report);

@@ -100,6 +100,7 @@ Result attend(const Matrix& s, Scheme scheme, double hybrid, Index iterations) {
   const std::vector<long double> zero_col(static_cast<std::size_t>(s.cols), 0);
   switch (scheme) {
     case Scheme::unas:
+    case Scheme::fenchel:
       result.col = zero_col;
       result.row = row_potential(s, result.col);
       add_weights(result.weights, 1, s, result.row, result.col);

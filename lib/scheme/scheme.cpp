@@ -32,6 +32,7 @@ class Solver {
   Attention solve() {
     switch (options_.scheme) {
       case Scheme::unas:
+      case Scheme::fenchel:
         complete_rows({Component{1, row(), {}}}, observers_);
         close_empty_keys();
         break;
@@ -201,7 +202,7 @@ void show_rows(const Scores<T>& scores, const SchemeOptions& options, Potentials
   std::vector<double> row(queries);
   std::vector<double> unas_row(hybrid ? queries : 0);
   pass.completes = Completes::rows;
-  if (options.scheme == Scheme::unas) {
+  if (is_softmax(options.scheme)) {
     pass.components = {Component{1, row, {}}};
   } else if (hybrid) {
     pass.components = hybrid_components(options.hybrid, row, potentials.col, unas_row);
@@ -215,7 +216,7 @@ std::int64_t attend_bytes(Scheme scheme, Index rows, Index cols, std::size_t ele
                           int threads) {
   const std::size_t components = scheme == Scheme::hnas ? 2 : 1;
   std::int64_t bytes = pass_bytes(Order::row_panels, rows, cols, components, element_size, threads);
-  if (scheme != Scheme::unas) {
+  if (!is_softmax(scheme)) {
     bytes = std::max(bytes, pass_bytes(Order::column_panels, rows, cols, 1, element_size, threads));
   }
   // Potentials; sinkhorn's next column potential and marginal.

@@ -125,6 +125,7 @@ std::optional<double> column_sum_bound(Scheme scheme, double hybrid, Index most_
   const double bound = 1.0 / static_cast<double>(most_keys);
   switch (scheme) {
     case Scheme::unas:
+    case Scheme::fenchel:
       return std::nullopt;
     case Scheme::hnas:
       if (hybrid > 0) return hybrid * bound;

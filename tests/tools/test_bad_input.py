@@ -154,8 +154,8 @@ class BadInput(ToolTest):
         rows = [
             (BOTH, ["--bogus"], ["--bogus"]),
             (BOTH, ["--schem=unas"], ["--schem"]),  # nothing is guessed from its beginning
-            (COMPUTE, ["--scheme=softmax"], ["softmax", "unas, dnas, hnas, sinkhorn"]),
-            (STATS, ["--scheme=unas,softmax"], ["softmax", "unas, dnas, hnas, sinkhorn, stored"]),
+            (COMPUTE, ["--scheme=softmax"], ["softmax", "unas, dnas, hnas, sinkhorn, fenchel"]),
+            (STATS, ["--scheme=unas,softmax"], ["softmax", "unas, dnas, hnas, sinkhorn, fenchel, stored"]),
             (BOTH, ["--energy=cosine"], ["cosine", "scaled-dot", "gaussian"]),
             (BOTH, ["--causal=middle"], ["middle", "top-left", "bottom-right"]),
             (COMPUTE, ["--emit=out,nonsense"], ["nonsense", "col_sum"]),

@@ -6,9 +6,11 @@ import unittest
 import h5py
 import numpy as np
 
+import formulas
 from attn import SOURCE, ToolTest
 
 MODEL = SOURCE.parent / "shared/data/model/stories260K_attention.h5"
+RAW = MODEL.with_name("stories260K.bin")
 
 
 @unittest.skipUnless(MODEL.exists(), f"{MODEL} is not there")
@@ -32,6 +34,40 @@ class Decoder(ToolTest):
                     for name, source in (("out", "O"), ("col_sum", "colsum")):
                         expected = stored[source][()]
                         self.assert_near(name, found[name], expected, 1e-5 * np.abs(expected).max())
+
+    @unittest.skipUnless(RAW.exists(), f"{RAW} is not there")
+    def test_raw_weights_through_projections(self):
+        # The layers' scores before rotation, from what goes into them.
+        raw = np.fromfile(RAW, np.float32, offset=7 * 4)
+        dim, layers, heads, groups, size, vocabulary = 64, 5, 8, 4, 8, 512
+        at = vocabulary * dim + layers * dim
+        taken = {}
+        for name, count in (("wq", heads), ("wk", groups), ("wv", groups)):
+            length = layers * count * size * dim
+            stored = raw[at:at + length].reshape(layers, count, size, dim)  # (out, in)
+            taken[name] = np.swapaxes(stored, -1, -2)
+            at += length
+        for layer in range(layers):
+            with self.subTest(layer=layer), h5py.File(MODEL) as file:
+                weights = {name: values[layer] for name, values in taken.items()}
+                for name, values in weights.items():
+                    own = file[f"weights/layer{layer}/W_{name[1].upper()}"][()]
+                    np.testing.assert_array_equal(values, own)
+                place = f"text/wikitext2_valid/layer{layer}"
+                x = file[f"{place}/X"][()]
+                self.write("raw.h5", **weights)
+                found = self.compute("raw.h5", "-ix=" f"{MODEL}:/{place}/X", "-q", "--only",
+                                     "--from=projection", "--causal", "--scheme=dnas",
+                                     "--emit=out,weights,col_sum")
+                q, k, v = (x.astype(formulas.LONG) @ weights["w" + n].astype(formulas.LONG)
+                           for n in "qkv")
+                # Values are not rotated: what is projected is what the model stores.
+                self.assert_near("V", v, file[f"{place}/V"][()], 1e-5 * np.abs(v).max())
+                s = formulas.scores(q, k, causal="top-left")
+                expected = formulas.attention(s, v, "dnas")
+                for name in ("out", "weights", "col_sum"):
+                    exact = getattr(expected, name)
+                    self.assert_near(name, found[name], exact, 2e-5 * np.abs(exact).max())
 
 
 if __name__ == "__main__":

@@ -40,7 +40,9 @@ void create_results(HeadOutputs& outputs, const ComputeOptions& options,
     if (!options.emits(kind.name)) continue;
     const DType type = f64 || !kind.computed_type ? DType::f64 : DType::f32;
     const Shape chunk = kind.name == "weights" ? weights_chunk(input.queries, input.keys) : Shape{};
-    outputs.create(kind.name, type, own_shape(kind, input), kind.axes, chunk);
+    const bool inside =
+        kind.name == "out" && input.options.layout == ScoreOptions::Layout::heads_inside;
+    outputs.create(kind.name, type, own_shape(kind, input), kind.axes, chunk, inside);
   }
 }
 

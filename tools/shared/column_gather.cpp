@@ -74,12 +74,12 @@ HeadResult compute_head(const ColumnOptions& options,
     bool converged = true;
     std::optional<Scheme> scheme = scheme_of(name);
     if (scheme) {
-      const Attention attention =
-          naming([&] { return input.place(head.problem); },
-                 [&] {
-                   return attend<T>(head.scores(), options.scheme_options(*scheme, head.problem),
-                                    {&sums, &entropy}, threads);
-                 });
+      const Attention attention = naming(
+          [&] { return input.place(head.problem); },
+          [&] {
+            return attend<T>(head.scores(*scheme), options.scheme_options(*scheme, head.problem),
+                             {&sums, &entropy}, threads);
+          });
       converged = attention.summary.status != SolveStatus::not_converged;
     } else {
       RowSums<T> row_sums;
@@ -88,7 +88,7 @@ HeadResult compute_head(const ColumnOptions& options,
       require_masked(sums.values(), support, *in_bundle, head.problem);
       scheme = options.recorded;
       if (input.options.source == ScoreOptions::Source::weights &&
-          scheme.value_or(Scheme::unas) != Scheme::unas) {
+          !is_softmax(scheme.value_or(Scheme::unas))) {
         close_unattended(sums.values(), result);
       }
     }

@@ -14,8 +14,14 @@ namespace {
 
 // Whether weights can be computed: q and k, or ready-made scores.
 bool has_scores(const io::InputBundle& bundle, const ScoreOptions& options) {
-  return options.source == ScoreOptions::Source::scores ? bundle.has("scores")
-                                                        : bundle.has("q") && bundle.has("k");
+  switch (options.source) {
+    case ScoreOptions::Source::scores:
+      return bundle.has("scores");
+    case ScoreOptions::Source::projection:
+      return bundle.has("x") && bundle.has("wq") && bundle.has("wk");
+    default:
+      return bundle.has("q") && bundle.has("k");
+  }
 }
 
 // A number that attn-compute has left in the bundle, and in the range in which it does.
@@ -49,6 +55,14 @@ bool ColumnOptions::wants(const std::string& scheme) const {
   return std::find(schemes.begin(), schemes.end(), scheme) != schemes.end();
 }
 
+std::vector<Scheme> ColumnOptions::scored_schemes() const {
+  std::vector<Scheme> scored;
+  for (const std::string& name : schemes) {
+    scored.push_back(scheme_of(name).value_or(recorded.value_or(Scheme::unas)));
+  }
+  return scored;
+}
+
 SchemeOptions ColumnOptions::scheme_options(Scheme scheme, Index problem) const {
   SchemeOptions made;
   made.scheme = scheme;
@@ -75,12 +89,13 @@ ColumnOptions resolve_column_options(const cli::Arguments& arguments,
       refuse_attribute(bundle, "attn_scheme", *scheme, "which is not known here");
     }
   }
-  if (const auto bias = bundle.text_attribute("attn_relative_bias")) {
-    refuse_attribute(bundle, "attn_relative_bias", *bias, "which is not known here");
-  }
   if (arguments.given("hybrid") && !options.wants("hnas") &&
       !(options.wants(stored) && options.recorded == Scheme::hnas)) {
     throw Error(Failure::usage, "--hybrid goes with --scheme hnas");
+  }
+  if (arguments.given("alpha") && !options.wants("fenchel") &&
+      !(options.wants(stored) && options.recorded == Scheme::fenchel)) {
+    throw Error(Failure::usage, "--alpha goes with --scheme fenchel");
   }
 
   options.tolerance =

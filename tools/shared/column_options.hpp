@@ -24,6 +24,9 @@ struct ColumnOptions {
 
   bool wants(const std::string& scheme) const;
 
+  /// Those whose scores are needed, the recorded one for stored potentials.
+  std::vector<Scheme> scored_schemes() const;
+
   /// What `scheme` needs for one problem.
   SchemeOptions scheme_options(Scheme scheme, Index problem) const;
 };

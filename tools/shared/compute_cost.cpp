@@ -28,6 +28,7 @@ double result_bytes(const ComputeOptions& options, const AttentionInput& input,
 double score_passes(const SchemeOptions& options) {
   switch (options.scheme) {
     case Scheme::unas:
+    case Scheme::fenchel:
       return 1;
     case Scheme::dnas:
     case Scheme::hnas:

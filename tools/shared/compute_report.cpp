@@ -10,9 +10,10 @@
 namespace attn::tools {
 namespace {
 
-const std::vector<std::string> all_attributes = {
-    "attn_scheme",     "attn_energy",    "attn_scale",     "attn_causal", "attn_hybrid",
-    "attn_iterations", "attn_tolerance", "attn_precision", "attn_source", "attn_status"};
+// Besides those of the scores.
+const std::vector<std::string> scheme_attributes = {
+    "attn_scheme",    "attn_hybrid",    "attn_alpha", "attn_iterations",
+    "attn_tolerance", "attn_precision", "attn_status"};
 
 std::string status_name(SolveStatus status) {
   switch (status) {
@@ -41,8 +42,12 @@ void Totals::add(const Attention& attention) {
 void record_results(const cli::Arguments& arguments, const ComputeOptions& options,
                     const AttentionInput& input, bool f64, const Totals& totals,
                     io::OutputBundle& output) {
-  for (const std::string& name : all_attributes) output.remove_attribute(name);
-  record_score_options(options.scores, input.causal, output);
+  for (const std::string& name : scheme_attributes) output.remove_attribute(name);
+  for (const std::string& name : score_attributes()) output.remove_attribute(name);
+  record_score_options(options.scores, options.scheme.scheme, input.causal, output);
+  if (options.scheme.scheme == Scheme::fenchel) {
+    output.attribute("attn_alpha", options.scores.alpha);
+  }
   output.attribute("attn_scheme", scheme_name(options.scheme.scheme));
   output.attribute("attn_precision", std::string(f64 ? "f64" : "f32"));
   output.attribute("attn_status", status_name(totals.worst.status));

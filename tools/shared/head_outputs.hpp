@@ -1,7 +1,9 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cli/report.hpp"
@@ -18,8 +20,10 @@ class HeadOutputs {
 
   /// A dataset of shape leading + own, listed in the report. `own_labels` names its own axes; the
   /// last leading axis is labelled "head". `own_chunk`: empty is contiguous.
+  /// `heads_inside`: the last leading axis stands behind the first of its own, (…, Lq, H, dv).
   void create(const std::string& name, DType type, const Shape& own,
-              const std::vector<std::string>& own_labels, const Shape& own_chunk = {});
+              const std::vector<std::string>& own_labels, const Shape& own_chunk = {},
+              bool heads_inside = false);
 
   /// All of what dataset `name` holds for `problem`; nothing where it was not created.
   template <class T>
@@ -27,7 +31,13 @@ class HeadOutputs {
     const auto found = datasets_.find(name);
     if (found == datasets_.end()) return;
     const Shape head = position(problem);
-    found->second.write(join(head, Shape(own.size(), 0)), join(Shape(head.size(), 1), own), values);
+    Shape start = join(head, Shape(own.size(), 0));
+    Shape count = join(Shape(head.size(), 1), own);
+    if (heads_inside_.count(name) > 0) {
+      std::swap(start[head.size() - 1], start[head.size()]);
+      std::swap(count[head.size() - 1], count[head.size()]);
+    }
+    found->second.write(start, count, values);
   }
 
   /// A dataset created before, and where a problem lies in it.
@@ -39,6 +49,7 @@ class HeadOutputs {
   Shape leading_;
   cli::Report& report_;
   std::map<std::string, io::OutputDataset> datasets_;
+  std::set<std::string> heads_inside_;
 };
 
 }  // namespace attn::tools

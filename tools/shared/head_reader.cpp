@@ -1,7 +1,9 @@
 #include "shared/head_reader.hpp"
 
 #include <cmath>
+#include <span>
 
+#include "score/projection.hpp"
 #include "shared/matrix_operand.hpp"
 
 namespace attn::tools {
@@ -20,12 +22,11 @@ void require_finite(const io::InputDataset& dataset, const Shape& start, const S
 }  // namespace
 
 template <class T>
-HeadReader<T>::HeadReader(const AttentionInput& input, std::int64_t dense_limit)
-    : input_(input), dense_limit_(dense_limit) {}
+HeadReader<T>::HeadReader(const AttentionInput& input, std::int64_t dense_limit, int threads)
+    : input_(input), dense_limit_(dense_limit), threads_(threads) {}
 
 template <class T>
-std::shared_ptr<Block<T>> HeadReader<T>::vectors(const Operand& operand, Index problem,
-                                                 std::shared_ptr<Block<T>>& last) {
+std::shared_ptr<Block<T>> HeadReader<T>::block(const Operand& operand, Index problem, Last& last) {
   const Index index = operand.block(problem);
   if (last && last->index == index) return last;
   auto block = std::make_shared<Block<T>>();
@@ -39,43 +40,153 @@ std::shared_ptr<Block<T>> HeadReader<T>::vectors(const Operand& operand, Index p
 }
 
 template <class T>
+std::shared_ptr<Block<T>> HeadReader<T>::vectors(const Vectors& vectors, Index problem,
+                                                 Last& last_input, Last& last) {
+  if (!vectors.weights) return block(vectors.input, problem, last);
+  const Index index = vectors.input.block(problem);
+  const Index second = vectors.weights->block(problem);
+  if (last && last->index == index && last->second == second) return last;
+  Last none;
+  const auto x = block(vectors.input, problem, last_input);
+  const auto w = block(*vectors.weights, problem, none);
+  Last bias;
+  if (vectors.bias) {
+    Last no_bias;
+    bias = block(*vectors.bias, problem, no_bias);
+  }
+  auto made = std::make_shared<Block<T>>();
+  made->index = index;
+  made->second = second;
+  made->values = Buffer<T>(vectors.rows * vectors.cols);
+  const Index inner = vectors.weights->rows;
+  project<T>(
+      MatrixView<const T>(x->values.data(), vectors.rows, inner),
+      MatrixView<const T>(w->values.data(), inner, vectors.cols),
+      bias ? std::span<const T>(bias->values.begin(), bias->values.end()) : std::span<const T>(),
+      MatrixView<T>(made->values.data(), vectors.rows, vectors.cols), threads_,
+      problem_place(vectors.address(), input_.leading, problem));
+  last = made;
+  return made;
+}
+
+template <class T>
+void HeadReader<T>::read_energy_weights(Head<T>& head) {
+  if (input_.w) head.w_block_ = block(*input_.w, head.problem, last_w_);
+  if (input_.w1) head.w1_block_ = block(*input_.w1, head.problem, last_w1_);
+  if (input_.w2) head.w2_block_ = block(*input_.w2, head.problem, last_w2_);
+  if (input_.b1) head.b1_block_ = block(*input_.b1, head.problem, last_b1_);
+}
+
+template <class T>
+std::unique_ptr<Energy<T>> HeadReader<T>::energy(const Head<T>& head, ScoreOptions::Energy kind,
+                                                 double scale) {
+  if (input_.scores) {
+    return make_stored_energy<T>(*head.stored_, input_.queries, input_.keys, scale);
+  }
+  if (!input_.q) return make_zero_energy<T>(input_.queries, input_.keys);
+  const MatrixView<const T> q(head.q_block_->values.data(), input_.queries, input_.q->cols);
+  const MatrixView<const T> k(head.k_block_->values.data(), input_.keys, input_.k->cols);
+  switch (kind) {
+    case ScoreOptions::Energy::dot:
+      return make_product_energy<T>(EnergyKind::dot, q, k, scale);
+    case ScoreOptions::Energy::scaled_dot:
+      return make_product_energy<T>(EnergyKind::scaled_dot, q, k, scale);
+    case ScoreOptions::Energy::gaussian:
+      return make_product_energy<T>(EnergyKind::gaussian, q, k, scale);
+    case ScoreOptions::Energy::bilinear:
+      return make_bilinear_energy<T>(
+          q, k, MatrixView<const T>(head.w_block_->values.data(), q.cols, k.cols), scale, threads_);
+    case ScoreOptions::Energy::mlp:
+      break;
+  }
+  const auto& w1 = head.w1_block_->values;
+  const auto& w2 = head.w2_block_->values;
+  MlpWeights<T> weights;
+  weights.w1 = MatrixView<const T>(w1.data(), input_.w1->rows, input_.w1->cols);
+  weights.w2 = std::span<const T>(w2.begin(), w2.end());
+  if (head.b1_block_) {
+    weights.bias = std::span<const T>(head.b1_block_->values.begin(), head.b1_block_->values.end());
+  }
+  return make_mlp_energy<T>(q, k, weights, scale, threads_);
+}
+
+template <class T>
+std::shared_ptr<RelativeBias<T>> HeadReader<T>::relative(Index problem) {
+  const Index head = problem % input_.heads();
+  switch (input_.options.relative) {
+    case ScoreOptions::Relative::none:
+      break;
+    case ScoreOptions::Relative::alibi:
+      return std::make_shared<RelativeBias<T>>(
+          alibi_bias<T>(alibi_slopes(input_.heads())[static_cast<std::size_t>(head)],
+                        input_.queries, input_.keys, input_.causal));
+    case ScoreOptions::Relative::t5: {
+      const auto table = block(*input_.rel_bias, problem, last_table_);
+      return std::make_shared<RelativeBias<T>>(
+          naming([&] { return input_.rel_bias->dataset.address(); },
+                 [&] {
+                   return t5_relative_bias<T>(
+                       MatrixView<const T>(table->values.data(), input_.rel_bias->rows,
+                                           input_.rel_bias->cols),
+                       head, input_.queries, input_.keys, input_.causal);
+                 }));
+    }
+  }
+  return nullptr;
+}
+
+template <class T>
 std::shared_ptr<Head<T>> HeadReader<T>::read(Index problem) {
   auto head = std::make_shared<Head<T>>();
   head->problem = problem;
-  const auto source = [&]<class U>(const Operand& operand, Matrix<U>& last) {
-    const Index index = operand.block(problem);
-    if (last.index != index) last = {index, matrix_source<U>(operand, problem, dense_limit_)};
+  const auto source = [&]<class U>(const std::optional<Operand>& operand, Matrix<U>& last) {
+    if (!operand) return std::shared_ptr<MatrixSource<U>>();
+    const Index index = operand->block(problem);
+    if (last.index != index) last = {index, matrix_source<U>(*operand, problem, dense_limit_)};
     return last.source;
   };
-  if (input_.scores) {
-    head->stored_ = source(*input_.scores, last_scores_);
-    head->energy_ =
-        make_stored_energy<T>(*head->stored_, input_.queries, input_.keys, input_.options.scale);
-  } else if (!input_.q) {
-    head->energy_ = make_zero_energy<T>(input_.queries, input_.keys);
-  } else {
-    head->q_block_ = vectors(*input_.q, problem, last_q_);
-    head->k_block_ = vectors(*input_.k, problem, last_k_);
-    const MatrixView<const T> q(head->q_block_->values.data(), input_.queries, input_.depth);
-    const MatrixView<const T> k(head->k_block_->values.data(), input_.keys, input_.depth);
-    head->energy_ = make_product_energy<T>(input_.options.energy, q, k, input_.options.scale);
+  head->stored_ = source(input_.scores, last_scores_);
+  if (input_.q) {
+    // Keys and values are of one y, which may be x.
+    const bool one_input = input_.q->input.dataset.address() == input_.k->input.dataset.address();
+    head->q_block_ = vectors(*input_.q, problem, last_x_, last_q_);
+    head->k_block_ = vectors(*input_.k, problem, one_input ? last_x_ : last_y_, last_k_);
+    read_energy_weights(*head);
   }
   if (input_.v) {
-    head->v_block_ = vectors(*input_.v, problem, last_v_);
+    const bool of_x =
+        input_.q && input_.q->input.dataset.address() == input_.v->input.dataset.address();
+    head->v_block_ = vectors(*input_.v, problem, of_x ? last_x_ : last_y_, last_v_);
     head->v_ = MatrixView<const T>(head->v_block_->values.data(), input_.keys, input_.value_depth);
   }
+  head->bias_ = source(input_.bias, last_bias_);
+  head->mask_ = source(input_.mask, last_mask_);
+  head->preference_ = source(input_.preference, last_preference_);
+  head->relative_ = relative(problem);
+
   typename Scores<T>::Terms terms;
-  terms.energy = head->energy_.get();
   terms.causal = input_.causal;
-  if (input_.bias) {
-    head->bias_ = source(*input_.bias, last_bias_);
-    terms.bias = head->bias_.get();
+  terms.bias = head->bias_.get();
+  terms.mask = head->mask_.get();
+  terms.relative = head->relative_.get();
+  terms.window = input_.options.window;
+  terms.softcap = input_.options.softcap;
+  if (!input_.key_length.empty()) {
+    terms.key_length = input_.key_length[static_cast<std::size_t>(problem)];
   }
-  if (input_.mask) {
-    head->mask_ = source(*input_.mask, last_mask_);
-    terms.mask = head->mask_.get();
+  const ScoreOptions& options = input_.options;
+  if (input_.with_plain) {
+    head->energy_ = energy(*head, options.energy_of(Scheme::unas), options.scale);
+    terms.energy = head->energy_.get();
+    head->plain_.emplace(terms);
   }
-  head->scores_.emplace(terms);
+  if (input_.with_fenchel) {
+    head->fenchel_energy_ =
+        energy(*head, options.energy_of(Scheme::fenchel), options.scale * options.alpha);
+    terms.energy = head->fenchel_energy_.get();
+    terms.preference = head->preference_.get();
+    head->fenchel_.emplace(terms);
+  }
   return head;
 }
 

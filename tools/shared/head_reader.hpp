@@ -3,16 +3,18 @@
 #include <memory>
 #include <optional>
 
+#include "score/relative_bias.hpp"
 #include "score/scores.hpp"
 #include "shared/attention_input.hpp"
 #include "tensor/buffer.hpp"
 
 namespace attn::tools {
 
-/// A row-major block read and found finite, shared by the heads that use it.
+/// A row-major block read and found finite, or made of two such, shared by the heads that use it.
 template <class T>
 struct Block {
   Index index = -1;
+  Index second = -1;  ///< of the weights, where it is a product
   Buffer<T> values;
 };
 
@@ -21,18 +23,26 @@ template <class T>
 class Head {
  public:
   Index problem = 0;
-  const Scores<T>& scores() const { return *scores_; }
+
+  /// The scores for `scheme`: under fenchel those with α and the preference, else those without.
+  const Scores<T>& scores(Scheme scheme) const {
+    return scheme == Scheme::fenchel ? *fenchel_ : *plain_;
+  }
+  /// Of any scheme that the input was made for: they have one support, but for a preference of 0.
+  const Scores<T>& scores() const { return plain_ ? *plain_ : *fenchel_; }
   MatrixView<const T> v() const { return v_; }
 
  private:
   template <class U>
   friend class HeadReader;
   std::shared_ptr<Block<T>> q_block_, k_block_, v_block_;
+  std::shared_ptr<Block<T>> w_block_, w1_block_, w2_block_, b1_block_;
   MatrixView<const T> v_;
-  std::shared_ptr<MatrixSource<T>> stored_, bias_;
+  std::shared_ptr<MatrixSource<T>> stored_, bias_, preference_;
   std::shared_ptr<MatrixSource<std::uint8_t>> mask_;
-  std::unique_ptr<Energy<T>> energy_;
-  std::optional<Scores<T>> scores_;
+  std::shared_ptr<RelativeBias<T>> relative_;
+  std::unique_ptr<Energy<T>> energy_, fenchel_energy_;
+  std::optional<Scores<T>> plain_, fenchel_;
 };
 
 /// Reads heads in order; blocks that consecutive heads share (grouped keys, a common mask) are read
@@ -41,25 +51,35 @@ template <class T>
 class HeadReader {
  public:
   /// `input` must outlive the reader and its heads. Masks, biases and ready-made scores of up to
-  /// `dense_limit` bytes a head are held in memory, larger ones read by tiles.
-  HeadReader(const AttentionInput& input, std::int64_t dense_limit);
+  /// `dense_limit` bytes a head are held in memory, larger ones read by tiles. `threads` work on
+  /// projections.
+  HeadReader(const AttentionInput& input, std::int64_t dense_limit, int threads);
 
-  /// Throws Error(input) naming dataset and index of what is not finite.
+  /// Throws Error(input) naming dataset and index of what is not finite, Error(numerical) for a
+  /// projection beyond the format.
   std::shared_ptr<Head<T>> read(Index problem);
 
  private:
-  std::shared_ptr<Block<T>> vectors(const Operand& operand, Index problem,
-                                    std::shared_ptr<Block<T>>& last);
+  using Last = std::shared_ptr<Block<T>>;
+  Last block(const Operand& operand, Index problem, Last& last);
+  std::shared_ptr<Block<T>> vectors(const Vectors& vectors, Index problem, Last& last_input,
+                                    Last& last);
+  void read_energy_weights(Head<T>& head);
+  std::unique_ptr<Energy<T>> energy(const Head<T>& head, ScoreOptions::Energy kind, double scale);
+  std::shared_ptr<RelativeBias<T>> relative(Index problem);
+
   const AttentionInput& input_;
   std::int64_t dense_limit_;
-  std::shared_ptr<Block<T>> last_q_, last_k_, last_v_;
+  int threads_;
+  Last last_q_, last_k_, last_v_, last_x_, last_y_;
+  Last last_w_, last_w1_, last_w2_, last_b1_, last_table_;
   // Keyed by block: the last source made, and for which block.
   template <class U>
   struct Matrix {
     Index index = -1;
     std::shared_ptr<MatrixSource<U>> source;
   };
-  Matrix<T> last_scores_, last_bias_;
+  Matrix<T> last_scores_, last_bias_, last_preference_;
   Matrix<std::uint8_t> last_mask_;
 };
 

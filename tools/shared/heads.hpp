@@ -40,7 +40,7 @@ template <class T, class Result>
 double for_each_head(const AttentionInput& input, const MemoryPlan& plan, cli::Progress& progress,
                      const std::function<Result(const Head<T>& head, int threads)>& compute,
                      const std::function<void(Index problem, Result& result)>& keep) {
-  HeadReader<T> reader(input, plan.dense_limit);
+  HeadReader<T> reader(input, plan.dense_limit, plan.threads);
   double seconds = 0;
   for (Index first = 0; first < input.problems; first += plan.batch) {
     const Index count = std::min(plan.batch, input.problems - first);

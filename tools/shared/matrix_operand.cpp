@@ -59,6 +59,7 @@ class HeldMatrix final : public MatrixSource<T> {
   }
   void read(const TileRange& range, MatrixView<T> out) const override { source_->read(range, out); }
   double bound() const override { return source_->bound(); }
+  bool rows_alike() const override { return source_->rows_alike(); }
 
  private:
   Buffer<T> values_;
@@ -93,6 +94,7 @@ class TiledMatrix final : public MatrixSource<T> {
     tile.read(TileRange{0, range.rows, 0, range.cols}, out);
   }
   double bound() const override { return bound_; }
+  bool rows_alike() const override { return operand_.rows == 1; }
 
  private:
   const Operand& operand_;

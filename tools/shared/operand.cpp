@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -27,6 +28,14 @@ BlockAxes::BlockAxes(const Operand& operand, Index block, Index row0, Index rows
                      Index cols)
     : start(unravel(block, operand.leading)), count(start.size(), 1) {
   const std::size_t own = operand.dataset.shape().size() - operand.leading.size();
+  if (operand.heads_inside) {
+    const Index head = start.back();
+    start.back() = row0;
+    count.back() = rows;
+    start.insert(start.end(), {head, col0});
+    count.insert(count.end(), {1, cols});
+    return;
+  }
   if (own >= 2) {
     start.push_back(row0);
     count.push_back(rows);
@@ -59,11 +68,65 @@ void require_vectors(const io::InputDataset& dataset, const char* expected) {
   }
 }
 
-Operand vectors_operand(const io::InputDataset& dataset, const Shape& leading, bool grouped) {
-  const Shape& shape = dataset.shape();
+Shape heads_first(const io::InputDataset& dataset, ScoreOptions::Layout layout) {
+  Shape shape = dataset.shape();
+  if (layout == ScoreOptions::Layout::heads_first) return shape;
+  if (shape.size() < 3) {
+    throw Error(Failure::input, axes_text(dataset) + ", expected (..., length, heads, d)");
+  }
+  std::swap(shape[shape.size() - 2], shape[shape.size() - 3]);
+  return shape;
+}
+
+Operand vectors_operand(const io::InputDataset& dataset, const Shape& leading, bool grouped,
+                        ScoreOptions::Layout layout) {
+  const Shape shape = heads_first(dataset, layout);
   const Shape own = leading_axes(shape, 2);
-  return Operand{dataset, own, shape[shape.size() - 2], shape.back(),
-                 LeadingMap(leading, own, grouped, dataset.address())};
+  return Operand{dataset,
+                 own,
+                 shape[shape.size() - 2],
+                 shape.back(),
+                 LeadingMap(leading, own, grouped, dataset.address()),
+                 layout == ScoreOptions::Layout::heads_inside};
+}
+
+Operand vector_operand(const io::InputDataset& dataset, const Shape& leading, bool grouped,
+                       Index length) {
+  require_floating(dataset);
+  const Shape& shape = dataset.shape();
+  if (shape.empty() || shape.back() != length) {
+    throw Error(Failure::input, axes_text(dataset) + fmt::format(", expected (..., {})", length));
+  }
+  const Shape own = leading_axes(shape, 1);
+  return Operand{dataset, own, 1, length, LeadingMap(leading, own, grouped, dataset.address())};
+}
+
+std::vector<Index> lengths_of(const io::InputDataset& dataset, const Shape& leading, Index most) {
+  if (!is_integral(dataset.dtype()) || dataset.dtype() == DType::boolean) {
+    throw Error(Failure::input, fmt::format("{} has type {}, expected an integer type",
+                                            dataset.address(), name(dataset.dtype())));
+  }
+  const Shape& shape = dataset.shape();
+  if (shape.size() > leading.size() || !std::equal(shape.begin(), shape.end(), leading.begin())) {
+    throw Error(Failure::input, axes_text(dataset) + ", expected the first of the leading axes " +
+                                    to_string(leading));
+  }
+  const Index count = element_count(shape);
+  std::vector<std::int64_t> stored(static_cast<std::size_t>(count));
+  dataset.read(Shape(shape.size(), 0), shape, stored.data());
+  for (Index n = 0; n < count; ++n) {
+    const std::int64_t value = stored[static_cast<std::size_t>(n)];
+    if (value >= 0 && value <= most) continue;
+    throw Error(Failure::input, fmt::format("{} has {} at {}, expected a whole number in [0, {}]",
+                                            dataset.address(), value,
+                                            element_text(Shape(shape.size(), 0), shape, n), most));
+  }
+  const Index problems = element_count(leading);
+  std::vector<Index> values;
+  for (Index problem = 0; problem < problems; ++problem) {
+    values.push_back(stored[static_cast<std::size_t>(problem * count / problems)]);
+  }
+  return values;
 }
 
 Operand matrix_operand(const io::InputBundle& bundle, const std::string& name, const Shape& leading,

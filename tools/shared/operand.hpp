@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "io/input.hpp"
+#include "shared/score_options.hpp"
 #include "tensor/batch.hpp"
 #include "tensor/error.hpp"
 #include "tensor/shape.hpp"
@@ -13,10 +14,11 @@ namespace attn::tools {
 /// A dataset of which each problem uses one block.
 struct Operand {
   io::InputDataset dataset;
-  Shape leading;   ///< its leading axes
+  Shape leading;   ///< its leading axes, heads first
   Index rows = 1;  ///< of a block; for a mask or bias 1 where it stretches
   Index cols = 1;
-  LeadingMap block;  ///< problem → block
+  LeadingMap block;           ///< problem → block
+  bool heads_inside = false;  ///< the last leading axis stands behind the rows: (…, L, H, d)
 };
 
 /// Start and count, among the axes the dataset has, of some rows and columns of a block.
@@ -26,11 +28,23 @@ struct BlockAxes {
   BlockAxes(const Operand& operand, Index block, Index row0, Index rows, Index col0, Index cols);
 };
 
-/// Vectors (…, L, d), at least two axes and none empty; `expected` says which. `grouped`: a block
-/// may serve several of the last leading axis (grouped heads). Throws Error(input) naming dataset
-/// and shape.
-Operand vectors_operand(const io::InputDataset& dataset, const Shape& leading, bool grouped);
+/// Vectors (…, L, d), or (…, L, H, d), at least two axes and none empty; `expected` says which.
+/// `grouped`: a block may serve several of the last leading axis (grouped heads). Throws
+/// Error(input) naming dataset and shape.
+Operand vectors_operand(const io::InputDataset& dataset, const Shape& leading, bool grouped,
+                        ScoreOptions::Layout layout);
 void require_vectors(const io::InputDataset& dataset, const char* expected);
+
+/// The shape of vectors with the heads first: (…, H, L, d).
+Shape heads_first(const io::InputDataset& dataset, ScoreOptions::Layout layout);
+
+/// One vector per problem, (…, length), a block of one row.
+Operand vector_operand(const io::InputDataset& dataset, const Shape& leading, bool grouped,
+                       Index length);
+
+/// A whole number in [0, most] per problem, from integers that are a scalar or aligned with the
+/// first leading axes: key_length (B). Throws Error(input) naming what does not fit.
+std::vector<Index> lengths_of(const io::InputDataset& dataset, const Shape& leading, Index most);
 
 /// The operand called `name`, of shape (…, rows or 1, cols or 1) broadcasting to leading.
 Operand matrix_operand(const io::InputBundle& bundle, const std::string& name, const Shape& leading,

@@ -1,10 +1,12 @@
 #include "shared/score_options.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
 #include <utility>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "tensor/error.hpp"
@@ -12,17 +14,31 @@
 namespace attn::tools {
 namespace {
 
-constexpr std::array<std::pair<Scheme, const char*>, 4> schemes = {{
+constexpr std::array<std::pair<Scheme, const char*>, 5> schemes = {{
     {Scheme::unas, "unas"},
     {Scheme::dnas, "dnas"},
     {Scheme::hnas, "hnas"},
     {Scheme::sinkhorn, "sinkhorn"},
+    {Scheme::fenchel, "fenchel"},
 }};
 
-constexpr std::array<std::pair<EnergyKind, const char*>, 3> energies = {{
-    {EnergyKind::scaled_dot, "scaled-dot"},
-    {EnergyKind::dot, "dot"},
-    {EnergyKind::gaussian, "gaussian"},
+constexpr std::array<std::pair<ScoreOptions::Energy, const char*>, 5> energies = {{
+    {ScoreOptions::Energy::scaled_dot, "scaled-dot"},
+    {ScoreOptions::Energy::dot, "dot"},
+    {ScoreOptions::Energy::gaussian, "gaussian"},
+    {ScoreOptions::Energy::bilinear, "bilinear"},
+    {ScoreOptions::Energy::mlp, "mlp"},
+}};
+
+constexpr std::array<std::pair<ScoreOptions::Relative, const char*>, 3> relative_biases = {{
+    {ScoreOptions::Relative::none, "none"},
+    {ScoreOptions::Relative::t5, "t5"},
+    {ScoreOptions::Relative::alibi, "alibi"},
+}};
+
+constexpr std::array<std::pair<ScoreOptions::Layout, const char*>, 2> layouts = {{
+    {ScoreOptions::Layout::heads_first, "bhld"},
+    {ScoreOptions::Layout::heads_inside, "blhd"},
 }};
 
 constexpr std::array<std::pair<Causal, const char*>, 3> causal_masks = {{
@@ -31,8 +47,9 @@ constexpr std::array<std::pair<Causal, const char*>, 3> causal_masks = {{
     {Causal::bottom_right, "bottom-right"},
 }};
 
-constexpr std::array<std::pair<ScoreOptions::Source, const char*>, 2> sources = {{
+constexpr std::array<std::pair<ScoreOptions::Source, const char*>, 3> sources = {{
     {ScoreOptions::Source::vectors, "qk"},
+    {ScoreOptions::Source::projection, "projection"},
     {ScoreOptions::Source::scores, "scores"},
 }};
 
@@ -60,13 +77,35 @@ std::vector<std::string> names_of(const Table& table) {
   return names;
 }
 
+// "relative-bias" and "attn_relative_bias".
+std::string attribute_of(const std::string& option) {
+  std::string name = "attn_" + (option == "from" ? "source" : option);
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
+// A number of the command line, or of the bundle's attribute where the option was not given.
+std::optional<double> resolve_number(const std::string& option, bool positive,
+                                     const cli::Arguments& arguments,
+                                     const io::InputBundle* recorded) {
+  if (recorded == nullptr || arguments.given(option)) return arguments.number(option);
+  const auto stored = recorded->number_attribute(attribute_of(option));
+  if (!stored) return arguments.number(option);
+  if (!std::isfinite(*stored) || (positive && *stored <= 0)) {
+    throw Error(Failure::input,
+                fmt::format("{}: attribute {} is {}, expected a {}number", recorded->description(),
+                            attribute_of(option), *stored, positive ? "positive " : "finite "));
+  }
+  return stored;
+}
+
 // A word of the command line, or of the bundle's attribute where the option was not given.
 template <class Table>
 auto resolve_word(const Table& table, const std::string& option, const cli::Arguments& arguments,
                   const io::InputBundle* recorded) {
   std::string word = arguments.text(option);
   if (recorded != nullptr && !arguments.given(option)) {
-    const std::string attribute = option == "from" ? "attn_source" : "attn_" + option;
+    const std::string attribute = attribute_of(option);
     const auto stored = recorded->text_attribute(attribute);
     if (stored) {
       word = *stored;
@@ -79,17 +118,33 @@ auto resolve_word(const Table& table, const std::string& option, const cli::Argu
   return value_in(table, word).value();
 }
 
+std::optional<Index> resolve_window(const cli::Arguments& arguments,
+                                    const io::InputBundle* recorded) {
+  if (recorded == nullptr || arguments.given("window")) return arguments.integer("window");
+  const auto stored = recorded->number_attribute("attn_window");
+  if (!stored) return std::nullopt;
+  constexpr double most = 1e15;  // whole numbers are exact up to here
+  if (!(*stored >= 1 && *stored <= most) || *stored != std::floor(*stored)) {
+    throw Error(Failure::input,
+                fmt::format("{}: attribute attn_window is {}, expected a whole number >= 1",
+                            recorded->description(), *stored));
+  }
+  return static_cast<Index>(*stored);
+}
+
 }  // namespace
 
 void declare_score_options(cli::Declaration& declaration, bool inherited) {
   const std::string from_bundle = inherited ? " Default: as the bundle was made." : "";
   constexpr double infinity = std::numeric_limits<double>::infinity();
   declaration
-      .choice("energy", names_of(energies),
-              "What scores are made of: scaled-dot <q,k>/sqrt(d), dot <q,k>, gaussian "
-              "-|q-k|^2/2." +
-                  from_bundle,
-              "scaled-dot")
+      .choice(
+          "energy", names_of(energies),
+          "What scores are made of: scaled-dot <q,k>/sqrt(d), dot <q,k>, gaussian -|q-k|^2/2, "
+          "bilinear q'Wk (dataset w), mlp w2'tanh(W1[q;k]+b1) (datasets w1, w2 and, where there "
+          "is one, b1). fenchel is of dot unless told otherwise." +
+              from_bundle,
+          "scaled-dot")
       .number("scale", "X",
               "Multiplies the energy, 1/sqrt(d) of scaled-dot included: PyTorch's scale=X is "
               "--energy dot --scale X." +
@@ -99,30 +154,53 @@ void declare_score_options(cli::Declaration& declaration, bool inherited) {
                        "Queries see no later keys: j <= i (top-left), or j <= i + Lk - Lq "
                        "(bottom-right). The alignment is needed where Lq and Lk differ." +
                            from_bundle)
+      .choice(
+          "relative-bias", names_of(relative_biases),
+          "Adds a bias by distance: t5, the dataset rel_bias (buckets, H), bidirectional unless "
+          "causal; alibi, -slope |i-j| with the published slopes." +
+              from_bundle,
+          "none")
+      .integer("window", "W",
+               "Queries see the keys less than W positions away alone; others cost nothing." +
+                   from_bundle,
+               1, Index{1} << 40)
+      .number("softcap", "X",
+              "Caps energies: X tanh(energy/X), before bias and mask." + from_bundle,
+              cli::Declaration::Range::positive())
+      .number("alpha", "A", "Of fenchel: multiplies the energy." + from_bundle,
+              cli::Declaration::Range::positive(), 1.0)
       .choice("from", names_of(sources),
-              "Scores from q and k, or ready-made from the dataset scores." + from_bundle, "qk");
+              "Scores from q and k; from projections, q = x wq, k = y wk, v = y wv by head (y is x "
+              "unless given; biases bq, bk, bv where there are); or ready-made from the dataset "
+              "scores." +
+                  from_bundle,
+              "qk")
+      .choice("layout", names_of(layouts),
+              "Axes of q, k, v and out: batch, heads, length, d or batch, length, heads, d." +
+                  from_bundle,
+              "bhld");
 }
 
 ScoreOptions resolve_score_options(const cli::Arguments& arguments,
                                    const io::InputBundle* recorded) {
   ScoreOptions options;
   options.energy = resolve_word(energies, "energy", arguments, recorded);
+  options.energy_chosen =
+      arguments.given("energy") || (recorded != nullptr && recorded->text_attribute("attn_energy"));
   options.source = resolve_word(sources, "from", arguments, recorded);
   if (options.source == ScoreOptions::Source::scores && arguments.given("energy")) {
     throw Error(Failure::usage, "--energy has no effect on ready-made scores",
                 arguments.given("from") ? "" : "--from qk computes scores from q and k");
   }
-  options.scale = arguments.number("scale").value_or(1.0);
+  options.relative = resolve_word(relative_biases, "relative-bias", arguments, recorded);
+  options.layout = resolve_word(layouts, "layout", arguments, recorded);
+  options.scale = resolve_number("scale", false, arguments, recorded).value_or(1.0);
+  options.alpha = resolve_number("alpha", true, arguments, recorded).value_or(1.0);
+  options.softcap = resolve_number("softcap", true, arguments, recorded);
+  options.window = resolve_window(arguments, recorded);
   if (arguments.given("causal")) options.causal = arguments.text("causal");
   if (recorded == nullptr) return options;
 
-  if (const auto scale = recorded->number_attribute("attn_scale");
-      scale && !arguments.given("scale")) {
-    if (!std::isfinite(*scale)) {
-      throw Error(Failure::input, recorded->description() + ": attribute attn_scale is not finite");
-    }
-    options.scale = *scale;
-  }
   if (!arguments.given("causal")) {
     const auto causal = recorded->text_attribute("attn_causal");
     if (causal && !value_in(causal_masks, *causal)) {
@@ -146,11 +224,28 @@ Causal resolve_causal(const ScoreOptions& options, Index queries, Index keys) {
   return Causal::top_left;
 }
 
-void record_score_options(const ScoreOptions& options, Causal causal, io::OutputBundle& output) {
-  output.attribute("attn_energy", energy_name(options.energy));
+const std::vector<std::string>& score_attributes() {
+  static const std::vector<std::string> names = {
+      "attn_energy",        "attn_scale",  "attn_causal",  "attn_source",
+      "attn_relative_bias", "attn_window", "attn_softcap", "attn_layout"};
+  return names;
+}
+
+void record_score_options(const ScoreOptions& options, Scheme scheme, Causal causal,
+                          io::OutputBundle& output) {
+  output.attribute("attn_energy", energy_name(options.energy_of(scheme)));
   output.attribute("attn_scale", options.scale);
   output.attribute("attn_causal", causal_name(causal));
   output.attribute("attn_source", name_in(sources, options.source));
+  // What is not there stays unsaid.
+  if (options.relative != ScoreOptions::Relative::none) {
+    output.attribute("attn_relative_bias", name_in(relative_biases, options.relative));
+  }
+  if (options.window) output.attribute("attn_window", static_cast<std::int64_t>(*options.window));
+  if (options.softcap) output.attribute("attn_softcap", *options.softcap);
+  if (options.layout != ScoreOptions::Layout::heads_first) {
+    output.attribute("attn_layout", name_in(layouts, options.layout));
+  }
 }
 
 void report_score_options(const ScoreOptions& options, Causal causal, cli::Report& report) {
@@ -159,6 +254,10 @@ void report_score_options(const ScoreOptions& options, Causal causal, cli::Repor
   params["scale"] = options.scale;
   params["causal"] = causal_name(causal);
   params["from"] = name_in(sources, options.source);
+  params["relative_bias"] = name_in(relative_biases, options.relative);
+  params["layout"] = name_in(layouts, options.layout);
+  if (options.window) params["window"] = *options.window;
+  if (options.softcap) params["softcap"] = *options.softcap;
 }
 
 std::string scheme_name(Scheme scheme) { return name_in(schemes, scheme); }
@@ -168,7 +267,7 @@ std::optional<Scheme> scheme_of(const std::string& name) {
   return found ? std::optional<Scheme>(*found) : std::nullopt;
 }
 
-std::string energy_name(EnergyKind energy) { return name_in(energies, energy); }
+std::string energy_name(ScoreOptions::Energy energy) { return name_in(energies, energy); }
 std::string causal_name(Causal causal) { return name_in(causal_masks, causal); }
 
 }  // namespace attn::tools

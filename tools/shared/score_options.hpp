@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "cli/command.hpp"
 #include "io/input.hpp"
@@ -15,19 +16,36 @@ namespace attn::tools {
 /// How scores are made, as asked for on a command line or recorded in a bundle.
 struct ScoreOptions {
   enum class Source {
-    vectors,  ///< from q and k
-    scores,   ///< ready-made, from the dataset scores
-    weights,  ///< there are none, only weights: never asked for, see explain-away-stats
+    vectors,     ///< from q and k
+    projection,  ///< q, k and v are x (and y) times wq, wk, wv
+    scores,      ///< ready-made, from the dataset scores
+    weights,     ///< there are none, only weights: never asked for, see explain-away-stats
   };
+  enum class Energy { scaled_dot, dot, gaussian, bilinear, mlp };
+  enum class Relative { none, t5, alibi };
+  /// The order of heads and positions among the axes of q, k, v and out.
+  enum class Layout { heads_first, heads_inside };
+
   Source source = Source::vectors;
-  EnergyKind energy = EnergyKind::scaled_dot;
+  Energy energy = Energy::scaled_dot;
+  bool energy_chosen = false;  ///< given or recorded, and not the default
   double scale = 1;
+  double alpha = 1;  ///< of fenchel, multiplies the scale
   std::optional<std::string>
       causal;  ///< "" where the alignment is left open, "top-left", "bottom-right"
+  Relative relative = Relative::none;
+  std::optional<Index> window;
+  std::optional<double> softcap;
+  Layout layout = Layout::heads_first;
+
+  /// FD 17 is of inner products.
+  Energy energy_of(Scheme scheme) const {
+    return scheme == Scheme::fenchel && !energy_chosen ? Energy::dot : energy;
+  }
 };
 
-/// Declares --energy, --scale, --causal and --from. `inherited`: their defaults are what the bundle
-/// says was used to make it.
+/// Declares the options that say how scores are made. `inherited`: their defaults are what the
+/// bundle says was used to make it.
 void declare_score_options(cli::Declaration& declaration, bool inherited);
 
 /// The options given; with `recorded`, those not given come from its attn_* attributes where it has
@@ -38,8 +56,12 @@ ScoreOptions resolve_score_options(const cli::Arguments& arguments,
 /// Throws Error(usage) where the alignment is open and Lq ≠ Lk.
 Causal resolve_causal(const ScoreOptions& options, Index queries, Index keys);
 
-/// Writes attn_energy, attn_scale, attn_causal and attn_source, and their counterparts in `params`.
-void record_score_options(const ScoreOptions& options, Causal causal, io::OutputBundle& output);
+/// Names of the attributes that record score options.
+const std::vector<std::string>& score_attributes();
+
+/// Writes them, and their counterparts in `params`.
+void record_score_options(const ScoreOptions& options, Scheme scheme, Causal causal,
+                          io::OutputBundle& output);
 void report_score_options(const ScoreOptions& options, Causal causal, cli::Report& report);
 
 /// "unas", ... and back; nullopt for another word.
@@ -47,7 +69,7 @@ std::string scheme_name(Scheme scheme);
 std::optional<Scheme> scheme_of(const std::string& name);
 
 /// "scaled-dot", "none", "top-left": the words of the command line and the attributes.
-std::string energy_name(EnergyKind energy);
+std::string energy_name(ScoreOptions::Energy energy);
 std::string causal_name(Causal causal);
 
 }  // namespace attn::tools

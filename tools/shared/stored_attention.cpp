@@ -28,7 +28,10 @@ Operand result_operand(const io::InputBundle& bundle, const std::string& name, c
 StoredAttention::StoredAttention(const io::InputBundle& bundle, const AttentionInput& input,
                                  std::optional<Scheme> scheme, std::vector<double> hybrid,
                                  std::int64_t dense_limit)
-    : input_(input), hybrid_(std::move(hybrid)), dense_limit_(dense_limit) {
+    : input_(input),
+      scheme_(scheme.value_or(Scheme::unas)),
+      hybrid_(std::move(hybrid)),
+      dense_limit_(dense_limit) {
   const Shape& leading = input.leading;
   if (bundle.has("weights")) {
     weights_.emplace(result_operand(bundle, "weights", leading, {input.queries, input.keys}));
@@ -67,7 +70,7 @@ void StoredAttention::show(const Head<T>& head, const std::vector<Observer<T>*>&
     potentials.unas_row = vector(*unas_row_, head.problem);
     hybrid = hybrid_[static_cast<std::size_t>(head.problem)];
   }
-  show_weights<T>(head.scores(), potentials, hybrid, observers, threads);
+  show_weights<T>(head.scores(scheme_), potentials, hybrid, observers, threads);
 }
 
 std::string StoredAttention::place(Index problem) const {

@@ -40,6 +40,7 @@ class StoredAttention {
   std::vector<double> vector(const Operand& operand, Index problem) const;
 
   const AttentionInput& input_;
+  Scheme scheme_;
   std::vector<double> hybrid_;
   std::int64_t dense_limit_;
   std::optional<Operand> weights_, row_, col_, unas_row_;

@@ -1,0 +1,305 @@
+"""Everything that scores can be made of, through the binaries, against the formulas in NumPy's long
+double: energies, projections, relative biases, windows, padding, soft caps, preferences, layouts."""
+
+import unittest
+
+import numpy as np
+
+import formulas
+from attn import ToolTest
+from formulas import FORBIDDEN, LONG
+
+MODEL_SCHEMES = ["unas", "dnas", "hnas", "sinkhorn"]
+
+
+def t5_bucket(relative, bidirectional, buckets=32, most=128):
+    """As Hugging Face's T5Attention._relative_position_bucket has it, float32 logarithms included;
+    `relative` is key minus query position."""
+    found = np.zeros_like(relative)
+    if bidirectional:
+        buckets //= 2
+        found = found + (relative > 0) * buckets
+        relative = np.abs(relative)
+    else:
+        relative = -np.minimum(relative, 0)
+    exact = buckets // 2
+    with np.errstate(divide="ignore"):
+        large = exact + (np.log(relative.astype(np.float32) / np.float32(exact))
+                         / np.float32(np.log(most / exact))
+                         * np.float32(buckets - exact)).astype(np.float32)
+    large = np.where(relative < exact, 0, large).astype(np.int64)
+    return found + np.where(relative < exact, relative, np.minimum(large, buckets - 1))
+
+
+def alibi_slopes(heads):
+    """As in the reference implementation of Press et al."""
+    power = 2 ** int(np.floor(np.log2(heads)))
+    slopes = [2 ** (-8 * (h + 1) / power) for h in range(power)]
+    if power < heads:
+        slopes += alibi_slopes(2 * power)[0::2][:heads - power]
+    return slopes
+
+
+def positions(queries, keys, causal):
+    """Key minus query position: the last query stands at the last key under bottom-right."""
+    shift = keys - queries if causal == "bottom-right" else 0
+    return np.arange(keys)[None, :] - (np.arange(queries)[:, None] + shift)
+
+
+class Terms(ToolTest):
+
+    def near(self, options, data, s, scheme="unas", v=None, precision="f64", **more):
+        """attn-compute's out, weights and col_sum are those of scores `s`."""
+        self.write("in.h5", **data)
+        hybrid = [f"--hybrid={more['hybrid']}"] if "hybrid" in more else []
+        iterations = ["--iterations=2"] if scheme == "sinkhorn" else []
+        emit = "weights,col_sum" + (",out" if v is not None else "")
+        found = self.compute("in.h5", "-q", "--only", f"--scheme={scheme}", f"--emit={emit}",
+                             f"--precision={precision}", *options, *hybrid, *iterations)
+        inner = "unas" if scheme == "fenchel" else scheme
+        expected = formulas.attention(s, v, inner, more.get("hybrid"),
+                                      2 if scheme == "sinkhorn" else 1)
+        limit = formulas.tolerance(s, precision)
+        for name in emit.split(","):
+            exact = getattr(expected, name)
+            room = limit if name != "col_sum" else limit[..., 0]
+            axes = tuple(range(s.ndim - 2, exact.ndim))
+            largest = np.abs(exact).max(axis=axes, keepdims=True)
+            self.assert_near(f"{name} {scheme} {options}", found[name], exact, room * largest)
+        return found
+
+    def in_every_way(self, random, options, data, s, v=None):
+        """Two schemes drawn at random, in float64, and one in float32 of rounded data."""
+        for scheme in random.choice(MODEL_SCHEMES, 2, replace=False):
+            more = {"hybrid": 0.3} if scheme == "hnas" else {}
+            self.near(options, data, s, scheme, v, **more)
+
+    def shape(self, random):
+        queries, keys = (int(n) for n in random.integers(1, 70, 2))
+        heads = int(random.choice([1, 2, 3, 4]))
+        groups = int(random.choice([g for g in (1, 2, 3, 4) if heads % g == 0]))
+        return (int(random.integers(1, 3)), heads), (1, groups), queries, keys
+
+    def vectors(self, random, dq=5, dk=5):
+        leading, of_k, queries, keys = self.shape(random)
+        return {"q": random.normal(size=(*leading, queries, dq)),
+                "k": random.normal(size=(*of_k, keys, dk)),
+                "v": random.normal(size=(*of_k, keys, 3))}
+
+    def test_bilinear_and_mlp(self):
+        random = np.random.default_rng(1)
+        for number in range(6):
+            dq, dk, hidden = (int(n) for n in random.integers(1, 9, 3))
+            data = self.vectors(random, dq, dk)
+            q, k, v = (data[n].astype(LONG) for n in "qkv")
+            leading = formulas.leading_axes(q, k)
+            q, k = formulas.stretched(q, leading, 2, False), formulas.stretched(k, leading, 2, True)
+            with self.subTest(number=number):
+                w = random.normal(size=(leading[-1], dq, dk) if number % 2 else (dq, dk))
+                s = LONG(0.7) * (q @ w.astype(LONG)) @ np.swapaxes(k, -1, -2)
+                self.in_every_way(random, ["--energy=bilinear", "--scale=0.7"], data | {"w": w}, s, v)
+                w1 = random.normal(size=(hidden, dq + dk))
+                more = {"w1": w1, "w2": random.normal(size=hidden)}
+                if number % 2:
+                    more["b1"] = random.normal(size=hidden)
+                hidden_values = np.tanh((q @ w1[:, :dq].T.astype(LONG))[..., :, None, :]
+                                        + (k @ w1[:, dq:].T.astype(LONG))[..., None, :, :]
+                                        + more.get("b1", LONG(0)))
+                s = hidden_values @ more["w2"].astype(LONG)
+                self.in_every_way(random, ["--energy=mlp"], data | more, s, v)
+
+    def test_relative_biases(self):
+        random = np.random.default_rng(2)
+        for number in range(8):
+            data = self.vectors(random)
+            leading = formulas.leading_axes(data["q"], data["k"])
+            queries, keys = data["q"].shape[-2], data["k"].shape[-2]
+            causal = [None, "top-left", "bottom-right"][number % 3]
+            options = [f"--causal={causal}"] if causal else []
+            apart = positions(queries, keys, causal)
+            s = formulas.scores(data["q"], data["k"], causal=causal)
+            with self.subTest(number=number, causal=causal):
+                table = random.normal(size=(32, leading[-1]))
+                bias = np.moveaxis(table[t5_bucket(apart, causal is None)], -1, 0)
+                self.in_every_way(random, ["--relative-bias=t5", *options],
+                                  data | {"rel_bias": table}, s + bias, data["v"])
+                slopes = np.array(alibi_slopes(leading[-1]))
+                bias = -slopes[:, None, None] * np.abs(apart)
+                self.in_every_way(random, ["--relative-bias=alibi", *options], data, s + bias,
+                                  data["v"])
+
+    def test_windows_and_padding(self):
+        random = np.random.default_rng(3)
+        for number in range(8):
+            data = self.vectors(random)
+            leading = formulas.leading_axes(data["q"], data["k"])
+            queries, keys = data["q"].shape[-2], data["k"].shape[-2]
+            causal = [None, "top-left", "bottom-right"][number % 3]
+            window = int(random.integers(1, 30))
+            lengths = random.integers(0, keys + 1, leading[0])
+            options = [f"--window={window}"] + ([f"--causal={causal}"] if causal else [])
+            s = formulas.scores(data["q"], data["k"], causal=causal)
+            s = np.where(np.abs(positions(queries, keys, causal)) < window, s, FORBIDDEN)
+            padded = np.arange(keys) >= lengths[:, None, None, None]
+            with self.subTest(number=number, window=window, causal=causal):
+                self.in_every_way(random, options, data, s, data["v"])
+                self.in_every_way(random, options, data | {"key_length": lengths},
+                                  np.where(padded, FORBIDDEN, s), data["v"])
+
+    def test_soft_caps(self):
+        random = np.random.default_rng(4)
+        for number in range(4):
+            data = self.vectors(random)
+            bias = random.normal(size=data["k"].shape[-2])
+            bias[random.random(bias.size) < 0.3] = FORBIDDEN
+            s = formulas.scores(data["q"], data["k"], energy="dot", scale=5)
+            s = LONG(2.5) * np.tanh(s / LONG(2.5)) + bias
+            with self.subTest(number=number):
+                self.in_every_way(random, ["--energy=dot", "--scale=5", "--softcap=2.5"],
+                                  data | {"bias": bias}, s, data["v"])
+
+    def test_fenchel(self):
+        random = np.random.default_rng(5)
+        for number in range(4):
+            data = self.vectors(random)
+            queries, keys = data["q"].shape[-2], data["k"].shape[-2]
+            u = random.random((keys,) if number % 2 else (queries, keys))
+            u[random.random(u.shape) < 0.2] = 0
+            s = formulas.scores(data["q"], data["k"], energy="dot", scale=LONG(1.7))
+            with np.errstate(divide="ignore"):
+                s = s + np.log(u.astype(LONG))
+            with self.subTest(number=number):
+                preferred = data | {"preference": u}
+                self.near(["--alpha=1.7"], preferred, s, "fenchel", data["v"])
+                # The bundle says so, for its potentials to be used again.
+                self.run_tool("attn-compute", "in.h5", "--scheme=fenchel", "--alpha=1.7", "--force",
+                              "-o", "made.h5")
+                attributes = self.read("made.h5").attributes
+                self.assertEqual((attributes["attn_scheme"], attributes["attn_alpha"],
+                                  attributes["attn_energy"]), ("fenchel", 1.7, "dot"))
+                stats = self.stats("made.h5", "--scheme=stored,fenchel,unas")
+                expected = formulas.attention(s).col_sum
+                for scheme in ("stored", "fenchel"):
+                    self.assert_near("max", stats[scheme]["col_sum"]["max"], expected.max(), 1e-9)
+        # Without a preference all are alike; other schemes do not look at it.
+        s = formulas.scores(data["q"], data["k"], energy="dot")
+        self.near([], data, s, "fenchel")
+        self.near([], preferred, formulas.scores(data["q"], data["k"]), "unas")
+
+    def test_projections(self):
+        random = np.random.default_rng(6)
+        for number in range(6):
+            leading, of_k, queries, keys = self.shape(random)
+            batch, heads, groups = leading[:1] if number % 3 else (), leading[1], of_k[1]
+            width, d, dv = (int(n) for n in random.integers(1, 12, 3))
+            data = {"x": random.normal(size=(*batch, queries, width)),
+                    "wq": random.normal(size=(heads, width, d)),
+                    "wk": random.normal(size=(groups, width, d)),
+                    "wv": random.normal(size=(groups, width, dv))}
+            y = data["x"]
+            if number % 2:
+                y = data["y"] = random.normal(size=(*batch, keys, width))
+                data |= {"bq": random.normal(size=(heads, d)), "bk": random.normal(size=(groups, d)),
+                         "bv": random.normal(size=(groups, dv))}
+
+            def made(source, name):
+                long = source.astype(LONG)[..., None, :, :] @ data["w" + name].astype(LONG)
+                return long + data.get("b" + name, np.zeros((1, 1)))[:, None, :]
+
+            s = formulas.scores(made(data["x"], "q"), made(y, "k"))
+            with self.subTest(number=number):
+                # What is made has an error of its own.
+                self.in_every_way(random, ["--from=projection"], data, s, made(y, "v"))
+        self.write("in.h5", **data)
+        self.run_tool("attn-compute", "in.h5", "--from=projection", "--scheme=dnas", "-o", "made.h5")
+        stats = self.stats("made.h5", "--scheme=dnas,stored")
+        for figure in ("min", "max"):
+            self.assert_near(figure, stats["dnas"]["col_sum"][figure],
+                             stats["stored"]["col_sum"][figure], 1e-12)
+
+    def test_layout(self):
+        random = np.random.default_rng(7)
+        for _ in range(3):
+            data = self.vectors(random)
+            inside = {n: np.swapaxes(data[n], -2, -3).copy() for n in "qkv"}
+            self.write("in.h5", **data)
+            self.write("inside.h5", **inside)
+            for scheme in ("unas", "dnas"):
+                expected = self.compute("in.h5", "-q", f"--scheme={scheme}", "--emit=out,col_sum")
+                found = self.compute("inside.h5", "-q", f"--scheme={scheme}", "--emit=out,col_sum",
+                                     "--layout=blhd")
+                np.testing.assert_array_equal(np.swapaxes(found["out"], -2, -3), expected["out"])
+                np.testing.assert_array_equal(found["col_sum"], expected["col_sum"])
+                self.assertEqual(found.labels["out"], ["", "query", "head", "channel"])
+                self.assertEqual(found.attributes["attn_layout"], "blhd")
+
+    def test_float32(self):
+        random = np.random.default_rng(8)
+        data = {n: a.astype(np.float32) for n, a in self.vectors(random).items()}
+        table = random.normal(size=(32, data["q"].shape[1])).astype(np.float32)
+        apart = positions(data["q"].shape[-2], data["k"].shape[-2], None)
+        bias = np.moveaxis(table[t5_bucket(apart, True)], -1, 0)
+        s = formulas.scores(data["q"], data["k"])
+        s = LONG(3) * np.tanh(s / 3) + bias
+        s = np.where(np.abs(apart) < 20, s, FORBIDDEN)
+        for scheme in ("unas", "dnas", "sinkhorn"):
+            self.near(["--relative-bias=t5", "--softcap=3", "--window=20"],
+                      data | {"rel_bias": table}, s, scheme, data["v"], precision="f32")
+
+    def test_everything_is_recorded(self):
+        random = np.random.default_rng(9)
+        data = self.vectors(random)
+        table = random.normal(size=(32, data["q"].shape[1]))
+        self.write("in.h5", **data, rel_bias=table, w=random.normal(size=(5, 5)))
+        options = ["--energy=bilinear", "--relative-bias=t5", "--window=9", "--softcap=2",
+                   "--scale=0.5"]
+        self.run_tool("attn-compute", "in.h5", *options, "--scheme=dnas", "-o", "made.h5")
+        self.assertEqual(self.stats("made.h5"), self.stats("in.h5", *options))
+        stored = self.stats("made.h5", "--scheme=stored")["stored"]["col_sum"]
+        self.assert_near("max", stored["max"], self.stats("made.h5")["dnas"]["col_sum"]["max"], 1e-12)
+        # A later run without them leaves none of them behind.
+        self.run_tool("attn-compute", "made.h5", "-o", "plain.h5")
+        left = [n for n in self.read("plain.h5").attributes
+                if n in ("attn_window", "attn_softcap", "attn_relative_bias", "attn_alpha")]
+        self.assertEqual(left, [])
+
+    def test_refused(self):
+        zeros = np.zeros
+        good = {"q": zeros((2, 4, 6, 3)), "k": zeros((2, 2, 5, 3)), "v": zeros((2, 2, 5, 3))}
+        rows = [
+            ({}, ["--energy=bilinear"], 3, ["no dataset w"]),
+            ({"w": zeros((3, 4))}, ["--energy=bilinear"], 3, ["in.h5:/w", "3 x 4", "3 x 3"]),
+            ({"w": np.full((3, 3), np.nan)}, ["--energy=bilinear"], 3, ["in.h5:/w has nan at [0, 0]"]),
+            ({"w1": zeros((7, 6))}, ["--energy=mlp"], 3, ["no dataset w2"]),
+            ({"w1": zeros((7, 5)), "w2": zeros(7)}, ["--energy=mlp"], 3, ["in.h5:/w1", "A x 6"]),
+            ({"w1": zeros((7, 6)), "w2": zeros(6)}, ["--energy=mlp"], 3, ["in.h5:/w2", "7"]),
+            ({}, ["--relative-bias=t5"], 3, ["no dataset rel_bias"]),
+            ({"rel_bias": zeros((32, 3))}, ["--relative-bias=t5"], 3, ["in.h5:/rel_bias", "4"]),
+            ({"rel_bias": zeros((3, 4))}, ["--relative-bias=t5"], 3, ["in.h5:/rel_bias", "bucket"]),
+            ({"key_length": np.array([3, 6])}, [], 3, ["in.h5:/key_length has 6 at [1]", "[0, 5]"]),
+            ({"key_length": np.array([-1, 5])}, [], 3, ["in.h5:/key_length has -1"]),
+            ({"key_length": np.array([3, 5, 5])}, [], 3, ["in.h5:/key_length", "(3)", "(2, 4)"]),
+            ({"key_length": np.array([3.0, 5])}, [], 3, ["in.h5:/key_length", "float64"]),
+            ({"preference": -np.ones(5)}, ["--scheme=fenchel"], 3, ["preference"]),
+            ({"preference": np.full(5, np.nan)}, ["--scheme=fenchel"], 3, ["in.h5:/preference"]),
+            ({"preference": zeros(4)}, ["--scheme=fenchel"], 3, ["in.h5:/preference", "(4)"]),
+            ({}, ["--from=projection"], 3, ["no dataset x"]),
+            ({"x": zeros((2, 6, 8)), "wq": zeros((4, 7, 3)), "wk": zeros((2, 8, 3))},
+             ["--from=projection"], 3, ["in.h5:/wq", "7", "in.h5:/x", "8"]),
+            ({"x": zeros((2, 6, 8)), "wq": zeros((4, 8, 3)), "wk": zeros((3, 8, 3))},
+             ["--from=projection"], 3, ["in.h5:/wk", "4 heads", "3"]),
+            ({}, ["--window=0"], 2, ["--window", "0"]),
+            ({}, ["--softcap=0"], 2, ["--softcap", "0"]),
+            ({}, ["--scheme=fenchel", "--alpha=-1"], 2, ["--alpha"]),
+            ({}, ["--scheme=dnas", "--alpha=2"], 2, ["--alpha", "fenchel"]),
+            ({}, ["--layout=bldh"], 2, ["bldh", "blhd"]),
+            ({}, ["--layout=blhd"], 3, ["in.h5:/k"]),
+        ]
+        for more, options, status, says in rows:
+            with self.subTest(more=list(more), options=options):
+                self.write("in.h5", **good | more)
+                self.refused("attn-compute", "in.h5", *options, status=status, says=says)
+
+
+if __name__ == "__main__":
+    unittest.main()
