@@ -230,6 +230,7 @@ void AttentionInput::take_terms(const io::InputBundle& bundle) {
   if (with_fenchel && bundle.has("preference")) {
     preference.emplace(matrix_operand(bundle, "preference", leading, queries, keys));
     require_floating(preference->dataset);
+    preference->zero_forbids = true;
   }
   if (bundle.has("key_length"))
     key_length = lengths_of(bundle.dataset("key_length"), leading, keys);

@@ -5,34 +5,52 @@
 #include <limits>
 #include <optional>
 
+#include <fmt/format.h>
+
+#include "io/pieces.hpp"
 #include "tensor/buffer.hpp"
+#include "tensor/error.hpp"
 
 namespace attn::tools {
 namespace {
 
 // The mask's zeros and ones need no look.
-void require_scores(const io::InputDataset&, const Shape&, const Shape&, const std::uint8_t*,
-                    Index) {}
+void require_scores(const Operand&, const BlockAxes&, const std::uint8_t*, Index) {}
+
+// A number that became −inf, or 0 where that forbids, on its way to float32 would look like a mask.
+void require_kept(const Operand& operand, const BlockAxes& axes) {
+  const double forbids = operand.zero_forbids ? 0.0 : -std::numeric_limits<double>::infinity();
+  const Index limit = io::piece_elements(sizeof(double));
+  const Buffer<double> stored(std::min(limit, element_count(axes.count)));
+  io::for_each_piece(axes.count, limit, [&](const io::Piece& piece) {
+    Shape start = axes.start;
+    for (std::size_t axis = 0; axis < start.size(); ++axis) start[axis] += piece.start[axis];
+    operand.dataset.read(start, piece.count, stored.data());
+    for (Index n = 0; n < piece.size; ++n) {
+      const auto narrow = static_cast<double>(static_cast<float>(stored[n]));
+      if (narrow != forbids || stored[n] == forbids) continue;
+      throw Error(Failure::numerical,
+                  fmt::format("{} has {} at {}, which is beyond float32", operand.dataset.address(),
+                              stored[n], element_text(start, piece.count, n)),
+                  "--precision f64");
+    }
+  });
+}
 
 template <class T>
-void require_scores(const io::InputDataset& dataset, const Shape& start, const Shape& count,
-                    const T* values, Index size) {
+void require_scores(const Operand& operand, const BlockAxes& axes, const T* values, Index size) {
+  const T forbids = operand.zero_forbids ? T{0} : -std::numeric_limits<T>::infinity();
+  bool forbidden = false;
   for (Index n = 0; n < size; ++n) {
     // NaN fails the comparison.
     if (!(values[n] <= std::numeric_limits<T>::max())) {
-      refuse_element(dataset, start, count, n, values[n], "finite numbers or -inf");
+      refuse_element(operand.dataset, axes.start, axes.count, n, values[n],
+                     operand.zero_forbids ? "finite numbers >= 0" : "finite numbers or -inf");
     }
-    // A finite float64 that became −inf on its way to float32 would look like a mask.
-    if (sizeof(T) == sizeof(float) && std::isinf(values[n]) && dataset.dtype() == DType::f64) {
-      Shape at = unravel(n, count);
-      for (std::size_t axis = 0; axis < at.size(); ++axis) at[axis] += start[axis];
-      double stored = 0;
-      dataset.read(at, Shape(at.size(), 1), &stored);
-      if (std::isfinite(stored)) {
-        refuse_element(dataset, start, count, n, values[n], "numbers within float32");
-      }
-    }
+    forbidden = forbidden || values[n] == forbids;
   }
+  const bool narrowed = sizeof(T) == sizeof(float) && operand.dataset.dtype() == DType::f64;
+  if (forbidden && narrowed) require_kept(operand, axes);
 }
 
 double largest_finite(const std::uint8_t*, Index) { return 1; }
@@ -53,7 +71,7 @@ class HeldMatrix final : public MatrixSource<T> {
   HeldMatrix(const Operand& operand, Index block) : values_(operand.rows * operand.cols) {
     const BlockAxes axes(operand, block, 0, operand.rows, 0, operand.cols);
     operand.dataset.read(axes.start, axes.count, values_.data());
-    require_scores(operand.dataset, axes.start, axes.count, values_.data(), values_.size());
+    require_scores(operand, axes, values_.data(), values_.size());
     source_.emplace(values_.data(), operand.rows > 1 ? operand.cols : 0, operand.cols > 1 ? 1 : 0,
                     largest_finite(values_.data(), values_.size()));
   }
@@ -77,7 +95,7 @@ class TiledMatrix final : public MatrixSource<T> {
       const Index rows = std::min(rows_at_once, operand.rows - row0);
       const BlockAxes axes(operand, block, row0, rows, 0, operand.cols);
       operand.dataset.read(axes.start, axes.count, values.data());
-      require_scores(operand.dataset, axes.start, axes.count, values.data(), rows * operand.cols);
+      require_scores(operand, axes, values.data(), rows * operand.cols);
       bound_ = std::max(bound_, largest_finite(values.data(), rows * operand.cols));
     }
   }
@@ -89,7 +107,7 @@ class TiledMatrix final : public MatrixSource<T> {
                          operand_.cols > 1 ? range.col0 : 0, cols);
     Buffer<T> values(rows * cols);
     operand_.dataset.read(axes.start, axes.count, values.data());
-    require_scores(operand_.dataset, axes.start, axes.count, values.data(), values.size());
+    require_scores(operand_, axes, values.data(), values.size());
     const BroadcastMatrix<T> tile(values.data(), rows > 1 ? cols : 0, cols > 1 ? 1 : 0);
     tile.read(TileRange{0, range.rows, 0, range.cols}, out);
   }

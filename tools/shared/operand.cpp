@@ -15,14 +15,13 @@ std::string axes_text(const io::InputDataset& dataset) {
   return dataset.address() + " has shape " + to_string(dataset.shape());
 }
 
-// Where element `flat` of the block that starts at `start` lies in the dataset.
+}  // namespace
+
 std::string element_text(const Shape& start, const Shape& count, Index flat) {
   Shape index = unravel(flat, count);
   for (std::size_t axis = 0; axis < index.size(); ++axis) index[axis] += start[axis];
   return fmt::format("[{}]", fmt::join(index, ", "));
 }
-
-}  // namespace
 
 BlockAxes::BlockAxes(const Operand& operand, Index block, Index row0, Index rows, Index col0,
                      Index cols)
@@ -87,6 +86,7 @@ Operand vectors_operand(const io::InputDataset& dataset, const Shape& leading, b
                  shape[shape.size() - 2],
                  shape.back(),
                  LeadingMap(leading, own, grouped, dataset.address()),
+                 false,
                  layout == ScoreOptions::Layout::heads_inside};
 }
 

@@ -18,6 +18,7 @@ struct Operand {
   Index rows = 1;  ///< of a block; for a mask or bias 1 where it stretches
   Index cols = 1;
   LeadingMap block;           ///< problem → block
+  bool zero_forbids = false;  ///< of a matrix: 0 is a mask (preference), as −inf is elsewhere
   bool heads_inside = false;  ///< the last leading axis stands behind the rows: (…, L, H, d)
 };
 
@@ -70,6 +71,9 @@ auto naming(const Place& place, const Body& body) {
 
 /// Throws Error(input) where the dataset is not of a floating type.
 void require_floating(const io::InputDataset& dataset);
+
+/// "[0, 3, 17]": where element `flat` of a block lies in its dataset.
+std::string element_text(const Shape& start, const Shape& count, Index flat);
 
 /// Refuses element `flat` of a block read from `dataset`: Error(input) naming its index and what
 /// was `expected`, Error(numerical) where the file has a number that is beyond float32 only.
