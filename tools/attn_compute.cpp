@@ -26,13 +26,15 @@ cli::Declaration declare() {
       "Reads q (..., Lq, d), k (..., Lk, d) and, where there is one, v (..., Lk, dv) from a "
       "bundle, "
       "finds the potentials of the attention weights and writes the bundle with the results added. "
-      "mask (non-zero = may attend), bias (added to the scores, -inf allowed) and hybrid are used "
-      "where they are there. Leading axes broadcast; q may have a multiple of k's heads.");
+      "mask (non-zero = may attend), bias (added to the scores, -inf allowed), key_length (B) "
+      "(keys "
+      "behind it are padding) and hybrid are used where they are there. Leading axes broadcast; q "
+      "may have a multiple of k's heads.");
   d.section("Attention");
   d.choice(
       "scheme", {"unas", "dnas", "hnas", "sinkhorn", "fenchel"},
       "unas: softmax. dnas: columns normalised, then rows. hnas: u dnas + (1-u) unas. sinkhorn: "
-      "dnas' two steps repeated.",
+      "dnas' two steps repeated. fenchel: softmax of alpha <q,k> + log preference.",
       "unas");
   declare_score_options(d, false);
   d.number("hybrid", "U", "u of hnas; else the dataset hybrid, a scalar or one per head.",
