@@ -56,8 +56,8 @@ ALIASES = {"q": ("query", "q"), "k": ("key", "k"), "v": ("value", "v"),
 @contextlib.contextmanager
 def dump_attention(model, path, functions=(), force=False):
     """Dumps the attention of `model` (None: of whatever is called) into a new bundle at `path`
-    while the context lasts. `functions` names more functions to follow, "package.module:function": they
-    take query, key and value first, or under these names or q, k, v; of their other arguments
+    while the context lasts. `functions` names more functions to follow, "package.module:function":
+    they take query, key and value first, or under these names or q, k, v; of their other arguments
     attn_mask (boolean: true = may attend; else added to the scores), is_causal and scale are
     understood as scaled_dot_product_attention means them. A function is replaced where it is named:
     a copy that `from ... import` made elsewhere is to be named there. Raises DumpError where
