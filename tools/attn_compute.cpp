@@ -162,7 +162,7 @@ Totals compute(const cli::Arguments& arguments, const ComputeOptions& options,
   if (keep_hybrid) outputs.create("hybrid", DType::f64, {}, {});
   Totals totals;
   cli::Progress progress(arguments, scheme_name(options.scheme.scheme),
-                         static_cast<double>(input.problems));
+                         static_cast<double>(input.problems), "heads");
   const double seconds = for_each_head<T, HeadResult<T>>(
       input, plan, progress,
       [&](const Head<T>& head, int threads) {

@@ -100,7 +100,7 @@ class Writer {
       : arguments_(arguments),
         report_(report),
         output_(tools::open_output(arguments)),
-        progress_(arguments, "generating", static_cast<double>(elements)) {
+        progress_(arguments, "generating", static_cast<double>(elements), "elements") {
     output_.add_history(arguments.command_line, arguments.version);
   }
 

@@ -132,6 +132,7 @@ class Arguments {
   std::optional<std::string> output;  ///< -o; for a transform or generator "-" unless given
   bool only = false;
   bool force = false;
+  int compress = 0;  ///< --compress: deflate's level, 1 to 9; 0: not asked for
   bool quiet = false;
   bool verbose = false;
   bool dry_run = false;

@@ -35,6 +35,12 @@ std::vector<Common> common_options() {
         .help = "Write the results alone, without what else INPUT holds."},
        computes},
       {{.name = "force", .kind = Kind::flag, .help = "Replace an existing output file."}, writes},
+      {{.name = "compress",
+        .kind = Kind::compression,
+        .placeholder = "gzip[:N]",
+        .help = "Deflate results of 64 KiB and more, N from 1 (fast) to 9 (small), unless given "
+                "4. What is copied from an input stays as it is."},
+       writes},
       {{.name = "precision",
         .kind = Kind::choice,
         .placeholder = "WORD",

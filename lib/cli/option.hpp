@@ -28,8 +28,9 @@ struct Option {
     integer,
     integers,
     points,
-    size,  ///< "1.5G": bytes
-    seed,  ///< the whole of uint64
+    size,         ///< "1.5G": bytes
+    seed,         ///< the whole of uint64
+    compression,  ///< "gzip:4", normalised
   };
   std::string name;
   char letter = 0;

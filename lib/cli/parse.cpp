@@ -205,6 +205,7 @@ class Parser {
     }
     a.only = flag("only");
     a.force = flag("force");
+    a.compress = to_deflate_level(text("compress"));
     a.quiet = flag("quiet");
     a.verbose = flag("verbose");
     a.dry_run = flag("dry-run");

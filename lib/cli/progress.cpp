@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -17,6 +19,9 @@ constexpr auto first_after = 500ms;  // quick work shows nothing
 constexpr auto between = 200ms;
 constexpr auto between_lines = 2s;  // in a log file
 
+// In the last column some terminals go to the next line, where it would not be erased.
+constexpr std::size_t most_columns = 79;
+
 std::string duration_text(double seconds) {
   const auto whole = static_cast<long long>(std::ceil(seconds));
   if (whole < 60) return fmt::format("{} s", whole);
@@ -24,19 +29,46 @@ std::string duration_text(double seconds) {
   return fmt::format("{} h {:02} min", whole / 3600, whole % 3600 / 60);
 }
 
-}  // namespace
-
-std::string progress_line(const std::string& what, double done, double total, double elapsed) {
-  const double share = total > 0 ? std::clamp(done / total, 0.0, 1.0) : 1.0;
-  std::string line = fmt::format("{} {:3.0f}%", what, std::floor(share * 100));
-  const double left = elapsed * (1 - share) / share;
-  if (share > 0.01 && share < 1 && left < 1e9) line += ", " + duration_text(left) + " left";
-  return line;
+/// "12.3 heads/s", "45.6 M elements/s"
+std::string rate_text(double rate, const std::string& unit) {
+  constexpr std::string_view powers[] = {" ", " k ", " M ", " G ", " T "};
+  std::size_t power = 0;
+  // What would be rounded to 1000 goes up, too.
+  while (rate >= 999.5 && power + 1 < std::size(powers)) {
+    rate /= 1000;
+    ++power;
+  }
+  return fmt::format("{:.3g}{}{}/s", rate, powers[power], unit);
 }
 
-Progress::Progress(const Arguments& arguments, const std::string& what, double total)
+/// The first `columns` characters, the last of them an ellipsis where some are missing.
+std::string shortened(const std::string& text, std::size_t columns) {
+  if (width(text) <= columns) return text;
+  std::string_view rest = text;
+  for (std::size_t n = 0; n + 1 < columns; ++n) {
+    rest.remove_prefix(std::max<std::size_t>(1, printing_character(rest)));
+  }
+  return text.substr(0, text.size() - rest.size()) + "\u2026";
+}
+
+}  // namespace
+
+std::string progress_line(const std::string& what, double done, double total, double elapsed,
+                          const std::string& unit) {
+  const double share = total > 0 ? std::clamp(done / total, 0.0, 1.0) : 1.0;
+  std::string figures = fmt::format(" {:3.0f}%", std::floor(share * 100));
+  const bool judged = total > 0 && share > 0.01 && elapsed > 0;
+  if (judged && !unit.empty()) figures += ", " + rate_text(done / elapsed, unit);
+  const double left = elapsed * (1 - share) / share;
+  if (judged && share < 1 && left < 1e9) figures += ", " + duration_text(left) + " left";
+  return shortened(what, most_columns - std::min(most_columns - 1, width(figures))) + figures;
+}
+
+Progress::Progress(const Arguments& arguments, const std::string& what, double total,
+                   std::string unit)
     : terminal_(stderr_is_terminal()),
       what_(arguments.tool + ": " + one_line(what)),
+      unit_(std::move(unit)),
       total_(total),
       start_(Clock::now()) {
   using Wanted = Arguments::Progress;
@@ -69,7 +101,7 @@ void Progress::advance(double amount) {
 
 void Progress::draw(double done, Clock::duration elapsed) {
   const double seconds = std::chrono::duration<double>(elapsed).count();
-  const std::string line = progress_line(what_, done, total_, seconds);
+  const std::string line = progress_line(what_, done, total_, seconds, unit_);
   const std::lock_guard<std::mutex> lock(drawing_);
   write_error(terminal_ ? "\r" + line + "\x1b[K" : line + "\n");
   drawn_ = true;

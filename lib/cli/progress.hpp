@@ -14,8 +14,10 @@ namespace attn::cli {
 /// terminal. Erases itself at the end.
 class Progress {
  public:
-  /// `total` is in any unit; `advance` tells of more of it done.
-  Progress(const Arguments& arguments, const std::string& what, double total);
+  /// `total` is in any unit, "heads" or "elements" (empty: no rate is shown); `advance` tells of
+  /// more of it done.
+  Progress(const Arguments& arguments, const std::string& what, double total,
+           std::string unit = {});
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
@@ -30,6 +32,7 @@ class Progress {
   bool shown_ = false;
   bool terminal_ = false;
   std::string what_;
+  std::string unit_;
   double total_ = 0;
   Clock::time_point start_;
   std::atomic<double> done_{0};
@@ -38,8 +41,10 @@ class Progress {
   bool drawn_ = false;  // guarded by drawing_
 };
 
-/// "dnas  43%, 1 min 12 s left": the line for `done` of `total` after `elapsed` seconds. No time
-/// is given before there is something to judge by.
-std::string progress_line(const std::string& what, double done, double total, double elapsed);
+/// "dnas  43%, 12.3 heads/s, 1 min 12 s left": the line for `done` of `total` (in `unit`) after
+/// `elapsed` seconds, of at most 79 columns, `what` being cut where it is long. Neither rate nor
+/// time is given before there is something to judge by.
+std::string progress_line(const std::string& what, double done, double total, double elapsed,
+                          const std::string& unit = {});
 
 }  // namespace attn::cli

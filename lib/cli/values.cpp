@@ -141,6 +141,13 @@ std::optional<Index> to_bytes(std::string_view text) {
   return static_cast<Index>(bytes);
 }
 
+int to_deflate_level(std::string_view text) {
+  constexpr int usual = 4;
+  if (text == "gzip") return usual;
+  const bool levelled = text.size() == 6 && text.substr(0, 5) == "gzip:";
+  return levelled && text[5] >= '1' && text[5] <= '9' ? text[5] - '0' : 0;
+}
+
 std::vector<std::string> split(std::string_view text, char separator) {
   std::vector<std::string> parts;
   while (true) {
@@ -176,6 +183,8 @@ std::string expectation(const Option& option) {
       return "an integer in [0, 18446744073709551615]";
     case Kind::assignment:
       return "NAME=ADDRESS";
+    case Kind::compression:
+      return "gzip or gzip:N with N in [1, 9]";
     case Kind::flag:
     case Kind::text:
     case Kind::optional_text:
@@ -229,6 +238,11 @@ Value parse_value(const Option& option, const std::string& text) {
         refuse(option, "is", text, expectation(option));
       }
       return text;
+    }
+    case Kind::compression: {
+      const int level = to_deflate_level(text);
+      if (level == 0) refuse(option, "is", text, expectation(option));
+      return fmt::format("gzip:{}", level);
     }
     case Kind::flag:
       return true;

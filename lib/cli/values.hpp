@@ -25,6 +25,9 @@ std::optional<Index> to_integer(std::string_view text);
 /// Absent where it is anything else, less than one byte, or does not fit an Index.
 std::optional<Index> to_bytes(std::string_view text);
 
+/// The level of "gzip:N", N in 1 to 9, or of "gzip" (4); 0 where it is anything else.
+int to_deflate_level(std::string_view text);
+
 /// The parts of `text` between separators: "a,,b" has three, "" has one.
 std::vector<std::string> split(std::string_view text, char separator);
 

@@ -24,12 +24,25 @@ std::vector<hsize_t> clamped_chunk(const Shape& shape, const Shape& chunk) {
   return clamped;
 }
 
-h5::Handle creation_properties(hid_t type, const std::vector<hsize_t>& chunk) {
+/// The chunk's size is known only once it is deflated; and what is not written of it, beyond the
+/// edge of the dataset, is to be zeros and not whatever was in memory.
+void add_deflate(hid_t properties, int level) {
+  h5::require(H5Pset_shuffle(properties), "properties");
+  h5::require(H5Pset_deflate(properties, static_cast<unsigned>(level)), "properties");
+  h5::require(H5Pset_alloc_time(properties, H5D_ALLOC_TIME_INCR), "properties");
+  h5::require(H5Pset_fill_time(properties, H5D_FILL_TIME_ALLOC), "properties");
+}
+
+h5::Handle creation_properties(hid_t type, const std::vector<hsize_t>& chunk, int deflate) {
   h5::Handle properties = h5::properties(H5P_DATASET_CREATE);
   h5::require(H5Pset_obj_track_times(properties.get(), false), "properties");
   if (!chunk.empty()) {
     h5::require(H5Pset_chunk(properties.get(), static_cast<int>(chunk.size()), chunk.data()),
                 "properties");
+  }
+  if (deflate > 0) {
+    add_deflate(properties.get(), deflate);
+    return properties;
   }
   h5::require(H5Pset_alloc_time(properties.get(), H5D_ALLOC_TIME_EARLY), "properties");
   // What holds pointers must be filled, or HDF5 would follow whatever is there.
@@ -53,10 +66,17 @@ void require_name(const std::string& name) {
 }  // namespace
 
 h5::Handle create_dataset(OutputFile& output, const std::string& name, hid_t type,
-                          const Shape& shape, const Shape& chunk) {
+                          const Shape& shape, const Storage& storage) {
   require_name(name);
-  const std::vector<hsize_t> chunks = clamped_chunk(shape, chunk);
-  const h5::Handle creation = creation_properties(type, chunks);
+  const std::size_t size = H5Tget_size(type);
+  const bool worth = !h5::holds_pointers(type) && !shape.empty() &&
+                     element_count(shape) >=
+                         deflate_worth_bytes / static_cast<Index>(std::max<std::size_t>(size, 1));
+  const int deflate = worth ? storage.deflate : 0;
+  const bool chosen = deflate > 0 && storage.chunk.empty();
+  const std::vector<hsize_t> chunks =
+      clamped_chunk(shape, chosen ? deflate_chunk(shape, size) : storage.chunk);
+  const h5::Handle creation = creation_properties(type, chunks, deflate);
   const h5::Handle access = cached_access(extents(shape), chunks, H5Tget_size(type));
   const h5::Handle link = link_properties();
   const h5::Handle space = h5::dataspace(extents(shape));
@@ -64,6 +84,31 @@ h5::Handle create_dataset(OutputFile& output, const std::string& name, hid_t typ
   return output.own(H5Dcreate2(output.root(), name.c_str(), type, space.get(), link.get(),
                                creation.get(), access.get()),
                     H5Dclose, output.address_of(name));
+}
+
+Shape deflate_chunk(const Shape& shape, std::size_t element_size) {
+  constexpr std::size_t most_bytes = std::size_t{512} << 10;
+  const auto limit = static_cast<Index>(std::max<std::size_t>(most_bytes / element_size, 1));
+  Shape chunk(shape.size(), 1);
+  Index inner = 1;
+  for (std::size_t axis = shape.size(); axis-- > 0;) {
+    if (inner * shape[axis] > limit) {
+      const Index run = std::max<Index>(limit / inner, 1);
+      const Index chunks = (shape[axis] + run - 1) / run;
+      chunk[axis] = (shape[axis] + chunks - 1) / chunks;
+      break;
+    }
+    chunk[axis] = shape[axis];
+    inner *= shape[axis];
+  }
+  return chunk;
+}
+
+void require_deflate(int level) {
+  if (level == 0) return;
+  const h5::Lock lock;
+  if (H5Zfilter_avail(H5Z_FILTER_DEFLATE) > 0 && H5Zfilter_avail(H5Z_FILTER_SHUFFLE) > 0) return;
+  throw Error(Failure::usage, "--compress: this HDF5 was built without gzip");
 }
 
 h5::Handle link_properties() {

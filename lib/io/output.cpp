@@ -28,6 +28,7 @@ std::string earlier_history(hid_t root) {
 
 struct OutputBundle::Impl {
   std::shared_ptr<OutputFile> file;
+  int deflate = 0;
 
   /// The file, ready for a sequence of HDF5 calls.
   OutputFile& open() const {
@@ -42,6 +43,8 @@ struct OutputBundle::Impl {
 };
 
 OutputBundle::OutputBundle(const Options& options) : impl_(std::make_unique<Impl>()) {
+  require_deflate(options.deflate);
+  impl_->deflate = options.deflate;
   std::unique_ptr<Target> target = make_target(options);
   const h5::Lock lock;
   impl_->file = std::make_shared<OutputFile>(std::move(target));
@@ -66,10 +69,11 @@ OutputDataset OutputBundle::create(const std::string& name, DType type, const Sh
                                    const std::vector<std::string>& labels, const Shape& chunk) {
   const h5::Lock lock;
   OutputFile& file = impl_->open();
-  h5::Handle dataset = create_dataset(file, name, h5::file_type(type).get(), shape, chunk);
+  h5::Handle dataset =
+      create_dataset(file, name, h5::file_type(type).get(), shape, {chunk, impl_->deflate});
   label_axes(file, dataset.get(), name, labels);
   return OutputDataset(std::make_shared<OutputDataset::Impl>(
-      OutputDataset::Impl{impl_->file, &file.keep(std::move(dataset)), name, shape, type}));
+      impl_->file, &file.keep(std::move(dataset)), name, shape, type));
 }
 
 void OutputBundle::write_strings(const std::string& name, const std::vector<std::string>& values,

@@ -47,6 +47,9 @@ class OutputBundle {
     std::string target = "-";  ///< a path; "-" is standard output
     bool force = false;        ///< replace an existing regular file
     std::string tmpdir;        ///< for a stream: this, else $TMPDIR, else /tmp
+    /// Deflate (after HDF5's shuffle) at this level, 1 to 9, whatever create() makes of 64 KiB or
+    /// more; 0: not at all. Copied datasets stay as they are.
+    int deflate = 0;
   };
 
   /// Refuses at once what would be refused at the end: an existing regular file without force
@@ -69,8 +72,12 @@ class OutputBundle {
   /// A new dataset, of any type but bfloat16, strings and other. `labels` names its axes (HDF5
   /// dimension labels; may be shorter than shape). `chunk`: empty is contiguous; else the chunk's
   /// shape, all space allocated now so that the bytes of the file do not depend on the order of
-  /// writes. A dataset of that name copied before is replaced. `name` may have slashes: groups are
-  /// made as needed ("unas/centre"). Every element is to be written.
+  /// writes. A dataset of that name copied before is replaced. Where it is deflated, an empty
+  /// `chunk` is one that suits writing in row-major order, and chunks lie in the file in the order
+  /// in which they were complete: written by several threads, the elements are the same in every
+  /// run, but not the bytes of the file. A chunk that is written in several parts is to be
+  /// completed before many others are begun, lest it be deflated more than once. `name` may have
+  /// slashes: groups are made as needed ("unas/centre"). Every element is to be written.
   OutputDataset create(const std::string& name, DType type, const Shape& shape,
                        const std::vector<std::string>& labels = {}, const Shape& chunk = {});
 

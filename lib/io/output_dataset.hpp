@@ -9,13 +9,25 @@
 
 namespace attn::io {
 
-/// What stands behind an OutputDataset; the identifier belongs to the file.
+/// What stands behind an OutputDataset. The identifier belongs to the file, which closes it when
+/// nobody can write to the dataset any more: its chunk cache is memory.
 struct OutputDataset::Impl {
+  Impl(std::shared_ptr<OutputFile> in, const h5::Handle* identifier, std::string path, Shape extent,
+       DType type)
+      : file(std::move(in)),
+        handle(identifier),
+        name(std::move(path)),
+        shape(std::move(extent)),
+        dtype(type) {}
+  ~Impl() { file->release(handle, name); }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
   std::shared_ptr<OutputFile> file;
-  const h5::Handle* handle = nullptr;
+  const h5::Handle* handle;
   std::string name;
   Shape shape;
-  DType dtype = DType::f32;
+  DType dtype;
 };
 
 }  // namespace attn::io

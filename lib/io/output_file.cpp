@@ -1,5 +1,6 @@
 #include "io/output_file.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <stdexcept>
 #include <utility>
@@ -54,6 +55,22 @@ h5::Handle OutputFile::own(hid_t id, h5::Handle::Close closer, const std::string
 const h5::Handle& OutputFile::keep(h5::Handle dataset) {
   datasets_.push_back(std::move(dataset));
   return datasets_.back();
+}
+
+void OutputFile::release(const h5::Handle* dataset, const std::string& name) noexcept {
+  const h5::Lock lock;
+  if (done_) return;
+  const auto found = std::find_if(datasets_.begin(), datasets_.end(),
+                                  [&](const h5::Handle& kept) { return &kept == dataset; });
+  if (found == datasets_.end()) return;
+  try {
+    // Flushed first, as closing with something left to write is what may go wrong on a full disk.
+    check(H5Dflush(found->get()), address_of(name));
+    close(*found, address_of(name));
+    datasets_.erase(found);
+  } catch (...) {
+    // Kept by abandon(), for the next call.
+  }
 }
 
 void OutputFile::abandon(const Error& failure) {

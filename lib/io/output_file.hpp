@@ -1,6 +1,6 @@
 #pragma once
 
-#include <deque>
+#include <list>
 #include <memory>
 #include <string>
 
@@ -15,7 +15,7 @@ namespace attn::io {
 /// claim success. It is abandoned instead: its identifiers are left open, its temporary is
 /// removed, and everything asked of it later throws the same Error again.
 ///
-/// All members are called under h5::Lock, except deliver().
+/// All members are called under h5::Lock, except deliver() and release().
 class OutputFile {
  public:
   explicit OutputFile(std::unique_ptr<Target> target);
@@ -45,8 +45,13 @@ class OutputFile {
   /// Closes what own() gave, which may write what is left of it.
   void close(h5::Handle& handle, const std::string& what) { check(handle.reset() ? 0 : -1, what); }
 
-  /// Keeps a dataset open until the end. The reference stays valid.
+  /// Keeps a dataset open until it is released, at the latest until the end. The reference stays
+  /// valid until then.
   const h5::Handle& keep(h5::Handle dataset);
+
+  /// Closes a dataset kept before, `name` in the file, which writes what is left of it; takes the
+  /// lock itself. A failure is told by whatever is asked of the file next. Nothing after the end.
+  void release(const h5::Handle* dataset, const std::string& name) noexcept;
 
   /// Flushes, closes, and looks whether it opens again.
   void finish();
@@ -70,7 +75,7 @@ class OutputFile {
   std::unique_ptr<Error> failure_;
   // Closed before the file, since they are declared after it.
   h5::Handle file_;
-  std::deque<h5::Handle> datasets_;
+  std::list<h5::Handle> datasets_;
 };
 
 }  // namespace attn::io

@@ -1,5 +1,7 @@
 """What the tools say: the report of explain-away-stats for people, the JSON for machines."""
 
+import os
+import pty
 import re
 import unittest
 
@@ -160,6 +162,22 @@ class Messages(ToolTest):
                 done = self.run_tool("attn-compute", "in.h5", f"--progress={when}", "-o", "out.h5",
                                      "--force")
                 self.assertEqual("%" in done.err, shown)
+
+    def test_progress_on_a_terminal(self):
+        # Long enough for something to be drawn, and all of it erased at the end.
+        self.write("long.h5", **{n: np.ones((20, 1000, 8)) for n in "qk"})
+        ours, theirs = pty.openpty()
+        with os.fdopen(ours, "rb", buffering=0) as terminal:
+            with os.fdopen(theirs, "wb", buffering=0) as error:
+                self.run_tool("attn-compute", "long.h5", "--scheme=sinkhorn", "--iterations=12",
+                              "--threads=1", "-q", "--progress=always", "-o", "out.h5",
+                              stderr=error)
+            drawn = terminal.read(65536).decode()
+        self.assertRegex(drawn, r"\rattn-compute: sinkhorn +\d+%, [\d.]+ heads/s, \d+ s left\x1b\[K")
+        self.assertTrue(drawn.endswith("\r\x1b[K"))
+        self.assertNotIn("\n", drawn)
+        for line in drawn.split("\r"):
+            self.assertLess(len(line.removesuffix("\x1b[K")), 80)
 
     def test_dry_run(self):
         for tool in ("attn-compute", "explain-away-stats"):

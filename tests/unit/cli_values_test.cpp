@@ -69,6 +69,21 @@ TEST_CASE("sizes are in powers of 1024") {
   }
 }
 
+TEST_CASE("compression is gzip with a level") {
+  CHECK(to_deflate_level("gzip") == 4);
+  CHECK(to_deflate_level("gzip:1") == 1);
+  CHECK(to_deflate_level("gzip:9") == 9);
+  const Option option{.name = "compress", .kind = Option::Kind::compression};
+  CHECK(std::get<std::string>(parse_value(option, "gzip")) == "gzip:4");
+  CHECK(refusal(option, "") == "--compress is empty, expected gzip or gzip:N with N in [1, 9]");
+  for (const char* const text : {"gzip:0", "gzip:10", "gzip:", "gzip4", "zstd", "4", "gzip:x"}) {
+    CAPTURE(text);
+    CHECK(to_deflate_level(text) == 0);
+    CHECK(refusal(option, text) ==
+          std::string("--compress is ") + text + ", expected gzip or gzip:N with N in [1, 9]");
+  }
+}
+
 TEST_CASE("a number outside of its range is refused with the range") {
   CHECK(refusal(number({0, 1}), "0") == "");
   CHECK(refusal(number({0, 1}), "1") == "");

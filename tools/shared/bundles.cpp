@@ -24,6 +24,7 @@ io::OutputBundle open_output(const cli::Arguments& arguments) {
   options.target = arguments.output.value();
   options.force = arguments.force;
   options.tmpdir = arguments.tmpdir;
+  options.deflate = arguments.compress;
   return io::OutputBundle(options);
 }
 

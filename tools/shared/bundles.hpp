@@ -14,7 +14,7 @@ namespace attn::tools {
 /// io::InputBundle says.
 io::InputBundle open_input(const cli::Arguments& arguments);
 
-/// The bundle for -o, with --force and --tmpdir in force. Requires arguments.output.
+/// The bundle for -o, with --force, --tmpdir and --compress in force. Requires arguments.output.
 io::OutputBundle open_output(const cli::Arguments& arguments);
 
 /// What a transform writes into: open_output, holding what `input` holds except the datasets in

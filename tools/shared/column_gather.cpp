@@ -123,7 +123,7 @@ ColumnStatistics gather(const cli::Arguments& arguments, const ColumnOptions& op
   if (options.wants(stored)) {
     in_bundle.emplace(bundle, input, options.recorded, options.hybrid, plan.dense_limit);
   }
-  cli::Progress progress(arguments, "column sums", static_cast<double>(input.problems));
+  cli::Progress progress(arguments, "column sums", static_cast<double>(input.problems), "heads");
   const double seconds = for_each_head<T, HeadResult>(
       input, plan, progress,
       [&](const Head<T>& head, int threads) {

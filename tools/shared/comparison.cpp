@@ -186,7 +186,7 @@ Comparison::Comparison(const cli::Arguments& arguments, cli::Report& report) {
     report_input(report, datasets.back().first);
     report_input(report, datasets.back().second);
   }
-  cli::Progress progress(arguments, "comparing", elements);
+  cli::Progress progress(arguments, "comparing", elements, "elements");
   for (std::size_t k = 0; k < datasets.size(); ++k) {
     compared_.push_back(compare(pairs[k].first, datasets[k].first, datasets[k].second, tolerance,
                                 arguments.memory, progress));

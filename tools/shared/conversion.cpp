@@ -63,6 +63,10 @@ Conversion::Conversion(const cli::Arguments& arguments, cli::Report& report)
                             arguments.text("dtype"), format_),
                 "write .safetensors, or --dtype f32, which holds the same numbers");
   }
+  if (arguments.compress > 0 && format_ != "h5") {
+    throw Error(Failure::usage,
+                fmt::format("--compress goes with bundles only, not with {}", format_));
+  }
   const bool model = arguments.given("model");
   for (const char* option : {"layer", "part", "heads", "kv-heads"}) {
     if (!model && arguments.given(option)) {

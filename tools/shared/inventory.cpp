@@ -94,7 +94,7 @@ Inventory::Inventory(const cli::Arguments& arguments, const io::InputBundle& bun
     if (is_number(entry.item.dtype))
       elements += static_cast<double>(element_count(entry.item.shape));
   }
-  cli::Progress progress(arguments, "reading", elements);
+  cli::Progress progress(arguments, "reading", elements, "elements");
   for (Entry& entry : entries_) {
     if (entry.item.is_group) continue;
     if (is_number(entry.item.dtype)) {

@@ -1,0 +1,1 @@
+dump_attention.py
