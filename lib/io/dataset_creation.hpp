@@ -15,6 +15,12 @@ namespace attn::io {
 h5::Handle create_dataset(OutputFile& output, const std::string& name, hid_t type,
                           const Shape& shape, const Shape& chunk);
 
+/// Removes the link `name`, a path from the root, where there is one.
+void make_room(OutputFile& output, const std::string& name);
+
+/// A group at `path` from the root, with those on the way, where there is none yet. No time stamps.
+void create_group(OutputFile& output, const std::string& path);
+
 /// For new links: groups on the way are made.
 h5::Handle link_properties();
 

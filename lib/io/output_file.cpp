@@ -56,6 +56,10 @@ const h5::Handle& OutputFile::keep(h5::Handle dataset) {
   return datasets_.back();
 }
 
+void OutputFile::close_datasets() {
+  for (h5::Handle& dataset : datasets_) close(dataset, description());
+}
+
 void OutputFile::abandon(const Error& failure) {
   mark_abandoned();
   failure_ = std::make_unique<Error>(failure);
@@ -72,7 +76,7 @@ void OutputFile::mark_abandoned() noexcept {
 void OutputFile::close_all() {
   // H5Fclose may return success after it failed to write what was left: nothing is to be left.
   check(H5Fflush(file_.get(), H5F_SCOPE_LOCAL), description());
-  for (h5::Handle& dataset : datasets_) close(dataset, description());
+  close_datasets();
   datasets_.clear();
   close(file_, description());
 }

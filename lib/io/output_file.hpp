@@ -48,6 +48,9 @@ class OutputFile {
   /// Keeps a dataset open until the end. The reference stays valid.
   const h5::Handle& keep(h5::Handle dataset);
 
+  /// Closes them now. Their references stay valid, but lead to nothing.
+  void close_datasets();
+
   /// Flushes, closes, and looks whether it opens again.
   void finish();
 
