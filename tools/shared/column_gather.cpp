@@ -109,7 +109,7 @@ HeadResult compute_head(const ColumnOptions& options,
 template <class T>
 ColumnStatistics gather(const cli::Arguments& arguments, const ColumnOptions& options,
                         const io::InputBundle& bundle, const AttentionInput& input,
-                        cli::Report& report) {
+                        cli::Progress& progress, cli::Report& report) {
   ColumnStatistics statistics;
   statistics.leading = input.leading;
   statistics.queries = input.queries;
@@ -123,7 +123,6 @@ ColumnStatistics gather(const cli::Arguments& arguments, const ColumnOptions& op
   if (options.wants(stored)) {
     in_bundle.emplace(bundle, input, options.recorded, options.hybrid, plan.dense_limit);
   }
-  cli::Progress progress(arguments, "column sums", static_cast<double>(input.problems));
   const double seconds = for_each_head<T, HeadResult>(
       input, plan, progress,
       [&](const Head<T>& head, int threads) {
@@ -172,9 +171,9 @@ HeadNeeds column_needs(const ColumnOptions& options, const io::InputBundle& bund
 
 ColumnStatistics gather_columns(const cli::Arguments& arguments, const ColumnOptions& options,
                                 const io::InputBundle& bundle, const AttentionInput& input,
-                                cli::Report& report) {
-  return options.f64 ? gather<double>(arguments, options, bundle, input, report)
-                     : gather<float>(arguments, options, bundle, input, report);
+                                cli::Progress& progress, cli::Report& report) {
+  return options.f64 ? gather<double>(arguments, options, bundle, input, progress, report)
+                     : gather<float>(arguments, options, bundle, input, progress, report);
 }
 
 }  // namespace attn::tools

@@ -12,10 +12,11 @@ namespace attn::tools {
 HeadNeeds column_needs(const ColumnOptions& options, const io::InputBundle& bundle,
                        const AttentionInput& input);
 
-/// Column sums and row entropies of every head under every scheme. Throws what reading and the
-/// schemes throw, and Error(input) where stored weights or potentials do not belong to the scores.
+/// Column sums and row entropies of every head under every scheme; `progress` counts the heads.
+/// Throws what reading and the schemes throw, and Error(input) where stored weights or potentials
+/// do not belong to the scores.
 ColumnStatistics gather_columns(const cli::Arguments& arguments, const ColumnOptions& options,
                                 const io::InputBundle& bundle, const AttentionInput& input,
-                                cli::Report& report);
+                                cli::Progress& progress, cli::Report& report);
 
 }  // namespace attn::tools
