@@ -16,7 +16,7 @@ void HeadOutputs::create(const std::string& name, DType type, const Shape& own,
   labels.insert(labels.end(), own_labels.begin(), own_labels.end());
   const Shape chunk = own_chunk.empty() ? Shape{} : join(Shape(leading_.size(), 1), own_chunk);
   datasets_.emplace(name, bundle_.create(name, type, shape, labels, chunk));
-  report_.output(name, bundle_.description() + ":/" + name, shape, type);
+  report_.output(name, bundle_.address_of(name), shape, type);
 }
 
 }  // namespace attn::tools
