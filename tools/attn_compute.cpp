@@ -1,6 +1,7 @@
 // attn-compute: scores → potentials → output, one head after the other.
 
 #include <algorithm>
+#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -11,6 +12,7 @@
 #include "shared/attention_results.hpp"
 #include "shared/bundles.hpp"
 #include "shared/compute_report.hpp"
+#include "shared/sections.hpp"
 #include "shared/weights_writer.hpp"
 #include "stats/observers.hpp"
 #include "tensor/error.hpp"
@@ -49,12 +51,15 @@ cli::Declaration declare() {
   d.choices("emit", {"out", "weights", "row_potential", "col_potential", "col_sum", "row_entropy"},
             "What to write (default: out where there is a v, and the potentials). weights is the "
             "only one that takes Lq x Lk numbers.");
+  declare_sections(d);
   d.example("attn-compute --scheme dnas layer3.h5 | explain-away-stats",
             "which keys does nobody attend to?");
   d.example(
       "attn-compute -i q=dump.h5:/layer3/Q -i k=dump.h5:/layer3/K \\\n"
       "      --emit col_sum -o c.h5",
       "column sums of tensors that lie elsewhere");
+  d.example("attn-compute --each '/text/*/layer*' --map q=Q,k=K,v=V dump.h5 -o out.h5",
+            "a model's whole dump");
   d.exit_status(1, "sinkhorn did not converge; the results are written, attn_status says so");
   return d;
 }
@@ -150,9 +155,40 @@ HeadResult<T> compute_head(const ComputeOptions& options, const AttentionInput& 
   return result;
 }
 
+// What there is to do for one section: INPUT, or one group of it.
+struct Task {
+  Task(const cli::Arguments& arguments, io::InputBundle section)
+      : bundle(std::move(section)),
+        options(resolve(arguments, bundle)),
+        input(bundle, options.scores, options.emits("out"), {options.scheme.scheme}),
+        f64(arguments.f64.value_or(input.any_float64)) {
+    if (options.scheme.scheme == Scheme::hnas) {
+      options.hybrid = hybrid_per_head(arguments, bundle, input, false);
+    }
+  }
+
+  // Results of an earlier run would no longer belong to the attributes. Datasets of such names that
+  // are none of ours go only where they are written anew.
+  std::vector<std::string> replaced() const {
+    return bundle.text_attribute("attn_scheme") ? result_names() : std::vector<std::string>{};
+  }
+
+  void report_params(cli::Report& report) const {
+    report_score_options(options.scores, input.causal, report);
+    report.params()["precision"] = f64 ? "f64" : "f32";
+  }
+
+  io::InputBundle bundle;
+  ComputeOptions options;
+  AttentionInput input;
+  bool f64;
+};
+
 template <class T>
-Totals compute(const cli::Arguments& arguments, const ComputeOptions& options,
-               const AttentionInput& input, HeadOutputs& outputs, cli::Report& report) {
+Totals compute(const cli::Arguments& arguments, const Task& task, HeadOutputs& outputs,
+               cli::Progress& progress, cli::Report& report) {
+  const ComputeOptions& options = task.options;
+  const AttentionInput& input = task.input;
   const MemoryPlan plan = plan_memory(input, sizeof(T), compute_needs(options, input, sizeof(T)),
                                       arguments.threads, arguments.memory);
   create_results(outputs, options, input, sizeof(T) == sizeof(double));
@@ -161,8 +197,6 @@ Totals compute(const cli::Arguments& arguments, const ComputeOptions& options,
       arguments.only && options.emits("unas_row_potential") && !arguments.number("hybrid");
   if (keep_hybrid) outputs.create("hybrid", DType::f64, {}, {});
   Totals totals;
-  cli::Progress progress(arguments, scheme_name(options.scheme.scheme),
-                         static_cast<double>(input.problems), "heads");
   const double seconds = for_each_head<T, HeadResult<T>>(
       input, plan, progress,
       [&](const Head<T>& head, int threads) {
@@ -185,34 +219,72 @@ Totals compute(const cli::Arguments& arguments, const ComputeOptions& options,
   return totals;
 }
 
-cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
-  const io::InputBundle bundle = open_input(arguments);
-  ComputeOptions options = resolve(arguments, bundle);
-  const AttentionInput input(bundle, options.scores, options.emits("out"), {options.scheme.scheme});
-  if (options.scheme.scheme == Scheme::hnas) {
-    options.hybrid = hybrid_per_head(arguments, bundle, input, false);
+// The results of one section, written to `output` but not yet committed.
+Totals compute_section(const cli::Arguments& arguments, const Task& task, io::OutputBundle output,
+                       cli::Progress& progress, cli::Report& report) {
+  HeadOutputs outputs(output, task.input.leading, report);
+  warn_about_leaks(task.options, task.input, report);
+  const Totals totals = task.f64 ? compute<double>(arguments, task, outputs, progress, report)
+                                 : compute<float>(arguments, task, outputs, progress, report);
+  record_results(arguments, task.options, task.input, task.f64, totals, output);
+  return totals;
+}
+
+cli::Outcome report_costs(const cli::Arguments& arguments, const Sections& sections,
+                          cli::Report& report) {
+  GroupReport groups;
+  for (std::size_t n = 0; n < sections.size(); ++n) {
+    const Task task(arguments, sections.open(n));
+    for (const auto& dataset : task.input.datasets()) report_input(report, dataset);
+    task.report_params(report);
+    if (sections.each()) {
+      report.print(fmt::format("{}{}\n", n == 0 ? "" : "\n", sections.groups()[n]));
+    }
+    groups.add(sections.groups()[n], report,
+               [&] { report_cost(arguments, task.options, task.input, task.f64, report); });
   }
-  for (const auto& dataset : input.datasets()) report_input(report, dataset);
-  const bool f64 = arguments.f64.value_or(input.any_float64);
-  report_score_options(options.scores, input.causal, report);
-  report.params()["precision"] = f64 ? "f64" : "f32";
-  if (arguments.dry_run) {
-    report_cost(arguments, options, input, f64, report);
-    return {};
+  if (sections.each()) {
+    groups.write(report);
+  } else {
+    report.result() = groups.last();
+  }
+  return {};
+}
+
+cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
+  const Sections sections(arguments);
+  if (arguments.dry_run) return report_costs(arguments, sections, report);
+
+  // All are looked at before the first is computed.
+  std::vector<std::vector<std::string>> replaced;
+  Index heads = 0;
+  for (std::size_t n = 0; n < sections.size(); ++n) {
+    const Task task(arguments, sections.open(n));
+    for (const auto& dataset : task.input.datasets()) report_input(report, dataset);
+    replaced.push_back(task.replaced());
+    heads += task.input.problems;
   }
 
-  // Results of an earlier run would no longer belong to the attributes. Datasets of such names that
-  // are none of ours go only where they are written anew.
-  std::vector<std::string> replaced;
-  if (bundle.text_attribute("attn_scheme")) replaced = result_names();
-  io::OutputBundle output = open_output_like(arguments, bundle, replaced);
-  HeadOutputs outputs(output, input.leading, report);
-  warn_about_leaks(options, input, report);
-  const Totals totals = f64 ? compute<double>(arguments, options, input, outputs, report)
-                            : compute<float>(arguments, options, input, outputs, report);
-  record_results(arguments, options, input, f64, totals, output);
+  SectionOutput output(arguments, sections, replaced);
+  cli::Progress progress(arguments, arguments.text("scheme"), static_cast<double>(heads), "heads");
+  GroupReport groups;
+  Totals totals;
+  cli::Outcome outcome;
+  for (std::size_t n = 0; n < sections.size(); ++n) {
+    const Task task(arguments, sections.open(n));
+    groups.add(sections.groups()[n], report, [&] {
+      task.report_params(report);
+      const Totals found = compute_section(arguments, task, output.open(n), progress, report);
+      totals.add(found);
+      outcome = conclude(task.options, task.input, task.f64, found, report);
+    });
+    if (sections.each() && n + 1 == sections.size()) {
+      outcome = conclude_groups(groups, task.options, heads, totals, report);
+    }
+  }
   output.commit();
-  return conclude(options, input, f64, totals, report);
+  if (!sections.each()) report.result() = groups.last();
+  return outcome;
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "cli/report.hpp"
 
+#include <algorithm>
+
 #include "cli/report_impl.hpp"
 #include "cli/terminal.hpp"
 #include "cli/words.hpp"
@@ -34,10 +36,13 @@ nlohmann::ordered_json& Report::result() { return impl_->result; }
 nlohmann::ordered_json& Report::params() { return impl_->params; }
 void Report::status(const std::string& status) { impl_->status = status; }
 void Report::print(const std::string& text) { impl_->text += text; }
+void Report::print_data(const std::string& text) { impl_->data += text; }
 void Report::add_compute_seconds(double seconds) { impl_->compute_seconds += seconds; }
 
 void Report::warn(const std::string& line) {
   const std::string squashed = one_line(line);
+  const auto& before = impl_->warnings;
+  if (std::find(before.begin(), before.end(), squashed) != before.end()) return;
   impl_->warnings.push_back(squashed);
   if (impl_->quiet) return;
   // A progress line may stand on the terminal.

@@ -33,11 +33,15 @@ class Report {
   /// "ok" unless set: "no", "not_converged", "infeasible".
   void status(const std::string& status);
 
-  /// One line, shown at once on stderr as "TOOL: warning: ..." (not with -q) and kept for the JSON.
+  /// One line, shown at once on stderr as "TOOL: warning: ..." (not with -q) and kept for the JSON;
+  /// said before, it is not said again.
   void warn(const std::string& line);
 
   /// Text for people: report tools print it on stdout (stderr where a bundle goes there).
   void print(const std::string& text);
+
+  /// Lines for programs, on stdout in place of that text and with -q too.
+  void print_data(const std::string& text);
 
   /// Adds to the time spent in the mathematics alone.
   void add_compute_seconds(double seconds);

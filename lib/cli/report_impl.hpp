@@ -23,6 +23,7 @@ struct Report::Impl {
   nlohmann::ordered_json warnings = nlohmann::ordered_json::array();
   std::string status;
   std::string text;
+  std::string data;
   double compute_seconds = 0;
 };
 

@@ -1,9 +1,9 @@
 #include "io/contents.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <set>
 
+#include "io/groups.hpp"
 #include "io/h5_attribute.hpp"
 #include "io/h5_type.hpp"
 #include "io/hdf5_dataset.hpp"
@@ -18,11 +18,7 @@ class Walk {
  public:
   void visit(hid_t group, const std::string& address, const std::string& path) {
     if (!seen_.insert(h5::identity(group)).second) return;
-    std::vector<h5::Link> links = h5::links(group, address);
-    std::sort(links.begin(), links.end(), [](const h5::Link& a, const h5::Link& b) {
-      return strverscmp(a.name.c_str(), b.name.c_str()) < 0;
-    });
-    for (const h5::Link& link : links) {
+    for (const h5::Link& link : links_by_number(group, address)) {
       const h5::Kind kind = h5::kind_of(group, link.name);
       const std::string below = path.empty() ? link.name : path + "/" + link.name;
       const std::string name = address + "/" + link.name;

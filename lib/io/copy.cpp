@@ -1,6 +1,7 @@
 #include "io/copy.hpp"
 
 #include <algorithm>
+#include <set>
 
 #include "io/copy_array.hpp"
 #include "io/copy_dataset.hpp"
@@ -11,7 +12,7 @@
 namespace attn::io {
 namespace {
 
-void copy_named(const InputDataset::Impl& dataset, const std::string& name, OutputFile& output) {
+void copy_one(const InputDataset::Impl& dataset, const std::string& name, OutputFile& output) {
   const auto* stored = dynamic_cast<const Hdf5Dataset*>(&dataset);
   if (stored == nullptr) {
     copy_array(dataset, output, name);
@@ -26,38 +27,46 @@ void copy_named(const InputDataset::Impl& dataset, const std::string& name, Outp
 
 void copy_bundle(const InputBundle::Impl& input, OutputFile& output,
                  const std::vector<std::string>& without) {
-  const auto excluded = [&](const std::string& name) {
-    return std::find(without.begin(), without.end(), name) != without.end() ||
-           h5::linked(output.root(), name);
+  const std::set<std::string> left_out(without.begin(), without.end());
+  // What was written before lies at the root.
+  const auto excluded = [&](const std::string& path) {
+    return left_out.count(path) != 0 ||
+           (path.find('/') == std::string::npos && h5::linked(output.root(), path));
   };
   if (input.root && !input.root->group) {
     for (const std::string& name : input.root->names()) {
       // First, as "." would count as there already.
       require_bundle_name(array_address(input.root->file->label, name), name);
       if (!excluded(name) && input.named.count(name) == 0) {
-        copy_array(*input.root->dataset(name), output, name);
+        copy_array(*input.root->dataset(name, name), output, name);
       }
     }
   } else if (input.root) {
     const InputBundle::Impl::Root& root = *input.root;
-    ObjectCopier copier(output, root.path == "/");
-    const std::string address = root.file->label + ":" + (root.path == "/" ? "" : root.path);
-    copier.copy_members(root.group.get(), address, "", [&](const std::string& name) {
-      return excluded(name) || input.named.count(name) != 0;
+    ObjectCopier copier(output, root.path == "/", [&](const std::string& path) {
+      return excluded(path) || input.named.count(path) != 0;
     });
+    const std::string address = root.file->label + ":" + (root.path == "/" ? "" : root.path);
+    copier.copy_members(root.group.get(), address, "");
     copier.finish();
-    copy_root_attributes(input, output);
+    copy_root_attributes(input, output, output.root());
   }
+  copy_named(input, output, "", without);
+}
+
+void copy_named(const InputBundle::Impl& input, OutputFile& output, const std::string& path,
+                const std::vector<std::string>& without) {
   for (const auto& [name, dataset] : input.named) {
-    if (!excluded(name)) copy_named(*dataset, name, output);
+    if (std::find(without.begin(), without.end(), name) != without.end()) continue;
+    const std::string target = path.empty() ? name : path + "/" + name;
+    if (!h5::linked(output.root(), target)) copy_one(*dataset, target, output);
   }
 }
 
-void copy_root_attributes(const InputBundle::Impl& input, OutputFile& output) {
+void copy_root_attributes(const InputBundle::Impl& input, OutputFile& output, hid_t object) {
   if (!input.root || !input.root->group) return;
-  copy_attributes(
-      input.root->group.get(), input.root->description(), output, output.root(),
-      [&](const std::string& name) { return H5Aexists(output.root(), name.c_str()) > 0; });
+  copy_attributes(input.root->group.get(), input.root->description(), output, object,
+                  [&](const std::string& name) { return H5Aexists(object, name.c_str()) > 0; });
 }
 
 }  // namespace attn::io

@@ -14,13 +14,11 @@ bool nothing(const std::string&) { return false; }
 
 }  // namespace
 
-void ObjectCopier::copy_members(hid_t group, const std::string& address, const std::string& path,
-                                const std::function<bool(const std::string&)>& skip) {
+void ObjectCopier::copy_members(hid_t group, const std::string& address, const std::string& path) {
   copied_.emplace(h5::identity(group), path.empty() ? "/" : path);
   for (const h5::Link& link : h5::links(group, address, true)) {
-    if (skip(link.name)) continue;
-    copy_link(group, link, address + "/" + link.name,
-              path.empty() ? link.name : path + "/" + link.name);
+    const std::string below = path.empty() ? link.name : path + "/" + link.name;
+    if (!skip_(below)) copy_link(group, link, address + "/" + link.name, below);
   }
 }
 
@@ -70,7 +68,7 @@ void ObjectCopier::copy_group(hid_t group, const std::string& address, const std
                              H5P_DEFAULT),
                   H5Gclose, output_.address_of(path), address);
   copy_attributes(group, address, output_, copy.get(), nothing);
-  copy_members(group, address, path, nothing);
+  copy_members(group, address, path);
 }
 
 void ObjectCopier::copy_type(hid_t type, const std::string& address, const std::string& path) {

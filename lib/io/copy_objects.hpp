@@ -3,6 +3,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "io/copy_scales.hpp"
@@ -18,13 +19,14 @@ class ObjectCopier {
   /// With `keep_soft_links` those are copied as such, which is right where all of a file is
   /// copied; else they become what they lead to. External links, whose file names are relative to
   /// where their file lies, become what they lead to. Links that lead nowhere are kept.
-  ObjectCopier(OutputFile& output, bool keep_soft_links)
-      : output_(output), keep_soft_links_(keep_soft_links) {}
+  /// Members at paths of the output that `skip` picks are left out.
+  ObjectCopier(OutputFile& output, bool keep_soft_links,
+               std::function<bool(const std::string&)> skip)
+      : output_(output), keep_soft_links_(keep_soft_links), skip_(std::move(skip)) {}
 
   /// The members of a group that is called `address` in messages ("in.h5:" for the root), into the
-  /// group `path` of the output ("" for the root), except those that `skip` picks.
-  void copy_members(hid_t group, const std::string& address, const std::string& path,
-                    const std::function<bool(const std::string&)>& skip);
+  /// group `path` of the output ("" for the root).
+  void copy_members(hid_t group, const std::string& address, const std::string& path);
 
   /// Attaches the copied dimension scales to the copied datasets. To be called when all is copied.
   void finish() { attach_scales(scaled_, copied_, output_); }
@@ -42,6 +44,7 @@ class ObjectCopier {
 
   OutputFile& output_;
   bool keep_soft_links_;
+  std::function<bool(const std::string&)> skip_;
   std::vector<ScaledDataset> scaled_;
   std::map<std::string, std::string> copied_;  // from identity to path
 };

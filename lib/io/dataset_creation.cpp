@@ -52,11 +52,6 @@ h5::Handle creation_properties(hid_t type, const std::vector<hsize_t>& chunk, in
   return properties;
 }
 
-void make_room(OutputFile& output, const std::string& name) {
-  if (!h5::linked(output.root(), name)) return;
-  output.check(H5Ldelete(output.root(), name.c_str(), H5P_DEFAULT), output.address_of(name));
-}
-
 void require_name(const std::string& name) {
   if (name.empty() || name.front() == '/' || name.back() == '/' || name == ".") {
     throw std::invalid_argument("'" + name + "' is no name for a dataset");
@@ -109,6 +104,21 @@ void require_deflate(int level) {
   const h5::Lock lock;
   if (H5Zfilter_avail(H5Z_FILTER_DEFLATE) > 0 && H5Zfilter_avail(H5Z_FILTER_SHUFFLE) > 0) return;
   throw Error(Failure::usage, "--compress: this HDF5 was built without gzip");
+}
+
+void make_room(OutputFile& output, const std::string& name) {
+  if (!h5::linked(output.root(), name)) return;
+  output.check(H5Ldelete(output.root(), name.c_str(), H5P_DEFAULT), output.address_of(name));
+}
+
+void create_group(OutputFile& output, const std::string& path) {
+  if (h5::kind_of(output.root(), path) == h5::Kind::group) return;
+  const h5::Handle creation = h5::properties(H5P_GROUP_CREATE);
+  h5::require(H5Pset_obj_track_times(creation.get(), false), "properties");
+  h5::Handle group = output.own(
+      H5Gcreate2(output.root(), path.c_str(), link_properties().get(), creation.get(), H5P_DEFAULT),
+      H5Gclose, output.address_of(path));
+  output.close(group, output.address_of(path));
 }
 
 h5::Handle link_properties() {

@@ -35,6 +35,12 @@ Shape deflate_chunk(const Shape& shape, std::size_t element_size);
 /// Refuses --compress (Error(usage)) where this HDF5 was built without deflate or shuffle.
 void require_deflate(int level);
 
+/// Removes the link `name`, a path from the root, where there is one.
+void make_room(OutputFile& output, const std::string& name);
+
+/// A group at `path` from the root, with those on the way, where there is none yet. No time stamps.
+void create_group(OutputFile& output, const std::string& path);
+
 /// For new links: groups on the way are made.
 h5::Handle link_properties();
 

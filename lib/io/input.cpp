@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "io/array_dataset.hpp"
+#include "io/groups.hpp"
 #include "io/h5_attribute.hpp"
 #include "io/hdf5_dataset.hpp"
 #include "io/input_bundle.hpp"
@@ -143,21 +144,45 @@ std::vector<std::string> InputBundle::Impl::Root::names() const {
 }
 
 std::shared_ptr<const InputDataset::Impl> InputBundle::Impl::Root::dataset(
-    const std::string& name) const {
-  if (file->arrays) return file->arrays->has(name) ? open_array(*file, "/", name, "", {}) : nullptr;
+    const std::string& stored, const std::string& name) const {
+  if (file->arrays) {
+    if (!file->arrays->has(stored)) return nullptr;
+    return open_array(*file, "/" + stored, name, "", {});
+  }
   const h5::Lock lock;
-  if (h5::kind_of(group.get(), name) != h5::Kind::dataset) {
-    if (H5Lexists(group.get(), name.c_str(), H5P_DEFAULT) > 0) {
-      refuse_path(*file, joined_path(path, name), h5::Kind::dataset);
+  if (h5::kind_of(group.get(), stored) != h5::Kind::dataset) {
+    if (h5::linked(group.get(), stored)) {
+      refuse_path(*file, joined_path(path, stored), h5::Kind::dataset);
     }
     return nullptr;
   }
-  h5::Handle handle = open_dataset(group.get(), name);
+  h5::Handle handle = open_dataset(group.get(), stored);
   if (!handle) {
-    throw Error(Failure::input, address_of(name) + " cannot be opened: " + h5::last_reason().text);
+    throw Error(Failure::input,
+                address_of(stored) + " cannot be opened: " + h5::last_reason().text);
   }
-  return std::make_shared<Hdf5Dataset>(file, std::move(handle), name, address_of(name),
+  return std::make_shared<Hdf5Dataset>(file, std::move(handle), name, address_of(stored),
                                        std::vector<SliceItem>{});
+}
+
+InputBundle::Impl::Root InputBundle::Impl::Root::below(const std::string& below_path) const {
+  if (file->arrays) throw Error(Failure::input, file->label + " has no groups");
+  const h5::Lock lock;
+  Root found{file, joined_path(path, below_path), {}};
+  if (h5::kind_of(group.get(), below_path) == h5::Kind::group) {
+    found.group = h5::Handle(H5Gopen2(group.get(), below_path.c_str(), H5P_DEFAULT), H5Gclose);
+  }
+  if (!found.group) refuse_path(*file, found.path, h5::Kind::group);
+  return found;
+}
+
+InputBundle::Impl::Root InputBundle::Impl::Root::again() const {
+  Root same{file, path, {}};
+  if (!group) return same;
+  const h5::Lock lock;
+  h5::require(H5Iinc_ref(group.get()) < 0 ? -1 : 0, "group");
+  same.group = h5::Handle(group.get(), H5Gclose);
+  return same;
 }
 
 InputBundle::InputBundle(const Options& options) : impl_(std::make_unique<Impl>()) {
@@ -169,22 +194,26 @@ InputBundle::InputBundle(const Options& options) : impl_(std::make_unique<Impl>(
   Opener opener(options.tmpdir);
   if (input) impl_->root = opener.root(*input);
   for (const auto& [name, address] : named) impl_->named[name] = opener.dataset(name, address);
+  for (const auto& [name, stored] : options.renamed) impl_->renamed[name] = stored;
 }
 
+InputBundle::InputBundle(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 InputBundle::~InputBundle() = default;
 InputBundle::InputBundle(InputBundle&&) noexcept = default;
 InputBundle& InputBundle::operator=(InputBundle&&) noexcept = default;
 
 bool InputBundle::has(const std::string& name) const {
-  return impl_->named.count(name) != 0 || (impl_->root && impl_->root->has(name));
+  return impl_->named.count(name) != 0 ||
+         (impl_->root && impl_->root->has(impl_->stored_name(name)));
 }
 
 InputDataset InputBundle::dataset(const std::string& name) const {
   const auto found = impl_->named.find(name);
   if (found != impl_->named.end()) return InputDataset(found->second);
+  const std::string& stored_name = impl_->stored_name(name);
   std::shared_ptr<const InputDataset::Impl> stored;
-  if (impl_->root) stored = impl_->root->dataset(name);
-  if (!stored) refuse_missing(description(), h5::Kind::dataset, name, names());
+  if (impl_->root) stored = impl_->root->dataset(stored_name, name);
+  if (!stored) refuse_missing(description(), h5::Kind::dataset, stored_name, names());
   return InputDataset(std::move(stored));
 }
 
@@ -219,6 +248,50 @@ std::vector<std::string> InputBundle::group_names() const {
   const h5::Lock lock;
   if (!impl_->root || !impl_->root->group) return {};
   return names_of(h5::Kind::group, impl_->root->group.get(), description());
+}
+
+std::vector<std::string> InputBundle::groups_like(const std::string& pattern) const {
+  if (!impl_->root) {
+    throw Error(Failure::usage, "there is no INPUT whose groups " + pattern + " could match");
+  }
+  if (pattern.find_first_not_of('/') == std::string::npos) {
+    throw Error(Failure::usage, "'" + pattern + "' names no groups",
+                "such as '/text/*/layer*': one pattern for each level");
+  }
+  const Impl::Root& root = *impl_->root;
+  if (!root.group) {
+    throw Error(Failure::input, root.description() + " has no groups, expected an HDF5 file");
+  }
+  const h5::Lock lock;
+  h5::set_subject(root.description());
+  const std::string address = root.file->label + ":" + (root.path == "/" ? "" : root.path);
+  std::vector<std::string> found = matching_groups(root.group.get(), address, pattern);
+  if (found.empty()) {
+    refuse_missing(root.description(), h5::Kind::group, "like " + pattern,
+                   all_groups(root.group.get(), address));
+  }
+  return found;
+}
+
+InputBundle InputBundle::group(const std::string& path) const {
+  auto view = std::make_unique<Impl>();
+  if (path.empty()) {
+    if (impl_->root) view->root = impl_->root->again();
+  } else if (impl_->root) {
+    view->root = impl_->root->below(path);
+  } else {
+    throw Error(Failure::input, description() + " have no groups");
+  }
+  view->named = impl_->named;
+  view->renamed = impl_->renamed;
+  return InputBundle(std::move(view));
+}
+
+InputBundle InputBundle::without_named() const {
+  auto view = std::make_unique<Impl>();
+  if (impl_->root) view->root = impl_->root->again();
+  view->renamed = impl_->renamed;
+  return InputBundle(std::move(view));
 }
 
 std::string InputBundle::description() const {

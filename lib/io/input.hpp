@@ -59,6 +59,9 @@ class InputBundle {
     /// NAME, ADDRESS. Where the address leads to a group or a file, dataset NAME in it is meant;
     /// of several with one NAME the last wins.
     std::vector<std::pair<std::string, std::string>> named;
+    /// NAME, STORED: dataset NAME is the one that INPUT, and each group of it, calls STORED (a name
+    /// or a path from there). Names that are not listed keep their own.
+    std::vector<std::pair<std::string, std::string>> renamed = {};
     std::string tmpdir;  ///< for spools and what is unpacked: this, else $TMPDIR, else /tmp
   };
 
@@ -91,6 +94,22 @@ class InputBundle {
   std::vector<std::string> attribute_names() const;
   std::vector<std::string> group_names() const;
 
+  /// Paths, without a leading slash, of the groups below INPUT's root that `pattern` matches: one
+  /// pattern of fnmatch(3) for each level, with slashes between, a leading one optional
+  /// ("/text/*/layer*"). Depth first, numbers in the order of their values (layer2 before layer10);
+  /// a group that several links lead to stands under the first that matches. Throws Error(input)
+  /// listing the groups there are where none matches; Error(usage) where there is no INPUT or the
+  /// pattern names no level.
+  std::vector<std::string> groups_like(const std::string& pattern) const;
+
+  /// One group below INPUT's root ("" is the root itself) as a bundle of its own, with this one's
+  /// named datasets and renamings; it shares the open file. Throws Error(input) where there is no
+  /// such group.
+  InputBundle group(const std::string& path) const;
+
+  /// INPUT without the named datasets.
+  InputBundle without_named() const;
+
   /// "layer3.h5", "standard input", or "the named datasets": for messages.
   std::string description() const;
 
@@ -98,6 +117,7 @@ class InputBundle {
   const Impl& impl() const { return *impl_; }  ///< for OutputBundle's copying only
 
  private:
+  explicit InputBundle(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
 

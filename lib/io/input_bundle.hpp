@@ -24,11 +24,23 @@ struct InputBundle::Impl {
 
     bool has(const std::string& name) const;
     std::vector<std::string> names() const;  ///< of its datasets, sorted
-    /// Null where nothing has that name; Error(input) where it is no dataset.
-    std::shared_ptr<const InputDataset::Impl> dataset(const std::string& name) const;
+    /// The dataset called `stored` here and `name` by tools. Null where nothing has that name;
+    /// Error(input) where it is no dataset.
+    std::shared_ptr<const InputDataset::Impl> dataset(const std::string& stored,
+                                                      const std::string& name) const;
+    /// A group below, "text/layer3". Throws Error(input) where there is none.
+    Root below(const std::string& below_path) const;
+    /// The same group once more.
+    Root again() const;
   };
   std::optional<Root> root;
   std::map<std::string, std::shared_ptr<const InputDataset::Impl>> named;
+  std::map<std::string, std::string> renamed;  ///< from what tools say to what is stored
+
+  const std::string& stored_name(const std::string& name) const {
+    const auto found = renamed.find(name);
+    return found == renamed.end() ? name : found->second;
+  }
 };
 
 }  // namespace attn::io

@@ -1,5 +1,6 @@
 #include "io/output.hpp"
 
+#include <stdexcept>
 #include <utility>
 
 #include "io/copy.hpp"
@@ -29,6 +30,8 @@ std::string earlier_history(hid_t root) {
 struct OutputBundle::Impl {
   std::shared_ptr<OutputFile> file;
   int deflate = 0;
+  std::string path;      // of a group; empty: the root
+  bool is_view = false;  // of a file that belongs to another
 
   /// The file, ready for a sequence of HDF5 calls.
   OutputFile& open() const {
@@ -36,11 +39,33 @@ struct OutputBundle::Impl {
     return *file;
   }
 
+  OutputFile& open_whole() const {
+    if (is_view) throw std::logic_error("'" + path + "' is a group, expected the whole bundle");
+    return open();
+  }
+
+  std::string inside(const std::string& name) const {
+    return path.empty() ? name : path + "/" + name;
+  }
+
+  /// What has the attributes; the file's root is its owner's.
+  template <class Body>
+  void with_object(const Body& body) const {
+    OutputFile& output = open();
+    if (path.empty()) return body(output, output.root());
+    h5::Handle object = output.own(H5Gopen2(output.root(), path.c_str(), H5P_DEFAULT), H5Gclose,
+                                   output.address_of(path));
+    body(output, object.get());
+    output.close(object, output.address_of(path));
+  }
+
   // Datasets may live longer than the bundle; what was not committed must not.
   ~Impl() {
-    if (file) file->discard();
+    if (file && !is_view) file->discard();
   }
 };
+
+OutputBundle::OutputBundle(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 OutputBundle::OutputBundle(const Options& options) : impl_(std::make_unique<Impl>()) {
   require_deflate(options.deflate);
@@ -54,21 +79,51 @@ OutputBundle::~OutputBundle() = default;
 OutputBundle::OutputBundle(OutputBundle&&) noexcept = default;
 OutputBundle& OutputBundle::operator=(OutputBundle&&) noexcept = default;
 
+OutputBundle OutputBundle::group(const std::string& path) {
+  const h5::Lock lock;
+  OutputFile& file = impl_->open();
+  auto view = std::make_unique<Impl>();
+  view->path = path.empty() ? impl_->path : impl_->inside(path);
+  if (!path.empty()) create_group(file, view->path);
+  view->is_view = true;
+  view->file = impl_->file;
+  view->deflate = impl_->deflate;
+  return OutputBundle(std::move(view));
+}
+
 void OutputBundle::copy_from(const InputBundle& input, const std::vector<std::string>& without) {
   const h5::Lock lock;
   h5::set_subject(input.description());
-  copy_bundle(input.impl(), impl_->open(), without);
+  copy_bundle(input.impl(), impl_->open_whole(), without);
 }
 
 void OutputBundle::copy_attributes_from(const InputBundle& input) {
   const h5::Lock lock;
-  copy_root_attributes(input.impl(), impl_->open());
+  impl_->with_object(
+      [&](OutputFile& file, hid_t object) { copy_root_attributes(input.impl(), file, object); });
 }
 
-OutputDataset OutputBundle::create(const std::string& name, DType type, const Shape& shape,
+void OutputBundle::copy_named_from(const InputBundle& input,
+                                   const std::vector<std::string>& without) {
+  const h5::Lock lock;
+  copy_named(input.impl(), impl_->open(), impl_->path, without);
+}
+
+void OutputBundle::link(const std::string& name, const std::string& path) {
+  const h5::Lock lock;
+  OutputFile& file = impl_->open();
+  const std::string made = impl_->inside(name);
+  make_room(file, made);
+  file.check(H5Lcreate_hard(file.root(), path.c_str(), file.root(), made.c_str(),
+                            link_properties().get(), H5P_DEFAULT),
+             file.address_of(made));
+}
+
+OutputDataset OutputBundle::create(const std::string& own_name, DType type, const Shape& shape,
                                    const std::vector<std::string>& labels, const Shape& chunk) {
   const h5::Lock lock;
   OutputFile& file = impl_->open();
+  const std::string name = impl_->inside(own_name);
   h5::Handle dataset =
       create_dataset(file, name, h5::file_type(type).get(), shape, {chunk, impl_->deflate});
   label_axes(file, dataset.get(), name, labels);
@@ -76,10 +131,12 @@ OutputDataset OutputBundle::create(const std::string& name, DType type, const Sh
       impl_->file, &file.keep(std::move(dataset)), name, shape, type));
 }
 
-void OutputBundle::write_strings(const std::string& name, const std::vector<std::string>& values,
+void OutputBundle::write_strings(const std::string& own_name,
+                                 const std::vector<std::string>& values,
                                  const std::vector<std::string>& labels) {
   const h5::Lock lock;
   OutputFile& file = impl_->open();
+  const std::string name = impl_->inside(own_name);
   const h5::Handle type = h5::text_type();
   h5::Handle dataset =
       create_dataset(file, name, type.get(), {static_cast<Index>(values.size())}, {});
@@ -95,32 +152,32 @@ void OutputBundle::write_strings(const std::string& name, const std::vector<std:
 
 void OutputBundle::attribute(const std::string& name, double value) {
   const h5::Lock lock;
-  OutputFile& file = impl_->open();
-  write_attribute(file, file.root(), name, value);
+  impl_->with_object(
+      [&](OutputFile& file, hid_t object) { write_attribute(file, object, name, value); });
 }
 
 void OutputBundle::attribute(const std::string& name, std::int64_t value) {
   const h5::Lock lock;
-  OutputFile& file = impl_->open();
-  write_attribute(file, file.root(), name, value);
+  impl_->with_object(
+      [&](OutputFile& file, hid_t object) { write_attribute(file, object, name, value); });
 }
 
 void OutputBundle::attribute(const std::string& name, const std::string& value) {
   const h5::Lock lock;
-  OutputFile& file = impl_->open();
-  write_attribute(file, file.root(), name, value);
+  impl_->with_object(
+      [&](OutputFile& file, hid_t object) { write_attribute(file, object, name, value); });
 }
 
 void OutputBundle::remove_attribute(const std::string& name) {
   const h5::Lock lock;
-  OutputFile& file = impl_->open();
-  io::remove_attribute(file, file.root(), name);
+  impl_->with_object(
+      [&](OutputFile& file, hid_t object) { io::remove_attribute(file, object, name); });
 }
 
 void OutputBundle::add_history(const std::string& command_line, const std::string& version) {
   std::string text = history_line(command_line, version);
   const h5::Lock lock;
-  OutputFile& file = impl_->open();
+  OutputFile& file = impl_->open_whole();
   const std::string before = earlier_history(file.root());
   if (!before.empty()) text += "\n" + before;
   write_attribute(file, file.root(), "history", text);
@@ -129,11 +186,17 @@ void OutputBundle::add_history(const std::string& command_line, const std::strin
 void OutputBundle::commit() {
   {
     const h5::Lock lock;
-    impl_->file->finish();
+    impl_->open_whole().finish();
   }
   impl_->file->deliver();
 }
 
-std::string OutputBundle::description() const { return impl_->file->description(); }
+std::string OutputBundle::description() const {
+  return impl_->path.empty() ? impl_->file->description() : impl_->file->address_of(impl_->path);
+}
+
+std::string OutputBundle::address_of(const std::string& name) const {
+  return impl_->file->address_of(impl_->inside(name));
+}
 
 }  // namespace attn::io

@@ -12,7 +12,9 @@
 
 namespace attn::io {
 
-/// A dataset being written by blocks. Writes may come from any thread; they take turns.
+/// A dataset being written by blocks. Writes may come from any thread; they take turns. It is open
+/// in the file as long as there is a copy of this, so that a bundle of thousands need not have all
+/// of them, and their caches, at once.
 class OutputDataset {
  public:
   struct Impl;
@@ -59,15 +61,30 @@ class OutputBundle {
   OutputBundle(OutputBundle&&) noexcept;
   OutputBundle& operator=(OutputBundle&&) noexcept;
 
+  /// One group of this bundle, made as needed ("" is the root), as a bundle of its own that shares
+  /// the file: what is created, linked and attributed there lies in the group. It must not outlive
+  /// this one; copying whole inputs, history and commit() are for this one alone
+  /// (std::logic_error).
+  OutputBundle group(const std::string& path);
+
   /// Copies everything in INPUT's root (unknown datasets, groups and attributes too) and the named
-  /// datasets under their names (sliced as addressed), except datasets listed in `without`, which
-  /// the tool is about to write itself; what was written before stays. Links that lead out of
-  /// what is copied become what they lead to, or stay as they are where they lead nowhere;
-  /// references become null. Throws Error(input) naming an object that cannot be copied.
+  /// datasets under their names (sliced as addressed), except objects listed in `without` by their
+  /// paths ("out", "text/layer0/out"), which the tool is about to write itself; what was written
+  /// before stays. Links that lead out of what is copied become what they lead to, or stay as they
+  /// are where they lead nowhere; references become null. Throws Error(input) naming an object that
+  /// cannot be copied.
   void copy_from(const InputBundle& input, const std::vector<std::string>& without);
 
-  /// Copies the attributes of INPUT's root alone (--only), `history` among them.
+  /// Copies the attributes of INPUT's root (or of the group it views) alone (--only), `history`
+  /// among them; those written before stay.
   void copy_attributes_from(const InputBundle& input);
+
+  /// Copies the named datasets of `input` alone, except those in `without`.
+  void copy_named_from(const InputBundle& input, const std::vector<std::string>& without);
+
+  /// Makes `name` here a second name of `path`, which lies below the whole bundle's root. What had
+  /// that name is replaced.
+  void link(const std::string& name, const std::string& path);
 
   /// A new dataset, of any type but bfloat16, strings and other. `labels` names its axes (HDF5
   /// dimension labels; may be shorter than shape). `chunk`: empty is contiguous; else the chunk's
@@ -85,7 +102,7 @@ class OutputBundle {
   void write_strings(const std::string& name, const std::vector<std::string>& values,
                      const std::vector<std::string>& labels = {});
 
-  /// Root attributes; they replace copied ones of the same name.
+  /// Attributes of the root, or of the group; they replace copied ones of the same name.
   void attribute(const std::string& name, double value);
   void attribute(const std::string& name, std::int64_t value);
   void attribute(const std::string& name, const std::string& value);
@@ -101,8 +118,12 @@ class OutputBundle {
   /// "out.h5" or "standard output": for messages.
   std::string description() const;
 
+  /// "out.h5:/layer3/out"
+  std::string address_of(const std::string& name) const;
+
  private:
   struct Impl;
+  explicit OutputBundle(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 
 namespace attn {
@@ -17,11 +18,30 @@ double quantile(const std::vector<double>& sorted, double probability) {
   return sorted[below] + part * (sorted[above] - sorted[below]);
 }
 
+bool is_masked(std::span<const std::uint8_t> masked, std::size_t key) {
+  return !masked.empty() && masked[key] != 0;
+}
+
+/// The `count` keys whose sums come first by `before`, the last of which is `limit`; equal ones by
+/// position. In one look over the sums, without a second list of all keys.
 template <class Before>
-std::vector<KeySum> first_keys(const std::vector<KeySum>& keys, Index top, const Before& before) {
-  std::vector<KeySum> chosen(
-      static_cast<std::size_t>(std::min<Index>(top, static_cast<Index>(keys.size()))));
-  std::partial_sort_copy(keys.begin(), keys.end(), chosen.begin(), chosen.end(), before);
+std::vector<KeySum> first_keys(std::span<const double> sums, std::span<const std::uint8_t> masked,
+                               double limit, std::size_t count, const Before& before) {
+  std::vector<KeySum> chosen;
+  std::vector<KeySum> at_limit;
+  for (std::size_t j = 0; j < sums.size(); ++j) {
+    if (is_masked(masked, j) || before(limit, sums[j])) continue;
+    const KeySum key{static_cast<Index>(j), sums[j]};
+    if (before(sums[j], limit)) {
+      chosen.push_back(key);
+    } else if (at_limit.size() < count) {
+      at_limit.push_back(key);
+    }
+  }
+  std::stable_sort(chosen.begin(), chosen.end(),
+                   [&](const KeySum& a, const KeySum& b) { return before(a.value, b.value); });
+  const auto missing = static_cast<std::ptrdiff_t>(count - chosen.size());
+  chosen.insert(chosen.end(), at_limit.begin(), at_limit.begin() + missing);
   return chosen;
 }
 
@@ -29,25 +49,23 @@ std::vector<KeySum> first_keys(const std::vector<KeySum>& keys, Index top, const
 
 ColumnSumSummary summarise(std::span<const double> sums, std::span<const std::uint8_t> masked,
                            const SummaryOptions& options) {
-  std::vector<KeySum> keys;
   std::vector<double> sorted;
+  sorted.reserve(sums.size());
   for (std::size_t j = 0; j < sums.size(); ++j) {
-    if (!masked.empty() && masked[j] != 0) continue;
-    keys.push_back({static_cast<Index>(j), sums[j]});
-    sorted.push_back(sums[j]);
+    if (!is_masked(masked, j)) sorted.push_back(sums[j]);
   }
   std::sort(sorted.begin(), sorted.end());
 
   ColumnSumSummary summary;
-  summary.keys = static_cast<Index>(keys.size());
-  summary.masked_keys = static_cast<Index>(sums.size() - keys.size());
+  summary.keys = static_cast<Index>(sorted.size());
+  summary.masked_keys = static_cast<Index>(sums.size() - sorted.size());
   for (const double epsilon : options.epsilons) {
     const auto below = std::lower_bound(sorted.begin(), sorted.end(), epsilon) - sorted.begin();
     const double share =
-        keys.empty() ? 0.0 : static_cast<double>(below) / static_cast<double>(keys.size());
+        sorted.empty() ? 0.0 : static_cast<double>(below) / static_cast<double>(sorted.size());
     summary.explained_away.push_back({epsilon, below, share});
   }
-  if (keys.empty()) {
+  if (sorted.empty()) {
     constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
     summary.min = summary.max = summary.mean = summary.median = unknown;
     return summary;
@@ -60,12 +78,12 @@ ColumnSumSummary summarise(std::span<const double> sums, std::span<const std::ui
   summary.median = quantile(sorted, 0.5);
   for (const double p : options.probabilities)
     summary.quantiles.push_back({p, quantile(sorted, p)});
-  summary.lowest = first_keys(keys, options.top, [](const KeySum& a, const KeySum& b) {
-    return a.value != b.value ? a.value < b.value : a.position < b.position;
-  });
-  summary.highest = first_keys(keys, options.top, [](const KeySum& a, const KeySum& b) {
-    return a.value != b.value ? a.value > b.value : a.position < b.position;
-  });
+  const std::size_t top =
+      std::min(static_cast<std::size_t>(std::max<Index>(0, options.top)), sorted.size());
+  if (top > 0) {
+    summary.lowest = first_keys(sums, masked, sorted[top - 1], top, std::less<>());
+    summary.highest = first_keys(sums, masked, sorted[sorted.size() - top], top, std::greater<>());
+  }
   return summary;
 }
 
@@ -106,7 +124,7 @@ Histogram histogram(std::span<const double> sums, std::span<const std::uint8_t> 
   result.edges = std::move(edges);
   result.counts.assign(result.edges.size() - 1, 0);
   for (std::size_t j = 0; j < sums.size(); ++j) {
-    if (!masked.empty() && masked[j] != 0) continue;
+    if (is_masked(masked, j)) continue;
     if (sums[j] <= 0) {
       ++result.zeros;
       continue;

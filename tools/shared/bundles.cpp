@@ -11,10 +11,12 @@
 
 namespace attn::tools {
 
-io::InputBundle open_input(const cli::Arguments& arguments) {
+io::InputBundle open_input(const cli::Arguments& arguments,
+                           std::vector<std::pair<std::string, std::string>> renamed) {
   io::InputBundle::Options options;
   options.input = arguments.input;
   options.named = arguments.named_inputs;
+  options.renamed = std::move(renamed);
   options.tmpdir = arguments.tmpdir;
   return io::InputBundle(options);
 }

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cli/command.hpp"
@@ -10,9 +11,10 @@
 
 namespace attn::tools {
 
-/// What the user named as INPUT and with -i, opened. Usage errors and unreadable files throw as
-/// io::InputBundle says.
-io::InputBundle open_input(const cli::Arguments& arguments);
+/// What the user named as INPUT and with -i, opened; `renamed` as io::InputBundle::Options has it.
+/// Usage errors and unreadable files throw as io::InputBundle says.
+io::InputBundle open_input(const cli::Arguments& arguments,
+                           std::vector<std::pair<std::string, std::string>> renamed = {});
 
 /// The bundle for -o, with --force, --tmpdir and --compress in force. Requires arguments.output.
 io::OutputBundle open_output(const cli::Arguments& arguments);

@@ -109,7 +109,7 @@ HeadResult compute_head(const ColumnOptions& options,
 template <class T>
 ColumnStatistics gather(const cli::Arguments& arguments, const ColumnOptions& options,
                         const io::InputBundle& bundle, const AttentionInput& input,
-                        cli::Report& report) {
+                        const ColumnSink& sink, cli::Progress& progress, cli::Report& report) {
   ColumnStatistics statistics;
   statistics.leading = input.leading;
   statistics.queries = input.queries;
@@ -123,17 +123,19 @@ ColumnStatistics gather(const cli::Arguments& arguments, const ColumnOptions& op
   if (options.wants(stored)) {
     in_bundle.emplace(bundle, input, options.recorded, options.hybrid, plan.dense_limit);
   }
-  cli::Progress progress(arguments, "column sums", static_cast<double>(input.problems), "heads");
   const double seconds = for_each_head<T, HeadResult>(
       input, plan, progress,
       [&](const Head<T>& head, int threads) {
         return compute_head<T>(options, in_bundle, input, head, threads);
       },
-      [&](Index, HeadResult& head) {
+      [&](Index index, HeadResult& head) {
         statistics.masked.push_back(std::move(head.masked));
         statistics.empty_queries.push_back(head.empty_queries);
         for (std::size_t n = 0; n < statistics.schemes.size(); ++n) {
-          statistics.schemes[n].heads.push_back(std::move(head.schemes[n]));
+          HeadColumns& columns = head.schemes[n];
+          sink(statistics.schemes[n].name, index, columns);
+          columns.entropies = {};
+          statistics.schemes[n].heads.push_back(std::move(columns));
           if (!head.converged[n]) statistics.schemes[n].converged = false;
         }
       });
@@ -150,9 +152,8 @@ HeadNeeds column_needs(const ColumnOptions& options, const io::InputBundle& bund
   const auto schemes = static_cast<Index>(options.schemes.size());
   HeadNeeds needs;
   needs.result_bytes = (schemes + 1) * (input.queries + input.keys) * number;
-  // All vectors stay for the report, which sorts a copy of one scheme's column sums.
-  needs.kept_bytes = input.problems * (schemes * (input.queries + input.keys) * number +
-                                       input.keys * (2 * number + 1));
+  // The column sums stay for the report, which pools and sorts those of one scheme.
+  needs.kept_bytes = input.problems * input.keys * (schemes * number + 2 * number + 2);
   const Partition partition =
       partition_of(Order::row_panels, input.queries, input.keys, element_size);
   needs.work_bytes = [=, sums = ColumnSums<float>::bytes(partition), &options, &bundle, &input](
@@ -172,9 +173,10 @@ HeadNeeds column_needs(const ColumnOptions& options, const io::InputBundle& bund
 
 ColumnStatistics gather_columns(const cli::Arguments& arguments, const ColumnOptions& options,
                                 const io::InputBundle& bundle, const AttentionInput& input,
+                                const ColumnSink& sink, cli::Progress& progress,
                                 cli::Report& report) {
-  return options.f64 ? gather<double>(arguments, options, bundle, input, report)
-                     : gather<float>(arguments, options, bundle, input, report);
+  return options.f64 ? gather<double>(arguments, options, bundle, input, sink, progress, report)
+                     : gather<float>(arguments, options, bundle, input, sink, progress, report);
 }
 
 }  // namespace attn::tools

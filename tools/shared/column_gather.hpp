@@ -1,5 +1,8 @@
 #pragma once
 
+#include <functional>
+#include <string>
+
 #include "cli/command.hpp"
 #include "io/input.hpp"
 #include "shared/column_options.hpp"
@@ -12,10 +15,17 @@ namespace attn::tools {
 HeadNeeds column_needs(const ColumnOptions& options, const io::InputBundle& bundle,
                        const AttentionInput& input);
 
-/// Column sums and row entropies of every head under every scheme. Throws what reading and the
-/// schemes throw, and Error(input) where stored weights or potentials do not belong to the scores.
+/// Takes what was found for one head under one scheme; called for the heads in order.
+using ColumnSink =
+    std::function<void(const std::string& scheme, Index head, const HeadColumns& columns)>;
+
+/// Column sums of every head under every scheme, and means of its row entropies; all of those go to
+/// `sink` and are not kept. `progress` counts the heads.
+/// Throws what reading and the schemes throw, and Error(input) where stored weights or potentials
+/// do not belong to the scores.
 ColumnStatistics gather_columns(const cli::Arguments& arguments, const ColumnOptions& options,
                                 const io::InputBundle& bundle, const AttentionInput& input,
+                                const ColumnSink& sink, cli::Progress& progress,
                                 cli::Report& report);
 
 }  // namespace attn::tools

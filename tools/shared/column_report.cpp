@@ -1,11 +1,10 @@
 #include "shared/column_report.hpp"
 
 #include <algorithm>
-#include <cmath>
 
 #include <fmt/format.h>
 
-#include "cli/words.hpp"
+#include "shared/column_text.hpp"
 
 namespace attn::tools {
 namespace {
@@ -14,51 +13,6 @@ constexpr Index heads_shown = 64;
 constexpr Index bar_width = 30;
 constexpr std::size_t name_width = 18;
 constexpr Index column_width = 9;
-
-// Ready for a table: what would not print made visible, at most `width` characters wide.
-std::string printable(std::string_view name, std::size_t width) {
-  std::string text;
-  for (std::size_t characters = 0; !name.empty(); ++characters) {
-    if (characters >= width) return text + "~";
-    const std::size_t length = cli::printing_character(name);
-    const char c = name.front();
-    text += length > 0 ? std::string(name.substr(0, length))
-                       : (c == '\n' ? "\\n" : (c == '\t' ? "\\t" : "?"));
-    name.remove_prefix(length > 0 ? length : 1);
-  }
-  return text;
-}
-
-std::string padded(const std::string& text, std::size_t width) {
-  const auto characters =
-      static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
-        return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U;
-      }));
-  return text + std::string(characters < width ? width - characters : 1, ' ');
-}
-
-std::string number(double value) {
-  if (std::isnan(value)) return "-";
-  if (value == 0) return "0";
-  return value >= 0.01 && value < 1e4 ? fmt::format("{:.3g}", value) : fmt::format("{:.1e}", value);
-}
-
-// 1e-8 rather than 1e-08.
-std::string compact(double value) {
-  std::string text = value < 0.01 ? fmt::format("{:.6e}", value) : fmt::format("{:g}", value);
-  const std::size_t e = text.find('e');
-  if (e == std::string::npos) return text;
-  std::string mantissa = text.substr(0, e);
-  mantissa.erase(mantissa.find_last_not_of('0') + 1);
-  if (mantissa.back() == '.') mantissa.pop_back();
-  const int exponent = std::stoi(text.substr(e + 1));
-  return fmt::format("{}e{}", mantissa, exponent);
-}
-
-std::string head_label(const ColumnStatistics& statistics, Index head) {
-  if (statistics.leading.empty()) return "0";
-  return fmt::format("{}", fmt::join(unravel(head, statistics.leading), ","));
-}
 
 class Writer {
  public:
@@ -110,7 +64,7 @@ class Writer {
     text_ += "\n";
     const Index heads = statistics_.heads();
     const Index shown = heads > heads_shown ? heads_shown : heads;
-    for (Index head = 0; head < shown; ++head) row(head_label(statistics_, head), head);
+    for (Index head = 0; head < shown; ++head) row(head_label(statistics_.leading, head), head);
     if (shown < heads) add("...     {} more heads; --json has them\n", heads - shown);
     if (heads > 1) row("all", -1);
   }
@@ -216,7 +170,7 @@ class Writer {
     for (const KeySum& key : list) {
       const Index head = key.position / statistics_.keys;
       const Index index = key.position % statistics_.keys;
-      text_ += padded(head_label(statistics_, head), 8) + fmt::format("{:>8}  ", index);
+      text_ += padded(head_label(statistics_.leading, head), 8) + fmt::format("{:>8}  ", index);
       if (named) {
         text_ += padded(printable(statistics_.name_of(head, index), name_width), name_width + 2);
       }

@@ -26,6 +26,8 @@ SchemeSummaryOf summarise_scheme(const ColumnStatistics& statistics, const Schem
   summary.first_head = first;
   std::vector<double> sums;
   std::vector<std::uint8_t> masked;
+  sums.reserve(static_cast<std::size_t>((last - first) * statistics.keys));
+  masked.reserve(sums.capacity());
   double entropy = 0;
   Index entropies = 0;
   for (Index h = first; h < last; ++h) {

@@ -14,7 +14,7 @@ namespace attn::tools {
 /// Column sums and row entropies of one head under one scheme.
 struct HeadColumns {
   std::vector<double> sums;       ///< (Lk)
-  std::vector<double> entropies;  ///< (Lq)
+  std::vector<double> entropies;  ///< (Lq); given to a ColumnSink, then dropped
   double mean_entropy = 0;        ///< over the queries that may attend to something; NaN if none
   std::optional<double> bound;
 };

@@ -27,16 +27,39 @@ std::string status_name(SolveStatus status) {
   return "";
 }
 
+// What the summary line says after the shape.
+std::string remarks(const ComputeOptions& options, const Totals& totals) {
+  std::string text;
+  if (totals.empty_queries > 0) {
+    text += fmt::format(", {} queries may attend to nothing", totals.empty_queries);
+  }
+  if (totals.masked_keys > 0) {
+    text += fmt::format(", {} keys are masked from all", totals.masked_keys);
+  }
+  if (options.scheme.scheme == Scheme::sinkhorn) {
+    text += fmt::format(", {} iterations", totals.worst.iterations);
+  }
+  if (totals.worst.status == SolveStatus::not_converged) {
+    text +=
+        fmt::format(", not converged: column sums are off by {:.2g}", totals.worst.column_error);
+  }
+  return text;
+}
+
 }  // namespace
 
 void Totals::add(const Attention& attention) {
-  const SchemeSummary& summary = attention.summary;
+  add(Totals{attention.summary, attention.support.empty_queries(), attention.support.empty_keys()});
+}
+
+void Totals::add(const Totals& more) {
+  const SchemeSummary& summary = more.worst;
   worst.iterations = std::max(worst.iterations, summary.iterations);
   // NaN where nothing had to converge.
   if (!(worst.column_error >= summary.column_error)) worst.column_error = summary.column_error;
   if (worst.status != SolveStatus::not_converged) worst.status = summary.status;
-  empty_queries += attention.support.empty_queries();
-  masked_keys += attention.support.empty_keys();
+  empty_queries += more.empty_queries;
+  masked_keys += more.masked_keys;
 }
 
 void record_results(const cli::Arguments& arguments, const ComputeOptions& options,
@@ -80,22 +103,24 @@ cli::Outcome conclude(const ComputeOptions& options, const AttentionInput& input
   cli::Outcome outcome;
   outcome.summary = fmt::format("{}, {} in {}", scheme_name(options.scheme.scheme),
                                 times(join(input.leading, {input.queries, input.keys})),
-                                f64 ? "float64" : "float32");
-  if (totals.empty_queries > 0) {
-    outcome.summary += fmt::format(", {} queries may attend to nothing", totals.empty_queries);
-  }
-  if (totals.masked_keys > 0) {
-    outcome.summary += fmt::format(", {} keys are masked from all", totals.masked_keys);
-  }
-  if (options.scheme.scheme == Scheme::sinkhorn) {
-    outcome.summary += fmt::format(", {} iterations", totals.worst.iterations);
-  }
+                                f64 ? "float64" : "float32") +
+                    remarks(options, totals);
   if (totals.worst.status == SolveStatus::not_converged) {
     report.status("not_converged");
     outcome.status = 1;
-    outcome.summary +=
-        fmt::format(", not converged: column sums are off by {:.2g}", totals.worst.column_error);
   }
+  return outcome;
+}
+
+cli::Outcome conclude_groups(const GroupReport& groups, const ComputeOptions& options, Index heads,
+                             const Totals& totals, cli::Report& report) {
+  groups.write(report);
+  report.result()["status"] = status_name(totals.worst.status);
+  cli::Outcome outcome;
+  outcome.status = totals.worst.status == SolveStatus::not_converged ? 1 : 0;
+  outcome.summary = fmt::format("{}, {} heads in {} groups", scheme_name(options.scheme.scheme),
+                                heads, groups.size()) +
+                    remarks(options, totals);
   return outcome;
 }
 

@@ -3,6 +3,7 @@
 #include "cli/command.hpp"
 #include "io/output.hpp"
 #include "shared/attention_results.hpp"
+#include "shared/group_report.hpp"
 
 /// What attn-compute has to say of a run: in the bundle's attributes, in the JSON, in a line.
 namespace attn::tools {
@@ -14,6 +15,7 @@ struct Totals {
   Index masked_keys = 0;
 
   void add(const Attention& attention);
+  void add(const Totals& more);
 };
 
 /// Writes the attn_* attributes: everything later tools need to make the same weights again.
@@ -24,5 +26,10 @@ void record_results(const cli::Arguments& arguments, const ComputeOptions& optio
 /// Fills the report's result; the summary line and the exit status.
 cli::Outcome conclude(const ComputeOptions& options, const AttentionInput& input, bool f64,
                       const Totals& totals, cli::Report& report);
+
+/// The same for all groups of --each together, whose own conclusions `groups` has gathered: the
+/// worst status goes into the result, beside them.
+cli::Outcome conclude_groups(const GroupReport& groups, const ComputeOptions& options, Index heads,
+                             const Totals& totals, cli::Report& report);
 
 }  // namespace attn::tools

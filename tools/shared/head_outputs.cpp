@@ -22,7 +22,7 @@ void HeadOutputs::create(const std::string& name, DType type, const Shape& own,
   }
   const Shape chunk = own_chunk.empty() ? Shape{} : join(Shape(leading_.size(), 1), own_chunk);
   datasets_.emplace(name, bundle_.create(name, type, shape, labels, chunk));
-  report_.output(name, bundle_.description() + ":/" + name, shape, type);
+  report_.output(name, bundle_.address_of(name), shape, type);
 }
 
 }  // namespace attn::tools
