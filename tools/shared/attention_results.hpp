@@ -47,7 +47,12 @@ std::vector<double> hybrid_per_head(const cli::Arguments& arguments, const io::I
 HeadNeeds compute_needs(const ComputeOptions& options, const AttentionInput& input,
                         std::size_t element_size);
 
-/// Shapes, bytes and flops of what would be done, for --dry-run.
+/// How often all scores are made; at most, for sinkhorn until a tolerance is met.
+double score_passes(const SchemeOptions& options);
+
+/// Shapes, bytes and flops of what would be done, for --dry-run. The bytes of the results are those
+/// that the output's file will have more than without them (but for some KiB, and deflating); the
+/// working memory is that of the plan, to which the program and its libraries add 10 to 30 MB.
 void report_cost(const cli::Arguments& arguments, const ComputeOptions& options,
                  const AttentionInput& input, bool f64, cli::Report& report);
 

@@ -6,7 +6,11 @@
 namespace attn::tools {
 
 /// Chunks of a weights dataset: they tile the tiles of a pass, so that none is touched twice.
+/// Smaller ones where much would be padding: the file holds whole chunks.
 Shape weights_chunk(Index queries, Index keys);
+
+/// Elements that one head's weights take in the file, padding included, unless they are deflated.
+double weights_elements(Index queries, Index keys);
 
 /// Writes the weights of one head by tiles as they are shown, zeros where nothing is allowed.
 template <class T>
