@@ -173,7 +173,8 @@ class Messages(ToolTest):
                               "--threads=1", "-q", "--progress=always", "-o", "out.h5",
                               stderr=error)
             drawn = terminal.read(65536).decode()
-        self.assertRegex(drawn, r"\rattn-compute: sinkhorn +\d+%, [\d.]+ heads/s, \d+ s left\x1b\[K")
+        drawn_line = r"\rattn-compute: sinkhorn +\d+%, [\d.]+ heads/s, \d+ s left\x1b\[K"
+        self.assertRegex(drawn, drawn_line)
         self.assertTrue(drawn.endswith("\r\x1b[K"))
         self.assertNotIn("\n", drawn)
         for line in drawn.split("\r"):
