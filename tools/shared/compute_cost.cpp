@@ -18,7 +18,7 @@ double result_bytes(const ComputeOptions& options, const AttentionInput& input,
   double bytes = 0;
   for (const ResultKind& kind : result_kinds()) {
     if (!options.emits(kind.name)) continue;
-    bytes += static_cast<double>(element_count(own_shape(kind, input))) *
+    bytes += static_cast<double>(element_count(own_shape(kind, options, input))) *
              static_cast<double>(kind.computed_type ? element_size : sizeof(double));
   }
   return bytes;
