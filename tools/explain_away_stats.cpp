@@ -90,6 +90,7 @@ struct Task {
       : bundle(std::move(section)),
         options(resolve_column_options(arguments, bundle)),
         input(bundle, options.scores, false) {
+    require_all_rows();
     complete_column_options(arguments, bundle, input, options);
   }
 
@@ -102,6 +103,19 @@ struct Task {
   io::InputBundle bundle;
   ColumnOptions options;
   AttentionInput input;
+
+ private:
+  // Column sums over some queries would look like those over all.
+  void require_all_rows() const {
+    if (!options.wants(stored) || !bundle.has("weights") || !bundle.has("queries") ||
+        !bundle.text_attribute("attn_scheme")) {
+      return;
+    }
+    throw Error(Failure::input,
+                bundle.dataset("weights").address() +
+                    " holds the rows of some queries, expected those of all",
+                "attn-compute without --queries writes them");
+  }
 };
 
 // Writes the vectors of each head as they are found: of all heads together they are large.

@@ -19,9 +19,9 @@ double result_bytes(const ComputeOptions& options, const AttentionInput& input,
   double bytes = 0;
   for (const ResultKind& kind : result_kinds()) {
     if (!options.emits(kind.name)) continue;
-    const double elements = kind.name == "weights"
-                                ? weights_elements(input.queries, input.keys)
-                                : static_cast<double>(element_count(own_shape(kind, input)));
+    const Shape own = own_shape(kind, options, input);
+    const double elements = kind.name == "weights" ? weights_elements(own[0], own[1])
+                                                   : static_cast<double>(element_count(own));
     bytes += elements * static_cast<double>(kind.computed_type ? element_size : sizeof(double));
   }
   return bytes;
