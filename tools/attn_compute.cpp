@@ -12,6 +12,7 @@
 #include "shared/attention_results.hpp"
 #include "shared/bundles.hpp"
 #include "shared/compute_report.hpp"
+#include "shared/query_list.hpp"
 #include "shared/sections.hpp"
 #include "shared/weights_writer.hpp"
 #include "stats/observers.hpp"
@@ -52,6 +53,9 @@ cli::Declaration declare() {
             "What to write (default: out where there is a v, and the potentials). weights is the "
             "only one that takes Lq x Lk numbers.");
   declare_sections(d);
+  d.text("queries", "LIST",
+         "Write out, weights and row_entropy of these queries alone, such as 0,17,100:108,-1; the "
+         "weights stay normalised over all queries. Dataset queries says which they are.");
   d.example("attn-compute --scheme dnas layer3.h5 | explain-away-stats",
             "which keys does nobody attend to?");
   d.example(
@@ -71,6 +75,16 @@ struct HeadResult {
   std::vector<double> col_sum;
   std::vector<double> row_entropy;
 };
+
+// Moves the chosen rows of `width` numbers to the front.
+template <class T>
+void keep_chosen(const RowSelection& rows, T* values, Index width) {
+  Index kept = 0;
+  for (const RowRange& range : rows.ranges()) {
+    std::copy(values + range.first * width, values + range.last * width, values + kept * width);
+    kept += range.last - range.first;
+  }
+}
 
 // An option that would change nothing is a mistake that is told.
 void require_effect(const cli::Arguments& arguments, Scheme scheme) {
@@ -140,8 +154,9 @@ HeadResult<T> compute_head(const ComputeOptions& options, const AttentionInput& 
   if (options.emits("col_sum")) observers.push_back(&sums);
   if (options.emits("row_entropy")) observers.push_back(&entropy);
   if (options.emits("weights")) {
-    weights.emplace(outputs.dataset("weights"), outputs.position(head.problem));
-    observers.push_back(&*weights);
+    weights.emplace(outputs.dataset("weights"), outputs.position(head.problem),
+                    options.queries ? &*options.queries : nullptr);
+    if (!options.queries) observers.push_back(&*weights);
   }
   SchemeOptions scheme = options.scheme;
   if (!options.hybrid.empty()) {
@@ -152,6 +167,14 @@ HeadResult<T> compute_head(const ComputeOptions& options, const AttentionInput& 
              [&] { return attend(head.scores(scheme.scheme), scheme, observers, threads); });
   if (options.emits("col_sum")) result.col_sum = sums.values();
   if (options.emits("row_entropy")) result.row_entropy = entropy.values();
+  if (!options.queries) return result;
+  if (weights) {
+    // After the pass over all: it need not make every weight for the sake of a few.
+    show_rows<T>(head.scores(), scheme, result.attention.potentials, *options.queries, {&*weights},
+                 threads);
+  }
+  if (options.emits("out")) keep_chosen(*options.queries, result.out.data(), head.v().cols);
+  if (options.emits("row_entropy")) keep_chosen(*options.queries, result.row_entropy.data(), 1);
   return result;
 }
 
@@ -165,6 +188,7 @@ struct Task {
     if (options.scheme.scheme == Scheme::hnas) {
       options.hybrid = hybrid_per_head(arguments, bundle, input, false);
     }
+    if (arguments.given("queries")) choose_queries(arguments);
   }
 
   // Results of an earlier run would no longer belong to the attributes. Datasets of such names that
@@ -182,7 +206,33 @@ struct Task {
   ComputeOptions options;
   AttentionInput input;
   bool f64;
+
+ private:
+  void choose_queries(const cli::Arguments& arguments) {
+    const auto& kinds = result_kinds();
+    const bool applies = std::any_of(kinds.begin(), kinds.end(), [&](const ResultKind& kind) {
+      return kind.by_choice && options.emits(kind.name);
+    });
+    if (!applies) {
+      throw Error(Failure::usage,
+                  "--queries applies to out, weights and row_entropy, none of which "
+                  "is written",
+                  "--emit weights");
+    }
+    options.queries = parse_queries(arguments.text("queries"), input.queries, bundle.description());
+  }
 };
+
+// The indices of the chosen queries, next to what was written of them.
+void write_queries(const RowSelection& queries, io::OutputBundle& output, cli::Report& report) {
+  std::vector<std::int64_t> indices;
+  for (const RowRange& range : queries.ranges()) {
+    for (Index row = range.first; row < range.last; ++row) indices.push_back(row);
+  }
+  const Shape shape = {queries.count()};
+  output.create("queries", DType::i64, shape, {"query"}).write({0}, shape, indices.data());
+  report.output("queries", output.address_of("queries"), shape, DType::i64);
+}
 
 template <class T>
 Totals compute(const cli::Arguments& arguments, const Task& task, HeadOutputs& outputs,
@@ -196,6 +246,7 @@ Totals compute(const cli::Arguments& arguments, const Task& task, HeadOutputs& o
   const bool keep_hybrid =
       arguments.only && options.emits("unas_row_potential") && !arguments.number("hybrid");
   if (keep_hybrid) outputs.create("hybrid", DType::f64, {}, {});
+  const Index shown = options.queries ? options.queries->count() : input.queries;
   Totals totals;
   const double seconds = for_each_head<T, HeadResult<T>>(
       input, plan, progress,
@@ -204,12 +255,12 @@ Totals compute(const cli::Arguments& arguments, const Task& task, HeadOutputs& o
       },
       [&](Index problem, HeadResult<T>& result) {
         const Potentials& potentials = result.attention.potentials;
-        outputs.write("out", problem, {input.queries, input.value_depth}, result.out.data());
+        outputs.write("out", problem, {shown, input.value_depth}, result.out.data());
         outputs.write("row_potential", problem, {input.queries}, potentials.row.data());
         outputs.write("col_potential", problem, {input.keys}, potentials.col.data());
         outputs.write("unas_row_potential", problem, {input.queries}, potentials.unas_row.data());
         outputs.write("col_sum", problem, {input.keys}, result.col_sum.data());
-        outputs.write("row_entropy", problem, {input.queries}, result.row_entropy.data());
+        outputs.write("row_entropy", problem, {shown}, result.row_entropy.data());
         if (keep_hybrid) {
           outputs.write("hybrid", problem, {}, &options.hybrid[static_cast<std::size_t>(problem)]);
         }
@@ -226,6 +277,7 @@ Totals compute_section(const cli::Arguments& arguments, const Task& task, io::Ou
   warn_about_leaks(task.options, task.input, report);
   const Totals totals = task.f64 ? compute<double>(arguments, task, outputs, progress, report)
                                  : compute<float>(arguments, task, outputs, progress, report);
+  if (task.options.queries) write_queries(*task.options.queries, output, report);
   record_results(arguments, task.options, task.input, task.f64, totals, output);
   return totals;
 }

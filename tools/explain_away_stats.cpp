@@ -8,6 +8,7 @@
 
 #include "kernel/gemm.hpp"
 #include "kernel/tile.hpp"
+#include "shared/attention_results.hpp"
 #include "shared/bundles.hpp"
 #include "shared/column_gather.hpp"
 #include "shared/column_groups.hpp"
@@ -89,6 +90,7 @@ struct Task {
       : bundle(std::move(section)),
         options(resolve_column_options(arguments, bundle)),
         input(bundle, options.scores, false, options.scored_schemes()) {
+    require_all_rows();
     complete_column_options(arguments, bundle, input, options);
   }
 
@@ -101,6 +103,19 @@ struct Task {
   io::InputBundle bundle;
   ColumnOptions options;
   AttentionInput input;
+
+ private:
+  // Column sums over some queries would look like those over all.
+  void require_all_rows() const {
+    if (!options.wants(stored) || !bundle.has("weights") || !bundle.has("queries") ||
+        !bundle.text_attribute("attn_scheme")) {
+      return;
+    }
+    throw Error(Failure::input,
+                bundle.dataset("weights").address() +
+                    " holds the rows of some queries, expected those of all",
+                "attn-compute without --queries writes them");
+  }
 };
 
 // Writes the vectors of each head as they are found: of all heads together they are large.
@@ -165,11 +180,28 @@ void report_cost(const cli::Arguments& arguments, const Task& task, cli::Report&
                                       column_needs(task.options, task.bundle, input),
                                       arguments.threads, arguments.memory);
   const Shape shape = join(input.leading, {input.queries, input.keys});
+  const auto heads = static_cast<double>(input.problems);
+  const double pairs = heads * static_cast<double>(input.queries) * static_cast<double>(input.keys);
+  double passes = 0;
+  for (const std::string& name : task.options.schemes) {
+    const std::optional<Scheme> scheme = scheme_of(name);
+    passes += scheme ? score_passes(task.options.scheme_options(*scheme, 0)) : 1;
+  }
+  const double flops = 2 * pairs * passes * static_cast<double>(input.depth);
+  const double bytes = !arguments.output
+                           ? 0
+                           : heads * static_cast<double>(input.queries + input.keys) *
+                                 static_cast<double>(task.options.schemes.size()) * sizeof(double);
   report.result()["shape"] = shape;
   report.result()["working_bytes"] = plan.bytes;
-  report.print(fmt::format("column sums of {} in {}\nworking memory  {}\n", times(shape),
-                           task.options.f64 ? "float64" : "float32",
-                           bytes_text(static_cast<double>(plan.bytes))));
+  report.result()["result_bytes"] = bytes;
+  report.result()["flops"] = flops;
+  report.print(fmt::format(
+      "column sums of {} in {}\nworking memory  {}, and some 30 MB for the program itself\n"
+      "results         {}{}\narithmetic      {:.3g} flops\n",
+      times(shape), task.options.f64 ? "float64" : "float32",
+      bytes_text(static_cast<double>(plan.bytes)), bytes_text(bytes),
+      arguments.compress > 0 ? " before they are compressed" : "", flops));
 }
 
 // One line of figures for a program, or a table for a person.

@@ -56,6 +56,23 @@ class Length(ToolTest):
         # A float32 matrix would take 268 MB of the larger one.
         self.assertLess(peaks[1] - peaks[0], 30e6)
 
+    def test_memory_does_not_grow_with_the_heads(self):
+        # 6 and 60 MB through a pipe of three tools, each by itself here as a pipe would run it.
+        random = np.random.default_rng(2)
+        peaks = []
+        for heads in (64, 640):
+            values = random.standard_normal((heads, 128, 64), np.float32)
+            write(self.folder / "in.h5", q=values, k=values, v=values)
+            pipe = (["attn-compute", "in.h5", "-q", "--force", "-o", "a.h5"],
+                    ["explain-away-stats", "a.h5", "-q", "--force", "-o", "b.h5"],
+                    ["tensor-info", "b.h5"])
+            peaks.append([self.peak(*command) for command in pipe])
+        for (tool, *_), small, large in zip(pipe, *peaks):
+            with self.subTest(tool=tool):
+                print(f"{tool}: {small / 1e6:.0f} and {large / 1e6:.0f} MB", file=sys.stderr)
+                # Column sums of two schemes are kept, and those of one are pooled and sorted.
+                self.assertLess(large - small, 4 * 8 * 128 * 640 + 8e6)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -173,7 +173,8 @@ class Messages(ToolTest):
                               "--threads=1", "-q", "--progress=always", "-o", "out.h5",
                               stderr=error)
             drawn = terminal.read(65536).decode()
-        self.assertRegex(drawn, r"\rattn-compute: sinkhorn +\d+%, [\d.]+ heads/s, \d+ s left\x1b\[K")
+        drawn_line = r"\rattn-compute: sinkhorn +\d+%, [\d.]+ heads/s, \d+ s left\x1b\[K"
+        self.assertRegex(drawn, drawn_line)
         self.assertTrue(drawn.endswith("\r\x1b[K"))
         self.assertNotIn("\n", drawn)
         for line in drawn.split("\r"):
@@ -191,11 +192,38 @@ class Messages(ToolTest):
         report = self.run_tool("attn-compute", "in.h5", "--dry-run", "--json",
                                "--emit=weights,out").json()
         self.assertEqual(report["result"]["result_bytes"], 3 * (6 * 5 + 6 * 4) * 4)
+        # With -o alone does explain-away-stats write anything.
+        for options, size in (([], 0), (["-o", "s.h5"], 2 * 3 * (6 + 5) * 8)):
+            stats = self.run_tool("explain-away-stats", "in.h5", "--dry-run", "--json",
+                                  *options).json()["result"]
+            self.assertEqual(stats["result_bytes"], size)
+            # unas takes one pass over the scores, dnas two.
+            self.assertEqual(stats["flops"], 3 * 2 * 3 * 6 * 5 * 4)
         # What is predicted is what is refused.
         needed = report["result"]["working_bytes"]
         enough, too_little = f"--memory={needed}", f"--memory={needed // 3}"
         self.run_tool("attn-compute", "in.h5", enough, "--emit=weights,out", "-o", "done.h5")
         self.refused("attn-compute", "in.h5", too_little, output="other.h5", status=6)
+
+    def test_dry_run_knows_the_size_of_the_file(self):
+        every = "--emit=out,weights,row_potential,col_potential,col_sum,row_entropy"
+        # On and off the bounds of the chunks that weights are kept in.
+        for heads, queries, keys in ((3, 65, 65), (1, 513, 513), (2, 100, 1100), (1, 1030, 20),
+                                     (1, 2049, 700), (12, 128, 512), (1, 64, 5000)):
+            with self.subTest(heads=heads, queries=queries, keys=keys):
+                self.write("q.h5", q=np.ones((heads, queries, 4), np.float32),
+                           k=np.ones((heads, keys, 4), np.float32),
+                           v=np.ones((heads, keys, 4), np.float32))
+                before = (self.folder / "q.h5").stat().st_size
+                for command in (["attn-compute", "q.h5"], ["attn-compute", "q.h5", every],
+                                ["attn-compute", "q.h5", every, "--precision=f64"],
+                                ["explain-away-stats", "q.h5"]):
+                    plan = self.run_tool(*command, "--dry-run", "--json", "-o", "out.h5").json()
+                    self.run_tool(*command, "-q", "--force", "-o", "out.h5")
+                    growth = (self.folder / "out.h5").stat().st_size - before
+                    predicted = plan["result"]["result_bytes"]
+                    # Headers, attributes and the index of chunks come on top.
+                    self.assertLess(abs(growth - predicted), 0.1 * predicted + 8192, command)
 
 
 if __name__ == "__main__":

@@ -11,10 +11,10 @@ namespace attn::tools {
 
 const std::vector<ResultKind>& result_kinds() {
   static const std::vector<ResultKind> kinds = {
-      {"out", {"query", "channel"}, true}, {"weights", {"query", "key"}, true},
-      {"row_potential", {"query"}, false}, {"unas_row_potential", {"query"}, false},
-      {"col_potential", {"key"}, false},   {"col_sum", {"key"}, false},
-      {"row_entropy", {"query"}, false},
+      {"out", {"query", "channel"}, true, true},  {"weights", {"query", "key"}, true, true},
+      {"row_potential", {"query"}, false, false}, {"unas_row_potential", {"query"}, false, false},
+      {"col_potential", {"key"}, false, false},   {"col_sum", {"key"}, false, false},
+      {"row_entropy", {"query"}, false, true},
   };
   return kinds;
 }
@@ -22,14 +22,17 @@ const std::vector<ResultKind>& result_kinds() {
 std::vector<std::string> result_names() {
   std::vector<std::string> names;
   for (const ResultKind& kind : result_kinds()) names.push_back(kind.name);
+  names.emplace_back("queries");
   return names;
 }
 
-Shape own_shape(const ResultKind& kind, const AttentionInput& input) {
+Shape own_shape(const ResultKind& kind, const ComputeOptions& options,
+                const AttentionInput& input) {
+  const Index queries =
+      kind.by_choice && options.queries ? options.queries->count() : input.queries;
   Shape shape;
   for (const std::string& axis : kind.axes) {
-    shape.push_back(axis == "query" ? input.queries
-                                    : (axis == "key" ? input.keys : input.value_depth));
+    shape.push_back(axis == "query" ? queries : (axis == "key" ? input.keys : input.value_depth));
   }
   return shape;
 }
@@ -39,10 +42,12 @@ void create_results(HeadOutputs& outputs, const ComputeOptions& options,
   for (const ResultKind& kind : result_kinds()) {
     if (!options.emits(kind.name)) continue;
     const DType type = f64 || !kind.computed_type ? DType::f64 : DType::f32;
-    const Shape chunk = kind.name == "weights" ? weights_chunk(input.queries, input.keys) : Shape{};
+    const Shape shape = own_shape(kind, options, input);
+    const Shape chunk =
+        kind.name == "weights" ? weights_chunk(shape.front(), shape.back()) : Shape{};
     const bool inside =
         kind.name == "out" && input.options.layout == ScoreOptions::Layout::heads_inside;
-    outputs.create(kind.name, type, own_shape(kind, input), kind.axes, chunk, inside);
+    outputs.create(kind.name, type, shape, kind.axes, chunk, inside);
   }
 }
 

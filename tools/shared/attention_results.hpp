@@ -1,9 +1,11 @@
 #pragma once
 
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "scheme/row_selection.hpp"
 #include "shared/attention_input.hpp"
 #include "shared/head_outputs.hpp"
 #include "shared/heads.hpp"
@@ -15,8 +17,9 @@ namespace attn::tools {
 struct ComputeOptions {
   SchemeOptions scheme;
   ScoreOptions scores;
-  std::vector<double> hybrid;     ///< u per head; hnas only
-  std::set<std::string> emitted;  ///< names of the datasets to write
+  std::vector<double> hybrid;           ///< u per head; hnas only
+  std::set<std::string> emitted;        ///< names of the datasets to write
+  std::optional<RowSelection> queries;  ///< those that results by query are wanted for; else all
 
   bool emits(const std::string& name) const { return emitted.count(name) > 0; }
 };
@@ -26,13 +29,16 @@ struct ResultKind {
   std::string name;
   std::vector<std::string> axes;  ///< of "query", "key", "channel"
   bool computed_type;             ///< of the type computed in; else float64
+  bool by_choice;                 ///< of the chosen queries alone where some are chosen
 };
 
 const std::vector<ResultKind>& result_kinds();
+
+/// Names of all that attn-compute may have written into a bundle, `queries` among them.
 std::vector<std::string> result_names();
 
 /// Lengths of a result's own axes.
-Shape own_shape(const ResultKind& kind, const AttentionInput& input);
+Shape own_shape(const ResultKind& kind, const ComputeOptions& options, const AttentionInput& input);
 
 /// Creates the datasets asked for, weights in chunks that tile the tiles of a pass.
 void create_results(HeadOutputs& outputs, const ComputeOptions& options,
@@ -47,7 +53,12 @@ std::vector<double> hybrid_per_head(const cli::Arguments& arguments, const io::I
 HeadNeeds compute_needs(const ComputeOptions& options, const AttentionInput& input,
                         std::size_t element_size);
 
-/// Shapes, bytes and flops of what would be done, for --dry-run.
+/// How often all scores are made; at most, for sinkhorn until a tolerance is met.
+double score_passes(const SchemeOptions& options);
+
+/// Shapes, bytes and flops of what would be done, for --dry-run. The bytes of the results are those
+/// that the output's file will have more than without them (but for some KiB, and deflating); the
+/// working memory is that of the plan, to which the program and its libraries add 10 to 30 MB.
 void report_cost(const cli::Arguments& arguments, const ComputeOptions& options,
                  const AttentionInput& input, bool f64, cli::Report& report);
 

@@ -134,7 +134,7 @@ ColumnStatistics gather(const cli::Arguments& arguments, const ColumnOptions& op
         for (std::size_t n = 0; n < statistics.schemes.size(); ++n) {
           HeadColumns& columns = head.schemes[n];
           sink(statistics.schemes[n].name, index, columns);
-          columns.entropies = {};
+          std::vector<double>().swap(columns.entropies);
           statistics.schemes[n].heads.push_back(std::move(columns));
           if (!head.converged[n]) statistics.schemes[n].converged = false;
         }

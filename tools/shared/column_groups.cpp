@@ -59,15 +59,15 @@ std::string common_beginning(const std::vector<GroupColumns>& groups) {
 
 // The end says more of a long name than its beginning.
 std::string label_of(const std::string& name) {
-  std::string text = printable(name, name.size());
-  while (characters(text) > label_width) {
-    text.erase(0, 1);
-    while (!text.empty() && (static_cast<unsigned char>(text.front()) & 0xC0U) == 0x80U) {
-      text.erase(0, 1);
-    }
-    if (characters(text) == label_width) text = "~" + text.substr(1);
+  const std::string text = printable(name, name.size());
+  if (characters(text) <= label_width) return text;
+  std::size_t start = text.size();
+  for (std::size_t left = label_width - 1; left > 0; --left) {
+    do {
+      --start;
+    } while ((static_cast<unsigned char>(text[start]) & 0xC0U) == 0x80U);
   }
-  return text;
+  return "~" + text.substr(start);
 }
 
 class Table {

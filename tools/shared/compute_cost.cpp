@@ -5,6 +5,7 @@
 
 #include "shared/attention_results.hpp"
 #include "shared/bundles.hpp"
+#include "shared/weights_writer.hpp"
 #include "stats/observers.hpp"
 
 namespace attn::tools {
@@ -18,13 +19,16 @@ double result_bytes(const ComputeOptions& options, const AttentionInput& input,
   double bytes = 0;
   for (const ResultKind& kind : result_kinds()) {
     if (!options.emits(kind.name)) continue;
-    bytes += static_cast<double>(element_count(own_shape(kind, input))) *
-             static_cast<double>(kind.computed_type ? element_size : sizeof(double));
+    const Shape own = own_shape(kind, options, input);
+    const double elements = kind.name == "weights" ? weights_elements(own[0], own[1])
+                                                   : static_cast<double>(element_count(own));
+    bytes += elements * static_cast<double>(kind.computed_type ? element_size : sizeof(double));
   }
   return bytes;
 }
 
-// How often all scores are made.
+}  // namespace
+
 double score_passes(const SchemeOptions& options) {
   switch (options.scheme) {
     case Scheme::unas:
@@ -42,8 +46,6 @@ double score_passes(const SchemeOptions& options) {
       options.iterations ? static_cast<double>(*options.iterations) : usual_iterations;
   return 2 * most + 2;
 }
-
-}  // namespace
 
 HeadNeeds compute_needs(const ComputeOptions& options, const AttentionInput& input,
                         std::size_t element_size) {
@@ -82,11 +84,13 @@ void report_cost(const cli::Arguments& arguments, const ComputeOptions& options,
   result["working_bytes"] = plan.bytes;
   result["result_bytes"] = bytes;
   result["flops"] = flops;
-  report.print(fmt::format(
-      "{} of {} in {}\nworking memory  {}\nresults         {}\narithmetic      {:.3g} flops{}\n",
-      scheme, times(shape), f64 ? "float64" : "float32",
-      bytes_text(static_cast<double>(plan.bytes)), bytes_text(bytes), flops,
-      options.scheme.scheme == Scheme::sinkhorn ? " at most" : ""));
+  report.print(
+      fmt::format("{} of {} in {}\nworking memory  {}, and some 30 MB for the program itself\n"
+                  "results         {}{}\narithmetic      {:.3g} flops{}\n",
+                  scheme, times(shape), f64 ? "float64" : "float32",
+                  bytes_text(static_cast<double>(plan.bytes)), bytes_text(bytes),
+                  arguments.compress > 0 ? " before they are compressed" : "", flops,
+                  options.scheme.scheme == Scheme::sinkhorn ? " at most" : ""));
 }
 
 }  // namespace attn::tools

@@ -6,20 +6,26 @@
 namespace attn::tools {
 
 /// Chunks of a weights dataset: they tile the tiles of a pass, so that none is touched twice.
+/// Smaller ones where much would be padding: the file holds whole chunks.
 Shape weights_chunk(Index queries, Index keys);
+
+/// Elements that one head's weights take in the file, padding included, unless they are deflated.
+double weights_elements(Index queries, Index keys);
 
 /// Writes the weights of one head by tiles as they are shown, zeros where nothing is allowed.
 template <class T>
 class WeightsWriter final : public Observer<T> {
  public:
-  /// `dataset` is (leading…, Lq, Lk), `head` the position among the leading axes.
-  WeightsWriter(io::OutputDataset dataset, Shape head)
-      : dataset_(std::move(dataset)), head_(std::move(head)) {}
+  /// `dataset` is (leading…, Lq, Lk), `head` the position among the leading axes. With `rows`,
+  /// which must outlive this, it is shown the chosen rows alone, and the dataset has those.
+  WeightsWriter(io::OutputDataset dataset, Shape head, const RowSelection* rows = nullptr)
+      : dataset_(std::move(dataset)), head_(std::move(head)), rows_(rows) {}
 
   bool wants_empty_tiles() const override { return true; }
 
   void observe(const WeightTile<T>& tile, Index) override {
-    dataset_.write(join(head_, {tile.range.row0, tile.range.col0}),
+    const Index row0 = rows_ == nullptr ? tile.range.row0 : rows_->position(tile.range.row0);
+    dataset_.write(join(head_, {row0, tile.range.col0}),
                    join(Shape(head_.size(), 1), {tile.range.rows, tile.range.cols}),
                    tile.weights.data, tile.weights.row_stride);
   }
@@ -27,6 +33,7 @@ class WeightsWriter final : public Observer<T> {
  private:
   io::OutputDataset dataset_;
   Shape head_;
+  const RowSelection* rows_;
 };
 
 }  // namespace attn::tools

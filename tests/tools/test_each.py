@@ -1,0 +1,403 @@
+"""Whole dumps: --each and --map, against one run per group; the table of layers by heads and --tsv
+against the JSON."""
+
+import csv
+import io
+import math
+import re
+import time
+import unittest
+
+import h5py
+import numpy as np
+
+from attn import SANITIZED, SOURCE, ToolTest
+
+MODEL = SOURCE.parent / "shared/data/model/stories260K_attention.h5"
+LAYERS = ["layer0", "layer2", "layer10"]
+EACH = ["--each", "/text/*/layer*"]
+MAP = ["--map", "q=Q,k=K,v=V"]
+
+
+def tensors(seed, heads, queries, keys):
+    random = np.random.default_rng(seed)
+    shapes = {"Q": (heads, queries, 3), "K": (heads, keys, 3), "V": (heads, keys, 2)}
+    return {name: random.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+
+
+class Dump(ToolTest):
+    """text/{a,b}/layer{0,2,10}, other lengths and numbers of heads in each text."""
+
+    def setUp(self):
+        super().setUp()
+        with h5py.File(self.folder / "dump.h5", "w") as file:
+            file.attrs["model"] = "none"
+            file["embedding"] = np.arange(3)
+            self.groups = []
+            for text, (heads, queries, keys) in {"a": (2, 7, 7), "b": (3, 1, 5)}.items():
+                for number, layer in enumerate(LAYERS):
+                    path = f"text/{text}/{layer}"
+                    self.groups.append(path)
+                    for name, values in tensors(number, heads, queries, keys).items():
+                        file[f"{path}/{name}"] = values
+                    file[path].attrs["number"] = number
+                    file[f"{path}/note"] = np.float64(number)
+
+    def one_by_one(self, *options):
+        """Results by path of a run per group, its INPUT being that group."""
+        return {group: self.compute("-q", "--only", *MAP, *options, f"dump.h5:/{group}")
+                for group in self.groups}
+
+    def assert_results(self, found, expected):
+        for group, results in expected.items():
+            self.assert_same_bits({name: found[f"{group}/{name}"] for name in results}, results)
+            for name in results:
+                self.assertEqual(found.labels[f"{group}/{name}"], results.labels[name])
+            of_group = found.attributes_of[group]
+            made = {k: v for k, v in results.attributes.items() if k.startswith("attn_")}
+            self.assertEqual({k: v for k, v in of_group.items() if k.startswith("attn_")}, made)
+
+
+class Compute(Dump):
+
+    def test_like_one_run_for_each_group(self):
+        for options in (["--scheme=dnas", "--emit=out,weights,col_sum,row_entropy"],
+                        ["--scheme=hnas", "--hybrid=0.25"],
+                        ["--scheme=sinkhorn", "--iterations=3", "--precision=f64"]):
+            with self.subTest(options=options):
+                expected = self.one_by_one(*options)
+                only = self.compute("-q", "--only", *EACH, *MAP, *options, "dump.h5")
+                self.assert_results(only, expected)
+                self.assertEqual(sorted(only),
+                                 sorted(f"{g}/{n}" for g in self.groups for n in expected[g]))
+                everything = self.compute("-q", *EACH, *MAP, *options, "dump.h5")
+                self.assert_results(everything, expected)
+                before = self.read("dump.h5")
+                self.assert_same_bits(everything, before)
+                self.assertEqual(sorted(everything), sorted([*only, *before]))
+                for bundle in (only, everything):
+                    self.assertEqual(bundle.attributes["model"], "none")
+                    self.assertEqual(bundle.attributes_of["text/b/layer2"]["number"], 1)
+                    self.assertEqual(bundle.attributes["history"].count("attn-compute"), 1)
+                    self.assertNotIn("attn_scheme", bundle.attributes)
+
+    def test_stream_and_group_as_input(self):
+        expected = self.compute("-q", *EACH, *MAP, "dump.h5")
+        streamed = self.shell("cat dump.h5 | attn-compute -q --each 'text/*/layer*' "
+                              "--map q=Q,k=K,v=V").bundle()
+        self.assert_same_bits(streamed, expected)
+        inside = self.compute("-q", "--only", "--each=layer1?", *MAP, "dump.h5:/text/a")
+        self.assertEqual(sorted({name.split("/")[0] for name in inside}), ["layer10"])
+        self.assert_same_bits({"out": inside["layer10/out"]},
+                              {"out": expected["text/a/layer10/out"]})
+
+    def test_map_alone(self):
+        found = self.compute("-q", *MAP, "--causal", "dump.h5:/text/a/layer2")
+        self.assertEqual(sorted(found), ["K", "Q", "V", "col_potential", "note", "out",
+                                         "row_potential"])
+        with h5py.File(self.folder / "dump.h5") as file:
+            names = {new: file[f"text/a/layer2/{old}"][()] for new, old in zip("qkv", "QKV")}
+        self.write("named.h5", **names)
+        self.assert_same_bits({"out": found["out"]},
+                              self.compute("-q", "--causal", "--emit=out", "--only", "named.h5"))
+        deeper = self.compute("-q", "--only", "--map=q=a/layer2/Q,k=a/layer2/K",
+                              "dump.h5:/text")
+        whole = self.compute("-q", "--only", *EACH, *MAP, "dump.h5")
+        self.assert_same_bits({"col_potential": deeper["col_potential"]},
+                              {"col_potential": whole["text/a/layer2/col_potential"]})
+
+    def test_named_inputs_apply_to_every_group(self):
+        mask = np.tri(1, 5, 2, dtype=np.uint8)
+        with h5py.File(self.folder / "dump.h5", "a") as file:
+            file["text/b/layer2/mask"] = np.ones((1, 5), np.uint8)  # -i wins
+        self.write("mask.h5", mask=mask)
+        each = ["--each=text/b/*", *MAP, "-imask=mask.h5:/mask"]
+        found = self.compute("-q", *each, "--scheme=dnas", "dump.h5")
+        for group in self.groups[3:]:
+            expected = self.compute("-q", "--only", *MAP, "-imask=mask.h5:/mask", "--scheme=dnas",
+                                    f"dump.h5:/{group}")
+            self.assert_same_bits({name: found[f"{group}/{name}"] for name in expected}, expected)
+        # So that the next tool finds it; stored once.
+        with h5py.File(io.BytesIO(self.run_tool("attn-compute", "-q", *each, "dump.h5").out)) as f:
+            masks = [f[f"{group}/mask"] for group in self.groups[3:]]
+            np.testing.assert_array_equal(masks[1][()], mask)
+            self.assertTrue(masks[0] == masks[1] == masks[2])
+            self.assertNotIn("mask", f)
+            self.assertNotIn("mask", f["text/a/layer0"])
+        only = self.compute("-q", "--only", *each, "--emit=out", "dump.h5")
+        self.assertEqual(sorted(only), [f"{group}/out" for group in sorted(self.groups[3:])])
+
+    def test_results_of_an_earlier_run_are_replaced(self):
+        self.run_tool("attn-compute", *EACH, *MAP, "--emit=out,col_sum", "dump.h5", "-o", "once.h5")
+        again = ["-q", *EACH, *MAP, "--scheme=dnas", "--emit=out"]
+        twice = self.compute(*again, "once.h5")
+        self.assertEqual(sorted(twice), sorted(self.compute(*again, "dump.h5")))
+        self.assertEqual(twice.attributes_of["text/a/layer0"]["attn_scheme"], "dnas")
+        self.assertEqual(twice.attributes["history"].count("attn-compute"), 2)
+        self.run_tool("attn-compute", *again, "once.h5", "-o", "once.h5", "--force")
+        self.assert_same_bits(self.read("once.h5"), twice)
+
+    def test_json(self):
+        done = self.run_tool("attn-compute", *EACH, *MAP, "--scheme=sinkhorn", "--tolerance=1e-3",
+                             "--iterations=2", "dump.h5", "--json", "-o", "out.h5", status=1).json()
+        self.assertEqual(done["status"], "not_converged")
+        self.assertEqual(done["result"]["status"], "not_converged")
+        groups = done["result"]["groups"]
+        self.assertEqual([group["group"] for group in groups], self.groups)
+        self.assertEqual([group["problems"] for group in groups], [2, 2, 2, 3, 3, 3])
+        # One query: its plan is right at once.
+        self.assertEqual([group["status"] for group in groups],
+                         3 * ["not_converged"] + 3 * ["converged"])
+        self.assertEqual(len(done["inputs"]), 18)
+        self.assertEqual(done["outputs"][-1]["address"], "out.h5:/text/b/layer10/col_potential")
+        self.assertEqual(self.read("out.h5").attributes_of["text/a/layer2"]["attn_status"],
+                         "not_converged")
+
+    def test_dry_run(self):
+        cost = self.run_tool("attn-compute", *EACH, *MAP, "--dry-run", "--json", "dump.h5").json()
+        self.assertEqual([group["shape"] for group in cost["result"]["groups"]],
+                         3 * [[2, 7, 7]] + 3 * [[3, 1, 5]])
+
+    def test_warnings_are_said_once(self):
+        done = self.run_tool("attn-compute", "--each=text/a/*", *MAP, "--scheme=dnas", "--causal",
+                             "dump.h5", "-o", "out.h5")
+        self.assertEqual(done.err.count("warning"), 1)
+        self.assertIn("dnas, 6 heads in 3 groups\n", done.err)
+
+    def test_same_bytes(self):
+        epoch = {"SOURCE_DATE_EPOCH": "0"}
+        runs = {self.run_tool("attn-compute", "-q", *EACH, *MAP, "dump.h5", *more,
+                              environment=epoch).out
+                for more in ([], ["--threads=1"], ["--threads=2", "--only"], ["--only"])}
+        self.assertEqual(len(runs), 4)  # the command line is in the history
+        runs = {self.run_tool("attn-compute", "-q", *EACH, *MAP, "dump.h5", environment=epoch).out
+                for _ in range(3)}
+        self.assertEqual(len(runs), 1)
+
+
+class Refused(Dump):
+
+    def test_usage(self):
+        for option, says in (("--map=q", "'q'"), ("--map=q=Q,,", "''"), ("--map==Q", "'=Q'"),
+                             ("--map=q=", "'q='"), ("--map=q=/Q", "'q=/Q'"),
+                             ("--map=q=Q,q=K", "q twice"), ("--each=/", "'/' names no groups"),
+                             ("--each=//", "'//' names no groups")):
+            self.refused("attn-compute", option, "dump.h5", status=2, says=[says])
+        self.refused("attn-compute", "--map=k=K", "-ik=dump.h5:/text/a/layer0/K", "dump.h5",
+                     status=2, says=["both --map and -i say what k is"])
+        self.refused("attn-compute", "--each=text/*", "-iq=dump.h5:/text/a/layer0/Q", status=2,
+                     says=["there is no INPUT"])
+
+    def test_groups_and_datasets_that_are_not_there(self):
+        self.refused("attn-compute", "--each=/text/*/block*", "dump.h5", status=3,
+                     says=["dump.h5: no group like /text/*/block* (there are: text, text/a, "
+                           "text/a/layer0, text/a/layer2, text/a/layer10, text/b,"])
+        self.refused("attn-compute", *EACH, "dump.h5", status=3,
+                     says=["dump.h5:/text/a/layer0: no dataset q (there are: K, Q, V, note)"])
+        self.refused("attn-compute", *EACH, *MAP[:1], "q=Q,k=K,mask=M", "dump.h5", status=3,
+                     says=["dump.h5:/text/a/layer0: no dataset M (there are: K, Q, V, note)"])
+        np.savez(self.folder / "arrays.npz", q=np.zeros((2, 2)))
+        self.refused("attn-compute", "--each=*", "arrays.npz", status=3,
+                     says=["arrays.npz has no groups"])
+
+    def test_last_group_is_bad(self):
+        with h5py.File(self.folder / "dump.h5", "a") as file:
+            file["text/b/layer10/Q"][2, 0, 1] = np.nan
+        self.refused("attn-compute", *EACH, *MAP, "dump.h5", status=3,
+                     says=["dump.h5:/text/b/layer10/Q has nan at [2, 0, 1]"])
+        with h5py.File(self.folder / "dump.h5", "a") as file:
+            del file["text/b/layer10/Q"]
+        for tool in ("attn-compute", "explain-away-stats"):
+            self.refused(tool, *EACH, *MAP, "dump.h5", status=3,
+                         says=["dump.h5:/text/b/layer10: no dataset Q (there are: K, V, note)"])
+
+    def test_one_thing_on_standard_output(self):
+        done = self.run_tool("explain-away-stats", "--tsv", "--json", "dump.h5:/text/a/layer0",
+                             status=2)
+        self.assertIn("--tsv and --json", done.json()["error"]["message"])
+        self.refused("explain-away-stats", "--tsv", "dump.h5:/text/a/layer0", output="-", status=2,
+                     says=["--tsv and the bundle"])
+
+
+class Statistics(Dump):
+
+    def table(self, text, scheme):
+        """{label: cells} of one table."""
+        lines = text.split(f"\n{scheme} ", 1)[1].splitlines()
+        rows = {}
+        for line in lines[1:]:
+            if not line:
+                return rows
+            label, *cells = line.split()
+            rows[label] = cells
+        return rows
+
+    def test_like_one_run_for_each_group(self):
+        options = [*MAP, "--causal=bottom-right", "--epsilon=0.5,1e-3"]
+        pooled = self.stats(*EACH, *options, "dump.h5")
+        self.assertEqual([group["group"] for group in pooled["groups"]], self.groups)
+        self.assertEqual(pooled["status"], "ok")
+        for group in pooled["groups"]:
+            alone = self.stats(*options, f"dump.h5:/{group.pop('group')}")
+            self.assertEqual(group, alone)
+
+    def test_table(self):
+        done = self.run_tool("explain-away-stats", *EACH, *MAP, "--epsilon=0.9", "dump.h5")
+        text = done.out.decode()
+        groups = self.stats(*EACH, *MAP, "--epsilon=0.9", "dump.h5")["groups"]
+        self.assertIn("6 groups, names below text/\n", text)
+        for scheme in ("unas", "dnas"):
+            rows = self.table(text, scheme)
+            self.assertEqual(list(rows), [f"{t}/{n}" for t in "ab" for n in LAYERS] + ["all"])
+            count = keys = 0
+            for group in groups:
+                cells = rows[group["group"].removeprefix("text/")]
+                for cell, found in zip(cells, [*group[scheme]["heads"], group[scheme]],
+                                       strict=True):
+                    explained = found["explained_away"][0]
+                    if explained["count"]:
+                        self.assertEqual(cell, f"{100 * explained['share']:.1f}%")
+                    else:
+                        self.assertLess(abs(float(cell) / found["col_sum"]["min"] - 1), 0.006)
+                count += group[scheme]["explained_away"][0]["count"]
+                keys += group[scheme]["keys"]
+            self.assertEqual(rows["all"][-1], f"{100 * count / keys:.1f}%")
+            self.assertIn(f"{count} of {keys} keys", text)
+        self.assertLessEqual(max(map(len, text.splitlines())), 100)
+        self.assertNotIn("log10", text)
+        long = self.run_tool("explain-away-stats", "-v", *EACH, *MAP, "dump.h5").out.decode()
+        self.assertEqual(long.count("log10 c"), 6)
+        self.assertIn("dump.h5:/text/b/layer10: 3 x 1 x 5", long)
+
+    def test_wide_tables_and_long_names(self):
+        name = "x" * 30 + "é" * 30
+        with h5py.File(self.folder / "wide.h5", "w") as file:
+            for layer in ("one", name):
+                random = np.random.default_rng(0)
+                file[f"model/{layer}/q"] = random.normal(size=(5, 6, 4, 2))
+                file[f"model/{layer}/k"] = random.normal(size=(5, 6, 4, 2))
+        text = self.run_tool("explain-away-stats", "--each=model/*", "wide.h5").out.decode()
+        self.assertLessEqual(max(map(len, text.splitlines())), 100)
+        self.assertIn("~" + "é" * 27 + " ", text)
+        self.assertEqual(re.findall(r" (\d,\d)\b", text),
+                         2 * [f"{b},{h}" for b in range(5) for h in range(6)])
+
+    def rows(self, *options, status=0):
+        done = self.run_tool("explain-away-stats", "--tsv", *options, status=status)
+        return list(csv.DictReader(io.StringIO(done.out.decode()), delimiter="\t",
+                                   quoting=csv.QUOTE_NONE))
+
+    def test_tsv(self):
+        with h5py.File(self.folder / "dump.h5", "a") as file:
+            file["text/b/layer0/mask"] = np.array([[1, 1, 1, 0, 0]], bool)
+            file["text/b/layer2/mask"] = np.zeros((3, 1, 5), bool)
+        options = [*EACH, *MAP, "--epsilon=1e-8,0.75", "dump.h5"]
+        rows = self.rows(*options)
+        self.assertEqual(list(rows[0]),
+                         ["group", "head", "scheme", "keys", "masked_keys", "min", "median",
+                          "mean", "max", "share_below_1e-08", "share_below_0.75", "entropy",
+                          "bound", "margin", "holds"])
+        position = 0
+        for group in self.stats(*options)["groups"]:
+            for head in range(len(group["unas"]["heads"])):
+                for scheme in ("unas", "dnas"):
+                    row, found = rows[position], group[scheme]["heads"][head]
+                    position += 1
+                    self.assertEqual((row["group"], row["head"], row["scheme"]),
+                                     (group["group"], str(head), scheme))
+                    self.assertEqual((row["keys"], row["masked_keys"]),
+                                     (str(found["keys"]), str(found["masked_keys"])))
+                    some = found["keys"] > 0
+                    expected = {n: found["col_sum"][n] for n in ("min", "median", "mean", "max")}
+                    for name, e in zip(("share_below_1e-08", "share_below_0.75"),
+                                       found["explained_away"]):
+                        expected[name] = e["share"] if some else None
+                    expected |= {n: found[n] for n in ("bound", "margin")}
+                    expected["entropy"] = found["row_entropy"]["mean"]
+                    for name, value in expected.items():
+                        text = row[name]
+                        self.assertEqual(float(text) if text else None, value, name)
+                    self.assertEqual(row["holds"],
+                                     {True: "true", False: "false", None: ""}[found["holds"]])
+        self.assertEqual(position, len(rows))
+
+    def test_tsv_of_one_bundle(self):
+        rows = self.rows("-q", *MAP, "dump.h5:/text/a/layer0", "--json=figures.json")
+        self.assertEqual([(row["group"], row["head"]) for row in rows],
+                         [("", "0"), ("", "0"), ("", "1"), ("", "1")])
+        self.assertTrue((self.folder / "figures.json").exists())
+
+    def test_bundle(self):
+        self.run_tool("explain-away-stats", "-q", *EACH, *MAP, "dump.h5", "-o", "out.h5")
+        found = self.read("out.h5")
+        for group in self.groups:
+            self.run_tool("explain-away-stats", "-q", *MAP, f"dump.h5:/{group}", "--only",
+                          "-o", "one.h5", "--force")
+            expected = self.read("one.h5")
+            self.assertEqual(len(expected), 4)
+            self.assert_same_bits({n: found[f"{group}/{n}"] for n in expected}, expected)
+
+    def test_stored_weights_of_a_run_with_each(self):
+        options = [*EACH, *MAP, "--scheme=dnas", "--energy=dot", "--precision=f64"]
+        self.run_tool("attn-compute", "-q", *options, "dump.h5", "-o", "made.h5")
+        stored = self.stats(*EACH, *MAP, "--scheme=stored,dnas", "made.h5")
+        for group in stored["groups"]:
+            a, b = group["stored"]["col_sum"], group["dnas"]["col_sum"]
+            self.assertLess(abs(a["min"] - b["min"]), 1e-12)
+        # A parameter that groups do not share stands with them.
+        with h5py.File(self.folder / "made.h5", "a") as file:
+            file["text/b/layer2"].attrs["attn_scale"] = 2.0
+        report = self.run_tool("explain-away-stats", *EACH, *MAP, "--json", "made.h5").json()
+        self.assertIsNone(report["params"]["scale"])
+        self.assertEqual(report["params"]["energy"], "dot")
+        self.assertEqual([group["params"]["scale"] for group in report["result"]["groups"]],
+                         [1, 1, 1, 1, 2, 1])
+
+    def test_worst_status(self):
+        made = ["--scheme=sinkhorn", "--tolerance=1e-3", "--iterations=2"]
+        self.run_tool("attn-compute", "-q", *EACH, *MAP, *made, "dump.h5", "-o", "made.h5",
+                      status=1)
+        report = self.run_tool("explain-away-stats", *EACH, *MAP, "--scheme=sinkhorn", "--json",
+                               "made.h5", status=1)
+        self.assertEqual(report.json()["result"]["status"], "not_converged")
+        self.assertIn("did not converge on every head of text/a/layer10\n", report.err)
+
+
+@unittest.skipUnless(MODEL.exists(), f"{MODEL} is not there")
+class Decoder(ToolTest):
+    """All texts, layers and heads of a trained decoder in one command."""
+
+    def test_outputs_and_column_sums(self):
+        start = time.monotonic()
+        found = self.compute("-q", "--only", *EACH, *MAP, "--causal", "--emit", "out,col_sum",
+                             MODEL)
+        seconds = time.monotonic() - start
+        with h5py.File(MODEL) as file:
+            groups = [f"text/{text}/layer{n}" for text in file["text"]
+                      for n in range(file.attrs["n_layers"])]
+            self.assertEqual(len(found), 2 * len(groups))
+            for group in groups:
+                for name, source in (("out", "O"), ("col_sum", "colsum")):
+                    expected = file[group][source][()]
+                    # What is stored is right to 3e-6, relative to the largest entry.
+                    self.assert_near(name, found[f"{group}/{name}"], expected,
+                                     1e-5 * np.abs(expected).max())
+        if not SANITIZED:
+            self.assertLess(seconds, 3)
+
+    def test_statistics(self):
+        result = self.stats(*EACH, *MAP, "--causal", "--scheme=unas", MODEL)
+        with h5py.File(MODEL) as file:
+            self.assertEqual(len(result["groups"]), 20)
+            for group in result["groups"]:
+                sums = file[group["group"]]["colsum"][()]
+                limit = 1e-5 * sums.max()
+                for head, expected in zip(group["unas"]["heads"], sums, strict=True):
+                    for name, value in (("min", expected.min()), ("max", expected.max()),
+                                        ("median", np.median(expected))):
+                        self.assertLessEqual(abs(head["col_sum"][name] - value), limit)
+                    self.assertTrue(math.isclose(head["col_sum"]["mean"], 1, rel_tol=1e-6))
+
+
+if __name__ == "__main__":
+    unittest.main()
