@@ -76,16 +76,6 @@ struct HeadResult {
   std::vector<double> row_entropy;
 };
 
-// Moves the chosen rows of `width` numbers to the front.
-template <class T>
-void keep_chosen(const RowSelection& rows, T* values, Index width) {
-  Index kept = 0;
-  for (const RowRange& range : rows.ranges()) {
-    std::copy(values + range.first * width, values + range.last * width, values + kept * width);
-    kept += range.last - range.first;
-  }
-}
-
 // An option that would change nothing is a mistake that is told.
 void require_effect(const cli::Arguments& arguments, Scheme scheme) {
   const auto goes_with = [&](const char* option, Scheme only) {
@@ -222,17 +212,6 @@ struct Task {
     options.queries = parse_queries(arguments.text("queries"), input.queries, bundle.description());
   }
 };
-
-// The indices of the chosen queries, next to what was written of them.
-void write_queries(const RowSelection& queries, io::OutputBundle& output, cli::Report& report) {
-  std::vector<std::int64_t> indices;
-  for (const RowRange& range : queries.ranges()) {
-    for (Index row = range.first; row < range.last; ++row) indices.push_back(row);
-  }
-  const Shape shape = {queries.count()};
-  output.create("queries", DType::i64, shape, {"query"}).write({0}, shape, indices.data());
-  report.output("queries", output.address_of("queries"), shape, DType::i64);
-}
 
 template <class T>
 Totals compute(const cli::Arguments& arguments, const Task& task, HeadOutputs& outputs,

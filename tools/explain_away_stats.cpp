@@ -13,6 +13,7 @@
 #include "shared/column_gather.hpp"
 #include "shared/column_groups.hpp"
 #include "shared/column_report.hpp"
+#include "shared/column_task.hpp"
 #include "shared/group_report.hpp"
 #include "shared/head_outputs.hpp"
 #include "shared/sections.hpp"
@@ -57,25 +58,6 @@ cli::Declaration declare() {
   return d;
 }
 
-// tokens (Lk), or (B, Lk) for the outermost of the leading axes.
-void read_names(const io::InputBundle& bundle, ColumnStatistics& statistics, cli::Report& report) {
-  if (!bundle.has("tokens")) return;
-  const io::InputDataset tokens = bundle.dataset("tokens");
-  const Shape& shape = tokens.shape();
-  const bool one_list = shape == Shape{statistics.keys} || shape == Shape{1, statistics.keys};
-  const bool per_batch =
-      !statistics.leading.empty() && shape == Shape{statistics.leading.front(), statistics.keys};
-  if (tokens.dtype() != DType::string || (!one_list && !per_batch)) {
-    report.warn(tokens.address() + " is not used: it has shape " + to_string(shape) + " and type " +
-                std::string(name(tokens.dtype())) + ", expected strings of " +
-                to_string({statistics.keys}));
-    return;
-  }
-  statistics.names = tokens.read_strings();
-  statistics.heads_per_name =
-      one_list ? statistics.heads() : statistics.heads() / statistics.leading.front();
-}
-
 SummaryOptions summary_options(const cli::Arguments& arguments) {
   SummaryOptions options;
   options.epsilons = arguments.numbers("epsilon");
@@ -84,44 +66,10 @@ SummaryOptions summary_options(const cli::Arguments& arguments) {
   return options;
 }
 
-// What there is to do for one section: INPUT, or one group of it.
-struct Task {
-  Task(const cli::Arguments& arguments, io::InputBundle section)
-      : bundle(std::move(section)),
-        options(resolve_column_options(arguments, bundle)),
-        input(bundle, options.scores, false, options.scored_schemes()) {
-    require_all_rows();
-    complete_column_options(arguments, bundle, input, options);
-  }
-
-  void report_params(cli::Report& report) const {
-    report_score_options(input.options, input.causal, report);
-    report.params()["precision"] = options.f64 ? "f64" : "f32";
-    report.params()["scheme"] = options.schemes;
-  }
-
-  io::InputBundle bundle;
-  ColumnOptions options;
-  AttentionInput input;
-
- private:
-  // Column sums over some queries would look like those over all.
-  void require_all_rows() const {
-    if (!options.wants(stored) || !bundle.has("weights") || !bundle.has("queries") ||
-        !bundle.text_attribute("attn_scheme")) {
-      return;
-    }
-    throw Error(Failure::input,
-                bundle.dataset("weights").address() +
-                    " holds the rows of some queries, expected those of all",
-                "attn-compute without --queries writes them");
-  }
-};
-
 // Writes the vectors of each head as they are found: of all heads together they are large.
 class VectorWriter {
  public:
-  VectorWriter(io::OutputBundle bundle, const Task& task, cli::Report& report)
+  VectorWriter(io::OutputBundle bundle, const ColumnTask& task, cli::Report& report)
       : bundle_(std::move(bundle)), outputs_(bundle_, task.input.leading, report) {
     for (const std::string& scheme : task.options.schemes) {
       outputs_.create(scheme + "_col_sum", DType::f64, {task.input.keys}, {"key"});
@@ -142,7 +90,7 @@ class VectorWriter {
 };
 
 // The tables of one section, as text.
-std::string long_report(const Task& task, const ColumnStatistics& statistics,
+std::string long_report(const ColumnTask& task, const ColumnStatistics& statistics,
                         const SummaryOptions& wanted, const ColumnSummaries& summaries) {
   const AttentionInput& input = task.input;
   const ScoreOptions& scores = input.options;
@@ -174,37 +122,7 @@ struct Verdict {
   }
 };
 
-void report_cost(const cli::Arguments& arguments, const Task& task, cli::Report& report) {
-  const AttentionInput& input = task.input;
-  const MemoryPlan plan = plan_memory(input, task.options.f64 ? sizeof(double) : sizeof(float),
-                                      column_needs(task.options, task.bundle, input),
-                                      arguments.threads, arguments.memory);
-  const Shape shape = join(input.leading, {input.queries, input.keys});
-  const auto heads = static_cast<double>(input.problems);
-  const double pairs = heads * static_cast<double>(input.queries) * static_cast<double>(input.keys);
-  double passes = 0;
-  for (const std::string& name : task.options.schemes) {
-    const std::optional<Scheme> scheme = scheme_of(name);
-    passes += scheme ? score_passes(task.options.scheme_options(*scheme, 0)) : 1;
-  }
-  const double flops = 2 * pairs * passes * static_cast<double>(input.depth);
-  const double bytes = !arguments.output
-                           ? 0
-                           : heads * static_cast<double>(input.queries + input.keys) *
-                                 static_cast<double>(task.options.schemes.size()) * sizeof(double);
-  report.result()["shape"] = shape;
-  report.result()["working_bytes"] = plan.bytes;
-  report.result()["result_bytes"] = bytes;
-  report.result()["flops"] = flops;
-  report.print(fmt::format(
-      "column sums of {} in {}\nworking memory  {}, and some 30 MB for the program itself\n"
-      "results         {}{}\narithmetic      {:.3g} flops\n",
-      times(shape), task.options.f64 ? "float64" : "float32",
-      bytes_text(static_cast<double>(plan.bytes)), bytes_text(bytes),
-      arguments.compress > 0 ? " before they are compressed" : "", flops));
-}
-
-// One line of figures for a program, or a table for a person.
+// Lines of figures for a program, or tables for a person.
 void report_groups(const cli::Arguments& arguments, const std::vector<GroupColumns>& groups,
                    const Sections& sections, cli::Report& report) {
   const SummaryOptions wanted = summary_options(arguments);
@@ -232,7 +150,7 @@ Index look_at_all(const cli::Arguments& arguments, const Sections& sections, Gro
                   cli::Report& report) {
   Index heads = 0;
   for (std::size_t n = 0; n < sections.size(); ++n) {
-    const Task task(arguments, sections.open(n));
+    const ColumnTask task(arguments, sections.open(n));
     for (const auto& dataset : task.input.datasets()) report_input(report, dataset);
     heads += task.input.problems;
     if (!arguments.dry_run) continue;
@@ -241,7 +159,7 @@ Index look_at_all(const cli::Arguments& arguments, const Sections& sections, Gro
     }
     groups.add(sections.groups()[n], report, [&] {
       task.report_params(report);
-      report_cost(arguments, task, report);
+      report_column_cost(arguments, task, report);
     });
   }
   return heads;
@@ -276,7 +194,7 @@ cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
   Verdict verdict;
   for (std::size_t n = 0; n < sections.size(); ++n) {
     const std::string& group = sections.groups()[n];
-    const Task task(arguments, sections.open(n));
+    const ColumnTask task(arguments, sections.open(n));
     if (task.options.wants(stored) &&
         task.bundle.text_attribute("attn_status") == "not_converged") {
       report.warn("the stored weights had not converged when they were made");
@@ -291,7 +209,7 @@ cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
             if (writer) writer->write(scheme, head, columns);
           },
           progress, report);
-      read_names(task.bundle, statistics, report);
+      read_key_names(task.bundle, statistics, report);
       const SummaryOptions wanted = summary_options(arguments);
       ColumnSummaries summaries = summarise_columns(statistics, wanted);
       // Of thousands of heads it is larger than all that it tells of.

@@ -79,7 +79,7 @@ class Session {
   void print(const Arguments& arguments, const Outcome& outcome) {
     const Report::Impl& report = report_.impl();
     const bool in_place = (json_ && json_->empty()) || !report.data.empty();
-    write_all(STDOUT_FILENO, report.data, "standard output");
+    if (!report.data.empty()) write_all(STDOUT_FILENO, report.data, "standard output");
     if (!report.text.empty() && !in_place && !arguments.quiet) {
       const Role role = declaration_.impl().role_of(arguments.verb);
       const bool is_report = role == Role::report || role == Role::inspect ||

@@ -43,4 +43,11 @@ struct InputBundle::Impl {
   }
 };
 
+/// An array of a file that is no HDF5 file. `path` is that of an address: the name of the array
+/// after a slash, or the slash alone, where `name` is meant.
+std::shared_ptr<const InputDataset::Impl> open_array(const InputFile& file, const std::string& path,
+                                                     const std::string& name,
+                                                     const std::string& selection_text,
+                                                     const std::vector<SliceItem>& selection);
+
 }  // namespace attn::io

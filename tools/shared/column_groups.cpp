@@ -59,7 +59,7 @@ std::string common_beginning(const std::vector<GroupColumns>& groups) {
 
 // The end says more of a long name than its beginning.
 std::string label_of(const std::string& name) {
-  const std::string text = printable(name, name.size());
+  std::string text = printable(name, name.size());
   if (characters(text) <= label_width) return text;
   std::size_t start = text.size();
   for (std::size_t left = label_width - 1; left > 0; --left) {

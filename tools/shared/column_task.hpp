@@ -1,0 +1,33 @@
+#pragma once
+
+#include "cli/command.hpp"
+#include "io/input.hpp"
+#include "shared/attention_input.hpp"
+#include "shared/column_options.hpp"
+#include "shared/column_statistics.hpp"
+
+namespace attn::tools {
+
+/// What explain-away-stats has to do for one section: INPUT, or one group of it.
+struct ColumnTask {
+  /// Looks at everything but the numbers. Throws what resolving the options and AttentionInput
+  /// throw, and Error(input) where stored weights are those of some queries only.
+  ColumnTask(const cli::Arguments& arguments, io::InputBundle section);
+
+  void report_params(cli::Report& report) const;
+
+  io::InputBundle bundle;
+  ColumnOptions options;
+  AttentionInput input;
+};
+
+/// Takes the names of the keys from the dataset tokens, where there is one: (Lk), or (B, Lk) for
+/// the outermost of the leading axes. Warns where it is of another shape or type.
+void read_key_names(const io::InputBundle& bundle, ColumnStatistics& statistics,
+                    cli::Report& report);
+
+/// Shape and bytes of what would be done, for --dry-run.
+void report_column_cost(const cli::Arguments& arguments, const ColumnTask& task,
+                        cli::Report& report);
+
+}  // namespace attn::tools
