@@ -32,7 +32,9 @@ cli::Declaration declare() {
       "mask (non-zero = may attend), bias (added to the scores, -inf allowed), key_length (B) "
       "(keys "
       "behind it are padding) and hybrid are used where they are there. Leading axes broadcast; q "
-      "may have a multiple of k's heads.");
+      "may have a multiple of k's heads. Where tensors come with attributes attn_energy, "
+      "attn_scale "
+      "and the like, those are the defaults; not so where an earlier run has left them.");
   d.section("Attention");
   d.choice(
       "scheme", {"unas", "dnas", "hnas", "sinkhorn", "fenchel"},
@@ -92,7 +94,9 @@ void require_effect(const cli::Arguments& arguments, Scheme scheme) {
 ComputeOptions resolve(const cli::Arguments& arguments, const io::InputBundle& bundle) {
   ComputeOptions options;
   options.scheme.scheme = scheme_of(arguments.text("scheme")).value();
-  options.scores = resolve_score_options(arguments, nullptr);
+  // Those of an earlier run are its own; those that came with the tensors say what they are.
+  const bool made_here = bundle.text_attribute("attn_scheme").has_value();
+  options.scores = resolve_score_options(arguments, made_here ? nullptr : &bundle);
   options.scheme.iterations = arguments.integer("iterations");
   options.scheme.tolerance = arguments.number("tolerance");
   require_effect(arguments, options.scheme.scheme);

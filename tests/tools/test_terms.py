@@ -263,6 +263,24 @@ class Terms(ToolTest):
                 if n in ("attn_window", "attn_softcap", "attn_relative_bias", "attn_alpha")]
         self.assertEqual(left, [])
 
+    def test_attributes_that_come_with_tensors(self):
+        random = np.random.default_rng(10)
+        data = self.vectors(random)
+        self.write("in.h5", {"attn_energy": "dot", "attn_scale": 0.3, "attn_window": 7}, **data)
+        self.write("plain.h5", **data)
+        options = ["--energy=dot", "--scale=0.3", "--window=7"]
+        expected = self.compute("plain.h5", "-q", *options)
+        found = self.compute("in.h5", "-q")
+        self.assert_same_bits(found, expected, ["out", "row_potential"])
+        for name in ("attn_energy", "attn_scale", "attn_window"):
+            self.assertEqual(found.attributes[name], expected.attributes[name])
+        # Those of an earlier run are its own.
+        self.run_tool("attn-compute", "in.h5", "-o", "made.h5")
+        again = self.compute("made.h5", "-q")
+        self.assert_same_bits(again, self.compute("plain.h5", "-q"), ["out", "row_potential"])
+        self.write("in.h5", {"attn_energy": "cosine"}, **data)
+        self.refused("attn-compute", "in.h5", status=3, says=["in.h5: attribute attn_energy is cosine"])
+
     def test_refused(self):
         zeros = np.zeros
         good = {"q": zeros((2, 4, 6, 3)), "k": zeros((2, 2, 5, 3)), "v": zeros((2, 2, 5, 3))}

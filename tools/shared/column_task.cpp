@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "shared/attention_results.hpp"
 #include "shared/bundles.hpp"
 #include "shared/column_gather.hpp"
 #include "tensor/error.hpp"
