@@ -1,22 +1,14 @@
 // attn-compute: scores → potentials → output, one head after the other.
 
-#include <algorithm>
-#include <utility>
-
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "kernel/gemm.hpp"
 #include "kernel/tile.hpp"
-#include "scheme/output.hpp"
-#include "shared/attention_results.hpp"
 #include "shared/bundles.hpp"
+#include "shared/compute_heads.hpp"
 #include "shared/compute_report.hpp"
-#include "shared/query_list.hpp"
 #include "shared/sections.hpp"
-#include "shared/weights_writer.hpp"
-#include "stats/observers.hpp"
-#include "tensor/error.hpp"
 
 namespace attn::tools {
 namespace {
@@ -70,206 +62,11 @@ cli::Declaration declare() {
   return d;
 }
 
-template <class T>
-struct HeadResult {
-  Buffer<T> out;
-  Attention attention;
-  std::vector<double> col_sum;
-  std::vector<double> row_entropy;
-};
-
-// An option that would change nothing is a mistake that is told.
-void require_effect(const cli::Arguments& arguments, Scheme scheme) {
-  const auto goes_with = [&](const char* option, Scheme only) {
-    if (!arguments.given(option) || scheme == only) return;
-    throw Error(Failure::usage,
-                fmt::format("--{} goes with --scheme {}", option, scheme_name(only)));
-  };
-  goes_with("hybrid", Scheme::hnas);
-  goes_with("iterations", Scheme::sinkhorn);
-  goes_with("tolerance", Scheme::sinkhorn);
-  goes_with("alpha", Scheme::fenchel);
-}
-
-ComputeOptions resolve(const cli::Arguments& arguments, const io::InputBundle& bundle) {
-  ComputeOptions options;
-  options.scheme.scheme = scheme_of(arguments.text("scheme")).value();
-  // Those of an earlier run are its own; those that came with the tensors say what they are.
-  const bool made_here = bundle.text_attribute("attn_scheme").has_value();
-  options.scores = resolve_score_options(arguments, made_here ? nullptr : &bundle);
-  options.scheme.iterations = arguments.integer("iterations");
-  options.scheme.tolerance = arguments.number("tolerance");
-  require_effect(arguments, options.scheme.scheme);
-  const std::string values = options.scores.source == ScoreOptions::Source::projection ? "wv" : "v";
-  const auto wanted = arguments.words_of("emit");
-  options.emitted.insert(wanted.begin(), wanted.end());
-  if (wanted.empty()) {
-    options.emitted = {"row_potential", "col_potential"};
-    if (bundle.has(values)) options.emitted.insert("out");
-  }
-  // The third vector without which the mixture cannot be rebuilt.
-  if (options.emits("row_potential") && options.scheme.scheme == Scheme::hnas) {
-    options.emitted.insert("unas_row_potential");
-  }
-  // Refused by name where it is asked for and not there.
-  if (options.emits("out")) static_cast<void>(bundle.dataset(values));
-  return options;
-}
-
-void warn_about_leaks(const ComputeOptions& options, const AttentionInput& input,
-                      cli::Report& report) {
-  if (is_softmax(options.scheme.scheme)) return;
-  const std::string scheme = scheme_name(options.scheme.scheme);
-  if (input.causal != Causal::none) {
-    report.warn("under " + scheme +
-                " a query sees later queries through the column normalisation, causal mask or not: "
-                "fine for analysis, a leak in an autoregressive model");
-  }
-  if (input.queries == 1 && options.scheme.scheme != Scheme::hnas) {
-    report.warn("with one query " + scheme + " is uniform over the keys it may attend to");
-  }
-}
-
-template <class T>
-HeadResult<T> compute_head(const ComputeOptions& options, const AttentionInput& input,
-                           const Head<T>& head, const HeadOutputs& outputs, int threads) {
-  HeadResult<T> result;
-  std::vector<Observer<T>*> observers;
-  std::optional<Output<T>> output;
-  ColumnSums<T> sums;
-  RowEntropy<T> entropy;
-  std::optional<WeightsWriter<T>> weights;
-  const Index queries = head.scores().rows();
-  if (options.emits("out")) {
-    result.out = Buffer<T>(queries * head.v().cols);
-    output.emplace(head.v(), MatrixView<T>(result.out.data(), queries, head.v().cols));
-    observers.push_back(&*output);
-  }
-  if (options.emits("col_sum")) observers.push_back(&sums);
-  if (options.emits("row_entropy")) observers.push_back(&entropy);
-  if (options.emits("weights")) {
-    weights.emplace(outputs.dataset("weights"), outputs.position(head.problem),
-                    options.queries ? &*options.queries : nullptr);
-    if (!options.queries) observers.push_back(&*weights);
-  }
-  SchemeOptions scheme = options.scheme;
-  if (!options.hybrid.empty()) {
-    scheme.hybrid = options.hybrid[static_cast<std::size_t>(head.problem)];
-  }
-  result.attention =
-      naming([&] { return input.place(head.problem); },
-             [&] { return attend(head.scores(scheme.scheme), scheme, observers, threads); });
-  if (options.emits("col_sum")) result.col_sum = sums.values();
-  if (options.emits("row_entropy")) result.row_entropy = entropy.values();
-  if (!options.queries) return result;
-  if (weights) {
-    // After the pass over all: it need not make every weight for the sake of a few.
-    show_rows<T>(head.scores(), scheme, result.attention.potentials, *options.queries, {&*weights},
-                 threads);
-  }
-  if (options.emits("out")) keep_chosen(*options.queries, result.out.data(), head.v().cols);
-  if (options.emits("row_entropy")) keep_chosen(*options.queries, result.row_entropy.data(), 1);
-  return result;
-}
-
-// What there is to do for one section: INPUT, or one group of it.
-struct Task {
-  Task(const cli::Arguments& arguments, io::InputBundle section)
-      : bundle(std::move(section)),
-        options(resolve(arguments, bundle)),
-        input(bundle, options.scores, options.emits("out"), {options.scheme.scheme}),
-        f64(arguments.f64.value_or(input.any_float64)) {
-    if (options.scheme.scheme == Scheme::hnas) {
-      options.hybrid = hybrid_per_head(arguments, bundle, input, false);
-    }
-    if (arguments.given("queries")) choose_queries(arguments);
-  }
-
-  // Results of an earlier run would no longer belong to the attributes. Datasets of such names that
-  // are none of ours go only where they are written anew.
-  std::vector<std::string> replaced() const {
-    return bundle.text_attribute("attn_scheme") ? result_names() : std::vector<std::string>{};
-  }
-
-  void report_params(cli::Report& report) const {
-    report_score_options(options.scores, input.causal, report);
-    report.params()["precision"] = f64 ? "f64" : "f32";
-  }
-
-  io::InputBundle bundle;
-  ComputeOptions options;
-  AttentionInput input;
-  bool f64;
-
- private:
-  void choose_queries(const cli::Arguments& arguments) {
-    const auto& kinds = result_kinds();
-    const bool applies = std::any_of(kinds.begin(), kinds.end(), [&](const ResultKind& kind) {
-      return kind.by_choice && options.emits(kind.name);
-    });
-    if (!applies) {
-      throw Error(Failure::usage,
-                  "--queries applies to out, weights and row_entropy, none of which "
-                  "is written",
-                  "--emit weights");
-    }
-    options.queries = parse_queries(arguments.text("queries"), input.queries, bundle.description());
-  }
-};
-
-template <class T>
-Totals compute(const cli::Arguments& arguments, const Task& task, HeadOutputs& outputs,
-               cli::Progress& progress, cli::Report& report) {
-  const ComputeOptions& options = task.options;
-  const AttentionInput& input = task.input;
-  const MemoryPlan plan = plan_memory(input, sizeof(T), compute_needs(options, input, sizeof(T)),
-                                      arguments.threads, arguments.memory);
-  create_results(outputs, options, input, sizeof(T) == sizeof(double));
-  // Without u the three potentials do not rebuild the mixture.
-  const bool keep_hybrid =
-      arguments.only && options.emits("unas_row_potential") && !arguments.number("hybrid");
-  if (keep_hybrid) outputs.create("hybrid", DType::f64, {}, {});
-  const Index shown = options.queries ? options.queries->count() : input.queries;
-  Totals totals;
-  const double seconds = for_each_head<T, HeadResult<T>>(
-      input, plan, progress,
-      [&](const Head<T>& head, int threads) {
-        return compute_head<T>(options, input, head, outputs, threads);
-      },
-      [&](Index problem, HeadResult<T>& result) {
-        const Potentials& potentials = result.attention.potentials;
-        outputs.write("out", problem, {shown, input.value_depth}, result.out.data());
-        outputs.write("row_potential", problem, {input.queries}, potentials.row.data());
-        outputs.write("col_potential", problem, {input.keys}, potentials.col.data());
-        outputs.write("unas_row_potential", problem, {input.queries}, potentials.unas_row.data());
-        outputs.write("col_sum", problem, {input.keys}, result.col_sum.data());
-        outputs.write("row_entropy", problem, {shown}, result.row_entropy.data());
-        if (keep_hybrid) {
-          outputs.write("hybrid", problem, {}, &options.hybrid[static_cast<std::size_t>(problem)]);
-        }
-        totals.add(result.attention);
-      });
-  report.add_compute_seconds(seconds);
-  return totals;
-}
-
-// The results of one section, written to `output` but not yet committed.
-Totals compute_section(const cli::Arguments& arguments, const Task& task, io::OutputBundle output,
-                       cli::Progress& progress, cli::Report& report) {
-  HeadOutputs outputs(output, task.input.leading, report);
-  warn_about_leaks(task.options, task.input, report);
-  const Totals totals = task.f64 ? compute<double>(arguments, task, outputs, progress, report)
-                                 : compute<float>(arguments, task, outputs, progress, report);
-  if (task.options.queries) write_queries(*task.options.queries, output, report);
-  record_results(arguments, task.options, task.input, task.f64, totals, output);
-  return totals;
-}
-
 cli::Outcome report_costs(const cli::Arguments& arguments, const Sections& sections,
                           cli::Report& report) {
   GroupReport groups;
   for (std::size_t n = 0; n < sections.size(); ++n) {
-    const Task task(arguments, sections.open(n));
+    const ComputeTask task(arguments, sections.open(n));
     for (const auto& dataset : task.input.datasets()) report_input(report, dataset);
     task.report_params(report);
     if (sections.each()) {
@@ -294,7 +91,7 @@ cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
   std::vector<std::vector<std::string>> replaced;
   Index heads = 0;
   for (std::size_t n = 0; n < sections.size(); ++n) {
-    const Task task(arguments, sections.open(n));
+    const ComputeTask task(arguments, sections.open(n));
     for (const auto& dataset : task.input.datasets()) report_input(report, dataset);
     replaced.push_back(task.replaced());
     heads += task.input.problems;
@@ -306,7 +103,7 @@ cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
   Totals totals;
   cli::Outcome outcome;
   for (std::size_t n = 0; n < sections.size(); ++n) {
-    const Task task(arguments, sections.open(n));
+    const ComputeTask task(arguments, sections.open(n));
     groups.add(sections.groups()[n], report, [&] {
       task.report_params(report);
       const Totals found = compute_section(arguments, task, output.open(n), progress, report);

@@ -1,0 +1,124 @@
+#include "shared/compute_heads.hpp"
+
+#include "scheme/output.hpp"
+#include "shared/query_list.hpp"
+#include "shared/weights_writer.hpp"
+#include "stats/observers.hpp"
+
+namespace attn::tools {
+namespace {
+
+template <class T>
+struct HeadResult {
+  Buffer<T> out;
+  Attention attention;
+  std::vector<double> col_sum;
+  std::vector<double> row_entropy;
+};
+
+void warn_about_leaks(const ComputeOptions& options, const AttentionInput& input,
+                      cli::Report& report) {
+  if (is_softmax(options.scheme.scheme)) return;
+  const std::string scheme = scheme_name(options.scheme.scheme);
+  if (input.causal != Causal::none) {
+    report.warn("under " + scheme +
+                " a query sees later queries through the column normalisation, causal mask or not: "
+                "fine for analysis, a leak in an autoregressive model");
+  }
+  if (input.queries == 1 && options.scheme.scheme != Scheme::hnas) {
+    report.warn("with one query " + scheme + " is uniform over the keys it may attend to");
+  }
+}
+
+template <class T>
+HeadResult<T> compute_head(const ComputeOptions& options, const AttentionInput& input,
+                           const Head<T>& head, const HeadOutputs& outputs, int threads) {
+  HeadResult<T> result;
+  std::vector<Observer<T>*> observers;
+  std::optional<Output<T>> output;
+  ColumnSums<T> sums;
+  RowEntropy<T> entropy;
+  std::optional<WeightsWriter<T>> weights;
+  const Index queries = head.scores().rows();
+  if (options.emits("out")) {
+    result.out = Buffer<T>(queries * head.v().cols);
+    output.emplace(head.v(), MatrixView<T>(result.out.data(), queries, head.v().cols));
+    observers.push_back(&*output);
+  }
+  if (options.emits("col_sum")) observers.push_back(&sums);
+  if (options.emits("row_entropy")) observers.push_back(&entropy);
+  if (options.emits("weights")) {
+    weights.emplace(outputs.dataset("weights"), outputs.position(head.problem),
+                    options.queries ? &*options.queries : nullptr);
+    if (!options.queries) observers.push_back(&*weights);
+  }
+  SchemeOptions scheme = options.scheme;
+  if (!options.hybrid.empty()) {
+    scheme.hybrid = options.hybrid[static_cast<std::size_t>(head.problem)];
+  }
+  result.attention =
+      naming([&] { return input.place(head.problem); },
+             [&] { return attend(head.scores(scheme.scheme), scheme, observers, threads); });
+  if (options.emits("col_sum")) result.col_sum = sums.values();
+  if (options.emits("row_entropy")) result.row_entropy = entropy.values();
+  if (!options.queries) return result;
+  if (weights) {
+    // After the pass over all: it need not make every weight for the sake of a few.
+    show_rows<T>(head.scores(scheme.scheme), scheme, result.attention.potentials, *options.queries,
+                 {&*weights}, threads);
+  }
+  if (options.emits("out")) keep_chosen(*options.queries, result.out.data(), head.v().cols);
+  if (options.emits("row_entropy")) keep_chosen(*options.queries, result.row_entropy.data(), 1);
+  return result;
+}
+
+template <class T>
+Totals compute(const cli::Arguments& arguments, const ComputeTask& task, HeadOutputs& outputs,
+               cli::Progress& progress, cli::Report& report) {
+  const ComputeOptions& options = task.options;
+  const AttentionInput& input = task.input;
+  const MemoryPlan plan = plan_memory(input, sizeof(T), compute_needs(options, input, sizeof(T)),
+                                      arguments.threads, arguments.memory);
+  create_results(outputs, options, input, sizeof(T) == sizeof(double));
+  // Without u the three potentials do not rebuild the mixture.
+  const bool keep_hybrid =
+      arguments.only && options.emits("unas_row_potential") && !arguments.number("hybrid");
+  if (keep_hybrid) outputs.create("hybrid", DType::f64, {}, {});
+  const Index shown = options.queries ? options.queries->count() : input.queries;
+  Totals totals;
+  const double seconds = for_each_head<T, HeadResult<T>>(
+      input, plan, progress,
+      [&](const Head<T>& head, int threads) {
+        return compute_head<T>(options, input, head, outputs, threads);
+      },
+      [&](Index problem, HeadResult<T>& result) {
+        const Potentials& potentials = result.attention.potentials;
+        outputs.write("out", problem, {shown, input.value_depth}, result.out.data());
+        outputs.write("row_potential", problem, {input.queries}, potentials.row.data());
+        outputs.write("col_potential", problem, {input.keys}, potentials.col.data());
+        outputs.write("unas_row_potential", problem, {input.queries}, potentials.unas_row.data());
+        outputs.write("col_sum", problem, {input.keys}, result.col_sum.data());
+        outputs.write("row_entropy", problem, {shown}, result.row_entropy.data());
+        if (keep_hybrid) {
+          outputs.write("hybrid", problem, {}, &options.hybrid[static_cast<std::size_t>(problem)]);
+        }
+        totals.add(result.attention);
+      });
+  report.add_compute_seconds(seconds);
+  return totals;
+}
+
+}  // namespace
+
+Totals compute_section(const cli::Arguments& arguments, const ComputeTask& task,
+                       io::OutputBundle output, cli::Progress& progress, cli::Report& report) {
+  HeadOutputs outputs(output, task.input.leading, report);
+  warn_about_leaks(task.options, task.input, report);
+  const Totals totals = task.f64 ? compute<double>(arguments, task, outputs, progress, report)
+                                 : compute<float>(arguments, task, outputs, progress, report);
+  if (task.options.queries) write_queries(*task.options.queries, output, report);
+  record_results(arguments, task.options, task.input, task.f64, totals, output);
+  return totals;
+}
+
+}  // namespace attn::tools

@@ -1,0 +1,89 @@
+#include "shared/compute_task.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "shared/query_list.hpp"
+#include "tensor/error.hpp"
+
+namespace attn::tools {
+namespace {
+
+// An option that would change nothing is a mistake that is told.
+void require_effect(const cli::Arguments& arguments, Scheme scheme) {
+  const auto goes_with = [&](const char* option, Scheme only) {
+    if (!arguments.given(option) || scheme == only) return;
+    throw Error(Failure::usage,
+                fmt::format("--{} goes with --scheme {}", option, scheme_name(only)));
+  };
+  goes_with("hybrid", Scheme::hnas);
+  goes_with("iterations", Scheme::sinkhorn);
+  goes_with("tolerance", Scheme::sinkhorn);
+  goes_with("alpha", Scheme::fenchel);
+}
+
+ComputeOptions resolve(const cli::Arguments& arguments, const io::InputBundle& bundle) {
+  ComputeOptions options;
+  options.scheme.scheme = scheme_of(arguments.text("scheme")).value();
+  // Those of an earlier run are its own; those that came with the tensors say what they are.
+  const bool made_here = bundle.text_attribute("attn_scheme").has_value();
+  options.scores = resolve_score_options(arguments, made_here ? nullptr : &bundle);
+  options.scheme.iterations = arguments.integer("iterations");
+  options.scheme.tolerance = arguments.number("tolerance");
+  require_effect(arguments, options.scheme.scheme);
+  const std::string values = options.scores.source == ScoreOptions::Source::projection ? "wv" : "v";
+  const auto wanted = arguments.words_of("emit");
+  options.emitted.insert(wanted.begin(), wanted.end());
+  if (wanted.empty()) {
+    options.emitted = {"row_potential", "col_potential"};
+    if (bundle.has(values)) options.emitted.insert("out");
+  }
+  // The third vector without which the mixture cannot be rebuilt.
+  if (options.emits("row_potential") && options.scheme.scheme == Scheme::hnas) {
+    options.emitted.insert("unas_row_potential");
+  }
+  // Refused by name where it is asked for and not there.
+  if (options.emits("out")) static_cast<void>(bundle.dataset(values));
+  return options;
+}
+
+void choose_queries(const cli::Arguments& arguments, const AttentionInput& input,
+                    const std::string& where, ComputeOptions& options) {
+  const auto& kinds = result_kinds();
+  const bool applies = std::any_of(kinds.begin(), kinds.end(), [&](const ResultKind& kind) {
+    return kind.by_choice && options.emits(kind.name);
+  });
+  if (!applies) {
+    throw Error(Failure::usage,
+                "--queries applies to out, weights and row_entropy, none of which is written",
+                "--emit weights");
+  }
+  options.queries = parse_queries(arguments.text("queries"), input.queries, where);
+}
+
+}  // namespace
+
+ComputeTask::ComputeTask(const cli::Arguments& arguments, io::InputBundle section)
+    : bundle(std::move(section)),
+      options(resolve(arguments, bundle)),
+      input(bundle, options.scores, options.emits("out"), {options.scheme.scheme}),
+      f64(arguments.f64.value_or(input.any_float64)) {
+  if (options.scheme.scheme == Scheme::hnas) {
+    options.hybrid = hybrid_per_head(arguments, bundle, input, false);
+  }
+  if (arguments.given("queries")) choose_queries(arguments, input, bundle.description(), options);
+}
+
+std::vector<std::string> ComputeTask::replaced() const {
+  return bundle.text_attribute("attn_scheme") ? result_names() : std::vector<std::string>{};
+}
+
+void ComputeTask::report_params(cli::Report& report) const {
+  report_score_options(options.scores, input.causal, report);
+  report.params()["precision"] = f64 ? "f64" : "f32";
+}
+
+}  // namespace attn::tools

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli/command.hpp"
+#include "io/input.hpp"
+#include "shared/attention_results.hpp"
+
+namespace attn::tools {
+
+/// What attn-compute has to do for one section: INPUT, or one group of it.
+struct ComputeTask {
+  /// Looks at everything but the numbers. Throws what resolving the options and AttentionInput
+  /// throw, and Error(usage) for options that would have no effect.
+  ComputeTask(const cli::Arguments& arguments, io::InputBundle section);
+
+  /// Datasets that are not copied from the input: results of an earlier run would no longer belong
+  /// to the attributes. Datasets of such names that are none of ours go only where they are written
+  /// anew.
+  std::vector<std::string> replaced() const;
+
+  void report_params(cli::Report& report) const;
+
+  io::InputBundle bundle;
+  ComputeOptions options;
+  AttentionInput input;
+  bool f64;
+};
+
+}  // namespace attn::tools
