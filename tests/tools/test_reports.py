@@ -205,6 +205,30 @@ class Messages(ToolTest):
         self.run_tool("attn-compute", "in.h5", enough, "--emit=weights,out", "-o", "done.h5")
         self.refused("attn-compute", "in.h5", too_little, output="other.h5", status=6)
 
+    def test_dry_run_counts_what_is_computed(self):
+        # 3 heads of 6 queries and 5 keys, d = 4.
+        ones = np.ones
+        self.write("terms.h5", **{n: a for n, a in self.read("in.h5").items()}, w=ones((4, 4)),
+                   w1=ones((7, 8)), w2=ones(7), key_length=np.array([5, 2, 0]))
+        pairs = (5 + 2 + 0) * 6
+        for options, flops in (
+                (["--energy=bilinear"], 3 * 2 * 5 * 4 * 4 + pairs * 2 * 4),
+                (["--energy=mlp"], 3 * 2 * (6 + 5) * 4 * 7 + pairs * 4 * 7),
+                (["--energy=dot", "--scheme=dnas"], 2 * pairs * 2 * 4)):
+            with self.subTest(options=options):
+                found = self.run_tool("attn-compute", "terms.h5", "--dry-run", "--json",
+                                      "--emit=col_sum", *options).json()["result"]["flops"]
+                self.assertEqual(found, flops)
+        self.write("x.h5", x=ones((6, 9)), wq=ones((3, 9, 4)), wk=ones((1, 9, 4)))
+        found = self.run_tool("attn-compute", "x.h5", "--from=projection", "--dry-run", "--json",
+                              "--emit=col_sum").json()["result"]["flops"]
+        self.assertEqual(found, 3 * (2 * 2 * 6 * 9 * 4) + 3 * 36 * 2 * 4)
+        # Causality leaves 1, 2, ... keys, a window of one the key at a query's own position.
+        for options, pairs in ((["--causal=top-left"], 1 + 2 + 3 + 4 + 5 + 5), (["--window=1"], 5)):
+            found = self.run_tool("attn-compute", "in.h5", "--dry-run", "--json", "--emit=col_sum",
+                                  *options).json()["result"]["flops"]
+            self.assertEqual(found, 3 * pairs * 2 * 4)
+
     def test_dry_run_knows_the_size_of_the_file(self):
         every = "--emit=out,weights,row_potential,col_potential,col_sum,row_entropy"
         # On and off the bounds of the chunks that weights are kept in.

@@ -58,6 +58,14 @@ struct AttentionInput {
   /// "a.h5:/q and a.h5:/k, head [0, 3]": what the scores of a problem are made of, for messages.
   std::string place(Index problem) const;
 
+  /// Floating-point operations of `passes` passes over the energies of all heads for `scheme`, with
+  /// what is made before them: projections, the products with W and W1. Pairs that causality,
+  /// window or padding forbid count nothing, a tanh counts one.
+  double score_flops(Scheme scheme, double passes) const;
+
+  /// Pairs of all heads that causality, window and padding leave.
+  double pairs() const;
+
   /// Bytes one head takes in memory at float32 or float64, dense matrices up to `dense_limit` bytes
   /// held and larger ones read by tiles.
   std::int64_t head_bytes(std::size_t element_size, std::int64_t dense_limit) const;

@@ -68,13 +68,12 @@ void report_column_cost(const cli::Arguments& arguments, const ColumnTask& task,
                                       arguments.threads, arguments.memory);
   const Shape shape = join(input.leading, {input.queries, input.keys});
   const auto heads = static_cast<double>(input.problems);
-  const double pairs = heads * static_cast<double>(input.queries) * static_cast<double>(input.keys);
-  double passes = 0;
+  double flops = 0;
   for (const std::string& name : task.options.schemes) {
     const std::optional<Scheme> scheme = scheme_of(name);
-    passes += scheme ? score_passes(task.options.scheme_options(*scheme, 0)) : 1;
+    const double passes = scheme ? score_passes(task.options.scheme_options(*scheme, 0)) : 1;
+    flops += input.score_flops(scheme.value_or(Scheme::unas), passes);
   }
-  const double flops = 2 * pairs * passes * static_cast<double>(input.depth);
   const double bytes = !arguments.output
                            ? 0
                            : heads * static_cast<double>(input.queries + input.keys) *

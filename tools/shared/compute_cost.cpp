@@ -70,10 +70,9 @@ void report_cost(const cli::Arguments& arguments, const ComputeOptions& options,
   const MemoryPlan plan = plan_memory(input, element, compute_needs(options, input, element),
                                       arguments.threads, arguments.memory);
   const auto heads = static_cast<double>(input.problems);
-  const double pairs = heads * static_cast<double>(input.queries) * static_cast<double>(input.keys);
-  const double depth = score_passes(options.scheme) * static_cast<double>(input.depth) +
-                       (options.emits("out") ? static_cast<double>(input.value_depth) : 0);
-  const double flops = 2 * pairs * depth;
+  const double out =
+      options.emits("out") ? 2 * input.pairs() * static_cast<double>(input.value_depth) : 0;
+  const double flops = input.score_flops(options.scheme.scheme, score_passes(options.scheme)) + out;
   const double bytes = heads * result_bytes(options, input, element);
   const std::string scheme = scheme_name(options.scheme.scheme);
   const Shape shape = join(input.leading, {input.queries, input.keys});
