@@ -52,7 +52,7 @@ Shape before_heads(const io::InputDataset& input) {
 // wq, wk or wv (…, H, D, d) for an input (…, L, D).
 io::InputDataset projection_weights(const io::InputBundle& bundle, const std::string& name,
                                     const io::InputDataset& input) {
-  const io::InputDataset weights = required(bundle, name);
+  io::InputDataset weights = required(bundle, name);
   require_vectors(weights, "(heads, D, d)");
   const Shape& shape = weights.shape();
   const Index inner = shape[shape.size() - 2];
