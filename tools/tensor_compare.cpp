@@ -115,6 +115,11 @@ nlohmann::ordered_json json(const tools::Compared& item) {
 cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
   const tools::Comparison comparison(arguments, report);
   const std::vector<tools::Compared>& all = comparison.compared();
+  if (all.empty() && comparison.only_in_a().empty() && comparison.only_in_b().empty()) {
+    // Nothing compared must not pass for the same.
+    throw Error(Failure::input, "neither A nor B has a dataset at its root",
+                "name a group of each: a.h5:/layer0 b.h5:/layer0");
+  }
   const auto different = std::count_if(all.begin(), all.end(),
                                        [](const tools::Compared& item) { return !item.same(); });
   const bool same =

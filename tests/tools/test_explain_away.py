@@ -282,6 +282,18 @@ class FromTheBundle(ToolTest):
         stored = self.stats("w.h5")["stored"]
         self.assertEqual((stored["masked_keys"], stored["holds"]), (2, True))
 
+    def test_weights_alone_with_an_empty_query(self):
+        mask = np.ones((30, 30), bool)
+        mask[4] = False
+        self.write("mask.h5", mask=mask)
+        for scheme in ("unas", "dnas"):
+            whole = self.stats("in.h5", "-i", "mask=mask.h5", f"--scheme={scheme}")[scheme]
+            self.run_tool("attn-compute", "in.h5", "-i", "mask=mask.h5", f"--scheme={scheme}",
+                          "--emit=weights", "--only", "--force", "-o", "w.h5")
+            stored = self.stats("w.h5")["stored"]
+            self.assertEqual(stored["empty_rows"], 2)
+            self.same_figures(stored, whole)
+
     def test_a_recorded_mask_can_be_undone(self):
         self.run_tool("attn-compute", "in.h5", "--causal", "-o", "made.h5")
         self.assertEqual(self.stats("made.h5", "--causal=none"), self.stats("in.h5"))

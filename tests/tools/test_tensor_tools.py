@@ -218,6 +218,13 @@ class TensorCompare(ToolTest):
         self.compare("a.h5:/y", "b.h5:/z", same=True)
         self.compare("a.h5:/x[1:]", "b.h5:/x[:2]", same=False)
 
+    def test_nothing_is_not_the_same(self):
+        self.write("a.h5", group__x=1)
+        self.write("b.h5", group__x=2)
+        self.refused("tensor-compare", "a.h5", "b.h5", status=3, says=["neither A nor B"],
+                     hint="group", output=None)
+        self.run_tool("tensor-compare", "a.h5:/group", "b.h5:/group", status=1)
+
     def test_provenance_is_not_compared(self):
         self.run_tool("tensor-gen", "normal", "q=4x3", "k=4x3", "-o", "a.h5")
         self.shell("tensor-gen normal -q q=4x3 k=4x3 --threads=1 > b.h5")

@@ -232,6 +232,10 @@ class Terms(ToolTest):
                 np.testing.assert_array_equal(found["col_sum"], expected["col_sum"])
                 self.assertEqual(found.labels["out"], ["", "query", "head", "channel"])
                 self.assertEqual(found.attributes["attn_layout"], "blhd")
+                # How the axes lie does not have to be said twice.
+                self.run_tool("attn-compute", "inside.h5", "--layout=blhd", "--force", "-o", "o.h5")
+                chained = self.compute("o.h5", "-q", f"--scheme={scheme}", "--emit=out,col_sum")
+                self.assert_same_bits(chained, found, ["out", "col_sum"])
 
     def test_float32(self):
         random = np.random.default_rng(8)
@@ -276,7 +280,9 @@ class Terms(ToolTest):
             self.assertEqual(found.attributes[name], expected.attributes[name])
         # Those of an earlier run are its own.
         self.run_tool("attn-compute", "in.h5", "-o", "made.h5")
-        again = self.compute("made.h5", "-q")
+        run = self.run_tool("attn-compute", "made.h5", "-o", "again.h5")
+        self.assertIn("an earlier run had energy dot, scale 0.3, window 7;", run.err)
+        again = self.read("again.h5")
         self.assert_same_bits(again, self.compute("plain.h5", "-q"), ["out", "row_potential"])
         self.write("in.h5", {"attn_energy": "cosine"}, **data)
         self.refused("attn-compute", "in.h5", status=3, says=["in.h5: attribute attn_energy is cosine"])

@@ -18,6 +18,7 @@ struct ComputeOptions {
   SchemeOptions scheme;
   ScoreOptions scores;
   std::vector<double> hybrid;           ///< u per head; hnas only
+  std::string settings_left;            ///< of an earlier run, which this one does not take over
   std::set<std::string> emitted;        ///< names of the datasets to write
   std::optional<RowSelection> queries;  ///< those that results by query are wanted for; else all
 

@@ -87,9 +87,11 @@ HeadResult compute_head(const ColumnOptions& options,
       require_row_sums(row_sums.values(), *in_bundle, head.problem);
       require_masked(sums.values(), support, *in_bundle, head.problem);
       scheme = options.recorded;
-      if (input.options.source == ScoreOptions::Source::weights &&
-          !is_softmax(scheme.value_or(Scheme::unas))) {
-        close_unattended(sums.values(), result);
+      if (input.options.source == ScoreOptions::Source::weights) {
+        // Nothing else says what was masked; a row of zeros can only be a query without keys.
+        const auto& rows = row_sums.values();
+        result.empty_queries = static_cast<Index>(std::count(rows.begin(), rows.end(), 0.0));
+        if (!is_softmax(scheme.value_or(Scheme::unas))) close_unattended(sums.values(), result);
       }
     }
     HeadColumns columns;

@@ -18,6 +18,10 @@ struct HeadResult {
 
 void warn_about_leaks(const ComputeOptions& options, const AttentionInput& input,
                       cli::Report& report) {
+  if (!options.settings_left.empty()) {
+    report.warn("an earlier run had " + options.settings_left +
+                "; options that are not given again are at their defaults");
+  }
   if (is_softmax(options.scheme.scheme)) return;
   const std::string scheme = scheme_name(options.scheme.scheme);
   if (input.causal != Causal::none) {

@@ -202,8 +202,12 @@ void Conversion::write_bundle() {
         std::find(rewritten_.begin(), rewritten_.end(), dataset.name) != rewritten_.end();
     if (model || ours) tools::write(arguments_, dataset, output);
   }
-  if (model && arguments_.text("model") == "t5")
+  if (model && arguments_.text("model") == "t5") {
     output.attribute("attn_energy", std::string("dot"));
+    const bool biased = std::any_of(datasets_.begin(), datasets_.end(),
+                                    [](const Produced& made) { return made.name == "rel_bias"; });
+    if (biased) output.attribute("attn_relative_bias", std::string("t5"));
+  }
   output.add_history(arguments_.command_line, arguments_.version);
   output.commit();
 }

@@ -212,6 +212,22 @@ ScoreOptions resolve_score_options(const cli::Arguments& arguments,
   return options;
 }
 
+std::string settings_left(const cli::Arguments& arguments, const io::InputBundle& recorded,
+                          const ScoreOptions& used) {
+  const ScoreOptions before = resolve_score_options(arguments, &recorded);
+  std::vector<std::string> left;
+  if (before.energy != used.energy) left.push_back("energy " + energy_name(before.energy));
+  if (before.scale != used.scale) left.push_back(fmt::format("scale {}", before.scale));
+  if (before.source != used.source) left.push_back("from " + name_in(sources, before.source));
+  if (before.relative != used.relative) {
+    left.push_back("relative-bias " + name_in(relative_biases, before.relative));
+  }
+  if (before.window != used.window) left.push_back(fmt::format("window {}", *before.window));
+  if (before.softcap != used.softcap) left.push_back(fmt::format("softcap {}", *before.softcap));
+  if (before.causal != used.causal) left.push_back("causal " + before.causal.value_or("none"));
+  return fmt::format("{}", fmt::join(left, ", "));
+}
+
 Causal resolve_causal(const ScoreOptions& options, Index queries, Index keys) {
   if (!options.causal) return Causal::none;
   if (!options.causal->empty()) return value_in(causal_masks, *options.causal).value();

@@ -53,6 +53,11 @@ void declare_score_options(cli::Declaration& declaration, bool inherited);
 ScoreOptions resolve_score_options(const cli::Arguments& arguments,
                                    const io::InputBundle* recorded);
 
+/// Settings that `recorded` has and that `used` differs in without having been given: "energy dot,
+/// scale 0.3"; empty where there are none.
+std::string settings_left(const cli::Arguments& arguments, const io::InputBundle& recorded,
+                          const ScoreOptions& used);
+
 /// Throws Error(usage) where the alignment is open and Lq ≠ Lk.
 Causal resolve_causal(const ScoreOptions& options, Index queries, Index keys);
 
