@@ -46,6 +46,12 @@ class ZipStream {
     return done;
   }
 
+  /// At the end, which is where libzip compares the check sum: whether there is nothing more.
+  bool at_end() {
+    char byte = 0;
+    return read(1, &byte) == 0;
+  }
+
   void seek(Index offset) {
     if (zip_fseek(handle_, offset, SEEK_SET) < 0) refuse(zip_file_strerror(handle_));
   }
@@ -63,7 +69,11 @@ class StoredMember : public Bytes {
  public:
   StoredMember(std::shared_ptr<ZipArchive> archive, const ZipEntry& entry,
                const std::string& address)
-      : Bytes(entry.size), archive_(std::move(archive)), stream_(open(entry, address)) {}
+      : Bytes(entry.size),
+        archive_(std::move(archive)),
+        index_(entry.index),
+        address_(address),
+        stream_(open(entry, address)) {}
   ~StoredMember() override {
     const std::lock_guard<std::mutex> lock(archive_->mutex);
     stream_.reset();
@@ -72,6 +82,7 @@ class StoredMember : public Bytes {
   void read(Index offset, Index count, void* out) const override {
     if (count == 0) return;  // libzip 1.7.3 crashes seeking in an empty member
     const std::lock_guard<std::mutex> lock(archive_->mutex);
+    if (offset > 0 && !std::exchange(checked_, true)) check();
     stream_->seek(offset);
     if (stream_->read(count, static_cast<char*>(out)) != count) {
       stream_->refuse("it ends before its time");
@@ -84,8 +95,19 @@ class StoredMember : public Bytes {
     return std::make_unique<ZipStream>(*archive_, entry.index, address);
   }
 
+  // Once through all of it, before the first element is used; a header is read from 0.
+  void check() const {
+    ZipStream stream(*archive_, index_, address_);
+    const Buffer<char> buffer(std::min(piece_size, size()));
+    while (stream.read(buffer.size(), buffer.data()) == buffer.size()) {
+    }
+  }
+
   std::shared_ptr<ZipArchive> archive_;
+  zip_uint64_t index_;
+  std::string address_;
   std::unique_ptr<ZipStream> stream_;
+  mutable bool checked_ = false;  // under the archive's mutex
 };
 
 class DeflatedMember : public Bytes {
@@ -102,6 +124,7 @@ class DeflatedMember : public Bytes {
     ZipStream stream(*archive_, index_, address_);
     const auto wanted = static_cast<Index>(prefix_.size());
     if (stream.read(wanted, prefix_.data()) != wanted) refuse_size("less");
+    if (wanted == size() && !stream.at_end()) refuse_size("more");
   }
 
   void read(Index offset, Index count, void* out) const override {
@@ -136,8 +159,7 @@ class DeflatedMember : public Bytes {
       write_all(temporary.descriptor(), buffer.data(), wanted);
       done += wanted;
     }
-    // At the end, which is where libzip compares the check sum.
-    if (stream.read(1, buffer.data()) != 0) refuse_size("more");
+    if (!stream.at_end()) refuse_size("more");
     return duplicate(temporary);
   }
 

@@ -7,8 +7,9 @@
 
 namespace attn::io {
 
-/// A member of an archive as bytes: one that is stored is read in place. Throws Error(input)
-/// naming `address` where it cannot be opened.
+/// A member of an archive as bytes: one that is stored is read in place, once as a whole for its
+/// check sum before anything but its beginning is given. Throws Error(input) naming `address` where
+/// it cannot be opened; read does where the check sum is wrong.
 std::shared_ptr<const Bytes> open_stored_member(std::shared_ptr<ZipArchive> archive,
                                                 const ZipEntry& entry, const std::string& address);
 

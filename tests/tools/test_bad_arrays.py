@@ -264,6 +264,23 @@ class BadArrays(ToolTest):
             content[at] ^= 1 << int(random.integers(8))
             self.refuse("bad.npz", content, [], "bad.npz:x")
 
+    def test_flipped_bits(self):
+        # Stored and deflated, below and above what is unpacked at once: NumPy refuses all of them.
+        random = np.random.default_rng(11)
+        for save in (np.savez, np.savez_compressed):
+            for rows in (50, 40_000):
+                q = random.random((rows, 8))
+                save(self.folder / "whole.npz", q=q, k=q[:50])
+                whole = bytearray((self.folder / "whole.npz").read_bytes())
+                self.run_tool("tensor-info", "whole.npz")
+                for at in (len(whole) // 3, 400):
+                    with self.subTest(save=save.__name__, rows=rows, at=at):
+                        damaged = whole.copy()
+                        damaged[at] ^= 1
+                        (self.folder / "bad.npz").write_bytes(damaged)
+                        self.refused("tensor-info", "bad.npz", status=3, says=["bad.npz"],
+                                     output=None)
+
 
 if __name__ == "__main__":
     unittest.main()
