@@ -47,7 +47,6 @@ class Walk {
                     const std::string& path) {
     const h5::Handle dataset(H5Dopen2(parent, link.c_str(), H5P_DEFAULT), H5Dclose);
     if (!dataset) refuse(address);
-    if (!seen_.insert(h5::identity(dataset.get())).second) return;
     Item item;
     item.path = path;
     item.attributes = h5::attributes(dataset.get(), address);

@@ -36,7 +36,7 @@ struct Item {
 };
 
 /// Every group and dataset below INPUT's root, depth first, sorted by name with numbers in the
-/// order of their values; an object that several links lead to stands under the first. Throws
+/// order of their values; a group that several links lead to stands under the first. Throws
 /// Error(input) for what cannot be read.
 std::vector<Item> contents(const InputBundle& bundle);
 

@@ -40,41 +40,35 @@ std::int64_t ColumnSums<T>::bytes(const Partition& partition) {
 }
 
 template <class T>
-void RowSums<T>::start(const Partition& partition) {
+void RowObserver<T>::start(const Partition& partition) {
   if (partition.order != Order::row_panels) {
-    throw std::logic_error("row sums are gathered from row panels");
+    throw std::logic_error("what is kept by query is gathered from row panels");
   }
-  sums_.assign(static_cast<std::size_t>(partition.rows), 0.0);
+  values_.assign(static_cast<std::size_t>(partition.rows), 0.0);
 }
 
 template <class T>
 void RowSums<T>::observe(const WeightTile<T>& tile, Index slot) {
   static_cast<void>(slot);
   for (Index i = 0; i < tile.range.rows; ++i) {
-    double& sum = sums_[static_cast<std::size_t>(tile.range.row0 + i)];
+    double& sum = this->values_[static_cast<std::size_t>(tile.range.row0 + i)];
     for (Index j = 0; j < tile.range.cols; ++j) sum += static_cast<double>(tile.weights(i, j));
   }
-}
-
-template <class T>
-void RowEntropy<T>::start(const Partition& partition) {
-  if (partition.order != Order::row_panels) {
-    throw std::logic_error("row entropies are gathered from row panels");
-  }
-  entropies_.assign(static_cast<std::size_t>(partition.rows), 0.0);
 }
 
 template <class T>
 void RowEntropy<T>::observe(const WeightTile<T>& tile, Index slot) {
   static_cast<void>(slot);
   for (Index i = 0; i < tile.range.rows; ++i) {
-    entropies_[static_cast<std::size_t>(tile.range.row0 + i)] +=
+    this->values_[static_cast<std::size_t>(tile.range.row0 + i)] +=
         kernel::entropy_row(tile.weights.row(i), tile.range.cols);
   }
 }
 
 template class ColumnSums<float>;
 template class ColumnSums<double>;
+template class RowObserver<float>;
+template class RowObserver<double>;
 template class RowSums<float>;
 template class RowSums<double>;
 template class RowEntropy<float>;

@@ -27,33 +27,33 @@ class ColumnSums final : public Observer<T> {
   std::vector<double> sums_;
 };
 
-/// Σ_j π_ij, which is 1 (0 for a query with nothing allowed) where weights are what they should be:
-/// a check of weights that come from elsewhere. Kept in float64.
+/// A number per query, gathered from row panels alone. Kept in float64.
 template <class T>
-class RowSums final : public Observer<T> {
+class RowObserver : public Observer<T> {
  public:
-  void start(const Partition& partition) override;
+  void start(const Partition& partition) final;
+
+  /// (Lq); queries with nothing allowed have 0. Valid after the pass.
+  const std::vector<double>& values() const { return values_; }
+
+ protected:
+  std::vector<double> values_;
+};
+
+/// Σ_j π_ij, which is 1 (0 for a query with nothing allowed) where weights are what they should be:
+/// a check of weights that come from elsewhere.
+template <class T>
+class RowSums final : public RowObserver<T> {
+ public:
   void observe(const WeightTile<T>& tile, Index slot) override;
-
-  const std::vector<double>& values() const { return sums_; }  ///< (Lq)
-
- private:
-  std::vector<double> sums_;
 };
 
 /// H_i = −Σ_j π_ij log π_ij in nats, 0 log 0 = 0; at most log of the number of allowed keys where
-/// rows sum to 1. For row panels only. Kept in float64.
+/// rows sum to 1.
 template <class T>
-class RowEntropy final : public Observer<T> {
+class RowEntropy final : public RowObserver<T> {
  public:
-  void start(const Partition& partition) override;
   void observe(const WeightTile<T>& tile, Index slot) override;
-
-  /// (Lq); queries with nothing allowed have 0.
-  const std::vector<double>& values() const { return entropies_; }
-
- private:
-  std::vector<double> entropies_;
 };
 
 }  // namespace attn

@@ -127,6 +127,8 @@ class Models(ToolTest):
         self.run_tool("tensor-convert", "m.safetensors", "--model", "llama", "--layer", 0, "-o",
                       "w.safetensors")  # bfloat16 stays
         self.assertLess((self.folder / "w.safetensors").stat().st_size, 2 * 10 * SIZE * D + 600)
+        self.refused("tensor-convert", "m.safetensors", "--model", "llama", "--layer", 0,
+                     "--kv-heads", 1, status=3, says=["k_proj", "2 heads", "expected 1"])
 
     def test_a_checkpoint_in_parts(self):
         base = "bert.encoder.layer.0.attention.self."

@@ -1,61 +1,14 @@
-"""Whole dumps: --each and --map, against one run per group; the table of layers by heads and --tsv
-against the JSON."""
+"""Whole dumps: --each and --map, against one run per group."""
 
-import csv
 import io
 import math
-import re
-import time
 import unittest
 
 import h5py
 import numpy as np
 
-from attn import SANITIZED, SOURCE, ToolTest
-
-MODEL = SOURCE.parent / "shared/data/model/stories260K_attention.h5"
-LAYERS = ["layer0", "layer2", "layer10"]
-EACH = ["--each", "/text/*/layer*"]
-MAP = ["--map", "q=Q,k=K,v=V"]
-
-
-def tensors(seed, heads, queries, keys):
-    random = np.random.default_rng(seed)
-    shapes = {"Q": (heads, queries, 3), "K": (heads, keys, 3), "V": (heads, keys, 2)}
-    return {name: random.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
-
-
-class Dump(ToolTest):
-    """text/{a,b}/layer{0,2,10}, other lengths and numbers of heads in each text."""
-
-    def setUp(self):
-        super().setUp()
-        with h5py.File(self.folder / "dump.h5", "w") as file:
-            file.attrs["model"] = "none"
-            file["embedding"] = np.arange(3)
-            self.groups = []
-            for text, (heads, queries, keys) in {"a": (2, 7, 7), "b": (3, 1, 5)}.items():
-                for number, layer in enumerate(LAYERS):
-                    path = f"text/{text}/{layer}"
-                    self.groups.append(path)
-                    for name, values in tensors(number, heads, queries, keys).items():
-                        file[f"{path}/{name}"] = values
-                    file[path].attrs["number"] = number
-                    file[f"{path}/note"] = np.float64(number)
-
-    def one_by_one(self, *options):
-        """Results by path of a run per group, its INPUT being that group."""
-        return {group: self.compute("-q", "--only", *MAP, *options, f"dump.h5:/{group}")
-                for group in self.groups}
-
-    def assert_results(self, found, expected):
-        for group, results in expected.items():
-            self.assert_same_bits({name: found[f"{group}/{name}"] for name in results}, results)
-            for name in results:
-                self.assertEqual(found.labels[f"{group}/{name}"], results.labels[name])
-            of_group = found.attributes_of[group]
-            made = {k: v for k, v in results.attributes.items() if k.startswith("attn_")}
-            self.assertEqual({k: v for k, v in of_group.items() if k.startswith("attn_")}, made)
+from attn import ToolTest
+from dumps import EACH, MAP, MODEL, Dump
 
 
 class Compute(Dump):
@@ -219,159 +172,13 @@ class Refused(Dump):
                      says=["--tsv and the bundle"])
 
 
-class Statistics(Dump):
-
-    def table(self, text, scheme):
-        """{label: cells} of one table."""
-        lines = text.split(f"\n{scheme} ", 1)[1].splitlines()
-        rows = {}
-        for line in lines[1:]:
-            if not line:
-                return rows
-            label, *cells = line.split()
-            rows[label] = cells
-        return rows
-
-    def test_like_one_run_for_each_group(self):
-        options = [*MAP, "--causal=bottom-right", "--epsilon=0.5,1e-3"]
-        pooled = self.stats(*EACH, *options, "dump.h5")
-        self.assertEqual([group["group"] for group in pooled["groups"]], self.groups)
-        self.assertEqual(pooled["status"], "ok")
-        for group in pooled["groups"]:
-            alone = self.stats(*options, f"dump.h5:/{group.pop('group')}")
-            self.assertEqual(group, alone)
-
-    def test_table(self):
-        done = self.run_tool("explain-away-stats", *EACH, *MAP, "--epsilon=0.9", "dump.h5")
-        text = done.out.decode()
-        groups = self.stats(*EACH, *MAP, "--epsilon=0.9", "dump.h5")["groups"]
-        self.assertIn("6 groups, names below text/\n", text)
-        for scheme in ("unas", "dnas"):
-            rows = self.table(text, scheme)
-            self.assertEqual(list(rows), [f"{t}/{n}" for t in "ab" for n in LAYERS] + ["all"])
-            count = keys = 0
-            for group in groups:
-                cells = rows[group["group"].removeprefix("text/")]
-                for cell, found in zip(cells, [*group[scheme]["heads"], group[scheme]],
-                                       strict=True):
-                    explained = found["explained_away"][0]
-                    if explained["count"]:
-                        self.assertEqual(cell, f"{100 * explained['share']:.1f}%")
-                    else:
-                        self.assertLess(abs(float(cell) / found["col_sum"]["min"] - 1), 0.006)
-                count += group[scheme]["explained_away"][0]["count"]
-                keys += group[scheme]["keys"]
-            self.assertEqual(rows["all"][-1], f"{100 * count / keys:.1f}%")
-            self.assertIn(f"{count} of {keys} keys", text)
-        self.assertLessEqual(max(map(len, text.splitlines())), 100)
-        self.assertNotIn("log10", text)
-        long = self.run_tool("explain-away-stats", "-v", *EACH, *MAP, "dump.h5").out.decode()
-        self.assertEqual(long.count("log10 c"), 6)
-        self.assertIn("dump.h5:/text/b/layer10: 3 x 1 x 5", long)
-
-    def test_wide_tables_and_long_names(self):
-        name = "x" * 30 + "é" * 30
-        with h5py.File(self.folder / "wide.h5", "w") as file:
-            for layer in ("one", name):
-                random = np.random.default_rng(0)
-                file[f"model/{layer}/q"] = random.normal(size=(5, 6, 4, 2))
-                file[f"model/{layer}/k"] = random.normal(size=(5, 6, 4, 2))
-        text = self.run_tool("explain-away-stats", "--each=model/*", "wide.h5").out.decode()
-        self.assertLessEqual(max(map(len, text.splitlines())), 100)
-        self.assertIn("~" + "é" * 27 + " ", text)
-        self.assertEqual(re.findall(r" (\d,\d)\b", text),
-                         2 * [f"{b},{h}" for b in range(5) for h in range(6)])
-
-    def rows(self, *options, status=0):
-        done = self.run_tool("explain-away-stats", "--tsv", *options, status=status)
-        return list(csv.DictReader(io.StringIO(done.out.decode()), delimiter="\t",
-                                   quoting=csv.QUOTE_NONE))
-
-    def test_tsv(self):
-        with h5py.File(self.folder / "dump.h5", "a") as file:
-            file["text/b/layer0/mask"] = np.array([[1, 1, 1, 0, 0]], bool)
-            file["text/b/layer2/mask"] = np.zeros((3, 1, 5), bool)
-        options = [*EACH, *MAP, "--epsilon=1e-8,0.75", "dump.h5"]
-        rows = self.rows(*options)
-        self.assertEqual(list(rows[0]),
-                         ["group", "head", "scheme", "keys", "masked_keys", "min", "median",
-                          "mean", "max", "share_below_1e-08", "share_below_0.75", "entropy",
-                          "bound", "margin", "holds"])
-        position = 0
-        for group in self.stats(*options)["groups"]:
-            for head in range(len(group["unas"]["heads"])):
-                for scheme in ("unas", "dnas"):
-                    row, found = rows[position], group[scheme]["heads"][head]
-                    position += 1
-                    self.assertEqual((row["group"], row["head"], row["scheme"]),
-                                     (group["group"], str(head), scheme))
-                    self.assertEqual((row["keys"], row["masked_keys"]),
-                                     (str(found["keys"]), str(found["masked_keys"])))
-                    some = found["keys"] > 0
-                    expected = {n: found["col_sum"][n] for n in ("min", "median", "mean", "max")}
-                    for name, e in zip(("share_below_1e-08", "share_below_0.75"),
-                                       found["explained_away"]):
-                        expected[name] = e["share"] if some else None
-                    expected |= {n: found[n] for n in ("bound", "margin")}
-                    expected["entropy"] = found["row_entropy"]["mean"]
-                    for name, value in expected.items():
-                        text = row[name]
-                        self.assertEqual(float(text) if text else None, value, name)
-                    self.assertEqual(row["holds"],
-                                     {True: "true", False: "false", None: ""}[found["holds"]])
-        self.assertEqual(position, len(rows))
-
-    def test_tsv_of_one_bundle(self):
-        rows = self.rows("-q", *MAP, "dump.h5:/text/a/layer0", "--json=figures.json")
-        self.assertEqual([(row["group"], row["head"]) for row in rows],
-                         [("", "0"), ("", "0"), ("", "1"), ("", "1")])
-        self.assertTrue((self.folder / "figures.json").exists())
-
-    def test_bundle(self):
-        self.run_tool("explain-away-stats", "-q", *EACH, *MAP, "dump.h5", "-o", "out.h5")
-        found = self.read("out.h5")
-        for group in self.groups:
-            self.run_tool("explain-away-stats", "-q", *MAP, f"dump.h5:/{group}", "--only",
-                          "-o", "one.h5", "--force")
-            expected = self.read("one.h5")
-            self.assertEqual(len(expected), 4)
-            self.assert_same_bits({n: found[f"{group}/{n}"] for n in expected}, expected)
-
-    def test_stored_weights_of_a_run_with_each(self):
-        options = [*EACH, *MAP, "--scheme=dnas", "--energy=dot", "--precision=f64"]
-        self.run_tool("attn-compute", "-q", *options, "dump.h5", "-o", "made.h5")
-        stored = self.stats(*EACH, *MAP, "--scheme=stored,dnas", "made.h5")
-        for group in stored["groups"]:
-            a, b = group["stored"]["col_sum"], group["dnas"]["col_sum"]
-            self.assertLess(abs(a["min"] - b["min"]), 1e-12)
-        # A parameter that groups do not share stands with them.
-        with h5py.File(self.folder / "made.h5", "a") as file:
-            file["text/b/layer2"].attrs["attn_scale"] = 2.0
-        report = self.run_tool("explain-away-stats", *EACH, *MAP, "--json", "made.h5").json()
-        self.assertIsNone(report["params"]["scale"])
-        self.assertEqual(report["params"]["energy"], "dot")
-        self.assertEqual([group["params"]["scale"] for group in report["result"]["groups"]],
-                         [1, 1, 1, 1, 2, 1])
-
-    def test_worst_status(self):
-        made = ["--scheme=sinkhorn", "--tolerance=1e-3", "--iterations=2"]
-        self.run_tool("attn-compute", "-q", *EACH, *MAP, *made, "dump.h5", "-o", "made.h5",
-                      status=1)
-        report = self.run_tool("explain-away-stats", *EACH, *MAP, "--scheme=sinkhorn", "--json",
-                               "made.h5", status=1)
-        self.assertEqual(report.json()["result"]["status"], "not_converged")
-        self.assertIn("did not converge on every head of text/a/layer10\n", report.err)
-
-
 @unittest.skipUnless(MODEL.exists(), f"{MODEL} is not there")
 class Decoder(ToolTest):
     """All texts, layers and heads of a trained decoder in one command."""
 
     def test_outputs_and_column_sums(self):
-        start = time.monotonic()
         found = self.compute("-q", "--only", *EACH, *MAP, "--causal", "--emit", "out,col_sum",
                              MODEL)
-        seconds = time.monotonic() - start
         with h5py.File(MODEL) as file:
             groups = [f"text/{text}/layer{n}" for text in file["text"]
                       for n in range(file.attrs["n_layers"])]
@@ -382,8 +189,6 @@ class Decoder(ToolTest):
                     # What is stored is right to 3e-6, relative to the largest entry.
                     self.assert_near(name, found[f"{group}/{name}"], expected,
                                      1e-5 * np.abs(expected).max())
-        if not SANITIZED:
-            self.assertLess(seconds, 3)
 
     def test_statistics(self):
         result = self.stats(*EACH, *MAP, "--causal", "--scheme=unas", MODEL)

@@ -20,7 +20,7 @@ class TensorInfo(ToolTest):
                              "history": "second\nfirst", "long": np.zeros(100)},
                    q=odd, mask=np.array([True, False]), tokens=["a", "two words", "\x1b[1m"],
                    half=np.float16([0.5, 65504]), big=np.array([2**63], np.uint64),
-                   empty=np.zeros((0, 3)), nothing=np.array([np.nan]), scalar=3,
+                   empty=np.zeros((0, 3)), nothing=np.array([np.nan]), scalar=12345678,
                    text__wiki__layer10__Q=np.ones((2, 3)), text__wiki__layer9__Q=np.ones(1))
         with h5py.File(self.folder / "in.h5", "r+") as file:
             file["text/wiki"].attrs["perplexity"] = 3.5
@@ -29,6 +29,7 @@ class TensorInfo(ToolTest):
             file["again"] = file["text"]  # a second link, and a cycle
             file["text/up"] = file["/"]
             file["soft"] = h5py.SoftLink("/nowhere")
+            file["twin"] = file["scalar"]
 
     def test_datasets(self):
         result = self.info("in.h5")
@@ -36,7 +37,7 @@ class TensorInfo(ToolTest):
         wiki = "again/wiki"
         self.assertEqual(list(found), [
             f"{wiki}/layer9/Q", f"{wiki}/layer10/Q", "big", "empty", "half", "mask", "nothing", "q",
-            "scalar", "tokens"])
+            "scalar", "tokens", "twin"])
         q = found["q"]
         self.assertEqual((q["shape"], q["dtype"], q["min"], q["max"], q["nan"], q["infinite"]),
                          ([2, 3], "float32", -2, 1.5, 2, 2))
@@ -61,7 +62,7 @@ class TensorInfo(ToolTest):
         for line in (r"  model  small", r"  sizes  \[1, 2, 3\]", r"history\n  second\n  first",
                      r"q +2 x 3  \(query, \) +float32 +-2 \.\. 1.5, 2 NaN, 2 infinite",
                      r"half +2 +float16 +0.5 \.\. 65504", r"empty +0 x 3 +float64 +empty",
-                     r"nothing +1 +float64 +none finite, 1 NaN", r"scalar +scalar +int64 +all 3",
+                     r"nothing +1 +float64 +none finite, 1 NaN", r"scalar +scalar +int64 +all 12345678",
                      r"q\n  unit  nats"):
             self.assertRegex(text, rf"(?m)^{line}$")
         self.assertIn("tokens", text)

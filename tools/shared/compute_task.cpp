@@ -29,14 +29,12 @@ ComputeOptions resolve(const cli::Arguments& arguments, const io::InputBundle& b
   ComputeOptions options;
   options.scheme.scheme = scheme_of(arguments.text("scheme")).value();
   // Those of an earlier run are its own; those that came with the tensors say what they are.
-  const bool made_here = bundle.text_attribute("attn_scheme").has_value();
-  options.scores = resolve_score_options(arguments, made_here ? nullptr : &bundle);
-  if (made_here) {
-    // How the axes lie is no choice of that run.
-    if (!arguments.given("layout")) {
-      options.scores.layout = resolve_score_options(arguments, &bundle).layout;
-    }
-    options.settings_left = settings_left(arguments, bundle, options.scores);
+  const ScoreOptions recorded = resolve_score_options(arguments, &bundle);
+  options.scores = recorded;
+  if (bundle.text_attribute("attn_scheme")) {
+    options.scores = resolve_score_options(arguments, nullptr);
+    options.scores.layout = recorded.layout;  // how the axes lie is no choice of that run
+    options.settings_left = settings_left(recorded, options.scores);
   }
   options.scheme.iterations = arguments.integer("iterations");
   options.scheme.tolerance = arguments.number("tolerance");

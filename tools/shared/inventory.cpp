@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include <fmt/format.h>
 
@@ -42,7 +43,12 @@ std::string first_strings(const io::InputDataset& dataset) {
   return all.size() > strings_shown ? text + ", ..." : text;
 }
 
-std::string number_text(double value) { return fmt::format("{:.6g}", value); }
+// Integers in full, as far as a double knows them.
+std::string number_text(const io::Item& item, double value) {
+  constexpr double exact = 9007199254740992.0;
+  const bool whole = is_integral(item.dtype) && std::abs(value) <= exact;
+  return whole ? fmt::format("{:.0f}", value) : fmt::format("{:.6g}", value);
+}
 
 // "4 x 256 x 16  (head, key, channel)"
 std::string shape_text(const io::Item& item) {
@@ -58,10 +64,10 @@ std::string shape_text(const io::Item& item) {
 std::string range_text(const Inventory::Entry& entry) {
   if (!entry.range) return entry.first;
   const ValueRange& range = *entry.range;
-  std::string text = range.finite() == 0 ? (range.count == 0 ? "empty" : "none finite")
-                     : range.min == range.max
-                         ? "all " + number_text(range.min)
-                         : number_text(range.min) + " .. " + number_text(range.max);
+  std::string text = range.finite() == 0      ? (range.count == 0 ? "empty" : "none finite")
+                     : range.min == range.max ? "all " + number_text(entry.item, range.min)
+                                              : number_text(entry.item, range.min) + " .. " +
+                                                    number_text(entry.item, range.max);
   if (range.nan > 0) text += fmt::format(", {} NaN", range.nan);
   if (range.infinite > 0) text += fmt::format(", {} infinite", range.infinite);
   return text;

@@ -116,7 +116,7 @@ Heads heads_of(const ModelLayer& wanted, const Matrix& q, const Matrix& k,
   std::optional<Index> heads = wanted.heads ? wanted.heads : from_bias;
   std::optional<Index> kv_heads = wanted.kv_heads;
   std::optional<Index> size;
-  if (!heads && !(kv_heads && k.out % *kv_heads == 0)) {
+  if (!heads) {
     const ModelConfig config = read_model_config(wanted.config, wanted.model);
     heads = config.heads;
     size = config.head_size;

@@ -118,6 +118,13 @@ auto resolve_word(const Table& table, const std::string& option, const cli::Argu
   return value_in(table, word).value();
 }
 
+// Whether the energy in the bundle is one that fenchel takes over: a run of another scheme has left
+// that scheme's, which may be a default.
+bool records_energy(const io::InputBundle* recorded) {
+  if (recorded == nullptr || !recorded->text_attribute("attn_energy")) return false;
+  return recorded->text_attribute("attn_scheme").value_or("fenchel") == "fenchel";
+}
+
 std::optional<Index> resolve_window(const cli::Arguments& arguments,
                                     const io::InputBundle* recorded) {
   if (recorded == nullptr || arguments.given("window")) return arguments.integer("window");
@@ -185,8 +192,7 @@ ScoreOptions resolve_score_options(const cli::Arguments& arguments,
                                    const io::InputBundle* recorded) {
   ScoreOptions options;
   options.energy = resolve_word(energies, "energy", arguments, recorded);
-  options.energy_chosen =
-      arguments.given("energy") || (recorded != nullptr && recorded->text_attribute("attn_energy"));
+  options.energy_chosen = arguments.given("energy") || records_energy(recorded);
   options.source = resolve_word(sources, "from", arguments, recorded);
   if (options.source == ScoreOptions::Source::scores && arguments.given("energy")) {
     throw Error(Failure::usage, "--energy has no effect on ready-made scores",
@@ -212,19 +218,18 @@ ScoreOptions resolve_score_options(const cli::Arguments& arguments,
   return options;
 }
 
-std::string settings_left(const cli::Arguments& arguments, const io::InputBundle& recorded,
-                          const ScoreOptions& used) {
-  const ScoreOptions before = resolve_score_options(arguments, &recorded);
+std::string settings_left(const ScoreOptions& recorded, const ScoreOptions& used) {
   std::vector<std::string> left;
-  if (before.energy != used.energy) left.push_back("energy " + energy_name(before.energy));
-  if (before.scale != used.scale) left.push_back(fmt::format("scale {}", before.scale));
-  if (before.source != used.source) left.push_back("from " + name_in(sources, before.source));
-  if (before.relative != used.relative) {
-    left.push_back("relative-bias " + name_in(relative_biases, before.relative));
+  if (recorded.energy != used.energy) left.push_back("energy " + energy_name(recorded.energy));
+  if (recorded.scale != used.scale) left.push_back(fmt::format("scale {}", recorded.scale));
+  if (recorded.source != used.source) left.push_back("from " + name_in(sources, recorded.source));
+  if (recorded.relative != used.relative) {
+    left.push_back("relative-bias " + name_in(relative_biases, recorded.relative));
   }
-  if (before.window != used.window) left.push_back(fmt::format("window {}", *before.window));
-  if (before.softcap != used.softcap) left.push_back(fmt::format("softcap {}", *before.softcap));
-  if (before.causal != used.causal) left.push_back("causal " + before.causal.value_or("none"));
+  if (recorded.window != used.window) left.push_back(fmt::format("window {}", *recorded.window));
+  if (recorded.softcap != used.softcap)
+    left.push_back(fmt::format("softcap {}", *recorded.softcap));
+  if (recorded.causal != used.causal) left.push_back("causal " + recorded.causal.value_or("none"));
   return fmt::format("{}", fmt::join(left, ", "));
 }
 

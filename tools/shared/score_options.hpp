@@ -28,7 +28,7 @@ struct ScoreOptions {
 
   Source source = Source::vectors;
   Energy energy = Energy::scaled_dot;
-  bool energy_chosen = false;  ///< given or recorded, and not the default
+  bool energy_chosen = false;  ///< for fenchel: given, or recorded of a run of it or of no run
   double scale = 1;
   double alpha = 1;  ///< of fenchel, multiplies the scale
   std::optional<std::string>
@@ -53,10 +53,8 @@ void declare_score_options(cli::Declaration& declaration, bool inherited);
 ScoreOptions resolve_score_options(const cli::Arguments& arguments,
                                    const io::InputBundle* recorded);
 
-/// Settings that `recorded` has and that `used` differs in without having been given: "energy dot,
-/// scale 0.3"; empty where there are none.
-std::string settings_left(const cli::Arguments& arguments, const io::InputBundle& recorded,
-                          const ScoreOptions& used);
+/// What `recorded` has and `used` does not: "energy dot, scale 0.3"; empty where there is nothing.
+std::string settings_left(const ScoreOptions& recorded, const ScoreOptions& used);
 
 /// Throws Error(usage) where the alignment is open and Lq ≠ Lk.
 Causal resolve_causal(const ScoreOptions& options, Index queries, Index keys);
