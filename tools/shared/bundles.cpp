@@ -1,5 +1,6 @@
 #include "shared/bundles.hpp"
 
+#include <malloc.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -10,6 +11,17 @@
 #include "io/array_output.hpp"
 
 namespace attn::tools {
+namespace {
+
+// Blocks that are freed and allocated again, head after head, stay mapped: to have the kernel clear
+// new pages for each would take longer than small heads do.
+void keep_freed_memory() {
+  constexpr int largest_kept = 64 << 20;
+  mallopt(M_MMAP_THRESHOLD, largest_kept);
+  mallopt(M_TRIM_THRESHOLD, largest_kept);
+}
+
+}  // namespace
 
 io::InputBundle open_input(const cli::Arguments& arguments,
                            std::vector<std::pair<std::string, std::string>> renamed) {
@@ -65,6 +77,7 @@ std::string bytes_text(double bytes) {
 int tool_main(int argc, char** argv, const cli::Declaration& declaration,
               const std::function<cli::Outcome(const cli::Arguments&, cli::Report&)>& run,
               std::vector<std::string> libraries) {
+  keep_freed_memory();
   io::install_cleanup_handlers();
   io::show_hdf5_errors(false);
   libraries.insert(libraries.begin(),
