@@ -337,13 +337,20 @@ std::int64_t Packed<T>::bytes(Index depth, Index cols) {
 
 template <class T>
 Packed<T> Packed<T>::of(MatrixView<const T> b) {
+  return of_scaled(b, nullptr);
+}
+
+template <class T>
+Packed<T> Packed<T>::of_scaled(MatrixView<const T> b, const double* factor) {
   Packed packed(b.rows, b.cols);
   const Index width = packed.width_;
   T* to = packed.values_.data();
   for (Index first = 0; first < b.cols; first += width) {
     const Index count = std::min(width, b.cols - first);
     for (Index r = 0; r < b.rows; ++r, to += width) {
-      std::copy_n(b.row(r) + first, count, to);
+      const T* from = b.row(r) + first;
+      const T by = factor == nullptr ? T{1} : static_cast<T>(factor[r]);
+      for (Index c = 0; c < count; ++c) to[c] = from[c] * by;
       std::fill(to + count, to + width, T{0});
     }
   }

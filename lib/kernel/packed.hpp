@@ -28,6 +28,9 @@ class Packed {
   /// Of b (depth, cols).
   static Packed of(MatrixView<const T> b);
 
+  /// Of b with row k multiplied by factor[k] (rounded to T).
+  static Packed of_scaled(MatrixView<const T> b, const double* factor);
+
   /// Of bᵀ, for b (cols, depth).
   static Packed of_transposed(MatrixView<const T> b);
 

@@ -83,40 +83,51 @@ void ExpTile(MatrixView<T> s, double* row_sum, double* col_sum) {
   if (col_sum != nullptr) add_columns(s, col_sum);
 }
 
+// Σ_j row_j by_j for at most 64 terms a lane.
 template <class T>
-void ScaleColumnsSumRows(MatrixView<T> tile, const double* factor, double* sum) {
+double RowProduct(const T* row, const T* by, Index n) {
   const Tag<T> d;
   const Index step = lanes<T>();
-  for (Index i = 0; i < tile.rows; ++i) {
-    T* row = tile.row(i);
-    RowSum<T> total;
-    Index j = 0;
-    for (; j + step <= tile.cols; j += step) {
-      const Vec<T> scaled = hn::Mul(hn::LoadU(d, row + j), load_wide<T>(factor + j).narrow());
-      hn::StoreU(scaled, d, row + j);
-      total.add(scaled);
+  Vec<T> sum[chains];
+  for (auto& v : sum) v = hn::Zero(d);
+  Index j = 0;
+  for (; j + chains * step <= n; j += chains * step) {
+    for (Index c = 0; c < chains; ++c) {
+      const Index at = j + c * step;
+      sum[c] = hn::MulAdd(hn::LoadU(d, row + at), hn::LoadU(d, by + at), sum[c]);
     }
-    if (j < tile.cols) {
-      const Index rest = tile.cols - j;
-      const Vec<T> by = WideTail<T>(factor + j, rest, 0).wide().narrow();
-      const Vec<T> scaled = hn::Mul(Tail<T>(row + j, rest, 0).vec(), by);
-      store_first<T>(scaled, row + j, rest);
-      total.add(scaled);
-    }
-    sum[i] += total.total();
+  }
+  for (; j + step <= n; j += step) {
+    sum[0] = hn::MulAdd(hn::LoadU(d, row + j), hn::LoadU(d, by + j), sum[0]);
+  }
+  if (j < n) {
+    sum[0] = hn::MulAdd(Tail<T>(row + j, n - j, 0).vec(), Tail<T>(by + j, n - j, 0).vec(), sum[0]);
+  }
+  return sum_lanes<T>(hn::Add(hn::Add(sum[0], sum[1]), hn::Add(sum[2], sum[3])));
+}
+
+template <class T>
+void AddRowProducts(MatrixView<const T> tile, const double* factor, double* sum) {
+  constexpr Index most = 64 * HWY_MAX_BYTES / sizeof(T);
+  const Index run = terms_in_float * lanes<T>();
+  T by[most];
+  for (Index first = 0; first < tile.cols; first += run) {
+    const Index count = tile.cols - first < run ? tile.cols - first : run;
+    for (Index j = 0; j < count; ++j) by[j] = static_cast<T>(factor[first + j]);
+    for (Index i = 0; i < tile.rows; ++i) sum[i] += RowProduct<T>(tile.row(i) + first, by, count);
   }
 }
 
 // Plain names for the dispatch tables, which know no overloads.
-#define ATTN_FOR_TYPE(T, suffix)                                                             \
-  bool RunningSoftmax_##suffix(MatrixView<T> s, T* max, double* sum, T* factor) {            \
-    return RunningSoftmax<T>(s, max, sum, factor);                                           \
-  }                                                                                          \
-  void ExpTile_##suffix(MatrixView<T> s, double* row_sum, double* col_sum) {                 \
-    ExpTile<T>(s, row_sum, col_sum);                                                         \
-  }                                                                                          \
-  void ScaleColumnsSumRows_##suffix(MatrixView<T> tile, const double* factor, double* sum) { \
-    ScaleColumnsSumRows<T>(tile, factor, sum);                                               \
+#define ATTN_FOR_TYPE(T, suffix)                                                              \
+  bool RunningSoftmax_##suffix(MatrixView<T> s, T* max, double* sum, T* factor) {             \
+    return RunningSoftmax<T>(s, max, sum, factor);                                            \
+  }                                                                                           \
+  void ExpTile_##suffix(MatrixView<T> s, double* row_sum, double* col_sum) {                  \
+    ExpTile<T>(s, row_sum, col_sum);                                                          \
+  }                                                                                           \
+  void AddRowProducts_##suffix(MatrixView<const T> tile, const double* factor, double* sum) { \
+    AddRowProducts<T>(tile, factor, sum);                                                     \
   }
 ATTN_FOR_TYPE(float, f32)
 ATTN_FOR_TYPE(double, f64)
@@ -131,15 +142,15 @@ namespace attn::kernel {
 #define ATTN_EXPORT(T, suffix)                                                         \
   HWY_EXPORT(RunningSoftmax_##suffix);                                                 \
   HWY_EXPORT(ExpTile_##suffix);                                                        \
-  HWY_EXPORT(ScaleColumnsSumRows_##suffix);                                            \
+  HWY_EXPORT(AddRowProducts_##suffix);                                                 \
   bool running_softmax(MatrixView<T> s, T* max, double* sum, T* factor) {              \
     return HWY_DYNAMIC_DISPATCH(RunningSoftmax_##suffix)(s, max, sum, factor);         \
   }                                                                                    \
   void exp_tile(MatrixView<T> s, double* row_sum, double* col_sum) {                   \
     HWY_DYNAMIC_DISPATCH(ExpTile_##suffix)(s, row_sum, col_sum);                       \
   }                                                                                    \
-  void scale_columns_sum_rows(MatrixView<T> tile, const double* factor, double* sum) { \
-    HWY_DYNAMIC_DISPATCH(ScaleColumnsSumRows_##suffix)(tile, factor, sum);             \
+  void add_row_products(MatrixView<const T> tile, const double* factor, double* sum) { \
+    HWY_DYNAMIC_DISPATCH(AddRowProducts_##suffix)(tile, factor, sum);                  \
   }
 ATTN_EXPORT(float, f32)
 ATTN_EXPORT(double, f64)

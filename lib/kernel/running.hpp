@@ -24,8 +24,8 @@ bool running_softmax(MatrixView<double> s, double* max, double* sum, double* fac
 void exp_tile(MatrixView<float> s, double* row_sum, double* col_sum);
 void exp_tile(MatrixView<double> s, double* row_sum, double* col_sum);
 
-/// tile_ij ← tile_ij factor_j, sum_i += Σ_j of them.
-void scale_columns_sum_rows(MatrixView<float> tile, const double* factor, double* sum);
-void scale_columns_sum_rows(MatrixView<double> tile, const double* factor, double* sum);
+/// sum_i += Σ_j tile_ij factor_j, the factors rounded to the tile's type.
+void add_row_products(MatrixView<const float> tile, const double* factor, double* sum);
+void add_row_products(MatrixView<const double> tile, const double* factor, double* sum);
 
 }  // namespace attn::kernel

@@ -17,8 +17,9 @@ void clear(MatrixView<T> rows) {
 
 template <class T>
 void Output<T>::start(const Partition& partition) {
-  if (kernel::worth_packing(out_.rows)) packed_ = kernel::Packed<T>::of(v_);
   const bool shared = partition.order == Order::column_panels;
+  if (!shared && kernel::worth_packing(out_.rows)) packed_ = kernel::Packed<T>::of(v_);
+  panels_.resize(shared ? static_cast<std::size_t>(partition.slots) : 0);
   sums_.resize(shared ? static_cast<std::size_t>(std::max<Index>(1, partition.slots) - 1) : 0);
   for (Buffer<T>& sum : sums_) sum = Buffer<T>(out_.rows * out_.cols);
   for (Index slot = 0; slot <= static_cast<Index>(sums_.size()); ++slot) clear(gathered(slot));
@@ -34,7 +35,15 @@ MatrixView<T> Output<T>::gathered(Index slot) const {
 template <class T>
 void Output<T>::observe(const WeightTile<T>& tile, Index slot) {
   const auto rows = gathered(slot).row_range(tile.range.row0, tile.range.rows);
-  if (packed_.depth() > 0) {
+  if (!panels_.empty()) {
+    PanelValues& values = panels_[static_cast<std::size_t>(slot)];
+    if (values.key != tile.range.col0) {
+      values.packed = kernel::Packed<T>::of_scaled(v_.row_range(tile.range.col0, tile.range.cols),
+                                                   tile.key_factor);
+      values.key = tile.range.col0;
+    }
+    kernel::multiply_add_packed(tile.weights, values.packed, 0, rows);
+  } else if (packed_.depth() > 0) {
     kernel::multiply_add_packed(tile.weights, packed_, tile.range.col0, rows);
   } else {
     kernel::multiply_add(tile.weights, v_.row_range(tile.range.col0, tile.range.cols), rows);
@@ -62,15 +71,18 @@ void Output<T>::finish() {
     }
   }
   sums_.clear();
+  panels_.clear();
 }
 
 template <class T>
 std::int64_t Output<T>::bytes(const Partition& partition, Index depth) {
-  const std::int64_t packed =
-      kernel::worth_packing(partition.rows) ? kernel::Packed<T>::bytes(partition.cols, depth) : 0;
-  const Index sums =
-      partition.order == Order::column_panels ? std::max<Index>(1, partition.slots) - 1 : 0;
-  return packed + sums * partition.rows * depth * static_cast<std::int64_t>(sizeof(T));
+  if (partition.order == Order::row_panels) {
+    return kernel::worth_packing(partition.rows) ? kernel::Packed<T>::bytes(partition.cols, depth)
+                                                 : 0;
+  }
+  const Index sums = std::max<Index>(1, partition.slots) - 1;
+  return partition.slots * kernel::Packed<T>::bytes(partition.panel, depth) +
+         sums * partition.rows * depth * static_cast<std::int64_t>(sizeof(T));
 }
 
 template class Output<float>;

@@ -25,12 +25,19 @@ class Output final : public Observer<T> {
   static std::int64_t bytes(const Partition& partition, Index depth);
 
  private:
+  // The values of a panel's keys times what their columns are still to be multiplied by.
+  struct PanelValues {
+    Index key = -1;
+    kernel::Packed<T> packed;
+  };
+
   MatrixView<T> gathered(Index slot) const;
 
   MatrixView<const T> v_;
   MatrixView<T> out_;
   kernel::Packed<T> packed_;
-  std::vector<Buffer<T>> sums_;  // of the slots from the second on, where they share rows
+  std::vector<PanelValues> panels_;  // by slot, in column panels
+  std::vector<Buffer<T>> sums_;      // of the slots from the second on, where they share rows
 };
 
 }  // namespace attn

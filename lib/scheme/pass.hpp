@@ -37,6 +37,10 @@ template <class T>
 struct WeightTile {
   TileRange range;
   MatrixView<const T> weights;  ///< (range.rows, range.cols)
+
+  /// (range.cols) or null: column j is still to be multiplied by key_factor[j]. Such tiles are
+  /// shown to by_row observers alone, which fold it into what belongs to the key.
+  const double* key_factor = nullptr;
 };
 
 /// How a pass cuts its panels into slots. A slot is a run of panels that one thread at a time works
