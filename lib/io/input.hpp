@@ -41,6 +41,10 @@ class InputDataset {
   /// order, bool as bytes of 0 and 1. Numbers and bool only, else Error(input).
   void read_stored(const Shape& start, const Shape& count, void* out) const;
 
+  /// The least that any read takes, beside `out`: a compressed chunk of an HDF5 dataset is
+  /// decompressed as a whole, however large it is. 0 where nothing is.
+  std::int64_t bytes_at_once() const;
+
   /// All elements of a string dataset (fixed or variable length, UTF-8 or ASCII).
   std::vector<std::string> read_strings() const;
 

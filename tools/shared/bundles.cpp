@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "io/array_output.hpp"
+#include "tensor/error.hpp"
 
 namespace attn::tools {
 
@@ -44,6 +45,18 @@ io::OutputBundle open_output_like(const cli::Arguments& arguments, const io::Inp
 
 void report_input(cli::Report& report, const io::InputDataset& dataset) {
   report.input(dataset.name(), dataset.address(), dataset.shape(), dataset.dtype());
+}
+
+void require_readable(const io::InputDataset& dataset, std::int64_t memory) {
+  const std::int64_t needed = dataset.bytes_at_once();
+  if (needed <= memory) return;
+  throw Error(Failure::memory,
+              fmt::format("{} is compressed in chunks of {}, each to be read as a whole, --memory "
+                          "allows {}",
+                          dataset.address(), bytes_text(static_cast<double>(needed)),
+                          bytes_text(static_cast<double>(memory))),
+              fmt::format("smaller chunks: h5repack -l NAME:CHUNK=..., or --memory {}M",
+                          (needed >> 20) + 1));
 }
 
 std::string times(const Shape& shape) {

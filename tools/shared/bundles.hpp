@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <utility>
@@ -27,6 +28,9 @@ io::OutputBundle open_output_like(const cli::Arguments& arguments, const io::Inp
 
 /// Lists `dataset` under the inputs of the JSON report.
 void report_input(cli::Report& report, const io::InputDataset& dataset);
+
+/// Throws Error(memory), with a hint, where no part of `dataset` can be read within --memory.
+void require_readable(const io::InputDataset& dataset, std::int64_t memory);
 
 /// "8 x 2048 x 64", "scalar": a shape in a summary line.
 std::string times(const Shape& shape);

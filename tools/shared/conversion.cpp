@@ -170,6 +170,7 @@ void Conversion::take(const std::string& name, bool named) {
   }
   const std::optional<DType> type = target_type(stored);
   if (type) rewritten_.push_back(name);
+  if (type || format_ != "h5") require_readable(dataset, arguments_.memory);
   datasets_.push_back(produced(dataset, type));
 }
 

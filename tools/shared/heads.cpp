@@ -18,6 +18,7 @@ constexpr Index panels_per_thread = 32;
 
 MemoryPlan plan_memory(const AttentionInput& input, std::size_t element_size,
                        const HeadNeeds& needs, int threads, std::int64_t memory) {
+  for (const io::InputDataset& dataset : input.datasets()) require_readable(dataset, memory);
   MemoryPlan plan;
   const auto bytes = [&] {
     return input.head_bytes(element_size, plan.dense_limit) + needs.result_bytes +

@@ -29,7 +29,8 @@ struct MemoryPlan {
 };
 
 /// Fits the work into `memory` bytes: fewer heads at a time, then masks by tiles, then fewer
-/// threads. Throws Error(memory) saying how much is needed where nothing helps.
+/// threads. Throws Error(memory) saying how much is needed where nothing helps, and what
+/// require_readable throws.
 MemoryPlan plan_memory(const AttentionInput& input, std::size_t element_size,
                        const HeadNeeds& needs, int threads, std::int64_t memory);
 
