@@ -236,6 +236,28 @@ class BadInput(ToolTest):
                     self.refused(tool, "in.h5", "--causal=top-left", f"--memory={memory}", status=3,
                                  says=["in.h5:/bias has nan at [3, 1400]"])
 
+    def test_chunks_larger_than_memory(self):
+        ones = np.ones((256, 32, 64))
+        for name, options in (("large.h5", {"chunks": ones.shape, "compression": 1}),
+                              ("small.h5", {"chunks": (1, 32, 64), "compression": 1}),
+                              ("plain.h5", {"chunks": ones.shape})):
+            with h5py.File(self.folder / name, "w") as file:
+                for vectors in "qk":
+                    file.create_dataset(vectors, data=ones, **options)
+        for name in ("small.h5", "plain.h5"):
+            self.run_tool("attn-compute", name, "--memory=2M", "-o", "/dev/null")
+        says = ["large.h5:/", "4.0 MiB", "--memory allows 2.0 MiB"]
+        for tool, words, output in (("attn-compute", [], "out.h5"),
+                                    ("explain-away-stats", [], None),
+                                    ("tensor-compare", ["small.h5"], None),
+                                    ("tensor-convert", [], "out.npz"),
+                                    ("tensor-convert", ["--dtype=f32"], "out.h5")):
+            with self.subTest(tool=tool, output=output):
+                self.refused(tool, "large.h5", *words, "--memory=2M", status=6, says=says,
+                             hint="h5repack", output=output)
+        self.run_tool("tensor-convert", "large.h5", "--memory=2M", "-o", "copy.h5")
+        self.run_tool("attn-compute", "large.h5", "--memory=5M", "-o", "/dev/null")
+
     def test_too_little_memory(self):
         for tool in BOTH:
             with self.subTest(tool=tool):
