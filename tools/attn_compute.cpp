@@ -75,6 +75,7 @@ cli::Outcome report_costs(const cli::Arguments& arguments, const Sections& secti
     groups.add(sections.groups()[n], report,
                [&] { report_cost(arguments, task.options, task.input, task.f64, report); });
   }
+  warn_of_unused(arguments, sections.whole(), report);
   if (sections.each()) {
     groups.write(report);
   } else {
@@ -96,6 +97,7 @@ cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
     replaced.push_back(task.replaced());
     heads += task.input.problems;
   }
+  warn_of_unused(arguments, sections.whole(), report);
 
   SectionOutput output(arguments, sections, replaced);
   cli::Progress progress(arguments, arguments.text("scheme"), static_cast<double>(heads), "heads");

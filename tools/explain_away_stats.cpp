@@ -181,6 +181,7 @@ cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
   const Sections sections(arguments);
   GroupReport reports;
   const Index heads = look_at_all(arguments, sections, reports, report);
+  warn_of_unused(arguments, sections.whole(), report);
   if (arguments.dry_run) {
     finish(sections, reports, {}, report);
     return {};

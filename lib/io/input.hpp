@@ -85,6 +85,10 @@ class InputBundle {
   /// The dataset called `name`. Throws Error(input) listing the datasets there are.
   InputDataset dataset(const std::string& name) const;
 
+  /// The named datasets that neither has() nor dataset() was asked for, of this bundle or of a
+  /// group() of it, sorted: nothing depends on them.
+  std::vector<std::string> unused_names() const;
+
   /// Names of all datasets at the root (of INPUT, and the named ones), sorted.
   std::vector<std::string> names() const;
 

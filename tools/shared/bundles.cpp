@@ -43,6 +43,16 @@ io::OutputBundle open_output_like(const cli::Arguments& arguments, const io::Inp
   return output;
 }
 
+void warn_of_unused(const cli::Arguments& arguments, const io::InputBundle& input,
+                    cli::Report& report) {
+  const bool copied = arguments.output && !arguments.only && !arguments.dry_run;
+  for (const std::string& name : input.unused_names()) {
+    if (name == "tokens") continue;
+    report.warn(fmt::format("-i {}: this computation does not use it{}", name,
+                            copied ? ", it is only copied" : ""));
+  }
+}
+
 void report_input(cli::Report& report, const io::InputDataset& dataset) {
   report.input(dataset.name(), dataset.address(), dataset.shape(), dataset.dtype());
 }

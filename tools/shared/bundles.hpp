@@ -20,6 +20,11 @@ io::InputBundle open_input(const cli::Arguments& arguments,
 /// The bundle for -o, with --force, --tmpdir and --compress in force. Requires arguments.output.
 io::OutputBundle open_output(const cli::Arguments& arguments);
 
+/// Warns of datasets that -i names and nothing has asked `input` for: a slip of the pen would only
+/// be copied. `tokens` are for whoever reports on the keys, here or down the pipe.
+void warn_of_unused(const cli::Arguments& arguments, const io::InputBundle& input,
+                    cli::Report& report);
+
 /// What a transform writes into: open_output, holding what `input` holds except the datasets in
 /// `results` (of it the root's attributes alone with --only), and with the command line in front of
 /// its history.
