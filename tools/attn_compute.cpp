@@ -116,7 +116,7 @@ cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
       outcome = conclude_groups(groups, task.options, heads, totals, report);
     }
   }
-  output.commit();
+  outcome.commit = commit_of(output.take());
   if (!sections.each()) report.result() = groups.last();
   return outcome;
 }

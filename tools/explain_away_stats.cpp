@@ -223,10 +223,12 @@ cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
       groups.push_back({group, statistics.leading, task.options.schemes, std::move(summaries)});
     });
   }
-  if (output) output->commit();
   report_groups(arguments, groups, sections, report);
   finish(sections, reports, verdict, report);
-  return {verdict.status(), ""};
+  cli::Outcome outcome;
+  outcome.status = verdict.status();
+  if (output) outcome.commit = commit_of(output->take());
+  return outcome;
 }
 
 }  // namespace

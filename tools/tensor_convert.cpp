@@ -83,9 +83,10 @@ cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
     report.print(table(datasets));
     return {};
   }
-  conversion.write();
+  std::function<void()> commit = conversion.write();
   return {0, fmt::format("{} dataset{}, {} -> {}", datasets.size(), datasets.size() == 1 ? "" : "s",
-                         conversion.format(), target)};
+                         conversion.format(), target),
+          std::move(commit)};
 }
 
 }  // namespace

@@ -155,8 +155,11 @@ class Arguments {
 
 /// What a tool's run gives back; the report itself is in `report`.
 struct Outcome {
-  int status = 0;       ///< 0, or 1 where the answer is no
-  std::string summary;  ///< one line for stderr of tools that write bundles (not with -q)
+  int status = 0;            ///< 0, or 1 where the answer is no
+  std::string summary = {};  ///< one line for stderr of tools that write bundles (not with -q)
+  /// Brings what was written to its place; called once the report and a JSON file are written, so
+  /// that a full disk under those leaves nothing behind.
+  std::function<void()> commit = {};
 };
 
 /// The main of every tool: parses (--help, --version and usage errors are done here), runs, prints

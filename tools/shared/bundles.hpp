@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,6 +31,13 @@ void warn_of_unused(const cli::Arguments& arguments, const io::InputBundle& inpu
 /// its history.
 io::OutputBundle open_output_like(const cli::Arguments& arguments, const io::InputBundle& input,
                                   const std::vector<std::string>& results);
+
+/// What cli::Outcome::commit is to be for an OutputBundle or ArrayOutput that is complete.
+template <class Output>
+std::function<void()> commit_of(Output output) {
+  const auto kept = std::make_shared<Output>(std::move(output));
+  return [kept] { kept->commit(); };
+}
 
 /// Lists `dataset` under the inputs of the JSON report.
 void report_input(cli::Report& report, const io::InputDataset& dataset);

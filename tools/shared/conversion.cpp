@@ -186,15 +186,11 @@ void Conversion::warn_of_losses() {
   warn("attributes", bundles_[0].attribute_names());
 }
 
-void Conversion::write() {
-  if (format_ == "h5") {
-    write_bundle();
-  } else {
-    write_arrays();
-  }
+std::function<void()> Conversion::write() {
+  return format_ == "h5" ? write_bundle() : write_arrays();
 }
 
-void Conversion::write_bundle() {
+std::function<void()> Conversion::write_bundle() {
   io::OutputBundle output = open_output(arguments_);
   const bool model = arguments_.given("model");
   if (!model) output.copy_from(bundles_[0], rewritten_);
@@ -210,10 +206,10 @@ void Conversion::write_bundle() {
     if (biased) output.attribute("attn_relative_bias", std::string("t5"));
   }
   output.add_history(arguments_.command_line, arguments_.version);
-  output.commit();
+  return commit_of(std::move(output));
 }
 
-void Conversion::write_arrays() {
+std::function<void()> Conversion::write_arrays() {
   std::vector<io::ArrayPlan> plans;
   for (const Produced& dataset : datasets_) {
     plans.push_back({dataset.name, dataset.type, dataset.shape});
@@ -224,7 +220,7 @@ void Conversion::write_arrays() {
   options.tmpdir = arguments_.tmpdir;
   io::ArrayOutput output(options, array_format(format_), std::move(plans));
   tools::write(arguments_, datasets_, output);
-  output.commit();
+  return commit_of(std::move(output));
 }
 
 }  // namespace attn::tools

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,7 +24,8 @@ class Conversion {
   /// All that will be written, strings and copied groups of a bundle excepted.
   const std::vector<Produced>& datasets() const { return datasets_; }
 
-  void write();
+  /// Gives what cli::Outcome::commit is to be.
+  std::function<void()> write();
 
  private:
   void open_words();
@@ -32,8 +34,8 @@ class Conversion {
   void take(const std::string& name, bool named);
   void warn_of_losses();
   std::optional<DType> target_type(DType stored) const;
-  void write_bundle();
-  void write_arrays();
+  std::function<void()> write_bundle();
+  std::function<void()> write_arrays();
 
   const cli::Arguments& arguments_;
   cli::Report& report_;
