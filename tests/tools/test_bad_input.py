@@ -224,6 +224,47 @@ class BadInput(ToolTest):
         self.refused("attn-compute", "big.h5", "--precision=f32", status=4,
                      says=["big.h5:/q", "float32"], hint="--precision f64")
 
+    def test_numbers_that_are_meant_to_forbid(self):
+        random = np.random.default_rng(5)
+        vectors = {n: random.normal(size=(2, 6, 4)).astype(np.float32) for n in "qk"}
+        closed = np.arange(6) > 3
+        warning = "bias has finite values of -1e4 or less, which forbid nothing under"
+        brain = np.float32(-9984)  # -1e4 in bfloat16
+        for low in (np.float16(-65504), np.float16(-1e4), brain, np.float32(-1e9), -1e9):
+            bias = np.where(closed, low, 0).astype(np.asarray(low).dtype)
+            self.write("in.h5", bias=np.broadcast_to(bias, (2, 1, 6)), **vectors)
+            for tool in BOTH:
+                for scheme, warned in (("unas", False), ("fenchel", False), ("dnas", True),
+                                       ("sinkhorn", True)):
+                    done = self.run_tool(tool, "in.h5", f"--scheme={scheme}", "-o", "/dev/null",
+                                         status=None)
+                    self.assertIn(done.status, (0, 1))  # sinkhorn need not converge on it
+                    self.assertEqual(done.err.count(f"{warning} {scheme}:"), int(warned))
+        done = self.run_tool("explain-away-stats", "in.h5")
+        self.assertEqual(done.err.count(f"{warning} dnas:"), 1)
+        # Also in a bias that is read by tiles.
+        large = np.zeros((1600, 1500), np.float32)
+        large[1000, 700] = -1e9
+        self.write("in.h5", bias=large, q=np.ones((1600, 2)), k=np.ones((1500, 2)))
+        done = self.run_tool("attn-compute", "in.h5", "--scheme=dnas", "--memory=16M", "-o",
+                             "/dev/null")
+        self.assertEqual(done.err.count(f"{warning} dnas:"), 1)
+        for bias in (np.where(closed, -np.inf, 0), np.where(closed, -9000.0, 0)):
+            self.write("in.h5", bias=bias, **vectors)
+            done = self.run_tool("attn-compute", "in.h5", "--scheme=dnas", "-o", "/dev/null")
+            self.assertNotIn("warning", done.err)
+        # The lowest number of a format leaves no room for a score.
+        for kind, options in ((np.float32, []), (np.float32, ["--scheme=dnas"]), (np.float64, []),
+                              (np.float64, ["--precision=f32"])):
+            bias = np.where(closed, np.finfo(kind).min, 0).astype(kind)
+            self.write("in.h5", bias=bias, **vectors)
+            for tool in BOTH:
+                with self.subTest(tool=tool, kind=kind, options=options):
+                    done = self.run_tool(tool, "in.h5", *options, "-q", status=4)
+                    self.assertIn("hint: ", done.err)
+                    self.assertIn("-inf", done.err.partition("hint: ")[2])
+                    self.assertEqual(done.out, b"")
+
     def test_what_is_refused_does_not_depend_on_memory(self):
         # Wrong where causality lets nobody look, in a bias that is held or read by tiles.
         bias = np.zeros((1600, 1500), np.float32)

@@ -74,12 +74,10 @@ HeadResult compute_head(const ColumnOptions& options,
     bool converged = true;
     std::optional<Scheme> scheme = scheme_of(name);
     if (scheme) {
-      const Attention attention = naming(
-          [&] { return input.place(head.problem); },
-          [&] {
-            return attend<T>(head.scores(*scheme), options.scheme_options(*scheme, head.problem),
-                             {&sums, &entropy}, threads);
-          });
+      const Attention attention = naming_head(input, head, [&] {
+        return attend<T>(head.scores(*scheme), options.scheme_options(*scheme, head.problem),
+                         {&sums, &entropy}, threads);
+      });
       converged = attention.summary.status != SolveStatus::not_converged;
     } else {
       RowSums<T> row_sums;
@@ -127,6 +125,9 @@ ColumnStatistics gather(const cli::Arguments& arguments, const ColumnOptions& op
   }
   const double seconds = for_each_head<T, HeadResult>(
       input, plan, progress,
+      [&](const Head<T>& head) {
+        warn_of_finite_masks(head.least_bias(), options.scored_schemes(), report);
+      },
       [&](const Head<T>& head, int threads) {
         return compute_head<T>(options, in_bundle, input, head, threads);
       },
