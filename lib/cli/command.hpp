@@ -71,6 +71,9 @@ class Declaration {
   /// --name or --name=WORD: an option with an optional value takes it only after '='. Given bare,
   /// its value is the empty string.
   Declaration& optional_choice(std::string name, std::vector<std::string> values, std::string help);
+  /// The option declared last, a number or an integer, may be "none": it is given then, and has no
+  /// value.
+  Declaration& or_none();
   /// --seed, for tools that use randomness.
   Declaration& seeded();
 

@@ -267,6 +267,19 @@ class Terms(ToolTest):
                 if n in ("attn_window", "attn_softcap", "attn_relative_bias", "attn_alpha")]
         self.assertEqual(left, [])
 
+    def test_what_is_recorded_can_be_undone(self):
+        data = self.vectors(np.random.default_rng(12))
+        self.write("in.h5", **data)
+        self.run_tool("attn-compute", "in.h5", "--window=3", "--softcap=0.1", "-o", "made.h5")
+        both = ["--window=none", "--softcap=none"]
+        for given, same in ((both, []), (both[:1], ["--softcap=0.1"]), (both[1:], ["--window=3"])):
+            self.assertEqual(self.stats("made.h5", *given), self.stats("in.h5", *same))
+        self.write("with.h5", {"attn_window": 3}, **data)
+        self.assert_same_bits(self.compute("with.h5", "-q", "--window=none"),
+                              self.compute("in.h5", "-q"), ["out"])
+        self.refused("attn-compute", "in.h5", "--window=no", status=2, says=["--window", "or none"])
+        self.refused("attn-compute", "in.h5", "--alpha=none", status=2, says=["--alpha"])
+
     def test_attributes_that_come_with_tensors(self):
         random = np.random.default_rng(10)
         data = self.vectors(random)
