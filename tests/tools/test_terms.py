@@ -146,6 +146,24 @@ class Terms(ToolTest):
                 self.in_every_way(random, options, data | {"key_length": lengths},
                                   np.where(padded, FORBIDDEN, s), data["v"])
 
+    def test_padding_broadcasts(self):
+        random = np.random.default_rng(13)
+        data = {n: random.normal(size=(2, 3, 9, 4)) for n in "qkv"}
+        for lengths in (np.int64(4), np.array([4]), np.array([7, 2]), np.array([[7], [2]]),
+                        np.array([[1, 9, 3]]), np.array([[1, 2, 3], [4, 0, 9]])):
+            with self.subTest(shape=lengths.shape):
+                whole = np.broadcast_to(lengths if lengths.ndim != 1 else lengths[:, None], (2, 3))
+                self.write("in.h5", **data, key_length=lengths)
+                self.write("masked.h5", **data,
+                           mask=np.arange(9) < whole[:, :, None, None])
+                options = ["-q", "--scheme=dnas", "--emit=col_sum,out"]
+                found, expected = (self.compute(f, *options) for f in ("in.h5", "masked.h5"))
+                for name in ("col_sum", "out"):
+                    self.assert_near(name, found[name], expected[name], 1e-12)
+        for shape in ((3,), (2, 2), (1, 1, 1)):
+            self.write("in.h5", **data, key_length=np.ones(shape, int))
+            self.refused("attn-compute", "in.h5", status=3, says=["in.h5:/key_length", "(2, 3)"])
+
     def test_soft_caps(self):
         random = np.random.default_rng(4)
         for number in range(4):
