@@ -40,8 +40,8 @@ cli::Declaration declare() {
             "Of sinkhorn: exactly T, or at most T where --tolerance is given (1000).", 1,
             Index{1} << 40);
   d.number("tolerance", "E",
-           "Of sinkhorn: stop when the column sums are off their marginals by at most the share E "
-           "(1e-6 in float32, 1e-10 in float64, unless --iterations is given alone).",
+           "Of sinkhorn: stop when the L1 error of the column sums, relative to their total, is at "
+           "most E (1e-6 in float32, 1e-10 in float64, unless --iterations is given alone).",
            {0, 1, true, false});
   d.choices("emit", {"out", "weights", "row_potential", "col_potential", "col_sum", "row_entropy"},
             "What to write (default: out where there is a v, and the potentials). weights is the "
