@@ -196,6 +196,12 @@ class BadInput(ToolTest):
                     self.refused(tool, "good.h5", *options, status=2, says=says)
                     self.assertEqual((self.folder / "good.h5").read_bytes(), whole)
 
+    def test_options_of_a_bundle_that_is_not_written(self):
+        for option in ("--only", "--compress=gzip"):
+            self.refused("explain-away-stats", "good.h5", option, status=2, output=None,
+                         says=[option.partition("=")[0]], hint="-o FILE")
+        self.run_tool("explain-away-stats", "good.h5", "--force")
+
     def test_scores_beyond_float32(self):
         big = {n: np.full((3, 2), 1e25, np.float32) for n in "qkv"}
         for tool in BOTH:

@@ -318,6 +318,19 @@ class Terms(ToolTest):
         self.write("in.h5", {"attn_energy": "cosine"}, **data)
         self.refused("attn-compute", "in.h5", status=3, says=["in.h5: attribute attn_energy is cosine"])
 
+    def test_layout_of_nothing(self):
+        ones = np.ones
+        self.write("scores.h5", scores=ones((2, 5, 6)), v=ones((2, 6, 3)))
+        self.write("x.h5", x=ones((5, 6)), wq=ones((2, 6, 3)), wk=ones((2, 6, 3)))
+        for file, options in (("scores.h5", ["--from=scores", "--emit=col_sum"]),
+                              ("x.h5", ["--from=projection"])):
+            for layout in ("blhd", "bhld"):
+                self.refused("attn-compute", file, *options, f"--layout={layout}", status=2,
+                             says=["--layout has no effect"])
+            self.refused("explain-away-stats", file, options[0], "--layout=blhd", status=2,
+                         says=["--layout has no effect"])
+        self.compute("scores.h5", "-q", "--from=scores", "--layout=bhld")
+
     def test_refused(self):
         zeros = np.zeros
         good = {"q": zeros((2, 4, 6, 3)), "k": zeros((2, 2, 5, 3)), "v": zeros((2, 2, 5, 3))}

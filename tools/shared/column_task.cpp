@@ -32,6 +32,7 @@ ColumnTask::ColumnTask(const cli::Arguments& arguments, io::InputBundle section)
     : bundle(std::move(section)),
       options(resolve_column_options(arguments, bundle)),
       input(bundle, options.scores, false, options.scored_schemes()) {
+  require_layout_effect(arguments, input);
   require_all_rows(bundle, options);
   complete_column_options(arguments, bundle, input, options);
   if (options.wants(stored)) {
