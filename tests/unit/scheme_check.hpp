@@ -103,4 +103,27 @@ void check_against_reference(const Problem<T>& problem, const SchemeOptions& opt
   }
 }
 
+/// `count` random problems, each under some scheme; `change` may add to their options.
+template <class T, class Change>
+void check_random_problems(int count, unsigned seed, Index largest, const Change& change) {
+  Random random(seed);
+  for (int n = 0; n < count; ++n) {
+    ProblemOptions options = random_options(random, largest);
+    change(options, random);
+    const Scheme scheme = all_schemes[random_index(random, 0, 3)];
+    CAPTURE(n);
+    CAPTURE(options.queries);
+    CAPTURE(options.keys);
+    CAPTURE(options.depth);
+    CAPTURE(options.hidden);
+    CAPTURE(static_cast<int>(scheme));
+    CAPTURE(static_cast<int>(options.mechanism));
+    CAPTURE(static_cast<int>(options.relative));
+    CAPTURE(options.softcap.has_value());
+    CAPTURE(options.preference);
+    const Problem<T> problem(options, random);
+    check_against_reference(problem, fixed(scheme));
+  }
+}
+
 }  // namespace attn::testing

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "io/array_output.hpp"
+#include "tensor/error.hpp"
 
 namespace attn::tools {
 namespace {
@@ -54,8 +55,30 @@ io::OutputBundle open_output_like(const cli::Arguments& arguments, const io::Inp
   return output;
 }
 
+void warn_of_unused(const cli::Arguments& arguments, const io::InputBundle& input,
+                    cli::Report& report) {
+  const bool copied = arguments.output && !arguments.only && !arguments.dry_run;
+  for (const std::string& name : input.unused_names()) {
+    if (name == "tokens") continue;
+    report.warn(fmt::format("-i {}: this computation does not use it{}", name,
+                            copied ? ", it is only copied" : ""));
+  }
+}
+
 void report_input(cli::Report& report, const io::InputDataset& dataset) {
   report.input(dataset.name(), dataset.address(), dataset.shape(), dataset.dtype());
+}
+
+void require_readable(const io::InputDataset& dataset, std::int64_t memory) {
+  const std::int64_t needed = dataset.bytes_at_once();
+  if (needed <= memory) return;
+  throw Error(Failure::memory,
+              fmt::format("{} is compressed in chunks of {}, each to be read as a whole, --memory "
+                          "allows {}",
+                          dataset.address(), bytes_text(static_cast<double>(needed)),
+                          bytes_text(static_cast<double>(memory))),
+              fmt::format("smaller chunks: h5repack -l NAME:CHUNK=..., or --memory {}M",
+                          (needed >> 20) + 1));
 }
 
 std::string times(const Shape& shape) {

@@ -60,9 +60,8 @@ HeadResult<T> compute_head(const ComputeOptions& options, const AttentionInput& 
   if (!options.hybrid.empty()) {
     scheme.hybrid = options.hybrid[static_cast<std::size_t>(head.problem)];
   }
-  result.attention =
-      naming([&] { return input.place(head.problem); },
-             [&] { return attend(head.scores(scheme.scheme), scheme, observers, threads); });
+  result.attention = naming_head(
+      input, head, [&] { return attend(head.scores(scheme.scheme), scheme, observers, threads); });
   if (options.emits("col_sum")) result.col_sum = sums.values();
   if (options.emits("row_entropy")) result.row_entropy = entropy.values();
   if (!options.queries) return result;
@@ -92,6 +91,9 @@ Totals compute(const cli::Arguments& arguments, const ComputeTask& task, HeadOut
   Totals totals;
   const double seconds = for_each_head<T, HeadResult<T>>(
       input, plan, progress,
+      [&](const Head<T>& head) {
+        warn_of_finite_masks(head.least_bias(), {options.scheme.scheme}, report);
+      },
       [&](const Head<T>& head, int threads) {
         return compute_head<T>(options, input, head, outputs, threads);
       },

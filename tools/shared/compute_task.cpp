@@ -76,6 +76,7 @@ ComputeTask::ComputeTask(const cli::Arguments& arguments, io::InputBundle sectio
       options(resolve(arguments, bundle)),
       input(bundle, options.scores, options.emits("out"), {options.scheme.scheme}),
       f64(arguments.f64.value_or(input.any_float64)) {
+  require_layout_effect(arguments, input);
   if (options.scheme.scheme == Scheme::hnas) {
     options.hybrid = hybrid_per_head(arguments, bundle, input, false);
   }
