@@ -3,9 +3,9 @@
 //   attn-bench [--runs N] [--threads N] [--json] CASE...
 //
 // A CASE is SCHEME:HxLxD[:word...], with the words f64, causal, colsum (column sums too), entropy,
-// rows=N (queries), dv=N, and spread=S (standard deviation of q and k, 1: how large the scores are).
-// For each a line: GFLOP/s counted as 2 Lq Lk (d + dv) a head, the median of the runs, and its ratio
-// to sgemm (dgemm) of 4096 cubed on as many threads, which is timed between the runs.
+// rows=N (queries), dv=N, and spread=S (standard deviation of q and k, 1: how large the scores
+// are). For each a line: GFLOP/s counted as 2 Lq Lk (d + dv) a head, the median of the runs, and
+// its ratio to sgemm (dgemm) of 4096 cubed on as many threads, which is timed between the runs.
 
 #include <cblas.h>
 
@@ -186,9 +186,10 @@ void run(const Case& c, int runs, int threads, bool json) {
   const double rate = flops / median(ours) / 1e9;
   const double peak = 2.0 * n * n * n / median(gemm) / 1e9;
   if (json) {
-    std::printf("{\"case\": \"%s\", \"seconds\": %.6g, \"gflops\": %.4g, \"gemm_gflops\": %.4g, "
-                "\"ratio\": %.4g, \"threads\": %d}\n",
-                c.name.c_str(), median(ours), rate, peak, rate / peak, threads);
+    std::printf(
+        "{\"case\": \"%s\", \"seconds\": %.6g, \"gflops\": %.4g, \"gemm_gflops\": %.4g, "
+        "\"ratio\": %.4g, \"threads\": %d}\n",
+        c.name.c_str(), median(ours), rate, peak, rate / peak, threads);
   } else {
     std::printf("%-36s %9.2f ms %8.1f GF/s  gemm %6.1f  ratio %5.2f\n", c.name.c_str(),
                 1e3 * median(ours), rate, peak, rate / peak);
