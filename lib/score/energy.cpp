@@ -7,7 +7,7 @@
 
 #include "kernel/gemm.hpp"
 #include "kernel/tile.hpp"
-#include "tensor/buffer.hpp"
+#include "score/centred_pair.hpp"
 
 namespace attn {
 namespace {
@@ -59,19 +59,12 @@ class DotEnergy final : public Energy<T> {
   double bound_;
 };
 
-// −½‖q−k‖² = ⟨q,k⟩ − ½‖q‖² − ½‖k‖², with q and k measured from their common mean: taken raw, an
-// offset of 100 from the origin would cost three to four digits.
+// −½‖q−k‖² = ⟨q,k⟩ − ½‖q‖² − ½‖k‖², with q and k measured from their common mean.
 template <class T>
 class GaussianEnergy final : public Energy<T> {
  public:
   GaussianEnergy(MatrixView<const T> q, MatrixView<const T> k, double scale)
-      : q_storage_(q.rows * q.cols), k_storage_(k.rows * k.cols), scale_(static_cast<T>(scale)) {
-    std::vector<double> mean(static_cast<std::size_t>(q.cols), 0.0);
-    add_rows(q, mean);
-    add_rows(k, mean);
-    for (double& m : mean) m /= static_cast<double>(q.rows + k.rows);
-    q_ = centre(q, mean, q_storage_);
-    k_ = centre(k, mean, k_storage_);
+      : centred_(q, k), q_(centred_.q()), k_(centred_.k()), scale_(static_cast<T>(scale)) {
     // The scale as it is after rounding to T, so that both parts of the square carry the same one.
     q_term_ = half_norms(q_, static_cast<double>(scale_));
     k_term_ = half_norms(k_, static_cast<double>(scale_));
@@ -91,26 +84,6 @@ class GaussianEnergy final : public Energy<T> {
   double bound() const override { return bound_; }
 
  private:
-  static void add_rows(MatrixView<const T> rows, std::vector<double>& sum) {
-    for (Index i = 0; i < rows.rows; ++i) {
-      for (Index c = 0; c < rows.cols; ++c) {
-        sum[static_cast<std::size_t>(c)] += static_cast<double>(rows(i, c));
-      }
-    }
-  }
-
-  static MatrixView<const T> centre(MatrixView<const T> rows, const std::vector<double>& mean,
-                                    Buffer<T>& storage) {
-    MatrixView<T> centred(storage.data(), rows.rows, rows.cols);
-    for (Index i = 0; i < rows.rows; ++i) {
-      for (Index c = 0; c < rows.cols; ++c) {
-        centred(i, c) =
-            static_cast<T>(static_cast<double>(rows(i, c)) - mean[static_cast<std::size_t>(c)]);
-      }
-    }
-    return centred;
-  }
-
   static std::vector<double> half_norms(MatrixView<const T> rows, double scale) {
     std::vector<double> terms(static_cast<std::size_t>(rows.rows));
     for (Index i = 0; i < rows.rows; ++i) {
@@ -119,8 +92,7 @@ class GaussianEnergy final : public Energy<T> {
     return terms;
   }
 
-  Buffer<T> q_storage_;
-  Buffer<T> k_storage_;
+  CentredPair<T> centred_;
   MatrixView<const T> q_;
   MatrixView<const T> k_;
   std::vector<double> q_term_;

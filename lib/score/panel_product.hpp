@@ -26,4 +26,13 @@ void multiply_transposed_by_panels(MatrixView<const T> a, MatrixView<const T> b,
   });
 }
 
+/// out += a b for a (m,k), b (k,n), out (m,n), by panels of a.
+template <class T>
+void multiply_add_by_panels(MatrixView<const T> a, MatrixView<const T> b, MatrixView<T> out,
+                            int threads) {
+  for_panels(a.rows, threads, [&](Index first, Index count) {
+    kernel::multiply_add(a.row_range(first, count), b, out.row_range(first, count));
+  });
+}
+
 }  // namespace attn
