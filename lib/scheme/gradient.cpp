@@ -69,7 +69,7 @@ class Runner {
   void run() {
     const Index lanes = gradient_lanes(partition_.rows, partition_.cols, sizeof(T), threads_);
     for (GradientSink<T>* sink : sinks_) sink->start(lanes);
-    for (Index j = 0; j < targets_.v.rows; ++j) {
+    for (Index j = 0; targets_.v.data != nullptr && j < targets_.v.rows; ++j) {
       std::fill_n(targets_.v.row(j), targets_.v.cols, T{0});
     }
     std::vector<Workspace<T>> workspaces(static_cast<std::size_t>(lanes));

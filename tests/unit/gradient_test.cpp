@@ -175,7 +175,7 @@ TEST_CASE_TEMPLATE("nothing allowed, nothing there", T, float, double) {
   }
 }
 
-TEST_CASE_TEMPLATE("values alone cost no gradient of scores", T, float, double) {
+TEST_CASE_TEMPLATE("values or queries alone", T, float, double) {
   Random random(208);
   ProblemOptions options;
   options.queries = 40;
@@ -202,5 +202,13 @@ TEST_CASE_TEMPLATE("values alone cost no gradient of scores", T, float, double) 
     forward.grad_out = {narrow.data(), 40, 2};
     differentiate(forward, targets, 1);
     CHECK(values == all.v);
+    // And queries alone cost no values.
+    std::vector<T> of_queries(120);
+    targets.v.data = nullptr;
+    const auto energy = make_product_gradient<T>(EnergyKind::scaled_dot, problem.q(), problem.k(),
+                                                 1, {of_queries.data(), 40, 3}, {});
+    targets.energies = {energy.get()};
+    differentiate(forward, targets, 1);
+    CHECK(of_queries == all.q);
   }
 }
