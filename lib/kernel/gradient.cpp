@@ -66,6 +66,28 @@ void AddAdjointColumns(MatrixView<const T> p, const Adjoint<T>& x, double* sum) 
 }
 
 template <class T>
+void AddDifferenceColumns(MatrixView<const T> p, MatrixView<const T> r, const double* row,
+                          const double* col, const Adjoint<T>& x, double* sum) {
+  const Tag<T> d;
+  const Vec<T> near = hn::Set(d, T{1});
+  for_strips(p, [&](Index j, const Strip<T>& strip) HWY_ATTR {
+    const Widened<T> right = strip.load_column(col + j, 0);
+    ColumnSum<T> total(strip.load_column(sum + j, 0));
+    for (Index i = 0; i < p.rows; ++i) {
+      const Vec<T> y = minus<T>(broadcast_wide<T>(row[i]), right).narrow();
+      const Vec<T> other = load_part<T>(r.row(i) + j, strip.width);
+      const Vec<T> far = hn::Sub(strip.load(i, 0), other);
+      const auto is_near = hn::Lt(hn::Abs(y), near);
+      // What is far might be beyond the range of expm1.
+      const Vec<T> change = hn::Expm1(d, hn::IfThenElseZero(is_near, y));
+      const Vec<T> difference = hn::IfThenElse(is_near, hn::Mul(other, change), far);
+      total.add(hn::Mul(difference, AdjointRow<T>(x, i).at(j, strip.width)));
+    }
+    strip.store_column(total.total(), sum + j);
+  });
+}
+
+template <class T>
 double DotRow(const T* p, const double* x, Index n) {
   WideVec total = hn::Zero(Wide());
   for_vectors<T>(n, [&](Index j, Index width) HWY_ATTR {
@@ -131,22 +153,27 @@ void AddTanhGradient(MatrixView<const T> u, MatrixView<const T> v, const T* w,
 }
 
 // Plain names for the dispatch tables, which know no overloads.
-#define ATTN_FOR_TYPE(T, suffix)                                                              \
-  void AdjointOfScores_##suffix(MatrixView<const T> p, const Adjoint<T>& x, bool add,         \
-                                MatrixView<T> out) {                                          \
-    AdjointOfScores<T>(p, x, add, out);                                                       \
-  }                                                                                           \
-  void AddAdjointColumns_##suffix(MatrixView<const T> p, const Adjoint<T>& x, double* sum) {  \
-    AddAdjointColumns<T>(p, x, sum);                                                          \
-  }                                                                                           \
-  double DotRow_##suffix(const T* p, const double* x, Index n) { return DotRow<T>(p, x, n); } \
-  void SoftCapSlope_##suffix(T* grad, const T* s, Index n, double cap) {                      \
-    SoftCapSlope<T>(grad, s, n, cap);                                                         \
-  }                                                                                           \
-  void AddTanhGradient_##suffix(MatrixView<const T> u, MatrixView<const T> v, const T* w,     \
-                                MatrixView<const T> grad, MatrixView<T> du, MatrixView<T> dv, \
-                                double* dw) {                                                 \
-    AddTanhGradient<T>(u, v, w, grad, du, dv, dw);                                            \
+#define ATTN_FOR_TYPE(T, suffix)                                                                \
+  void AdjointOfScores_##suffix(MatrixView<const T> p, const Adjoint<T>& x, bool add,           \
+                                MatrixView<T> out) {                                            \
+    AdjointOfScores<T>(p, x, add, out);                                                         \
+  }                                                                                             \
+  void AddAdjointColumns_##suffix(MatrixView<const T> p, const Adjoint<T>& x, double* sum) {    \
+    AddAdjointColumns<T>(p, x, sum);                                                            \
+  }                                                                                             \
+  void AddDifferenceColumns_##suffix(MatrixView<const T> p, MatrixView<const T> r,              \
+                                     const double* row, const double* col, const Adjoint<T>& x, \
+                                     double* sum) {                                             \
+    AddDifferenceColumns<T>(p, r, row, col, x, sum);                                            \
+  }                                                                                             \
+  double DotRow_##suffix(const T* p, const double* x, Index n) { return DotRow<T>(p, x, n); }   \
+  void SoftCapSlope_##suffix(T* grad, const T* s, Index n, double cap) {                        \
+    SoftCapSlope<T>(grad, s, n, cap);                                                           \
+  }                                                                                             \
+  void AddTanhGradient_##suffix(MatrixView<const T> u, MatrixView<const T> v, const T* w,       \
+                                MatrixView<const T> grad, MatrixView<T> du, MatrixView<T> dv,   \
+                                double* dw) {                                                   \
+    AddTanhGradient<T>(u, v, w, grad, du, dv, dw);                                              \
   }
 ATTN_FOR_TYPE(float, f32)
 ATTN_FOR_TYPE(double, f64)
@@ -158,29 +185,34 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace attn::kernel {
 
-#define ATTN_EXPORT(T, suffix)                                                         \
-  HWY_EXPORT(AdjointOfScores_##suffix);                                                \
-  HWY_EXPORT(AddAdjointColumns_##suffix);                                              \
-  HWY_EXPORT(DotRow_##suffix);                                                         \
-  HWY_EXPORT(SoftCapSlope_##suffix);                                                   \
-  HWY_EXPORT(AddTanhGradient_##suffix);                                                \
-  void adjoint_of_scores(MatrixView<const T> p, const Adjoint<T>& x, bool add,         \
-                         MatrixView<T> out) {                                          \
-    HWY_DYNAMIC_DISPATCH(AdjointOfScores_##suffix)(p, x, add, out);                    \
-  }                                                                                    \
-  void add_adjoint_columns(MatrixView<const T> p, const Adjoint<T>& x, double* sum) {  \
-    HWY_DYNAMIC_DISPATCH(AddAdjointColumns_##suffix)(p, x, sum);                       \
-  }                                                                                    \
-  double dot_row(const T* p, const double* x, Index n) {                               \
-    return HWY_DYNAMIC_DISPATCH(DotRow_##suffix)(p, x, n);                             \
-  }                                                                                    \
-  void soft_cap_slope(T* grad, const T* s, Index n, double cap) {                      \
-    HWY_DYNAMIC_DISPATCH(SoftCapSlope_##suffix)(grad, s, n, cap);                      \
-  }                                                                                    \
-  void add_tanh_gradient(MatrixView<const T> u, MatrixView<const T> v, const T* w,     \
-                         MatrixView<const T> grad, MatrixView<T> du, MatrixView<T> dv, \
-                         double* dw) {                                                 \
-    HWY_DYNAMIC_DISPATCH(AddTanhGradient_##suffix)(u, v, w, grad, du, dv, dw);         \
+#define ATTN_EXPORT(T, suffix)                                                                 \
+  HWY_EXPORT(AdjointOfScores_##suffix);                                                        \
+  HWY_EXPORT(AddAdjointColumns_##suffix);                                                      \
+  HWY_EXPORT(AddDifferenceColumns_##suffix);                                                   \
+  HWY_EXPORT(DotRow_##suffix);                                                                 \
+  HWY_EXPORT(SoftCapSlope_##suffix);                                                           \
+  HWY_EXPORT(AddTanhGradient_##suffix);                                                        \
+  void adjoint_of_scores(MatrixView<const T> p, const Adjoint<T>& x, bool add,                 \
+                         MatrixView<T> out) {                                                  \
+    HWY_DYNAMIC_DISPATCH(AdjointOfScores_##suffix)(p, x, add, out);                            \
+  }                                                                                            \
+  void add_adjoint_columns(MatrixView<const T> p, const Adjoint<T>& x, double* sum) {          \
+    HWY_DYNAMIC_DISPATCH(AddAdjointColumns_##suffix)(p, x, sum);                               \
+  }                                                                                            \
+  void add_difference_columns(MatrixView<const T> p, MatrixView<const T> r, const double* row, \
+                              const double* col, const Adjoint<T>& x, double* sum) {           \
+    HWY_DYNAMIC_DISPATCH(AddDifferenceColumns_##suffix)(p, r, row, col, x, sum);               \
+  }                                                                                            \
+  double dot_row(const T* p, const double* x, Index n) {                                       \
+    return HWY_DYNAMIC_DISPATCH(DotRow_##suffix)(p, x, n);                                     \
+  }                                                                                            \
+  void soft_cap_slope(T* grad, const T* s, Index n, double cap) {                              \
+    HWY_DYNAMIC_DISPATCH(SoftCapSlope_##suffix)(grad, s, n, cap);                              \
+  }                                                                                            \
+  void add_tanh_gradient(MatrixView<const T> u, MatrixView<const T> v, const T* w,             \
+                         MatrixView<const T> grad, MatrixView<T> du, MatrixView<T> dv,         \
+                         double* dw) {                                                         \
+    HWY_DYNAMIC_DISPATCH(AddTanhGradient_##suffix)(u, v, w, grad, du, dv, dw);                 \
   }
 ATTN_EXPORT(float, f32)
 ATTN_EXPORT(double, f64)

@@ -29,6 +29,15 @@ void adjoint_of_scores(MatrixView<const double> p, const Adjoint<double>& x, boo
 void add_adjoint_columns(MatrixView<const float> p, const Adjoint<float>& x, double* sum);
 void add_adjoint_columns(MatrixView<const double> p, const Adjoint<double>& x, double* sum);
 
+/// sum_j += Σ_i (p_ij − r_ij)·x_ij for weights p_ij = r_ij·exp(row_i − col_j), both given: taken as
+/// r_ij·expm1(row_i − col_j) where they are near each other, so that no digits cancel. row is
+/// finite, col finite or +inf. Relative error of each difference: 8 roundings of T.
+void add_difference_columns(MatrixView<const float> p, MatrixView<const float> r, const double* row,
+                            const double* col, const Adjoint<float>& x, double* sum);
+void add_difference_columns(MatrixView<const double> p, MatrixView<const double> r,
+                            const double* row, const double* col, const Adjoint<double>& x,
+                            double* sum);
+
 /// Σ_j p_j·x_j, each product in float64; `x` null means ones.
 double dot_row(const float* p, const double* x, Index n);
 double dot_row(const double* p, const double* x, Index n);

@@ -119,7 +119,7 @@ class Builder {
         threads_(threads),
         delta_(inner_products(forward.grad_out, forward.out)) {}
 
-  std::vector<WeightAdjoint<T>> build(double& hybrid) {
+  std::vector<WeightAdjoint<T>> build() {
     const Potentials& found = forward_.attention->potentials;
     switch (forward_.options.scheme) {
       case Scheme::unas:
@@ -128,7 +128,7 @@ class Builder {
       case Scheme::dnas:
         return {dnas(1, delta_)};
       case Scheme::hnas:
-        return hnas(hybrid);
+        return hnas();
       case Scheme::sinkhorn:
         return sinkhorn(forward_.attention->summary.iterations);
     }
@@ -154,7 +154,7 @@ class Builder {
     return adjoint;
   }
 
-  std::vector<WeightAdjoint<T>> hnas(double& hybrid) const {
+  std::vector<WeightAdjoint<T>> hnas() const {
     const Potentials& found = forward_.attention->potentials;
     const double u = forward_.options.hybrid;
     // δ is the mixture of the two, so one of them gives the other, by a division by 1/2 or more.
@@ -175,8 +175,6 @@ class Builder {
         of_dnas[i] = (delta_[i] - (1 - u) * of_unas[i]) / u;
       }
     }
-    hybrid = 0;
-    for (std::size_t i = 0; i < delta_.size(); ++i) hybrid += of_dnas[i] - of_unas[i];
     return {dnas(u, of_dnas), unas(found.unas_row, 1 - u, of_unas)};
   }
 
@@ -280,12 +278,11 @@ class Builder {
 }  // namespace
 
 template <class T>
-std::vector<WeightAdjoint<T>> weight_adjoints(const Forward<T>& forward, int threads,
-                                              double& hybrid) {
-  return Builder<T>(forward, threads).build(hybrid);
+std::vector<WeightAdjoint<T>> weight_adjoints(const Forward<T>& forward, int threads) {
+  return Builder<T>(forward, threads).build();
 }
 
-template std::vector<WeightAdjoint<float>> weight_adjoints(const Forward<float>&, int, double&);
-template std::vector<WeightAdjoint<double>> weight_adjoints(const Forward<double>&, int, double&);
+template std::vector<WeightAdjoint<float>> weight_adjoints(const Forward<float>&, int);
+template std::vector<WeightAdjoint<double>> weight_adjoints(const Forward<double>&, int);
 
 }  // namespace attn

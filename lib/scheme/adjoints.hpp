@@ -26,10 +26,9 @@ struct WeightAdjoint {
   bool open() const { return !factor.empty() && col.empty(); }
 };
 
-/// Those of the scheme, O(L) numbers each; one at most is open, and comes first. Sets `hybrid` to
-/// du of hnas.
+/// Those of the scheme, O(L) numbers each; one at most is open, and comes first. hnas has
+/// dnas' and unas'.
 template <class T>
-std::vector<WeightAdjoint<T>> weight_adjoints(const Forward<T>& forward, int threads,
-                                              double& hybrid);
+std::vector<WeightAdjoint<T>> weight_adjoints(const Forward<T>& forward, int threads);
 
 }  // namespace attn

@@ -1,6 +1,9 @@
 #include "scheme/gradient.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <optional>
 
 #include "kernel/gemm.hpp"
 #include "kernel/gradient.hpp"
@@ -49,6 +52,37 @@ struct PanelLayout {
   }
 };
 
+// du = Σ_ij (π_dnas − π_unas)_ij (G_ij − δ_i), by columns: δ of the mixture changes nothing, as
+// rows of both sum to 1, and keeps the terms small.
+template <class T>
+class HybridSum {
+ public:
+  HybridSum(const WeightAdjoint<T>& dnas, const WeightAdjoint<T>& unas)
+      : col_(dnas.g), row_(dnas.row), ratio_(dnas.f.size()), sums_(dnas.g.size()) {
+    for (std::size_t i = 0; i < row_.size(); ++i) {
+      row_[i] += unas.row[i];
+      ratio_[i] = std::isinf(dnas.f[i]) ? 0.0 : unas.f[i] - dnas.f[i];
+    }
+  }
+
+  void add(MatrixView<const T> dnas, MatrixView<const T> unas, MatrixView<const T> products,
+           const TileRange& tile) {
+    kernel::Adjoint<T> x;
+    x.g = products;
+    x.row = row_.data() + tile.row0;
+    kernel::add_difference_columns(dnas, unas, ratio_.data() + tile.row0, col_.data() + tile.col0,
+                                   x, sums_.data() + tile.col0);
+  }
+
+  double total() const { return std::accumulate(sums_.begin(), sums_.end(), 0.0); }
+
+ private:
+  const std::vector<double>& col_;
+  std::vector<T> row_;         // −δ
+  std::vector<double> ratio_;  // π_dnas = π_unas exp(ratio_i − g_j)
+  std::vector<double> sums_;   // by key, each of which belongs to one lane
+};
+
 template <class T>
 class Runner {
  public:
@@ -61,12 +95,16 @@ class Runner {
         sinks_(targets.scores),
         partition_(gradient_partition(forward.scores->rows(), forward.scores->cols(), sizeof(T))) {
     sinks_.insert(sinks_.end(), targets.energies.begin(), targets.energies.end());
-    // Nothing but the values' gradient needs no more than the weights.
-    open_ = !sinks_.empty() && adjoints.front().open();
+    if (targets.hybrid && forward.options.scheme == Scheme::hnas) {
+      difference_.emplace(adjoints[0], adjoints[1]);
+    }
+    // The values' gradient needs no more than the weights.
+    uses_products_ = !sinks_.empty() || difference_;
+    open_ = difference_ || (!sinks_.empty() && adjoints.front().open());
   }
 
   // Slots in waves of one for each lane.
-  void run() {
+  double run() {
     const Index lanes = gradient_lanes(partition_.rows, partition_.cols, sizeof(T), threads_);
     for (GradientSink<T>* sink : sinks_) sink->start(lanes);
     for (Index j = 0; targets_.v.data != nullptr && j < targets_.v.rows; ++j) {
@@ -84,6 +122,7 @@ class Runner {
       for (GradientSink<T>* sink : sinks_) sink->merge(count);
     }
     for (GradientSink<T>* sink : sinks_) sink->finish();
+    return difference_ ? difference_->total() : 0;
   }
 
  private:
@@ -110,6 +149,13 @@ class Runner {
       kernel::add_adjoint_columns(layout.view(workspace.weights[0], tile),
                                   terms(0, layout, tile, workspace), workspace.column_sums.data());
     }
+    if (difference_) {
+      for (const TileRange& tile : tiles) {
+        difference_->add(layout.view(workspace.weights[0], tile),
+                         layout.view(workspace.weights[1], tile),
+                         layout.view(workspace.products, tile), tile);
+      }
+    }
     workspace.columns.clear();
     for (const double sum : workspace.column_sums) {
       workspace.columns.push_back(static_cast<T>(-sum));
@@ -120,7 +166,7 @@ class Runner {
   // Scores and G; with open columns all weights too.
   void make(const PanelLayout& layout, const TileRange& tile, Workspace<T>& workspace) const {
     forward_.scores->fill(tile, layout.view(workspace.weights[0], tile), workspace.scratch);
-    if (!sinks_.empty()) {
+    if (uses_products_) {
       kernel::multiply_transposed(T{1}, forward_.grad_out.row_range(tile.row0, tile.rows),
                                   forward_.v.row_range(tile.col0, tile.cols),
                                   layout.view(workspace.products, tile));
@@ -163,6 +209,7 @@ class Runner {
 
   void use(const PanelLayout& layout, const TileRange& tile, Index lane,
            Workspace<T>& workspace) const {
+    if (sinks_.empty() && targets_.v.data == nullptr) return;
     const bool one = adjoints_.size() == 1;
     MatrixView<T> gradient;
     if (!sinks_.empty()) {
@@ -216,17 +263,17 @@ class Runner {
   int threads_;
   std::vector<GradientSink<T>*> sinks_;
   Partition partition_;
+  bool uses_products_ = false;
   bool open_ = false;
+  std::optional<HybridSum<T>> difference_;
 };
 
 }  // namespace
 
 template <class T>
 double differentiate(const Forward<T>& forward, const GradientTargets<T>& targets, int threads) {
-  double hybrid = 0;
-  const auto adjoints = weight_adjoints(forward, threads, hybrid);
-  Runner<T>(forward, targets, adjoints, threads).run();
-  return hybrid;
+  const auto adjoints = weight_adjoints(forward, threads);
+  return Runner<T>(forward, targets, adjoints, threads).run();
 }
 
 Index gradient_lanes(Index rows, Index cols, std::size_t element_size, int threads) {

@@ -25,6 +25,7 @@ struct GradientTargets {
   MatrixView<T> v;                         ///< dV = πᵀ dO (Lk, dv), contiguous
   std::vector<GradientSink<T>*> scores;    ///< shown dS: the biases
   std::vector<GradientSink<T>*> energies;  ///< shown dE, dS times the slope of the soft cap
+  bool hybrid = false;                     ///< du of hnas, which is returned
 };
 
 /// Backward through a scheme, exact and in O(L·d) memory: tiles of scores, weights and dS are made,
@@ -40,9 +41,10 @@ struct GradientTargets {
 ///             potentials of all half-steps are made again: T·(Lq + Lk) numbers.
 ///
 /// One pass of five products for unas and dnas; hnas has a pass of two more, sinkhorn 4T of one.
-/// Queries and keys with nothing allowed have gradient 0. Gives du = Σ_ij G_ij (π_dnas − π_unas)_ij
-/// under hnas, else 0. Bits do not depend on the number of threads. What is beyond the format comes
-/// out as NaN or infinite, never hidden. Throws what scores throw.
+/// Queries and keys with nothing allowed have gradient 0. Gives du = Σ_ij G_ij (π_dnas −
+/// π_unas)_ij, taken without cancellation of weights, where it is wanted, else 0. Bits do not
+/// depend on the number of threads. What is beyond the format comes out as NaN or infinite, never
+/// hidden. Throws what scores throw.
 template <class T>
 double differentiate(const Forward<T>& forward, const GradientTargets<T>& targets, int threads);
 

@@ -105,6 +105,7 @@ Gradients<T> gradients_of(const Problem<T>& problem, const SchemeOptions& option
     targets.scores.push_back(t5.get());
   }
   targets.energies = {energy.get()};
+  targets.hybrid = options.scheme == Scheme::hnas;
   found.hybrid = differentiate(forward, targets, threads);
   return found;
 }

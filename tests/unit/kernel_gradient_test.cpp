@@ -103,6 +103,51 @@ TEST_CASE_TEMPLATE("adjoint_of_scores and add_adjoint_columns", T, float, double
   });
 }
 
+TEST_CASE_TEMPLATE("add_difference_columns", T, float, double) {
+  on_every_target([] {
+    Random random(95);
+    for (const double spread : {1e-6, 0.1, 3.0, 30.0}) {
+      for (const Index cols : {0, 1, 7, 16, 33}) {
+        const Index rows = 70;
+        AdjointCase<T> given(rows, cols, 7, random);
+        Guarded<T> p(rows, cols), r(rows, cols);
+        std::vector<double> row(static_cast<std::size_t>(rows));
+        std::vector<double> col(static_cast<std::size_t>(cols));
+        for (double& value : row) value = 1000 + uniform(random, -spread, spread);
+        for (double& value : col) {
+          value = one_in(random, 10) ? infinity : 1000 + uniform(random, -spread, spread);
+        }
+        r.fill([&] { return static_cast<T>(uniform(random, 0, 1)); });
+        std::vector<double> sums(static_cast<std::size_t>(cols), 0.0);
+        Worst worst;
+        std::vector<long double> want(static_cast<std::size_t>(cols)), sizes(want);
+        for (Index i = 0; i < rows; ++i) {
+          for (Index j = 0; j < cols; ++j) {
+            const auto at = static_cast<std::size_t>(j);
+            const long double y =
+                static_cast<long double>(row[static_cast<std::size_t>(i)]) - col[at];
+            p.view()(i, j) = static_cast<T>(r.view()(i, j) * std::exp(y));
+            long double size = 0;
+            const long double x = given.value(i, j, size);
+            want[at] += r.view()(i, j) * std::expm1(y) * x;
+            sizes[at] += std::abs(r.view()(i, j) * std::expm1(y)) * size;
+          }
+        }
+        kernel::add_difference_columns(std::as_const(p).view(), std::as_const(r).view(), row.data(),
+                                       col.data(), given.x, sums.data());
+        for (std::size_t j = 0; j < sums.size(); ++j) {
+          // The potentials' difference of 1000 and 1000 keeps its digits in float64 alone.
+          const long double lost = 1000 * rounding<double> / spread;
+          worst.add(sums[j], want[j], (80 * rounding<T> + 4 * lost) * sizes[j]);
+        }
+        CAPTURE(spread);
+        CAPTURE(cols);
+        CHECK(worst.value() <= 1);
+      }
+    }
+  });
+}
+
 TEST_CASE_TEMPLATE("dot_row", T, float, double) {
   on_every_target([] {
     Random random(92);

@@ -47,10 +47,10 @@ class HeadGradients {
     if (energy) targets.energies.push_back(energy.get());
     const auto biases = bias_sinks();
     for (const auto& bias : biases) targets.scores.push_back(bias.get());
+    const MatrixView<T> of_hybrid = part("grad_hybrid", 1, 1);
+    targets.hybrid = of_hybrid.data != nullptr;
     const double hybrid = differentiate(forward, targets, threads_);
-    if (const MatrixView<T> of_hybrid = part("grad_hybrid", 1, 1); of_hybrid.data != nullptr) {
-      of_hybrid(0, 0) = static_cast<T>(hybrid);
-    }
+    if (targets.hybrid) of_hybrid(0, 0) = static_cast<T>(hybrid);
     project_back();
     return std::move(parts_);
   }
