@@ -22,11 +22,28 @@ constexpr Index tile_rows = 256;
 constexpr Index slot_keys = 256;
 constexpr Index most_slots = 32;
 
-// A panel holds its weights and its products with dO, each of all queries where columns are open.
-Partition gradient_partition(Index rows, Index cols, std::size_t element_size) {
-  Partition partition = partition_of(Order::column_panels, rows, cols, 2 * element_size);
-  const Index wanted = std::clamp<Index>((cols + slot_keys - 1) / slot_keys, 1, most_slots);
-  partition.slots = std::min(wanted, partition.panels);
+constexpr Index panel_keys = 128;
+constexpr Index fewest_keys = 8;
+
+// Where columns are open a thread holds a panel of weights and one of products with dO.
+constexpr Index held_bytes = Index{64} << 20;
+
+Index slots_of(Index cols) {
+  return std::clamp<Index>((cols + slot_keys - 1) / slot_keys, 1, most_slots);
+}
+
+Partition gradient_partition(Index rows, Index cols, std::size_t element_size, bool open) {
+  Partition partition;
+  partition.order = Order::column_panels;
+  partition.rows = rows;
+  partition.cols = cols;
+  partition.panel = panel_keys;
+  const Index line_bytes = 2 * rows * static_cast<Index>(element_size);
+  while (open && partition.panel > fewest_keys && partition.panel * line_bytes > held_bytes) {
+    partition.panel /= 2;
+  }
+  partition.panels = (cols + partition.panel - 1) / partition.panel;
+  partition.slots = slots_of(cols);
   return partition;
 }
 
@@ -92,8 +109,7 @@ class Runner {
         targets_(targets),
         adjoints_(adjoints),
         threads_(threads),
-        sinks_(targets.scores),
-        partition_(gradient_partition(forward.scores->rows(), forward.scores->cols(), sizeof(T))) {
+        sinks_(targets.scores) {
     sinks_.insert(sinks_.end(), targets.energies.begin(), targets.energies.end());
     if (targets.hybrid && forward.options.scheme == Scheme::hnas) {
       difference_.emplace(adjoints[0], adjoints[1]);
@@ -101,11 +117,13 @@ class Runner {
     // The values' gradient needs no more than the weights.
     uses_products_ = !sinks_.empty() || difference_;
     open_ = difference_ || (!sinks_.empty() && adjoints.front().open());
+    partition_ =
+        gradient_partition(forward.scores->rows(), forward.scores->cols(), sizeof(T), open_);
   }
 
   // Slots in waves of one for each lane.
   double run() {
-    const Index lanes = gradient_lanes(partition_.rows, partition_.cols, sizeof(T), threads_);
+    const Index lanes = gradient_lanes(partition_.cols, threads_);
     for (GradientSink<T>* sink : sinks_) sink->start(lanes);
     for (Index j = 0; targets_.v.data != nullptr && j < targets_.v.rows; ++j) {
       std::fill_n(targets_.v.row(j), targets_.v.cols, T{0});
@@ -276,22 +294,21 @@ double differentiate(const Forward<T>& forward, const GradientTargets<T>& target
   return Runner<T>(forward, targets, adjoints, threads).run();
 }
 
-Index gradient_lanes(Index rows, Index cols, std::size_t element_size, int threads) {
-  const Index slots = gradient_partition(rows, cols, element_size).slots;
-  return std::clamp<Index>(threads, 1, std::max<Index>(1, slots));
+Index gradient_lanes(Index cols, int threads) {
+  return std::clamp<Index>(threads, 1, slots_of(cols));
 }
 
 std::int64_t differentiate_bytes(Scheme scheme, Index rows, Index cols, Index value_depth,
                                  Index iterations, std::size_t element_size, int threads) {
   const auto element = static_cast<std::int64_t>(element_size);
-  const Partition partition = gradient_partition(rows, cols, element_size);
   const bool open = scheme == Scheme::dnas || scheme == Scheme::hnas ||
                     (scheme == Scheme::sinkhorn && iterations == 1);
+  const Partition partition = gradient_partition(rows, cols, element_size, open);
   const Index panels = scheme == Scheme::hnas || (scheme == Scheme::sinkhorn && !open) ? 3 : 2;
   const Index held = panels * (open ? rows : std::min(rows, tile_rows)) +
                      (panels > 2 ? std::min(rows, tile_rows) : 0);
   std::int64_t bytes =
-      gradient_lanes(rows, cols, element_size, threads) *
+      gradient_lanes(cols, threads) *
       (held * partition.panel * element + tile_rows * partition.panel * (2 * element + 1));
   const auto number = static_cast<std::int64_t>(sizeof(double));
   const Index sets = scheme == Scheme::sinkhorn ? 2 * iterations : 3;

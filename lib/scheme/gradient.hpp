@@ -49,7 +49,7 @@ template <class T>
 double differentiate(const Forward<T>& forward, const GradientTargets<T>& targets, int threads);
 
 /// On how many lanes the sinks are shown tiles (GradientSink) with `threads` threads.
-Index gradient_lanes(Index rows, Index cols, std::size_t element_size, int threads);
+Index gradient_lanes(Index cols, int threads);
 
 /// Bytes of scratch memory that differentiate takes, sinks not counted; `iterations` of sinkhorn,
 /// at most.

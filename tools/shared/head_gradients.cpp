@@ -213,7 +213,7 @@ std::int64_t head_gradient_bytes(const ComputeOptions& options, const AttentionI
   std::int64_t bytes = differentiate_bytes(scheme, queries, keys, input.value_depth, iterations,
                                            element_size, threads);
   if (!asks_for_scores(options)) return bytes;
-  const Index lanes = gradient_lanes(queries, keys, element_size, threads);
+  const Index lanes = gradient_lanes(keys, threads);
   bytes += bias_gradient_bytes(queries, keys, lanes) + t5_gradient_bytes(queries, keys, lanes);
   if (!input.q) return bytes;
   if (input.options.source == ScoreOptions::Source::projection) {
