@@ -43,9 +43,15 @@ cli::Declaration declare() {
            "Of sinkhorn: stop when the L1 error of the column sums, relative to their total, is at "
            "most E (1e-6 in float32, 1e-10 in float64, unless --iterations is given alone).",
            {0, 1, true, false});
-  d.choices("emit", {"out", "weights", "row_potential", "col_potential", "col_sum", "row_entropy"},
-            "What to write (default: out where there is a v, and the potentials). weights is the "
-            "only one that takes Lq x Lk numbers.");
+  std::vector<std::string> results = {"out",           "weights", "row_potential",
+                                      "col_potential", "col_sum", "row_entropy"};
+  results.insert(results.end(), gradient_names().begin(), gradient_names().end());
+  d.choices("emit", results,
+            "What to write (default: out where there is a v, and the potentials). weights takes Lq "
+            "x Lk numbers. grad_... are gradients of a loss, of which dataset grad_out, shaped "
+            "like out, is the gradient with respect to out; each has the shape of what it belongs "
+            "to, summed over the heads that share it. grad_bias is of the dataset bias or, without "
+            "one, of T5's table, which grad_rel_bias is in any case.");
   declare_sections(d);
   d.text("queries", "LIST",
          "Write out, weights and row_entropy of these queries alone, such as 0,17,100:108,-1; the "
@@ -58,6 +64,8 @@ cli::Declaration declare() {
       "column sums of tensors that lie elsewhere");
   d.example("attn-compute --each '/text/*/layer*' --map q=Q,k=K,v=V dump.h5 -o out.h5",
             "a model's whole dump");
+  d.example("attn-compute --scheme dnas --emit out,grad_q,grad_k,grad_v layer3.h5 -o g.h5",
+            "gradients, where layer3.h5 has grad_out");
   d.exit_status(1, "sinkhorn did not converge; the results are written, attn_status says so");
   return d;
 }

@@ -61,6 +61,24 @@ void multiply_add(MatrixView<const double> a, MatrixView<const double> b, Matrix
               1.0, out.data, leading(out.row_stride));
 }
 
+void add_transposed_product(MatrixView<const float> a, MatrixView<const float> b,
+                            MatrixView<float> out) {
+  if (out.rows == 0 || out.cols == 0 || a.rows == 0) return;
+  forbid_blas_threads();
+  cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, checked(out.rows), checked(out.cols),
+              checked(a.rows), 1.0F, a.data, leading(a.row_stride), b.data, leading(b.row_stride),
+              1.0F, out.data, leading(out.row_stride));
+}
+
+void add_transposed_product(MatrixView<const double> a, MatrixView<const double> b,
+                            MatrixView<double> out) {
+  if (out.rows == 0 || out.cols == 0 || a.rows == 0) return;
+  forbid_blas_threads();
+  cblas_dgemm(CblasRowMajor, CblasTrans, CblasNoTrans, checked(out.rows), checked(out.cols),
+              checked(a.rows), 1.0, a.data, leading(a.row_stride), b.data, leading(b.row_stride),
+              1.0, out.data, leading(out.row_stride));
+}
+
 std::string blas_description() {
   constexpr int pthread_build = 1;
   const int parallel = openblas_get_parallel();

@@ -19,6 +19,12 @@ void multiply_transposed(double alpha, MatrixView<const double> a, MatrixView<co
 void multiply_add(MatrixView<const float> a, MatrixView<const float> b, MatrixView<float> out);
 void multiply_add(MatrixView<const double> a, MatrixView<const double> b, MatrixView<double> out);
 
+/// out += aᵀ b for a (k,m), b (k,n), out (m,n).
+void add_transposed_product(MatrixView<const float> a, MatrixView<const float> b,
+                            MatrixView<float> out);
+void add_transposed_product(MatrixView<const double> a, MatrixView<const double> b,
+                            MatrixView<double> out);
+
 /// The BLAS and its build, for --version: "OpenBLAS 0.3.21 ... openmp".
 std::string blas_description();
 

@@ -291,6 +291,27 @@ class ColumnSum {
   Widened<T> total_;
 };
 
+// body(first, width): one vector's worth of a row each time, the last one perhaps incomplete.
+template <class T, class Body>
+void for_vectors(Index n, const Body& body) {
+  const Index step = lanes<T>();
+  for (Index j = 0; j < n; j += step) body(j, n - j < step ? n - j : step);
+}
+
+template <class T>
+Vec<T> load_part(const T* p, Index width) {
+  return width == lanes<T>() ? hn::LoadU(Tag<T>(), p) : Tail<T>(p, width, 0).vec();
+}
+
+template <class T>
+void store_part(Vec<T> v, T* p, Index width) {
+  if (width == lanes<T>()) {
+    hn::StoreU(v, Tag<T>(), p);
+  } else {
+    store_first<T>(v, p, width);
+  }
+}
+
 }  // namespace attn::kernel::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 

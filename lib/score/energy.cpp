@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <optional>
 #include <vector>
 
 #include "kernel/tile.hpp"
+#include "score/centred_pair.hpp"
 #include "score/tile_product.hpp"
-#include "tensor/buffer.hpp"
 
 namespace attn {
 namespace {
@@ -56,20 +55,16 @@ class DotEnergy final : public Energy<T> {
   double norms_;
 };
 
-// −½‖q−k‖² = ⟨q,k⟩ − ½‖q‖² − ½‖k‖², with q and k measured from their common mean: taken raw, an
-// offset of 100 from the origin would cost three to four digits.
+// −½‖q−k‖² = ⟨q,k⟩ − ½‖q‖² − ½‖k‖², with q and k measured from their common mean.
 template <class T>
 class GaussianEnergy final : public Energy<T> {
  public:
   GaussianEnergy(MatrixView<const T> q, MatrixView<const T> k, double scale)
-      : q_storage_(q.rows * q.cols), k_storage_(k.rows * k.cols), scale_(static_cast<T>(scale)) {
-    std::vector<double> mean(static_cast<std::size_t>(q.cols), 0.0);
-    add_rows(q, mean);
-    add_rows(k, mean);
-    for (double& m : mean) m /= static_cast<double>(q.rows + k.rows);
-    q_ = centre(q, mean, q_storage_);
-    k_ = centre(k, mean, k_storage_);
-    product_.emplace(q_, k_, scale_);
+      : centred_(q, k),
+        q_(centred_.q()),
+        k_(centred_.k()),
+        product_(q_, k_, static_cast<T>(scale)),
+        scale_(static_cast<T>(scale)) {
     // The scale as it is after rounding to T, so that both parts of the square carry the same one.
     q_term_ = half_norms(q_, static_cast<double>(scale_));
     k_term_ = half_norms(k_, static_cast<double>(scale_));
@@ -81,33 +76,13 @@ class GaussianEnergy final : public Energy<T> {
   Index cols() const override { return k_.rows; }
 
   void fill(const TileRange& range, MatrixView<T> out) const override {
-    product_->fill(range, out);
+    product_.fill(range, out);
     kernel::add_outer(out, q_term_.data() + range.row0, k_term_.data() + range.col0);
   }
 
   double bound() const override { return bound_; }
 
  private:
-  static void add_rows(MatrixView<const T> rows, std::vector<double>& sum) {
-    for (Index i = 0; i < rows.rows; ++i) {
-      for (Index c = 0; c < rows.cols; ++c) {
-        sum[static_cast<std::size_t>(c)] += static_cast<double>(rows(i, c));
-      }
-    }
-  }
-
-  static MatrixView<const T> centre(MatrixView<const T> rows, const std::vector<double>& mean,
-                                    Buffer<T>& storage) {
-    MatrixView<T> centred(storage.data(), rows.rows, rows.cols);
-    for (Index i = 0; i < rows.rows; ++i) {
-      for (Index c = 0; c < rows.cols; ++c) {
-        centred(i, c) =
-            static_cast<T>(static_cast<double>(rows(i, c)) - mean[static_cast<std::size_t>(c)]);
-      }
-    }
-    return centred;
-  }
-
   static std::vector<double> half_norms(MatrixView<const T> rows, double scale) {
     std::vector<double> terms(static_cast<std::size_t>(rows.rows));
     for (Index i = 0; i < rows.rows; ++i) {
@@ -116,11 +91,10 @@ class GaussianEnergy final : public Energy<T> {
     return terms;
   }
 
-  Buffer<T> q_storage_;
-  Buffer<T> k_storage_;
+  CentredPair<T> centred_;
   MatrixView<const T> q_;
   MatrixView<const T> k_;
-  std::optional<TileProduct<T>> product_;
+  TileProduct<T> product_;
   std::vector<double> q_term_;
   std::vector<double> k_term_;
   T scale_;

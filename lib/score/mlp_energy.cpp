@@ -5,8 +5,7 @@
 
 #include "kernel/terms.hpp"
 #include "score/energy.hpp"
-#include "score/panel_product.hpp"
-#include "tensor/buffer.hpp"
+#include "score/mlp_arguments.hpp"
 #include "tensor/error.hpp"
 
 namespace attn {
@@ -17,23 +16,7 @@ class MlpEnergy final : public Energy<T> {
  public:
   MlpEnergy(MatrixView<const T> q, MatrixView<const T> k, const MlpWeights<T>& weights,
             double scale, int threads)
-      : q_storage_(q.rows * weights.w1.rows),
-        k_storage_(k.rows * weights.w1.rows),
-        q_(q_storage_.data(), q.rows, weights.w1.rows),
-        k_(k_storage_.data(), weights.w1.rows, k.rows) {
-    const Index hidden = weights.w1.rows;
-    const Index stride = weights.w1.row_stride;
-    const MatrixView<const T> for_q(weights.w1.data, hidden, q.cols, stride);
-    const MatrixView<const T> for_k(weights.w1.data + q.cols, hidden, k.cols, stride);
-    multiply_transposed_by_panels<T>(q, for_q, q_, threads);
-    for (Index i = 0; !weights.bias.empty() && i < q.rows; ++i) {
-      for (Index a = 0; a < hidden; ++a) q_(i, a) += weights.bias[static_cast<std::size_t>(a)];
-    }
-    // Keys along the rows of the product, so that a vector holds neighbouring ones.
-    for_panels(k.rows, threads, [&](Index first, Index count) {
-      kernel::multiply_transposed(T{1}, for_k, k.row_range(first, count),
-                                  MatrixView<T>(k_.data + first, hidden, count, k_.row_stride));
-    });
+      : arguments_(mlp_arguments(q, k, weights, threads)), q_(arguments_.q()), k_(arguments_.k()) {
     for (const T w : weights.w2) {
       w2_.push_back(static_cast<T>(scale * static_cast<double>(w)));
       bound_ += std::abs(static_cast<double>(w2_.back()));
@@ -66,10 +49,10 @@ class MlpEnergy final : public Energy<T> {
   // An infinite argument might pass for a tanh of ±1, and a NaN for any number in vectors.
   void find_overflows() {
     const auto overflown = [](T x) { return !(std::abs(x) <= std::numeric_limits<T>::max() / 4); };
-    if (std::none_of(q_storage_.begin(), q_storage_.end(), overflown) &&
-        std::none_of(k_storage_.begin(), k_storage_.end(), overflown)) {
-      return;
-    }
+    const auto any_in = [&](const MatrixView<T>& half) {
+      return std::any_of(half.data, half.data + half.rows * half.cols, overflown);
+    };
+    if (!any_in(q_) && !any_in(k_)) return;
     overflown_rows_.assign(static_cast<std::size_t>(q_.rows), 0);
     overflown_cols_.assign(static_cast<std::size_t>(k_.cols), 0);
     for (Index i = 0; i < q_.rows; ++i) {
@@ -83,8 +66,7 @@ class MlpEnergy final : public Energy<T> {
     }
   }
 
-  Buffer<T> q_storage_;
-  Buffer<T> k_storage_;
+  MlpArguments<T> arguments_;
   MatrixView<T> q_;    // W1q q + b1, (Lq, A)
   MatrixView<T> k_;    // W1k k, (A, Lk)
   std::vector<T> w2_;  // scale included

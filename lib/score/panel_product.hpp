@@ -4,6 +4,7 @@
 
 #include "kernel/gemm.hpp"
 #include "kernel/parallel.hpp"
+#include "tensor/buffer.hpp"
 #include "tensor/view.hpp"
 
 namespace attn {
@@ -23,6 +24,30 @@ void multiply_transposed_by_panels(MatrixView<const T> a, MatrixView<const T> b,
                                    int threads) {
   for_panels(a.rows, threads, [&](Index first, Index count) {
     kernel::multiply_transposed(T{1}, a.row_range(first, count), b, out.row_range(first, count));
+  });
+}
+
+/// out += a b for a (m,k), b (k,n), out (m,n), by panels of a.
+template <class T>
+void multiply_add_by_panels(MatrixView<const T> a, MatrixView<const T> b, MatrixView<T> out,
+                            int threads) {
+  for_panels(a.rows, threads, [&](Index first, Index count) {
+    kernel::multiply_add(a.row_range(first, count), b, out.row_range(first, count));
+  });
+}
+
+/// out += a bᵀ for a (m,k), b (n,k), out (m,n), by panels of a.
+template <class T>
+void add_product_transposed_by_panels(MatrixView<const T> a, MatrixView<const T> b,
+                                      MatrixView<T> out, int threads) {
+  for_panels(a.rows, threads, [&](Index first, Index count) {
+    Buffer<T> storage(count * b.rows);
+    const MatrixView<T> product(storage.data(), count, b.rows);
+    kernel::multiply_transposed(T{1}, a.row_range(first, count), b, product);
+    for (Index i = 0; i < count; ++i) {
+      T* row = out.row(first + i);
+      for (Index j = 0; j < b.rows; ++j) row[j] += product(i, j);
+    }
   });
 }
 

@@ -47,6 +47,7 @@ class Scores {
   /// or softcap that is out of range.
   explicit Scores(const Terms& terms);
 
+  const Terms& terms() const { return terms_; }
   Index rows() const { return terms_.energy->rows(); }
   Index cols() const { return terms_.energy->cols(); }
 

@@ -130,6 +130,30 @@ TEST_CASE_TEMPLATE("multiply_add against loops", T, float, double) {
   }
 }
 
+TEST_CASE_TEMPLATE("add_transposed_product against loops", T, float, double) {
+  Random random(55);
+  for (const Index rows : sizes) {
+    for (const Index cols : sizes) {
+      for (const Index depth : sizes) {
+        const auto a = random_matrix<T>(rows, depth, 2, random);
+        Guarded<T> flipped(depth, rows, rows % 3);
+        for (Index i = 0; i < rows; ++i) {
+          for (Index c = 0; c < depth; ++c) flipped.view()(c, i) = a.view()(i, c);
+        }
+        const auto b = random_matrix<T>(depth, cols, 3, random);
+        const auto start = random_matrix<T>(rows, cols, 1 + cols % 4, random);
+        Guarded<T> out = start;
+        kernel::add_transposed_product(std::as_const(flipped).view(), b.view(), out.view());
+        CAPTURE(rows);
+        CAPTURE(cols);
+        CAPTURE(depth);
+        CHECK(error_of_added(start, a, b, out) <= 1);
+        CHECK(out.intact());
+      }
+    }
+  }
+}
+
 TEST_CASE_TEMPLATE("an alpha of 0 gives zeros, a depth of 0 gives zeros or leaves alone", T, float,
                    double) {
   Random random(53);

@@ -130,20 +130,33 @@ class Problem {
   MatrixView<const T> q() const { return {q_.data(), options_.queries, options_.depth}; }
   MatrixView<const T> k() const { return {k_.data(), options_.keys, options_.key_depth}; }
   MatrixView<const T> v() const { return {v_.data(), options_.keys, options_.value_depth}; }
+  MatrixView<const T> w() const {
+    const bool mlp = options_.mechanism == Mechanism::mlp;
+    return {w_.data(), mlp ? options_.hidden : options_.depth,
+            options_.key_depth + (mlp ? options_.depth : 0)};
+  }
+  MlpWeights<T> mlp_weights() const { return {w(), w2_, b1_}; }
+  const ProblemOptions& options() const { return options_; }
   const Energy<T>& energy() const { return *energy_; }
   const Scores<T>& scores() const { return *scores_; }
 
+  /// What the energies are made of, as the reference takes it.
+  reference::Matrix reference_q() const { return matrix(q_, options_.depth); }
+  reference::Matrix reference_k() const { return matrix(k_, options_.key_depth); }
+  reference::Matrix reference_w() const { return matrix(w_, w().cols); }
+  reference::Matrix reference_w2() const { return matrix(w2_, 1); }
+  reference::Matrix reference_b1() const { return matrix(b1_, 1); }
+
   reference::Matrix reference_energies() const {
-    const auto q = matrix(q_, options_.depth);
-    const auto k = matrix(k_, options_.key_depth);
+    const auto q = reference_q();
+    const auto k = reference_k();
     switch (options_.mechanism) {
       case Mechanism::product:
         return reference::energies(options_.energy, q, k);
       case Mechanism::bilinear:
-        return reference::bilinear_energies(q, k, matrix(w_, options_.key_depth));
+        return reference::bilinear_energies(q, k, reference_w());
       case Mechanism::mlp:
-        return reference::mlp_energies(q, k, matrix(w_, options_.depth + options_.key_depth),
-                                       matrix(w2_, 1), matrix(b1_, 1));
+        return reference::mlp_energies(q, k, reference_w(), reference_w2(), reference_b1());
     }
     return {};
   }
@@ -194,14 +207,13 @@ class Problem {
         break;
       case Mechanism::bilinear:
         w_ = weights(depth * key_depth, root(depth * key_depth), random);
-        energy_ = make_bilinear_energy<T>(q(), k(), {w_.data(), depth, key_depth}, options_.scale);
+        energy_ = make_bilinear_energy<T>(q(), k(), w(), options_.scale);
         break;
       case Mechanism::mlp:
         w_ = weights(hidden * (depth + key_depth), root(depth + key_depth), random);
         w2_ = weights(hidden, 1, random);
         if (options_.hidden_bias) b1_ = weights(hidden, 1, random);
-        energy_ = make_mlp_energy<T>(q(), k(), {{w_.data(), hidden, depth + key_depth}, w2_, b1_},
-                                     options_.scale);
+        energy_ = make_mlp_energy<T>(q(), k(), mlp_weights(), options_.scale);
         break;
     }
   }

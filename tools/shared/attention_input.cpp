@@ -1,6 +1,7 @@
 #include "shared/attention_input.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -252,6 +253,21 @@ void AttentionInput::take_terms(const io::InputBundle& bundle) {
       table, {}, shape.front(), shape.back(), LeadingMap(leading, {}, false, table.address())});
 }
 
+void AttentionInput::take_grad_out(const io::InputBundle& bundle) {
+  const io::InputDataset dataset = bundle.dataset("grad_out");
+  const bool inside = options.layout == Layout::heads_inside;
+  require_vectors(dataset, inside ? "(..., queries, heads, dv)" : "(..., queries, dv)");
+  if (heads_first(dataset, options.layout) != join(leading, {queries, value_depth})) {
+    Shape expected = join(leading, {queries, value_depth});
+    if (inside) std::swap(expected[expected.size() - 2], expected[expected.size() - 3]);
+    throw Error(Failure::input,
+                fmt::format("{} has shape {}, expected {} as out", dataset.address(),
+                            to_string(dataset.shape()), to_string(expected)));
+  }
+  grad_out = vectors_operand(dataset, leading, false, options.layout);
+  if (dataset.dtype() == DType::f64) any_float64 = true;
+}
+
 std::vector<const Operand*> AttentionInput::operands() const {
   std::vector<const Operand*> all;
   const auto add = [&](const std::optional<Operand>& operand) {
@@ -267,7 +283,8 @@ std::vector<const Operand*> AttentionInput::operands() const {
     add(made.weights);
     add(made.bias);
   }
-  for (const auto* operand : {&scores, &mask, &bias, &preference, &w, &w1, &w2, &b1, &rel_bias}) {
+  for (const auto* operand :
+       {&scores, &mask, &bias, &preference, &w, &w1, &w2, &b1, &rel_bias, &grad_out}) {
     add(*operand);
   }
   return all;
@@ -319,6 +336,7 @@ std::int64_t AttentionInput::head_bytes(std::size_t element_size, std::int64_t d
         energy_bytes(options.energy_of(with_plain ? Scheme::unas : Scheme::fenchel), element_size);
     if (two) bytes += energy_bytes(options.energy_of(Scheme::fenchel), element_size);
   }
+  if (grad_out) bytes += queries * value_depth * element;
   if (options.relative != ScoreOptions::Relative::none) {
     bytes += relative_bias_bytes(queries, keys, element_size);
   }

@@ -46,8 +46,13 @@ struct AttentionInput {
   std::optional<Operand> scores, mask, bias, preference;
   std::optional<Operand> w, w1, w2, b1;  ///< of bilinear and mlp
   std::optional<Operand> rel_bias;       ///< (buckets, heads)
+  std::optional<Operand> grad_out;       ///< like out; see take_grad_out
   std::vector<Index> key_length;         ///< per problem; empty: none
   bool any_float64 = false;              ///< among what is computed with
+
+  /// Wants the dataset grad_out too, which is then read with the heads. Throws Error(input) where
+  /// it has another shape than out.
+  void take_grad_out(const io::InputBundle& bundle);
 
   /// For the report: every dataset that is read.
   std::vector<io::InputDataset> datasets() const;

@@ -9,6 +9,12 @@
 
 namespace attn::tools {
 
+bool ComputeOptions::emits_gradients() const {
+  const auto& names = gradient_names();
+  return std::any_of(names.begin(), names.end(),
+                     [&](const std::string& name) { return emits(name); });
+}
+
 const std::vector<ResultKind>& result_kinds() {
   static const std::vector<ResultKind> kinds = {
       {"out", {"query", "channel"}, true, true},  {"weights", {"query", "key"}, true, true},
@@ -23,6 +29,7 @@ std::vector<std::string> result_names() {
   std::vector<std::string> names;
   for (const ResultKind& kind : result_kinds()) names.push_back(kind.name);
   names.emplace_back("queries");
+  names.insert(names.end(), gradient_names().begin(), gradient_names().end());
   return names;
 }
 

@@ -7,6 +7,7 @@
 
 #include "scheme/row_selection.hpp"
 #include "shared/attention_input.hpp"
+#include "shared/gradient_plan.hpp"
 #include "shared/head_outputs.hpp"
 #include "shared/heads.hpp"
 #include "shared/score_options.hpp"
@@ -21,8 +22,10 @@ struct ComputeOptions {
   std::string settings_left;            ///< of an earlier run, which this one does not take over
   std::set<std::string> emitted;        ///< names of the datasets to write
   std::optional<RowSelection> queries;  ///< those that results by query are wanted for; else all
+  std::vector<GradientKind> gradients;  ///< those of `emitted` that are gradients
 
   bool emits(const std::string& name) const { return emitted.count(name) > 0; }
+  bool emits_gradients() const;
 };
 
 /// One dataset that attn-compute can write: its own axes, behind the leading ones, and its type.
@@ -35,7 +38,8 @@ struct ResultKind {
 
 const std::vector<ResultKind>& result_kinds();
 
-/// Names of all that attn-compute may have written into a bundle, `queries` among them.
+/// Names of all that attn-compute may have written into a bundle, `queries` and the gradients among
+/// them.
 std::vector<std::string> result_names();
 
 /// Lengths of a result's own axes.
@@ -54,7 +58,11 @@ std::vector<double> hybrid_per_head(const cli::Arguments& arguments, const io::I
 HeadNeeds compute_needs(const ComputeOptions& options, const AttentionInput& input,
                         std::size_t element_size);
 
-/// How often all scores are made; at most, for sinkhorn until a tolerance is met.
+/// Iterations of sinkhorn, at most; 1 for other schemes.
+Index most_iterations(const SchemeOptions& options);
+
+/// How often all scores are made by what goes forward; at most, for sinkhorn until a tolerance is
+/// met.
 double score_passes(const SchemeOptions& options);
 
 /// Shapes, bytes and flops of what would be done, for --dry-run. The bytes of the results are those

@@ -1,5 +1,7 @@
 // What a run of attn-compute takes: memory for the plan, and all of it for --dry-run.
 
+#include <algorithm>
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -7,13 +9,14 @@
 #include "scheme/output.hpp"
 #include "shared/attention_results.hpp"
 #include "shared/bundles.hpp"
+#include "shared/head_gradients.hpp"
 #include "shared/weights_writer.hpp"
 #include "stats/observers.hpp"
 
 namespace attn::tools {
 namespace {
 
-constexpr double usual_iterations = 1000;
+constexpr Index usual_iterations = 1000;
 
 // Bytes of one head's results in the file.
 double result_bytes(const ComputeOptions& options, const AttentionInput& input,
@@ -54,26 +57,41 @@ double score_passes(const SchemeOptions& options) {
   }
   if (options.iterations && !options.tolerance) return 2 * static_cast<double>(*options.iterations);
   // Each check is half an iteration, and the weights are shown once more at the end.
-  const double most =
-      options.iterations ? static_cast<double>(*options.iterations) : usual_iterations;
-  return 2 * most + 2;
+  return 2 * static_cast<double>(most_iterations(options)) + 2;
+}
+
+Index most_iterations(const SchemeOptions& options) {
+  if (options.scheme != Scheme::sinkhorn) return 1;
+  return options.iterations.value_or(usual_iterations);
 }
 
 HeadNeeds compute_needs(const ComputeOptions& options, const AttentionInput& input,
                         std::size_t element_size) {
   HeadNeeds needs;
-  const Index out = options.emits("out") ? input.queries * input.value_depth : 0;
+  Index numbers = 0;  // of the type computed in
+  if (options.emits("out") || options.emits_gradients()) {
+    numbers += input.queries * input.value_depth;
+  }
+  for (const GradientKind& kind : options.gradients) numbers += kind.size();
   const Index vectors = 3 * (input.queries + input.keys);
   needs.result_bytes =
-      out * static_cast<Index>(element_size) + vectors * static_cast<Index>(sizeof(double));
+      numbers * static_cast<Index>(element_size) + vectors * static_cast<Index>(sizeof(double));
   const Partition partition =
       partition_of(Order::row_panels, input.queries, input.keys, element_size);
   const std::int64_t sums = options.emits("col_sum") ? ColumnSums<float>::bytes(partition) : 0;
-  const std::int64_t output =
-      options.emits("out") ? output_bytes(options.scheme.scheme, input, element_size) : 0;
-  needs.work_bytes = [scheme = options.scheme.scheme, queries = input.queries, keys = input.keys,
-                      sums, output, element_size](int threads, std::int64_t) {
-    return attend_bytes(scheme, queries, keys, element_size, threads) + threads * (sums + output);
+  const std::int64_t output = options.emits("out") || options.emits_gradients()
+                                  ? output_bytes(options.scheme.scheme, input, element_size)
+                                  : 0;
+  needs.kept_bytes = gradient_sum_bytes(options.gradients, input.problems);
+  needs.work_bytes = [&options, &input, scheme = options.scheme.scheme, queries = input.queries,
+                      keys = input.keys, sums, output, element_size](int threads, std::int64_t) {
+    const std::int64_t forward =
+        attend_bytes(scheme, queries, keys, element_size, threads) + threads * (sums + output);
+    // Threads work on heads of their own or on one together.
+    const std::int64_t backward =
+        std::max(threads * head_gradient_bytes(options, input, element_size, 1),
+                 head_gradient_bytes(options, input, element_size, threads));
+    return std::max(forward, backward);
   };
   return needs;
 }
@@ -84,10 +102,15 @@ void report_cost(const cli::Arguments& arguments, const ComputeOptions& options,
   const MemoryPlan plan = plan_memory(input, element, compute_needs(options, input, element),
                                       arguments.threads, arguments.memory);
   const auto heads = static_cast<double>(input.problems);
-  const double out =
-      options.emits("out") ? 2 * input.pairs() * static_cast<double>(input.value_depth) : 0;
-  const double flops = input.score_flops(options.scheme.scheme, score_passes(options.scheme)) + out;
-  const double bytes = heads * result_bytes(options, input, element);
+  const double out = options.emits("out") || options.emits_gradients()
+                         ? 2 * input.pairs() * static_cast<double>(input.value_depth)
+                         : 0;
+  const double flops = input.score_flops(options.scheme.scheme, score_passes(options.scheme)) +
+                       out + gradient_flops(options, input);
+  double bytes = heads * result_bytes(options, input, element);
+  for (const GradientKind& kind : options.gradients) {
+    bytes += static_cast<double>(element_count(kind.shape())) * static_cast<double>(element);
+  }
   const std::string scheme = scheme_name(options.scheme.scheme);
   const Shape shape = join(input.leading, {input.queries, input.keys});
 

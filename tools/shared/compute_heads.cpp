@@ -1,6 +1,8 @@
 #include "shared/compute_heads.hpp"
 
 #include "scheme/output.hpp"
+#include "shared/gradient_writer.hpp"
+#include "shared/head_gradients.hpp"
 #include "shared/query_list.hpp"
 #include "shared/weights_writer.hpp"
 #include "stats/observers.hpp"
@@ -12,6 +14,7 @@ template <class T>
 struct HeadResult {
   Buffer<T> out;
   Attention attention;
+  std::vector<Buffer<T>> gradients;
   std::vector<double> col_sum;
   std::vector<double> row_entropy;
 };
@@ -44,7 +47,7 @@ HeadResult<T> compute_head(const ComputeOptions& options, const AttentionInput& 
   RowEntropy<T> entropy;
   std::optional<WeightsWriter<T>> weights;
   const Index queries = head.scores().rows();
-  if (options.emits("out")) {
+  if (options.emits("out") || options.emits_gradients()) {
     result.out = Buffer<T>(queries * head.v().cols);
     output.emplace(head.v(), MatrixView<T>(result.out.data(), queries, head.v().cols));
     observers.push_back(&*output);
@@ -62,6 +65,11 @@ HeadResult<T> compute_head(const ComputeOptions& options, const AttentionInput& 
   }
   result.attention = naming_head(
       input, head, [&] { return attend(head.scores(scheme.scheme), scheme, observers, threads); });
+  if (options.emits_gradients()) {
+    const MatrixView<const T> out(result.out.data(), queries, head.v().cols);
+    result.gradients =
+        head_gradients<T>(options, input, head, scheme, result.attention, out, threads);
+  }
   if (options.emits("col_sum")) result.col_sum = sums.values();
   if (options.emits("row_entropy")) result.row_entropy = entropy.values();
   if (!options.queries) return result;
@@ -76,8 +84,8 @@ HeadResult<T> compute_head(const ComputeOptions& options, const AttentionInput& 
 }
 
 template <class T>
-Totals compute(const cli::Arguments& arguments, const ComputeTask& task, HeadOutputs& outputs,
-               cli::Progress& progress, cli::Report& report) {
+Totals compute(const cli::Arguments& arguments, const ComputeTask& task, io::OutputBundle& bundle,
+               HeadOutputs& outputs, cli::Progress& progress, cli::Report& report) {
   const ComputeOptions& options = task.options;
   const AttentionInput& input = task.input;
   const MemoryPlan plan = plan_memory(input, sizeof(T), compute_needs(options, input, sizeof(T)),
@@ -87,6 +95,7 @@ Totals compute(const cli::Arguments& arguments, const ComputeTask& task, HeadOut
   const bool keep_hybrid =
       arguments.only && options.emits("unas_row_potential") && !arguments.number("hybrid");
   if (keep_hybrid) outputs.create("hybrid", DType::f64, {}, {});
+  GradientWriter<T> gradients(bundle, options.gradients, input, report);
   const Index shown = options.queries ? options.queries->count() : input.queries;
   Totals totals;
   const double seconds = for_each_head<T, HeadResult<T>>(
@@ -108,6 +117,7 @@ Totals compute(const cli::Arguments& arguments, const ComputeTask& task, HeadOut
         if (keep_hybrid) {
           outputs.write("hybrid", problem, {}, &options.hybrid[static_cast<std::size_t>(problem)]);
         }
+        gradients.add(problem, result.gradients);
         totals.add(result.attention);
       });
   report.add_compute_seconds(seconds);
@@ -120,8 +130,9 @@ Totals compute_section(const cli::Arguments& arguments, const ComputeTask& task,
                        io::OutputBundle output, cli::Progress& progress, cli::Report& report) {
   HeadOutputs outputs(output, task.input.leading, report);
   warn_about_leaks(task.options, task.input, report);
-  const Totals totals = task.f64 ? compute<double>(arguments, task, outputs, progress, report)
-                                 : compute<float>(arguments, task, outputs, progress, report);
+  const Totals totals = task.f64
+                            ? compute<double>(arguments, task, output, outputs, progress, report)
+                            : compute<float>(arguments, task, output, outputs, progress, report);
   if (task.options.queries) write_queries(*task.options.queries, output, report);
   record_results(arguments, task.options, task.input, task.f64, totals, output);
   return totals;

@@ -52,6 +52,7 @@ ComputeOptions resolve(const cli::Arguments& arguments, const io::InputBundle& b
   }
   // Refused by name where it is asked for and not there.
   if (options.emits("out")) static_cast<void>(bundle.dataset(values));
+  require_gradients(options, bundle, arguments.given("queries"));
   return options;
 }
 
@@ -69,17 +70,28 @@ void choose_queries(const cli::Arguments& arguments, const AttentionInput& input
   options.queries = parse_queries(arguments.text("queries"), input.queries, where);
 }
 
+// Gradients start from the output.
+AttentionInput input_of(const io::InputBundle& bundle, const ComputeOptions& options) {
+  const bool gradients = options.emits_gradients();
+  AttentionInput input(bundle, options.scores, options.emits("out") || gradients,
+                       {options.scheme.scheme});
+  if (gradients) input.take_grad_out(bundle);
+  return input;
+}
+
 }  // namespace
 
 ComputeTask::ComputeTask(const cli::Arguments& arguments, io::InputBundle section)
     : bundle(std::move(section)),
       options(resolve(arguments, bundle)),
-      input(bundle, options.scores, options.emits("out"), {options.scheme.scheme}),
+      input(input_of(bundle, options)),
       f64(arguments.f64.value_or(input.any_float64)) {
   require_layout_effect(arguments, input);
   if (options.scheme.scheme == Scheme::hnas) {
     options.hybrid = hybrid_per_head(arguments, bundle, input, false);
   }
+  options.gradients =
+      gradient_kinds(options, input, bundle, arguments.number("hybrid").has_value());
   if (arguments.given("queries")) choose_queries(arguments, input, bundle.description(), options);
 }
 

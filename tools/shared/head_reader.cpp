@@ -30,6 +30,8 @@ std::shared_ptr<Block<T>> HeadReader<T>::block(const Operand& operand, Index pro
   if (last && last->index == index) return last;
   auto block = std::make_shared<Block<T>>();
   block->index = index;
+  block->rows = operand.rows;
+  block->cols = operand.cols;
   block->values = Buffer<T>(operand.rows * operand.cols);
   const BlockAxes axes(operand, index, 0, operand.rows, 0, operand.cols);
   operand.dataset.read(axes.start, axes.count, block->values.data());
@@ -56,16 +58,30 @@ std::shared_ptr<Block<T>> HeadReader<T>::vectors(const Vectors& vectors, Index p
   auto made = std::make_shared<Block<T>>();
   made->index = index;
   made->second = second;
+  made->rows = vectors.rows;
+  made->cols = vectors.cols;
   made->values = Buffer<T>(vectors.rows * vectors.cols);
-  const Index inner = vectors.weights->rows;
+  made->input = x;
+  made->weights = w;
   project<T>(
-      MatrixView<const T>(x->values.data(), vectors.rows, inner),
-      MatrixView<const T>(w->values.data(), inner, vectors.cols),
+      x->view(), w->view(),
       bias ? std::span<const T>(bias->values.begin(), bias->values.end()) : std::span<const T>(),
       MatrixView<T>(made->values.data(), vectors.rows, vectors.cols), threads_,
       problem_place(vectors.address(), input_.leading, problem));
   last = made;
   return made;
+}
+
+template <class T>
+MlpWeights<T> Head<T>::mlp_weights() const {
+  const auto all_of = [](const Block<T>& block) {
+    return std::span<const T>(block.values.begin(), block.values.end());
+  };
+  MlpWeights<T> weights;
+  weights.w1 = w1_block_->view();
+  weights.w2 = all_of(*w2_block_);
+  if (b1_block_) weights.bias = all_of(*b1_block_);
+  return weights;
 }
 
 template <class T>
@@ -83,8 +99,8 @@ std::unique_ptr<Energy<T>> HeadReader<T>::energy(const Head<T>& head, ScoreOptio
     return make_stored_energy<T>(*head.stored_, input_.queries, input_.keys, scale);
   }
   if (!input_.q) return make_zero_energy<T>(input_.queries, input_.keys);
-  const MatrixView<const T> q(head.q_block_->values.data(), input_.queries, input_.q->cols);
-  const MatrixView<const T> k(head.k_block_->values.data(), input_.keys, input_.k->cols);
+  const MatrixView<const T> q = head.q();
+  const MatrixView<const T> k = head.k();
   switch (kind) {
     case ScoreOptions::Energy::dot:
       return make_product_energy<T>(EnergyKind::dot, q, k, scale);
@@ -93,20 +109,11 @@ std::unique_ptr<Energy<T>> HeadReader<T>::energy(const Head<T>& head, ScoreOptio
     case ScoreOptions::Energy::gaussian:
       return make_product_energy<T>(EnergyKind::gaussian, q, k, scale);
     case ScoreOptions::Energy::bilinear:
-      return make_bilinear_energy<T>(
-          q, k, MatrixView<const T>(head.w_block_->values.data(), q.cols, k.cols), scale, threads_);
+      return make_bilinear_energy<T>(q, k, head.w(), scale, threads_);
     case ScoreOptions::Energy::mlp:
       break;
   }
-  const auto& w1 = head.w1_block_->values;
-  const auto& w2 = head.w2_block_->values;
-  MlpWeights<T> weights;
-  weights.w1 = MatrixView<const T>(w1.data(), input_.w1->rows, input_.w1->cols);
-  weights.w2 = std::span<const T>(w2.begin(), w2.end());
-  if (head.b1_block_) {
-    weights.bias = std::span<const T>(head.b1_block_->values.begin(), head.b1_block_->values.end());
-  }
-  return make_mlp_energy<T>(q, k, weights, scale, threads_);
+  return make_mlp_energy<T>(q, k, head.mlp_weights(), scale, threads_);
 }
 
 template <class T>
@@ -158,6 +165,7 @@ std::shared_ptr<Head<T>> HeadReader<T>::read(Index problem) {
     head->v_block_ = vectors(*input_.v, problem, of_x ? last_x_ : last_y_, last_v_);
     head->v_ = MatrixView<const T>(head->v_block_->values.data(), input_.keys, input_.value_depth);
   }
+  if (input_.grad_out) head->grad_out_block_ = block(*input_.grad_out, problem, last_grad_out_);
   head->bias_ = source(input_.bias, last_bias_);
   head->mask_ = source(input_.mask, last_mask_);
   head->preference_ = source(input_.preference, last_preference_);
@@ -189,6 +197,8 @@ std::shared_ptr<Head<T>> HeadReader<T>::read(Index problem) {
   return head;
 }
 
+template class Head<float>;
+template class Head<double>;
 template class HeadReader<float>;
 template class HeadReader<double>;
 

@@ -16,7 +16,19 @@ template <class T>
 struct Block {
   Index index = -1;
   Index second = -1;  ///< of the weights, where it is a product
+  Index rows = 0;
+  Index cols = 0;
   Buffer<T> values;
+  std::shared_ptr<const Block> input, weights;  ///< whose product it is
+
+  MatrixView<const T> view() const { return {values.data(), rows, cols}; }
+};
+
+/// The two matrices that q, k or v is the product of.
+template <class T>
+struct Projected {
+  MatrixView<const T> input;    ///< x or y (L, D)
+  MatrixView<const T> weights;  ///< (D, d)
 };
 
 /// One head in memory, with its scores.
@@ -36,11 +48,24 @@ class Head {
   /// The smallest finite bias of this head where that is below 0, else 0.
   double least_bias() const { return bias_ ? bias_->least() : 0; }
 
+  /// What is there of what scores are made of, and what the loss says of the output.
+  MatrixView<const T> q() const { return q_block_->view(); }
+  MatrixView<const T> k() const { return k_block_->view(); }
+  MatrixView<const T> w() const { return w_block_->view(); }
+  MlpWeights<T> mlp_weights() const;
+  MatrixView<const T> grad_out() const { return grad_out_block_->view(); }
+  Projected<T> made_of_q() const { return factors(*q_block_); }
+  Projected<T> made_of_k() const { return factors(*k_block_); }
+  Projected<T> made_of_v() const { return factors(*v_block_); }
+
  private:
   template <class U>
   friend class HeadReader;
+  static Projected<T> factors(const Block<T>& product) {
+    return {product.input->view(), product.weights->view()};
+  }
   std::shared_ptr<Block<T>> q_block_, k_block_, v_block_;
-  std::shared_ptr<Block<T>> w_block_, w1_block_, w2_block_, b1_block_;
+  std::shared_ptr<Block<T>> w_block_, w1_block_, w2_block_, b1_block_, grad_out_block_;
   MatrixView<const T> v_;
   std::shared_ptr<OperandMatrix<T>> stored_, bias_, preference_;
   std::shared_ptr<OperandMatrix<std::uint8_t>> mask_;
@@ -76,7 +101,7 @@ class HeadReader {
   std::int64_t dense_limit_;
   int threads_;
   Last last_q_, last_k_, last_v_, last_x_, last_y_;
-  Last last_w_, last_w1_, last_w2_, last_b1_, last_table_;
+  Last last_w_, last_w1_, last_w2_, last_b1_, last_table_, last_grad_out_;
   // Keyed by block: the last source made, and for which block.
   template <class U>
   struct Matrix {

@@ -1,0 +1,399 @@
+"""Gradients through the binaries against central differences of the forward formulas in NumPy's long
+double, which know nothing of how gradients are computed."""
+
+import unittest
+
+import numpy as np
+
+import formulas
+from attn import ToolTest
+from formulas import LONG
+from test_terms import alibi_slopes, positions, t5_bucket
+
+SCHEMES = {"unas": [], "dnas": [], "hnas": ["--hybrid=0.3"],
+           "sinkhorn": ["--iterations=3"], "fenchel": ["--alpha=1.3"]}
+ENERGIES = ["scaled-dot", "dot", "gaussian", "bilinear", "mlp"]
+# Of float32: sums, exponentials and eight roundings of scores below 30; float64's is far above what
+# differences of this step and its own rounding are off by.
+TOLERANCE = {"f64": 1e-8, "f32": 7e-5}
+STEP = LONG(1e-6)
+
+
+def projected(data, name, of):
+    """x wq + bq by head."""
+    x = data[of]
+    x = x[..., None, :, :] if x.ndim > 2 else x
+    made = x @ data[f"w{name}"]
+    if f"b{name}" in data:
+        made = made + data[f"b{name}"][..., None, :]
+    return made
+
+
+class Problem:
+    """What is computed, by the options it stands for."""
+
+    def __init__(self, scheme="unas", energy="scaled-dot", scale=1.0, causal=None, softcap=None,
+                 relative=None, window=None, inside=False, hybrid=0.3, iterations=3, alpha=1.3):
+        self.__dict__.update(locals())
+
+    def options(self):
+        found = [f"--scheme={self.scheme}", f"--energy={self.energy}", f"--scale={self.scale}"]
+        found += {"sinkhorn": [f"--iterations={self.iterations}"],
+                  "fenchel": [f"--alpha={self.alpha}"]}.get(self.scheme, [])
+        if self.scheme == "hnas" and self.hybrid is not None:
+            found.append(f"--hybrid={self.hybrid}")
+        for name, option in (("causal", "causal"), ("softcap", "softcap"), ("window", "window"),
+                             ("relative", "relative-bias")):
+            if getattr(self, name) is not None:
+                found.append(f"--{option}={getattr(self, name)}")
+        return found + (["--layout=blhd"] if self.inside else [])
+
+    def energies(self, data, q, k):
+        if self.energy == "bilinear":
+            return (q @ data["w"]) @ np.swapaxes(k, -1, -2)
+        if self.energy == "mlp":
+            w1, dq = data["w1"], q.shape[-1]
+            hidden = ((q @ np.swapaxes(w1[..., :dq], -1, -2))[..., :, None, :]
+                      + (k @ np.swapaxes(w1[..., dq:], -1, -2))[..., None, :, :]
+                      + data.get("b1", LONG(0)))
+            return (np.tanh(hidden) * data["w2"]).sum(-1)
+        return formulas.energies(q, k, self.energy, 1)
+
+    def out(self, data):
+        """Of data in long double."""
+        heads_first = (lambda x: np.swapaxes(x, -2, -3)) if self.inside else (lambda x: x)
+        if "x" in data:
+            of = "y" if "y" in data else "x"
+            q, k, v = (projected(data, n, o) for n, o in (("q", "x"), ("k", of), ("v", of)))
+        elif "scores" in data:
+            q = k = None
+            v = data["v"]
+        else:
+            q, k, v = (heads_first(data[n]) for n in "qkv")
+        if q is None:
+            s = data["scores"]
+            leading = s.shape[:-2]
+        else:
+            leading = formulas.leading_axes(q, k)
+            q = formulas.stretched(q, leading, 2, False)
+            k = formulas.stretched(k, leading, 2, True)
+            s = self.energies(data, q, k)
+        s = LONG(self.scale * (self.alpha if self.scheme == "fenchel" else 1)) * s
+        if self.softcap:
+            s = self.softcap * np.tanh(s / self.softcap)
+        queries, keys = s.shape[-2:]
+        apart = positions(queries, keys, self.causal)
+        if self.relative == "t5":
+            s = s + np.moveaxis(data["rel_bias"][t5_bucket(apart, self.causal is None)], -1, 0)
+        if self.relative == "alibi":
+            s = s - np.array(alibi_slopes(leading[-1]))[:, None, None] * np.abs(apart)
+        s = formulas.scores(ready=s, mask=data.get("mask"), bias=data.get("bias"),
+                            causal=self.causal)
+        if "preference" in data:
+            with np.errstate(divide="ignore"):
+                s = s + np.log(data["preference"])
+        if self.window:
+            s = np.where(np.abs(apart) < self.window, s, formulas.FORBIDDEN)
+        hybrid = data.get("hybrid", LONG(self.hybrid or 0))
+        inner = "unas" if self.scheme == "fenchel" else self.scheme
+        iterations = self.iterations if inner == "sinkhorn" else 1
+        return heads_first(formulas.attention(s, v, inner, hybrid, iterations).out)
+
+
+def differences(problem, data, grad_out, names):
+    """d/dx Σ grad_out · out for every element of the datasets `names`."""
+    data = {n: np.array(a, LONG) if a.dtype.kind == "f" else a for n, a in data.items()}
+    found = {}
+    for name in names:
+        gradient = np.zeros(data[name].shape, LONG)
+        for at in np.ndindex(*data[name].shape):
+            start = data[name][at]
+            if not np.isfinite(start):
+                continue
+            losses = []
+            for step in (STEP, -STEP):
+                data[name][at] = start + step
+                losses.append((grad_out * problem.out(data)).sum())
+            data[name][at] = start
+            gradient[at] = (losses[0] - losses[1]) / (2 * STEP)
+        found[name] = gradient
+    return found
+
+
+class Gradients(ToolTest):
+
+    def setUp(self):
+        super().setUp()
+        self.random = np.random.default_rng(17)
+
+    def normal(self, *shape):
+        # What float32 holds too.
+        return self.random.normal(size=shape).astype(np.float32).astype(np.float64)
+
+    def near(self, problem, data, names, precisions=("f64", "f32"), options=(), floor=0.0):
+        """grad_x for the datasets x = `names`, by attn-compute, are what differences say."""
+        out = problem.out({n: np.array(a, LONG) if a.dtype.kind == "f" else a
+                           for n, a in data.items()})
+        grad_out = self.normal(*out.shape)
+        exact = differences(problem, data, grad_out, names)
+        self.write("in.h5", **data, grad_out=grad_out)
+        emit = ",".join("grad_" + name for name in names)
+        for precision in precisions:
+            found = self.compute("in.h5", "-q", "--only", f"--emit={emit}",
+                                 f"--precision={precision}", *problem.options(), *options)
+            self.assertEqual(sorted(found), sorted(emit.split(",")))
+            for name in names:
+                gradient = found["grad_" + name]
+                self.assertEqual(gradient.dtype, np.float64 if precision == "f64" else np.float32)
+                largest = max(np.abs(exact[name]).max(initial=0), floor)
+                self.assert_near(f"grad_{name} {problem.options()} {precision}", gradient,
+                                 exact[name], TOLERANCE[precision] * largest)
+        return found
+
+    def vectors(self, heads=2, groups=2, queries=5, keys=6, dq=3, dk=3):
+        return {"q": self.normal(heads, queries, dq), "k": self.normal(groups, keys, dk),
+                "v": self.normal(groups, keys, 2)}
+
+    def energy_weights(self, energy, dq, dk, heads=()):
+        if energy == "bilinear":
+            return {"w": self.normal(*heads, dq, dk)}
+        if energy == "mlp":
+            return {"w1": self.normal(*heads, 4, dq + dk), "w2": self.normal(*heads, 4),
+                    "b1": self.normal(*heads, 4)}
+        return {}
+
+    def test_every_scheme_and_energy(self):
+        for scheme in SCHEMES:
+            for energy in ENERGIES:
+                with self.subTest(scheme=scheme, energy=energy):
+                    weights = self.energy_weights(energy, 3, 3)
+                    data = self.vectors() | weights
+                    self.near(Problem(scheme, energy, 0.7), data, ["q", "k", "v", *weights])
+
+    def test_grouped_heads_and_leading_axes(self):
+        for scheme in SCHEMES:
+            with self.subTest(scheme=scheme):
+                data = {"q": self.normal(2, 4, 3, 2), "k": self.normal(2, 2, 4, 2),
+                        "v": self.normal(2, 4, 3)}
+                self.near(Problem(scheme), data, ["q", "k", "v"])
+                # One k for the whole batch, and energy weights by head.
+                data = {"q": self.normal(2, 2, 3, 3), "k": self.normal(1, 4, 2),
+                        "v": self.normal(2, 1, 4, 3), "w": self.normal(2, 3, 2)}
+                self.near(Problem(scheme, "bilinear"), data, ["q", "k", "v", "w"])
+
+    def test_layout(self):
+        data = {"q": self.normal(2, 5, 4, 3), "k": self.normal(2, 6, 2, 3),
+                "v": self.normal(2, 6, 2, 3)}
+        self.near(Problem("dnas", inside=True), data, ["q", "k", "v"])
+
+    def test_masks(self):
+        for scheme in SCHEMES:
+            data = self.vectors(queries=6)
+            mask = self.random.random((2, 6, 6)) < 0.7
+            mask[0, 2] = False
+            mask[1, :, 3] = False
+            for problem in (Problem(scheme), Problem(scheme, causal="top-left"),
+                            Problem(scheme, window=2), Problem(scheme, softcap=0.8)):
+                with self.subTest(options=problem.options()):
+                    self.near(problem, data | {"mask": mask}, ["q", "k", "v"])
+            data = self.vectors(queries=3)
+            self.near(Problem(scheme, causal="bottom-right"), data, ["q", "k", "v"])
+
+    def test_hybrid(self):
+        for shape in ((), (2,), (2, 2), (2, 1)):
+            data = {"q": self.normal(2, 2, 3, 2), "k": self.normal(2, 2, 4, 2),
+                    "v": self.normal(2, 2, 4, 2), "hybrid": np.full(shape, 0.6)}
+            with self.subTest(shape=shape):
+                self.near(Problem("hnas", hybrid=None), data, ["hybrid", "q"])
+        data = self.vectors()
+        grad_out = self.normal(2, 5, 2)
+        self.write("in.h5", **data, grad_out=grad_out)
+        for u in (0.0, 0.25, 1.0):
+            found = self.compute("in.h5", "-q", "--only", "--scheme=hnas", f"--hybrid={u}",
+                                 "--emit=grad_hybrid,grad_q")
+            exact = differences(Problem("hnas", hybrid=None), data | {"hybrid": np.array(u)},
+                                grad_out, ["hybrid", "q"])
+            self.assertEqual(found["grad_hybrid"].shape, ())
+            for name in exact:
+                self.assert_near(name, found["grad_" + name], exact[name],
+                                 1e-8 * np.abs(exact[name]).max())
+
+    def test_biases(self):
+        for scheme in SCHEMES:
+            for shape in ((2, 5, 6), (5, 6), (1, 6), (2, 5, 1), (), (6,)):
+                with self.subTest(scheme=scheme, shape=shape):
+                    data = self.vectors() | {"bias": self.normal(*shape)}
+                    if shape == (5, 6):
+                        data["bias"][1, 2] = -np.inf
+                    # Whatever is added to a whole row of a softmax changes nothing.
+                    self.near(Problem(scheme), data, ["bias", "q"], floor=0.1)
+
+    def test_relative_bias(self):
+        for causal in (None, "top-left"):
+            for scheme in ("unas", "dnas"):
+                data = self.vectors(queries=6) | {"rel_bias": self.normal(32, 2)}
+                problem = Problem(scheme, relative="t5", causal=causal)
+                self.near(problem, data, ["rel_bias", "q"], floor=0.1)
+                found = self.compute("in.h5", "-q", "--only", "--emit=grad_bias,grad_rel_bias",
+                                     *problem.options())
+                np.testing.assert_array_equal(found["grad_bias"], found["grad_rel_bias"])
+        self.near(Problem("dnas", relative="t5"), data | {"bias": self.normal(6, 6)},
+                  ["bias", "rel_bias"], floor=0.1)
+        self.near(Problem(relative="alibi"), self.vectors(queries=6), ["q", "k"])
+
+    def test_fenchel_preference(self):
+        data = self.vectors() | {"preference": self.random.random((5, 6))}
+        self.near(Problem("fenchel", "dot"), data, ["q", "k", "v"])
+
+    def test_projections(self):
+        for scheme in SCHEMES:
+            for has_y in (False, True):
+                with self.subTest(scheme=scheme, has_y=has_y):
+                    data = {"x": self.normal(2, 4, 3), "wq": self.normal(2, 3, 2),
+                            "wk": self.normal(2, 3, 2), "wv": self.normal(1, 3, 2),
+                            "bq": self.normal(2, 2)}
+                    if has_y:
+                        data["y"] = self.normal(2, 5, 3)
+                    self.near(Problem(scheme), data,
+                              ["x", "wq", "wk", "wv"] + (["y"] if has_y else []),
+                              options=["--from=projection"])
+        data = {"x": self.normal(4, 3), "wq": self.normal(2, 3, 2), "wk": self.normal(2, 3, 2),
+                "wv": self.normal(2, 3, 2)}
+        self.near(Problem("dnas"), data, ["wv"], options=["--from=projection"])
+        self.near(Problem("unas", "mlp"), data | self.energy_weights("mlp", 2, 2),
+                  ["x", "w1"], options=["--from=projection"])
+
+    def test_ready_made_scores(self):
+        data = {"scores": self.normal(2, 4, 5), "v": self.normal(2, 5, 3),
+                "bias": self.normal(4, 5)}
+        problem = Problem("dnas")
+        options = [o for o in problem.options() if not o.startswith("--energy")]
+        problem.options = lambda: [*options, "--from=scores"]
+        self.near(problem, data, ["v", "bias"])
+
+    def test_one_query(self):
+        data = self.vectors(queries=1)
+        grad_out = self.normal(2, 1, 2)
+        self.write("in.h5", **data, grad_out=grad_out)
+        found = self.compute("in.h5", "-q", "--only", "--scheme=dnas", "--emit=grad_q,grad_k,grad_v",
+                             "--precision=f32")
+        size = np.abs(grad_out).max() * np.abs(data["v"]).max() * np.abs(data["k"]).max()
+        for name in ("grad_q", "grad_k"):
+            self.assert_near(name, found[name], np.zeros(found[name].shape), 5e-5 * size)
+
+    def test_tolerance_unrolls_what_was_done(self):
+        data = self.vectors(queries=6) | {"grad_out": self.normal(2, 6, 2)}
+        self.write("in.h5", **data)
+        found = self.compute("in.h5", "-q", "--only", "--scheme=sinkhorn", "--tolerance=1e-9",
+                             "--emit=grad_q,grad_v")
+        for head in range(2):
+            inputs = [f"-i{name}=in.h5:/{name}[{head}]" for name in data]
+            made = self.compute(*inputs, "-q", "--only", "--scheme=sinkhorn", "--tolerance=1e-9")
+            iterations = made.attributes["attn_iterations"]
+            self.assertGreater(iterations, 3)
+            exact = self.compute(*inputs, "-q", "--only", "--scheme=sinkhorn",
+                                 f"--iterations={iterations}", "--emit=grad_q,grad_v")
+            for name in exact:
+                self.assert_near(name, found[name][head], exact[name],
+                                 1e-12 * np.abs(exact[name]).max())
+
+    def test_threads_memory_and_groups(self):
+        for energy in ENERGIES:
+            weights = self.energy_weights(energy, 5, 5)
+            data = {"q": self.normal(4, 300, 5), "k": self.normal(2, 700, 5),
+                    "v": self.normal(2, 700, 3), "grad_out": self.normal(4, 300, 3)} | weights
+            self.write("in.h5", **{n: a.astype(np.float32) for n, a in data.items()})
+            emit = ",".join("grad_" + n for n in ["q", "k", "v", *weights])
+            runs = [self.compute("in.h5", "-q", "--only", "--scheme=dnas", f"--energy={energy}",
+                                 f"--emit={emit},out", *more)
+                    for more in (["--threads=1"], ["--threads=2"], ["--threads=3"],
+                                 ["--threads=2", "--memory=6M"])]
+            for run in runs[1:]:
+                self.assert_same_bits(run, runs[0])
+        one = self.vectors() | {"grad_out": self.normal(2, 5, 2)}
+        self.write("in.h5", **one)
+        self.write("both.h5", **{f"{g}__{n}": a for g in "ab" for n, a in one.items()})
+        alone = self.compute("in.h5", "-q", "--only", "--emit=grad_k,grad_q")
+        both = self.compute("both.h5", "-q", "--only", "--each=*", "--emit=grad_k,grad_q")
+        for group in "ab":
+            for name, values in alone.items():
+                np.testing.assert_array_equal(both[f"{group}/{name}"], values)
+                self.assertEqual(both.labels[f"{group}/{name}"], alone.labels[name])
+        self.assertEqual(alone.labels["grad_k"], ["head", "key", "dimension"])
+
+    def test_carried_along(self):
+        data = self.vectors() | {"grad_out": self.normal(2, 5, 2)}
+        self.write("in.h5", **data)
+        (self.folder / "made.h5").write_bytes(
+            self.run_tool("attn-compute", "-q", "--emit=out,grad_q", "in.h5").out)
+        again = self.compute("-q", "made.h5")
+        self.assertNotIn("grad_q", again)
+        self.assertIn("grad_out", again)
+
+    def test_dry_run(self):
+        data = {"q": self.normal(4, 30, 5), "k": self.normal(2, 70, 5), "v": self.normal(2, 70, 3),
+                "grad_out": self.normal(4, 30, 3)}
+        self.write("in.h5", **data)
+
+        def cost(*options):
+            return self.run_tool("attn-compute", "in.h5", "--dry-run", "--json",
+                                 *options).json()["result"]
+
+        forward, backward = cost("--emit=out"), cost("--emit=grad_q,grad_k,grad_v")
+        self.assertEqual(backward["result_bytes"], 8 * (4 * 30 * 5 + 2 * 70 * 8))
+        # Products of depth 5, 3 and 3, 5, 5, 3 again.
+        self.assertEqual(backward["flops"] - forward["flops"], 2 * 4 * 30 * 70 * (3 * 5 + 2 * 3))
+        self.assertGreater(backward["working_bytes"], forward["working_bytes"])
+
+    def test_refused(self):
+        data = self.vectors()
+        grad_out = self.normal(2, 5, 2)
+        self.write("in.h5", **data)
+        self.refused("attn-compute", "in.h5", "--emit=grad_q", status=2,
+                     says=["grad_q: there is no dataset grad_out"])
+        self.write("in.h5", **data, grad_out=grad_out)
+        for options, says in (
+                (["--emit=grad_q", "--queries=0"], "--queries"),
+                (["--emit=grad_hybrid"], "grad_hybrid: only --scheme hnas"),
+                (["--emit=grad_w"], "grad_w: only --energy bilinear"),
+                (["--emit=grad_w1"], "grad_w1: only --energy mlp"),
+                (["--emit=grad_w2"], "grad_w2: only --energy mlp"),
+                (["--emit=grad_b1"], "grad_b1: there is no b1"),
+                (["--emit=grad_bias"], "grad_bias: there is no dataset bias"),
+                (["--emit=grad_bias", "--relative-bias=alibi"], "grad_bias: there is no dataset"),
+                (["--emit=grad_rel_bias"], "grad_rel_bias: there is no --relative-bias t5"),
+                (["--emit=grad_x"], "grad_x: nothing is projected"),
+                (["--emit=grad_wv"], "grad_wv: nothing is projected")):
+            with self.subTest(options=options):
+                self.refused("attn-compute", "in.h5", *options, status=2, says=[says])
+        self.refused("attn-compute", "in.h5", "--emit=grad_z", status=2, says=["grad_z"])
+        self.write("scores.h5", scores=self.normal(2, 5, 6), v=data["v"], grad_out=grad_out)
+        self.refused("attn-compute", "scores.h5", "--from=scores", "--emit=grad_q", status=2,
+                     says=["grad_q: the scores are ready-made"])
+        self.write("none.h5", q=data["q"], k=data["k"], grad_out=grad_out)
+        self.refused("attn-compute", "none.h5", "--emit=grad_q", status=2,
+                     says=["grad_q: there is no v"])
+        self.write("x.h5", x=self.normal(5, 3), wq=self.normal(2, 3, 2), wk=self.normal(2, 3, 2),
+                   wv=self.normal(2, 3, 2), grad_out=grad_out)
+        self.refused("attn-compute", "x.h5", "--from=projection", "--emit=grad_q", status=2,
+                     says=["grad_q: q, k and v are made by projection"])
+        self.refused("attn-compute", "x.h5", "--from=projection", "--emit=grad_y", status=2,
+                     says=["grad_y: there is no dataset y"])
+        for bad, says in ((self.normal(2, 5, 3), "has shape (2, 5, 3), expected (2, 5, 2) as out"),
+                          (self.normal(5, 2), "has shape (5, 2), expected (2, 5, 2) as out")):
+            self.write("in.h5", **data, grad_out=bad)
+            self.refused("attn-compute", "in.h5", "--emit=grad_q", status=3,
+                         says=["in.h5:/grad_out", says])
+        grad_out[1, 3, 0] = np.nan
+        self.write("in.h5", **data, grad_out=grad_out)
+        self.refused("attn-compute", "in.h5", "--emit=grad_q", status=3,
+                     says=["in.h5:/grad_out has nan at [1, 3, 0]"])
+        # Finite, but the products are not.
+        huge = {n: a.astype(np.float32) for n, a in data.items()}
+        self.write("in.h5", **huge, grad_out=np.full((2, 5, 2), 3e38, np.float32))
+        self.refused("attn-compute", "in.h5", "--emit=grad_v", status=4,
+                     says=["grad_v is beyond the range of float32"], hint="--precision f64")
+
+
+if __name__ == "__main__":
+    unittest.main()

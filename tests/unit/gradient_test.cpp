@@ -1,0 +1,214 @@
+#include "scheme/gradient.hpp"
+
+#include <doctest/doctest.h>
+
+#include "gradient_check.hpp"
+
+using namespace attn;
+using namespace attn::testing;
+
+namespace {
+
+constexpr Scheme schemes[] = {Scheme::unas, Scheme::dnas, Scheme::hnas, Scheme::sinkhorn,
+                              Scheme::fenchel};
+
+ProblemOptions random_options(Random& random) {
+  ProblemOptions options;
+  options.queries = random_size(random, 1, 300);
+  options.keys = random_size(random, 1, 150);
+  options.depth = random_size(random, 1, 20);
+  options.value_depth = random_size(random, 1, 20);
+  options.energy = static_cast<EnergyKind>(random_index(random, 0, 2));
+  options.scale = chance(random, 0.5) ? 1 : 0.7;
+  options.offset = chance(random, 0.3) ? 3 : 0;
+  options.bias = chance(random, 0.3);
+  options.mask = chance(random, 0.4);
+  options.causal = static_cast<Causal>(random_index(random, 0, 2));
+  if (chance(random, 0.3)) options.window = random_index(random, 1, 60);
+  if (chance(random, 0.3)) options.key_length = random_index(random, 0, options.keys);
+  if (chance(random, 0.3)) options.softcap = 2.0;
+  options.preference = chance(random, 0.2);
+  options.relative = static_cast<Relative>(random_index(random, 0, 2));
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("gradients of random problems", T, float, double) {
+  Random random(201);
+  for (int n = 0; n < 60; ++n) {
+    const Problem<T> problem(random_options(random), random);
+    for (const Scheme scheme : schemes) {
+      check_gradients(problem, fixed(scheme, n % 5 * 0.25, 1 + n % 4), random);
+    }
+  }
+}
+
+TEST_CASE_TEMPLATE("gradients through bilinear and mlp energies", T, float, double) {
+  Random random(202);
+  for (int n = 0; n < 30; ++n) {
+    ProblemOptions options = random_options(random);
+    options.mechanism = n % 2 == 0 ? Mechanism::bilinear : Mechanism::mlp;
+    options.key_depth = random_size(random, 1, 20);
+    options.hidden = random_size(random, 1, 9);
+    options.hidden_bias = chance(random, 0.5);
+    const Problem<T> problem(options, random);
+    for (const Scheme scheme : schemes) check_gradients(problem, fixed(scheme), random);
+  }
+}
+
+TEST_CASE_TEMPLATE("gradients at the edges of tiles and panels", T, float, double) {
+  Random random(203);
+  for (const Index queries : {1, 2, 255, 256, 257, 513}) {
+    for (const Index keys : {1, 2, 64, 65, 129, 257}) {
+      ProblemOptions options;
+      options.queries = queries;
+      options.keys = keys;
+      options.depth = 3;
+      options.value_depth = 5;
+      const Problem<T> problem(options, random);
+      for (const Scheme scheme : {Scheme::unas, Scheme::dnas, Scheme::hnas}) {
+        check_gradients(problem, fixed(scheme), random);
+      }
+    }
+  }
+}
+
+// SPEC.md §2: weights that underflow before they are divided.
+TEST_CASE_TEMPLATE("gradients where a row lies far below the others", T, float, double) {
+  Random random(204);
+  ProblemOptions options;
+  options.queries = 70;
+  options.keys = 40;
+  options.depth = 4;
+  options.value_depth = 3;
+  options.row_shift = 2500;
+  const Problem<T> problem(options, random);
+  for (const Scheme scheme : schemes) check_gradients(problem, fixed(scheme), random);
+}
+
+TEST_CASE_TEMPLATE("gradients do not depend on the number of threads", T, float, double) {
+  Random random(205);
+  ProblemOptions options;
+  options.queries = 300;
+  options.keys = 1300;
+  options.depth = 7;
+  options.value_depth = 6;
+  options.mask = true;
+  for (const auto mechanism : {Mechanism::product, Mechanism::bilinear, Mechanism::mlp}) {
+    options.mechanism = mechanism;
+    options.energy = EnergyKind::gaussian;
+    options.key_depth = 7;
+    options.hidden = 3;
+    options.relative = Relative::t5;
+    const Problem<T> problem(options, random);
+    const auto grad_out = random_matrix(options.queries, options.value_depth, random);
+    for (const Scheme scheme : schemes) {
+      const auto one = gradients_of(problem, fixed(scheme), grad_out, 1);
+      for (const int threads : {2, 3}) {
+        const auto more = gradients_of(problem, fixed(scheme), grad_out, threads);
+        CHECK(more.q == one.q);
+        CHECK(more.k == one.k);
+        CHECK(more.v == one.v);
+        CHECK(more.w == one.w);
+        CHECK(more.w2 == one.w2);
+        CHECK(more.b1 == one.b1);
+        CHECK(more.scores == one.scores);
+        CHECK(more.by_query == one.by_query);
+        CHECK(more.by_key == one.by_key);
+        CHECK(more.table == one.table);
+        CHECK(more.hybrid == one.hybrid);
+      }
+    }
+  }
+}
+
+TEST_CASE_TEMPLATE("identities of gradients", T, float, double) {
+  Random random(206);
+  ProblemOptions options;
+  options.queries = 90;
+  options.keys = 130;
+  options.depth = 6;
+  options.value_depth = 5;
+  options.mask = true;
+  const Problem<T> problem(options, random);
+  const auto grad_out = random_matrix(options.queries, options.value_depth, random);
+  const double bound = 100 * std::numeric_limits<T>::epsilon();
+  // What is added to a whole row changes nothing, under dnas nor what is added to a column.
+  for (const Scheme scheme : schemes) {
+    const auto found = gradients_of(problem, fixed(scheme), grad_out);
+    CHECK(largest_entry(found.scores) > 1e-3);
+    if (scheme != Scheme::dnas && scheme != Scheme::sinkhorn && scheme != Scheme::hnas) {
+      CHECK(largest_entry(found.by_query) <= bound);
+    }
+    if (scheme == Scheme::dnas || scheme == Scheme::sinkhorn) {
+      CHECK(largest_entry(found.by_key) <= bound);
+    }
+  }
+  // One query: dnas is uniform whatever it asks for.
+  options.queries = 1;
+  options.mask = false;
+  const Problem<T> single(options, random);
+  const auto found =
+      gradients_of(single, fixed(Scheme::dnas), random_matrix(1, options.value_depth, random));
+  CHECK(largest_entry(found.q) <= bound);
+  CHECK(largest_entry(found.k) <= bound);
+  CHECK(largest_entry(found.v) > 1e-3);
+}
+
+TEST_CASE_TEMPLATE("nothing allowed, nothing there", T, float, double) {
+  Random random(207);
+  ProblemOptions options;
+  options.queries = 5;
+  options.keys = 4;
+  options.depth = 3;
+  options.value_depth = 2;
+  options.key_length = 0;
+  const Problem<T> closed(options, random);
+  for (const Scheme scheme : schemes) {
+    const auto found = gradients_of(closed, fixed(scheme), random_matrix(5, 2, random));
+    CHECK(largest_entry(found.q) == 0);
+    CHECK(largest_entry(found.k) == 0);
+    CHECK(largest_entry(found.v) == 0);
+    CHECK(largest_entry(found.scores) == 0);
+    CHECK(found.hybrid == 0);
+  }
+}
+
+TEST_CASE_TEMPLATE("values or queries alone", T, float, double) {
+  Random random(208);
+  ProblemOptions options;
+  options.queries = 40;
+  options.keys = 30;
+  options.depth = 3;
+  options.value_depth = 2;
+  const Problem<T> problem(options, random);
+  const auto grad_out = random_matrix(40, 2, random);
+  const std::vector<T> narrow(grad_out.values.begin(), grad_out.values.end());
+  for (const Scheme scheme : schemes) {
+    const auto all = gradients_of(problem, fixed(scheme), grad_out);
+    std::vector<T> out(80);
+    Output<T> output(problem.v(), {out.data(), 40, 2});
+    const Attention attention = attend<T>(problem.scores(), fixed(scheme), {&output}, 1);
+    std::vector<T> values(60);
+    GradientTargets<T> targets;
+    targets.v = {values.data(), 30, 2};
+    Forward<T> forward;
+    forward.scores = &problem.scores();
+    forward.options = fixed(scheme);
+    forward.attention = &attention;
+    forward.v = problem.v();
+    forward.out = {out.data(), 40, 2};
+    forward.grad_out = {narrow.data(), 40, 2};
+    differentiate(forward, targets, 1);
+    CHECK(values == all.v);
+    // And queries alone cost no values.
+    std::vector<T> of_queries(120);
+    targets.v.data = nullptr;
+    const auto energy = make_product_gradient<T>(EnergyKind::scaled_dot, problem.q(), problem.k(),
+                                                 1, {of_queries.data(), 40, 3}, {});
+    targets.energies = {energy.get()};
+    differentiate(forward, targets, 1);
+    CHECK(of_queries == all.q);
+  }
+}
