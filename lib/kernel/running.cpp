@@ -108,7 +108,7 @@ double RowProduct(const T* row, const T* by, Index n) {
 
 template <class T>
 void AddRowProducts(MatrixView<const T> tile, const double* factor, double* sum) {
-  constexpr Index most = 64 * HWY_MAX_BYTES / sizeof(T);
+  constexpr Index most = terms_in_float * HWY_MAX_BYTES / sizeof(T);
   const Index run = terms_in_float * lanes<T>();
   T by[most];
   for (Index first = 0; first < tile.cols; first += run) {
@@ -116,6 +116,48 @@ void AddRowProducts(MatrixView<const T> tile, const double* factor, double* sum)
     for (Index j = 0; j < count; ++j) by[j] = static_cast<T>(factor[first + j]);
     for (Index i = 0; i < tile.rows; ++i) sum[i] += RowProduct<T>(tile.row(i) + first, by, count);
   }
+}
+
+template <class T>
+void ScaleColumnsSumRows(MatrixView<T> tile, const double* factor, double* sum) {
+  const Tag<T> d;
+  constexpr Index most = terms_in_float * HWY_MAX_BYTES / sizeof(T);
+  const Index run = terms_in_float * lanes<T>();
+  T by[most];
+  for (Index first = 0; first < tile.cols; first += run) {
+    const Index count = tile.cols - first < run ? tile.cols - first : run;
+    for (Index j = 0; j < count; ++j) by[j] = static_cast<T>(factor[first + j]);
+    for (Index i = 0; i < tile.rows; ++i) {
+      T* row = tile.row(i) + first;
+      RowSum<T> total;
+      Index j = 0;
+      for (; j + lanes<T>() <= count; j += lanes<T>()) {
+        const Vec<T> scaled = hn::Mul(hn::LoadU(d, row + j), hn::LoadU(d, by + j));
+        hn::StoreU(scaled, d, row + j);
+        total.add(scaled);
+      }
+      if (j < count) {
+        const Index rest = count - j;
+        const Vec<T> scaled =
+            hn::Mul(Tail<T>(row + j, rest, 0).vec(), Tail<T>(by + j, rest, 0).vec());
+        store_first<T>(scaled, row + j, rest);
+        total.add(scaled);
+      }
+      sum[i] += total.total();
+    }
+  }
+}
+
+template <class T>
+void AddScaledColumns(MatrixView<const T> tile, const T* factor, double* sum) {
+  const Tag<T> d;
+  for_strips(tile, [&](Index j, const Strip<T>& strip) HWY_ATTR {
+    ColumnSum<T> total(strip.load_column(sum + j, 0));
+    for (Index i = 0; i < tile.rows; ++i) {
+      total.add(hn::Mul(strip.load(i, 0), hn::Set(d, factor[i])));
+    }
+    strip.store_column(total.total(), sum + j);
+  });
 }
 
 // Plain names for the dispatch tables, which know no overloads.
@@ -128,6 +170,12 @@ void AddRowProducts(MatrixView<const T> tile, const double* factor, double* sum)
   }                                                                                           \
   void AddRowProducts_##suffix(MatrixView<const T> tile, const double* factor, double* sum) { \
     AddRowProducts<T>(tile, factor, sum);                                                     \
+  }                                                                                           \
+  void ScaleColumnsSumRows_##suffix(MatrixView<T> tile, const double* factor, double* sum) {  \
+    ScaleColumnsSumRows<T>(tile, factor, sum);                                                \
+  }                                                                                           \
+  void AddScaledColumns_##suffix(MatrixView<const T> tile, const T* factor, double* sum) {    \
+    AddScaledColumns<T>(tile, factor, sum);                                                   \
   }
 ATTN_FOR_TYPE(float, f32)
 ATTN_FOR_TYPE(double, f64)
@@ -151,6 +199,14 @@ namespace attn::kernel {
   }                                                                                    \
   void add_row_products(MatrixView<const T> tile, const double* factor, double* sum) { \
     HWY_DYNAMIC_DISPATCH(AddRowProducts_##suffix)(tile, factor, sum);                  \
+  }                                                                                    \
+  HWY_EXPORT(ScaleColumnsSumRows_##suffix);                                            \
+  HWY_EXPORT(AddScaledColumns_##suffix);                                               \
+  void scale_columns_sum_rows(MatrixView<T> tile, const double* factor, double* sum) { \
+    HWY_DYNAMIC_DISPATCH(ScaleColumnsSumRows_##suffix)(tile, factor, sum);             \
+  }                                                                                    \
+  void add_scaled_columns(MatrixView<const T> tile, const T* factor, double* sum) {    \
+    HWY_DYNAMIC_DISPATCH(AddScaledColumns_##suffix)(tile, factor, sum);                \
   }
 ATTN_EXPORT(float, f32)
 ATTN_EXPORT(double, f64)

@@ -28,4 +28,12 @@ void exp_tile(MatrixView<double> s, double* row_sum, double* col_sum);
 void add_row_products(MatrixView<const float> tile, const double* factor, double* sum);
 void add_row_products(MatrixView<const double> tile, const double* factor, double* sum);
 
+/// tile_ij ← tile_ij factor_j, sum_i += Σ_j of them, the factors rounded to the tile's type.
+void scale_columns_sum_rows(MatrixView<float> tile, const double* factor, double* sum);
+void scale_columns_sum_rows(MatrixView<double> tile, const double* factor, double* sum);
+
+/// sum_j += Σ_i tile_ij factor_i.
+void add_scaled_columns(MatrixView<const float> tile, const float* factor, double* sum);
+void add_scaled_columns(MatrixView<const double> tile, const double* factor, double* sum);
+
 }  // namespace attn::kernel

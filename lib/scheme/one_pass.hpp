@@ -6,24 +6,42 @@
 
 #include "scheme/pass.hpp"
 
-/// Attention in one pass over the scores, for observers that take rows before they are normalised
-/// (Observer::by_row): the memory of a tile or a panel, and every score made once.
+/// Attention in one pass over the scores: the memory of a panel, and every score made once.
 namespace attn {
 
-/// Whether all of `observers` take rows before they are normalised, as one_pass_* need it.
+/// Whether all of `observers` take rows before they are normalised (Observer::by_row).
 template <class T>
 bool all_by_row(const std::vector<Observer<T>*>& observers);
 
-/// unas: f_i = LSE_j s_ij by the running softmax over tiles, which rescales what a row has gathered
-/// when its maximum grows. `row` (Lq) is written, −inf for a query with nothing allowed. Results
-/// are the same to the last bit for any number of threads. Throws what the scores and observers
-/// throw.
+/// Rows completed by blocks of queries, tile by tile: f_i = LSE_j(s_ij − g_j).
 template <class T>
-void one_pass_rows(const Scores<T>& scores, std::span<double> row,
-                   const std::vector<Observer<T>*>& observers, int threads);
+struct RowPass {
+  const Scores<T>* scores = nullptr;
+  std::span<double> row;        ///< f (Lq), written; −inf for a query with nothing allowed
+  std::span<const double> col;  ///< g (Lk), −inf: a closed key; empty: all 0
+  std::vector<Observer<T>*> observers;
+  const RowSelection* rows = nullptr;  ///< as Pass::rows
+};
 
-/// Bytes of scratch memory of one_pass_rows, observers not counted.
-std::int64_t one_pass_rows_bytes(std::size_t element_size, int threads);
+/// Whether run_rows can run it: there is no g, or scores and g are near enough to 0 for exp(s) and
+/// exp(−g) to be taken apart.
+template <class T>
+bool can_run_rows(const RowPass<T>& pass);
+
+/// Runs it: the running softmax over tiles, or plain exponentials where Scores::near_zero. What is
+/// gathered by row follows tile by tile, and is rescaled when a row's maximum grows and at the end;
+/// other observers see the block's tiles once its rows are complete. What either gathers has the
+/// same bits whatever the others are, whichever rows are chosen, and for any number of threads.
+/// Throws what the scores and observers throw.
+template <class T>
+void run_rows(const RowPass<T>& pass, int threads);
+
+/// How run_rows cuts its blocks where some observers are not by_row.
+Partition row_pass_partition(Index rows, Index cols, std::size_t element_size);
+
+/// Bytes of scratch memory of run_rows, observers not counted.
+std::int64_t row_pass_bytes(Index rows, Index cols, std::size_t element_size, bool by_row_alone,
+                            int threads);
 
 /// dnas: g_j = LSE_i s_ij and f_i = LSE_j(s_ij − g_j), by panels of all queries × some keys: a
 /// panel completes E_ij = exp(s_ij − m_j) and c_j = Σ_i E_ij while it is in cache and shows E_ij /

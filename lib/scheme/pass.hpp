@@ -41,6 +41,10 @@ struct WeightTile {
   /// (range.cols) or null: column j is still to be multiplied by key_factor[j]. Such tiles are
   /// shown to by_row observers alone, which fold it into what belongs to the key.
   const double* key_factor = nullptr;
+
+  /// (range.rows) or null: row i is still to be multiplied by row_factor[i]. Such tiles are shown
+  /// to observers alone that say so (takes_row_factor).
+  const T* row_factor = nullptr;
 };
 
 /// How a pass cuts its panels into slots. A slot is a run of panels that one thread at a time works
@@ -85,6 +89,9 @@ class Observer {
   /// shown before they are normalised, their factors coming later by scale_rows. Then panels may
   /// come in either order.
   virtual bool by_row() const { return false; }
+
+  /// True: tiles may come with a row_factor, which costs less than to multiply them by it.
+  virtual bool takes_row_factor() const { return false; }
 
   /// What `slot` has gathered of queries [first, first + count) is multiplied by factors[0, count),
   /// where 0 leaves 0 whatever was there. Of by_row observers only.

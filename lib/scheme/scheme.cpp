@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "scheme/column_sums.hpp"
 #include "scheme/one_pass.hpp"
 
 namespace attn {
@@ -39,7 +40,7 @@ class Solver {
         solve_softmax();
         break;
       case Scheme::dnas:
-        solve_doubly();
+        solve_doubly(observers_);
         break;
       case Scheme::hnas:
         solve_hybrid();
@@ -78,20 +79,43 @@ class Solver {
   }
 
   void solve_softmax() {
-    if (all_by_row(observers_)) {
-      one_pass_rows(scores_, row(), observers_, threads_);
-    } else {
-      complete_rows({Component{1, row(), {}}}, observers_);
-    }
+    run_rows<T>({&scores_, row(), {}, observers_}, threads_);
     close_empty_keys();
   }
 
-  void solve_doubly() {
-    if (all_by_row(observers_)) {
-      complete_the_rest(one_pass_columns(scores_, row(), col(), observers_, threads_));
+  void solve_doubly(const std::vector<Observer<T>*>& observers) {
+    if (all_by_row(observers)) {
+      complete_the_rest(one_pass_columns(scores_, row(), col(), observers, threads_), observers);
     } else {
       first_columns();
-      complete_rows({Component{1, row(), col()}}, observers_);
+      rows_from_columns(observers);
+    }
+  }
+
+  // f from g.
+  void rows_from_columns(const std::vector<Observer<T>*>& observers) {
+    const RowPass<T> pass{&scores_, row(), col(), observers};
+    if (can_run_rows(pass)) {
+      run_rows(pass, threads_);
+    } else {
+      complete_rows({Component{1, row(), col()}}, observers);
+    }
+  }
+
+  // f from g, and the g that follows from it: the plan's column sums are c_j = b_j exp(g'_j − g_j),
+  // and the pass that completes f has them for the asking.
+  void next_columns(std::vector<double>& next) {
+    ColumnSums<T> sums;
+    const RowPass<T> pass{&scores_, row(), col(), {&sums}};
+    if (!can_run_rows(pass)) {
+      complete_rows({Component{1, row(), col()}}, {});
+      complete_columns(row(), next);
+      return;
+    }
+    run_rows(pass, threads_);
+    for (std::size_t j = 0; j < next.size(); ++j) {
+      const double g = found_.potentials.col[j];
+      next[j] = std::isinf(g) ? g : g + std::log(sums.values()[j]) - log_b_[j];
     }
   }
 
@@ -99,7 +123,8 @@ class Solver {
   void first_columns() { one_pass_columns(scores_, std::span<double>(), col(), {}, threads_); }
 
   // Those of the queries that one_pass_columns left which have a key at all.
-  void complete_the_rest(const std::vector<Index>& left) {
+  void complete_the_rest(const std::vector<Index>& left,
+                         const std::vector<Observer<T>*>& observers) {
     std::vector<RowRange> ranges;
     for (const Index i : left) {
       if (found_.support.keys_of_query[static_cast<std::size_t>(i)] > 0) {
@@ -113,7 +138,7 @@ class Solver {
     pass.scores = &scores_;
     pass.completes = Completes::rows;
     pass.components = {Component{1, completed, col()}};
-    pass.observers = observers_;
+    pass.observers = observers;
     pass.rows = &rows;
     pass.resumes = true;
     run(pass, threads_);
@@ -135,6 +160,13 @@ class Solver {
   void solve_hybrid() {
     auto& unas_row = found_.potentials.unas_row;
     unas_row.assign(static_cast<std::size_t>(scores_.rows()), 0.0);
+    // At its ends the mixture is one of the two, to the last bit.
+    if (options_.hybrid == 0 || options_.hybrid == 1) {
+      const std::vector<Observer<T>*> nobody;
+      solve_doubly(options_.hybrid == 1 ? observers_ : nobody);
+      run_rows<T>({&scores_, unas_row, {}, options_.hybrid == 0 ? observers_ : nobody}, threads_);
+      return;
+    }
     first_columns();
     complete_rows(hybrid_components(options_.hybrid, row(), col(), unas_row), observers_);
   }
@@ -145,7 +177,7 @@ class Solver {
     // Keys without a query need no marginal of their own: their column sums to 0, which closes it.
     const double log_b = keys > 0 ? std::log(queries / keys) : 0;
     if (fixed_iterations(options_) && *options_.iterations == 1 && all_by_row(observers_)) {
-      solve_doubly();
+      solve_doubly(observers_);
       shift_potentials(log_b);
       return;
     }
@@ -169,22 +201,20 @@ class Solver {
 
   void iterate(Index iterations) {
     for (Index t = 1; t < iterations; ++t) {
-      complete_rows({Component{1, row(), col()}}, {});
-      complete_columns(row(), col());
+      next_columns(found_.potentials.col);
     }
-    complete_rows({Component{1, row(), col()}}, observers_);
+    rows_from_columns(observers_);
     found_.summary.iterations = iterations;
   }
 
-  // The next column half-step tells the column sums of the present plan, c_j = b_j exp(g'_j − g_j),
-  // so the check costs nothing but its last one.
+  // The next g tells the column sums of the present plan, so the check costs nothing but its last
+  // one.
   void iterate_until(double tolerance, Index most) {
     std::vector<double> next(found_.potentials.col.size());
     SchemeSummary& summary = found_.summary;
     summary.status = SolveStatus::not_converged;
     for (summary.iterations = 1;; ++summary.iterations) {
-      complete_rows({Component{1, row(), col()}}, {});
-      complete_columns(row(), next);
+      next_columns(next);
       summary.column_error = relative_change(found_.potentials.col, next);
       if (summary.column_error <= tolerance) {
         summary.status = SolveStatus::converged;
@@ -247,7 +277,10 @@ void show_weights(const Scores<T>& scores, Potentials& potentials, double hybrid
 template <class T>
 void show_rows(const Scores<T>& scores, const SchemeOptions& options, Potentials& potentials,
                const RowSelection& rows, const std::vector<Observer<T>*>& observers, int threads) {
-  const bool hybrid = options.scheme == Scheme::hnas;
+  // At its ends the mixture is one of the two.
+  const bool hybrid = options.scheme == Scheme::hnas && options.hybrid != 0 && options.hybrid != 1;
+  const bool softmax =
+      is_softmax(options.scheme) || (options.scheme == Scheme::hnas && options.hybrid == 0);
   Pass<T> pass;
   pass.scores = &scores;
   pass.observers = observers;
@@ -263,9 +296,13 @@ void show_rows(const Scores<T>& scores, const SchemeOptions& options, Potentials
   std::vector<double> row(queries);
   std::vector<double> unas_row(hybrid ? queries : 0);
   pass.completes = Completes::rows;
-  if (is_softmax(options.scheme)) {
-    pass.components = {Component{1, row, {}}};
-  } else if (hybrid) {
+  RowPass<T> alone{&scores, row, {}, observers, &rows};
+  if (!softmax) alone.col = potentials.col;
+  if (!hybrid && can_run_rows(alone)) {
+    run_rows(alone, threads);
+    return;
+  }
+  if (hybrid) {
     pass.components = hybrid_components(options.hybrid, row, potentials.col, unas_row);
   } else {
     pass.components = {Component{1, row, potentials.col}};
@@ -280,8 +317,13 @@ std::int64_t attend_bytes(Scheme scheme, Index rows, Index cols, std::size_t ele
   if (!is_softmax(scheme)) {
     bytes = std::max(bytes, pass_bytes(Order::column_panels, rows, cols, 1, element_size, threads));
   }
-  if (scheme == Scheme::dnas) {
+  if (!is_softmax(scheme)) {
     bytes = std::max(bytes, one_pass_columns_bytes(rows, cols, element_size, threads));
+  }
+  bytes = std::max(bytes, row_pass_bytes(rows, cols, element_size, false, threads));
+  if (scheme == Scheme::sinkhorn) {
+    const Partition partition = row_pass_partition(rows, cols, element_size);
+    bytes += ColumnSums<float>::bytes(partition);
   }
   // Potentials; sinkhorn's next column potential and marginal.
   const Index vectors =

@@ -107,3 +107,53 @@ TEST_CASE_TEMPLATE("add_row_products", T, float, double) {
     }
   });
 }
+
+TEST_CASE_TEMPLATE("scale_columns_sum_rows and add_scaled_columns", T, float, double) {
+  on_every_target([] {
+    Random random(98);
+    for (const Index cols : {0, 1, 7, 17, 65, 513, 1100}) {
+      const Index rows = 5;
+      Guarded<T> tile(rows, cols);
+      tile.fill([&] { return static_cast<T>(uniform(random, 0, 1)); });
+      Guarded<double> factor(1, cols);
+      factor.fill([&] { return one_in(random, 6) ? 0 : uniform(random, 0, 1); });
+      Guarded<double> sum(1, rows);
+      sum.fill([] { return 0.125; });
+      const Guarded<T> before = tile;
+      kernel::scale_columns_sum_rows(tile.view(), factor.data(), sum.data());
+      Worst sums;
+      bool products = true;
+      for (Index i = 0; i < rows; ++i) {
+        long double want = 0.125L;
+        for (Index j = 0; j < cols; ++j) {
+          products = products &&
+                     tile.view()(i, j) == before.view()(i, j) * static_cast<T>(factor.data()[j]);
+          want += tile.view()(i, j);
+        }
+        sums.add(sum.data()[i], want, sum_error<T>(want, cols));
+      }
+      CAPTURE(cols);
+      CHECK(products);
+      CHECK(sums.value() <= 1);
+      CHECK(tile.intact());
+      CHECK(sum.intact());
+
+      std::vector<T> row_factor(static_cast<std::size_t>(rows));
+      for (T& f : row_factor) f = static_cast<T>(uniform(random, 0, 1));
+      Guarded<double> by_col(1, cols);
+      by_col.fill([] { return 0.5; });
+      kernel::add_scaled_columns(before.view(), row_factor.data(), by_col.data());
+      Worst columns;
+      for (Index j = 0; j < cols; ++j) {
+        long double want = 0.5L;
+        for (Index i = 0; i < rows; ++i) {
+          want += static_cast<long double>(before.view()(i, j)) *
+                  row_factor[static_cast<std::size_t>(i)];
+        }
+        columns.add(by_col.data()[j], want, sum_error<T>(want, rows) + want * rounding<T>);
+      }
+      CHECK(columns.value() <= 1);
+      CHECK(by_col.intact());
+    }
+  });
+}
