@@ -40,8 +40,8 @@ cli::Declaration declare() {
             "Of sinkhorn: exactly T, or at most T where --tolerance is given (1000).", 1,
             Index{1} << 40);
   d.number("tolerance", "E",
-           "Of sinkhorn: stop when the column sums are off their marginals by at most the share E "
-           "(1e-6 in float32, 1e-10 in float64, unless --iterations is given alone).",
+           "Of sinkhorn: stop when the L1 error of the column sums, relative to their total, is at "
+           "most E (1e-6 in float32, 1e-10 in float64, unless --iterations is given alone).",
            {0, 1, true, false});
   std::vector<std::string> results = {"out",           "weights", "row_potential",
                                       "col_potential", "col_sum", "row_entropy"};
@@ -83,6 +83,7 @@ cli::Outcome report_costs(const cli::Arguments& arguments, const Sections& secti
     groups.add(sections.groups()[n], report,
                [&] { report_cost(arguments, task.options, task.input, task.f64, report); });
   }
+  warn_of_unused(arguments, sections.whole(), report);
   if (sections.each()) {
     groups.write(report);
   } else {
@@ -104,6 +105,7 @@ cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
     replaced.push_back(task.replaced());
     heads += task.input.problems;
   }
+  warn_of_unused(arguments, sections.whole(), report);
 
   SectionOutput output(arguments, sections, replaced);
   cli::Progress progress(arguments, arguments.text("scheme"), static_cast<double>(heads), "heads");
@@ -122,7 +124,7 @@ cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
       outcome = conclude_groups(groups, task.options, heads, totals, report);
     }
   }
-  output.commit();
+  outcome.commit = commit_of(output.take());
   if (!sections.each()) report.result() = groups.last();
   return outcome;
 }

@@ -181,6 +181,7 @@ cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
   const Sections sections(arguments);
   GroupReport reports;
   const Index heads = look_at_all(arguments, sections, reports, report);
+  warn_of_unused(arguments, sections.whole(), report);
   if (arguments.dry_run) {
     finish(sections, reports, {}, report);
     return {};
@@ -222,10 +223,12 @@ cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
       groups.push_back({group, statistics.leading, task.options.schemes, std::move(summaries)});
     });
   }
-  if (output) output->commit();
   report_groups(arguments, groups, sections, report);
   finish(sections, reports, verdict, report);
-  return {verdict.status(), ""};
+  cli::Outcome outcome;
+  outcome.status = verdict.status();
+  if (output) outcome.commit = commit_of(output->take());
+  return outcome;
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 #include <algorithm>
-#include <cmath>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -30,13 +30,17 @@ cli::Declaration declare() {
           "of "
           "different types are compared by value, strings byte by byte.")
       .about(
-          "A dataset that is in one of the bundles only makes them differ. Attributes (`history` "
-          "among them) are not compared, nor are groups below the ones that are addressed.")
+          "Datasets of groups below are compared too, by their paths (text/wiki/layer0/out). One "
+          "that is in one of the bundles only makes them differ. Attributes are not compared "
+          "unless --attributes asks for it.")
       .section("Comparison")
       .number("rtol", "X", "Tolerated error relative to |b|", Range::non_negative(), 0.0)
       .number("atol", "X", "Tolerated absolute error", Range::non_negative(), 0.0)
       .flag("nan-equal", "A NaN is the same as another NaN.")
-      .text("datasets", "LIST", "Compare these datasets only, separated by commas")
+      .text("datasets", "LIST", "Compare these datasets only, names or paths separated by commas")
+      .flag("attributes",
+            "Compare the attributes of root, groups and datasets too, within the same tolerances; "
+            "not `history`, nor what HDF5 keeps of axes and their scales.")
       .example("tensor-compare a.h5 b.h5", "Exactly the same?")
       .example("tensor-compare --rtol 1e-5 --atol 1e-8 out.h5:/out reference.h5:/out",
                "Two datasets, as numpy.allclose has it.")
@@ -115,24 +119,35 @@ nlohmann::ordered_json json(const tools::Compared& item) {
 cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
   const tools::Comparison comparison(arguments, report);
   const std::vector<tools::Compared>& all = comparison.compared();
-  if (all.empty() && comparison.only_in_a().empty() && comparison.only_in_b().empty()) {
+  const std::vector<tools::Compared>& attributes = comparison.attributes();
+  const bool one_sided = !comparison.only_in_a().empty() || !comparison.only_in_b().empty();
+  if (all.empty() && attributes.empty() && !one_sided) {
     // Nothing compared must not pass for the same.
-    throw Error(Failure::input, "neither A nor B has a dataset at its root",
-                "name a group of each: a.h5:/layer0 b.h5:/layer0");
+    throw Error(Failure::input, "neither A nor B has a dataset");
   }
-  const auto different = std::count_if(all.begin(), all.end(),
-                                       [](const tools::Compared& item) { return !item.same(); });
-  const bool same =
-      different == 0 && comparison.only_in_a().empty() && comparison.only_in_b().empty();
+  const auto is_same = [](const tools::Compared& item) { return item.same(); };
+  const bool same = !one_sided && std::all_of(all.begin(), all.end(), is_same) &&
+                    std::all_of(attributes.begin(), attributes.end(), is_same);
 
   nlohmann::ordered_json& result = report.result();
   result["same"] = same;
   result["datasets"] = nlohmann::ordered_json::array();
   for (const tools::Compared& item : all) result["datasets"].push_back(json(item));
+  if (arguments.flag("attributes")) {
+    result["attributes"] = nlohmann::ordered_json::array();
+    for (const tools::Compared& item : attributes) result["attributes"].push_back(json(item));
+  }
   result["only_in_a"] = comparison.only_in_a();
   result["only_in_b"] = comparison.only_in_b();
 
-  if (!all.empty()) report.print(table(all));
+  // Of attributes those alone that differ: there are many, and most say nothing new.
+  std::vector<tools::Compared> shown = all;
+  std::remove_copy_if(attributes.begin(), attributes.end(), std::back_inserter(shown), is_same);
+  if (!shown.empty()) report.print(table(shown));
+  if (arguments.flag("attributes")) {
+    report.print(
+        fmt::format("{} of {} attributes differ\n", shown.size() - all.size(), attributes.size()));
+  }
   for (const std::string& name : comparison.only_in_a()) report.print("only in A: " + name + "\n");
   for (const std::string& name : comparison.only_in_b()) report.print("only in B: " + name + "\n");
   report.print(same ? "same\n" : "different\n");

@@ -52,40 +52,55 @@ cli::Declaration declare() {
   return tool;
 }
 
-std::string table(const std::vector<tools::Produced>& datasets) {
+std::string table(const tools::Conversion& conversion) {
   std::string text;
   double total = 0;
-  for (const tools::Produced& dataset : datasets) {
+  for (const tools::Produced& dataset : conversion.datasets()) {
     const double bytes = static_cast<double>(element_count(dataset.shape)) *
                          static_cast<double>(size_of(dataset.type));
     total += bytes;
     text += fmt::format("{}  {}  {}  {}\n", dataset.name, tools::times(dataset.shape),
                         name(dataset.type), tools::bytes_text(bytes));
   }
+  for (const io::InputDataset& dataset : conversion.copied()) {
+    text += fmt::format("{}  {}  {}\n", dataset.name(), tools::times(dataset.shape()),
+                        name(dataset.dtype()));
+  }
   return text + "total  " + tools::bytes_text(total) + "\n";
 }
 
 cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
   tools::Conversion conversion(arguments, report);
-  const std::vector<tools::Produced>& datasets = conversion.datasets();
   const std::string target =
       *arguments.output == "-" ? std::string("standard output") : *arguments.output;
   Index elements = 0;
-  for (const tools::Produced& dataset : datasets) {
-    elements += element_count(dataset.shape);
-    report.output(dataset.name, target + (conversion.format() == "h5" ? ":/" : ":") + dataset.name,
-                  dataset.shape, dataset.type);
+  std::size_t count = 0;
+  const auto list = [&](const std::string& name, const Shape& shape, DType type) {
+    ++count;
+    elements += element_count(shape);
+    report.output(name, target + (conversion.format() == "h5" ? ":/" : ":") + name, shape, type);
+  };
+  for (const auto& dataset : conversion.datasets()) list(dataset.name, dataset.shape, dataset.type);
+  for (const auto& dataset : conversion.copied()) {
+    list(dataset.name(), dataset.shape(), dataset.dtype());
   }
   report.result()["format"] = conversion.format();
-  report.result()["datasets"] = datasets.size();
+  report.result()["datasets"] = count;
   report.result()["elements"] = elements;
   if (arguments.dry_run) {
-    report.print(table(datasets));
+    report.print(table(conversion));
     return {};
   }
-  conversion.write();
-  return {0, fmt::format("{} dataset{}, {} -> {}", datasets.size(), datasets.size() == 1 ? "" : "s",
-                         conversion.format(), target)};
+  cli::Outcome outcome;
+  outcome.commit = conversion.write();
+  const auto counted = [](auto number, const char* what) {
+    return fmt::format("{} {}{}", number, what, number == 1 ? "" : "s");
+  };
+  const Index groups = conversion.groups();
+  outcome.summary = fmt::format("{}{}, {} -> {}", counted(count, "dataset"),
+                                groups > 0 ? " and " + counted(groups, "group") : "",
+                                conversion.format(), target);
+  return outcome;
 }
 
 }  // namespace

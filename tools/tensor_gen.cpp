@@ -126,7 +126,7 @@ class Writer {
     });
   }
 
-  void commit() { output_.commit(); }
+  io::OutputBundle take() { return std::move(output_); }
 
  private:
   const cli::Arguments& arguments_;
@@ -190,9 +190,10 @@ cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
       write_numbers<float>(writer, recipe, planned);
     }
   }
-  writer.commit();
-  return {0, fmt::format("{}, {}, {}, seed {} -> {}", arguments.verb, fmt::join(made, ", "),
-                         tools::bytes_text(static_cast<double>(bytes)), arguments.seed, target)};
+  return {0,
+          fmt::format("{}, {}, {}, seed {} -> {}", arguments.verb, fmt::join(made, ", "),
+                      tools::bytes_text(static_cast<double>(bytes)), arguments.seed, target),
+          tools::commit_of(writer.take())};
 }
 
 }  // namespace

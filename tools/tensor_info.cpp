@@ -39,7 +39,7 @@ std::string value_text(const io::AttributeValue& attribute) {
           return "(" + held.text + ")";
         } else {
           const std::string list = fmt::format("{}", fmt::join(held, ", "));
-          return attribute.scalar ? list : "[" + list + "]";
+          return attribute.shape.empty() ? list : "[" + list + "]";
         }
       },
       attribute.value);
@@ -52,7 +52,7 @@ Json value_json(const io::AttributeValue& attribute) {
         if constexpr (std::is_same_v<Held, io::AttributeValue::Described>) {
           return {{"type", held.text}};
         } else {
-          return attribute.scalar ? Json(held.front()) : Json(held);
+          return attribute.shape.empty() ? Json(held.front()) : Json(held);
         }
       },
       attribute.value);

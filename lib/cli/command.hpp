@@ -71,6 +71,9 @@ class Declaration {
   /// --name or --name=WORD: an option with an optional value takes it only after '='. Given bare,
   /// its value is the empty string.
   Declaration& optional_choice(std::string name, std::vector<std::string> values, std::string help);
+  /// The option declared last, a number or an integer, may be "none": it is given then, and has no
+  /// value.
+  Declaration& or_none();
   /// --seed, for tools that use randomness.
   Declaration& seeded();
 
@@ -155,8 +158,11 @@ class Arguments {
 
 /// What a tool's run gives back; the report itself is in `report`.
 struct Outcome {
-  int status = 0;       ///< 0, or 1 where the answer is no
-  std::string summary;  ///< one line for stderr of tools that write bundles (not with -q)
+  int status = 0;            ///< 0, or 1 where the answer is no
+  std::string summary = {};  ///< one line for stderr of tools that write bundles (not with -q)
+  /// Brings what was written to its place; called once the report and a JSON file are written, so
+  /// that a full disk under those leaves nothing behind.
+  std::function<void()> commit = {};
 };
 
 /// The main of every tool: parses (--help, --version and usage errors are done here), runs, prints

@@ -188,6 +188,12 @@ Declaration& Declaration::only_with(std::vector<std::string> verbs) {
   return *this;
 }
 
+Declaration& Declaration::or_none() {
+  if (impl_->options.empty()) throw std::logic_error("or_none() before any option");
+  impl_->options.back().or_none = true;
+  return *this;
+}
+
 Declaration& Declaration::example(std::string command, std::string says) {
   impl_->examples.push_back({std::move(command), std::move(says)});
   return *this;

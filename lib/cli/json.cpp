@@ -46,29 +46,49 @@ std::optional<int> named_descriptor(const std::string& file) {
   return std::nullopt;
 }
 
-// Closes and, unless kept, removes.
+// A file that has no name until it takes that of its target; where the file system has no such
+// files, one that is removed unless it takes it.
 class Temporary {
  public:
-  explicit Temporary(std::string pattern) : path_(std::move(pattern)) {
-    descriptor_ = mkostemp(path_.data(), O_CLOEXEC);
+  explicit Temporary(const std::string& folder)
+      : name_(folder + "/.attn-json-XXXXXX"),
+        descriptor_(open(folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600)) {
+    if (descriptor_ >= 0 && access(own_link().c_str(), F_OK) == 0) return;
+    if (descriptor_ >= 0) close(descriptor_);
+    descriptor_ = mkostemp(name_.data(), O_CLOEXEC);
+    named_ = descriptor_ >= 0;
   }
   Temporary(const Temporary&) = delete;
   Temporary& operator=(const Temporary&) = delete;
   ~Temporary() {
-    if (descriptor_ < 0) return;
-    close(descriptor_);
-    if (!kept_) unlink(path_.c_str());
+    if (named_) unlink(name_.c_str());
+    if (descriptor_ >= 0) close(descriptor_);
   }
   int descriptor() const { return descriptor_; }
+
+  // False, with errno set, where it fails.
   bool take_name(const std::string& target) {
-    kept_ = rename(path_.c_str(), target.c_str()) == 0;
-    return kept_;
+    if (!named_ && !take_free_name()) return false;
+    named_ = rename(name_.c_str(), target.c_str()) != 0;
+    return !named_;
   }
 
  private:
-  std::string path_;
+  // rename(2) replaces a target, which linkat(2) cannot.
+  bool take_free_name() {
+    const int placeholder = mkostemp(name_.data(), O_CLOEXEC);
+    if (placeholder < 0) return false;
+    close(placeholder);
+    unlink(name_.c_str());
+    named_ = linkat(AT_FDCWD, own_link().c_str(), AT_FDCWD, name_.c_str(), AT_SYMLINK_FOLLOW) == 0;
+    return named_;
+  }
+
+  std::string own_link() const { return "/proc/self/fd/" + std::to_string(descriptor_); }
+
+  std::string name_;
   int descriptor_ = -1;
-  bool kept_ = false;
+  bool named_ = false;
 };
 
 // A link stays a link: what it points to is what is replaced.
@@ -89,9 +109,10 @@ bool is_regular_or_new(const std::string& file) {
   return stat(file.c_str(), &status) != 0 || S_ISREG(status.st_mode);
 }
 
-void replace_file(const std::string& text, const std::string& file) {
+void replace_file(const std::string& text, const std::string& file,
+                  const std::function<void()>& before_end) {
   const std::string target = behind_links(file);
-  Temporary temporary(folder_of(target) + "/.attn-json-XXXXXX");
+  Temporary temporary(folder_of(target));
   if (temporary.descriptor() < 0) fail(file, errno);
   struct stat status = {};
   mode_t mode = 0;
@@ -103,10 +124,11 @@ void replace_file(const std::string& text, const std::string& file) {
     mode = 0666U & ~mode;
   }
   write_all(temporary.descriptor(), text, "--json=" + file);
-  if (fchmod(temporary.descriptor(), mode) != 0 || fsync(temporary.descriptor()) != 0 ||
-      !temporary.take_name(target)) {
+  if (fchmod(temporary.descriptor(), mode) != 0 || fsync(temporary.descriptor()) != 0) {
     fail(file, errno);
   }
+  if (before_end) before_end();
+  if (!temporary.take_name(target)) fail(file, errno);
 }
 
 // Indented, except for arrays of numbers, words and the like, which are one line each: shapes and
@@ -179,13 +201,16 @@ std::string json_text(const Report::Impl& report, int outcome, const Failed* fai
   return text + "\n";
 }
 
-void write_json(const std::string& text, const std::string& destination) {
+void write_json(const std::string& text, const std::string& destination,
+                const std::function<void()>& before_end) {
+  const bool is_file =
+      !destination.empty() && !named_descriptor(destination) && is_regular_or_new(destination);
+  if (is_file) return replace_file(text, destination, before_end);
+  if (before_end) before_end();
   if (destination.empty()) {
     write_all(STDOUT_FILENO, text, "standard output");
   } else if (const std::optional<int> descriptor = named_descriptor(destination)) {
     write_all(*descriptor, text, "--json=" + destination);
-  } else if (is_regular_or_new(destination)) {
-    replace_file(text, destination);
   } else {
     write_stream(text, destination);
   }
@@ -196,9 +221,7 @@ void check_json_destination(const std::string& destination) {
   struct stat status = {};
   if (stat(destination.c_str(), &status) == 0 && S_ISDIR(status.st_mode)) fail(destination, EISDIR);
   if (!is_regular_or_new(destination)) return;
-  if (access(folder_of(behind_links(destination)).c_str(), W_OK | X_OK) != 0) {
-    fail(destination, errno);
-  }
+  if (Temporary(folder_of(behind_links(destination))).descriptor() < 0) fail(destination, errno);
 }
 
 }  // namespace attn::cli

@@ -41,6 +41,7 @@ struct Option {
   Declaration::Range range = {0, 0};     ///< number, numbers
   Index low = 0;                         ///< integer, integers
   Index high = 0;
+  bool or_none = false;                      ///< "none" is a value too
   std::optional<std::string> fallback = {};  ///< as it would be typed
   std::vector<std::string> verbs = {};       ///< that it goes with; empty: all
   std::string section = {};

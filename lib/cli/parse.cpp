@@ -73,6 +73,7 @@ class Parser {
     take_words();
     take_input();
     resolve();
+    check_effects();
     check_streams();
     return std::move(arguments_);
   }
@@ -222,6 +223,15 @@ class Parser {
                  : progress == "never" ? Arguments::Progress::never
                                        : Arguments::Progress::automatic;
     if (a.given("json")) a.json = as_destination(a.text("json"));
+  }
+
+  void check_effects() const {
+    if (role_ != Role::report || arguments_.output) return;
+    for (const char* option : {"only", "compress"}) {
+      if (!contains(arguments_.impl->order, option) || !arguments_.given(option)) continue;
+      usage(fmt::format("--{} has no effect where no bundle is written", option),
+            "name one with -o FILE");
+    }
   }
 
   void check_streams() const {

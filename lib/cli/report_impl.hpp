@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -41,8 +42,11 @@ std::string json_text(const Report::Impl& report, int outcome, const Failed* fai
                       double wall_seconds, int threads);
 
 /// Writes `text` to `destination`: whole or not at all where that is a regular file or nothing
-/// yet, as a stream where it is anything else; "" is standard output. Throws Error(output).
-void write_json(const std::string& text, const std::string& destination);
+/// yet, as a stream where it is anything else; "" is standard output. `before_end`, where given, is
+/// called when all that a full disk could refuse is done: before a file gets its name, before a
+/// stream is begun. Throws Error(output), and what `before_end` throws.
+void write_json(const std::string& text, const std::string& destination,
+                const std::function<void()>& before_end = {});
 
 /// Refuses, before the run, a destination that could not be written after it. Throws Error(output).
 void check_json_destination(const std::string& destination);

@@ -90,7 +90,11 @@ class Session {
         write_error(report.text);
       }
     }
-    if (json_) write_json(json(outcome.status, nullptr), *json_);
+    if (json_) {
+      write_json(json(outcome.status, nullptr), *json_, outcome.commit);
+    } else if (outcome.commit) {
+      outcome.commit();
+    }
     if (!outcome.summary.empty() && !arguments.quiet) {
       write_error(report.tool + ": " + one_line(outcome.summary) + "\n");
     }

@@ -158,7 +158,9 @@ std::vector<std::string> split(std::string_view text, char separator) {
   }
 }
 
-std::string expectation(const Option& option) {
+namespace {
+
+std::string expected_kind(const Option& option) {
   switch (option.kind) {
     case Kind::choice:
     case Kind::optional_choice:
@@ -193,9 +195,16 @@ std::string expectation(const Option& option) {
   return "text";
 }
 
+}  // namespace
+
+std::string expectation(const Option& option) {
+  return expected_kind(option) + (option.or_none ? ", or none" : "");
+}
+
 Value parse_value(const Option& option, const std::string& text) {
   const bool may_be_empty = option.kind == Kind::flag || option.kind == Kind::text;
   if (text.empty() && !may_be_empty) refuse(option, "is", text, expectation(option));
+  if (option.or_none && text == "none") return {};
   switch (option.kind) {
     case Kind::choice:
     case Kind::optional_choice:

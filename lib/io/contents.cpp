@@ -1,6 +1,5 @@
 #include "io/contents.hpp"
 
-#include <algorithm>
 #include <set>
 
 #include "io/groups.hpp"
@@ -16,6 +15,8 @@ namespace {
 
 class Walk {
  public:
+  explicit Walk(Index most_values) : most_values_(most_values) {}
+
   void visit(hid_t group, const std::string& address, const std::string& path) {
     if (!seen_.insert(h5::identity(group)).second) return;
     for (const h5::Link& link : links_by_number(group, address)) {
@@ -38,7 +39,7 @@ class Walk {
     Item item;
     item.path = path;
     item.is_group = true;
-    item.attributes = h5::attributes(group.get(), address);
+    item.attributes = h5::attributes(group.get(), address, most_values_);
     items_.push_back(std::move(item));
     visit(group.get(), address, path);
   }
@@ -49,15 +50,13 @@ class Walk {
     if (!dataset) refuse(address);
     Item item;
     item.path = path;
-    item.attributes = h5::attributes(dataset.get(), address);
+    item.attributes = h5::attributes(dataset.get(), address, most_values_);
     const h5::Handle type = h5::made(H5Dget_type(dataset.get()), H5Tclose, "datatype");
     h5::StoredType stored = h5::stored_type(type.get());
     item.dtype = stored.dtype;
     item.type = std::move(stored.description);
     const h5::Handle space = h5::made(H5Dget_space(dataset.get()), H5Sclose, "dataspace");
-    std::vector<hsize_t> extents(
-        static_cast<std::size_t>(std::max(0, H5Sget_simple_extent_ndims(space.get()))));
-    H5Sget_simple_extent_dims(space.get(), extents.data(), nullptr);
+    const std::vector<hsize_t> extents = h5::extents_of(space.get());
     item.shape.assign(extents.begin(), extents.end());
     if (H5Sget_simple_extent_type(space.get()) == H5S_NULL) {
       item.dtype = DType::other;
@@ -70,6 +69,7 @@ class Walk {
     throw Error(Failure::input, address + " cannot be opened: " + h5::last_reason().text);
   }
 
+  Index most_values_;
   std::set<std::string> seen_;
   std::vector<Item> items_;
 };
@@ -90,22 +90,22 @@ std::vector<Item> of_arrays(const InputBundle& bundle, const InputBundle::Impl::
 
 }  // namespace
 
-std::vector<Item> contents(const InputBundle& bundle) {
+std::vector<Item> contents(const InputBundle& bundle, Index most_values) {
   if (!bundle.impl().root) return {};
   const InputBundle::Impl::Root& root = *bundle.impl().root;
   if (!root.group) return of_arrays(bundle, root);
   const h5::Lock lock;
   h5::set_subject(root.description());
-  Walk walk;
+  Walk walk(most_values);
   walk.visit(root.group.get(), root.file->label + ":" + (root.path == "/" ? "" : root.path), "");
   return walk.take();
 }
 
-std::vector<AttributeValue> root_attributes(const InputBundle& bundle) {
+std::vector<AttributeValue> root_attributes(const InputBundle& bundle, Index most_values) {
   if (!bundle.impl().root || !bundle.impl().root->group) return {};
   const h5::Lock lock;
   h5::set_subject(bundle.description());
-  return h5::attributes(bundle.impl().root->group.get(), bundle.description());
+  return h5::attributes(bundle.impl().root->group.get(), bundle.description(), most_values);
 }
 
 }  // namespace attn::io

@@ -11,18 +11,19 @@
 
 namespace attn::io {
 
-/// An attribute as a person would read it. What is neither numbers nor texts, or more than
-/// `attribute_limit` of them, is described: "a compound type", "float64 (3, 1000)".
+/// An attribute's values, row-major. What is neither numbers nor texts, has no values or more than
+/// were asked for, is described: "a compound type", "float64, 3000".
 struct AttributeValue {
   struct Described {
     std::string text;
+    bool is_empty = false;  ///< there are no values
   };
   std::string name;
-  bool scalar = true;  ///< one value, and not a list of one
+  Shape shape;  ///< no axes: one value, and not a list of one
   std::variant<std::vector<double>, std::vector<std::int64_t>, std::vector<std::string>, Described>
       value;
 };
-inline constexpr Index attribute_limit = 64;
+inline constexpr Index attribute_limit = 64;  ///< about as many as a person would read
 
 /// One group or dataset of a bundle.
 struct Item {
@@ -36,11 +37,12 @@ struct Item {
 };
 
 /// Every group and dataset below INPUT's root, depth first, sorted by name with numbers in the
-/// order of their values; a group that several links lead to stands under the first. Throws
-/// Error(input) for what cannot be read.
-std::vector<Item> contents(const InputBundle& bundle);
+/// order of their values; a group that several links lead to stands under the first. Attributes of
+/// more than `most_values` values are described. Throws Error(input) for what cannot be read.
+std::vector<Item> contents(const InputBundle& bundle, Index most_values = attribute_limit);
 
 /// The attributes of INPUT's root.
-std::vector<AttributeValue> root_attributes(const InputBundle& bundle);
+std::vector<AttributeValue> root_attributes(const InputBundle& bundle,
+                                            Index most_values = attribute_limit);
 
 }  // namespace attn::io

@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "io/dataset_creation.hpp"
 #include "io/h5_type.hpp"
 #include "io/pieces.hpp"
 #include "io/stored_array.hpp"
+#include "io/utf8.hpp"
 #include "tensor/buffer.hpp"
 #include "tensor/error.hpp"
 
@@ -35,6 +38,14 @@ void require_free_name(const InputDataset::Impl& source, OutputFile& output,
 void copy_text(const InputDataset::Impl& source, OutputFile& output, const std::string& path) {
   const std::vector<std::string> values =
       element_count(source.shape) == 0 ? std::vector<std::string>() : source.read_strings();
+  for (std::size_t n = 0; n < values.size(); ++n) {
+    const bool cut = values[n].find('\0') != std::string::npos;
+    if (!cut && is_utf8(values[n])) continue;
+    refuse(source.address,
+           fmt::format("the string at [{}] {}",
+                       fmt::join(unravel(static_cast<Index>(n), source.shape), ", "),
+                       cut ? "has a NUL inside" : "is not UTF-8"));
+  }
   const h5::Handle type = h5::text_type();
   h5::Handle dataset = create_dataset(output, path, type.get(), source.shape, {});
   std::vector<const char*> pointers;

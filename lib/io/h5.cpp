@@ -1,5 +1,6 @@
 #include "io/h5.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -142,6 +143,13 @@ Handle dataspace(const std::vector<hsize_t>& shape) {
   if (shape.empty()) return made(H5Screate(H5S_SCALAR), H5Sclose, "dataspace");
   return made(H5Screate_simple(static_cast<int>(shape.size()), shape.data(), nullptr), H5Sclose,
               "dataspace");
+}
+
+std::vector<hsize_t> extents_of(hid_t space) {
+  std::vector<hsize_t> extents(
+      static_cast<std::size_t>(std::max(0, H5Sget_simple_extent_ndims(space))));
+  require(H5Sget_simple_extent_dims(space, extents.data(), nullptr), "dataspace");
+  return extents;
 }
 
 namespace {

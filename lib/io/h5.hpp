@@ -96,6 +96,9 @@ Handle copied_type(hid_t type);
 /// Of `shape`; a scalar's has no axes.
 Handle dataspace(const std::vector<hsize_t>& shape);
 
+/// The lengths of its axes: none of a scalar's, nor where it has no values at all.
+std::vector<hsize_t> extents_of(hid_t space);
+
 /// One entry of a group.
 struct Link {
   std::string name;

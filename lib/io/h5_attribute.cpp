@@ -1,10 +1,15 @@
 #include "io/h5_attribute.hpp"
 
+#include <algorithm>
+#include <limits>
+
 #include "io/h5_type.hpp"
 #include "tensor/error.hpp"
 
 namespace attn::io::h5 {
 namespace {
+
+constexpr std::int64_t largest = std::numeric_limits<std::int64_t>::max();
 
 struct Attribute {
   Handle handle;
@@ -69,7 +74,8 @@ std::vector<T> numbers(const Attribute& attribute, Index count, hid_t type) {
   return values;
 }
 
-AttributeValue value_of(hid_t object, const std::string& name, const std::string& what) {
+AttributeValue value_of(hid_t object, const std::string& name, const std::string& what,
+                        Index most_values) {
   Attribute attribute{Handle(H5Aopen(object, name.c_str(), H5P_DEFAULT), H5Aclose), {}};
   if (!attribute.handle) refuse(what, name, "readable");
   attribute.type = made(H5Aget_type(attribute.handle.get()), H5Tclose, "datatype");
@@ -78,27 +84,36 @@ AttributeValue value_of(hid_t object, const std::string& name, const std::string
   const auto count = static_cast<Index>(H5Sget_simple_extent_npoints(space.get()));
   AttributeValue made_of;
   made_of.name = name;
-  made_of.scalar = H5Sget_simple_extent_type(space.get()) == H5S_SCALAR;
+  const std::vector<hsize_t> extents = extents_of(space.get());
+  made_of.shape.assign(extents.begin(), extents.end());
   made_of.value =
-      AttributeValue::Described{type + (count == 1 ? "" : ", " + std::to_string(count))};
-  if (count < 1 || count > attribute_limit) return made_of;
+      AttributeValue::Described{type + (count == 1 ? "" : ", " + std::to_string(count)), count < 1};
+  if (count < 1 || count > most_values) return made_of;
   const DType dtype = stored_type(attribute.type.get()).dtype;
+  const auto readable = [&](auto values) {
+    if (values.empty()) refuse(what, name, "readable");
+    return values;
+  };
   if (dtype == DType::string) {
-    made_of.value = texts(attribute, count);
-  } else if (is_integral(dtype) && dtype != DType::u64) {
-    made_of.value = numbers<std::int64_t>(attribute, count, H5T_NATIVE_INT64);
-  } else if (is_floating(dtype) || dtype == DType::u64) {
-    made_of.value = numbers<double>(attribute, count, H5T_NATIVE_DOUBLE);
+    made_of.value = readable(texts(attribute, count));
+  } else if (is_integral(dtype)) {
+    const auto values = readable(numbers<std::int64_t>(attribute, count, H5T_NATIVE_INT64));
+    // What does not fit is read as the largest number that does.
+    const bool clipped = dtype == DType::u64 && std::count(values.begin(), values.end(), largest);
+    made_of.value = values;
+    if (clipped) made_of.value = numbers<double>(attribute, count, H5T_NATIVE_DOUBLE);
+  } else if (is_floating(dtype)) {
+    made_of.value = readable(numbers<double>(attribute, count, H5T_NATIVE_DOUBLE));
   }
   return made_of;
 }
 
 }  // namespace
 
-std::vector<AttributeValue> attributes(hid_t object, const std::string& what) {
+std::vector<AttributeValue> attributes(hid_t object, const std::string& what, Index most_values) {
   std::vector<AttributeValue> values;
   for (const std::string& name : attribute_names(object, what)) {
-    values.push_back(value_of(object, name, what));
+    values.push_back(value_of(object, name, what, most_values));
   }
   return values;
 }

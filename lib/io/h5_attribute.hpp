@@ -12,9 +12,9 @@ namespace attn::io::h5 {
 /// Names of an object's attributes, sorted. Throws Error(input) naming `what`.
 std::vector<std::string> attribute_names(hid_t object, const std::string& what);
 
-/// All attributes of an object, sorted by name. Throws Error(input) naming `what` and the one that
-/// cannot be read.
-std::vector<AttributeValue> attributes(hid_t object, const std::string& what);
+/// All attributes of an object, sorted by name, those of more than `most_values` values described.
+/// Throws Error(input) naming `what` and the one that cannot be read.
+std::vector<AttributeValue> attributes(hid_t object, const std::string& what, Index most_values);
 
 /// A single number (or bool) of any width as double; absent where there is no such attribute.
 /// Throws Error(input) naming `what` where it is something else: a setting that cannot be

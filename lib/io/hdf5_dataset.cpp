@@ -12,20 +12,14 @@
 namespace attn::io {
 namespace {
 
-std::vector<hsize_t> extents_of(hid_t space) {
-  std::vector<hsize_t> extents(
-      static_cast<std::size_t>(std::max(0, H5Sget_simple_extent_ndims(space))));
-  h5::require(H5Sget_simple_extent_dims(space, extents.data(), nullptr), "dataspace");
-  return extents;
-}
-
 Shape shape_of(hid_t dataset, const std::string& address) {
   const h5::Handle space = h5::made(H5Dget_space(dataset), H5Sclose, "dataspace");
   if (H5Sget_simple_extent_type(space.get()) == H5S_NULL) {
     throw Error(Failure::input, address + " has no values (its dataspace is null)");
   }
   Shape shape;
-  for (const hsize_t extent : extents_of(space.get())) shape.push_back(static_cast<Index>(extent));
+  for (const hsize_t extent : h5::extents_of(space.get()))
+    shape.push_back(static_cast<Index>(extent));
   return shape;
 }
 
@@ -33,6 +27,30 @@ void swap_bytes(std::uint16_t* values, Index count) {
   for (Index i = 0; i < count; ++i) {
     values[i] = static_cast<std::uint16_t>(values[i] << 8 | values[i] >> 8);
   }
+}
+
+constexpr std::size_t most_cached = std::size_t{32} << 20;
+
+struct Chunks {
+  std::vector<hsize_t> shape;  // no axes: the dataset has no chunks
+  std::size_t element_size = 0;
+  std::size_t bytes = 0;  // of one
+  bool filtered = false;
+};
+
+Chunks chunks_of(hid_t dataset) {
+  Chunks chunks;
+  const h5::Handle creation = h5::made(H5Dget_create_plist(dataset), H5Pclose, "properties");
+  if (H5Pget_layout(creation.get()) != H5D_CHUNKED) return chunks;
+  const h5::Handle space = h5::made(H5Dget_space(dataset), H5Sclose, "dataspace");
+  const h5::Handle type = h5::made(H5Dget_type(dataset), H5Tclose, "datatype");
+  chunks.shape = h5::extents_of(space.get());
+  H5Pget_chunk(creation.get(), static_cast<int>(chunks.shape.size()), chunks.shape.data());
+  chunks.element_size = H5Tget_size(type.get());
+  chunks.bytes = chunks.element_size;
+  for (const hsize_t extent : chunks.shape) chunks.bytes *= extent;
+  chunks.filtered = H5Pget_nfilters(creation.get()) > 0;
+  return chunks;
 }
 
 /// "32015 (zstd)" for the first filter that this HDF5 has not got; empty where it has all.
@@ -147,16 +165,22 @@ std::vector<std::string> Hdf5Dataset::variable_strings() const {
   return values;
 }
 
+std::int64_t Hdf5Dataset::bytes_at_once() const {
+  const h5::Lock lock;
+  const Chunks chunks = chunks_of(handle_.get());
+  return chunks.filtered ? static_cast<std::int64_t>(chunks.bytes) : 0;
+}
+
 h5::Handle cached_access(const std::vector<hsize_t>& shape, const std::vector<hsize_t>& chunk,
                          std::size_t element_size) {
   h5::Handle access = h5::properties(H5P_DATASET_ACCESS);
   if (chunk.empty()) return access;
   constexpr std::size_t least = std::size_t{1} << 20;
-  constexpr std::size_t most = std::size_t{32} << 20;
   std::size_t bytes = element_size;
   for (const hsize_t extent : chunk) bytes *= extent;
   const std::size_t across = (shape.back() + chunk.back() - 1) / chunk.back();
-  const std::size_t row = bytes > most / std::max<std::size_t>(across, 1) ? most : bytes * across;
+  const std::size_t row =
+      bytes > most_cached / std::max<std::size_t>(across, 1) ? most_cached : bytes * across;
   const std::size_t cache = std::max({least, bytes, row});
   // HDF5 asks for a prime about a hundred times the number of chunks that fit.
   const std::size_t slots = cache / std::max<std::size_t>(bytes, 1) < 100 ? 10007 : 100003;
@@ -168,13 +192,11 @@ h5::Handle cached_access(const std::vector<hsize_t>& shape, const std::vector<hs
 h5::Handle open_dataset(hid_t location, const std::string& path) {
   h5::Handle plain(H5Dopen2(location, path.c_str(), H5P_DEFAULT), H5Dclose);
   if (!plain) return plain;
-  const h5::Handle creation = h5::made(H5Dget_create_plist(plain.get()), H5Pclose, "properties");
-  if (H5Pget_layout(creation.get()) != H5D_CHUNKED) return plain;
+  const Chunks chunks = chunks_of(plain.get());
+  if (chunks.shape.empty() || (!chunks.filtered && chunks.bytes > most_cached)) return plain;
   const h5::Handle space = h5::made(H5Dget_space(plain.get()), H5Sclose, "dataspace");
-  const h5::Handle type = h5::made(H5Dget_type(plain.get()), H5Tclose, "datatype");
-  std::vector<hsize_t> chunk(extents_of(space.get()).size());
-  H5Pget_chunk(creation.get(), static_cast<int>(chunk.size()), chunk.data());
-  const h5::Handle access = cached_access(extents_of(space.get()), chunk, H5Tget_size(type.get()));
+  const h5::Handle access =
+      cached_access(h5::extents_of(space.get()), chunks.shape, chunks.element_size);
   // The cache is fixed by the first opening that is still there.
   plain.reset();
   return h5::Handle(H5Dopen2(location, path.c_str(), access.get()), H5Dclose);

@@ -22,6 +22,7 @@ class Hdf5Dataset : public InputDataset::Impl {
 
   void read_stored(const Shape& start, const Shape& count, void* out) const override;
   std::vector<std::string> read_strings() const override;
+  std::int64_t bytes_at_once() const override;
 
   /// Any elements, of any type, as `memory_type` has them; under the lock. For copying.
   void read_raw(const Shape& start, const Shape& count, hid_t memory_type, void* out) const;
@@ -57,7 +58,8 @@ class Hdf5Dataset : public InputDataset::Impl {
 h5::Handle cached_access(const std::vector<hsize_t>& shape, const std::vector<hsize_t>& chunk,
                          std::size_t element_size);
 
-/// Opens `path` under `location` with such a cache; no handle where that fails.
+/// Opens `path` under `location` with such a cache, or without one where chunks are larger than
+/// that and not compressed: HDF5 then reads no more than it is asked for. No handle where it fails.
 h5::Handle open_dataset(hid_t location, const std::string& path);
 
 }  // namespace attn::io

@@ -119,11 +119,15 @@ InputBundle::InputBundle(InputBundle&&) noexcept = default;
 InputBundle& InputBundle::operator=(InputBundle&&) noexcept = default;
 
 bool InputBundle::has(const std::string& name) const {
+  const h5::Lock lock;
+  impl_->asked->insert(name);
   return impl_->named.count(name) != 0 ||
          (impl_->root && impl_->root->has(impl_->stored_name(name)));
 }
 
 InputDataset InputBundle::dataset(const std::string& name) const {
+  const h5::Lock lock;
+  impl_->asked->insert(name);
   const auto found = impl_->named.find(name);
   if (found != impl_->named.end()) return InputDataset(found->second);
   const std::string& stored_name = impl_->stored_name(name);
@@ -131,6 +135,15 @@ InputDataset InputBundle::dataset(const std::string& name) const {
   if (impl_->root) stored = impl_->root->dataset(stored_name, name);
   if (!stored) refuse_missing(description(), h5::Kind::dataset, stored_name, names());
   return InputDataset(std::move(stored));
+}
+
+std::vector<std::string> InputBundle::unused_names() const {
+  const h5::Lock lock;
+  std::vector<std::string> unused;
+  for (const auto& [name, dataset] : impl_->named) {
+    if (impl_->asked->count(name) == 0) unused.push_back(name);
+  }
+  return unused;
 }
 
 std::vector<std::string> InputBundle::names() const {
@@ -200,6 +213,7 @@ InputBundle InputBundle::group(const std::string& path) const {
   }
   view->named = impl_->named;
   view->renamed = impl_->renamed;
+  view->asked = impl_->asked;
   return InputBundle(std::move(view));
 }
 

@@ -41,6 +41,10 @@ class InputDataset {
   /// order, bool as bytes of 0 and 1. Numbers and bool only, else Error(input).
   void read_stored(const Shape& start, const Shape& count, void* out) const;
 
+  /// The least that any read takes, beside `out`: a compressed chunk of an HDF5 dataset is
+  /// decompressed as a whole, however large it is. 0 where nothing is.
+  std::int64_t bytes_at_once() const;
+
   /// All elements of a string dataset (fixed or variable length, UTF-8 or ASCII).
   std::vector<std::string> read_strings() const;
 
@@ -80,6 +84,10 @@ class InputBundle {
 
   /// The dataset called `name`. Throws Error(input) listing the datasets there are.
   InputDataset dataset(const std::string& name) const;
+
+  /// The named datasets that neither has() nor dataset() was asked for, of this bundle or of a
+  /// group() of it, sorted: nothing depends on them.
+  std::vector<std::string> unused_names() const;
 
   /// Names of all datasets at the root (of INPUT, and the named ones), sorted.
   std::vector<std::string> names() const;

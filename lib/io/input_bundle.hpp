@@ -3,6 +3,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,8 @@ struct InputBundle::Impl {
   std::optional<Root> root;
   std::map<std::string, std::shared_ptr<const InputDataset::Impl>> named;
   std::map<std::string, std::string> renamed;  ///< from what tools say to what is stored
+  /// Names that were asked for, of this bundle and of its groups; under the lock.
+  std::shared_ptr<std::set<std::string>> asked = std::make_shared<std::set<std::string>>();
 
   const std::string& stored_name(const std::string& name) const {
     const auto found = renamed.find(name);

@@ -133,6 +133,8 @@ void InputDataset::read_stored(const Shape& start, const Shape& count, void* out
   if (element_count(count) > 0) impl_->read_stored(start, count, out);
 }
 
+std::int64_t InputDataset::bytes_at_once() const { return impl_->bytes_at_once(); }
+
 void read_floats(const InputDataset::Impl& source, const Shape& start, const Shape& count,
                  float* out) {
   read_as(source, start, count, out);

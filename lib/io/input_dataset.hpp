@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,9 @@ struct InputDataset::Impl {
   /// machine's byte order; bool as one byte. Called with blocks inside of `shape` that are not
   /// empty, from any thread, and with numbers and bool only.
   virtual void read_stored(const Shape& start, const Shape& count, void* out) const = 0;
+
+  /// See InputDataset::bytes_at_once.
+  virtual std::int64_t bytes_at_once() const { return 0; }
 
   /// Called where dtype is string only.
   virtual std::vector<std::string> read_strings() const = 0;

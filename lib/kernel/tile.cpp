@@ -147,11 +147,12 @@ void ExpColumns(MatrixView<T> s, const double* f, const double* shift, double* s
     ColumnSum<T> total(strip.load_column(sum + j, 0));
     for (Index i = 0; i < s.rows; ++i) {
       const Vec<T> v = strip.load(i, nothing);
-      const Vec<T> x =
+      const Vec<T> e =
           f == nullptr
-              ? hn::Sub(v, narrow_base)
-              : minus<T>(minus<T>(Widened<T>::of(v), broadcast_wide<T>(f[i])), base).narrow();
-      const Vec<T> e = hn::Exp(d, x);
+              ? exp_flushed(hn::Sub(v, narrow_base))
+              : hn::Exp(
+                    d,
+                    minus<T>(minus<T>(Widened<T>::of(v), broadcast_wide<T>(f[i])), base).narrow());
       strip.store(i, e);
       total.add(e);
     }

@@ -40,7 +40,8 @@ void column_max(MatrixView<const float> s, const double* f, double* max);
 void column_max(MatrixView<const double> s, const double* f, double* max);
 
 /// s_ij <- exp((s_ij - f_i) - shift_j) in place, sum_j += Σ_i of them. `f` null means zero, and
-/// then each shift must be a value of the tile's type.
+/// then each shift must be a value of the tile's type and at least the column's largest score;
+/// exponentials below the smallest normal number of float32 are then 0.
 void exp_columns(MatrixView<float> s, const double* f, const double* shift, double* sum);
 void exp_columns(MatrixView<double> s, const double* f, const double* shift, double* sum);
 

@@ -10,6 +10,8 @@
 
 #include <hwy/highway.h>
 
+#include <hwy/contrib/math/math-inl.h>
+
 #include <limits>
 #include <type_traits>
 
@@ -188,6 +190,38 @@ class RowSum {
 };
 
 constexpr double minus_infinity = -std::numeric_limits<double>::infinity();
+
+// exp for |x| <= 87, within 1 ulp with fused products and 1.2 without, in half the time of hn::Exp.
+inline Vec<float> exp_near_zero(Vec<float> x) {
+  const Tag<float> d;
+  const hn::RebindToSigned<Tag<float>> bits;
+  const Vec<float> one = hn::Set(d, 1.0F);
+  // To add 1.5 2^23 rounds to an integer and leaves it in the lowest bits.
+  const Vec<float> rounder = hn::Set(d, 12582912.0F);
+  const Vec<float> shifted = hn::MulAdd(x, hn::Set(d, 1.44269504F), rounder);
+  const Vec<float> n = hn::Sub(shifted, rounder);
+  // x - n ln 2, the first part of ln 2 with so few bits that its multiple is exact.
+  const Vec<float> first = hn::NegMulAdd(n, hn::Set(d, 0.693359375F), x);
+  const Vec<float> r = hn::MulAdd(n, hn::Set(d, 2.12194440e-4F), first);
+  // exp(r) = 1 + r (1 + r q(r)) on |r| <= ln 2 / 2, minimax in the relative error: 3e-9.
+  Vec<float> q = hn::MulAdd(hn::Set(d, 0.0013814539F), r, hn::Set(d, 0.008368745F));
+  q = hn::MulAdd(q, r, hn::Set(d, 0.04166839F));
+  q = hn::MulAdd(q, r, hn::Set(d, 0.1666652F));
+  q = hn::MulAdd(q, r, hn::Set(d, 0.49999994F));
+  const Vec<float> e = hn::MulAdd(hn::MulAdd(q, r, one), r, one);
+  return hn::BitCast(d,
+                     hn::Add(hn::BitCast(bits, e), hn::ShiftLeft<23>(hn::BitCast(bits, shifted))));
+}
+
+inline Vec<double> exp_near_zero(Vec<double> x) { return hn::Exp(Tag<double>(), x); }
+
+// exp for x <= 87, -inf among them; results below the smallest normal number are 0.
+inline Vec<float> exp_flushed(Vec<float> x) {
+  const Tag<float> d;
+  return hn::IfThenElseZero(hn::Ge(x, hn::Set(d, -87.33F)), exp_near_zero(x));
+}
+
+inline Vec<double> exp_flushed(Vec<double> x) { return hn::Exp(Tag<double>(), x); }
 
 // Columns are worked on in strips of one vector, all rows of a strip before the next, with what is
 // per column in registers. `strip` gets the first column and a Strip that loads and stores.

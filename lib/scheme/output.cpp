@@ -1,25 +1,88 @@
 #include "scheme/output.hpp"
 
 #include <algorithm>
-#include <stdexcept>
 
 #include "kernel/gemm.hpp"
+#include "kernel/tile.hpp"
 
 namespace attn {
+namespace {
+
+template <class T>
+void clear(MatrixView<T> rows) {
+  for (Index i = 0; i < rows.rows; ++i) std::fill_n(rows.row(i), rows.cols, T{0});
+}
+
+}  // namespace
 
 template <class T>
 void Output<T>::start(const Partition& partition) {
-  if (partition.order != Order::row_panels) {
-    throw std::logic_error("the output is gathered from row panels");
-  }
-  for (Index i = 0; i < out_.rows; ++i) std::fill_n(out_.row(i), out_.cols, T{0});
+  const bool shared = partition.order == Order::column_panels;
+  if (!shared && kernel::worth_packing(out_.rows)) packed_ = kernel::Packed<T>::of(v_);
+  panels_.resize(shared ? static_cast<std::size_t>(partition.slots) : 0);
+  sums_.resize(shared ? static_cast<std::size_t>(std::max<Index>(1, partition.slots) - 1) : 0);
+  for (Buffer<T>& sum : sums_) sum = Buffer<T>(out_.rows * out_.cols);
+  for (Index slot = 0; slot <= static_cast<Index>(sums_.size()); ++slot) clear(gathered(slot));
+}
+
+// Slots of row panels have rows of their own in out itself.
+template <class T>
+MatrixView<T> Output<T>::gathered(Index slot) const {
+  if (slot == 0 || sums_.empty()) return out_;
+  return MatrixView<T>(sums_[static_cast<std::size_t>(slot - 1)].data(), out_.rows, out_.cols);
 }
 
 template <class T>
 void Output<T>::observe(const WeightTile<T>& tile, Index slot) {
-  static_cast<void>(slot);
-  kernel::multiply_add(tile.weights, v_.row_range(tile.range.col0, tile.range.cols),
-                       out_.row_range(tile.range.row0, tile.range.rows));
+  const auto rows = gathered(slot).row_range(tile.range.row0, tile.range.rows);
+  if (!panels_.empty()) {
+    PanelValues& values = panels_[static_cast<std::size_t>(slot)];
+    if (values.key != tile.range.col0) {
+      values.packed = kernel::Packed<T>::of_scaled(v_.row_range(tile.range.col0, tile.range.cols),
+                                                   tile.key_factor);
+      values.key = tile.range.col0;
+    }
+    kernel::multiply_add_packed(tile.weights, values.packed, 0, rows);
+  } else if (packed_.depth() > 0) {
+    kernel::multiply_add_packed(tile.weights, packed_, tile.range.col0, rows);
+  } else {
+    kernel::multiply_add(tile.weights, v_.row_range(tile.range.col0, tile.range.cols), rows);
+  }
+}
+
+template <class T>
+void Output<T>::scale_rows(Index first, Index count, const T* factors, Index slot) {
+  const MatrixView<T> rows = gathered(slot).row_range(first, count);
+  for (Index i = 0; i < count; ++i) {
+    if (factors[i] == 0) {
+      std::fill_n(rows.row(i), rows.cols, T{0});
+    } else if (factors[i] != 1) {
+      kernel::scale_row(rows.row(i), rows.cols, static_cast<double>(factors[i]));
+    }
+  }
+}
+
+template <class T>
+void Output<T>::finish() {
+  for (const Buffer<T>& sum : sums_) {
+    const MatrixView<const T> part(sum.data(), out_.rows, out_.cols);
+    for (Index i = 0; i < out_.rows; ++i) {
+      kernel::add_scaled_row(out_.row(i), part.row(i), out_.cols, 1);
+    }
+  }
+  sums_.clear();
+  panels_.clear();
+}
+
+template <class T>
+std::int64_t Output<T>::bytes(const Partition& partition, Index depth) {
+  if (partition.order == Order::row_panels) {
+    return kernel::worth_packing(partition.rows) ? kernel::Packed<T>::bytes(partition.cols, depth)
+                                                 : 0;
+  }
+  const Index sums = std::max<Index>(1, partition.slots) - 1;
+  return partition.slots * kernel::Packed<T>::bytes(partition.panel, depth) +
+         sums * partition.rows * depth * static_cast<std::int64_t>(sizeof(T));
 }
 
 template class Output<float>;

@@ -14,9 +14,6 @@ namespace {
 
 constexpr double minus_infinity = -std::numeric_limits<double>::infinity();
 
-// Tiles of a panel run along its long axis in steps of this length.
-constexpr Index tile_length = 512;
-
 // A potential of −inf closes its line. To subtract +inf in its place gives −inf for every score,
 // finite or not, where −inf − (−inf) would be NaN.
 std::vector<double> to_subtract(std::span<const double> potential) {
@@ -85,7 +82,9 @@ class Runner {
   }
 
   void run() {
-    for (Observer<T>* observer : pass_.observers) observer->start(partition_);
+    if (!pass_.resumes) {
+      for (Observer<T>* observer : pass_.observers) observer->start(partition_);
+    }
     std::vector<Workspace<T>> workspaces(static_cast<std::size_t>(std::max(1, threads_)));
     kernel::parallel_for(partition_.slots, threads_, [&](Index slot, int worker) {
       auto& workspace = workspaces[static_cast<std::size_t>(worker)];
@@ -160,8 +159,8 @@ class Runner {
     PanelTiles panel;
     panel.panel = by_row ? TileRange{first, count, 0, length} : TileRange{0, length, first, count};
     panel.stride = panel.panel.cols;
-    for (Index at = 0; at < length; at += tile_length) {
-      const Index extent = std::min(tile_length, length - at);
+    for (Index at = 0; at < length; at += pass_tile_length) {
+      const Index extent = std::min(pass_tile_length, length - at);
       const TileRange tile =
           by_row ? TileRange{first, count, at, extent} : TileRange{at, extent, first, count};
       const bool empty = pass_.scores->empty(tile);
@@ -337,7 +336,7 @@ std::int64_t pass_bytes(Order order, Index rows, Index cols, std::size_t compone
   const auto element = static_cast<std::int64_t>(element_size);
   const std::int64_t panel = partition.panel * length * element;
   // Bias, preference and mask of a tile.
-  const std::int64_t tile = partition.panel * tile_length * (2 * element + 1);
+  const std::int64_t tile = partition.panel * pass_tile_length * (2 * element + 1);
   const std::int64_t workers = std::min<std::int64_t>(threads, std::max<Index>(1, partition.slots));
   return workers * (static_cast<std::int64_t>(components) * panel + tile) +
          static_cast<std::int64_t>(components * sizeof(double)) * (rows + cols);

@@ -37,6 +37,10 @@ template <class T>
 struct WeightTile {
   TileRange range;
   MatrixView<const T> weights;  ///< (range.rows, range.cols)
+
+  /// (range.cols) or null: column j is still to be multiplied by key_factor[j]. Such tiles are
+  /// shown to by_row observers alone, which fold it into what belongs to the key.
+  const double* key_factor = nullptr;
 };
 
 /// How a pass cuts its panels into slots. A slot is a run of panels that one thread at a time works
@@ -53,6 +57,9 @@ struct Partition {
   /// Panels [first, last) of `slot`.
   Index first_panel(Index slot) const { return slot * panels / slots; }
 };
+
+/// Tiles of a panel run along its long axis in steps of this length.
+constexpr Index pass_tile_length = 512;
 
 /// For float32 (element_size 4) or float64 (8) scores of that shape.
 Partition partition_of(Order order, Index rows, Index cols, std::size_t element_size);
@@ -74,6 +81,18 @@ class Observer {
   /// True: tiles with nothing allowed are shown too, as zeros (for what writes weights down).
   virtual bool wants_empty_tiles() const { return false; }
 
+  /// True: what is gathered is linear in each row of weights and kept by row, so that rows may be
+  /// shown before they are normalised, their factors coming later by scale_rows. Then panels may
+  /// come in either order.
+  virtual bool by_row() const { return false; }
+
+  /// What `slot` has gathered of queries [first, first + count) is multiplied by factors[0, count),
+  /// where 0 leaves 0 whatever was there. Of by_row observers only.
+  virtual void scale_rows(Index first, Index count, const T* factors, Index slot) {
+    static_cast<void>(first), static_cast<void>(count), static_cast<void>(factors);
+    static_cast<void>(slot);
+  }
+
   /// After the last tile, on one thread: adds up the slots.
   virtual void finish() {}
 };
@@ -92,6 +111,9 @@ struct Pass {
   /// panels they lie in are made, so what a pass completes is then found for those only. What is
   /// shown is the same, to the last bit, as without. Row panels only; null: all queries.
   const RowSelection* rows = nullptr;
+
+  /// Observers go on from what they have gathered: they are not started anew.
+  bool resumes = false;
 };
 
 /// Runs a pass on up to `threads` threads. Results are the same to the last bit for any number.

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
+
+#include "scheme/one_pass.hpp"
 
 namespace attn {
 namespace {
@@ -33,12 +36,10 @@ class Solver {
     switch (options_.scheme) {
       case Scheme::unas:
       case Scheme::fenchel:
-        complete_rows({Component{1, row(), {}}}, observers_);
-        close_empty_keys();
+        solve_softmax();
         break;
       case Scheme::dnas:
-        complete_columns({}, found_.potentials.col);
-        complete_rows({Component{1, row(), col()}}, observers_);
+        solve_doubly();
         break;
       case Scheme::hnas:
         solve_hybrid();
@@ -65,7 +66,7 @@ class Solver {
     run(pass, threads_);
   }
 
-  // g from f, an empty f being zero.
+  // g from f.
   void complete_columns(std::span<double> f, std::span<double> g) {
     Pass<T> pass;
     pass.scores = &scores_;
@@ -74,6 +75,53 @@ class Solver {
     pass.components = {Component{1, f, g}};
     pass.log_marginal = log_b_;
     run(pass, threads_);
+  }
+
+  void solve_softmax() {
+    if (all_by_row(observers_)) {
+      one_pass_rows(scores_, row(), observers_, threads_);
+    } else {
+      complete_rows({Component{1, row(), {}}}, observers_);
+    }
+    close_empty_keys();
+  }
+
+  void solve_doubly() {
+    if (all_by_row(observers_)) {
+      complete_the_rest(one_pass_columns(scores_, row(), col(), observers_, threads_));
+    } else {
+      first_columns();
+      complete_rows({Component{1, row(), col()}}, observers_);
+    }
+  }
+
+  // g for f = 0, to the same bits whatever is observed.
+  void first_columns() { one_pass_columns(scores_, std::span<double>(), col(), {}, threads_); }
+
+  // Those of the queries that one_pass_columns left which have a key at all.
+  void complete_the_rest(const std::vector<Index>& left) {
+    std::vector<RowRange> ranges;
+    for (const Index i : left) {
+      if (found_.support.keys_of_query[static_cast<std::size_t>(i)] > 0) {
+        ranges.push_back({i, i + 1});
+      }
+    }
+    if (ranges.empty()) return;
+    const RowSelection rows(std::move(ranges), scores_.rows());
+    std::vector<double> completed(row().size());
+    Pass<T> pass;
+    pass.scores = &scores_;
+    pass.completes = Completes::rows;
+    pass.components = {Component{1, completed, col()}};
+    pass.observers = observers_;
+    pass.rows = &rows;
+    pass.resumes = true;
+    run(pass, threads_);
+    for (const RowRange& range : rows.ranges()) {
+      for (Index i = range.first; i < range.last; ++i) {
+        found_.potentials.row[static_cast<std::size_t>(i)] = completed[static_cast<std::size_t>(i)];
+      }
+    }
   }
 
   void close_empty_keys() {
@@ -87,7 +135,7 @@ class Solver {
   void solve_hybrid() {
     auto& unas_row = found_.potentials.unas_row;
     unas_row.assign(static_cast<std::size_t>(scores_.rows()), 0.0);
-    complete_columns({}, col());
+    first_columns();
     complete_rows(hybrid_components(options_.hybrid, row(), col(), unas_row), observers_);
   }
 
@@ -95,15 +143,28 @@ class Solver {
     const auto queries = static_cast<double>(scores_.rows() - found_.support.empty_queries());
     const auto keys = static_cast<double>(scores_.cols() - found_.support.empty_keys());
     // Keys without a query need no marginal of their own: their column sums to 0, which closes it.
-    if (keys > 0) log_b_.assign(static_cast<std::size_t>(scores_.cols()), std::log(queries / keys));
+    const double log_b = keys > 0 ? std::log(queries / keys) : 0;
+    if (fixed_iterations(options_) && *options_.iterations == 1 && all_by_row(observers_)) {
+      solve_doubly();
+      shift_potentials(log_b);
+      return;
+    }
+    if (keys > 0) log_b_.assign(static_cast<std::size_t>(scores_.cols()), log_b);
 
-    complete_columns({}, col());
+    first_columns();
+    for (double& g : col()) g -= log_b;
     if (fixed_iterations(options_)) {
       iterate(*options_.iterations);
     } else {
       iterate_until(options_.tolerance.value_or(usual_tolerance(sizeof(T))),
                     options_.iterations.value_or(usual_iterations));
     }
+  }
+
+  // From the columns' marginal 1 to another constant one: the same weights.
+  void shift_potentials(double log_marginal) {
+    for (double& g : col()) g -= log_marginal;
+    for (double& f : row()) f += log_marginal;
   }
 
   void iterate(Index iterations) {
@@ -218,6 +279,9 @@ std::int64_t attend_bytes(Scheme scheme, Index rows, Index cols, std::size_t ele
   std::int64_t bytes = pass_bytes(Order::row_panels, rows, cols, components, element_size, threads);
   if (!is_softmax(scheme)) {
     bytes = std::max(bytes, pass_bytes(Order::column_panels, rows, cols, 1, element_size, threads));
+  }
+  if (scheme == Scheme::dnas) {
+    bytes = std::max(bytes, one_pass_columns_bytes(rows, cols, element_size, threads));
   }
   // Potentials; sinkhorn's next column potential and marginal.
   const Index vectors =

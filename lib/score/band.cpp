@@ -42,6 +42,12 @@ bool Band::empty(const TileRange& range) const {
          begin(row) >= std::min(end(row), range.col0 + range.cols);
 }
 
+bool Band::full(const TileRange& range) const {
+  if (range.rows == 0 || range.cols == 0) return true;
+  return begin(range.row0 + range.rows - 1) <= range.col0 &&
+         end(range.row0) >= range.col0 + range.cols;
+}
+
 Support Band::support() const {
   Support support;
   support.keys_of_query.resize(static_cast<std::size_t>(rows_));

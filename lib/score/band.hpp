@@ -27,6 +27,9 @@ class Band {
   /// Whether no pair of `range` is left. Exact, and O(1).
   bool empty(const TileRange& range) const;
 
+  /// Whether every pair of `range` is left. Exact, and O(1).
+  bool full(const TileRange& range) const;
+
   /// Whether every pair is left.
   bool whole() const { return whole_; }
 

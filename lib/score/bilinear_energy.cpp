@@ -47,10 +47,17 @@ class BilinearEnergy final : public Energy<T> {
   Index rows() const override { return dot_->rows(); }
   Index cols() const override { return dot_->cols(); }
   void fill(const TileRange& range, MatrixView<T> out) const override { dot_->fill(range, out); }
+  bool fill_exponentials(const TileRange& range, MatrixView<T> out, double* row_sum,
+                         double* col_sum) const override {
+    return dot_->fill_exponentials(range, out, row_sum, col_sum);
+  }
 
   // The norms that the bound of the dot energy is made of would not show a NaN.
   double bound() const override {
     return finite_ ? dot_->bound() : std::numeric_limits<double>::infinity();
+  }
+  double magnitude() const override {
+    return finite_ ? dot_->magnitude() : std::numeric_limits<double>::infinity();
   }
 
  private:
@@ -79,9 +86,11 @@ std::unique_ptr<Energy<T>> make_bilinear_energy(MatrixView<const T> q, MatrixVie
 
 std::int64_t bilinear_energy_bytes(Index rows, Index cols, Index q_depth, Index k_depth,
                                    std::size_t element_size) {
-  const Index elements =
-      projects_queries(rows, cols, q_depth, k_depth) ? rows * k_depth : cols * q_depth;
-  return elements * static_cast<std::int64_t>(element_size);
+  const bool queries = projects_queries(rows, cols, q_depth, k_depth);
+  const Index elements = queries ? rows * k_depth : cols * q_depth;
+  return elements * static_cast<std::int64_t>(element_size) +
+         product_energy_bytes(EnergyKind::dot, rows, cols, queries ? k_depth : q_depth,
+                              element_size);
 }
 
 template std::unique_ptr<Energy<float>> make_bilinear_energy(MatrixView<const float>,

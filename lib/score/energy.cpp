@@ -3,11 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <vector>
 
-#include "kernel/gemm.hpp"
 #include "kernel/tile.hpp"
 #include "score/centred_pair.hpp"
+#include "score/tile_product.hpp"
 
 namespace attn {
 namespace {
@@ -34,29 +35,25 @@ template <class T>
 class DotEnergy final : public Energy<T> {
  public:
   DotEnergy(MatrixView<const T> q, MatrixView<const T> k, double scale)
-      : q_(q),
-        k_(k),
-        scale_(static_cast<T>(scale)),
-        // By Cauchy-Schwarz, which bounds the partial sums too; BLAS scales at the end. The scale
-        // as it is in T, where it may be infinite.
-        bound_(largest_norm(q) * largest_norm(k) *
-               std::max(1.0, std::abs(static_cast<double>(scale_)))) {}
+      : product_(q, k, static_cast<T>(scale)),
+        scale_(std::abs(static_cast<double>(static_cast<T>(scale)))),
+        norms_(largest_norm(q) * largest_norm(k)) {}
 
-  Index rows() const override { return q_.rows; }
-  Index cols() const override { return k_.rows; }
-
-  void fill(const TileRange& range, MatrixView<T> out) const override {
-    kernel::multiply_transposed(scale_, q_.row_range(range.row0, range.rows),
-                                k_.row_range(range.col0, range.cols), out);
+  Index rows() const override { return product_.rows(); }
+  Index cols() const override { return product_.cols(); }
+  void fill(const TileRange& range, MatrixView<T> out) const override { product_.fill(range, out); }
+  bool fill_exponentials(const TileRange& range, MatrixView<T> out, double* row_sum,
+                         double* col_sum) const override {
+    return product_.fill_exponentials(range, out, row_sum, col_sum);
   }
-
-  double bound() const override { return bound_; }
+  // By Cauchy-Schwarz, which bounds the partial sums too; products are scaled at the end.
+  double bound() const override { return norms_ * std::max(1.0, scale_); }
+  double magnitude() const override { return norms_ * scale_; }
 
  private:
-  MatrixView<const T> q_;
-  MatrixView<const T> k_;
-  T scale_;
-  double bound_;
+  TileProduct<T> product_;
+  double scale_;  // as it is in T, where it may be infinite
+  double norms_;
 };
 
 // −½‖q−k‖² = ⟨q,k⟩ − ½‖q‖² − ½‖k‖², with q and k measured from their common mean.
@@ -65,6 +62,7 @@ class GaussianEnergy final : public Energy<T> {
  public:
   GaussianEnergy(MatrixView<const T> q, MatrixView<const T> k, double scale)
       : centred_(q, k), q_(centred_.q()), k_(centred_.k()), scale_(static_cast<T>(scale)) {
+    product_.emplace(q_, k_, scale_);
     // The scale as it is after rounding to T, so that both parts of the square carry the same one.
     q_term_ = half_norms(q_, static_cast<double>(scale_));
     k_term_ = half_norms(k_, static_cast<double>(scale_));
@@ -76,8 +74,7 @@ class GaussianEnergy final : public Energy<T> {
   Index cols() const override { return k_.rows; }
 
   void fill(const TileRange& range, MatrixView<T> out) const override {
-    kernel::multiply_transposed(scale_, q_.row_range(range.row0, range.rows),
-                                k_.row_range(range.col0, range.cols), out);
+    product_->fill(range, out);
     kernel::add_outer(out, q_term_.data() + range.row0, k_term_.data() + range.col0);
   }
 
@@ -95,6 +92,7 @@ class GaussianEnergy final : public Energy<T> {
   CentredPair<T> centred_;
   MatrixView<const T> q_;
   MatrixView<const T> k_;
+  std::optional<TileProduct<T>> product_;
   std::vector<double> q_term_;
   std::vector<double> k_term_;
   T scale_;
@@ -171,9 +169,10 @@ std::unique_ptr<Energy<T>> make_product_energy(EnergyKind kind, MatrixView<const
 
 std::int64_t product_energy_bytes(EnergyKind kind, Index rows, Index cols, Index depth,
                                   std::size_t element_size) {
-  if (kind != EnergyKind::gaussian) return 0;
+  const std::int64_t product = tile_product_bytes(rows, cols, depth, element_size);
+  if (kind != EnergyKind::gaussian) return product;
   const auto element = static_cast<std::int64_t>(element_size);
-  return (rows + cols) * (depth * element + static_cast<std::int64_t>(sizeof(double)));
+  return product + (rows + cols) * (depth * element + static_cast<std::int64_t>(sizeof(double)));
 }
 
 template <class T>

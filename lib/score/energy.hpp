@@ -23,8 +23,21 @@ class Energy {
   /// results may be NaN or infinite: Scores looks at each.
   virtual void fill(const TileRange& range, MatrixView<T> out) const = 0;
 
+  /// Writes exp(energy) instead, for energies of at most 80 in magnitude, adding to row_sum_i and
+  /// col_sum_j (either may be null) what there is in row i and in column j. False: not offered for
+  /// this range, nothing is done.
+  virtual bool fill_exponentials(const TileRange& range, MatrixView<T> out, double* row_sum,
+                                 double* col_sum) const {
+    static_cast<void>(range), static_cast<void>(out);
+    static_cast<void>(row_sum), static_cast<void>(col_sum);
+    return false;
+  }
+
   /// No energy, nor any number on the way to it, is larger in magnitude; +inf: not known.
   virtual double bound() const = 0;
+
+  /// No energy is larger in magnitude, whatever is met on the way to it; +inf: not known.
+  virtual double magnitude() const { return bound(); }
 
   /// Whether an energy of -inf stands for a forbidden pair (ready-made scores) rather than for a
   /// number beyond the format.

@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "kernel/running.hpp"
 #include "kernel/terms.hpp"
 #include "tensor/error.hpp"
 
@@ -21,6 +22,8 @@ constexpr T largest_score = std::numeric_limits<T>::max() / 16;
 
 // Beyond |log u| of the smallest float64 there is.
 constexpr double largest_log = 746;
+
+constexpr double largest_near_zero = 30;
 
 template <class U>
 MatrixView<U> scratch_view(Buffer<U>& buffer, const TileRange& range) {
@@ -55,6 +58,9 @@ Scores<T>::Scores(const Terms& terms) : terms_(terms), band_(band_of<T>(terms)) 
   // False for an unknown bound (+inf) and for NaN: then every score is looked at.
   constexpr auto most = static_cast<double>(largest_score<T>);
   surely_finite_ = energy <= most && capped + added <= most;
+  const double magnitude = terms.energy->magnitude();
+  const double shown = terms.softcap ? std::min(magnitude, *terms.softcap) : magnitude;
+  near_zero_ = surely_finite_ && shown + added <= largest_near_zero;
 }
 
 template <class T>
@@ -84,6 +90,17 @@ void Scores<T>::fill(const TileRange& range, MatrixView<T> out, Scratch& scratch
     std::fill(out.row(i), out.row(i) + begin, forbidden<T>);
     std::fill(out.row(i) + end, out.row(i) + range.cols, forbidden<T>);
   }
+}
+
+template <class T>
+void Scores<T>::fill_exponentials(const TileRange& range, MatrixView<T> out, Scratch& scratch,
+                                  double* row_sum, double* col_sum) const {
+  const bool energy_alone = terms_.bias == nullptr && terms_.mask == nullptr &&
+                            terms_.relative == nullptr && terms_.preference == nullptr &&
+                            !terms_.softcap && band_.full(range);
+  if (energy_alone && terms_.energy->fill_exponentials(range, out, row_sum, col_sum)) return;
+  fill(range, out, scratch);
+  kernel::exp_tile(out, row_sum, col_sum);
 }
 
 // With `allowed` there is a mask in any case, and it says what may attend to what in `range`, apart

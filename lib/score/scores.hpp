@@ -58,6 +58,16 @@ class Scores {
   /// is added to the energy is added in float64 where it is more than a bias, and rounded once.
   void fill(const TileRange& range, MatrixView<T> out, Scratch& scratch) const;
 
+  /// Whether every score of an allowed pair is known to be so small that its exponential needs no
+  /// maximum removed: |s| ≤ 30, so that sums and quotients of them lie well inside of float32.
+  bool near_zero() const { return near_zero_; }
+
+  /// Where near_zero(): writes exp(s_ij), within 1.2 ulp of that of the rounded score and 0 where
+  /// the pair is forbidden, and adds to row_sum_i and col_sum_j (either may be null) what there is
+  /// in row i and in column j. Otherwise as fill.
+  void fill_exponentials(const TileRange& range, MatrixView<T> out, Scratch& scratch,
+                         double* row_sum, double* col_sum) const;
+
   /// True where causality, window and padding forbid every pair of `range`: it need not be looked
   /// at. O(1).
   bool empty(const TileRange& range) const { return band_.empty(range); }
@@ -89,6 +99,7 @@ class Scores {
   Terms terms_;
   Band band_;
   bool surely_finite_ = false;
+  bool near_zero_ = false;
 };
 
 }  // namespace attn

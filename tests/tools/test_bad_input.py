@@ -196,6 +196,12 @@ class BadInput(ToolTest):
                     self.refused(tool, "good.h5", *options, status=2, says=says)
                     self.assertEqual((self.folder / "good.h5").read_bytes(), whole)
 
+    def test_options_of_a_bundle_that_is_not_written(self):
+        for option in ("--only", "--compress=gzip"):
+            self.refused("explain-away-stats", "good.h5", option, status=2, output=None,
+                         says=[option.partition("=")[0]], hint="-o FILE")
+        self.run_tool("explain-away-stats", "good.h5", "--force")
+
     def test_scores_beyond_float32(self):
         big = {n: np.full((3, 2), 1e25, np.float32) for n in "qkv"}
         for tool in BOTH:
@@ -224,6 +230,47 @@ class BadInput(ToolTest):
         self.refused("attn-compute", "big.h5", "--precision=f32", status=4,
                      says=["big.h5:/q", "float32"], hint="--precision f64")
 
+    def test_numbers_that_are_meant_to_forbid(self):
+        random = np.random.default_rng(5)
+        vectors = {n: random.normal(size=(2, 6, 4)).astype(np.float32) for n in "qk"}
+        closed = np.arange(6) > 3
+        warning = "bias has finite values of -1e4 or less, which forbid nothing under"
+        brain = np.float32(-9984)  # -1e4 in bfloat16
+        for low in (np.float16(-65504), np.float16(-1e4), brain, np.float32(-1e9), -1e9):
+            bias = np.where(closed, low, 0).astype(np.asarray(low).dtype)
+            self.write("in.h5", bias=np.broadcast_to(bias, (2, 1, 6)), **vectors)
+            for tool in BOTH:
+                for scheme, warned in (("unas", False), ("fenchel", False), ("dnas", True),
+                                       ("sinkhorn", True)):
+                    done = self.run_tool(tool, "in.h5", f"--scheme={scheme}", "-o", "/dev/null",
+                                         status=None)
+                    self.assertIn(done.status, (0, 1))  # sinkhorn need not converge on it
+                    self.assertEqual(done.err.count(f"{warning} {scheme}:"), int(warned))
+        done = self.run_tool("explain-away-stats", "in.h5")
+        self.assertEqual(done.err.count(f"{warning} dnas:"), 1)
+        # Also in a bias that is read by tiles.
+        large = np.zeros((1600, 1500), np.float32)
+        large[1000, 700] = -1e9
+        self.write("in.h5", bias=large, q=np.ones((1600, 2)), k=np.ones((1500, 2)))
+        done = self.run_tool("attn-compute", "in.h5", "--scheme=dnas", "--memory=16M", "-o",
+                             "/dev/null")
+        self.assertEqual(done.err.count(f"{warning} dnas:"), 1)
+        for bias in (np.where(closed, -np.inf, 0), np.where(closed, -9000.0, 0)):
+            self.write("in.h5", bias=bias, **vectors)
+            done = self.run_tool("attn-compute", "in.h5", "--scheme=dnas", "-o", "/dev/null")
+            self.assertNotIn("warning", done.err)
+        # The lowest number of a format leaves no room for a score.
+        for kind, options in ((np.float32, []), (np.float32, ["--scheme=dnas"]), (np.float64, []),
+                              (np.float64, ["--precision=f32"])):
+            bias = np.where(closed, np.finfo(kind).min, 0).astype(kind)
+            self.write("in.h5", bias=bias, **vectors)
+            for tool in BOTH:
+                with self.subTest(tool=tool, kind=kind, options=options):
+                    done = self.run_tool(tool, "in.h5", *options, "-q", status=4)
+                    self.assertIn("hint: ", done.err)
+                    self.assertIn("-inf", done.err.partition("hint: ")[2])
+                    self.assertEqual(done.out, b"")
+
     def test_what_is_refused_does_not_depend_on_memory(self):
         # Wrong where causality lets nobody look, in a bias that is held or read by tiles.
         bias = np.zeros((1600, 1500), np.float32)
@@ -235,6 +282,28 @@ class BadInput(ToolTest):
                 with self.subTest(memory=memory, tool=tool):
                     self.refused(tool, "in.h5", "--causal=top-left", f"--memory={memory}", status=3,
                                  says=["in.h5:/bias has nan at [3, 1400]"])
+
+    def test_chunks_larger_than_memory(self):
+        ones = np.ones((256, 32, 64))
+        for name, options in (("large.h5", {"chunks": ones.shape, "compression": 1}),
+                              ("small.h5", {"chunks": (1, 32, 64), "compression": 1}),
+                              ("plain.h5", {"chunks": ones.shape})):
+            with h5py.File(self.folder / name, "w") as file:
+                for vectors in "qk":
+                    file.create_dataset(vectors, data=ones, **options)
+        for name in ("small.h5", "plain.h5"):
+            self.run_tool("attn-compute", name, "--memory=2M", "-o", "/dev/null")
+        says = ["large.h5:/", "4.0 MiB", "--memory allows 2.0 MiB"]
+        for tool, words, output in (("attn-compute", [], "out.h5"),
+                                    ("explain-away-stats", [], None),
+                                    ("tensor-compare", ["small.h5"], None),
+                                    ("tensor-convert", [], "out.npz"),
+                                    ("tensor-convert", ["--dtype=f32"], "out.h5")):
+            with self.subTest(tool=tool, output=output):
+                self.refused(tool, "large.h5", *words, "--memory=2M", status=6, says=says,
+                             hint="h5repack", output=output)
+        self.run_tool("tensor-convert", "large.h5", "--memory=2M", "-o", "copy.h5")
+        self.run_tool("attn-compute", "large.h5", "--memory=5M", "-o", "/dev/null")
 
     def test_too_little_memory(self):
         for tool in BOTH:

@@ -271,6 +271,55 @@ class Writing(Arrays):
         self.write("b.h5", x=np.arange(3.0), y=np.arange(3.0))
         self.refused("tensor-convert", "b.h5", status=3, says=["one array", "2"], output="b.npy")
 
+    def test_nothing_is_not_written(self):
+        np.savez(self.folder / "none.npz")
+        self.put("none.safetensors", safetensors({}))
+        self.write("none.h5", {"note": "alone"})
+        self.write("groups.h5", group__x=[1.0])
+        self.write("words.h5", tokens=["a"])
+        for source in ("none.npz", "none.safetensors", "none.h5"):
+            for output in ("x.h5", "x.npz", "x.safetensors"):
+                self.refused("tensor-convert", source, status=3, says=[source, "no datasets"],
+                             output=output)
+        self.refused("tensor-convert", "groups.h5", status=3, says=["groups.h5", "only groups"],
+                     hint="group", output="x.npz")
+        self.refused("tensor-convert", "words.h5", status=3, says=["words.h5", "only strings"],
+                     output="x.safetensors")
+        self.assertIn("0 datasets and 1 group,", self.convert("groups.h5", "-o", "x.h5").err)
+        self.assertEqual(list(self.read("x.h5")), ["group/x"])
+
+    def test_words_are_counted(self):
+        self.write("a.h5", x=np.arange(3.0), tokens=["a", "b"])
+        done = self.convert("a.h5", "-o", "b.h5", "--json")
+        self.assertIn("2 datasets, h5 -> b.h5", done.err)
+        self.assertEqual(done.json()["result"]["datasets"], 2)
+        self.assertEqual(sorted(o["name"] for o in done.json()["outputs"]), ["tokens", "x"])
+        self.assertIn("tokens  2  string", self.convert("a.h5", "--dry-run").out.decode())
+
+    def test_endings(self):
+        self.write("a.h5", x=np.arange(3.0))
+        for name, warned in (("b.xyz", True), ("b.pt", True), ("b.hdf5", False), ("b", False)):
+            self.assertEqual("warning" in self.convert("a.h5", "-o", name).err, warned)
+            self.assertEqual(list(self.read(name)), ["x"])
+        self.assertNotIn("warning", self.convert("a.h5", "--to=h5", "-o", "c.xyz").err)
+        self.assertNotIn("warning", self.shell("tensor-convert a.h5 > d.h5").err)
+
+    def test_bytes_that_are_no_text(self):
+        for word, wrong in ((b"caf\xc3\xa9", None), (b"\xf0\x9f\x99\x82", None), (b"", None),
+                            (b"caf\xe9", "UTF-8"), (b"\xc0\xaf", "UTF-8"),
+                            (b"\xed\xa0\x80", "UTF-8"), (b"\xf4\x90\x80\x80", "UTF-8"),
+                            (b"\xe2\x82", "UTF-8"), (b"\x80", "UTF-8"), (b"\xff", "UTF-8"),
+                            (b"a\0b", "NUL")):
+            with self.subTest(word=word):
+                words = np.array([[b"a", b"b", b"c"], [b"d", word, b"e"]], "S8")
+                self.put("words.npy", npy(words))
+                if wrong is None:
+                    self.convert("tokens=words.npy", "-o", "x.h5", "--force")
+                    self.assertEqual(self.read("x.h5")["tokens"][1, 1].encode(), word)
+                else:
+                    self.refused("tensor-convert", "tokens=words.npy", status=3,
+                                 says=["words.npy", "[1, 1]", wrong])
+
     def test_attributes_and_groups_stay_in_bundles(self):
         self.write("a.h5", {"attn_scheme": "dnas"}, x=np.arange(3.0), tokens=["a"], group__y=[1.0])
         self.convert("a.h5", "-o", "b.h5")

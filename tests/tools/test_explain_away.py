@@ -309,6 +309,22 @@ class FromTheBundle(ToolTest):
         found = self.stats("only.h5", *vectors, "-i", "mask=in.h5", "--scheme=stored")["stored"]
         self.same_figures(found, self.stats("in.h5", "--scheme=hnas")["hnas"])
 
+    def test_masked_keys_of_stored_weights(self):
+        # One key gets exactly nothing and is not masked, another one is.
+        scores = np.zeros((2, 4, 6))
+        scores[:, :, 2] = -3000
+        self.write("scores.h5", scores=scores, mask=np.arange(6) != 4)
+        for scheme in ("unas", "dnas"):
+            self.run_tool("attn-compute", "scores.h5", "--from=scores", f"--scheme={scheme}",
+                          "--emit=weights,row_potential,col_potential", "--only", "--force",
+                          "-o", "only.h5")
+            found = self.stats("only.h5")["stored"]
+            expected = self.stats("scores.h5", "--from=scores", f"--scheme={scheme}")[scheme]
+            for part in ("keys", "masked_keys", "explained_away", "lowest"):
+                self.assertEqual(found[part], expected[part], (scheme, part))
+            self.assertEqual(found["masked_keys"], 2)
+        self.assertEqual(self.stats("only.h5", "-i", "mask=scores.h5")["stored"]["keys"], 10)
+
     def test_every_scheme_at_once(self):
         options = ["in.h5", "--hybrid=0.5"]
         schemes = ["sinkhorn", "hnas", "dnas", "unas"]

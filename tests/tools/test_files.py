@@ -137,6 +137,30 @@ class FullDisks(FilesTest):
         self.assertEqual((os.listdir(disk), self.listing()), ([], self.before))
         self.run_tool("attn-compute", "-o", "out.h5", stdin=stream)
 
+    def test_no_space_for_the_report(self):
+        disk = self.mounted("size=64k")
+        usable = os.statvfs(disk).f_bavail * os.statvfs(disk).f_frsize
+        (disk / "filler").write_bytes(bytes(usable))
+        for tool in ("attn-compute", "explain-away-stats"):
+            with self.subTest(tool=tool):
+                done = self.run_tool(tool, "in.h5", "-o", "out.h5", "-q",
+                                     f"--json={disk}/report.json", status=None)
+                self.refused_for_space(done, "report.json")
+                self.assertEqual((os.listdir(disk), self.listing()), (["filler"], self.before))
+        os.unlink(disk / "filler")
+        for _ in range(2):
+            self.run_tool("attn-compute", "in.h5", "-o", "out.h5", "-q", "--force",
+                          f"--json={disk}/report.json")
+            self.assertEqual(os.listdir(disk), ["report.json"])
+        self.assertIn("out.h5", self.listing())
+
+    def test_report_that_cannot_be_printed(self):
+        with open("/dev/full", "wb") as full:
+            done = self.run_tool("explain-away-stats", "in.h5", "-o", "out.h5", status=None,
+                                 stdout=full)
+        self.refused_for_space(done, "standard output")
+        self.assertEqual(self.listing(), self.before)
+
     def test_limit_on_the_size_of_files(self):
         needed = len(self.run_tool("attn-compute", "in.h5", "-q").out)
         self.write("out.h5", old=np.arange(5))

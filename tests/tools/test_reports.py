@@ -124,6 +124,20 @@ class Json(ToolTest):
         self.assertLess(report["runtime"]["peak_rss_bytes"], len(ballast))
 
 
+def everything_drawn(terminal):
+    """What was written to a terminal whose other side is closed: it comes in pieces, and Linux ends
+    it with EIO."""
+    drawn = b""
+    while True:
+        try:
+            piece = terminal.read(65536)
+        except OSError:
+            return drawn
+        if not piece:
+            return drawn
+        drawn += piece
+
+
 class Messages(ToolTest):
 
     def setUp(self):
@@ -156,6 +170,45 @@ class Messages(ToolTest):
         done = self.run_tool("attn-compute", "in.h5", "--causal=top-left", "-o", "unas.h5")
         self.assertNotIn("warning", done.err)
 
+    def test_names_that_nothing_uses(self):
+        np.save(self.folder / "m.npy", np.ones((6, 5), bool))
+        self.write("stored.h5", weights=np.full((6, 5), 0.2))
+        pair = ["-i", "q=in.h5", "-i", "k=in.h5"]
+        for tool, name, options, used in (
+                ("attn-compute", "maks=m.npy", [], False),
+                ("attn-compute", "mask=m.npy", [], True),
+                ("attn-compute", "preference=in.h5:/v[0, :, :1]", [], False),
+                ("attn-compute", "w=in.h5:/k", [], False),
+                ("attn-compute", "v=in.h5", ["--emit=col_sum"], False),
+                ("attn-compute", "v=in.h5", [], True),
+                ("attn-compute", "hybrid=in.h5:/v[0, 0, 0]", ["--scheme=hnas", "--hybrid=0.5"],
+                 False),
+                ("attn-compute", "tokens=m.npy", [], True),
+                ("explain-away-stats", "maks=m.npy", [], False),
+                ("explain-away-stats", "v=in.h5", [], False),
+                ("explain-away-stats", "weights=stored.h5", [], False)):
+            with self.subTest(tool=tool, name=name, options=options):
+                out = [] if tool == "explain-away-stats" else ["-o", "out.h5", "--force"]
+                done = self.run_tool(tool, *pair, "-i", name, *options, *out, "--json")
+                warned = [w for w in done.json()["warnings"] if "does not use" in w]
+                if used:
+                    self.assertEqual(warned, [])
+                else:
+                    self.assertEqual(len(warned), 1)
+                    self.assertIn("-i " + name.partition("=")[0], warned[0])
+                    self.assertIn(f"{tool}: warning: {warned[0]}\n", done.err)
+        done = self.run_tool("explain-away-stats", "-i", "weights=stored.h5", "--json")
+        self.assertEqual(done.json()["warnings"], [])
+
+    def test_names_that_nothing_uses_in_a_dump(self):
+        vectors = {f"layer{n}__{x}": np.ones((3, 2)) for n in range(3) for x in "qk"}
+        self.write("dump.h5", **vectors, bais=np.zeros((3, 3)))
+        for tool in ("attn-compute", "explain-away-stats"):
+            done = self.run_tool(tool, "dump.h5", "--each=layer*", "-i", "bais=dump.h5", "-o",
+                                 f"{tool}.h5")
+            self.assertEqual(done.err.count("warning"), 1)
+            self.assertIn("-i bais: ", done.err)
+
     def test_progress(self):
         for when, shown in (("always", True), ("never", False), ("auto", False)):
             with self.subTest(progress=when):
@@ -172,7 +225,7 @@ class Messages(ToolTest):
                 self.run_tool("attn-compute", "long.h5", "--scheme=sinkhorn", "--iterations=12",
                               "--threads=1", "-q", "--progress=always", "-o", "out.h5",
                               stderr=error)
-            drawn = terminal.read(65536).decode()
+            drawn = everything_drawn(terminal).decode()
         drawn_line = r"\rattn-compute: sinkhorn +\d+%, [\d.]+ heads/s, \d+ s left\x1b\[K"
         self.assertRegex(drawn, drawn_line)
         self.assertTrue(drawn.endswith("\r\x1b[K"))

@@ -4,6 +4,7 @@ comparison that lets nothing pass."""
 import math
 import unittest
 
+import h5py
 import numpy as np
 
 from attn import ToolTest
@@ -219,11 +220,85 @@ class TensorCompare(ToolTest):
         self.compare("a.h5:/x[1:]", "b.h5:/x[:2]", same=False)
 
     def test_nothing_is_not_the_same(self):
-        self.write("a.h5", group__x=1)
-        self.write("b.h5", group__x=2)
+        for name in ("a.h5", "b.h5"):
+            with h5py.File(self.folder / name, "w") as file:
+                file.create_group("group/empty")
         self.refused("tensor-compare", "a.h5", "b.h5", status=3, says=["neither A nor B"],
-                     hint="group", output=None)
-        self.run_tool("tensor-compare", "a.h5:/group", "b.h5:/group", status=1)
+                     output=None)
+
+    def test_groups_below(self):
+        x = np.arange(6.0)
+        self.write("a.h5", q=x, text__layer0__out=x, text__layer10__out=x, text__layer2__out=x)
+        self.write("b.h5", q=x, text__layer0__out=x, text__layer2__out=x + 1, other__out=x)
+        result = self.compare("a.h5", "b.h5", same=False)
+        self.assertEqual([(d["name"], d["same"]) for d in result["datasets"]],
+                         [("q", True), ("text/layer0/out", True), ("text/layer2/out", False)])
+        self.assertEqual((result["only_in_a"], result["only_in_b"]),
+                         (["text/layer10/out"], ["other/out"]))
+        self.compare("a.h5", "b.h5", "--datasets=q,text/layer0/out", same=True)
+        self.compare("a.h5", "b.h5", "--datasets=text/layer10/out", same=False)
+        self.compare("a.h5:/text/layer0", "b.h5:/text/layer0", same=True)
+        self.compare("a.h5:/text", "b.h5:/text", "--atol=1", "--datasets=layer2/out", same=True)
+
+    def test_a_group_with_two_names(self):
+        self.write("copies.h5", first__x=np.arange(3), second__x=np.arange(3))
+        self.write("links.h5", first__x=np.arange(3))
+        with h5py.File(self.folder / "links.h5", "a") as file:
+            file["second"] = file["first"]
+            file["first/round"] = file["first"]  # without end
+        self.compare("links.h5", "copies.h5", same=True)
+        self.compare("copies.h5", "links.h5", same=True)
+        self.compare("links.h5", "links.h5", "--datasets=second/x", same=True)
+
+    def test_attributes(self):
+        x = np.arange(3.0)
+        usual = {"history": "a", "attn_scheme": "dnas", "attn_scale": 0.125, "layers": np.arange(4),
+                 "large": np.arange(1000.0), "none": h5py.Empty("f4"), "odd": np.uint64(2**64 - 1)}
+        kept = self.write("a.h5", usual, x=x, layer0__x=x)
+        for item, more in (("", {"attn_scheme": "unas"}), ("", {"attn_scale": 0.25}),
+                           ("", {"layers": np.arange(3)}), ("", {"layers": [0, 1, 2, 4]}),
+                           ("", {"large": np.append(np.arange(999.0), 7)}), ("", {"odd": 7}),
+                           ("", {"odd": np.uint64(2**64 - 2**60)}), ("", {"none": "text"}),
+                           ("", {"new": 1}), ("layer0", {"new": 1}), ("layer0/x", {"units": "m"}),
+                           ("x", {"CLASS": "mine"})):
+            with self.subTest(item=item, more=more):
+                self.write("b.h5", usual | {"history": "b"}, x=x, layer0__x=x)
+                self.compare(kept, "b.h5", "--attributes", same=True)
+                with h5py.File(self.folder / "b.h5", "a") as file:
+                    file[item or "/"].attrs.update(more)
+                self.compare(kept, "b.h5", same=True)
+                for pair in (kept, "b.h5"), ("b.h5", kept):
+                    found = self.compare(*pair, "--attributes", same=False)["attributes"]
+                    wrong = [entry["name"] for entry in found if not entry["same"]]
+                    self.assertEqual(wrong, [f"{item}@{next(iter(more))}"])
+        self.compare(kept, "b.h5", "--attributes", "--datasets=layer0/x", same=True)
+        text = self.run_tool("tensor-compare", kept, "b.h5", "--attributes", status=1).out.decode()
+        self.assertRegex(text, r"(?m)^x@CLASS .* only in B$")
+        self.assertIn("1 of 7 attributes differ", text)
+
+    def test_attributes_within_tolerances(self):
+        self.write("a.h5", {"scale": 1.0, "count": 3, "nan": np.nan}, x=1)
+        self.write("b.h5", {"scale": np.float32(1.001), "count": 4, "nan": np.nan}, x=1)
+        self.compare("a.h5", "b.h5", "--attributes", "--atol=2", same=False)
+        self.compare("a.h5", "b.h5", "--attributes", "--atol=2", "--nan-equal", same=True)
+        self.compare("a.h5", "b.h5", "--attributes", "--atol=0.01", "--nan-equal", same=False)
+
+    def test_labels_and_scales_are_no_attributes(self):
+        for name in ("a.h5", "b.h5"):
+            self.write(name, x=np.arange(3), axis=np.arange(3))
+        with h5py.File(self.folder / "b.h5", "a") as file:
+            file["x"].dims[0].label = "key"
+            file["axis"].make_scale("position")
+            file["x"].dims[0].attach_scale(file["axis"])
+        self.compare("a.h5", "b.h5", "--attributes", same=True)
+
+    def test_attributes_that_cannot_be_compared(self):
+        self.write("a.h5", {"pair": np.zeros((), [("re", "f4"), ("im", "f4")])}, x=1)
+        self.refused("tensor-compare", "a.h5", "a.h5", "--attributes", status=3, output=None,
+                     says=["a.h5", "@pair", "compound"])
+        self.compare("a.h5", "a.h5", same=True)
+        self.refused("tensor-compare", "a.h5:/x", "a.h5", "--attributes", status=2, output=None,
+                     says=["--attributes"])
 
     def test_provenance_is_not_compared(self):
         self.run_tool("tensor-gen", "normal", "q=4x3", "k=4x3", "-o", "a.h5")

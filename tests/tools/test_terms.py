@@ -146,6 +146,24 @@ class Terms(ToolTest):
                 self.in_every_way(random, options, data | {"key_length": lengths},
                                   np.where(padded, FORBIDDEN, s), data["v"])
 
+    def test_padding_broadcasts(self):
+        random = np.random.default_rng(13)
+        data = {n: random.normal(size=(2, 3, 9, 4)) for n in "qkv"}
+        for lengths in (np.int64(4), np.array([4]), np.array([7, 2]), np.array([[7], [2]]),
+                        np.array([[1, 9, 3]]), np.array([[1, 2, 3], [4, 0, 9]])):
+            with self.subTest(shape=lengths.shape):
+                whole = np.broadcast_to(lengths if lengths.ndim != 1 else lengths[:, None], (2, 3))
+                self.write("in.h5", **data, key_length=lengths)
+                self.write("masked.h5", **data,
+                           mask=np.arange(9) < whole[:, :, None, None])
+                options = ["-q", "--scheme=dnas", "--emit=col_sum,out"]
+                found, expected = (self.compute(f, *options) for f in ("in.h5", "masked.h5"))
+                for name in ("col_sum", "out"):
+                    self.assert_near(name, found[name], expected[name], 1e-12)
+        for shape in ((3,), (2, 2), (1, 1, 1)):
+            self.write("in.h5", **data, key_length=np.ones(shape, int))
+            self.refused("attn-compute", "in.h5", status=3, says=["in.h5:/key_length", "(2, 3)"])
+
     def test_soft_caps(self):
         random = np.random.default_rng(4)
         for number in range(4):
@@ -267,6 +285,19 @@ class Terms(ToolTest):
                 if n in ("attn_window", "attn_softcap", "attn_relative_bias", "attn_alpha")]
         self.assertEqual(left, [])
 
+    def test_what_is_recorded_can_be_undone(self):
+        data = self.vectors(np.random.default_rng(12))
+        self.write("in.h5", **data)
+        self.run_tool("attn-compute", "in.h5", "--window=3", "--softcap=0.1", "-o", "made.h5")
+        both = ["--window=none", "--softcap=none"]
+        for given, same in ((both, []), (both[:1], ["--softcap=0.1"]), (both[1:], ["--window=3"])):
+            self.assertEqual(self.stats("made.h5", *given), self.stats("in.h5", *same))
+        self.write("with.h5", {"attn_window": 3}, **data)
+        self.assert_same_bits(self.compute("with.h5", "-q", "--window=none"),
+                              self.compute("in.h5", "-q"), ["out"])
+        self.refused("attn-compute", "in.h5", "--window=no", status=2, says=["--window", "or none"])
+        self.refused("attn-compute", "in.h5", "--alpha=none", status=2, says=["--alpha"])
+
     def test_attributes_that_come_with_tensors(self):
         random = np.random.default_rng(10)
         data = self.vectors(random)
@@ -286,6 +317,19 @@ class Terms(ToolTest):
         self.assert_same_bits(again, self.compute("plain.h5", "-q"), ["out", "row_potential"])
         self.write("in.h5", {"attn_energy": "cosine"}, **data)
         self.refused("attn-compute", "in.h5", status=3, says=["in.h5: attribute attn_energy is cosine"])
+
+    def test_layout_of_nothing(self):
+        ones = np.ones
+        self.write("scores.h5", scores=ones((2, 5, 6)), v=ones((2, 6, 3)))
+        self.write("x.h5", x=ones((5, 6)), wq=ones((2, 6, 3)), wk=ones((2, 6, 3)))
+        for file, options in (("scores.h5", ["--from=scores", "--emit=col_sum"]),
+                              ("x.h5", ["--from=projection"])):
+            for layout in ("blhd", "bhld"):
+                self.refused("attn-compute", file, *options, f"--layout={layout}", status=2,
+                             says=["--layout has no effect"])
+            self.refused("explain-away-stats", file, options[0], "--layout=blhd", status=2,
+                         says=["--layout has no effect"])
+        self.compute("scores.h5", "-q", "--from=scores", "--layout=bhld")
 
     def test_refused(self):
         zeros = np.zeros

@@ -36,7 +36,7 @@ void check_exp_columns(Random& random, Index rows, Index cols, bool with_f) {
     long double total = start.data()[j];
     for (Index i = 0; i < rows; ++i) {
       const T e = s.view()(i, j);
-      add_exponential(exponentials, e, before.view()(i, j), f.data()[i], shift.data()[j]);
+      add_exponential(exponentials, e, before.view()(i, j), f.data()[i], shift.data()[j], !with_f);
       total += e;
     }
     sums.add(sum.data()[j], total, sum_error<T>(total, rows));

@@ -17,8 +17,6 @@ using namespace attn::testing;
 
 namespace {
 
-constexpr Scheme all_schemes[] = {Scheme::unas, Scheme::dnas, Scheme::hnas, Scheme::sinkhorn};
-
 template <class T>
 struct Numbers {
   Index rows = 0;

@@ -37,6 +37,13 @@ inline bool chance(Random& random, double probability) {
 enum class Mechanism { product, bilinear, mlp };
 enum class Relative { none, t5, alibi };
 
+inline constexpr Scheme all_schemes[] = {Scheme::unas, Scheme::dnas, Scheme::hnas,
+                                         Scheme::sinkhorn};
+inline constexpr Mechanism all_mechanisms[] = {Mechanism::product, Mechanism::bilinear,
+                                               Mechanism::mlp};
+inline constexpr EnergyKind all_energies[] = {EnergyKind::dot, EnergyKind::scaled_dot,
+                                              EnergyKind::gaussian};
+
 struct ProblemOptions {
   Index queries = 1;
   Index keys = 1;
@@ -61,6 +68,25 @@ struct ProblemOptions {
   std::optional<double> softcap;
   bool preference = false;  ///< random over many decades, some of it 0
 };
+
+/// Of up to `largest` queries and keys, with all that a product energy may have beside it.
+inline ProblemOptions random_options(Random& random, Index largest) {
+  ProblemOptions options;
+  options.queries = random_size(random, 1, largest);
+  options.keys = random_size(random, 1, largest);
+  options.depth = random_size(random, 1, 130);
+  options.value_depth = random_size(random, 1, 70);
+  options.energy = all_energies[random_index(random, 0, 2)];
+  options.scale = chance(random, 0.3) ? 0.7 : 1.0;
+  options.bias = chance(random, 0.3);
+  options.mask = chance(random, 0.3);
+  if (chance(random, 0.3)) {
+    options.causal = chance(random, 0.5) ? Causal::top_left : Causal::bottom_right;
+  }
+  if (chance(random, 0.3)) options.row_shift = 5000;
+  if (chance(random, 0.3)) options.col_shift = 5000;
+  return options;
+}
 
 template <class T>
 class Problem {

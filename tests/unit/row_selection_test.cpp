@@ -17,8 +17,6 @@ using namespace attn::testing;
 
 namespace {
 
-constexpr Scheme all_schemes[] = {Scheme::unas, Scheme::dnas, Scheme::hnas, Scheme::sinkhorn};
-
 // What is shown outside of the chosen rows counts as wrong, and so does a missing row.
 template <class T>
 bool only_chosen_rows(const RowSelection& rows, const std::vector<T>& all,

@@ -50,6 +50,28 @@ Run<T> run_all(const Problem<T>& problem, const SchemeOptions& options, int thre
   return run;
 }
 
+// The output alone, which may be found in another way than everything at once.
+template <class T>
+Run<T> run_output(const Problem<T>& problem, const SchemeOptions& options, int threads = 2) {
+  Run<T> run;
+  const auto v = problem.v();
+  const Index queries = problem.scores().rows();
+  run.out.assign(static_cast<std::size_t>(queries * v.cols), T{-1});
+  Output<T> output(v, MatrixView<T>(run.out.data(), queries, v.cols));
+  run.attention = attend<T>(problem.scores(), options, {&output}, threads);
+  return run;
+}
+
+// Potentials carry the error of the scores, absolutely, and are −inf where nothing is allowed.
+inline void check_potentials(const std::vector<double>& got, const std::vector<long double>& want,
+                             double bound) {
+  REQUIRE(got.size() == want.size());
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    CHECK((got[i] == static_cast<double>(want[i]) ||
+           std::abs(got[i] - static_cast<double>(want[i])) <= bound));
+  }
+}
+
 template <class T>
 void check_against_reference(const Problem<T>& problem, const SchemeOptions& options) {
   const auto s = problem.reference_scores();
@@ -67,9 +89,40 @@ void check_against_reference(const Problem<T>& problem, const SchemeOptions& opt
     CHECK(std::abs(got.entropies[i] - static_cast<double>(entropies[i])) <=
           bound * 90 * (1 + std::log(static_cast<double>(s.cols))));
   }
-  // Potentials of closed lines, and that the others are finite.
-  for (std::size_t i = 0; i < want.row.size(); ++i) {
-    CHECK(std::isinf(got.attention.potentials.row[i]) == std::isinf(want.row[i]));
+  check_potentials(got.attention.potentials.row, want.row, 4 * bound);
+
+  const auto out = reference::output(want.weights, problem.reference_v()).values;
+  const auto alone = run_output(problem, options);
+  CHECK(relative_error(alone.out, out) <= bound);
+  check_potentials(alone.attention.potentials.row, want.row, 4 * bound);
+  CHECK(alone.attention.potentials.col == got.attention.potentials.col);
+  for (const int threads : {1, 3}) {
+    const auto again = run_output(problem, options, threads);
+    CHECK(again.out == alone.out);
+    CHECK(again.attention.potentials.row == alone.attention.potentials.row);
+  }
+}
+
+/// `count` random problems, each under some scheme; `change` may add to their options.
+template <class T, class Change>
+void check_random_problems(int count, unsigned seed, Index largest, const Change& change) {
+  Random random(seed);
+  for (int n = 0; n < count; ++n) {
+    ProblemOptions options = random_options(random, largest);
+    change(options, random);
+    const Scheme scheme = all_schemes[random_index(random, 0, 3)];
+    CAPTURE(n);
+    CAPTURE(options.queries);
+    CAPTURE(options.keys);
+    CAPTURE(options.depth);
+    CAPTURE(options.hidden);
+    CAPTURE(static_cast<int>(scheme));
+    CAPTURE(static_cast<int>(options.mechanism));
+    CAPTURE(static_cast<int>(options.relative));
+    CAPTURE(options.softcap.has_value());
+    CAPTURE(options.preference);
+    const Problem<T> problem(options, random);
+    check_against_reference(problem, fixed(scheme));
   }
 }
 

@@ -15,8 +15,6 @@ using namespace attn::testing;
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
-constexpr EnergyKind all_energies[] = {EnergyKind::dot, EnergyKind::scaled_dot,
-                                       EnergyKind::gaussian};
 constexpr Causal all_causal[] = {Causal::none, Causal::top_left, Causal::bottom_right};
 
 template <class T>

@@ -104,15 +104,17 @@ long double difference(T s, double g, double shift) {
 }
 
 // An exponential may be off by its own ulp, and by what the rounding of its argument to T, and of
-// the two differences to float64 before that, moves it.
+// the two differences to float64 before that, moves it. `flushes`: what lies below the smallest
+// normal number of float32 may be 0.
 template <class T>
-void add_exponential(Worst& worst, T got, T s, double g, double shift) {
+void add_exponential(Worst& worst, T got, T s, double g, double shift, bool flushes = false) {
   const long double x = difference(s, g, shift);
   if (std::isinf(x)) {
     worst.require(got == 0);
     return;
   }
   const long double want = std::exp(x);
+  if (flushes && got == 0 && want < 1.01L * std::numeric_limits<float>::min()) return;
   const long double first = g == 0 ? 0 : std::abs(static_cast<long double>(s) - g);
   const long double argument = rounding<T> * std::abs(x) + rounding<double> * (first + std::abs(x));
   worst.add(got, want, ulp<T>(want) + want * argument);

@@ -86,6 +86,12 @@ std::string Vectors::address() const {
   return input.dataset.address() + (weights ? " times " + weights->dataset.address() : "");
 }
 
+void require_layout_effect(const cli::Arguments& arguments, const AttentionInput& input) {
+  if (!arguments.given("layout") || input.v) return;
+  if (input.options.source == ScoreOptions::Source::vectors) return;
+  throw Error(Failure::usage, "--layout has no effect: no q, k and v are read, no out is written");
+}
+
 AttentionInput::AttentionInput(const io::InputBundle& bundle, const ScoreOptions& score_options,
                                bool with_values, const std::vector<Scheme>& schemes)
     : options(score_options) {

@@ -86,4 +86,8 @@ struct AttentionInput {
   std::int64_t energy_bytes(ScoreOptions::Energy energy, std::size_t element_size) const;
 };
 
+/// Throws Error(usage) where --layout is given and nothing has heads to be laid out: no q and k,
+/// and no v from which an out is made.
+void require_layout_effect(const cli::Arguments& arguments, const AttentionInput& input);
+
 }  // namespace attn::tools

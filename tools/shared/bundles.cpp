@@ -1,5 +1,6 @@
 #include "shared/bundles.hpp"
 
+#include <malloc.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -8,8 +9,20 @@
 #include <fmt/format.h>
 
 #include "io/array_output.hpp"
+#include "tensor/error.hpp"
 
 namespace attn::tools {
+namespace {
+
+// Blocks that are freed and allocated again, head after head, stay mapped: to have the kernel clear
+// new pages for each would take longer than small heads do.
+void keep_freed_memory() {
+  constexpr int largest_kept = 64 << 20;
+  mallopt(M_MMAP_THRESHOLD, largest_kept);
+  mallopt(M_TRIM_THRESHOLD, largest_kept);
+}
+
+}  // namespace
 
 io::InputBundle open_input(const cli::Arguments& arguments,
                            std::vector<std::pair<std::string, std::string>> renamed) {
@@ -42,8 +55,30 @@ io::OutputBundle open_output_like(const cli::Arguments& arguments, const io::Inp
   return output;
 }
 
+void warn_of_unused(const cli::Arguments& arguments, const io::InputBundle& input,
+                    cli::Report& report) {
+  const bool copied = arguments.output && !arguments.only && !arguments.dry_run;
+  for (const std::string& name : input.unused_names()) {
+    if (name == "tokens") continue;
+    report.warn(fmt::format("-i {}: this computation does not use it{}", name,
+                            copied ? ", it is only copied" : ""));
+  }
+}
+
 void report_input(cli::Report& report, const io::InputDataset& dataset) {
   report.input(dataset.name(), dataset.address(), dataset.shape(), dataset.dtype());
+}
+
+void require_readable(const io::InputDataset& dataset, std::int64_t memory) {
+  const std::int64_t needed = dataset.bytes_at_once();
+  if (needed <= memory) return;
+  throw Error(Failure::memory,
+              fmt::format("{} is compressed in chunks of {}, each to be read as a whole, --memory "
+                          "allows {}",
+                          dataset.address(), bytes_text(static_cast<double>(needed)),
+                          bytes_text(static_cast<double>(memory))),
+              fmt::format("smaller chunks: h5repack -l NAME:CHUNK=..., or --memory {}M",
+                          (needed >> 20) + 1));
 }
 
 std::string times(const Shape& shape) {
@@ -65,6 +100,7 @@ std::string bytes_text(double bytes) {
 int tool_main(int argc, char** argv, const cli::Declaration& declaration,
               const std::function<cli::Outcome(const cli::Arguments&, cli::Report&)>& run,
               std::vector<std::string> libraries) {
+  keep_freed_memory();
   io::install_cleanup_handlers();
   io::show_hdf5_errors(false);
   libraries.insert(libraries.begin(),

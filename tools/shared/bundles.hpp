@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,14 +21,29 @@ io::InputBundle open_input(const cli::Arguments& arguments,
 /// The bundle for -o, with --force, --tmpdir and --compress in force. Requires arguments.output.
 io::OutputBundle open_output(const cli::Arguments& arguments);
 
+/// Warns of datasets that -i names and nothing has asked `input` for: a slip of the pen would only
+/// be copied. `tokens` are for whoever reports on the keys, here or down the pipe.
+void warn_of_unused(const cli::Arguments& arguments, const io::InputBundle& input,
+                    cli::Report& report);
+
 /// What a transform writes into: open_output, holding what `input` holds except the datasets in
 /// `results` (of it the root's attributes alone with --only), and with the command line in front of
 /// its history.
 io::OutputBundle open_output_like(const cli::Arguments& arguments, const io::InputBundle& input,
                                   const std::vector<std::string>& results);
 
+/// What cli::Outcome::commit is to be for an OutputBundle or ArrayOutput that is complete.
+template <class Output>
+std::function<void()> commit_of(Output output) {
+  const auto kept = std::make_shared<Output>(std::move(output));
+  return [kept] { kept->commit(); };
+}
+
 /// Lists `dataset` under the inputs of the JSON report.
 void report_input(cli::Report& report, const io::InputDataset& dataset);
+
+/// Throws Error(memory), with a hint, where no part of `dataset` can be read within --memory.
+void require_readable(const io::InputDataset& dataset, std::int64_t memory);
 
 /// "8 x 2048 x 64", "scalar": a shape in a summary line.
 std::string times(const Shape& shape);

@@ -36,10 +36,13 @@ void require_row_sums(const std::vector<double>& row_sums, const StoredAttention
   }
 }
 
-// Where no scores say what is masked, a column sum of 0 under a scheme that bounds it does.
-void close_unattended(const std::vector<double>& column_sums, HeadResult& result) {
+// Where no scores say what is masked, the column potentials do or, under a scheme that bounds them,
+// column sums of 0.
+void close_unattended(const std::vector<double>& column_sums,
+                      const std::vector<std::uint8_t>& closed, bool bounded, HeadResult& result) {
   for (std::size_t key = 0; key < column_sums.size(); ++key) {
-    if (column_sums[key] == 0) result.masked[key] = 1;
+    const bool told = closed.empty() ? bounded : closed[key] != 0;
+    if (told && column_sums[key] == 0) result.masked[key] = 1;
   }
 }
 
@@ -74,12 +77,10 @@ HeadResult compute_head(const ColumnOptions& options,
     bool converged = true;
     std::optional<Scheme> scheme = scheme_of(name);
     if (scheme) {
-      const Attention attention = naming(
-          [&] { return input.place(head.problem); },
-          [&] {
-            return attend<T>(head.scores(*scheme), options.scheme_options(*scheme, head.problem),
-                             {&sums, &entropy}, threads);
-          });
+      const Attention attention = naming_head(input, head, [&] {
+        return attend<T>(head.scores(*scheme), options.scheme_options(*scheme, head.problem),
+                         {&sums, &entropy}, threads);
+      });
       converged = attention.summary.status != SolveStatus::not_converged;
     } else {
       RowSums<T> row_sums;
@@ -91,7 +92,8 @@ HeadResult compute_head(const ColumnOptions& options,
         // Nothing else says what was masked; a row of zeros can only be a query without keys.
         const auto& rows = row_sums.values();
         result.empty_queries = static_cast<Index>(std::count(rows.begin(), rows.end(), 0.0));
-        if (!is_softmax(scheme.value_or(Scheme::unas))) close_unattended(sums.values(), result);
+        close_unattended(sums.values(), in_bundle->closed_keys(head.problem),
+                         !is_softmax(scheme.value_or(Scheme::unas)), result);
       }
     }
     HeadColumns columns;
@@ -127,6 +129,9 @@ ColumnStatistics gather(const cli::Arguments& arguments, const ColumnOptions& op
   }
   const double seconds = for_each_head<T, HeadResult>(
       input, plan, progress,
+      [&](const Head<T>& head) {
+        warn_of_finite_masks(head.least_bias(), options.scored_schemes(), report);
+      },
       [&](const Head<T>& head, int threads) {
         return compute_head<T>(options, in_bundle, input, head, threads);
       },

@@ -8,6 +8,7 @@
 #include "shared/attention_results.hpp"
 #include "shared/bundles.hpp"
 #include "shared/column_gather.hpp"
+#include "shared/stored_attention.hpp"
 #include "tensor/error.hpp"
 
 namespace attn::tools {
@@ -31,8 +32,12 @@ ColumnTask::ColumnTask(const cli::Arguments& arguments, io::InputBundle section)
     : bundle(std::move(section)),
       options(resolve_column_options(arguments, bundle)),
       input(bundle, options.scores, false, options.scored_schemes()) {
+  require_layout_effect(arguments, input);
   require_all_rows(bundle, options);
   complete_column_options(arguments, bundle, input, options);
+  if (options.wants(stored)) {
+    const StoredAttention look(bundle, input, options.recorded, options.hybrid, 0);
+  }
 }
 
 void ColumnTask::report_params(cli::Report& report) const {

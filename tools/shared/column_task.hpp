@@ -11,7 +11,8 @@ namespace attn::tools {
 /// What explain-away-stats has to do for one section: INPUT, or one group of it.
 struct ColumnTask {
   /// Looks at everything but the numbers. Throws what resolving the options and AttentionInput
-  /// throw, and Error(input) where stored weights are those of some queries only.
+  /// throw, and Error(input) where stored weights are those of some queries only, or what is stored
+  /// does not fit the input.
   ColumnTask(const cli::Arguments& arguments, io::InputBundle section);
 
   void report_params(cli::Report& report) const;

@@ -1,8 +1,8 @@
 #include "shared/comparison.hpp"
 
 #include <algorithm>
-#include <iterator>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -10,7 +10,9 @@
 #include "cli/progress.hpp"
 #include "cli/values.hpp"
 #include "io/address.hpp"
+#include "io/contents.hpp"
 #include "io/pieces.hpp"
+#include "shared/attribute_comparison.hpp"
 #include "shared/bundles.hpp"
 #include "tensor/buffer.hpp"
 #include "tensor/error.hpp"
@@ -122,8 +124,17 @@ Compared compare(const std::string& name, const io::InputDataset& a, const io::I
   return item;
 }
 
-std::vector<std::string> chosen(const std::string& list, const std::vector<std::string>& in_a,
-                                const std::vector<std::string>& in_b) {
+// Those of the groups below too, as paths: "text/wiki/layer0/out".
+std::vector<std::string> datasets_of(const Side& side) {
+  std::vector<std::string> paths;
+  for (const io::Item& item : io::contents(side.bundle)) {
+    if (!item.is_group) paths.push_back(item.path);
+  }
+  return paths;
+}
+
+// The datasets of --datasets.
+std::set<std::string> chosen(const std::string& list, const Side& a, const Side& b) {
   std::vector<std::string> names = cli::split(list, ',');
   std::sort(names.begin(), names.end());
   for (std::size_t k = 0; k < names.size(); ++k) {
@@ -131,19 +142,41 @@ std::vector<std::string> chosen(const std::string& list, const std::vector<std::
     if (k > 0 && names[k] == names[k - 1]) {
       throw Error(Failure::usage, "--datasets lists " + names[k] + " twice");
     }
-    if (!std::binary_search(in_a.begin(), in_a.end(), names[k]) &&
-        !std::binary_search(in_b.begin(), in_b.end(), names[k])) {
+    if (!a.bundle.has(names[k]) && !b.bundle.has(names[k])) {
       throw Error(Failure::input, "neither A nor B has a dataset " + names[k]);
     }
   }
-  return names;
+  return {names.begin(), names.end()};
 }
 
-std::vector<std::string> common(const std::vector<std::string>& a,
-                                const std::vector<std::string>& b) {
-  std::vector<std::string> both;
-  std::set_intersection(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(both));
-  return both;
+using Pairs = std::vector<std::pair<std::string, std::string>>;
+
+// Names in A and in B of what is to be compared.
+Pairs pairs_of(const Side& a, const Side& b, const std::optional<std::set<std::string>>& wanted,
+               std::vector<std::string>& only_in_a, std::vector<std::string>& only_in_b) {
+  if (a.single && b.single) return {{*a.single, *b.single}};
+  // The datasets that the bundle holds besides are not asked about.
+  if (a.single) return {{*a.single, *a.single}};
+  if (b.single) return {{*b.single, *b.single}};
+  Pairs pairs;
+  std::set<std::string> seen;
+  // A path that only one side lists may lead somewhere on the other, through a second link to a
+  // group that is listed under its first.
+  const auto take = [&](const Side& from, const Side& other, std::vector<std::string>& only) {
+    const std::vector<std::string> paths =
+        wanted ? std::vector<std::string>(wanted->begin(), wanted->end()) : datasets_of(from);
+    for (const std::string& path : paths) {
+      if (!from.bundle.has(path) || !seen.insert(path).second) continue;
+      if (other.bundle.has(path)) {
+        pairs.emplace_back(path, path);
+      } else {
+        only.push_back(path);
+      }
+    }
+  };
+  take(a, b, only_in_a);
+  take(b, a, only_in_b);
+  return pairs;
 }
 
 }  // namespace
@@ -152,45 +185,35 @@ Comparison::Comparison(const cli::Arguments& arguments, cli::Report& report) {
   const std::vector<std::string> words = arguments.words();
   const Side a = open_side(words[0], arguments.tmpdir);
   const Side b = open_side(words[1], arguments.tmpdir);
-  std::vector<std::string> in_a = a.bundle.names();
-  std::vector<std::string> in_b = b.bundle.names();
-  if (arguments.given("datasets")) {
-    const std::vector<std::string> names = chosen(arguments.text("datasets"), in_a, in_b);
-    in_a = common(in_a, names);
-    in_b = common(in_b, names);
+  std::optional<std::set<std::string>> wanted;
+  if (arguments.given("datasets")) wanted = chosen(arguments.text("datasets"), a, b);
+  const bool with_attributes = arguments.flag("attributes");
+  if (with_attributes && (a.single || b.single)) {
+    throw Error(Failure::usage, "--attributes goes with two bundles, expected a file or a group",
+                "a single dataset is compared without it");
   }
 
-  std::vector<std::pair<std::string, std::string>> pairs;
-  if (a.single && b.single) {
-    pairs.emplace_back(*a.single, *b.single);
-  } else if (a.single || b.single) {
-    // The datasets that the bundle holds besides are not asked about.
-    const std::string name = a.single ? *a.single : *b.single;
-    pairs.emplace_back(name, name);
-  } else {
-    for (const std::string& name : common(in_a, in_b)) pairs.emplace_back(name, name);
-    std::set_difference(in_a.begin(), in_a.end(), in_b.begin(), in_b.end(),
-                        std::back_inserter(only_in_a_));
-    std::set_difference(in_b.begin(), in_b.end(), in_a.begin(), in_a.end(),
-                        std::back_inserter(only_in_b_));
-  }
-
+  const Pairs pairs = pairs_of(a, b, wanted, only_in_a_, only_in_b_);
   const Tolerance tolerance{.relative = *arguments.number("rtol"),
                             .absolute = *arguments.number("atol"),
                             .nan_equal = arguments.flag("nan-equal")};
-  std::vector<std::pair<io::InputDataset, io::InputDataset>> datasets;
   double elements = 0;
   for (const auto& [name_a, name_b] : pairs) {
-    datasets.emplace_back(a.bundle.dataset(name_a), b.bundle.dataset(name_b));
-    elements += static_cast<double>(element_count(datasets.back().first.shape()));
-    report_input(report, datasets.back().first);
-    report_input(report, datasets.back().second);
+    const io::InputDataset from_a = a.bundle.dataset(name_a);
+    elements += static_cast<double>(element_count(from_a.shape()));
+    const io::InputDataset from_b = b.bundle.dataset(name_b);
+    for (const io::InputDataset* dataset : {&from_a, &from_b}) {
+      require_readable(*dataset, arguments.memory);
+      report_input(report, *dataset);
+    }
   }
   cli::Progress progress(arguments, "comparing", elements, "elements");
-  for (std::size_t k = 0; k < datasets.size(); ++k) {
-    compared_.push_back(compare(pairs[k].first, datasets[k].first, datasets[k].second, tolerance,
-                                arguments.memory, progress));
+  // Opened anew each, lest the caches of a whole dump be there at once.
+  for (const auto& [name_a, name_b] : pairs) {
+    compared_.push_back(compare(name_a, a.bundle.dataset(name_a), b.bundle.dataset(name_b),
+                                tolerance, arguments.memory, progress));
   }
+  if (with_attributes) attributes_ = compare_attributes(a.bundle, b.bundle, wanted, tolerance);
 }
 
 }  // namespace attn::tools

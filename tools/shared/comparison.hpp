@@ -9,10 +9,10 @@
 
 namespace attn::tools {
 
-/// Two datasets, compared.
+/// Two datasets, or two attributes, compared.
 struct Compared {
-  std::string name;
-  Shape shape;              ///< of the one in A
+  std::string name;  ///< "layer0/out"; of an attribute "layer0/out@units", the root's "@units"
+  Shape shape;       ///< of the one in A
   bool comparable = false;  ///< shapes and kinds agree
   bool is_text = false;     ///< strings: there are no errors to tell, only which one differs first
   Difference difference;    ///< where comparable; of strings the counts and absolute_at alone
@@ -25,16 +25,19 @@ struct Compared {
 /// What tensor-compare was asked to compare, compared.
 class Comparison {
  public:
-  /// Opens both sides, takes the datasets by name and reads them block by block, in
-  /// arguments.memory. Throws Error(input) for what cannot be read or is in neither.
+  /// Opens both sides, takes the datasets by their paths and reads them block by block, in
+  /// arguments.memory. Throws Error(input) for what cannot be read or is in neither, Error(usage)
+  /// for attributes of what is no bundle.
   Comparison(const cli::Arguments& arguments, cli::Report& report);
 
   const std::vector<Compared>& compared() const { return compared_; }
+  const std::vector<Compared>& attributes() const { return attributes_; }
   const std::vector<std::string>& only_in_a() const { return only_in_a_; }
   const std::vector<std::string>& only_in_b() const { return only_in_b_; }
 
  private:
   std::vector<Compared> compared_;
+  std::vector<Compared> attributes_;
   std::vector<std::string> only_in_a_;
   std::vector<std::string> only_in_b_;
 };

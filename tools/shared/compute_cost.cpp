@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "scheme/one_pass.hpp"
+#include "scheme/output.hpp"
 #include "shared/attention_results.hpp"
 #include "shared/bundles.hpp"
 #include "shared/head_gradients.hpp"
@@ -28,6 +30,16 @@ double result_bytes(const ComputeOptions& options, const AttentionInput& input,
     bytes += elements * static_cast<double>(kind.computed_type ? element_size : sizeof(double));
   }
   return bytes;
+}
+
+// Of the larger of the passes that the output may be gathered in.
+std::int64_t output_bytes(Scheme scheme, const AttentionInput& input, std::size_t element_size) {
+  const Partition partition =
+      scheme == Scheme::dnas
+          ? one_pass_columns_partition(input.queries, input.keys, element_size)
+          : partition_of(Order::row_panels, input.queries, input.keys, element_size);
+  return element_size == sizeof(double) ? Output<double>::bytes(partition, input.value_depth)
+                                        : Output<float>::bytes(partition, input.value_depth);
 }
 
 }  // namespace
@@ -66,13 +78,15 @@ HeadNeeds compute_needs(const ComputeOptions& options, const AttentionInput& inp
       numbers * static_cast<Index>(element_size) + vectors * static_cast<Index>(sizeof(double));
   const Partition partition =
       partition_of(Order::row_panels, input.queries, input.keys, element_size);
+  const std::int64_t sums = options.emits("col_sum") ? ColumnSums<float>::bytes(partition) : 0;
+  const std::int64_t output = options.emits("out") || options.emits_gradients()
+                                  ? output_bytes(options.scheme.scheme, input, element_size)
+                                  : 0;
   needs.kept_bytes = gradient_sum_bytes(options.gradients, input.problems);
-  needs.work_bytes = [&options, &input, scheme = options.scheme.scheme, queries = input.queries,
-                      keys = input.keys,
-                      sums = options.emits("col_sum") ? ColumnSums<float>::bytes(partition) : 0,
-                      element_size](int threads, std::int64_t) {
+  needs.work_bytes = [&options, &input, sums, output, element_size](int threads, std::int64_t) {
     const std::int64_t forward =
-        attend_bytes(scheme, queries, keys, element_size, threads) + threads * sums;
+        attend_bytes(options.scheme.scheme, input.queries, input.keys, element_size, threads) +
+        threads * (sums + output);
     // Threads work on heads of their own or on one together.
     const std::int64_t backward =
         std::max(threads * head_gradient_bytes(options, input, element_size, 1),

@@ -63,9 +63,8 @@ HeadResult<T> compute_head(const ComputeOptions& options, const AttentionInput& 
   if (!options.hybrid.empty()) {
     scheme.hybrid = options.hybrid[static_cast<std::size_t>(head.problem)];
   }
-  result.attention =
-      naming([&] { return input.place(head.problem); },
-             [&] { return attend(head.scores(scheme.scheme), scheme, observers, threads); });
+  result.attention = naming_head(
+      input, head, [&] { return attend(head.scores(scheme.scheme), scheme, observers, threads); });
   if (options.emits_gradients()) {
     const MatrixView<const T> out(result.out.data(), queries, head.v().cols);
     result.gradients =
@@ -101,6 +100,9 @@ Totals compute(const cli::Arguments& arguments, const ComputeTask& task, io::Out
   Totals totals;
   const double seconds = for_each_head<T, HeadResult<T>>(
       input, plan, progress,
+      [&](const Head<T>& head) {
+        warn_of_finite_masks(head.least_bias(), {options.scheme.scheme}, report);
+      },
       [&](const Head<T>& head, int threads) {
         return compute_head<T>(options, input, head, outputs, threads);
       },

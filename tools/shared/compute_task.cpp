@@ -86,6 +86,7 @@ ComputeTask::ComputeTask(const cli::Arguments& arguments, io::InputBundle sectio
       options(resolve(arguments, bundle)),
       input(input_of(bundle, options)),
       f64(arguments.f64.value_or(input.any_float64)) {
+  require_layout_effect(arguments, input);
   if (options.scheme.scheme == Scheme::hnas) {
     options.hybrid = hybrid_per_head(arguments, bundle, input, false);
   }

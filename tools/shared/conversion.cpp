@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "io/address.hpp"
+#include "io/contents.hpp"
 #include "shared/bundles.hpp"
 #include "shared/model_weights.hpp"
 #include "tensor/error.hpp"
@@ -14,12 +15,17 @@
 namespace attn::tools {
 namespace {
 
-std::string format_for(const cli::Arguments& arguments) {
+std::string format_for(const cli::Arguments& arguments, cli::Report& report) {
   std::string given = arguments.text("to");
   if (!given.empty()) return given;
   const std::string extension = std::filesystem::path(*arguments.output).extension();
   for (const char* format : {"npy", "npz", "safetensors"}) {
     if (extension == std::string(".") + format) return format;
+  }
+  const std::vector<std::string> usual = {"", ".h5", ".hdf5", ".hdf", ".he5"};
+  if (std::find(usual.begin(), usual.end(), extension) == usual.end()) {
+    report.warn(fmt::format("{}: no format is known by {}, a bundle (HDF5) is written",
+                            *arguments.output, extension));
   }
   return "h5";
 }
@@ -55,7 +61,7 @@ std::string name_in(const std::string& word) {
 Conversion::Conversion(const cli::Arguments& arguments, cli::Report& report)
     : arguments_(arguments),
       report_(report),
-      format_(format_for(arguments)),
+      format_(format_for(arguments, report)),
       asked_(type_called(arguments.text("dtype"))) {
   if (asked_ && !has_type(format_, *asked_)) {
     throw Error(Failure::usage,
@@ -151,6 +157,7 @@ void Conversion::take_datasets() {
                        [&](const auto& item) { return item.first == name; });
   };
   for (const std::string& name : bundles_[0].names()) take(name, is_named(name));
+  require_something();
   warn_of_losses();
 }
 
@@ -159,7 +166,10 @@ void Conversion::take(const std::string& name, bool named) {
   report_input(report_, dataset);
   const DType stored = dataset.dtype();
   const bool plain = stored != DType::string && stored != DType::other;
-  if (!plain && format_ == "h5") return;  // copied as it is
+  if (!plain && format_ == "h5") {
+    copied_.push_back(dataset);
+    return;
+  }
   if (!plain && named) {
     throw Error(Failure::input, fmt::format("{} is of type {}, which {} cannot hold",
                                             dataset.address(), attn::name(stored), format_));
@@ -170,7 +180,28 @@ void Conversion::take(const std::string& name, bool named) {
   }
   const std::optional<DType> type = target_type(stored);
   if (type) rewritten_.push_back(name);
+  if (type || format_ != "h5") require_readable(dataset, arguments_.memory);
   datasets_.push_back(produced(dataset, type));
+}
+
+// An empty file would only be found out about by whoever reads it.
+void Conversion::require_something() const {
+  if (!datasets_.empty() || !copied_.empty()) return;
+  const std::vector<io::Item> items = io::contents(bundles_[0]);
+  const bool any =
+      std::any_of(items.begin(), items.end(), [](const io::Item& item) { return !item.is_group; });
+  if (!any) throw Error(Failure::input, bundles_[0].description() + " has no datasets");
+  if (format_ == "h5") return;
+  const bool groups = left_out_.empty();
+  throw Error(Failure::input,
+              fmt::format("{} has nothing that {} can hold, only {}", bundles_[0].description(),
+                          format_, groups ? "groups" : "strings or such types"),
+              groups ? "name one of its groups, FILE:/group" : "");
+}
+
+Index Conversion::groups() const {
+  if (format_ != "h5" || arguments_.given("model")) return 0;
+  return static_cast<Index>(bundles_[0].group_names().size());
 }
 
 void Conversion::warn_of_losses() {
@@ -185,15 +216,11 @@ void Conversion::warn_of_losses() {
   warn("attributes", bundles_[0].attribute_names());
 }
 
-void Conversion::write() {
-  if (format_ == "h5") {
-    write_bundle();
-  } else {
-    write_arrays();
-  }
+std::function<void()> Conversion::write() {
+  return format_ == "h5" ? write_bundle() : write_arrays();
 }
 
-void Conversion::write_bundle() {
+std::function<void()> Conversion::write_bundle() {
   io::OutputBundle output = open_output(arguments_);
   const bool model = arguments_.given("model");
   if (!model) output.copy_from(bundles_[0], rewritten_);
@@ -209,10 +236,10 @@ void Conversion::write_bundle() {
     if (biased) output.attribute("attn_relative_bias", std::string("t5"));
   }
   output.add_history(arguments_.command_line, arguments_.version);
-  output.commit();
+  return commit_of(std::move(output));
 }
 
-void Conversion::write_arrays() {
+std::function<void()> Conversion::write_arrays() {
   std::vector<io::ArrayPlan> plans;
   for (const Produced& dataset : datasets_) {
     plans.push_back({dataset.name, dataset.type, dataset.shape});
@@ -223,7 +250,7 @@ void Conversion::write_arrays() {
   options.tmpdir = arguments_.tmpdir;
   io::ArrayOutput output(options, array_format(format_), std::move(plans));
   tools::write(arguments_, datasets_, output);
-  output.commit();
+  return commit_of(std::move(output));
 }
 
 }  // namespace attn::tools

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,26 +15,32 @@ namespace attn::tools {
 class Conversion {
  public:
   /// Throws Error(usage) for options that do not go together, Error(input) for files that cannot
-  /// be read. Warns of what the format cannot hold and is left out; refuses it where it was named.
+  /// be read or have nothing that would be written. Warns of what the format cannot hold and is
+  /// left out; refuses it where it was named.
   Conversion(const cli::Arguments& arguments, cli::Report& report);
 
   /// "h5", "npy", "npz" or "safetensors".
   const std::string& format() const { return format_; }
 
-  /// All that will be written, strings and copied groups of a bundle excepted.
+  /// The numbers that will be written, and what else of INPUT's root is copied as it is; groups, of
+  /// which there are so many at the root, excepted.
   const std::vector<Produced>& datasets() const { return datasets_; }
+  const std::vector<io::InputDataset>& copied() const { return copied_; }
+  Index groups() const;
 
-  void write();
+  /// Gives what cli::Outcome::commit is to be.
+  std::function<void()> write();
 
  private:
   void open_words();
   void take_model();
   void take_datasets();
   void take(const std::string& name, bool named);
+  void require_something() const;
   void warn_of_losses();
   std::optional<DType> target_type(DType stored) const;
-  void write_bundle();
-  void write_arrays();
+  std::function<void()> write_bundle();
+  std::function<void()> write_arrays();
 
   const cli::Arguments& arguments_;
   cli::Report& report_;
@@ -43,6 +50,7 @@ class Conversion {
   std::vector<std::pair<std::string, std::string>> named_;
   std::vector<io::InputBundle> bundles_;
   std::vector<Produced> datasets_;
+  std::vector<io::InputDataset> copied_;  ///< strings and such types, into a bundle
   std::vector<std::string> left_out_;
   std::vector<std::string> rewritten_;  ///< by us, where the others are copied as they are
 };

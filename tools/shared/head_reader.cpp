@@ -4,7 +4,6 @@
 #include <span>
 
 #include "score/projection.hpp"
-#include "shared/matrix_operand.hpp"
 
 namespace attn::tools {
 namespace {
@@ -147,7 +146,7 @@ std::shared_ptr<Head<T>> HeadReader<T>::read(Index problem) {
   auto head = std::make_shared<Head<T>>();
   head->problem = problem;
   const auto source = [&]<class U>(const std::optional<Operand>& operand, Matrix<U>& last) {
-    if (!operand) return std::shared_ptr<MatrixSource<U>>();
+    if (!operand) return std::shared_ptr<OperandMatrix<U>>();
     const Index index = operand->block(problem);
     if (last.index != index) last = {index, matrix_source<U>(*operand, problem, dense_limit_)};
     return last.source;

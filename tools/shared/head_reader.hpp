@@ -6,6 +6,7 @@
 #include "score/relative_bias.hpp"
 #include "score/scores.hpp"
 #include "shared/attention_input.hpp"
+#include "shared/matrix_operand.hpp"
 #include "tensor/buffer.hpp"
 
 namespace attn::tools {
@@ -54,6 +55,9 @@ class Head {
   Projected<T> made_of_k() const { return factors(*k_block_); }
   Projected<T> made_of_v() const { return factors(*v_block_); }
 
+  /// The smallest finite bias of this head where that is below 0, else 0.
+  double least_bias() const { return bias_ ? bias_->least() : 0; }
+
  private:
   template <class U>
   friend class HeadReader;
@@ -63,8 +67,8 @@ class Head {
   std::shared_ptr<Block<T>> q_block_, k_block_, v_block_;
   std::shared_ptr<Block<T>> w_block_, w1_block_, w2_block_, b1_block_, grad_out_block_;
   MatrixView<const T> v_;
-  std::shared_ptr<MatrixSource<T>> stored_, bias_, preference_;
-  std::shared_ptr<MatrixSource<std::uint8_t>> mask_;
+  std::shared_ptr<OperandMatrix<T>> stored_, bias_, preference_;
+  std::shared_ptr<OperandMatrix<std::uint8_t>> mask_;
   std::shared_ptr<RelativeBias<T>> relative_;
   std::unique_ptr<Energy<T>> energy_, fenchel_energy_;
   std::optional<Scores<T>> plain_, fenchel_;
@@ -102,7 +106,7 @@ class HeadReader {
   template <class U>
   struct Matrix {
     Index index = -1;
-    std::shared_ptr<MatrixSource<U>> source;
+    std::shared_ptr<OperandMatrix<U>> source;
   };
   Matrix<T> last_scores_, last_bias_, last_preference_;
   Matrix<std::uint8_t> last_mask_;

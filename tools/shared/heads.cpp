@@ -16,8 +16,27 @@ constexpr Index panels_per_thread = 32;
 
 }  // namespace
 
+void warn_of_finite_masks(double least_bias, const std::vector<Scheme>& schemes,
+                          cli::Report& report) {
+  constexpr double as_low_as_a_mask = -9984;  // -1e4 as bfloat16 has it
+  if (!(least_bias <= as_low_as_a_mask)) return;
+  std::vector<std::string> names;
+  for (const Scheme scheme : schemes) {
+    const std::string name = scheme_name(scheme);
+    const bool listed = std::find(names.begin(), names.end(), name) != names.end();
+    if (!is_softmax(scheme) && !listed) names.push_back(name);
+  }
+  if (names.empty()) return;
+  report.warn(
+      fmt::format("bias has finite values of -1e4 or less, which forbid nothing under {}: "
+                  "keys that they were to close get as much attention as others; only -inf "
+                  "forbids",
+                  fmt::join(names, ", ")));
+}
+
 MemoryPlan plan_memory(const AttentionInput& input, std::size_t element_size,
                        const HeadNeeds& needs, int threads, std::int64_t memory) {
+  for (const io::InputDataset& dataset : input.datasets()) require_readable(dataset, memory);
   MemoryPlan plan;
   const auto bytes = [&] {
     return input.head_bytes(element_size, plan.dense_limit) + needs.result_bytes +

@@ -2,12 +2,16 @@
 
 #include <chrono>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <vector>
 
 #include "cli/progress.hpp"
+#include "cli/report.hpp"
 #include "kernel/parallel.hpp"
+#include "scheme/scheme.hpp"
 #include "shared/head_reader.hpp"
+#include "tensor/error.hpp"
 
 namespace attn::tools {
 
@@ -29,15 +33,37 @@ struct MemoryPlan {
 };
 
 /// Fits the work into `memory` bytes: fewer heads at a time, then masks by tiles, then fewer
-/// threads. Throws Error(memory) saying how much is needed where nothing helps.
+/// threads. Throws Error(memory) saying how much is needed where nothing helps, and what
+/// require_readable throws.
 MemoryPlan plan_memory(const AttentionInput& input, std::size_t element_size,
                        const HeadNeeds& needs, int threads, std::int64_t memory);
 
-/// Reads heads, computes a Result from each, and hands the results to `keep` in order, on the
-/// calling thread; returns the seconds spent computing. Threads go over the heads of a batch where
-/// there are enough, else over the panels of each.
+/// Warns where a bias has finite values as low as those that stand for −inf in many programs (−1e4,
+/// −1e9, the lowest number of a format): a softmax makes zeros of them, but under the other
+/// `schemes` a key that has them everywhere gets as much attention as any.
+void warn_of_finite_masks(double least_bias, const std::vector<Scheme>& schemes,
+                          cli::Report& report);
+
+/// Runs `body`, which works on `head`: an Error that it throws names the head and, where a finite
+/// bias leaves no room for scores, hints at −inf.
+template <class T, class Body>
+auto naming_head(const AttentionInput& input, const Head<T>& head, const Body& body) {
+  try {
+    return naming([&] { return input.place(head.problem); }, body);
+  } catch (const Error& error) {
+    const bool overflows = head.least_bias() < -std::numeric_limits<T>::max() / 32;
+    if (error.failure() != Failure::numerical || !overflows) throw;
+    throw Error(error.failure(), error.what(),
+                "only -inf forbids in bias, which has lower numbers");
+  }
+}
+
+/// Reads heads, shows each to `look`, computes a Result from each, and hands the results to `keep`
+/// in order, on the calling thread; returns the seconds spent computing. Threads go over the heads
+/// of a batch where there are enough, else over the panels of each.
 template <class T, class Result>
 double for_each_head(const AttentionInput& input, const MemoryPlan& plan, cli::Progress& progress,
+                     const std::function<void(const Head<T>& head)>& look,
                      const std::function<Result(const Head<T>& head, int threads)>& compute,
                      const std::function<void(Index problem, Result& result)>& keep) {
   HeadReader<T> reader(input, plan.dense_limit, plan.threads);
@@ -45,7 +71,10 @@ double for_each_head(const AttentionInput& input, const MemoryPlan& plan, cli::P
   for (Index first = 0; first < input.problems; first += plan.batch) {
     const Index count = std::min(plan.batch, input.problems - first);
     std::vector<std::shared_ptr<Head<T>>> heads;
-    for (Index n = 0; n < count; ++n) heads.push_back(reader.read(first + n));
+    for (Index n = 0; n < count; ++n) {
+      heads.push_back(reader.read(first + n));
+      look(*heads.back());
+    }
     std::vector<Result> results(static_cast<std::size_t>(count));
     const auto start = std::chrono::steady_clock::now();
     const bool over_heads = count >= plan.threads;

@@ -32,7 +32,8 @@ void require_kept(const Operand& operand, const BlockAxes& axes) {
       throw Error(Failure::numerical,
                   fmt::format("{} has {} at {}, which is beyond float32", operand.dataset.address(),
                               stored[n], element_text(start, piece.count, n)),
-                  "--precision f64");
+                  operand.zero_forbids ? "--precision f64"
+                                       : "-inf is what forbids; --precision f64 takes the number");
     }
   });
 }
@@ -53,39 +54,48 @@ void require_scores(const Operand& operand, const BlockAxes& axes, const T* valu
   if (forbidden && narrowed) require_kept(operand, axes);
 }
 
-double largest_finite(const std::uint8_t*, Index) { return 1; }
+// Of the finite elements.
+struct Extent {
+  double least = 0;    // 0 where none is below
+  double largest = 0;  // in magnitude
 
-template <class T>
-double largest_finite(const T* values, Index size) {
-  double largest = 0;
-  for (Index n = 0; n < size; ++n) {
-    if (!std::isinf(values[n]))
-      largest = std::max(largest, std::abs(static_cast<double>(values[n])));
+  void add(const std::uint8_t*, Index) { largest = 1; }
+
+  template <class T>
+  void add(const T* values, Index size) {
+    for (Index n = 0; n < size; ++n) {
+      if (std::isinf(values[n])) continue;
+      const auto value = static_cast<double>(values[n]);
+      largest = std::max(largest, std::abs(value));
+      least = std::min(least, value);
+    }
   }
-  return largest;
-}
+};
 
 template <class T>
-class HeldMatrix final : public MatrixSource<T> {
+class HeldMatrix final : public OperandMatrix<T> {
  public:
   HeldMatrix(const Operand& operand, Index block) : values_(operand.rows * operand.cols) {
     const BlockAxes axes(operand, block, 0, operand.rows, 0, operand.cols);
     operand.dataset.read(axes.start, axes.count, values_.data());
     require_scores(operand, axes, values_.data(), values_.size());
+    extent_.add(values_.data(), values_.size());
     source_.emplace(values_.data(), operand.rows > 1 ? operand.cols : 0, operand.cols > 1 ? 1 : 0,
-                    largest_finite(values_.data(), values_.size()));
+                    extent_.largest);
   }
   void read(const TileRange& range, MatrixView<T> out) const override { source_->read(range, out); }
-  double bound() const override { return source_->bound(); }
+  double bound() const override { return extent_.largest; }
+  double least() const override { return extent_.least; }
   bool rows_alike() const override { return source_->rows_alike(); }
 
  private:
   Buffer<T> values_;
+  Extent extent_;
   std::optional<BroadcastMatrix<T>> source_;
 };
 
 template <class T>
-class TiledMatrix final : public MatrixSource<T> {
+class TiledMatrix final : public OperandMatrix<T> {
  public:
   // Looks at all of it once: what is refused must not depend on which tiles a pass will read.
   TiledMatrix(const Operand& operand, Index block) : operand_(operand), block_(block) {
@@ -96,7 +106,7 @@ class TiledMatrix final : public MatrixSource<T> {
       const BlockAxes axes(operand, block, row0, rows, 0, operand.cols);
       operand.dataset.read(axes.start, axes.count, values.data());
       require_scores(operand, axes, values.data(), rows * operand.cols);
-      bound_ = std::max(bound_, largest_finite(values.data(), rows * operand.cols));
+      extent_.add(values.data(), rows * operand.cols);
     }
   }
 
@@ -111,13 +121,14 @@ class TiledMatrix final : public MatrixSource<T> {
     const BroadcastMatrix<T> tile(values.data(), rows > 1 ? cols : 0, cols > 1 ? 1 : 0);
     tile.read(TileRange{0, range.rows, 0, range.cols}, out);
   }
-  double bound() const override { return bound_; }
+  double bound() const override { return extent_.largest; }
+  double least() const override { return extent_.least; }
   bool rows_alike() const override { return operand_.rows == 1; }
 
  private:
   const Operand& operand_;
   Index block_;
-  double bound_ = 0;
+  Extent extent_;
 };
 
 }  // namespace
@@ -129,8 +140,8 @@ std::int64_t matrix_source_bytes(const Operand& operand, std::size_t element_siz
 }
 
 template <class T>
-std::shared_ptr<MatrixSource<T>> matrix_source(const Operand& operand, Index problem,
-                                               std::int64_t dense_limit) {
+std::shared_ptr<OperandMatrix<T>> matrix_source(const Operand& operand, Index problem,
+                                                std::int64_t dense_limit) {
   const Index block = operand.block(problem);
   if (matrix_source_bytes(operand, sizeof(T), dense_limit) > 0) {
     return std::make_shared<HeldMatrix<T>>(operand, block);
@@ -138,9 +149,9 @@ std::shared_ptr<MatrixSource<T>> matrix_source(const Operand& operand, Index pro
   return std::make_shared<TiledMatrix<T>>(operand, block);
 }
 
-template std::shared_ptr<MatrixSource<float>> matrix_source(const Operand&, Index, std::int64_t);
-template std::shared_ptr<MatrixSource<double>> matrix_source(const Operand&, Index, std::int64_t);
-template std::shared_ptr<MatrixSource<std::uint8_t>> matrix_source(const Operand&, Index,
-                                                                   std::int64_t);
+template std::shared_ptr<OperandMatrix<float>> matrix_source(const Operand&, Index, std::int64_t);
+template std::shared_ptr<OperandMatrix<double>> matrix_source(const Operand&, Index, std::int64_t);
+template std::shared_ptr<OperandMatrix<std::uint8_t>> matrix_source(const Operand&, Index,
+                                                                    std::int64_t);
 
 }  // namespace attn::tools

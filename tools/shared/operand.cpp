@@ -107,9 +107,11 @@ std::vector<Index> lengths_of(const io::InputDataset& dataset, const Shape& lead
                                             dataset.address(), name(dataset.dtype())));
   }
   const Shape& shape = dataset.shape();
-  if (shape.size() > leading.size() || !std::equal(shape.begin(), shape.end(), leading.begin())) {
+  const auto fits = [](Index have, Index want) { return have == 1 || have == want; };
+  if (shape.size() > leading.size() ||
+      !std::equal(shape.begin(), shape.end(), leading.begin(), fits)) {
     throw Error(Failure::input, axes_text(dataset) + ", expected the first of the leading axes " +
-                                    to_string(leading));
+                                    to_string(leading) + ", or 1 in their place");
   }
   const Index count = element_count(shape);
   std::vector<std::int64_t> stored(static_cast<std::size_t>(count));
@@ -121,10 +123,12 @@ std::vector<Index> lengths_of(const io::InputDataset& dataset, const Shape& lead
                                             dataset.address(), value,
                                             element_text(Shape(shape.size(), 0), shape, n), most));
   }
-  const Index problems = element_count(leading);
+  Shape aligned = shape;
+  aligned.resize(leading.size(), 1);
+  const LeadingMap map(leading, aligned, false, dataset.address());
   std::vector<Index> values;
-  for (Index problem = 0; problem < problems; ++problem) {
-    values.push_back(stored[static_cast<std::size_t>(problem * count / problems)]);
+  for (Index problem = 0; problem < element_count(leading); ++problem) {
+    values.push_back(stored[static_cast<std::size_t>(map(problem))]);
   }
   return values;
 }

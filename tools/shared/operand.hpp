@@ -43,8 +43,9 @@ Shape heads_first(const io::InputDataset& dataset, ScoreOptions::Layout layout);
 Operand vector_operand(const io::InputDataset& dataset, const Shape& leading, bool grouped,
                        Index length);
 
-/// A whole number in [0, most] per problem, from integers that are a scalar or aligned with the
-/// first leading axes: key_length (B). Throws Error(input) naming what does not fit.
+/// A whole number in [0, most] per problem, from integers aligned with the first leading axes, of
+/// which length 1 or absent ones stretch: key_length (B), (B, 1), (1), a scalar. Throws
+/// Error(input) naming what does not fit.
 std::vector<Index> lengths_of(const io::InputDataset& dataset, const Shape& leading, Index most);
 
 /// The operand called `name`, of shape (…, rows or 1, cols or 1) broadcasting to leading.

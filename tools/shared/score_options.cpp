@@ -171,9 +171,11 @@ void declare_score_options(cli::Declaration& declaration, bool inherited) {
                "Queries see the keys less than W positions away alone; others cost nothing." +
                    from_bundle,
                1, Index{1} << 40)
+      .or_none()
       .number("softcap", "X",
               "Caps energies: X tanh(energy/X), before bias and mask." + from_bundle,
               cli::Declaration::Range::positive())
+      .or_none()
       .number("alpha", "A", "Of fenchel: multiplies the energy." + from_bundle,
               cli::Declaration::Range::positive(), 1.0)
       .choice("from", names_of(sources),

@@ -53,7 +53,8 @@ class SectionOutput {
   /// sections before is closed.
   io::OutputBundle open(std::size_t section);
 
-  void commit() { output_.commit(); }
+  /// All of it, to be committed.
+  io::OutputBundle take() { return std::move(output_); }
 
  private:
   const cli::Arguments& arguments_;

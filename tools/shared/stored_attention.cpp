@@ -1,5 +1,6 @@
 #include "shared/stored_attention.hpp"
 
+#include <cmath>
 #include <utility>
 
 #include "scheme/stored_weights.hpp"
@@ -35,6 +36,9 @@ StoredAttention::StoredAttention(const io::InputBundle& bundle, const AttentionI
   const Shape& leading = input.leading;
   if (bundle.has("weights")) {
     weights_.emplace(result_operand(bundle, "weights", leading, {input.queries, input.keys}));
+    if (scheme && bundle.has("col_potential")) {
+      col_.emplace(result_operand(bundle, "col_potential", leading, {input.keys}));
+    }
     return;
   }
   row_.emplace(result_operand(bundle, "row_potential", leading, {input.queries}));
@@ -73,6 +77,13 @@ void StoredAttention::show(const Head<T>& head, const std::vector<Observer<T>*>&
   show_weights<T>(head.scores(scheme_), potentials, hybrid, observers, threads);
 }
 
+std::vector<std::uint8_t> StoredAttention::closed_keys(Index problem) const {
+  std::vector<std::uint8_t> closed;
+  if (!weights_ || !col_) return closed;
+  for (const double potential : vector(*col_, problem)) closed.push_back(std::isinf(potential));
+  return closed;
+}
+
 std::string StoredAttention::place(Index problem) const {
   return problem_place((weights_ ? weights_ : row_)->dataset.address(), input_.leading, problem);
 }
@@ -81,7 +92,7 @@ std::int64_t StoredAttention::bytes(const io::InputBundle& bundle, const Attenti
                                     std::size_t element_size, std::int64_t dense_limit) {
   if (bundle.has("weights")) {
     const std::int64_t whole = input.queries * input.keys * static_cast<Index>(element_size);
-    return whole <= dense_limit ? whole : 0;
+    return (whole <= dense_limit ? whole : 0) + input.keys * static_cast<Index>(sizeof(double));
   }
   return (2 * input.queries + input.keys) * static_cast<Index>(sizeof(double));
 }

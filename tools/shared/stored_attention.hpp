@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -25,6 +26,10 @@ class StoredAttention {
   /// number >= 0.
   template <class T>
   void show(const Head<T>& head, const std::vector<Observer<T>*>& observers, int threads) const;
+
+  /// Beside weights that attn-compute has made, what its col_potential says of each key: non-zero
+  /// where no query may attend to it. Empty where there is none.
+  std::vector<std::uint8_t> closed_keys(Index problem) const;
 
   /// Whether these are the weights themselves.
   bool holds_weights() const { return weights_.has_value(); }

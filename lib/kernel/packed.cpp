@@ -1,0 +1,380 @@
+#include "kernel/packed.hpp"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernel/packed.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <type_traits>
+
+#include "kernel/vectors-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace attn::kernel::HWY_NAMESPACE {
+
+// A register tile is of six rows by so many vectors: with as many as fit beside the factors, each
+// loaded vector is used six times and each broadcast number that often.
+constexpr int tile_rows = 6;
+#if HWY_TARGET <= HWY_AVX3  // 32 registers; lower is better
+constexpr int tile_vectors = 4;
+#else
+constexpr int tile_vectors = 2;
+#endif
+
+template <class T>
+Index Width() {
+  return tile_vectors * lanes<T>();
+}
+
+// f(0) … f(N − 1) with constants: registers cannot be indexed by a variable, and a compiler that is
+// left to unroll a loop may put them into memory first.
+template <int N, int I = 0, class F>
+HWY_INLINE void unrolled(const F& f) {
+  if constexpr (I < N) {
+    f(std::integral_constant<int, I>());
+    unrolled<N, I + 1>(f);
+  }
+}
+
+// One register tile: sums of R rows by one panel's columns.
+template <class T, int R>
+using Tile = Vec<T>[R][tile_vectors];
+
+template <int R, class F>
+HWY_INLINE void for_tile(const F& f) {
+  unrolled<R>([&](auto r) HWY_ATTR { unrolled<tile_vectors>([&](auto v) HWY_ATTR { f(r, v); }); });
+}
+
+// What becomes of a finished sum that belongs at `out`.
+template <class T>
+struct Scaled {
+  Vec<T> alpha;
+  Vec<T> operator()(Vec<T> sum, const T* /*out*/) const { return hn::Mul(sum, alpha); }
+};
+template <class T>
+struct Added {
+  Vec<T> operator()(Vec<T> sum, const T* out) const {
+    return hn::Add(hn::LoadU(Tag<T>(), out), sum);
+  }
+};
+template <class T>
+struct Exponential {
+  Vec<T> alpha;
+  Vec<T> operator()(Vec<T> sum, const T* /*out*/) const {
+    return exp_near_zero(hn::Mul(sum, alpha));
+  }
+};
+
+// out(r, ·) = finish(Σ_k a(r, k) · panel(k, ·)) for R rows, and observe(tile) of that. `a` and
+// `out` have their rows a_stride and out_stride apart.
+template <class T, int R, class Finish, class Observe>
+HWY_INLINE void multiply_tile(const T* HWY_RESTRICT a, Index a_stride, const T* HWY_RESTRICT panel,
+                              Index depth, T* HWY_RESTRICT out, Index out_stride,
+                              const Finish& finish, const Observe& observe) {
+  const Tag<T> d;
+  Tile<T, R> sum;
+  for_tile<R>([&](auto r, auto v) HWY_ATTR { sum[r][v] = hn::Zero(d); });
+  for (Index k = 0; k < depth; ++k) {
+    Vec<T> b[tile_vectors];
+    unrolled<tile_vectors>([&](auto v) HWY_ATTR { b[v] = hn::LoadU(d, panel + v * lanes<T>()); });
+    unrolled<R>([&](auto r) HWY_ATTR {
+      const Vec<T> x = hn::Set(d, a[r * a_stride + k]);
+      unrolled<tile_vectors>([&](auto v) HWY_ATTR { sum[r][v] = hn::MulAdd(x, b[v], sum[r][v]); });
+    });
+    panel += Width<T>();
+  }
+  for_tile<R>([&](auto r, auto v) HWY_ATTR {
+    T* to = out + r * out_stride + v * lanes<T>();
+    sum[r][v] = finish(sum[r][v], to);
+    hn::StoreU(sum[r][v], d, to);
+  });
+  observe(sum);
+}
+
+// The same where only the first `width` columns of out are there, and nothing is observed.
+template <class T, int R, class Finish>
+void multiply_tile_part(const T* a, Index a_stride, const T* panel, Index depth, T* out,
+                        Index out_stride, Index width, const Finish& finish) {
+  HWY_ALIGN T whole[R * tile_vectors * HWY_MAX_BYTES / sizeof(T)] = {};
+  for (Index r = 0; r < R; ++r) {
+    for (Index j = 0; j < width; ++j) whole[r * Width<T>() + j] = out[r * out_stride + j];
+  }
+  multiply_tile<T, R>(a, a_stride, panel, depth, whole, Width<T>(), finish,
+                      [](const Tile<T, R>& /*tile*/) {});
+  for (Index r = 0; r < R; ++r) {
+    for (Index j = 0; j < width; ++j) out[r * out_stride + j] = whole[r * Width<T>() + j];
+  }
+}
+
+// body(count, i) for all rows, in runs of 6, 2 and 1 from row i on; count is a constant.
+template <class Body>
+HWY_INLINE void for_row_runs(Index rows, const Body& body) {
+  Index i = 0;
+  for (; i + tile_rows <= rows; i += tile_rows) body(std::integral_constant<int, tile_rows>(), i);
+  for (; i + 2 <= rows; i += 2) body(std::integral_constant<int, 2>(), i);
+  if (i < rows) body(std::integral_constant<int, 1>(), i);
+}
+
+// One panel by all rows: it stays in the first-level cache. Of whole panels observe(tile, i) is
+// shown what was written of the rows from i on.
+template <class T, class Finish, class Observe>
+HWY_INLINE void multiply_panel(MatrixView<const T> a, const T* panel, MatrixView<T> out,
+                               const Finish& finish, const Observe& observe) {
+  if (out.cols < Width<T>()) {
+    for_row_runs(a.rows, [&](auto count, Index i) HWY_ATTR {
+      multiply_tile_part<T, decltype(count)::value>(a.row(i), a.row_stride, panel, a.cols,
+                                                    out.row(i), out.row_stride, out.cols, finish);
+    });
+    return;
+  }
+  for_row_runs(a.rows, [&](auto count, Index i) HWY_ATTR {
+    constexpr int R = decltype(count)::value;
+    multiply_tile<T, R>(a.row(i), a.row_stride, panel, a.cols, out.row(i), out.row_stride, finish,
+                        [&](const Tile<T, R>& tile) HWY_ATTR { observe(tile, i); });
+  });
+}
+
+// The columns of `out` that lie in one panel.
+template <class T>
+MatrixView<T> panel_of(MatrixView<T> out, Index first) {
+  const Index width = out.cols - first < Width<T>() ? out.cols - first : Width<T>();
+  return MatrixView<T>(out.data + first, out.rows, width, out.row_stride);
+}
+
+template <class T, class Finish>
+void Multiply(MatrixView<const T> a, const Packed<T>& b, Index panel0, Index row0,
+              MatrixView<T> out, const Finish& finish) {
+  for (Index first = 0; first < out.cols; first += Width<T>()) {
+    multiply_panel<T>(a, b.at(panel0 + first / Width<T>(), row0), panel_of(out, first), finish,
+                      [](const auto& /*tile*/, Index /*i*/) {});
+  }
+}
+
+template <class T>
+void MultiplyPacked(T alpha, MatrixView<const T> a, const Packed<T>& b, Index col0,
+                    MatrixView<T> out) {
+  Multiply<T>(a, b, col0 / Width<T>(), 0, out, Scaled<T>{hn::Set(Tag<T>(), alpha)});
+}
+
+template <class T>
+void MultiplyAddPacked(MatrixView<const T> a, const Packed<T>& b, Index row0, MatrixView<T> out) {
+  Multiply<T>(a, b, 0, row0, out, Added<T>());
+}
+
+constexpr Index block_rows = 96;
+
+// Row sums by lane, a vector for each row of the block, handed over to float64 before they have too
+// many terms.
+template <class T>
+struct BlockRowSums {
+  HWY_ALIGN T sum[block_rows * HWY_MAX_BYTES / sizeof(T)];
+  Index rows;
+  Index terms = 0;
+
+  explicit BlockRowSums(Index count) : rows(count) { clear(); }
+  void clear() {
+    for (Index i = 0; i < rows; ++i) hn::Store(hn::Zero(Tag<T>()), Tag<T>(), sum + i * lanes<T>());
+    terms = 0;
+  }
+  void flush(double* total) {
+    for (Index i = 0; i < rows; ++i) {
+      total[i] += sum_lanes<T>(hn::Load(Tag<T>(), sum + i * lanes<T>()));
+    }
+    clear();
+  }
+  template <int R>
+  HWY_INLINE void add(const Vec<T> (&tile)[R][tile_vectors], Index i) {
+    unrolled<R>([&](auto r) HWY_ATTR {
+      T* at = sum + (i + r) * lanes<T>();
+      Vec<T> more = tile[r][0];
+      unrolled<tile_vectors - 1>([&](auto v) HWY_ATTR { more = hn::Add(more, tile[r][v + 1]); });
+      hn::Store(hn::Add(hn::Load(Tag<T>(), at), more), Tag<T>(), at);
+    });
+  }
+};
+
+// Column sums of one panel of the block: at most 16 terms a lane.
+template <class T>
+struct PanelColumnSums {
+  HWY_ALIGN T sum[tile_vectors * HWY_MAX_BYTES / sizeof(T)] = {};
+
+  void flush(double* total) const {
+    for (Index j = 0; j < Width<T>(); ++j) total[j] += static_cast<double>(sum[j]);
+  }
+  template <int R>
+  HWY_INLINE void add(const Vec<T> (&tile)[R][tile_vectors]) {
+    unrolled<tile_vectors>([&](auto v) HWY_ATTR {
+      T* at = sum + v * lanes<T>();
+      Vec<T> more = tile[0][v];
+      unrolled<R - 1>([&](auto r) HWY_ATTR { more = hn::Add(more, tile[r + 1][v]); });
+      hn::Store(hn::Add(hn::Load(Tag<T>(), at), more), Tag<T>(), at);
+    });
+  }
+};
+
+template <bool ByRow, bool ByCol, class T>
+void ExpBlock(T alpha, MatrixView<const T> a, const Packed<T>& b, Index col0, MatrixView<T> out,
+              double* row_sum, double* col_sum) {
+  const Exponential<T> finish{hn::Set(Tag<T>(), alpha)};
+  BlockRowSums<T> by_row(a.rows);
+  for (Index first = 0; first < out.cols; first += Width<T>()) {
+    const MatrixView<T> part = panel_of(out, first);
+    PanelColumnSums<T> by_col;
+    multiply_panel<T>(a, b.at((col0 + first) / Width<T>(), 0), part, finish,
+                      [&](const auto& tile, Index i) HWY_ATTR {
+                        if (ByRow) by_row.add(tile, i);
+                        if (ByCol) by_col.add(tile);
+                      });
+    if (part.cols < Width<T>()) {
+      for (Index i = 0; i < part.rows; ++i) {
+        for (Index j = 0; j < part.cols; ++j) {
+          const auto e = static_cast<double>(part(i, j));
+          if (ByRow) row_sum[i] += e;
+          if (ByCol) col_sum[first + j] += e;
+        }
+      }
+      break;
+    }
+    if (ByCol) by_col.flush(col_sum + first);
+    by_row.terms += tile_vectors;
+    if (ByRow && by_row.terms + tile_vectors > terms_in_float) by_row.flush(row_sum);
+  }
+  if (ByRow) by_row.flush(row_sum);
+}
+
+// Blocks of rows, so that the sums of one stay in the first-level cache.
+template <class T>
+void MultiplyExpPacked(T alpha, MatrixView<const T> a, const Packed<T>& b, Index col0,
+                       MatrixView<T> out, double* row_sum, double* col_sum) {
+  for (Index i = 0; i < a.rows; i += block_rows) {
+    const Index count = a.rows - i < block_rows ? a.rows - i : block_rows;
+    const auto block = [&](auto by_row, auto by_col) {
+      ExpBlock<decltype(by_row)::value, decltype(by_col)::value, T>(
+          alpha, a.row_range(i, count), b, col0, out.row_range(i, count),
+          by_row ? row_sum + i : nullptr, col_sum);
+    };
+    const std::true_type yes;
+    const std::false_type no;
+    if (row_sum != nullptr) {
+      col_sum != nullptr ? block(yes, yes) : block(yes, no);
+    } else {
+      col_sum != nullptr ? block(no, yes) : block(no, no);
+    }
+  }
+}
+
+// Plain names for the dispatch tables, which know no overloads.
+#define ATTN_FOR_TYPE(T, suffix)                                                                  \
+  Index Width_##suffix() { return Width<T>(); }                                                   \
+  void MultiplyPacked_##suffix(T alpha, MatrixView<const T> a, const Packed<T>& b, Index col0,    \
+                               MatrixView<T> out) {                                               \
+    MultiplyPacked<T>(alpha, a, b, col0, out);                                                    \
+  }                                                                                               \
+  void MultiplyExpPacked_##suffix(T alpha, MatrixView<const T> a, const Packed<T>& b, Index col0, \
+                                  MatrixView<T> out, double* row_sum, double* col_sum) {          \
+    MultiplyExpPacked<T>(alpha, a, b, col0, out, row_sum, col_sum);                               \
+  }                                                                                               \
+  void MultiplyAddPacked_##suffix(MatrixView<const T> a, const Packed<T>& b, Index row0,          \
+                                  MatrixView<T> out) {                                            \
+    MultiplyAddPacked<T>(a, b, row0, out);                                                        \
+  }
+ATTN_FOR_TYPE(float, f32)
+ATTN_FOR_TYPE(double, f64)
+#undef ATTN_FOR_TYPE
+
+}  // namespace attn::kernel::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+
+#include <algorithm>
+
+namespace attn::kernel {
+
+#define ATTN_EXPORT(T, suffix)                                                                  \
+  HWY_EXPORT(Width_##suffix);                                                                   \
+  HWY_EXPORT(MultiplyPacked_##suffix);                                                          \
+  HWY_EXPORT(MultiplyExpPacked_##suffix);                                                       \
+  HWY_EXPORT(MultiplyAddPacked_##suffix);                                                       \
+  template <>                                                                                   \
+  Index packed_width<T>() {                                                                     \
+    return HWY_DYNAMIC_DISPATCH(Width_##suffix)();                                              \
+  }                                                                                             \
+  template <>                                                                                   \
+  void multiply_packed(T alpha, MatrixView<const T> a, const Packed<T>& b, Index col0,          \
+                       MatrixView<T> out) {                                                     \
+    HWY_DYNAMIC_DISPATCH(MultiplyPacked_##suffix)(alpha, a, b, col0, out);                      \
+  }                                                                                             \
+  template <>                                                                                   \
+  void multiply_exp_packed(T alpha, MatrixView<const T> a, const Packed<T>& b, Index col0,      \
+                           MatrixView<T> out, double* row_sum, double* col_sum) {               \
+    HWY_DYNAMIC_DISPATCH(MultiplyExpPacked_##suffix)(alpha, a, b, col0, out, row_sum, col_sum); \
+  }                                                                                             \
+  template <>                                                                                   \
+  void multiply_add_packed(MatrixView<const T> a, const Packed<T>& b, Index row0,               \
+                           MatrixView<T> out) {                                                 \
+    HWY_DYNAMIC_DISPATCH(MultiplyAddPacked_##suffix)(a, b, row0, out);                          \
+  }
+ATTN_EXPORT(float, f32)
+ATTN_EXPORT(double, f64)
+#undef ATTN_EXPORT
+
+namespace {
+
+Index panels_of(Index cols, Index width) { return (cols + width - 1) / width; }
+
+}  // namespace
+
+template <class T>
+Packed<T>::Packed(Index depth, Index cols)
+    : depth_(depth), cols_(cols), values_(panels_of(cols, width_) * depth * width_) {}
+
+template <class T>
+std::int64_t Packed<T>::bytes(Index depth, Index cols) {
+  const Index width = packed_width<T>();
+  return panels_of(cols, width) * width * depth * static_cast<std::int64_t>(sizeof(T));
+}
+
+template <class T>
+Packed<T> Packed<T>::of(MatrixView<const T> b) {
+  return of_scaled(b, nullptr);
+}
+
+template <class T>
+Packed<T> Packed<T>::of_scaled(MatrixView<const T> b, const double* factor) {
+  Packed packed(b.rows, b.cols);
+  const Index width = packed.width_;
+  T* to = packed.values_.data();
+  for (Index first = 0; first < b.cols; first += width) {
+    const Index count = std::min(width, b.cols - first);
+    for (Index r = 0; r < b.rows; ++r, to += width) {
+      const T* from = b.row(r) + first;
+      const T by = factor == nullptr ? T{1} : static_cast<T>(factor[r]);
+      for (Index c = 0; c < count; ++c) to[c] = from[c] * by;
+      std::fill(to + count, to + width, T{0});
+    }
+  }
+  return packed;
+}
+
+template <class T>
+Packed<T> Packed<T>::of_transposed(MatrixView<const T> b) {
+  Packed packed(b.cols, b.rows);
+  const Index width = packed.width_;
+  T* panel = packed.values_.data();
+  for (Index first = 0; first < b.rows; first += width, panel += width * b.cols) {
+    const Index count = std::min(width, b.rows - first);
+    if (count < width) std::fill_n(panel, width * b.cols, T{0});
+    for (Index w = 0; w < count; ++w) {
+      const T* from = b.row(first + w);
+      for (Index r = 0; r < b.cols; ++r) panel[r * width + w] = from[r];
+    }
+  }
+  return packed;
+}
+
+template class Packed<float>;
+template class Packed<double>;
+
+}  // namespace attn::kernel
+#endif

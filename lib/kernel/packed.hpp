@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstdint>
+
+#include "tensor/buffer.hpp"
+#include "tensor/view.hpp"
+
+/// Products of tiles with a right-hand factor that is laid out once and used many times, as K and V
+/// are by every block of queries: at small inner dimensions faster than BLAS, which lays out anew
+/// at each call. Dispatched at run time to the best instruction set of the CPU.
+namespace attn::kernel {
+
+/// How many columns lie side by side in a panel of Packed on this CPU: what one register tile of
+/// the product is wide. A power of two, at most 64.
+template <class T>
+Index packed_width();
+
+/// Whether so many rows on the left pay for laying out the right-hand factor.
+constexpr bool worth_packing(Index rows) { return rows >= 24; }
+
+/// A matrix (depth, cols) in panels of packed_width<T>() columns: within a panel row by row, the
+/// last panel filled up with zeros.
+template <class T>
+class Packed {
+ public:
+  Packed() = default;
+
+  /// Of b (depth, cols).
+  static Packed of(MatrixView<const T> b);
+
+  /// Of b with row k multiplied by factor[k] (rounded to T).
+  static Packed of_scaled(MatrixView<const T> b, const double* factor);
+
+  /// Of bᵀ, for b (cols, depth).
+  static Packed of_transposed(MatrixView<const T> b);
+
+  /// Bytes that either takes.
+  static std::int64_t bytes(Index depth, Index cols);
+
+  Index depth() const { return depth_; }
+  Index cols() const { return cols_; }
+
+  /// Element (row, 0) of a panel; the rows behind it follow.
+  const T* at(Index panel, Index row) const {
+    return values_.data() + (panel * depth_ + row) * width_;
+  }
+
+ private:
+  Packed(Index depth, Index cols);
+
+  Index width_ = packed_width<T>();
+  Index depth_ = 0;
+  Index cols_ = 0;
+  Buffer<T> values_;
+};
+
+/// out = alpha · a B for a (m, depth), B (depth, n) the columns [col0, col0 + n) of b, out (m, n).
+/// col0 is a multiple of packed_width<T>(). Each element is a sum in the order of the inner index,
+/// fused in T, then multiplied by alpha: its bits depend on a's row and b's column alone.
+template <class T>
+void multiply_packed(T alpha, MatrixView<const T> a, const Packed<T>& b, Index col0,
+                     MatrixView<T> out);
+
+/// out = exp(alpha · a B), taken while the sums are in registers: as above, with exp within 1.2 ulp
+/// of that of the rounded product, which is at most 80 in magnitude. Adds to row_sum_i (m) what
+/// there is in row i of out, to col_sum_j (n) what there is in column j; either may be null. Sums
+/// are kept in T for at most 64 terms and in float64 beyond.
+template <class T>
+void multiply_exp_packed(T alpha, MatrixView<const T> a, const Packed<T>& b, Index col0,
+                         MatrixView<T> out, double* row_sum, double* col_sum);
+
+/// out += a B for a (m, k), B (k, cols) the rows [row0, row0 + k) of b, out (m, cols). Each element
+/// is a sum in the order of the inner index, added to out at the end.
+template <class T>
+void multiply_add_packed(MatrixView<const T> a, const Packed<T>& b, Index row0, MatrixView<T> out);
+
+}  // namespace attn::kernel

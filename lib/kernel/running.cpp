@@ -1,0 +1,160 @@
+#include "kernel/running.hpp"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernel/running.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <cmath>
+
+#include "kernel/tile.hpp"
+#include "kernel/vectors-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace attn::kernel::HWY_NAMESPACE {
+
+// Enough chains of dependent operations to fill the pipeline.
+constexpr Index chains = 4;
+
+template <class T>
+T LargestOf(const T* s, Index n) {
+  const Tag<T> d;
+  const T nothing = static_cast<T>(minus_infinity);
+  const Index step = lanes<T>();
+  Vec<T> best[chains];
+  for (auto& v : best) v = hn::Set(d, nothing);
+  Index j = 0;
+  for (; j + chains * step <= n; j += chains * step) {
+    for (Index c = 0; c < chains; ++c) best[c] = hn::Max(best[c], hn::LoadU(d, s + j + c * step));
+  }
+  for (; j + step <= n; j += step) best[0] = hn::Max(best[0], hn::LoadU(d, s + j));
+  if (j < n) best[0] = hn::Max(best[0], Tail<T>(s + j, n - j, nothing).vec());
+  return largest_lane<T>(hn::Max(hn::Max(best[0], best[1]), hn::Max(best[2], best[3])));
+}
+
+template <class T>
+double ExpShifted(T* s, Index n, T shift) {
+  const Tag<T> d;
+  const Index step = lanes<T>();
+  const Vec<T> base = hn::Set(d, shift);
+  RowSum<T> sum;
+  Index j = 0;
+  for (; j + step <= n; j += step) {
+    const Vec<T> e = exp_flushed(hn::Sub(hn::LoadU(d, s + j), base));
+    hn::StoreU(e, d, s + j);
+    sum.add(e);
+  }
+  if (j < n) {
+    const Vec<T> v = Tail<T>(s + j, n - j, static_cast<T>(minus_infinity)).vec();
+    const Vec<T> e = exp_flushed(hn::Sub(v, base));
+    store_first<T>(e, s + j, n - j);
+    sum.add(e);
+  }
+  return sum.total();
+}
+
+template <class T>
+bool RunningSoftmax(MatrixView<T> s, T* max, double* sum, T* factor) {
+  bool changed = false;
+  for (Index i = 0; i < s.rows; ++i) {
+    const T before = max[i];
+    const T largest = LargestOf<T>(s.row(i), s.cols);
+    const T now = before < largest ? largest : before;
+    const bool rescale = before < now && sum[i] > 0;
+    const double by =
+        rescale ? std::exp(static_cast<double>(before) - static_cast<double>(now)) : 1;
+    factor[i] = static_cast<T>(by);
+    max[i] = now;
+    // With nothing allowed so far there is nothing to subtract from −inf.
+    const T shift = now == static_cast<T>(minus_infinity) ? T{0} : now;
+    // By the factor as it is in T, so that the sum stays that of what is shown.
+    sum[i] = sum[i] * static_cast<double>(factor[i]) + ExpShifted<T>(s.row(i), s.cols, shift);
+    changed = changed || rescale;
+  }
+  return changed;
+}
+
+template <class T>
+void ExpTile(MatrixView<T> s, double* row_sum, double* col_sum) {
+  for (Index i = 0; i < s.rows; ++i) {
+    const double sum = ExpShifted<T>(s.row(i), s.cols, T{0});
+    if (row_sum != nullptr) row_sum[i] += sum;
+  }
+  if (col_sum != nullptr) add_columns(s, col_sum);
+}
+
+// Σ_j row_j by_j for at most 64 terms a lane.
+template <class T>
+double RowProduct(const T* row, const T* by, Index n) {
+  const Tag<T> d;
+  const Index step = lanes<T>();
+  Vec<T> sum[chains];
+  for (auto& v : sum) v = hn::Zero(d);
+  Index j = 0;
+  for (; j + chains * step <= n; j += chains * step) {
+    for (Index c = 0; c < chains; ++c) {
+      const Index at = j + c * step;
+      sum[c] = hn::MulAdd(hn::LoadU(d, row + at), hn::LoadU(d, by + at), sum[c]);
+    }
+  }
+  for (; j + step <= n; j += step) {
+    sum[0] = hn::MulAdd(hn::LoadU(d, row + j), hn::LoadU(d, by + j), sum[0]);
+  }
+  if (j < n) {
+    sum[0] = hn::MulAdd(Tail<T>(row + j, n - j, 0).vec(), Tail<T>(by + j, n - j, 0).vec(), sum[0]);
+  }
+  return sum_lanes<T>(hn::Add(hn::Add(sum[0], sum[1]), hn::Add(sum[2], sum[3])));
+}
+
+template <class T>
+void AddRowProducts(MatrixView<const T> tile, const double* factor, double* sum) {
+  constexpr Index most = 64 * HWY_MAX_BYTES / sizeof(T);
+  const Index run = terms_in_float * lanes<T>();
+  T by[most];
+  for (Index first = 0; first < tile.cols; first += run) {
+    const Index count = tile.cols - first < run ? tile.cols - first : run;
+    for (Index j = 0; j < count; ++j) by[j] = static_cast<T>(factor[first + j]);
+    for (Index i = 0; i < tile.rows; ++i) sum[i] += RowProduct<T>(tile.row(i) + first, by, count);
+  }
+}
+
+// Plain names for the dispatch tables, which know no overloads.
+#define ATTN_FOR_TYPE(T, suffix)                                                              \
+  bool RunningSoftmax_##suffix(MatrixView<T> s, T* max, double* sum, T* factor) {             \
+    return RunningSoftmax<T>(s, max, sum, factor);                                            \
+  }                                                                                           \
+  void ExpTile_##suffix(MatrixView<T> s, double* row_sum, double* col_sum) {                  \
+    ExpTile<T>(s, row_sum, col_sum);                                                          \
+  }                                                                                           \
+  void AddRowProducts_##suffix(MatrixView<const T> tile, const double* factor, double* sum) { \
+    AddRowProducts<T>(tile, factor, sum);                                                     \
+  }
+ATTN_FOR_TYPE(float, f32)
+ATTN_FOR_TYPE(double, f64)
+#undef ATTN_FOR_TYPE
+
+}  // namespace attn::kernel::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace attn::kernel {
+
+#define ATTN_EXPORT(T, suffix)                                                         \
+  HWY_EXPORT(RunningSoftmax_##suffix);                                                 \
+  HWY_EXPORT(ExpTile_##suffix);                                                        \
+  HWY_EXPORT(AddRowProducts_##suffix);                                                 \
+  bool running_softmax(MatrixView<T> s, T* max, double* sum, T* factor) {              \
+    return HWY_DYNAMIC_DISPATCH(RunningSoftmax_##suffix)(s, max, sum, factor);         \
+  }                                                                                    \
+  void exp_tile(MatrixView<T> s, double* row_sum, double* col_sum) {                   \
+    HWY_DYNAMIC_DISPATCH(ExpTile_##suffix)(s, row_sum, col_sum);                       \
+  }                                                                                    \
+  void add_row_products(MatrixView<const T> tile, const double* factor, double* sum) { \
+    HWY_DYNAMIC_DISPATCH(AddRowProducts_##suffix)(tile, factor, sum);                  \
+  }
+ATTN_EXPORT(float, f32)
+ATTN_EXPORT(double, f64)
+#undef ATTN_EXPORT
+
+}  // namespace attn::kernel
+#endif

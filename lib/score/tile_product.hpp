@@ -1,0 +1,71 @@
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+
+#include "kernel/gemm.hpp"
+#include "kernel/packed.hpp"
+#include "tensor/view.hpp"
+
+namespace attn {
+
+/// Tiles of scale · q kᵀ for q (Lq, d) and k (Lk, d), whose memory must outlive it. Where there are
+/// queries enough k is laid out once, at the first tile, for the kernel that works on it fastest.
+template <class T>
+class TileProduct {
+ public:
+  TileProduct(MatrixView<const T> q, MatrixView<const T> k, T scale)
+      : q_(q), k_(k), scale_(scale) {}
+
+  Index rows() const { return q_.rows; }
+  Index cols() const { return k_.rows; }
+
+  /// Thread-safe; the bits depend on the range alone.
+  void fill(const TileRange& range, MatrixView<T> out) const {
+    const auto queries = q_.row_range(range.row0, range.rows);
+    if (pays(range)) {
+      kernel::multiply_packed(scale_, queries, packed(), range.col0, out);
+    } else {
+      kernel::multiply_transposed(scale_, queries, k_.row_range(range.col0, range.cols), out);
+    }
+  }
+
+  /// The exponentials of the tile instead, for products of at most 80 in magnitude, and their sums:
+  /// see kernel::multiply_exp_packed. False: not for this range, nothing is done.
+  bool fill_exponentials(const TileRange& range, MatrixView<T> out, double* row_sum,
+                         double* col_sum) const {
+    if (!pays(range)) return false;
+    kernel::multiply_exp_packed(scale_, q_.row_range(range.row0, range.rows), packed(), range.col0,
+                                out, row_sum, col_sum);
+    return true;
+  }
+
+  /// Bytes that it allocates.
+  static std::int64_t bytes(Index rows, Index cols, Index depth) {
+    return kernel::worth_packing(rows) ? kernel::Packed<T>::bytes(depth, cols) : 0;
+  }
+
+ private:
+  bool pays(const TileRange& range) const {
+    return kernel::worth_packing(q_.rows) && range.col0 % kernel::packed_width<T>() == 0;
+  }
+  const kernel::Packed<T>& packed() const {
+    std::call_once(packing_, [this] { packed_ = kernel::Packed<T>::of_transposed(k_); });
+    return packed_;
+  }
+
+  MatrixView<const T> q_;
+  MatrixView<const T> k_;
+  T scale_;
+  mutable std::once_flag packing_;
+  mutable kernel::Packed<T> packed_;
+};
+
+/// TileProduct::bytes for float32 (element_size 4) or float64 (8).
+inline std::int64_t tile_product_bytes(Index rows, Index cols, Index depth,
+                                       std::size_t element_size) {
+  return element_size == sizeof(float) ? TileProduct<float>::bytes(rows, cols, depth)
+                                       : TileProduct<double>::bytes(rows, cols, depth);
+}
+
+}  // namespace attn
