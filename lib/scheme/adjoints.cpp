@@ -4,7 +4,6 @@
 #include <cmath>
 #include <limits>
 
-#include "kernel/gemm.hpp"
 #include "kernel/gradient.hpp"
 #include "scheme/output.hpp"
 
@@ -43,20 +42,20 @@ class RowDots final : public Observer<T> {
 
 // G of one tile.
 template <class T>
-MatrixView<const T> tile_products(const Forward<T>& forward, const TileRange& range,
+MatrixView<const T> tile_products(const TileProduct<T>& products, const TileRange& range,
                                   Buffer<T>& storage) {
   storage.reserve(range.rows * range.cols);
-  const MatrixView<T> products(storage.data(), range.rows, range.cols);
-  kernel::multiply_transposed(T{1}, forward.grad_out.row_range(range.row0, range.rows),
-                              forward.v.row_range(range.col0, range.cols), products);
-  return products;
+  const MatrixView<T> tile(storage.data(), range.rows, range.cols);
+  products.fill(range, tile);
+  return tile;
 }
 
 // δ_i = Σ_j P_ij G_ij / Σ_j P_ij, from row panels.
 template <class T>
 class MeanProducts final : public Observer<T> {
  public:
-  MeanProducts(const Forward<T>& forward, Numbers& means) : forward_(forward), means_(means) {}
+  MeanProducts(const TileProduct<T>& products, Numbers& means)
+      : all_products_(products), means_(means) {}
 
   void start(const Partition& partition) override {
     means_.assign(static_cast<std::size_t>(partition.rows), 0.0);
@@ -65,7 +64,7 @@ class MeanProducts final : public Observer<T> {
   }
   void observe(const WeightTile<T>& tile, Index slot) override {
     const auto products =
-        tile_products(forward_, tile.range, products_[static_cast<std::size_t>(slot)]);
+        tile_products(all_products_, tile.range, products_[static_cast<std::size_t>(slot)]);
     for (Index i = 0; i < tile.range.rows; ++i) {
       const auto at = static_cast<std::size_t>(tile.range.row0 + i);
       for (Index j = 0; j < tile.range.cols; ++j) {
@@ -83,7 +82,7 @@ class MeanProducts final : public Observer<T> {
   }
 
  private:
-  const Forward<T>& forward_;
+  const TileProduct<T>& all_products_;
   Numbers& means_;
   Numbers masses_;
   std::vector<Buffer<T>> products_;
@@ -93,8 +92,9 @@ class MeanProducts final : public Observer<T> {
 template <class T>
 class ColumnAdjoints final : public Observer<T> {
  public:
-  ColumnAdjoints(const Forward<T>& forward, T coefficient, const std::vector<T>& row, Numbers& x)
-      : forward_(forward), coefficient_(coefficient), row_(row), x_(x) {}
+  ColumnAdjoints(const TileProduct<T>& products, T coefficient, const std::vector<T>& row,
+                 Numbers& x)
+      : all_products_(products), coefficient_(coefficient), row_(row), x_(x) {}
 
   void start(const Partition& partition) override {
     x_.assign(static_cast<std::size_t>(partition.cols), 0.0);
@@ -106,14 +106,14 @@ class ColumnAdjoints final : public Observer<T> {
     adjoint.weight = coefficient_;
     adjoint.row = row_.data() + range.row0;
     if (coefficient_ != T{0}) {
-      adjoint.g = tile_products(forward_, range, products_[static_cast<std::size_t>(slot)]);
+      adjoint.g = tile_products(all_products_, range, products_[static_cast<std::size_t>(slot)]);
     }
     kernel::add_adjoint_columns(tile.weights, adjoint, x_.data() + range.col0);
   }
   void finish() override { products_.clear(); }
 
  private:
-  const Forward<T>& forward_;
+  const TileProduct<T>& all_products_;
   T coefficient_;
   const std::vector<T>& row_;
   Numbers& x_;
@@ -162,8 +162,9 @@ Numbers inner_products(MatrixView<const T> a, MatrixView<const T> b) {
 template <class T>
 class Builder {
  public:
-  Builder(const Forward<T>& forward, int threads)
+  Builder(const Forward<T>& forward, const TileProduct<T>& products, int threads)
       : forward_(forward),
+        products_(products),
         threads_(threads),
         small_(forward.scores->rows() * forward.scores->cols() <= small_pairs) {}
 
@@ -209,7 +210,7 @@ class Builder {
 
   Numbers mean_products(Numbers f, Numbers g) const {
     Numbers means;
-    MeanProducts<T> observer(forward_, means);
+    MeanProducts<T> observer(products_, means);
     Pass<T> pass;
     pass.scores = forward_.scores;
     pass.components = {Component{1, f, g}};
@@ -294,7 +295,7 @@ class Builder {
 
   Numbers column_sums(Index t, const WeightAdjoint<T>& adjoint) {
     Numbers sums;
-    ColumnAdjoints<T> columns(forward_, static_cast<T>(adjoint.coefficient), adjoint.row, sums);
+    ColumnAdjoints<T> columns(products_, static_cast<T>(adjoint.coefficient), adjoint.row, sums);
     show(t, Order::column_panels, columns);
     return sums;
   }
@@ -338,6 +339,7 @@ class Builder {
   }
 
   const Forward<T>& forward_;
+  const TileProduct<T>& products_;
   int threads_;
   bool small_;
   double log_b_ = 0;
@@ -348,11 +350,14 @@ class Builder {
 }  // namespace
 
 template <class T>
-std::vector<WeightAdjoint<T>> weight_adjoints(const Forward<T>& forward, int threads) {
-  return Builder<T>(forward, threads).build();
+std::vector<WeightAdjoint<T>> weight_adjoints(const Forward<T>& forward,
+                                              const TileProduct<T>& products, int threads) {
+  return Builder<T>(forward, products, threads).build();
 }
 
-template std::vector<WeightAdjoint<float>> weight_adjoints(const Forward<float>&, int);
-template std::vector<WeightAdjoint<double>> weight_adjoints(const Forward<double>&, int);
+template std::vector<WeightAdjoint<float>> weight_adjoints(const Forward<float>&,
+                                                           const TileProduct<float>&, int);
+template std::vector<WeightAdjoint<double>> weight_adjoints(const Forward<double>&,
+                                                            const TileProduct<double>&, int);
 
 }  // namespace attn
