@@ -4,7 +4,6 @@
 #include <cmath>
 #include <limits>
 
-#include "kernel/gemm.hpp"
 #include "kernel/gradient.hpp"
 #include "scheme/output.hpp"
 
@@ -12,6 +11,11 @@ namespace attn {
 namespace {
 
 using Numbers = std::vector<double>;
+
+// In small problems, where all rows may have one weight next to which the others vanish, δ is taken
+// of the very products that it is subtracted from, so that nothing is left of such a row but what
+// is due. It costs two products more than to take it of the output.
+constexpr Index small_pairs = Index{1} << 16;
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
@@ -36,12 +40,61 @@ class RowDots final : public Observer<T> {
   Numbers& x_;
 };
 
+// G of one tile.
+template <class T>
+MatrixView<const T> tile_products(const TileProduct<T>& products, const TileRange& range,
+                                  Buffer<T>& storage) {
+  storage.reserve(range.rows * range.cols);
+  const MatrixView<T> tile(storage.data(), range.rows, range.cols);
+  products.fill(range, tile);
+  return tile;
+}
+
+// δ_i = Σ_j P_ij G_ij / Σ_j P_ij, from row panels.
+template <class T>
+class MeanProducts final : public Observer<T> {
+ public:
+  MeanProducts(const TileProduct<T>& products, Numbers& means)
+      : all_products_(products), means_(means) {}
+
+  void start(const Partition& partition) override {
+    means_.assign(static_cast<std::size_t>(partition.rows), 0.0);
+    masses_ = means_;
+    products_.resize(static_cast<std::size_t>(partition.slots));
+  }
+  void observe(const WeightTile<T>& tile, Index slot) override {
+    const auto products =
+        tile_products(all_products_, tile.range, products_[static_cast<std::size_t>(slot)]);
+    for (Index i = 0; i < tile.range.rows; ++i) {
+      const auto at = static_cast<std::size_t>(tile.range.row0 + i);
+      for (Index j = 0; j < tile.range.cols; ++j) {
+        const auto weight = static_cast<double>(tile.weights(i, j));
+        means_[at] += weight * static_cast<double>(products(i, j));
+        masses_[at] += weight;
+      }
+    }
+  }
+  void finish() override {
+    for (std::size_t i = 0; i < means_.size(); ++i) {
+      if (masses_[i] > 0) means_[i] /= masses_[i];
+    }
+    products_.clear();
+  }
+
+ private:
+  const TileProduct<T>& all_products_;
+  Numbers& means_;
+  Numbers masses_;
+  std::vector<Buffer<T>> products_;
+};
+
 // x_j = Σ_i P_ij (coefficient·G_ij + row_i), from column panels: each column belongs to one slot.
 template <class T>
 class ColumnAdjoints final : public Observer<T> {
  public:
-  ColumnAdjoints(const Forward<T>& forward, T coefficient, const std::vector<T>& row, Numbers& x)
-      : forward_(forward), coefficient_(coefficient), row_(row), x_(x) {}
+  ColumnAdjoints(const TileProduct<T>& products, T coefficient, const std::vector<T>& row,
+                 Numbers& x)
+      : all_products_(products), coefficient_(coefficient), row_(row), x_(x) {}
 
   void start(const Partition& partition) override {
     x_.assign(static_cast<std::size_t>(partition.cols), 0.0);
@@ -53,19 +106,14 @@ class ColumnAdjoints final : public Observer<T> {
     adjoint.weight = coefficient_;
     adjoint.row = row_.data() + range.row0;
     if (coefficient_ != T{0}) {
-      Buffer<T>& storage = products_[static_cast<std::size_t>(slot)];
-      storage.reserve(range.rows * range.cols);
-      const MatrixView<T> products(storage.data(), range.rows, range.cols);
-      kernel::multiply_transposed(T{1}, forward_.grad_out.row_range(range.row0, range.rows),
-                                  forward_.v.row_range(range.col0, range.cols), products);
-      adjoint.g = products;
+      adjoint.g = tile_products(all_products_, range, products_[static_cast<std::size_t>(slot)]);
     }
     kernel::add_adjoint_columns(tile.weights, adjoint, x_.data() + range.col0);
   }
   void finish() override { products_.clear(); }
 
  private:
-  const Forward<T>& forward_;
+  const TileProduct<T>& all_products_;
   T coefficient_;
   const std::vector<T>& row_;
   Numbers& x_;
@@ -114,19 +162,20 @@ Numbers inner_products(MatrixView<const T> a, MatrixView<const T> b) {
 template <class T>
 class Builder {
  public:
-  Builder(const Forward<T>& forward, int threads)
+  Builder(const Forward<T>& forward, const TileProduct<T>& products, int threads)
       : forward_(forward),
+        products_(products),
         threads_(threads),
-        delta_(inner_products(forward.grad_out, forward.out)) {}
+        small_(forward.scores->rows() * forward.scores->cols() <= small_pairs) {}
 
   std::vector<WeightAdjoint<T>> build() {
     const Potentials& found = forward_.attention->potentials;
     switch (forward_.options.scheme) {
       case Scheme::unas:
       case Scheme::fenchel:
-        return {unas(found.row, 1, delta_)};
+        return {unas(found.row, 1, delta_of(found.row, {}))};
       case Scheme::dnas:
-        return {dnas(1, delta_)};
+        return {dnas(1, delta_of(found.row, found.col))};
       case Scheme::hnas:
         return hnas();
       case Scheme::sinkhorn:
@@ -154,9 +203,29 @@ class Builder {
     return adjoint;
   }
 
+  // δ of the only weights there are.
+  Numbers delta_of(const Numbers& f, const Numbers& g) const {
+    return small_ ? mean_products(f, g) : inner_products(forward_.grad_out, forward_.out);
+  }
+
+  Numbers mean_products(Numbers f, Numbers g) const {
+    Numbers means;
+    MeanProducts<T> observer(products_, means);
+    Pass<T> pass;
+    pass.scores = forward_.scores;
+    pass.components = {Component{1, f, g}};
+    pass.observers = {&observer};
+    run(pass, threads_);
+    return means;
+  }
+
   std::vector<WeightAdjoint<T>> hnas() const {
     const Potentials& found = forward_.attention->potentials;
     const double u = forward_.options.hybrid;
+    if (small_) {
+      return {dnas(u, mean_products(found.row, found.col)),
+              unas(found.unas_row, 1 - u, mean_products(found.unas_row, {}))};
+    }
     // δ is the mixture of the two, so one of them gives the other, by a division by 1/2 or more.
     const bool dnas_is_made = u <= 0.5;
     Potentials made;
@@ -168,11 +237,12 @@ class Builder {
     show_weights<T>(*forward_.scores, made, 0, {&output}, threads_);
     Numbers of_dnas = inner_products<T>(forward_.grad_out, out);
     Numbers of_unas(of_dnas);
-    for (std::size_t i = 0; i < delta_.size(); ++i) {
+    const Numbers mixed = inner_products(forward_.grad_out, forward_.out);
+    for (std::size_t i = 0; i < mixed.size(); ++i) {
       if (dnas_is_made) {
-        of_unas[i] = (delta_[i] - u * of_dnas[i]) / (1 - u);
+        of_unas[i] = (mixed[i] - u * of_dnas[i]) / (1 - u);
       } else {
-        of_dnas[i] = (delta_[i] - (1 - u) * of_unas[i]) / u;
+        of_dnas[i] = (mixed[i] - (1 - u) * of_unas[i]) / u;
       }
     }
     return {dnas(u, of_dnas), unas(found.unas_row, 1 - u, of_unas)};
@@ -183,7 +253,8 @@ class Builder {
     std::vector<WeightAdjoint<T>> adjoints;
     WeightAdjoint<T> last = iteration(iterations);
     last.coefficient = 1;
-    last.row = narrow<T>(delta_, -1);
+    const Potentials& found = forward_.attention->potentials;
+    last.row = narrow<T>(delta_of(found.row, found.col), -1);
     if (iterations > 1) {
       Numbers columns = column_sums(iterations, last);
       last.col = narrow<T>(columns, -1);
@@ -224,7 +295,7 @@ class Builder {
 
   Numbers column_sums(Index t, const WeightAdjoint<T>& adjoint) {
     Numbers sums;
-    ColumnAdjoints<T> columns(forward_, static_cast<T>(adjoint.coefficient), adjoint.row, sums);
+    ColumnAdjoints<T> columns(products_, static_cast<T>(adjoint.coefficient), adjoint.row, sums);
     show(t, Order::column_panels, columns);
     return sums;
   }
@@ -268,8 +339,9 @@ class Builder {
   }
 
   const Forward<T>& forward_;
+  const TileProduct<T>& products_;
   int threads_;
-  Numbers delta_;
+  bool small_;
   double log_b_ = 0;
   std::vector<Numbers> rows_;  // fᵗ of sinkhorn, t = 1 first
   std::vector<Numbers> cols_;  // gᵗ
@@ -278,11 +350,14 @@ class Builder {
 }  // namespace
 
 template <class T>
-std::vector<WeightAdjoint<T>> weight_adjoints(const Forward<T>& forward, int threads) {
-  return Builder<T>(forward, threads).build();
+std::vector<WeightAdjoint<T>> weight_adjoints(const Forward<T>& forward,
+                                              const TileProduct<T>& products, int threads) {
+  return Builder<T>(forward, products, threads).build();
 }
 
-template std::vector<WeightAdjoint<float>> weight_adjoints(const Forward<float>&, int);
-template std::vector<WeightAdjoint<double>> weight_adjoints(const Forward<double>&, int);
+template std::vector<WeightAdjoint<float>> weight_adjoints(const Forward<float>&,
+                                                           const TileProduct<float>&, int);
+template std::vector<WeightAdjoint<double>> weight_adjoints(const Forward<double>&,
+                                                            const TileProduct<double>&, int);
 
 }  // namespace attn

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "scheme/gradient.hpp"
+#include "score/tile_product.hpp"
 
 namespace attn {
 
@@ -26,9 +27,10 @@ struct WeightAdjoint {
   bool open() const { return !factor.empty() && col.empty(); }
 };
 
-/// Those of the scheme, O(L) numbers each; one at most is open, and comes first. hnas has
-/// dnas' and unas'.
+/// Those of the scheme, made with `products` G; O(L) numbers each; one at most is open, and comes
+/// first. hnas has dnas' and unas'.
 template <class T>
-std::vector<WeightAdjoint<T>> weight_adjoints(const Forward<T>& forward, int threads);
+std::vector<WeightAdjoint<T>> weight_adjoints(const Forward<T>& forward,
+                                              const TileProduct<T>& products, int threads);
 
 }  // namespace attn

@@ -104,9 +104,10 @@ template <class T>
 class Runner {
  public:
   Runner(const Forward<T>& forward, const GradientTargets<T>& targets,
-         const std::vector<WeightAdjoint<T>>& adjoints, int threads)
+         const TileProduct<T>& products, const std::vector<WeightAdjoint<T>>& adjoints, int threads)
       : forward_(forward),
         targets_(targets),
+        products_(products),
         adjoints_(adjoints),
         threads_(threads),
         sinks_(targets.scores) {
@@ -185,9 +186,7 @@ class Runner {
   void make(const PanelLayout& layout, const TileRange& tile, Workspace<T>& workspace) const {
     forward_.scores->fill(tile, layout.view(workspace.weights[0], tile), workspace.scratch);
     if (uses_products_) {
-      kernel::multiply_transposed(T{1}, forward_.grad_out.row_range(tile.row0, tile.rows),
-                                  forward_.v.row_range(tile.col0, tile.cols),
-                                  layout.view(workspace.products, tile));
+      products_.fill(tile, layout.view(workspace.products, tile));
     }
     if (!open_) return;
     for (std::size_t n = adjoints_.size(); n-- > 0;) {
@@ -277,6 +276,7 @@ class Runner {
 
   const Forward<T>& forward_;
   const GradientTargets<T>& targets_;
+  const TileProduct<T>& products_;
   const std::vector<WeightAdjoint<T>>& adjoints_;
   int threads_;
   std::vector<GradientSink<T>*> sinks_;
@@ -290,8 +290,9 @@ class Runner {
 
 template <class T>
 double differentiate(const Forward<T>& forward, const GradientTargets<T>& targets, int threads) {
-  const auto adjoints = weight_adjoints(forward, threads);
-  return Runner<T>(forward, targets, adjoints, threads).run();
+  const TileProduct<T> products(forward.grad_out, forward.v, T{1});
+  const auto adjoints = weight_adjoints(forward, products, threads);
+  return Runner<T>(forward, targets, products, adjoints, threads).run();
 }
 
 Index gradient_lanes(Index cols, int threads) {
@@ -313,9 +314,12 @@ std::int64_t differentiate_bytes(Scheme scheme, Index rows, Index cols, Index va
   const auto number = static_cast<std::int64_t>(sizeof(double));
   const Index sets = scheme == Scheme::sinkhorn ? 2 * iterations : 3;
   bytes += (rows + cols) * (sets + 1) * number + (2 * rows + cols) * sets * element;
+  bytes += tile_product_bytes(rows, cols, value_depth, element_size);
   // The passes that come before the gradient's own.
   if (scheme == Scheme::hnas) bytes += rows * value_depth * element;
   if (scheme == Scheme::hnas || scheme == Scheme::sinkhorn) {
+    const Partition columns = partition_of(Order::column_panels, rows, cols, element_size);
+    bytes += columns.slots * std::min<Index>(rows, 512) * columns.panel * element;
     bytes += std::max(pass_bytes(Order::row_panels, rows, cols, 1, element_size, threads),
                       pass_bytes(Order::column_panels, rows, cols, 1, element_size, threads));
   }

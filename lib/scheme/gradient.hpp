@@ -40,7 +40,8 @@ struct GradientTargets {
 ///             γ^T_j = −κ_j, then φ^{t−1}_i = −Σ_j Q^t_ij γ^t_j, γ^t_j = −Σ_i P^t_ij φ^t_i. The
 ///             potentials of all half-steps are made again: T·(Lq + Lk) numbers.
 ///
-/// One pass of five products for unas and dnas; hnas has a pass of two more, sinkhorn 4T of one.
+/// One pass of five products for unas and dnas; hnas has a pass of two more, sinkhorn 4T of one,
+/// and small problems one or two of two more, for δ.
 /// Queries and keys with nothing allowed have gradient 0. Gives du = Σ_ij G_ij (π_dnas −
 /// π_unas)_ij, taken without cancellation of weights, where it is wanted, else 0. Bits do not
 /// depend on the number of threads. What is beyond the format comes out as NaN or infinite, never

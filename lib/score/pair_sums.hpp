@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernel/gemm.hpp"
+#include "kernel/packed.hpp"
 #include "score/gradient_sink.hpp"
 
 namespace attn {
@@ -18,6 +19,7 @@ class PairSums {
       : q_(q), k_(k), by_query_(by_query), by_key_(by_key) {}
 
   void start(Index lanes) {
+    if (by_query_.data != nullptr) packed_ = kernel::Packed<T>::of(k_);
     lanes_ = LaneSums<T>(by_query_.data == nullptr ? 0 : elements(by_query_), lanes);
     for (const MatrixView<T>& sum : {by_query_, by_key_}) {
       if (sum.data != nullptr) std::fill_n(sum.data, elements(sum), T{0});
@@ -27,8 +29,7 @@ class PairSums {
   void add(const TileRange& range, MatrixView<const T> x, Index lane) {
     if (by_query_.data != nullptr) {
       const MatrixView<T> sums(lanes_.lane(lane), by_query_.rows, by_query_.cols);
-      kernel::multiply_add(x, k_.row_range(range.col0, range.cols),
-                           sums.row_range(range.row0, range.rows));
+      kernel::multiply_add_packed(x, packed_, range.col0, sums.row_range(range.row0, range.rows));
     }
     if (by_key_.data != nullptr) {
       kernel::add_transposed_product(x, q_.row_range(range.row0, range.rows),
@@ -45,6 +46,7 @@ class PairSums {
   MatrixView<const T> k_;
   MatrixView<T> by_query_;
   MatrixView<T> by_key_;
+  kernel::Packed<T> packed_;  // k, laid out once
   LaneSums<T> lanes_;
 };
 

@@ -83,10 +83,10 @@ HeadNeeds compute_needs(const ComputeOptions& options, const AttentionInput& inp
                                   ? output_bytes(options.scheme.scheme, input, element_size)
                                   : 0;
   needs.kept_bytes = gradient_sum_bytes(options.gradients, input.problems);
-  needs.work_bytes = [&options, &input, scheme = options.scheme.scheme, queries = input.queries,
-                      keys = input.keys, sums, output, element_size](int threads, std::int64_t) {
+  needs.work_bytes = [&options, &input, sums, output, element_size](int threads, std::int64_t) {
     const std::int64_t forward =
-        attend_bytes(scheme, queries, keys, element_size, threads) + threads * (sums + output);
+        attend_bytes(options.scheme.scheme, input.queries, input.keys, element_size, threads) +
+        threads * (sums + output);
     // Threads work on heads of their own or on one together.
     const std::int64_t backward =
         std::max(threads * head_gradient_bytes(options, input, element_size, 1),

@@ -45,9 +45,6 @@ class Head {
   const Scores<T>& scores() const { return plain_ ? *plain_ : *fenchel_; }
   MatrixView<const T> v() const { return v_; }
 
-  /// The smallest finite bias of this head where that is below 0, else 0.
-  double least_bias() const { return bias_ ? bias_->least() : 0; }
-
   /// What is there of what scores are made of, and what the loss says of the output.
   MatrixView<const T> q() const { return q_block_->view(); }
   MatrixView<const T> k() const { return k_block_->view(); }
@@ -57,6 +54,9 @@ class Head {
   Projected<T> made_of_q() const { return factors(*q_block_); }
   Projected<T> made_of_k() const { return factors(*k_block_); }
   Projected<T> made_of_v() const { return factors(*v_block_); }
+
+  /// The smallest finite bias of this head where that is below 0, else 0.
+  double least_bias() const { return bias_ ? bias_->least() : 0; }
 
  private:
   template <class U>
