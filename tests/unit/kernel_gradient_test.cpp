@@ -120,7 +120,7 @@ TEST_CASE_TEMPLATE("add_difference_columns", T, float, double) {
         r.fill([&] { return static_cast<T>(uniform(random, 0, 1)); });
         std::vector<double> sums(static_cast<std::size_t>(cols), 0.0);
         Worst worst;
-        std::vector<long double> want(static_cast<std::size_t>(cols)), sizes(want);
+        std::vector<long double> want(static_cast<std::size_t>(cols)), magnitudes(want);
         for (Index i = 0; i < rows; ++i) {
           for (Index j = 0; j < cols; ++j) {
             const auto at = static_cast<std::size_t>(j);
@@ -130,7 +130,7 @@ TEST_CASE_TEMPLATE("add_difference_columns", T, float, double) {
             long double size = 0;
             const long double x = given.value(i, j, size);
             want[at] += r.view()(i, j) * std::expm1(y) * x;
-            sizes[at] += std::abs(r.view()(i, j) * std::expm1(y)) * size;
+            magnitudes[at] += std::abs(r.view()(i, j) * std::expm1(y)) * size;
           }
         }
         kernel::add_difference_columns(std::as_const(p).view(), std::as_const(r).view(), row.data(),
@@ -138,7 +138,7 @@ TEST_CASE_TEMPLATE("add_difference_columns", T, float, double) {
         for (std::size_t j = 0; j < sums.size(); ++j) {
           // The potentials' difference of 1000 and 1000 keeps its digits in float64 alone.
           const long double lost = 1000 * rounding<double> / spread;
-          worst.add(sums[j], want[j], (80 * rounding<T> + 4 * lost) * sizes[j]);
+          worst.add(sums[j], want[j], (80 * rounding<T> + 4 * lost) * magnitudes[j]);
         }
         CAPTURE(spread);
         CAPTURE(cols);
