@@ -66,8 +66,9 @@ class ColumnsRun {
         run_panel(p, slot, work);
       }
     });
+    const std::vector<Index> left = normalise_rows();
     for (Observer<T>* observer : observers_) observer->finish();
-    return normalise_rows();
+    return left;
   }
 
  private:
@@ -150,7 +151,9 @@ class ColumnsRun {
       factors[i] = done ? static_cast<T>(1 / sum) : T{0};
     }
     for (Observer<T>* observer : observers_) {
-      observer->scale_rows(0, partition_.rows, factors.data(), 0);
+      for (Index slot = 0; slot < partition_.slots; ++slot) {
+        observer->scale_rows(0, partition_.rows, factors.data(), slot);
+      }
     }
     return left;
   }

@@ -1,6 +1,8 @@
 #include "scheme/output.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "kernel/gemm.hpp"
 #include "kernel/tile.hpp"
@@ -13,12 +15,44 @@ void clear(MatrixView<T> rows) {
   for (Index i = 0; i < rows.rows; ++i) std::fill_n(rows.row(i), rows.cols, T{0});
 }
 
+// The power of two that takes the largest of v to about 1, where it is far from that.
+template <class T>
+int exponent_of(MatrixView<const T> v) {
+  constexpr int usual = 20;
+  T largest = 0;
+  for (Index j = 0; j < v.rows; ++j) {
+    for (Index c = 0; c < v.cols; ++c) largest = std::max(largest, std::abs(v(j, c)));
+  }
+  int exponent = 0;
+  if (largest > 0 && largest <= std::numeric_limits<T>::max()) std::frexp(largest, &exponent);
+  return std::abs(exponent) <= usual ? 0 : exponent;
+}
+
 }  // namespace
+
+template <class T>
+Output<T>::Output(MatrixView<const T> v, MatrixView<T> out)
+    : v_(v), out_(out), exponent_(exponent_of(v)) {
+  if (exponent_ == 0) return;
+  scaled_ = Buffer<T>(v.rows * v.cols);
+  for (Index j = 0; j < v.rows; ++j) {
+    for (Index c = 0; c < v.cols; ++c) scaled_[j * v.cols + c] = std::ldexp(v(j, c), -exponent_);
+  }
+}
+
+// Rows [first, first + count) of what is gathered.
+template <class T>
+MatrixView<const T> Output<T>::values(Index first, Index count) const {
+  if (exponent_ == 0) return v_.row_range(first, count);
+  return MatrixView<const T>(scaled_.data() + first * v_.cols, count, v_.cols);
+}
 
 template <class T>
 void Output<T>::start(const Partition& partition) {
   const bool shared = partition.order == Order::column_panels;
-  if (!shared && kernel::worth_packing(out_.rows)) packed_ = kernel::Packed<T>::of(v_);
+  if (!shared && kernel::worth_packing(out_.rows)) {
+    packed_ = kernel::Packed<T>::of(values(0, v_.rows));
+  }
   panels_.resize(shared ? static_cast<std::size_t>(partition.slots) : 0);
   sums_.resize(shared ? static_cast<std::size_t>(std::max<Index>(1, partition.slots) - 1) : 0);
   for (Buffer<T>& sum : sums_) sum = Buffer<T>(out_.rows * out_.cols);
@@ -36,17 +70,17 @@ template <class T>
 void Output<T>::observe(const WeightTile<T>& tile, Index slot) {
   const auto rows = gathered(slot).row_range(tile.range.row0, tile.range.rows);
   if (!panels_.empty()) {
-    PanelValues& values = panels_[static_cast<std::size_t>(slot)];
-    if (values.key != tile.range.col0) {
-      values.packed = kernel::Packed<T>::of_scaled(v_.row_range(tile.range.col0, tile.range.cols),
-                                                   tile.key_factor);
-      values.key = tile.range.col0;
+    PanelValues& panel = panels_[static_cast<std::size_t>(slot)];
+    if (panel.key != tile.range.col0) {
+      panel.packed =
+          kernel::Packed<T>::of_scaled(values(tile.range.col0, tile.range.cols), tile.key_factor);
+      panel.key = tile.range.col0;
     }
-    kernel::multiply_add_packed(tile.weights, values.packed, 0, rows);
+    kernel::multiply_add_packed(tile.weights, panel.packed, 0, rows);
   } else if (packed_.depth() > 0) {
     kernel::multiply_add_packed(tile.weights, packed_, tile.range.col0, rows);
   } else {
-    kernel::multiply_add(tile.weights, v_.row_range(tile.range.col0, tile.range.cols), rows);
+    kernel::multiply_add(tile.weights, values(tile.range.col0, tile.range.cols), rows);
   }
 }
 
@@ -72,6 +106,13 @@ void Output<T>::finish() {
   }
   sums_.clear();
   panels_.clear();
+  packed_ = kernel::Packed<T>();
+  if (exponent_ == 0) return;
+  for (Index i = 0; i < out_.rows; ++i) {
+    for (Index c = 0; c < out_.cols; ++c) out_(i, c) = std::ldexp(out_(i, c), exponent_);
+  }
+  // A pass that goes on from here shows weights that are normalised.
+  exponent_ = 0;
 }
 
 template <class T>

@@ -13,7 +13,7 @@ namespace attn {
 template <class T>
 class Output final : public Observer<T> {
  public:
-  Output(MatrixView<const T> v, MatrixView<T> out) : v_(v), out_(out) {}
+  Output(MatrixView<const T> v, MatrixView<T> out);
 
   void start(const Partition& partition) override;
   void observe(const WeightTile<T>& tile, Index slot) override;
@@ -32,9 +32,12 @@ class Output final : public Observer<T> {
   };
 
   MatrixView<T> gathered(Index slot) const;
+  MatrixView<const T> values(Index first, Index count) const;
 
   MatrixView<const T> v_;
   MatrixView<T> out_;
+  int exponent_ = 0;  // what is gathered is out · 2^-exponent
+  Buffer<T> scaled_;  // v · 2^-exponent, where that is not v
   kernel::Packed<T> packed_;
   std::vector<PanelValues> panels_;  // by slot, in column panels
   std::vector<Buffer<T>> sums_;      // of the slots from the second on, where they share rows

@@ -100,7 +100,8 @@ class Observer {
     static_cast<void>(slot);
   }
 
-  /// After the last tile, on one thread: adds up the slots.
+  /// After the last tile and the last factor, on one thread: adds up the slots. Of a pass that is
+  /// resumed once more at the end of that.
   virtual void finish() {}
 };
 

@@ -96,6 +96,8 @@ class Models(ToolTest):
             found = self.weights("--model", "t5", "--layer", 2, "--part", part,
                                  *(["--heads", H] if part == "cross" else []))
             self.assertEqual(found.attributes["attn_energy"], "dot")
+            self.assertEqual(found.attributes.get("attn_causal"),
+                             "bottom-right" if part == "decoder" else None)
             base = (f"{part}.block.2.layer.0.SelfAttention." if part != "cross"
                     else "decoder.block.2.layer.1.EncDecAttention.")
             for letter in "qkv":
@@ -105,6 +107,20 @@ class Models(ToolTest):
             if part != "cross":
                 name = f"{part}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
                 self.assertEqual(found["rel_bias"].tobytes(), tensors[name].tobytes())
+
+    def test_other_distances_of_t5(self):
+        base = "encoder.block.0.layer.0.SelfAttention."
+        tensors = matrices(6, {base + "relative_attention_bias.weight": (32, H)})
+        for letter in "qkv":
+            tensors |= matrices(ord(letter), {f"{base}{letter}.weight": (H * SIZE, D)})
+        words = ["--model", "t5", "--layer", 0]
+        for distance, status in ((128, 0), (64, 3)):
+            self.put(tensors, {"relative_attention_max_distance": distance})
+            if status == 0:
+                self.weights(*words)
+            else:
+                self.refused("tensor-convert", "m.safetensors", *words, status=3,
+                             says=["config.json", "relative_attention_max_distance", "64", "128"])
 
     def test_llama(self):
         heads, shared = 6, 2

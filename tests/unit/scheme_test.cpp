@@ -260,3 +260,50 @@ TEST_CASE_TEMPLATE("weights shown again from their potentials", T, float, double
     CHECK(relative_error(again.values, run.weights) <= bound);
   }
 }
+
+// Weights that are not yet normalised may be e^30 or e^-60 themselves: what they are multiplied by
+// must not matter.
+TEST_CASE_TEMPLATE("values of any size: out is linear in them, bit for bit", T, float, double) {
+  Random random(17);
+  constexpr int largest = std::numeric_limits<T>::max_exponent;
+  for (const Scheme scheme : all_schemes) {
+    for (const double spread : {0.3, 4.0}) {
+      for (const Index queries : {3, 60}) {
+        ProblemOptions options;
+        options.queries = queries;
+        options.keys = 301;
+        options.depth = 7;
+        options.value_depth = 5;
+        options.energy = EnergyKind::dot;
+        options.spread = spread;
+        options.offset = spread < 1 ? 1.8 : 0;
+        options.row_shift = spread < 1 ? 0 : 40;
+        const Problem<T> problem(options, random);
+        const auto plain = run_output(problem, fixed(scheme, 0.3, 1));
+        for (const int exponent : {-largest + 30, -60, 60, largest - 4}) {
+          std::vector<T> v;
+          for (Index j = 0; j < options.keys; ++j) {
+            for (Index c = 0; c < options.value_depth; ++c) {
+              v.push_back(std::ldexp(problem.v()(j, c), exponent));
+            }
+          }
+          std::vector<T> out(plain.out.size());
+          Output<T> output({v.data(), options.keys, options.value_depth},
+                           {out.data(), queries, options.value_depth});
+          attend<T>(problem.scores(), fixed(scheme, 0.3, 1), {&output}, 2);
+          // To a few roundings of the smallest numbers, which lose bits where v is as small.
+          bool same = true;
+          for (std::size_t n = 0; n < out.size(); ++n) {
+            const T want = std::ldexp(plain.out[n], exponent);
+            same = same && std::abs(out[n] - want) <= 4 * std::numeric_limits<T>::denorm_min();
+          }
+          CAPTURE(static_cast<int>(scheme));
+          CAPTURE(spread);
+          CAPTURE(queries);
+          CAPTURE(exponent);
+          CHECK(same);
+        }
+      }
+    }
+  }
+}

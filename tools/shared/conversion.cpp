@@ -149,6 +149,9 @@ void Conversion::take_model() {
   if (format_ != "h5" && wanted.model == "t5") {
     report_.warn(fmt::format("attn_energy=dot is not recorded: {} has no attributes", format_));
   }
+  if (format_ != "h5" && is_decoder()) {
+    report_.warn(fmt::format("attn_causal is not recorded: {} has no attributes", format_));
+  }
 }
 
 void Conversion::take_datasets() {
@@ -220,6 +223,13 @@ std::function<void()> Conversion::write() {
   return format_ == "h5" ? write_bundle() : write_arrays();
 }
 
+// Whether the weights are of a layer whose queries see no later keys.
+bool Conversion::is_decoder() const {
+  const std::string model = arguments_.text("model");
+  return model == "gpt2" || model == "llama" ||
+         (model == "t5" && arguments_.text("part") == "decoder");
+}
+
 std::function<void()> Conversion::write_bundle() {
   io::OutputBundle output = open_output(arguments_);
   const bool model = arguments_.given("model");
@@ -235,6 +245,7 @@ std::function<void()> Conversion::write_bundle() {
                                     [](const Produced& made) { return made.name == "rel_bias"; });
     if (biased) output.attribute("attn_relative_bias", std::string("t5"));
   }
+  if (model && is_decoder()) output.attribute("attn_causal", std::string("bottom-right"));
   output.add_history(arguments_.command_line, arguments_.version);
   return commit_of(std::move(output));
 }

@@ -32,6 +32,7 @@ class Conversion {
   std::function<void()> write();
 
  private:
+  bool is_decoder() const;
   void open_words();
   void take_model();
   void take_datasets();

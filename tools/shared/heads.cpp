@@ -14,6 +14,9 @@ namespace {
 // Enough work per batch to keep the threads busy between two rounds of reading and writing.
 constexpr Index panels_per_thread = 32;
 
+// Large heads need no company but one for each thread, however much memory there would be.
+constexpr std::int64_t batch_bytes = std::int64_t{32} << 20;
+
 }  // namespace
 
 void warn_of_finite_masks(double least_bias, const std::vector<Scheme>& schemes,
@@ -60,7 +63,11 @@ MemoryPlan plan_memory(const AttentionInput& input, std::size_t element_size,
   const Index busy = (panels_per_thread * plan.threads + partition.panels - 1) / partition.panels;
   const std::int64_t per_head =
       input.head_bytes(element_size, plan.dense_limit) + needs.result_bytes;
-  const Index affordable = 1 + (memory - plan.bytes) / std::max<std::int64_t>(1, per_head);
+  const std::int64_t held = std::min(memory - plan.bytes, batch_bytes);
+  const Index affordable =
+      std::max<Index>(1 + held / std::max<std::int64_t>(1, per_head),
+                      std::min<Index>(plan.threads, 1 + (memory - plan.bytes) /
+                                                            std::max<std::int64_t>(1, per_head)));
   plan.batch = std::clamp<Index>(std::min(busy, affordable), 1, input.problems);
   plan.bytes += (plan.batch - 1) * per_head;
   return plan;

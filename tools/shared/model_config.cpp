@@ -51,6 +51,7 @@ ModelConfig read_model_config(const std::string& path, const std::string& model)
   } else if (model == "t5") {
     result.heads = positive(config, "num_heads", path);
     result.head_size = positive(config, "d_kv", path);
+    result.max_distance = positive(config, "relative_attention_max_distance", path);
   } else {
     result.heads = positive(config, "num_attention_heads", path);
     if (model == "llama") {

@@ -7,11 +7,12 @@
 
 namespace attn::tools {
 
-/// What a Hugging Face config.json says about heads, as far as it does.
+/// What a Hugging Face config.json says about heads and T5's buckets, as far as it does.
 struct ModelConfig {
   std::optional<Index> heads;
   std::optional<Index> kv_heads;
   std::optional<Index> head_size;
+  std::optional<Index> max_distance;  ///< of T5's relative positions
 };
 
 /// Nothing where there is no such file. Throws Error(input) where it is no JSON object, is deeper

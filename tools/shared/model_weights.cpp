@@ -150,6 +150,16 @@ Heads heads_of(const ModelLayer& wanted, const Matrix& q, const Matrix& k,
   return result;
 }
 
+// The buckets of --relative-bias t5 end at the published distance.
+void require_usual_distance(const ModelLayer& wanted) {
+  constexpr Index usual = 128;
+  const auto distance = read_model_config(wanted.config, wanted.model).max_distance;
+  if (distance.value_or(usual) == usual) return;
+  throw Error(Failure::input,
+              fmt::format("{} has a relative_attention_max_distance of {}, expected {}",
+                          wanted.config, *distance, usual));
+}
+
 }  // namespace
 
 std::vector<Produced> model_weights(const std::vector<io::InputBundle>& bundles,
@@ -174,6 +184,7 @@ std::vector<Produced> model_weights(const std::vector<io::InputBundle>& bundles,
                               relative_bias->address(), to_string(relative_bias->shape())));
     }
   }
+  if (relative_bias) require_usual_distance(wanted);
   const Heads heads =
       heads_of(wanted, matrices[0], matrices[1],
                relative_bias ? std::optional(relative_bias->shape()[1]) : std::nullopt);
