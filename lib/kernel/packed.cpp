@@ -93,8 +93,8 @@ HWY_INLINE void multiply_tile(const T* HWY_RESTRICT a, Index a_stride, const T* 
 
 // The same where only the first `width` columns of out are there, and nothing is observed.
 template <class T, int R, class Finish>
-void multiply_tile_part(const T* a, Index a_stride, const T* panel, Index depth, T* out,
-                        Index out_stride, Index width, const Finish& finish) {
+HWY_NOINLINE void multiply_tile_part(const T* a, Index a_stride, const T* panel, Index depth,
+                                     T* out, Index out_stride, Index width, const Finish& finish) {
   HWY_ALIGN T whole[R * tile_vectors * HWY_MAX_BYTES / sizeof(T)] = {};
   for (Index r = 0; r < R; ++r) {
     for (Index j = 0; j < width; ++j) whole[r * Width<T>() + j] = out[r * out_stride + j];
@@ -142,8 +142,8 @@ MatrixView<T> panel_of(MatrixView<T> out, Index first) {
 }
 
 template <class T, class Finish>
-void Multiply(MatrixView<const T> a, const Packed<T>& b, Index panel0, Index row0,
-              MatrixView<T> out, const Finish& finish) {
+HWY_NOINLINE void Multiply(MatrixView<const T> a, const Packed<T>& b, Index panel0, Index row0,
+                           MatrixView<T> out, const Finish& finish) {
   for (Index first = 0; first < out.cols; first += Width<T>()) {
     multiply_panel<T>(a, b.at(panel0 + first / Width<T>(), row0), panel_of(out, first), finish,
                       [](const auto& /*tile*/, Index /*i*/) {});
@@ -212,9 +212,11 @@ struct PanelColumnSums {
   }
 };
 
-template <bool ByRow, bool ByCol, class T>
-void ExpBlock(T alpha, MatrixView<const T> a, const Packed<T>& b, Index col0, MatrixView<T> out,
-              double* row_sum, double* col_sum) {
+// Sums by column where there is a col_sum, else by row. Not inlined: together the two need more
+// registers than there are.
+template <bool ByCol, class T>
+HWY_NOINLINE void ExpBlock(T alpha, MatrixView<const T> a, const Packed<T>& b, Index col0,
+                           MatrixView<T> out, double* row_sum, double* col_sum) {
   const Exponential<T> finish{hn::Set(Tag<T>(), alpha)};
   BlockRowSums<T> by_row(a.rows);
   for (Index first = 0; first < out.cols; first += Width<T>()) {
@@ -222,43 +224,40 @@ void ExpBlock(T alpha, MatrixView<const T> a, const Packed<T>& b, Index col0, Ma
     PanelColumnSums<T> by_col;
     multiply_panel<T>(a, b.at((col0 + first) / Width<T>(), 0), part, finish,
                       [&](const auto& tile, Index i) HWY_ATTR {
-                        if (ByRow) by_row.add(tile, i);
-                        if (ByCol) by_col.add(tile);
+                        if constexpr (ByCol) {
+                          by_col.add(tile);
+                        } else {
+                          by_row.add(tile, i);
+                        }
                       });
     if (part.cols < Width<T>()) {
       for (Index i = 0; i < part.rows; ++i) {
         for (Index j = 0; j < part.cols; ++j) {
-          const auto e = static_cast<double>(part(i, j));
-          if (ByRow) row_sum[i] += e;
-          if (ByCol) col_sum[first + j] += e;
+          (ByCol ? col_sum[first + j] : row_sum[i]) += static_cast<double>(part(i, j));
         }
       }
       break;
     }
     if (ByCol) by_col.flush(col_sum + first);
     by_row.terms += tile_vectors;
-    if (ByRow && by_row.terms + tile_vectors > terms_in_float) by_row.flush(row_sum);
+    if (!ByCol && by_row.terms + tile_vectors > terms_in_float) by_row.flush(row_sum);
   }
-  if (ByRow) by_row.flush(row_sum);
+  if (!ByCol) by_row.flush(row_sum);
 }
 
 // Blocks of rows, so that the sums of one stay in the first-level cache.
 template <class T>
 void MultiplyExpPacked(T alpha, MatrixView<const T> a, const Packed<T>& b, Index col0,
                        MatrixView<T> out, double* row_sum, double* col_sum) {
+  double unwanted[block_rows] = {};
   for (Index i = 0; i < a.rows; i += block_rows) {
     const Index count = a.rows - i < block_rows ? a.rows - i : block_rows;
-    const auto block = [&](auto by_row, auto by_col) {
-      ExpBlock<decltype(by_row)::value, decltype(by_col)::value, T>(
-          alpha, a.row_range(i, count), b, col0, out.row_range(i, count),
-          by_row ? row_sum + i : nullptr, col_sum);
-    };
-    const std::true_type yes;
-    const std::false_type no;
-    if (row_sum != nullptr) {
-      col_sum != nullptr ? block(yes, yes) : block(yes, no);
+    const MatrixView<const T> rows = a.row_range(i, count);
+    if (col_sum != nullptr) {
+      ExpBlock<true, T>(alpha, rows, b, col0, out.row_range(i, count), nullptr, col_sum);
     } else {
-      col_sum != nullptr ? block(no, yes) : block(no, no);
+      double* sums = row_sum == nullptr ? unwanted : row_sum + i;
+      ExpBlock<false, T>(alpha, rows, b, col0, out.row_range(i, count), sums, nullptr);
     }
   }
 }

@@ -63,7 +63,7 @@ void multiply_packed(T alpha, MatrixView<const T> a, const Packed<T>& b, Index c
 
 /// out = exp(alpha · a B), taken while the sums are in registers: as above, with exp within 1.2 ulp
 /// of that of the rounded product, which is at most 80 in magnitude. Adds to row_sum_i (m) what
-/// there is in row i of out, to col_sum_j (n) what there is in column j; either may be null. Sums
+/// there is in row i of out, to col_sum_j (n) what there is in column j; at least one is null. Sums
 /// are kept in T for at most 64 terms and in float64 beyond.
 template <class T>
 void multiply_exp_packed(T alpha, MatrixView<const T> a, const Packed<T>& b, Index col0,

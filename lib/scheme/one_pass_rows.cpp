@@ -21,8 +21,8 @@ constexpr Index most_slots = 1024;  // where nothing is kept per slot
 
 // Blocks of which all tiles are kept until the rows are complete: in the second-level cache at a
 // few thousand keys, and never more than a thread may hold.
-constexpr Index kept_rows = 48;
-constexpr Index fewest_rows = 6;
+constexpr Index kept_rows = 64;
+constexpr Index fewest_rows = 8;
 constexpr Index held_bytes = Index{16} << 20;
 
 // exp(−g) times exp(s) then lies well inside of float32.

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "kernel/few_rows.hpp"
 #include "kernel/gemm.hpp"
 #include "kernel/tile.hpp"
 
@@ -21,7 +22,7 @@ int exponent_of(MatrixView<const T> v) {
   constexpr int usual = 20;
   T largest = 0;
   for (Index j = 0; j < v.rows; ++j) {
-    for (Index c = 0; c < v.cols; ++c) largest = std::max(largest, std::abs(v(j, c)));
+    largest = std::max(largest, kernel::largest_magnitude(v.row(j), v.cols));
   }
   int exponent = 0;
   if (largest > 0 && largest <= std::numeric_limits<T>::max()) std::frexp(largest, &exponent);
@@ -79,6 +80,8 @@ void Output<T>::observe(const WeightTile<T>& tile, Index slot) {
     kernel::multiply_add_packed(tile.weights, panel.packed, 0, rows);
   } else if (packed_.depth() > 0) {
     kernel::multiply_add_packed(tile.weights, packed_, tile.range.col0, rows);
+  } else if (!kernel::worth_packing(out_.rows)) {
+    kernel::few_rows_add(tile.weights, values(tile.range.col0, tile.range.cols), rows);
   } else {
     kernel::multiply_add(tile.weights, values(tile.range.col0, tile.range.cols), rows);
   }

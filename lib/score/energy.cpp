@@ -5,6 +5,7 @@
 #include <limits>
 #include <vector>
 
+#include "kernel/few_rows.hpp"
 #include "kernel/tile.hpp"
 #include "score/centred_pair.hpp"
 #include "score/tile_product.hpp"
@@ -13,18 +14,10 @@ namespace attn {
 namespace {
 
 template <class T>
-double squared_norm(const T* row, Index depth) {
-  double sum = 0;
-  for (Index c = 0; c < depth; ++c)
-    sum += static_cast<double>(row[c]) * static_cast<double>(row[c]);
-  return sum;
-}
-
-template <class T>
 double largest_norm(MatrixView<const T> rows) {
   double largest = 0;
   for (Index i = 0; i < rows.rows; ++i) {
-    const double norm = squared_norm(rows.row(i), rows.cols);
+    const double norm = kernel::squared_norm(rows.row(i), rows.cols);
     largest = std::max(largest, norm);
   }
   return std::sqrt(largest);
@@ -86,7 +79,8 @@ class GaussianEnergy final : public Energy<T> {
   static std::vector<double> half_norms(MatrixView<const T> rows, double scale) {
     std::vector<double> terms(static_cast<std::size_t>(rows.rows));
     for (Index i = 0; i < rows.rows; ++i) {
-      terms[static_cast<std::size_t>(i)] = -0.5 * scale * squared_norm(rows.row(i), rows.cols);
+      terms[static_cast<std::size_t>(i)] =
+          -0.5 * scale * kernel::squared_norm(rows.row(i), rows.cols);
     }
     return terms;
   }

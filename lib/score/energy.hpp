@@ -24,8 +24,8 @@ class Energy {
   virtual void fill(const TileRange& range, MatrixView<T> out) const = 0;
 
   /// Writes exp(energy) instead, for energies of at most 80 in magnitude, adding to row_sum_i and
-  /// col_sum_j (either may be null) what there is in row i and in column j. False: not offered for
-  /// this range, nothing is done.
+  /// col_sum_j (at least one is null) what there is in row i and in column j. False: not offered
+  /// for this range, nothing is done.
   virtual bool fill_exponentials(const TileRange& range, MatrixView<T> out, double* row_sum,
                                  double* col_sum) const {
     static_cast<void>(range), static_cast<void>(out);

@@ -63,8 +63,8 @@ class Scores {
   bool near_zero() const { return near_zero_; }
 
   /// Where near_zero(): writes exp(s_ij), within 1.2 ulp of that of the rounded score and 0 where
-  /// the pair is forbidden, and adds to row_sum_i and col_sum_j (either may be null) what there is
-  /// in row i and in column j. Otherwise as fill.
+  /// the pair is forbidden, and adds to row_sum_i and col_sum_j (at least one is null) what there
+  /// is in row i and in column j. Otherwise as fill.
   void fill_exponentials(const TileRange& range, MatrixView<T> out, Scratch& scratch,
                          double* row_sum, double* col_sum) const;
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <mutex>
 
+#include "kernel/few_rows.hpp"
 #include "kernel/gemm.hpp"
 #include "kernel/packed.hpp"
 #include "tensor/view.hpp"
@@ -25,6 +26,8 @@ class TileProduct {
     const auto queries = q_.row_range(range.row0, range.rows);
     if (pays(range)) {
       kernel::multiply_packed(scale_, queries, packed(), range.col0, out);
+    } else if (!kernel::worth_packing(q_.rows)) {
+      kernel::few_rows_transposed(scale_, queries, k_.row_range(range.col0, range.cols), out);
     } else {
       kernel::multiply_transposed(scale_, queries, k_.row_range(range.col0, range.cols), out);
     }

@@ -20,7 +20,7 @@ Index fitting(Index length, Index usual, Index least) {
 }  // namespace
 
 Shape weights_chunk(Index queries, Index keys) {
-  return {fitting(queries, 64, 16), fitting(keys, 512, 128)};
+  return {fitting(queries, 64, 16), fitting(keys, 256, 128)};
 }
 
 double weights_elements(Index queries, Index keys) {

@@ -1,0 +1,176 @@
+#include "kernel/few_rows.hpp"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernel/few_rows.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "kernel/vectors-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace attn::kernel::HWY_NAMESPACE {
+
+template <class T>
+T LaneSum(Vec<T> v) {
+  return hn::GetLane(hn::SumOfLanes(Tag<T>(), v));
+}
+
+template <class T>
+T Dot(const T* a, const T* b, Index n) {
+  const Tag<T> d;
+  const Index step = lanes<T>();
+  Vec<T> even = hn::Zero(d);
+  Vec<T> odd = hn::Zero(d);
+  Index j = 0;
+  for (; j + 2 * step <= n; j += 2 * step) {
+    even = hn::MulAdd(hn::LoadU(d, a + j), hn::LoadU(d, b + j), even);
+    odd = hn::MulAdd(hn::LoadU(d, a + j + step), hn::LoadU(d, b + j + step), odd);
+  }
+  for (; j < n; j += step) {
+    const Index rest = n - j < step ? n - j : step;
+    const Vec<T> left = rest == step ? hn::LoadU(d, a + j) : Tail<T>(a + j, rest, 0).vec();
+    const Vec<T> right = rest == step ? hn::LoadU(d, b + j) : Tail<T>(b + j, rest, 0).vec();
+    even = hn::MulAdd(left, right, even);
+  }
+  return LaneSum<T>(hn::Add(even, odd));
+}
+
+// A row of b at a time, by all of a: b is read once.
+template <class T>
+void FewRowsTransposed(T alpha, MatrixView<const T> a, MatrixView<const T> b, MatrixView<T> out) {
+  for (Index j = 0; j < out.cols; ++j) {
+    for (Index i = 0; i < out.rows; ++i) out(i, j) = alpha * Dot<T>(a.row(i), b.row(j), a.cols);
+  }
+}
+
+// Sums of one row of out stay in registers over a run of b's rows, strip by strip.
+template <class T>
+void FewRowsAdd(MatrixView<const T> a, MatrixView<const T> b, MatrixView<T> out) {
+  const Tag<T> d;
+  constexpr Index strips = 8;
+  const Index step = lanes<T>();
+  const Index wide = strips * step;
+  for (Index i = 0; i < out.rows; ++i) {
+    const T* factors = a.row(i);
+    Index c = 0;
+    for (; c + wide <= out.cols; c += wide) {
+      T* to = out.row(i) + c;
+      Vec<T> s0 = hn::LoadU(d, to), s1 = hn::LoadU(d, to + step);
+      Vec<T> s2 = hn::LoadU(d, to + 2 * step), s3 = hn::LoadU(d, to + 3 * step);
+      Vec<T> s4 = hn::LoadU(d, to + 4 * step), s5 = hn::LoadU(d, to + 5 * step);
+      Vec<T> s6 = hn::LoadU(d, to + 6 * step), s7 = hn::LoadU(d, to + 7 * step);
+      for (Index k = 0; k < a.cols; ++k) {
+        const Vec<T> x = hn::Set(d, factors[k]);
+        const T* from = b.row(k) + c;
+        s0 = hn::MulAdd(x, hn::LoadU(d, from), s0);
+        s1 = hn::MulAdd(x, hn::LoadU(d, from + step), s1);
+        s2 = hn::MulAdd(x, hn::LoadU(d, from + 2 * step), s2);
+        s3 = hn::MulAdd(x, hn::LoadU(d, from + 3 * step), s3);
+        s4 = hn::MulAdd(x, hn::LoadU(d, from + 4 * step), s4);
+        s5 = hn::MulAdd(x, hn::LoadU(d, from + 5 * step), s5);
+        s6 = hn::MulAdd(x, hn::LoadU(d, from + 6 * step), s6);
+        s7 = hn::MulAdd(x, hn::LoadU(d, from + 7 * step), s7);
+      }
+      hn::StoreU(s0, d, to), hn::StoreU(s1, d, to + step);
+      hn::StoreU(s2, d, to + 2 * step), hn::StoreU(s3, d, to + 3 * step);
+      hn::StoreU(s4, d, to + 4 * step), hn::StoreU(s5, d, to + 5 * step);
+      hn::StoreU(s6, d, to + 6 * step), hn::StoreU(s7, d, to + 7 * step);
+    }
+    for (; c < out.cols; c += step) {
+      const Index rest = out.cols - c < step ? out.cols - c : step;
+      T* to = out.row(i) + c;
+      Vec<T> sum = rest == step ? hn::LoadU(d, to) : Tail<T>(to, rest, 0).vec();
+      for (Index k = 0; k < a.cols; ++k) {
+        const T* from = b.row(k) + c;
+        const Vec<T> value = rest == step ? hn::LoadU(d, from) : Tail<T>(from, rest, 0).vec();
+        sum = hn::MulAdd(hn::Set(d, factors[k]), value, sum);
+      }
+      if (rest == step) {
+        hn::StoreU(sum, d, to);
+      } else {
+        store_first<T>(sum, to, rest);
+      }
+    }
+  }
+}
+
+template <class T>
+double SquaredNorm(const T* x, Index n) {
+  const Index step = lanes<T>();
+  Widened<T> sum = broadcast_wide<T>(0);
+  for (Index j = 0; j < n; j += step) {
+    const Index rest = n - j < step ? n - j : step;
+    const Vec<T> v = rest == step ? hn::LoadU(Tag<T>(), x + j) : Tail<T>(x + j, rest, 0).vec();
+    const Widened<T> wide = Widened<T>::of(v);
+    for (int p = 0; p < Widened<T>::parts; ++p) {
+      sum.part[p] = hn::MulAdd(wide.part[p], wide.part[p], sum.part[p]);
+    }
+  }
+  WideVec total = sum.part[0];
+  for (int p = 1; p < Widened<T>::parts; ++p) total = hn::Add(total, sum.part[p]);
+  return LaneSum<double>(total);
+}
+
+template <class T>
+T LargestMagnitude(const T* x, Index n) {
+  const Tag<T> d;
+  const Index step = lanes<T>();
+  Vec<T> even = hn::Zero(d);
+  Vec<T> odd = hn::Zero(d);
+  Index j = 0;
+  for (; j + 2 * step <= n; j += 2 * step) {
+    even = hn::Max(even, hn::Abs(hn::LoadU(d, x + j)));
+    odd = hn::Max(odd, hn::Abs(hn::LoadU(d, x + j + step)));
+  }
+  for (; j < n; j += step) {
+    const Index rest = n - j < step ? n - j : step;
+    even = hn::Max(even, hn::Abs(Tail<T>(x + j, rest, 0).vec()));
+  }
+  return largest_lane<T>(hn::Max(even, odd));
+}
+
+// Plain names for the dispatch tables, which know no overloads.
+#define ATTN_FOR_TYPE(T, suffix)                                                              \
+  void FewRowsTransposed_##suffix(T alpha, MatrixView<const T> a, MatrixView<const T> b,      \
+                                  MatrixView<T> out) {                                        \
+    FewRowsTransposed<T>(alpha, a, b, out);                                                   \
+  }                                                                                           \
+  void FewRowsAdd_##suffix(MatrixView<const T> a, MatrixView<const T> b, MatrixView<T> out) { \
+    FewRowsAdd<T>(a, b, out);                                                                 \
+  }                                                                                           \
+  double SquaredNorm_##suffix(const T* x, Index n) { return SquaredNorm<T>(x, n); }           \
+  T LargestMagnitude_##suffix(const T* x, Index n) { return LargestMagnitude<T>(x, n); }
+ATTN_FOR_TYPE(float, f32)
+ATTN_FOR_TYPE(double, f64)
+#undef ATTN_FOR_TYPE
+
+}  // namespace attn::kernel::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace attn::kernel {
+
+#define ATTN_EXPORT(T, suffix)                                                         \
+  HWY_EXPORT(FewRowsTransposed_##suffix);                                              \
+  HWY_EXPORT(FewRowsAdd_##suffix);                                                     \
+  HWY_EXPORT(SquaredNorm_##suffix);                                                    \
+  void few_rows_transposed(T alpha, MatrixView<const T> a, MatrixView<const T> b,      \
+                           MatrixView<T> out) {                                        \
+    HWY_DYNAMIC_DISPATCH(FewRowsTransposed_##suffix)(alpha, a, b, out);                \
+  }                                                                                    \
+  void few_rows_add(MatrixView<const T> a, MatrixView<const T> b, MatrixView<T> out) { \
+    HWY_DYNAMIC_DISPATCH(FewRowsAdd_##suffix)(a, b, out);                              \
+  }                                                                                    \
+  double squared_norm(const T* x, Index n) {                                           \
+    return HWY_DYNAMIC_DISPATCH(SquaredNorm_##suffix)(x, n);                           \
+  }                                                                                    \
+  HWY_EXPORT(LargestMagnitude_##suffix);                                               \
+  T largest_magnitude(const T* x, Index n) {                                           \
+    return HWY_DYNAMIC_DISPATCH(LargestMagnitude_##suffix)(x, n);                      \
+  }
+ATTN_EXPORT(float, f32)
+ATTN_EXPORT(double, f64)
+#undef ATTN_EXPORT
+
+}  // namespace attn::kernel
+#endif

@@ -1,0 +1,28 @@
+#pragma once
+
+#include "tensor/view.hpp"
+
+/// Products with so few rows on the left that they are bound by reading the right-hand factor, as
+/// it lies: nothing is laid out anew. Dispatched at run time to the best instruction set of the
+/// CPU. Each element's bits depend on its row and column alone.
+namespace attn::kernel {
+
+/// out = alpha · a bᵀ for a (m, k), b (n, k), out (m, n): fused sums by lane, then the lanes.
+void few_rows_transposed(float alpha, MatrixView<const float> a, MatrixView<const float> b,
+                         MatrixView<float> out);
+void few_rows_transposed(double alpha, MatrixView<const double> a, MatrixView<const double> b,
+                         MatrixView<double> out);
+
+/// out += a b for a (m, k), b (k, n), out (m, n): fused sums in the order of the inner index.
+void few_rows_add(MatrixView<const float> a, MatrixView<const float> b, MatrixView<float> out);
+void few_rows_add(MatrixView<const double> a, MatrixView<const double> b, MatrixView<double> out);
+
+/// Σ_j x_j² for n finite numbers, in float64.
+double squared_norm(const float* x, Index n);
+double squared_norm(const double* x, Index n);
+
+/// max_j |x_j| of n finite numbers; 0 for n = 0.
+float largest_magnitude(const float* x, Index n);
+double largest_magnitude(const double* x, Index n);
+
+}  // namespace attn::kernel

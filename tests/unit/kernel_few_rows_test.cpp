@@ -1,0 +1,114 @@
+#include "kernel/few_rows.hpp"
+
+#include <doctest/doctest.h>
+
+#include "guarded.hpp"
+#include "tile_oracle.hpp"
+
+using namespace attn;
+using namespace attn::tile_oracle;
+using attn::testing::Guarded;
+
+namespace {
+
+constexpr Index extents[] = {0, 1, 2, 7, 8, 9, 16, 17, 31, 64, 65, 130};
+
+template <class T>
+Guarded<T> matrix(Index rows, Index cols, Random& random) {
+  Guarded<T> values(rows, cols, 1 + rows % 3);
+  values.fill([&] { return static_cast<T>(uniform(random, -1, 1)); });
+  return values;
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("few rows times a transposed matrix against loops", T, float, double) {
+  on_every_target([] {
+    Random random(71);
+    for (const Index rows : {0, 1, 3, 23}) {
+      for (const Index cols : {0, 1, 5, 40}) {
+        for (const Index depth : extents) {
+          const auto a = matrix<T>(rows, depth, random);
+          const auto b = matrix<T>(cols, depth, random);
+          Guarded<T> out(rows, cols);
+          out.fill([] { return std::numeric_limits<T>::quiet_NaN(); });
+          kernel::few_rows_transposed(T{-1.5}, a.view(), b.view(), out.view());
+          Worst error;
+          for (Index i = 0; i < rows; ++i) {
+            for (Index j = 0; j < cols; ++j) {
+              long double want = 0;
+              long double size = 0;
+              for (Index c = 0; c < depth; ++c) {
+                const long double term = -1.5L * a.view()(i, c) * b.view()(j, c);
+                want += term;
+                size += std::abs(term);
+              }
+              error.add(out.view()(i, j), want,
+                        static_cast<long double>(depth + 2) * rounding<T> * size);
+            }
+          }
+          CAPTURE(rows);
+          CAPTURE(cols);
+          CAPTURE(depth);
+          CHECK(error.value() <= 1);
+          CHECK(out.intact());
+        }
+      }
+    }
+  });
+}
+
+TEST_CASE_TEMPLATE("few rows times a matrix are added", T, float, double) {
+  on_every_target([] {
+    Random random(72);
+    for (const Index rows : {0, 1, 3, 23}) {
+      for (const Index depth : {0, 1, 5, 40}) {
+        for (const Index cols : extents) {
+          const auto a = matrix<T>(rows, depth, random);
+          const auto b = matrix<T>(depth, cols, random);
+          const auto start = matrix<T>(rows, cols, random);
+          Guarded<T> out = start;
+          kernel::few_rows_add(a.view(), b.view(), out.view());
+          Worst error;
+          for (Index i = 0; i < rows; ++i) {
+            for (Index j = 0; j < cols; ++j) {
+              long double want = start.view()(i, j);
+              long double size = std::abs(want);
+              for (Index c = 0; c < depth; ++c) {
+                const long double term = static_cast<long double>(a.view()(i, c)) * b.view()(c, j);
+                want += term;
+                size += std::abs(term);
+              }
+              // Without fused products each term is rounded once more.
+              error.add(out.view()(i, j), want,
+                        static_cast<long double>(2 * depth + 1) * rounding<T> * size);
+            }
+          }
+          CAPTURE(rows);
+          CAPTURE(cols);
+          CAPTURE(depth);
+          CHECK(error.value() <= 1);
+          CHECK(out.intact());
+        }
+      }
+    }
+  });
+}
+
+TEST_CASE_TEMPLATE("squared_norm and largest_magnitude", T, float, double) {
+  on_every_target([] {
+    Random random(73);
+    for (const Index n : sizes) {
+      const auto x = matrix<T>(1, n, random);
+      long double want = 0;
+      for (Index j = 0; j < n; ++j) want += static_cast<long double>(x.data()[j]) * x.data()[j];
+      T largest = 0;
+      for (Index j = 0; j < n; ++j) largest = std::max(largest, std::abs(x.data()[j]));
+      CHECK(kernel::largest_magnitude(x.data(), n) == largest);
+      CHECK(std::abs(kernel::squared_norm(x.data(), n) - want) <=
+            static_cast<long double>(n + 1) * rounding<double> * want);
+    }
+    const T huge = std::numeric_limits<T>::max();
+    CHECK(kernel::squared_norm(&huge, 1) >= static_cast<double>(huge));
+  });
+}
