@@ -5,6 +5,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include <cstddef>
 #include <type_traits>
 
 #include "kernel/vectors-inl.hpp"
@@ -20,6 +21,12 @@ constexpr int tile_vectors = 4;
 #else
 constexpr int tile_vectors = 2;
 #endif
+
+// Elements of so many vectors, whatever the instruction set.
+template <class T>
+constexpr std::size_t most_elements(std::size_t vectors) {
+  return vectors * (HWY_MAX_BYTES / sizeof(T));
+}
 
 template <class T>
 Index Width() {
@@ -95,7 +102,7 @@ HWY_INLINE void multiply_tile(const T* HWY_RESTRICT a, Index a_stride, const T* 
 template <class T, int R, class Finish>
 HWY_NOINLINE void multiply_tile_part(const T* a, Index a_stride, const T* panel, Index depth,
                                      T* out, Index out_stride, Index width, const Finish& finish) {
-  HWY_ALIGN T whole[R * tile_vectors * HWY_MAX_BYTES / sizeof(T)] = {};
+  HWY_ALIGN T whole[R * most_elements<T>(tile_vectors)] = {};
   for (Index r = 0; r < R; ++r) {
     for (Index j = 0; j < width; ++j) whole[r * Width<T>() + j] = out[r * out_stride + j];
   }
@@ -167,7 +174,7 @@ constexpr Index block_rows = 96;
 // many terms.
 template <class T>
 struct BlockRowSums {
-  HWY_ALIGN T sum[block_rows * HWY_MAX_BYTES / sizeof(T)];
+  HWY_ALIGN T sum[most_elements<T>(block_rows)];
   Index rows;
   Index terms = 0;
 
@@ -196,7 +203,7 @@ struct BlockRowSums {
 // Column sums of one panel of the block: at most 16 terms a lane.
 template <class T>
 struct PanelColumnSums {
-  HWY_ALIGN T sum[tile_vectors * HWY_MAX_BYTES / sizeof(T)] = {};
+  HWY_ALIGN T sum[most_elements<T>(tile_vectors)] = {};
 
   void flush(double* total) const {
     for (Index j = 0; j < Width<T>(); ++j) total[j] += static_cast<double>(sum[j]);

@@ -66,7 +66,7 @@ class ColumnsRun {
         run_panel(p, slot, work);
       }
     });
-    const std::vector<Index> left = normalise_rows();
+    std::vector<Index> left = normalise_rows();
     for (Observer<T>* observer : observers_) observer->finish();
     return left;
   }
