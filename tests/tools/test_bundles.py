@@ -33,8 +33,7 @@ class Results(ToolTest):
             with self.subTest(emit=name):
                 alone = self.results("--emit", name)
                 self.assertEqual(list(alone), [name])
-                # Another way to the same numbers may serve fewer results: roundings of float32.
-                np.testing.assert_allclose(alone[name], everything[name], rtol=3e-6, atol=1e-6)
+                self.assert_same_bits(alone, everything, [name])
         self.assertEqual(sorted(self.results()), ["col_potential", "out", "row_potential"])
         three = ["col_potential", "out", "row_potential", "unas_row_potential"]
         self.assertEqual(sorted(self.results("--scheme=hnas", "--hybrid=0.5")), three)
