@@ -143,7 +143,18 @@ std::vector<std::string> InputBundle::unused_names() const {
   for (const auto& [name, dataset] : impl_->named) {
     if (impl_->asked->count(name) == 0) unused.push_back(name);
   }
+  for (const auto& [name, stored] : impl_->renamed) {
+    if (impl_->asked->count(name) == 0) unused.push_back(name);
+  }
   return unused;
+}
+
+void InputBundle::require_renamed() const {
+  const h5::Lock lock;
+  for (const auto& [name, stored] : impl_->renamed) {
+    const bool there = impl_->root && impl_->root->dataset(stored, name) != nullptr;
+    if (!there) refuse_missing(description(), h5::Kind::dataset, stored, names());
+  }
 }
 
 std::vector<std::string> InputBundle::names() const {

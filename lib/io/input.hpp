@@ -85,8 +85,11 @@ class InputBundle {
   /// The dataset called `name`. Throws Error(input) listing the datasets there are.
   InputDataset dataset(const std::string& name) const;
 
-  /// The named datasets that neither has() nor dataset() was asked for, of this bundle or of a
-  /// group() of it, sorted: nothing depends on them.
+  /// Throws as dataset() does for what Options::renamed renames; asks for nothing.
+  void require_renamed() const;
+
+  /// The named and the renamed datasets that neither has() nor dataset() was asked for, of this
+  /// bundle or of a group() of it: nothing depends on them.
   std::vector<std::string> unused_names() const;
 
   /// Names of all datasets at the root (of INPUT, and the named ones), sorted.

@@ -22,43 +22,59 @@ bool is_masked(std::span<const std::uint8_t> masked, std::size_t key) {
   return !masked.empty() && masked[key] != 0;
 }
 
-/// The `count` keys whose sums come first by `before`, the last of which is `limit`; equal ones by
-/// position. In one look over the sums, without a second list of all keys.
+/// The `count` keys whose sums come first by `before`, equal ones by position; in one look over the
+/// sums, without a second list of all keys.
 template <class Before>
 std::vector<KeySum> first_keys(std::span<const double> sums, std::span<const std::uint8_t> masked,
-                               double limit, std::size_t count, const Before& before) {
-  std::vector<KeySum> chosen;
-  std::vector<KeySum> at_limit;
-  for (std::size_t j = 0; j < sums.size(); ++j) {
-    if (is_masked(masked, j) || before(limit, sums[j])) continue;
+                               Index count, const Before& before) {
+  const auto order = [&](const KeySum& a, const KeySum& b) {
+    if (before(a.value, b.value)) return true;
+    return !before(b.value, a.value) && a.position < b.position;
+  };
+  std::vector<KeySum> chosen;  // a heap: the last of them in front
+  for (std::size_t j = 0; count > 0 && j < sums.size(); ++j) {
+    if (is_masked(masked, j)) continue;
     const KeySum key{static_cast<Index>(j), sums[j]};
-    if (before(sums[j], limit)) {
-      chosen.push_back(key);
-    } else if (at_limit.size() < count) {
-      at_limit.push_back(key);
+    if (chosen.size() == static_cast<std::size_t>(count)) {
+      if (!order(key, chosen.front())) continue;
+      std::pop_heap(chosen.begin(), chosen.end(), order);
+      chosen.pop_back();
     }
+    chosen.push_back(key);
+    std::push_heap(chosen.begin(), chosen.end(), order);
   }
-  std::stable_sort(chosen.begin(), chosen.end(),
-                   [&](const KeySum& a, const KeySum& b) { return before(a.value, b.value); });
-  const auto missing = static_cast<std::ptrdiff_t>(count - chosen.size());
-  chosen.insert(chosen.end(), at_limit.begin(), at_limit.begin() + missing);
+  std::sort_heap(chosen.begin(), chosen.end(), order);
   return chosen;
 }
 
 }  // namespace
 
-ColumnSumSummary summarise(std::span<const double> sums, std::span<const std::uint8_t> masked,
-                           const SummaryOptions& options) {
-  std::vector<double> sorted;
-  sorted.reserve(sums.size());
-  for (std::size_t j = 0; j < sums.size(); ++j) {
-    if (!is_masked(masked, j)) sorted.push_back(sums[j]);
-  }
-  std::sort(sorted.begin(), sorted.end());
+std::vector<KeySum> lowest_keys(std::span<const double> sums, std::span<const std::uint8_t> masked,
+                                Index count) {
+  return first_keys(sums, masked, count, std::less<>());
+}
 
+std::vector<KeySum> highest_keys(std::span<const double> sums, std::span<const std::uint8_t> masked,
+                                 Index count) {
+  return first_keys(sums, masked, count, std::greater<>());
+}
+
+ColumnSumSummary summarise(std::vector<double> sums, std::span<const std::uint8_t> masked,
+                           const SummaryOptions& options) {
   ColumnSumSummary summary;
-  summary.keys = static_cast<Index>(sorted.size());
-  summary.masked_keys = static_cast<Index>(sums.size() - sorted.size());
+  summary.lowest = lowest_keys(sums, masked, options.top);
+  summary.highest = highest_keys(sums, masked, options.top);
+
+  std::vector<double>& sorted = sums;  // in place: of many heads together it is large
+  const auto all = static_cast<Index>(sums.size());
+  std::size_t kept = 0;
+  for (std::size_t j = 0; j < sums.size(); ++j) {
+    if (!is_masked(masked, j)) sorted[kept++] = sums[j];
+  }
+  sorted.resize(kept);
+  std::sort(sorted.begin(), sorted.end());
+  summary.keys = static_cast<Index>(kept);
+  summary.masked_keys = all - summary.keys;
   for (const double epsilon : options.epsilons) {
     const auto below = std::lower_bound(sorted.begin(), sorted.end(), epsilon) - sorted.begin();
     const double share =
@@ -78,12 +94,6 @@ ColumnSumSummary summarise(std::span<const double> sums, std::span<const std::ui
   summary.median = quantile(sorted, 0.5);
   for (const double p : options.probabilities)
     summary.quantiles.push_back({p, quantile(sorted, p)});
-  const std::size_t top =
-      std::min(static_cast<std::size_t>(std::max<Index>(0, options.top)), sorted.size());
-  if (top > 0) {
-    summary.lowest = first_keys(sums, masked, sorted[top - 1], top, std::less<>());
-    summary.highest = first_keys(sums, masked, sorted[sorted.size() - top], top, std::greater<>());
-  }
   return summary;
 }
 

@@ -50,9 +50,19 @@ struct SummaryOptions {
   std::optional<Index> bins;  ///< of histogram_edges
 };
 
+/// The `count` keys with the least sums, ascending, equal ones by position; fewer where there are
+/// not as many unmasked. `sums` and `masked` as for summarise.
+std::vector<KeySum> lowest_keys(std::span<const double> sums, std::span<const std::uint8_t> masked,
+                                Index count);
+
+/// The same of the greatest, descending.
+std::vector<KeySum> highest_keys(std::span<const double> sums, std::span<const std::uint8_t> masked,
+                                 Index count);
+
 /// `sums` (n) are finite and >= 0; `masked` (n, or empty: none) is non-zero where a key takes no
-/// part.
-ColumnSumSummary summarise(std::span<const double> sums, std::span<const std::uint8_t> masked,
+/// part. Takes no memory besides `sums`, which are sorted where they lie: hand over by std::move
+/// what is large.
+ColumnSumSummary summarise(std::vector<double> sums, std::span<const std::uint8_t> masked,
                            const SummaryOptions& options);
 
 /// Counts of log10 c_j in equal bins (EA Fig. 1); the last bin holds its upper edge.

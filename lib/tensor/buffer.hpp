@@ -1,6 +1,9 @@
 #pragma once
 
+#include <sanitizer/asan_interface.h>
+
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <limits>
 #include <memory>
@@ -23,22 +26,29 @@ class Buffer {
 
   /// Room for `size` elements, values unspecified. Throws std::bad_alloc.
   explicit Buffer(Index size)
-      : data_(static_cast<T*>(::operator new(bytes(size), alignment))), size_(size) {}
+      : block_(new std::byte[bytes(size) + alignment]), data_(aligned(block_.get())), size_(size) {
+    // What is beyond the last element belongs to nobody, which the sanitizer is to know.
+    [[maybe_unused]] const std::byte* const past = block_.get() + bytes(size) + alignment;
+    ASAN_POISON_MEMORY_REGION(end(), past - reinterpret_cast<std::byte*>(end()));
+  }
 
   ~Buffer() = default;
   Buffer(Buffer&& other) noexcept
-      : data_(std::move(other.data_)), size_(std::exchange(other.size_, 0)) {}
+      : block_(std::move(other.block_)),
+        data_(std::exchange(other.data_, nullptr)),
+        size_(std::exchange(other.size_, 0)) {}
   Buffer& operator=(Buffer&& other) noexcept {
-    data_ = std::move(other.data_);
+    block_ = std::move(other.block_);
+    data_ = std::exchange(other.data_, nullptr);
     size_ = std::exchange(other.size_, 0);
     return *this;
   }
 
-  T* data() const noexcept { return data_.get(); }
+  T* data() const noexcept { return data_; }
   Index size() const noexcept { return size_; }
-  T& operator[](Index i) const { return data_.get()[i]; }
-  T* begin() const noexcept { return data_.get(); }
-  T* end() const noexcept { return data_.get() + size_; }
+  T& operator[](Index i) const { return data_[i]; }
+  T* begin() const noexcept { return data_; }
+  T* end() const noexcept { return data_ + size_; }
 
   /// Makes room for at least `size` elements; what was there is lost if it has to grow.
   void reserve(Index size) {
@@ -46,16 +56,21 @@ class Buffer {
   }
 
  private:
-  static constexpr std::align_val_t alignment{64};
+  // By hand: glibc's aligned allocation asks for more room than the block that it has freed, so
+  // that large blocks, head after head, would never come to lie where the last ones were.
+  static constexpr std::size_t alignment = 64;
+  static T* aligned(std::byte* block) {
+    const auto past = reinterpret_cast<std::uintptr_t>(block) % alignment;
+    return reinterpret_cast<T*>(block + (alignment - past) % alignment);
+  }
   static std::size_t bytes(Index size) {
-    constexpr Index most = std::numeric_limits<Index>::max() / static_cast<Index>(sizeof(T));
+    constexpr Index most = (std::numeric_limits<Index>::max() - static_cast<Index>(alignment)) /
+                           static_cast<Index>(sizeof(T));
     if (size < 0 || size > most) throw std::bad_alloc();
     return static_cast<std::size_t>(size) * sizeof(T);
   }
-  struct Free {
-    void operator()(T* p) const noexcept { ::operator delete(p, alignment); }
-  };
-  std::unique_ptr<T, Free> data_;
+  std::unique_ptr<std::byte[]> block_;
+  T* data_ = nullptr;
   Index size_ = 0;
 };
 

@@ -56,6 +56,20 @@ class Length(ToolTest):
         # A float32 matrix would take 268 MB of the larger one.
         self.assertLess(peaks[1] - peaks[0], 30e6)
 
+    def test_large_heads_lie_where_the_last_ones_lay(self):
+        # 4.2 MB of keys each, 100 MB in all, of which explain-away-stats keeps 6.7 MB of sums.
+        random = np.random.default_rng(3)
+        commands = (["attn-compute", "--scheme=dnas", "--emit=col_sum", "--only", "-q", "--force",
+                     "-o", "out.h5"], ["explain-away-stats", "-q"])
+        peaks = []
+        for heads in (6, 24):
+            write(self.folder / "in.h5", q=random.standard_normal((heads, 32, 64), np.float32),
+                  k=random.standard_normal((heads, 16384, 64), np.float32))
+            peaks.append([self.peak(*command, "in.h5", "--threads=2") for command in commands])
+        for (tool, *_), few, many in zip(commands, *peaks):
+            with self.subTest(tool=tool):
+                self.assertLess(many - few, 25e6)
+
     def test_memory_does_not_grow_with_the_heads(self):
         # 6 and 60 MB through a pipe of three tools, each by itself here as a pipe would run it.
         random = np.random.default_rng(2)

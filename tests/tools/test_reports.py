@@ -200,6 +200,13 @@ class Messages(ToolTest):
         done = self.run_tool("explain-away-stats", "-i", "weights=stored.h5", "--json")
         self.assertEqual(done.json()["warnings"], [])
 
+    def test_a_map_that_nothing_uses(self):
+        for tool in ("attn-compute", "explain-away-stats"):
+            done = self.run_tool(tool, "in.h5", "--map=maks=q", "--dry-run")
+            self.assertIn("warning: --map maks: this computation does not use it", done.err)
+            done = self.run_tool(tool, "in.h5", "--map=q=q", "--dry-run")
+            self.assertNotIn("warning", done.err)
+
     def test_names_that_nothing_uses_in_a_dump(self):
         vectors = {f"layer{n}__{x}": np.ones((3, 2)) for n in range(3) for x in "qk"}
         self.write("dump.h5", **vectors, bais=np.zeros((3, 3)))

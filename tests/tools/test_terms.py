@@ -348,7 +348,7 @@ class Terms(ToolTest):
             ({"key_length": np.array([-1, 5])}, [], 3, ["in.h5:/key_length has -1"]),
             ({"key_length": np.array([3, 5, 5])}, [], 3, ["in.h5:/key_length", "(3)", "(2, 4)"]),
             ({"key_length": np.array([3.0, 5])}, [], 3, ["in.h5:/key_length", "float64"]),
-            ({"preference": -np.ones(5)}, ["--scheme=fenchel"], 3, ["preference", "query 0", "key 0"]),
+            ({"preference": -np.ones(5)}, ["--scheme=fenchel"], 3, ["in.h5:/preference has -1 at [0]", ">= 0"]),
             ({"preference": np.full(5, np.nan)}, ["--scheme=fenchel"], 3, ["in.h5:/preference"]),
             ({"preference": np.array([1, 1, 1e-60, 0, 1])}, ["--scheme=fenchel", "--precision=f32"], 4,
              ["in.h5:/preference has 1e-60 at [2]", "float32"]),

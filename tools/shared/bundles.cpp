@@ -3,6 +3,7 @@
 #include <malloc.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <utility>
 
@@ -60,8 +61,10 @@ void warn_of_unused(const cli::Arguments& arguments, const io::InputBundle& inpu
   const bool copied = arguments.output && !arguments.only && !arguments.dry_run;
   for (const std::string& name : input.unused_names()) {
     if (name == "tokens") continue;
-    report.warn(fmt::format("-i {}: this computation does not use it{}", name,
-                            copied ? ", it is only copied" : ""));
+    const bool named = std::any_of(arguments.named_inputs.begin(), arguments.named_inputs.end(),
+                                   [&](const auto& entry) { return entry.first == name; });
+    report.warn(fmt::format("{} {}: this computation does not use it{}", named ? "-i" : "--map",
+                            name, named && copied ? ", it is only copied" : ""));
   }
 }
 

@@ -12,11 +12,17 @@
 namespace attn::tools {
 namespace {
 
+struct SchemeResult {
+  HeadColumns columns;
+  double mean_entropy = 0;
+  std::optional<double> bound;
+  bool converged = true;
+};
+
 struct HeadResult {
   std::vector<std::uint8_t> masked;
   Index empty_queries = 0;
-  std::vector<HeadColumns> schemes;
-  std::vector<bool> converged;
+  std::vector<SchemeResult> schemes;
 };
 
 // Far more than rounding, float16 included: potentials that were found for other scores, weights
@@ -64,6 +70,11 @@ double mean_over(const std::vector<double>& values, Index count) {
 }
 
 template <class T>
+void append(const std::vector<T>& more, std::vector<T>& all) {
+  all.insert(all.end(), more.begin(), more.end());
+}
+
+template <class T>
 HeadResult compute_head(const ColumnOptions& options,
                         const std::optional<StoredAttention>& in_bundle,
                         const AttentionInput& input, const Head<T>& head, int threads) {
@@ -74,14 +85,14 @@ HeadResult compute_head(const ColumnOptions& options,
   for (const std::string& name : options.schemes) {
     ColumnSums<T> sums;
     RowEntropy<T> entropy;
-    bool converged = true;
+    SchemeResult found;
     std::optional<Scheme> scheme = scheme_of(name);
     if (scheme) {
       const Attention attention = naming_head(input, head, [&] {
         return attend<T>(head.scores(*scheme), options.scheme_options(*scheme, head.problem),
                          {&sums, &entropy}, threads);
       });
-      converged = attention.summary.status != SolveStatus::not_converged;
+      found.converged = attention.summary.status != SolveStatus::not_converged;
     } else {
       RowSums<T> row_sums;
       in_bundle->show(head, {&sums, &entropy, &row_sums}, threads);
@@ -96,16 +107,13 @@ HeadResult compute_head(const ColumnOptions& options,
                          !is_softmax(scheme.value_or(Scheme::unas)), result);
       }
     }
-    HeadColumns columns;
-    columns.sums = sums.values();
-    columns.entropies = entropy.values();
-    columns.mean_entropy = mean_over(columns.entropies, input.queries - result.empty_queries);
+    found.columns = {sums.values(), entropy.values()};
+    found.mean_entropy = mean_over(found.columns.entropies, input.queries - result.empty_queries);
     if (scheme) {
       const double hybrid = options.scheme_options(*scheme, head.problem).hybrid;
-      columns.bound = column_sum_bound(*scheme, hybrid, support.most_keys());
+      found.bound = column_sum_bound(*scheme, hybrid, support.most_keys());
     }
-    result.schemes.push_back(std::move(columns));
-    result.converged.push_back(converged);
+    result.schemes.push_back(std::move(found));
   }
   return result;
 }
@@ -119,7 +127,14 @@ ColumnStatistics gather(const cli::Arguments& arguments, const ColumnOptions& op
   statistics.queries = input.queries;
   statistics.keys = input.keys;
   statistics.slack = bound_slack(sizeof(T));
-  for (const std::string& name : options.schemes) statistics.schemes.push_back({name, {}, true});
+  // At once: blocks that come head by head and stay would leave no room between them for the next
+  // head's keys where the last one's were.
+  const auto all_keys = static_cast<std::size_t>(input.problems * input.keys);
+  statistics.masked.reserve(all_keys);
+  for (const std::string& name : options.schemes) {
+    statistics.schemes.push_back({name, {}, {}, {}, true});
+    statistics.schemes.back().sums.reserve(all_keys);
+  }
 
   const MemoryPlan plan = plan_memory(input, sizeof(T), column_needs(options, bundle, input),
                                       arguments.threads, arguments.memory);
@@ -136,14 +151,16 @@ ColumnStatistics gather(const cli::Arguments& arguments, const ColumnOptions& op
         return compute_head<T>(options, in_bundle, input, head, threads);
       },
       [&](Index index, HeadResult& head) {
-        statistics.masked.push_back(std::move(head.masked));
+        append(head.masked, statistics.masked);
         statistics.empty_queries.push_back(head.empty_queries);
         for (std::size_t n = 0; n < statistics.schemes.size(); ++n) {
-          HeadColumns& columns = head.schemes[n];
-          sink(statistics.schemes[n].name, index, columns);
-          std::vector<double>().swap(columns.entropies);
-          statistics.schemes[n].heads.push_back(std::move(columns));
-          if (!head.converged[n]) statistics.schemes[n].converged = false;
+          SchemeColumns& scheme = statistics.schemes[n];
+          const SchemeResult& found = head.schemes[n];
+          sink(scheme.name, index, found.columns);
+          append(found.columns.sums, scheme.sums);
+          scheme.mean_entropies.push_back(found.mean_entropy);
+          scheme.bounds.push_back(found.bound);
+          if (!found.converged) scheme.converged = false;
         }
       });
   report.add_compute_seconds(seconds);
@@ -159,8 +176,8 @@ HeadNeeds column_needs(const ColumnOptions& options, const io::InputBundle& bund
   const auto schemes = static_cast<Index>(options.schemes.size());
   HeadNeeds needs;
   needs.result_bytes = (schemes + 1) * (input.queries + input.keys) * number;
-  // The column sums stay for the report, which pools and sorts those of one scheme.
-  needs.kept_bytes = input.problems * input.keys * (schemes * number + 2 * number + 2);
+  // The column sums stay for the report, with a byte that says what is masked.
+  needs.kept_bytes = input.problems * input.keys * (schemes * number + 1);
   const Partition partition =
       partition_of(Order::row_panels, input.queries, input.keys, element_size);
   needs.work_bytes = [=, sums = ColumnSums<float>::bytes(partition), &options, &bundle, &input](

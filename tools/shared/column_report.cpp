@@ -27,8 +27,8 @@ class Writer {
     bounds();
     histograms();
     // "lowest" under the first scheme, which by default is softmax.
-    keys("least", all_.front().sums.lowest);
-    keys("most", all_.front().sums.highest);
+    keys("least", summaries_.lowest);
+    keys("most", summaries_.highest);
     conclusion();
     return text_;
   }
@@ -159,7 +159,7 @@ class Writer {
     add_trimmed(std::move(line));
   }
 
-  void keys(const char* which, const std::vector<KeySum>& list) {
+  void keys(const char* which, const std::vector<ColumnSummaries::KeySums>& list) {
     if (list.empty()) return;
     const bool named = !statistics_.names.empty();
     add("\nkeys with the {} attention under {}\n", which, statistics_.schemes.front().name);
@@ -167,17 +167,14 @@ class Writer {
              (named ? padded("key", name_width + 2) : "");
     for (const SchemeColumns& scheme : statistics_.schemes) add("{:>12}", scheme.name);
     text_ += "\n";
-    for (const KeySum& key : list) {
-      const Index head = key.position / statistics_.keys;
-      const Index index = key.position % statistics_.keys;
-      text_ += padded(head_label(statistics_.leading, head), 8) + fmt::format("{:>8}  ", index);
+    for (const ColumnSummaries::KeySums& key : list) {
+      text_ +=
+          padded(head_label(statistics_.leading, key.head), 8) + fmt::format("{:>8}  ", key.key);
       if (named) {
-        text_ += padded(printable(statistics_.name_of(head, index), name_width), name_width + 2);
+        text_ +=
+            padded(printable(statistics_.name_of(key.head, key.key), name_width), name_width + 2);
       }
-      for (const SchemeColumns& scheme : statistics_.schemes) {
-        const auto& sums = scheme.heads[static_cast<std::size_t>(head)].sums;
-        add("{:>12}", number(sums[static_cast<std::size_t>(index)]));
-      }
+      for (const double sum : key.sums) add("{:>12}", number(sum));
       text_ += "\n";
     }
   }

@@ -14,30 +14,30 @@ namespace attn::tools {
 /// Column sums and row entropies of one head under one scheme.
 struct HeadColumns {
   std::vector<double> sums;       ///< (Lk)
-  std::vector<double> entropies;  ///< (Lq); given to a ColumnSink, then dropped
-  double mean_entropy = 0;        ///< over the queries that may attend to something; NaN if none
-  std::optional<double> bound;
+  std::vector<double> entropies;  ///< (Lq)
 };
 
 struct SchemeColumns {
-  std::string name;  ///< "unas", ..., "stored"
-  std::vector<HeadColumns> heads;
-  bool converged = true;  ///< false: some head's sinkhorn was stopped early
+  std::string name;                           ///< "unas", ..., "stored"
+  std::vector<double> sums;                   ///< (heads, Lk)
+  std::vector<double> mean_entropies;         ///< per head, over queries with keys; NaN if none
+  std::vector<std::optional<double>> bounds;  ///< per head
+  bool converged = true;                      ///< false: some head's sinkhorn was stopped early
 };
 
 struct ColumnStatistics {
   Shape leading;
   Index queries = 0;
   Index keys = 0;
-  std::vector<std::vector<std::uint8_t>> masked;  ///< per head (Lk): no query may attend to the key
-  std::vector<Index> empty_queries;               ///< per head
+  std::vector<std::uint8_t> masked;  ///< (heads, Lk): no query may attend to the key
+  std::vector<Index> empty_queries;  ///< per head
   std::vector<SchemeColumns> schemes;
   double slack = 0;  ///< bound_slack of the type computed in
   /// Names of the keys, per block of `heads_per_name` consecutive heads; empty: none.
   std::vector<std::string> names;
   Index heads_per_name = 1;
 
-  Index heads() const { return static_cast<Index>(masked.size()); }
+  Index heads() const { return static_cast<Index>(empty_queries.size()); }
   /// Key `key` of `head`, or "".
   std::string name_of(Index head, Index key) const;
 };
@@ -59,11 +59,18 @@ struct ColumnSummaries {
     SchemeSummaryOf all;
     std::vector<SchemeSummaryOf> heads;
   };
+  struct KeySums {
+    Index head = 0;
+    Index key = 0;
+    std::vector<double> sums;  ///< as in `schemes`
+  };
   std::vector<double> edges;      ///< of the histograms, common to all schemes and heads
   std::vector<OfScheme> schemes;  ///< as in ColumnStatistics
+  std::vector<KeySums> lowest;    ///< under the first scheme, of all heads, and the others' sums
+  std::vector<KeySums> highest;
 };
 
-ColumnSummaries summarise_columns(const ColumnStatistics& statistics,
-                                  const SummaryOptions& options);
+/// Uses up the column sums: of many heads they are large.
+ColumnSummaries summarise_columns(ColumnStatistics& statistics, const SummaryOptions& options);
 
 }  // namespace attn::tools

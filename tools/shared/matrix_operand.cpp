@@ -40,11 +40,12 @@ void require_kept(const Operand& operand, const BlockAxes& axes) {
 
 template <class T>
 void require_scores(const Operand& operand, const BlockAxes& axes, const T* values, Index size) {
+  // What forbids is also the least there may be.
   const T forbids = operand.zero_forbids ? T{0} : -std::numeric_limits<T>::infinity();
   bool forbidden = false;
   for (Index n = 0; n < size; ++n) {
-    // NaN fails the comparison.
-    if (!(values[n] <= std::numeric_limits<T>::max())) {
+    // NaN fails the comparisons.
+    if (!(values[n] >= forbids && values[n] <= std::numeric_limits<T>::max())) {
       refuse_element(operand.dataset, axes.start, axes.count, n, values[n],
                      operand.zero_forbids ? "finite numbers >= 0" : "finite numbers or -inf");
     }

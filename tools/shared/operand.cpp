@@ -187,9 +187,11 @@ template <class T>
                   "--precision f64");
     }
   }
-  throw Error(Failure::input, fmt::format("{} has {} at {}, expected {}", dataset.address(),
-                                          std::isnan(value) ? "nan" : (value > 0 ? "inf" : "-inf"),
-                                          element_text(start, count, flat), expected));
+  // Of a NaN the sign says nothing.
+  throw Error(Failure::input,
+              fmt::format("{} has {} at {}, expected {}", dataset.address(),
+                          std::isnan(value) ? "nan" : fmt::format("{}", value),
+                          element_text(start, count, flat), expected));
 }
 
 template void refuse_element(const io::InputDataset&, const Shape&, const Shape&, Index, float,

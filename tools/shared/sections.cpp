@@ -72,7 +72,7 @@ Sections::Sections(const cli::Arguments& arguments)
 
 io::InputBundle Sections::open(std::size_t section) const {
   io::InputBundle bundle = input_.group(groups_[section]);
-  for (const auto& [name, stored] : renamed_) static_cast<void>(bundle.dataset(name));
+  bundle.require_renamed();
   return bundle;
 }
 
