@@ -42,9 +42,6 @@ class Worker:
     def time(self):
         return float(self.ask("time"))
 
-    def memory(self):
-        return int(self.ask("memory"))
-
     def close(self):
         self.process.stdin.close()
         self.process.wait()
@@ -54,7 +51,7 @@ class Tool:
     """attn-compute on a bundle: compute_s of its report, which leaves out reading and writing."""
 
     def __init__(self, tool, threads):
-        self.tool, self.threads, self.peak = tool, threads, 0
+        self.tool, self.threads = tool, threads
 
     def set(self, scheme, direction, shape, folder):
         if direction != "forward":
@@ -77,11 +74,7 @@ class Tool:
     def time(self):
         subprocess.run(self.command, check=True)
         runtime = json.loads((self.folder / "report.json").read_text())["runtime"]
-        self.peak = max(self.peak, runtime["peak_rss_bytes"])
         return runtime["compute_s"]
-
-    def memory(self):
-        return self.peak
 
     def close(self):
         pass

@@ -5,7 +5,6 @@
 //
 //   set SCHEME forward|backward HEADS LENGTH DEPTH FOLDER   -> the name of the fastest variant
 //   time                                                    -> seconds of one run of that
-//   memory                                                  -> the peak of resident bytes since set
 //
 // Inputs and answers are files FOLDER/NAME of raw float32, (heads, length, depth).
 
@@ -62,15 +61,6 @@ inline double seconds_of(const std::function<void()>& work) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-inline long peak_bytes() {
-  std::ifstream status("/proc/self/status");
-  for (std::string word; status >> word;) {
-    long kilobytes = 0;
-    if (word == "VmHWM:" && status >> kilobytes) return 1024 * kilobytes;
-  }
-  return 0;
-}
-
 /// The variant whose second run is shortest; where the first takes long, that says enough.
 inline Variant fastest(const std::vector<Variant>& variants) {
   Variant best;
@@ -105,13 +95,9 @@ inline int serve(const std::function<Contest(const Problem&)>& prepare) {
         file.write(reinterpret_cast<const char*>(answer.values->data()),
                    static_cast<std::streamsize>(answer.values->size() * sizeof(float)));
       }
-      // From here on the peak is that of the chosen variant.
-      std::ofstream("/proc/self/clear_refs") << 5;
       std::cout << chosen.name << std::endl;
-    } else if (verb == "time") {
-      std::cout << seconds_of(chosen.run) << std::endl;
     } else {
-      std::cout << peak_bytes() << std::endl;
+      std::cout << seconds_of(chosen.run) << std::endl;
     }
   }
   return 0;
