@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "random_problem.hpp"
+#include "repeats.hpp"
 #include "scheme_check.hpp"
 #include "stats/observers.hpp"
 #include "weights_observer.hpp"
