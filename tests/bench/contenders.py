@@ -97,19 +97,21 @@ def onednn_worker(build, environment):
 def contenders(build, threads):
     """Name and how to start it; the first is what the others are compared with."""
     omp = {"OMP_NUM_THREADS": str(threads), "BENCH_THREADS": str(threads)}
-    # Freed memory is kept, not given back and faulted in again. Which instructions PyTorch takes is
-    # said, since it does not take AVX-512 by itself on every CPU.
+    # Freed memory is kept, not given back and faulted in again, which can cost several times the
+    # computation: nothing is mapped apart, and threads share the one heap that is never trimmed.
+    # (A threshold of mapping above 32 MB would be ignored.)
+    kept = {"MALLOC_MMAP_MAX_": "0", "MALLOC_ARENA_MAX": "1",
+            "MALLOC_TRIM_THRESHOLD_": str(2**40), "MALLOC_TOP_PAD_": str(2**26)}
+    # PyTorch does not take AVX-512 by itself on every CPU.
     flags = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     wide = all(flag in flags for flag in ("avx512f", "avx512bw", "avx512vl", "avx512dq"))
-    kept = {"ATEN_CPU_CAPABILITY": "avx512"} if wide else {}
-    kept |= {"MALLOC_MMAP_THRESHOLD_": str(2**32), "MALLOC_TRIM_THRESHOLD_": str(2**33),
-             "MALLOC_TOP_PAD_": str(2**28)}
+    torch = {"ATEN_CPU_CAPABILITY": "avx512"} if wide else {}
     return {
         "attnkit": lambda: Worker([build / "attn-bench-worker"], omp, ""),
         "sgemm": lambda: Worker([build / "attn-bench-worker"], omp, ""),
         "tool": lambda: Tool(build / "bin/attn-compute", threads),
-        "NumPy": lambda: python_worker("numpy_worker.py", {**omp, "OMP_NUM_THREADS": "1"}),
-        "PyTorch": lambda: python_worker("torch_worker.py", {**omp, **kept},
+        "NumPy": lambda: python_worker("numpy_worker.py", {**omp, **kept, "OMP_NUM_THREADS": "1"}),
+        "PyTorch": lambda: python_worker("torch_worker.py", {**omp, **kept, **torch},
                                          "python3-torch is not installed (scripts/install-deps peers)"),
         "oneDNN": lambda: onednn_worker(build, omp),
     }
