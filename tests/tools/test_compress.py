@@ -5,7 +5,7 @@ import unittest
 import h5py
 import numpy as np
 
-from attn import ToolTest
+from attn import LEAST_FILE_SIZE, ToolTest
 
 WRITERS = ("attn-compute", "explain-away-stats", "tensor-gen", "tensor-convert")
 RESULTS = "--emit=out,weights,row_potential,col_potential,col_sum,row_entropy"
@@ -112,7 +112,7 @@ class Compress(ToolTest):
         options = ["in.h5", "-q", "--only", RESULTS, "--compress=gzip:1"]
         needed = len(self.run_tool("attn-compute", *options).out)
         command = " ".join(["attn-compute", *options, "-o", "out.h5"])
-        for blocks in [0, 1, 2, 4, *range(8, needed // 1024, needed // 1024 // 9)]:
+        for blocks in [LEAST_FILE_SIZE // 1024, 1, 2, 4, *range(8, needed // 1024, needed // 1024 // 9)]:
             with self.subTest(blocks=blocks):
                 done = self.shell(f"ulimit -f {blocks}; {command}", status=None)
                 self.assertEqual(done.status, 5, done.err)

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "gradient_check.hpp"
+#include "repeats.hpp"
 
 using namespace attn;
 using namespace attn::testing;
@@ -36,7 +37,7 @@ ProblemOptions random_options(Random& random) {
 
 TEST_CASE_TEMPLATE("gradients of random problems", T, float, double) {
   Random random(201);
-  for (int n = 0; n < 36; ++n) {
+  for (int n = 0; n < repeats(36); ++n) {
     const Problem<T> problem(random_options(random), random);
     for (const Scheme scheme : schemes) {
       check_gradients(problem, fixed(scheme, n % 5 * 0.25, 1 + n % 4), random);
@@ -61,7 +62,7 @@ TEST_CASE_TEMPLATE("gradients of larger random problems", T, float, double) {
 
 TEST_CASE_TEMPLATE("gradients through bilinear and mlp energies", T, float, double) {
   Random random(202);
-  for (int n = 0; n < 16; ++n) {
+  for (int n = 0; n < repeats(16); ++n) {
     ProblemOptions options = random_options(random);
     options.mechanism = n % 2 == 0 ? Mechanism::bilinear : Mechanism::mlp;
     options.key_depth = random_size(random, 1, 20);

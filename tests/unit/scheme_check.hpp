@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "random_problem.hpp"
+#include "repeats.hpp"
 #include "scheme/output.hpp"
 #include "scheme/scheme.hpp"
 #include "stats/observers.hpp"
@@ -107,7 +108,7 @@ void check_against_reference(const Problem<T>& problem, const SchemeOptions& opt
 template <class T, class Change>
 void check_random_problems(int count, unsigned seed, Index largest, const Change& change) {
   Random random(seed);
-  for (int n = 0; n < count; ++n) {
+  for (int n = 0; n < repeats(count); ++n) {
     ProblemOptions options = random_options(random, largest);
     change(options, random);
     const Scheme scheme = all_schemes[random_index(random, 0, 3)];

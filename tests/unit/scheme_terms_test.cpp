@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "random_problem.hpp"
+#include "repeats.hpp"
 #include "scheme_check.hpp"
 
 using namespace attn;
@@ -101,7 +102,7 @@ TEST_CASE_TEMPLATE("a large softcap, and one far below the energies", T, float, 
 
 TEST_CASE_TEMPLATE("unas with a preference is FD (17)", T, float, double) {
   Random random(106);
-  for (int n = 0; n < 20; ++n) {
+  for (int n = 0; n < repeats(20); ++n) {
     ProblemOptions options;
     options.queries = random_size(random, 1, 90);
     options.keys = random_size(random, 1, 90);
@@ -123,7 +124,7 @@ TEST_CASE_TEMPLATE("unas with a preference is FD (17)", T, float, double) {
 
 TEST_CASE("dnas' bound on column sums holds whatever the scores are made of") {
   Random random(108);
-  for (int n = 0; n < 60; ++n) {
+  for (int n = 0; n < repeats(60); ++n) {
     ProblemOptions options = usual_sizes(all_mechanisms[n % 3]);
     options.queries = random_size(random, 1, 120);
     options.keys = random_size(random, 1, 120);

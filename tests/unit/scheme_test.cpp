@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "random_problem.hpp"
+#include "repeats.hpp"
 #include "scheme_check.hpp"
 #include "stats/observers.hpp"
 #include "weights_observer.hpp"
@@ -199,7 +200,7 @@ TEST_CASE("under a square causal mask sinkhorn goes to the identity as 1/T and s
 
 TEST_CASE("dnas' column sums are at least 1/Lk, and come within 1% of it") {
   Random random(11);
-  for (int n = 0; n < 40; ++n) {
+  for (int n = 0; n < repeats(40); ++n) {
     ProblemOptions options;
     options.queries = random_size(random, 1, 120);
     options.keys = random_size(random, 1, 120);

@@ -1,0 +1,111 @@
+// The library as tests/bench/run times it, and the matrix product that it is held against.
+
+#include <cblas.h>
+#include <omp.h>
+
+#include <memory>
+
+#include "kernel/parallel.hpp"
+#include "scheme/gradient.hpp"
+#include "scheme/output.hpp"
+#include "score/energy_gradient.hpp"
+#include "worker.hpp"
+
+namespace {
+
+using namespace attn;
+
+struct Arrays {
+  std::vector<float> q, k, v, grad_out;
+  std::vector<float> out, grad_q, grad_k, grad_v;
+};
+
+struct Head {
+  const bench::Problem& problem;
+  Arrays& arrays;
+  Index head;
+
+  MatrixView<float> view(std::vector<float>& values) const {
+    return {values.data() + head * problem.length * problem.depth, problem.length, problem.depth};
+  }
+  MatrixView<const float> input(const std::vector<float>& values) const {
+    return {values.data() + head * problem.length * problem.depth, problem.length, problem.depth};
+  }
+
+  void compute(int threads) const {
+    const auto q = input(arrays.q);
+    const auto k = input(arrays.k);
+    const auto v = input(arrays.v);
+    const auto energy = make_product_energy<float>(EnergyKind::scaled_dot, q, k, 1);
+    Scores<float>::Terms terms;
+    terms.energy = energy.get();
+    const Scores<float> scores(terms);
+    SchemeOptions options;
+    options.scheme = problem.scheme == "dnas" ? Scheme::dnas : Scheme::unas;
+    Output<float> output(v, view(arrays.out));
+    const Attention attention = attend<float>(scores, options, {&output}, threads);
+    if (problem.direction != "backward") return;
+
+    const auto gradient = make_product_gradient<float>(EnergyKind::scaled_dot, q, k, 1,
+                                                       view(arrays.grad_q), view(arrays.grad_k));
+    Forward<float> forward;
+    forward.scores = &scores;
+    forward.options = options;
+    forward.attention = &attention;
+    forward.v = v;
+    forward.out = input(arrays.out);
+    forward.grad_out = input(arrays.grad_out);
+    GradientTargets<float> targets;
+    targets.v = view(arrays.grad_v);
+    targets.energies = {gradient.get()};
+    differentiate(forward, targets, threads);
+  }
+};
+
+bench::Contest attention(const bench::Problem& given) {
+  const auto problem = std::make_shared<bench::Problem>(given);
+  const auto arrays = std::make_shared<Arrays>();
+  arrays->q = problem->input("q");
+  arrays->k = problem->input("k");
+  arrays->v = problem->input("v");
+  arrays->out.resize(arrays->q.size());
+  bench::Contest contest;
+  contest.answers = {{"out", &arrays->out}};
+  if (problem->direction == "backward") {
+    arrays->grad_out = problem->input("grad_out");
+    arrays->grad_q = arrays->grad_k = arrays->grad_v = arrays->out;
+    contest.answers.push_back({"grad_q", &arrays->grad_q});
+    contest.answers.push_back({"grad_k", &arrays->grad_k});
+    contest.answers.push_back({"grad_v", &arrays->grad_v});
+  }
+  contest.variants = {{"library", [problem, arrays] {
+                         const int threads = omp_get_max_threads();
+                         const bool over_heads = problem->heads >= threads;
+                         kernel::parallel_for(
+                             problem->heads, over_heads ? threads : 1, [&](Index head, int) {
+                               Head{*problem, *arrays, head}.compute(over_heads ? 1 : threads);
+                             });
+                       }}};
+  return contest;
+}
+
+bench::Contest product(const bench::Problem& problem) {
+  const auto size = static_cast<std::size_t>(problem.length * problem.length);
+  const auto matrices = std::make_shared<std::vector<float>>(3 * size, 1.0F);
+  bench::Contest contest;
+  contest.variants = {{"sgemm", [n = static_cast<blasint>(problem.length), size, matrices] {
+                         float* a = matrices->data();
+                         openblas_set_num_threads(omp_get_max_threads());
+                         cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, n, n, n, 1, a, n,
+                                     a + size, n, 0, a + 2 * size, n);
+                       }}};
+  return contest;
+}
+
+}  // namespace
+
+int main() {
+  return bench::serve([](const bench::Problem& problem) {
+    return problem.scheme == "product" ? product(problem) : attention(problem);
+  });
+}

@@ -1,0 +1,117 @@
+"""The processes that run times: starting them, telling them what to do."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+
+
+class Missing(Exception):
+    """A contender that cannot take part, and why."""
+
+
+class Worker:
+    """A process that speaks as worker.hpp says."""
+
+    def __init__(self, command, environment, why_missing):
+        self.why_missing = why_missing
+        self.process = subprocess.Popen(
+            list(map(str, command)), env={**os.environ, **environment}, text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def ask(self, *words):
+        try:
+            self.process.stdin.write(" ".join(map(str, words)) + "\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            pass
+        reply = self.process.stdout.readline()
+        if not reply:
+            said = self.process.stderr.read()
+            if self.why_missing and "No module named" in said:
+                raise Missing(self.why_missing)
+            sys.exit(f"run: {self.process.args}: {said}")
+        return reply.strip()
+
+    def set(self, scheme, direction, shape, folder):
+        return self.ask("set", scheme, direction, *shape, folder)
+
+    def time(self):
+        return float(self.ask("time"))
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+class Tool:
+    """attn-compute on a bundle: compute_s of its report, which leaves out reading and writing."""
+
+    def __init__(self, tool, threads):
+        self.tool, self.threads = tool, threads
+
+    def set(self, scheme, direction, shape, folder):
+        if direction != "forward":
+            raise Missing("")
+        import h5py
+        import numpy as np
+
+        self.folder = Path(folder)
+        self.command = [self.tool, "--quiet", "--scheme", scheme, "--emit", "out", "--only", "--force",
+                        "--threads", str(self.threads), f"--json={self.folder / 'report.json'}",
+                        str(self.folder / "in.h5"), "-o", str(self.folder / "out.h5")]
+        with h5py.File(self.folder / "in.h5", "w") as file:
+            for name in "qkv":
+                file[name] = np.fromfile(self.folder / name, np.float32).reshape(shape)
+        self.time()
+        with h5py.File(self.folder / "out.h5") as file:
+            file["out"][:].tofile(self.folder / "out")
+        return "command"
+
+    def time(self):
+        subprocess.run(self.command, check=True)
+        runtime = json.loads((self.folder / "report.json").read_text())["runtime"]
+        return runtime["compute_s"]
+
+    def close(self):
+        pass
+
+
+def python_worker(script, environment, why_missing=""):
+    # OpenBLAS' OpenMP build, whatever BLAS Debian's alternatives chose.
+    folder = next(Path("/usr/lib").glob("*/openblas-openmp"), "")
+    paths = ":".join(filter(None, [str(folder), os.environ.get("LD_LIBRARY_PATH", "")]))
+    return Worker([sys.executable, HERE / script], {**environment, "LD_LIBRARY_PATH": paths}, why_missing)
+
+
+def onednn_worker(build, environment):
+    program = build / "onednn-bench-worker"
+    if not program.exists():
+        raise Missing("libdnnl-dev was not installed when this was built (scripts/install-deps peers)")
+    return Worker([program], environment, "")
+
+
+def contenders(build, threads):
+    """Name and how to start it; the first is what the others are compared with."""
+    omp = {"OMP_NUM_THREADS": str(threads), "BENCH_THREADS": str(threads)}
+    # Freed memory is kept, not given back and faulted in again, which can cost several times the
+    # computation: nothing is mapped apart, and threads share the one heap that is never trimmed.
+    # (A threshold of mapping above 32 MB would be ignored.)
+    kept = {"MALLOC_MMAP_MAX_": "0", "MALLOC_ARENA_MAX": "1",
+            "MALLOC_TRIM_THRESHOLD_": str(2**40), "MALLOC_TOP_PAD_": str(2**26)}
+    # PyTorch does not take AVX-512 by itself on every CPU.
+    flags = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    wide = all(flag in flags for flag in ("avx512f", "avx512bw", "avx512vl", "avx512dq"))
+    torch = {"ATEN_CPU_CAPABILITY": "avx512"} if wide else {}
+    return {
+        "attnkit": lambda: Worker([build / "attn-bench-worker"], omp, ""),
+        "sgemm": lambda: Worker([build / "attn-bench-worker"], omp, ""),
+        "tool": lambda: Tool(build / "bin/attn-compute", threads),
+        "NumPy": lambda: python_worker("numpy_worker.py", {**omp, **kept, "OMP_NUM_THREADS": "1"}),
+        "PyTorch": lambda: python_worker("torch_worker.py", {**omp, **kept, **torch},
+                                         "python3-torch is not installed (scripts/install-deps peers)"),
+        "oneDNN": lambda: onednn_worker(build, omp),
+    }

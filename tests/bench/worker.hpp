@@ -1,0 +1,106 @@
+#pragma once
+
+// A contender of tests/bench/run: a process that is told on standard input what to do, so that
+// contenders with environments of their own can be timed in turn. worker.py is the same for Python.
+//
+//   set SCHEME forward|backward HEADS LENGTH DEPTH FOLDER   -> the name of the fastest variant
+//   time                                                    -> seconds of one run of that
+//
+// Inputs and answers are files FOLDER/NAME of raw float32, (heads, length, depth).
+
+#include <chrono>
+#include <fstream>
+#include <functional>
+#include <iostream>
+#include <limits>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace bench {
+
+struct Problem {
+  std::string scheme;
+  std::string direction;  ///< backward: forward too
+  long heads = 1, length = 1, depth = 1;
+  std::string folder;
+
+  long size() const { return heads * length * depth; }
+
+  std::vector<float> input(const std::string& name) const {
+    std::vector<float> values(static_cast<std::size_t>(size()));
+    const auto bytes = static_cast<std::streamsize>(values.size() * sizeof(float));
+    std::ifstream file(folder + "/" + name, std::ios::binary);
+    if (!file.read(reinterpret_cast<char*>(values.data()), bytes)) {
+      throw std::runtime_error("cannot read " + folder + "/" + name);
+    }
+    return values;
+  }
+};
+
+/// A way to compute it, which leaves its answers where Contest says.
+struct Variant {
+  std::string name;
+  std::function<void()> run;
+};
+
+struct Answer {
+  std::string name;
+  const std::vector<float>* values;
+};
+
+struct Contest {
+  std::vector<Variant> variants;
+  std::vector<Answer> answers;
+};
+
+inline double seconds_of(const std::function<void()>& work) {
+  const auto start = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+/// The variant whose second run is shortest; where the first takes long, that says enough.
+inline Variant fastest(const std::vector<Variant>& variants) {
+  Variant best;
+  double least = std::numeric_limits<double>::infinity();
+  for (const Variant& variant : variants) {
+    double seconds = seconds_of(variant.run);
+    if (seconds < 1) seconds = seconds_of(variant.run);
+    if (seconds < least) {
+      least = seconds;
+      best = variant;
+    }
+  }
+  return best;
+}
+
+/// Serves until standard input ends. What `prepare` sets up stays out of the time.
+inline int serve(const std::function<Contest(const Problem&)>& prepare) {
+  Variant chosen;
+  for (std::string line; std::getline(std::cin, line);) {
+    std::istringstream words(line);
+    std::string verb;
+    words >> verb;
+    if (verb == "set") {
+      Problem problem;
+      words >> problem.scheme >> problem.direction >> problem.heads >> problem.length >>
+          problem.depth >> problem.folder;
+      const Contest contest = prepare(problem);
+      chosen = fastest(contest.variants);
+      chosen.run();
+      for (const Answer& answer : contest.answers) {
+        std::ofstream file(problem.folder + "/" + answer.name, std::ios::binary);
+        file.write(reinterpret_cast<const char*>(answer.values->data()),
+                   static_cast<std::streamsize>(answer.values->size() * sizeof(float)));
+      }
+      std::cout << chosen.name << std::endl;
+    } else {
+      std::cout << seconds_of(chosen.run) << std::endl;
+    }
+  }
+  return 0;
+}
+
+}  // namespace bench

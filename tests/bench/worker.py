@@ -1,0 +1,68 @@
+"""What worker.hpp is to C++, to the contenders in Python."""
+
+import os
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+THREADS = int(os.environ.get("BENCH_THREADS", len(os.sched_getaffinity(0))))
+
+
+@dataclass
+class Problem:
+    scheme: str
+    direction: str
+    shape: tuple
+    folder: Path
+
+    def input(self, name):
+        return np.fromfile(self.folder / name, np.float32).reshape(self.shape)
+
+
+def seconds_of(work):
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def fastest(variants):
+    """The name of the variant whose second run is shortest; a long first run says enough."""
+    times = {}
+    for name, run in variants.items():
+        times[name] = seconds_of(run)
+        if times[name] < 1:
+            times[name] = seconds_of(run)
+    return min(times, key=times.get)
+
+
+def blocks(length, size):
+    return [slice(first, min(first + size, length)) for first in range(0, length, size)]
+
+
+def parts(heads, length, size):
+    """(head, blocks) for each task: whole heads, or where they are fewer than threads, shares."""
+    shares = 1 if heads >= THREADS else THREADS
+    every = blocks(length, size)
+    return [(head, every[share::shares]) for head in range(heads) for share in range(shares)]
+
+
+def serve(prepare):
+    """prepare(problem) gives the variants by name, each of which returns the answers by name."""
+    run = None
+    for line in sys.stdin:
+        verb, *words = line.split()
+        if verb == "set":
+            scheme, direction, *shape, folder = words
+            problem = Problem(scheme, direction, tuple(map(int, shape)), Path(folder))
+            variants = prepare(problem)
+            chosen = fastest(variants)
+            run = variants[chosen]
+            for name, values in run().items():
+                np.ascontiguousarray(values, np.float32).tofile(problem.folder / name)
+            reply = chosen
+        else:
+            reply = seconds_of(run)
+        print(reply, flush=True)

@@ -1,0 +1,21 @@
+#pragma once
+
+namespace attn::testing {
+
+#if defined(__SANITIZE_ADDRESS__)
+inline constexpr bool sanitized = true;
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+inline constexpr bool sanitized = true;
+#else
+inline constexpr bool sanitized = false;
+#endif
+#else
+inline constexpr bool sanitized = false;
+#endif
+
+/// How many of `count` random problems to try. Every kind of problem comes up within a quarter of
+/// them, which is enough for sanitizers: they look at what is done, not at how it is rounded.
+constexpr int repeats(int count) { return sanitized ? (count + 3) / 4 : count; }
+
+}  // namespace attn::testing
