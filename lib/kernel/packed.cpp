@@ -72,20 +72,42 @@ struct Exponential {
   }
 };
 
-// out(r, ·) = finish(Σ_k a(r, k) · panel(k, ·)) for R rows, and observe(tile) of that. `a` and
-// `out` have their rows a_stride and out_stride apart.
-template <class T, int R, class Finish, class Observe>
-HWY_INLINE void multiply_tile(const T* HWY_RESTRICT a, Index a_stride, const T* HWY_RESTRICT panel,
-                              Index depth, T* HWY_RESTRICT out, Index out_stride,
-                              const Finish& finish, const Observe& observe) {
+// The factor on the left: element (r, k) lies at at[r * row + k * step].
+template <class T>
+struct AsItLies {
+  const T* at;
+  Index row;
+  static constexpr Index step = 1;
+};
+template <class T>
+struct Transposed {
+  const T* at;
+  Index step;
+  static constexpr Index row = 1;
+};
+template <class T>
+AsItLies<T> rows_from(AsItLies<T> a, Index i) {
+  return {a.at + i * a.row, a.row};
+}
+template <class T>
+Transposed<T> rows_from(Transposed<T> a, Index i) {
+  return {a.at + i, a.step};
+}
+
+// out(r, ·) = finish(Σ_k a(r, k) · panel(k, ·)) for R rows, and observe(tile) of that. `out` has
+// its rows out_stride apart.
+template <class T, int R, class Left, class Finish, class Observe>
+HWY_INLINE void multiply_tile(Left a, const T* HWY_RESTRICT panel, Index depth, T* HWY_RESTRICT out,
+                              Index out_stride, const Finish& finish, const Observe& observe) {
   const Tag<T> d;
+  const T* HWY_RESTRICT left = a.at;
   Tile<T, R> sum;
   for_tile<R>([&](auto r, auto v) HWY_ATTR { sum[r][v] = hn::Zero(d); });
   for (Index k = 0; k < depth; ++k) {
     Vec<T> b[tile_vectors];
     unrolled<tile_vectors>([&](auto v) HWY_ATTR { b[v] = hn::LoadU(d, panel + v * lanes<T>()); });
     unrolled<R>([&](auto r) HWY_ATTR {
-      const Vec<T> x = hn::Set(d, a[r * a_stride + k]);
+      const Vec<T> x = hn::Set(d, left[r * a.row + k * a.step]);
       unrolled<tile_vectors>([&](auto v) HWY_ATTR { sum[r][v] = hn::MulAdd(x, b[v], sum[r][v]); });
     });
     panel += Width<T>();
@@ -99,14 +121,14 @@ HWY_INLINE void multiply_tile(const T* HWY_RESTRICT a, Index a_stride, const T* 
 }
 
 // The same where only the first `width` columns of out are there, and nothing is observed.
-template <class T, int R, class Finish>
-HWY_NOINLINE void multiply_tile_part(const T* a, Index a_stride, const T* panel, Index depth,
-                                     T* out, Index out_stride, Index width, const Finish& finish) {
+template <class T, int R, class Left, class Finish>
+HWY_NOINLINE void multiply_tile_part(Left a, const T* panel, Index depth, T* out, Index out_stride,
+                                     Index width, const Finish& finish) {
   HWY_ALIGN T whole[R * most_elements<T>(tile_vectors)] = {};
   for (Index r = 0; r < R; ++r) {
     for (Index j = 0; j < width; ++j) whole[r * Width<T>() + j] = out[r * out_stride + j];
   }
-  multiply_tile<T, R>(a, a_stride, panel, depth, whole, Width<T>(), finish,
+  multiply_tile<T, R>(a, panel, depth, whole, Width<T>(), finish,
                       [](const Tile<T, R>& /*tile*/) {});
   for (Index r = 0; r < R; ++r) {
     for (Index j = 0; j < width; ++j) out[r * out_stride + j] = whole[r * Width<T>() + j];
@@ -122,23 +144,28 @@ HWY_INLINE void for_row_runs(Index rows, const Body& body) {
   if (i < rows) body(std::integral_constant<int, 1>(), i);
 }
 
-// One panel by all rows: it stays in the first-level cache. Of whole panels observe(tile, i) is
-// shown what was written of the rows from i on.
-template <class T, class Finish, class Observe>
-HWY_INLINE void multiply_panel(MatrixView<const T> a, const T* panel, MatrixView<T> out,
+// One panel by all rows of out: it stays in the first-level cache. Of whole panels observe(tile, i)
+// is shown what was written of the rows from i on.
+template <class T, class Left, class Finish, class Observe>
+HWY_INLINE void multiply_panel(Left a, Index depth, const T* panel, MatrixView<T> out,
                                const Finish& finish, const Observe& observe) {
   if (out.cols < Width<T>()) {
-    for_row_runs(a.rows, [&](auto count, Index i) HWY_ATTR {
-      multiply_tile_part<T, decltype(count)::value>(a.row(i), a.row_stride, panel, a.cols,
-                                                    out.row(i), out.row_stride, out.cols, finish);
+    for_row_runs(out.rows, [&](auto count, Index i) HWY_ATTR {
+      multiply_tile_part<T, decltype(count)::value>(rows_from(a, i), panel, depth, out.row(i),
+                                                    out.row_stride, out.cols, finish);
     });
     return;
   }
-  for_row_runs(a.rows, [&](auto count, Index i) HWY_ATTR {
+  for_row_runs(out.rows, [&](auto count, Index i) HWY_ATTR {
     constexpr int R = decltype(count)::value;
-    multiply_tile<T, R>(a.row(i), a.row_stride, panel, a.cols, out.row(i), out.row_stride, finish,
+    multiply_tile<T, R>(rows_from(a, i), panel, depth, out.row(i), out.row_stride, finish,
                         [&](const Tile<T, R>& tile) HWY_ATTR { observe(tile, i); });
   });
+}
+
+template <class T>
+AsItLies<T> as_it_lies(MatrixView<const T> a) {
+  return {a.data, a.row_stride};
 }
 
 // The columns of `out` that lie in one panel.
@@ -148,24 +175,38 @@ MatrixView<T> panel_of(MatrixView<T> out, Index first) {
   return MatrixView<T>(out.data + first, out.rows, width, out.row_stride);
 }
 
-template <class T, class Finish>
-HWY_NOINLINE void Multiply(MatrixView<const T> a, const Packed<T>& b, Index panel0, Index row0,
+template <class T, class Left, class Finish>
+HWY_NOINLINE void Multiply(Left a, Index depth, const Packed<T>& b, Index panel0, Index row0,
                            MatrixView<T> out, const Finish& finish) {
   for (Index first = 0; first < out.cols; first += Width<T>()) {
-    multiply_panel<T>(a, b.at(panel0 + first / Width<T>(), row0), panel_of(out, first), finish,
-                      [](const auto& /*tile*/, Index /*i*/) {});
+    multiply_panel<T>(a, depth, b.at(panel0 + first / Width<T>(), row0), panel_of(out, first),
+                      finish, [](const auto& /*tile*/, Index /*i*/) {});
   }
 }
 
 template <class T>
 void MultiplyPacked(T alpha, MatrixView<const T> a, const Packed<T>& b, Index col0,
                     MatrixView<T> out) {
-  Multiply<T>(a, b, col0 / Width<T>(), 0, out, Scaled<T>{hn::Set(Tag<T>(), alpha)});
+  Multiply<T>(as_it_lies(a), a.cols, b, col0 / Width<T>(), 0, out,
+              Scaled<T>{hn::Set(Tag<T>(), alpha)});
 }
 
 template <class T>
 void MultiplyAddPacked(MatrixView<const T> a, const Packed<T>& b, Index row0, MatrixView<T> out) {
-  Multiply<T>(a, b, 0, row0, out, Added<T>());
+  Multiply<T>(as_it_lies(a), a.cols, b, 0, row0, out, Added<T>());
+}
+
+// Rows of `a` that are apart by a power of two share few sets of the first-level cache: more than
+// so many at a time would drive each other out of it.
+constexpr Index transposed_rows = 64;
+
+template <class T>
+void MultiplyAddTransposedPacked(MatrixView<const T> a, const Packed<T>& b, Index row0,
+                                 MatrixView<T> out) {
+  for (Index i = 0; i < a.rows; i += transposed_rows) {
+    const Index count = a.rows - i < transposed_rows ? a.rows - i : transposed_rows;
+    Multiply<T>(Transposed<T>{a.row(i), a.row_stride}, count, b, 0, row0 + i, out, Added<T>());
+  }
 }
 
 constexpr Index block_rows = 96;
@@ -229,7 +270,7 @@ HWY_NOINLINE void ExpBlock(T alpha, MatrixView<const T> a, const Packed<T>& b, I
   for (Index first = 0; first < out.cols; first += Width<T>()) {
     const MatrixView<T> part = panel_of(out, first);
     PanelColumnSums<T> by_col;
-    multiply_panel<T>(a, b.at((col0 + first) / Width<T>(), 0), part, finish,
+    multiply_panel<T>(as_it_lies(a), a.cols, b.at((col0 + first) / Width<T>(), 0), part, finish,
                       [&](const auto& tile, Index i) HWY_ATTR {
                         if constexpr (ByCol) {
                           by_col.add(tile);
@@ -270,19 +311,23 @@ void MultiplyExpPacked(T alpha, MatrixView<const T> a, const Packed<T>& b, Index
 }
 
 // Plain names for the dispatch tables, which know no overloads.
-#define ATTN_FOR_TYPE(T, suffix)                                                                  \
-  Index Width_##suffix() { return Width<T>(); }                                                   \
-  void MultiplyPacked_##suffix(T alpha, MatrixView<const T> a, const Packed<T>& b, Index col0,    \
-                               MatrixView<T> out) {                                               \
-    MultiplyPacked<T>(alpha, a, b, col0, out);                                                    \
-  }                                                                                               \
-  void MultiplyExpPacked_##suffix(T alpha, MatrixView<const T> a, const Packed<T>& b, Index col0, \
-                                  MatrixView<T> out, double* row_sum, double* col_sum) {          \
-    MultiplyExpPacked<T>(alpha, a, b, col0, out, row_sum, col_sum);                               \
-  }                                                                                               \
-  void MultiplyAddPacked_##suffix(MatrixView<const T> a, const Packed<T>& b, Index row0,          \
-                                  MatrixView<T> out) {                                            \
-    MultiplyAddPacked<T>(a, b, row0, out);                                                        \
+#define ATTN_FOR_TYPE(T, suffix)                                                                   \
+  Index Width_##suffix() { return Width<T>(); }                                                    \
+  void MultiplyPacked_##suffix(T alpha, MatrixView<const T> a, const Packed<T>& b, Index col0,     \
+                               MatrixView<T> out) {                                                \
+    MultiplyPacked<T>(alpha, a, b, col0, out);                                                     \
+  }                                                                                                \
+  void MultiplyExpPacked_##suffix(T alpha, MatrixView<const T> a, const Packed<T>& b, Index col0,  \
+                                  MatrixView<T> out, double* row_sum, double* col_sum) {           \
+    MultiplyExpPacked<T>(alpha, a, b, col0, out, row_sum, col_sum);                                \
+  }                                                                                                \
+  void MultiplyAddPacked_##suffix(MatrixView<const T> a, const Packed<T>& b, Index row0,           \
+                                  MatrixView<T> out) {                                             \
+    MultiplyAddPacked<T>(a, b, row0, out);                                                         \
+  }                                                                                                \
+  void MultiplyAddTransposedPacked_##suffix(MatrixView<const T> a, const Packed<T>& b, Index row0, \
+                                            MatrixView<T> out) {                                   \
+    MultiplyAddTransposedPacked<T>(a, b, row0, out);                                               \
   }
 ATTN_FOR_TYPE(float, f32)
 ATTN_FOR_TYPE(double, f64)
@@ -302,6 +347,7 @@ namespace attn::kernel {
   HWY_EXPORT(MultiplyPacked_##suffix);                                                          \
   HWY_EXPORT(MultiplyExpPacked_##suffix);                                                       \
   HWY_EXPORT(MultiplyAddPacked_##suffix);                                                       \
+  HWY_EXPORT(MultiplyAddTransposedPacked_##suffix);                                             \
   template <>                                                                                   \
   Index packed_width<T>() {                                                                     \
     return HWY_DYNAMIC_DISPATCH(Width_##suffix)();                                              \
@@ -320,6 +366,11 @@ namespace attn::kernel {
   void multiply_add_packed(MatrixView<const T> a, const Packed<T>& b, Index row0,               \
                            MatrixView<T> out) {                                                 \
     HWY_DYNAMIC_DISPATCH(MultiplyAddPacked_##suffix)(a, b, row0, out);                          \
+  }                                                                                             \
+  template <>                                                                                   \
+  void multiply_add_transposed_packed(MatrixView<const T> a, const Packed<T>& b, Index row0,    \
+                                      MatrixView<T> out) {                                      \
+    HWY_DYNAMIC_DISPATCH(MultiplyAddTransposedPacked_##suffix)(a, b, row0, out);                \
   }
 ATTN_EXPORT(float, f32)
 ATTN_EXPORT(double, f64)

@@ -74,4 +74,10 @@ void multiply_exp_packed(T alpha, MatrixView<const T> a, const Packed<T>& b, Ind
 template <class T>
 void multiply_add_packed(MatrixView<const T> a, const Packed<T>& b, Index row0, MatrixView<T> out);
 
+/// out += aᵀ B for a (k, m) as it lies, B (k, cols) the rows [row0, row0 + k) of b, out (m, cols).
+/// Each element is a sum over 64 rows in their order, added to out, and so on.
+template <class T>
+void multiply_add_transposed_packed(MatrixView<const T> a, const Packed<T>& b, Index row0,
+                                    MatrixView<T> out);
+
 }  // namespace attn::kernel

@@ -7,6 +7,7 @@
 
 #include "kernel/gemm.hpp"
 #include "kernel/gradient.hpp"
+#include "kernel/packed.hpp"
 #include "kernel/parallel.hpp"
 #include "kernel/tile.hpp"
 #include "scheme/adjoints.hpp"
@@ -115,6 +116,7 @@ class Runner {
     if (targets.hybrid && forward.options.scheme == Scheme::hnas) {
       difference_.emplace(adjoints[0], adjoints[1]);
     }
+    if (targets.v.data != nullptr) grad_out_ = kernel::Packed<T>::of(forward.grad_out);
     // The values' gradient needs no more than the weights.
     uses_products_ = !sinks_.empty() || difference_;
     open_ = difference_ || (!sinks_.empty() && adjoints.front().open());
@@ -260,8 +262,8 @@ class Runner {
         kernel::scale_row(weights.row(i), weights.cols, coefficient);
       }
     }
-    kernel::add_transposed_product(weights, forward_.grad_out.row_range(tile.row0, tile.rows),
-                                   targets_.v.row_range(tile.col0, tile.cols));
+    kernel::multiply_add_transposed_packed(weights, grad_out_, tile.row0,
+                                           targets_.v.row_range(tile.col0, tile.cols));
   }
 
   // From the scores' gradient to the energies'; these are made again in `scratch`.
@@ -279,6 +281,7 @@ class Runner {
   const TileProduct<T>& products_;
   const std::vector<WeightAdjoint<T>>& adjoints_;
   int threads_;
+  kernel::Packed<T> grad_out_;  // laid out once, for the values' gradient
   std::vector<GradientSink<T>*> sinks_;
   Partition partition_;
   bool uses_products_ = false;
@@ -315,6 +318,8 @@ std::int64_t differentiate_bytes(Scheme scheme, Index rows, Index cols, Index va
   const Index sets = scheme == Scheme::sinkhorn ? 2 * iterations : 3;
   bytes += (rows + cols) * (sets + 1) * number + (2 * rows + cols) * sets * element;
   bytes += tile_product_bytes(rows, cols, value_depth, element_size);
+  bytes += element_size == sizeof(float) ? kernel::Packed<float>::bytes(rows, value_depth)
+                                         : kernel::Packed<double>::bytes(rows, value_depth);
   // The passes that come before the gradient's own.
   if (scheme == Scheme::hnas) bytes += rows * value_depth * element;
   if (scheme == Scheme::hnas || scheme == Scheme::sinkhorn) {

@@ -193,7 +193,8 @@ std::unique_ptr<GradientSink<T>> make_product_gradient(EnergyKind kind, MatrixVi
 std::int64_t product_gradient_bytes(EnergyKind kind, Index rows, Index cols, Index depth,
                                     std::size_t element_size, Index lanes) {
   const auto element = static_cast<std::int64_t>(element_size);
-  std::int64_t bytes = lanes * rows * depth * element + packed_bytes(cols, depth, element_size);
+  std::int64_t bytes = lanes * rows * depth * element + packed_bytes(cols, depth, element_size) +
+                       packed_bytes(rows, depth, element_size);
   if (kind == EnergyKind::gaussian) {
     bytes += (rows + cols) * depth * element +
              ((lanes + 1) * rows + cols) * static_cast<std::int64_t>(sizeof(double));
@@ -213,7 +214,7 @@ std::unique_ptr<GradientSink<T>> make_bilinear_gradient(MatrixView<const T> q,
 std::int64_t bilinear_gradient_bytes(Index rows, Index cols, Index q_depth, Index k_depth,
                                      std::size_t element_size, Index lanes) {
   return ((lanes + 1) * rows * k_depth + cols * q_depth) * static_cast<std::int64_t>(element_size) +
-         packed_bytes(cols, k_depth, element_size);
+         packed_bytes(cols, k_depth, element_size) + packed_bytes(rows, q_depth, element_size);
 }
 
 #define ATTN_FOR_TYPE(T)                                                                           \

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "kernel/gemm.hpp"
 #include "kernel/packed.hpp"
 #include "score/gradient_sink.hpp"
 
@@ -19,7 +18,8 @@ class PairSums {
       : q_(q), k_(k), by_query_(by_query), by_key_(by_key) {}
 
   void start(Index lanes) {
-    if (by_query_.data != nullptr) packed_ = kernel::Packed<T>::of(k_);
+    if (by_query_.data != nullptr) keys_ = kernel::Packed<T>::of(k_);
+    if (by_key_.data != nullptr) queries_ = kernel::Packed<T>::of(q_);
     lanes_ = LaneSums<T>(by_query_.data == nullptr ? 0 : elements(by_query_), lanes);
     for (const MatrixView<T>& sum : {by_query_, by_key_}) {
       if (sum.data != nullptr) std::fill_n(sum.data, elements(sum), T{0});
@@ -29,11 +29,11 @@ class PairSums {
   void add(const TileRange& range, MatrixView<const T> x, Index lane) {
     if (by_query_.data != nullptr) {
       const MatrixView<T> sums(lanes_.lane(lane), by_query_.rows, by_query_.cols);
-      kernel::multiply_add_packed(x, packed_, range.col0, sums.row_range(range.row0, range.rows));
+      kernel::multiply_add_packed(x, keys_, range.col0, sums.row_range(range.row0, range.rows));
     }
     if (by_key_.data != nullptr) {
-      kernel::add_transposed_product(x, q_.row_range(range.row0, range.rows),
-                                     by_key_.row_range(range.col0, range.cols));
+      kernel::multiply_add_transposed_packed(x, queries_, range.row0,
+                                             by_key_.row_range(range.col0, range.cols));
     }
   }
 
@@ -46,7 +46,8 @@ class PairSums {
   MatrixView<const T> k_;
   MatrixView<T> by_query_;
   MatrixView<T> by_key_;
-  kernel::Packed<T> packed_;  // k, laid out once
+  kernel::Packed<T> keys_;  // laid out once, as are the queries
+  kernel::Packed<T> queries_;
   LaneSums<T> lanes_;
 };
 
