@@ -12,11 +12,6 @@ namespace {
 
 using Numbers = std::vector<double>;
 
-// In small problems, where all rows may have one weight next to which the others vanish, δ is taken
-// of the very products that it is subtracted from, so that nothing is left of such a row but what
-// is due. It costs two products more than to take it of the output.
-constexpr Index small_pairs = Index{1} << 16;
-
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
 // x_i = Σ_j P_ij y_j, from row panels.
@@ -166,7 +161,7 @@ class Builder {
       : forward_(forward),
         products_(products),
         threads_(threads),
-        small_(forward.scores->rows() * forward.scores->cols() <= small_pairs) {}
+        small_(is_small(*forward.scores)) {}
 
   std::vector<WeightAdjoint<T>> build() {
     const Potentials& found = forward_.attention->potentials;

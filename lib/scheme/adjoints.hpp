@@ -16,7 +16,7 @@ namespace attn {
 /// the weights π = Σ coefficient·P that the output was made with.
 template <class T>
 struct WeightAdjoint {
-  std::vector<double> f;  ///< (Lq)
+  std::vector<double> f;  ///< (Lq); empty, as g then is, where fold_rows has left exp(s_ij) alone
   std::vector<double> g;  ///< (Lk)
   double coefficient = 0;
   std::vector<T> row;     ///< (Lq)
@@ -26,6 +26,14 @@ struct WeightAdjoint {
   /// Its columns are left open: they follow from its own weights, a panel of columns at a time.
   bool open() const { return !factor.empty() && col.empty(); }
 };
+
+/// Whether δ is taken of the very products that it is subtracted from: in small problems all rows
+/// may have one weight next to which the others vanish, and nothing is left of such a row but what
+/// is due. It costs two products more than to take δ of the output.
+template <class T>
+bool is_small(const Scores<T>& scores) {
+  return scores.rows() * scores.cols() <= Index{1} << 16;
+}
 
 /// Those of the scheme, made with `products` G; O(L) numbers each; one at most is open, and comes
 /// first. hnas has dnas' and unas'.

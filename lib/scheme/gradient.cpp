@@ -11,6 +11,7 @@
 #include "kernel/parallel.hpp"
 #include "kernel/tile.hpp"
 #include "scheme/adjoints.hpp"
+#include "scheme/folded_rows.hpp"
 
 namespace attn {
 namespace {
@@ -20,7 +21,7 @@ constexpr Index tile_rows = 256;
 
 // A slot costs its lane's sums by query to be cleared and added once, which this many keys
 // outweigh.
-constexpr Index slot_keys = 256;
+constexpr Index slot_keys = 512;
 constexpr Index most_slots = 32;
 
 constexpr Index panel_keys = 128;
@@ -184,9 +185,14 @@ class Runner {
     for (const TileRange& tile : tiles) use(layout, tile, lane, workspace);
   }
 
-  // Scores and G; with open columns all weights too.
+  // Scores, or the only weights where they are exp(s), and G; with open columns all weights too.
   void make(const PanelLayout& layout, const TileRange& tile, Workspace<T>& workspace) const {
-    forward_.scores->fill(tile, layout.view(workspace.weights[0], tile), workspace.scratch);
+    const MatrixView<T> first = layout.view(workspace.weights[0], tile);
+    if (adjoints_.front().f.empty()) {
+      forward_.scores->fill_exponentials(tile, first, workspace.scratch, nullptr, nullptr);
+    } else {
+      forward_.scores->fill(tile, first, workspace.scratch);
+    }
     if (uses_products_) {
       products_.fill(tile, layout.view(workspace.products, tile));
     }
@@ -209,7 +215,7 @@ class Runner {
   // The weights of adjoint n; the first takes the place of the scores, and so goes last.
   MatrixView<T> weights(std::size_t n, const PanelLayout& layout, const TileRange& tile,
                         Workspace<T>& workspace) const {
-    if (open_) return layout.view(workspace.weights[n], tile);
+    if (open_ || adjoints_[n].f.empty()) return layout.view(workspace.weights[n], tile);
     const MatrixView<T> scores = layout.view(workspace.weights[0], tile);
     const MatrixView<T> made = n == 0 ? scores : layout.view(workspace.weights[1], tile);
     exponentials(n, scores, made, tile);
@@ -262,8 +268,8 @@ class Runner {
         kernel::scale_row(weights.row(i), weights.cols, coefficient);
       }
     }
-    kernel::multiply_add_transposed_packed(weights, grad_out_, tile.row0,
-                                           targets_.v.row_range(tile.col0, tile.cols));
+    kernel::multiply_add_transposed_packed<T>(weights, grad_out_, tile.row0,
+                                              targets_.v.row_range(tile.col0, tile.cols));
   }
 
   // From the scores' gradient to the energies'; these are made again in `scratch`.
@@ -294,8 +300,15 @@ class Runner {
 template <class T>
 double differentiate(const Forward<T>& forward, const GradientTargets<T>& targets, int threads) {
   const TileProduct<T> products(forward.grad_out, forward.v, T{1});
-  const auto adjoints = weight_adjoints(forward, products, threads);
-  return Runner<T>(forward, targets, products, adjoints, threads).run();
+  auto adjoints = weight_adjoints(forward, products, threads);
+  Buffer<T> scaled;
+  if (!fold_rows(forward, adjoints.front(), scaled)) {
+    return Runner<T>(forward, targets, products, adjoints, threads).run();
+  }
+  Forward<T> folded = forward;
+  folded.grad_out = {scaled.data(), forward.grad_out.rows, forward.grad_out.cols};
+  const TileProduct<T> scaled_products(folded.grad_out, forward.v, T{1});
+  return Runner<T>(folded, targets, scaled_products, adjoints, threads).run();
 }
 
 Index gradient_lanes(Index cols, int threads) {
@@ -320,6 +333,7 @@ std::int64_t differentiate_bytes(Scheme scheme, Index rows, Index cols, Index va
   bytes += tile_product_bytes(rows, cols, value_depth, element_size);
   bytes += element_size == sizeof(float) ? kernel::Packed<float>::bytes(rows, value_depth)
                                          : kernel::Packed<double>::bytes(rows, value_depth);
+  if (is_softmax(scheme)) bytes += rows * value_depth * element;  // fold_rows
   // The passes that come before the gradient's own.
   if (scheme == Scheme::hnas) bytes += rows * value_depth * element;
   if (scheme == Scheme::hnas || scheme == Scheme::sinkhorn) {

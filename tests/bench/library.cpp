@@ -3,9 +3,10 @@
 //   attn-bench [--runs N] [--threads N] [--json] CASE...
 //
 // A CASE is SCHEME:HxLxD[:word...], with the words f64, causal, colsum (column sums too), entropy,
-// rows=N (queries), dv=N, and spread=S (standard deviation of q and k, 1: how large the scores
-// are). For each a line: GFLOP/s counted as 2 Lq Lk (d + dv) a head, the median of the runs, and
-// its ratio to sgemm (dgemm) of 4096 cubed on as many threads, which is timed between the runs.
+// backward (gradients of q, k and v after it), rows=N (queries), dv=N, and spread=S (standard
+// deviation of q and k, 1: how large the scores are). For each a line: GFLOP/s counted as 2 Lq Lk
+// (d + dv) a head, the median of the runs, and its ratio to sgemm (dgemm) of 4096 cubed on as many
+// threads, which is timed between the runs.
 
 #include <cblas.h>
 
@@ -20,8 +21,10 @@
 #include <vector>
 
 #include "kernel/parallel.hpp"
+#include "scheme/gradient.hpp"
 #include "scheme/output.hpp"
 #include "scheme/scheme.hpp"
+#include "score/energy_gradient.hpp"
 #include "stats/observers.hpp"
 
 namespace {
@@ -32,7 +35,7 @@ struct Case {
   std::string name;
   SchemeOptions scheme;
   Index heads = 1, queries = 1, keys = 1, depth = 1, value_depth = 1;
-  bool f64 = false, causal = false, column_sums = false, entropies = false;
+  bool f64 = false, causal = false, column_sums = false, entropies = false, backward = false;
   double spread = 1;
 };
 
@@ -91,6 +94,8 @@ Case parse(const std::string& text) {
       c.column_sums = true;
     } else if (pair[0] == "entropy") {
       c.entropies = true;
+    } else if (pair[0] == "backward") {
+      c.backward = true;
     } else if (pair[0] == "rows") {
       c.queries = std::stol(value);
     } else if (pair[0] == "dv") {
@@ -109,6 +114,7 @@ Case parse(const std::string& text) {
 template <class T>
 struct Head {
   std::vector<T> q, k, v, out;
+  std::vector<T> grad_out, grad_q, grad_k, grad_v;
 };
 
 template <class T>
@@ -135,7 +141,23 @@ void compute(const Case& c, Head<T>& head, int threads) {
   std::vector<Observer<T>*> observers = {&output};
   if (c.column_sums) observers.push_back(&sums);
   if (c.entropies) observers.push_back(&entropies);
-  attend(scores, c.scheme, observers, threads);
+  const Attention attention = attend(scores, c.scheme, observers, threads);
+  if (!c.backward) return;
+
+  const auto gradient = make_product_gradient<T>(EnergyKind::scaled_dot, q, k, 1,
+                                                 {head.grad_q.data(), c.queries, c.depth},
+                                                 {head.grad_k.data(), c.keys, c.depth});
+  Forward<T> forward;
+  forward.scores = &scores;
+  forward.options = c.scheme;
+  forward.attention = &attention;
+  forward.v = {head.v.data(), c.keys, c.value_depth};
+  forward.out = {head.out.data(), c.queries, c.value_depth};
+  forward.grad_out = {head.grad_out.data(), c.queries, c.value_depth};
+  GradientTargets<T> targets;
+  targets.v = {head.grad_v.data(), c.keys, c.value_depth};
+  targets.energies = {gradient.get()};
+  differentiate(forward, targets, threads);
 }
 
 void product(bool f64, Index n, std::vector<double>& memory) {
@@ -161,6 +183,12 @@ void run(const Case& c, int runs, int threads, bool json) {
     head.k = normal<T>(c.keys * c.depth, c.spread, random);
     head.v = normal<T>(c.keys * c.value_depth, 1, random);
     head.out.resize(static_cast<std::size_t>(c.queries * c.value_depth));
+    if (c.backward) {
+      head.grad_out = normal<T>(c.queries * c.value_depth, 1, random);
+      head.grad_q.resize(head.q.size());
+      head.grad_k.resize(head.k.size());
+      head.grad_v.resize(head.v.size());
+    }
   }
   const bool over_heads = c.heads >= threads;
   const auto all = [&] {
