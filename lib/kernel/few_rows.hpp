@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+
 #include "tensor/view.hpp"
 
 /// Products with so few rows on the left that they are bound by reading the right-hand factor, as
@@ -24,5 +26,15 @@ double squared_norm(const double* x, Index n);
 /// max_j |x_j| of n finite numbers; 0 for n = 0.
 float largest_magnitude(const float* x, Index n);
 double largest_magnitude(const double* x, Index n);
+
+/// The same of all elements of a matrix.
+template <class T>
+T largest_magnitude(MatrixView<const T> matrix) {
+  T largest = 0;
+  for (Index i = 0; i < matrix.rows; ++i) {
+    largest = std::max(largest, largest_magnitude(matrix.row(i), matrix.cols));
+  }
+  return largest;
+}
 
 }  // namespace attn::kernel

@@ -10,17 +10,7 @@ namespace {
 // Scores of at most 30 in magnitude make of ρ something between e^-30 / Lk and e^30, which leaves
 // a dO of ordinary size far from both ends of float32.
 constexpr double least_magnitude = 1e-10;
-constexpr double largest_magnitude = 1e10;
-
-template <class T>
-double magnitude_of(MatrixView<const T> matrix) {
-  double largest = 0;
-  for (Index i = 0; i < matrix.rows; ++i) {
-    const auto of_row = static_cast<double>(kernel::largest_magnitude(matrix.row(i), matrix.cols));
-    if (!(of_row <= largest)) largest = of_row;
-  }
-  return largest;
-}
+constexpr double greatest_magnitude = 1e10;
 
 }  // namespace
 
@@ -31,9 +21,11 @@ bool fold_rows(const Forward<T>& forward, WeightAdjoint<T>& adjoint, Buffer<T>& 
     return false;
   }
   const MatrixView<const T> given = forward.grad_out;
-  const double magnitude = magnitude_of(given);
-  if (!(magnitude >= least_magnitude && magnitude <= largest_magnitude)) return false;
-  if (!(magnitude_of(forward.v) <= largest_magnitude)) return false;
+  const auto magnitude = static_cast<double>(kernel::largest_magnitude(given));
+  if (!(magnitude >= least_magnitude && magnitude <= greatest_magnitude)) return false;
+  if (!(static_cast<double>(kernel::largest_magnitude(forward.v)) <= greatest_magnitude)) {
+    return false;
+  }
   grad_out = Buffer<T>(given.rows * given.cols);
   for (Index i = 0; i < given.rows; ++i) {
     const auto at = static_cast<std::size_t>(i);

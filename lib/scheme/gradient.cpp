@@ -11,6 +11,7 @@
 #include "kernel/parallel.hpp"
 #include "kernel/tile.hpp"
 #include "scheme/adjoints.hpp"
+#include "scheme/centred_values.hpp"
 #include "scheme/folded_rows.hpp"
 
 namespace attn {
@@ -298,7 +299,9 @@ class Runner {
 }  // namespace
 
 template <class T>
-double differentiate(const Forward<T>& forward, const GradientTargets<T>& targets, int threads) {
+double differentiate(const Forward<T>& given, const GradientTargets<T>& targets, int threads) {
+  const CentredValues<T> centred(given, threads);
+  const Forward<T>& forward = centred.forward();
   const TileProduct<T> products(forward.grad_out, forward.v, T{1});
   auto adjoints = weight_adjoints(forward, products, threads);
   Buffer<T> scaled;
@@ -333,6 +336,7 @@ std::int64_t differentiate_bytes(Scheme scheme, Index rows, Index cols, Index va
   bytes += tile_product_bytes(rows, cols, value_depth, element_size);
   bytes += element_size == sizeof(float) ? kernel::Packed<float>::bytes(rows, value_depth)
                                          : kernel::Packed<double>::bytes(rows, value_depth);
+  bytes += (rows + cols) * value_depth * element;  // CentredValues
   if (is_softmax(scheme)) bytes += rows * value_depth * element;  // fold_rows
   // The passes that come before the gradient's own.
   if (scheme == Scheme::hnas) bytes += rows * value_depth * element;

@@ -20,10 +20,7 @@ void clear(MatrixView<T> rows) {
 template <class T>
 int exponent_of(MatrixView<const T> v) {
   constexpr int usual = 20;
-  T largest = 0;
-  for (Index j = 0; j < v.rows; ++j) {
-    largest = std::max(largest, kernel::largest_magnitude(v.row(j), v.cols));
-  }
+  const T largest = kernel::largest_magnitude(v);
   int exponent = 0;
   if (largest > 0 && largest <= std::numeric_limits<T>::max()) std::frexp(largest, &exponent);
   return std::abs(exponent) <= usual ? 0 : exponent;

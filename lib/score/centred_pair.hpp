@@ -7,6 +7,30 @@
 
 namespace attn {
 
+/// sum += the rows of the matrix.
+template <class T>
+void add_rows(MatrixView<const T> rows, std::vector<double>& sum) {
+  for (Index i = 0; i < rows.rows; ++i) {
+    for (Index c = 0; c < rows.cols; ++c) {
+      sum[static_cast<std::size_t>(c)] += static_cast<double>(rows(i, c));
+    }
+  }
+}
+
+/// The rows less `mean`, rounded once, in `storage` of as many elements.
+template <class T>
+MatrixView<const T> centred(MatrixView<const T> rows, const std::vector<double>& mean,
+                            Buffer<T>& storage) {
+  MatrixView<T> result(storage.data(), rows.rows, rows.cols);
+  for (Index i = 0; i < rows.rows; ++i) {
+    for (Index c = 0; c < rows.cols; ++c) {
+      result(i, c) =
+          static_cast<T>(static_cast<double>(rows(i, c)) - mean[static_cast<std::size_t>(c)]);
+    }
+  }
+  return result;
+}
+
 /// Copies of q (Lq, d) and k (Lk, d) less their common mean, found in float64: the gaussian energy
 /// of raw vectors at an offset of 100 from the origin would cost three to four digits.
 template <class T>
@@ -18,34 +42,14 @@ class CentredPair {
     add_rows(q, mean);
     add_rows(k, mean);
     for (double& m : mean) m /= static_cast<double>(q.rows + k.rows);
-    q_ = centre(q, mean, q_storage_);
-    k_ = centre(k, mean, k_storage_);
+    q_ = centred(q, mean, q_storage_);
+    k_ = centred(k, mean, k_storage_);
   }
 
   MatrixView<const T> q() const { return q_; }
   MatrixView<const T> k() const { return k_; }
 
  private:
-  static void add_rows(MatrixView<const T> rows, std::vector<double>& sum) {
-    for (Index i = 0; i < rows.rows; ++i) {
-      for (Index c = 0; c < rows.cols; ++c) {
-        sum[static_cast<std::size_t>(c)] += static_cast<double>(rows(i, c));
-      }
-    }
-  }
-
-  static MatrixView<const T> centre(MatrixView<const T> rows, const std::vector<double>& mean,
-                                    Buffer<T>& storage) {
-    MatrixView<T> centred(storage.data(), rows.rows, rows.cols);
-    for (Index i = 0; i < rows.rows; ++i) {
-      for (Index c = 0; c < rows.cols; ++c) {
-        centred(i, c) =
-            static_cast<T>(static_cast<double>(rows(i, c)) - mean[static_cast<std::size_t>(c)]);
-      }
-    }
-    return centred;
-  }
-
   Buffer<T> q_storage_;
   Buffer<T> k_storage_;
   MatrixView<const T> q_;

@@ -203,9 +203,10 @@ void check_gradients(const Problem<T>& problem, const SchemeOptions& options, Ra
   const double bound = gradient_tolerance<T>(largest_score(problem.reference_scores()));
   // What the terms of dS are made of, which may cancel: a gradient that vanishes is held against
   // it.
+  auto v = problem.reference_v();
+  for (long double& x : v.values) x -= shape.value_offset;
   const double products = std::abs(static_cast<double>(problem.v().cols)) *
-                          largest_entry(grad_out.values) *
-                          largest_entry(problem.reference_v().values);
+                          largest_entry(grad_out.values) * largest_entry(v.values);
   const double vectors =
       std::abs(shape.scale) * std::max(largest_entry(problem.reference_q().values),
                                        largest_entry(problem.reference_k().values));

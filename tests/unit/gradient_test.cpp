@@ -60,6 +60,24 @@ TEST_CASE_TEMPLATE("gradients of larger random problems", T, float, double) {
   }
 }
 
+// What all values have in common cancels from dS before it costs digits.
+TEST_CASE_TEMPLATE("gradients of values far from the origin", T, float, double) {
+  Random random(211);
+  for (const double offset : {10.0, -1000.0}) {
+    ProblemOptions options;
+    options.value_offset = offset;
+    options.depth = 16;
+    options.value_depth = 12;
+    for (const Index length : {40, 270}) {  // small and not
+      options.queries = length;
+      options.keys = length + 3;
+      options.causal = Causal::bottom_right;
+      const Problem<T> problem(options, random);
+      for (const Scheme scheme : schemes) check_gradients(problem, fixed(scheme, 0.3, 2), random);
+    }
+  }
+}
+
 // Softmax of small scores has exp(s) for weights, and dO scaled instead, unless it is of extreme
 // size.
 TEST_CASE_TEMPLATE("gradients of softmax by plain exponentials", T, float, double) {

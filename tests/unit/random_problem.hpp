@@ -67,6 +67,7 @@ struct ProblemOptions {
   std::optional<Index> key_length;
   std::optional<double> softcap;
   bool preference = false;  ///< random over many decades, some of it 0
+  double value_offset = 0;  ///< what the values are normal about
 };
 
 /// Of up to `largest` queries and keys, with all that a product energy may have beside it.
@@ -97,7 +98,7 @@ class Problem {
     k_ = normal(options.keys * options_.key_depth, random);
     v_.resize(static_cast<std::size_t>(options.keys * options.value_depth));
     std::normal_distribution<double> unit;
-    for (T& value : v_) value = static_cast<T>(unit(random));
+    for (T& value : v_) value = static_cast<T>(unit(random) + options.value_offset);
     if (options.bias || options.row_shift != 0 || options.col_shift != 0) make_bias(random);
     if (options.mask) make_mask(random);
     make_energy(random);
