@@ -83,38 +83,53 @@ void ExpTile(MatrixView<T> s, double* row_sum, double* col_sum) {
   if (col_sum != nullptr) add_columns(s, col_sum);
 }
 
-// Σ_j row_j by_j for at most 64 terms a lane.
-template <class T>
-double RowProduct(const T* row, const T* by, Index n) {
+// sum_n += Σ_j row_j by_n,j for at most 64 terms a lane, for N vectors of factors in one reading.
+template <int N, class T>
+HWY_INLINE void AddProducts(const T* row, const T* const* by, Index n, double* const* sum) {
   const Tag<T> d;
   const Index step = lanes<T>();
-  Vec<T> sum[chains];
-  for (auto& v : sum) v = hn::Zero(d);
+  Vec<T> part[N][chains];
+  for (auto& products : part) {
+    for (auto& v : products) v = hn::Zero(d);
+  }
   Index j = 0;
   for (; j + chains * step <= n; j += chains * step) {
     for (Index c = 0; c < chains; ++c) {
       const Index at = j + c * step;
-      sum[c] = hn::MulAdd(hn::LoadU(d, row + at), hn::LoadU(d, by + at), sum[c]);
+      const Vec<T> x = hn::LoadU(d, row + at);
+      for (int f = 0; f < N; ++f) part[f][c] = hn::MulAdd(x, hn::LoadU(d, by[f] + at), part[f][c]);
     }
   }
-  for (; j + step <= n; j += step) {
-    sum[0] = hn::MulAdd(hn::LoadU(d, row + j), hn::LoadU(d, by + j), sum[0]);
+  for (; j < n; j += step) {
+    const Index width = n - j < step ? n - j : step;
+    const Vec<T> x = load_part<T>(row + j, width);
+    for (int f = 0; f < N; ++f) {
+      part[f][0] = hn::MulAdd(x, load_part<T>(by[f] + j, width), part[f][0]);
+    }
   }
-  if (j < n) {
-    sum[0] = hn::MulAdd(Tail<T>(row + j, n - j, 0).vec(), Tail<T>(by + j, n - j, 0).vec(), sum[0]);
+  for (int f = 0; f < N; ++f) {
+    *sum[f] +=
+        sum_lanes<T>(hn::Add(hn::Add(part[f][0], part[f][1]), hn::Add(part[f][2], part[f][3])));
   }
-  return sum_lanes<T>(hn::Add(hn::Add(sum[0], sum[1]), hn::Add(sum[2], sum[3])));
 }
 
-template <class T>
-void AddRowProducts(MatrixView<const T> tile, const double* factor, double* sum) {
+template <int N, class T>
+void AddRowProducts(MatrixView<const T> tile, const double* const* factor, double* const* sum) {
   constexpr Index most = terms_in_float * HWY_MAX_BYTES / sizeof(T);
   const Index run = terms_in_float * lanes<T>();
-  T by[most];
+  T narrow[N][most];
+  const T* by[N];
+  for (int f = 0; f < N; ++f) by[f] = narrow[f];
   for (Index first = 0; first < tile.cols; first += run) {
     const Index count = tile.cols - first < run ? tile.cols - first : run;
-    for (Index j = 0; j < count; ++j) by[j] = static_cast<T>(factor[first + j]);
-    for (Index i = 0; i < tile.rows; ++i) sum[i] += RowProduct<T>(tile.row(i) + first, by, count);
+    for (int f = 0; f < N; ++f) {
+      for (Index j = 0; j < count; ++j) narrow[f][j] = static_cast<T>(factor[f][first + j]);
+    }
+    for (Index i = 0; i < tile.rows; ++i) {
+      double* to[N];
+      for (int f = 0; f < N; ++f) to[f] = sum[f] + i;
+      AddProducts<N, T>(tile.row(i) + first, by, count, to);
+    }
   }
 }
 
@@ -169,7 +184,11 @@ void AddScaledColumns(MatrixView<const T> tile, const T* factor, double* sum) {
     ExpTile<T>(s, row_sum, col_sum);                                                          \
   }                                                                                           \
   void AddRowProducts_##suffix(MatrixView<const T> tile, const double* factor, double* sum) { \
-    AddRowProducts<T>(tile, factor, sum);                                                     \
+    AddRowProducts<1, T>(tile, &factor, &sum);                                                \
+  }                                                                                           \
+  void AddTwoRowProducts_##suffix(MatrixView<const T> tile, const double* const* factor,      \
+                                  double* const* sum) {                                       \
+    AddRowProducts<2, T>(tile, factor, sum);                                                  \
   }                                                                                           \
   void ScaleColumnsSumRows_##suffix(MatrixView<T> tile, const double* factor, double* sum) {  \
     ScaleColumnsSumRows<T>(tile, factor, sum);                                                \
@@ -199,6 +218,11 @@ namespace attn::kernel {
   }                                                                                    \
   void add_row_products(MatrixView<const T> tile, const double* factor, double* sum) { \
     HWY_DYNAMIC_DISPATCH(AddRowProducts_##suffix)(tile, factor, sum);                  \
+  }                                                                                    \
+  HWY_EXPORT(AddTwoRowProducts_##suffix);                                              \
+  void add_two_row_products(MatrixView<const T> tile, const double* const(&factor)[2], \
+                            double* const(&sum)[2]) {                                  \
+    HWY_DYNAMIC_DISPATCH(AddTwoRowProducts_##suffix)(tile, factor, sum);               \
   }                                                                                    \
   HWY_EXPORT(ScaleColumnsSumRows_##suffix);                                            \
   HWY_EXPORT(AddScaledColumns_##suffix);                                               \

@@ -28,6 +28,12 @@ void exp_tile(MatrixView<double> s, double* row_sum, double* col_sum);
 void add_row_products(MatrixView<const float> tile, const double* factor, double* sum);
 void add_row_products(MatrixView<const double> tile, const double* factor, double* sum);
 
+/// The same for two vectors of factors and of sums at once, in one reading of the tile.
+void add_two_row_products(MatrixView<const float> tile, const double* const (&factor)[2],
+                          double* const (&sum)[2]);
+void add_two_row_products(MatrixView<const double> tile, const double* const (&factor)[2],
+                          double* const (&sum)[2]);
+
 /// tile_ij ← tile_ij factor_j, sum_i += Σ_j of them, the factors rounded to the tile's type.
 void scale_columns_sum_rows(MatrixView<float> tile, const double* factor, double* sum);
 void scale_columns_sum_rows(MatrixView<double> tile, const double* factor, double* sum);

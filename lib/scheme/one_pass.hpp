@@ -55,10 +55,24 @@ std::vector<Index> one_pass_columns(const Scores<T>& scores, std::span<double> r
                                     std::span<double> col,
                                     const std::vector<Observer<T>*>& observers, int threads);
 
-/// How one_pass_columns cuts its panels, in few slots, as observers keep a sum by row for each.
-Partition one_pass_columns_partition(Index rows, Index cols, std::size_t element_size);
+/// hnas: the mixture hybrid · dnas + (1 − hybrid) · softmax of the same panels, 0 < hybrid < 1.
+/// Softmax takes exp(s_ij − M) = E_ij exp(m_j − M) from them, M the largest score met so far, which
+/// what has been gathered is rescaled to as it grows. The two are shown apart, the weights of dnas
+/// to the first half of the observers' slots, those of softmax to the other, as their rows have
+/// different factors. Queries are left where either sum is too small: also where all scores are 41
+/// below the largest of all. `unas_row` (Lq), LSE_j s_ij, is written too.
+template <class T>
+std::vector<Index> one_pass_hybrid(const Scores<T>& scores, double hybrid, std::span<double> row,
+                                   std::span<double> unas_row, std::span<double> col,
+                                   const std::vector<Observer<T>*>& observers, int threads);
 
-/// Bytes of scratch memory of one_pass_columns, observers not counted.
-std::int64_t one_pass_columns_bytes(Index rows, Index cols, std::size_t element_size, int threads);
+/// How either cuts its panels as observers see it, in few slots, as they keep a sum by row for
+/// each. `parts`: 1 for one_pass_columns, 2 for one_pass_hybrid.
+Partition one_pass_columns_partition(Index rows, Index cols, std::size_t element_size,
+                                     Index parts = 1);
+
+/// Bytes of scratch memory of either, observers not counted.
+std::int64_t one_pass_columns_bytes(Index rows, Index cols, std::size_t element_size, Index parts,
+                                    int threads);
 
 }  // namespace attn

@@ -85,7 +85,9 @@ class Solver {
 
   void solve_doubly(const std::vector<Observer<T>*>& observers) {
     if (all_by_row(observers)) {
-      complete_the_rest(one_pass_columns(scores_, row(), col(), observers, threads_), observers);
+      const auto left = one_pass_columns(scores_, row(), col(), observers, threads_);
+      std::vector<double> completed(row().size());
+      complete_the_rest(left, {Component{1, completed, col()}}, {row()}, observers);
     } else {
       first_columns();
       rows_from_columns(observers);
@@ -122,8 +124,10 @@ class Solver {
   // g for f = 0, to the same bits whatever is observed.
   void first_columns() { one_pass_columns(scores_, std::span<double>(), col(), {}, threads_); }
 
-  // Those of the queries that one_pass_columns left which have a key at all.
-  void complete_the_rest(const std::vector<Index>& left,
+  // Those of the queries that a pass by columns left which have a key at all: each component's f of
+  // them goes to one of `rows`.
+  void complete_the_rest(const std::vector<Index>& left, const std::vector<Component>& components,
+                         const std::vector<std::span<double>>& rows,
                          const std::vector<Observer<T>*>& observers) {
     std::vector<RowRange> ranges;
     for (const Index i : left) {
@@ -132,19 +136,19 @@ class Solver {
       }
     }
     if (ranges.empty()) return;
-    const RowSelection rows(std::move(ranges), scores_.rows());
-    std::vector<double> completed(row().size());
+    const RowSelection chosen(std::move(ranges), scores_.rows());
     Pass<T> pass;
     pass.scores = &scores_;
     pass.completes = Completes::rows;
-    pass.components = {Component{1, completed, col()}};
+    pass.components = components;
     pass.observers = observers;
-    pass.rows = &rows;
+    pass.rows = &chosen;
     pass.resumes = true;
     run(pass, threads_);
-    for (const RowRange& range : rows.ranges()) {
-      for (Index i = range.first; i < range.last; ++i) {
-        found_.potentials.row[static_cast<std::size_t>(i)] = completed[static_cast<std::size_t>(i)];
+    for (std::size_t c = 0; c < rows.size(); ++c) {
+      for (const RowRange& range : chosen.ranges()) {
+        std::copy(components[c].row.begin() + range.first, components[c].row.begin() + range.last,
+                  rows[c].begin() + range.first);
       }
     }
   }
@@ -167,8 +171,17 @@ class Solver {
       run_rows<T>({&scores_, unas_row, {}, options_.hybrid == 0 ? observers_ : nobody}, threads_);
       return;
     }
-    first_columns();
-    complete_rows(hybrid_components(options_.hybrid, row(), col(), unas_row), observers_);
+    if (!all_by_row(observers_)) {
+      first_columns();
+      complete_rows(hybrid_components(options_.hybrid, row(), col(), unas_row), observers_);
+      return;
+    }
+    const auto left =
+        one_pass_hybrid<T>(scores_, options_.hybrid, row(), unas_row, col(), observers_, threads_);
+    std::vector<double> completed(row().size());
+    std::vector<double> unas_completed(row().size());
+    complete_the_rest(left, hybrid_components(options_.hybrid, completed, col(), unas_completed),
+                      {row(), unas_row}, observers_);
   }
 
   void solve_sinkhorn() {
@@ -318,7 +331,8 @@ std::int64_t attend_bytes(Scheme scheme, Index rows, Index cols, std::size_t ele
     bytes = std::max(bytes, pass_bytes(Order::column_panels, rows, cols, 1, element_size, threads));
   }
   if (!is_softmax(scheme)) {
-    bytes = std::max(bytes, one_pass_columns_bytes(rows, cols, element_size, threads));
+    bytes = std::max(bytes, one_pass_columns_bytes(rows, cols, element_size,
+                                                   static_cast<Index>(components), threads));
   }
   bytes = std::max(bytes, row_pass_bytes(rows, cols, element_size, false, threads));
   if (scheme == Scheme::sinkhorn) {

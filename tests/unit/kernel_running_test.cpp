@@ -104,6 +104,17 @@ TEST_CASE_TEMPLATE("add_row_products", T, float, double) {
       CHECK(sums.value() <= 1);
       CHECK(tile == before);
       CHECK(sum.intact());
+
+      // Two at once are each to the same bits as alone.
+      Guarded<double> other(1, cols);
+      other.fill([&] { return uniform(random, 0, 1); });
+      Guarded<double> alone(1, rows), first(1, rows), second(1, rows);
+      for (auto* s : {&alone, &first, &second}) s->fill([] { return 0.125; });
+      kernel::add_row_products(tile.view(), other.data(), alone.data());
+      kernel::add_two_row_products(tile.view(), {factor.data(), other.data()},
+                                   {first.data(), second.data()});
+      CHECK(first == sum);
+      CHECK(second == alone);
     }
   });
 }

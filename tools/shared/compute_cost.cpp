@@ -34,10 +34,11 @@ double result_bytes(const ComputeOptions& options, const AttentionInput& input,
 
 // Of the larger of the passes that the output may be gathered in.
 std::int64_t output_bytes(Scheme scheme, const AttentionInput& input, std::size_t element_size) {
+  const bool by_columns = scheme == Scheme::dnas || scheme == Scheme::hnas;
   const Partition partition =
-      scheme == Scheme::dnas
-          ? one_pass_columns_partition(input.queries, input.keys, element_size)
-          : partition_of(Order::row_panels, input.queries, input.keys, element_size);
+      by_columns ? one_pass_columns_partition(input.queries, input.keys, element_size,
+                                              scheme == Scheme::hnas ? 2 : 1)
+                 : partition_of(Order::row_panels, input.queries, input.keys, element_size);
   return element_size == sizeof(double) ? Output<double>::bytes(partition, input.value_depth)
                                         : Output<float>::bytes(partition, input.value_depth);
 }
