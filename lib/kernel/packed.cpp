@@ -52,22 +52,24 @@ HWY_INLINE void for_tile(const F& f) {
   unrolled<R>([&](auto r) HWY_ATTR { unrolled<tile_vectors>([&](auto v) HWY_ATTR { f(r, v); }); });
 }
 
-// What becomes of a finished sum that belongs at `out`.
+// What becomes of a finished sum that belongs at `out`, in that row of the register tile.
 template <class T>
 struct Scaled {
   Vec<T> alpha;
-  Vec<T> operator()(Vec<T> sum, const T* /*out*/) const { return hn::Mul(sum, alpha); }
+  Vec<T> operator()(Vec<T> sum, const T* /*out*/, Index /*row*/) const {
+    return hn::Mul(sum, alpha);
+  }
 };
 template <class T>
 struct Added {
-  Vec<T> operator()(Vec<T> sum, const T* out) const {
+  Vec<T> operator()(Vec<T> sum, const T* out, Index /*row*/) const {
     return hn::Add(hn::LoadU(Tag<T>(), out), sum);
   }
 };
 template <class T>
 struct Exponential {
   Vec<T> alpha;
-  Vec<T> operator()(Vec<T> sum, const T* /*out*/) const {
+  Vec<T> operator()(Vec<T> sum, const T* /*out*/, Index /*row*/) const {
     return exp_near_zero(hn::Mul(sum, alpha));
   }
 };
@@ -114,7 +116,7 @@ HWY_INLINE void multiply_tile(Left a, const T* HWY_RESTRICT panel, Index depth, 
   }
   for_tile<R>([&](auto r, auto v) HWY_ATTR {
     T* to = out + r * out_stride + v * lanes<T>();
-    sum[r][v] = finish(sum[r][v], to);
+    sum[r][v] = finish(sum[r][v], to, r);
     hn::StoreU(sum[r][v], d, to);
   });
   observe(sum);
@@ -144,16 +146,23 @@ HWY_INLINE void for_row_runs(Index rows, const Body& body) {
   if (i < rows) body(std::integral_constant<int, 1>(), i);
 }
 
+// A panel of which only some columns are there.
+template <class T, class Left, class Finish>
+HWY_INLINE void multiply_panel_part(Left a, Index depth, const T* panel, MatrixView<T> out,
+                                    const Finish& finish) {
+  for_row_runs(out.rows, [&](auto count, Index i) HWY_ATTR {
+    multiply_tile_part<T, decltype(count)::value>(rows_from(a, i), panel, depth, out.row(i),
+                                                  out.row_stride, out.cols, finish);
+  });
+}
+
 // One panel by all rows of out: it stays in the first-level cache. Of whole panels observe(tile, i)
 // is shown what was written of the rows from i on.
 template <class T, class Left, class Finish, class Observe>
 HWY_INLINE void multiply_panel(Left a, Index depth, const T* panel, MatrixView<T> out,
                                const Finish& finish, const Observe& observe) {
   if (out.cols < Width<T>()) {
-    for_row_runs(out.rows, [&](auto count, Index i) HWY_ATTR {
-      multiply_tile_part<T, decltype(count)::value>(rows_from(a, i), panel, depth, out.row(i),
-                                                    out.row_stride, out.cols, finish);
-    });
+    multiply_panel_part<T>(a, depth, panel, out, finish);
     return;
   }
   for_row_runs(out.rows, [&](auto count, Index i) HWY_ATTR {
@@ -239,6 +248,10 @@ struct BlockRowSums {
       hn::Store(hn::Add(hn::Load(Tag<T>(), at), more), Tag<T>(), at);
     });
   }
+  HWY_INLINE void add_product(Vec<T> a, Vec<T> b, Index row) {
+    T* at = sum + row * lanes<T>();
+    hn::Store(hn::MulAdd(a, b, hn::Load(Tag<T>(), at)), Tag<T>(), at);
+  }
 };
 
 // Column sums of one panel of the block: at most 16 terms a lane.
@@ -260,6 +273,11 @@ struct PanelColumnSums {
   }
 };
 
+template <class T>
+void add_in_order(const T* row, Index n, double* sum) {
+  for (Index j = 0; j < n; ++j) *sum += static_cast<double>(row[j]);
+}
+
 // Sums by column where there is a col_sum, else by row. Not inlined: together the two need more
 // registers than there are.
 template <bool ByCol, class T>
@@ -280,8 +298,9 @@ HWY_NOINLINE void ExpBlock(T alpha, MatrixView<const T> a, const Packed<T>& b, I
                       });
     if (part.cols < Width<T>()) {
       for (Index i = 0; i < part.rows; ++i) {
-        for (Index j = 0; j < part.cols; ++j) {
-          (ByCol ? col_sum[first + j] : row_sum[i]) += static_cast<double>(part(i, j));
+        if (!ByCol) add_in_order<T>(part.row(i), part.cols, row_sum + i);
+        for (Index j = 0; ByCol && j < part.cols; ++j) {
+          col_sum[first + j] += static_cast<double>(part(i, j));
         }
       }
       break;
@@ -293,16 +312,60 @@ HWY_NOINLINE void ExpBlock(T alpha, MatrixView<const T> a, const Packed<T>& b, I
   if (!ByCol) by_row.flush(row_sum);
 }
 
+// Sums by row, to the same bits, and of each exponential times its logarithm while it is in
+// registers.
+template <class T>
+HWY_NOINLINE void ExpProductBlock(T alpha, MatrixView<const T> a, const Packed<T>& b, Index col0,
+                                  MatrixView<T> out, double* row_sum, double* row_product) {
+  const Vec<T> by = hn::Set(Tag<T>(), alpha);
+  BlockRowSums<T> sums(a.rows);
+  BlockRowSums<T> products(a.rows);
+  for (Index first = 0; first < out.cols; first += Width<T>()) {
+    const MatrixView<T> part = panel_of(out, first);
+    const T* panel = b.at((col0 + first) / Width<T>(), 0);
+    if (part.cols < Width<T>()) {
+      multiply_panel_part<T>(as_it_lies(a), a.cols, panel, part, Scaled<T>{by});
+      for (Index i = 0; i < part.rows; ++i) {
+        exp_row_shifted<T>(part.row(i), part.cols, T{0}, row_product + i);
+        add_in_order<T>(part.row(i), part.cols, row_sum + i);
+      }
+      break;
+    }
+    for_row_runs(a.rows, [&](auto count, Index i) HWY_ATTR {
+      constexpr int R = decltype(count)::value;
+      multiply_tile<T, R>(
+          rows_from(as_it_lies(a), i), panel, a.cols, part.row(i), part.row_stride,
+          [&](Vec<T> sum, const T* /*out*/, Index row) HWY_ATTR {
+            const Vec<T> x = hn::Mul(sum, by);
+            const Vec<T> e = exp_near_zero(x);
+            products.add_product(e, x, i + row);
+            return e;
+          },
+          [&](const Tile<T, R>& tile) HWY_ATTR { sums.add(tile, i); });
+    });
+    sums.terms += tile_vectors;
+    if (sums.terms + tile_vectors > terms_in_float) {
+      sums.flush(row_sum);
+      products.flush(row_product);
+    }
+  }
+  sums.flush(row_sum);
+  products.flush(row_product);
+}
+
 // Blocks of rows, so that the sums of one stay in the first-level cache.
 template <class T>
 void MultiplyExpPacked(T alpha, MatrixView<const T> a, const Packed<T>& b, Index col0,
-                       MatrixView<T> out, double* row_sum, double* col_sum) {
+                       MatrixView<T> out, double* row_sum, double* col_sum, double* row_product) {
   double unwanted[block_rows] = {};
   for (Index i = 0; i < a.rows; i += block_rows) {
     const Index count = a.rows - i < block_rows ? a.rows - i : block_rows;
     const MatrixView<const T> rows = a.row_range(i, count);
     if (col_sum != nullptr) {
       ExpBlock<true, T>(alpha, rows, b, col0, out.row_range(i, count), nullptr, col_sum);
+    } else if (row_product != nullptr) {
+      ExpProductBlock<T>(alpha, rows, b, col0, out.row_range(i, count), row_sum + i,
+                         row_product + i);
     } else {
       double* sums = row_sum == nullptr ? unwanted : row_sum + i;
       ExpBlock<false, T>(alpha, rows, b, col0, out.row_range(i, count), sums, nullptr);
@@ -318,8 +381,9 @@ void MultiplyExpPacked(T alpha, MatrixView<const T> a, const Packed<T>& b, Index
     MultiplyPacked<T>(alpha, a, b, col0, out);                                                     \
   }                                                                                                \
   void MultiplyExpPacked_##suffix(T alpha, MatrixView<const T> a, const Packed<T>& b, Index col0,  \
-                                  MatrixView<T> out, double* row_sum, double* col_sum) {           \
-    MultiplyExpPacked<T>(alpha, a, b, col0, out, row_sum, col_sum);                                \
+                                  MatrixView<T> out, double* row_sum, double* col_sum,             \
+                                  double* row_product) {                                           \
+    MultiplyExpPacked<T>(alpha, a, b, col0, out, row_sum, col_sum, row_product);                   \
   }                                                                                                \
   void MultiplyAddPacked_##suffix(MatrixView<const T> a, const Packed<T>& b, Index row0,           \
                                   MatrixView<T> out) {                                             \
@@ -342,35 +406,37 @@ HWY_AFTER_NAMESPACE();
 
 namespace attn::kernel {
 
-#define ATTN_EXPORT(T, suffix)                                                                  \
-  HWY_EXPORT(Width_##suffix);                                                                   \
-  HWY_EXPORT(MultiplyPacked_##suffix);                                                          \
-  HWY_EXPORT(MultiplyExpPacked_##suffix);                                                       \
-  HWY_EXPORT(MultiplyAddPacked_##suffix);                                                       \
-  HWY_EXPORT(MultiplyAddTransposedPacked_##suffix);                                             \
-  template <>                                                                                   \
-  Index packed_width<T>() {                                                                     \
-    return HWY_DYNAMIC_DISPATCH(Width_##suffix)();                                              \
-  }                                                                                             \
-  template <>                                                                                   \
-  void multiply_packed(T alpha, MatrixView<const T> a, const Packed<T>& b, Index col0,          \
-                       MatrixView<T> out) {                                                     \
-    HWY_DYNAMIC_DISPATCH(MultiplyPacked_##suffix)(alpha, a, b, col0, out);                      \
-  }                                                                                             \
-  template <>                                                                                   \
-  void multiply_exp_packed(T alpha, MatrixView<const T> a, const Packed<T>& b, Index col0,      \
-                           MatrixView<T> out, double* row_sum, double* col_sum) {               \
-    HWY_DYNAMIC_DISPATCH(MultiplyExpPacked_##suffix)(alpha, a, b, col0, out, row_sum, col_sum); \
-  }                                                                                             \
-  template <>                                                                                   \
-  void multiply_add_packed(MatrixView<const T> a, const Packed<T>& b, Index row0,               \
-                           MatrixView<T> out) {                                                 \
-    HWY_DYNAMIC_DISPATCH(MultiplyAddPacked_##suffix)(a, b, row0, out);                          \
-  }                                                                                             \
-  template <>                                                                                   \
-  void multiply_add_transposed_packed(MatrixView<const T> a, const Packed<T>& b, Index row0,    \
-                                      MatrixView<T> out) {                                      \
-    HWY_DYNAMIC_DISPATCH(MultiplyAddTransposedPacked_##suffix)(a, b, row0, out);                \
+#define ATTN_EXPORT(T, suffix)                                                               \
+  HWY_EXPORT(Width_##suffix);                                                                \
+  HWY_EXPORT(MultiplyPacked_##suffix);                                                       \
+  HWY_EXPORT(MultiplyExpPacked_##suffix);                                                    \
+  HWY_EXPORT(MultiplyAddPacked_##suffix);                                                    \
+  HWY_EXPORT(MultiplyAddTransposedPacked_##suffix);                                          \
+  template <>                                                                                \
+  Index packed_width<T>() {                                                                  \
+    return HWY_DYNAMIC_DISPATCH(Width_##suffix)();                                           \
+  }                                                                                          \
+  template <>                                                                                \
+  void multiply_packed(T alpha, MatrixView<const T> a, const Packed<T>& b, Index col0,       \
+                       MatrixView<T> out) {                                                  \
+    HWY_DYNAMIC_DISPATCH(MultiplyPacked_##suffix)(alpha, a, b, col0, out);                   \
+  }                                                                                          \
+  template <>                                                                                \
+  void multiply_exp_packed(T alpha, MatrixView<const T> a, const Packed<T>& b, Index col0,   \
+                           MatrixView<T> out, double* row_sum, double* col_sum,              \
+                           double* row_product) {                                            \
+    HWY_DYNAMIC_DISPATCH(MultiplyExpPacked_##suffix)                                         \
+    (alpha, a, b, col0, out, row_sum, col_sum, row_product);                                 \
+  }                                                                                          \
+  template <>                                                                                \
+  void multiply_add_packed(MatrixView<const T> a, const Packed<T>& b, Index row0,            \
+                           MatrixView<T> out) {                                              \
+    HWY_DYNAMIC_DISPATCH(MultiplyAddPacked_##suffix)(a, b, row0, out);                       \
+  }                                                                                          \
+  template <>                                                                                \
+  void multiply_add_transposed_packed(MatrixView<const T> a, const Packed<T>& b, Index row0, \
+                                      MatrixView<T> out) {                                   \
+    HWY_DYNAMIC_DISPATCH(MultiplyAddTransposedPacked_##suffix)(a, b, row0, out);             \
   }
 ATTN_EXPORT(float, f32)
 ATTN_EXPORT(double, f64)

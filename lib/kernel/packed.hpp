@@ -63,11 +63,13 @@ void multiply_packed(T alpha, MatrixView<const T> a, const Packed<T>& b, Index c
 
 /// out = exp(alpha · a B), taken while the sums are in registers: as above, with exp within 1.2 ulp
 /// of that of the rounded product, which is at most 80 in magnitude. Adds to row_sum_i (m) what
-/// there is in row i of out, to col_sum_j (n) what there is in column j; at least one is null. Sums
-/// are kept in T for at most 64 terms and in float64 beyond.
+/// there is in row i of out, to col_sum_j (n) what there is in column j; at least one is null.
+/// Where there is a row_sum, row_product_i may be given too: Σ_j out_ij log out_ij is added to it.
+/// Sums are kept in T for at most 64 terms and in float64 beyond.
 template <class T>
 void multiply_exp_packed(T alpha, MatrixView<const T> a, const Packed<T>& b, Index col0,
-                         MatrixView<T> out, double* row_sum, double* col_sum);
+                         MatrixView<T> out, double* row_sum, double* col_sum,
+                         double* row_product = nullptr);
 
 /// out += a B for a (m, k), B (k, cols) the rows [row0, row0 + k) of b, out (m, cols). Each element
 /// is a sum in the order of the inner index, added to out at the end.

@@ -33,28 +33,7 @@ T LargestOf(const T* s, Index n) {
 }
 
 template <class T>
-double ExpShifted(T* s, Index n, T shift) {
-  const Tag<T> d;
-  const Index step = lanes<T>();
-  const Vec<T> base = hn::Set(d, shift);
-  RowSum<T> sum;
-  Index j = 0;
-  for (; j + step <= n; j += step) {
-    const Vec<T> e = exp_flushed(hn::Sub(hn::LoadU(d, s + j), base));
-    hn::StoreU(e, d, s + j);
-    sum.add(e);
-  }
-  if (j < n) {
-    const Vec<T> v = Tail<T>(s + j, n - j, static_cast<T>(minus_infinity)).vec();
-    const Vec<T> e = exp_flushed(hn::Sub(v, base));
-    store_first<T>(e, s + j, n - j);
-    sum.add(e);
-  }
-  return sum.total();
-}
-
-template <class T>
-bool RunningSoftmax(MatrixView<T> s, T* max, double* sum, T* factor) {
+bool RunningSoftmax(MatrixView<T> s, T* max, double* sum, T* factor, double* product) {
   bool changed = false;
   for (Index i = 0; i < s.rows; ++i) {
     const T before = max[i];
@@ -68,16 +47,23 @@ bool RunningSoftmax(MatrixView<T> s, T* max, double* sum, T* factor) {
     // With nothing allowed so far there is nothing to subtract from −inf.
     const T shift = now == static_cast<T>(minus_infinity) ? T{0} : now;
     // By the factor as it is in T, so that the sum stays that of what is shown.
-    sum[i] = sum[i] * static_cast<double>(factor[i]) + ExpShifted<T>(s.row(i), s.cols, shift);
+    const auto kept = static_cast<double>(factor[i]);
+    if (rescale && product != nullptr) {
+      const double lower = static_cast<double>(before) - static_cast<double>(now);
+      product[i] = (product[i] + lower * sum[i]) * kept;
+    }
+    double* more = product == nullptr ? nullptr : product + i;
+    sum[i] = sum[i] * kept + exp_row_shifted<T>(s.row(i), s.cols, shift, more);
     changed = changed || rescale;
   }
   return changed;
 }
 
 template <class T>
-void ExpTile(MatrixView<T> s, double* row_sum, double* col_sum) {
+void ExpTile(MatrixView<T> s, double* row_sum, double* col_sum, double* row_product) {
   for (Index i = 0; i < s.rows; ++i) {
-    const double sum = ExpShifted<T>(s.row(i), s.cols, T{0});
+    double* product = row_product == nullptr ? nullptr : row_product + i;
+    const double sum = exp_row_shifted<T>(s.row(i), s.cols, T{0}, product);
     if (row_sum != nullptr) row_sum[i] += sum;
   }
   if (col_sum != nullptr) add_columns(s, col_sum);
@@ -176,25 +162,25 @@ void AddScaledColumns(MatrixView<const T> tile, const T* factor, double* sum) {
 }
 
 // Plain names for the dispatch tables, which know no overloads.
-#define ATTN_FOR_TYPE(T, suffix)                                                              \
-  bool RunningSoftmax_##suffix(MatrixView<T> s, T* max, double* sum, T* factor) {             \
-    return RunningSoftmax<T>(s, max, sum, factor);                                            \
-  }                                                                                           \
-  void ExpTile_##suffix(MatrixView<T> s, double* row_sum, double* col_sum) {                  \
-    ExpTile<T>(s, row_sum, col_sum);                                                          \
-  }                                                                                           \
-  void AddRowProducts_##suffix(MatrixView<const T> tile, const double* factor, double* sum) { \
-    AddRowProducts<1, T>(tile, &factor, &sum);                                                \
-  }                                                                                           \
-  void AddTwoRowProducts_##suffix(MatrixView<const T> tile, const double* const* factor,      \
-                                  double* const* sum) {                                       \
-    AddRowProducts<2, T>(tile, factor, sum);                                                  \
-  }                                                                                           \
-  void ScaleColumnsSumRows_##suffix(MatrixView<T> tile, const double* factor, double* sum) {  \
-    ScaleColumnsSumRows<T>(tile, factor, sum);                                                \
-  }                                                                                           \
-  void AddScaledColumns_##suffix(MatrixView<const T> tile, const T* factor, double* sum) {    \
-    AddScaledColumns<T>(tile, factor, sum);                                                   \
+#define ATTN_FOR_TYPE(T, suffix)                                                                   \
+  bool RunningSoftmax_##suffix(MatrixView<T> s, T* max, double* sum, T* factor, double* product) { \
+    return RunningSoftmax<T>(s, max, sum, factor, product);                                        \
+  }                                                                                                \
+  void ExpTile_##suffix(MatrixView<T> s, double* row_sum, double* col_sum, double* row_product) {  \
+    ExpTile<T>(s, row_sum, col_sum, row_product);                                                  \
+  }                                                                                                \
+  void AddRowProducts_##suffix(MatrixView<const T> tile, const double* factor, double* sum) {      \
+    AddRowProducts<1, T>(tile, &factor, &sum);                                                     \
+  }                                                                                                \
+  void AddTwoRowProducts_##suffix(MatrixView<const T> tile, const double* const* factor,           \
+                                  double* const* sum) {                                            \
+    AddRowProducts<2, T>(tile, factor, sum);                                                       \
+  }                                                                                                \
+  void ScaleColumnsSumRows_##suffix(MatrixView<T> tile, const double* factor, double* sum) {       \
+    ScaleColumnsSumRows<T>(tile, factor, sum);                                                     \
+  }                                                                                                \
+  void AddScaledColumns_##suffix(MatrixView<const T> tile, const T* factor, double* sum) {         \
+    AddScaledColumns<T>(tile, factor, sum);                                                        \
   }
 ATTN_FOR_TYPE(float, f32)
 ATTN_FOR_TYPE(double, f64)
@@ -206,31 +192,31 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace attn::kernel {
 
-#define ATTN_EXPORT(T, suffix)                                                         \
-  HWY_EXPORT(RunningSoftmax_##suffix);                                                 \
-  HWY_EXPORT(ExpTile_##suffix);                                                        \
-  HWY_EXPORT(AddRowProducts_##suffix);                                                 \
-  bool running_softmax(MatrixView<T> s, T* max, double* sum, T* factor) {              \
-    return HWY_DYNAMIC_DISPATCH(RunningSoftmax_##suffix)(s, max, sum, factor);         \
-  }                                                                                    \
-  void exp_tile(MatrixView<T> s, double* row_sum, double* col_sum) {                   \
-    HWY_DYNAMIC_DISPATCH(ExpTile_##suffix)(s, row_sum, col_sum);                       \
-  }                                                                                    \
-  void add_row_products(MatrixView<const T> tile, const double* factor, double* sum) { \
-    HWY_DYNAMIC_DISPATCH(AddRowProducts_##suffix)(tile, factor, sum);                  \
-  }                                                                                    \
-  HWY_EXPORT(AddTwoRowProducts_##suffix);                                              \
-  void add_two_row_products(MatrixView<const T> tile, const double* const(&factor)[2], \
-                            double* const(&sum)[2]) {                                  \
-    HWY_DYNAMIC_DISPATCH(AddTwoRowProducts_##suffix)(tile, factor, sum);               \
-  }                                                                                    \
-  HWY_EXPORT(ScaleColumnsSumRows_##suffix);                                            \
-  HWY_EXPORT(AddScaledColumns_##suffix);                                               \
-  void scale_columns_sum_rows(MatrixView<T> tile, const double* factor, double* sum) { \
-    HWY_DYNAMIC_DISPATCH(ScaleColumnsSumRows_##suffix)(tile, factor, sum);             \
-  }                                                                                    \
-  void add_scaled_columns(MatrixView<const T> tile, const T* factor, double* sum) {    \
-    HWY_DYNAMIC_DISPATCH(AddScaledColumns_##suffix)(tile, factor, sum);                \
+#define ATTN_EXPORT(T, suffix)                                                             \
+  HWY_EXPORT(RunningSoftmax_##suffix);                                                     \
+  HWY_EXPORT(ExpTile_##suffix);                                                            \
+  HWY_EXPORT(AddRowProducts_##suffix);                                                     \
+  bool running_softmax(MatrixView<T> s, T* max, double* sum, T* factor, double* product) { \
+    return HWY_DYNAMIC_DISPATCH(RunningSoftmax_##suffix)(s, max, sum, factor, product);    \
+  }                                                                                        \
+  void exp_tile(MatrixView<T> s, double* row_sum, double* col_sum, double* row_product) {  \
+    HWY_DYNAMIC_DISPATCH(ExpTile_##suffix)(s, row_sum, col_sum, row_product);              \
+  }                                                                                        \
+  void add_row_products(MatrixView<const T> tile, const double* factor, double* sum) {     \
+    HWY_DYNAMIC_DISPATCH(AddRowProducts_##suffix)(tile, factor, sum);                      \
+  }                                                                                        \
+  HWY_EXPORT(AddTwoRowProducts_##suffix);                                                  \
+  void add_two_row_products(MatrixView<const T> tile, const double* const(&factor)[2],     \
+                            double* const(&sum)[2]) {                                      \
+    HWY_DYNAMIC_DISPATCH(AddTwoRowProducts_##suffix)(tile, factor, sum);                   \
+  }                                                                                        \
+  HWY_EXPORT(ScaleColumnsSumRows_##suffix);                                                \
+  HWY_EXPORT(AddScaledColumns_##suffix);                                                   \
+  void scale_columns_sum_rows(MatrixView<T> tile, const double* factor, double* sum) {     \
+    HWY_DYNAMIC_DISPATCH(ScaleColumnsSumRows_##suffix)(tile, factor, sum);                 \
+  }                                                                                        \
+  void add_scaled_columns(MatrixView<const T> tile, const T* factor, double* sum) {        \
+    HWY_DYNAMIC_DISPATCH(AddScaledColumns_##suffix)(tile, factor, sum);                    \
   }
 ATTN_EXPORT(float, f32)
 ATTN_EXPORT(double, f64)

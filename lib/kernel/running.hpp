@@ -15,14 +15,20 @@ namespace attn::kernel {
 ///   sum_i ← factor_i sum_i + Σ_j s_ij,  max_i ← M_i.
 ///
 /// Begin with max −inf and sum 0; the factor is 1 as long as a row's sum is 0. True: some factor is
-/// not 1, and what has been summed of that row must be multiplied by it.
-bool running_softmax(MatrixView<float> s, float* max, double* sum, float* factor);
-bool running_softmax(MatrixView<double> s, double* max, double* sum, double* factor);
+/// not 1, and what has been summed of that row must be multiplied by it. `product`, where it is not
+/// null, becomes Σ_j s_ij log s_ij over all exponentials so far, relative to M_i as sum is; begin
+/// with 0. The row's entropy is log sum − product / sum, two terms that are not negative.
+bool running_softmax(MatrixView<float> s, float* max, double* sum, float* factor,
+                     double* product = nullptr);
+bool running_softmax(MatrixView<double> s, double* max, double* sum, double* factor,
+                     double* product = nullptr);
 
 /// s_ij ← exp(s_ij) for scores of at most 80 or −inf; adds to row_sum_i what there is in row i, to
-/// col_sum_j what there is in column j; either may be null.
-void exp_tile(MatrixView<float> s, double* row_sum, double* col_sum);
-void exp_tile(MatrixView<double> s, double* row_sum, double* col_sum);
+/// col_sum_j what there is in column j, to row_product_i Σ_j s_ij log s_ij of row i; any may be
+/// null.
+void exp_tile(MatrixView<float> s, double* row_sum, double* col_sum, double* row_product = nullptr);
+void exp_tile(MatrixView<double> s, double* row_sum, double* col_sum,
+              double* row_product = nullptr);
 
 /// sum_i += Σ_j tile_ij factor_j, the factors rounded to the tile's type.
 void add_row_products(MatrixView<const float> tile, const double* factor, double* sum);

@@ -223,6 +223,40 @@ inline Vec<float> exp_flushed(Vec<float> x) {
 
 inline Vec<double> exp_flushed(Vec<double> x) { return hn::Exp(Tag<double>(), x); }
 
+// s_j <- e_j = exp(s_j - shift), the shift such that no exponential is above e^80; gives Σ_j e_j,
+// and adds Σ_j e_j (s_j - shift) to `product` where there is one.
+template <bool Product, class T>
+double exp_row_shifted_by(T* s, Index n, T shift, double* product) {
+  const Tag<T> d;
+  const Index step = lanes<T>();
+  const Vec<T> base = hn::Set(d, shift);
+  // Instead of -inf, whose exponential is 0 as well.
+  const Vec<T> least = hn::Set(d, T{-1000});
+  RowSum<T> sum;
+  RowSum<T> products;
+  const auto exponentials = [&](Vec<T> v) HWY_ATTR {
+    const Vec<T> x = hn::Sub(v, base);
+    const Vec<T> e = exp_flushed(x);
+    sum.add(e);
+    if (Product) products.add(hn::Mul(e, hn::Max(x, least)));
+    return e;
+  };
+  Index j = 0;
+  for (; j + step <= n; j += step) hn::StoreU(exponentials(hn::LoadU(d, s + j)), d, s + j);
+  if (j < n) {
+    const Vec<T> v = Tail<T>(s + j, n - j, static_cast<T>(minus_infinity)).vec();
+    store_first<T>(exponentials(v), s + j, n - j);
+  }
+  if (Product) *product += products.total();
+  return sum.total();
+}
+
+template <class T>
+double exp_row_shifted(T* s, Index n, T shift, double* product) {
+  return product == nullptr ? exp_row_shifted_by<false, T>(s, n, shift, product)
+                            : exp_row_shifted_by<true, T>(s, n, shift, product);
+}
+
 // Columns are worked on in strips of one vector, all rows of a strip before the next, with what is
 // per column in registers. `strip` gets the first column and a Strip that loads and stores.
 template <class T>

@@ -48,6 +48,7 @@ struct Workspace {
   std::vector<T> factor;
   std::vector<T> maxima;  // by tile, what each one's exponentials are relative to
   std::vector<double> sum;
+  std::vector<double> product;  // Σ_j E_ij log E_ij where entropies are asked for
 };
 
 template <class T>
@@ -55,7 +56,7 @@ class RowRun {
  public:
   explicit RowRun(const RowPass<T>& pass) : pass_(pass), near_zero_(pass.scores->near_zero()) {
     for (Observer<T>* observer : pass.observers) {
-      (observer->by_row() && pass.rows == nullptr ? by_row_ : others_).push_back(observer);
+      list_of(*observer).push_back(observer);
       show_empty_ = show_empty_ || observer->wants_empty_tiles();
     }
     const Index rows = pass.scores->rows();
@@ -82,10 +83,18 @@ class RowRun {
   }
 
  private:
+  // Where there is a g, logarithms of weights are not those of the exponentials.
+  std::vector<Observer<T>*>& list_of(const Observer<T>& observer) {
+    if (pass_.rows == nullptr && observer.by_row()) return by_row_;
+    const bool alone = pass_.rows == nullptr && pass_.col.empty();
+    return alone && observer.takes_row_entropies() ? told_ : others_;
+  }
+
   void run_block(const TileRange& block, Index slot, Workspace<T>& work) {
     const auto rows = static_cast<std::size_t>(block.rows);
     work.max.assign(rows, near_zero_ ? T{0} : -std::numeric_limits<T>::infinity());
     work.sum.assign(rows, 0.0);
+    work.product.assign(rows, 0.0);
     work.factor.resize(rows);
     work.maxima.clear();
     work.tiles.reserve(block.rows *
@@ -110,13 +119,15 @@ class RowRun {
   }
 
   void add(const TileRange& range, MatrixView<T> tile, Index slot, Workspace<T>& work) const {
+    double* product = told_.empty() ? nullptr : work.product.data();
     if (!near_zero_) {
       pass_.scores->fill(range, tile, work.scratch);
-      if (kernel::running_softmax(tile, work.max.data(), work.sum.data(), work.factor.data())) {
+      if (kernel::running_softmax(tile, work.max.data(), work.sum.data(), work.factor.data(),
+                                  product)) {
         scale(range, slot, work);
       }
     } else if (key_factor_.empty()) {
-      pass_.scores->fill_exponentials(range, tile, work.scratch, work.sum.data(), nullptr);
+      pass_.scores->fill_exponentials(range, tile, work.scratch, work.sum.data(), nullptr, product);
     } else {
       pass_.scores->fill_exponentials(range, tile, work.scratch, nullptr, nullptr);
       kernel::scale_columns_sum_rows(tile, key_factor_.data() + range.col0, work.sum.data());
@@ -139,6 +150,19 @@ class RowRun {
       work.factor[at] = empty ? T{0} : static_cast<T>(1 / work.sum[at]);
     }
     scale(block, slot, work);
+    if (!told_.empty()) tell_entropies(block, work);
+  }
+
+  // H_i = log Σ_j E_ij − Σ_j E_ij log E_ij / Σ_j E_ij.
+  void tell_entropies(const TileRange& block, Workspace<T>& work) const {
+    for (std::size_t i = 0; i < work.product.size(); ++i) {
+      const double sum = work.sum[i];
+      // Of one weight that is nearly 1, roundings would leave less than 0.
+      work.product[i] = sum == 0 ? 0.0 : std::max(0.0, std::log(sum) - work.product[i] / sum);
+    }
+    for (Observer<T>* observer : told_) {
+      observer->row_entropies(block.row0, block.rows, work.product.data());
+    }
   }
 
   void show_others(const TileRange& block, Index slot, Workspace<T>& work) const {
@@ -195,6 +219,7 @@ class RowRun {
   const RowPass<T>& pass_;
   const bool near_zero_;
   std::vector<Observer<T>*> by_row_;
+  std::vector<Observer<T>*> told_;
   std::vector<Observer<T>*> others_;
   bool show_empty_ = false;
   Partition partition_;

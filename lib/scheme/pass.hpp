@@ -100,6 +100,14 @@ class Observer {
     static_cast<void>(slot);
   }
 
+  /// True: wants nothing but each row's entropy H_i = −Σ_j π_ij log π_ij. A pass that finds it on
+  /// its way tells it by row_entropies, once for every row, and shows no weights; any other shows
+  /// weights as usual.
+  virtual bool takes_row_entropies() const { return false; }
+  virtual void row_entropies(Index first, Index count, const double* entropies) {
+    static_cast<void>(first), static_cast<void>(count), static_cast<void>(entropies);
+  }
+
   /// After the last tile and the last factor, on one thread: adds up the slots. Of a pass that is
   /// resumed once more at the end of that.
   virtual void finish() {}

@@ -48,8 +48,8 @@ class BilinearEnergy final : public Energy<T> {
   Index cols() const override { return dot_->cols(); }
   void fill(const TileRange& range, MatrixView<T> out) const override { dot_->fill(range, out); }
   bool fill_exponentials(const TileRange& range, MatrixView<T> out, double* row_sum,
-                         double* col_sum) const override {
-    return dot_->fill_exponentials(range, out, row_sum, col_sum);
+                         double* col_sum, double* row_product) const override {
+    return dot_->fill_exponentials(range, out, row_sum, col_sum, row_product);
   }
 
   // The norms that the bound of the dot energy is made of would not show a NaN.

@@ -35,8 +35,8 @@ class DotEnergy final : public Energy<T> {
   Index cols() const override { return product_.cols(); }
   void fill(const TileRange& range, MatrixView<T> out) const override { product_.fill(range, out); }
   bool fill_exponentials(const TileRange& range, MatrixView<T> out, double* row_sum,
-                         double* col_sum) const override {
-    return product_.fill_exponentials(range, out, row_sum, col_sum);
+                         double* col_sum, double* row_product) const override {
+    return product_.fill_exponentials(range, out, row_sum, col_sum, row_product);
   }
   // By Cauchy-Schwarz, which bounds the partial sums too; products are scaled at the end.
   double bound() const override { return norms_ * std::max(1.0, scale_); }

@@ -24,12 +24,13 @@ class Energy {
   virtual void fill(const TileRange& range, MatrixView<T> out) const = 0;
 
   /// Writes exp(energy) instead, for energies of at most 80 in magnitude, adding to row_sum_i and
-  /// col_sum_j (at least one is null) what there is in row i and in column j. False: not offered
-  /// for this range, nothing is done.
+  /// col_sum_j (at least one is null) what there is in row i and in column j, and to row_product_i
+  /// (null, or beside a row_sum) Σ_j energy_ij exp(energy_ij). False: not offered for this range,
+  /// nothing is done.
   virtual bool fill_exponentials(const TileRange& range, MatrixView<T> out, double* row_sum,
-                                 double* col_sum) const {
+                                 double* col_sum, double* row_product) const {
     static_cast<void>(range), static_cast<void>(out);
-    static_cast<void>(row_sum), static_cast<void>(col_sum);
+    static_cast<void>(row_sum), static_cast<void>(col_sum), static_cast<void>(row_product);
     return false;
   }
 

@@ -94,13 +94,15 @@ void Scores<T>::fill(const TileRange& range, MatrixView<T> out, Scratch& scratch
 
 template <class T>
 void Scores<T>::fill_exponentials(const TileRange& range, MatrixView<T> out, Scratch& scratch,
-                                  double* row_sum, double* col_sum) const {
+                                  double* row_sum, double* col_sum, double* row_product) const {
   const bool energy_alone = terms_.bias == nullptr && terms_.mask == nullptr &&
                             terms_.relative == nullptr && terms_.preference == nullptr &&
                             !terms_.softcap && band_.full(range);
-  if (energy_alone && terms_.energy->fill_exponentials(range, out, row_sum, col_sum)) return;
+  if (energy_alone && terms_.energy->fill_exponentials(range, out, row_sum, col_sum, row_product)) {
+    return;
+  }
   fill(range, out, scratch);
-  kernel::exp_tile(out, row_sum, col_sum);
+  kernel::exp_tile(out, row_sum, col_sum, row_product);
 }
 
 // With `allowed` there is a mask in any case, and it says what may attend to what in `range`, apart

@@ -64,9 +64,10 @@ class Scores {
 
   /// Where near_zero(): writes exp(s_ij), within 1.2 ulp of that of the rounded score and 0 where
   /// the pair is forbidden, and adds to row_sum_i and col_sum_j (at least one is null) what there
-  /// is in row i and in column j. Otherwise as fill.
+  /// is in row i and in column j, and to row_product_i (null, or beside a row_sum) Σ_j s_ij
+  /// exp(s_ij). Otherwise as fill.
   void fill_exponentials(const TileRange& range, MatrixView<T> out, Scratch& scratch,
-                         double* row_sum, double* col_sum) const;
+                         double* row_sum, double* col_sum, double* row_product = nullptr) const;
 
   /// True where causality, window and padding forbid every pair of `range`: it need not be looked
   /// at. O(1).

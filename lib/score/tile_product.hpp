@@ -36,10 +36,10 @@ class TileProduct {
   /// The exponentials of the tile instead, for products of at most 80 in magnitude, and their sums:
   /// see kernel::multiply_exp_packed. False: not for this range, nothing is done.
   bool fill_exponentials(const TileRange& range, MatrixView<T> out, double* row_sum,
-                         double* col_sum) const {
+                         double* col_sum, double* row_product) const {
     if (!pays(range)) return false;
     kernel::multiply_exp_packed(scale_, q_.row_range(range.row0, range.rows), packed(), range.col0,
-                                out, row_sum, col_sum);
+                                out, row_sum, col_sum, row_product);
     return true;
   }
 

@@ -1,5 +1,6 @@
 #include "stats/observers.hpp"
 
+#include <algorithm>
 #include <stdexcept>
 
 #include "kernel/tile.hpp"
@@ -30,6 +31,11 @@ void RowEntropy<T>::observe(const WeightTile<T>& tile, Index slot) {
     this->values_[static_cast<std::size_t>(tile.range.row0 + i)] +=
         kernel::entropy_row(tile.weights.row(i), tile.range.cols);
   }
+}
+
+template <class T>
+void RowEntropy<T>::row_entropies(Index first, Index count, const double* entropies) {
+  std::copy_n(entropies, count, this->values_.begin() + first);
 }
 
 template class RowObserver<float>;

@@ -161,30 +161,42 @@ TEST_CASE_TEMPLATE("exponentials of products, and their sums by row and column",
         const auto packed = kernel::Packed<T>::of_transposed(b.view());
         Guarded<T> product(rows, cols);
         kernel::multiply_packed(T{1}, a.view(), packed, 0, product.view());
-        for (int kind = 0; kind < 3; ++kind) {  // no sums, by row, by column
+        for (int kind = 0; kind < 4; ++kind) {  // no sums, by row, by column, with products
+          const bool rows_too = kind % 2 == 1;
           Guarded<double> by_row(1, rows);
           Guarded<double> by_col(1, cols);
           by_row.fill([] { return 0.5; });
           by_col.fill([] { return 0.25; });
+          Guarded<double> products(1, rows);
+          products.fill([] { return -0.5; });
           Guarded<T> out(rows, cols);
-          kernel::multiply_exp_packed(T{1}, a.view(), packed, 0, out.view(),
-                                      kind % 2 == 1 ? by_row.data() : nullptr,
-                                      kind / 2 == 1 ? by_col.data() : nullptr);
+          kernel::multiply_exp_packed(
+              T{1}, a.view(), packed, 0, out.view(), rows_too ? by_row.data() : nullptr,
+              kind == 2 ? by_col.data() : nullptr, kind == 3 ? products.data() : nullptr);
           Worst exponentials;
           Worst sums;
           std::vector<long double> of_cols(static_cast<std::size_t>(cols), 0.25L);
           for (Index i = 0; i < rows; ++i) {
             long double of_row = 0.5L;
+            long double product_of_row = -0.5L;
+            long double magnitude = 0.5L;
             for (Index j = 0; j < cols; ++j) {
               const T e = out.view()(i, j);
+              const long double term = e * static_cast<long double>(product.view()(i, j));
+              product_of_row += term;
+              magnitude += std::abs(term);
               const auto want = std::exp(static_cast<long double>(product.view()(i, j)));
               exponentials.add(e, want, 1.2L * ulp<T>(want));
               of_row += e;
               of_cols[static_cast<std::size_t>(j)] += e;
             }
-            if (kind % 2 == 1) sums.add(by_row.data()[i], of_row, sum_error<T>(of_row, cols));
+            if (rows_too) sums.add(by_row.data()[i], of_row, sum_error<T>(of_row, cols));
+            if (kind == 3) {
+              sums.add(products.data()[i], product_of_row,
+                       sum_error<T>(magnitude, cols) + 2 * rounding<T> * magnitude);
+            }
           }
-          for (Index j = 0; kind / 2 == 1 && j < cols; ++j) {
+          for (Index j = 0; kind == 2 && j < cols; ++j) {
             const long double want = of_cols[static_cast<std::size_t>(j)];
             sums.add(by_col.data()[j], want, sum_error<T>(want, rows));
           }
@@ -196,6 +208,7 @@ TEST_CASE_TEMPLATE("exponentials of products, and their sums by row and column",
           CHECK(out.intact());
           CHECK(by_row.intact());
           CHECK(by_col.intact());
+          CHECK(products.intact());
         }
       }
     }
@@ -217,16 +230,26 @@ TEST_CASE_TEMPLATE("exp_tile gives 0 for what is forbidden", T, float, double) {
       Guarded<double> by_col(1, cols);
       by_row.fill([] { return 0; });
       by_col.fill([] { return 0; });
-      kernel::exp_tile(s.view(), by_row.data(), by_col.data());
+      Guarded<double> products(1, rows);
+      products.fill([] { return 0; });
+      kernel::exp_tile(s.view(), by_row.data(), by_col.data(), products.data());
       Worst exponentials;
       Worst sums;
       for (Index i = 0; i < rows; ++i) {
         long double sum = 0;
+        long double product = 0;
+        long double magnitude = 0;
         for (Index j = 0; j < cols; ++j) {
           add_exponential(exponentials, s.view()(i, j), before.view()(i, j), 0, 0, true);
           sum += s.view()(i, j);
+          if (s.view()(i, j) == 0) continue;
+          const auto term = static_cast<long double>(s.view()(i, j)) * before.view()(i, j);
+          product += term;
+          magnitude += std::abs(term);
         }
         sums.add(by_row.data()[i], sum, sum_error<T>(sum, cols));
+        sums.add(products.data()[i], product,
+                 sum_error<T>(magnitude, cols) + 2 * rounding<T> * magnitude);
       }
       for (Index j = 0; j < cols; ++j) {
         long double sum = 0;

@@ -23,12 +23,13 @@ void check_row(Random& random, Index n, bool grows) {
   T max = static_cast<T>(-infinity);
   T factor = T{-1};
   double sum = 0;
+  double product = 0;
   long double outside = 0;
   for (Index first = 0; first < n;) {
     const Index count = std::min<Index>(n - first, 1 + static_cast<Index>(uniform(random, 0, 70)));
     Guarded<T> tile(1, count);
     std::copy_n(row.begin() + first, count, tile.data());
-    const bool changed = kernel::running_softmax(tile.view(), &max, &sum, &factor);
+    const bool changed = kernel::running_softmax(tile.view(), &max, &sum, &factor, &product);
     CHECK(changed == (factor != 1));
     outside *= factor;
     for (Index j = 0; j < count; ++j) outside += tile.data()[j];
@@ -38,8 +39,12 @@ void check_row(Random& random, Index n, bool grows) {
   T largest = static_cast<T>(-infinity);
   for (const T s : row) largest = std::max(largest, s);
   long double want = 0;
+  long double want_product = 0;
   for (const T s : row) {
-    if (!std::isinf(s)) want += std::exp(static_cast<long double>(s) - largest);
+    if (std::isinf(s)) continue;
+    const long double x = static_cast<long double>(s) - largest;
+    want += std::exp(x);
+    want_product += x * std::exp(x);
   }
   CAPTURE(n);
   CHECK(max == largest);
@@ -49,6 +54,9 @@ void check_row(Random& random, Index n, bool grows) {
       want * (62 * 2 * rounding<T> + static_cast<long double>(n) * 2 * rounding<T>);
   CHECK(std::abs(sum - want) <= bound);
   CHECK(std::abs(outside - want) <= bound);
+  // |x| exp(x) <= 1/e, and each product is subject to the same errors as its exponential.
+  CHECK(std::abs(product - want_product) <=
+        bound * 2 + static_cast<long double>(n) * 2 * 62 * rounding<T>);
 }
 
 }  // namespace

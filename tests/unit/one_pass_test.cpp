@@ -156,3 +156,28 @@ TEST_CASE("one pass by columns of nothing") {
     CHECK(out == std::vector<float>(3, rows ? 0.0F : 5.0F));
   }
 }
+
+// Found by the pass itself, whatever else is observed; alone, nothing is kept for it.
+TEST_CASE_TEMPLATE("entropies of softmax", T, float, double) {
+  Random random(137);
+  for (int n = 0; n < 60; ++n) {
+    ProblemOptions options = random_options(random, n % 6 == 5 ? 700 : 150);
+    if (n % 2 == 1) options = shaped(1 + n * 5, 255 + n, std::exp(random_index(random, -2, 3)));
+    const Problem<T> problem(options, random);
+    const auto s = problem.reference_scores();
+    const auto want = reference::row_entropies(reference::attend(s, Scheme::unas, 0, 1).weights);
+    const double bound = tolerance<T>(largest_score(s)) * (1 + std::log(1.0 + s.cols));
+    RowEntropy<T> alone, beside;
+    ColumnSums<T> sums;
+    attend<T>(problem.scores(), fixed(Scheme::unas), {&alone}, 2);
+    attend<T>(problem.scores(), fixed(Scheme::unas), {&sums, &beside}, 3);
+    CAPTURE(n);
+    CHECK(alone.values() == beside.values());
+    CHECK(alone.values() == run_all(problem, fixed(Scheme::unas)).entropies);
+    REQUIRE(alone.values().size() == want.size());
+    for (std::size_t i = 0; i < want.size(); ++i) {
+      CHECK(alone.values()[i] >= 0);
+      CHECK(std::abs(alone.values()[i] - static_cast<double>(want[i])) <= bound);
+    }
+  }
+}
