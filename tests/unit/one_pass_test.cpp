@@ -181,3 +181,31 @@ TEST_CASE_TEMPLATE("entropies of softmax", T, float, double) {
     }
   }
 }
+
+// Nobody else would notice: queries that are left are found again.
+TEST_CASE_TEMPLATE("one pass by columns leaves no query of ordinary scores", T, float, double) {
+  Random random(138);
+  std::vector<T> s;
+  constexpr Index rows = 199;
+  constexpr Index cols = 300;
+  for (const double level : {0.0, -1000.0}) {
+    s.clear();
+    std::normal_distribution<double> normal(level, 3);
+    for (Index n = 0; n < rows * cols; ++n) {
+      const bool closed = n % cols == 7;  // a key
+      s.push_back(closed ? -std::numeric_limits<T>::infinity() : static_cast<T>(normal(random)));
+    }
+    for (const bool bounded : {false, true}) {
+      const BroadcastMatrix<T> source = bounded ? BroadcastMatrix<T>(s.data(), cols, 1, 1020)
+                                                : BroadcastMatrix<T>(s.data(), cols, 1);
+      const auto energy = make_stored_energy<T>(source, rows, cols, 1);
+      typename Scores<T>::Terms terms;
+      terms.energy = energy.get();
+      const Scores<T> scores(terms);
+      std::vector<double> row(rows), unas_row(rows), col(cols);
+      CAPTURE(level);
+      CHECK(one_pass_columns<T>(scores, row, col, {}, 2).empty());
+      CHECK(one_pass_hybrid<T>(scores, 0.3, row, unas_row, col, {}, 2).empty());
+    }
+  }
+}
