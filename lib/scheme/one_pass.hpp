@@ -48,8 +48,8 @@ std::int64_t row_pass_bytes(Index rows, Index cols, std::size_t element_size, bo
 /// c_j, whose row sums r_i = Σ_j E_ij / c_j = exp f_i are complete, and divided by, after the last
 /// one. Queries whose r_i is so small that exponentials which count were flushed to 0 (no key
 /// prefers them) are left with nothing gathered and listed in ascending order: for them f and the
-/// weights are still to be found, from g. `row` (Lq) and `col` (Lk) are written, −inf where nothing
-/// is allowed. Bits and errors as above.
+/// weights are still to be found, from g. `row` (Lq; empty: g alone) and `col` (Lk) are written,
+/// −inf where nothing is allowed. Bits and errors as above.
 template <class T>
 std::vector<Index> one_pass_columns(const Scores<T>& scores, std::span<double> row,
                                     std::span<double> col,
@@ -67,7 +67,7 @@ std::vector<Index> one_pass_hybrid(const Scores<T>& scores, double hybrid, std::
                                    const std::vector<Observer<T>*>& observers, int threads);
 
 /// How either cuts its panels as observers see it, in few slots, as they keep a sum by row for
-/// each. `parts`: 1 for one_pass_columns, 2 for one_pass_hybrid.
+/// each. `parts`: 1 for one_pass_columns, 0 where its `row` is empty, 2 for one_pass_hybrid.
 Partition one_pass_columns_partition(Index rows, Index cols, std::size_t element_size,
                                      Index parts = 1);
 

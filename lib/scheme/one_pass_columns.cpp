@@ -18,6 +18,7 @@ constexpr Index usual_lines = 128;
 constexpr Index most_lines = 256;
 constexpr Index short_rows = 1024;
 constexpr Index held_bytes = Index{16} << 20;
+constexpr Index held_bytes_alone = Index{8} << 20;  // where nothing is gathered
 
 // What the panels of a slot add up to is kept by row, and added over slots at the end.
 constexpr Index fewest_panels_a_slot = 4;
@@ -64,14 +65,16 @@ struct Part {
         level(static_cast<std::size_t>(slots), begin) {}
 
   double highest_level() const {
-    return level.empty() ? minus_infinity : *std::max_element(level.begin(), level.end());
+    double highest = minus_infinity;
+    for (const double l : level) highest = std::max(highest, l);
+    return highest;
   }
 
   // exp(level − highest), 0 for a slot that has met nothing.
   std::vector<double> slot_factors() const {
-    std::vector<double> factors;
-    for (const double l : level) {
-      factors.push_back(l == minus_infinity ? 0.0 : std::exp(l - highest_level()));
+    std::vector<double> factors(level.size(), 0.0);
+    for (std::size_t slot = 0; slot < level.size(); ++slot) {
+      if (level[slot] != minus_infinity) factors[slot] = std::exp(level[slot] - highest_level());
     }
     return factors;
   }
@@ -86,7 +89,8 @@ class ColumnsRun {
              const std::vector<Observer<T>*>& observers)
       : scores_(scores), col_(col), observers_(observers) {
     const bool mixed = !softmax_row.empty();
-    shown_ = one_pass_columns_partition(scores.rows(), scores.cols(), sizeof(T), mixed ? 2 : 1);
+    const Index parts = row.empty() ? 0 : (mixed ? 2 : 1);
+    shown_ = one_pass_columns_partition(scores.rows(), scores.cols(), sizeof(T), parts);
     slots_ = mixed ? shown_.slots / 2 : shown_.slots;
     if (!row.empty()) parts_.emplace_back(hybrid, row, 0, slots_, 0.0);
     const double begin = scores.near_zero() ? 0.0 : minus_infinity;
@@ -276,7 +280,8 @@ Partition one_pass_columns_partition(Index rows, Index cols, std::size_t element
                                      Index parts) {
   Partition partition = partition_of(Order::column_panels, rows, cols, element_size);
   const Index line_bytes = std::max<Index>(1, rows) * static_cast<Index>(element_size);
-  if (line_bytes * most_lines <= held_bytes && rows > short_rows) {
+  const Index wide_bytes = parts == 0 ? held_bytes_alone : held_bytes;
+  if (line_bytes * most_lines <= wide_bytes && rows > short_rows) {
     partition.panel = most_lines;
   } else if (line_bytes * usual_lines <= held_bytes) {
     partition.panel = usual_lines;
@@ -286,7 +291,7 @@ Partition one_pass_columns_partition(Index rows, Index cols, std::size_t element
   const Index slots = std::clamp<Index>(
       std::min(partition.panels / fewest_panels_a_slot, affordable), 2, most_slots);
   // Even, that two threads have as much to do.
-  partition.slots = parts * std::min(slots - slots % 2, partition.panels);
+  partition.slots = std::max<Index>(1, parts) * std::min(slots - slots % 2, partition.panels);
   return partition;
 }
 
