@@ -120,28 +120,30 @@ void AddRowProducts(MatrixView<const T> tile, const double* const* factor, doubl
 }
 
 template <class T>
-void ScaleColumnsSumRows(MatrixView<T> tile, const double* factor, double* sum) {
+void ScaleColumnsSumRows(MatrixView<const T> in, const double* factor, MatrixView<T> out,
+                         double* sum) {
   const Tag<T> d;
   constexpr Index most = terms_in_float * HWY_MAX_BYTES / sizeof(T);
   const Index run = terms_in_float * lanes<T>();
   T by[most];
-  for (Index first = 0; first < tile.cols; first += run) {
-    const Index count = tile.cols - first < run ? tile.cols - first : run;
+  for (Index first = 0; first < in.cols; first += run) {
+    const Index count = in.cols - first < run ? in.cols - first : run;
     for (Index j = 0; j < count; ++j) by[j] = static_cast<T>(factor[first + j]);
-    for (Index i = 0; i < tile.rows; ++i) {
-      T* row = tile.row(i) + first;
+    for (Index i = 0; i < in.rows; ++i) {
+      const T* row = in.row(i) + first;
+      T* to = out.row(i) + first;
       RowSum<T> total;
       Index j = 0;
       for (; j + lanes<T>() <= count; j += lanes<T>()) {
         const Vec<T> scaled = hn::Mul(hn::LoadU(d, row + j), hn::LoadU(d, by + j));
-        hn::StoreU(scaled, d, row + j);
+        hn::StoreU(scaled, d, to + j);
         total.add(scaled);
       }
       if (j < count) {
         const Index rest = count - j;
         const Vec<T> scaled =
             hn::Mul(Tail<T>(row + j, rest, 0).vec(), Tail<T>(by + j, rest, 0).vec());
-        store_first<T>(scaled, row + j, rest);
+        store_first<T>(scaled, to + j, rest);
         total.add(scaled);
       }
       sum[i] += total.total();
@@ -149,15 +151,39 @@ void ScaleColumnsSumRows(MatrixView<T> tile, const double* factor, double* sum) 
   }
 }
 
+// Columns of several vectors at a time, for as many chains of dependent operations, with what is
+// per column in registers.
 template <class T>
 void AddScaledColumns(MatrixView<const T> tile, const T* factor, double* sum) {
   const Tag<T> d;
-  for_strips(tile, [&](Index j, const Strip<T>& strip) HWY_ATTR {
-    ColumnSum<T> total(strip.load_column(sum + j, 0));
+  constexpr Index wide = 2 * chains;
+  const Index step = lanes<T>();
+  Index j = 0;
+  for (; j + wide * step <= tile.cols; j += wide * step) {
+    for (Index first = 0; first < tile.rows; first += terms_in_float) {
+      const Index last = tile.rows - first < terms_in_float ? tile.rows : first + terms_in_float;
+      Vec<T> partial[wide];
+      for (auto& v : partial) v = hn::Zero(d);
+      for (Index i = first; i < last; ++i) {
+        const Vec<T> by = hn::Set(d, factor[i]);
+        const T* row = tile.row(i) + j;
+        for (Index c = 0; c < wide; ++c) {
+          partial[c] = hn::MulAdd(hn::LoadU(d, row + c * step), by, partial[c]);
+        }
+      }
+      for (Index c = 0; c < wide; ++c) {
+        double* to = sum + j + c * step;
+        store_wide<T>(plus<T>(load_wide<T>(to), Widened<T>::of(partial[c])), to);
+      }
+    }
+  }
+  const MatrixView<const T> rest(tile.data + j, tile.rows, tile.cols - j, tile.row_stride);
+  for_strips(rest, [&](Index at, const Strip<T>& strip) HWY_ATTR {
+    ColumnSum<T> total(strip.load_column(sum + j + at, 0));
     for (Index i = 0; i < tile.rows; ++i) {
       total.add(hn::Mul(strip.load(i, 0), hn::Set(d, factor[i])));
     }
-    strip.store_column(total.total(), sum + j);
+    strip.store_column(total.total(), sum + j + at);
   });
 }
 
@@ -176,8 +202,9 @@ void AddScaledColumns(MatrixView<const T> tile, const T* factor, double* sum) {
                                   double* const* sum) {                                            \
     AddRowProducts<2, T>(tile, factor, sum);                                                       \
   }                                                                                                \
-  void ScaleColumnsSumRows_##suffix(MatrixView<T> tile, const double* factor, double* sum) {       \
-    ScaleColumnsSumRows<T>(tile, factor, sum);                                                     \
+  void ScaleColumnsSumRows_##suffix(MatrixView<const T> in, const double* factor,                  \
+                                    MatrixView<T> out, double* sum) {                              \
+    ScaleColumnsSumRows<T>(in, factor, out, sum);                                                  \
   }                                                                                                \
   void AddScaledColumns_##suffix(MatrixView<const T> tile, const T* factor, double* sum) {         \
     AddScaledColumns<T>(tile, factor, sum);                                                        \
@@ -192,31 +219,32 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace attn::kernel {
 
-#define ATTN_EXPORT(T, suffix)                                                             \
-  HWY_EXPORT(RunningSoftmax_##suffix);                                                     \
-  HWY_EXPORT(ExpTile_##suffix);                                                            \
-  HWY_EXPORT(AddRowProducts_##suffix);                                                     \
-  bool running_softmax(MatrixView<T> s, T* max, double* sum, T* factor, double* product) { \
-    return HWY_DYNAMIC_DISPATCH(RunningSoftmax_##suffix)(s, max, sum, factor, product);    \
-  }                                                                                        \
-  void exp_tile(MatrixView<T> s, double* row_sum, double* col_sum, double* row_product) {  \
-    HWY_DYNAMIC_DISPATCH(ExpTile_##suffix)(s, row_sum, col_sum, row_product);              \
-  }                                                                                        \
-  void add_row_products(MatrixView<const T> tile, const double* factor, double* sum) {     \
-    HWY_DYNAMIC_DISPATCH(AddRowProducts_##suffix)(tile, factor, sum);                      \
-  }                                                                                        \
-  HWY_EXPORT(AddTwoRowProducts_##suffix);                                                  \
-  void add_two_row_products(MatrixView<const T> tile, const double* const(&factor)[2],     \
-                            double* const(&sum)[2]) {                                      \
-    HWY_DYNAMIC_DISPATCH(AddTwoRowProducts_##suffix)(tile, factor, sum);                   \
-  }                                                                                        \
-  HWY_EXPORT(ScaleColumnsSumRows_##suffix);                                                \
-  HWY_EXPORT(AddScaledColumns_##suffix);                                                   \
-  void scale_columns_sum_rows(MatrixView<T> tile, const double* factor, double* sum) {     \
-    HWY_DYNAMIC_DISPATCH(ScaleColumnsSumRows_##suffix)(tile, factor, sum);                 \
-  }                                                                                        \
-  void add_scaled_columns(MatrixView<const T> tile, const T* factor, double* sum) {        \
-    HWY_DYNAMIC_DISPATCH(AddScaledColumns_##suffix)(tile, factor, sum);                    \
+#define ATTN_EXPORT(T, suffix)                                                                 \
+  HWY_EXPORT(RunningSoftmax_##suffix);                                                         \
+  HWY_EXPORT(ExpTile_##suffix);                                                                \
+  HWY_EXPORT(AddRowProducts_##suffix);                                                         \
+  bool running_softmax(MatrixView<T> s, T* max, double* sum, T* factor, double* product) {     \
+    return HWY_DYNAMIC_DISPATCH(RunningSoftmax_##suffix)(s, max, sum, factor, product);        \
+  }                                                                                            \
+  void exp_tile(MatrixView<T> s, double* row_sum, double* col_sum, double* row_product) {      \
+    HWY_DYNAMIC_DISPATCH(ExpTile_##suffix)(s, row_sum, col_sum, row_product);                  \
+  }                                                                                            \
+  void add_row_products(MatrixView<const T> tile, const double* factor, double* sum) {         \
+    HWY_DYNAMIC_DISPATCH(AddRowProducts_##suffix)(tile, factor, sum);                          \
+  }                                                                                            \
+  HWY_EXPORT(AddTwoRowProducts_##suffix);                                                      \
+  void add_two_row_products(MatrixView<const T> tile, const double* const(&factor)[2],         \
+                            double* const(&sum)[2]) {                                          \
+    HWY_DYNAMIC_DISPATCH(AddTwoRowProducts_##suffix)(tile, factor, sum);                       \
+  }                                                                                            \
+  HWY_EXPORT(ScaleColumnsSumRows_##suffix);                                                    \
+  HWY_EXPORT(AddScaledColumns_##suffix);                                                       \
+  void scale_columns_sum_rows(MatrixView<const T> in, const double* factor, MatrixView<T> out, \
+                              double* sum) {                                                   \
+    HWY_DYNAMIC_DISPATCH(ScaleColumnsSumRows_##suffix)(in, factor, out, sum);                  \
+  }                                                                                            \
+  void add_scaled_columns(MatrixView<const T> tile, const T* factor, double* sum) {            \
+    HWY_DYNAMIC_DISPATCH(AddScaledColumns_##suffix)(tile, factor, sum);                        \
   }
 ATTN_EXPORT(float, f32)
 ATTN_EXPORT(double, f64)

@@ -40,9 +40,12 @@ void add_two_row_products(MatrixView<const float> tile, const double* const (&fa
 void add_two_row_products(MatrixView<const double> tile, const double* const (&factor)[2],
                           double* const (&sum)[2]);
 
-/// tile_ij ← tile_ij factor_j, sum_i += Σ_j of them, the factors rounded to the tile's type.
-void scale_columns_sum_rows(MatrixView<float> tile, const double* factor, double* sum);
-void scale_columns_sum_rows(MatrixView<double> tile, const double* factor, double* sum);
+/// out_ij = in_ij factor_j, sum_i += Σ_j of them, the factors rounded to the tile's type. `out` is
+/// `in` or apart from it.
+void scale_columns_sum_rows(MatrixView<const float> in, const double* factor, MatrixView<float> out,
+                            double* sum);
+void scale_columns_sum_rows(MatrixView<const double> in, const double* factor,
+                            MatrixView<double> out, double* sum);
 
 /// sum_j += Σ_i tile_ij factor_i.
 void add_scaled_columns(MatrixView<const float> tile, const float* factor, double* sum);

@@ -13,6 +13,9 @@ namespace attn {
 template <class T>
 bool all_by_row(const std::vector<Observer<T>*>& observers);
 
+template <class T>
+class GibbsKernel;
+
 /// Rows completed by blocks of queries, tile by tile: f_i = LSE_j(s_ij − g_j).
 template <class T>
 struct RowPass {
@@ -21,6 +24,9 @@ struct RowPass {
   std::span<const double> col;  ///< g (Lk), −inf: a closed key; empty: all 0
   std::vector<Observer<T>*> observers;
   const RowSelection* rows = nullptr;  ///< as Pass::rows
+  /// Null, or exp(s) of these scores, whose tiles are taken in their place; only where there is a
+  /// g.
+  GibbsKernel<T>* kernel = nullptr;
 };
 
 /// Whether run_rows can run it: there is no g, or scores and g are near enough to 0 for exp(s) and
@@ -36,7 +42,9 @@ bool can_run_rows(const RowPass<T>& pass);
 template <class T>
 void run_rows(const RowPass<T>& pass, int threads);
 
-/// How run_rows cuts its blocks where some observers are not by_row.
+/// How run_rows cuts its blocks where some observers are not by_row, or there is a kernel, and how
+/// many columns a tile of theirs has.
+constexpr Index row_tile_cols = 256;
 Partition row_pass_partition(Index rows, Index cols, std::size_t element_size);
 
 /// Bytes of scratch memory of run_rows, observers not counted.

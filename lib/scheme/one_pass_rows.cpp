@@ -5,6 +5,7 @@
 #include "kernel/parallel.hpp"
 #include "kernel/running.hpp"
 #include "kernel/tile.hpp"
+#include "scheme/gibbs_kernel.hpp"
 #include "scheme/one_pass.hpp"
 #include "scheme/selected_rows.hpp"
 
@@ -16,12 +17,12 @@ constexpr double minus_infinity = -std::numeric_limits<double>::infinity();
 // A tile of scores with its keys and values should stay in the second-level cache; a multiple of
 // the register tile's six rows. What a row gathers depends on the columns of its tiles alone.
 constexpr Index tile_rows = 96;
-constexpr Index tile_cols = 256;
+constexpr Index tile_cols = row_tile_cols;
 constexpr Index most_slots = 1024;  // where nothing is kept per slot
 
 // Blocks of which all tiles are kept until the rows are complete: in the second-level cache at a
-// few thousand keys, and never more than a thread may hold.
-constexpr Index kept_rows = 64;
+// few thousand keys, a multiple of six too, and never more than a thread may hold.
+constexpr Index kept_rows = 48;
 constexpr Index fewest_rows = 8;
 constexpr Index held_bytes = Index{16} << 20;
 
@@ -61,8 +62,9 @@ class RowRun {
     }
     const Index rows = pass.scores->rows();
     const Index cols = pass.scores->cols();
-    partition_ = others_.empty() ? blocks_of(rows, cols, tile_rows)
-                                 : row_pass_partition(rows, cols, sizeof(T));
+    partition_ = others_.empty() && pass.kernel == nullptr
+                     ? blocks_of(rows, cols, tile_rows)
+                     : row_pass_partition(rows, cols, sizeof(T));
     for (const double g : pass.col) key_factor_.push_back(g == minus_infinity ? 0 : std::exp(-g));
   }
 
@@ -129,10 +131,17 @@ class RowRun {
     } else if (key_factor_.empty()) {
       pass_.scores->fill_exponentials(range, tile, work.scratch, work.sum.data(), nullptr, product);
     } else {
-      pass_.scores->fill_exponentials(range, tile, work.scratch, nullptr, nullptr);
-      kernel::scale_columns_sum_rows(tile, key_factor_.data() + range.col0, work.sum.data());
+      kernel::scale_columns_sum_rows(exponentials(range, tile, work),
+                                     key_factor_.data() + range.col0, tile, work.sum.data());
     }
     for (Observer<T>* observer : by_row_) observer->observe(WeightTile<T>{range, tile}, slot);
+  }
+
+  MatrixView<const T> exponentials(const TileRange& range, MatrixView<T> tile,
+                                   Workspace<T>& work) const {
+    if (pass_.kernel != nullptr) return pass_.kernel->tile(range, tile, work.scratch);
+    pass_.scores->fill_exponentials(range, tile, work.scratch, nullptr, nullptr);
+    return tile;
   }
 
   void scale(const TileRange& range, Index slot, const Workspace<T>& work) const {

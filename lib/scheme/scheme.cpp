@@ -5,8 +5,8 @@
 #include <limits>
 #include <utility>
 
-#include "scheme/column_sums.hpp"
 #include "scheme/one_pass.hpp"
+#include "scheme/sinkhorn.hpp"
 
 namespace attn {
 namespace {
@@ -67,17 +67,6 @@ class Solver {
     run(pass, threads_);
   }
 
-  // g from f.
-  void complete_columns(std::span<double> f, std::span<double> g) {
-    Pass<T> pass;
-    pass.scores = &scores_;
-    pass.order = Order::column_panels;
-    pass.completes = Completes::columns;
-    pass.components = {Component{1, f, g}};
-    pass.log_marginal = log_b_;
-    run(pass, threads_);
-  }
-
   void solve_softmax() {
     run_rows<T>({&scores_, row(), {}, observers_}, threads_);
     close_empty_keys();
@@ -101,23 +90,6 @@ class Solver {
       run_rows(pass, threads_);
     } else {
       complete_rows({Component{1, row(), col()}}, observers);
-    }
-  }
-
-  // f from g, and the g that follows from it: the plan's column sums are c_j = b_j exp(g'_j − g_j),
-  // and the pass that completes f has them for the asking.
-  void next_columns(std::vector<double>& next) {
-    ColumnSums<T> sums;
-    const RowPass<T> pass{&scores_, row(), col(), {&sums}};
-    if (!can_run_rows(pass)) {
-      complete_rows({Component{1, row(), col()}}, {});
-      complete_columns(row(), next);
-      return;
-    }
-    run_rows(pass, threads_);
-    for (std::size_t j = 0; j < next.size(); ++j) {
-      const double g = found_.potentials.col[j];
-      next[j] = std::isinf(g) ? g : g + std::log(sums.values()[j]) - log_b_[j];
     }
   }
 
@@ -189,20 +161,30 @@ class Solver {
     const auto keys = static_cast<double>(scores_.cols() - found_.support.empty_keys());
     // Keys without a query need no marginal of their own: their column sums to 0, which closes it.
     const double log_b = keys > 0 ? std::log(queries / keys) : 0;
-    if (fixed_iterations(options_) && *options_.iterations == 1 && all_by_row(observers_)) {
-      solve_doubly(observers_);
-      shift_potentials(log_b);
+    if (fixed_iterations(options_) && *options_.iterations == 1) {
+      solve_one_iteration(log_b);
       return;
     }
-    if (keys > 0) log_b_.assign(static_cast<std::size_t>(scores_.cols()), log_b);
-
-    first_columns();
-    for (double& g : col()) g -= log_b;
+    const std::vector<double> log_marginal(static_cast<std::size_t>(scores_.cols()), log_b);
+    SinkhornIteration<T> iteration(scores_, {{}, log_marginal}, options_.kept_bytes, threads_);
+    iteration.start(col());
     if (fixed_iterations(options_)) {
-      iterate(*options_.iterations);
+      iterate(iteration, *options_.iterations);
     } else {
-      iterate_until(options_.tolerance.value_or(usual_tolerance(sizeof(T))),
+      iterate_until(iteration, options_.tolerance.value_or(usual_tolerance(sizeof(T))),
                     options_.iterations.value_or(usual_iterations));
+    }
+  }
+
+  // As dnas does it, to the last bit where the marginal is 1.
+  void solve_one_iteration(double log_b) {
+    if (all_by_row(observers_)) {
+      solve_doubly(observers_);
+      shift_potentials(log_b);
+    } else {
+      first_columns();
+      for (double& g : col()) g -= log_b;
+      rows_from_columns(observers_);
     }
   }
 
@@ -212,22 +194,24 @@ class Solver {
     for (double& f : row()) f += log_marginal;
   }
 
-  void iterate(Index iterations) {
+  void iterate(SinkhornIteration<T>& iteration, Index iterations) {
+    std::vector<double> next(found_.potentials.col.size());
     for (Index t = 1; t < iterations; ++t) {
-      next_columns(found_.potentials.col);
+      iteration.step(col(), row(), next);
+      found_.potentials.col.swap(next);
     }
-    rows_from_columns(observers_);
+    iteration.show(col(), row(), observers_);
     found_.summary.iterations = iterations;
   }
 
   // The next g tells the column sums of the present plan, so the check costs nothing but its last
   // one.
-  void iterate_until(double tolerance, Index most) {
+  void iterate_until(SinkhornIteration<T>& iteration, double tolerance, Index most) {
     std::vector<double> next(found_.potentials.col.size());
     SchemeSummary& summary = found_.summary;
     summary.status = SolveStatus::not_converged;
     for (summary.iterations = 1;; ++summary.iterations) {
-      next_columns(next);
+      iteration.step(col(), row(), next);
       summary.column_error = relative_change(found_.potentials.col, next);
       if (summary.column_error <= tolerance) {
         summary.status = SolveStatus::converged;
@@ -255,7 +239,6 @@ class Solver {
   const SchemeOptions& options_;
   const std::vector<Observer<T>*>& observers_;
   int threads_;
-  std::vector<double> log_b_;  // empty: b = 1
   Attention found_;
 };
 
@@ -336,13 +319,18 @@ std::int64_t attend_bytes(Scheme scheme, Index rows, Index cols, std::size_t ele
   }
   bytes = std::max(bytes, row_pass_bytes(rows, cols, element_size, false, threads));
   if (scheme == Scheme::sinkhorn) {
-    const Partition partition = row_pass_partition(rows, cols, element_size);
-    bytes += ColumnSums<float>::bytes(partition);
+    bytes = std::max(bytes, sinkhorn_bytes(rows, cols, element_size, threads));
   }
   // Potentials; sinkhorn's next column potential and marginal.
-  const Index vectors =
-      2 * (rows + cols) + (scheme == Scheme::sinkhorn ? 2 * (rows + 2 * cols) : 0);
+  const Index vectors = 2 * (rows + cols) + (scheme == Scheme::sinkhorn ? 2 * cols : 0);
   return bytes + vectors * static_cast<Index>(sizeof(double));
+}
+
+std::int64_t useful_attend_bytes(const SchemeOptions& options, Index rows, Index cols,
+                                 std::size_t element_size) {
+  const bool once = fixed_iterations(options) && *options.iterations == 1;
+  if (options.scheme != Scheme::sinkhorn || once) return 0;
+  return rows * cols * static_cast<std::int64_t>(element_size);
 }
 
 template Attention attend(const Scores<float>&, const SchemeOptions&,

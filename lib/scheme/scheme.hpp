@@ -36,6 +36,11 @@ struct SchemeOptions {
   /// Neither: usual_tolerance. Row sums are exact to rounding.
   std::optional<Index> iterations;
   std::optional<double> tolerance;
+
+  /// Of sinkhorn: memory in which attend may keep exponentials of scores from one iteration to the
+  /// next (at most all Lq × Lk of them in T), beside attend_bytes. What there is no room for is
+  /// made again in every iteration, which takes longer and gives the same bits.
+  std::int64_t kept_bytes = 0;
 };
 
 /// The tolerance of sinkhorn where neither it nor a number of iterations is given: 1e-6 for float32
@@ -89,7 +94,11 @@ template <class T>
 void show_rows(const Scores<T>& scores, const SchemeOptions& options, Potentials& potentials,
                const RowSelection& rows, const std::vector<Observer<T>*>& observers, int threads);
 
-/// Bytes of memory that attend takes beside scores and observers.
+/// The most SchemeOptions::kept_bytes that attend has a use for.
+std::int64_t useful_attend_bytes(const SchemeOptions& options, Index rows, Index cols,
+                                 std::size_t element_size);
+
+/// Bytes of memory that attend takes beside scores, observers and what is kept.
 std::int64_t attend_bytes(Scheme scheme, Index rows, Index cols, std::size_t element_size,
                           int threads);
 

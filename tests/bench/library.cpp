@@ -3,10 +3,10 @@
 //   attn-bench [--runs N] [--threads N] [--json] CASE...
 //
 // A CASE is SCHEME:HxLxD[:word...], with the words f64, causal, colsum (column sums too), entropy,
-// backward (gradients of q, k and v after it), rows=N (queries), dv=N, and spread=S (standard
-// deviation of q and k, 1: how large the scores are). For each a line: GFLOP/s counted as 2 Lq Lk
-// (d + dv) a head, the median of the runs, and its ratio to sgemm (dgemm) of 4096 cubed on as many
-// threads, which is timed between the runs.
+// backward (gradients of q, k and v after it), rows=N (queries), dv=N, spread=S (standard deviation
+// of q and k, 1: how large the scores are), iterations=T and memory=BYTES (a head's, for what
+// sinkhorn keeps). For each a line: GFLOP/s counted as 2 Lq Lk (d + dv) a head, the median of the
+// runs, and its ratio to sgemm (dgemm) of 4096 cubed on as many threads, timed between the runs.
 
 #include <cblas.h>
 
@@ -102,6 +102,8 @@ Case parse(const std::string& text) {
       c.value_depth = std::stol(value);
     } else if (pair[0] == "spread") {
       c.spread = std::stod(value);
+    } else if (pair[0] == "memory") {
+      c.scheme.kept_bytes = std::stol(value);
     } else if (pair[0] == "iterations") {
       c.scheme.iterations = std::stol(value);
     } else {

@@ -130,8 +130,10 @@ TEST_CASE_TEMPLATE("add_row_products", T, float, double) {
 TEST_CASE_TEMPLATE("scale_columns_sum_rows and add_scaled_columns", T, float, double) {
   on_every_target([] {
     Random random(98);
-    for (const Index cols : {0, 1, 7, 17, 65, 513, 1100}) {
-      const Index rows = 5;
+    for (const auto& shape : std::vector<std::pair<Index, Index>>{
+             {5, 0}, {5, 1}, {5, 7}, {64, 17}, {65, 65}, {129, 130}, {3, 513}, {5, 1100}}) {
+      const Index rows = shape.first;
+      const Index cols = shape.second;
       Guarded<T> tile(rows, cols);
       tile.fill([&] { return static_cast<T>(uniform(random, 0, 1)); });
       Guarded<double> factor(1, cols);
@@ -139,7 +141,14 @@ TEST_CASE_TEMPLATE("scale_columns_sum_rows and add_scaled_columns", T, float, do
       Guarded<double> sum(1, rows);
       sum.fill([] { return 0.125; });
       const Guarded<T> before = tile;
-      kernel::scale_columns_sum_rows(tile.view(), factor.data(), sum.data());
+      kernel::scale_columns_sum_rows(tile.view(), factor.data(), tile.view(), sum.data());
+      Guarded<T> apart(rows, cols);
+      Guarded<double> sum_apart(1, rows);
+      sum_apart.fill([] { return 0.125; });
+      kernel::scale_columns_sum_rows(before.view(), factor.data(), apart.view(), sum_apart.data());
+      CHECK(apart == tile);
+      CHECK(sum_apart == sum);
+      CHECK(apart.intact());
       Worst sums;
       bool products = true;
       for (Index i = 0; i < rows; ++i) {

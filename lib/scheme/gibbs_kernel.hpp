@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "scheme/pass.hpp"
+#include "tensor/buffer.hpp"
+
+namespace attn {
+
+/// The Gibbs kernel of given scores (Cuturi 2013),
+///
+///   E_ij = exp((s_ij − g_j) − f_i),
+///
+/// for reference potentials f and g that bring it into the range of T (Schmitzer 2019 calls it
+/// stabilised), 0 where the pair is forbidden. By tiles of row_pass_partition's blocks by
+/// row_tile_cols keys: those of the first blocks are kept once they are made, as far as the memory
+/// given for it goes, the others are made again at every call. The bits are the same either way.
+template <class T>
+class GibbsKernel {
+ public:
+  /// Refers to zero where scores.near_zero(), else to nothing yet. Takes at most `kept_bytes` of
+  /// memory for tiles.
+  GibbsKernel(const Scores<T>& scores, std::int64_t kept_bytes);
+
+  /// From here on E is that of these potentials, (Lq) and (Lk); −inf closes a row or column.
+  /// Exponentials below the smallest normal number of T may be 0.
+  void refer_to(std::span<const double> row, std::span<const double> col);
+
+  /// Whether there is a reference.
+  bool refers() const { return to_zero_ || !row_.empty(); }
+  /// Whether both potentials are zero: E = exp(s).
+  bool refers_to_zero() const { return to_zero_; }
+
+  /// The reference, where +inf, in place of −inf, closes a row or column.
+  double row_reference(Index i) const { return to_zero_ ? 0 : row_[static_cast<std::size_t>(i)]; }
+  double col_reference(Index j) const { return to_zero_ ? 0 : col_[static_cast<std::size_t>(j)]; }
+
+  const Partition& partition() const { return partition_; }
+  const Scores<T>& scores() const { return scores_; }
+
+  /// Whether that tile need not be made.
+  bool has(const TileRange& range) const { return kept(range) && there_[at(range)] != 0; }
+
+  /// E of one tile, in `room` or where it is kept; it begins at a multiple of row_tile_cols and of
+  /// the blocks. One thread at a time may ask for tiles of one block. Throws what the scores throw.
+  MatrixView<const T> tile(const TileRange& range, MatrixView<T> room,
+                           typename Scores<T>::Scratch& scratch);
+
+  /// Bytes that all tiles take.
+  static std::int64_t bytes(Index rows, Index cols);
+
+ private:
+  Index block_of(const TileRange& range) const { return range.row0 / partition_.panel; }
+  bool kept(const TileRange& range) const { return block_of(range) < kept_blocks_; }
+  std::size_t at(const TileRange& range) const;
+  void make(const TileRange& range, MatrixView<T> out, typename Scores<T>::Scratch& scratch) const;
+
+  const Scores<T>& scores_;
+  Partition partition_;
+  bool to_zero_;
+  std::vector<double> row_;
+  std::vector<double> col_;
+  Index kept_blocks_ = 0;
+  Buffer<T> kept_;                   // block by block, within one tile by tile
+  std::vector<std::uint8_t> there_;  // by tile
+};
+
+}  // namespace attn

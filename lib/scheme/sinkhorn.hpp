@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "scheme/gibbs_kernel.hpp"
+#include "scheme/pass.hpp"
+
+namespace attn {
+
+/// log a (Lq) and log b (Lk), what the rows and columns of the plan sum to; empty: all are 1. −inf
+/// closes a line.
+struct LogMarginals {
+  std::span<const double> row;
+  std::span<const double> col;
+};
+
+/// Sinkhorn's iterations on potentials (SPEC.md §2; DN 10, EA 10), each one pass over the scores:
+///
+///   fᵗ_i = LSE_j(s_ij − gᵗ_j) − log a_i,   gᵗ⁺¹_j = LSE_i(s_ij − fᵗ_i) − log b_j
+///
+/// for g¹ with f⁰ = 0. A block of queries gets its f and then gives its part of the next g. It is
+/// done by products with a Gibbs kernel, r = E κ, c = Eᵀ ρ with κ = exp(−g) and ρ = a/r relative to
+/// its reference, as long as these are small enough for the format; else, and where there is no
+/// reference yet, with the maxima of the rows removed, which gives the kernel a new reference (the
+/// absorption of Schmitzer 2019). Closed lines, and those with nothing allowed, have −inf.
+///
+/// Relative error of exp f and exp g: some 1e-6 in float32, 1e-14 in float64, and that of the
+/// scores. The plan's column sums must not be further than 1e-30 apart for float32 (1e-300): for
+/// marginals near 1 they are at least b_j/Lq times min a (DN Lemma 1). The bits depend neither on
+/// what is kept nor on the number of threads. Throws what the scores throw.
+template <class T>
+class SinkhornIteration {
+ public:
+  /// What `marginals` shows must outlive it. Tiles of the kernel are kept in `kept_bytes` at most.
+  SinkhornIteration(const Scores<T>& scores, const LogMarginals& marginals, std::int64_t kept_bytes,
+                    int threads);
+
+  /// g¹ (Lk).
+  void start(std::span<double> col);
+
+  /// From g = gᵗ (Lk), of start or a step, f = fᵗ (Lq) and `next` = gᵗ⁺¹ (Lk).
+  void step(std::span<double> col, std::span<double> row, std::span<double> next);
+
+  /// f from g, whose weights are shown: as show_rows shows them where all rows have the marginal 1.
+  void show(std::span<double> col, std::span<double> row,
+            const std::vector<Observer<T>*>& observers);
+
+ private:
+  void removing_maxima(std::span<double> col, std::span<double> row, std::span<double> next);
+  bool by_products(std::span<const double> col, std::span<double> row, std::span<double> next);
+
+  const Scores<T>& scores_;
+  LogMarginals marginals_;
+  std::vector<double> row_marginal_;  // a; empty: all 1
+  int threads_;
+  GibbsKernel<T> kernel_;
+};
+
+/// Bytes of memory that it takes beside the tiles that are kept.
+std::int64_t sinkhorn_bytes(Index rows, Index cols, std::size_t element_size, int threads);
+
+}  // namespace attn
