@@ -5,7 +5,6 @@
 
 #include "kernel/tile.hpp"
 #include "scheme/one_pass.hpp"
-#include "tensor/large_pages.hpp"
 
 namespace attn {
 namespace {
@@ -38,8 +37,7 @@ GibbsKernel<T>::GibbsKernel(const Scores<T>& scores, std::int64_t kept_bytes)
   }
   if (kept_blocks_ == 0) return;
   const Index rows = std::min(kept_blocks_ * partition_.panel, partition_.rows);
-  kept_ = Buffer<T>(rows * partition_.cols);
-  prefer_large_pages(kept_.data(), static_cast<std::size_t>(bytes(rows, partition_.cols)));
+  kept_ = MappedMemory(static_cast<std::size_t>(bytes(rows, partition_.cols)));
   there_.assign(static_cast<std::size_t>(kept_blocks_ * tiles_per_block(partition_)), 0);
 }
 
@@ -64,7 +62,7 @@ MatrixView<const T> GibbsKernel<T>::tile(const TileRange& range, MatrixView<T> r
     make(range, room, scratch);
     return room;
   }
-  T* first = kept_.data() + range.row0 * partition_.cols + range.rows * range.col0;
+  T* first = static_cast<T*>(kept_.data()) + range.row0 * partition_.cols + range.rows * range.col0;
   const MatrixView<T> out(first, range.rows, range.cols);
   std::uint8_t& there = there_[at(range)];
   if (there == 0) make(range, out, scratch);

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "scheme/pass.hpp"
-#include "tensor/buffer.hpp"
+#include "tensor/mapped_memory.hpp"
 
 namespace attn {
 
@@ -63,7 +63,7 @@ class GibbsKernel {
   std::vector<double> row_;
   std::vector<double> col_;
   Index kept_blocks_ = 0;
-  Buffer<T> kept_;                   // block by block, within one tile by tile
+  MappedMemory kept_;                // block by block, within one tile by tile
   std::vector<std::uint8_t> there_;  // by tile
 };
 

@@ -64,11 +64,30 @@ class Bits(ToolTest):
         self.write("scores.h5", scores=bias[None].repeat(2, axis=0), v=data["v"])
         memory = [["--memory=1G"], ["--memory=16M"], ["--memory=12M", "--threads=1"]]
         emit = "--emit=out,row_potential,col_potential,col_sum,row_entropy"
-        for scheme in SCHEMES[1:3]:
+        for scheme in SCHEMES[1:]:
             self.same_for(memory, "mask.h5", emit, *scheme)
             self.same_for(memory, "bias.h5", emit, *scheme)
             self.same_for(memory, "scores.h5", "--from=scores", emit, *scheme)
         self.same_for(memory, "bias.h5", tool="explain-away-stats")
+
+    def test_memory_that_sinkhorn_keeps_exponentials_in(self):
+        # All of them for either head at once, for one at a time, a part of them, none.
+        random = np.random.default_rng(5)
+        for spread in (1, 5):  # scores near zero, and not
+            data = vectors(random, 2, 1100, 900, 16)
+            self.write("in.h5", q=spread * data["q"], k=spread * data["k"], v=data["v"])
+            memory = [[f"--memory={size}M", f"--threads={threads}"]
+                      for size, threads in ((1000, 2), (14, 1), (11, 2), (8, 1), (6, 1))]
+            plans = [self.run_tool("attn-compute", "in.h5", "--dry-run", "--json", *SCHEMES[3],
+                                   *given).json()["result"]["working_bytes"] for given in memory]
+            matrix = 4 * 1100 * 900
+            self.assertGreater(plans[0], 2 * matrix)
+            for bytes_, (size, _) in zip(plans, ((1000, 2), (14, 1), (11, 2), (8, 1), (6, 1))):
+                self.assertLessEqual(bytes_, size << 20)
+            for scheme in SCHEMES[3:]:
+                self.same_for(memory, "in.h5", EVERYTHING, *scheme)
+            for scheme in ("sinkhorn", "unas,sinkhorn,dnas"):
+                self.same_for(memory, "in.h5", f"--scheme={scheme}", tool="explain-away-stats")
 
     def test_dnas_is_the_first_iteration_of_sinkhorn(self):
         random = np.random.default_rng(3)

@@ -70,6 +70,25 @@ class Length(ToolTest):
             with self.subTest(tool=tool):
                 self.assertLess(many - few, 25e6)
 
+    def test_sinkhorn_keeps_what_memory_allows(self):
+        random = np.random.default_rng(3)
+        values = random.standard_normal((2, 4096, 8), np.float32)
+        write(self.folder / "in.h5", q=values, k=values[:, ::-1])
+        matrix = 4 * 4096 ** 2
+        for tool, *arguments in (["attn-compute", "--iterations=3", "--emit=col_sum", "-q"],
+                                 ["explain-away-stats"]):
+            command = [tool, "in.h5", "--scheme=sinkhorn", *arguments, "--threads=2", "--force",
+                       "-o", "out.h5"]
+            least = self.peak(*command, "--memory=32M")
+            for allowed in (64, 96, 256):
+                with self.subTest(command=command, allowed=allowed):
+                    kept = self.peak(*command, f"--memory={allowed}M") - least
+                    print(f"{tool}: {kept / 1e6:.0f} MB more for {allowed} MB", file=sys.stderr)
+                    self.assertLess(kept, (allowed - 32 << 20) + 4e6)
+                    # One head at a time, which has some of them under the least memory already.
+                    self.assertLess(kept, matrix + 4e6)
+                    self.assertGreater(kept, matrix / 3)
+
     def test_memory_does_not_grow_with_the_heads(self):
         # 6 and 60 MB through a pipe of three tools, each by itself here as a pipe would run it.
         random = np.random.default_rng(2)

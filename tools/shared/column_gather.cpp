@@ -77,7 +77,8 @@ void append(const std::vector<T>& more, std::vector<T>& all) {
 template <class T>
 HeadResult compute_head(const ColumnOptions& options,
                         const std::optional<StoredAttention>& in_bundle,
-                        const AttentionInput& input, const Head<T>& head, int threads) {
+                        const AttentionInput& input, const Head<T>& head, std::int64_t useful_bytes,
+                        int threads) {
   HeadResult result;
   const Support support = head.scores().support();
   for (const Index queries : support.queries_of_key) result.masked.push_back(queries == 0 ? 1 : 0);
@@ -88,9 +89,10 @@ HeadResult compute_head(const ColumnOptions& options,
     SchemeResult found;
     std::optional<Scheme> scheme = scheme_of(name);
     if (scheme) {
+      SchemeOptions made = options.scheme_options(*scheme, head.problem);
+      made.kept_bytes = useful_bytes;
       const Attention attention = naming_head(input, head, [&] {
-        return attend<T>(head.scores(*scheme), options.scheme_options(*scheme, head.problem),
-                         {&sums, &entropy}, threads);
+        return attend<T>(head.scores(*scheme), made, {&sums, &entropy}, threads);
       });
       found.converged = attention.summary.status != SolveStatus::not_converged;
     } else {
@@ -148,7 +150,7 @@ ColumnStatistics gather(const cli::Arguments& arguments, const ColumnOptions& op
         warn_of_finite_masks(head.least_bias(), options.scored_schemes(), report);
       },
       [&](const Head<T>& head, int threads) {
-        return compute_head<T>(options, in_bundle, input, head, threads);
+        return compute_head<T>(options, in_bundle, input, head, plan.useful_bytes, threads);
       },
       [&](Index index, HeadResult& head) {
         append(head.masked, statistics.masked);
@@ -180,6 +182,13 @@ HeadNeeds column_needs(const ColumnOptions& options, const io::InputBundle& bund
   needs.kept_bytes = input.problems * input.keys * (schemes * number + 1);
   const Partition partition =
       partition_of(Order::row_panels, input.queries, input.keys, element_size);
+  for (const std::string& name : options.schemes) {
+    const std::optional<Scheme> scheme = scheme_of(name);
+    if (!scheme) continue;
+    needs.useful_bytes =
+        std::max(needs.useful_bytes, useful_attend_bytes(options.scheme_options(*scheme, 0),
+                                                         input.queries, input.keys, element_size));
+  }
   needs.work_bytes = [=, sums = ColumnSums<float>::bytes(partition), &options, &bundle, &input](
                          int threads, std::int64_t dense_limit) {
     std::int64_t most = 0;

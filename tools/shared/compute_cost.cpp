@@ -83,6 +83,7 @@ HeadNeeds compute_needs(const ComputeOptions& options, const AttentionInput& inp
   const std::int64_t output = options.emits("out") || options.emits_gradients()
                                   ? output_bytes(options.scheme.scheme, input, element_size)
                                   : 0;
+  needs.useful_bytes = useful_attend_bytes(options.scheme, input.queries, input.keys, element_size);
   needs.kept_bytes = gradient_sum_bytes(options.gradients, input.problems);
   needs.work_bytes = [&options, &input, sums, output, element_size](int threads, std::int64_t) {
     const std::int64_t forward =

@@ -39,7 +39,8 @@ void warn_about_leaks(const ComputeOptions& options, const AttentionInput& input
 
 template <class T>
 HeadResult<T> compute_head(const ComputeOptions& options, const AttentionInput& input,
-                           const Head<T>& head, const HeadOutputs& outputs, int threads) {
+                           const Head<T>& head, const HeadOutputs& outputs,
+                           std::int64_t useful_bytes, int threads) {
   HeadResult<T> result;
   std::vector<Observer<T>*> observers;
   std::optional<Output<T>> output;
@@ -60,6 +61,7 @@ HeadResult<T> compute_head(const ComputeOptions& options, const AttentionInput& 
     if (!options.queries) observers.push_back(&*weights);
   }
   SchemeOptions scheme = options.scheme;
+  scheme.kept_bytes = useful_bytes;
   if (!options.hybrid.empty()) {
     scheme.hybrid = options.hybrid[static_cast<std::size_t>(head.problem)];
   }
@@ -104,7 +106,7 @@ Totals compute(const cli::Arguments& arguments, const ComputeTask& task, io::Out
         warn_of_finite_masks(head.least_bias(), {options.scheme.scheme}, report);
       },
       [&](const Head<T>& head, int threads) {
-        return compute_head<T>(options, input, head, outputs, threads);
+        return compute_head<T>(options, input, head, outputs, plan.useful_bytes, threads);
       },
       [&](Index problem, HeadResult<T>& result) {
         const Potentials& potentials = result.attention.potentials;

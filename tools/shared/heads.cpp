@@ -70,6 +70,9 @@ MemoryPlan plan_memory(const AttentionInput& input, std::size_t element_size,
                                                             std::max<std::int64_t>(1, per_head)));
   plan.batch = std::clamp<Index>(std::min(busy, affordable), 1, input.problems);
   plan.bytes += (plan.batch - 1) * per_head;
+  const Index at_once = over_heads(plan.batch, plan.threads) ? plan.threads : 1;
+  plan.useful_bytes = std::min(needs.useful_bytes, (memory - plan.bytes) / at_once);
+  plan.bytes += at_once * plan.useful_bytes;
   return plan;
 }
 

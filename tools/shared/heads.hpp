@@ -21,6 +21,8 @@ struct HeadNeeds {
   std::int64_t kept_bytes = 0;    ///< of all heads together, kept until the end
   /// While heads are worked on; matrices of up to `dense_limit` bytes are held.
   std::function<std::int64_t(int threads, std::int64_t dense_limit)> work_bytes;
+  /// More that a head which is worked on can use, to save time: it gets what is left over.
+  std::int64_t useful_bytes = 0;
 };
 
 /// How many heads are in memory at a time and how many threads work. The answer never depends on
@@ -28,15 +30,19 @@ struct HeadNeeds {
 struct MemoryPlan {
   int threads = 1;
   Index batch = 1;
-  std::int64_t dense_limit = 0;  ///< masks and the like above this are read by tiles
-  std::int64_t bytes = 0;        ///< what the plan expects to take
+  std::int64_t dense_limit = 0;   ///< masks and the like above this are read by tiles
+  std::int64_t useful_bytes = 0;  ///< what there is of HeadNeeds::useful_bytes for a head
+  std::int64_t bytes = 0;         ///< what the plan expects to take
 };
 
-/// Fits the work into `memory` bytes: fewer heads at a time, then masks by tiles, then fewer
-/// threads. Throws Error(memory) saying how much is needed where nothing helps, and what
-/// require_readable throws.
+/// Fits the work into `memory` bytes: without what is merely useful, then fewer heads at a time,
+/// then masks by tiles, then fewer threads. Throws Error(memory) saying how much is needed where
+/// nothing helps, and what require_readable throws.
 MemoryPlan plan_memory(const AttentionInput& input, std::size_t element_size,
                        const HeadNeeds& needs, int threads, std::int64_t memory);
+
+/// Whether threads go over the heads of a batch, else over the panels of each.
+inline bool over_heads(Index batch, int threads) { return batch >= threads; }
 
 /// Warns where a bias has finite values as low as those that stand for −inf in many programs (−1e4,
 /// −1e9, the lowest number of a format): a softmax makes zeros of them, but under the other
@@ -59,8 +65,7 @@ auto naming_head(const AttentionInput& input, const Head<T>& head, const Body& b
 }
 
 /// Reads heads, shows each to `look`, computes a Result from each, and hands the results to `keep`
-/// in order, on the calling thread; returns the seconds spent computing. Threads go over the heads
-/// of a batch where there are enough, else over the panels of each.
+/// in order, on the calling thread; returns the seconds spent computing.
 template <class T, class Result>
 double for_each_head(const AttentionInput& input, const MemoryPlan& plan, cli::Progress& progress,
                      const std::function<void(const Head<T>& head)>& look,
@@ -77,10 +82,10 @@ double for_each_head(const AttentionInput& input, const MemoryPlan& plan, cli::P
     }
     std::vector<Result> results(static_cast<std::size_t>(count));
     const auto start = std::chrono::steady_clock::now();
-    const bool over_heads = count >= plan.threads;
-    kernel::parallel_for(count, over_heads ? plan.threads : 1, [&](Index n, int) {
+    const bool apart = over_heads(count, plan.threads);
+    kernel::parallel_for(count, apart ? plan.threads : 1, [&](Index n, int) {
       const auto at = static_cast<std::size_t>(n);
-      results[at] = compute(*heads[at], over_heads ? 1 : plan.threads);
+      results[at] = compute(*heads[at], apart ? 1 : plan.threads);
       progress.advance(1);
     });
     seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
