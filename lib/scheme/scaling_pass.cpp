@@ -90,10 +90,10 @@ class ScalingRun {
     for (range.col0 = 0; range.col0 < block.cols; range.col0 += row_tile_cols) {
       range.cols = std::min(row_tile_cols, block.cols - range.col0);
       if (pass_.kernel->scores().empty(range)) continue;
-      if (!made && !pass_.kernel->has(range)) {
+      // What is kept is kept by whole blocks.
+      if (work.tiles.empty() && !pass_.kernel->has(range)) {
         made = true;
         work.panel.reserve(block.rows * block.cols);
-        add_rows(0, block.rows, work);
       }
       const MatrixView<T> room(made ? work.panel.data() + block.rows * range.col0 : nullptr,
                                range.rows, range.cols);

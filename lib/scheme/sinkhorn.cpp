@@ -19,6 +19,9 @@ constexpr double minus_infinity = -std::numeric_limits<double>::infinity();
 constexpr double most_from_zero = 45;
 constexpr double most_from_plan = 10;
 
+// Weights below the smallest float32 are lost, which sums as large as this do not notice.
+constexpr double smallest_column_sum = 1e-25;
+
 double log_marginal(std::span<const double> log, Index line) {
   return log.empty() ? 0 : log[static_cast<std::size_t>(line)];
 }
@@ -44,15 +47,9 @@ void SinkhornIteration<T>::start(std::span<double> col) {
   if (kernel_.refers_to_zero()) {
     run_scaling<T>({&kernel_, {}, open, {}, col}, threads_);
     for (double& g : col) g = std::log(g);
-  } else if (open.empty()) {
-    one_pass_columns<T>(scores_, {}, col, {}, threads_);
   } else {
-    Pass<T> pass;
-    pass.scores = &scores_;
-    pass.order = Order::column_panels;
-    pass.completes = Completes::columns;
-    pass.components = {Component{1, potential, col}};
-    run(pass, threads_);
+    complete_columns(potential, col);
+    return;
   }
   for (Index j = 0; j < scores_.cols(); ++j) {
     const double log = log_marginal(marginals_.col, j);
@@ -68,7 +65,8 @@ void SinkhornIteration<T>::step(std::span<double> col, std::span<double> row,
 }
 
 // The plan's column sums are c_j = b_j exp(g'_j − g_j), and the pass that completes f has them for
-// the asking.
+// the asking: but for marginals of very different size none is near the bottom of the format (DN
+// Lemma 1).
 template <class T>
 void SinkhornIteration<T>::removing_maxima(std::span<double> col, std::span<double> row,
                                            std::span<double> next) {
@@ -81,12 +79,30 @@ void SinkhornIteration<T>::removing_maxima(std::span<double> col, std::span<doub
   pass.observers = {&sums};
   run(pass, threads_);
   kernel_.refer_to(row, col);
+  for (std::size_t j = 0; j < col.size(); ++j) {
+    if (std::isinf(col[j]) || sums.values()[j] >= smallest_column_sum) continue;
+    // Nor would a kernel in this range have anything of such a column.
+    kernel_.refer_to({}, {});
+    complete_columns(row, next);
+    return;
+  }
   for (Index j = 0; j < scores_.cols(); ++j) {
     const auto at = static_cast<std::size_t>(j);
     next[at] = std::isinf(col[at])
                    ? col[at]
                    : col[at] + std::log(sums.values()[at]) - log_marginal(marginals_.col, j);
   }
+}
+
+template <class T>
+void SinkhornIteration<T>::complete_columns(std::span<double> row, std::span<double> next) {
+  Pass<T> pass;
+  pass.scores = &scores_;
+  pass.order = Order::column_panels;
+  pass.completes = Completes::columns;
+  pass.components = {Component{1, row, next}};
+  pass.log_marginal = marginals_.col;
+  run(pass, threads_);
 }
 
 template <class T>

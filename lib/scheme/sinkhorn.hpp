@@ -27,9 +27,8 @@ struct LogMarginals {
 /// absorption of Schmitzer 2019). Closed lines, and those with nothing allowed, have −inf.
 ///
 /// Relative error of exp f and exp g: some 1e-6 in float32, 1e-14 in float64, and that of the
-/// scores. The plan's column sums must not be further than 1e-30 apart for float32 (1e-300): for
-/// marginals near 1 they are at least b_j/Lq times min a (DN Lemma 1). The bits depend neither on
-/// what is kept nor on the number of threads. Throws what the scores throw.
+/// scores. The bits depend neither on what is kept nor on the number of threads. Throws what the
+/// scores throw.
 template <class T>
 class SinkhornIteration {
  public:
@@ -49,6 +48,7 @@ class SinkhornIteration {
 
  private:
   void removing_maxima(std::span<double> col, std::span<double> row, std::span<double> next);
+  void complete_columns(std::span<double> row, std::span<double> next);
   bool by_products(std::span<const double> col, std::span<double> row, std::span<double> next);
 
   const Scores<T>& scores_;
