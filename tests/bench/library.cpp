@@ -9,6 +9,7 @@
 // runs, and its ratio to sgemm (dgemm) of 4096 cubed on as many threads, timed between the runs.
 
 #include <cblas.h>
+#include <malloc.h>
 
 #include <algorithm>
 #include <chrono>
@@ -230,6 +231,9 @@ void run(const Case& c, int runs, int threads, bool json) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // As the tools do: blocks that are freed and allocated again stay mapped. (glibc ignores more.)
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);
+  mallopt(M_TRIM_THRESHOLD, 64 << 20);
   int runs = 7;
   int threads = 2;
   bool json = false;
