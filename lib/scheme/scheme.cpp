@@ -312,8 +312,6 @@ std::int64_t attend_bytes(Scheme scheme, Index rows, Index cols, std::size_t ele
   std::int64_t bytes = pass_bytes(Order::row_panels, rows, cols, components, element_size, threads);
   if (!is_softmax(scheme)) {
     bytes = std::max(bytes, pass_bytes(Order::column_panels, rows, cols, 1, element_size, threads));
-  }
-  if (!is_softmax(scheme)) {
     bytes = std::max(bytes, one_pass_columns_bytes(rows, cols, element_size,
                                                    static_cast<Index>(components), threads));
   }

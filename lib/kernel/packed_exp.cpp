@@ -1,0 +1,207 @@
+#include "kernel/packed.hpp"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernel/packed_exp.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "kernel/packed_tile-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace attn::kernel::HWY_NAMESPACE {
+
+template <class T>
+struct Exponential {
+  Vec<T> alpha;
+  Vec<T> operator()(Vec<T> sum, const T* /*out*/, Index /*row*/) const {
+    return exp_near_zero(hn::Mul(sum, alpha));
+  }
+};
+
+constexpr Index block_rows = 96;
+
+// Row sums by lane, a vector for each row of the block, handed over to float64 before they have too
+// many terms.
+template <class T>
+struct BlockRowSums {
+  HWY_ALIGN T sum[most_elements<T>(block_rows)];
+  Index rows;
+  Index terms = 0;
+
+  explicit BlockRowSums(Index count) : rows(count) { clear(); }
+  void clear() {
+    for (Index i = 0; i < rows; ++i) hn::Store(hn::Zero(Tag<T>()), Tag<T>(), sum + i * lanes<T>());
+    terms = 0;
+  }
+  void flush(double* total) {
+    for (Index i = 0; i < rows; ++i) {
+      total[i] += sum_lanes<T>(hn::Load(Tag<T>(), sum + i * lanes<T>()));
+    }
+    clear();
+  }
+  template <int R>
+  HWY_INLINE void add(const Vec<T> (&tile)[R][tile_vectors], Index i) {
+    unrolled<R>([&](auto r) HWY_ATTR {
+      T* at = sum + (i + r) * lanes<T>();
+      Vec<T> more = tile[r][0];
+      unrolled<tile_vectors - 1>([&](auto v) HWY_ATTR { more = hn::Add(more, tile[r][v + 1]); });
+      hn::Store(hn::Add(hn::Load(Tag<T>(), at), more), Tag<T>(), at);
+    });
+  }
+  HWY_INLINE void add_product(Vec<T> a, Vec<T> b, Index row) {
+    T* at = sum + row * lanes<T>();
+    hn::Store(hn::MulAdd(a, b, hn::Load(Tag<T>(), at)), Tag<T>(), at);
+  }
+};
+
+// Column sums of one panel of the block: at most 16 terms a lane.
+template <class T>
+struct PanelColumnSums {
+  HWY_ALIGN T sum[most_elements<T>(tile_vectors)] = {};
+
+  void flush(double* total) const {
+    for (Index j = 0; j < Width<T>(); ++j) total[j] += static_cast<double>(sum[j]);
+  }
+  template <int R>
+  HWY_INLINE void add(const Vec<T> (&tile)[R][tile_vectors]) {
+    unrolled<tile_vectors>([&](auto v) HWY_ATTR {
+      T* at = sum + v * lanes<T>();
+      Vec<T> more = tile[0][v];
+      unrolled<R - 1>([&](auto r) HWY_ATTR { more = hn::Add(more, tile[r + 1][v]); });
+      hn::Store(hn::Add(hn::Load(Tag<T>(), at), more), Tag<T>(), at);
+    });
+  }
+};
+
+template <class T>
+void add_in_order(const T* row, Index n, double* sum) {
+  for (Index j = 0; j < n; ++j) *sum += static_cast<double>(row[j]);
+}
+
+// Sums by column where there is a col_sum, else by row. Not inlined: together the two need more
+// registers than there are.
+template <bool ByCol, class T>
+HWY_NOINLINE void ExpBlock(T alpha, MatrixView<const T> a, const Packed<T>& b, Index col0,
+                           MatrixView<T> out, double* row_sum, double* col_sum) {
+  const Exponential<T> finish{hn::Set(Tag<T>(), alpha)};
+  BlockRowSums<T> by_row(a.rows);
+  for (Index first = 0; first < out.cols; first += Width<T>()) {
+    const MatrixView<T> part = panel_of(out, first);
+    PanelColumnSums<T> by_col;
+    multiply_panel<T>(as_it_lies(a), a.cols, b.at((col0 + first) / Width<T>(), 0), part, finish,
+                      [&](const auto& tile, Index i) HWY_ATTR {
+                        if constexpr (ByCol) {
+                          by_col.add(tile);
+                        } else {
+                          by_row.add(tile, i);
+                        }
+                      });
+    if (part.cols < Width<T>()) {
+      for (Index i = 0; i < part.rows; ++i) {
+        if (!ByCol) add_in_order<T>(part.row(i), part.cols, row_sum + i);
+        for (Index j = 0; ByCol && j < part.cols; ++j) {
+          col_sum[first + j] += static_cast<double>(part(i, j));
+        }
+      }
+      break;
+    }
+    if (ByCol) by_col.flush(col_sum + first);
+    by_row.terms += tile_vectors;
+    if (!ByCol && by_row.terms + tile_vectors > terms_in_float) by_row.flush(row_sum);
+  }
+  if (!ByCol) by_row.flush(row_sum);
+}
+
+// Sums by row, to the same bits, and of each exponential times its logarithm while it is in
+// registers.
+template <class T>
+HWY_NOINLINE void ExpProductBlock(T alpha, MatrixView<const T> a, const Packed<T>& b, Index col0,
+                                  MatrixView<T> out, double* row_sum, double* row_product) {
+  const Vec<T> by = hn::Set(Tag<T>(), alpha);
+  BlockRowSums<T> sums(a.rows);
+  BlockRowSums<T> products(a.rows);
+  for (Index first = 0; first < out.cols; first += Width<T>()) {
+    const MatrixView<T> part = panel_of(out, first);
+    const T* panel = b.at((col0 + first) / Width<T>(), 0);
+    if (part.cols < Width<T>()) {
+      multiply_panel_part<T>(as_it_lies(a), a.cols, panel, part, Scaled<T>{by});
+      for (Index i = 0; i < part.rows; ++i) {
+        exp_row_shifted<T>(part.row(i), part.cols, T{0}, row_product + i);
+        add_in_order<T>(part.row(i), part.cols, row_sum + i);
+      }
+      break;
+    }
+    for_row_runs(a.rows, [&](auto count, Index i) HWY_ATTR {
+      constexpr int R = decltype(count)::value;
+      multiply_tile<T, R>(
+          rows_from(as_it_lies(a), i), panel, a.cols, part.row(i), part.row_stride,
+          [&](Vec<T> sum, const T* /*out*/, Index row) HWY_ATTR {
+            const Vec<T> x = hn::Mul(sum, by);
+            const Vec<T> e = exp_near_zero(x);
+            products.add_product(e, x, i + row);
+            return e;
+          },
+          [&](const Tile<T, R>& tile) HWY_ATTR { sums.add(tile, i); });
+    });
+    sums.terms += tile_vectors;
+    if (sums.terms + tile_vectors > terms_in_float) {
+      sums.flush(row_sum);
+      products.flush(row_product);
+    }
+  }
+  sums.flush(row_sum);
+  products.flush(row_product);
+}
+
+// Blocks of rows, so that the sums of one stay in the first-level cache.
+template <class T>
+void MultiplyExpPacked(T alpha, MatrixView<const T> a, const Packed<T>& b, Index col0,
+                       MatrixView<T> out, double* row_sum, double* col_sum, double* row_product) {
+  double unwanted[block_rows] = {};
+  for (Index i = 0; i < a.rows; i += block_rows) {
+    const Index count = a.rows - i < block_rows ? a.rows - i : block_rows;
+    const MatrixView<const T> rows = a.row_range(i, count);
+    if (col_sum != nullptr) {
+      ExpBlock<true, T>(alpha, rows, b, col0, out.row_range(i, count), nullptr, col_sum);
+    } else if (row_product != nullptr) {
+      ExpProductBlock<T>(alpha, rows, b, col0, out.row_range(i, count), row_sum + i,
+                         row_product + i);
+    } else {
+      double* sums = row_sum == nullptr ? unwanted : row_sum + i;
+      ExpBlock<false, T>(alpha, rows, b, col0, out.row_range(i, count), sums, nullptr);
+    }
+  }
+}
+
+// Plain names for the dispatch tables, which know no overloads.
+#define ATTN_FOR_TYPE(T, suffix)                                                                  \
+  void MultiplyExpPacked_##suffix(T alpha, MatrixView<const T> a, const Packed<T>& b, Index col0, \
+                                  MatrixView<T> out, double* row_sum, double* col_sum,            \
+                                  double* row_product) {                                          \
+    MultiplyExpPacked<T>(alpha, a, b, col0, out, row_sum, col_sum, row_product);                  \
+  }
+ATTN_FOR_TYPE(float, f32)
+ATTN_FOR_TYPE(double, f64)
+#undef ATTN_FOR_TYPE
+
+}  // namespace attn::kernel::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace attn::kernel {
+
+#define ATTN_EXPORT(T, suffix)                                                             \
+  HWY_EXPORT(MultiplyExpPacked_##suffix);                                                  \
+  template <>                                                                              \
+  void multiply_exp_packed(T alpha, MatrixView<const T> a, const Packed<T>& b, Index col0, \
+                           MatrixView<T> out, double* row_sum, double* col_sum,            \
+                           double* row_product) {                                          \
+    HWY_DYNAMIC_DISPATCH(MultiplyExpPacked_##suffix)                                       \
+    (alpha, a, b, col0, out, row_sum, col_sum, row_product);                               \
+  }
+ATTN_EXPORT(float, f32)
+ATTN_EXPORT(double, f64)
+#undef ATTN_EXPORT
+
+}  // namespace attn::kernel
+#endif
