@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <vector>
 
 #include "kernel/few_rows.hpp"
 #include "scheme/adjoints.hpp"
@@ -17,31 +16,84 @@ namespace {
 constexpr double most_in_common = 16;
 
 template <class T>
-bool is_moderate(MatrixView<const T> matrix) {
-  return kernel::largest_magnitude(matrix) <= std::numeric_limits<T>::max() / 4;
+double magnitude_of(MatrixView<const T> matrix, Index row) {
+  return static_cast<double>(kernel::largest_magnitude(matrix.row(row), matrix.cols));
+}
+
+template <class T>
+double distance(MatrixView<const T> matrix, Index row, const std::vector<double>& from) {
+  double largest = 0;
+  for (std::size_t c = 0; c < from.size(); ++c) {
+    const auto value = static_cast<double>(matrix(row, static_cast<Index>(c)));
+    largest = std::max(largest, std::abs(value - from[c]));
+  }
+  return largest;
 }
 
 }  // namespace
 
 template <class T>
 CentredValues<T>::CentredValues(const Forward<T>& forward, int threads) : forward_(forward) {
-  if (forward.out.rows == 0 || !is_moderate(forward.v) || !is_moderate(forward.out)) return;
-  std::vector<double> mean(static_cast<std::size_t>(forward.out.cols), 0.0);
-  add_rows(forward.out, mean);
-  for (double& m : mean) m /= static_cast<double>(forward.out.rows);
-  v_ = Buffer<T>(forward.v.rows * forward.v.cols);
-  out_ = Buffer<T>(forward.out.rows * forward.out.cols);
-  forward_.v = centred(forward.v, mean, v_);
-  forward_.out = centred(forward.out, mean, out_);
-  double common = 0;
-  for (const double m : mean) common = std::max(common, std::abs(m));
-  if (is_small(*forward.scores) ||
-      common <= most_in_common * static_cast<double>(kernel::largest_magnitude(forward_.out))) {
-    return;
+  drop_empty_keys();
+  centre(threads);
+}
+
+template <class T>
+void CentredValues<T>::drop_empty_keys() {
+  const MatrixView<const T> v = forward_.v;
+  const std::vector<Index>& queries = forward_.attention->support.queries_of_key;
+  if (std::find(queries.begin(), queries.end(), 0) == queries.end()) return;
+  v_ = Buffer<T>(v.rows * v.cols);
+  for (Index j = 0; j < v.rows; ++j) {
+    T* to = v_.data() + j * v.cols;
+    if (queries[static_cast<std::size_t>(j)] == 0) {
+      std::fill_n(to, v.cols, T{0});
+    } else {
+      std::copy_n(v.row(j), v.cols, to);
+    }
   }
-  Output<T> output(forward_.v, {out_.data(), forward.out.rows, forward.out.cols});
-  Potentials potentials = forward.attention->potentials;
-  show_weights<T>(*forward.scores, potentials, forward.options.hybrid, {&output}, threads);
+  forward_.v = {v_.data(), v.rows, v.cols};
+}
+
+// Those with a key and a dO.
+template <class T>
+std::vector<Index> CentredValues<T>::live_queries() const {
+  std::vector<Index> live;
+  for (Index i = 0; i < forward_.out.rows; ++i) {
+    if (std::isinf(forward_.attention->potentials.row[static_cast<std::size_t>(i)])) continue;
+    if (magnitude_of(forward_.grad_out, i) > 0) live.push_back(i);
+  }
+  return live;
+}
+
+template <class T>
+void CentredValues<T>::centre(int threads) {
+  const MatrixView<const T> out = forward_.out;
+  const std::vector<Index> live = live_queries();
+  std::vector<double> mean(static_cast<std::size_t>(out.cols), 0.0);
+  for (const Index i : live) add_rows(out.row_range(i, 1), mean);
+  double common = 0;
+  for (double& m : mean) {
+    m /= static_cast<double>(live.size());
+    common = std::max(common, std::abs(m));
+  }
+  double apart = 0;
+  for (const Index i : live) {
+    const double from_mean = distance(out, i, mean);
+    // NaN fails the comparison.
+    if (!(from_mean <= magnitude_of(out, i) / 2)) return;
+    apart = std::max(apart, from_mean);
+  }
+  constexpr T most = std::numeric_limits<T>::max() / 4;
+  if (live.empty() || !(kernel::largest_magnitude(forward_.v) <= most)) return;
+  centred_v_ = Buffer<T>(forward_.v.rows * forward_.v.cols);
+  out_ = Buffer<T>(out.rows * out.cols);
+  forward_.v = centred(forward_.v, mean, centred_v_);
+  forward_.out = centred(out, mean, out_);
+  if (is_small(*forward_.scores) || common <= most_in_common * apart) return;
+  Output<T> output(forward_.v, {out_.data(), out.rows, out.cols});
+  Potentials potentials = forward_.attention->potentials;
+  show_weights<T>(*forward_.scores, potentials, forward_.options.hybrid, {&output}, threads);
 }
 
 template class CentredValues<float>;

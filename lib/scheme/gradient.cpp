@@ -336,7 +336,7 @@ std::int64_t differentiate_bytes(Scheme scheme, Index rows, Index cols, Index va
   bytes += tile_product_bytes(rows, cols, value_depth, element_size);
   bytes += element_size == sizeof(float) ? kernel::Packed<float>::bytes(rows, value_depth)
                                          : kernel::Packed<double>::bytes(rows, value_depth);
-  bytes += (rows + cols) * value_depth * element;  // CentredValues
+  bytes += (rows + 2 * cols) * value_depth * element;             // CentredValues
   if (is_softmax(scheme)) bytes += rows * value_depth * element;  // fold_rows
   // The passes that come before the gradient's own.
   if (scheme == Scheme::hnas) bytes += rows * value_depth * element;

@@ -38,6 +38,12 @@ void RowEntropy<T>::row_entropies(Index first, Index count, const double* entrop
   std::copy_n(entropies, count, this->values_.begin() + first);
 }
 
+// A weight of 1 may be rounded up.
+template <class T>
+void RowEntropy<T>::finish() {
+  for (double& entropy : this->values_) entropy = std::max(entropy, 0.0);
+}
+
 template class RowObserver<float>;
 template class RowObserver<double>;
 template class RowSums<float>;
