@@ -24,9 +24,9 @@ class GibbsKernel {
   /// memory for tiles.
   GibbsKernel(const Scores<T>& scores, std::int64_t kept_bytes);
 
-  /// From here on E is that of these potentials, (Lq) and (Lk); −inf closes a row or column. Without
-  /// any there is no reference.
-  /// Exponentials below the smallest normal number of T may be 0.
+  /// From here on E is that of these potentials, (Lq) and (Lk); −inf closes a row or column.
+  /// Without any there is no reference. Exponentials below the smallest normal number of T may be
+  /// 0.
   void refer_to(std::span<const double> row, std::span<const double> col);
 
   /// Whether there is a reference.

@@ -188,10 +188,9 @@ template <class T>
     }
   }
   // Of a NaN the sign says nothing.
-  throw Error(Failure::input,
-              fmt::format("{} has {} at {}, expected {}", dataset.address(),
-                          std::isnan(value) ? "nan" : fmt::format("{}", value),
-                          element_text(start, count, flat), expected));
+  throw Error(Failure::input, fmt::format("{} has {} at {}, expected {}", dataset.address(),
+                                          std::isnan(value) ? "nan" : fmt::format("{}", value),
+                                          element_text(start, count, flat), expected));
 }
 
 template void refuse_element(const io::InputDataset&, const Shape&, const Shape&, Index, float,
