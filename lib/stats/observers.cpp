@@ -1,6 +1,7 @@
 #include "stats/observers.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <stdexcept>
 
 #include "kernel/tile.hpp"
@@ -38,10 +39,13 @@ void RowEntropy<T>::row_entropies(Index first, Index count, const double* entrop
   std::copy_n(entropies, count, this->values_.begin() + first);
 }
 
-// A weight of 1 may be rounded up.
+// A weight of 1 may be rounded up. More than that would be weights that are none, which is told.
 template <class T>
 void RowEntropy<T>::finish() {
-  for (double& entropy : this->values_) entropy = std::max(entropy, 0.0);
+  constexpr double rounding = 16.0 * std::numeric_limits<T>::epsilon();
+  for (double& entropy : this->values_) {
+    if (entropy < 0 && entropy >= -rounding) entropy = 0;
+  }
 }
 
 template class RowObserver<float>;

@@ -28,7 +28,7 @@ class RowSums final : public RowObserver<T> {
   void observe(const WeightTile<T>& tile, Index slot) override;
 };
 
-/// H_i = −Σ_j π_ij log π_ij in nats, 0 log 0 = 0; never below 0, and at most log of the number of
+/// H_i = −Σ_j π_ij log π_ij in nats, 0 log 0 = 0; never below 0 and at most log of the number of
 /// allowed keys where rows sum to 1. Absolute error: some roundings of T of 1 + H_i, and of the
 /// row's largest |s_ij| where Scores::near_zero.
 template <class T>
