@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "tensor/buffer.hpp"
@@ -53,6 +54,12 @@ class Packed {
   Index cols_ = 0;
   Buffer<T> values_;
 };
+
+/// Packed::bytes for float32 (element_size 4) or float64 (8).
+inline std::int64_t packed_bytes(Index depth, Index cols, std::size_t element_size) {
+  return element_size == sizeof(float) ? Packed<float>::bytes(depth, cols)
+                                       : Packed<double>::bytes(depth, cols);
+}
 
 /// out = alpha · a B for a (m, depth), B (depth, n) the columns [col0, col0 + n) of b, out (m, n).
 /// col0 is a multiple of packed_width<T>(). Each element is a sum in the order of the inner index,

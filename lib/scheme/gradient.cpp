@@ -334,8 +334,7 @@ std::int64_t differentiate_bytes(Scheme scheme, Index rows, Index cols, Index va
   const Index sets = scheme == Scheme::sinkhorn ? 2 * iterations : 3;
   bytes += (rows + cols) * (sets + 1) * number + (2 * rows + cols) * sets * element;
   bytes += tile_product_bytes(rows, cols, value_depth, element_size);
-  bytes += element_size == sizeof(float) ? kernel::Packed<float>::bytes(rows, value_depth)
-                                         : kernel::Packed<double>::bytes(rows, value_depth);
+  bytes += kernel::packed_bytes(rows, value_depth, element_size);
   bytes += (rows + 2 * cols) * value_depth * element;             // CentredValues
   if (is_softmax(scheme)) bytes += rows * value_depth * element;  // fold_rows
   // The passes that come before the gradient's own.

@@ -18,12 +18,6 @@ void multiply_by(MatrixView<T> matrix, double scale) {
   for (Index i = 0; i < matrix.rows; ++i) kernel::scale_row(matrix.row(i), matrix.cols, scale);
 }
 
-// Of a matrix (rows, cols) laid out for products.
-std::int64_t packed_bytes(Index rows, Index cols, std::size_t element_size) {
-  return element_size == sizeof(float) ? kernel::Packed<float>::bytes(rows, cols)
-                                       : kernel::Packed<double>::bytes(rows, cols);
-}
-
 template <class T>
 class DotGradient final : public GradientSink<T> {
  public:
@@ -193,8 +187,9 @@ std::unique_ptr<GradientSink<T>> make_product_gradient(EnergyKind kind, MatrixVi
 std::int64_t product_gradient_bytes(EnergyKind kind, Index rows, Index cols, Index depth,
                                     std::size_t element_size, Index lanes) {
   const auto element = static_cast<std::int64_t>(element_size);
-  std::int64_t bytes = lanes * rows * depth * element + packed_bytes(cols, depth, element_size) +
-                       packed_bytes(rows, depth, element_size);
+  std::int64_t bytes = lanes * rows * depth * element +
+                       kernel::packed_bytes(cols, depth, element_size) +
+                       kernel::packed_bytes(rows, depth, element_size);
   if (kind == EnergyKind::gaussian) {
     bytes += (rows + cols) * depth * element +
              ((lanes + 1) * rows + cols) * static_cast<std::int64_t>(sizeof(double));
@@ -214,7 +209,8 @@ std::unique_ptr<GradientSink<T>> make_bilinear_gradient(MatrixView<const T> q,
 std::int64_t bilinear_gradient_bytes(Index rows, Index cols, Index q_depth, Index k_depth,
                                      std::size_t element_size, Index lanes) {
   return ((lanes + 1) * rows * k_depth + cols * q_depth) * static_cast<std::int64_t>(element_size) +
-         packed_bytes(cols, k_depth, element_size) + packed_bytes(rows, q_depth, element_size);
+         kernel::packed_bytes(cols, k_depth, element_size) +
+         kernel::packed_bytes(rows, q_depth, element_size);
 }
 
 #define ATTN_FOR_TYPE(T)                                                                           \
