@@ -1,82 +1,60 @@
 #include "kernel/gemm.hpp"
 
-#include <cblas.h>
-
-#include <limits>
-#include <mutex>
-#include <stdexcept>
+#include "kernel/blas.hpp"
 
 namespace attn::kernel {
-namespace {
-
-// OpenBLAS would split a large enough tile over its own threads, and with it the sums.
-void forbid_blas_threads() {
-  static std::once_flag once;
-  std::call_once(once, [] { openblas_set_num_threads(1); });
-}
-
-blasint checked(Index extent) {
-  if (extent > std::numeric_limits<blasint>::max()) {
-    throw std::length_error("tile extent beyond BLAS' integer");
-  }
-  return static_cast<blasint>(extent);
-}
-
-// BLAS insists on a leading dimension of at least 1 and of at least the row length.
-blasint leading(Index stride) { return checked(stride > 0 ? stride : 1); }
-
-}  // namespace
-
 void multiply_transposed(float alpha, MatrixView<const float> a, MatrixView<const float> b,
                          MatrixView<float> out) {
   if (out.rows == 0 || out.cols == 0) return;
   forbid_blas_threads();
-  cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, checked(out.rows), checked(out.cols),
-              checked(a.cols), alpha, a.data, leading(a.row_stride), b.data, leading(b.row_stride),
-              0.0F, out.data, leading(out.row_stride));
+  cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, blas_extent(out.rows), blas_extent(out.cols),
+              blas_extent(a.cols), alpha, a.data, leading_dimension(a.row_stride), b.data,
+              leading_dimension(b.row_stride), 0.0F, out.data, leading_dimension(out.row_stride));
 }
 
 void multiply_transposed(double alpha, MatrixView<const double> a, MatrixView<const double> b,
                          MatrixView<double> out) {
   if (out.rows == 0 || out.cols == 0) return;
   forbid_blas_threads();
-  cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasTrans, checked(out.rows), checked(out.cols),
-              checked(a.cols), alpha, a.data, leading(a.row_stride), b.data, leading(b.row_stride),
-              0.0, out.data, leading(out.row_stride));
+  cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasTrans, blas_extent(out.rows), blas_extent(out.cols),
+              blas_extent(a.cols), alpha, a.data, leading_dimension(a.row_stride), b.data,
+              leading_dimension(b.row_stride), 0.0, out.data, leading_dimension(out.row_stride));
 }
 
 void multiply_add(MatrixView<const float> a, MatrixView<const float> b, MatrixView<float> out) {
   if (out.rows == 0 || out.cols == 0 || a.cols == 0) return;
   forbid_blas_threads();
-  cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, checked(out.rows), checked(out.cols),
-              checked(a.cols), 1.0F, a.data, leading(a.row_stride), b.data, leading(b.row_stride),
-              1.0F, out.data, leading(out.row_stride));
+  cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, blas_extent(out.rows),
+              blas_extent(out.cols), blas_extent(a.cols), 1.0F, a.data,
+              leading_dimension(a.row_stride), b.data, leading_dimension(b.row_stride), 1.0F,
+              out.data, leading_dimension(out.row_stride));
 }
 
 void multiply_add(MatrixView<const double> a, MatrixView<const double> b, MatrixView<double> out) {
   if (out.rows == 0 || out.cols == 0 || a.cols == 0) return;
   forbid_blas_threads();
-  cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, checked(out.rows), checked(out.cols),
-              checked(a.cols), 1.0, a.data, leading(a.row_stride), b.data, leading(b.row_stride),
-              1.0, out.data, leading(out.row_stride));
+  cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, blas_extent(out.rows),
+              blas_extent(out.cols), blas_extent(a.cols), 1.0, a.data,
+              leading_dimension(a.row_stride), b.data, leading_dimension(b.row_stride), 1.0,
+              out.data, leading_dimension(out.row_stride));
 }
 
 void add_transposed_product(MatrixView<const float> a, MatrixView<const float> b,
                             MatrixView<float> out) {
   if (out.rows == 0 || out.cols == 0 || a.rows == 0) return;
   forbid_blas_threads();
-  cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, checked(out.rows), checked(out.cols),
-              checked(a.rows), 1.0F, a.data, leading(a.row_stride), b.data, leading(b.row_stride),
-              1.0F, out.data, leading(out.row_stride));
+  cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, blas_extent(out.rows), blas_extent(out.cols),
+              blas_extent(a.rows), 1.0F, a.data, leading_dimension(a.row_stride), b.data,
+              leading_dimension(b.row_stride), 1.0F, out.data, leading_dimension(out.row_stride));
 }
 
 void add_transposed_product(MatrixView<const double> a, MatrixView<const double> b,
                             MatrixView<double> out) {
   if (out.rows == 0 || out.cols == 0 || a.rows == 0) return;
   forbid_blas_threads();
-  cblas_dgemm(CblasRowMajor, CblasTrans, CblasNoTrans, checked(out.rows), checked(out.cols),
-              checked(a.rows), 1.0, a.data, leading(a.row_stride), b.data, leading(b.row_stride),
-              1.0, out.data, leading(out.row_stride));
+  cblas_dgemm(CblasRowMajor, CblasTrans, CblasNoTrans, blas_extent(out.rows), blas_extent(out.cols),
+              blas_extent(a.rows), 1.0, a.data, leading_dimension(a.row_stride), b.data,
+              leading_dimension(b.row_stride), 1.0, out.data, leading_dimension(out.row_stride));
 }
 
 std::string blas_description() {

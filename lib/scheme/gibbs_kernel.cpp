@@ -18,6 +18,16 @@ std::vector<double> to_subtract(std::span<const double> potential) {
   return values;
 }
 
+// exp(s) and products with factors of a similar size then lie well inside of float64; float32 has
+// Scores::near_zero.
+constexpr double largest_in_double = 350;
+
+template <class T>
+bool exponentials_in_range(const Scores<T>& scores) {
+  return scores.near_zero() ||
+         (sizeof(T) == sizeof(double) && scores.magnitude() <= largest_in_double);
+}
+
 Index tiles_per_block(const Partition& partition) {
   return (partition.cols + row_tile_cols - 1) / row_tile_cols;
 }
@@ -28,7 +38,7 @@ template <class T>
 GibbsKernel<T>::GibbsKernel(const Scores<T>& scores, std::int64_t kept_bytes)
     : scores_(scores),
       partition_(row_pass_partition(scores.rows(), scores.cols(), sizeof(T))),
-      to_zero_(scores.near_zero()) {
+      to_zero_(exponentials_in_range(scores)) {
   const std::int64_t block = bytes(partition_.panel, partition_.cols);
   if (bytes(partition_.rows, partition_.cols) <= kept_bytes) {
     kept_blocks_ = partition_.panels;
@@ -56,31 +66,49 @@ std::size_t GibbsKernel<T>::at(const TileRange& range) const {
 }
 
 template <class T>
+T* GibbsKernel<T>::place(const TileRange& range, Index first) const {
+  const Index rows = std::min(kept_rows, range.rows - first);
+  return static_cast<T*>(kept_.data()) + (range.row0 + first) * partition_.cols + rows * range.col0;
+}
+
+template <class T>
 MatrixView<const T> GibbsKernel<T>::tile(const TileRange& range, MatrixView<T> room,
                                          typename Scores<T>::Scratch& scratch) {
-  if (!kept(range)) {
-    make(range, room, scratch);
-    return room;
+  const bool there = has(range);
+  if (!there) make(range, room, scratch);
+  if (!kept(range)) return room;
+  for (Index first = 0; first < range.rows; first += kept_rows) {
+    const Index rows = std::min(kept_rows, range.rows - first);
+    const MatrixView<T> here = room.row_range(first, rows);
+    T* const packed = place(range, first);
+    if (rows == kept_rows) {
+      there ? kernel::unpack_rows(packed, here) : kernel::pack_rows(here, packed);
+      continue;
+    }
+    for (Index i = 0; i < rows; ++i) {
+      T* const row = packed + i * range.cols;
+      there ? std::copy_n(row, range.cols, here.row(i)) : std::copy_n(here.row(i), range.cols, row);
+    }
   }
-  T* first = static_cast<T*>(kept_.data()) + range.row0 * partition_.cols + range.rows * range.col0;
-  const MatrixView<T> out(first, range.rows, range.cols);
-  std::uint8_t& there = there_[at(range)];
-  if (there == 0) make(range, out, scratch);
-  there = 1;
-  return out;
+  there_[at(range)] = 1;
+  return room;
 }
 
 template <class T>
 void GibbsKernel<T>::make(const TileRange& range, MatrixView<T> out,
                           typename Scores<T>::Scratch& scratch) const {
-  if (to_zero_) {
+  if (to_zero_ && scores_.near_zero()) {
     scores_.fill_exponentials(range, out, scratch, nullptr, nullptr);
     return;
   }
   scores_.fill(range, out, scratch);
   for (Index i = 0; i < range.rows; ++i) {
-    kernel::exp_row(out.row(i), out.row(i), range.cols, col_.data() + range.col0,
-                    row_[static_cast<std::size_t>(range.row0 + i)]);
+    if (to_zero_) {
+      kernel::exp_row(out.row(i), out.row(i), range.cols, nullptr, 0);
+    } else {
+      kernel::exp_row(out.row(i), out.row(i), range.cols, col_.data() + range.col0,
+                      row_[static_cast<std::size_t>(range.row0 + i)]);
+    }
   }
 }
 

@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "kernel/two_sided.hpp"
 #include "scheme/pass.hpp"
 #include "tensor/mapped_memory.hpp"
 
@@ -20,8 +21,8 @@ namespace attn {
 template <class T>
 class GibbsKernel {
  public:
-  /// Refers to zero where scores.near_zero(), else to nothing yet. Takes at most `kept_bytes` of
-  /// memory for tiles.
+  /// Refers to zero where scores are small enough (Scores::near_zero; in float64 |s| ≤ 350), else
+  /// to nothing yet. Takes at most `kept_bytes` of memory for tiles.
   GibbsKernel(const Scores<T>& scores, std::int64_t kept_bytes);
 
   /// From here on E is that of these potentials, (Lq) and (Lk); −inf closes a row or column.
@@ -44,10 +45,17 @@ class GibbsKernel {
   /// Whether that tile need not be made.
   bool has(const TileRange& range) const { return kept(range) && there_[at(range)] != 0; }
 
-  /// E of one tile, in `room` or where it is kept; it begins at a multiple of row_tile_cols and of
-  /// the blocks. One thread at a time may ask for tiles of one block. Throws what the scores throw.
+  /// E of one tile, in `room`; it begins at a multiple of row_tile_cols and of the blocks. One
+  /// thread at a time may ask for tiles of one block. Throws what the scores throw.
   MatrixView<const T> tile(const TileRange& range, MatrixView<T> room,
                            typename Scores<T>::Scratch& scratch);
+
+  /// Of a tile that need not be made, rows [first, first + kept_rows) of its block where they are
+  /// kept, as kernel::pack_rows packs them: behind those of the tile before in the same rows, the
+  /// next rows behind them all. `first` is a multiple of kept_rows. Where there are fewer rows
+  /// these are not packed, but one after the other.
+  const T* kept_tile(const TileRange& range, Index first) const { return place(range, first); }
+  static constexpr Index kept_rows = kernel::two_sided_rows;
 
   /// Bytes that all tiles take.
   static std::int64_t bytes(Index rows, Index cols);
@@ -56,6 +64,7 @@ class GibbsKernel {
   Index block_of(const TileRange& range) const { return range.row0 / partition_.panel; }
   bool kept(const TileRange& range) const { return block_of(range) < kept_blocks_; }
   std::size_t at(const TileRange& range) const;
+  T* place(const TileRange& range, Index first) const;
   void make(const TileRange& range, MatrixView<T> out, typename Scores<T>::Scratch& scratch) const;
 
   const Scores<T>& scores_;
@@ -64,7 +73,7 @@ class GibbsKernel {
   std::vector<double> row_;
   std::vector<double> col_;
   Index kept_blocks_ = 0;
-  MappedMemory kept_;                // block by block, within one tile by tile
+  MappedMemory kept_;                // by block, kept_rows of it, tile
   std::vector<std::uint8_t> there_;  // by tile
 };
 

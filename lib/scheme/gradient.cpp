@@ -74,6 +74,10 @@ struct PanelLayout {
 
 // du = Σ_ij (π_dnas − π_unas)_ij (G_ij − δ_i), by columns: δ of the mixture changes nothing, as
 // rows of both sum to 1, and keeps the terms small.
+//
+// Where scores are near each other the two hardly differ, and what g has lost in sums of float32
+// shows: it is mended by what Σ_i ξ_ij = 1 has become. Rows need no such thing: their terms cancel
+// in what they are multiplied with.
 template <class T>
 class HybridSum {
  public:
@@ -81,7 +85,27 @@ class HybridSum {
       : col_(dnas.g), row_(dnas.row), ratio_(dnas.f.size()), sums_(dnas.g.size()) {
     for (std::size_t i = 0; i < row_.size(); ++i) {
       row_[i] += unas.row[i];
-      ratio_[i] = std::isinf(dnas.f[i]) ? 0.0 : unas.f[i] - dnas.f[i];
+      const bool closed = std::isinf(dnas.f[i]);
+      ratio_[i] = closed ? 0.0 : unas.f[i] - dnas.f[i];
+      factor_.push_back(closed ? 0.0 : std::exp(dnas.f[i]));
+    }
+  }
+
+  // Adds the tile's part of Σ_i ξ_ij, for `mend`.
+  void weigh(MatrixView<const T> dnas, const TileRange& tile, std::vector<double>& mass) const {
+    for (Index i = 0; i < tile.rows; ++i) {
+      const double factor = factor_[static_cast<std::size_t>(tile.row0 + i)];
+      const T* weights = dnas.row(i);
+      for (Index j = 0; j < tile.cols; ++j) {
+        mass[static_cast<std::size_t>(j)] += factor * static_cast<double>(weights[j]);
+      }
+    }
+  }
+
+  // All of these columns have been weighed.
+  void mend(Index first, const std::vector<double>& mass) {
+    for (std::size_t j = 0; j < mass.size(); ++j) {
+      if (mass[j] > 0) col_[static_cast<std::size_t>(first) + j] += std::log(mass[j]);
     }
   }
 
@@ -97,10 +121,11 @@ class HybridSum {
   double total() const { return std::accumulate(sums_.begin(), sums_.end(), 0.0); }
 
  private:
-  const std::vector<double>& col_;
-  std::vector<T> row_;         // −δ
-  std::vector<double> ratio_;  // π_dnas = π_unas exp(ratio_i − g_j)
-  std::vector<double> sums_;   // by key, each of which belongs to one lane
+  std::vector<double> col_;
+  std::vector<T> row_;          // −δ
+  std::vector<double> ratio_;   // π_dnas = π_unas exp(ratio_i − g_j)
+  std::vector<double> factor_;  // ξ_ij = π_dnas factor_i
+  std::vector<double> sums_;    // by key, each of which belongs to one lane, as do those of col_
 };
 
 template <class T>
@@ -173,6 +198,11 @@ class Runner {
                                   terms(0, layout, tile, workspace), workspace.column_sums.data());
     }
     if (difference_) {
+      std::vector<double> mass(static_cast<std::size_t>(count), 0.0);
+      for (const TileRange& tile : tiles) {
+        difference_->weigh(layout.view(workspace.weights[0], tile), tile, mass);
+      }
+      difference_->mend(first, mass);
       for (const TileRange& tile : tiles) {
         difference_->add(layout.view(workspace.weights[0], tile),
                          layout.view(workspace.weights[1], tile),
@@ -333,6 +363,7 @@ std::int64_t differentiate_bytes(Scheme scheme, Index rows, Index cols, Index va
   const auto number = static_cast<std::int64_t>(sizeof(double));
   const Index sets = scheme == Scheme::sinkhorn ? 2 * iterations : 3;
   bytes += (rows + cols) * (sets + 1) * number + (2 * rows + cols) * sets * element;
+  if (scheme == Scheme::hnas) bytes += 2 * (rows + cols) * number;  // HybridSum
   bytes += tile_product_bytes(rows, cols, value_depth, element_size);
   bytes += kernel::packed_bytes(rows, value_depth, element_size);
   bytes += (rows + 2 * cols) * value_depth * element;             // CentredValues

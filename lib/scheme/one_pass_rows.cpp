@@ -20,6 +20,10 @@ constexpr Index tile_rows = 96;
 constexpr Index tile_cols = row_tile_cols;
 constexpr Index most_slots = 1024;  // where nothing is kept per slot
 
+// A tile on the diagonal of a causal mask ends at a multiple of this, which packed products begin
+// at and sums of float32 are cut at: exponentials of what is left out would add zeros.
+constexpr Index least_cols = 64;
+
 // Blocks of which all tiles are kept until the rows are complete: in the second-level cache at a
 // few thousand keys, a multiple of six too, and never more than a thread may hold.
 constexpr Index kept_rows = 48;
@@ -115,6 +119,10 @@ class RowRun {
     TileRange range = block;
     for (range.col0 = 0; range.col0 < block.cols; range.col0 += tile_cols) {
       range.cols = std::min(tile_cols, block.cols - range.col0);
+      if (pass_.kernel == nullptr && !show_empty_) {
+        const Index used = pass_.scores->cols_in_use(range);
+        range.cols = std::min(range.cols, (used + least_cols - 1) / least_cols * least_cols);
+      }
       T* first = work.tiles.data() + (others_.empty() ? 0 : block.rows * range.col0);
       body(range, MatrixView<T>(first, range.rows, range.cols), pass_.scores->empty(range));
     }

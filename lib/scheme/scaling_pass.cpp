@@ -1,31 +1,20 @@
 #include "scheme/scaling_pass.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <type_traits>
 
 #include "kernel/parallel.hpp"
-#include "kernel/running.hpp"
+#include "kernel/two_sided.hpp"
 #include "scheme/one_pass.hpp"
 
 namespace attn {
 namespace {
 
-// Rows of a block that are multiplied from both sides before the next: read once from memory, they
-// should then be found in the second-level cache.
-constexpr Index cached_bytes = Index{128} << 10;
-constexpr Index fewest_rows = 8;
-
-template <class T>
-Index rows_at_a_time(const Partition& partition) {
-  const Index line_bytes = std::max<Index>(1, partition.cols) * static_cast<Index>(sizeof(T));
-  Index rows = partition.panel;
-  while (rows > fewest_rows && rows * line_bytes > cached_bytes) rows /= 2;
-  return rows;
-}
-
 template <class T>
 struct Tile {
-  Index col0 = 0;
-  MatrixView<const T> values;
+  TileRange range;
+  MatrixView<const T> values;  // nothing where they are kept
 };
 
 // One thread's scratch.
@@ -36,49 +25,110 @@ struct Workspace {
   std::vector<Tile<T>> tiles;  // of a block, without empty ones
   std::vector<double> row_sum;
   std::vector<T> row_factor;
+  Buffer<T> col_sum;  // of a block in float32
 };
 
+}  // namespace
+
 template <class T>
-class ScalingRun {
+class ScalingPasses<T>::Run {
  public:
-  explicit ScalingRun(const ScalingPass<T>& pass)
-      : pass_(pass),
-        partition_(pass.kernel->partition()),
-        rows_(rows_at_a_time<T>(partition_)),
+  Run(GibbsKernel<T>& kernel, int threads)
+      : kernel_(kernel),
+        partition_(kernel.partition()),
+        threads_(threads),
+        workspaces_(static_cast<std::size_t>(std::max(1, threads))),
+        col_factor_(partition_.cols),
         col_sums_(static_cast<std::size_t>(partition_.slots)) {}
 
-  void run(int threads) {
-    std::vector<Workspace<T>> workspaces(static_cast<std::size_t>(std::max(1, threads)));
-    kernel::parallel_for(partition_.slots, threads, [&](Index slot, int worker) {
-      Workspace<T>& work = workspaces[static_cast<std::size_t>(worker)];
-      col_sums_[static_cast<std::size_t>(slot)].assign(pass_.col_sum.size(), 0.0);
+  void run(const ScalingPass& pass) {
+    pass_ = &pass;
+    for (std::size_t j = 0; j < pass.col_scale.size(); ++j) {
+      col_factor_[static_cast<Index>(j)] = static_cast<T>(pass.col_scale[j]);
+    }
+    kernel::parallel_for(partition_.slots, threads_, [&](Index slot, int worker) {
+      Workspace<T>& work = workspaces_[static_cast<std::size_t>(worker)];
+      Buffer<double>& sums = col_sums_[static_cast<std::size_t>(slot)];
+      sums.reserve(partition_.cols);
+      std::fill(sums.begin(), sums.end(), 0.0);
       for (Index b = partition_.first_panel(slot); b < partition_.first_panel(slot + 1); ++b) {
         const Index first = b * partition_.panel;
         run_block({first, std::min(partition_.panel, partition_.rows - first), 0, partition_.cols},
                   slot, work);
       }
     });
-    std::fill(pass_.col_sum.begin(), pass_.col_sum.end(), 0.0);
-    for (const std::vector<double>& part : col_sums_) {
-      for (std::size_t j = 0; j < part.size(); ++j) pass_.col_sum[j] += part[j];
+    std::fill(pass.col_sum.begin(), pass.col_sum.end(), 0.0);
+    for (const Buffer<double>& part : col_sums_) {
+      const double* from = part.data();
+      double* to = pass.col_sum.data();
+      for (Index j = 0; j < partition_.cols; ++j) to[j] += from[j];
     }
   }
 
  private:
+  static constexpr Index group = GibbsKernel<T>::kept_rows;
+
   void run_block(const TileRange& block, Index slot, Workspace<T>& work) {
     work.row_sum.assign(static_cast<std::size_t>(block.rows), 0.0);
     work.row_factor.resize(static_cast<std::size_t>(block.rows));
     const bool made = gather_tiles(block, work);
-    for (Index first = 0; first < block.rows; first += rows_) {
-      const Index count = std::min(rows_, block.rows - first);
-      if (!made) add_rows(first, count, work);
-      find_factors(block.row0, first, count, work);
-      std::vector<double>& sums = col_sums_[static_cast<std::size_t>(slot)];
-      for (const Tile<T>& tile : work.tiles) {
-        kernel::add_scaled_columns(tile.values.row_range(first, count),
-                                   work.row_factor.data() + first, sums.data() + tile.col0);
-      }
+    double* total = col_sums_[static_cast<std::size_t>(slot)].data();
+    if constexpr (std::is_same_v<T, double>) {
+      multiply(block, made, total, work);
+    } else {
+      work.col_sum.reserve(block.cols);
+      std::fill_n(work.col_sum.data(), block.cols, T{0});
+      multiply(block, made, work.col_sum.data(), work);
+      for (Index j = 0; j < block.cols; ++j) total[j] += static_cast<double>(work.col_sum[j]);
     }
+  }
+
+  // A few rows at a time give their part of the columns while the products of the next few rows are
+  // taken, which come from memory. What has been made lies in cache, and its rows' sums are known.
+  void multiply(const TileRange& block, bool made, T* col_sum, Workspace<T>& work) const {
+    if (made) {
+      find_factors(block.row0, 0, block.rows, work);
+      for (const Tile<T>& tile : work.tiles) {
+        kernel::column_products(tile.values, work.row_factor.data(), col_sum + tile.range.col0);
+      }
+      return;
+    }
+    // One step more than there are groups: the last one only gives.
+    for (Index first = 0; first < block.rows + group; first += group) {
+      const Index count = std::clamp<Index>(block.rows - first, 0, group);
+      const Index before = std::clamp<Index>(block.rows - first + group, 0, group);
+      for (const Tile<T>& tile : work.tiles) {
+        kernel::TwoSided<T> products;
+        products.cols = tile.range.cols;
+        if (first >= group) {
+          products.now = kernel_.kept_tile(tile.range, first - group);
+          products.row_factor = work.row_factor.data() + first - group;
+          products.col_sum = col_sum + tile.range.col0;
+        }
+        if (count > 0 && !pass_->col_scale.empty()) {
+          products.next = kernel_.kept_tile(tile.range, first);
+          products.col_factor = col_factor_.data() + tile.range.col0;
+          products.row_sum = work.row_sum.data() + first;
+        }
+        multiply(products, before, count);
+      }
+      if (count > 0) find_factors(block.row0, first, count, work);
+    }
+  }
+
+  // Of so many rows; fewer than a group are not packed.
+  static void multiply(kernel::TwoSided<T> products, Index now_rows, Index next_rows) {
+    if (products.now != nullptr && now_rows < group) {
+      const MatrixView<const T> now(products.now, now_rows, products.cols);
+      kernel::column_products(now, products.row_factor, products.col_sum);
+      products.now = nullptr;
+    }
+    if (products.next != nullptr && next_rows < group) {
+      const MatrixView<const T> next(products.next, next_rows, products.cols);
+      kernel::row_products(next, products.col_factor, products.row_sum);
+      products.next = nullptr;
+    }
+    if (products.now != nullptr || products.next != nullptr) kernel::two_sided_products(products);
   }
 
   // Tiles that are made are multiplied while they are in cache; a row's sum is taken tile by tile
@@ -89,59 +139,70 @@ class ScalingRun {
     TileRange range = block;
     for (range.col0 = 0; range.col0 < block.cols; range.col0 += row_tile_cols) {
       range.cols = std::min(row_tile_cols, block.cols - range.col0);
-      if (pass_.kernel->scores().empty(range)) continue;
+      if (kernel_.scores().empty(range)) continue;
       // What is kept is kept by whole blocks.
-      if (work.tiles.empty() && !pass_.kernel->has(range)) {
+      if (work.tiles.empty() && !kernel_.has(range)) {
         made = true;
         work.panel.reserve(block.rows * block.cols);
       }
-      const MatrixView<T> room(made ? work.panel.data() + block.rows * range.col0 : nullptr,
-                               range.rows, range.cols);
-      work.tiles.push_back({range.col0, pass_.kernel->tile(range, room, work.scratch)});
-      if (made) add_tile(work.tiles.back(), 0, block.rows, work);
+      if (!made) {
+        work.tiles.push_back({range, {}});
+        continue;
+      }
+      const MatrixView<T> room(work.panel.data() + block.rows * range.col0, range.rows, range.cols);
+      work.tiles.push_back({range, kernel_.tile(range, room, work.scratch)});
+      if (pass_->col_scale.empty()) continue;
+      kernel::row_products(work.tiles.back().values, col_factor_.data() + range.col0,
+                           work.row_sum.data());
     }
     return made;
-  }
-
-  void add_rows(Index first, Index count, Workspace<T>& work) const {
-    for (const Tile<T>& tile : work.tiles) add_tile(tile, first, count, work);
-  }
-
-  void add_tile(const Tile<T>& tile, Index first, Index count, Workspace<T>& work) const {
-    if (pass_.col_scale.empty()) return;
-    kernel::add_row_products(tile.values.row_range(first, count),
-                             pass_.col_scale.data() + tile.col0, work.row_sum.data() + first);
   }
 
   void find_factors(Index row0, Index first, Index count, Workspace<T>& work) const {
     for (Index i = first; i < first + count; ++i) {
       const auto at = static_cast<std::size_t>(i);
       const auto row = static_cast<std::size_t>(row0 + i);
-      const double scale = pass_.row_scale.empty() ? 1 : pass_.row_scale[row];
-      const double sum = work.row_sum[at];
-      if (pass_.col_scale.empty()) {
+      const double scale = pass_->row_scale.empty() ? 1 : pass_->row_scale[row];
+      if (pass_->col_scale.empty()) {
         work.row_factor[at] = static_cast<T>(scale);
-      } else {
-        work.row_factor[at] = sum > 0 ? static_cast<T>(scale / sum) : T{0};
-        pass_.row_sum[row] = sum;
+        continue;
       }
+      const double sum = work.row_sum[at];
+      double factor = sum > 0 ? scale / sum : 0;
+      if (!pass_->row_factor.empty()) {
+        double& before = pass_->row_factor[row];
+        if (pass_->relaxation != 1 && factor > 0 && before > 0) {
+          factor = before * std::pow(factor / before, pass_->relaxation);
+        }
+        before = factor;
+      }
+      work.row_factor[at] = static_cast<T>(factor);
+      pass_->row_sum[row] = sum;
     }
   }
 
-  const ScalingPass<T>& pass_;
+  GibbsKernel<T>& kernel_;
   const Partition& partition_;
-  const Index rows_;
-  std::vector<std::vector<double>> col_sums_;  // by slot
+  const int threads_;
+  const ScalingPass* pass_ = nullptr;
+  std::vector<Workspace<T>> workspaces_;
+  Buffer<T> col_factor_;
+  std::vector<Buffer<double>> col_sums_;  // by slot
 };
 
-}  // namespace
+template <class T>
+ScalingPasses<T>::ScalingPasses(GibbsKernel<T>& kernel, int threads)
+    : run_(std::make_unique<Run>(kernel, threads)) {}
 
 template <class T>
-void run_scaling(const ScalingPass<T>& pass, int threads) {
-  ScalingRun<T>(pass).run(threads);
+ScalingPasses<T>::~ScalingPasses() = default;
+
+template <class T>
+void ScalingPasses<T>::run(const ScalingPass& pass) {
+  run_->run(pass);
 }
 
-template void run_scaling(const ScalingPass<float>&, int);
-template void run_scaling(const ScalingPass<double>&, int);
+template class ScalingPasses<float>;
+template class ScalingPasses<double>;
 
 }  // namespace attn

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -13,17 +14,32 @@ namespace attn {
 ///
 /// A block of queries completes r and goes on to its part of c while its tiles are in cache.
 /// Factors are rounded to T, sums of float32 products kept in float64 beyond 64 terms.
-template <class T>
 struct ScalingPass {
-  GibbsKernel<T>* kernel = nullptr;  ///< with a reference
   std::span<const double> col_scale;  ///< κ (Lk), ≥ 0; empty: ρ is `row_scale` and r is not taken
   std::span<const double> row_scale;  ///< a (Lq), ≥ 0; empty: all 1
   std::span<double> row_sum;          ///< r (Lq), written; empty where col_scale is
   std::span<double> col_sum;          ///< c (Lk), written
+
+  /// ρ (Lq), or empty: over-relaxed, ρ_i ← ρ_i (a_i / (r_i ρ_i))^relaxation of what is here, > 0
+  /// but where a_i or r_i is 0. 1 gives the ρ above.
+  std::span<double> row_factor;
+  double relaxation = 1;
 };
 
-/// Runs it. Bits as run_rows has them, whatever tiles are kept. Throws what the scores throw.
+/// Runs such passes over one kernel, whose memory they share.
 template <class T>
-void run_scaling(const ScalingPass<T>& pass, int threads);
+class ScalingPasses {
+ public:
+  /// `kernel` is to have a reference, and to outlive it.
+  ScalingPasses(GibbsKernel<T>& kernel, int threads);
+  ~ScalingPasses();
+
+  /// Bits as run_rows has them, whatever tiles are kept. Throws what the scores throw.
+  void run(const ScalingPass& pass);
+
+ private:
+  class Run;
+  std::unique_ptr<Run> run_;
+};
 
 }  // namespace attn

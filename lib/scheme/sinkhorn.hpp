@@ -1,11 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "scheme/gibbs_kernel.hpp"
 #include "scheme/pass.hpp"
+#include "scheme/scaling_pass.hpp"
 
 namespace attn {
 
@@ -15,6 +18,16 @@ struct LogMarginals {
   std::span<const double> row;
   std::span<const double> col;
 };
+
+/// How far a plan is from its marginals: Σ_i |r_i − a_i| and Σ_j |c_j − b_j| of its sums r and c.
+struct MarginalErrors {
+  double row = 0;
+  double col = 0;
+};
+
+/// Told what the plan of the latest iteration leaves: how the next one is to be relaxed (1: not at
+/// all), or nothing to end there.
+using Judge = std::function<std::optional<double>(const MarginalErrors&)>;
 
 /// Sinkhorn's iterations on potentials (SPEC.md §2; DN 10, EA 10), each one pass over the scores:
 ///
@@ -35,6 +48,8 @@ class SinkhornIteration {
   /// What `marginals` shows must outlive it. Tiles of the kernel are kept in `kept_bytes` at most.
   SinkhornIteration(const Scores<T>& scores, const LogMarginals& marginals, std::int64_t kept_bytes,
                     int threads);
+  SinkhornIteration(const SinkhornIteration&) = delete;
+  SinkhornIteration& operator=(const SinkhornIteration&) = delete;
 
   /// g¹ (Lk).
   void start(std::span<double> col);
@@ -42,20 +57,45 @@ class SinkhornIteration {
   /// From g = gᵗ (Lk), of start or a step, f = fᵗ (Lq) and `next` = gᵗ⁺¹ (Lk).
   void step(std::span<double> col, std::span<double> row, std::span<double> next);
 
+  /// Steps on from g = gᵗ (Lk) until `judge` ends it: `row` and `col` are then the potentials whose
+  /// errors it was told last. While potentials stay near the kernel's reference an iteration costs
+  /// its products alone, no exponential or logarithm; farther off the kernel absorbs them. With
+  /// a relaxation ω ≠ 1 (over-relaxed, Thibault et al. 2017) and fᵗ⁻¹, gᵗ the potentials before,
+  ///
+  ///   fᵗ ← fᵗ⁻¹ + ω (fᵗ − fᵗ⁻¹),   gᵗ⁺¹ ← gᵗ + ω (gᵗ⁺¹ − gᵗ),
+  ///
+  /// where there is a kernel. Rounding of the errors: some 1e-7 of the marginals in float32.
+  void iterate(std::span<double> col, std::span<double> row, const Judge& judge);
+
   /// f from g, whose weights are shown: as show_rows shows them where all rows have the marginal 1.
   void show(std::span<double> col, std::span<double> row,
             const std::vector<Observer<T>*>& observers);
 
  private:
+  /// How iterate left a run of products.
+  enum class Left { ended, range };
+
   void removing_maxima(std::span<double> col, std::span<double> row, std::span<double> next);
   void complete_columns(std::span<double> row, std::span<double> next);
   bool by_products(std::span<const double> col, std::span<double> row, std::span<double> next);
 
+  bool find_factors(std::span<const double> col, std::vector<double>& factor) const;
+  bool rows_in_range(std::span<const double> sum) const;
+  bool can_absorb() const;
+  MarginalErrors errors_of(std::span<const double> col, std::span<const double> row,
+                           std::span<const double> next) const;
+  void set_row_potentials(std::span<const double> factor, std::span<double> row) const;
+  void set_col_potentials(std::span<const double> factor, std::span<double> col) const;
+  Left products(std::span<double> col, std::span<double> row, bool have_row,
+                std::optional<double>& relaxation, const Judge& judge);
+
   const Scores<T>& scores_;
   LogMarginals marginals_;
   std::vector<double> row_marginal_;  // a; empty: all 1
+  std::vector<double> col_marginal_;  // b; empty: all 1
   int threads_;
   GibbsKernel<T> kernel_;
+  ScalingPasses<T> passes_;
 };
 
 /// Bytes of memory that it takes beside the tiles that are kept.

@@ -48,6 +48,11 @@ bool Band::full(const TileRange& range) const {
          end(range.row0) >= range.col0 + range.cols;
 }
 
+Index Band::cols_in_use(const TileRange& range) const {
+  if (range.rows == 0) return 0;
+  return std::clamp<Index>(end(range.row0 + range.rows - 1) - range.col0, 0, range.cols);
+}
+
 Support Band::support() const {
   Support support;
   support.keys_of_query.resize(static_cast<std::size_t>(rows_));

@@ -30,6 +30,10 @@ class Band {
   /// Whether every pair of `range` is left. Exact, and O(1).
   bool full(const TileRange& range) const;
 
+  /// How many of the columns of `range` come before those of which no pair is left; of an empty
+  /// range any number. O(1).
+  Index cols_in_use(const TileRange& range) const;
+
   /// Whether every pair is left.
   bool whole() const { return whole_; }
 

@@ -114,21 +114,26 @@ class ZeroEnergy final : public Energy<T> {
 template <class T>
 class StoredEnergy final : public Energy<T> {
  public:
-  StoredEnergy(const MatrixSource<T>& scores, Index rows, Index cols, double scale)
-      : scores_(scores), rows_(rows), cols_(cols), scale_(static_cast<T>(scale)) {}
+  StoredEnergy(const MatrixSource<T>& scores, Index rows, Index cols, double scale, double divisor)
+      : scores_(scores),
+        rows_(rows),
+        cols_(cols),
+        scale_(static_cast<T>(scale)),
+        divisor_(divisor) {}
 
   Index rows() const override { return rows_; }
   Index cols() const override { return cols_; }
 
   void fill(const TileRange& range, MatrixView<T> out) const override {
     scores_.read(range, out);
-    if (scale_ == T{1}) return;
+    if (scale_ == T{1} && divisor_ == 1) return;
     constexpr T forbidden = -std::numeric_limits<T>::infinity();
     for (Index i = 0; i < out.rows; ++i) {
       T* row = out.row(i);
       for (Index j = 0; j < out.cols; ++j) {
         if (row[j] == forbidden) continue;
-        row[j] *= scale_;
+        row[j] = divisor_ == 1 ? row[j] * scale_
+                               : static_cast<T>(static_cast<double>(row[j] * scale_) / divisor_);
         // Lest a product beyond the format pass for a forbidden pair.
         if (row[j] == forbidden) row[j] = std::numeric_limits<T>::quiet_NaN();
       }
@@ -136,7 +141,11 @@ class StoredEnergy final : public Energy<T> {
   }
 
   double bound() const override {
-    return scores_.bound() * std::max(1.0, std::abs(static_cast<double>(scale_)));
+    const double scaled = scores_.bound() * std::max(1.0, std::abs(static_cast<double>(scale_)));
+    return scaled * std::max(1.0, 1 / divisor_);
+  }
+  double magnitude() const override {
+    return scores_.bound() * std::abs(static_cast<double>(scale_)) / divisor_;
   }
   bool may_forbid() const override { return true; }
 
@@ -145,6 +154,7 @@ class StoredEnergy final : public Energy<T> {
   Index rows_;
   Index cols_;
   T scale_;
+  double divisor_;
 };
 
 }  // namespace
@@ -178,8 +188,8 @@ std::unique_ptr<Energy<T>> make_zero_energy(Index rows, Index cols) {
 
 template <class T>
 std::unique_ptr<Energy<T>> make_stored_energy(const MatrixSource<T>& scores, Index rows, Index cols,
-                                              double scale) {
-  return std::make_unique<StoredEnergy<T>>(scores, rows, cols, scale);
+                                              double scale, double divisor) {
+  return std::make_unique<StoredEnergy<T>>(scores, rows, cols, scale, divisor);
 }
 
 template std::unique_ptr<Energy<float>> make_product_energy(EnergyKind, MatrixView<const float>,
@@ -189,8 +199,8 @@ template std::unique_ptr<Energy<double>> make_product_energy(EnergyKind, MatrixV
 template std::unique_ptr<Energy<float>> make_zero_energy(Index, Index);
 template std::unique_ptr<Energy<double>> make_zero_energy(Index, Index);
 template std::unique_ptr<Energy<float>> make_stored_energy(const MatrixSource<float>&, Index, Index,
-                                                           double);
+                                                           double, double);
 template std::unique_ptr<Energy<double>> make_stored_energy(const MatrixSource<double>&, Index,
-                                                            Index, double);
+                                                            Index, double, double);
 
 }  // namespace attn

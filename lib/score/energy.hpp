@@ -103,9 +103,11 @@ std::int64_t mlp_energy_bytes(Index rows, Index cols, Index hidden, std::size_t 
 template <class T>
 std::unique_ptr<Energy<T>> make_zero_energy(Index rows, Index cols);
 
-/// scale × ready-made scores; their -inf stays -inf whatever the scale. `scores` must outlive it.
+/// scale × ready-made scores / divisor; their -inf stays -inf whatever these are. A divisor ε > 0
+/// makes of −cost the scores −cost/ε, rounded once, as a product with 1/ε is not. `scores` must
+/// outlive it.
 template <class T>
 std::unique_ptr<Energy<T>> make_stored_energy(const MatrixSource<T>& scores, Index rows, Index cols,
-                                              double scale);
+                                              double scale, double divisor = 1);
 
 }  // namespace attn

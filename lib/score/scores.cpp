@@ -60,7 +60,8 @@ Scores<T>::Scores(const Terms& terms) : terms_(terms), band_(band_of<T>(terms)) 
   surely_finite_ = energy <= most && capped + added <= most;
   const double magnitude = terms.energy->magnitude();
   const double shown = terms.softcap ? std::min(magnitude, *terms.softcap) : magnitude;
-  near_zero_ = surely_finite_ && shown + added <= largest_near_zero;
+  magnitude_ = surely_finite_ ? shown + added : std::numeric_limits<double>::infinity();
+  near_zero_ = magnitude_ <= largest_near_zero;
 }
 
 template <class T>

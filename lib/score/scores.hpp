@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "score/band.hpp"
 #include "score/causal.hpp"
@@ -41,6 +42,7 @@ class Scores {
     Buffer<T> bias;
     Buffer<T> preference;
     Buffer<std::uint8_t> mask;
+    Buffer<T> energy;
   };
 
   /// What `terms` points at must outlive the scores. Throws Error(input) for a window, key_length
@@ -62,6 +64,9 @@ class Scores {
   /// maximum removed: |s| ≤ 30, so that sums and quotients of them lie well inside of float32.
   bool near_zero() const { return near_zero_; }
 
+  /// No score of an allowed pair is known to be larger in magnitude; +inf: not known.
+  double magnitude() const { return magnitude_; }
+
   /// Where near_zero(): writes exp(s_ij), within 1.2 ulp of that of the rounded score and 0 where
   /// the pair is forbidden, and adds to row_sum_i and col_sum_j (at least one is null) what there
   /// is in row i and in column j, and to row_product_i (null, or beside a row_sum) Σ_j s_ij
@@ -73,9 +78,24 @@ class Scores {
   /// at. O(1).
   bool empty(const TileRange& range) const { return band_.empty(range); }
 
-  /// Counts of allowed pairs; O(Lq + Lk) where mask, bias and preference are absent or have all
-  /// rows alike, else a pass over those, as over ready-made scores (never over the energies of q
-  /// and k).
+  /// How many of the columns of `range` come before those of which these forbid every pair. O(1).
+  Index cols_in_use(const TileRange& range) const { return band_.cols_in_use(range); }
+
+  /// What causality, window and padding leave.
+  const Band& band() const { return band_; }
+
+  /// Whether mask, bias, preference and ready-made scores forbid the same keys to all queries, as
+  /// far as is known without a look at them: true where they are absent or broadcast over queries.
+  bool rows_alike() const;
+
+  /// Where rows_alike(): for each key 1, or 0 where they forbid it.
+  std::vector<std::uint8_t> open_keys() const;
+
+  /// Writes 1 for each pair of `range` that is allowed and 0 for the others. Thread-safe as fill;
+  /// looks at mask, bias, preference and ready-made scores, never at the energies of q and k.
+  void allowed(const TileRange& range, MatrixView<std::uint8_t> out, Scratch& scratch) const;
+
+  /// Counts of allowed pairs; O(Lq + Lk) where rows_alike(), else a pass over allowed().
   Support support() const;
 
  private:
@@ -92,7 +112,6 @@ class Scores {
   void allow(const TileRange& range, const Read& read) const;
   void add(const TileRange& range, const Read& read, MatrixView<T> out) const;
   void fill_checked(const TileRange& range, MatrixView<T> out, const Read& read) const;
-  bool looks_row_by_row() const;
   Support support_of_one_row() const;
   Support support_by_looking() const;
   [[noreturn]] void refuse(Index row, Index col) const;
@@ -101,6 +120,7 @@ class Scores {
   Band band_;
   bool surely_finite_ = false;
   bool near_zero_ = false;
+  double magnitude_ = 0;
 };
 
 }  // namespace attn

@@ -1,4 +1,4 @@
-// What may attend to what: Scores::support.
+// What may attend to what: Scores::allowed and what is counted by it.
 
 #include <algorithm>
 #include <limits>
@@ -9,36 +9,67 @@
 namespace attn {
 
 template <class T>
-Support Scores<T>::support() const {
-  if (looks_row_by_row()) return support_by_looking();
-  const bool looks =
-      terms_.bias != nullptr || terms_.mask != nullptr || terms_.preference != nullptr;
-  return looks && rows() > 0 ? support_of_one_row() : band_.support();
+bool Scores<T>::rows_alike() const {
+  return !terms_.energy->may_forbid() && (terms_.bias == nullptr || terms_.bias->rows_alike()) &&
+         (terms_.mask == nullptr || terms_.mask->rows_alike()) &&
+         (terms_.preference == nullptr || terms_.preference->rows_alike());
 }
 
 template <class T>
-bool Scores<T>::looks_row_by_row() const {
-  return terms_.energy->may_forbid() || (terms_.bias != nullptr && !terms_.bias->rows_alike()) ||
-         (terms_.mask != nullptr && !terms_.mask->rows_alike()) ||
-         (terms_.preference != nullptr && !terms_.preference->rows_alike());
+std::vector<std::uint8_t> Scores<T>::open_keys() const {
+  std::vector<std::uint8_t> open(static_cast<std::size_t>(cols()), 1);
+  const bool looks =
+      terms_.bias != nullptr || terms_.mask != nullptr || terms_.preference != nullptr;
+  if (!looks || rows() == 0) return open;
+  constexpr Index tile_cols = 4096;
+  Scratch scratch;
+  for (Index col0 = 0; col0 < cols(); col0 += tile_cols) {
+    const TileRange range{0, 1, col0, std::min(tile_cols, cols() - col0)};
+    const Read terms = read(range, scratch, false);
+    for (Index j = 0; j < range.cols; ++j) {
+      open[static_cast<std::size_t>(col0 + j)] = allows(terms, 0, j) ? 1 : 0;
+    }
+  }
+  return open;
+}
+
+template <class T>
+void Scores<T>::allowed(const TileRange& range, MatrixView<std::uint8_t> out,
+                        Scratch& scratch) const {
+  Read terms = read(range, scratch, false);
+  // allow() reads what there was of the mask and writes over it.
+  if (terms_.mask == nullptr) {
+    terms.mask = out;
+  }
+  allow(range, terms);
+  for (Index i = 0; i < range.rows && terms_.mask != nullptr; ++i) {
+    std::copy_n(terms.mask.row(i), range.cols, out.row(i));
+  }
+  if (!terms_.energy->may_forbid()) return;
+  scratch.energy.reserve(range.rows * range.cols);
+  const MatrixView<T> energy(scratch.energy.data(), range.rows, range.cols);
+  terms_.energy->fill(range, energy);
+  for (Index i = 0; i < range.rows; ++i) {
+    for (Index j = 0; j < range.cols; ++j) {
+      if (energy(i, j) == -std::numeric_limits<T>::infinity()) out(i, j) = 0;
+    }
+  }
+}
+
+template <class T>
+Support Scores<T>::support() const {
+  return rows_alike() ? support_of_one_row() : support_by_looking();
 }
 
 // The band of each query less the keys that are forbidden to all.
 template <class T>
 Support Scores<T>::support_of_one_row() const {
   Support support = band_.support();
-  constexpr Index tile_cols = 4096;
-  Scratch scratch;
+  const std::vector<std::uint8_t> open = open_keys();
   std::vector<Index> open_before(static_cast<std::size_t>(cols()) + 1, 0);
-  for (Index col0 = 0; col0 < cols(); col0 += tile_cols) {
-    const TileRange range{0, 1, col0, std::min(tile_cols, cols() - col0)};
-    const Read terms = read(range, scratch, false);
-    for (Index j = 0; j < range.cols; ++j) {
-      const auto at = static_cast<std::size_t>(col0 + j);
-      const bool open = allows(terms, 0, j);
-      open_before[at + 1] = open_before[at] + (open ? 1 : 0);
-      if (!open) support.queries_of_key[at] = 0;
-    }
+  for (std::size_t j = 0; j < open.size(); ++j) {
+    open_before[j + 1] = open_before[j] + open[j];
+    if (open[j] == 0) support.queries_of_key[j] = 0;
   }
   for (Index i = 0; i < rows(); ++i) {
     support.keys_of_query[static_cast<std::size_t>(i)] =
@@ -55,29 +86,19 @@ Support Scores<T>::support_by_looking() const {
   support.queries_of_key.assign(static_cast<std::size_t>(cols()), 0);
   constexpr Index tile_rows = 64;
   constexpr Index tile_cols = 1024;
-  Buffer<T> energy_storage;
+  Buffer<std::uint8_t> storage(tile_rows * tile_cols);
   Scratch scratch;
   for (Index row0 = 0; row0 < rows(); row0 += tile_rows) {
     for (Index col0 = 0; col0 < cols(); col0 += tile_cols) {
       const TileRange range{row0, std::min(tile_rows, rows() - row0), col0,
                             std::min(tile_cols, cols() - col0)};
       if (empty(range)) continue;
-      const Read terms = read(range, scratch, true);
-      if (terms_.energy->may_forbid()) {
-        energy_storage.reserve(range.rows * range.cols);
-        const MatrixView<T> energy(energy_storage.data(), range.rows, range.cols);
-        terms_.energy->fill(range, energy);
-        for (Index i = 0; i < range.rows; ++i) {
-          for (Index j = 0; j < range.cols; ++j) {
-            if (energy(i, j) == -std::numeric_limits<T>::infinity()) terms.mask(i, j) = 0;
-          }
-        }
-      }
+      const MatrixView<std::uint8_t> may(storage.data(), range.rows, range.cols);
+      allowed(range, may, scratch);
       for (Index i = 0; i < range.rows; ++i) {
         for (Index j = 0; j < range.cols; ++j) {
-          const Index may = terms.mask(i, j) != 0 ? 1 : 0;
-          support.keys_of_query[static_cast<std::size_t>(row0 + i)] += may;
-          support.queries_of_key[static_cast<std::size_t>(col0 + j)] += may;
+          support.keys_of_query[static_cast<std::size_t>(row0 + i)] += may(i, j);
+          support.queries_of_key[static_cast<std::size_t>(col0 + j)] += may(i, j);
         }
       }
     }
@@ -85,7 +106,13 @@ Support Scores<T>::support_by_looking() const {
   return support;
 }
 
+template bool Scores<float>::rows_alike() const;
+template std::vector<std::uint8_t> Scores<float>::open_keys() const;
+template void Scores<float>::allowed(const TileRange&, MatrixView<std::uint8_t>, Scratch&) const;
 template Support Scores<float>::support() const;
+template bool Scores<double>::rows_alike() const;
+template std::vector<std::uint8_t> Scores<double>::open_keys() const;
+template void Scores<double>::allowed(const TileRange&, MatrixView<std::uint8_t>, Scratch&) const;
 template Support Scores<double>::support() const;
 
 }  // namespace attn

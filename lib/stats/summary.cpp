@@ -10,14 +10,6 @@ namespace {
 
 constexpr Index usual_bins = 24;
 
-double quantile(const std::vector<double>& sorted, double probability) {
-  const double position = probability * static_cast<double>(sorted.size() - 1);
-  const auto below = static_cast<std::size_t>(position);
-  const std::size_t above = std::min(below + 1, sorted.size() - 1);
-  const double part = position - static_cast<double>(below);
-  return sorted[below] + part * (sorted[above] - sorted[below]);
-}
-
 bool is_masked(std::span<const std::uint8_t> masked, std::size_t key) {
   return !masked.empty() && masked[key] != 0;
 }
@@ -48,6 +40,16 @@ std::vector<KeySum> first_keys(std::span<const double> sums, std::span<const std
 }
 
 }  // namespace
+
+double quantile(const std::vector<double>& sorted, double probability) {
+  if (sorted.empty()) return std::numeric_limits<double>::quiet_NaN();
+  const double position = probability * static_cast<double>(sorted.size() - 1);
+  const auto below = static_cast<std::size_t>(position);
+  const double part = position - static_cast<double>(below);
+  // Nothing of the next, which may be infinite.
+  if (part == 0) return sorted[below];
+  return sorted[below] + part * (sorted[below + 1] - sorted[below]);
+}
 
 std::vector<KeySum> lowest_keys(std::span<const double> sums, std::span<const std::uint8_t> masked,
                                 Index count) {

@@ -28,6 +28,9 @@ struct Quantile {
   double value = 0;  ///< linear between order statistics, as NumPy's default
 };
 
+/// Of ascending numbers; NaN of none.
+double quantile(const std::vector<double>& sorted, double probability);
+
 /// What there is to say about the column sums of a head, or of many together (SPEC.md §3). Keys
 /// that no query may attend to count nowhere but in masked_keys.
 struct ColumnSumSummary {

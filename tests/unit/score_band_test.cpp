@@ -95,10 +95,17 @@ TEST_CASE("a band against its definition, its emptiness and its counts") {
       range.col0 = random_index(random, 0, cols - 1);
       range.cols = random_index(random, 0, std::min<Index>(9, cols - range.col0));
       bool any = false;
-      for (Index i = range.row0; i < range.row0 + range.rows; ++i) {
-        for (Index j = range.col0; j < range.col0 + range.cols; ++j) any = any || allowed(i, j);
+      Index in_use = 0;
+      for (Index j = range.col0; j < range.col0 + range.cols; ++j) {
+        for (Index i = range.row0; i < range.row0 + range.rows; ++i) {
+          if (!allowed(i, j)) continue;
+          any = true;
+          in_use = j + 1 - range.col0;
+        }
       }
       CHECK(band.empty(range) == !any);
+      CHECK(band.cols_in_use(range) >= in_use);
+      if (any) CHECK(band.cols_in_use(range) == in_use);
       empty += any ? 0 : 1;
     }
   }

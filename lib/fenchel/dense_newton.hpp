@@ -1,0 +1,35 @@
+#pragma once
+
+#include <functional>
+
+#include "fenchel/divergence.hpp"
+#include "fenchel/dual.hpp"
+#include "fenchel/dual_search.hpp"
+#include "fenchel/rows.hpp"
+#include "fenchel/templates.hpp"
+
+namespace attn::fenchel {
+
+/// Newton's method for one query with the second derivative as a matrix, factored by Cholesky:
+/// O(n d²) a step, whatever the condition. One per thread, for templates of one shape.
+class DenseNewton {
+ public:
+  explicit DenseNewton(const Templates& templates);
+
+  /// From `lambda` (d) to λ*, for `target` = z + μ̃ of the centred templates. Writes p (n) and the
+  /// mean of the centred templates under it (d). primal, dual and certificate are not filled in.
+  DualSummary solve(Divergence& divergence, const double* target, double alpha,
+                    const DualOptions& options, double* lambda, double* p, double* mean);
+
+  static std::int64_t bytes(Index n, Index d);
+
+ private:
+  void find_step(Divergence& divergence, const double* p, const double* mean, double alpha);
+
+  const Templates& templates_;
+  Rows<double> hessian_;
+  Rows<double> gradient_, step_, logits_, along_;
+  DualSearch search_;
+};
+
+}  // namespace attn::fenchel

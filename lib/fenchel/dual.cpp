@@ -1,0 +1,255 @@
+#include "fenchel/dual.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+#include "fenchel/certificate.hpp"
+#include "fenchel/dense_newton.hpp"
+#include "fenchel/kullback_leibler.hpp"
+#include "fenchel/query_block.hpp"
+#include "fenchel/space.hpp"
+#include "fenchel/transport.hpp"
+#include "kernel/conjugate.hpp"
+#include "kernel/parallel.hpp"
+
+namespace attn {
+namespace {
+
+using namespace fenchel;
+
+// Queries of a block: fixed by the shape, so that nothing depends on the threads.
+Index block_rows(Index queries) {
+  constexpr Index least = 8;
+  constexpr Index most = 48;
+  return std::clamp<Index>(queries, 1, std::clamp<Index>((queries + 3) / 4, least, most));
+}
+
+// Steps of a query, besides those in its block, before it is solved for smaller α first.
+constexpr Index most_direct_steps = 20;
+
+class Solver {
+ public:
+  Solver(const DualProblem& problem, const DualOptions& options, const DualResults& results)
+      : problem_(problem),
+        options_(options),
+        results_(results),
+        all_(problem.templates, options.threads),
+        summaries_(static_cast<std::size_t>(problem.evidence.rows)),
+        left_(summaries_.size(), 0),
+        mean_(problem.evidence.rows, problem.evidence.cols) {
+    require_range(problem, all_);
+  }
+
+  std::vector<DualSummary> solve() {
+    const bool wide = all_.count() < all_.depth();
+    const bool small = std::min(all_.count(), all_.depth()) <= MomentSteps::most_depth;
+    if (problem_.transport) {
+      std::fill(left_.begin(), left_.end(), std::uint8_t{1});
+      scaled_cost_ = std::make_unique<ScaledCost>(*problem_.transport, all_.count());
+    } else {
+      solve_blocks(Space(all_, wide && small), small);
+    }
+    solve_left();
+    add_centre();
+    return std::move(summaries_);
+  }
+
+ private:
+  Index queries() const { return problem_.evidence.rows; }
+
+  void solve_blocks(const Space& space, bool small) {
+    const Templates& templates = space.templates();
+    std::unique_ptr<StepFinder> finder;
+    if (small) {
+      finder = std::make_unique<MomentSteps>(templates, problem_.alpha);
+    } else if (GramSteps::pays(templates, problem_.alpha, queries())) {
+      finder = std::make_unique<GramSteps>(templates, problem_.alpha, options_.threads);
+    } else {
+      finder = std::make_unique<ConjugateSteps>(templates, problem_.alpha, options_.threads);
+    }
+    Rows<double> evidence, lambda, mean;
+    BlockProblem block{
+        templates,       problem_.evidence, problem_.preference, problem_.alpha, options_, *finder,
+        results_.lambda, mean_.view(),      results_.p,          summaries_,     left_};
+    if (space.is_reduced()) {
+      evidence = Rows<double>(queries(), space.depth());
+      space.project(problem_.evidence, evidence.view());
+      lambda = Rows<double>(queries(), space.depth());
+      mean = Rows<double>(queries(), space.depth());
+      block.evidence = evidence.read();
+      block.lambda = lambda.view();
+      block.mean = mean.view();
+    }
+    const Index rows = block_rows(queries());
+    const Index blocks = (queries() + rows - 1) / rows;
+    std::vector<std::unique_ptr<BlockSolver>> solvers(static_cast<std::size_t>(options_.threads));
+    kernel::parallel_for(blocks, options_.threads, [&](Index n, int worker) {
+      auto& solver = solvers[static_cast<std::size_t>(worker)];
+      if (!solver) solver = std::make_unique<BlockSolver>(block, rows);
+      solver->solve(n * rows, std::min(rows, queries() - n * rows));
+    });
+    if (space.is_reduced()) lift(space, evidence, lambda, mean);
+  }
+
+  // λ = αz + the basis times (what λ is there − αz).
+  void lift(const Space& space, const Rows<double>& evidence, const Rows<double>& lambda,
+            const Rows<double>& mean) {
+    for (Index q = 0; q < queries(); ++q) {
+      const bool empty = summaries_[static_cast<std::size_t>(q)].status == DualStatus::empty;
+      double* to = results_.lambda.row(q);
+      for (Index c = 0; c < all_.depth(); ++c) {
+        to[c] = empty ? 0 : problem_.alpha * problem_.evidence(q, c);
+      }
+      std::fill_n(mean_.row(q), all_.depth(), 0.0);
+      if (empty) continue;
+      add_orthogonal(space, q, evidence.row(q));
+      double* change = lambda.row(q);
+      for (Index c = 0; c < space.depth(); ++c) change[c] -= problem_.alpha * evidence.row(q)[c];
+      space.add_lifted({change, 1, space.depth()}, {to, 1, all_.depth()});
+      space.add_lifted({mean.row(q), 1, space.depth()}, {mean_.row(q), 1, all_.depth()});
+    }
+  }
+
+  // What the part of z that no coordinate has, coordinates z̃, adds to both values: there λ = αz.
+  void add_orthogonal(const Space& space, Index q, const double* coordinates) {
+    const Index d = all_.depth();
+    Rows<double> away(1, d);
+    std::vector<double> negative(coordinates, coordinates + space.depth());
+    for (double& value : negative) value = -value;
+    std::copy_n(problem_.evidence.row(q), d, away.row(0));
+    space.add_lifted({negative.data(), 1, space.depth()}, away.view());
+    const double value = problem_.alpha / 2 * kernel::dot(away.row(0), away.row(0), d);
+    summaries_[static_cast<std::size_t>(q)].primal += value;
+    summaries_[static_cast<std::size_t>(q)].dual += value;
+  }
+
+  // What blocks have left, each by itself.
+  void solve_left() {
+    std::vector<Index> left;
+    for (Index q = 0; q < queries(); ++q) {
+      if (left_[static_cast<std::size_t>(q)] != 0) left.push_back(q);
+    }
+    if (left.empty()) return;
+    const Space space(all_, all_.count() < all_.depth());
+    std::vector<std::unique_ptr<DenseNewton>> solvers(static_cast<std::size_t>(options_.threads));
+    kernel::parallel_for(static_cast<Index>(left.size()), options_.threads,
+                         [&](Index n, int worker) {
+                           auto& solver = solvers[static_cast<std::size_t>(worker)];
+                           if (!solver) solver = std::make_unique<DenseNewton>(space.templates());
+                           solve_one(space, *solver, left[static_cast<std::size_t>(n)]);
+                         });
+  }
+
+  void solve_one(const Space& space, DenseNewton& solver, Index q) {
+    const Index n = all_.count();
+    const Index d = space.depth();
+    DualSummary& summary = summaries_[static_cast<std::size_t>(q)];
+    const double* u = problem_.preference.row(problem_.preference.rows == 1 ? 0 : q);
+    const OwnedDivergence divergence(scaled_cost_.get(), u, n);
+    if (divergence.is_empty()) {
+      std::fill_n(results_.lambda.row(q), all_.depth(), 0.0);
+      return;
+    }
+    Rows<double> z(1, d), lambda(1, d), mean(1, d), target(1, d), p(1, n), zero(1, n);
+    std::fill_n(zero.row(0), n, 0.0);
+    const MatrixView<const double> evidence = problem_.evidence.row_range(q, 1);
+    space.project(evidence, z.view());
+    divergence->evaluate(zero.row(0), p.row(0));
+    space.templates().means(p.read(), target.view());
+    kernel::add_multiple(target.row(0), z.row(0), d, 1);
+    if (summary.iterations > 0) {
+      space.project(results_.lambda.row_range(q, 1), lambda.view());
+    } else {
+      for (Index c = 0; c < d; ++c) lambda.row(0)[c] = problem_.alpha * z.row(0)[c];
+    }
+    const auto solve_at = [&](double alpha, DualOptions options, Index most) {
+      const Index used = summary.iterations;
+      options.max_iterations = std::min(most, options_.max_iterations - used);
+      summary = solver.solve(*divergence, target.row(0), alpha, options, lambda.row(0), p.row(0),
+                             mean.row(0));
+      summary.iterations += used;
+    };
+    solve_at(problem_.alpha, options_, most_direct_steps);
+    if (summary.status == DualStatus::iteration_limit &&
+        summary.iterations < options_.max_iterations) {
+      // Far from λ* the templates that matter change with every step: by way of smaller α, where
+      // it is near 0, each start is near its end.
+      for (Index c = 0; c < d; ++c) lambda.row(0)[c] = 1e-5 * problem_.alpha * z.row(0)[c];
+      DualOptions rough;
+      rough.tolerance = 1e-2;
+      for (const double part : {1e-5, 1e-4, 1e-3, 1e-2, 1e-1}) {
+        solve_at(part * problem_.alpha, rough, options_.max_iterations);
+      }
+      solve_at(problem_.alpha, options_, options_.max_iterations);
+    }
+    space.templates().logits(lambda.read(), zero.view());
+    const double partition = divergence->evaluate(zero.row(0), p.row(0));
+    certify({lambda.row(0), target.row(0), mean.row(0), p.row(0), d}, partition, problem_.alpha,
+            *divergence, summary);
+    if (results_.p.rows > 0) std::copy_n(p.row(0), n, results_.p.row(q));
+    const MatrixView<double> to = results_.lambda.row_range(q, 1);
+    if (!space.is_reduced()) {
+      std::copy_n(lambda.row(0), d, to.data);
+      std::copy_n(mean.row(0), d, mean_.row(q));
+      return;
+    }
+    add_orthogonal(space, q, z.row(0));
+    for (Index c = 0; c < all_.depth(); ++c) to(0, c) = problem_.alpha * evidence(0, c);
+    kernel::add_multiple(lambda.row(0), z.row(0), d, -problem_.alpha);
+    space.add_lifted(lambda.read(), to);
+    std::fill_n(mean_.row(q), all_.depth(), 0.0);
+    space.add_lifted(mean.read(), {mean_.row(q), 1, all_.depth()});
+  }
+
+  void add_centre() {
+    for (Index q = 0; q < queries(); ++q) {
+      const bool empty = summaries_[static_cast<std::size_t>(q)].status == DualStatus::empty;
+      if (empty && results_.p.rows > 0) std::fill_n(results_.p.row(q), all_.count(), 0.0);
+      if (results_.h.rows == 0) continue;
+      for (Index c = 0; c < all_.depth(); ++c) {
+        const double centre = all_.centre()[static_cast<std::size_t>(c)];
+        results_.h(q, c) = empty ? 0 : centre + mean_.row(q)[c];
+      }
+    }
+  }
+
+  const DualProblem& problem_;
+  const DualOptions& options_;
+  const DualResults& results_;
+  Templates all_;
+  std::vector<DualSummary> summaries_;
+  std::vector<std::uint8_t> left_;
+  Rows<double> mean_;
+  std::unique_ptr<ScaledCost> scaled_cost_;
+};
+
+}  // namespace
+
+std::vector<DualSummary> solve_dual(const DualProblem& problem, const DualOptions& options,
+                                    const DualResults& results) {
+  require_shapes(problem);
+  return Solver(problem, options, results).solve();
+}
+
+std::int64_t dual_bytes(Index queries, Index templates, Index depth, bool transport, int threads) {
+  constexpr auto number = static_cast<std::int64_t>(sizeof(double));
+  const Index least = std::min(templates, depth);
+  // Centred, laid out twice, once more in float32 or as moments; in a basis of their span.
+  std::int64_t bytes = 4 * (templates + 16) * (depth + 16) * number;
+  if (templates < depth) bytes += (depth + 3 * templates) * (templates + 16) * number;
+  if (transport) {
+    bytes += templates * templates * number;
+  } else if (least <= MomentSteps::most_depth) {
+    bytes += MomentSteps::bytes(templates, least);
+  } else {
+    bytes += GramSteps::bytes(templates, depth);
+  }
+  bytes += queries * (depth + 3 * least + 12) * number;
+  std::int64_t each = BlockSolver::bytes(block_rows(queries), templates, depth);
+  each += DenseNewton::bytes(templates, least) + (8 * templates + 8 * depth) * number;
+  if (transport) each += (templates * templates + templates * least) * number;
+  return bytes + threads * each;
+}
+
+}  // namespace attn

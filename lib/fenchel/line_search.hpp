@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cmath>
+#include <limits>
+
+#include "tensor/shape.hpp"
+
+namespace attn::fenchel {
+
+/// A convex function of one number t >= 0, at one t.
+struct Along {
+  double value = 0;
+  double slope = 0;
+  double curvature = 0;
+};
+
+/// Logits that move by no more than this against each other leave every second derivative within a
+/// factor e^0.5 of what it was: a whole Newton step then makes the function smaller.
+constexpr double safe_spread = 0.5;
+
+/// A step t > 0 after which the slope is small and the value not larger than at 0, by Newton steps
+/// kept inside of a bracket. `at` is what evaluate gives for 0, its slope < 0; rounding of values
+/// is `noise`.
+template <class Evaluate>
+double step_length(const Along& at, double noise, const Evaluate& evaluate) {
+  constexpr double enough = 0.1;    // of the slope at 0, above 0
+  constexpr double short_of = 0.5;  // below 0
+  constexpr int most = 60;
+  double low = 0;
+  double high = std::numeric_limits<double>::infinity();
+  double t = 1;
+  for (int n = 0; n < most; ++n) {
+    const Along now = evaluate(t);
+    const bool flat = now.slope <= -enough * at.slope && now.slope >= short_of * at.slope;
+    if (flat && now.value <= at.value + noise) return t;
+    (now.slope < 0 ? low : high) = t;
+    double next = t - now.slope / now.curvature;
+    // Newton's point may crawl where the curvature is that of a kink: keep away from the ends.
+    if (std::isinf(high)) {
+      if (!(next > 1.5 * t)) next = 1.5 * t;
+      if (!(next < 10 * t)) next = 10 * t;
+    } else {
+      const double margin = 0.01 * (high - low);
+      if (!(next > low + margin && next < high - margin)) {
+        next = low > 0 || n > 4 ? (low + high) / 2 : high / 10;
+      }
+    }
+    if (next == t) break;
+    t = next;
+  }
+  return low > 0 ? low : t;
+}
+
+}  // namespace attn::fenchel

@@ -1,0 +1,95 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "fenchel/rows.hpp"
+#include "fenchel/templates.hpp"
+#include "kernel/packed.hpp"
+
+namespace attn::fenchel {
+
+/// Where several queries stand, for KL; row r of each matrix is of one query.
+struct NewtonPoints {
+  MatrixView<const double> p;         ///< (m, n)
+  MatrixView<const double> mean;      ///< of the centred templates under p (m, d)
+  MatrixView<const double> gradient;  ///< of D (m, d)
+  MatrixView<const double> residual;  ///< w − u + p (m, n) where λ = αz + αT'ᵀw; see needs_residual
+  const double* gradient_norm;  ///< (m)
+  const double* forcing;  ///< (m) how small ‖H step − gradient‖ is to be, of the gradient's norm
+};
+
+/// What is found for them: H step = gradient, H = I/α + T'ᵀ(diag p − p pᵀ)T'.
+struct NewtonSteps {
+  MatrixView<double> step;     ///< (m, d)
+  MatrixView<double> along;    ///< T' step (m, n)
+  MatrixView<double> weights;  ///< (m, n) with αT'ᵀ weights = step, where there is a residual
+  std::vector<std::uint8_t>& slow;  ///< set for rows whose step is poor
+};
+
+/// A way to Newton steps of several queries at once. What a row gets depends on that row alone.
+/// Shared by threads; each has a Scratch.
+class StepFinder {
+ public:
+  struct Scratch {
+    virtual ~Scratch() = default;
+  };
+  virtual ~StepFinder() = default;
+  virtual std::unique_ptr<Scratch> scratch(Index rows) const = 0;
+  virtual void find(const NewtonPoints& points, const NewtonSteps& steps,
+                    Scratch& scratch) const = 0;
+  virtual bool needs_residual() const { return false; }
+};
+
+/// By the second moments of p, a product with all products of two axes, and Cholesky; for
+/// d <= most_depth.
+class MomentSteps final : public StepFinder {
+ public:
+  static constexpr Index most_depth = 16;
+  MomentSteps(const Templates& templates, double alpha);
+  std::unique_ptr<Scratch> scratch(Index rows) const override;
+  void find(const NewtonPoints& points, const NewtonSteps& steps, Scratch& scratch) const override;
+  static std::int64_t bytes(Index n, Index d);
+
+ private:
+  const Templates& templates_;
+  double alpha_;
+  kernel::Packed<double> products_;  // (n, d(d+1)/2)
+};
+
+/// By conjugate gradients in float32 (Hestenes and Stiefel): all rows share each product with the
+/// templates, and a row leaves when it is done.
+class ConjugateSteps final : public StepFinder {
+ public:
+  ConjugateSteps(const Templates& templates, double alpha, int threads);
+  std::unique_ptr<Scratch> scratch(Index rows) const override;
+  void find(const NewtonPoints& points, const NewtonSteps& steps, Scratch& scratch) const override;
+
+ private:
+  const Templates& templates_;
+  double alpha_;
+  kernel::Packed<float> by_template_, by_axis_;  // less their common scale
+};
+
+/// The same through the Gram matrix of the templates: one product of (m, n) by (n, n) an iteration
+/// instead of two with the templates. Vectors of d are held as weights of the
+/// templates, norms by way of the Gram matrix.
+class GramSteps final : public StepFinder {
+ public:
+  GramSteps(const Templates& templates, double alpha, int threads);
+  std::unique_ptr<Scratch> scratch(Index rows) const override;
+  void find(const NewtonPoints& points, const NewtonSteps& steps, Scratch& scratch) const override;
+  bool needs_residual() const override { return true; }
+
+  /// Whether this is less work than ConjugateSteps, the Gram matrix included.
+  static bool pays(const Templates& templates, double alpha, Index queries);
+  /// Of the Gram matrix; 0 for shapes that it never pays for.
+  static std::int64_t bytes(Index n, Index d);
+
+ private:
+  const Templates& templates_;
+  double alpha_;
+  kernel::Packed<float> gram_;
+};
+
+}  // namespace attn::fenchel

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "fenchel/dual.hpp"
+#include "fenchel/dual_search.hpp"
+#include "fenchel/newton_steps.hpp"
+#include "fenchel/stopping.hpp"
+#include "fenchel/templates.hpp"
+
+namespace attn::fenchel {
+
+/// What a block of queries is solved from, and where its answers go; KL only.
+struct BlockProblem {
+  const Templates& templates;
+  MatrixView<const double> evidence;    ///< z (Q, d), in the templates' coordinates
+  MatrixView<const double> preference;  ///< u (1, n) or (Q, n)
+  double alpha = 1;
+  const DualOptions& options;
+  const StepFinder& finder;
+
+  MatrixView<double> lambda;  ///< (Q, d)
+  MatrixView<double> mean;    ///< of the centred templates under p (Q, d)
+  MatrixView<double> p;       ///< (Q, n), or without rows
+  std::vector<DualSummary>& summaries;
+  std::vector<std::uint8_t>& left;  ///< (Q) set for queries that steps of this kind are slow for
+};
+
+/// Solves blocks of queries, one after the other: Newton's method for all queries of a block
+/// together, each of which leaves when it is done. One per thread.
+class BlockSolver {
+ public:
+  BlockSolver(const BlockProblem& problem, Index most_rows);
+
+  /// Queries [first, first + count), count <= most_rows.
+  void solve(Index first, Index count);
+
+  static std::int64_t bytes(Index rows, Index n, Index d);
+
+ private:
+  struct Query {
+    Index index = 0;
+    Stopping stopping;
+    DualSummary summary;
+    double partition = 0;
+    double gradient_before = 0;
+    int slow_steps = 0;
+    bool whole_step = false;
+  };
+
+  void begin(Index first, Index count);
+  void evaluate();
+  bool finish(Index row);  ///< whether the query is done or given up
+  void keep(Index from, Index to);
+  void choose_forcing();
+  void step();
+  const double* closed(Index row) const;
+
+  BlockProblem problem_;
+  std::unique_ptr<StepFinder::Scratch> scratch_;
+  std::vector<Query> queries_;
+  Rows<double> minus_log_u_, u_;  // of each row, or of all
+  Rows<double> lambda_, target_, mean_, gradient_, step_;
+  Rows<double> logits_, p_, along_;
+  Rows<double> weights_;   // w − u, and
+  Rows<double> residual_;  // that + p: where the finder needs it
+  Rows<double> new_weights_;
+  std::vector<double> norms_, forcing_, needed_;
+  std::vector<std::uint8_t> slow_;
+  DualSearch search_;
+};
+
+}  // namespace attn::fenchel

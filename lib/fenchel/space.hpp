@@ -1,0 +1,54 @@
+#pragma once
+
+#include <memory>
+
+#include "fenchel/divergence.hpp"
+#include "fenchel/dual.hpp"
+#include "fenchel/templates.hpp"
+#include "fenchel/transport.hpp"
+
+namespace attn::fenchel {
+
+/// Throws Error(input) where the shapes of a problem disagree, or α is no finite number > 0.
+void require_shapes(const DualProblem& problem);
+
+/// Throws Error(input) for an evidence that is not finite, Error(numerical) where λ, its square or
+/// its logits may be beyond the format.
+void require_range(const DualProblem& problem, const Templates& templates);
+
+/// The coordinates that queries are solved in: those of the centred templates, or of their span.
+class Space {
+ public:
+  /// `all` must outlive it. `reduce` is for n <= d.
+  Space(const Templates& all, bool reduce);
+
+  const Templates& templates() const { return *templates_; }
+  bool is_reduced() const { return reduced_ != nullptr; }
+  Index depth() const { return templates_->depth(); }
+
+  /// Rows (m, D) into coordinates (m, d).
+  void project(MatrixView<const double> rows, MatrixView<double> out) const;
+  /// out += what rows of coordinates stand for.
+  void add_lifted(MatrixView<const double> rows, MatrixView<double> out) const;
+
+ private:
+  const Templates* templates_;
+  Rows<double> basis_;
+  std::unique_ptr<Templates> reduced_;
+};
+
+/// The divergence of a problem for one preference, with the memory it needs.
+class OwnedDivergence {
+ public:
+  /// `cost` is null for KL. u (n) must outlive it; `is_empty` where it is all 0.
+  OwnedDivergence(const ScaledCost* cost, const double* u, Index n);
+  bool is_empty() const { return divergence_ == nullptr; }
+  Divergence& operator*() const { return *divergence_; }
+  Divergence* operator->() const { return divergence_.get(); }
+
+ private:
+  std::vector<double> price_;
+  std::unique_ptr<Divergence> divergence_;
+};
+
+}  // namespace attn::fenchel

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "fenchel/dual.hpp"
+
+namespace attn::fenchel {
+
+/// Whether one query is done: the rule of DualOptions.
+class Stopping {
+ public:
+  enum class Verdict { go_on, done, stuck };
+
+  /// Where a query stands.
+  struct Place {
+    double gradient_norm;
+    double primal;
+    double lambda_norm;
+    double rounding;  ///< how far the gradient is known
+  };
+
+  /// The norm of a gradient that is small enough.
+  static double needed(const DualOptions& options, double alpha, const Place& at) {
+    if (options.gradient_tolerance) return *options.gradient_tolerance;
+    const double of_gap = std::sqrt(2 * options.tolerance * (1 + std::abs(at.primal)) / alpha);
+    // λ = 0 where z is 0: all that is left is rounding.
+    const double of_lambda = 10 * options.tolerance / alpha * std::min(1.0, at.lambda_norm);
+    return std::min(of_gap, std::max(of_lambda, at.rounding));
+  }
+
+  /// `whole_step` says that a whole Newton step has led here, as those
+  /// are what make the gradient smaller until rounding does not let them.
+  Verdict look(const DualOptions& options, double alpha, const Place& at, bool whole_step) {
+    if (at.gradient_norm <= needed(options, alpha, at)) return Verdict::done;
+    const bool progress = at.gradient_norm < 0.5 * least_;
+    least_ = std::min(least_, at.gradient_norm);
+    without_progress_ = progress || !whole_step ? 0 : without_progress_ + 1;
+    constexpr int patience = 3;
+    if (without_progress_ < patience) return Verdict::go_on;
+    const double gap = alpha / 2 * at.gradient_norm * at.gradient_norm;
+    const bool gap_met = gap <= options.tolerance * (1 + std::abs(at.primal));
+    return gap_met && !options.gradient_tolerance ? Verdict::done : Verdict::stuck;
+  }
+
+ private:
+  double least_ = std::numeric_limits<double>::infinity();
+  int without_progress_ = 0;
+};
+
+}  // namespace attn::fenchel

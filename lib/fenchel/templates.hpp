@@ -1,0 +1,44 @@
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "fenchel/rows.hpp"
+#include "kernel/packed.hpp"
+
+namespace attn::fenchel {
+
+/// The templates of a problem less a common centre, laid out for products. The dual is the same for
+/// all centres, but logits and means of templates far from the origin would lose digits to it.
+class Templates {
+ public:
+  /// Less their mean, on up to `threads` threads. Throws Error(input) where one is not finite.
+  explicit Templates(MatrixView<const double> templates, int threads = 1);
+
+  /// In an orthonormal basis of their span, n <= d: n coordinates instead of d. The part of λ
+  /// that is orthogonal to it is that of αz, whatever the rest.
+  Templates reduced(Rows<double>& basis) const;
+
+  Index count() const { return centred_.count; }
+  Index depth() const { return centred_.width; }
+  const Rows<double>& centred() const { return centred_; }
+  std::span<const double> centre() const { return centre_; }
+  double largest_norm() const { return largest_norm_; }
+
+  /// out = rows (m, d) times each template: (m, n).
+  void logits(MatrixView<const double> rows, MatrixView<double> out) const;
+  /// out = weights (m, n) times the templates: (m, d).
+  void means(MatrixView<const double> weights, MatrixView<double> out) const;
+
+ private:
+  Templates(Rows<double> centred, std::vector<double> centre);
+  void lay_out(int threads);
+
+  Rows<double> centred_;
+  std::vector<double> centre_;
+  double largest_norm_ = 0;
+  kernel::Packed<double> by_template_;  // (d, n)
+  kernel::Packed<double> by_axis_;      // (n, d)
+};
+
+}  // namespace attn::fenchel

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <vector>
+
+#include "fenchel/divergence.hpp"
+#include "fenchel/rows.hpp"
+
+namespace attn::fenchel {
+
+/// A cost of transport, checked and divided by γ: row i is the cost from source i. Shared by all
+/// queries of a problem.
+class ScaledCost {
+ public:
+  /// Throws Error(input) for a shape other than (n, n), a cost that is no number >= 0 (+inf
+  /// allowed), a γ that is no finite number > 0; Error(numerical) where cost/γ is beyond the
+  /// format.
+  ScaledCost(const TransportCost& cost, Index n);
+
+  double gamma() const { return gamma_; }
+  Index count() const { return by_source_.count; }
+  const double* source(Index i) const { return by_source_.row(i); }
+
+ private:
+  double gamma_;
+  Rows<double> by_source_;
+};
+
+/// Entropic optimal transport from u to p (FD 37-38, with −γH(u)):
+///
+///   D(p‖u) = min Σ π_ti M(t,i) + γ Σ π_ti log π_ti over π >= 0 with Σ_t π_ti = u_i, Σ_i π_ti =
+///   p_t.
+class Transport final : public Divergence {
+ public:
+  /// By u (n), of any positive sum. `cost` must outlive it. Throws Error(numerical) where a source
+  /// that has a preference can go nowhere.
+  Transport(const ScaledCost& cost, const double* u);
+
+  double evaluate(const double* logits, double* p) override;
+  void add_hessian(MatrixView<const double> templates, const double* p, const double* mean,
+                   MatrixView<double> out) override;
+  double curvature(const double* p, double* along) override;
+  Summed primal(const double* p) override;
+  double temperature() const override { return cost_.gamma(); }
+
+ private:
+  const ScaledCost& cost_;
+  std::vector<Index> sources_;      // those with u > 0
+  std::vector<double> preference_;  // of each, sums to 1
+  double entropy_ = 0;
+  std::vector<double> scaled_logits_;
+  Rows<double> conditional_;  // row i: p(t | source i)
+  Rows<double> deviations_;
+};
+
+}  // namespace attn::fenchel

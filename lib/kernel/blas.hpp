@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cblas.h>
+
+#include <limits>
+#include <mutex>
+#include <stdexcept>
+
+#include "tensor/shape.hpp"
+
+/// For the files that call BLAS and LAPACK.
+namespace attn::kernel {
+
+/// OpenBLAS would split a large enough product over its own threads, and with it the sums.
+inline void forbid_blas_threads() {
+  static std::once_flag once;
+  std::call_once(once, [] { openblas_set_num_threads(1); });
+}
+
+inline blasint blas_extent(Index extent) {
+  if (extent > std::numeric_limits<blasint>::max()) {
+    throw std::length_error("tile extent beyond BLAS' integer");
+  }
+  return static_cast<blasint>(extent);
+}
+
+/// BLAS insists on a leading dimension of at least 1 and of at least the row length.
+inline blasint leading_dimension(Index stride) { return blas_extent(stride > 0 ? stride : 1); }
+
+}  // namespace attn::kernel
