@@ -18,7 +18,7 @@ demo:     ## build and show the tools at work; installs missing Debian packages
 	@$(MAKE) --no-print-directory compile
 	ATTN_BIN=$(CURDIR)/build/$(PRESET)/bin scripts/demo
 
-bench:    ## build and measure; `scripts/install-deps peers` adds PyTorch and oneDNN to compare with
+bench:    ## build and measure; `scripts/install-deps peers` adds PyTorch, POT, SciPy and oneDNN to compare with
 	@scripts/install-deps --check build bench
 	@$(MAKE) --no-print-directory compile
 	ATTN_BIN=$(CURDIR)/build/$(PRESET)/bin tests/bench/run --json build/$(PRESET)/bench.json

@@ -3,12 +3,11 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "kernel/gemm.hpp"
-#include "kernel/tile.hpp"
 #include "shared/bundles.hpp"
 #include "shared/compute_heads.hpp"
 #include "shared/compute_report.hpp"
-#include "shared/sections.hpp"
+#include "shared/numeric_libraries.hpp"
+#include "shared/section_tasks.hpp"
 
 namespace attn::tools {
 namespace {
@@ -70,45 +69,17 @@ cli::Declaration declare() {
   return d;
 }
 
-cli::Outcome report_costs(const cli::Arguments& arguments, const Sections& sections,
-                          cli::Report& report) {
-  GroupReport groups;
-  for (std::size_t n = 0; n < sections.size(); ++n) {
-    const ComputeTask task(arguments, sections.open(n));
-    for (const auto& dataset : task.input.datasets()) report_input(report, dataset);
-    task.report_params(report);
-    if (sections.each()) {
-      report.print(fmt::format("{}{}\n", n == 0 ? "" : "\n", sections.groups()[n]));
-    }
-    groups.add(sections.groups()[n], report,
-               [&] { report_cost(arguments, task.options, task.input, task.f64, report); });
-  }
-  warn_of_unused(arguments, sections.whole(), report);
-  if (sections.each()) {
-    groups.write(report);
-  } else {
-    report.result() = groups.last();
-  }
-  return {};
-}
-
 cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
   const Sections sections(arguments);
-  if (arguments.dry_run) return report_costs(arguments, sections, report);
-
-  // All are looked at before the first is computed.
-  std::vector<std::vector<std::string>> replaced;
-  Index heads = 0;
-  for (std::size_t n = 0; n < sections.size(); ++n) {
-    const ComputeTask task(arguments, sections.open(n));
-    for (const auto& dataset : task.input.datasets()) report_input(report, dataset);
-    replaced.push_back(task.replaced());
-    heads += task.input.problems;
+  if (arguments.dry_run) {
+    return report_costs<ComputeTask>(arguments, sections, report, [&](const ComputeTask& task) {
+      report_cost(arguments, task.options, task.input, task.f64, report);
+    });
   }
-  warn_of_unused(arguments, sections.whole(), report);
-
-  SectionOutput output(arguments, sections, replaced);
-  cli::Progress progress(arguments, arguments.text("scheme"), static_cast<double>(heads), "heads");
+  const Survey found = survey<ComputeTask>(arguments, sections, report);
+  SectionOutput output(arguments, sections, found.replaced);
+  cli::Progress progress(arguments, arguments.text("scheme"), static_cast<double>(found.problems),
+                         "heads");
   GroupReport groups;
   Totals totals;
   cli::Outcome outcome;
@@ -116,12 +87,12 @@ cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
     const ComputeTask task(arguments, sections.open(n));
     groups.add(sections.groups()[n], report, [&] {
       task.report_params(report);
-      const Totals found = compute_section(arguments, task, output.open(n), progress, report);
-      totals.add(found);
-      outcome = conclude(task.options, task.input, task.f64, found, report);
+      const Totals own = compute_section(arguments, task, output.open(n), progress, report);
+      totals.add(own);
+      outcome = conclude(task.options, task.input, task.f64, own, report);
     });
     if (sections.each() && n + 1 == sections.size()) {
-      outcome = conclude_groups(groups, task.options, heads, totals, report);
+      outcome = conclude_groups(groups, task.options, found.problems, totals, report);
     }
   }
   outcome.commit = commit_of(output.take());
@@ -133,7 +104,6 @@ cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
 }  // namespace attn::tools
 
 int main(int argc, char** argv) {
-  return attn::tools::tool_main(
-      argc, argv, attn::tools::declare(), attn::tools::run,
-      {attn::kernel::blas_description(), std::string("SIMD ") + attn::kernel::simd_description()});
+  return attn::tools::tool_main(argc, argv, attn::tools::declare(), attn::tools::run,
+                                attn::tools::numeric_libraries());
 }

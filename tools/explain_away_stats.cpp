@@ -6,8 +6,6 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "kernel/gemm.hpp"
-#include "kernel/tile.hpp"
 #include "shared/attention_results.hpp"
 #include "shared/bundles.hpp"
 #include "shared/column_gather.hpp"
@@ -16,6 +14,7 @@
 #include "shared/column_task.hpp"
 #include "shared/group_report.hpp"
 #include "shared/head_outputs.hpp"
+#include "shared/numeric_libraries.hpp"
 #include "shared/sections.hpp"
 #include "tensor/error.hpp"
 
@@ -235,7 +234,6 @@ cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
 }  // namespace attn::tools
 
 int main(int argc, char** argv) {
-  return attn::tools::tool_main(
-      argc, argv, attn::tools::declare(), attn::tools::run,
-      {attn::kernel::blas_description(), std::string("SIMD ") + attn::kernel::simd_description()});
+  return attn::tools::tool_main(argc, argv, attn::tools::declare(), attn::tools::run,
+                                attn::tools::numeric_libraries());
 }

@@ -47,6 +47,8 @@ nlohmann::ordered_json to_json(const Option& option, const Value& value) {
 
 }  // namespace
 
+bool Arguments::declared(std::string_view name) const { return impl->options.count(name) > 0; }
+
 bool Arguments::given(std::string_view name) const {
   value_of(*this, name);
   return std::find(impl->given.begin(), impl->given.end(), name) != impl->given.end();

@@ -112,7 +112,8 @@ class Declaration {
 /// declared, or for another type than its own, is a bug: std::logic_error.
 class Arguments {
  public:
-  bool given(std::string_view name) const;  ///< stood on the command line
+  bool declared(std::string_view name) const;  ///< the tool has such an option
+  bool given(std::string_view name) const;     ///< stood on the command line
   bool flag(std::string_view name) const;
   std::string text(std::string_view name) const;  ///< given or fallback; else empty
   std::vector<std::string> words_of(std::string_view name) const;  ///< a `choices` list

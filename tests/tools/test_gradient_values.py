@@ -1,4 +1,4 @@
-"""What values have in common, or hold where no loss looks, costs gradients no digits."""
+"""What inputs have in common, or hold where no loss looks, costs gradients no digits."""
 
 import unittest
 
@@ -57,6 +57,17 @@ class GradientValues(ToolTest):
                 got = self.gradients(*options, mask=closed[None], **data | {"v": padded})
                 # Output is gathered times 2^-128 then, where some of its values are subnormal.
                 self.assert_alike(got, want, bound=1e-4)
+
+    def test_hybrid_of_scores_that_are_near_each_other(self):
+        """dnas and unas then hardly differ, by less than sums of float32 lose."""
+        for _ in range(4):
+            self.write("in.h5", q=0.15 * self.normal(700, 64), k=0.15 * self.normal(700, 64),
+                       v=self.normal(700, 64), grad_out=self.normal(700, 64))
+            got, want = [
+                self.compute("in.h5", "-q", "--only", "--scheme=hnas", "--hybrid=0.3",
+                             "--emit=grad_hybrid", f"--precision={precision}")["grad_hybrid"]
+                for precision in ("f32", "f64")]
+            self.assert_near("grad_hybrid", got, want, 5e-5 * np.abs(want))
 
 
 if __name__ == "__main__":

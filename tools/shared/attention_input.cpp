@@ -100,12 +100,14 @@ AttentionInput::AttentionInput(const io::InputBundle& bundle, const ScoreOptions
                            [](Scheme scheme) { return scheme != Scheme::fenchel; });
   switch (options.source) {
     case ScoreOptions::Source::vectors:
+    case ScoreOptions::Source::templates:
       take_vectors(bundle, with_values);
       break;
     case ScoreOptions::Source::projection:
       take_projections(bundle, with_values);
       break;
     case ScoreOptions::Source::scores:
+    case ScoreOptions::Source::cost:
     case ScoreOptions::Source::weights:
       take_ready_made(bundle);
       if (with_values) take_values_of_ready_made(bundle);
@@ -122,19 +124,24 @@ AttentionInput::AttentionInput(const io::InputBundle& bundle, const ScoreOptions
 }
 
 void AttentionInput::take_ready_made(const io::InputBundle& bundle) {
-  const bool ready_made = options.source == ScoreOptions::Source::scores;
-  const io::InputDataset dataset = bundle.dataset(ready_made ? "scores" : "weights");
+  const bool of_cost = options.source == ScoreOptions::Source::cost;
+  const bool none = options.source == ScoreOptions::Source::weights;
+  const std::string name = none ? "weights" : of_cost ? "cost" : "scores";
+  const io::InputDataset dataset = bundle.dataset(name);
   require_vectors(dataset, "(..., queries, keys)");
   const Shape& shape = dataset.shape();
   queries = shape[shape.size() - 2];
   keys = shape.back();
   leading = leading_axes(shape, 2);
-  if (ready_made) scores = matrix_operand(bundle, "scores", leading, queries, keys);
+  if (none) return;
+  scores = matrix_operand(bundle, name, leading, queries, keys);
+  scores->of_cost = of_cost;
 }
 
 void AttentionInput::take_vectors(const io::InputBundle& bundle, bool with_values) {
-  const io::InputDataset q_data = required(bundle, "q");
-  const io::InputDataset k_data = required(bundle, "k");
+  const bool templates = options.source == ScoreOptions::Source::templates;
+  const io::InputDataset q_data = required(bundle, templates ? "z" : "q");
+  const io::InputDataset k_data = required(bundle, templates ? "t" : "k");
   const bool inside = options.layout == Layout::heads_inside;
   require_vectors(q_data, inside ? "(..., queries, heads, d)" : "(..., queries, d)");
   require_vectors(k_data, inside ? "(..., keys, heads, d)" : "(..., keys, d)");
@@ -235,7 +242,13 @@ void AttentionInput::take_terms(const io::InputBundle& bundle) {
     require_floating(bias->dataset);
   }
   if (with_fenchel && bundle.has("preference")) {
-    preference.emplace(matrix_operand(bundle, "preference", leading, queries, keys));
+    // One for all queries of a problem: (…, n), where that is what the axes say.
+    const io::InputDataset dataset = bundle.dataset("preference");
+    const Shape own = join(leading, {keys});
+    const bool by_problem = options.source == ScoreOptions::Source::templates && !leading.empty() &&
+                            dataset.shape() == own;
+    preference.emplace(by_problem ? vector_operand(dataset, leading, false, keys)
+                                  : matrix_operand(bundle, "preference", leading, queries, keys));
     require_floating(preference->dataset);
     preference->zero_forbids = true;
   }

@@ -17,6 +17,8 @@ bool has_scores(const io::InputBundle& bundle, const ScoreOptions& options) {
   switch (options.source) {
     case ScoreOptions::Source::scores:
       return bundle.has("scores");
+    case ScoreOptions::Source::cost:
+      return bundle.has("cost");
     case ScoreOptions::Source::projection:
       return bundle.has("x") && bundle.has("wq") && bundle.has("wk");
     default:

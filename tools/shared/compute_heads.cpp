@@ -21,10 +21,7 @@ struct HeadResult {
 
 void warn_about_leaks(const ComputeOptions& options, const AttentionInput& input,
                       cli::Report& report) {
-  if (!options.settings_left.empty()) {
-    report.warn("an earlier run had " + options.settings_left +
-                "; options that are not given again are at their defaults");
-  }
+  if (!options.settings_left.empty()) warn_of_settings_left(options.settings_left, report);
   if (is_softmax(options.scheme.scheme)) return;
   const std::string scheme = scheme_name(options.scheme.scheme);
   if (input.causal != Causal::none) {

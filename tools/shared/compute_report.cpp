@@ -12,8 +12,8 @@ namespace {
 
 // Besides those of the scores.
 const std::vector<std::string> scheme_attributes = {
-    "attn_scheme",    "attn_hybrid",    "attn_alpha", "attn_iterations",
-    "attn_tolerance", "attn_precision", "attn_status"};
+    "attn_scheme",    "attn_hybrid",    "attn_alpha",  "attn_iterations",
+    "attn_tolerance", "attn_precision", "attn_status", "attn_marginals"};
 
 std::string status_name(SolveStatus status) {
   switch (status) {

@@ -21,6 +21,7 @@ struct ComputeTask {
   std::vector<std::string> replaced() const;
 
   void report_params(cli::Report& report) const;
+  std::vector<io::InputDataset> datasets() const { return input.datasets(); }
 
   io::InputBundle bundle;
   ComputeOptions options;

@@ -10,8 +10,20 @@ using Json = nlohmann::ordered_json;
 void GroupReport::add(const std::string& group, cli::Report& report,
                       const std::function<void()>& body) {
   report.result() = Json::object();
-  body();
-  entries_.push_back({group, report.params(), std::exchange(report.result(), Json::object())});
+  const auto keep = [&] {
+    entries_.push_back({group, report.params(), std::exchange(report.result(), Json::object())});
+  };
+  try {
+    body();
+  } catch (...) {
+    // What is known of it stays in the report, under its name.
+    if (!group.empty() && !report.result().empty()) {
+      keep();
+      write(report);
+    }
+    throw;
+  }
+  keep();
 }
 
 void GroupReport::write(cli::Report& report) const {
@@ -35,6 +47,14 @@ void GroupReport::write(cli::Report& report) const {
   }
   report.result() = Json::object();
   report.result()["groups"] = std::move(groups);
+}
+
+void GroupReport::conclude(bool each, cli::Report& report) const {
+  if (each) {
+    write(report);
+  } else {
+    report.result() = last();
+  }
 }
 
 }  // namespace attn::tools

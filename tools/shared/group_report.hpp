@@ -14,7 +14,8 @@ namespace attn::tools {
 /// `result` of them, {"groups": [{"group": "text/wiki/layer0", <the ordinary result>}, ...]}.
 class GroupReport {
  public:
-  /// Runs `body`, which fills `report` as if the group were all there is.
+  /// Runs `body`, which fills `report` as if the group were all there is. What it throws passes;
+  /// the report then has the groups up to there.
   void add(const std::string& group, cli::Report& report, const std::function<void()>& body);
 
   std::size_t size() const { return entries_.size(); }
@@ -25,6 +26,9 @@ class GroupReport {
   /// Replaces the report's result by that of all groups. A parameter that differs between them is
   /// null in `params`, and the groups have it in a "params" of their own.
   void write(cli::Report& report) const;
+
+  /// That, or without --each the result of the only group.
+  void conclude(bool each, cli::Report& report) const;
 
  private:
   struct Entry {

@@ -96,7 +96,9 @@ template <class T>
 std::unique_ptr<Energy<T>> HeadReader<T>::energy(const Head<T>& head, ScoreOptions::Energy kind,
                                                  double scale) {
   if (input_.scores) {
-    return make_stored_energy<T>(*head.stored_, input_.queries, input_.keys, scale);
+    const bool of_cost = input_.options.source == ScoreOptions::Source::cost;
+    return make_stored_energy<T>(*head.stored_, input_.queries, input_.keys, scale,
+                                 of_cost ? input_.options.epsilon : 1);
   }
   if (!input_.q) return make_zero_energy<T>(input_.queries, input_.keys);
   const MatrixView<const T> q = head.q();

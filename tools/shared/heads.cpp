@@ -14,6 +14,9 @@ namespace {
 // Enough work per batch to keep the threads busy between two rounds of reading and writing.
 constexpr Index panels_per_thread = 32;
 
+// Less of what is merely useful than this part of it would save less time than that part.
+constexpr std::int64_t least_useful_part = 8;
+
 // Large heads need no company but one for each thread, however much memory there would be.
 constexpr std::int64_t batch_bytes = std::int64_t{32} << 20;
 
@@ -72,6 +75,7 @@ MemoryPlan plan_memory(const AttentionInput& input, std::size_t element_size,
   plan.bytes += (plan.batch - 1) * per_head;
   const Index at_once = over_heads(plan.batch, plan.threads) ? plan.threads : 1;
   plan.useful_bytes = std::min(needs.useful_bytes, (memory - plan.bytes) / at_once);
+  if (plan.useful_bytes < needs.useful_bytes / least_useful_part) plan.useful_bytes = 0;
   plan.bytes += at_once * plan.useful_bytes;
   return plan;
 }

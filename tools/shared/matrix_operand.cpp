@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <optional>
+#include <type_traits>
 
 #include <fmt/format.h>
 
@@ -20,6 +21,7 @@ void require_scores(const Operand&, const BlockAxes&, const std::uint8_t*, Index
 // A number that became −inf, or 0 where that forbids, on its way to float32 would look like a mask.
 void require_kept(const Operand& operand, const BlockAxes& axes) {
   const double forbids = operand.zero_forbids ? 0.0 : -std::numeric_limits<double>::infinity();
+  const double sign = operand.of_cost ? -1 : 1;
   const Index limit = io::piece_elements(sizeof(double));
   const Buffer<double> stored(std::min(limit, element_count(axes.count)));
   io::for_each_piece(axes.count, limit, [&](const io::Piece& piece) {
@@ -27,13 +29,14 @@ void require_kept(const Operand& operand, const BlockAxes& axes) {
     for (std::size_t axis = 0; axis < start.size(); ++axis) start[axis] += piece.start[axis];
     operand.dataset.read(start, piece.count, stored.data());
     for (Index n = 0; n < piece.size; ++n) {
-      const auto narrow = static_cast<double>(static_cast<float>(stored[n]));
-      if (narrow != forbids || stored[n] == forbids) continue;
+      const auto narrow = static_cast<double>(static_cast<float>(sign * stored[n]));
+      if (narrow != forbids || sign * stored[n] == forbids) continue;
       throw Error(Failure::numerical,
                   fmt::format("{} has {} at {}, which is beyond float32", operand.dataset.address(),
                               stored[n], element_text(start, piece.count, n)),
-                  operand.zero_forbids ? "--precision f64"
-                                       : "-inf is what forbids; --precision f64 takes the number");
+                  operand.zero_forbids || operand.of_cost
+                      ? "--precision f64"
+                      : "-inf is what forbids; --precision f64 takes the number");
     }
   });
 }
@@ -46,6 +49,10 @@ void require_scores(const Operand& operand, const BlockAxes& axes, const T* valu
   for (Index n = 0; n < size; ++n) {
     // NaN fails the comparisons.
     if (!(values[n] >= forbids && values[n] <= std::numeric_limits<T>::max())) {
+      if (operand.of_cost) {
+        refuse_element(operand.dataset, axes.start, axes.count, n, -values[n],
+                       "finite numbers or inf");
+      }
       refuse_element(operand.dataset, axes.start, axes.count, n, values[n],
                      operand.zero_forbids ? "finite numbers >= 0" : "finite numbers or -inf");
     }
@@ -73,12 +80,23 @@ struct Extent {
   }
 };
 
+// Scores of a cost are its negatives. Of masks there is nothing to do.
+template <class T>
+void take_sign(const Operand& operand, T* values, Index size) {
+  if constexpr (std::is_floating_point_v<T>) {
+    for (Index n = 0; operand.of_cost && n < size; ++n) values[n] = -values[n];
+  } else {
+    static_cast<void>(operand), static_cast<void>(values), static_cast<void>(size);
+  }
+}
+
 template <class T>
 class HeldMatrix final : public OperandMatrix<T> {
  public:
   HeldMatrix(const Operand& operand, Index block) : values_(operand.rows * operand.cols) {
     const BlockAxes axes(operand, block, 0, operand.rows, 0, operand.cols);
     operand.dataset.read(axes.start, axes.count, values_.data());
+    take_sign(operand, values_.data(), values_.size());
     require_scores(operand, axes, values_.data(), values_.size());
     extent_.add(values_.data(), values_.size());
     source_.emplace(values_.data(), operand.rows > 1 ? operand.cols : 0, operand.cols > 1 ? 1 : 0,
@@ -106,6 +124,7 @@ class TiledMatrix final : public OperandMatrix<T> {
       const Index rows = std::min(rows_at_once, operand.rows - row0);
       const BlockAxes axes(operand, block, row0, rows, 0, operand.cols);
       operand.dataset.read(axes.start, axes.count, values.data());
+      take_sign(operand, values.data(), rows * operand.cols);
       require_scores(operand, axes, values.data(), rows * operand.cols);
       extent_.add(values.data(), rows * operand.cols);
     }
@@ -118,6 +137,7 @@ class TiledMatrix final : public OperandMatrix<T> {
                          operand_.cols > 1 ? range.col0 : 0, cols);
     Buffer<T> values(rows * cols);
     operand_.dataset.read(axes.start, axes.count, values.data());
+    take_sign(operand_, values.data(), values.size());
     require_scores(operand_, axes, values.data(), values.size());
     const BroadcastMatrix<T> tile(values.data(), rows > 1 ? cols : 0, cols > 1 ? 1 : 0);
     tile.read(TileRange{0, range.rows, 0, range.cols}, out);

@@ -87,6 +87,7 @@ Operand vectors_operand(const io::InputDataset& dataset, const Shape& leading, b
                  shape.back(),
                  LeadingMap(leading, own, grouped, dataset.address()),
                  false,
+                 false,
                  layout == ScoreOptions::Layout::heads_inside};
 }
 

@@ -19,6 +19,7 @@ struct Operand {
   Index cols = 1;
   LeadingMap block;           ///< problem → block
   bool zero_forbids = false;  ///< of a matrix: 0 is a mask (preference), as −inf is elsewhere
+  bool of_cost = false;       ///< of a matrix: its negatives are the scores, +inf forbids
   bool heads_inside = false;  ///< the last leading axis stands behind the rows: (…, L, H, d)
 };
 

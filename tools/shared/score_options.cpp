@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "shared/score_words.hpp"
 #include "tensor/error.hpp"
 
 namespace attn::tools {
@@ -47,10 +48,12 @@ constexpr std::array<std::pair<Causal, const char*>, 3> causal_masks = {{
     {Causal::bottom_right, "bottom-right"},
 }};
 
-constexpr std::array<std::pair<ScoreOptions::Source, const char*>, 3> sources = {{
+constexpr std::array<std::pair<ScoreOptions::Source, const char*>, 5> sources = {{
     {ScoreOptions::Source::vectors, "qk"},
     {ScoreOptions::Source::projection, "projection"},
     {ScoreOptions::Source::scores, "scores"},
+    {ScoreOptions::Source::cost, "cost"},
+    {ScoreOptions::Source::templates, "templates"},
 }};
 
 template <class Table, class Value>
@@ -115,7 +118,7 @@ auto resolve_word(const Table& table, const std::string& option, const cli::Argu
       }
     }
   }
-  return value_in(table, word).value();
+  return value_in(table, word).value_or(table.front().first);
 }
 
 // Whether the energy in the bundle is one that fenchel takes over: a run of another scheme has left
@@ -141,52 +144,39 @@ std::optional<Index> resolve_window(const cli::Arguments& arguments,
 
 }  // namespace
 
-void declare_score_options(cli::Declaration& declaration, bool inherited) {
+void declare_score_options(cli::Declaration& declaration, bool inherited, ScoreUse use) {
+  const ScoreWords words = score_words(use);
   const std::string from_bundle = inherited ? " Default: as the bundle was made." : "";
   constexpr double infinity = std::numeric_limits<double>::infinity();
-  declaration
-      .choice(
-          "energy", names_of(energies),
-          "What scores are made of: scaled-dot <q,k>/sqrt(d), dot <q,k>, gaussian -|q-k|^2/2, "
-          "bilinear q'Wk (dataset w), mlp w2'tanh(W1[q;k]+b1) (datasets w1, w2 and, where there "
-          "is one, b1). fenchel is of dot unless told otherwise." +
-              from_bundle,
-          "scaled-dot")
-      .number("scale", "X",
-              "Multiplies the energy, 1/sqrt(d) of scaled-dot included: PyTorch's scale=X is "
-              "--energy dot --scale X." +
-                  from_bundle,
-              {-infinity, infinity, true, true}, 1.0)
+  declaration.choice("energy", words.energies, words.energy + from_bundle, "scaled-dot")
+      .number("scale", "X", words.scale + from_bundle, {-infinity, infinity, true, true}, 1.0)
       .optional_choice("causal", {"none", "top-left", "bottom-right"},
                        "Queries see no later keys: j <= i (top-left), or j <= i + Lk - Lq "
                        "(bottom-right). The alignment is needed where Lq and Lk differ." +
                            from_bundle)
-      .choice(
-          "relative-bias", names_of(relative_biases),
-          "Adds a bias by distance: t5, the dataset rel_bias (buckets, H), bidirectional unless "
-          "causal; alibi, -slope |i-j| with the published slopes." +
-              from_bundle,
-          "none")
+      .choice("relative-bias", names_of(relative_biases),
+              words.relative_bias +
+                  ": t5, the dataset rel_bias (buckets, H), bidirectional unless "
+                  "causal; alibi, -slope |i-j| with the published slopes." +
+                  from_bundle,
+              "none")
       .integer("window", "W",
                "Queries see the keys less than W positions away alone; others cost nothing." +
                    from_bundle,
                1, Index{1} << 40)
-      .or_none()
-      .number("softcap", "X",
-              "Caps energies: X tanh(energy/X), before bias and mask." + from_bundle,
-              cli::Declaration::Range::positive())
-      .or_none()
-      .number("alpha", "A", "Of fenchel: multiplies the energy." + from_bundle,
-              cli::Declaration::Range::positive(), 1.0)
-      .choice("from", names_of(sources),
-              "Scores from q and k; from projections, q = x wq, k = y wk, v = y wv by head (y is x "
-              "unless given; biases bq, bk, bv where there are); or ready-made from the dataset "
-              "scores." +
-                  from_bundle,
-              "qk")
+      .or_none();
+  if (!words.softcap.empty()) {
+    declaration
+        .number("softcap", "X", words.softcap + from_bundle, cli::Declaration::Range::positive())
+        .or_none();
+  }
+  if (!words.alpha.empty()) {
+    declaration.number("alpha", "A", words.alpha + from_bundle, cli::Declaration::Range::positive(),
+                       1.0);
+  }
+  declaration.choice("from", words.sources, words.from + from_bundle, words.source_default)
       .choice("layout", names_of(layouts),
-              "Axes of q, k, v and out: batch, heads, length, d or batch, length, heads, d." +
-                  from_bundle,
+              words.layout + ": batch, heads, length, d or batch, length, heads, d." + from_bundle,
               "bhld");
 }
 
@@ -203,8 +193,23 @@ ScoreOptions resolve_score_options(const cli::Arguments& arguments,
   options.relative = resolve_word(relative_biases, "relative-bias", arguments, recorded);
   options.layout = resolve_word(layouts, "layout", arguments, recorded);
   options.scale = resolve_number("scale", false, arguments, recorded).value_or(1.0);
-  options.alpha = resolve_number("alpha", true, arguments, recorded).value_or(1.0);
-  options.softcap = resolve_number("softcap", true, arguments, recorded);
+  if (arguments.declared("alpha")) {
+    options.alpha = resolve_number("alpha", true, arguments, recorded).value_or(1.0);
+  }
+  if (options.source == ScoreOptions::Source::cost && recorded != nullptr) {
+    const auto epsilon = recorded->number_attribute("attn_epsilon");
+    if (epsilon && !(*epsilon > 0 && std::isfinite(*epsilon))) {
+      throw Error(Failure::input,
+                  fmt::format("{}: attribute attn_epsilon is {}, expected a positive number",
+                              recorded->description(), *epsilon));
+    }
+    options.epsilon = epsilon.value_or(1.0);
+  }
+  if (arguments.declared("softcap")) {
+    options.softcap = resolve_number("softcap", true, arguments, recorded);
+  } else if (recorded != nullptr) {
+    options.softcap = recorded->number_attribute("attn_softcap");
+  }
   options.window = resolve_window(arguments, recorded);
   if (arguments.given("causal")) options.causal = arguments.text("causal");
   if (recorded == nullptr) return options;
@@ -235,6 +240,11 @@ std::string settings_left(const ScoreOptions& recorded, const ScoreOptions& used
   return fmt::format("{}", fmt::join(left, ", "));
 }
 
+void warn_of_settings_left(const std::string& settings, cli::Report& report) {
+  report.warn("an earlier run had " + settings +
+              "; options that are not given again are at their defaults");
+}
+
 Causal resolve_causal(const ScoreOptions& options, Index queries, Index keys) {
   if (!options.causal) return Causal::none;
   if (!options.causal->empty()) return value_in(causal_masks, *options.causal).value();
@@ -249,8 +259,8 @@ Causal resolve_causal(const ScoreOptions& options, Index queries, Index keys) {
 
 const std::vector<std::string>& score_attributes() {
   static const std::vector<std::string> names = {
-      "attn_energy",        "attn_scale",  "attn_causal",  "attn_source",
-      "attn_relative_bias", "attn_window", "attn_softcap", "attn_layout"};
+      "attn_energy", "attn_scale",   "attn_causal", "attn_source", "attn_relative_bias",
+      "attn_window", "attn_softcap", "attn_layout", "attn_epsilon"};
   return names;
 }
 
@@ -266,6 +276,9 @@ void record_score_options(const ScoreOptions& options, Scheme scheme, Causal cau
   }
   if (options.window) output.attribute("attn_window", static_cast<std::int64_t>(*options.window));
   if (options.softcap) output.attribute("attn_softcap", *options.softcap);
+  if (options.source == ScoreOptions::Source::cost) {
+    output.attribute("attn_epsilon", options.epsilon);
+  }
   if (options.layout != ScoreOptions::Layout::heads_first) {
     output.attribute("attn_layout", name_in(layouts, options.layout));
   }

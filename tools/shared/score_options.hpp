@@ -19,6 +19,8 @@ struct ScoreOptions {
     vectors,     ///< from q and k
     projection,  ///< q, k and v are x (and y) times wq, wk, wv
     scores,      ///< ready-made, from the dataset scores
+    cost,        ///< −cost/epsilon, from the dataset cost: of sinkhorn-iter
+    templates,   ///< from templates t and evidence z, in the places of k and q: the dual alone
     weights,     ///< there are none, only weights: never asked for, see explain-away-stats
   };
   enum class Energy { scaled_dot, dot, gaussian, bilinear, mlp };
@@ -30,7 +32,8 @@ struct ScoreOptions {
   Energy energy = Energy::scaled_dot;
   bool energy_chosen = false;  ///< for fenchel: given, or recorded of a run of it or of no run
   double scale = 1;
-  double alpha = 1;  ///< of fenchel, multiplies the scale
+  double epsilon = 1;  ///< of a cost
+  double alpha = 1;    ///< of fenchel, multiplies the scale
   std::optional<std::string>
       causal;  ///< "" where the alignment is left open, "top-left", "bottom-right"
   Relative relative = Relative::none;
@@ -44,9 +47,14 @@ struct ScoreOptions {
   }
 };
 
+/// What scores are for: attention; transport, which may have a cost; the dual, of inner products
+/// alone.
+enum class ScoreUse { attention, transport, dual };
+
 /// Declares the options that say how scores are made. `inherited`: their defaults are what the
 /// bundle says was used to make it.
-void declare_score_options(cli::Declaration& declaration, bool inherited);
+void declare_score_options(cli::Declaration& declaration, bool inherited,
+                           ScoreUse use = ScoreUse::attention);
 
 /// The options given; with `recorded`, those not given come from its attn_* attributes where it has
 /// them. Throws Error(input) on an attribute that makes no sense.
@@ -55,6 +63,9 @@ ScoreOptions resolve_score_options(const cli::Arguments& arguments,
 
 /// What `recorded` has and `used` does not: "energy dot, scale 0.3"; empty where there is nothing.
 std::string settings_left(const ScoreOptions& recorded, const ScoreOptions& used);
+
+/// Warns that they are not taken over.
+void warn_of_settings_left(const std::string& settings, cli::Report& report);
 
 /// Throws Error(usage) where the alignment is open and Lq ≠ Lk.
 Causal resolve_causal(const ScoreOptions& options, Index queries, Index keys);

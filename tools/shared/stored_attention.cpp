@@ -32,7 +32,8 @@ StoredAttention::StoredAttention(const io::InputBundle& bundle, const AttentionI
     : input_(input),
       scheme_(scheme.value_or(Scheme::unas)),
       hybrid_(std::move(hybrid)),
-      dense_limit_(dense_limit) {
+      dense_limit_(dense_limit),
+      has_marginals_(bundle.text_attribute("attn_marginals") == "given") {
   const Shape& leading = input.leading;
   if (bundle.has("weights")) {
     weights_.emplace(result_operand(bundle, "weights", leading, {input.queries, input.keys}));

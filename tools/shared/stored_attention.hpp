@@ -34,6 +34,9 @@ class StoredAttention {
   /// Whether these are the weights themselves.
   bool holds_weights() const { return weights_.has_value(); }
 
+  /// Whether rows may have any sum: sinkhorn-iter was given what they are to add up to.
+  bool has_marginals() const { return has_marginals_; }
+
   /// "a.h5:/weights, head [0, 3]".
   std::string place(Index problem) const;
 
@@ -48,6 +51,7 @@ class StoredAttention {
   Scheme scheme_;
   std::vector<double> hybrid_;
   std::int64_t dense_limit_;
+  bool has_marginals_;
   std::optional<Operand> weights_, row_, col_, unas_row_;
 };
 

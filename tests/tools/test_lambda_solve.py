@@ -1,0 +1,356 @@
+"""lambda-solve: the dual of attention, against an independent solver and the formulas."""
+
+import unittest
+
+import h5py
+import numpy as np
+
+from attn import ToolTest
+from dumps import MAP, MODEL
+
+
+def softmax(logits, log_u):
+    s = logits + log_u
+    s = s - s.max()
+    e = np.exp(s)
+    return e / e.sum()
+
+
+def solve(t, z, u, alpha):
+    """lambda and p of one query by damped Newton steps; t (n, d), u (n) of any sum."""
+    with np.errstate(divide="ignore"):
+        log_u = np.log(u / u.sum())
+    target = z + (u / u.sum()) @ t
+    value = lambda x: (x @ target - x @ x / (2 * alpha)
+                       - (lambda s: s.max() + np.log(np.exp(s - s.max()).sum()))(t @ x + log_u))
+    x = np.zeros_like(z)
+    for _ in range(500):
+        p = softmax(t @ x, log_u)
+        h = p @ t
+        gradient = target - x / alpha - h
+        hessian = np.eye(len(z)) / alpha + (t * p[:, None]).T @ t - np.outer(h, h)
+        step = np.linalg.solve(hessian, gradient)
+        rate = 1.0
+        while value(x + rate * step) < value(x) and rate > 1e-3:
+            rate /= 2
+        x = x + rate * step
+        if np.linalg.norm(step) <= 1e-14 * (1 + np.linalg.norm(x)):
+            break
+    return x, softmax(t @ x, log_u)
+
+
+class LambdaSolve(ToolTest):
+
+    def solve(self, *arguments, **more):
+        return self.run_tool("lambda-solve", *arguments, **more).bundle()
+
+    def check(self, found, t, z, u, alpha, problem=...):
+        """Results of one problem: t (n, d), z (Q, d), u (Q, n)."""
+        for q in range(len(z)):
+            if not u[q].any():
+                for name in ("lambda", "h", "p", "gap", "gradient_norm", "relative_deviation"):
+                    self.assertFalse(found[name][problem][q].any(), name)
+                continue
+            x, p = solve(t, z[q], u[q], alpha)
+            self.assert_near("lambda", found["lambda"][problem][q], x, 2e-9)
+            # An error of lambda moves logits by that much times the norm of a template.
+            reach = 2e-9 * np.linalg.norm(t, axis=1).max() * 2
+            self.assert_near("p", found["p"][problem][q], p, reach + 1e-12)
+            self.assert_near("h", found["h"][problem][q], p @ t,
+                             reach * np.linalg.norm(t, axis=1).max() + 1e-12)
+            deviation = np.linalg.norm(x - alpha * z[q]) / np.linalg.norm(x)
+            self.assert_near("relative_deviation", found["relative_deviation"][problem][q],
+                             deviation, 1e-8)
+            with np.errstate(divide="ignore"):
+                log_u = np.log(u[q])
+            first = softmax(t @ (alpha * z[q]), log_u) @ t
+            self.assert_near("h_first_order", found["h_first_order"][problem][q], first, 1e-12)
+            mean = (u[q] / u[q].sum()) @ t
+            covariance = (t * (u[q] / u[q].sum())[:, None]).T @ t - np.outer(mean, mean)
+            second = alpha * np.linalg.solve(np.eye(len(mean)) + alpha * covariance, z[q])
+            self.assert_near("h_second_order", found["h_second_order"][problem][q],
+                             softmax(t @ second, log_u) @ t, 1e-11)
+
+    def everything(self, *arguments):
+        names = "lambda,h,p,gap,gradient_norm,iterations,relative_deviation,h_first_order," \
+                "h_second_order"
+        return self.solve(*arguments, "-q", "--emit", names)
+
+    def test_templates_with_preferences(self):
+        random = np.random.default_rng(1)
+        for n, d, queries in ((1, 1, 1), (30, 3, 7), (9, 25, 4), (40, 20, 5)):
+            t, z = random.normal(size=(n, d)), random.normal(size=(queries, d))
+            u = random.uniform(size=(queries, n)) * (random.uniform(size=(queries, n)) > 0.3)
+            u[0] = 0
+            one = random.uniform(0.1, 1, n)
+            for given, full in ((u, u), (one, np.broadcast_to(one, u.shape)), (None, np.ones_like(u))):
+                for alpha in (0.1, 3.0):
+                    with self.subTest(n=n, d=d, alpha=alpha, given=np.shape(given)):
+                        extra = {} if given is None else {"preference": given}
+                        self.write("in.h5", t=t, z=z, **extra)
+                        found = self.everything("in.h5", f"--alpha={alpha}")
+                        self.check(found, t, z, full, alpha)
+                        self.assertEqual(found["lambda"].dtype, np.float64)
+                        self.assertEqual(found.attributes["attn_dual_status"], "converged")
+                        self.assertEqual(found.attributes["attn_dual_alpha"], alpha)
+
+    def test_grouped_keys_causal_and_mask(self):
+        random = np.random.default_rng(2)
+        q, k = random.normal(size=(2, 4, 9, 5)), random.normal(size=(2, 2, 9, 5))
+        mask = random.uniform(size=(9, 9)) > 0.3
+        length = np.array([9, 6])
+        self.write("in.h5", q=q, k=k, mask=mask, key_length=length)
+        found = self.everything("in.h5", "--causal")
+        for b in range(2):
+            for h in range(4):
+                u = (mask & np.tri(9, dtype=bool) & (np.arange(9) < length[b])).astype(float)
+                self.check(found, k[b, h // 2] / np.sqrt(5), q[b, h], u, 1, (b, h))
+        self.assertEqual(found.labels["lambda"][1:], ["head", "query", "axis"])
+        dot = self.everything("in.h5", "--causal", "--energy=dot", f"--scale={5 ** -0.5!r}")
+        self.assert_near("lambda", dot["lambda"], found["lambda"], 1e-13)
+
+    def test_projections_have_templates_of_the_layers_input(self):
+        random = np.random.default_rng(3)
+        x, y = random.normal(size=(6, 7)), random.normal(size=(8, 7))
+        wq, wk, wv = (random.normal(size=(2, 7, 3)) for _ in range(3))
+        bq, bk = random.normal(size=(2, 3)), random.normal(size=(2, 3))
+        for others, keys in (({}, x), ({"y": y}, y)):
+            self.write("in.h5", x=x, wq=wq, wk=wk, wv=wv, bq=bq, bk=bk, **others)
+            found = self.everything("in.h5", "--from=projection")
+            outputs = self.solve("in.h5", "--from=projection", "-q", "--emit=out,p")
+            for head in range(2):
+                z = (x @ wq[head] + bq[head]) @ wk[head].T
+                u = np.ones((6, len(keys)))
+                self.check(found, keys / np.sqrt(3), z, u, 1, head)
+                self.assert_near("out", outputs["out"][head],
+                                 outputs["p"][head] @ (keys @ wv[head]), 1e-12)
+
+    def test_t5_preferences(self):
+        random = np.random.default_rng(4)
+        q, k = random.normal(size=(2, 12, 3)), random.normal(size=(2, 12, 3))
+        table = random.normal(size=(32, 2))
+        self.write("in.h5", q=q, k=k, rel_bias=table)
+        for causal in ([], ["--causal"]):
+            found = self.everything("in.h5", "--relative-bias=t5", *causal)
+            # Weights of attn-compute on zero vectors are the preferences.
+            self.write("zero.h5", q=0 * q, k=0 * k, rel_bias=table)
+            u = self.compute("zero.h5", "--relative-bias=t5", *causal, "--emit=weights", "-q")
+            for head in range(2):
+                self.check(found, k[head] / np.sqrt(3), q[head], u["weights"][head], 1, head)
+
+    def test_first_order_is_attention(self):
+        random = np.random.default_rng(5)
+        q, k, v = random.normal(size=(3, 6, 4)), random.normal(size=(3, 6, 4)), random.normal(size=(3, 6, 2))
+        self.write("in.h5", q=q, k=k, v=v)
+        found = self.solve("in.h5", "--causal", "-q")
+        plain = self.compute("in.h5", "--causal", "-q")
+        # Of a query that sees one key everything is the same.
+        self.assert_near("out", found["out"][:, 0], v[:, 0], 1e-12)
+        self.assertFalse(found["relative_deviation"][:, 0].any())
+        away = np.linalg.norm(found["out"] - plain["out"], axis=-1)
+        self.assert_near("out_deviation", found["out_deviation"],
+                         away / np.linalg.norm(found["out"], axis=-1), 1e-9)
+        self.assertNotIn("p", found)
+
+    def test_precisions(self):
+        random = np.random.default_rng(6)
+        t, z = random.normal(size=(2, 20, 6)).astype(np.float32), random.normal(size=(2, 5, 6))
+        self.write("in.h5", t=t, z=z.astype(np.float32))
+        rough = self.solve("in.h5", "-q", "--emit=lambda,p")
+        exact = self.solve("in.h5", "-q", "--emit=lambda,p", "--precision=f64")
+        self.assertEqual(rough["lambda"].dtype, np.float64)
+        self.assertEqual(rough["p"].dtype, np.float32)
+        self.assertEqual(exact["p"].dtype, np.float64)
+        # 10 times the tolerance of float32.
+        self.assert_near("lambda", rough["lambda"], exact["lambda"], 1e-3)
+
+    def test_preferences_by_problem(self):
+        random = np.random.default_rng(7)
+        t, z, u = random.normal(size=(3, 8, 4)), random.normal(size=(3, 5, 4)), random.uniform(size=(3, 8))
+        self.write("in.h5", t=t, z=z, preference=u)
+        found = self.everything("in.h5")
+        for head in range(3):
+            self.check(found, t[head], z[head], np.broadcast_to(u[head], (5, 8)), 1, head)
+
+    def test_transport(self):
+        random = np.random.default_rng(8)
+        t, z = random.normal(size=(7, 3)), random.normal(size=(4, 3))
+        u = random.uniform(size=7)
+        u[2] = 0
+        cost = random.uniform(size=(7, 7))
+        cost[1, 4] = np.inf
+        gamma, alpha = 0.3, 2.0
+        self.write("in.h5", t=t, z=z, preference=u, cost=cost)
+        found = self.solve("in.h5", "--divergence=ot", f"--gamma={gamma}", f"--alpha={alpha}", "-q",
+                           "--emit=lambda,p,h,gap,gradient_norm")
+        u = u / u.sum()
+
+        def weights(x):
+            logits = ((t @ x)[:, None] - cost) / gamma
+            plan = np.exp(logits - logits.max(axis=0))
+            return plan / plan.sum(axis=0) @ u
+        mean = weights(np.zeros(3)) @ t
+        for q in range(4):
+            x = found["lambda"][q]
+            p = weights(x)
+            self.assert_near("p", found["p"][q], p, 1e-12)
+            self.assertAlmostEqual(found["p"][q].sum(), 1, delta=1e-13)
+            # The optimum is where lambda = alpha (mean + z - h).
+            self.assert_near("lambda", x, alpha * (mean + z[q] - p @ t), 1e-9)
+        self.assertEqual(found.attributes["attn_dual_gamma"], gamma)
+
+    def test_not_converged(self):
+        random = np.random.default_rng(9)
+        self.write("in.h5", t=10 * random.normal(size=(20, 6)), z=random.normal(size=(5, 6)))
+        done = self.run_tool("lambda-solve", "in.h5", "--max-iterations=1", "--json=r.json", "-o",
+                             "out.h5", status=1)
+        self.assertIn("not converged", done.err)
+        found = self.read("out.h5")
+        self.assertEqual(found.attributes["attn_status"], "not_converged")
+        self.assertEqual(found.attributes["attn_dual_status"], "not_converged")
+        again = self.solve("out.h5", "-q").attributes
+        self.assertEqual(again["attn_dual_status"], "converged")
+        self.assertNotIn("attn_status", again)
+        self.assertTrue((found["iterations"] == 1).any())
+        self.assertTrue(np.isfinite(found["lambda"]).all())
+
+    def test_json(self):
+        random = np.random.default_rng(10)
+        u = np.ones((2, 5, 20))
+        u[1, 3] = 0
+        self.write("in.h5", t=random.normal(size=(2, 20, 6)), z=random.normal(size=(2, 5, 6)),
+                   preference=u)
+        done = self.run_tool("lambda-solve", "in.h5", "--json", "-o", "out.h5").json()
+        found = self.read("out.h5")
+        self.assertEqual(done["status"], "ok")
+        result = done["result"]
+        self.assertEqual((result["problems"], result["converged"], result["empty"]), (9, 9, 1))
+        self.assertEqual([head["index"] for head in result["heads"]], [[0], [1]])
+        self.assertEqual([head["problems"] for head in result["heads"]], [5, 4])
+        self.assertEqual(result["max_gap"], found["gap"].max())
+        self.assertEqual(result["max_gradient_norm"], found["gradient_norm"].max())
+        self.assertEqual(result["iterations"]["max"], found["iterations"].max())
+        self.assertAlmostEqual(result["iterations"]["mean"], found["iterations"].sum() / 9)
+        deviations = np.delete(found["relative_deviation"].ravel(), 8)
+        for name, value in (("mean", deviations.mean()), ("median", np.median(deviations)),
+                            ("max", deviations.max())):
+            self.assertAlmostEqual(result["relative_deviation"][name], value, delta=1e-14)
+        self.assertAlmostEqual(result["heads"][0]["relative_deviation"]["quantiles"]["0.05"],
+                               np.quantile(found["relative_deviation"][0], 0.05), delta=1e-14)
+        self.assertLess(result["max_relative_gap"], 1e-10)
+        self.assertEqual(done["params"]["tolerance"], 1e-10)
+
+    def test_bits_do_not_depend_on_threads_or_memory(self):
+        random = np.random.default_rng(11)
+        self.write("in.h5", q=random.normal(size=(3, 70, 24)), k=random.normal(size=(3, 50, 24)))
+        expected = self.solve("in.h5", "-q", "--threads=1")
+        for options in (["--threads=3"], ["--threads=2", "--memory=3M"]):
+            self.assert_same_bits(self.solve("in.h5", "-q", *options), expected)
+
+    def test_refused(self):
+        random = np.random.default_rng(12)
+        t, z = random.normal(size=(4, 3)), random.normal(size=(2, 3))
+        cost = np.ones((4, 4))
+        self.write("in.h5", t=t, z=z, cost=cost, bad=-cost)
+        refused = lambda *arguments, **more: self.refused("lambda-solve", *arguments, **more)
+        refused("in.h5", "--gamma=1", status=2, says=["--gamma", "ot"])
+        refused("in.h5", "--divergence=ot", status=2, says=["--gamma"])
+        refused("in.h5", "--energy=dot", status=2, says=["--energy"])
+        refused("in.h5", "--alpha=0", status=2, says=["--alpha"])
+        refused("in.h5", "--tolerance=1e-3", "--gradient-tolerance=1e-3", status=2,
+                says=["--tolerance"])
+        refused("in.h5", "--emit=out", status=3, says=["v"])
+        refused("in.h5", "--from=qk", status=3, says=["q"])
+        refused("in.h5", "-icost=in.h5:/bad", "--divergence=ot", "--gamma=1", status=3,
+                says=["in.h5:/bad", "[0, 0]"])
+        refused("in.h5", "-icost=in.h5:/t", "--divergence=ot", "--gamma=1", status=3,
+                says=["in.h5:/t", "(4, 3)", "(4, 4)"])
+        refused("in.h5", "-ipreference=in.h5:/bad[0]", status=3, says=["in.h5:/bad[0]", "[0]"])
+        refused("in.h5", "-iz=in.h5:/cost", status=3, says=["cost", "last axis"])
+        refused("in.h5", "--memory=1K", status=6, says=["--memory"])
+        walls = np.full((4, 4), np.inf)
+        self.write("walls.h5", t=t, z=z, cost=walls)
+        refused("walls.h5", "--divergence=ot", "--gamma=1", status=4,
+                says=["walls.h5:/cost", "source 0"])
+        self.write("far.h5", t=t, z=z, cost=1e300 * cost)
+        refused("far.h5", "--divergence=ot", "--gamma=1e-300", status=4,
+                says=["far.h5:/cost", "[0, 0]", "--gamma"])
+        done = self.run_tool("lambda-solve", "in.h5", "-iz=in.h5:/cost", "-o", "out.h5", status=3)
+        self.assertNotIn("bilinear", done.err)
+        with h5py.File(self.folder / "capped.h5", "w") as file:
+            file.update({"q": z, "k": t}), file.attrs.update({"attn_softcap": 30.0})
+        refused("capped.h5", status=3, says=["capped.h5", "softcap"])
+
+    def test_values_beyond_float32(self):
+        random = np.random.default_rng(14)
+        q, k, v = random.normal(size=(3, 4)), random.normal(size=(5, 4)), random.normal(size=(5, 2))
+        self.write("in.h5", q=q, k=k, v=np.full((5, 2), 1e39))
+        self.refused("lambda-solve", "in.h5", "--precision=f32", status=4,
+                     says=["in.h5:/v", "beyond float32"], hint="--precision f64")
+        self.assert_near("out", self.solve("in.h5", "-q")["out"] / 1e39, np.ones((3, 2)), 1e-12)
+        self.write("in.h5", q=q, k=k, v=v)
+        expected = self.solve("in.h5", "-q")["out_deviation"]
+        for size in (1e200, 1e-170):
+            self.write("in.h5", q=q, k=k, v=v * size)
+            self.assert_near("out_deviation", self.solve("in.h5", "-q")["out_deviation"], expected,
+                             1e-9)
+
+    def test_attributes_of_other_results_stay(self):
+        random = np.random.default_rng(15)
+        q, k, v = random.normal(size=(3, 4)), random.normal(size=(5, 4)), random.normal(size=(5, 2))
+        self.write("in.h5", q=q, k=k, v=v)
+        self.run_tool("attn-compute", "in.h5", "--scheme=fenchel", "--alpha=3", "-o", "made.h5")
+        made = self.read("made.h5").attributes
+        found = self.solve("made.h5", "-q", "--emit=lambda").attributes
+        self.assertEqual(found["attn_dual_alpha"], 1)
+        self.assertEqual(found["attn_dual_divergence"], "kl")
+        self.assertEqual({name: value for name, value in found.items()
+                          if name.startswith("attn_") and not name.startswith("attn_dual_")},
+                         {name: value for name, value in made.items() if name.startswith("attn_")})
+
+    def test_a_cost_of_float64_is_computed_with(self):
+        random = np.random.default_rng(16)
+        t, z = (random.normal(size=(n, 3)).astype(np.float32) for n in (4, 2))
+        for dtype, precision in ((np.float32, "f32"), (np.float64, "f64")):
+            self.write("in.h5", t=t, z=z, cost=random.uniform(size=(4, 4)).astype(dtype))
+            done = self.run_tool("lambda-solve", "in.h5", "--divergence=ot", "--gamma=1", "--json",
+                                 "-o", f"{precision}.h5").json()
+            self.assertEqual(done["params"]["precision"], precision)
+
+    def test_no_query_has_a_template(self):
+        self.write("in.h5", t=np.ones((4, 3)), z=np.ones((2, 3)), preference=np.zeros(4))
+        done = self.run_tool("lambda-solve", "in.h5", "-o", "out.h5")
+        self.assertNotIn("nan", done.err)
+        self.assertIn("no template", done.err)
+
+    def test_dry_run_writes_nothing(self):
+        random = np.random.default_rng(13)
+        self.write("in.h5", t=random.normal(size=(4, 3)), z=random.normal(size=(2, 3)))
+        done = self.run_tool("lambda-solve", "in.h5", "--dry-run", "--json", "-o", "out.h5").json()
+        self.assertEqual(done["result"]["shape"], [2, 4])
+        self.assertFalse((self.folder / "out.h5").exists())
+
+    @unittest.skipUnless(MODEL.exists(), f"{MODEL} is not there")
+    def test_a_whole_model(self):
+        done = self.run_tool("lambda-solve", "--each=/text/wikitext2_valid/layer*", *MAP, "--causal",
+                             "--only", "--emit=lambda,relative_deviation,out,out_deviation", "--json",
+                             "--tolerance=1e-10", MODEL, "-o", "out.h5").json()
+        result = done["result"]
+        self.assertEqual(len(result["groups"]), 5)
+        self.assertEqual(result["converged"], result["problems"])
+        self.assertLess(result["max_relative_gap"], 1e-10)
+        found = self.read("out.h5")
+        with h5py.File(MODEL) as file:
+            place = "text/wikitext2_valid/layer3"
+            q, k, v = (file[f"{place}/{name}"][()].astype(float) for name in "QKV")
+        for head, query in ((0, 5), (3, 100), (7, q.shape[1] - 1)):
+            t = k[head // 2, :query + 1] / np.sqrt(8)
+            x, p = solve(t, q[head, query], np.ones(query + 1), 1)
+            self.assert_near("lambda", found[f"{place}/lambda"][head, query], x, 2e-9)
+            # out is of the type of v.
+            self.assert_near("out", found[f"{place}/out"][head, query], p @ v[head // 2, :query + 1],
+                             1e-6)
+
+
+if __name__ == "__main__":
+    unittest.main()
