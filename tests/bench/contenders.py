@@ -94,8 +94,8 @@ def onednn_worker(build, environment):
     return Worker([program], environment, "")
 
 
-def contenders(build, threads):
-    """Name and how to start it; the first is what the others are compared with."""
+def settings(threads):
+    """Environments: of all, and of PyTorch and NumPy beside it."""
     omp = {"OMP_NUM_THREADS": str(threads), "BENCH_THREADS": str(threads)}
     # Freed memory is kept, not given back and faulted in again, which can cost several times the
     # computation: nothing is mapped apart, and threads share the one heap that is never trimmed.
@@ -105,13 +105,33 @@ def contenders(build, threads):
     # PyTorch does not take AVX-512 by itself on every CPU.
     flags = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     wide = all(flag in flags for flag in ("avx512f", "avx512bw", "avx512vl", "avx512dq"))
-    torch = {"ATEN_CPU_CAPABILITY": "avx512"} if wide else {}
+    return omp, {**omp, **kept}, {"ATEN_CPU_CAPABILITY": "avx512"} if wide else {}
+
+
+NO_TORCH = "python3-torch is not installed (scripts/install-deps peers)"
+
+
+def contenders(build, threads):
+    """Name and how to start it; the first is what the others are compared with."""
+    omp, kept, torch = settings(threads)
     return {
         "attnkit": lambda: Worker([build / "attn-bench-worker"], omp, ""),
         "sgemm": lambda: Worker([build / "attn-bench-worker"], omp, ""),
         "tool": lambda: Tool(build / "bin/attn-compute", threads),
-        "NumPy": lambda: python_worker("numpy_worker.py", {**omp, **kept, "OMP_NUM_THREADS": "1"}),
-        "PyTorch": lambda: python_worker("torch_worker.py", {**omp, **kept, **torch},
-                                         "python3-torch is not installed (scripts/install-deps peers)"),
+        "NumPy": lambda: python_worker("numpy_worker.py", {**kept, "OMP_NUM_THREADS": "1"}),
+        "PyTorch": lambda: python_worker("torch_worker.py", {**kept, **torch}, NO_TORCH),
         "oneDNN": lambda: onednn_worker(build, omp),
+    }
+
+
+def solvers(build, threads):
+    """The same for Sinkhorn and the dual."""
+    _, kept, torch = settings(threads)
+    return {
+        "attnkit": lambda: Worker([build / "attn-bench-solver-worker"], kept, ""),
+        "POT": lambda: python_worker("pot_worker.py", kept,
+                                     "python3-pot is not installed (scripts/install-deps peers)"),
+        "PyTorch": lambda: python_worker("torch_sinkhorn_worker.py", {**kept, **torch}, NO_TORCH),
+        "NumPy": lambda: python_worker("dual_worker.py", kept,
+                                       "python3-scipy is not installed (scripts/install-deps peers)"),
     }

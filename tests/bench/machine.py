@@ -6,7 +6,8 @@ import subprocess
 from datetime import date
 from pathlib import Path
 
-PACKAGES = ["libopenblas0-openmp", "python3-numpy", "python3-torch", "libdnnl2"]
+PACKAGES = ["libopenblas0-openmp", "python3-numpy", "python3-scipy", "python3-pot",
+            "python3-torch", "libdnnl2"]
 
 
 def field(file, name):

@@ -6,7 +6,9 @@
 //   set SCHEME forward|backward HEADS LENGTH DEPTH FOLDER   -> the name of the fastest variant
 //   time                                                    -> seconds of one run of that
 //
-// Inputs and answers are files FOLDER/NAME of raw float32, (heads, length, depth).
+// Inputs and answers are files FOLDER/NAME of raw numbers: of attention float32, (heads, length,
+// depth). Solvers (solvers.py) have in place of a direction a format and options, as in
+// "f64,reg=0.05,iterations=20", and more than one shape.
 
 #include <chrono>
 #include <fstream>
@@ -16,6 +18,7 @@
 #include <sstream>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace bench {
@@ -28,14 +31,29 @@ struct Problem {
 
   long size() const { return heads * length * depth; }
 
-  std::vector<float> input(const std::string& name) const {
-    std::vector<float> values(static_cast<std::size_t>(size()));
-    const auto bytes = static_cast<std::streamsize>(values.size() * sizeof(float));
+  template <class T = float>
+  std::vector<T> input(const std::string& name) const {
+    return input<T>(name, size());
+  }
+
+  template <class T>
+  std::vector<T> input(const std::string& name, long count) const {
+    std::vector<T> values(static_cast<std::size_t>(count));
+    const auto bytes = static_cast<std::streamsize>(values.size() * sizeof(T));
     std::ifstream file(folder + "/" + name, std::ios::binary);
     if (!file.read(reinterpret_cast<char*>(values.data()), bytes)) {
       throw std::runtime_error("cannot read " + folder + "/" + name);
     }
     return values;
+  }
+
+  /// Of `direction`; `usual` where it is not among them.
+  double option(const std::string& name, double usual) const {
+    std::istringstream words(direction);
+    for (std::string word; std::getline(words, word, ',');) {
+      if (word.rfind(name + "=", 0) == 0) return std::stod(word.substr(name.size() + 1));
+    }
+    return usual;
   }
 };
 
@@ -45,9 +63,17 @@ struct Variant {
   std::function<void()> run;
 };
 
+/// Numbers to be compared, which stay where they are.
 struct Answer {
+  template <class T>
+  Answer(std::string its_name, const std::vector<T>* values)
+      : name(std::move(its_name)), write([values](std::ostream& file) {
+          file.write(reinterpret_cast<const char*>(values->data()),
+                     static_cast<std::streamsize>(values->size() * sizeof(T)));
+        }) {}
+
   std::string name;
-  const std::vector<float>* values;
+  std::function<void(std::ostream&)> write;
 };
 
 struct Contest {
@@ -92,8 +118,7 @@ inline int serve(const std::function<Contest(const Problem&)>& prepare) {
       chosen.run();
       for (const Answer& answer : contest.answers) {
         std::ofstream file(problem.folder + "/" + answer.name, std::ios::binary);
-        file.write(reinterpret_cast<const char*>(answer.values->data()),
-                   static_cast<std::streamsize>(answer.values->size() * sizeof(float)));
+        answer.write(file);
       }
       std::cout << chosen.name << std::endl;
     } else {

@@ -18,8 +18,13 @@ class Problem:
     shape: tuple
     folder: Path
 
-    def input(self, name):
-        return np.fromfile(self.folder / name, np.float32).reshape(self.shape)
+    def input(self, name, dtype=np.float32, shape=None):
+        return np.fromfile(self.folder / name, dtype).reshape(shape or self.shape)
+
+    def option(self, name, usual=None):
+        """Of a direction such as "f64,reg=0.05,iterations=20"."""
+        found = dict(word.split("=") for word in self.direction.split(",") if "=" in word)
+        return type(usual)(found[name]) if name in found else usual
 
 
 def seconds_of(work):
@@ -61,7 +66,7 @@ def serve(prepare):
             chosen = fastest(variants)
             run = variants[chosen]
             for name, values in run().items():
-                np.ascontiguousarray(values, np.float32).tofile(problem.folder / name)
+                np.ascontiguousarray(values).tofile(problem.folder / name)
             reply = chosen
         else:
             reply = seconds_of(run)

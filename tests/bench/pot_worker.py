@@ -1,0 +1,58 @@
+"""POT's Sinkhorn: set-up, iterations and the plan that it returns, as one call does them.
+
+Its check of the error, every tenth iteration, cannot be switched off; a threshold of 0 never stops it.
+"""
+
+import warnings
+
+import numpy as np
+import ot
+from worker import serve
+
+
+def cost_of(problem):
+    """Squared distances of points in the plane over their maximum."""
+    dtype = np.float32 if problem.direction.startswith("f32") else np.float64
+    n = problem.shape[1]
+    x, y = (problem.input(name, np.float64, (n, 2)) for name in "xy")
+    cost = ot.dist(x, y)
+    return (cost / cost.max()).astype(dtype)
+
+
+def centred(log_u, log_v):
+    """Without the constant that may go from one to the other."""
+    both = [np.asarray(log, np.float64) for log in (log_u, log_v)]
+    return {"potentials": np.concatenate([log - log.mean() for log in both])}
+
+
+def iterations_needed(marginal, cost, reg, tolerance):
+    """The first at which POT can stop, one past a tenth, and has that L1 error."""
+    kernel = np.exp(-cost / reg)
+    u = np.full(len(cost), 1 / len(cost))
+    for done in range(1, 10000):
+        v = marginal / (kernel.T @ u)
+        u = marginal / (kernel @ v)
+        if done % 10 == 1 and np.abs(v * (kernel.T @ u) - marginal).sum() <= tolerance:
+            return done
+    raise RuntimeError("POT does not converge")
+
+
+def prepare(problem):
+    cost = cost_of(problem)
+    marginal = np.full(len(cost), 1 / len(cost), cost.dtype)
+    reg, tolerance = problem.option("reg", 0.05), problem.option("tolerance", 0.0)
+    iterations = (iterations_needed(marginal, cost, reg, tolerance) if tolerance
+                  else problem.option("iterations", 1))
+    logarithms = problem.scheme == "sinkhorn-log"
+    solve = ot.bregman.sinkhorn_log if logarithms else ot.bregman.sinkhorn_knopp
+    warnings.simplefilter("ignore")
+
+    def run():
+        _, log = solve(marginal, marginal, cost, reg, numItermax=iterations, stopThr=0, log=True)
+        u, v = (log["log_u"], log["log_v"]) if logarithms else (np.log(log["u"]), np.log(log["v"]))
+        return centred(u, v)
+
+    return {f"{iterations} iterations": run}
+
+
+serve(prepare)

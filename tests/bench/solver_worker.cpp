@@ -1,0 +1,150 @@
+// The solvers as tests/bench/solvers.py times them: Sinkhorn on a cost, batches of Sinkhorn, the
+// Fenchel dual.
+
+#include <omp.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <numeric>
+
+#include "fenchel/dual.hpp"
+#include "kernel/parallel.hpp"
+#include "transport/sinkhorn_solver.hpp"
+#include "worker.hpp"
+
+namespace {
+
+using namespace attn;
+
+std::size_t size(Index count) { return static_cast<std::size_t>(count); }
+
+// Squared distances of points in the plane over their maximum.
+template <class T>
+std::vector<T> cost_of(const std::vector<double>& x, const std::vector<double>& y) {
+  const std::size_t n = x.size() / 2;
+  std::vector<double> distances(n * n);
+  for (std::size_t i = 0; i < n; ++i) {
+    for (std::size_t j = 0; j < n; ++j) {
+      const double dx = x[2 * i] - y[2 * j];
+      const double dy = x[2 * i + 1] - y[2 * j + 1];
+      distances[i * n + j] = dx * dx + dy * dy;
+    }
+  }
+  const double most = *std::max_element(distances.begin(), distances.end());
+  std::vector<T> cost(distances.size());
+  for (std::size_t e = 0; e < cost.size(); ++e) cost[e] = static_cast<T>(distances[e] / most);
+  return cost;
+}
+
+// log u and log v of diag(u) K diag(v), less their means: a constant may go from one to the other.
+void put_centred(const std::vector<double>& potential, double* to) {
+  const double mean = std::accumulate(potential.begin(), potential.end(), 0.0) /
+                      static_cast<double>(potential.size());
+  for (const double p : potential) *to++ = mean - p;
+}
+
+// `largest` is known from reading, as the tools know it.
+template <class T>
+void iterate(const T* scores, Index n, double largest, double scale, double marginal,
+             const SinkhornOptions& options, int threads, double* potentials) {
+  const BroadcastMatrix<T> source(scores, n, 1, largest);
+  const auto energy = make_stored_energy<T>(source, n, n, scale);
+  typename Scores<T>::Terms terms;
+  terms.energy = energy.get();
+  const Marginals marginals{std::vector<double>(size(n), marginal),
+                            std::vector<double>(size(n), marginal)};
+  const SinkhornSolution solution =
+      solve_sinkhorn<T>(Scores<T>(terms), marginals, options, {}, threads);
+  put_centred(solution.potentials.row, potentials);
+  put_centred(solution.potentials.col, potentials + n);
+}
+
+SinkhornOptions options_of(const bench::Problem& problem, std::size_t element_size) {
+  SinkhornOptions options;
+  const double tolerance = problem.option("tolerance", 0);
+  if (tolerance > 0) {
+    options.tolerance = tolerance;
+  } else {
+    options.iterations = static_cast<Index>(problem.option("iterations", 1));
+  }
+  options.kept_bytes = useful_sinkhorn_bytes(options, problem.length, problem.length, element_size);
+  return options;
+}
+
+template <class T>
+bench::Contest sinkhorn(const bench::Problem& problem) {
+  const Index n = problem.length;
+  const auto cost = std::make_shared<std::vector<T>>(
+      cost_of<T>(problem.input<double>("x", 2 * n), problem.input<double>("y", 2 * n)));
+  const auto potentials = std::make_shared<std::vector<double>>(size(2 * n));
+  const SinkhornOptions options = options_of(problem, sizeof(T));
+  const double scale = -1 / problem.option("reg", 0.05);
+  bench::Contest contest;
+  contest.answers.emplace_back("potentials", potentials.get());
+  contest.variants = {{"cost", [=] {
+                         iterate<T>(cost->data(), n, 1, scale, 1 / static_cast<double>(n), options,
+                                    omp_get_max_threads(), potentials->data());
+                       }}};
+  return contest;
+}
+
+bench::Contest sinkhorn_batch(const bench::Problem& problem) {
+  const Index n = problem.length;
+  const Index heads = problem.heads;
+  const auto scores =
+      std::make_shared<std::vector<float>>(problem.input<float>("scores", heads * n * n));
+  const auto potentials = std::make_shared<std::vector<double>>(size(2 * heads * n));
+  const SinkhornOptions options = options_of(problem, sizeof(float));
+  double largest = 0;
+  for (const float s : *scores) largest = std::max(largest, std::abs(static_cast<double>(s)));
+  bench::Contest contest;
+  contest.answers.emplace_back("potentials", potentials.get());
+  contest.variants = {{"heads at once", [=] {
+                         kernel::parallel_for(heads, omp_get_max_threads(), [&](Index head, int) {
+                           iterate<float>(scores->data() + head * n * n, n, largest, 1, 1, options,
+                                          1, potentials->data() + 2 * head * n);
+                         });
+                       }}};
+  return contest;
+}
+
+bench::Contest dual(const bench::Problem& problem) {
+  const Index queries = problem.heads;
+  const Index count = problem.length;
+  const Index depth = problem.depth;
+  struct Arrays {
+    std::vector<double> templates, evidence, preference, lambda;
+  };
+  const auto arrays = std::make_shared<Arrays>();
+  arrays->templates = problem.input<double>("templates", count * depth);
+  arrays->evidence = problem.input<double>("evidence", queries * depth);
+  arrays->preference.assign(size(count), 1.0);
+  arrays->lambda.resize(size(queries * depth));
+  bench::Contest contest;
+  contest.answers.emplace_back("lambda", &arrays->lambda);
+  contest.variants = {{"library", [=] {
+                         DualProblem dual;
+                         dual.templates = {arrays->templates.data(), count, depth};
+                         dual.evidence = {arrays->evidence.data(), queries, depth};
+                         dual.preference = {arrays->preference.data(), 1, count};
+                         DualOptions options;
+                         options.gradient_tolerance = problem.option("tolerance", 1e-8);
+                         options.threads = omp_get_max_threads();
+                         DualResults results;
+                         results.lambda = {arrays->lambda.data(), queries, depth};
+                         solve_dual(dual, options, results);
+                       }}};
+  return contest;
+}
+
+}  // namespace
+
+int main() {
+  return bench::serve([](const bench::Problem& problem) {
+    if (problem.scheme == "dual") return dual(problem);
+    if (problem.scheme == "sinkhorn-batch") return sinkhorn_batch(problem);
+    return problem.direction.rfind("f32", 0) == 0 ? sinkhorn<float>(problem)
+                                                  : sinkhorn<double>(problem);
+  });
+}
