@@ -58,6 +58,10 @@ void require_name(const std::string& name) {
   }
 }
 
+/// Threads that write weights are each in a strip of chunks of their own; what is not complete when
+/// it leaves the cache is inflated and deflated once more.
+constexpr std::size_t written_side_by_side = 16;
+
 }  // namespace
 
 h5::Handle create_dataset(OutputFile& output, const std::string& name, hid_t type,
@@ -72,7 +76,7 @@ h5::Handle create_dataset(OutputFile& output, const std::string& name, hid_t typ
   const std::vector<hsize_t> chunks =
       clamped_chunk(shape, chosen ? deflate_chunk(shape, size) : storage.chunk);
   const h5::Handle creation = creation_properties(type, chunks, deflate);
-  const h5::Handle access = cached_access(extents(shape), chunks, H5Tget_size(type));
+  const h5::Handle access = cached_access(extents(shape), chunks, size, written_side_by_side);
   const h5::Handle link = link_properties();
   const h5::Handle space = h5::dataspace(extents(shape));
   make_room(output, name);

@@ -172,20 +172,20 @@ std::int64_t Hdf5Dataset::bytes_at_once() const {
 }
 
 h5::Handle cached_access(const std::vector<hsize_t>& shape, const std::vector<hsize_t>& chunk,
-                         std::size_t element_size) {
+                         std::size_t element_size, std::size_t strips) {
   h5::Handle access = h5::properties(H5P_DATASET_ACCESS);
   if (chunk.empty()) return access;
   constexpr std::size_t least = std::size_t{1} << 20;
   std::size_t bytes = element_size;
   for (const hsize_t extent : chunk) bytes *= extent;
   const std::size_t across = (shape.back() + chunk.back() - 1) / chunk.back();
-  const std::size_t row =
-      bytes > most_cached / std::max<std::size_t>(across, 1) ? most_cached : bytes * across;
-  const std::size_t cache = std::max({least, bytes, row});
+  const std::size_t held = std::max<std::size_t>(across * strips, 1);
+  const std::size_t cache =
+      std::max({least, bytes, bytes > most_cached / held ? most_cached : bytes * held});
   // HDF5 asks for a prime about a hundred times the number of chunks that fit.
   const std::size_t slots = cache / std::max<std::size_t>(bytes, 1) < 100 ? 10007 : 100003;
-  h5::require(H5Pset_chunk_cache(access.get(), slots, cache, H5D_CHUNK_CACHE_W0_DEFAULT),
-              "properties");
+  // 1: a chunk that is complete always goes before one that is not.
+  h5::require(H5Pset_chunk_cache(access.get(), slots, cache, 1.0), "properties");
   return access;
 }
 
@@ -196,7 +196,7 @@ h5::Handle open_dataset(hid_t location, const std::string& path) {
   if (chunks.shape.empty() || (!chunks.filtered && chunks.bytes > most_cached)) return plain;
   const h5::Handle space = h5::made(H5Dget_space(plain.get()), H5Sclose, "dataspace");
   const h5::Handle access =
-      cached_access(h5::extents_of(space.get()), chunks.shape, chunks.element_size);
+      cached_access(h5::extents_of(space.get()), chunks.shape, chunks.element_size, 1);
   // The cache is fixed by the first opening that is still there.
   plain.reset();
   return h5::Handle(H5Dopen2(location, path.c_str(), access.get()), H5Dclose);

@@ -52,11 +52,11 @@ class Hdf5Dataset : public InputDataset::Impl {
 /// or else `why`.
 [[noreturn]] void refuse_unread(hid_t dataset, const std::string& address, const h5::Reason& why);
 
-/// Access properties for a dataset of this shape and these chunks whose chunk cache holds all
-/// chunks along the last axis (32 MiB at most, though always one chunk), so that reading or
-/// writing by rows meets no chunk twice.
+/// Access properties for a dataset of this shape and these chunks whose chunk cache holds `strips`
+/// times all chunks along the last axis (32 MiB at most, though always one chunk), so that reading
+/// or writing by rows, at as many places side by side, meets no chunk twice.
 h5::Handle cached_access(const std::vector<hsize_t>& shape, const std::vector<hsize_t>& chunk,
-                         std::size_t element_size);
+                         std::size_t element_size, std::size_t strips);
 
 /// Opens `path` under `location` with such a cache, or without one where chunks are larger than
 /// that and not compressed: HDF5 then reads no more than it is asked for. No handle where it fails.

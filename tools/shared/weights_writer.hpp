@@ -5,8 +5,8 @@
 
 namespace attn::tools {
 
-/// Chunks of a weights dataset: they tile the tiles of a pass, so that none is touched twice.
-/// Smaller ones where much would be padding: the file holds whole chunks.
+/// Chunks of a weights dataset: as wide as a pass's tiles, and of about as many rows, which the
+/// chunk cache completes. Smaller ones where much would be padding: the file holds whole chunks.
 Shape weights_chunk(Index queries, Index keys);
 
 /// Elements that one head's weights take in the file, padding included, unless they are deflated.
