@@ -298,6 +298,25 @@ class Statuses(SinkhornTest):
                                  b=[0.5, 0.5, 0.5], says=["in.h5:/cost", "in.h5:/a", "in.h5:/b", "1.5"])
         self.assertEqual((result["row_total"], result["col_total"]), (1, 1.5))
 
+    def test_totals_apart_by_less_than_the_tolerance(self):
+        # As marginals are that were rounded to float32 and stored as float64.
+        a = np.full(3, np.float64(np.float32(1 / 3)))
+        b = np.full(5, np.float64(np.float32(1 / 5)))
+        apart = abs(a.sum() - b.sum())
+        self.assertGreater(apart, 1e-8)
+        self.write("in.h5", cost=np.random.default_rng(3).random((3, 5)), a=a, b=b)
+        self.refused("sinkhorn-iter", "in.h5", "--epsilon=1", status=4, says="no plan",
+                     hint="takes them for equal")
+        for tolerance, status in ((apart * 1.9, 4), (apart * 2.1, 0), (1e-3, 0)):
+            self.run_tool("sinkhorn-iter", "in.h5", "--epsilon=1", "--emit=plan", "--force",
+                          f"--tolerance={tolerance!r}", "-o", "out.h5", status=status)
+        done = self.run_tool("sinkhorn-iter", "in.h5", "--epsilon=1", "--emit=plan", "--force",
+                             f"--tolerance={apart * 2.1!r}", "-o", "out.h5")
+        self.assertIn("in.h5:/b add up to sums", done.err)
+        plan = self.read("out.h5")["plan"]
+        error = abs(plan.sum(1) - a).sum() + abs(plan.sum(0) - b).sum()
+        self.assertLessEqual(error, apart * 2.1)
+
     def test_queries_that_cannot_be_served(self):
         mask = np.ones((4, 4), bool)
         mask[1:, 1:] = False  # three queries, one key

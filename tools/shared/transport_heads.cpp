@@ -18,6 +18,12 @@ namespace {
 // Lines named in a message.
 constexpr std::size_t most_named = 8;
 
+// Of a tolerance that was asked for: the most that Σa and Σb may differ by.
+constexpr double tolerated_share = 0.5;
+
+// Of the totals: what may be rounding of marginals to a shorter type, or else is a mistake.
+constexpr double rounded_share = 1e-2;
+
 template <class T>
 struct HeadResult {
   TransportResult result;
@@ -51,6 +57,14 @@ std::string shortage_text(const Feasibility& found) {
       found.cols.capacity);
 }
 
+std::string totals_hint(const Feasibility& found) {
+  const double apart = std::abs(found.row_total - found.col_total);
+  if (apart > rounded_share * std::max(found.row_total, found.col_total)) {
+    return "--iterations T runs so many iterations all the same";
+  }
+  return fmt::format("--tolerance {:.2g}, or more, takes them for equal", apart / tolerated_share);
+}
+
 // Why there is no answer, if so.
 void judge(const TransportTask& task, TransportResult& result) {
   const Feasibility& found = result.feasibility;
@@ -62,7 +76,7 @@ void judge(const TransportTask& task, TransportResult& result) {
       result.refusal = fmt::format(
           "{}: no plan has these marginals: {} adds up to {:.17g}, {} to {:.17g}", place,
           task.row_address(), found.row_total, task.col_address(), found.col_total);
-      result.hint = "--iterations T runs so many iterations all the same";
+      result.hint = totals_hint(found);
       return;
     case Prospect::no_plan:
       result.refusal =
@@ -85,10 +99,29 @@ void judge(const TransportTask& task, TransportResult& result) {
   result.hint = "mask these too, or --iterations T runs so many iterations all the same";
 }
 
-// Sums that differ by no more than rounding are made equal.
+// Sums that differ by no more than rounding, or than is tolerated, are made equal.
 void make_equal(Marginals& marginals, const Feasibility& found) {
   if (found.row_total == found.col_total || found.col_total == 0) return;
   for (double& value : marginals.col) value *= found.row_total / found.col_total;
+}
+
+// Looks at what there is to find and makes the sums equal; what is left of the tolerance.
+double prepare(const TransportTask& task, const AllowedPairs& pairs, Marginals& marginals,
+               TransportResult& result) {
+  FeasibilityOptions options;
+  options.epsilon = task.marginal_epsilon();
+  Feasibility& found = result.feasibility;
+  found = examine(pairs, marginals.row, marginals.col, options);
+  const double apart = std::abs(found.row_total - found.col_total);
+  if (found.prospect == Prospect::unequal_totals && task.solver.tolerance &&
+      apart <= *task.solver.tolerance * tolerated_share) {
+    result.rescaled = apart;
+    make_equal(marginals, found);
+    found = examine(pairs, marginals.row, marginals.col, options);
+  }
+  judge(task, result);
+  make_equal(marginals, found);
+  return *result.tolerance - result.rescaled;
 }
 
 template <class T>
@@ -100,16 +133,11 @@ HeadResult<T> solve_head(const TransportTask& task, const Head<T>& head, const H
   result.problem = head.problem;
   Marginals marginals = task.marginals(head.problem, scores.support());
   result.tolerance = tolerance_in_force(task.solver, marginals.total(), sizeof(T));
-  if (result.tolerance) {
-    FeasibilityOptions options;
-    options.epsilon = task.marginal_epsilon();
-    result.feasibility =
-        examine(allowed_pairs(scores, threads), marginals.row, marginals.col, options);
-    judge(task, result);
-    if (result.infeasible()) return found;
-    make_equal(marginals, result.feasibility);
-  }
   SinkhornOptions options = task.solver;
+  if (result.tolerance) {
+    options.tolerance = prepare(task, allowed_pairs(scores, threads), marginals, result);
+    if (result.infeasible()) return found;
+  }
   options.kept_bytes = kept_bytes;
   std::optional<WeightsWriter<T>> plan;
   std::vector<Observer<T>*> observers;
@@ -185,6 +213,15 @@ void record(const TransportTask& task, const TransportResults& results, io::Outp
   if (tolerance) output.attribute("attn_tolerance", *tolerance);
 }
 
+void warn_of_rescaled(const TransportTask& task, const TransportResult& result,
+                      cli::Report& report) {
+  if (result.rescaled == 0) return;
+  report.warn(fmt::format(
+      "{}: {} and {} add up to sums {:.2g} apart: the latter is scaled to the "
+      "sum of the former",
+      task.input.place(result.problem), task.row_address(), task.col_address(), result.rescaled));
+}
+
 template <class T>
 TransportResults solve(const cli::Arguments& arguments, const TransportTask& task,
                        HeadOutputs& outputs, cli::Progress& progress, cli::Report& report) {
@@ -205,6 +242,7 @@ TransportResults solve(const cli::Arguments& arguments, const TransportTask& tas
       },
       [&](Index problem, HeadResult<T>& found) {
         results.problems.push_back(found.result);
+        warn_of_rescaled(task, found.result, report);
         if (found.result.infeasible()) return;
         const Potentials& potentials = found.solution.potentials;
         outputs.write("row_potential", problem, {input.queries}, potentials.row.data());

@@ -19,6 +19,7 @@ struct TransportResult {
   SinkhornSummary summary;
   std::optional<double> tolerance;  ///< in force
   Feasibility feasibility;          ///< of what was looked at, where a tolerance is in force
+  double rescaled = 0;              ///< |Σa − Σb| that the tolerance has room for: b was scaled
   std::string refusal;              ///< why it cannot be solved, for people; empty where it was
   std::string hint;
 
