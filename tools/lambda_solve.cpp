@@ -26,7 +26,8 @@ cli::Declaration declare() {
       "evidence q; q may have a multiple of k's heads), or x, wq, wk; or t (..., n, d), z (..., Q, "
       "d). preference (..., n) or (..., Q, n), mask, bias, key_length and rel_bias make the "
       "preferences, uniform without them. A query without any template has lambda 0 and is "
-      "counted.");
+      "counted. Computes in float64 always: --precision is of p and out, and of the usual "
+      "tolerance.");
   d.section("The problem");
   declare_score_options(d, false, ScoreUse::dual);
   d.choice("divergence", {"kl", "ot"},

@@ -28,8 +28,8 @@ cli::Declaration declare() {
   d.about(
       "The report has the value <P, C> (of scores: <P, s>), the dual -E (<a, f> + <b, g> + sum P) "
       "and a gap: the optimum is at most dual + gap. Any plan of the right marginals proves E "
-      "KL(plan, P) to be one; it is bounded without a subtraction, and null where pairs are "
-      "forbidden. Scores have E = 1.");
+      "KL(plan, P) to be one; it is bounded without a subtraction. Where pairs are forbidden it is "
+      "null for a P far from its marginals. Scores have E = 1.");
   d.section("Transport");
   d.number("epsilon", "E", "Of a cost: scores are -cost/E.", cli::Declaration::Range::positive());
   d.integer("iterations", "T",

@@ -8,6 +8,7 @@
 #include "tensor/error.hpp"
 #include "transport/plan_sums.hpp"
 #include "transport/tempered_energy.hpp"
+#include "transport/tree_gap.hpp"
 
 namespace attn {
 namespace {
@@ -96,6 +97,10 @@ class Solver {
     } else {
       iterate();
       if (!observers_.empty()) show_weights(scores_, found_.potentials, 0, observers_, threads_);
+    }
+    if (!row_missing_.empty()) {
+      found_.summary.gap = tree_gap(scores_, found_.potentials, row_missing_, col_missing_,
+                                    equal_totals * marginals_.total(), threads_);
     }
     found_.summary.iterations = iterations_;
     return std::move(found_);
@@ -233,12 +238,22 @@ class Solver {
     summary.score = sums.score();
     summary.primal = -moments - mass;
     summary.dual = -linear - mass;
-    const double size = scores_.magnitude();
     const double col_total = std::accumulate(marginals_.col.begin(), marginals_.col.end(), 0.0);
-    const bool totals_agree = std::abs(marginals_.total() - col_total) <= equal_totals * col_total;
-    if (!all_allowed() || !totals_agree || std::isinf(size)) return;
+    if (!(std::abs(marginals_.total() - col_total) <= equal_totals * col_total)) return;
+    const double size = scores_.magnitude();
+    if (!all_allowed() || std::isinf(size)) {
+      keep_missing(r, c);
+      return;
+    }
     const double farthest = largest[0] + largest[1] + size;
     summary.gap = far + (missing > 0 ? missing * std::max(0.0, farthest) : 0);
+  }
+
+  void keep_missing(const std::vector<double>& r, const std::vector<double>& c) {
+    row_missing_ = marginals_.row;
+    col_missing_ = marginals_.col;
+    for (std::size_t i = 0; i < r.size(); ++i) row_missing_[i] -= r[i];
+    for (std::size_t j = 0; j < c.size(); ++j) col_missing_[j] -= c[j];
   }
 
   // Whether every row that has a marginal may go to every column that has one.
@@ -262,6 +277,8 @@ class Solver {
   std::optional<double> tolerance_;
   Index iterations_ = 0;
   double last_error_ = std::numeric_limits<double>::infinity();
+  std::vector<double> row_missing_;  // of the latest plan, where the gap is found by trees
+  std::vector<double> col_missing_;
   SinkhornSolution found_;
 };
 
@@ -297,7 +314,7 @@ std::int64_t sinkhorn_solver_bytes(Index rows, Index cols, std::size_t element_s
   const std::int64_t shown =
       pass_bytes(Order::row_panels, rows, cols, 1, element_size, threads) +
       PlanSums<double>::bytes(partition_of(Order::row_panels, rows, cols, element_size), threads) +
-      cols * static_cast<std::int64_t>(element_size);
+      tree_gap_bytes(rows, cols) + cols * static_cast<std::int64_t>(element_size);
   // Potentials, marginals and their logarithms; what is allowed.
   return std::max(iterations, shown) +
          4 * (rows + cols) * static_cast<std::int64_t>(sizeof(double));

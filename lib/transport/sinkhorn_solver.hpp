@@ -59,8 +59,9 @@ struct SinkhornSummary {
   ///   2 Σ_i r_i (1 − x_i)² + 2 Σ_j c_j (1 − y_j)² + E max(0, F + G + S),
   ///
   /// x_i = min(1, a_i/r_i), y_j = min(1, b_j/c_j), E = Σ_i (r_i − a_i)⁺ + Σ_j (b_j − c_j)⁺,
-  /// F = max_i (f_i + ½ log a_i), G = max_j (g_j + ½ log b_j), S = max |s_ij|. NaN where some pair
-  /// of an open row and column is forbidden (the rounding needs all), S is not known or Σ a ≠ Σ b.
+  /// F = max_i (f_i + ½ log a_i), G = max_j (g_j + ½ log b_j), S = max |s_ij|. Where some pair of
+  /// an open row and column is forbidden (the rounding needs all), or S is not known, that of
+  /// tree_gap.hpp. NaN where that is, or Σ a ≠ Σ b.
   double gap = std::numeric_limits<double>::quiet_NaN();
 };
 
