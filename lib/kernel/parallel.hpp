@@ -3,18 +3,26 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <atomic>
 #include <exception>
 #include <limits>
+#include <vector>
 
 #include "tensor/shape.hpp"
 
 namespace attn::kernel {
 
+/// What is left of a worker's share, on a line of the cache of its own.
+struct alignas(64) Share {
+  std::atomic<Index> next;
+};
+
 /// Calls body(item, worker) for each item in [0, count), on up to `threads` OpenMP threads;
-/// `worker` in [0, threads) tells apart the threads that run at once, for scratch memory. Items
-/// are handed out as workers come free, so a body's result must not depend on its worker. Called
-/// from inside another parallel_for it runs on the caller's thread alone. An exception ends the
-/// loop: that of the lowest item seen is thrown again here.
+/// `worker` in [0, threads) tells apart the threads that run at once, for scratch memory. Each goes
+/// through a share of its own, the same in every loop of so many items (what it left in its cache
+/// may still be there), and then through what is left of the others', so a body's result must not
+/// depend on its worker. Called from inside another parallel_for it runs on the caller's thread
+/// alone. An exception ends the loop: that of the lowest item seen is thrown again here.
 template <class Body>
 void parallel_for(Index count, int threads, const Body& body) {
   const int team = static_cast<int>(std::min<Index>(threads, count));
@@ -23,20 +31,25 @@ void parallel_for(Index count, int threads, const Body& body) {
     return;
   }
   std::exception_ptr failure;
-  Index failed_item = std::numeric_limits<Index>::max();
-#pragma omp parallel for schedule(dynamic, 1) num_threads(team)
-  for (Index item = 0; item < count; ++item) {
-    bool skip = false;
+  std::atomic<Index> failed_item = std::numeric_limits<Index>::max();
+  std::vector<Share> shares(static_cast<std::size_t>(team));
+  for (int n = 0; n < team; ++n) shares[static_cast<std::size_t>(n)].next = n * count / team;
+#pragma omp parallel num_threads(team)
+  for (int n = 0; n < team; ++n) {
+    const int worker = omp_get_thread_num();
+    const int share = (worker + n) % team;
+    const Index end = (share + 1) * count / team;
+    for (;;) {
+      const Index item = shares[static_cast<std::size_t>(share)].next++;
+      if (item >= end || item > failed_item) break;
+      try {
+        body(item, worker);
+      } catch (...) {
 #pragma omp critical(attn_parallel_for)
-    skip = failed_item < item;
-    if (skip) continue;
-    try {
-      body(item, omp_get_thread_num());
-    } catch (...) {
-#pragma omp critical(attn_parallel_for)
-      if (item < failed_item) {
-        failed_item = item;
-        failure = std::current_exception();
+        if (item < failed_item) {
+          failed_item = item;
+          failure = std::current_exception();
+        }
       }
     }
   }

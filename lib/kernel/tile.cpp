@@ -119,6 +119,21 @@ double EntropyRow(const T* p, Index n) {
 }
 
 template <class T>
+double WeightedSum(const T* p, const T* s, Index n) {
+  WideVec sum = hn::Zero(Wide());
+  for_vectors<T>(n, [&](Index j, Index width) HWY_ATTR {
+    const auto weight = Widened<T>::of(load_part<T>(p + j, width));
+    const auto score = Widened<T>::of(load_part<T>(s + j, width));
+    for (int i = 0; i < Widened<T>::parts; ++i) {
+      const auto nothing = hn::Eq(weight.part[i], hn::Zero(Wide()));
+      const WideVec product = hn::Mul(weight.part[i], score.part[i]);
+      sum = hn::Add(sum, hn::IfThenZeroElse(nothing, product));
+    }
+  });
+  return hn::GetLane(hn::SumOfLanes(Wide(), sum));
+}
+
+template <class T>
 void ColumnMax(MatrixView<const T> s, const double* f, double* max) {
   const T nothing = static_cast<T>(minus_infinity);
   for_strips(s, [&](Index j, const Strip<T>& strip) HWY_ATTR {
@@ -189,28 +204,29 @@ void AddOuter(MatrixView<T> tile, const double* row, const double* col) {
 }
 
 // Plain names for the dispatch tables, which know no overloads.
-#define ATTN_FOR_TYPE(T, suffix)                                                                 \
-  double RowMax_##suffix(const T* s, Index n, const double* g) { return RowMax<T>(s, n, g); }    \
-  double ExpRow_##suffix(T* out, const T* s, Index n, const double* g, double shift) {           \
-    return ExpRow<T>(out, s, n, g, shift);                                                       \
-  }                                                                                              \
-  void ScaleRow_##suffix(T* row, Index n, double factor) { ScaleRow<T>(row, n, factor); }        \
-  void AddScaledRow_##suffix(T* out, const T* in, Index n, double factor) {                      \
-    AddScaledRow<T>(out, in, n, factor);                                                         \
-  }                                                                                              \
-  double EntropyRow_##suffix(const T* p, Index n) { return EntropyRow<T>(p, n); }                \
-  void ColumnMax_##suffix(MatrixView<const T> s, const double* f, double* max) {                 \
-    ColumnMax<T>(s, f, max);                                                                     \
-  }                                                                                              \
-  void ExpColumns_##suffix(MatrixView<T> s, const double* f, const double* shift, double* sum) { \
-    ExpColumns<T>(s, f, shift, sum);                                                             \
-  }                                                                                              \
-  void ScaleColumns_##suffix(MatrixView<T> tile, const double* factor) {                         \
-    ScaleColumns<T>(tile, factor);                                                               \
-  }                                                                                              \
-  void AddColumns_##suffix(MatrixView<const T> tile, double* sum) { AddColumns<T>(tile, sum); }  \
-  void AddOuter_##suffix(MatrixView<T> tile, const double* row, const double* col) {             \
-    AddOuter<T>(tile, row, col);                                                                 \
+#define ATTN_FOR_TYPE(T, suffix)                                                                   \
+  double RowMax_##suffix(const T* s, Index n, const double* g) { return RowMax<T>(s, n, g); }      \
+  double ExpRow_##suffix(T* out, const T* s, Index n, const double* g, double shift) {             \
+    return ExpRow<T>(out, s, n, g, shift);                                                         \
+  }                                                                                                \
+  void ScaleRow_##suffix(T* row, Index n, double factor) { ScaleRow<T>(row, n, factor); }          \
+  void AddScaledRow_##suffix(T* out, const T* in, Index n, double factor) {                        \
+    AddScaledRow<T>(out, in, n, factor);                                                           \
+  }                                                                                                \
+  double EntropyRow_##suffix(const T* p, Index n) { return EntropyRow<T>(p, n); }                  \
+  double WeightedSum_##suffix(const T* p, const T* s, Index n) { return WeightedSum<T>(p, s, n); } \
+  void ColumnMax_##suffix(MatrixView<const T> s, const double* f, double* max) {                   \
+    ColumnMax<T>(s, f, max);                                                                       \
+  }                                                                                                \
+  void ExpColumns_##suffix(MatrixView<T> s, const double* f, const double* shift, double* sum) {   \
+    ExpColumns<T>(s, f, shift, sum);                                                               \
+  }                                                                                                \
+  void ScaleColumns_##suffix(MatrixView<T> tile, const double* factor) {                           \
+    ScaleColumns<T>(tile, factor);                                                                 \
+  }                                                                                                \
+  void AddColumns_##suffix(MatrixView<const T> tile, double* sum) { AddColumns<T>(tile, sum); }    \
+  void AddOuter_##suffix(MatrixView<T> tile, const double* row, const double* col) {               \
+    AddOuter<T>(tile, row, col);                                                                   \
   }
 ATTN_FOR_TYPE(float, f32)
 ATTN_FOR_TYPE(double, f64)
@@ -230,6 +246,7 @@ namespace attn::kernel {
   HWY_EXPORT(ScaleRow_##suffix);                                                         \
   HWY_EXPORT(AddScaledRow_##suffix);                                                     \
   HWY_EXPORT(EntropyRow_##suffix);                                                       \
+  HWY_EXPORT(WeightedSum_##suffix);                                                      \
   HWY_EXPORT(ColumnMax_##suffix);                                                        \
   HWY_EXPORT(ExpColumns_##suffix);                                                       \
   HWY_EXPORT(ScaleColumns_##suffix);                                                     \
@@ -249,6 +266,9 @@ namespace attn::kernel {
   }                                                                                      \
   double entropy_row(const T* p, Index n) {                                              \
     return HWY_DYNAMIC_DISPATCH(EntropyRow_##suffix)(p, n);                              \
+  }                                                                                      \
+  double weighted_sum(const T* p, const T* s, Index n) {                                 \
+    return HWY_DYNAMIC_DISPATCH(WeightedSum_##suffix)(p, s, n);                          \
   }                                                                                      \
   void column_max(MatrixView<const T> s, const double* f, double* max) {                 \
     HWY_DYNAMIC_DISPATCH(ColumnMax_##suffix)(s, f, max);                                 \

@@ -35,6 +35,10 @@ void add_scaled_row(double* out, const double* in, Index n, double factor);
 double entropy_row(const float* p, Index n);
 double entropy_row(const double* p, Index n);
 
+/// Σ_j p_j s_j, products and sums in float64; of p_j = 0 it is 0 even where s_j is -inf.
+double weighted_sum(const float* p, const float* s, Index n);
+double weighted_sum(const double* p, const double* s, Index n);
+
 /// max_j = max(max_j, max_i (s_ij - f_i)), columns of the tile. `f` null means zero.
 void column_max(MatrixView<const float> s, const double* f, double* max);
 void column_max(MatrixView<const double> s, const double* f, double* max);

@@ -5,8 +5,6 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include <hwy/cache_control.h>
-
 #include <algorithm>
 
 #include "kernel/vectors-inl.hpp"
@@ -118,10 +116,10 @@ void OneRowProducts(const T* row, Index first, Index end, const T* factor, doubl
   *sum += sum_lanes<T>(part);
 }
 
-// In float64 from so many columns on.
 template <class T>
 Index Run() {
-  return terms_in_float * lanes<T>();
+  const Index most = terms_in_float * lanes<T>();
+  return most < two_sided_cols ? most : two_sided_cols;
 }
 
 template <class T>
@@ -171,8 +169,9 @@ HWY_INLINE FourRows<T> PackedRows(const T* packed, Index col, Index width) {
   return FourRows<T>(packed + two_sided_rows * col, width);
 }
 
-// How far ahead memory is read.
-constexpr Index bytes_ahead = 4096;
+// How far ahead memory is read: into the second-level cache (locality 2), as the first has too few
+// requests under way to keep memory busy.
+constexpr Index bytes_ahead = 8192;
 
 template <bool Columns, bool Rows, class T>
 void PackedProducts(const TwoSided<T>& p) {
@@ -187,9 +186,11 @@ void PackedProducts(const TwoSided<T>& p) {
     for (; j + line <= end; j += line) {
       const FourRows<T> old = PackedRows<T>(Columns ? p.now : p.next, j, line);
       const FourRows<T> coming = PackedRows<T>(Rows ? p.next : p.now, j, line);
-      if (Rows) {
+      if (Rows && p.from_memory) {
         const char* ahead = reinterpret_cast<const char*>(coming.a) + bytes_ahead;
-        for (Index r = 0; r < two_sided_rows; ++r) hwy::Prefetch(ahead + r * 64);
+        for (Index r = 0; r < two_sided_rows; ++r) {
+          __builtin_prefetch(ahead + r * 64, 0, 2);
+        }
       }
       for (Index v = 0; v < line; v += step) {
         if (Rows) MultiplyRows<T>(coming, v, hn::LoadU(d, p.col_factor + j + v), part);

@@ -11,6 +11,10 @@ namespace attn::kernel {
 /// Rows that two_sided_products takes.
 constexpr Index two_sided_rows = 4;
 
+/// Row sums go to float64 after so many columns at most, always after the last of them: rows may
+/// be cut there, or not, to the same bits.
+constexpr Index two_sided_cols = 256;
+
 /// Elements of a line of the cache.
 template <class T>
 constexpr Index packed_line() {
@@ -44,6 +48,7 @@ struct TwoSided {
   const T* col_factor = nullptr;
   double* row_sum = nullptr;
   Index cols = 0;
+  bool from_memory = false;  ///< `next` is not in any cache: what comes behind it is asked for
 };
 void two_sided_products(const TwoSided<float>& products);
 void two_sided_products(const TwoSided<double>& products);

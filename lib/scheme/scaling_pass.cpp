@@ -11,6 +11,12 @@
 namespace attn {
 namespace {
 
+// What the last cache may hold from one pass to the next.
+constexpr std::int64_t cached_bytes = std::int64_t{16} << 20;
+
+// Columns whose sums by slot one thread adds up.
+constexpr Index strip_cols = 1024;
+
 template <class T>
 struct Tile {
   TileRange range;
@@ -37,6 +43,7 @@ class ScalingPasses<T>::Run {
       : kernel_(kernel),
         partition_(kernel.partition()),
         threads_(threads),
+        from_memory_(GibbsKernel<T>::bytes(partition_.rows, partition_.cols) > cached_bytes),
         workspaces_(static_cast<std::size_t>(std::max(1, threads))),
         col_factor_(partition_.cols),
         col_sums_(static_cast<std::size_t>(partition_.slots)) {}
@@ -57,16 +64,25 @@ class ScalingPasses<T>::Run {
                   slot, work);
       }
     });
-    std::fill(pass.col_sum.begin(), pass.col_sum.end(), 0.0);
-    for (const Buffer<double>& part : col_sums_) {
-      const double* from = part.data();
-      double* to = pass.col_sum.data();
-      for (Index j = 0; j < partition_.cols; ++j) to[j] += from[j];
-    }
+    const Index strips = (partition_.cols + strip_cols - 1) / strip_cols;
+    kernel::parallel_for(strips, threads_, [&](Index strip, int) {
+      const Index first = strip * strip_cols;
+      add_slots(pass.col_sum, first, std::min(first + strip_cols, partition_.cols));
+    });
   }
 
  private:
   static constexpr Index group = GibbsKernel<T>::kept_rows;
+
+  // Of columns [first, end).
+  void add_slots(std::span<double> col_sum, Index first, Index end) const {
+    double* to = col_sum.data();
+    std::fill(to + first, to + end, 0.0);
+    for (const Buffer<double>& part : col_sums_) {
+      const double* from = part.data();
+      for (Index j = first; j < end; ++j) to[j] += from[j];
+    }
+  }
 
   void run_block(const TileRange& block, Index slot, Workspace<T>& work) {
     work.row_sum.assign(static_cast<std::size_t>(block.rows), 0.0);
@@ -100,6 +116,7 @@ class ScalingPasses<T>::Run {
       for (const Tile<T>& tile : work.tiles) {
         kernel::TwoSided<T> products;
         products.cols = tile.range.cols;
+        products.from_memory = from_memory_;
         if (first >= group) {
           products.now = kernel_.kept_tile(tile.range, first - group);
           products.row_factor = work.row_factor.data() + first - group;
@@ -146,7 +163,7 @@ class ScalingPasses<T>::Run {
         work.panel.reserve(block.rows * block.cols);
       }
       if (!made) {
-        work.tiles.push_back({range, {}});
+        add_kept(range, block.rows % group == 0, work);
         continue;
       }
       const MatrixView<T> room(work.panel.data() + block.rows * range.col0, range.rows, range.cols);
@@ -156,6 +173,20 @@ class ScalingPasses<T>::Run {
                            work.row_sum.data());
     }
     return made;
+  }
+
+  // Where all rows are packed, tiles side by side lie in memory as one does.
+  static void add_kept(const TileRange& range, bool packed, Workspace<T>& work) {
+    static_assert(row_tile_cols % kernel::two_sided_cols == 0);
+    static_assert(row_tile_cols % kernel::packed_line<T>() == 0);
+    if (packed && !work.tiles.empty()) {
+      TileRange& before = work.tiles.back().range;
+      if (before.col0 + before.cols == range.col0) {
+        before.cols += range.cols;
+        return;
+      }
+    }
+    work.tiles.push_back({range, {}});
   }
 
   void find_factors(Index row0, Index first, Index count, Workspace<T>& work) const {
@@ -184,6 +215,7 @@ class ScalingPasses<T>::Run {
   GibbsKernel<T>& kernel_;
   const Partition& partition_;
   const int threads_;
+  const bool from_memory_;
   const ScalingPass* pass_ = nullptr;
   std::vector<Workspace<T>> workspaces_;
   Buffer<T> col_factor_;

@@ -232,7 +232,7 @@ template <class T>
 typename SinkhornIteration<T>::Left SinkhornIteration<T>::products(
     std::span<double> col, std::span<double> row, bool have_row, std::optional<double>& relaxation,
     const Judge& judge) {
-  std::vector<double> col_factor, row_factor, row_before;
+  std::vector<double> col_factor, row_factor;
   std::vector<double> row_sum(row.size());
   std::vector<double> col_sum(col.size());
   const bool absorbs = can_absorb();
@@ -253,7 +253,6 @@ typename SinkhornIteration<T>::Left SinkhornIteration<T>::products(
   take_row_factors();
 
   for (;;) {
-    row_before = row_factor;
     ScalingPass pass;
     pass.col_scale = col_factor;
     pass.row_scale = row_marginal_;

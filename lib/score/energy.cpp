@@ -127,16 +127,12 @@ class StoredEnergy final : public Energy<T> {
   void fill(const TileRange& range, MatrixView<T> out) const override {
     scores_.read(range, out);
     if (scale_ == T{1} && divisor_ == 1) return;
-    constexpr T forbidden = -std::numeric_limits<T>::infinity();
-    for (Index i = 0; i < out.rows; ++i) {
-      T* row = out.row(i);
-      for (Index j = 0; j < out.cols; ++j) {
-        if (row[j] == forbidden) continue;
-        row[j] = divisor_ == 1 ? row[j] * scale_
-                               : static_cast<T>(static_cast<double>(row[j] * scale_) / divisor_);
-        // Lest a product beyond the format pass for a forbidden pair.
-        if (row[j] == forbidden) row[j] = std::numeric_limits<T>::quiet_NaN();
-      }
+    if (divisor_ == 1) {
+      scale_by(out, [scale = scale_](T score) { return score * scale; });
+    } else {
+      scale_by(out, [scale = scale_, divisor = divisor_](T score) {
+        return static_cast<T>(static_cast<double>(score * scale) / divisor);
+      });
     }
   }
 
@@ -150,6 +146,22 @@ class StoredEnergy final : public Energy<T> {
   bool may_forbid() const override { return true; }
 
  private:
+  // Without a branch, so that it is done by vectors.
+  template <class Scale>
+  static void scale_by(MatrixView<T> out, const Scale& scale) {
+    constexpr T forbidden = -std::numeric_limits<T>::infinity();
+    constexpr T beyond = std::numeric_limits<T>::quiet_NaN();
+    for (Index i = 0; i < out.rows; ++i) {
+      T* row = out.row(i);
+      for (Index j = 0; j < out.cols; ++j) {
+        const T scaled = scale(row[j]);
+        // Lest a product beyond the format pass for a forbidden pair.
+        const T known = scaled == forbidden ? beyond : scaled;
+        row[j] = row[j] == forbidden ? forbidden : known;
+      }
+    }
+  }
+
   const MatrixSource<T>& scores_;
   Index rows_;
   Index cols_;

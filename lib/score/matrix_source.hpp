@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <limits>
 
 #include "tensor/view.hpp"
@@ -38,7 +39,11 @@ class BroadcastMatrix final : public MatrixSource<T> {
     for (Index i = 0; i < range.rows; ++i) {
       const T* from = data_ + (range.row0 + i) * row_stride_ + range.col0 * col_stride_;
       T* to = out.row(i);
-      for (Index j = 0; j < range.cols; ++j) to[j] = from[j * col_stride_];
+      if (col_stride_ == 1) {
+        std::copy_n(from, range.cols, to);
+      } else {
+        for (Index j = 0; j < range.cols; ++j) to[j] = from[j * col_stride_];
+      }
     }
   }
 

@@ -165,19 +165,28 @@ void Scores<T>::add(const TileRange& range, const Read& read, MatrixView<T> out)
 }
 
 template <class T>
-bool Scores<T>::allows(const Read& read, Index i, Index j) const {
-  return (terms_.mask == nullptr || read.mask(i, j) != 0) &&
-         (terms_.bias == nullptr || forbidden<T> != read.bias(i, j)) &&
-         (terms_.preference == nullptr || read.preference(i, j) != 0);
+void Scores<T>::allow_row(const Read& read, Index i, std::uint8_t* may, Index cols) const {
+  if (terms_.mask == nullptr) {
+    std::fill_n(may, cols, std::uint8_t{1});
+  } else {
+    const std::uint8_t* mask = read.mask.row(i);
+    for (Index j = 0; j < cols; ++j) may[j] = mask[j] != 0 ? 1 : 0;
+  }
+  if (terms_.bias != nullptr) {
+    const T* bias = read.bias.row(i);
+    for (Index j = 0; j < cols; ++j) may[j] &= static_cast<std::uint8_t>(bias[j] != forbidden<T>);
+  }
+  if (terms_.preference != nullptr) {
+    const T* preference = read.preference.row(i);
+    for (Index j = 0; j < cols; ++j) may[j] &= static_cast<std::uint8_t>(preference[j] != 0);
+  }
 }
 
 template <class T>
 void Scores<T>::allow(const TileRange& range, const Read& read) const {
   for (Index i = 0; i < range.rows; ++i) {
     std::uint8_t* may = read.mask.row(i);
-    for (Index j = 0; j < range.cols; ++j) {
-      may[j] = allows(read, i, j) ? 1 : 0;
-    }
+    allow_row(read, i, may, range.cols);
     const Index begin = std::clamp<Index>(band_.begin(range.row0 + i) - range.col0, 0, range.cols);
     const Index end = std::clamp<Index>(band_.end(range.row0 + i) - range.col0, 0, range.cols);
     std::fill(may, may + begin, std::uint8_t{0});

@@ -108,7 +108,8 @@ class Scores {
 
   Read read(const TileRange& range, Scratch& scratch, bool allowed) const;
   void require_preference(const TileRange& range, MatrixView<T> preference) const;
-  bool allows(const Read& read, Index i, Index j) const;  // mask, bias and preference alone
+  // By mask, bias and preference alone; `may` may be the row of the mask.
+  void allow_row(const Read& read, Index i, std::uint8_t* may, Index cols) const;
   void allow(const TileRange& range, const Read& read) const;
   void add(const TileRange& range, const Read& read, MatrixView<T> out) const;
   void fill_checked(const TileRange& range, MatrixView<T> out, const Read& read) const;

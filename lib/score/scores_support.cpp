@@ -1,7 +1,9 @@
 // What may attend to what: Scores::allowed and what is counted by it.
 
 #include <algorithm>
+#include <array>
 #include <limits>
+#include <numeric>
 #include <vector>
 
 #include "score/scores.hpp"
@@ -26,9 +28,7 @@ std::vector<std::uint8_t> Scores<T>::open_keys() const {
   for (Index col0 = 0; col0 < cols(); col0 += tile_cols) {
     const TileRange range{0, 1, col0, std::min(tile_cols, cols() - col0)};
     const Read terms = read(range, scratch, false);
-    for (Index j = 0; j < range.cols; ++j) {
-      open[static_cast<std::size_t>(col0 + j)] = allows(terms, 0, j) ? 1 : 0;
-    }
+    allow_row(terms, 0, open.data() + col0, range.cols);
   }
   return open;
 }
@@ -50,8 +50,10 @@ void Scores<T>::allowed(const TileRange& range, MatrixView<std::uint8_t> out,
   const MatrixView<T> energy(scratch.energy.data(), range.rows, range.cols);
   terms_.energy->fill(range, energy);
   for (Index i = 0; i < range.rows; ++i) {
-    for (Index j = 0; j < range.cols; ++j) {
-      if (energy(i, j) == -std::numeric_limits<T>::infinity()) out(i, j) = 0;
+    const T* row = energy.row(i);
+    std::uint8_t* may = out.row(i);
+    for (Index j = 0, end = range.cols; j < end; ++j) {
+      may[j] &= static_cast<std::uint8_t>(row[j] != -std::numeric_limits<T>::infinity());
     }
   }
 }
@@ -85,6 +87,7 @@ Support Scores<T>::support_by_looking() const {
   support.keys_of_query.assign(static_cast<std::size_t>(rows()), 0);
   support.queries_of_key.assign(static_cast<std::size_t>(cols()), 0);
   constexpr Index tile_rows = 64;
+  static_assert(tile_rows <= std::numeric_limits<std::uint8_t>::max());
   constexpr Index tile_cols = 1024;
   Buffer<std::uint8_t> storage(tile_rows * tile_cols);
   Scratch scratch;
@@ -95,11 +98,17 @@ Support Scores<T>::support_by_looking() const {
       if (empty(range)) continue;
       const MatrixView<std::uint8_t> may(storage.data(), range.rows, range.cols);
       allowed(range, may, scratch);
+      // So few rows are counted in bytes.
+      std::array<std::uint8_t, tile_cols> of_key{};
       for (Index i = 0; i < range.rows; ++i) {
-        for (Index j = 0; j < range.cols; ++j) {
-          support.keys_of_query[static_cast<std::size_t>(row0 + i)] += may(i, j);
-          support.queries_of_key[static_cast<std::size_t>(col0 + j)] += may(i, j);
-        }
+        const std::uint8_t* row = may.row(i);
+        support.keys_of_query[static_cast<std::size_t>(row0 + i)] +=
+            std::accumulate(row, row + range.cols, 0);
+        for (Index j = 0; j < range.cols; ++j) of_key[static_cast<std::size_t>(j)] += row[j];
+      }
+      for (Index j = 0; j < range.cols; ++j) {
+        support.queries_of_key[static_cast<std::size_t>(col0 + j)] +=
+            of_key[static_cast<std::size_t>(j)];
       }
     }
   }

@@ -2,10 +2,10 @@
 
 #include <stdexcept>
 
+#include "kernel/tile.hpp"
 #include "kernel/two_sided.hpp"
 
 namespace attn {
-
 template <class T>
 void PlanSums<T>::start(const Partition& partition) {
   if (partition.order != Order::row_panels) {
@@ -26,14 +26,8 @@ void PlanSums<T>::observe(const WeightTile<T>& tile, Index slot) {
   const MatrixView<T> scores(storage.data(), tile.range.rows, tile.range.cols);
   scores_.fill(tile.range, scores, scratch);
   for (Index i = 0; i < tile.range.rows; ++i) {
-    const T* weights = tile.weights.row(i);
-    double sum = 0;
-    for (Index j = 0; j < tile.range.cols; ++j) {
-      // Where nothing goes the score may be −inf.
-      const double product = static_cast<double>(weights[j]) * static_cast<double>(scores(i, j));
-      sum += weights[j] > 0 ? product : 0.0;
-    }
-    row_scores_[static_cast<std::size_t>(tile.range.row0 + i)] += sum;
+    row_scores_[static_cast<std::size_t>(tile.range.row0 + i)] +=
+        kernel::weighted_sum(tile.weights.row(i), scores.row(i), tile.range.cols);
   }
 }
 

@@ -181,6 +181,37 @@ TEST_CASE_TEMPLATE("entropy_row", T, float, double) {
   });
 }
 
+TEST_CASE_TEMPLATE("weighted_sum", T, float, double) {
+  on_every_target([] {
+    Random random(36);
+    for (const Index n : sizes) {
+      Guarded<T> p(1, n);
+      Guarded<T> s(1, n);
+      p.fill([&] { return one_in(random, 5) ? T{0} : static_cast<T>(uniform(random, 0, 1)); });
+      s.fill([&] { return static_cast<T>(uniform(random, -30, 30)); });
+      long double want = 0;
+      long double size = 0;
+      for (Index j = 0; j < n; ++j) {
+        if (p.data()[j] == 0) {
+          if (j % 2 == 0) s.data()[j] = static_cast<T>(-infinity);
+          continue;
+        }
+        const long double term = static_cast<long double>(p.data()[j]) * s.data()[j];
+        want += term;
+        size += std::abs(term);
+      }
+      CAPTURE(n);
+      // In float64, whatever T is: a rounding for each product and each sum.
+      const double got = kernel::weighted_sum(p.data(), s.data(), n);
+      CHECK(std::abs(got - want) <= static_cast<long double>(n + 8) * rounding<double> * size);
+      if (n == 0) continue;
+      // A NaN is not hidden.
+      p.data()[n / 2] = std::numeric_limits<T>::quiet_NaN();
+      CHECK(std::isnan(kernel::weighted_sum(p.data(), s.data(), n)));
+    }
+  });
+}
+
 TEST_CASE_TEMPLATE("long rows are summed in float64", T, float, double) {
   // 1e5 terms of 0.1 added up in float32 alone are off by up to 1e-3.
   constexpr Index n = 100003;

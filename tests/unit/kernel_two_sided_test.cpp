@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "guarded.hpp"
@@ -127,6 +128,43 @@ TEST_CASE_TEMPLATE("products from both sides at once are those of either", T, fl
       kernel::two_sided_products(one);
       kernel::column_products(old, by_row.data(), col_want.data());
       kernel::row_products(coming, by_col.data(), row_want.data());
+      CHECK(row_sum == row_want);
+      CHECK(col_sum == col_want);
+    }
+  });
+}
+
+TEST_CASE_TEMPLATE("rows cut after two_sided_cols lie and are summed as they do whole", T, float,
+                   double) {
+  on_every_target([] {
+    Random random(503);
+    constexpr Index rows = kernel::two_sided_rows;
+    for (const Index cols : {Index{256}, Index{257}, Index{512}, Index{845}}) {
+      CAPTURE(cols);
+      Guarded<T> tile(rows, cols);
+      fill(random, tile.view());
+      const MatrixView<const T> whole = std::as_const(tile).view();
+      const auto by_col = numbers<T>(random, cols);
+      const auto by_row = numbers<T>(random, rows);
+      std::vector<T> packed(static_cast<std::size_t>(rows * cols));
+      kernel::pack_rows(whole, packed.data());
+      std::vector<double> row_sum(rows, 1.0), row_want(rows, 1.0);
+      std::vector<T> col_sum(static_cast<std::size_t>(cols), T{1});
+      std::vector<T> col_want = col_sum;
+      kernel::TwoSided<T> products{packed.data(), by_row.data(),  col_sum.data(), packed.data(),
+                                   by_col.data(), row_sum.data(), cols,           true};
+      kernel::two_sided_products(products);
+      for (Index first = 0; first < cols; first += kernel::two_sided_cols) {
+        const Index width = std::min(kernel::two_sided_cols, cols - first);
+        const MatrixView<const T> part(whole.data + first, rows, width, whole.row_stride);
+        std::vector<T> alone(static_cast<std::size_t>(rows * width));
+        kernel::pack_rows(part, alone.data());
+        CHECK(std::equal(alone.begin(), alone.end(), packed.begin() + rows * first));
+        products = {alone.data(), by_row.data(),         col_want.data() + first,
+                    alone.data(), by_col.data() + first, row_want.data(),
+                    width};
+        kernel::two_sided_products(products);
+      }
       CHECK(row_sum == row_want);
       CHECK(col_sum == col_want);
     }
