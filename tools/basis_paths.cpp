@@ -115,7 +115,8 @@ cli::Outcome check_shape(const cli::Arguments& arguments, cli::Report& report) {
     throw Error(Failure::usage,
                 "--shape is " + arguments.text("shape") + ", expected D1xD2, as in 512x64");
   }
-  if (!arguments.named_inputs.empty() || *arguments.input != "-" || arguments.given("each")) {
+  if (!arguments.named_inputs.empty() || *arguments.input != "-" || arguments.given("each") ||
+      arguments.given("map") || arguments.given("skeleton")) {
     throw Error(Failure::usage, "--shape stands in place of an input");
   }
   const bool holds = report_structure(axes[0], axes[1], arguments.integer("length"), report);

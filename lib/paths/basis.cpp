@@ -58,12 +58,12 @@ double path_value(MatrixView<const T> values, const Skeleton& skeleton, Path pat
 
 template <class T>
 void path_values(MatrixView<const T> values, const Skeleton& skeleton, Index q, Index first,
-                 MatrixView<T> out) {
-  for (Index n = 0; n < out.rows; ++n) {
+                 MatrixView<T> out, int threads) {
+  kernel::parallel_for(out.rows, threads, [&](Index n, int) {
     for (Index c = 0; c < out.cols; ++c) {
       out(n, c) = static_cast<T>(path_value(values, skeleton, {q, first + n, c}));
     }
-  }
+  });
 }
 
 template <class T>
@@ -90,15 +90,15 @@ void basis_weights(MatrixView<const T> values, const Skeleton& skeleton,
 template void basis_values(MatrixView<const float>, MatrixView<const float>, const Skeleton&,
                            MatrixView<float>, int);
 template double path_value(MatrixView<const float>, const Skeleton&, Path);
-template void path_values(MatrixView<const float>, const Skeleton&, Index, Index,
-                          MatrixView<float>);
+template void path_values(MatrixView<const float>, const Skeleton&, Index, Index, MatrixView<float>,
+                          int);
 template void basis_weights(MatrixView<const float>, const Skeleton&, std::span<const float>,
                             MatrixView<float>, MatrixView<float>, int);
 template void basis_values(MatrixView<const double>, MatrixView<const double>, const Skeleton&,
                            MatrixView<double>, int);
 template double path_value(MatrixView<const double>, const Skeleton&, Path);
 template void path_values(MatrixView<const double>, const Skeleton&, Index, Index,
-                          MatrixView<double>);
+                          MatrixView<double>, int);
 template void basis_weights(MatrixView<const double>, const Skeleton&, std::span<const double>,
                             MatrixView<double>, MatrixView<double>, int);
 

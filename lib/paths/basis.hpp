@@ -44,7 +44,7 @@ double path_value(MatrixView<const T> values, const Skeleton& skeleton, Path pat
 /// out (count, d2): the paths through row q of W_Q and rows [first, first + count) of W_K.
 template <class T>
 void path_values(MatrixView<const T> values, const Skeleton& skeleton, Index q, Index first,
-                 MatrixView<T> out);
+                 MatrixView<T> out, int threads);
 
 /// The weights with these basis paths and `wk_skeleton` (d2), the weights of W_K in the skeleton:
 /// W_Q[i] = p/W_K[S], W_K[j] = p/W_Q[S], within three roundings of those that the values are of.

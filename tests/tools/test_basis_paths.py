@@ -482,7 +482,9 @@ class BasisPaths(ToolTest):
                  ({"grad_wq": None}, "step", "grad_wq"), ({}, "rescale", "scale"),
                  ({}, "reconstruct", "basis_value"),
                  ({"basis_value": np.ones((4, 2))}, "reconstruct", "expected (..., 2 d1 - 1, d2)"),
-                 ({"basis_value": np.ones((5, 2))}, "reconstruct", "wk_skeleton"),
+                 ({"basis_value": np.ones((5, 2))}, "reconstruct", "skeleton_q"),
+                 ({"basis_value": np.ones((5, 2)), "skeleton_q": np.zeros(2, int),
+                   "skeleton_k": np.zeros(2, int)}, "reconstruct", "wk_skeleton"),
                  ({"adam_m": w}, "adam", "adam_m"), ({"adam_step": 3}, "adam", "adam_m"),
                  ({"adam_m": np.ones((2, 6, 4)), "adam_v": np.ones((2, 6, 4)), "adam_step": 0},
                   "adam", "in.h5:/adam_step is 0")]

@@ -33,7 +33,7 @@ void check_values(Index rows, Index columns) {
   // Three values, a quotient and a product, then rounding to T.
   Matrix<T> some(rows, columns);
   for (Index i = 0; i < rows; ++i) {
-    path_values<T>(values.view(), skeleton, i, 0, some.view());
+    path_values<T>(values.view(), skeleton, i, 0, some.view(), 2);
     for (Index j = 0; j < rows; ++j) {
       for (Index c = 0; c < columns; ++c) {
         const long double exact = static_cast<long double>(problem.wq(i, c)) * problem.wk(j, c);

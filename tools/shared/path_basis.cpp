@@ -149,7 +149,8 @@ void find_all_paths(PathRun& run, Index problem) {
     for (Index first = 0; first < rows; first += most) {
       const Index count = std::min(most, rows - first);
       run.compute([&] {
-        path_values<T>(basis.values, basis.skeleton, q, first, {block.data(), count, columns});
+        path_values<T>(basis.values, basis.skeleton, q, first, {block.data(), count, columns},
+                       run.arguments.threads);
       });
       require_finite_paths(block, count * columns, run.task.place("basis_value", problem));
       dataset.write(join(position, {q, first, 0}),

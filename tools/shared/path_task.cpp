@@ -12,6 +12,9 @@
 namespace attn::tools {
 namespace {
 
+// Bytes of a few matrices as large can be counted.
+constexpr Index most_weights = Index{1} << 54;
+
 bool is_vector(const std::string& name) {
   static const std::vector<std::string> vectors = {"scale",       "bq",         "bk",
                                                    "wk_skeleton", "skeleton_q", "skeleton_k"};
@@ -25,17 +28,6 @@ bool may_stretch(const std::string& name) {
 
 bool is_index(const std::string& name) {
   return name == "skeleton_q" || name == "skeleton_k" || name == "path";
-}
-
-std::string shape_text(const io::InputDataset& dataset) {
-  return dataset.address() + " has shape " + to_string(dataset.shape());
-}
-
-void require_type(const io::InputDataset& dataset, bool index) {
-  if (!index) return require_floating(dataset);
-  if (is_integral(dataset.dtype()) && dataset.dtype() != DType::boolean) return;
-  throw Error(Failure::input, fmt::format("{} has type {}, expected an integer type",
-                                          dataset.address(), name(dataset.dtype())));
 }
 
 std::vector<Path> parse_paths(const std::string& text, const PathInput& input) {
@@ -61,18 +53,15 @@ std::vector<Path> parse_paths(const std::string& text, const PathInput& input) {
 
 }  // namespace
 
-const std::vector<std::string>& optimizer_names() {
-  static const std::vector<std::string> names = {"sgd", "adam", "si-sgd", "si-adam",
-                                                 "si-sgd-printed"};
-  return names;
+void require_path_type(const io::InputDataset& dataset, bool index) {
+  if (!index) return require_floating(dataset);
+  if (is_integral(dataset.dtype()) && dataset.dtype() != DType::boolean) return;
+  throw Error(Failure::input, fmt::format("{} has type {}, expected an integer type",
+                                          dataset.address(), name(dataset.dtype())));
 }
 
-std::string optimizer_name(Optimizer optimizer) {
-  return optimizer_names()[static_cast<std::size_t>(optimizer)];
-}
-
-std::string state_name(Optimizer optimizer, const std::string& part) {
-  return (optimizer == Optimizer::adam ? "adam_" : "si_adam_") + part;
+std::string shape_text(const io::InputDataset& dataset) {
+  return dataset.address() + " has shape " + to_string(dataset.shape());
 }
 
 std::string rule_name(SkeletonRule rule) {
@@ -116,6 +105,9 @@ void PathTask::take_shape(const std::string& name, bool of_basis) {
   const char* const expected = of_basis ? "(..., 2 d1 - 1, d2)" : "(..., d1, d2)";
   require_vectors(dataset, expected);
   const Shape& shape = dataset.shape();
+  if (element_count(shape) > most_weights) {
+    throw Error(Failure::input, shape_text(dataset) + ", which is more than can be addressed");
+  }
   input.leading = leading_axes(shape, 2);
   input.problems = element_count(input.leading);
   input.columns = shape.back();
@@ -140,7 +132,7 @@ Shape PathTask::own_shape(const std::string& name) const {
 
 void PathTask::take(const std::string& name) {
   const io::InputDataset dataset = bundle.dataset(name);
-  require_type(dataset, is_index(name) || name == "basis_path");
+  require_path_type(dataset, is_index(name) || name == "basis_path");
   const Shape own = own_shape(name);
   const Shape& shape = dataset.shape();
   const bool stretches = may_stretch(name) || name == "basis_path";
@@ -148,8 +140,11 @@ void PathTask::take(const std::string& name) {
                     std::equal(own.rbegin(), own.rend(), shape.rbegin()) &&
                     (stretches || leading_axes(shape, own.size()) == input.leading);
   if (!fits) {
+    const bool grouped =
+        name == "wk" && shape.size() > 2 && shape.size() == input.leading.size() + 2;
     throw Error(Failure::input,
-                shape_text(dataset) + ", expected " + to_string(join(input.leading, own)));
+                shape_text(dataset) + ", expected " + to_string(join(input.leading, own)),
+                grouped ? "of grouped heads, which share wk, slice one of each group" : "");
   }
   const Shape leading = leading_axes(shape, own.size());
   if (is_floating(dataset.dtype())) input.any_float64 |= dataset.dtype() == DType::f64;
@@ -159,8 +154,8 @@ void PathTask::take(const std::string& name) {
 
 void PathTask::take_skeleton(const cli::Arguments& arguments) {
   const bool stored = bundle.has("skeleton_q") && bundle.has("skeleton_k");
-  const bool chooses = arguments.given("skeleton") && verb != "reconstruct";
-  if (stored && (verb == "step" || !chooses)) {
+  const bool chooses = arguments.given("skeleton");
+  if (verb == "reconstruct" || (stored && (verb == "step" || !chooses))) {
     rule = SkeletonRule::stored;
     take("skeleton_q");
     take("skeleton_k");
@@ -168,7 +163,7 @@ void PathTask::take_skeleton(const cli::Arguments& arguments) {
   }
   if (arguments.text("skeleton") == "largest") rule = SkeletonRule::largest;
   const std::string moments = state_name(Optimizer::si_adam, "m");
-  if (verb == "check" || verb == "reconstruct" || !bundle.has(moments)) return;
+  if (verb == "check" || !bundle.has(moments)) return;
   throw Error(Failure::input,
               fmt::format("{} has {}, which belongs to a skeleton {}", bundle.description(),
                           moments, stored ? "that another would replace" : "that is not there"),
@@ -183,7 +178,7 @@ void PathTask::take_paths(const cli::Arguments& arguments) {
   }
   if (!bundle.has("path")) return take("wk_skeleton");
   const io::InputDataset dataset = bundle.dataset("path");
-  require_type(dataset, true);
+  require_path_type(dataset, true);
   const Shape& shape = dataset.shape();
   if (shape.size() < 2 || shape.back() != 3) {
     throw Error(Failure::input, shape_text(dataset) +
@@ -193,54 +188,6 @@ void PathTask::take_paths(const cli::Arguments& arguments) {
   const Shape leading = leading_axes(shape, 2);
   operands_.push_back({dataset, leading, shape[shape.size() - 2], 3,
                        LeadingMap(input.leading, leading, false, dataset.address())});
-}
-
-void PathTask::take_step(const cli::Arguments& arguments) {
-  const auto& names = optimizer_names();
-  const auto at = std::find(names.begin(), names.end(), arguments.text("optimizer"));
-  step.optimizer = static_cast<Optimizer>(at - names.begin());
-  const auto goes_with = [&](const char* option, bool with, const char* what) {
-    if (!arguments.given(option) || with) return;
-    throw Error(Failure::usage, fmt::format("--{} goes with {}", option, what));
-  };
-  for (const char* option : {"beta1", "beta2", "epsilon"}) {
-    goes_with(option, keeps_moments(step.optimizer), "adam and si-adam");
-  }
-  for (const char* option : {"skeleton", "min-ratio", "on-singular"}) {
-    goes_with(option, steps_in_paths(step.optimizer), "si-sgd, si-adam and si-sgd-printed");
-  }
-  if (!arguments.given("rate")) throw Error(Failure::usage, "step needs --rate ETA");
-  step.rate = arguments.number("rate").value();
-  step.beta1 = arguments.number("beta1").value();
-  step.beta2 = arguments.number("beta2").value();
-  step.epsilon = arguments.number("epsilon").value();
-  step.min_ratio = arguments.number("min-ratio").value();
-  stops = arguments.text("on-singular") == "error";
-  step.clips = arguments.text("on-singular") == "clip";
-  take("grad_wq");
-  take("grad_wk");
-  if (keeps_moments(step.optimizer)) take_state();
-}
-
-void PathTask::take_state() {
-  const std::string m = state_name(step.optimizer, "m");
-  const std::string v = state_name(step.optimizer, "v");
-  const std::string count = state_name(step.optimizer, "step");
-  if (!bundle.has(m) && !bundle.has(v) && !bundle.has(count)) return;
-  take(m);
-  take(v);
-  const io::InputDataset dataset = bundle.dataset(count);
-  require_type(dataset, true);
-  if (!dataset.shape().empty()) {
-    throw Error(Failure::input, shape_text(dataset) + ", expected one number, ()");
-  }
-  std::int64_t made = 0;
-  dataset.read({}, {}, &made);
-  if (made < 1 || made > (Index{1} << 60)) {
-    throw Error(Failure::input, fmt::format("{} is {}, expected how many steps were made",
-                                            dataset.address(), made));
-  }
-  step.number = made + 1;
 }
 
 std::vector<std::string> PathTask::replaced() const {

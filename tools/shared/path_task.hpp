@@ -78,4 +78,11 @@ std::string state_name(Optimizer optimizer, const std::string& part);
 
 std::string rule_name(SkeletonRule rule);
 
+/// Throws Error(input) where a dataset is not of an integer type, for an `index`, or a floating
+/// one.
+void require_path_type(const io::InputDataset& dataset, bool index);
+
+/// "in.h5:/wq has shape (3, 4)"
+std::string shape_text(const io::InputDataset& dataset);
+
 }  // namespace attn::tools
