@@ -1,0 +1,105 @@
+#include "paths/basis.hpp"
+
+#include "kernel/parallel.hpp"
+
+namespace attn {
+namespace {
+
+// The row of W_K without the skeleton's that stands at `place` among them.
+Index other_row(Index place, Index skipped) { return place + (place >= skipped ? 1 : 0); }
+
+// Its place, the row not being the skeleton's.
+Index place_of(Index row, Index skipped) { return row - (row > skipped ? 1 : 0); }
+
+Index rows_of(Index basis_row_count) { return (basis_row_count + 1) / 2; }
+
+}  // namespace
+
+Path basis_path(const Skeleton& skeleton, Index rows, Index r, Index column) {
+  if (r < rows) return {r, skeleton.k_of(column), column};
+  return {skeleton.q_of(column), other_row(r - rows, skeleton.k_of(column)), column};
+}
+
+void basis_paths(const Skeleton& skeleton, Index rows, Index first, Index count, std::int32_t* out,
+                 int threads) {
+  const Index columns = skeleton.columns();
+  kernel::parallel_for(count, threads, [&](Index n, int) {
+    std::int32_t* to = out + n * columns * 3;
+    for (Index c = 0; c < columns; ++c) {
+      const Path path = basis_path(skeleton, rows, first + n, c);
+      *to++ = static_cast<std::int32_t>(path.q);
+      *to++ = static_cast<std::int32_t>(path.k);
+      *to++ = static_cast<std::int32_t>(path.col);
+    }
+  });
+}
+
+template <class T>
+void basis_values(MatrixView<const T> wq, MatrixView<const T> wk, const Skeleton& skeleton,
+                  MatrixView<T> values, int threads) {
+  kernel::parallel_for(values.rows, threads, [&](Index r, int) {
+    for (Index c = 0; c < values.cols; ++c) {
+      const Path path = basis_path(skeleton, wq.rows, r, c);
+      values(r, c) = wq(path.q, c) * wk(path.k, c);
+    }
+  });
+}
+
+template <class T>
+double path_value(MatrixView<const T> values, const Skeleton& skeleton, Path path) {
+  const Index c = path.col;
+  const auto through_q = static_cast<double>(values(path.q, c));
+  if (path.k == skeleton.k_of(c)) return through_q;
+  const Index rows = rows_of(values.rows);
+  const auto through_k = static_cast<double>(values(rows + place_of(path.k, skeleton.k_of(c)), c));
+  if (path.q == skeleton.q_of(c)) return through_k;
+  return through_q / static_cast<double>(values(skeleton.q_of(c), c)) * through_k;
+}
+
+template <class T>
+void path_values(MatrixView<const T> values, const Skeleton& skeleton, Index q, Index first,
+                 MatrixView<T> out, int threads) {
+  kernel::parallel_for(out.rows, threads, [&](Index n, int) {
+    for (Index c = 0; c < out.cols; ++c) {
+      out(n, c) = static_cast<T>(path_value(values, skeleton, {q, first + n, c}));
+    }
+  });
+}
+
+template <class T>
+void basis_weights(MatrixView<const T> values, const Skeleton& skeleton,
+                   std::span<const T> wk_skeleton, MatrixView<T> wq, MatrixView<T> wk,
+                   int threads) {
+  const auto kept = [&](Index c) { return wk_skeleton[static_cast<std::size_t>(c)]; };
+  kernel::parallel_for(wq.rows, threads, [&](Index i, int) {
+    for (Index c = 0; c < wq.cols; ++c) wq(i, c) = values(i, c) / kept(c);
+  });
+  kernel::parallel_for(wk.rows, threads, [&](Index j, int) {
+    for (Index c = 0; c < wk.cols; ++c) {
+      const Index skipped = skeleton.k_of(c);
+      if (j == skipped) {
+        wk(j, c) = kept(c);
+        continue;
+      }
+      const double through = static_cast<double>(values(skeleton.q_of(c), c)) / kept(c);
+      wk(j, c) = static_cast<T>(values(wq.rows + place_of(j, skipped), c) / through);
+    }
+  });
+}
+
+template void basis_values(MatrixView<const float>, MatrixView<const float>, const Skeleton&,
+                           MatrixView<float>, int);
+template double path_value(MatrixView<const float>, const Skeleton&, Path);
+template void path_values(MatrixView<const float>, const Skeleton&, Index, Index, MatrixView<float>,
+                          int);
+template void basis_weights(MatrixView<const float>, const Skeleton&, std::span<const float>,
+                            MatrixView<float>, MatrixView<float>, int);
+template void basis_values(MatrixView<const double>, MatrixView<const double>, const Skeleton&,
+                           MatrixView<double>, int);
+template double path_value(MatrixView<const double>, const Skeleton&, Path);
+template void path_values(MatrixView<const double>, const Skeleton&, Index, Index,
+                          MatrixView<double>, int);
+template void basis_weights(MatrixView<const double>, const Skeleton&, std::span<const double>,
+                            MatrixView<double>, MatrixView<double>, int);
+
+}  // namespace attn

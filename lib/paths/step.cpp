@@ -1,0 +1,251 @@
+#include "paths/step.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernel/parallel.hpp"
+
+namespace attn {
+namespace {
+
+// Columns of a stripe, which a thread works on at once: some cache lines of each row.
+constexpr Index stripe_columns = 128;
+
+// The step of a number whose gradient is given.
+struct Descent {
+  double rate;
+
+  double operator()(Index, Index, double gradient) const { return rate * gradient; }
+};
+
+template <class T>
+class Adam {
+ public:
+  Adam(const StepOptions& options, const StepMatrices<T>& matrices)
+      : options_(options),
+        first_(matrices.first_moment),
+        second_(matrices.second_moment),
+        first_correction_(1 - std::pow(options.beta1, static_cast<double>(options.number))),
+        second_correction_(1 - std::pow(options.beta2, static_cast<double>(options.number))) {}
+
+  double operator()(Index row, Index col, double gradient) const {
+    const double m = options_.beta1 * first_(row, col) + (1 - options_.beta1) * gradient;
+    const double v =
+        options_.beta2 * second_(row, col) + (1 - options_.beta2) * gradient * gradient;
+    first_(row, col) = static_cast<T>(m);
+    second_(row, col) = static_cast<T>(v);
+    return options_.rate * (m / first_correction_) /
+           (std::sqrt(v / second_correction_) + options_.epsilon);
+  }
+
+ private:
+  const StepOptions& options_;
+  MatrixView<T> first_;
+  MatrixView<T> second_;
+  double first_correction_;
+  double second_correction_;
+};
+
+// A moment as it was, for a column that turns out not to move.
+template <class T>
+class Kept {
+ public:
+  Kept(MatrixView<T> moment, Index row, Index col)
+      : at_(moment.data == nullptr ? nullptr : &moment(row, col)), value_(at_ ? *at_ : T{0}) {}
+
+  void restore() const {
+    if (at_ != nullptr) *at_ = value_;
+  }
+
+ private:
+  T* at_;
+  T value_;
+};
+
+template <class T, class Update>
+void step_weights(const StepMatrices<T>& m, const Update& update, Index first, Index last) {
+  for (Index i = 0; i < m.wq.rows; ++i) {
+    for (Index c = first; c < last; ++c) {
+      m.wq(i, c) = static_cast<T>(m.wq(i, c) - update(i, c, m.grad_wq(i, c)));
+    }
+  }
+  for (Index j = 0; j < m.wk.rows; ++j) {
+    for (Index c = first; c < last; ++c) {
+      m.wk(j, c) = static_cast<T>(m.wk(j, c) - update(m.wq.rows + j, c, m.grad_wk(j, c)));
+    }
+  }
+}
+
+// A stripe of columns on its way to the next point.
+template <class T, class Update>
+class PathStep {
+ public:
+  PathStep(const StepOptions& options, const Skeleton& skeleton, const StepMatrices<T>& matrices,
+           const Update& update, Index first, Index last)
+      : options_(options),
+        skeleton_(skeleton),
+        m_(matrices),
+        update_(update),
+        printed_(options.optimizer == Optimizer::si_sgd_printed),
+        first_(first),
+        last_(last),
+        columns_(static_cast<std::size_t>(last - first)) {}
+
+  StepSummary run() {
+    sum_columns();
+    for (Index c = first_; c < last_; ++c) step_skeleton(c);
+    step_queries();
+    step_keys();
+    for (Index c = first_; c < last_; ++c) {
+      const Column& column = at(c);
+      if (column.moves) m_.wq(skeleton_.q_of(c), c) = static_cast<T>(column.q * column.ratio);
+    }
+    return std::move(summary_);
+  }
+
+ private:
+  struct Column {
+    double q = 0;  // the weights of the skeleton before the step; k as the formulas have it
+    double k = 0;
+    double ratio = 1;
+    bool moves = true;
+    double others = 0;   // Σ_{j≠S} G_K[j] W_K[j]
+    double queries = 0;  // Σ_i G_Q[i] W_Q[i]
+    double size = 0;     // of both sums' terms
+  };
+
+  Column& at(Index c) { return columns_[static_cast<std::size_t>(c - first_)]; }
+
+  void sum_columns() {
+    for (Index i = 0; i < m_.wq.rows; ++i) {
+      for (Index c = first_; c < last_; ++c) {
+        const double of_q = static_cast<double>(m_.grad_wq(i, c)) * m_.wq(i, c);
+        const double of_k = static_cast<double>(m_.grad_wk(i, c)) * m_.wk(i, c);
+        Column& column = at(c);
+        column.queries += of_q;
+        column.others += i == skeleton_.k_of(c) ? 0 : of_k;
+        column.size += std::abs(of_q) + std::abs(of_k);
+      }
+    }
+  }
+
+  void step_skeleton(Index c) {
+    Column& column = at(c);
+    const Index row = skeleton_.q_of(c);
+    const Index row_k = skeleton_.k_of(c);
+    column.q = m_.wq(row, c);
+    const double k = m_.wk(row_k, c);
+    column.k = printed_ ? 1 : k;
+    if (column.size > 0) {
+      const double keys = column.others + static_cast<double>(m_.grad_wk(row_k, c)) * k;
+      summary_.inconsistency =
+          std::max(summary_.inconsistency, std::abs(column.queries - keys) / column.size);
+    }
+    const Kept<T> first(m_.first_moment, row, c);
+    const Kept<T> second(m_.second_moment, row, c);
+    const double gradient = (m_.grad_wq(row, c) - column.others / column.q) / column.k;
+    column.ratio = 1 - update_(row, c, gradient) / column.q / column.k;
+    if (column.q == 0 || k == 0) column.ratio = std::numeric_limits<double>::quiet_NaN();
+    summary_.least_ratio = std::min(summary_.least_ratio, column.ratio);
+    summary_.largest_ratio = std::max(summary_.largest_ratio, column.ratio);
+    if (column.ratio >= options_.min_ratio && std::isfinite(column.ratio)) return;
+    summary_.singular.push_back({c, column.ratio});
+    if (options_.clips && column.ratio < options_.min_ratio) {
+      column.ratio = options_.min_ratio;
+      return;
+    }
+    column.moves = false;
+    first.restore();
+    second.restore();
+  }
+
+  void step_queries() {
+    for (Index i = 0; i < m_.wq.rows; ++i) {
+      for (Index c = first_; c < last_; ++c) {
+        const Column& column = at(c);
+        if (!column.moves || i == skeleton_.q_of(c)) continue;
+        const double by = update_(i, c, m_.grad_wq(i, c) / column.k);
+        m_.wq(i, c) = static_cast<T>(m_.wq(i, c) - by / column.k);
+      }
+    }
+  }
+
+  void step_keys() {
+    const Index rows = m_.wk.rows;
+    for (Index j = 0; j < rows; ++j) {
+      for (Index c = first_; c < last_; ++c) {
+        const Column& column = at(c);
+        const Index skipped = skeleton_.k_of(c);
+        if (!column.moves || j == skipped) continue;
+        const Index row = rows + j - (j > skipped ? 1 : 0);
+        const double by = update_(row, c, m_.grad_wk(j, c) / column.q);
+        const double moved = m_.wk(j, c) - (printed_ ? by : by / column.q);
+        m_.wk(j, c) = static_cast<T>(moved / column.ratio);
+      }
+    }
+  }
+
+  const StepOptions& options_;
+  const Skeleton& skeleton_;
+  const StepMatrices<T>& m_;
+  const Update& update_;
+  bool printed_;
+  Index first_;
+  Index last_;
+  std::vector<Column> columns_;
+  StepSummary summary_;
+};
+
+template <class T, class Update>
+StepSummary step_by(const StepOptions& options, const Skeleton& skeleton,
+                    const StepMatrices<T>& matrices, const Update& update, int threads) {
+  const Index columns = matrices.wq.cols;
+  const Index stripes = (columns + stripe_columns - 1) / stripe_columns;
+  std::vector<StepSummary> parts(static_cast<std::size_t>(stripes));
+  kernel::parallel_for(stripes, threads, [&](Index n, int) {
+    const Index first = n * stripe_columns;
+    const Index last = std::min(columns, first + stripe_columns);
+    if (steps_in_paths(options.optimizer)) {
+      PathStep<T, Update> path_step(options, skeleton, matrices, update, first, last);
+      parts[static_cast<std::size_t>(n)] = path_step.run();
+    } else {
+      step_weights(matrices, update, first, last);
+    }
+  });
+  StepSummary summary;
+  for (const StepSummary& part : parts) summary.add(part, 0);
+  return summary;
+}
+
+}  // namespace
+
+void StepSummary::add(const StepSummary& more, Index first) {
+  for (const SingularColumn& column : more.singular) {
+    singular.push_back({first + column.col, column.ratio});
+  }
+  least_ratio = std::min(least_ratio, more.least_ratio);
+  largest_ratio = std::max(largest_ratio, more.largest_ratio);
+  inconsistency = std::max(inconsistency, more.inconsistency);
+}
+
+bool steps_in_paths(Optimizer optimizer) {
+  return optimizer != Optimizer::sgd && optimizer != Optimizer::adam;
+}
+
+bool keeps_moments(Optimizer optimizer) {
+  return optimizer == Optimizer::adam || optimizer == Optimizer::si_adam;
+}
+
+template <class T>
+StepSummary step(const StepOptions& options, const Skeleton& skeleton,
+                 const StepMatrices<T>& matrices, int threads) {
+  if (keeps_moments(options.optimizer)) {
+    return step_by(options, skeleton, matrices, Adam<T>(options, matrices), threads);
+  }
+  return step_by(options, skeleton, matrices, Descent{options.rate}, threads);
+}
+
+template StepSummary step(const StepOptions&, const Skeleton&, const StepMatrices<float>&, int);
+template StepSummary step(const StepOptions&, const Skeleton&, const StepMatrices<double>&, int);
+
+}  // namespace attn

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "paths/basis.hpp"
+
+namespace attn {
+
+/// d1² d2: paths as the scores have them (SI Example 1). Nothing where it does not fit an Index.
+std::optional<Index> path_count(Index rows, Index columns);
+
+/// s² d1² d2: their instances over s inputs, which SI Prop. 2 counts as paths (SPEC.md §9 E3).
+std::optional<Index> path_instances(Index length, Index rows, Index columns);
+
+/// Rank of a set of paths, exactly. The structure vector of a path has two ones among the 2 d1 d2
+/// weights: it is an edge between a weight of W_Q and one of W_K, and the vectors of edges of a
+/// bipartite graph are independent, over any field, exactly where the edges make a forest. So the
+/// rank is the number of paths that join what was not joined before.
+class PathForest {
+ public:
+  PathForest(Index rows, Index columns);
+
+  /// Adds a path of it; whether it is independent of those before. Requires indices in range.
+  bool add(const Path& path);
+
+  Index rank() const { return rank_; }
+
+  static std::int64_t bytes(Index rows, Index columns);
+
+ private:
+  Index root(Index node);
+
+  Index rows_;
+  Index columns_;
+  std::vector<Index> parent_;
+  Index rank_ = 0;
+};
+
+/// Rank of the structure matrix of all d1² d2 paths. Paths of a column are added until they join
+/// all of its 2 d1 weights, when no other can be independent; columns share no weight, so their
+/// ranks add. SI Theorem 2: d2 (2 d1 − 1). Throws std::bad_alloc where that is beyond memory.
+Index structure_rank(Index rows, Index columns);
+
+}  // namespace attn

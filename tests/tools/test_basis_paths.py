@@ -1,0 +1,509 @@
+"""basis-paths: every verb against formulas in NumPy's long double, and the loop of pipes that trains."""
+
+import itertools
+import json
+import subprocess
+import unittest
+
+import h5py
+import numpy as np
+
+from attn import BIN, ToolTest
+
+LONG = np.longdouble
+# d1, d2: one row, one column, more columns than rows and the other way round.
+SIZES = [(1, 1), (1, 3), (2, 1), (3, 7), (7, 3), (5, 5)]
+OPTIMIZERS = ["sgd", "adam", "si-sgd", "si-adam", "si-sgd-printed"]
+
+
+def weights(random, *shape):
+    """Numbers of size 1/4 to 2."""
+    return random.uniform(0.25, 2, shape) * random.choice([-1, 1], shape)
+
+
+def largest(w):
+    return np.abs(w).argmax(-2)
+
+
+def cyclic(rows, columns):
+    return np.arange(columns) % rows
+
+
+def basis_of(rows, q, k):
+    """(2 rows − 1, columns, 3)"""
+    columns = len(q)
+    basis = np.zeros((2 * rows - 1, columns, 3), int)
+    for c in range(columns):
+        others = [j for j in range(rows) if j != k[c]]
+        basis[:, c, 0] = [*range(rows), *[q[c]] * (rows - 1)]
+        basis[:, c, 1] = [*[k[c]] * rows, *others]
+        basis[:, c, 2] = c
+    return basis
+
+
+def loss_gradients(random, wq, wk):
+    """Of a loss of the scores of some inputs: rescaled columns leave it as it is."""
+    x = random.normal(size=(9, wq.shape[-2])).astype(LONG)
+    slopes = random.normal(size=wq.shape[:-2] + (9, 9)).astype(LONG)
+    q, k = x @ wq.astype(LONG), x @ wk.astype(LONG)
+    return x.T @ (slopes @ k), x.T @ (np.swapaxes(slopes, -1, -2) @ q)
+
+
+class Step:
+    """One head's weights under an optimiser."""
+
+    def __init__(self, optimizer, wq, wk, q, k, rate, b1=0.9, b2=0.999, epsilon=1e-8):
+        self.__dict__.update(locals())
+        self.wq, self.wk = wq.astype(LONG), wk.astype(LONG)
+        rows = 2 * len(wq) - (optimizer == "si-adam")
+        self.m = np.zeros((rows, wq.shape[1]), LONG)
+        self.v = self.m.copy()
+        self.n = 0
+
+    def update(self, row, c, g):
+        if "adam" not in self.optimizer:
+            return self.rate * g
+        self.m[row, c] = self.b1 * self.m[row, c] + (1 - LONG(self.b1)) * g
+        self.v[row, c] = self.b2 * self.v[row, c] + (1 - LONG(self.b2)) * g * g
+        m = self.m[row, c] / (1 - LONG(self.b1) ** self.n)
+        return self.rate * m / (np.sqrt(self.v[row, c] / (1 - LONG(self.b2) ** self.n))
+                                + self.epsilon)
+
+    def step(self, gq, gk):
+        self.n += 1
+        rows, columns = self.wq.shape
+        ratios = np.ones(columns, LONG)
+        for c in range(columns):
+            if not self.optimizer.startswith("si"):
+                for i in range(rows):
+                    self.wq[i, c] -= self.update(i, c, gq[i, c])
+                for j in range(rows):
+                    self.wk[j, c] -= self.update(rows + j, c, gk[j, c])
+                continue
+            printed = self.optimizer == "si-sgd-printed"
+            s, t = self.q[c], self.k[c]
+            q, k = self.wq[s, c], LONG(1) if printed else self.wk[t, c]
+            others = [j for j in range(rows) if j != t]
+            total = sum((gk[j, c] * self.wk[j, c] for j in others), LONG(0))
+            ratios[c] = 1 - self.update(s, c, (gq[s, c] - total / q) / k) / (q * k)
+            for place, j in enumerate(others):
+                by = self.update(rows + place, c, gk[j, c] / q)
+                self.wk[j, c] = (self.wk[j, c] - by / (1 if printed else q)) / ratios[c]
+            for i in range(rows):
+                if i != s:
+                    self.wq[i, c] -= self.update(i, c, gq[i, c] / k) / k
+            self.wq[s, c] = q * ratios[c]
+        return ratios
+
+
+class BasisPaths(ToolTest):
+
+    def paths(self, *arguments, **more):
+        return self.run_tool("basis-paths", *arguments, "-q", **more)
+
+    def result(self, *arguments, **more):
+        self.paths(*arguments, "-o", "result.h5", "--force", "--json=result.json", **more)
+        return json.loads((self.folder / "result.json").read_text())["result"]
+
+    def check(self, *arguments, status=0):
+        return self.run_tool("basis-paths", "check", *arguments, "--json", status=status
+                             ).json()["result"]
+
+    def test_identify(self):
+        random = np.random.default_rng(1)
+        for rows, columns in SIZES:
+            wq, wk = weights(random, 2, 3, rows, columns), weights(random, 2, 3, rows, columns)
+            self.write("in.h5", wq=wq, wk=wk, other=np.arange(3))
+            for rule in ("cyclic", "largest"):
+                found = self.paths("identify", f"--skeleton={rule}", "in.h5").bundle()
+                self.assertEqual(found["basis_path"].dtype, np.int32)
+                self.assertEqual(found["basis_path"].shape, (2, 3, 2 * rows - 1, columns, 3))
+                self.assertIn("other", found)
+                for head in np.ndindex(2, 3):
+                    if rule == "cyclic":
+                        q = k = cyclic(rows, columns)
+                    else:
+                        q, k = largest(wq[head]), largest(wk[head])
+                    np.testing.assert_array_equal(found["skeleton_q"][head], q)
+                    np.testing.assert_array_equal(found["skeleton_k"][head], k)
+                    np.testing.assert_array_equal(found["basis_path"][head], basis_of(rows, q, k))
+            self.assertEqual(self.result("identify", "in.h5"),
+                             {"shape": [2, 3, rows, columns], "skeleton": "cyclic",
+                              "basis_paths": columns * (2 * rows - 1)})
+
+    def test_values_and_back(self):
+        random = np.random.default_rng(2)
+        for dtype, unit in ((np.float32, 2.0 ** -24), (np.float64, 2.0 ** -53)):
+            for rows, columns in SIZES:
+                wq = weights(random, 2, rows, columns).astype(dtype)
+                wk = weights(random, 2, rows, columns).astype(dtype)
+                self.write("in.h5", wq=wq, wk=wk)
+                values = self.paths("values", "--skeleton=largest", "in.h5", "--only")
+                found = values.bundle()
+                self.assertEqual(set(found), {"skeleton_q", "skeleton_k", "basis_value",
+                                              "wk_skeleton"})
+                again = self.paths("reconstruct", stdin=values.out).bundle()
+                every = self.paths("reconstruct", "--paths=all", "--only", stdin=values.out).bundle()
+                for head in range(2):
+                    basis = basis_of(rows, largest(wq[head]), largest(wk[head]))
+                    i, j, c = np.moveaxis(basis, -1, 0)
+                    np.testing.assert_array_equal(found["basis_value"][head],
+                                                  wq[head][i, c] * wk[head][j, c])
+                    full = wq[head].astype(LONG)[:, None] * wk[head].astype(LONG)[None]
+                    self.assert_near("path_value", every["path_value"][head], full,
+                                     6.1 * unit * np.abs(full))
+                for name, w in (("wq", wq), ("wk", wk)):
+                    self.assertEqual(again[name].dtype, dtype)
+                    self.assert_near(name, again[name], w, 4.1 * unit * np.abs(w))
+
+    def test_paths_asked_for(self):
+        random = np.random.default_rng(3)
+        wq, wk = weights(random, 2, 4, 3), weights(random, 2, 4, 3)
+        self.write("in.h5", wq=wq, wk=wk)
+        values = self.paths("values", "in.h5").out
+        asked = np.array([[0, 1, 2], [3, 3, 0], [2, 0, 1]])
+        i, j, c = asked.T
+        expected = wq[:, i, c] * wk[:, j, c]
+        found = self.paths("reconstruct", "--paths=0,1,2;3,3,0;2,0,1", stdin=values).bundle()
+        self.assert_near("path_value", found["path_value"], expected, 1e-15 * np.abs(expected))
+        np.testing.assert_array_equal(found["wq"], wq)
+        for stored in (asked, np.broadcast_to(asked, (2, 3, 3)), asked.astype(np.uint8)):
+            self.write("p.h5", asked=stored)
+            same = self.paths("reconstruct", "-", "-i", "path=p.h5:/asked", stdin=values).bundle()
+            self.assert_same_bits(same, found, ["path_value"])
+        for text in ("0,1", "0,1,x", "4,0,0", "0,0,3", "-1,0,0", ""):
+            self.refused("basis-paths", "reconstruct", f"--paths={text}", stdin=values, status=2,
+                         says=["--paths"])
+        self.write("p.h5", asked=asked + 1)
+        self.refused("basis-paths", "reconstruct", "-", "-i", "path=p.h5:/asked", stdin=values,
+                     status=3, says=["p.h5:/asked has 3 at [0, 2], expected an index in [0, 3)"])
+
+    def test_zeros_in_the_skeleton_are_named(self):
+        wq, wk = np.ones((2, 3, 4)), np.ones((2, 3, 4))
+        wk[1, 2, 2] = 0
+        self.write("in.h5", wq=wq, wk=wk, grad_wq=wq, grad_wk=wk)
+        for verb in (["values"], ["step", "--rate=1"]):
+            self.refused("basis-paths", *verb, "in.h5", status=4,
+                         says=["in.h5:/wk has 0 at [1, 2, 2], the skeleton's weight of column 2"],
+                         hint="--skeleton largest")
+        self.paths("values", "--skeleton=largest", "in.h5", "-o", "v.h5")
+        with h5py.File(self.folder / "v.h5", "r+") as file:
+            file["basis_value"][1, 0, 1] = 0
+        self.refused("basis-paths", "reconstruct", "v.h5", status=4,
+                     says=["v.h5:/basis_value has 0 at [1, 0, 1], the skeleton's path of column 1"])
+
+    def test_a_stored_skeleton_is_kept(self):
+        random = np.random.default_rng(4)
+        wq, wk = weights(random, 4, 3), weights(random, 4, 3)
+        q, k = np.array([3, 0, 1]), np.array([2, 2, 0])
+        self.write("in.h5", wq=wq, wk=wk, skeleton_q=q, skeleton_k=k)
+        found = self.paths("identify", "in.h5").bundle()
+        np.testing.assert_array_equal(found["basis_path"], basis_of(4, q, k))
+        self.assertEqual(self.result("values", "in.h5")["skeleton"], "stored")
+        np.testing.assert_array_equal(self.read("result.h5")["wk_skeleton"], wk[k, range(3)])
+        # What belongs to another skeleton does not stay beside it.
+        anew = self.paths("identify", "--skeleton=cyclic", "result.h5").bundle()
+        self.assertNotIn("basis_value", anew)
+        self.write("bad.h5", wq=wq, wk=wk, skeleton_q=q + 1, skeleton_k=k)
+        self.refused("basis-paths", "values", "bad.h5", status=3,
+                     says=["bad.h5:/skeleton_q has 4 at [0], expected a row in [0, 4)"])
+        self.write("moments.h5", wq=wq, wk=wk, si_adam_m=np.zeros((7, 3)))
+        self.refused("basis-paths", "values", "moments.h5", status=3, says=["si_adam_m"])
+
+    def test_rescale(self):
+        random = np.random.default_rng(5)
+        data = {name: random.normal(size=(2, 5, 3)) for name in ("wq", "wk", "grad_wq", "grad_wk")}
+        data |= {"bq": random.normal(size=(2, 3)), "bk": random.normal(size=(2, 3)),
+                 "adam_m": random.normal(size=(2, 10, 3)), "adam_v": random.uniform(size=(2, 10, 3))}
+        x = random.normal(size=(7, 5))
+        for scale in (np.array([2, -0.5, 4.0]), random.uniform(0.5, 3, (2, 3))):
+            self.write("in.h5", x=x, scale=scale, **data)
+            found = self.paths("rescale", "in.h5").bundle()
+            f = np.broadcast_to(scale, (2, 3))[:, None]
+            for name, expected in (("wq", data["wq"] * f), ("wk", data["wk"] / f),
+                                   ("bq", data["bq"] * f[:, 0]), ("bk", data["bk"] / f[:, 0]),
+                                   ("grad_wq", data["grad_wq"] / f),
+                                   ("grad_wk", data["grad_wk"] * f)):
+                np.testing.assert_array_equal(found[name], expected)
+            for name, power in (("adam_m", 1), ("adam_v", 2)):
+                expected = np.concatenate([data[name][:, :5] / f ** power,
+                                           data[name][:, 5:] * f ** power], 1)
+                self.assert_near(name, found[name], expected, 4e-16 * np.abs(expected))
+            self.write("scaled.h5", x=x, **{name: found[name] for name in ("wq", "wk", "bq", "bk")})
+            plain, scaled = (self.compute("--from=projection", "--emit=weights", "-q", name)["weights"]
+                             for name in ("in.h5", "scaled.h5"))
+            self.assert_near("weights", scaled, plain, 1e-13)
+        for bad, says in ((np.array([1, 0, 1.0]), "has 0 at column 1"),
+                          (np.array([1, np.nan, 1]), "has nan at [1]"),
+                          (np.ones(4), "has shape (4)")):
+            self.write("bad.h5", scale=bad, **data)
+            self.refused("basis-paths", "rescale", "bad.h5", status=3, says=[says])
+        self.write("large.h5", scale=np.full(3, 1e-200), wq=data["wq"],
+                   wk=data["wk"] * 1e150)
+        self.refused("basis-paths", "rescale", "large.h5", status=4, says=["wk would not be finite"])
+
+    def test_steps_of_every_optimiser(self):
+        random = np.random.default_rng(6)
+        for dtype, limit in ((np.float64, 1e-13), (np.float32, 3e-7)):
+            for optimizer, (rows, columns) in itertools.product(OPTIMIZERS, SIZES):
+                wq, wk = weights(random, 2, rows, columns), weights(random, 2, rows, columns)
+                wq, wk = wq.astype(dtype), wk.astype(dtype)
+                heads = [Step(optimizer, wq[h], wk[h], largest(wq[h]), largest(wk[h]), 1e-3)
+                         for h in range(2)]
+                self.write("in.h5", wq=wq, wk=wk, other=1)
+                skeleton = ["--skeleton=largest"] if optimizer.startswith("si") else []
+                for _ in range(3):
+                    gq, gk = (g.astype(dtype) for g in loss_gradients(random, wq, wk))
+                    self.write("g.h5", grad_wq=gq, grad_wk=gk)
+                    result = self.result("step", f"--optimizer={optimizer}", "--rate=1e-3",
+                                         *skeleton, "-i", "grad_wq=g.h5", "-i", "grad_wk=g.h5",
+                                         "in.h5")
+                    found = self.read("result.h5")
+                    self.assertNotIn("grad_wq", found)
+                    self.assertEqual(found["other"], 1)
+                    for h, head in enumerate(heads):
+                        # From what is stored, so that errors do not add up.
+                        head.wq, head.wk = wq[h].astype(LONG), wk[h].astype(LONG)
+                        ratios = head.step(gq[h].astype(LONG), gk[h].astype(LONG))
+                        for name, expected in (("wq", head.wq), ("wk", head.wk)):
+                            self.assertEqual(found[name].dtype, dtype)
+                            self.assert_near(name, found[name][h], expected,
+                                             limit * np.maximum(1, np.abs(expected)))
+                        if optimizer.startswith("si"):
+                            self.assertEqual(result["heads"][h]["singular"], [])
+                            self.assert_near("ratio", result["heads"][h]["ratio"]["min"],
+                                             ratios.min(), 4 * limit)
+                        if "adam" in optimizer:
+                            name = optimizer.replace("-", "_")
+                            self.assert_near("m", found[f"{name}_m"][h], head.m,
+                                             4 * limit * np.maximum(1, np.abs(head.m)))
+                            self.assertEqual(found[f"{name}_step"], head.n)
+                            self.assertEqual(result["step"], head.n)
+                    wq, wk = found["wq"], found["wk"]
+                    (self.folder / "result.h5").rename(self.folder / "in.h5")
+
+    def train(self, start, steps, step):
+        """Datasets after a loop of pipes over the bundle `start`."""
+        self.shell(f"cp {start} loop.h5\nfor i in $(seq {steps}); do\n"
+                   "attn-compute -q --from projection --emit grad_wq,grad_wk loop.h5 |\n"
+                   f"basis-paths step -q {step} -o next.h5\nmv next.h5 loop.h5\ndone")
+        return self.read("loop.h5")
+
+    def test_a_loop_of_pipes_trains_as_the_library_does(self):
+        self.run_tool("tensor-gen", "normal", "x=12x6", "wq=2x6x4", "wk=2x6x4", "wv=2x6x3",
+                      "grad_out=2x12x3", "--dtype=f64", "--seed=5", "-o", "start.h5", "-q")
+        for optimizer in ("si-adam", "si-sgd"):
+            program = [str(BIN.parent / "example-path_training"), optimizer]
+            done = subprocess.run(program, stdout=subprocess.PIPE, check=True)
+            expected = np.array(done.stdout.split(), float).reshape(2, 2, 6, 4)
+            found = self.train("start.h5", 50, f"--optimizer {optimizer} --rate 0.01 "
+                               "--skeleton largest")
+            # The same operations in the same order.
+            np.testing.assert_array_equal(found["wq"], expected[0])
+            np.testing.assert_array_equal(found["wk"], expected[1])
+
+    def test_a_loop_from_rescaled_weights(self):
+        # So small that attn-compute takes the same way to the same scores, whatever the lengths of
+        # their vectors.
+        self.run_tool("tensor-gen", "normal", "x=12x6", "wq=2x6x4", "wk=2x6x4", "wv=2x6x3",
+                      "grad_out=2x12x3", "--dtype=f64", "--seed=5", "--std=0.3", "-o", "start.h5",
+                      "-q")
+        self.write("scale.h5", scale=np.array([2, -0.25, -1, 8.0]))
+        self.paths("rescale", "start.h5", "-i", "scale=scale.h5", "-o", "other.h5")
+        for optimizer, same in (("si-sgd", True), ("si-adam", True), ("si-sgd-printed", False),
+                                ("sgd", False)):
+            skeleton = "--skeleton largest --on-singular skip" if "si" in optimizer else ""
+            ends = []
+            for start in ("start.h5", "other.h5"):
+                found = self.train(start, 5, f"--optimizer {optimizer} --rate 0.01 {skeleton}")
+                ends.append(found["wq"][:, :, None] * found["wk"][:, None])
+            self.assertEqual(np.array_equal(*ends), same, optimizer)
+
+    def singular(self):
+        """Datasets of which column 1 of head 1 alone is singular."""
+        random = np.random.default_rng(7)
+        wq, wk = weights(random, 2, 3, 4), weights(random, 2, 3, 4)
+        wq[1, 1, 1], wk[1, :, 1] = 1e-6, [0, 1, 0]
+        gq, gk = (np.asarray(g, float) for g in loss_gradients(random, wq, wk))
+        if gq[1, 1, 1] < 0:
+            wq[1, 1, 1] *= -1
+        return {"wq": wq, "wk": wk, "grad_wq": gq, "grad_wk": gk}
+
+    def test_singular_columns(self):
+        data = self.singular()
+        self.write("in.h5", **data)
+        step = ["step", "--rate=1e-4", "in.h5"]
+        self.refused("basis-paths", *step, status=4, hint="--on-singular skip",
+                     says=["in.h5:/wq, head [1]: column 1 has ratio R = -",
+                           "1 of 4 columns have R < 0.001"])
+        failed = self.run_tool("basis-paths", *step, "-o", "x.h5", "--json=e.json", status=4)
+        self.assertIn("column 1", failed.err)
+        report = json.loads((self.folder / "e.json").read_text())
+        self.assertEqual(report["status"], "error")
+        self.assertEqual([s["column"] for s in report["result"]["heads"][1]["singular"]], [1])
+        skipped = self.result(*step, "--on-singular=skip")
+        self.assertEqual(skipped["singular"], 1)
+        self.assertLess(skipped["heads"][1]["singular"][0]["ratio"], 0)
+        found = self.read("result.h5")
+        np.testing.assert_array_equal(found["wq"][1, :, 1], data["wq"][1, :, 1])
+        np.testing.assert_array_equal(found["wk"][1, :, 1], data["wk"][1, :, 1])
+        self.assertTrue((found["wq"][1, :, 0] != data["wq"][1, :, 0]).any())
+        self.result(*step, "--on-singular=clip", "--min-ratio=0.5")
+        clipped = self.read("result.h5")
+        self.assertEqual(clipped["wq"][1, 1, 1], 0.5 * data["wq"][1, 1, 1])
+        done = self.run_tool("basis-paths", *step, "--on-singular=skip", "-o", "s.h5")
+        self.assertIn("warning: in.h5:/wq, head [1]: column 1", done.err)
+        self.assertIn("1 singular columns skipped", done.err)
+
+    def test_gradients_of_something_else_are_told(self):
+        random = np.random.default_rng(8)
+        wq, wk = weights(random, 5, 3), weights(random, 5, 3)
+        gq, gk = (np.asarray(g, float) for g in loss_gradients(random, wq, wk))
+        for decay, told in ((0, False), (0.1, True)):
+            self.write("in.h5", wq=wq, wk=wk, grad_wq=gq + decay * wq, grad_wk=gk)
+            done = self.run_tool("basis-paths", "step", "--rate=1e-4", "in.h5", "-o", "o.h5",
+                                 "--force")
+            self.assertEqual("the scores alone" in done.err, told)
+
+    def test_check(self):
+        random = np.random.default_rng(9)
+        for rows, columns in SIZES:
+            self.write("in.h5", wq=weights(random, 2, rows, columns),
+                       wk=weights(random, 2, rows, columns), x=np.zeros((3, rows)))
+            rank = columns * (2 * rows - 1)
+            vectors = []
+            for i, j, c in np.ndindex(rows, rows, columns):
+                vector = np.zeros((2, rows, columns))
+                vector[0, i, c] = vector[1, j, c] = 1
+                vectors.append(vector.ravel())
+            self.assertEqual(np.linalg.matrix_rank(np.array(vectors)), rank)
+            for rule in ("cyclic", "largest"):
+                found = self.check("in.h5", f"--skeleton={rule}")
+                self.assertEqual(found["rank"], rank)
+                self.assertEqual(found["weights"], 2 * rows * columns)
+                self.assertEqual(found["paths"], rows ** 2 * columns)
+                self.assertEqual(found["path_instances"], 9 * rows ** 2 * columns)
+                self.assertEqual(found["basis"], {"paths": 2 * rank, "rank": 2 * rank,
+                                                  "independent": True, "complete": True})
+                self.assertEqual([head["index"] for head in found["heads"]], [[0], [1]])
+        text = self.run_tool("basis-paths", "check", "--shape=4096x4096").out.decode()
+        self.assertIn("33550336 = 33550336", text)
+        found = self.check("--shape=1024x8", "--length=1073741824")
+        self.assertEqual((found["paths"], found["path_instances"]), (2 ** 23, None))
+        self.assertIsNone(self.check("--shape=2x1")["path_instances"])
+
+    def test_check_of_a_chosen_set(self):
+        random = np.random.default_rng(10)
+        wq = weights(random, 2, 4, 3)
+        basis = np.array([basis_of(4, *(np.array([0, 3, 1]),) * 2)] * 2)
+        self.write("in.h5", wq=wq, wk=wq, basis_path=basis)
+        self.assertTrue(self.check("in.h5")["basis"]["complete"])
+        basis[1, 6, 2] = basis[1, 5, 2]
+        self.write("in.h5", wq=wq, wk=wq, basis_path=basis)
+        found = self.check("in.h5", status=1)
+        self.assertEqual(found["basis"], {"paths": 42, "rank": 41, "independent": False,
+                                          "complete": False})
+        self.assertTrue(found["heads"][0]["independent"])
+        self.assertFalse(found["heads"][1]["independent"])
+        basis[0, 0, 0, 1] = 4
+        self.write("in.h5", wq=wq, wk=wq, basis_path=basis)
+        self.refused("basis-paths", "check", "in.h5", status=3, output=None,
+                     says=["in.h5:/basis_path has 4 at [0, 0, 0, 1], expected an index in [0, 4)"])
+
+    def test_neither_memory_nor_threads_change_a_bit(self):
+        random = np.random.default_rng(11)
+        rows, columns = 200, 90
+        wq, wk = weights(random, 2, rows, columns), weights(random, 2, rows, columns)
+        gq, gk = (np.asarray(g, float) for g in loss_gradients(random, wq, wk))
+        self.write("in.h5", wq=wq, wk=wk, grad_wq=gq, grad_wk=gk, scale=weights(random, columns))
+        for verb in (["identify", "--skeleton=largest"], ["values", "--skeleton=largest"],
+                     ["rescale"], ["step", "--optimizer=si-adam", "--rate=1e-5",
+                                   "--skeleton=largest"]):
+            whole = self.paths(*verb, "in.h5", "--threads=1").bundle()
+            for more in (["--memory=64K", "--threads=2"], ["--memory=200K", "--compress=gzip"]):
+                self.assert_same_bits(self.paths(*verb, "in.h5", *more).bundle(), whole)
+        values = self.paths("values", "in.h5").out
+        whole = self.paths("reconstruct", stdin=values).bundle()
+        self.assert_same_bits(self.paths("reconstruct", "--memory=64K", stdin=values).bundle(), whole)
+        self.refused("basis-paths", "values", "in.h5", "--memory=1K", status=6, says=["--memory"])
+        self.refused("basis-paths", "reconstruct", "--paths=all", "--memory=64K", stdin=values,
+                     status=6, says=["the basis of one head"])
+        self.refused("basis-paths", "check", "in.h5", "--memory=64K", status=6, output=None,
+                     says=["the forest"])
+
+    def test_groups(self):
+        random = np.random.default_rng(12)
+        wq, wk = weights(random, 2, 3, 4), weights(random, 2, 3, 4)
+        self.write("in.h5", layer0__Q=wq, layer0__K=wk, layer1__Q=wk, layer1__K=wq)
+        each = ["--each=layer*", "--map=wq=Q,wk=K"]
+        found = self.paths("values", *each, "in.h5").bundle()
+        for layer, q, k in (("layer0", wq, wk), ("layer1", wk, wq)):
+            self.write("one.h5", wq=q, wk=k)
+            one = self.paths("values", "one.h5", "--only").bundle()
+            for name in one:
+                np.testing.assert_array_equal(found[f"{layer}/{name}"], one[name])
+        groups = self.check(*each, "in.h5")["groups"]
+        self.assertEqual([group["group"] for group in groups], ["layer0", "layer1"])
+        self.assertTrue(all(group["basis"]["complete"] for group in groups))
+
+    def test_dry_run(self):
+        self.write("in.h5", wq=np.ones((2, 3, 4), np.float32), wk=np.ones((2, 3, 4), np.float32))
+        done = self.run_tool("basis-paths", "identify", "in.h5", "--dry-run", "--json")
+        self.assertEqual(done.json()["result"]["result_bytes"], 2 * 4 * (5 * 4 * 3 + 2 * 4))
+
+    def test_options_that_do_not_fit(self):
+        w = np.ones((3, 4))
+        self.write("in.h5", wq=w, wk=w, grad_wq=w, grad_wk=w)
+        for arguments, says in (
+                (["step"], "--rate"), (["step", "--rate=0"], "--rate"),
+                (["step", "--rate=1", "--optimizer=sgd", "--skeleton=cyclic"], "--skeleton"),
+                (["step", "--rate=1", "--optimizer=adam", "--min-ratio=1"], "--min-ratio"),
+                (["step", "--rate=1", "--beta1=0.5"], "--beta1"),
+                (["step", "--rate=1", "--optimizer=lion"], "--optimizer"),
+                (["values", "--rate=1"], "--rate"), (["train"], "train")):
+            self.refused("basis-paths", *arguments, "in.h5", status=2, says=[says])
+        for shape in ("4", "4x", "0x3", "4x3x2", "axb"):
+            self.refused("basis-paths", "check", f"--shape={shape}", status=2, says=["--shape"],
+                         output=None)
+        self.refused("basis-paths", "check", "--shape=2x2", "in.h5", status=2, says=["--shape"],
+                     output=None)
+
+    def test_datasets_that_do_not_fit(self):
+        w = np.ones((2, 3, 4))
+        good = {"wq": w, "wk": w, "grad_wq": w, "grad_wk": w}
+        cases = [({"wk": None}, "values", "wk"), ({"wk": w[0]}, "values", "in.h5:/wk has shape"),
+                 ({"wk": w[:, :2]}, "values", "expected (2, 3, 4)"),
+                 ({"wq": w.astype(int)}, "values", "has type int64"),
+                 ({"wq": np.ones(3)}, "values", "in.h5:/wq has shape (3)"),
+                 ({"wq": np.ones((0, 4)), "wk": np.ones((0, 4))}, "values", "an axis is empty"),
+                 ({"wk": np.where(np.arange(4) == 1, np.nan, w)}, "values",
+                  "in.h5:/wk has nan at [0, 0, 1]"),
+                 ({"grad_wk": np.full_like(w, np.inf)}, "step", "in.h5:/grad_wk has inf"),
+                 ({"grad_wq": None}, "step", "grad_wq"), ({}, "rescale", "scale"),
+                 ({}, "reconstruct", "basis_value"),
+                 ({"basis_value": np.ones((4, 2))}, "reconstruct", "expected (..., 2 d1 - 1, d2)"),
+                 ({"basis_value": np.ones((5, 2))}, "reconstruct", "skeleton_q"),
+                 ({"basis_value": np.ones((5, 2)), "skeleton_q": np.zeros(2, int),
+                   "skeleton_k": np.zeros(2, int)}, "reconstruct", "wk_skeleton"),
+                 ({"adam_m": w}, "adam", "adam_m"), ({"adam_step": 3}, "adam", "adam_m"),
+                 ({"adam_m": np.ones((2, 6, 4)), "adam_v": np.ones((2, 6, 4)), "adam_step": 0},
+                  "adam", "in.h5:/adam_step is 0")]
+        for changed, verb, says in cases:
+            with self.subTest(says=says):
+                data = {n: v for n, v in (good | changed).items() if v is not None}
+                self.write("in.h5", **data)
+                arguments = {"step": ["step", "--rate=0.1"],
+                             "adam": ["step", "--rate=0.1", "--optimizer=adam"]}.get(verb, [verb])
+                self.refused("basis-paths", *arguments, "in.h5", status=3, says=[says])
+
+    def test_numbers_beyond_the_format(self):
+        w = np.full((3, 2), 1e30, np.float32)
+        self.write("in.h5", wq=w, wk=w)
+        self.refused("basis-paths", "values", "in.h5", status=4, says=["beyond float32"],
+                     hint="--precision f64")
+        self.paths("values", "in.h5", "--precision=f64", "-o", "v.h5")
+        self.assertTrue(np.isfinite(self.read("v.h5")["basis_value"]).all())
+
+
+if __name__ == "__main__":
+    unittest.main()

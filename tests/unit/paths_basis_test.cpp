@@ -1,0 +1,135 @@
+#include "paths/basis.hpp"
+
+#include <doctest/doctest.h>
+
+#include <limits>
+#include <set>
+#include <tuple>
+
+#include "path_problem.hpp"
+#include "paths/rescale.hpp"
+
+using namespace attn;
+using namespace attn::testing;
+
+namespace {
+
+template <class T>
+constexpr double unit = std::numeric_limits<T>::epsilon() / 2;
+
+template <class T>
+void check_values(Index rows, Index columns) {
+  const PathProblem<T> problem(rows, columns, 11);
+  const Skeleton& skeleton = problem.skeleton;
+  Matrix<T> values(basis_rows(rows), columns);
+  basis_values<T>(problem.wq.view(), problem.wk.view(), skeleton, values.view(), 2);
+  for (Index r = 0; r < values.rows; ++r) {
+    for (Index c = 0; c < columns; ++c) {
+      const Path path = basis_path(skeleton, rows, r, c);
+      CHECK(values(r, c) == static_cast<T>(problem.wq(path.q, c) * problem.wk(path.k, c)));
+      CHECK(path_value<T>(values.view(), skeleton, path) == values(r, c));
+    }
+  }
+  // Three values, a quotient and a product, then rounding to T.
+  Matrix<T> some(rows, columns);
+  for (Index i = 0; i < rows; ++i) {
+    path_values<T>(values.view(), skeleton, i, 0, some.view(), 2);
+    for (Index j = 0; j < rows; ++j) {
+      for (Index c = 0; c < columns; ++c) {
+        const long double exact = static_cast<long double>(problem.wq(i, c)) * problem.wk(j, c);
+        CHECK(std::abs(some(j, c) - exact) <= 6.1 * unit<T> * std::abs(exact));
+      }
+    }
+  }
+  std::vector<T> kept;
+  for (Index c = 0; c < columns; ++c) kept.push_back(problem.wk(skeleton.k_of(c), c));
+  Matrix<T> wq(rows, columns);
+  Matrix<T> wk(rows, columns);
+  basis_weights<T>(values.view(), skeleton, kept, wq.view(), wk.view(), 2);
+  for (std::size_t n = 0; n < wq.values.size(); ++n) {
+    CHECK(std::abs(wq.values[n] - problem.wq.values[n]) <=
+          2.1 * unit<T> * std::abs(problem.wq.values[n]));
+    CHECK(std::abs(wk.values[n] - problem.wk.values[n]) <=
+          4.1 * unit<T> * std::abs(problem.wk.values[n]));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("skeletons") {
+  const Skeleton cyclic = cyclic_skeleton(3, 4, 5);
+  CHECK(cyclic.q == std::vector<Index>{1, 2, 0, 1, 2});
+  CHECK(cyclic.k == cyclic.q);
+  CHECK(cyclic_skeleton(1, 0, 2).q == std::vector<Index>{0, 0});
+  Matrix<float> wq(3, 3);
+  wq.values = {1, -4, 0, -2, 4, 0, 2, 3, 0};
+  Matrix<float> wk(3, 3);
+  wk.values = {0, 0, 1, 0, 5, 1, -1e-30F, 0, -1};
+  // Of several of one size the first.
+  const Skeleton largest = largest_skeleton<float>(wq.view(), wk.view());
+  CHECK(largest.q == std::vector<Index>{1, 0, 0});
+  CHECK(largest.k == std::vector<Index>{2, 1, 0});
+  const auto zero = zero_in_skeleton<float>(wq.view(), wk.view(), largest);
+  REQUIRE(zero.has_value());
+  CHECK((zero->of_q && zero->row == 0 && zero->col == 2));
+  const auto of_k = zero_in_skeleton<float>(wq.view(), wk.view(), {{0, 0, 0}, {1, 1, 1}});
+  REQUIRE(of_k.has_value());
+  CHECK((!of_k->of_q && of_k->row == 1 && of_k->col == 0));
+  CHECK(!zero_in_skeleton<float>(wq.view(), wk.view(), {{0, 0}, {2, 1}}).has_value());
+}
+
+TEST_CASE("a basis has the skeleton's paths, and each path with one other weight") {
+  Numbers numbers(10);
+  for (const auto& [rows, columns] : path_sizes()) {
+    const Skeleton skeleton = random_skeleton(rows, columns, numbers);
+    const Index count = basis_rows(rows);
+    std::set<std::tuple<Index, Index, Index>> seen;
+    for (Index r = 0; r < count; ++r) {
+      for (Index c = 0; c < columns; ++c) {
+        const Path path = basis_path(skeleton, rows, r, c);
+        CHECK(path.col == c);
+        CHECK((path.q >= 0 && path.q < rows && path.k >= 0 && path.k < rows));
+        CHECK((path.q == skeleton.q_of(c) || path.k == skeleton.k_of(c)));
+        seen.insert({path.q, path.k, path.col});
+      }
+    }
+    CHECK(static_cast<Index>(seen.size()) == columns * (2 * rows - 1));
+    // In blocks of any length, on any number of threads.
+    for (const Index block : {Index{1}, Index{2}, count}) {
+      std::vector<std::int32_t> found(static_cast<std::size_t>(block * columns * 3));
+      for (Index first = 0; first + block <= count; first += block) {
+        basis_paths(skeleton, rows, first, block, found.data(), 2);
+        for (Index n = 0; n < block * columns; ++n) {
+          const Path path = basis_path(skeleton, rows, first + n / columns, n % columns);
+          const std::int32_t* const triple = found.data() + n * 3;
+          CHECK((triple[0] == path.q && triple[1] == path.k && triple[2] == path.col));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("values give all paths, and with W_K's skeleton the weights, to rounding") {
+  for (const auto& [rows, columns] : path_sizes()) {
+    check_values<float>(rows, columns);
+    check_values<double>(rows, columns);
+  }
+}
+
+TEST_CASE("rescaled columns have the same values of paths, bit for bit by powers of two") {
+  PathProblem<double> problem(5, 4, 12);
+  Matrix<double> before(9, 4);
+  basis_values<double>(problem.wq.view(), problem.wk.view(), problem.skeleton, before.view(), 1);
+  const std::vector<double> factors = {2, -0.25, -1, 1024};
+  rescale_columns<double>(problem.wq.view(), factors, Rescaled::times);
+  rescale_columns<double>(problem.wk.view(), factors, Rescaled::over);
+  Matrix<double> after(9, 4);
+  basis_values<double>(problem.wq.view(), problem.wk.view(), problem.skeleton, after.view(), 1);
+  CHECK(before == after);
+  Matrix<double> ones(1, 3);
+  ones.values = {12, 12, 12};
+  rescale_columns<double>(ones.view(), std::vector<double>{2, 3, -1}, Rescaled::over_square);
+  CHECK(ones.values == std::vector<double>{3, 12.0 / 9, 12});
+  rescale_columns<double>(ones.view(), std::vector<double>{2, 3, -1}, Rescaled::times_square);
+  CHECK(ones.values == std::vector<double>{12, 12, 12});
+}

@@ -1,0 +1,62 @@
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "shared/bundles.hpp"
+#include "shared/path_verbs.hpp"
+
+namespace attn::tools {
+namespace {
+
+// Numbers of one head that are written, by the size of their type.
+struct Written {
+  double floating = 0;
+  double int32 = 0;
+};
+
+Written written(const PathTask& task) {
+  const auto rows = static_cast<double>(task.input.rows);
+  const auto columns = static_cast<double>(task.input.columns);
+  const double basis = (2 * rows - 1) * columns;
+  const double weights = 2 * rows * columns;
+  if (task.verb == "identify") return {0, 3 * basis + 2 * columns};
+  if (task.verb == "values") return {basis + columns, 2 * columns};
+  if (task.verb == "rescale") {
+    double numbers = 0;
+    for (const io::InputDataset& dataset : task.datasets()) {
+      if (dataset.name() == "scale") continue;
+      numbers += static_cast<double>(element_count(task.own_shape(dataset.name())));
+    }
+    return {numbers, 0};
+  }
+  if (task.verb == "step") {
+    const double moments = keeps_moments(task.step.optimizer) ? 2 * weights : 0;
+    return {weights + moments, task.has_skeleton() ? 2 * columns : 0};
+  }
+  if (task.verb != "reconstruct") return {};
+  if (!task.makes_paths()) return {weights, 0};
+  if (task.all_paths) return {rows * rows * columns, 0};
+  return {task.listed.empty() ? static_cast<double>(task.operand("path")->rows)
+                              : static_cast<double>(task.listed.size()),
+          0};
+}
+
+}  // namespace
+
+void report_path_cost(const cli::Arguments& arguments, const PathTask& task, cli::Report& report) {
+  const Written head = written(task);
+  const auto heads = static_cast<double>(task.input.problems);
+  const double bytes = heads * (head.floating * (task.f64 ? sizeof(double) : sizeof(float)) +
+                                head.int32 * sizeof(std::int32_t));
+  const std::int64_t working = path_working_bytes(arguments, task);
+  report_path_shape(task, report);
+  auto& result = report.result();
+  result["working_bytes"] = working;
+  result["result_bytes"] = bytes;
+  report.print(fmt::format(
+      "{} of {}\nworking memory  {}, and some 30 MB for the program itself\nresults         {}{}\n",
+      task.verb, times(join(task.input.leading, {task.input.rows, task.input.columns})),
+      bytes_text(static_cast<double>(working)), bytes_text(bytes),
+      arguments.compress > 0 ? " before they are compressed" : ""));
+}
+
+}  // namespace attn::tools

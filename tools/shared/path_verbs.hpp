@@ -1,0 +1,33 @@
+#pragma once
+
+#include "shared/path_panels.hpp"
+
+namespace attn::tools {
+
+// What basis-paths does with one section, one function for each verb: results go to the run's
+// bundle, figures to its report's `result`. Each gives the words for a summary line.
+
+std::string identify_paths(PathRun& run);
+std::string find_path_values(PathRun& run);
+std::string reconstruct_from_paths(PathRun& run);
+std::string rescale_weights(PathRun& run);
+
+/// Throws Error(numerical) at a head with singular columns unless --on-singular says otherwise; the
+/// report has them then, too.
+std::string step_weights(PathRun& run);
+
+/// What there is to say of any verb: {"shape"} and, with a skeleton, which.
+void report_path_shape(const PathTask& task, cli::Report& report);
+
+/// Structure of the paths of d1 × d2 weights, whatever they are, for `length` inputs where that is
+/// known. Whether the rank is that of the theorem.
+bool report_structure(Index rows, Index columns, std::optional<Index> length, cli::Report& report);
+
+/// Whether the basis of every head is independent and complete: ABPI's, or the dataset basis_path.
+/// Reports it, and the structure.
+bool check_paths(const cli::Arguments& arguments, const PathTask& task, cli::Report& report);
+
+/// Shapes and bytes of what would be done, for --dry-run.
+void report_path_cost(const cli::Arguments& arguments, const PathTask& task, cli::Report& report);
+
+}  // namespace attn::tools
