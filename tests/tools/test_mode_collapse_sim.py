@@ -1,11 +1,14 @@
 """mode-collapse-sim: closed forms, clusters that attend to each other, and EM, against NumPy."""
 
+import importlib.util
+import json
 import math
+import sys
 import unittest
 
 import numpy as np
 
-from attn import ToolTest
+from attn import SOURCE, ToolTest
 
 UNBALANCED = ["--counts=500,50", "--centres=1.8,0.7;-1,-1", "--variance=0.1"]
 PAIR = ["--centres=1.8,0.7;-1,-1", "--counts=30,12"]
@@ -238,6 +241,24 @@ class Simulate(CollapseTest):
         self.assert_same_bits(self.sim("simulate", "sets.h5", "--steps=1", "--only"), bundle,
                               ["unas/centre", "dnas/centre", "unas/spread"])
 
+    def test_arrays_of_numpy(self):
+        random = np.random.default_rng(4)
+        x, label = random.normal(size=(30, 2)), np.arange(30) % 3
+        np.save(self.folder / "x.npy", x)
+        np.save(self.folder / "label.npy", label)
+        self.write("in.h5", x=x, label=label)
+        bundle = self.sim("simulate", "-i", "x=x.npy", "-i", "label=label.npy", "--energy=gaussian")
+        self.assert_same_bits(bundle, self.sim("simulate", "in.h5", "--energy=gaussian"))
+
+    def test_a_long_run(self):
+        done = self.run_tool("mode-collapse-sim", "simulate", *PAIR, "--steps=1000", "--scheme=unas",
+                             "--energy=gaussian", "--emit=modes", "-o", "s.h5", "--json=s.json")
+        told = json.loads((self.folder / "s.json").read_text())
+        self.assertEqual(len(told["result"]["schemes"]["unas"]["steps"]), 1001)
+        self.assertEqual((told["params"]["steps"], told["params"]["precision"]), (1000, "f64"))
+        self.assertLess(done.err.count("\n"), 50)
+        self.assertRegex(done.err, r"(?m)^ +1000 ")
+
     def test_a_second_run_replaces_the_first(self):
         self.sim("simulate", *PAIR, "--steps=3", json=True)
         again = self.sim("simulate", "sim.h5", "--steps=1", "--emit=modes")
@@ -366,6 +387,27 @@ class Em(CollapseTest):
         whole = self.sim("em", *options)
         for more in (["--threads=1"], ["--threads=2"], ["--threads=5"], ["--memory=2M"]):
             self.assert_same_bits(self.sim("em", *options, *more), whole)
+
+
+@unittest.skipIf(importlib.util.find_spec("matplotlib") is None, "matplotlib is not there")
+class Phases(CollapseTest):
+
+    def test_table_and_picture(self):
+        done = self.shell(f"{sys.executable} {SOURCE}/scripts/collapse-phases --seeds 3 --steps 4 "
+                          "-o phases 2>&1")
+        folder = self.folder / "phases"
+        self.assertEqual((folder / "phases.png").read_bytes()[:4], b"\x89PNG")
+        lines = (folder / "phases.tsv").read_text().splitlines()
+        rows = [dict(zip(lines[0].split("\t"), line.split("\t"))) for line in lines[1:]]
+        self.assertEqual(len(rows), 2 * 2 * 13 * 2 * 5)
+        bundle = self.sim("simulate", *UNBALANCED, "--seeds=3")
+        for row in rows:
+            if (row["energy"], row["balance"], row["variance"]) != ("dot", "unbalanced", "0.1"):
+                continue
+            distances = bundle[f"{row['scheme']}/centre_distance"][:, int(row["step"])]
+            self.assertEqual(float(row["median_distance"]), np.median(distances))
+            self.assertEqual(int(row["merged"]), (distances < 0.1).sum())
+        self.assertIn("dot, unbalanced", done.out.decode())
 
 
 class Refused(CollapseTest):

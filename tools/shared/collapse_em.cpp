@@ -152,7 +152,7 @@ void record(const EmTask& task, io::OutputBundle& bundle) {
 cli::Outcome run_em(const cli::Arguments& arguments, cli::Report& report) {
   const std::optional<io::InputBundle> input = open_points(arguments);
   const EmTask task(arguments, input ? &*input : nullptr);
-  for (const io::InputDataset& dataset : task.sets.datasets()) report_input(report, dataset);
+  task.sets.report_params(arguments, task.steps, task.emitted, report);
   if (task.stored) report_input(report, *task.stored);
   if (input) warn_of_unused(arguments, *input, report);
   if (arguments.dry_run) {

@@ -73,14 +73,12 @@ cli::Outcome report_em(const EmTask& task, const EmRuns& runs, cli::Report& repo
   if (!proven) result["dnas_error"] = runs.dnas_error;
   result["steps"] = nlohmann::ordered_json::array();
   std::string text = fmt::format("{:>5} {:>15} {:>10}\n", "step", "log-likelihood", "variance");
-  // Some lines of many.
-  const Index stride = (times + 39) / 40;
   for (Index step = 0; step < times; ++step) {
     const StepFigures likelihood(runs.log_likelihood, times, step);
     const StepFigures variance(runs.variance, times, step);
     result["steps"].push_back(
         {{"step", step}, {"log_likelihood", likelihood.json()}, {"variance", variance.json()}});
-    if (step % stride != 0 && step + 1 != times) continue;
+    if (!is_shown(step, times)) continue;
     text +=
         fmt::format("{:>5} {:>15.8g} {}\n", step, likelihood.median, figure_text(variance.median));
   }

@@ -190,7 +190,7 @@ void record(const SimulationTask& task, const std::vector<SchemeRuns>& runs,
 cli::Outcome run_simulation(const cli::Arguments& arguments, cli::Report& report) {
   const std::optional<io::InputBundle> input = open_points(arguments);
   const SimulationTask task(arguments, input ? &*input : nullptr);
-  for (const io::InputDataset& dataset : task.sets.datasets()) report_input(report, dataset);
+  task.sets.report_params(arguments, task.steps, task.emitted, report);
   if (input) warn_of_unused(arguments, *input, report);
   if (arguments.dry_run) {
     report_simulation_cost(arguments, task, report);

@@ -41,11 +41,13 @@ cli::Outcome report_simulation(const SimulationTask& task, const std::vector<Sch
                                {"spread", spread.json()},
                                {"modes", modes.json()},
                                {"merged", merged}});
-      text += fmt::format("{:<8} {:>5}", step == 0 ? task.names[k] : "", step);
-      text += figure_text(distance.median);
-      if (many) text += figure_text(distance.min) + figure_text(distance.max);
-      text += figure_text(spread.median) + figure_text(modes.median);
-      text += many ? fmt::format(" {:>8}\n", merged) : "\n";
+      if (is_shown(step, times)) {
+        text += fmt::format("{:<8} {:>5}", step == 0 ? task.names[k] : "", step);
+        text += figure_text(distance.median);
+        if (many) text += figure_text(distance.min) + figure_text(distance.max);
+        text += figure_text(spread.median) + figure_text(modes.median);
+        text += many ? fmt::format(" {:>8}\n", merged) : "\n";
+      }
       if (step + 1 == times) {
         ends.push_back(fmt::format("{}{}", task.names[k], figure_text(distance.median)));
         if (many) ends.back() += fmt::format(" ({} merged)", merged);

@@ -5,7 +5,9 @@
 #include <set>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
+#include "shared/bundles.hpp"
 #include "shared/cluster_options.hpp"
 #include "shared/operand.hpp"
 #include "tensor/error.hpp"
@@ -41,8 +43,9 @@ void PointSets::draw(const cli::Arguments& arguments) {
   dimension = clusters_->dimension;
   clusters = static_cast<Index>(count_ends_.size());
   for (Index c = 0; c < clusters; ++c) names_.push_back(c);
-  Index numbers = 0;
-  if (__builtin_mul_overflow(points, dimension, &numbers) || numbers > (Index{1} << 58)) {
+  // Beyond any memory, so that what is counted of it does not overflow.
+  constexpr Index most = Index{1} << 48;
+  if (points > most / dimension) {
     throw Error(Failure::usage, "--counts add up to too many points");
   }
 }
@@ -142,6 +145,16 @@ void PointSets::read(Index set, T* out) const {
                   sizeof(T) == sizeof(float) ? "--precision f64" : "");
     }
   }
+}
+
+void PointSets::report_params(const cli::Arguments& arguments, Index steps,
+                              const std::set<std::string>& emitted, cli::Report& report) const {
+  auto& params = report.params();
+  params["precision"] = f64 ? "f64" : "f32";
+  params["steps"] = steps;
+  params["emit"] = emitted;
+  if (drawn()) params["seeds"] = arguments.integer("seeds").value_or(1);
+  for (const io::InputDataset& dataset : datasets_) report_input(report, dataset);
 }
 
 std::string PointSets::place(Index set) const {

@@ -2,10 +2,12 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "cli/command.hpp"
+#include "cli/report.hpp"
 #include "collapse/clusters.hpp"
 #include "io/input.hpp"
 #include "tensor/buffer.hpp"
@@ -31,6 +33,10 @@ class PointSets {
 
   bool drawn() const { return clusters_.has_value(); }
   const std::vector<io::InputDataset>& datasets() const { return datasets_; }
+
+  /// Lists the datasets, and what the options came to, in the report.
+  void report_params(const cli::Arguments& arguments, Index steps,
+                     const std::set<std::string>& emitted, cli::Report& report) const;
 
   /// The points of one set, rounded to T. Throws Error(input) naming a point that is not finite.
   template <class T>

@@ -29,6 +29,11 @@ nlohmann::ordered_json StepFigures::json() const {
   return {{"min", min}, {"median", median}, {"max", max}};
 }
 
+bool is_shown(Index step, Index times) {
+  constexpr Index lines = 40;
+  return step % ((times + lines - 1) / lines) == 0 || step + 1 == times;
+}
+
 std::string figure_text(double value) {
   return std::isnan(value) ? fmt::format(" {:>9}", "-") : fmt::format(" {:>9.4g}", value);
 }

@@ -23,6 +23,9 @@ struct StepFigures {
   nlohmann::ordered_json json() const;
 };
 
+/// Whether a table of `times` steps has a line for `step`: some 40 of many, the first and the last.
+bool is_shown(Index step, Index times);
+
 /// Right-aligned in ten columns, "-" for a NaN.
 std::string figure_text(double value);
 
