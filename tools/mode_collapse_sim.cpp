@@ -85,7 +85,7 @@ cli::Declaration declare() {
       "the unbalanced experiment over 100 seeds");
   d.example(
       "tensor-gen clusters x=90x3 --counts 50,30,10 --centres \"2,0,0;0,2,0;0,0,2\" |\n"
-      "      mode-collapse-sim simulate --energy gaussian --residual - -o runs.h5",
+      "      mode-collapse-sim simulate --energy gaussian - -o runs.h5",
       "the same for points that come from elsewhere");
   d.example(
       "mode-collapse-sim em --counts 50,30 --centres \"2,0;-2,0\" --start \"1,1;-1,1\" \\\n"

@@ -277,7 +277,7 @@ class Simulate(CollapseTest):
     def test_table(self):
         done = self.run_tool("mode-collapse-sim", "simulate", *PAIR, "--seeds=4", "-o", "s.h5")
         self.assertRegex(done.err, r"(?m)^unas +0 +3\.\d+ .* 0$")
-        self.assertRegex(done.err, r"(?m)^mode-collapse-sim: 4 x 42 points, 2 clusters, 4 steps")
+        self.assertRegex(done.err, r"(?m)^mode-collapse-sim: points 4 x 42 x 2, 2 clusters, 4 steps")
 
     def test_never_reads_standard_input(self):
         with open("/dev/zero", "rb") as endless:
@@ -474,7 +474,7 @@ class Refused(CollapseTest):
 
     def test_memory(self):
         self.refused("mode-collapse-sim", "simulate", "--counts=100000,100", "--centres=1,1;0,0",
-                     "--memory=1M", status=6, says=["100100 points", "--memory"])
+                     "--memory=1M", status=6, says=["100100 x 2", "--memory"])
         self.refused("mode-collapse-sim", "em", "--counts=100000,100", "--centres=1,1;0,0",
                      "--memory=1M", status=6, says=["--memory"])
         self.refused("mode-collapse-sim", "simulate", "--counts=3,3", "--centres=1;0",

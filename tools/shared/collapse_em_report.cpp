@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "shared/bundles.hpp"
 #include "shared/collapse_em.hpp"
 #include "shared/step_figures.hpp"
 
@@ -27,19 +26,9 @@ void report_em_cost(const cli::Arguments& arguments, const EmTask& task, cli::Re
   numbers *= count;
   if (sets.drawn() && task.emits("x")) numbers += count * n * d;
   if (sets.drawn() && task.emits("label")) numbers += n;
-  auto& result = report.result();
-  result["sets"] = sets.sets;
-  result["points"] = sets.points;
-  result["components"] = task.components;
-  result["working_bytes"] = plan.bytes;
-  result["result_bytes"] = 8 * numbers;
-  result["flops"] = flops;
-  report.print(fmt::format(
-      "{} sets of {} points, {} components, {} steps\n"
-      "working memory  {}, and some 30 MB for the program itself\n"
-      "results         {}\narithmetic      {:.3g} flops\n",
-      sets.sets, tools::times({sets.points, sets.dimension}), task.components, task.steps,
-      bytes_text(static_cast<double>(plan.bytes)), bytes_text(8 * numbers), flops));
+  report_points_cost(
+      fmt::format("{}, {} components, {} steps", sets.text(), task.components, task.steps), plan,
+      8 * numbers, flops, report);
 }
 
 cli::Outcome report_em(const EmTask& task, const EmRuns& runs, cli::Report& report) {
@@ -84,9 +73,8 @@ cli::Outcome report_em(const EmTask& task, const EmRuns& runs, cli::Report& repo
   }
   report.print(text);
   cli::Outcome outcome;
-  outcome.summary = fmt::format("{} x {} points, {} components, {} steps: the likelihood {}", sets,
-                                task.sets.points, task.components, task.steps,
-                                falls == 0 ? "never falls" : "falls");
+  outcome.summary = fmt::format("{}, {} components, {} steps: the likelihood {}", task.sets.text(),
+                                task.components, task.steps, falls == 0 ? "never falls" : "falls");
   if (falls > 0) outcome.summary += fmt::format(" {} times, by {:.3g} at most", falls, fall);
   if (runs.floored > 0) {
     report.warn(fmt::format("--min-variance keeps the variance of {} sets from falling further",

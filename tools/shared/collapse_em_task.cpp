@@ -126,8 +126,7 @@ PointPlan EmTask::plan(const cli::Arguments& arguments) const {
                collapse::em_step_bytes(components, sets.points, d, threads);
       },
       arguments.threads, arguments.memory,
-      fmt::format("a set of {} points of {} coordinates with {} components", sets.points, d,
-                  components));
+      sets.text() + fmt::format(" with {} components over {} steps", components, steps));
 }
 
 void declare_em(cli::Declaration& d) {

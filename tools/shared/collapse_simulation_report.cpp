@@ -49,7 +49,7 @@ cli::Outcome report_simulation(const SimulationTask& task, const std::vector<Sch
         text += many ? fmt::format(" {:>8}\n", merged) : "\n";
       }
       if (step + 1 == times) {
-        ends.push_back(fmt::format("{}{}", task.names[k], figure_text(distance.median)));
+        ends.push_back(fmt::format("{} {:.4g}", task.names[k], distance.median));
         if (many) ends.back() += fmt::format(" ({} merged)", merged);
       }
     }
@@ -59,9 +59,8 @@ cli::Outcome report_simulation(const SimulationTask& task, const std::vector<Sch
     outcome.status = 1;
   }
   report.print(text);
-  outcome.summary =
-      fmt::format("{} x {} points, {} clusters, {} steps: centres end {} apart", task.sets.sets,
-                  task.sets.points, task.sets.clusters, task.steps, fmt::join(ends, ", "));
+  outcome.summary = fmt::format("{}, {} clusters, {} steps: centres end {} apart", task.sets.text(),
+                                task.sets.clusters, task.steps, fmt::join(ends, ", "));
   return outcome;
 }
 

@@ -2,7 +2,6 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "shared/attention_results.hpp"
 #include "shared/bundles.hpp"
@@ -94,8 +93,7 @@ PointPlan SimulationTask::plan(const cli::Arguments& arguments) const {
         }
         return own + sets.points * (3 * sets.dimension * element + 2 * number) + step;
       },
-      arguments.threads, arguments.memory,
-      fmt::format("a set of {} points of {} coordinates", sets.points, sets.dimension));
+      arguments.threads, arguments.memory, sets.text() + fmt::format(" over {} steps", steps));
 }
 
 void declare_simulation(cli::Declaration& d) {
@@ -155,19 +153,10 @@ void report_simulation_cost(const cli::Arguments& arguments, const SimulationTas
   bytes *= count * static_cast<double>(task.schemes.size());
   if (sets.drawn() && task.emits("x")) bytes += count * n * d * element;
   if (sets.drawn() && task.emits("label")) bytes += n * 8;
-  auto& result = report.result();
-  result["sets"] = sets.sets;
-  result["points"] = sets.points;
-  result["working_bytes"] = plan.bytes;
-  result["result_bytes"] = bytes;
-  result["flops"] = flops;
-  report.print(
-      fmt::format("{} sets of {} points in {}, {} steps under {}\n"
-                  "working memory  {}, and some 30 MB for the program itself\n"
-                  "results         {}\narithmetic      {:.3g} flops\n",
-                  sets.sets, tools::times({sets.points, sets.dimension}),
-                  sets.f64 ? "float64" : "float32", task.steps, fmt::join(task.names, ", "),
-                  bytes_text(static_cast<double>(plan.bytes)), bytes_text(bytes), flops));
+  report_points_cost(
+      fmt::format("{} in {}, {} steps under {}", sets.text(), sets.f64 ? "float64" : "float32",
+                  task.steps, fmt::join(task.names, ", ")),
+      plan, bytes, flops, report);
 }
 
 }  // namespace attn::tools

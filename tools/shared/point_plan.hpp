@@ -29,6 +29,10 @@ struct PointPlan {
 PointPlan plan_points(Index sets, std::int64_t kept, const std::function<std::int64_t(int)>& work,
                       int threads, std::int64_t memory, const std::string& what);
 
+/// What a run of `what` takes, for --dry-run.
+void report_points_cost(const std::string& what, const PointPlan& plan, double result_bytes,
+                        double flops, cli::Report& report);
+
 /// Runs `run` on every set, as planned, and hands the results to `keep` in order, on the calling
 /// thread.
 template <class Result>

@@ -157,9 +157,13 @@ void PointSets::report_params(const cli::Arguments& arguments, Index steps,
   for (const io::InputDataset& dataset : datasets_) report_input(report, dataset);
 }
 
+std::string PointSets::text() const {
+  return "points " + times(join(leading, {points, dimension}));
+}
+
 std::string PointSets::place(Index set) const {
   if (drawn()) return fmt::format("seed {}", seed_ + static_cast<std::uint64_t>(set));
-  const std::string address = datasets_.front().address();
+  std::string address = datasets_.front().address();
   if (leading.empty()) return address;
   return fmt::format("{} [{}]", address, fmt::join(unravel(set, leading), ", "));
 }

@@ -49,6 +49,9 @@ class PointSets {
   /// The labels that these stand for (clusters).
   const std::vector<std::int64_t>& names() const { return names_; }
 
+  /// "points 100 x 550 x 2": sets, points, coordinates.
+  std::string text() const;
+
   /// "seed 7", "x.h5:/x [3]", for messages.
   std::string place(Index set) const;
 
