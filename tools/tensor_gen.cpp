@@ -2,7 +2,6 @@
 #include <chrono>
 #include <cmath>
 #include <functional>
-#include <limits>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -14,6 +13,7 @@
 #include "io/pieces.hpp"
 #include "kernel/parallel.hpp"
 #include "shared/bundles.hpp"
+#include "shared/cluster_options.hpp"
 #include "shared/recipe.hpp"
 #include "tensor/buffer.hpp"
 #include "tensor/error.hpp"
@@ -55,17 +55,9 @@ cli::Declaration declare() {
       .only_with({"uniform"})
       .number("high", "X", "End of the values, not reached by itself, only in rounding to float32",
               Range::any(), 1.0)
-      .only_with({"uniform"})
-      .points("centres", "POINTS",
-              "Centres, coordinates separated by commas and points by semicolons")
-      .only_with({"clusters", "mixture"})
-      .numbers("variance", "LIST", "Variance of every coordinate, one for all or one per centre",
-               Range::non_negative(), {1.0})
-      .only_with({"clusters", "mixture"})
-      .integers("counts", "LIST", "Points of each centre; they add up to the axis of points", 1,
-                std::numeric_limits<Index>::max())
-      .only_with({"clusters"})
-      .numbers("weights", "LIST", "Weight of each centre, in any unit; unless given, all the same",
+      .only_with({"uniform"});
+  tools::declare_clusters(tool, {"clusters", "mixture"}, {"clusters"});
+  tool.numbers("weights", "LIST", "Weight of each centre, in any unit; unless given, all the same",
                Range::non_negative())
       .only_with({"mixture"})
       .example("tensor-gen normal q=8x2048x64 k=8x2048x64 v=8x2048x64 -o qkv.h5",

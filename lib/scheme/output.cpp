@@ -7,6 +7,7 @@
 #include "kernel/few_rows.hpp"
 #include "kernel/gemm.hpp"
 #include "kernel/tile.hpp"
+#include "scheme/one_pass.hpp"
 
 namespace attn {
 namespace {
@@ -124,6 +125,17 @@ std::int64_t Output<T>::bytes(const Partition& partition, Index depth) {
   const Index sums = std::max<Index>(1, partition.slots) - 1;
   return partition.slots * kernel::Packed<T>::bytes(partition.panel, depth) +
          sums * partition.rows * depth * static_cast<std::int64_t>(sizeof(T));
+}
+
+std::int64_t output_bytes(Scheme scheme, Index queries, Index keys, Index depth,
+                          std::size_t element_size) {
+  const bool by_columns = scheme == Scheme::dnas || scheme == Scheme::hnas;
+  const Partition partition =
+      by_columns
+          ? one_pass_columns_partition(queries, keys, element_size, scheme == Scheme::hnas ? 2 : 1)
+          : partition_of(Order::row_panels, queries, keys, element_size);
+  return element_size == sizeof(double) ? Output<double>::bytes(partition, depth)
+                                        : Output<float>::bytes(partition, depth);
 }
 
 template class Output<float>;

@@ -4,6 +4,7 @@
 
 #include "kernel/packed.hpp"
 #include "scheme/pass.hpp"
+#include "scheme/scheme.hpp"
 
 namespace attn {
 
@@ -42,5 +43,9 @@ class Output final : public Observer<T> {
   std::vector<PanelValues> panels_;  // by slot, in column panels
   std::vector<Buffer<T>> sums_;      // of the slots from the second on, where they share rows
 };
+
+/// The most that it takes in attend, which may gather it in either order.
+std::int64_t output_bytes(Scheme scheme, Index queries, Index keys, Index depth,
+                          std::size_t element_size);
 
 }  // namespace attn

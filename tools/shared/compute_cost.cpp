@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "scheme/one_pass.hpp"
 #include "scheme/output.hpp"
 #include "shared/attention_results.hpp"
 #include "shared/bundles.hpp"
@@ -30,17 +29,6 @@ double result_bytes(const ComputeOptions& options, const AttentionInput& input,
     bytes += elements * static_cast<double>(kind.computed_type ? element_size : sizeof(double));
   }
   return bytes;
-}
-
-// Of the larger of the passes that the output may be gathered in.
-std::int64_t output_bytes(Scheme scheme, const AttentionInput& input, std::size_t element_size) {
-  const bool by_columns = scheme == Scheme::dnas || scheme == Scheme::hnas;
-  const Partition partition =
-      by_columns ? one_pass_columns_partition(input.queries, input.keys, element_size,
-                                              scheme == Scheme::hnas ? 2 : 1)
-                 : partition_of(Order::row_panels, input.queries, input.keys, element_size);
-  return element_size == sizeof(double) ? Output<double>::bytes(partition, input.value_depth)
-                                        : Output<float>::bytes(partition, input.value_depth);
 }
 
 }  // namespace
@@ -81,7 +69,8 @@ HeadNeeds compute_needs(const ComputeOptions& options, const AttentionInput& inp
       partition_of(Order::row_panels, input.queries, input.keys, element_size);
   const std::int64_t sums = options.emits("col_sum") ? ColumnSums<float>::bytes(partition) : 0;
   const std::int64_t output = options.emits("out") || options.emits_gradients()
-                                  ? output_bytes(options.scheme.scheme, input, element_size)
+                                  ? output_bytes(options.scheme.scheme, input.queries, input.keys,
+                                                 input.value_depth, element_size)
                                   : 0;
   needs.useful_bytes = useful_attend_bytes(options.scheme, input.queries, input.keys, element_size);
   needs.kept_bytes = gradient_sum_bytes(options.gradients, input.problems);

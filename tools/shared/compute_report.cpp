@@ -15,18 +15,6 @@ const std::vector<std::string> scheme_attributes = {
     "attn_scheme",    "attn_hybrid",    "attn_alpha",  "attn_iterations",
     "attn_tolerance", "attn_precision", "attn_status", "attn_marginals"};
 
-std::string status_name(SolveStatus status) {
-  switch (status) {
-    case SolveStatus::done:
-      return "done";
-    case SolveStatus::converged:
-      return "converged";
-    case SolveStatus::not_converged:
-      return "not_converged";
-  }
-  return "";
-}
-
 // What the summary line says after the shape.
 std::string remarks(const ComputeOptions& options, const Totals& totals) {
   std::string text;
@@ -47,6 +35,18 @@ std::string remarks(const ComputeOptions& options, const Totals& totals) {
 }
 
 }  // namespace
+
+std::string status_name(SolveStatus status) {
+  switch (status) {
+    case SolveStatus::done:
+      return "done";
+    case SolveStatus::converged:
+      return "converged";
+    case SolveStatus::not_converged:
+      return "not_converged";
+  }
+  return "";
+}
 
 void Totals::add(const Attention& attention) {
   add(Totals{attention.summary, attention.support.empty_queries(), attention.support.empty_keys()});

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+
 #include "cli/command.hpp"
 #include "io/output.hpp"
 #include "shared/attention_results.hpp"
@@ -17,6 +19,9 @@ struct Totals {
   void add(const Attention& attention);
   void add(const Totals& more);
 };
+
+/// "done", "converged", "not_converged".
+std::string status_name(SolveStatus status);
 
 /// Writes the attn_* attributes: everything later tools need to make the same weights again.
 void record_results(const cli::Arguments& arguments, const ComputeOptions& options,

@@ -4,8 +4,12 @@
 
 namespace attn::tools {
 
-HeadOutputs::HeadOutputs(io::OutputBundle& bundle, Shape leading, cli::Report& report)
-    : bundle_(bundle), leading_(std::move(leading)), report_(report) {}
+HeadOutputs::HeadOutputs(io::OutputBundle& bundle, Shape leading, cli::Report& report,
+                         std::string problem)
+    : bundle_(bundle),
+      leading_(std::move(leading)),
+      report_(report),
+      problem_(std::move(problem)) {}
 
 void HeadOutputs::create(const std::string& name, DType type, const Shape& own,
                          const std::vector<std::string>& own_labels, const Shape& own_chunk,
@@ -13,7 +17,7 @@ void HeadOutputs::create(const std::string& name, DType type, const Shape& own,
   Shape shape = join(leading_, own);
   // Further out than the heads, leading axes have no usual name.
   std::vector<std::string> labels(leading_.size(), "");
-  if (!labels.empty()) labels.back() = "head";
+  if (!labels.empty()) labels.back() = problem_;
   labels.insert(labels.end(), own_labels.begin(), own_labels.end());
   if (heads_inside && !leading_.empty()) {
     std::swap(shape[leading_.size() - 1], shape[leading_.size()]);

@@ -15,11 +15,12 @@ namespace attn::tools {
 /// Results that are written head by head: datasets whose leading axes are those of the problems.
 class HeadOutputs {
  public:
-  /// `bundle` and `report` must outlive it.
-  HeadOutputs(io::OutputBundle& bundle, Shape leading, cli::Report& report);
+  /// `bundle` and `report` must outlive it. The last leading axis is labelled `problem`.
+  HeadOutputs(io::OutputBundle& bundle, Shape leading, cli::Report& report,
+              std::string problem = "head");
 
-  /// A dataset of shape leading + own, listed in the report. `own_labels` names its own axes; the
-  /// last leading axis is labelled "head". `own_chunk`: empty is contiguous.
+  /// A dataset of shape leading + own, listed in the report. `own_labels` names its own axes.
+  /// `own_chunk`: empty is contiguous.
   /// `heads_inside`: the last leading axis stands behind the first of its own, (…, Lq, H, dv).
   void create(const std::string& name, DType type, const Shape& own,
               const std::vector<std::string>& own_labels, const Shape& own_chunk = {},
@@ -48,6 +49,7 @@ class HeadOutputs {
   io::OutputBundle& bundle_;
   Shape leading_;
   cli::Report& report_;
+  std::string problem_;
   std::map<std::string, io::OutputDataset> datasets_;
   std::set<std::string> heads_inside_;
 };

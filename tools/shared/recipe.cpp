@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "cli/values.hpp"
+#include "shared/cluster_options.hpp"
 #include "tensor/error.hpp"
 #include "tensor/random.hpp"
 
@@ -94,33 +95,15 @@ Recipe::Recipe(const cli::Arguments& arguments) : seed_(arguments.seed) {
 }
 
 void Recipe::take_points(const cli::Arguments& arguments) {
-  centres_ = arguments.points("centres");
-  if (centres_.empty()) usage("--centres is missing", "such as --centres \"1.8,0.7;-1,-1\"");
-  const std::size_t count = centres_.size();
-  const auto require = [&](std::size_t size, const char* option) {
-    if (size != count) {
-      usage(fmt::format("--{} has {} items, --centres has {} points", option, size, count));
-    }
-  };
-
-  deviations_ = arguments.numbers("variance");
-  if (deviations_.size() == 1) deviations_.resize(count, deviations_.front());
-  require(deviations_.size(), "variance");
-  for (double& value : deviations_) value = std::sqrt(value);
-
+  clusters_ = read_clusters(arguments);
   if (kind_ == Kind::clusters) {
-    if (!arguments.given("counts")) usage("--counts is missing", "such as --counts 500,50");
-    Index sum = 0;
-    for (const Index points : arguments.integers("counts")) {
-      if (__builtin_add_overflow(sum, points, &sum)) usage("--counts add up to too many points");
-      count_ends_.push_back(sum);
-    }
-    require(count_ends_.size(), "counts");
+    count_ends_ = read_count_ends(arguments, *clusters_);
     return;
   }
+  const std::size_t count = clusters_->centres.size();
   std::vector<double> weights = arguments.numbers("weights");
   if (weights.empty()) weights.assign(count, 1.0);
-  require(weights.size(), "weights");
+  require_per_cluster(weights.size(), "weights", *clusters_);
   const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
   if (!(sum > 0) || !std::isfinite(sum)) {
     usage(fmt::format("--weights add up to {}, expected a positive number", sum));
@@ -139,7 +122,7 @@ void Recipe::require_points(const Planned& planned) const {
     usage(fmt::format("{} has the shape {}, expected points and coordinates", planned.name,
                       to_string(shape)));
   }
-  const auto dimension = static_cast<Index>(centres_.front().size());
+  const Index dimension = clusters_->dimension;
   if (shape.back() != dimension) {
     usage(fmt::format("the last axis of {} is {}, --centres has {} coordinates", planned.name,
                       shape.back(), dimension));
@@ -182,11 +165,7 @@ Index Recipe::component(double fraction) const {
 void Recipe::labels(const Planned& planned, Index first, Index count, std::int64_t* out) const {
   if (kind_ == Kind::clusters) {
     const Index points = planned.shape.back();
-    for (Index k = 0; k < count; ++k) {
-      const auto end =
-          std::upper_bound(count_ends_.begin(), count_ends_.end(), (first + k) % points);
-      out[k] = end - count_ends_.begin();
-    }
+    for (Index k = 0; k < count; ++k) out[k] = cluster_of(count_ends_, (first + k) % points);
     return;
   }
   const RandomStream stream(seed_, planned.points_name + "/component");
@@ -198,32 +177,31 @@ void Recipe::labels(const Planned& planned, Index first, Index count, std::int64
 void Recipe::points(const Planned& planned, Index first, Index count, double* out) const {
   const Index dimension = planned.shape.back();
   const Index first_point = first / dimension;
-  const Index end_point = (first + count - 1) / dimension + 1;
+  const Index points = (first + count - 1) / dimension + 1 - first_point;
   Planned label;
   label.shape = leading_axes(planned.shape, 1);
   label.points_name = planned.name;
-  std::vector<std::int64_t> clusters(static_cast<std::size_t>(end_point - first_point));
-  labels(label, first_point, end_point - first_point, clusters.data());
-  for (Index k = 0; k < count; ++k) {
-    const Index at = first + k;
-    const auto cluster =
-        static_cast<std::size_t>(clusters[static_cast<std::size_t>(at / dimension - first_point)]);
-    out[k] =
-        centres_[cluster][static_cast<std::size_t>(at % dimension)] + deviations_[cluster] * out[k];
-  }
+  std::vector<std::int64_t> clusters(static_cast<std::size_t>(points));
+  labels(label, first_point, points, clusters.data());
+  // Whole points, as a coordinate may depend on those before it.
+  std::vector<double> whole(static_cast<std::size_t>(points * dimension));
+  RandomStream(seed_, planned.name)
+      .normal(first_point * dimension, points * dimension, whole.data());
+  clusters_->place(clusters, whole.data());
+  std::copy_n(whole.begin() + (first - first_point * dimension), count, out);
 }
 
 void Recipe::values(const Planned& planned, Index first, Index count, double* out) const {
   if (count == 0) return;
+  if (clusters_) {
+    points(planned, first, count, out);
+    return;
+  }
   const RandomStream stream(seed_, planned.name);
   if (kind_ == Kind::uniform) {
     stream.uniform(first, count, out);
   } else {
     stream.normal(first, count, out);
-  }
-  if (!centres_.empty()) {
-    points(planned, first, count, out);
-    return;
   }
   for (Index k = 0; k < count; ++k) out[k] = shift_ + factor_ * out[k];
 }

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "cli/command.hpp"
+#include "collapse/clusters.hpp"
 #include "tensor/dtype.hpp"
 #include "tensor/shape.hpp"
 
@@ -31,8 +33,8 @@ class Recipe {
   const std::vector<Planned>& plan() const { return plan_; }
 
   /// Elements [first, first + count) of a planned dataset of numbers: normal
-  /// mean + std z, uniform low + (high - low) u, points centre + sqrt(variance) z, with z and u the
-  /// elements of the RandomStream of the dataset's name.
+  /// mean + std z, uniform low + (high - low) u, points centre + L z for the covariance L L^T, with
+  /// z and u the elements of the RandomStream of the dataset's name.
   void values(const Planned& planned, Index first, Index count, double* out) const;
 
   /// The same of a dataset of labels: in clusters by the position of the point; in mixture by the
@@ -52,8 +54,7 @@ class Recipe {
   std::uint64_t seed_ = 0;
   double shift_ = 0;
   double factor_ = 1;
-  std::vector<std::vector<double>> centres_;
-  std::vector<double> deviations_;   // per centre
+  std::optional<collapse::Clusters> clusters_;
   std::vector<Index> count_ends_;    // running sum of the counts
   std::vector<double> weight_ends_;  // running sum of the weights, in shares of the whole
   Index last_component_ = 0;         // the last one with a weight

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "tensor/shape.hpp"
+
+namespace attn::collapse {
+
+/// The lower triangular L (d × d, row-major) with L Lᵀ = the symmetric `covariance` (d × d), of
+/// which the lower triangle is read. Singular ones are taken too: a pivot of at most 8 d roundings
+/// of its variance counts as 0. Nothing where the matrix is not positive semidefinite or not
+/// finite. A diagonal matrix gives its square roots, rounded once.
+std::optional<std::vector<double>> covariance_factor(std::span<const double> covariance,
+                                                     Index dimension);
+
+/// Normal points about given centres, the mixture that DN §5.2 draws from.
+struct Clusters {
+  Index dimension = 0;
+  std::vector<std::vector<double>> centres;  ///< (C) of `dimension`
+  /// (C) of L as above, the covariance being L Lᵀ; of a diagonal one its diagonal alone.
+  std::vector<std::vector<double>> factors;
+
+  /// Replaces standard normal z (count, d) by the points m_c + L_c z, c the label of each.
+  void place(std::span<const std::int64_t> labels, double* points) const;
+};
+
+}  // namespace attn::collapse

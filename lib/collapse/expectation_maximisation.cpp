@@ -1,0 +1,179 @@
+#include "collapse/expectation_maximisation.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+#include "collapse/component_energy.hpp"
+#include "kernel/few_rows.hpp"
+#include "scheme/output.hpp"
+#include "scheme/scheme.hpp"
+
+namespace attn::collapse {
+namespace {
+
+// A sum and what rounding has left out of it (Neumaier).
+class Compensated {
+ public:
+  void add(double term) {
+    const double next = sum_ + term;
+    rest_ += std::abs(sum_) >= std::abs(term) ? (sum_ - next) + term : (term - next) + sum_;
+    sum_ = next;
+  }
+  double value() const { return sum_ + rest_; }
+
+ private:
+  double sum_ = 0;
+  double rest_ = 0;
+};
+
+double total(const std::vector<double>& terms) {
+  Compensated sum;
+  for (const double term : terms) sum.add(term);
+  return sum.value();
+}
+
+// Σ_j ξ_ij ‖k_j − q_i‖² by row, for weights ξ.
+class SquaredDistances final : public Observer<double> {
+ public:
+  SquaredDistances(MatrixView<const double> points, MatrixView<const double> centres)
+      : points_(points), centres_(centres), sums_(static_cast<std::size_t>(centres.rows), 0.0) {}
+
+  void observe(const WeightTile<double>& tile, Index) override {
+    const TileRange& range = tile.range;
+    for (Index i = 0; i < range.rows; ++i) {
+      const double* const centre = centres_.row(range.row0 + i);
+      double sum = 0;
+      for (Index j = 0; j < range.cols; ++j) {
+        const double* const point = points_.row(range.col0 + j);
+        double distance = 0;
+        for (Index c = 0; c < points_.cols; ++c) {
+          distance += (point[c] - centre[c]) * (point[c] - centre[c]);
+        }
+        sum += tile.weights(i, j) * distance;
+      }
+      sums_[static_cast<std::size_t>(range.row0 + i)] += sum;
+    }
+  }
+
+  double value() const { return total(sums_); }
+
+ private:
+  MatrixView<const double> points_;
+  MatrixView<const double> centres_;
+  std::vector<double> sums_;
+};
+
+double log_likelihood_of(const std::vector<double>& col, Index dimension, double variance) {
+  const auto count = static_cast<double>(col.size());
+  const double normaliser =
+      0.5 * static_cast<double>(dimension) * std::log(2 * std::numbers::pi * variance);
+  return total(col) - count * normaliser;
+}
+
+SchemeOptions dnas() {
+  SchemeOptions options;
+  options.scheme = Scheme::dnas;
+  return options;
+}
+
+// The mixture's scores of the points.
+class Expectation {
+ public:
+  Expectation(MatrixView<const double> points, const GaussianMixture& mixture)
+      : energy_(mixture.centres(), points, mixture.log_prior, mixture.variance),
+        scores_(terms(energy_)) {}
+
+  const Scores<double>& scores() const { return scores_; }
+
+ private:
+  static Scores<double>::Terms terms(const Energy<double>& energy) {
+    Scores<double>::Terms terms;
+    terms.energy = &energy;
+    return terms;
+  }
+
+  ComponentEnergy energy_;
+  Scores<double> scores_;
+};
+
+// Less their log-sum-exp.
+void normalise(std::vector<double>& logs) {
+  const double largest = *std::max_element(logs.begin(), logs.end());
+  Compensated sum;
+  for (const double log : logs) sum.add(std::exp(log - largest));
+  const double shift = largest + std::log(sum.value());
+  for (double& log : logs) log -= shift;
+}
+
+}  // namespace
+
+void set_dnas_priors(GaussianMixture& mixture) {
+  const MatrixView<const double> centres = mixture.centres();
+  for (Index i = 0; i < centres.rows; ++i) {
+    mixture.log_prior[static_cast<std::size_t>(i)] =
+        0.5 * kernel::squared_norm(centres.row(i), centres.cols) / mixture.variance;
+  }
+  normalise(mixture.log_prior);
+}
+
+EmStep em_step(MatrixView<const double> points, const GaussianMixture& from,
+               const EmOptions& options, GaussianMixture& to, int threads) {
+  const Expectation expectation(points, from);
+  Output<double> means(points, {to.centre.data(), to.components, to.dimension});
+  Attention found = attend<double>(expectation.scores(), dnas(), {&means}, threads);
+  Potentials& potentials = found.potentials;
+  EmStep step;
+  step.log_likelihood = log_likelihood_of(potentials.col, from.dimension, from.variance);
+  // f_i = log Σ_j ξ_ij
+  for (const double log_mass : potentials.row) step.empty += std::exp(log_mass) > 0 ? 0 : 1;
+  to.log_prior = from.log_prior;
+  if (options.priors == Priors::estimated) {
+    to.log_prior = potentials.row;
+    normalise(to.log_prior);
+  }
+  to.variance = from.variance;
+  if (options.estimates_variance) {
+    SquaredDistances distances(points, to.centres());
+    std::fill(potentials.row.begin(), potentials.row.end(), 0.0);
+    show_weights<double>(expectation.scores(), potentials, 0, {&distances}, threads);
+    const auto numbers = static_cast<double>(points.rows) * static_cast<double>(points.cols);
+    const double estimate = distances.value() / numbers;
+    step.at_floor = estimate < options.min_variance;
+    to.variance = step.at_floor ? options.min_variance : estimate;
+  }
+  if (options.priors == Priors::dnas) set_dnas_priors(to);
+  return step;
+}
+
+double log_likelihood(MatrixView<const double> points, const GaussianMixture& mixture,
+                      int threads) {
+  const Expectation expectation(points, mixture);
+  const Attention found = attend<double>(expectation.scores(), dnas(), {}, threads);
+  return log_likelihood_of(found.potentials.col, mixture.dimension, mixture.variance);
+}
+
+double dnas_centres(MatrixView<const double> points, const GaussianMixture& from,
+                    MatrixView<double> out, int threads) {
+  const auto energy =
+      make_product_energy<double>(EnergyKind::dot, from.centres(), points, 1 / from.variance);
+  Scores<double>::Terms terms;
+  terms.energy = energy.get();
+  const Scores<double> scores(terms);
+  Output<double> means(points, out);
+  attend<double>(scores, dnas(), {&means}, threads);
+  constexpr double rounding = 0.5 * std::numeric_limits<double>::epsilon();
+  return 1e-12 + 16 * rounding * energy->magnitude();
+}
+
+std::int64_t em_step_bytes(Index components, Index points, Index dimension, int threads) {
+  constexpr std::size_t number = sizeof(double);
+  return ComponentEnergy::bytes(points, dimension) +
+         attend_bytes(Scheme::dnas, components, points, number, threads) +
+         output_bytes(Scheme::dnas, components, points, dimension, number) +
+         product_energy_bytes(EnergyKind::dot, components, points, dimension, number) +
+         2 * components * static_cast<std::int64_t>(number);
+}
+
+}  // namespace attn::collapse

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "tensor/buffer.hpp"
+#include "tensor/view.hpp"
+
+namespace attn::collapse {
+
+/// M components N(q_i, σ²I) with priors β_i that sum to 1.
+struct GaussianMixture {
+  Index components = 0;
+  Index dimension = 0;
+  Buffer<double> centre;          ///< q (M, d)
+  std::vector<double> log_prior;  ///< log β (M)
+  double variance = 1;            ///< σ²
+
+  MatrixView<const double> centres() const { return {centre.data(), components, dimension}; }
+};
+
+/// What a step does with β.
+enum class Priors {
+  fixed,
+  estimated,  ///< β_i = mean_j ξ_ij
+  /// β_i ∝ exp(½‖q_i‖²/σ²): a step is then dnas with the dot product, scale 1/σ² and v = k, but
+  /// steps are not those of one EM, and the likelihood can fall.
+  dnas,
+};
+
+struct EmOptions {
+  Priors priors = Priors::fixed;
+  bool estimates_variance = false;
+  double min_variance = 1e-6;  ///< > 0, as the likelihood is unbounded for σ² → 0
+};
+
+/// What a step found of the mixture that it started from.
+struct EmStep {
+  double log_likelihood = 0;  ///< Σ_j log Σ_i β_i N(k_j | q_i, σ²I)
+  bool at_floor = false;      ///< σ² would have been below min_variance, and is that
+  Index empty = 0;            ///< components whose share of all points underflows to 0
+};
+
+/// β_i ∝ exp(½‖q_i‖²/σ²), summing to 1, for the mixture as it is.
+void set_dnas_priors(GaussianMixture& mixture);
+
+/// One step of EM (DN 2-8, EA 2-8; SPEC.md §2, the mixture view) for the points k (N, d):
+///
+///   ξ_ij ∝_i β_i N(k_j | q_i, σ²I),   q_i ← Σ_j ξ_ij k_j / Σ_j ξ_ij,   β_i ← mean_j ξ_ij,
+///   σ² ← max(min_variance, Σ_ij ξ_ij ‖k_j − q_i‖² / (d N)) with the new q,
+///
+/// from `from` to `to`, of the same shape. The first two are dnas of the scores log β_i + log N,
+/// whose column potentials are the likelihood; the last is a pass of its own over squared
+/// differences, so that it does not cancel. Under Priors::dnas those of `to` belong to its centres.
+/// Memory O((N + M) d). The bits do not depend on `threads`. Throws what attend throws: scores
+/// beyond the format.
+EmStep em_step(MatrixView<const double> points, const GaussianMixture& from,
+               const EmOptions& options, GaussianMixture& to, int threads);
+
+/// Σ_j log Σ_i β_i N(k_j | q_i, σ²I), to the bits that em_step tells it. Error: some 1e-15 of the
+/// sum of its terms' sizes.
+double log_likelihood(MatrixView<const double> points, const GaussianMixture& mixture, int threads);
+
+/// The centres (M, d) that dnas with the dot product, scale 1/σ² and v = k makes of `from`: what a
+/// step from set_dnas_priors is to give. Tells the error of that, relative to the largest
+/// coordinate of all points: 1e-12 + 16 roundings of the largest score.
+double dnas_centres(MatrixView<const double> points, const GaussianMixture& from,
+                    MatrixView<double> out, int threads);
+
+/// Bytes that a step takes beside points and mixtures.
+std::int64_t em_step_bytes(Index components, Index points, Index dimension, int threads);
+
+}  // namespace attn::collapse

@@ -1,0 +1,43 @@
+#include "collapse/self_attention.hpp"
+
+#include <cmath>
+
+#include "scheme/output.hpp"
+#include "tensor/error.hpp"
+
+namespace attn::collapse {
+
+template <class T>
+SchemeSummary attend_to_each_other(MatrixView<const T> points, const SelfAttention& options,
+                                   MatrixView<T> next, int threads) {
+  const auto energy = make_product_energy<T>(options.energy, points, points, options.scale);
+  typename Scores<T>::Terms terms;
+  terms.energy = energy.get();
+  const Scores<T> scores(terms);
+  Output<T> output(points, next);
+  const Attention found = attend<T>(scores, options.scheme, {&output}, threads);
+  for (Index i = 0; i < next.rows; ++i) {
+    for (Index c = 0; c < next.cols; ++c) {
+      if (options.residual) next(i, c) += points(i, c);
+      if (std::isfinite(next(i, c))) continue;
+      throw Error(Failure::numerical, "a point grows beyond the format",
+                  sizeof(T) == sizeof(float) ? "--precision f64" : "");
+    }
+  }
+  return found.summary;
+}
+
+std::int64_t self_attention_bytes(const SelfAttention& options, Index points, Index dimension,
+                                  std::size_t element_size, int threads) {
+  const Scheme scheme = options.scheme.scheme;
+  return product_energy_bytes(options.energy, points, points, dimension, element_size) +
+         attend_bytes(scheme, points, points, element_size, threads) +
+         output_bytes(scheme, points, points, dimension, element_size);
+}
+
+template SchemeSummary attend_to_each_other(MatrixView<const float>, const SelfAttention&,
+                                            MatrixView<float>, int);
+template SchemeSummary attend_to_each_other(MatrixView<const double>, const SelfAttention&,
+                                            MatrixView<double>, int);
+
+}  // namespace attn::collapse

@@ -1,0 +1,171 @@
+#include "shared/collapse_em.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "cli/progress.hpp"
+#include "shared/bundles.hpp"
+#include "shared/collapse_output.hpp"
+#include "shared/head_outputs.hpp"
+#include "shared/operand.hpp"
+
+namespace attn::tools {
+namespace {
+
+using collapse::GaussianMixture;
+using collapse::Priors;
+
+/// What comes of one set.
+struct EmRun {
+  std::vector<double> log_likelihood;
+  std::vector<double> variance;
+  bool floored = false;
+  Index empty = 0;
+  double dnas_error = 0;
+};
+
+class Fit {
+ public:
+  Fit(const cli::Arguments& arguments, const EmTask& task, io::OutputBundle& bundle,
+      cli::Report& report)
+      : task_(task),
+        plan_(task.plan(arguments)),
+        outputs_(bundle, task.sets.leading, report, task.sets.drawn() ? "seed" : "set"),
+        progress_(arguments, "em", static_cast<double>(task.sets.sets * task.steps), "steps") {
+    write_drawn_points<double>(task.sets, task.emitted, bundle, outputs_, report);
+    const Index times = task.steps + 1;
+    create("log_likelihood", {times}, {"step"});
+    create("variance", {times}, {"step"});
+    create("centre", {times, task.components, task.sets.dimension},
+           {"step", "component", "dimension"});
+    create("prior", {times, task.components}, {"step", "component"});
+  }
+
+  EmRuns run(cli::Report& report) {
+    EmRuns all;
+    for_each_set<EmRun>(
+        task_.sets.sets, plan_, report, [&](Index set) { return run_set(set); },
+        [&](Index set, const EmRun& found) { keep(set, found, all); });
+    return all;
+  }
+
+ private:
+  void create(const std::string& name, const Shape& shape, const std::vector<std::string>& labels) {
+    if (task_.emits(name)) outputs_.create("em/" + name, DType::f64, shape, labels);
+  }
+
+  EmRun run_set(Index set) {
+    const PointSets& sets = task_.sets;
+    const Buffer<double> storage(sets.points * sets.dimension);
+    sets.read(set, storage.data());
+    const MatrixView<const double> points(storage.data(), sets.points, sets.dimension);
+    GaussianMixture now = task_.first(set, points);
+    GaussianMixture next = task_.first(set, points);
+    EmRun run;
+    for (Index step = 0;; ++step) {
+      run.variance.push_back(now.variance);
+      write_mixture(set, step, now);
+      const auto place = [&] { return fmt::format("{}, step {}", sets.place(set), step + 1); };
+      naming(place, [&] {
+        if (step == task_.steps) {
+          run.log_likelihood.push_back(collapse::log_likelihood(points, now, plan_.inside()));
+          return;
+        }
+        const collapse::EmStep found =
+            collapse::em_step(points, now, task_.options, next, plan_.inside());
+        run.log_likelihood.push_back(found.log_likelihood);
+        run.floored = run.floored || found.at_floor;
+        run.empty = std::max(run.empty, found.empty);
+        if (step == 0 && task_.options.priors == Priors::dnas) {
+          run.dnas_error = dnas_error(points, now, next);
+        }
+      });
+      if (step == task_.steps) return run;
+      std::swap(now, next);
+      progress_.advance(1);
+    }
+  }
+
+  // Of the step from `now` to `next`, in units of what it may be.
+  double dnas_error(MatrixView<const double> points, const GaussianMixture& now,
+                    const GaussianMixture& next) const {
+    const Buffer<double> centres(now.centre.size());
+    const double limit = collapse::dnas_centres(
+        points, now, {centres.data(), now.components, now.dimension}, plan_.inside());
+    double error = 0;
+    double largest = 0;
+    for (Index k = 0; k < points.rows * points.cols; ++k) {
+      largest = std::max(largest, std::abs(points.data[k]));
+    }
+    for (Index k = 0; k < centres.size(); ++k) {
+      const double off = std::abs(centres[k] - next.centre[k]);
+      if (!(off <= error)) error = off;
+    }
+    return largest > 0 ? error / (largest * limit) : error;
+  }
+
+  void write_mixture(Index set, Index step, const GaussianMixture& mixture) {
+    const Shape at = outputs_.position(set);
+    const Index m = mixture.components;
+    if (task_.emits("centre")) {
+      outputs_.dataset("em/centre")
+          .write(join(at, {step, 0, 0}), join(Shape(at.size() + 1, 1), {m, mixture.dimension}),
+                 mixture.centre.data());
+    }
+    if (task_.emits("prior")) {
+      std::vector<double> prior;
+      for (const double log : mixture.log_prior) prior.push_back(std::exp(log));
+      outputs_.dataset("em/prior")
+          .write(join(at, {step, 0}), join(Shape(at.size() + 1, 1), {m}), prior.data());
+    }
+  }
+
+  void keep(Index set, const EmRun& run, EmRuns& all) {
+    const Index times = task_.steps + 1;
+    outputs_.write("em/log_likelihood", set, {times}, run.log_likelihood.data());
+    outputs_.write("em/variance", set, {times}, run.variance.data());
+    all.log_likelihood.insert(all.log_likelihood.end(), run.log_likelihood.begin(),
+                              run.log_likelihood.end());
+    all.variance.insert(all.variance.end(), run.variance.begin(), run.variance.end());
+    all.floored += run.floored ? 1 : 0;
+    all.empty = std::max(all.empty, run.empty);
+    if (!(run.dnas_error <= all.dnas_error)) all.dnas_error = run.dnas_error;
+  }
+
+  const EmTask& task_;
+  PointPlan plan_;
+  HeadOutputs outputs_;
+  cli::Progress progress_;
+};
+
+void record(const EmTask& task, io::OutputBundle& bundle) {
+  io::OutputBundle group = bundle.group("em");
+  group.attribute("attn_priors", task.priors());
+  group.attribute("attn_estimates_variance", std::int64_t{task.options.estimates_variance});
+  group.attribute("attn_precision", std::string("f64"));
+}
+
+}  // namespace
+
+cli::Outcome run_em(const cli::Arguments& arguments, cli::Report& report) {
+  const std::optional<io::InputBundle> input = open_points(arguments);
+  const EmTask task(arguments, input ? &*input : nullptr);
+  task.sets.report_params(arguments, task.steps, task.emitted, report);
+  if (task.stored) report_input(report, *task.stored);
+  if (input) warn_of_unused(arguments, *input, report);
+  if (arguments.dry_run) {
+    report_em_cost(arguments, task, report);
+    return {};
+  }
+  task.plan(arguments);
+  io::OutputBundle bundle = open_collapse_output(arguments, input, task.sets, task.emitted, {"em"});
+  const EmRuns runs = Fit(arguments, task, bundle, report).run(report);
+  record(task, bundle);
+  cli::Outcome outcome = report_em(task, runs, report);
+  outcome.commit = commit_of(std::move(bundle));
+  return outcome;
+}
+
+}  // namespace attn::tools

@@ -1,0 +1,72 @@
+#include "shared/collapse_output.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "tensor/buffer.hpp"
+#include "tensor/error.hpp"
+
+namespace attn::tools {
+
+std::optional<io::InputBundle> open_points(const cli::Arguments& arguments) {
+  if (!arguments.input && arguments.named_inputs.empty()) return std::nullopt;
+  return open_input(arguments);
+}
+
+std::set<std::string> emitted_of(const cli::Arguments& arguments,
+                                 const std::vector<std::string>& usual) {
+  const std::vector<std::string> wanted = arguments.words_of("emit");
+  for (const std::string& name : wanted) {
+    if (std::find(usual.begin(), usual.end(), name) != usual.end()) continue;
+    throw Error(Failure::usage, fmt::format("--emit {} does not go with {}, only {}", name,
+                                            arguments.verb, fmt::join(usual, ", ")));
+  }
+  const std::vector<std::string>& chosen = wanted.empty() ? usual : wanted;
+  return {chosen.begin(), chosen.end()};
+}
+
+io::OutputBundle open_collapse_output(const cli::Arguments& arguments,
+                                      const std::optional<io::InputBundle>& input,
+                                      const PointSets& sets, const std::set<std::string>& emitted,
+                                      const std::vector<std::string>& groups) {
+  std::vector<std::string> replaced = groups;
+  if (sets.drawn()) {
+    for (const char* name : {"x", "label"}) {
+      if (emitted.count(name) > 0) replaced.emplace_back(name);
+    }
+  }
+  if (input) return open_output_like(arguments, *input, replaced);
+  io::OutputBundle output = open_output(arguments);
+  output.add_history(arguments.command_line, arguments.version);
+  return output;
+}
+
+template <class T>
+void write_drawn_points(const PointSets& sets, const std::set<std::string>& emitted,
+                        io::OutputBundle& bundle, HeadOutputs& outputs, cli::Report& report) {
+  if (!sets.drawn()) return;
+  const Shape own = {sets.points, sets.dimension};
+  if (emitted.count("x") > 0) {
+    outputs.create("x", sizeof(T) == sizeof(double) ? DType::f64 : DType::f32, own,
+                   {"point", "dimension"});
+    const Buffer<T> points(sets.points * sets.dimension);
+    for (Index set = 0; set < sets.sets; ++set) {
+      sets.read(set, points.data());
+      outputs.write("x", set, own, points.data());
+    }
+  }
+  if (emitted.count("label") > 0) {
+    const std::vector<std::int64_t> labels = sets.labels(0);
+    bundle.create("label", DType::i64, {sets.points}, {"point"})
+        .write({0}, {sets.points}, labels.data());
+    report.output("label", bundle.address_of("label"), {sets.points}, DType::i64);
+  }
+}
+
+template void write_drawn_points<float>(const PointSets&, const std::set<std::string>&,
+                                        io::OutputBundle&, HeadOutputs&, cli::Report&);
+template void write_drawn_points<double>(const PointSets&, const std::set<std::string>&,
+                                         io::OutputBundle&, HeadOutputs&, cli::Report&);
+
+}  // namespace attn::tools

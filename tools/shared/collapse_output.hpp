@@ -1,0 +1,35 @@
+#pragma once
+
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "cli/report.hpp"
+#include "shared/bundles.hpp"
+#include "shared/head_outputs.hpp"
+#include "shared/point_sets.hpp"
+
+namespace attn::tools {
+
+/// INPUT and what -i names, where anything is named.
+std::optional<io::InputBundle> open_points(const cli::Arguments& arguments);
+
+/// What --emit asks for of `usual`, which is all there is; everything where it is not given. Throws
+/// Error(usage) for a dataset that the verb does not make.
+std::set<std::string> emitted_of(const cli::Arguments& arguments,
+                                 const std::vector<std::string>& usual);
+
+/// The bundle for the results: what `input` holds, without the groups of results that are about to
+/// be written and the points that are drawn anew.
+io::OutputBundle open_collapse_output(const cli::Arguments& arguments,
+                                      const std::optional<io::InputBundle>& input,
+                                      const PointSets& sets, const std::set<std::string>& emitted,
+                                      const std::vector<std::string>& groups);
+
+/// Where points are drawn, writes x and label as far as they are emitted.
+template <class T>
+void write_drawn_points(const PointSets& sets, const std::set<std::string>& emitted,
+                        io::OutputBundle& bundle, HeadOutputs& outputs, cli::Report& report);
+
+}  // namespace attn::tools

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "cli/report.hpp"
+#include "kernel/parallel.hpp"
+#include "tensor/shape.hpp"
+
+namespace attn::tools {
+
+/// How sets of points are worked on: several at once, a thread for each, or one after the other by
+/// all threads. The answer never depends on it.
+struct PointPlan {
+  int threads = 1;
+  bool over_sets = false;
+  std::int64_t bytes = 0;
+
+  int at_once() const { return over_sets ? threads : 1; }
+  int inside() const { return over_sets ? 1 : threads; }
+};
+
+/// Fits the work into `memory` bytes, with fewer threads where need be: `kept` is held throughout,
+/// `work(threads)` by each set that is worked on by so many. Throws Error(memory) naming `what`.
+PointPlan plan_points(Index sets, std::int64_t kept, const std::function<std::int64_t(int)>& work,
+                      int threads, std::int64_t memory, const std::string& what);
+
+/// What a run of `what` takes, for --dry-run.
+void report_points_cost(const std::string& what, const PointPlan& plan, double result_bytes,
+                        double flops, cli::Report& report);
+
+/// Runs `run` on every set, as planned, and hands the results to `keep` in order, on the calling
+/// thread.
+template <class Result>
+void for_each_set(Index sets, const PointPlan& plan, cli::Report& report,
+                  const std::function<Result(Index set)>& run,
+                  const std::function<void(Index set, const Result& result)>& keep) {
+  for (Index first = 0; first < sets; first += plan.at_once()) {
+    const Index count = std::min<Index>(plan.at_once(), sets - first);
+    std::vector<Result> found(static_cast<std::size_t>(count));
+    const auto start = std::chrono::steady_clock::now();
+    kernel::parallel_for(count, plan.at_once(), [&](Index n, int) {
+      found[static_cast<std::size_t>(n)] = run(first + n);
+    });
+    const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
+    report.add_compute_seconds(spent.count());
+    for (Index n = 0; n < count; ++n) keep(first + n, found[static_cast<std::size_t>(n)]);
+  }
+}
+
+}  // namespace attn::tools

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "tensor/shape.hpp"
+
+namespace attn::tools {
+
+/// One figure after a step, over all sets of points.
+struct StepFigures {
+  double min = 0;  ///< these: NaN where there is none
+  double median = 0;
+  double max = 0;
+  std::vector<double> sorted;
+
+  /// Of numbers (sets, times), those of time `step`.
+  StepFigures(const std::vector<double>& numbers, Index times, Index step);
+
+  Index below(double limit) const;
+  nlohmann::ordered_json json() const;
+};
+
+/// Whether a table of `times` steps has a line for `step`: some 40 of many, the first and the last.
+bool is_shown(Index step, Index times);
+
+/// Right-aligned in ten columns, "-" for a NaN.
+std::string figure_text(double value);
+
+}  // namespace attn::tools
