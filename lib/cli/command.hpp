@@ -74,6 +74,8 @@ class Declaration {
   /// The option declared last, a number or an integer, may be "none": it is given then, and has no
   /// value.
   Declaration& or_none();
+  /// The option declared last has a short name, too: -j.
+  Declaration& letter(char letter);
   /// --seed, for tools that use randomness.
   Declaration& seeded();
 

@@ -153,6 +153,16 @@ Declaration& Declaration::optional_choice(std::string name, std::vector<std::str
   return *this;
 }
 
+Declaration& Declaration::letter(char letter) {
+  for (const Option& other : all_options(*impl_)) {
+    if (other.letter == letter) {
+      throw std::logic_error(std::string("option -") + letter + " is declared twice");
+    }
+  }
+  impl_->options.back().letter = letter;
+  return *this;
+}
+
 Declaration& Declaration::seeded() {
   add(*impl_, {.name = "seed",
                .kind = Kind::seed,

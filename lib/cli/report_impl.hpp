@@ -41,14 +41,4 @@ struct Failed {
 std::string json_text(const Report::Impl& report, int outcome, const Failed* failed,
                       double wall_seconds, int threads);
 
-/// Writes `text` to `destination`: whole or not at all where that is a regular file or nothing
-/// yet, as a stream where it is anything else; "" is standard output. `before_end`, where given, is
-/// called when all that a full disk could refuse is done: before a file gets its name, before a
-/// stream is begun. Throws Error(output), and what `before_end` throws.
-void write_json(const std::string& text, const std::string& destination,
-                const std::function<void()>& before_end = {});
-
-/// Refuses, before the run, a destination that could not be written after it. Throws Error(output).
-void check_json_destination(const std::string& destination);
-
 }  // namespace attn::cli

@@ -9,6 +9,7 @@
 #include "cli/parse.hpp"
 #include "cli/report_impl.hpp"
 #include "cli/terminal.hpp"
+#include "cli/text_file.hpp"
 #include "cli/words.hpp"
 #include "tensor/error.hpp"
 
@@ -58,7 +59,7 @@ class Session {
         write_all(STDOUT_FILENO, help_text(declaration_), "standard output");
         return 0;
       }
-      if (json_) check_json_destination(*json_);
+      if (json_) check_text_destination(*json_, "json");
       report_.impl().quiet = arguments.quiet;
       report_.impl().params = params_of(arguments);
       threads_ = arguments.threads;
@@ -91,7 +92,7 @@ class Session {
       }
     }
     if (json_) {
-      write_json(json(outcome.status, nullptr), *json_, outcome.commit);
+      write_text(json(outcome.status, nullptr), *json_, "json", outcome.commit);
     } else if (outcome.commit) {
       outcome.commit();
     }
@@ -107,7 +108,7 @@ class Session {
       std::string lines = tool + ": error: " + failed_.message + "\n";
       if (!failed_.hint.empty()) lines += tool + ": hint: " + failed_.hint + "\n";
       write_error(lines);
-      if (json_) write_json(json(failed_.exit, &failed_), *json_);
+      if (json_) write_text(json(failed_.exit, &failed_), *json_, "json");
     } catch (...) {
     }
   }

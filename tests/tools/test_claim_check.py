@@ -1,0 +1,205 @@
+"""claim-check: claims kept as data, on commands of the real tools."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+import unittest
+import xml.etree.ElementTree as xml
+
+import numpy as np
+
+from attn import BIN, ToolTest
+
+HOLDS = """
+[[claim]]
+id = "{id}"
+source = "A paper, (1)"
+statement = "A number is what it is."
+command = '''{command}'''
+value = "{value}"
+relation = "="
+expected = {expected}
+{more}
+"""
+
+
+def claim(name, command="true", value="status", expected=0, more=""):
+    return HOLDS.format(id=name, command=command, value=value, expected=expected, more=more)
+
+
+class ClaimCheck(ToolTest):
+
+    def claims(self, *texts, name="claims.toml", top=""):
+        (self.folder / name).write_text(top + "".join(texts))
+
+    def check(self, *arguments, status=0):
+        done = self.run_tool("claim-check", "claims.toml", *arguments, "--json=r.json", status=status)
+        self.text = done.out.decode()
+        report = json.loads((self.folder / "r.json").read_text())
+        return {c["id"]: c for c in report["result"]["list"]}
+
+    def test_values(self):
+        self.write("in.h5", q=np.arange(12.0).reshape(1, 3, 4), k=np.zeros((1, 2, 4)))
+        run = "attn-compute $CLAIMS/in.h5 --only --emit weights -o out.h5"
+        make = """echo '{"a":[1,{"b":2.5}],"t":true,"l":[3,1]}' > r.json"""
+        self.claims(
+            claim("sliced", run, "out.h5:/weights[0,1,0]", 0.5),
+            claim("all", run, "out.h5:/weights", 0.5),
+            claim("each", run, "out.h5:/weights[0,0]", "[0.5, 0.5]"),
+            claim("sum", run, "out.h5:/weights", 3, 'reduce = "sum"'),
+            claim("pointer", make, "r.json:/a/1/b", 2.5),
+            claim("true", make, "r.json:/t", 1),
+            claim("list", make, "r.json:/l", 1, 'reduce = "min"'),
+            claim("place", make, "r.json:/l", '"r.json:/l"'),
+            claim("status", "exit 3", "status", 3, "status = [0, 3]"))
+        results = self.check()
+        self.assertEqual({c["verdict"] for c in results.values()}, {"holds"}, self.text)
+        self.assertEqual(results["sum"]["measured"], 3)
+        self.assertIn("9 claims: 9 as expected, 0 not, 0 could not run", self.text)
+
+    def test_what_could_not_run_is_never_a_pass(self):
+        refuted = 'expect = "refuted"\nright = "fine"'
+        self.claims(
+            claim("fine"),
+            claim("fails", "exit 1", more=refuted),
+            claim("pipe", "cat nothing | cat", more=refuted),
+            claim("missing", "true", "out.h5:/x", more=refuted),
+            claim("unmade", "true", "r.json:/x", more=refuted),
+            claim("null", """echo '{"x":null}' > r.json""", "r.json:/x", more=refuted),
+            claim("word", """echo '{"x":"ok"}' > r.json""", "r.json:/x", more=refuted),
+            claim("no-such-tool", "attn-nonsense", more=refuted),
+            claim("slow", "sleep 30", more="time-limit = 0.3\n" + refuted))
+        start = time.monotonic()
+        results = self.check("-j", 3, status=1)
+        self.assertLess(time.monotonic() - start, 25)
+        self.assertEqual(results.pop("fine")["verdict"], "holds")
+        for name, result in results.items():
+            self.assertEqual((name, result["verdict"], result["as_expected"]), (name, "error", False))
+        self.assertIn("No such file", self.text)
+        self.assertIn("more than 0.3 seconds", self.text)
+        self.assertIn("9 claims: 1 as expected, 0 not, 8 could not run", self.text)
+
+    def test_refuted(self):
+        self.claims(claim("right"), claim("wrong", expected=1, more='expect = "refuted"\nright = "right"'))
+        results = self.check()
+        self.assertEqual(results["wrong"]["verdict"], "refuted")
+        self.assertTrue(results["wrong"]["as_expected"])
+        # One that is said to be wrong and holds is as bad as the other way round.
+        self.claims(claim("right", expected=1), claim("wrong", more='expect = "refuted"\nright = "right"'))
+        results = self.check(status=1)
+        self.assertEqual([c["as_expected"] for c in results.values()], [False, False])
+        self.assertEqual(results["right"]["margin"], -1)
+
+    def test_a_place_of_its_own(self):
+        self.claims(claim("one", "test ! -e x && touch x && echo ${PWD} > $CLAIMS/one"),
+                    claim("two", "test ! -e x && touch x && echo ${PWD} > $CLAIMS/two"),
+                    claim("threads", "test $ATTN_NUM_THREADS = 1"),
+                    claim("alone", "test $ATTN_NUM_THREADS = 2", more="alone = true"),
+                    claim("input", "test $(wc -c) = 0"))
+        self.check("--threads=2")
+        places = [(self.folder / name).read_text().strip() for name in ("one", "two")]
+        self.assertNotEqual(*places)
+        self.assertFalse(any(os.path.exists(place) for place in places))
+        self.check("--keep=kept")
+        self.assertTrue((self.folder / "kept/one/x").exists())
+        # Not over what is there.
+        self.refused("claim-check", "claims.toml", "--keep=kept", status=5, says=["one"], output=None)
+
+    def test_what_it_leaves_running_is_ended(self):
+        self.claims(claim("one", "sleep 97.25 & true"))
+        self.check()
+        listed = subprocess.run(["ps", "-eo", "args"], stdout=subprocess.PIPE, check=True).stdout
+        self.assertNotIn(b"sleep 97.25", listed)
+
+    def test_interrupted(self):
+        self.claims(claim("one", "touch $CLAIMS/begun; sleep 98.25 | sleep 98.5"))
+        process = subprocess.Popen([BIN / "claim-check", "claims.toml", "--tmpdir=."],
+                                   cwd=self.folder, stderr=subprocess.PIPE)
+        for _ in range(400):
+            if (self.folder / "begun").exists():
+                break
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        process.communicate()
+        for _ in range(400):
+            left = subprocess.run(["ps", "-eo", "args"], stdout=subprocess.PIPE, check=True).stdout
+            if b"sleep 98." not in left and not list(self.folder.glob("attn-claim-*")):
+                break
+            time.sleep(0.05)
+        self.assertNotIn(b"sleep 98.", left)
+        self.assertEqual(list(self.folder.glob("attn-claim-*")), [])
+
+    def test_selection_and_list(self):
+        self.claims(claim("one", more='tags = ["a"]'), claim("two", more='tags = ["a", "b"]'),
+                    claim("three"), top='tags = ["all"]\n')
+        self.assertEqual(list(self.check("--select=a")), ["one", "two"])
+        self.assertEqual(list(self.check("--select=b,three")), ["two", "three"])
+        self.assertEqual(len(self.check("--select=all")), 3)
+        self.refused("claim-check", "claims.toml", "--select=a,zz", status=2, says=["zz"], output=None)
+        done = self.run_tool("claim-check", "claims.toml", "--list")
+        self.assertIn("two  A paper, (1)  [all a b]", done.out.decode())
+
+    def test_junit_and_markdown(self):
+        self.claims(claim("good"), claim("bad", expected=1),
+                    claim("error", "printf '\\001<&\\377'; exit 2"))
+        self.check("--junit=j.xml", "--markdown=m.md", status=1)
+        suites = xml.parse(self.folder / "j.xml").getroot()
+        self.assertEqual(suites.tag, "testsuites")
+        suite, = suites
+        self.assertEqual({k: suite.get(k) for k in ("name", "tests", "failures", "errors")},
+                         {"name": "claims.toml", "tests": "3", "failures": "1", "errors": "1"})
+        cases = {case.get("name"): case for case in suite}
+        self.assertEqual(len(cases["good"]), 0)
+        self.assertIsNotNone(cases["bad"].find("failure"))
+        self.assertIn("<&", cases["error"].find("error").text)
+        markdown = (self.folder / "m.md").read_text()
+        self.assertIn("| `bad`: A number is what it is. | A paper, (1) | = 1 | 0 | -1 | REFUTED |", markdown)
+
+    def test_schema(self):
+        good = claim("x")
+        for change, says in (
+                (("relation = \"=\"", "relation = \"==\""), [":8:", "relation", "expected one of"]),
+                (("relation = \"=\"", ""), ["relation", "is missing"]),
+                (("relation = \"=\"", "relation = \"within\""), ["tolerance", "is missing"]),
+                (("relation = \"=\"", "relation = \"slope\"\ntolerance = 1\nwhy = \"w\""), ["over"]),
+                (("relation = \"=\"", "relation = \"increasing\""), ["expected", "no meaning"]),
+                (("expected = 0", "expected = nan"), [":9:", "expected", "nan"]),
+                (("expected = 0", "expected = []"), ["expected", "empty"]),
+                (("expected = 0", "expected = [true]"), ["expected"]),
+                (("expected = 0", "expected = 0\ntolerance = 0.1"), ["why", "is missing"]),
+                (("expected = 0", "expected = 0\ntolerance = -1"), [":10:", "tolerance", ">= 0"]),
+                (("expected = 0", "expected = 0\nstatement = \"again\""), [":10:"]),
+                (("expected = 0", "expected = 0\ntime-limit = 0"), [":10:", "time-limit"]),
+                (("expected = 0", "expected = 0\nexpct = 1"), [":10:", "expct", "no such key"]),
+                (("expected = 0", "expected = 0\nexpect = \"refuted\""), ["right", "is missing"]),
+                (("expected = 0", "expected = 0\nright = \"x\""), ["right"]),
+                (("expected = 0", "expected = 0\nexpect = \"refuted\"\nright = \"y\""), ["right", "y"]),
+                (("id = \"x\"", "id = \"../x\""), [":3:", "id"]),
+                (("id = \"x\"", "id = 3"), [":3:", "id", "a text"]),
+                (("command = '''true'''", "command = \"\""), ["command", "empty"]),
+                (("source = \"A paper, (1)\"", ""), ["source", "is missing"]),
+                (("[[claim]]", "[claim]"), ["claim", "[[claim]]"]),
+                (("[[claim]]", "[[claim]"), [":2:"])):
+            with self.subTest(change=change):
+                self.assertIn(change[0], good)
+                self.claims(good.replace(*change))
+                self.refused("claim-check", "claims.toml", status=3, says=["claims.toml", *says],
+                             output=None)
+        self.claims(good, good)
+        self.refused("claim-check", "claims.toml", status=3, says=["claims.toml:12: id: x"], output=None)
+        self.claims("")
+        self.refused("claim-check", "claims.toml", status=3, says=["[[claim]]"], output=None)
+        self.refused("claim-check", "nothing.toml", status=3, says=["no such file"], output=None)
+        self.refused("claim-check", ".", status=3, says=["a folder"], output=None)
+        self.refused("claim-check", status=2, says=["FILE"], output=None)
+
+    def test_files_that_cannot_be_written(self):
+        self.claims(claim("x", "touch $CLAIMS/ran"))
+        self.refused("claim-check", "claims.toml", "--junit=no/j.xml", status=5, says=["no/j.xml"], output=None)
+        self.assertFalse((self.folder / "ran").exists())
+
+
+if __name__ == "__main__":
+    unittest.main()

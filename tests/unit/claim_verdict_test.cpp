@@ -1,0 +1,124 @@
+#include "shared/claim_verdict.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "tensor/error.hpp"
+
+using namespace attn;
+using namespace attn::tools;
+
+namespace {
+
+constexpr double no_number = std::numeric_limits<double>::quiet_NaN();
+constexpr double inf = std::numeric_limits<double>::infinity();
+
+Verdict judge_one(Relation relation, double measured, double expected, double tolerance = 0,
+                  double relative = 0) {
+  const std::vector<double> m = {measured};
+  const std::vector<double> e = {expected};
+  return judge({relation, tolerance, relative}, m, e, {});
+}
+
+bool holds(Relation relation, double measured, double expected, double tolerance = 0,
+           double relative = 0) {
+  return judge_one(relation, measured, expected, tolerance, relative).holds;
+}
+
+Verdict judge_all(Relation relation, const std::vector<double>& measured,
+                  const std::vector<double>& expected = {}, double tolerance = 0,
+                  const std::vector<double>& over = {}) {
+  return judge({relation, tolerance, 0}, measured, expected, over);
+}
+
+}  // namespace
+
+TEST_CASE("relations at their bounds") {
+  CHECK(holds(Relation::equal, 1, 1));
+  CHECK_FALSE(holds(Relation::equal, 1, std::nextafter(1, 2)));
+  CHECK(holds(Relation::within, 1.5, 1, 0.5));
+  CHECK(holds(Relation::within, 0.5, 1, 0.5));
+  CHECK_FALSE(holds(Relation::within, 1.75, 1, 0.5));
+  CHECK(holds(Relation::within, 18, 16, 0, 0.125));
+  CHECK_FALSE(holds(Relation::within, 18.5, 16, 0, 0.125));
+  CHECK(holds(Relation::within, -18.5, -16, 0.5, 0.125));
+  CHECK_FALSE(holds(Relation::less, 1, 1));
+  CHECK(holds(Relation::less, 1, 1, 0.25));
+  CHECK(holds(Relation::at_most, 1, 1));
+  CHECK_FALSE(holds(Relation::at_most, 1.5, 1, 0.25));
+  CHECK_FALSE(holds(Relation::greater, 1, 1));
+  CHECK(holds(Relation::at_least, 1, 1));
+  CHECK(holds(Relation::at_least, 0.75, 1, 0.25));
+  CHECK_FALSE(holds(Relation::at_least, 0.5, 1, 0.25));
+}
+
+TEST_CASE("NaN never holds, infinities do where they should") {
+  for (const Relation relation : {Relation::equal, Relation::within, Relation::less,
+                                  Relation::at_most, Relation::greater, Relation::at_least}) {
+    CAPTURE(name(relation));
+    CHECK_FALSE(holds(relation, no_number, 1, 1));
+    CHECK_FALSE(holds(relation, 1, no_number, 1));
+    CHECK(std::isnan(judge_one(relation, no_number, 1, 1).margin));
+    CHECK_FALSE(judge_all(relation, {1, no_number, 1}, {1}, 1).holds);
+    CHECK(std::isnan(judge_all(relation, {1, no_number, 7}, {1}, 1).margin));
+  }
+  CHECK_FALSE(judge_all(Relation::increasing, {1, no_number, 3}).holds);
+  CHECK_FALSE(judge_all(Relation::slope, {1, no_number, 3}, {1}, 9, {1, 2, 3}).holds);
+  CHECK(holds(Relation::equal, inf, inf));
+  CHECK(holds(Relation::at_most, -inf, -inf));
+  CHECK_FALSE(holds(Relation::less, inf, inf));
+  CHECK_FALSE(holds(Relation::within, inf, -inf, 1e300));
+  CHECK(holds(Relation::less, 1, inf));
+}
+
+TEST_CASE("of several numbers the worst is told") {
+  const Verdict verdict = judge_all(Relation::at_most, {1, 5, 3}, {4});
+  CHECK_FALSE(verdict.holds);
+  CHECK(verdict.measured == 5);
+  CHECK(verdict.margin == -1);
+  const Verdict each = judge_all(Relation::within, {1, 2, 3}, {1, 2.25, 3.5}, 0.5);
+  CHECK(each.holds);
+  CHECK(each.margin == 0);
+  CHECK(each.expected == 3.5);
+  CHECK_THROWS_AS(judge_all(Relation::equal, {1, 2, 3}, {1, 2}), Error);
+  CHECK_THROWS_AS(judge_all(Relation::equal, {}, {1}), Error);
+}
+
+TEST_CASE("order and slope") {
+  CHECK(judge_all(Relation::increasing, {1, 2, 4}).margin == 1);
+  CHECK_FALSE(judge_all(Relation::increasing, {1, 2, 2}).holds);
+  CHECK(judge_all(Relation::increasing, {1, 2, 2}, {}, 0.5).holds);
+  CHECK(judge_all(Relation::decreasing, {4, 2, 1}).holds);
+  CHECK_FALSE(judge_all(Relation::decreasing, {4, 2, 3}, {}, 1).holds);
+  CHECK_THROWS_AS(judge_all(Relation::increasing, {1}), Error);
+  const Verdict cubic = judge_all(Relation::slope, {3, 24, -192}, {3}, 0.1, {1, 2, 4});
+  CHECK(cubic.holds);
+  CHECK(cubic.measured == doctest::Approx(3).epsilon(1e-14));
+  CHECK_FALSE(judge_all(Relation::slope, {3, 24, 192}, {2.8}, 0.1, {1, 2, 4}).holds);
+  CHECK_THROWS_AS(judge_all(Relation::slope, {1, 2}, {1}, 0.1, {2, 2}), Error);
+  CHECK_THROWS_AS(judge_all(Relation::slope, {1, 2}, {1}, 0.1, {2}), Error);
+  CHECK_THROWS_AS(judge_all(Relation::slope, {1, 2}, {1}, 0.1, {0, 1}), Error);
+}
+
+TEST_CASE("reductions") {
+  const std::vector<double> values = {3, -7, 2};
+  CHECK(reduce(Reduction::min, values) == -7);
+  CHECK(reduce(Reduction::max, values) == 3);
+  CHECK(reduce(Reduction::max_abs, values) == 7);
+  CHECK(reduce(Reduction::sum, values) == -2);
+  CHECK(reduce(Reduction::mean, values) == doctest::Approx(-2.0 / 3));
+  CHECK(reduce(Reduction::count, values) == 3);
+  CHECK(reduce(Reduction::first, values) == 3);
+  CHECK(reduce(Reduction::last, values) == 2);
+  CHECK(reduction_names().size() == 8);
+  CHECK(relation_names().size() == 9);
+  const std::vector<double> bad = {3, no_number, 2};
+  for (const Reduction reduction : {Reduction::min, Reduction::max, Reduction::max_abs,
+                                    Reduction::first, Reduction::sum, Reduction::mean}) {
+    CHECK(std::isnan(reduce(reduction, bad)));
+    if (reduction != Reduction::sum) CHECK(std::isnan(reduce(reduction, {})));
+  }
+  CHECK(reduce(Reduction::count, {}) == 0);
+}

@@ -1,0 +1,175 @@
+// claim-check: numerical claims kept as data, checked.
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "cli/progress.hpp"
+#include "cli/text_file.hpp"
+#include "io/output.hpp"
+#include "kernel/parallel.hpp"
+#include "shared/bundles.hpp"
+#include "shared/claim_report.hpp"
+#include "tensor/error.hpp"
+
+namespace attn::tools {
+namespace {
+
+cli::Declaration declare() {
+  cli::Declaration d("claim-check", "Checks numerical claims that are kept as data",
+                     cli::Role::compare);
+  d.words("FILE...", "Files of claims, TOML.", 1, -1);
+  d.about(
+      "A file of claims has a table [[claim]] for each: id; source (document and place), the "
+      "statement in one sentence, tags; command, for bash, which stops at what fails in a pipe "
+      "too, run in a fresh directory with these tools first on PATH, the directory of the file as "
+      "$CLAIMS, and time-limit (60 seconds); status, the exit statuses it may have (0); alone = "
+      "true, so that nothing runs beside it.");
+  d.about(
+      "value says where the number stands that the command has made: report.json:/result/gap (a "
+      "JSON pointer), out.h5:/col_sum[0] (a dataset, sliced), or status. Of several numbers each "
+      "must hold, or reduce (min, max, max-abs, mean, sum, count, first, last) makes one of them. "
+      "relation is =, within, <, <=, >, >=, increasing, decreasing, or slope, that of log value "
+      "over log of the numbers at over; expected a number, a list, or where they stand; tolerance "
+      "and relative-tolerance (of expected) with why, a sentence. expect = \"refuted\" marks what "
+      "is "
+      "printed and wrong; right is then the id of the claim that says it right.");
+  d.about(
+      "In the report, result has claims, as_expected, otherwise, errors (counts) and list, with "
+      "verdict (holds, refuted, error), measured, expected and margin of each: how far inside its "
+      "tolerance the measured number lies, below 0 outside.");
+  d.section("Claims");
+  d.text("select", "LIST", "Only claims with these ids or tags, separated by commas.");
+  d.integer("jobs", "N", "Claims checked side by side; they share --threads. Default: all of them.",
+            1, 1024);
+  d.letter('j');
+  d.text("junit", "FILE", "Write the verdicts as JUnit XML.");
+  d.text("markdown", "FILE", "Write the table as Markdown.");
+  d.text("keep", "DIR", "Run in new directories DIR/id, and leave them there.");
+  d.flag("list", "List the claims, and run none.");
+  d.example("claim-check data/claims/*.toml", "do all claims still hold?");
+  d.example("claim-check --select gradients --junit claims.xml paper.toml",
+            "those of one tag, in CI");
+  d.exit_status(0, "every claim came out as expected");
+  d.exit_status(1, "some did not, or could not run");
+  d.exit_status(4, "");
+  d.exit_status(6, "");
+  return d;
+}
+
+std::vector<std::string> split_list(const std::string& text) {
+  std::vector<std::string> parts;
+  std::string part;
+  for (const char c : text + ",") {
+    if (c != ',') {
+      part += c;
+    } else if (!part.empty()) {
+      parts.push_back(std::exchange(part, ""));
+    }
+  }
+  return parts;
+}
+
+std::vector<Claim> selected(const cli::Arguments& arguments, std::vector<Claim> claims) {
+  if (!arguments.given("select")) return claims;
+  const std::vector<std::string> wanted = split_list(arguments.text("select"));
+  std::set<std::string> met;
+  std::vector<Claim> kept;
+  for (Claim& claim : claims) {
+    bool chosen = false;
+    for (const std::string& word : wanted) {
+      const bool is =
+          claim.id == word || std::count(claim.tags.begin(), claim.tags.end(), word) > 0;
+      if (is) met.insert(word);
+      chosen = chosen || is;
+    }
+    if (chosen) kept.push_back(std::move(claim));
+  }
+  for (const std::string& word : wanted) {
+    if (met.count(word) > 0) continue;
+    throw Error(Failure::usage, "--select: no claim has the id or tag " + word,
+                "--list shows the claims");
+  }
+  if (kept.empty()) throw Error(Failure::usage, "--select names no claim");
+  return kept;
+}
+
+std::string listing(const std::vector<Claim>& claims) {
+  std::string text;
+  for (const Claim& claim : claims) {
+    text +=
+        fmt::format("{}  {}  [{}]{}\n    {}\n", claim.id, claim.source, fmt::join(claim.tags, " "),
+                    claim.refuted ? "  refuted" : "", claim.statement);
+  }
+  return text;
+}
+
+// The tools are where this one is.
+std::string tool_folder() {
+  std::error_code failed;
+  const auto self = std::filesystem::read_symlink("/proc/self/exe", failed);
+  if (failed) throw Error(Failure::input, "/proc/self/exe cannot be read: " + failed.message());
+  return self.parent_path().string();
+}
+
+std::vector<ClaimResult> check(const cli::Arguments& arguments, const std::vector<Claim>& claims) {
+  ClaimPlace place;
+  place.keeps = arguments.given("keep");
+  place.folder = place.keeps ? arguments.text("keep") : arguments.tmpdir;
+  place.tools = tool_folder();
+  const Index most = static_cast<Index>(claims.size());
+  const Index jobs =
+      std::clamp<Index>(arguments.integer("jobs").value_or(arguments.threads), 1, most);
+  std::vector<ClaimResult> results(claims.size());
+  cli::Progress progress(arguments, "checking", static_cast<double>(most), "claims");
+  const auto run = [&](std::size_t n) {
+    results[n] = run_claim(claims[n], place);
+    progress.advance(1);
+  };
+  std::vector<std::size_t> together;
+  for (std::size_t n = 0; n < claims.size(); ++n) {
+    if (!claims[n].alone) together.push_back(n);
+  }
+  place.threads = static_cast<int>(std::max<Index>(1, arguments.threads / jobs));
+  kernel::parallel_for(static_cast<Index>(together.size()), static_cast<int>(jobs),
+                       [&](Index item, int) { run(together[static_cast<std::size_t>(item)]); });
+  place.threads = arguments.threads;
+  for (std::size_t n = 0; n < claims.size(); ++n) {
+    if (claims[n].alone) run(n);
+  }
+  return results;
+}
+
+cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
+  for (const char* option : {"junit", "markdown"}) {
+    if (arguments.given(option)) cli::check_text_destination(arguments.text(option), option);
+  }
+  const std::vector<Claim> claims = selected(arguments, read_claims(arguments.words()));
+  if (arguments.flag("list")) {
+    report.print(listing(claims));
+    return {};
+  }
+  const std::vector<ClaimResult> results = check(arguments, claims);
+  const ClaimResults all{claims, results};
+  report.print(claims_table(all));
+  report.result() = claims_json(all);
+  if (arguments.given("junit")) {
+    cli::write_text(claims_junit(all), arguments.text("junit"), "junit");
+  }
+  if (arguments.given("markdown")) {
+    cli::write_text(claims_markdown(all), arguments.text("markdown"), "markdown");
+  }
+  return {all.counts().as_expected == static_cast<Index>(claims.size()) ? 0 : 1};
+}
+
+}  // namespace
+}  // namespace attn::tools
+
+int main(int argc, char** argv) {
+  return attn::tools::tool_main(argc, argv, attn::tools::declare(), attn::tools::run);
+}
