@@ -69,9 +69,9 @@ Distances distances(double r, double a) {
 Peak gap_peak(double a) {
   if (!(a >= 1e-3 && a <= 1e100)) return {none, none};
   const double high = 4 * a * a + 4;
-  const auto [low, above] = boost::math::tools::bisect(
-      [a](double x) { return slope_ratio(x, a); }, std::min(1e-3, high * 1e-3), high,
-      boost::math::tools::eps_tolerance<double>(52));
+  const auto [low, above] =
+      boost::math::tools::bisect([a](double x) { return slope_ratio(x, a); }, 1e-3, high,
+                                 boost::math::tools::eps_tolerance<double>(52));
   Peak peak;
   peak.log_r = low + 0.5 * (above - low);
   const double l = -2 * a * a;

@@ -56,6 +56,13 @@ class Length(ToolTest):
         # A float32 matrix would take 268 MB of the larger one.
         self.assertLess(peaks[1] - peaks[0], 30e6)
 
+    def test_points_that_attend_to_each_other(self):
+        # A matrix of their weights would take 3.2 GB; the program itself takes some 30 MB.
+        options = ["--counts=18000,2000", "--centres=1,1;0,0", "--steps=1", "--memory=32M", "-q"]
+        for verb in (["simulate"], ["em", "--estimate-variance"]):
+            peak = self.peak("mode-collapse-sim", *verb, *options, "-o", f"{verb[0]}.h5")
+            self.assertLess(peak, (32 << 20) + 40e6)
+
     def test_large_heads_lie_where_the_last_ones_lay(self):
         # 4.2 MB of keys each, 100 MB in all, of which explain-away-stats keeps 6.7 MB of sums.
         random = np.random.default_rng(3)

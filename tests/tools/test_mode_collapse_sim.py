@@ -187,7 +187,7 @@ class Simulate(CollapseTest):
         self.assertEqual(result["schemes"]["dnas"]["steps"][4]["merged"], 0)
 
     def test_balanced_clusters_stay_apart(self):
-        balanced = ["--counts=225,225", *UNBALANCED[1:], "--seeds=20", "--emit=centre_distance"]
+        balanced = ["--counts=225,225", *UNBALANCED[1:], "--seeds=100", "--emit=centre_distance"]
         bundle = self.sim("simulate", *balanced)
         self.assertTrue((bundle["unas/centre_distance"][:, 4] > 2.7).all())
         self.assertTrue((bundle["dnas/centre_distance"][:, 4] > 2.7).all())

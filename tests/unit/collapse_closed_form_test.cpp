@@ -116,6 +116,18 @@ TEST_CASE("the gap peaks and then vanishes (E11)") {
   }
 }
 
+TEST_CASE("where the gap peaks, to the last digits") {
+  // Roots of the printed formulas' derivative in 60 digits; the first is all but log(3 + 2√2).
+  for (const auto& [a, log_r] : {std::pair<double, double>{0.001, 1.76274770437014037},
+                                 {0.1, 1.76814839153814254},
+                                 {0.5, 1.95825988210719748},
+                                 {1, 3.28677437466510361},
+                                 {2, 12.0005155603579988}}) {
+    CHECK(std::abs(collapse::gap_peak(a).log_r - log_r) <=
+          1e-14 * std::max(1.0, 1 / (a * a)) * log_r);
+  }
+}
+
 TEST_CASE("far apart the gap peaks at s^(-3/2), where it is all there is") {
   for (const double a : {6.0, 20.0, 1e3, 1e50}) {
     CAPTURE(a);
