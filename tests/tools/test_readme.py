@@ -39,6 +39,13 @@ class Readme(ToolTest):
         self.assertEqual({path.name: path.read_bytes() for path in (SOURCE / "data").iterdir()},
                          before, "an example writes into data/")
 
+    def test_claims(self):
+        claims = re.search(r"^```toml\n(.*?)^```$", README.read_text(), re.MULTILINE | re.DOTALL)
+        (self.folder / "paper.toml").write_text(claims[1])
+        (self.folder / "layer3.h5").symlink_to(SOURCE / "data/passage.h5")
+        done = self.run_tool("claim-check", "paper.toml")
+        self.assertIn(b"3 claims: 3 as expected", done.out)
+
     def test_there_are_pipelines(self):
         tools = {path.name for path in BIN.iterdir()}
         scripts = [script for _, script in blocks(README.read_text())]
