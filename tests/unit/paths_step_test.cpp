@@ -124,8 +124,7 @@ void rescale(PathProblem<double>& problem, const std::vector<double>& factors) {
 TEST_CASE("every optimiser against its formulas in long double") {
   for (const Optimizer optimizer : all_optimizers) {
     for (const auto& [rows, columns] : path_sizes()) {
-      CAPTURE(static_cast<int>(optimizer));
-      CAPTURE(rows);
+      INFO("optimiser " << static_cast<int>(optimizer));
       // Of what is stored, a rounding; what is computed is within some of float64, sums of it and a
       // division by a ratio near 1 amplified by weights of at least a quarter.
       check_against_reference<double>(optimizer, rows, columns, 1e-13);

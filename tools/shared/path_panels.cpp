@@ -11,7 +11,7 @@ namespace attn::tools {
 namespace {
 
 // More at a time would be no faster.
-constexpr std::int64_t panel_bytes = std::int64_t{256} << 20;
+constexpr std::int64_t panel_bytes = std::int64_t{640} << 20;
 
 // Elements of a chunk, about.
 constexpr Index chunk_elements = Index{1} << 16;
@@ -140,7 +140,8 @@ template <class T>
 void PathRun::write(const std::string& name, const PathPanel& panel, const T* values) {
   const PanelAxes axes(outputs.position(panel.problem), task.own_shape(name), panel);
   if constexpr (std::is_floating_point_v<T>) {
-    for (Index n = 0; n < element_count(axes.count); ++n) {
+    const Index size = element_count(axes.count);
+    for (Index n = 0; n < size; ++n) {
       if (std::isfinite(values[n])) continue;
       throw Error(Failure::numerical,
                   fmt::format("{} would not be finite at {}: beyond {}", name,
