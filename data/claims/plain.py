@@ -1,6 +1,10 @@
 """What claims are held against: the formulas in plain NumPy, with nothing of the tools in them."""
 
 import json
+import os
+
+# Before NumPy is loaded: claims are checked side by side, and the matrices are small.
+os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
 import h5py
 import numpy as np
@@ -47,32 +51,35 @@ def farthest(a, b):
     return np.abs(np.asarray(a) - np.asarray(b)).max()
 
 
-def entropy_minimiser(cost, weight, rows, sums, square=None, steps=500):
+def entropy_minimiser(cost, weight, rows, sums, square=None):
     """The x > 0 with rows x = sums that minimises <cost, x> + weight <x, log x - 1> + x'square x/2,
-    by Newton's method with equality constraints (Boyd & Vandenberghe, section 10.3), from any start:
-    the multipliers of `rows` are found along, and no other structure is used."""
+    by Newton's method with equality constraints from an infeasible start (Boyd & Vandenberghe,
+    section 10.3): the multipliers y of `rows` are found along, no other structure is used."""
     square = np.zeros((cost.size, cost.size)) if square is None else square
-    x = np.full(cost.size, 1 / cost.size)
-    y = np.zeros(len(rows))
+    corner = np.zeros((len(rows), len(rows)))
 
     def residual(x, y):
         return np.concatenate([cost + weight * np.log(x) + square @ x + rows.T @ y, rows @ x - sums])
 
-    for _ in range(steps):
+    x, y = np.full(cost.size, sums.sum() / cost.size), np.zeros(len(rows))
+    for _ in range(500):
+        # In units of root x, where the entropy's curvature is `weight` however small an x is.
+        unit = np.sqrt(x)
+        scaled = rows * unit
+        system = np.block([[weight * np.eye(x.size) + square * np.outer(unit, unit), scaled.T], [scaled, corner]])
         here = residual(x, y)
-        corner = np.zeros((len(rows), len(rows)))
-        system = np.block([[np.diag(weight / x) + square, rows.T], [rows, corner]])
-        # Marginals of both sides depend on each other: the multipliers are free up to a constant.
-        step = np.linalg.lstsq(system, -here, rcond=1e-14)[0]
-        dx, dy = step[:cost.size], step[cost.size:]
+        # Marginals of both sides depend on each other: their multipliers are free up to a constant.
+        step = np.linalg.lstsq(system, -here * np.concatenate([unit, np.ones(len(rows))]), rcond=1e-13)[0]
+        dx, dy = unit * step[:x.size], step[x.size:]
         t = min(1, 0.9 / max(1e-300, (-dx / x).max()))
-        while t > 1e-12 and not np.linalg.norm(residual(x + t * dx, y + t * dy)) <= (
-                (1 - 0.1 * t) * np.linalg.norm(here)):
+        while np.linalg.norm(residual(x + t * dx, y + t * dy)) > (1 - 0.1 * t) * np.linalg.norm(here):
             t /= 2
-        if t <= 1e-12:
-            break
+            if t < 1e-9:
+                if np.linalg.norm(here) > 1e-9:
+                    raise ArithmeticError(f"not solved: residual {np.linalg.norm(here)}")
+                return x
         x, y = x + t * dx, y + t * dy
-    return x
+    raise ArithmeticError("not solved in 500 steps")
 
 
 def attention_minimiser(s, columns):
