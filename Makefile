@@ -13,6 +13,11 @@ test:     ## build and run all tests; installs missing Debian packages
 	@$(MAKE) --no-print-directory compile
 	ctest --preset $(PRESET) --parallel $(JOBS)
 
+claims:   ## build, and check the claims of data/claims; installs missing Debian packages
+	@scripts/install-deps build test
+	@$(MAKE) --no-print-directory compile
+	build/$(PRESET)/bin/claim-check data/claims/*.toml --junit build/$(PRESET)/claims.xml $(if $(SKIP),--skip $(SKIP))
+
 demo:     ## build and show the tools at work; installs missing Debian packages
 	@scripts/install-deps build demo
 	@$(MAKE) --no-print-directory compile
@@ -43,4 +48,4 @@ compile:
 	@cmake --preset $(PRESET) >/dev/null
 	cmake --build --preset $(PRESET) --parallel $(JOBS)
 
-.PHONY: all test demo bench install format lint clean help compile
+.PHONY: all test claims demo bench install format lint clean help compile

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <set>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -45,6 +44,7 @@ cli::Declaration declare() {
       "tolerance the measured number lies, below 0 outside.");
   d.section("Claims");
   d.text("select", "LIST", "Only claims with these ids or tags, separated by commas.");
+  d.text("skip", "LIST", "All but these.");
   d.integer("jobs", "N", "Claims checked side by side; they share --threads. Default: all of them.",
             1, 1024);
   d.letter('j');
@@ -75,27 +75,41 @@ std::vector<std::string> split_list(const std::string& text) {
   return parts;
 }
 
-std::vector<Claim> selected(const cli::Arguments& arguments, std::vector<Claim> claims) {
-  if (!arguments.given("select")) return claims;
-  const std::vector<std::string> wanted = split_list(arguments.text("select"));
-  std::set<std::string> met;
-  std::vector<Claim> kept;
-  for (Claim& claim : claims) {
-    bool chosen = false;
-    for (const std::string& word : wanted) {
-      const bool is =
-          claim.id == word || std::count(claim.tags.begin(), claim.tags.end(), word) > 0;
-      if (is) met.insert(word);
-      chosen = chosen || is;
-    }
-    if (chosen) kept.push_back(std::move(claim));
+bool is_called(const Claim& claim, const std::string& word) {
+  return claim.id == word || std::count(claim.tags.begin(), claim.tags.end(), word) > 0;
+}
+
+bool is_any_of(const Claim& claim, const std::vector<std::string>& words) {
+  return std::any_of(words.begin(), words.end(),
+                     [&](const std::string& word) { return is_called(claim, word); });
+}
+
+// The ids and tags of a list, each of which some claim has.
+std::vector<std::string> words_of(const cli::Arguments& arguments, const std::string& option,
+                                  const std::vector<Claim>& claims) {
+  std::vector<std::string> words = split_list(arguments.text(option));
+  if (arguments.given(option) && words.empty()) {
+    throw Error(Failure::usage, "--" + option + " names no claim");
   }
-  for (const std::string& word : wanted) {
-    if (met.count(word) > 0) continue;
-    throw Error(Failure::usage, "--select: no claim has the id or tag " + word,
+  for (const std::string& word : words) {
+    const bool known = std::any_of(claims.begin(), claims.end(),
+                                   [&](const Claim& claim) { return is_called(claim, word); });
+    if (known) continue;
+    throw Error(Failure::usage, "--" + option + ": no claim has the id or tag " + word,
                 "--list shows the claims");
   }
-  if (kept.empty()) throw Error(Failure::usage, "--select names no claim");
+  return words;
+}
+
+std::vector<Claim> selected(const cli::Arguments& arguments, const std::vector<Claim>& claims) {
+  const std::vector<std::string> wanted = words_of(arguments, "select", claims);
+  const std::vector<std::string> unwanted = words_of(arguments, "skip", claims);
+  std::vector<Claim> kept;
+  for (const Claim& claim : claims) {
+    if (!wanted.empty() && !is_any_of(claim, wanted)) continue;
+    if (!is_any_of(claim, unwanted)) kept.push_back(claim);
+  }
+  if (kept.empty()) throw Error(Failure::usage, "--skip leaves no claim");
   return kept;
 }
 

@@ -137,6 +137,11 @@ class ClaimCheck(ToolTest):
         self.assertEqual(list(self.check("--select=a")), ["one", "two"])
         self.assertEqual(list(self.check("--select=b,three")), ["two", "three"])
         self.assertEqual(len(self.check("--select=all")), 3)
+        self.assertEqual(list(self.check("--skip=b")), ["one", "three"])
+        self.assertEqual(list(self.check("--select=a", "--skip=one")), ["two"])
+        self.refused("claim-check", "claims.toml", "--skip=all", status=2, says=["--skip"],
+                     output=None)
+        self.refused("claim-check", "claims.toml", "--skip=zz", status=2, says=["zz"], output=None)
         self.refused("claim-check", "claims.toml", "--select=a,zz", status=2, says=["zz"], output=None)
         done = self.run_tool("claim-check", "claims.toml", "--list")
         self.assertIn("two  A paper, (1)  [all a b]", done.out.decode())

@@ -19,6 +19,10 @@ def blocks(text):
     return [(text.count("\n", 0, match.start()) + 2, match[1]) for match in found]
 
 
+def contents(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
 def pipelines(scripts, tools):
     """The commands in which at least two tools are joined by a pipe."""
     commands = re.sub(r"\\\n|(?<=\|)\n", " ", "\n".join(scripts)).splitlines()
@@ -31,13 +35,12 @@ class Readme(ToolTest):
     def test_examples(self):
         scripts = blocks(README.read_text())
         (self.folder / "data").symlink_to(SOURCE / "data")
-        before = {path.name: path.read_bytes() for path in (SOURCE / "data").iterdir()}
+        before = contents(SOURCE / "data")
         for line, script in scripts:
             with self.subTest(line=line):
                 done = self.shell(f"set -euo pipefail\n{script}", status=None)
                 self.assertEqual(done.status, 0, f"README.md:{line}:\n{script}\n{done.err}")
-        self.assertEqual({path.name: path.read_bytes() for path in (SOURCE / "data").iterdir()},
-                         before, "an example writes into data/")
+        self.assertEqual(contents(SOURCE / "data"), before, "an example writes into data/")
 
     def test_claims(self):
         claims = re.search(r"^```toml\n(.*?)^```$", README.read_text(), re.MULTILINE | re.DOTALL)

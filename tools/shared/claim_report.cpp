@@ -20,7 +20,10 @@ using Json = nlohmann::ordered_json;
 // Lines of what a command wrote last.
 constexpr std::size_t most_lines = 12;
 
-std::string digits(double value) { return fmt::format("{:.6g}", value); }
+// A NaN has no sign worth showing.
+std::string digits(double value, int count = 6) {
+  return std::isnan(value) ? "nan" : fmt::format("{:.{}g}", value, count);
+}
 
 // "<= 0.5", "1 ± 1e-12", "increasing".
 std::string expected_text(const Claim& claim, const ClaimResult& result) {
@@ -54,7 +57,7 @@ std::vector<std::string> cells(const Claim& claim, const ClaimResult& result) {
           claim.source,
           expected_text(claim, result),
           result.ran() ? digits(result.verdict.measured) : "-",
-          result.ran() ? fmt::format("{:.3g}", result.verdict.margin) : "-",
+          result.ran() ? digits(result.verdict.margin, 3) : "-",
           verdict_text(claim, result),
           fmt::format("{:.2f}", result.seconds)};
 }
