@@ -159,10 +159,29 @@ std::vector<ClaimResult> check(const cli::Arguments& arguments, const std::vecto
   return results;
 }
 
-cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
+// No file is written over another one of the same run.
+void require_outputs(const cli::Arguments& arguments) {
+  std::vector<std::string> taken = arguments.words();
+  if (arguments.json && !arguments.json->empty()) taken.push_back(*arguments.json);
   for (const char* option : {"junit", "markdown"}) {
-    if (arguments.given(option)) cli::check_text_destination(arguments.text(option), option);
+    if (!arguments.given(option)) continue;
+    const std::string file = arguments.text(option);
+    for (const std::string& other : taken) {
+      std::error_code failed;
+      if (file == other || std::filesystem::equivalent(file, other, failed)) {
+        throw Error(Failure::usage, fmt::format("--{} {} is {}, too", option, file, other));
+      }
+    }
+    cli::check_text_destination(file, option);
+    taken.push_back(file);
   }
+  if (arguments.given("keep") && arguments.text("keep").empty()) {
+    throw Error(Failure::usage, "--keep needs a directory");
+  }
+}
+
+cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
+  require_outputs(arguments);
   const std::vector<Claim> claims = selected(arguments, read_claims(arguments.words()));
   if (arguments.flag("list")) {
     report.print(listing(claims));

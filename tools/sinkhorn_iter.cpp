@@ -29,17 +29,20 @@ cli::Declaration declare() {
       "The report has the value <P, C> (of scores: <P, s>), the dual -E (<a, f> + <b, g> + sum P) "
       "and a gap: the optimum is at most dual + gap. Any plan of the right marginals proves E "
       "KL(plan, P) to be one; it is bounded without a subtraction. Where pairs are forbidden it is "
-      "null for a P far from its marginals. Scores have E = 1.");
+      "null for a P far from its marginals, and unless there is a tolerance. In float32 both are "
+      "up to the rounding of P. Scores have E = 1.");
   d.section("Transport");
   d.number("epsilon", "E", "Of a cost: scores are -cost/E.", cli::Declaration::Range::positive());
   d.integer("iterations", "T",
             "Exactly T, or at most T where --tolerance is given (1000 unless given).", 1,
             Index{1} << 40);
-  d.number("tolerance", "E",
-           "Stop when the L1 error of both marginals is at most E. Unless --iterations is given "
-           "alone: 1e-10, in float32 1e-6 times the larger of 1 and the plan's total. Whether "
-           "there is such a plan is looked at first.",
-           {0, std::numeric_limits<double>::infinity(), true, true});
+  d.number(
+      "tolerance", "E",
+      "Stop when the L1 error of both marginals is at most E. Unless --iterations is given "
+      "alone: 1e-10, in float32 1e-6 times the larger of 1 and the plan's total. Whether "
+      "there is such a plan is looked at first; sums of a and b that differ by up to half of a "
+      "given E are taken, b scaled (result: rescaled), and count for the error.",
+      {0, std::numeric_limits<double>::infinity(), true, true});
   d.number("relax", "W",
            "Over-relaxed iterations, for fewer of them: 1 is plain, 1.5 to 1.9 where it is slow. "
            "Plain again where that leads nowhere; the answer is the same.",

@@ -3,7 +3,6 @@
 #include <stdexcept>
 
 #include "kernel/tile.hpp"
-#include "kernel/two_sided.hpp"
 
 namespace attn {
 template <class T>
@@ -20,14 +19,16 @@ void PlanSums<T>::start(const Partition& partition) {
 template <class T>
 void PlanSums<T>::observe(const WeightTile<T>& tile, Index slot) {
   cols_.observe(tile, slot);
-  kernel::row_products(tile.weights, ones_.data(), rows_.data() + tile.range.row0);
   Buffer<T> storage(tile.range.rows * tile.range.cols);
   typename Scores<T>::Scratch scratch;
   const MatrixView<T> scores(storage.data(), tile.range.rows, tile.range.cols);
   scores_.fill(tile.range, scores, scratch);
   for (Index i = 0; i < tile.range.rows; ++i) {
-    row_scores_[static_cast<std::size_t>(tile.range.row0 + i)] +=
-        kernel::weighted_sum(tile.weights.row(i), scores.row(i), tile.range.cols);
+    const auto at = static_cast<std::size_t>(tile.range.row0 + i);
+    const T* weights = tile.weights.row(i);
+    // In float64, as the columns are: what is certified depends on their totals being the same.
+    rows_[at] += kernel::weighted_sum(weights, ones_.data(), tile.range.cols);
+    row_scores_[at] += kernel::weighted_sum(weights, scores.row(i), tile.range.cols);
   }
 }
 

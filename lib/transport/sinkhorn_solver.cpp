@@ -35,6 +35,10 @@ constexpr double most_total = 0x1p-20;
 // What sums of a few million rounded numbers stay within.
 constexpr double equal_totals = 1e-12;
 
+// What row and column sums of a plan in that format differ by, which are added up in other orders.
+template <class T>
+constexpr double sum_rounding = sizeof(T) == sizeof(float) ? 1e-6 : equal_totals;
+
 bool all_one(const std::vector<double>& marginal, const std::vector<Index>& partners) {
   for (std::size_t n = 0; n < marginal.size(); ++n) {
     if (marginal[n] != (partners[n] > 0 ? 1 : 0)) return false;
@@ -98,9 +102,10 @@ class Solver {
       iterate();
       if (!observers_.empty()) show_weights(scores_, found_.potentials, 0, observers_, threads_);
     }
-    if (!row_missing_.empty()) {
-      found_.summary.gap = tree_gap(scores_, found_.potentials, row_missing_, col_missing_,
-                                    equal_totals * marginals_.total(), threads_);
+    // A few passes more, which so many iterations alone may take longer for than they took.
+    if (tolerance_ && !row_missing_.empty()) {
+      found_.summary.gap = tree_gap(scores_, found_.potentials, marginals_, row_missing_,
+                                    col_missing_, sum_rounding<T>, threads_);
     }
     found_.summary.iterations = iterations_;
     return std::move(found_);

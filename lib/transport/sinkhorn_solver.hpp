@@ -50,7 +50,9 @@ struct SinkhornSummary {
 
   double score = 0;  ///< ⟨π, s⟩
   double primal = 0;  ///< −⟨π, s⟩ + Σ π (log π − 1) of this π, which meets a and b up to the errors
-  double dual = 0;  ///< of these f and g: never above the optimum
+  /// Of these f and g: never above the optimum, but for the rounding of Σ π, some 1e-7 max(1, S)
+  /// of it in float32 (2e-16 in float64), S = max |s_ij|.
+  double dual = 0;
 
   /// The optimum is at most dual + gap, ≥ 0. Found without a subtraction: for any plan π̂ that meets
   /// a and b its primal minus the dual is KL(π̂ ‖ π), and rounding π to such a plan (Altschuler,
@@ -61,7 +63,8 @@ struct SinkhornSummary {
   /// x_i = min(1, a_i/r_i), y_j = min(1, b_j/c_j), E = Σ_i (r_i − a_i)⁺ + Σ_j (b_j − c_j)⁺,
   /// F = max_i (f_i + ½ log a_i), G = max_j (g_j + ½ log b_j), S = max |s_ij|. Where some pair of
   /// an open row and column is forbidden (the rounding needs all), or S is not known, that of
-  /// tree_gap.hpp. NaN where that is, or Σ a ≠ Σ b.
+  /// tree_gap.hpp, with a rounding of 1e-12, 1e-6 in float32. NaN where that is, where so many
+  /// iterations alone were asked for, or Σ a ≠ Σ b.
   double gap = std::numeric_limits<double>::quiet_NaN();
 };
 

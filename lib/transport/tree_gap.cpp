@@ -2,6 +2,7 @@
 
 #include <boost/pending/disjoint_sets.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -74,7 +75,8 @@ class Forest {
 
 // Sends what is missing from the leaves on. A line's edges are known by their number and by the
 // exclusive or of their indices, which for a leaf is that of its only edge.
-double send(const std::vector<Edge>& edges, std::vector<double> missing, double rounding) {
+double send(const std::vector<Edge>& edges, std::vector<double> missing, std::vector<double> total,
+            double rounding) {
   std::vector<Index> count(missing.size(), 0);
   std::vector<std::size_t> mixed(missing.size(), 0);
   for (std::size_t e = 0; e < edges.size(); ++e) {
@@ -94,45 +96,56 @@ double send(const std::vector<Edge>& edges, std::vector<double> missing, double 
       gap += sent * (sent / edges[e].weight);
       missing[leaf] = 0;
       missing[next] -= sent;
+      total[next] += total[leaf];
       count[leaf] = 0;
       --count[next];
       mixed[next] ^= e;
       leaf = next;
     }
   }
-  for (const double left : missing) {
-    if (!(std::abs(left) <= rounding)) return std::numeric_limits<double>::quiet_NaN();
+  // What is left stands at the roots, as do the marginals of their trees.
+  for (std::size_t line = 0; line < missing.size(); ++line) {
+    if (!(std::abs(missing[line]) <= rounding * total[line])) {
+      return std::numeric_limits<double>::quiet_NaN();
+    }
   }
   return gap;
+}
+
+std::vector<double> joined(std::span<const double> rows, std::span<const double> cols) {
+  std::vector<double> all(rows.begin(), rows.end());
+  all.insert(all.end(), cols.begin(), cols.end());
+  return all;
 }
 
 }  // namespace
 
 template <class T>
-double tree_gap(const Scores<T>& scores, Potentials& potentials,
+double tree_gap(const Scores<T>& scores, Potentials& potentials, const Marginals& marginals,
                 std::span<const double> row_missing, std::span<const double> col_missing,
                 double rounding, int threads) {
+  std::vector<double> totals = joined(marginals.row, marginals.col);
+  const auto open = static_cast<std::size_t>(
+      std::count_if(totals.begin(), totals.end(), [](double total) { return total > 0; }));
   Forest forest(row_missing.size(), col_missing.size());
   bool grows = true;
-  while (grows) {
+  while (grows && forest.edges().size() + 1 < open) {
     HeaviestLinks<T> links(forest.row_parts(), forest.col_parts());
     show_weights<T>(scores, potentials, 0, {&links}, threads);
     grows = forest.grow(links.rows(), links.cols());
   }
-  std::vector<double> missing(row_missing.begin(), row_missing.end());
-  missing.insert(missing.end(), col_missing.begin(), col_missing.end());
-  return send(forest.edges(), std::move(missing), rounding);
+  return send(forest.edges(), joined(row_missing, col_missing), std::move(totals), rounding);
 }
 
 std::int64_t tree_gap_bytes(Index rows, Index cols) {
   // Parts and their sets, links, the edges and the best ones, what is missing and its counts.
-  constexpr std::int64_t line = 3 * sizeof(Index) + sizeof(Link) + 2 * sizeof(Edge) + 4 * 8;
+  constexpr std::int64_t line = 3 * sizeof(Index) + sizeof(Link) + 2 * sizeof(Edge) + 5 * 8;
   return (rows + cols) * line;
 }
 
-template double tree_gap(const Scores<float>&, Potentials&, std::span<const double>,
-                         std::span<const double>, double, int);
-template double tree_gap(const Scores<double>&, Potentials&, std::span<const double>,
-                         std::span<const double>, double, int);
+template double tree_gap(const Scores<float>&, Potentials&, const Marginals&,
+                         std::span<const double>, std::span<const double>, double, int);
+template double tree_gap(const Scores<double>&, Potentials&, const Marginals&,
+                         std::span<const double>, std::span<const double>, double, int);
 
 }  // namespace attn

@@ -4,6 +4,7 @@
 #include <span>
 
 #include "scheme/scheme.hpp"
+#include "transport/marginals.hpp"
 
 namespace attn {
 
@@ -18,12 +19,13 @@ namespace attn {
 ///
 /// the sum over the trees' pairs: of second order in the errors. NaN where some π_ij + δ_ij < 0, as
 /// for plans too far from their marginals, or where the pairs that carry mass fall into parts, one
-/// of which misses more than `rounding` as a whole.
+/// of which misses more than `rounding` of its marginals as a whole; less counts as what these are
+/// rounded by.
 ///
-/// Method: Borůvka's, a pass over the plan for each of at most log₂(Lq + Lk) rounds. O(Lq + Lk)
+/// Method: Borůvka's, a pass over the plan for each of at most log₂(Lq + Lk) + 1 rounds. O(Lq + Lk)
 /// memory beside the pass; the same bits for any number of threads. Throws what the scores throw.
 template <class T>
-double tree_gap(const Scores<T>& scores, Potentials& potentials,
+double tree_gap(const Scores<T>& scores, Potentials& potentials, const Marginals& marginals,
                 std::span<const double> row_missing, std::span<const double> col_missing,
                 double rounding, int threads);
 

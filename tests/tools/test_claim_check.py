@@ -25,6 +25,9 @@ expected = {expected}
 """
 
 
+NUMPY = "/usr/bin/python3 -c 'import numpy as np; np.save(\"x.npy\", {})'"
+
+
 def claim(name, command="true", value="status", expected=0, more=""):
     return HOLDS.format(id=name, command=command, value=value, expected=expected, more=more)
 
@@ -69,6 +72,12 @@ class ClaimCheck(ToolTest):
             claim("unmade", "true", "r.json:/x", more=refuted),
             claim("null", """echo '{"x":null}' > r.json""", "r.json:/x", more=refuted),
             claim("word", """echo '{"x":"ok"}' > r.json""", "r.json:/x", more=refuted),
+            claim("nan", NUMPY.format("[np.nan]"), "x.npy", more=refuted),
+            claim("empty", NUMPY.format("[]"), "x.npy", more='reduce = "sum"\n' + refuted),
+            claim("shape", NUMPY.format("np.ones((2, 3))); np.save(\"y.npy\", np.ones((3, 2))"), "x.npy",
+                  '"y.npy"', more=refuted),
+            claim("fifo", "mkfifo r.json", "r.json:/x", more=refuted),
+            claim("endless", "ln -s /dev/zero z.h5", "z.h5:/x", more=refuted),
             claim("no-such-tool", "attn-nonsense", more=refuted),
             claim("slow", "sleep 30", more="time-limit = 0.3\n" + refuted))
         start = time.monotonic()
@@ -77,9 +86,10 @@ class ClaimCheck(ToolTest):
         self.assertEqual(results.pop("fine")["verdict"], "holds")
         for name, result in results.items():
             self.assertEqual((name, result["verdict"], result["as_expected"]), (name, "error", False))
+        self.assertIn("x.npy is (2, 3), y.npy is (3, 2)", self.text)
         self.assertIn("No such file", self.text)
         self.assertIn("more than 0.3 seconds", self.text)
-        self.assertIn("9 claims: 1 as expected, 0 not, 8 could not run", self.text)
+        self.assertIn("14 claims: 1 as expected, 0 not, 13 could not run", self.text)
 
     def test_refuted(self):
         self.claims(claim("right"), claim("wrong", expected=1, more='expect = "refuted"\nright = "right"'))
@@ -167,7 +177,7 @@ class ClaimCheck(ToolTest):
         for change, says in (
                 (("relation = \"=\"", "relation = \"==\""), [":8:", "relation", "expected one of"]),
                 (("relation = \"=\"", ""), ["relation", "is missing"]),
-                (("relation = \"=\"", "relation = \"within\""), ["tolerance", "is missing"]),
+                (("relation = \"=\"", "relation = \"within\""), ["tolerance", "needs one"]),
                 (("relation = \"=\"", "relation = \"slope\"\ntolerance = 1\nwhy = \"w\""), ["over"]),
                 (("relation = \"=\"", "relation = \"increasing\""), ["expected", "no meaning"]),
                 (("expected = 0", "expected = nan"), [":9:", "expected", "nan"]),
@@ -181,6 +191,12 @@ class ClaimCheck(ToolTest):
                 (("expected = 0", "expected = 0\nexpect = \"refuted\""), ["right", "is missing"]),
                 (("expected = 0", "expected = 0\nright = \"x\""), ["right"]),
                 (("expected = 0", "expected = 0\nexpect = \"refuted\"\nright = \"y\""), ["right", "y"]),
+                (("expected = 0", "expected = 0\nexpect = \"refuted\"\nright = \"x\""),
+                 ["right", "refuted itself"]),
+                (("expected = 0", "expected = 0\nstatus = []"), [":10:", "status"]),
+                (("expected = 0", "expected = 0\nstatus = [true]"), [":10:", "status"]),
+                (("expected = 0", "expected = 0\nalone = 1"), [":10:", "alone"]),
+                (("value = \"status\"", "value = \"../r.json:/x\""), [":7:", "leaves"]),
                 (("id = \"x\"", "id = \"../x\""), [":3:", "id"]),
                 (("id = \"x\"", "id = 3"), [":3:", "id", "a text"]),
                 (("command = '''true'''", "command = \"\""), ["command", "empty"]),
@@ -203,6 +219,8 @@ class ClaimCheck(ToolTest):
     def test_files_that_cannot_be_written(self):
         self.claims(claim("x", "touch $CLAIMS/ran"))
         self.refused("claim-check", "claims.toml", "--junit=no/j.xml", status=5, says=["no/j.xml"], output=None)
+        for more in (["--junit=claims.toml"], ["--junit=j", "--markdown=j"], ["--keep="]):
+            self.refused("claim-check", "claims.toml", *more, status=2, output=None)
         self.assertFalse((self.folder / "ran").exists())
 
 

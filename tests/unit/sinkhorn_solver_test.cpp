@@ -292,24 +292,44 @@ TEST_CASE("where pairs are forbidden the gap is found along trees") {
   }
 }
 
+TEST_CASE("in float32 too there is a gap where pairs are forbidden") {
+  Random random(305);
+  for (const Index n : {16, 64, 512}) {
+    CAPTURE(n);
+    std::vector<float> s = plane<float>(n, n, 0.2, random).values;
+    for (Index i = 0; i < n; ++i) {
+      s[static_cast<std::size_t>(i * n + (i + 2) % n)] = -std::numeric_limits<float>::infinity();
+    }
+    const auto got = solve(Ready<float>(n, n, s), uniform(n, n), {});
+    REQUIRE(got.summary.status == SolveStatus::converged);
+    CHECK(got.summary.gap >= 0);
+    CHECK(got.summary.gap < 1e-6);
+  }
+}
+
 TEST_CASE("no gap along trees for a plan too far from its marginals, or of parts that miss some") {
   constexpr double none = -std::numeric_limits<double>::infinity();
   const Ready<double> parts(2, 2, {0, none, none, 0});
   Potentials potentials;
   potentials.row = {0, 0};
   potentials.col = {0, 0};
+  const Marginals ones{{1, 1}, {1, 1}};
   const auto gap = [&](std::vector<double> rows, std::vector<double> cols) {
-    return tree_gap(*parts.scores, potentials, rows, cols, 1e-12, 1);
+    return tree_gap(*parts.scores, potentials, ones, rows, cols, 1e-12, 1);
   };
   CHECK(gap({0, 0}, {0, 0}) == 0);
   CHECK(gap({0.5, -1}, {0.5, -1}) == 0.25 + 1);
   CHECK(std::isnan(gap({0.5, -1.001}, {0.5, -1.001})));
   // As a whole nothing is missing.
   CHECK(std::isnan(gap({0.5, 0}, {0, 0.5})));
+  // A small part is not excused by a large one.
+  const Marginals uneven{{1, 1e-13}, {1, 1e-13}};
+  const std::vector<double> few = {0, 1e-13}, none_at_all = {0, 0};
+  CHECK(std::isnan(tree_gap(*parts.scores, potentials, uneven, few, none_at_all, 1e-12, 1)));
   const Ready<double> chain(2, 2, {0, none, 0, 0});
   const std::vector<double> rows = {0.25, 0.5}, cols = {0.5, 0.25};
   // δ = 0.25 at [0, 0], so 0.25 at [1, 0] and 0.25 at [1, 1].
-  CHECK(tree_gap(*chain.scores, potentials, rows, cols, 1e-12, 1) == 3 * 0.0625);
+  CHECK(tree_gap(*chain.scores, potentials, ones, rows, cols, 1e-12, 1) == 3 * 0.0625);
 }
 
 TEST_CASE("no gap is told where totals differ; a closed line forbids nothing") {

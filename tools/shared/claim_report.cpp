@@ -104,14 +104,15 @@ std::string markdown_cell(const std::string& text) {
   return cell;
 }
 
-// XML has no room for other control characters.
+// XML has no room for other control characters, nor for U+FFFE and U+FFFF.
 std::string xml_text(const std::string& text) {
   std::string kept;
   std::string_view rest = text;
   while (!rest.empty()) {
     const std::size_t length = cli::printing_character(rest);
-    if (length > 0) {
-      kept += rest.substr(0, length);
+    const std::string_view character = rest.substr(0, length);
+    if (length > 0 && character != "\xEF\xBF\xBE" && character != "\xEF\xBF\xBF") {
+      kept += character;
     } else {
       kept += rest.front() == '\n' ? '\n' : (rest.front() == '\t' ? ' ' : '?');
     }

@@ -2,12 +2,13 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <limits>
+#include <optional>
 #include <system_error>
 
 #include <fmt/format.h>
@@ -15,6 +16,7 @@
 
 #include "cli/terminal.hpp"
 #include "cli/words.hpp"
+#include "io/address.hpp"
 #include "io/input.hpp"
 #include "shared/shell_command.hpp"
 #include "tensor/error.hpp"
@@ -81,23 +83,37 @@ double number_of(const nlohmann::json& json, const std::string& place) {
                   (json.is_null() ? " (null stands for one that is not finite)" : ""));
 }
 
-std::vector<double> of_json(const std::string& file, const std::string& pointer,
-                            const std::string& place) {
+struct Values {
+  std::vector<double> numbers;
+  std::optional<Shape> shape;  // of a dataset
+};
+
+// What reads for ever, or never, has no number.
+void require_regular(const std::string& file, const std::string& place) {
+  std::error_code failed;
+  if (!fs::exists(file, failed)) throw Error(Failure::input, place + ": no such file");
+  if (!fs::is_regular_file(file, failed)) {
+    throw Error(Failure::input, place + ": not a regular file");
+  }
+}
+
+Values of_json(const std::string& file, const std::string& pointer, const std::string& place) {
+  require_regular(file, place);
   std::ifstream stream(file);
-  if (!stream) throw Error(Failure::input, place + ": no such file");
   nlohmann::json json;
   try {
     json = nlohmann::json::parse(stream).at(nlohmann::json::json_pointer(pointer));
   } catch (const nlohmann::json::exception& error) {
     throw Error(Failure::input, place + ": " + cli::one_line(error.what()));
   }
-  std::vector<double> values;
-  if (!json.is_array()) return {number_of(json, place)};
-  for (const auto& item : json) values.push_back(number_of(item, place));
+  if (!json.is_array()) return {{number_of(json, place)}, {}};
+  Values values;
+  for (const auto& item : json) values.numbers.push_back(number_of(item, place));
   return values;
 }
 
-std::vector<double> of_dataset(const std::string& address, const std::string& place) {
+Values of_dataset(const std::string& address, const std::string& place) {
+  require_regular(io::parse_address(address).file, place);
   try {
     io::InputBundle::Options options;
     options.named = {{"value", address}};
@@ -110,19 +126,30 @@ std::vector<double> of_dataset(const std::string& address, const std::string& pl
     }
     std::vector<double> values(static_cast<std::size_t>(count));
     dataset.read(Shape(dataset.shape().size(), 0), dataset.shape(), values.data());
-    return values;
+    return {std::move(values), dataset.shape()};
   } catch (const Error& error) {
     throw Error(Failure::input, place + ": " + error.what());
   }
 }
 
-std::vector<double> values_at(const std::string& place, const Folder& folder, int status) {
-  if (place == "status") return {static_cast<double>(status)};
+Values read_values(const std::string& place, const Folder& folder, int status) {
+  if (place == "status") return {{static_cast<double>(status)}, {}};
   constexpr std::string_view mark = ".json:/";
   const std::size_t at = place.find(mark);
   if (at == std::string::npos) return of_dataset(folder.file(place), place);
   const std::size_t end = at + mark.size() - 2;  // the colon
   return of_json(folder.file(place.substr(0, end)), place.substr(end + 1), place);
+}
+
+// A NaN would refute any claim, and pass for what is to be refuted.
+Values values_at(const std::string& place, const Folder& folder, int status) {
+  Values values = read_values(place, folder, status);
+  const auto& numbers = values.numbers;
+  const auto found =
+      std::find_if(numbers.begin(), numbers.end(), [](double x) { return std::isnan(x); });
+  if (found == numbers.end()) return values;
+  throw Error(Failure::input, fmt::format("{}: number {} of {} is nan", place,
+                                          found - numbers.begin(), numbers.size()));
 }
 
 void require_run(const Claim& claim, const ShellOutcome& outcome) {
@@ -137,17 +164,28 @@ void require_run(const Claim& claim, const ShellOutcome& outcome) {
 }
 
 Verdict judge(const Claim& claim, const Folder& folder, int status) {
-  std::vector<double> measured = values_at(claim.value, folder, status);
-  if (claim.reduction) measured = {reduce(*claim.reduction, measured)};
-  std::vector<double> expected;
+  Values measured = values_at(claim.value, folder, status);
+  if (claim.reduction) {
+    measured = {{reduce(*claim.reduction, measured.numbers)}, {}};
+    if (std::isnan(measured.numbers.front())) {
+      throw Error(Failure::input, claim.value + ": no numbers to reduce");
+    }
+  }
+  Values expected;
   if (const auto* place = std::get_if<std::string>(&claim.expected)) {
     expected = values_at(*place, folder, status);
   } else {
-    expected = std::get<std::vector<double>>(claim.expected);
+    expected.numbers = std::get<std::vector<double>>(claim.expected);
   }
-  std::vector<double> over;
+  if (measured.shape && expected.shape && expected.numbers.size() != 1 &&
+      *measured.shape != *expected.shape) {
+    throw Error(Failure::input,
+                fmt::format("{} is {}, {} is {}", claim.value, to_string(*measured.shape),
+                            std::get<std::string>(claim.expected), to_string(*expected.shape)));
+  }
+  Values over;
   if (claim.over) over = values_at(*claim.over, folder, status);
-  return judge(claim.criterion, measured, expected, over);
+  return judge(claim.criterion, measured.numbers, expected.numbers, over.numbers);
 }
 
 ShellCommand command_of(const Claim& claim, const ClaimPlace& place, const Folder& folder) {
@@ -155,6 +193,7 @@ ShellCommand command_of(const Claim& claim, const ClaimPlace& place, const Folde
   ShellCommand command;
   command.command = claim.command;
   command.directory = folder.path();
+  command.removes_directory = !place.keeps;
   command.errors = folder.file("claim.log");
   command.time_limit = claim.time_limit;
   command.environment = {

@@ -87,8 +87,14 @@ double log_slope(std::span<const double> measured, std::span<const double> over)
   }
   std::vector<double> x, y;
   for (std::size_t k = 0; k < over.size(); ++k) {
-    x.push_back(std::log(std::abs(over[k])));
+    x.push_back(std::log(over[k]));
     y.push_back(std::log(std::abs(measured[k])));
+    if (!std::isfinite(x[k]) || !std::isfinite(y[k])) {
+      throw Error(Failure::input,
+                  fmt::format("no slope of {:g} over {:g}, expected numbers that are "
+                              "finite and not 0, over numbers > 0",
+                              measured[k], over[k]));
+    }
   }
   const auto count = static_cast<double>(x.size());
   const double x_mean = std::accumulate(x.begin(), x.end(), 0.0) / count;
@@ -100,7 +106,7 @@ double log_slope(std::span<const double> measured, std::span<const double> over)
     square += (x[k] - x_mean) * (x[k] - x_mean);
   }
   if (!(square > 0)) {
-    throw Error(Failure::input, "a slope over numbers that are 0, not finite or all the same");
+    throw Error(Failure::input, "a slope over numbers that are all the same");
   }
   return both / square;
 }
@@ -123,8 +129,8 @@ const std::vector<std::string>& reduction_names() {
 
 double reduce(Reduction reduction, std::span<const double> values) {
   const auto count = static_cast<double>(values.size());
-  if (reduction == Reduction::count) return count;
-  if (values.empty()) return reduction == Reduction::sum ? 0 : nan;
+  if (values.empty() && reduction == Reduction::count) return 0;
+  if (values.empty()) return nan;
   for (const double value : values) {
     if (std::isnan(value)) return nan;
   }
@@ -147,6 +153,7 @@ double reduce(Reduction reduction, std::span<const double> values) {
     case Reduction::count:
       break;
   }
+  if (reduction == Reduction::count) return count;
   const double sum = std::accumulate(values.begin(), values.end(), 0.0);
   return reduction == Reduction::mean ? sum / count : sum;
 }

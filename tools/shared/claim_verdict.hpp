@@ -31,7 +31,8 @@ struct Criterion {
   double relative_tolerance = 0;
 };
 
-/// Many numbers to one, before they are judged. Each is NaN where one of the numbers is.
+/// Many numbers to one, before they are judged: NaN where one of the numbers is and, but for count,
+/// where there is none.
 enum class Reduction { min, max, max_abs, mean, sum, count, first, last };
 const std::vector<std::string>& reduction_names();
 double reduce(Reduction reduction, std::span<const double> values);
@@ -47,7 +48,8 @@ struct Verdict {
 
 /// Holds where every number does, and there is one. One expected number goes with any count of
 /// measured ones; else both, and `over` of slope, are as many. NaN never holds. Throws
-/// Error(input) for counts that do not fit, and for a slope of fewer than two abscissae > 0.
+/// Error(input) for counts that do not fit, and for a
+/// slope of fewer than two numbers, of any that is 0 or not finite, or over any that is not > 0.
 Verdict judge(const Criterion& criterion, std::span<const double> measured,
               std::span<const double> expected, std::span<const double> over);
 

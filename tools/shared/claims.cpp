@@ -25,6 +25,12 @@ const std::set<std::string>& claim_keys() {
   return keys;
 }
 
+template <class T>
+std::optional<T> as(const toml::node& node) {
+  if (node.is_boolean() != std::is_same_v<T, bool>) return std::nullopt;
+  return node.value<T>();
+}
+
 // Of one table, for messages: "claims.toml:12: expected: ...".
 class Table {
  public:
@@ -49,21 +55,25 @@ class Table {
   }
 
   bool has(const std::string& key) const { return table_.contains(key); }
+  bool is_empty_list(const std::string& key) const {
+    const toml::array* array = table_[key].as_array();
+    return array != nullptr && array->empty();
+  }
   bool is_text(const std::string& key) const { return table_[key].is_string(); }
 
   template <class T>
   std::optional<T> get(const std::string& key, const char* expected) const {
     const toml::node* node = table_.get(key);
     if (node == nullptr) return std::nullopt;
-    // A whole number is a number too, a number no word.
-    const auto value = node->value<T>();
+    // A whole number is a number too; a truth value is none, nor the other way round.
+    const auto value = as<T>(*node);
     if (!value) refuse(key, std::string("expected ") + expected);
     return value;
   }
 
   std::optional<std::string> text(const std::string& key) const {
     auto value = get<std::string>(key, "a text");
-    if (value && value->empty()) refuse(key, "is empty");
+    if (value && value->find_first_not_of(" \t\r\n") == std::string::npos) refuse(key, "is empty");
     return value;
   }
   std::string needed_text(const std::string& key) const {
@@ -90,7 +100,7 @@ class Table {
     std::vector<T> values;
     if (node == nullptr) return values;
     const auto add = [&](const toml::node& item) {
-      const auto value = item.value<T>();
+      const auto value = as<T>(item);
       if (!value) refuse(key, std::string("expected ") + expected);
       values.push_back(*value);
     };
@@ -156,7 +166,7 @@ void read_criterion(const Table& table, Claim& claim) {
   }
   if (!tolerant &&
       (criterion.relation == Relation::within || criterion.relation == Relation::slope)) {
-    table.refuse("tolerance", "is missing: " + name(criterion.relation) + " needs one");
+    table.refuse("tolerance", name(criterion.relation) + " needs one > 0");
   }
   if (is_ordered(criterion.relation) && criterion.relative_tolerance > 0) {
     table.refuse("relative-tolerance", "has no meaning for " + name(criterion.relation));
@@ -166,11 +176,18 @@ void read_criterion(const Table& table, Claim& claim) {
 void read_value(const Table& table, Claim& claim) {
   claim.value = table.needed_text("value");
   claim.over = table.text("over");
+  for (const char* key : {"value", "over", "expected"}) {
+    if (table.is_text(key) && table.needed_text(key).find("../") != std::string::npos) {
+      table.refuse(key, "leaves the claim's directory");
+    }
+  }
   if (claim.over.has_value() != (claim.criterion.relation == Relation::slope)) {
     table.refuse("over", claim.over ? "goes with slope alone" : "is missing: a slope over what?");
   }
   if (const auto reduction = table.choice("reduce", reduction_names())) {
-    if (claim.over) table.refuse("reduce", "does not go with slope");
+    if (claim.over || is_ordered(claim.criterion.relation)) {
+      table.refuse("reduce", "does not go with " + name(claim.criterion.relation));
+    }
     claim.reduction = static_cast<Reduction>(*reduction);
   }
 }
@@ -184,6 +201,7 @@ void read_run(const Table& table, Claim& claim) {
   claim.alone = table.get<bool>("alone", "true or false").value_or(false);
   if (!table.has("status")) return;
   claim.status.clear();
+  if (table.is_empty_list("status")) table.refuse("status", "is empty");
   for (const std::int64_t status : table.list<std::int64_t>("status", "exit statuses")) {
     if (status < 0 || status > 125) table.refuse("status", "expected exit statuses in [0, 125]");
     claim.status.push_back(static_cast<int>(status));
@@ -257,6 +275,7 @@ void read_file(const std::string& file, std::vector<Claim>& claims) {
   const toml::table parsed = parse(file);
   const Table top(file, parsed);
   top.require_known({"source", "tags", "claim"});
+  top.text("source");
   const toml::array* tables = parsed["claim"].as_array();
   if (tables == nullptr || tables->empty() || !tables->is_homogeneous<toml::table>()) {
     throw Error(Failure::input, file + ": claim: expected tables [[claim]]");
@@ -276,9 +295,13 @@ void require_unique_ids(const std::vector<Claim>& claims) {
                             at->second->file, at->second->line));
   }
   for (const Claim& claim : claims) {
-    if (claim.right.empty() || by_id.count(claim.right) > 0) continue;
-    throw Error(Failure::input, fmt::format("{}:{}: right: no claim is called {}", claim.file,
-                                            claim.line, claim.right));
+    if (claim.right.empty()) continue;
+    const auto right = by_id.find(claim.right);
+    if (right != by_id.end() && !right->second->refuted) continue;
+    throw Error(Failure::input,
+                fmt::format("{}:{}: right: {}", claim.file, claim.line,
+                            right == by_id.end() ? "no claim is called " + claim.right
+                                                 : claim.right + " is to be refuted itself"));
   }
 }
 

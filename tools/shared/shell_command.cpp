@@ -25,10 +25,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// $1 is the command, $2 its directory. It runs beside the shell that waits for it, which a signal
-// then reaches at once: that tells the group, whose members have no other handler, and tidies up.
+// $1 is the command, $2 a directory to remove, or empty. It runs beside the shell that waits for
+// it, which a signal then reaches at once: that tells the group, whose members have no other
+// handler, and tidies up.
 constexpr const char* wrapper =
-    "trap 'trap \"\" TERM; kill -TERM 0; wait; rm -rf -- \"$2\"; exit 143' TERM\n"
+    "trap 'trap \"\" TERM; kill -TERM 0; wait; [ -z \"$2\" ] || rm -rf -- \"$2\"; exit 143' TERM\n"
     "bash -e -o pipefail -c \"$1\" &\n"
     "wait $!\n";
 
@@ -36,6 +37,8 @@ std::vector<std::string> environment_of(const ShellCommand& command) {
   std::vector<std::string> all;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string line = *entry;
+    // A function of that name would stand before a tool.
+    if (line.rfind("BASH_FUNC_", 0) == 0 || line.rfind("BASH_ENV=", 0) == 0) continue;
     if (command.environment.count(line.substr(0, line.find('='))) == 0) all.push_back(line);
   }
   for (const auto& [name, value] : command.environment) all.push_back(name + "=" + value);
@@ -92,8 +95,10 @@ bool wait_until(pid_t child, Clock::time_point end) {
 }  // namespace
 
 ShellOutcome run_shell(const ShellCommand& command) {
-  std::vector<std::string> words = {"bash",           "-c", wrapper, "claim", command.command,
-                                    command.directory};
+  std::vector<std::string> words = {
+      "bash",          "-c",
+      wrapper,         "claim",
+      command.command, command.removes_directory ? command.directory : ""};
   std::vector<std::string> environment = environment_of(command);
   std::vector<char*> word_list = pointers(words);
   std::vector<char*> environment_list = pointers(environment);

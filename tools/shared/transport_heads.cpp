@@ -62,7 +62,9 @@ std::string totals_hint(const Feasibility& found) {
   if (apart > rounded_share * std::max(found.row_total, found.col_total)) {
     return "--iterations T runs so many iterations all the same";
   }
-  return fmt::format("--tolerance {:.2g}, or more, takes them for equal", apart / tolerated_share);
+  // Two digits must not round it below what is enough.
+  return fmt::format("--tolerance {:.2g}, or more, takes them for equal",
+                     1.1 * apart / tolerated_share);
 }
 
 // Why there is no answer, if so.
@@ -113,8 +115,8 @@ double prepare(const TransportTask& task, const AllowedPairs& pairs, Marginals& 
   Feasibility& found = result.feasibility;
   found = examine(pairs, marginals.row, marginals.col, options);
   const double apart = std::abs(found.row_total - found.col_total);
-  if (found.prospect == Prospect::unequal_totals && task.solver.tolerance &&
-      apart <= *task.solver.tolerance * tolerated_share) {
+  if (found.prospect == Prospect::unequal_totals && task.solver.tolerance && found.row_total > 0 &&
+      found.col_total > 0 && apart <= *task.solver.tolerance * tolerated_share) {
     result.rescaled = apart;
     make_equal(marginals, found);
     found = examine(pairs, marginals.row, marginals.col, options);
@@ -268,6 +270,7 @@ nlohmann::ordered_json figures(const TransportTask& task, const TransportResult&
   json["iterations"] = summary.iterations;
   json["status"] = status_name(result);
   if (result.tolerance) json["tolerance"] = *result.tolerance;
+  if (result.rescaled > 0) json["rescaled"] = result.rescaled;
   json["row_error"] = told(summary.row_error);
   json["col_error"] = told(summary.col_error);
   json["value"] = told(task.of_cost ? -unit * summary.score : summary.score);
