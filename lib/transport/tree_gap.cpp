@@ -139,7 +139,8 @@ double tree_gap(const Scores<T>& scores, Potentials& potentials, const Marginals
 
 std::int64_t tree_gap_bytes(Index rows, Index cols) {
   // Parts and their sets, links, the edges and the best ones, what is missing and its counts.
-  constexpr std::int64_t line = 3 * sizeof(Index) + sizeof(Link) + 2 * sizeof(Edge) + 5 * 8;
+  constexpr std::int64_t line =
+      3 * sizeof(Index) + sizeof(Link) + 2 * sizeof(Edge) + 5 * sizeof(double);
   return (rows + cols) * line;
 }
 

@@ -66,7 +66,7 @@ class Table {
     const toml::node* node = table_.get(key);
     if (node == nullptr) return std::nullopt;
     // A whole number is a number too; a truth value is none, nor the other way round.
-    const auto value = as<T>(*node);
+    auto value = as<T>(*node);
     if (!value) refuse(key, std::string("expected ") + expected);
     return value;
   }
