@@ -446,6 +446,19 @@ class BasisPaths(ToolTest):
         self.assertEqual([group["group"] for group in groups], ["layer0", "layer1"])
         self.assertTrue(all(group["basis"]["complete"] for group in groups))
 
+    def test_what_is_updated_is_not_mapped(self):
+        w = np.ones((2, 2))
+        self.write("in.h5", Q=w, K=w, wq=w, wk=w, GQ=w, grad_wq=w, grad_wk=w, F=np.ones(2),
+                   basis_value=np.ones((3, 2)), wk_skeleton=np.ones(2), skeleton_q=np.zeros(2, int),
+                   skeleton_k=np.zeros(2, int), S=np.zeros(2, int))
+        step = ["step", "--rate=0.1"]
+        for verb, mapped in ((step, "wq=Q,wk=K"), (step, "grad_wq=GQ"), (["rescale"], "wk=K"),
+                             (["reconstruct"], "wq=Q"), ([*step, "--dry-run"], "wq=Q")):
+            self.refused("basis-paths", *verb, f"--map={mapped}", "in.h5", status=2,
+                         says=[f"--map has {mapped.split(',')[0]}"])
+        self.result("rescale", "--map=scale=F,wq=wq", "in.h5")
+        self.result("reconstruct", "--map=skeleton_q=S", "in.h5")
+
     def test_dry_run(self):
         self.write("in.h5", wq=np.ones((2, 3, 4), np.float32), wk=np.ones((2, 3, 4), np.float32))
         done = self.run_tool("basis-paths", "identify", "in.h5", "--dry-run", "--json")
