@@ -82,7 +82,7 @@ cli::Declaration declare() {
   d.number("min-ratio", "R",
            "A column is singular where the ratio of its skeleton's path after the step to that "
            "before it is below R: the rate is too large for a path so near 0.",
-           Range::positive(), 1e-3);
+           {0, 1, true, true}, 1e-3);
   with_step();
   d.choice("on-singular", {"error", "skip", "clip"},
            "Then: nothing is written; the column stays as it is; its ratio becomes that of "
