@@ -1,5 +1,7 @@
 // basis-paths: what the scores depend on, and training in it.
 
+#include <algorithm>
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -80,7 +82,7 @@ cli::Declaration declare() {
   d.number("min-ratio", "R",
            "A column is singular where the ratio of its skeleton's path after the step to that "
            "before it is below R: the rate is too large for a path so near 0.",
-           Range::positive(), 1e-3);
+           {0, 1, true, true}, 1e-3);
   with_step();
   d.choice("on-singular", {"error", "skip", "clip"},
            "Then: nothing is written; the column stays as it is; its ratio becomes that of "
@@ -176,9 +178,26 @@ cli::Outcome check(const cli::Arguments& arguments, const Sections& sections, cl
   return {holds ? 0 : 1};
 }
 
+// What is updated goes under its own name, so that a loop would read the old numbers ever again.
+void require_own_names(const cli::Arguments& arguments, const Sections& sections) {
+  const std::vector<std::string> verbs = {"step", "rescale", "reconstruct"};
+  if (std::find(verbs.begin(), verbs.end(), arguments.verb) == verbs.end()) return;
+  const std::vector<std::string> written = PathTask(arguments, sections.open(0)).replaced();
+  for (const auto& [name, stored] : sections.renamed()) {
+    if (name == stored || std::find(written.begin(), written.end(), name) == written.end()) {
+      continue;
+    }
+    throw Error(Failure::usage,
+                fmt::format("--map has {}={}, which {} would not update: it writes or uses up {} "
+                            "under that name",
+                            name, stored, arguments.verb, name));
+  }
+}
+
 cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
   if (arguments.given("shape")) return check_shape(arguments, report);
   const Sections sections(arguments);
+  require_own_names(arguments, sections);
   if (arguments.dry_run) {
     return report_costs<PathTask>(arguments, sections, report, [&](const PathTask& task) {
       report_path_cost(arguments, task, report);

@@ -1,5 +1,7 @@
 #include "paths/basis.hpp"
 
+#include <cmath>
+
 #include "kernel/parallel.hpp"
 
 namespace attn {
@@ -12,6 +14,17 @@ Index other_row(Index place, Index skipped) { return place + (place >= skipped ?
 Index place_of(Index row, Index skipped) { return row - (row > skipped ? 1 : 0); }
 
 Index rows_of(Index basis_row_count) { return (basis_row_count + 1) / 2; }
+
+// a/b · c where that is a number of float64, whatever a/b is.
+double quotient_times(double a, double b, double c) {
+  const double quotient = a / b;
+  if (std::isnormal(quotient)) return quotient * c;
+  int of_a = 0;
+  int of_b = 0;
+  int of_c = 0;
+  const double significand = std::frexp(a, &of_a) / std::frexp(b, &of_b) * std::frexp(c, &of_c);
+  return std::ldexp(significand, of_a - of_b + of_c);
+}
 
 }  // namespace
 
@@ -53,7 +66,7 @@ double path_value(MatrixView<const T> values, const Skeleton& skeleton, Path pat
   const Index rows = rows_of(values.rows);
   const auto through_k = static_cast<double>(values(rows + place_of(path.k, skeleton.k_of(c)), c));
   if (path.q == skeleton.q_of(c)) return through_k;
-  return through_q / static_cast<double>(values(skeleton.q_of(c), c)) * through_k;
+  return quotient_times(through_q, static_cast<double>(values(skeleton.q_of(c), c)), through_k);
 }
 
 template <class T>

@@ -37,7 +37,8 @@ void basis_values(MatrixView<const T> wq, MatrixView<const T> wk, const Skeleton
 
 /// The value of any path from the basis alone: p = p₁p₂/p₃ (SI Theorem 1), as p₁/p₃ · p₂, or that
 /// of the basis where it is one. In float64, so within two roundings of it beside those of the
-/// values. Not finite where p₃, the skeleton's path, is 0.
+/// values (a third where it is subnormal), however large or small p₁/p₃ is. Not finite where p₃,
+/// the skeleton's path, is 0.
 template <class T>
 double path_value(MatrixView<const T> values, const Skeleton& skeleton, Path path);
 
@@ -47,8 +48,8 @@ void path_values(MatrixView<const T> values, const Skeleton& skeleton, Index q, 
                  MatrixView<T> out, int threads);
 
 /// The weights with these basis paths and `wk_skeleton` (d2), the weights of W_K in the skeleton:
-/// W_Q[i] = p/W_K[S], W_K[j] = p/W_Q[S], within three roundings of those that the values are of.
-/// Not finite where a skeleton's path or weight is 0.
+/// W_Q[i] = p/W_K[S], W_K[j] = p/W_Q[S], within two roundings of those that the values are of, W_K
+/// within four. Not finite where a skeleton's path or weight is 0.
 template <class T>
 void basis_weights(MatrixView<const T> values, const Skeleton& skeleton,
                    std::span<const T> wk_skeleton, MatrixView<T> wq, MatrixView<T> wk, int threads);

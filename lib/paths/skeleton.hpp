@@ -25,8 +25,8 @@ struct Skeleton {
 /// 1.
 Skeleton cyclic_skeleton(Index rows, Index first, Index columns);
 
-/// The entry of largest magnitude of each column, of several the first: a gradient step's ratio
-/// then stays as far from 0 as it can. The same after a rescaling of columns by powers of two.
+/// The entry of largest magnitude of each column, of several the first: a skeleton's path far
+/// from 0, on which a step's ratio depends. The same after a rescaling of columns by powers of two.
 /// Requires finite numbers and matrices of one shape with rows.
 template <class T>
 Skeleton largest_skeleton(MatrixView<const T> wq, MatrixView<const T> wk);

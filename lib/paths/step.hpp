@@ -22,7 +22,7 @@ struct StepOptions {
 
   /// A column is singular where its ratio R, by which a step multiplies the skeleton's path, is
   /// below this (> 0), or not finite. It stays as it is, moments too; or with `clips` R becomes
-  /// this, unless it is not a number.
+  /// this, unless it is infinite or not a number: such a column stays.
   double min_ratio = 1e-3;
   bool clips = false;
 };

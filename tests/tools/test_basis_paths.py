@@ -240,7 +240,7 @@ class BasisPaths(ToolTest):
             self.refused("basis-paths", "rescale", "bad.h5", status=3, says=[says])
         self.write("large.h5", scale=np.full(3, 1e-200), wq=data["wq"],
                    wk=data["wk"] * 1e150)
-        self.refused("basis-paths", "rescale", "large.h5", status=4, says=["wk would not be finite"])
+        self.refused("basis-paths", "rescale", "large.h5", status=4, says=["wk would be beyond float64"])
 
     def test_steps_of_every_optimiser(self):
         random = np.random.default_rng(6)
@@ -335,7 +335,7 @@ class BasisPaths(ToolTest):
         step = ["step", "--rate=1e-4", "in.h5"]
         self.refused("basis-paths", *step, status=4, hint="--on-singular skip",
                      says=["in.h5:/wq, head [1]: column 1 has ratio R = -",
-                           "1 of 4 columns have R < 0.001"])
+                           "in 1 of 4 columns R is below 0.001"])
         failed = self.run_tool("basis-paths", *step, "-o", "x.h5", "--json=e.json", status=4)
         self.assertIn("column 1", failed.err)
         report = json.loads((self.folder / "e.json").read_text())
@@ -353,7 +353,43 @@ class BasisPaths(ToolTest):
         self.assertEqual(clipped["wq"][1, 1, 1], 0.5 * data["wq"][1, 1, 1])
         done = self.run_tool("basis-paths", *step, "--on-singular=skip", "-o", "s.h5")
         self.assertIn("warning: in.h5:/wq, head [1]: column 1", done.err)
-        self.assertIn("1 singular columns skipped", done.err)
+        self.assertIn("singular columns: 1 left as before", done.err)
+        # What has no ratio is not clipped, and not called so.
+        w, g = np.array([[1e-200, 1], [1, 1]]), np.array([[-1, 1.5], [0, 0]])
+        self.write("far.h5", wq=w, wk=w, grad_wq=g, grad_wk=0 * g, skeleton_q=np.zeros(2, int),
+                   skeleton_k=np.zeros(2, int))
+        done = self.run_tool("basis-paths", "step", "--rate=1", "--on-singular=clip", "far.h5",
+                             "-o", "f.h5")
+        self.assertIn("R = inf; in 2 of 2 columns R is below 0.001 (--min-ratio) or not finite: "
+                      "1 clipped, 1 left as before", done.err)
+        np.testing.assert_array_equal(self.read("f.h5")["wq"], [[1e-200, 1e-3], [1, 1]])
+        self.refused("basis-paths", "step", "--rate=1", "--min-ratio=1", "far.h5", status=2,
+                     says=["--min-ratio"])
+
+    def test_hints_that_help(self):
+        w = np.array([[0, 1], [1, 1]])
+        stored = {"skeleton_q": np.zeros(2, int), "skeleton_k": np.zeros(2, int)}
+        self.write("in.h5", wq=1. * w, wk=1. * w, grad_wq=1. * w, grad_wk=1. * w, **stored)
+        self.refused("basis-paths", "step", "--rate=1", "--skeleton=largest", "in.h5", status=4,
+                     hint="basis-paths identify --skeleton largest")
+        self.write("one.h5", wq=1. * w, wk=1. * w, skeleton_q=stored["skeleton_q"])
+        self.refused("basis-paths", "values", "one.h5", status=3, says=["skeleton_q alone"])
+        self.write("state.h5", wq=1. * w, wk=1. * w, grad_wq=1. * w, grad_wk=1. * w,
+                   si_adam_m=np.zeros((3, 2)))
+        self.refused("basis-paths", "step", "--rate=1", "state.h5", status=3,
+                     hint="hint: leave out its state\n")
+
+    def test_negative_second_moments(self):
+        w = np.ones((2, 3, 4))
+        for optimizer, rows in (("adam", 6), ("si_adam", 5)):
+            v = np.zeros((2, rows, 4))
+            v[1, 4, 2] = -1
+            self.write("in.h5", wq=w, wk=w, grad_wq=w, grad_wk=w, skeleton_q=np.zeros((2, 4), int),
+                       skeleton_k=np.zeros((2, 4), int),
+                       **{f"{optimizer}_m": 0 * v, f"{optimizer}_v": v, f"{optimizer}_step": 1})
+            name = optimizer.replace("_", "-")
+            self.refused("basis-paths", "step", "--rate=1", f"--optimizer={name}", "in.h5",
+                         status=3, says=[f"in.h5:/{optimizer}_v has -1 at [1, 4, 2]"])
 
     def test_gradients_of_something_else_are_told(self):
         random = np.random.default_rng(8)
@@ -446,6 +482,19 @@ class BasisPaths(ToolTest):
         self.assertEqual([group["group"] for group in groups], ["layer0", "layer1"])
         self.assertTrue(all(group["basis"]["complete"] for group in groups))
 
+    def test_what_is_updated_is_not_mapped(self):
+        w = np.ones((2, 2))
+        self.write("in.h5", Q=w, K=w, wq=w, wk=w, GQ=w, grad_wq=w, grad_wk=w, F=np.ones(2),
+                   basis_value=np.ones((3, 2)), wk_skeleton=np.ones(2), skeleton_q=np.zeros(2, int),
+                   skeleton_k=np.zeros(2, int), S=np.zeros(2, int))
+        step = ["step", "--rate=0.1"]
+        for verb, mapped in ((step, "wq=Q,wk=K"), (step, "grad_wq=GQ"), (["rescale"], "wk=K,scale=F"),
+                             (["reconstruct"], "wq=Q"), ([*step, "--dry-run"], "wq=Q")):
+            self.refused("basis-paths", *verb, f"--map={mapped}", "in.h5", status=2,
+                         says=[f"--map has {mapped.split(',')[0]}"])
+        self.result("rescale", "--map=scale=F,wq=wq", "in.h5")
+        self.result("reconstruct", "--map=skeleton_q=S", "in.h5")
+
     def test_dry_run(self):
         self.write("in.h5", wq=np.ones((2, 3, 4), np.float32), wk=np.ones((2, 3, 4), np.float32))
         done = self.run_tool("basis-paths", "identify", "in.h5", "--dry-run", "--json")
@@ -503,6 +552,25 @@ class BasisPaths(ToolTest):
                      hint="--precision f64")
         self.paths("values", "in.h5", "--precision=f64", "-o", "v.h5")
         self.assertTrue(np.isfinite(self.read("v.h5")["basis_value"]).all())
+
+    def test_numbers_below_the_format(self):
+        one = np.float32([[1, 0], [1e-25, 1]])
+        for other in (1e-25, 1e-15):  # 0, and subnormal
+            self.write("in.h5", wq=one, wk=np.float32([[other, 1], [1, 1]]))
+            self.refused("basis-paths", "values", "in.h5", status=4, hint="--precision f64",
+                         says=["basis_value would be below float32 at [1, 0]"])
+        self.paths("values", "in.h5", "--precision=f64", "--skeleton=largest", "-o", "v.h5")
+        tiny = np.full((1, 2), [1e-20, 0], np.float32)
+        self.write("in.h5", wq=tiny, wk=tiny, scale=np.float32([1e-30, 1e-30]))
+        self.refused("basis-paths", "rescale", "in.h5", status=4, hint="--precision f64",
+                     says=["wq would be below float32 at [0, 0]"])
+        self.paths("rescale", "in.h5", "--precision=f64", "-o", "r.h5")
+        self.write("in.h5", wq=np.float32([[1e-40]]), wk=np.float32([[1]]), scale=np.float32([-1]))
+        self.assertEqual(self.paths("rescale", "in.h5").bundle()["wq"], -np.float32(1e-40))
+        self.write("in.h5", wq=np.array([[1e-200]]), wk=np.array([[1e-200]]))
+        done = self.run_tool("basis-paths", "values", "in.h5", status=4)
+        self.assertIn("below float64", done.err)
+        self.assertNotIn("hint", done.err)
 
 
 if __name__ == "__main__":

@@ -116,6 +116,26 @@ TEST_CASE("values give all paths, and with W_K's skeleton the weights, to roundi
   }
 }
 
+TEST_CASE("a path within float64 has its value, however large or small the others are") {
+  const auto value = [](double through_q, double skeleton, double through_k) {
+    Matrix<double> values(3, 1);
+    values.values = {skeleton, through_q, through_k};
+    return path_value<double>(values.view(), {{0}, {0}}, {1, 1, 0});
+  };
+  const auto close = [](double found, double exact) {
+    return std::abs(found / exact - 1) <=
+           4.1 * unit<double>;  // two beside those of 1e-60 and so on
+  };
+  CHECK(close(value(1e-200, 1e150, 1e290), 1e-60));
+  CHECK(close(value(1e200, 1e-150, 1e-250), 1e100));
+  CHECK(close(value(-1e-300, 1e-300, 1e-300), -1e-300));
+  CHECK(value(1e-200, 1e150, 0) == 0);
+  CHECK(value(0, 1e150, 1e290) == 0);
+  CHECK(std::isinf(value(1e200, 1e-150, 1)));
+  CHECK(!std::isfinite(value(1, 0, 1)));
+  CHECK(value(0x1p-900, 0x1p200, 0x1p30) == 0x1p-1070);
+}
+
 TEST_CASE("rescaled columns have the same values of paths, bit for bit by powers of two") {
   PathProblem<double> problem(5, 4, 12);
   Matrix<double> before(9, 4);

@@ -40,6 +40,18 @@ void write_basis_paths(PathRun& run, Index problem, const Skeleton& skeleton) {
   }
 }
 
+// A product of weights other than 0 that T has no full significand for.
+template <class T>
+void require_normal_products(const PathRun& run, const PathPanel& panel, const Skeleton& skeleton,
+                             const PanelWeights<T>& weights, const Buffer<T>& values) {
+  for (Index n = 0; n < values.size(); ++n) {
+    if (std::abs(values[n]) >= std::numeric_limits<T>::min()) continue;
+    const Path path = basis_path(skeleton, run.task.input.rows, n / panel.count, n % panel.count);
+    if (weights.wq(path.q, path.col) == 0 || weights.wk(path.k, path.col) == 0) continue;
+    run.refuse_result<T>("basis_value", panel, n, "below");
+  }
+}
+
 template <class T>
 void find_values(PathRun& run, Index problem) {
   const Index rows = run.task.input.rows;
@@ -55,6 +67,7 @@ void find_values(PathRun& run, Index problem) {
                       {values.data(), basis_rows(rows), panel.count}, run.arguments.threads);
       for (Index c = 0; c < panel.count; ++c) kept[c] = weights.wk(skeleton.k_of(c), c);
     });
+    require_normal_products(run, panel, skeleton, weights, values);
     run.write_skeleton(panel, skeleton);
     run.write("basis_value", panel, values.data());
     run.write("wk_skeleton", panel, kept.data());

@@ -54,6 +54,7 @@ std::int64_t column_bytes(const PathTask& task) {
   Index numbers = 2 * rows;
   if (task.verb == "values" || task.verb == "reconstruct") numbers += basis_rows(rows);
   if (task.verb == "step") numbers += keeps_moments(task.step.optimizer) ? 6 * rows : 2 * rows;
+  if (task.verb == "rescale") numbers += 2 * rows;
   // A skeleton's rows, as they are and as they are read.
   return numbers * size + 6 * static_cast<std::int64_t>(sizeof(Index));
 }
@@ -137,17 +138,23 @@ Buffer<T> PathReader::read(const std::string& name, const PathPanel& panel) cons
 }
 
 template <class T>
+void PathRun::refuse_result(const std::string& name, const PathPanel& panel, Index flat,
+                            const char* where) const {
+  const PanelAxes axes(outputs.position(panel.problem), task.own_shape(name), panel);
+  const bool single = sizeof(T) == sizeof(float);
+  throw Error(Failure::numerical,
+              fmt::format("{} would be {} {} at {}", name, where, single ? "float32" : "float64",
+                          element_text(axes.start, axes.count, flat)),
+              single ? "--precision f64" : "");
+}
+
+template <class T>
 void PathRun::write(const std::string& name, const PathPanel& panel, const T* values) {
   const PanelAxes axes(outputs.position(panel.problem), task.own_shape(name), panel);
   if constexpr (std::is_floating_point_v<T>) {
     const Index size = element_count(axes.count);
     for (Index n = 0; n < size; ++n) {
-      if (std::isfinite(values[n])) continue;
-      throw Error(Failure::numerical,
-                  fmt::format("{} would not be finite at {}: beyond {}", name,
-                              element_text(axes.start, axes.count, n),
-                              sizeof(T) == sizeof(float) ? "float32" : "float64"),
-                  sizeof(T) == sizeof(float) ? "--precision f64" : "");
+      if (!std::isfinite(values[n])) refuse_result<T>(name, panel, n, "beyond");
     }
   }
   outputs.dataset(name).write(axes.start, axes.count, values);
@@ -204,11 +211,18 @@ void PathReader::require_skeleton(const PathPanel& panel, const Skeleton& skelet
   throw Error(Failure::numerical,
               fmt::format("{} has 0 at [{}], the skeleton's weight of column {}",
                           weights.dataset.address(), fmt::join(at, ", "), at.back()),
-              task.rule == SkeletonRule::largest ? "" : "--skeleton largest takes other rows");
+              task.rule == SkeletonRule::largest ? ""
+              : task.rule == SkeletonRule::stored
+                  ? "basis-paths identify --skeleton largest takes other rows"
+                  : "--skeleton largest takes other rows");
 }
 
 template Buffer<float> PathReader::read(const std::string&, const PathPanel&) const;
 template Buffer<double> PathReader::read(const std::string&, const PathPanel&) const;
+template void PathRun::refuse_result<float>(const std::string&, const PathPanel&, Index,
+                                            const char*) const;
+template void PathRun::refuse_result<double>(const std::string&, const PathPanel&, Index,
+                                             const char*) const;
 template void PathRun::write(const std::string&, const PathPanel&, const float*);
 template void PathRun::write(const std::string&, const PathPanel&, const double*);
 template Skeleton PathReader::skeleton(const PathPanel&, MatrixView<const float>,

@@ -89,6 +89,11 @@ class PathRun : public PathReader {
   /// Runs `body` as mathematics, on the clock.
   void compute(const std::function<void()>& body);
 
+  /// Throws Error(numerical): element `flat` of a panel's result is "beyond" or "below" T.
+  template <class T>
+  [[noreturn]] void refuse_result(const std::string& name, const PathPanel& panel, Index flat,
+                                  const char* where) const;
+
   /// Columns of a result created before. Error(numerical) where one is not finite.
   template <class T>
   void write(const std::string& name, const PathPanel& panel, const T* values);

@@ -153,7 +153,12 @@ void PathTask::take(const std::string& name) {
 }
 
 void PathTask::take_skeleton(const cli::Arguments& arguments) {
-  const bool stored = bundle.has("skeleton_q") && bundle.has("skeleton_k");
+  const bool stored = bundle.has("skeleton_q");
+  if (stored != bundle.has("skeleton_k")) {
+    throw Error(Failure::input,
+                fmt::format("{} has skeleton_{} alone, expected skeleton_{}, too",
+                            bundle.description(), stored ? 'q' : 'k', stored ? 'k' : 'q'));
+  }
   const bool chooses = arguments.given("skeleton");
   if (verb == "reconstruct" || (stored && (verb == "step" || !chooses))) {
     rule = SkeletonRule::stored;
@@ -164,10 +169,11 @@ void PathTask::take_skeleton(const cli::Arguments& arguments) {
   if (arguments.text("skeleton") == "largest") rule = SkeletonRule::largest;
   const std::string moments = state_name(Optimizer::si_adam, "m");
   if (verb == "check" || !bundle.has(moments)) return;
-  throw Error(Failure::input,
-              fmt::format("{} has {}, which belongs to a skeleton {}", bundle.description(),
-                          moments, stored ? "that another would replace" : "that is not there"),
-              arguments.only ? "" : "leave out its state, or --skeleton");
+  throw Error(
+      Failure::input,
+      fmt::format("{} has {}, which belongs to a skeleton {}", bundle.description(), moments,
+                  stored ? "that another would replace" : "that is not there"),
+      stored && !arguments.only ? "leave out its state, or --skeleton" : "leave out its state");
 }
 
 void PathTask::take_paths(const cli::Arguments& arguments) {

@@ -1,6 +1,8 @@
 // Of basis-paths: rescale and step.
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -47,6 +49,18 @@ Buffer<T> read_factors(const PathRun& run, const PathPanel& panel) {
   return factors;
 }
 
+// A number other than 0 whose significand rescaling would cut off.
+template <class T>
+void require_normal(const PathRun& run, const std::string& name, const PathPanel& panel,
+                    const std::vector<T>& before, const Buffer<T>& after) {
+  for (Index n = 0; n < after.size(); ++n) {
+    const T size = std::abs(after[n]);
+    const T size_before = std::abs(before[static_cast<std::size_t>(n)]);
+    if (size >= std::numeric_limits<T>::min() || size == size_before) continue;
+    run.refuse_result<T>(name, panel, n, "below");
+  }
+}
+
 template <class T>
 void rescale_head(PathRun& run, Index problem) {
   run.for_each_panel(problem, [&](const PathPanel& panel) {
@@ -56,12 +70,14 @@ void rescale_head(PathRun& run, Index problem) {
       const Operand* const operand = run.task.operand(rescaled.name);
       if (operand == nullptr) continue;
       Buffer<T> numbers = run.read<T>(rescaled.name, panel);
+      const std::vector<T> before(numbers.data(), numbers.data() + numbers.size());
       const MatrixView<T> w(numbers.data(), operand->rows, panel.count);
       const Index half = w.rows / 2;
       run.compute([&] {
         rescale_columns<T>(w.row_range(0, half), span, rescaled.first);
         rescale_columns<T>(w.row_range(half, w.rows - half), span, rescaled.second);
       });
+      require_normal(run, rescaled.name, panel, before, numbers);
       run.write(rescaled.name, panel, numbers.data());
     }
   });
@@ -93,8 +109,22 @@ struct PanelStep {
     };
     first = moment("m");
     second = moment("v");
+    require_squares(run, panel);
     matrices.first_moment = view(first);
     matrices.second_moment = view(second);
+  }
+
+  void require_squares(const PathRun& run, const PathPanel& panel) const {
+    const std::string name = state_name(run.task.step.optimizer, "v");
+    for (Index n = 0; n < second.size(); ++n) {
+      if (second[n] >= 0) continue;
+      Shape at = unravel(panel.problem, run.task.input.leading);
+      at.push_back(n / panel.count);
+      at.push_back(panel.first + n % panel.count);
+      throw Error(Failure::input, fmt::format("{} has {} at [{}], expected no negative numbers",
+                                              run.task.operand(name)->dataset.address(), second[n],
+                                              fmt::join(at, ", ")));
+    }
   }
 };
 
@@ -137,12 +167,31 @@ Json head_json(const Shape& index, const StepSummary& found) {
           {"singular", std::move(singular)}};
 }
 
+// How many of the singular columns got the least ratio: what is not below it has none to be had.
+std::size_t clipped_columns(const PathTask& task, const StepSummary& found) {
+  if (!task.step.clips) return 0;
+  return static_cast<std::size_t>(std::count_if(
+      found.singular.begin(), found.singular.end(),
+      [&](const SingularColumn& column) { return column.ratio < task.step.min_ratio; }));
+}
+
+// "1 clipped, 2 left as they are"
+std::string fate_text(const PathTask& task, const StepSummary& found) {
+  const std::size_t clipped = clipped_columns(task, found);
+  const std::size_t left = found.singular.size() - clipped;
+  std::string text = clipped > 0 ? fmt::format("{} clipped", clipped) : "";
+  if (left > 0) text += fmt::format("{}{} left as before", text.empty() ? "" : ", ", left);
+  return text;
+}
+
 std::string singular_text(const PathTask& task, Index problem, const StepSummary& found) {
   const SingularColumn& column = found.singular.front();
+  const double ratio = std::isnan(column.ratio) ? std::abs(column.ratio) : column.ratio;
   return fmt::format(
-      "{}: column {} has ratio R = {:.3g}; {} of {} columns have R < {} (--min-ratio)",
-      task.place("wq", problem), column.col, column.ratio, found.singular.size(),
-      task.input.columns, task.step.min_ratio);
+      "{}: column {} has ratio R = {:.3g}; in {} of {} columns R is below {} (--min-ratio) or not "
+      "finite",
+      task.place("wq", problem), column.col, ratio, found.singular.size(), task.input.columns,
+      task.step.min_ratio);
 }
 
 void report_step(const PathTask& task, const StepSummary& all, const Json& heads,
@@ -205,9 +254,11 @@ std::string step_weights(PathRun& run) {
     if (task.stops) {
       report_step(task, all, heads, run.report);
       throw Error(Failure::numerical, text,
-                  "a smaller --rate, --skeleton largest, or --on-singular skip or clip");
+                  task.rule == SkeletonRule::cyclic
+                      ? "a smaller --rate, --skeleton largest, or --on-singular skip or clip"
+                      : "a smaller --rate, or --on-singular skip or clip");
     }
-    run.report.warn(text + (task.step.clips ? ", clipped" : ", left as they are"));
+    run.report.warn(text + ": " + fate_text(task, found));
   });
   report_step(task, all, heads, run.report);
   const double limit = task.f64 ? inconsistent<double> : inconsistent<float>;
@@ -219,12 +270,11 @@ std::string step_weights(PathRun& run) {
   }
   std::string text = optimizer_name(task.step.optimizer);
   if (keeps_moments(task.step.optimizer)) text += fmt::format(", step {}", task.step.number);
-  if (task.has_skeleton()) {
+  if (task.has_skeleton() && all.least_ratio <= all.largest_ratio) {
     text += fmt::format(", ratios {:.6g} to {:.6g}", all.least_ratio, all.largest_ratio);
   }
   if (!all.singular.empty()) {
-    text += fmt::format(", {} singular columns {}", all.singular.size(),
-                        task.step.clips ? "clipped" : "skipped");
+    text += ", singular columns: " + fate_text(task, all);
   }
   return text;
 }

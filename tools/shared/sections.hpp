@@ -30,6 +30,9 @@ class Sections {
   /// All of INPUT.
   const io::InputBundle& whole() const { return input_; }
 
+  /// By --map: what tools say, and what is stored.
+  const std::vector<std::pair<std::string, std::string>>& renamed() const { return renamed_; }
+
   /// One section. Throws Error(input) where a dataset that --map names is not in it.
   io::InputBundle open(std::size_t section) const;
 
