@@ -471,6 +471,8 @@ class Refused(CollapseTest):
         self.refused("mode-collapse-sim", "simulate", *far, status=4, says=["seed 0, unas, step"])
         self.refused("mode-collapse-sim", "simulate", "--counts=1", "--centres=1e39",
                      "--precision=f32", status=4, says=["seed 0"], hint="f64")
+        self.refused("mode-collapse-sim", "em", "--counts=1000", "--centres=1e153", "--variance=0",
+                     "--start=0", "--steps=3", status=4, says=["seed 0, step 1", "likelihood"])
 
     def test_memory(self):
         self.refused("mode-collapse-sim", "simulate", "--counts=100000,100", "--centres=1,1;0,0",
