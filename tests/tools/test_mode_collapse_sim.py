@@ -482,6 +482,20 @@ class Refused(CollapseTest):
         self.refused("mode-collapse-sim", "simulate", "--counts=3,3", "--centres=1;0",
                      "--steps=1000000000000", status=6, says=["--memory"])
 
+    def test_bytes_beyond_any_count(self):
+        for options in (
+            ["simulate", f"--counts={1 << 47}", "--centres=0", "--steps=1", "--scheme=unas"],
+            ["simulate", f"--counts={1 << 48}", "--centres=0", "--steps=1", "--scheme=dnas"],
+            ["em", f"--counts={1 << 47}", "--centres=0", "--steps=1", "--start=1"],
+            ["em", f"--counts={1 << 48}", "--centres=0", "--steps=1"],
+            ["simulate", "--counts=" + ",".join(["1"] * 300),
+             "--centres=" + ";".join(map(str, range(300))), f"--steps={1 << 40}"],
+        ):
+            for count, memory in ((8, "1G"), (512, "1G"), (65536, "4194304T")):
+                self.refused("mode-collapse-sim", *options, f"--seeds={count}",
+                             f"--threads={count}", f"--memory={memory}", "--dry-run", status=6,
+                             says=["of working memory"])
+
 
 if __name__ == "__main__":
     unittest.main()

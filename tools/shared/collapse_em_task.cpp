@@ -117,10 +117,11 @@ PointPlan EmTask::plan(const cli::Arguments& arguments) const {
   constexpr auto number = static_cast<std::int64_t>(sizeof(double));
   // What is kept grows one by one.
   const double figures = 4.0 * static_cast<double>(steps + 1) * static_cast<double>(sets.sets);
-  const auto kept = static_cast<std::int64_t>(std::min(0x1p60, figures * number));
+  const auto kept = static_cast<std::int64_t>(
+      std::min(static_cast<double>(most_bytes), figures * number));
   const Index d = sets.dimension;
   return plan_points(
-      sets.sets, kept,
+      sets.sets, std::max(sets.points, components), kept,
       [&](int threads) {
         return number * (sets.points * d + components * (3 * d + 3)) +
                collapse::em_step_bytes(components, sets.points, d, threads);

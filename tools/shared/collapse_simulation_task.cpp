@@ -76,14 +76,14 @@ PointPlan SimulationTask::plan(const cli::Arguments& arguments) const {
                                 static_cast<double>(sets.clusters * (sets.dimension + 1)) +
                             static_cast<double>(runs * times) * static_cast<double>(sets.clusters) *
                                 static_cast<double>(sets.clusters);
-  constexpr double most = 0x1p60;
+  constexpr auto most = static_cast<double>(most_bytes);
   const double figures =
       3.0 * static_cast<double>(runs * times) * static_cast<double>(sets.sets) * 2;
   const auto kept = static_cast<std::int64_t>(std::min(most, figures * number));
   // Twice, as they are put together to be written.
   const auto own = static_cast<std::int64_t>(std::min(most, 2 * statistics * number));
   return plan_points(
-      sets.sets, kept,
+      sets.sets, sets.points, kept,
       [&](int threads) {
         std::int64_t step = 0;
         for (const collapse::SelfAttention& scheme : schemes) {
