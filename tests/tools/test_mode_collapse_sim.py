@@ -85,6 +85,13 @@ class Curve(CollapseTest):
             self.assertLessEqual(curve["asymmetry"], 32 * np.finfo(float).eps)
             self.assertEqual(curve["grid_peak"]["gap"], bundle["gap"][row].max())
 
+    def test_asymmetry_is_of_other_formulas(self):
+        for grid in ("1:1e6:500", "1e-300:1e300:500", "1e-6:1:500"):
+            _, result = self.sim("curve", f"--r={grid}", "--a=0.001,0.5,1,30,1e100", json=True)
+            self.assertIs(result["holds"], True)
+            for curve in result["curves"][:3]:  # they round differently
+                self.assertGreater(curve["asymmetry"], 0)
+
     def test_where_the_gap_peaks(self):
         _, result = self.sim("curve", "--a=0.5,1,2,20", json=True)
         peaks = [curve["peak"] for curve in result["curves"]]

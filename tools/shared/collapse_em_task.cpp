@@ -117,8 +117,8 @@ PointPlan EmTask::plan(const cli::Arguments& arguments) const {
   constexpr auto number = static_cast<std::int64_t>(sizeof(double));
   // What is kept grows one by one.
   const double figures = 4.0 * static_cast<double>(steps + 1) * static_cast<double>(sets.sets);
-  const auto kept = static_cast<std::int64_t>(
-      std::min(static_cast<double>(most_bytes), figures * number));
+  const auto kept =
+      static_cast<std::int64_t>(std::min(static_cast<double>(most_bytes), figures * number));
   const Index d = sets.dimension;
   return plan_points(
       sets.sets, std::max(sets.points, components), kept,
