@@ -163,11 +163,25 @@ class Simulate(CollapseTest):
                 self.assertEqual(told["centre_distance"]["median"], least)
         self.assertEqual((result["clusters"], result["labels"]), (4, [0, 1, 2, 3]))
 
+    def test_clusters_very_far_apart_and_very_near(self):
+        for size, scale in ((0.99e154, 0.1), (1e-170, 1)):
+            bundle, result = self.sim("simulate", "--counts=5,5", f"--centres={size};-{size}",
+                                      "--variance=0", f"--scale={scale}", "--steps=1", json=True)
+            self.assertEqual(bundle["unas/centre_distance"][0], 2 * size)
+            told = result["schemes"]["unas"]["steps"][0]["centre_distance"]
+            self.assertEqual(told["median"], 2 * size)
+        self.refused("mode-collapse-sim", "simulate", "--counts=5,5", "--centres=1.7e308;-1.7e308",
+                     "--variance=0", "--scale=0", "--steps=1", status=4, says=["seed 0, unas, step 0"])
+
     def test_one_cluster(self):
         bundle, result = self.sim("simulate", "--centres=1", "--counts=3", "--steps=1", json=True)
         self.assertEqual(bundle["dnas/centre_distance"].shape, (2, 1, 1))
         np.testing.assert_array_equal(bundle["dnas/modes"], [1, 1])
         self.assertIsNone(result["schemes"]["unas"]["steps"][0]["centre_distance"]["median"])
+        done = self.run_tool("mode-collapse-sim", "simulate", "--centres=1", "--counts=3", "-o",
+                             "one.h5")
+        self.assertIn("1 cluster, 4 steps", done.err)
+        self.assertNotIn("nan", done.err)
 
     def test_point_masses_give_the_closed_form(self):
         for above, below in ((1, 1), (10, 1), (1, 10), (500, 50)):
@@ -278,8 +292,9 @@ class Simulate(CollapseTest):
                              "--iterations=1", "--tolerance=1e-14", "-o", "s.h5", "--json=r.json",
                              status=1)
         self.assertIn("did not converge", done.err)
-        self.assertEqual(self.read("s.h5").attributes_of["sinkhorn"]["attn_status"],
-                         "not_converged")
+        attributes = self.read("s.h5").attributes_of["sinkhorn"]
+        self.assertEqual(attributes["attn_status"], "not_converged")
+        self.assertEqual(attributes["attn_tolerance"], 1e-14)
 
     def test_table(self):
         done = self.run_tool("mode-collapse-sim", "simulate", *PAIR, "--seeds=4", "-o", "s.h5")
@@ -416,6 +431,12 @@ class Phases(CollapseTest):
             self.assertEqual(int(row["merged"]), (distances < 0.1).sum())
         self.assertIn("dot, unbalanced", done.out.decode())
 
+    def test_a_folder_that_cannot_be_made(self):
+        (self.folder / "file").write_text("")
+        done = self.shell(f"! {sys.executable} {SOURCE}/scripts/collapse-phases -o file/phases 2>&1")
+        self.assertIn("collapse-phases: error: file/phases/runs", done.out.decode())
+        self.assertNotIn("Traceback", done.out.decode())
+
 
 class Refused(CollapseTest):
 
@@ -434,6 +455,9 @@ class Refused(CollapseTest):
             ([*sim, "--variance=1,2,3"], "--variance"), ([*sim, "--variance=-1"], "--variance"),
             ([*sim, "--diagonal=1,2,3"], "--diagonal"), ([*sim, "--diagonal=1,-2"], "-2"),
             ([*sim, "--covariance=1,2;2,1"], "semidefinite"),
+            (["simulate", "--centres=1,2,3", "--counts=4",
+              "--covariance=1e200,1e200,1e199;1e200,1e200,-1e199;1e199,-1e199,1e200"],
+             "semidefinite"),
             ([*sim, "--covariance=1,2;0,1"], "symmetric"), ([*sim, "--covariance=1,2"], "rows"),
             ([*sim, "--variance=1", "--diagonal=1,1"], "one of"),
             ([*sim, "--scheme=fenchel"], "--scheme"), ([*sim, "--scheme=unas,unas"], "unas"),
@@ -472,6 +496,25 @@ class Refused(CollapseTest):
         for option in (*PAIR, "--seed=1", "--seeds=2", "--variance=1"):
             self.refused("mode-collapse-sim", "simulate", "in.h5", option, status=2,
                          says=[option.split("=")[0], "in.h5"])
+
+    def test_points_that_are_there_are_not_emitted(self):
+        self.write("in.h5", x=np.ones((6, 2)), label=np.arange(6) % 2)
+        for name in ("x", "label"):
+            self.refused("mode-collapse-sim", "simulate", "in.h5", f"--emit={name}", "--only",
+                         status=2, says=[f"--emit {name}", "in.h5"])
+
+    def test_shape_of_start(self):
+        self.write("in.h5", x=np.ones((2, 6, 3)), start=np.ones((3, 4)))
+        self.refused("mode-collapse-sim", "em", "in.h5", status=3,
+                     says=["(M, 3) or (2, M, 3)"])
+        self.write("in.h5", x=np.ones((6, 3)), start=np.ones((3, 4)))
+        self.refused("mode-collapse-sim", "em", "in.h5", status=3, says=["expected (M, 3)"])
+
+    def test_labels_that_do_not_fit(self):
+        self.write("in.h5", x=np.ones((300000, 1), np.float32), label=np.zeros(300000, np.int8))
+        for more in ([], ["--dry-run"]):
+            self.refused("mode-collapse-sim", "simulate", "in.h5", "--memory=1M", *more, status=6,
+                         says=["in.h5:/label", "--memory"])
 
     def test_points_that_leave_the_format(self):
         far = ["--counts=3,3", "--centres=1e3;-1e3", "--residual", "--precision=f32", "--steps=200"]

@@ -99,18 +99,23 @@ class Simulation {
     SchemeRun run;
     for (Index step = 0;; ++step) {
       const MatrixView<const T> points(state.data(), sets.points, sets.dimension);
-      run.statistics.push_back(
-          collapse::cluster_statistics<T>(points, labels, sets.clusters, task_.width));
+      const auto place = [&](Index at) {
+        return fmt::format("{}, {}, step {}", sets.place(set), task_.names[scheme], at);
+      };
+      run.statistics.push_back(naming([&] { return place(step); },
+                                      [&] {
+                                        return collapse::cluster_statistics<T>(
+                                            points, labels, sets.clusters, task_.width);
+                                      }));
       write_state(set, task_.names[scheme], step, state.data());
       if (step == task_.steps) return run;
-      const auto place = [&] {
-        return fmt::format("{}, {}, step {}", sets.place(set), task_.names[scheme], step + 1);
-      };
-      const SchemeSummary summary = naming(place, [&] {
-        return collapse::attend_to_each_other<T>(
-            points, task_.schemes[scheme], MatrixView<T>(next.data(), sets.points, sets.dimension),
-            plan_.inside());
-      });
+      const SchemeSummary summary =
+          naming([&] { return place(step + 1); },
+                 [&] {
+                   return collapse::attend_to_each_other<T>(
+                       points, task_.schemes[scheme],
+                       MatrixView<T>(next.data(), sets.points, sets.dimension), plan_.inside());
+                 });
       run.totals.add(Totals{summary});
       std::swap(state, next);
       progress_.advance(1);
@@ -181,6 +186,7 @@ void record(const SimulationTask& task, const std::vector<SchemeRuns>& runs,
     if (options.scheme.scheme == Scheme::sinkhorn) {
       group.attribute("attn_iterations",
                       static_cast<std::int64_t>(runs[k].totals.worst.iterations));
+      if (options.scheme.tolerance) group.attribute("attn_tolerance", *options.scheme.tolerance);
     }
   }
 }
