@@ -62,10 +62,12 @@ EmTask::EmTask(const cli::Arguments& arguments, const io::InputBundle* input)
   components = shape[shape.size() - 2];
   const Shape own = leading_axes(shape, 2);
   if (shape.back() != sets.dimension || (!own.empty() && own != sets.leading)) {
-    throw Error(Failure::input,
-                fmt::format("{} has the shape {}, expected {} or (M, {})", stored->address(),
-                            to_string(shape), to_string(join(sets.leading, {-1, sets.dimension})),
-                            sets.dimension));
+    const std::string points = fmt::format("M, {})", sets.dimension);
+    const std::string all = sets.leading.empty()
+                                ? ""
+                                : fmt::format(" or ({}, {}", fmt::join(sets.leading, ", "), points);
+    throw Error(Failure::input, fmt::format("{} has the shape {}, expected ({}{}",
+                                            stored->address(), to_string(shape), points, all));
   }
 }
 
