@@ -360,6 +360,15 @@ class Em(CollapseTest):
                     self.assertIs(result["never_falls"], True)
                     self.assertEqual(result["falls"], 0)
 
+    def test_the_likelihood_does_not_fall_far_from_the_origin(self):
+        bundle, result = self.sim("em", "--counts=300,200", "--variance=1e-8",
+                                  "--model-variance=1e-8", "--steps=40", "--seed=1",
+                                  "--centres=1e8,0;100000000.0004,0",
+                                  "--start=1e8,0;100000000.0003,0", json=True)
+        self.assertIs(result["never_falls"], True)
+        np.testing.assert_array_equal(bundle["em/centre"][0], [[1e8, 0], [100000000.0003, 0]])
+        self.assert_near("centre", bundle["em/centre"][-1][:, 0], [1e8, 1e8 + 4e-4], 1e-4)
+
     def test_iterated_dnas_is_not_em(self):
         bundle, result = self.sim("em", "--counts=225,225", *UNBALANCED[1:], "--priors=dnas",
                                   "--seeds=3", "--steps=12", json=True)
