@@ -295,6 +295,10 @@ class Simulate(CollapseTest):
         attributes = self.read("s.h5").attributes_of["sinkhorn"]
         self.assertEqual(attributes["attn_status"], "not_converged")
         self.assertEqual(attributes["attn_tolerance"], 1e-14)
+        self.run_tool("mode-collapse-sim", "simulate", *PAIR, "--scheme=sinkhorn", "--steps=1",
+                      "-o", "usual.h5")
+        usual = self.read("usual.h5").attributes_of["sinkhorn"]
+        self.assertEqual(usual["attn_tolerance"], 1e-10)
 
     def test_table(self):
         done = self.run_tool("mode-collapse-sim", "simulate", *PAIR, "--seeds=4", "-o", "s.h5")

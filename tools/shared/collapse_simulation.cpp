@@ -186,7 +186,10 @@ void record(const SimulationTask& task, const std::vector<SchemeRuns>& runs,
     if (options.scheme.scheme == Scheme::sinkhorn) {
       group.attribute("attn_iterations",
                       static_cast<std::int64_t>(runs[k].totals.worst.iterations));
-      if (options.scheme.tolerance) group.attribute("attn_tolerance", *options.scheme.tolerance);
+      if (options.scheme.tolerance || !options.scheme.iterations) {
+        group.attribute("attn_tolerance", options.scheme.tolerance.value_or(usual_tolerance(
+                                              task.sets.f64 ? sizeof(double) : sizeof(float))));
+      }
     }
   }
 }
