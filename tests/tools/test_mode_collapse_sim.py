@@ -545,6 +545,13 @@ class Refused(CollapseTest):
         self.refused("mode-collapse-sim", "simulate", "--counts=3,3", "--centres=1;0",
                      "--steps=1000000000000", status=6, says=["--memory"])
 
+    def test_distances_that_are_not_written_take_no_memory(self):
+        x = np.arange(3000.0)[:, None] / 3000
+        self.write("in.h5", x=x, label=np.arange(3000))
+        options = ["simulate", "in.h5", "--steps=2", "--memory=300M", "--threads=1"]
+        self.refused("mode-collapse-sim", *options, status=6, says=["--memory"])
+        self.assertIn("unas/centre", self.sim(*options, "--emit=centre"))
+
     def test_bytes_beyond_any_count(self):
         for options in (
             ["simulate", f"--counts={1 << 47}", "--centres=0", "--steps=1", "--scheme=unas"],

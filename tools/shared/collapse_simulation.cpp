@@ -21,6 +21,7 @@ using Statistics = std::vector<collapse::ClusterStatistics>;  // by step
 /// What comes of one set under one scheme.
 struct SchemeRun {
   Statistics statistics;
+  std::vector<double> least;  // distance of two centres, by step
   Totals totals;
 };
 
@@ -107,6 +108,9 @@ class Simulation {
                                         return collapse::cluster_statistics<T>(
                                             points, labels, sets.clusters, task_.width);
                                       }));
+      collapse::ClusterStatistics& last = run.statistics.back();
+      run.least.push_back(last.least_distance());
+      if (!task_.emits("centre_distance")) last.distance = {};
       write_state(set, task_.names[scheme], step, state.data());
       if (step == task_.steps) return run;
       const SchemeSummary summary =
@@ -133,8 +137,8 @@ class Simulation {
   void keep(Index set, const std::vector<SchemeRun>& found, std::vector<SchemeRuns>& all) {
     for (std::size_t k = 0; k < found.size(); ++k) {
       const SchemeRun& run = found[k];
+      all[k].distance.insert(all[k].distance.end(), run.least.begin(), run.least.end());
       for (const collapse::ClusterStatistics& one : run.statistics) {
-        all[k].distance.push_back(one.least_distance());
         all[k].spread.push_back(*std::max_element(one.spread.begin(), one.spread.end()));
         all[k].modes.push_back(one.modes);
       }
@@ -151,6 +155,7 @@ class Simulation {
       centre.insert(centre.end(), one.centre.begin(), one.centre.end());
       spread.insert(spread.end(), one.spread.begin(), one.spread.end());
       modes.push_back(one.modes);
+      if (!task_.emits("centre_distance")) continue;
       if (c == 2) {
         distance.push_back(one.least_distance());
       } else {
