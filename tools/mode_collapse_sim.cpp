@@ -47,10 +47,12 @@ cli::Declaration declare() {
       "curve: r times as many points at a as at -a on a line; with s = exp(-2a^2) and q = "
       "(r+s)/(rs+1) a step leaves their means 2r(1-s^2)a/((1+rs)(r+s)) apart under unas, "
       "2qr(1-s^2)a/((q+rs)(r+sq)) under dnas. Writes r, a, unas_distance, dnas_distance and gap "
-      "(their difference, without a subtraction), the latter three (a, r). result: curves, for "
-      "each a least_difference_ulps (of dnas - unas, at least -4), asymmetry (r against 1/r, at "
-      "most 32 roundings), holds, peak (r, log10_r and gap where the gap is largest of all, found "
-      "as a root) and grid_peak (on the grid); holds of all.");
+      "(their difference, without a subtraction), the latter three (a, r). result: r (how many), "
+      "curves, for each its a, least_difference_ulps (of dnas - unas, at least -4), asymmetry "
+      "(relative, of r by "
+      "these formulas against 1/r by those of the results, at most 32 units of 2^-52), holds, peak "
+      "(r, log10_r and gap where the gap is largest of all, found as a root; r is null from a = "
+      "15.4 on, beyond float64) and grid_peak (on the grid); holds of all.");
   d.about(
       "simulate: each point x of a set is query, key and value: x <- sum_j pi_ij x_j, plus x with "
       "--residual. Points are drawn about --centres, the same as tensor-gen clusters x=... draws "
@@ -59,20 +61,23 @@ cli::Declaration declare() {
       "after "
       "x's leading axes trajectory (T+1, N, d), centre (T+1, C, d), centre_distance, (T+1) of two "
       "clusters, else (T+1, C, C), spread (T+1, C), the root mean square distance to the centre, "
-      "and modes (T+1). result: sets, points, dimension, clusters, labels, and by scheme status, "
+      "and modes (T+1). result: sets, points, dimension, clusters, labels, and schemes: of each "
+      "status, "
       "iterations and steps: step, and min, median and max over sets of centre_distance (of the "
       "two nearest centres), spread (of the widest cluster) and modes; merged, how many sets have "
       "centres less than --merged apart.");
   d.about(
       "em: M centres q of N(q, S I) with priors b, and x the data: shares xi_ij ~ b_i N(x_j | q_i, "
-      "S I) that sum to 1 over i, q_i <- sum_j xi_ij x_j / sum_j xi_ij. The likelihood never "
+      "S I) that sum to 1 over i, q_i <- sum_j xi_ij x_j / sum_j xi_ij, in float64 whatever x is. "
+      "The likelihood never "
       "falls, unless by 1e-10 of it, under priors fixed or estimated; under dnas it may. Writes "
       "group em: log_likelihood (T+1), variance (T+1), centre (T+1, M, d), prior (T+1, M). "
       "result: sets, points, dimension, components, priors, falls (how often), largest_fall, "
       "largest_relative_fall, never_falls, sets_at_min_variance, empty_components (whose share "
       "underflows), of dnas dnas_error (of the first step against dnas, at most 1 in units of "
       "what rounding may do), and steps: step, and min, median and max over sets of "
-      "log_likelihood and variance.");
+      "log_likelihood and variance. result of --dry-run: result_bytes, and of simulate and em "
+      "working_bytes and flops.");
   declare_curve(d);
   declare_points(d);
   declare_simulation(d);

@@ -62,8 +62,20 @@ Distances distances(double r, double a) {
   const double u = t * ((1 + t * s) / (t + s));
   const double dnas_low = (u + s) * (1 + u * s);
   const double grown = t * one_less_t * -std::expm1(-2 * square) / (t + s);  // u − t
+  const double one_less_tu = one_less_t * ((t + s * (1 + t + t * t)) / (t + s));
   return {length * (t / unas_low), length * (u / dnas_low),
-          length * (grown / unas_low) * (s / dnas_low) * (1 - t * u)};
+          length * (grown / unas_low) * (s / dnas_low) * one_less_tu};
+}
+
+Distances printed_distances(double r, double a) {
+  if (!(r >= 1 && r <= most && a >= least && a <= most)) return {none, none, none};
+  const double s = std::exp(-2 * a * a);
+  const double length = 2 * a * -std::expm1(-4 * a * a);
+  const double q = (r + s) / (r * s + 1);
+  // Fractions by themselves, as their products overflow.
+  const double unas = length * (r / (1 + r * s) / (r + s));
+  const double dnas = length * ((q / (q + r * s)) * (r / (r + s * q)));
+  return {unas, dnas, dnas - unas};
 }
 
 Peak gap_peak(double a) {

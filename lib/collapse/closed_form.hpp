@@ -17,8 +17,14 @@ struct Distances {
 
 /// For r and a in [1e-301, 1e301]; NaN for anything else. Relative error: some 10 + 4a² roundings,
 /// the latter as s cannot be known better from a, also of the gap, however small; but where s
-/// underflows (a > 18.8) the gap is off by up to 1e-22 of the distances. Nothing overflows.
+/// underflows (a > 18.8) the gap is off by up to 1e-22 of the distances, and what is below 2.3e-308
+/// by up to the spacing of numbers there. Nothing overflows.
 Distances distances(double r, double a);
+
+/// The same by the formulas above in r as it is, where distances goes by 1/r: a check of it, and of
+/// the symmetry in r. For r in [1, 1e301]; the error of unas and dnas is that of distances, but
+/// relative to at least 2.3e-308; gap is their difference.
+Distances printed_distances(double r, double a);
 
 /// Where the gap is largest over r >= 1 (DN §5.2 has it grow without end: SPEC.md §9, E11).
 struct Peak {

@@ -3,14 +3,44 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <string>
+
+#include "tensor/error.hpp"
 
 namespace attn::collapse {
 namespace {
 
-double squared_distance(const double* a, const double* b, Index dimension) {
+double largest_difference(const double* a, const double* b, Index dimension) {
+  double largest = 0;
+  for (Index c = 0; c < dimension; ++c) largest = std::max(largest, std::abs(a[c] - b[c]));
+  return largest;
+}
+
+// A power of two about as large: in units of it squares neither overflow nor vanish, and no bit of
+// a distance changes.
+double unit_of(double largest) {
+  if (!(largest > 0 && std::isfinite(largest))) return 1;
+  return std::ldexp(1.0, std::clamp(std::ilogb(largest), -1000, 1000));
+}
+
+double squared_distance(const double* a, const double* b, Index dimension, double unit) {
+  const double scale = 1 / unit;
   double sum = 0;
-  for (Index c = 0; c < dimension; ++c) sum += (a[c] - b[c]) * (a[c] - b[c]);
+  for (Index c = 0; c < dimension; ++c) {
+    const double part = scale * (a[c] - b[c]);
+    sum += part * part;
+  }
   return sum;
+}
+
+double distance_of(const double* a, const double* b, Index dimension) {
+  const double unit = unit_of(largest_difference(a, b, dimension));
+  return unit * std::sqrt(squared_distance(a, b, dimension, unit));
+}
+
+void require_finite(const std::vector<double>& values, const char* what) {
+  if (std::all_of(values.begin(), values.end(), [](double x) { return std::isfinite(x); })) return;
+  throw Error(Failure::numerical, std::string(what) + " of clusters lie beyond the format");
 }
 
 double effective_modes(const std::vector<double>& distance, std::size_t clusters, double width) {
@@ -25,6 +55,33 @@ double effective_modes(const std::vector<double>& distance, std::size_t clusters
     log_modes -= std::log(alike / count) / count;
   }
   return std::exp(log_modes);
+}
+
+template <class T>
+std::vector<double> spreads(MatrixView<const T> points, std::span<const std::int64_t> labels,
+                            const std::vector<double>& centre, const std::vector<double>& count) {
+  const Index d = points.cols;
+  std::vector<double> point(static_cast<std::size_t>(d));
+  const auto for_each_point = [&](const auto& visit) {
+    for (Index n = 0; n < points.rows; ++n) {
+      const std::int64_t label = labels[static_cast<std::size_t>(n)];
+      std::copy_n(points.row(n), d, point.begin());
+      visit(static_cast<std::size_t>(label), centre.data() + label * d);
+    }
+  };
+  std::vector<double> unit(count.size(), 0.0);
+  for_each_point([&](std::size_t k, const double* from) {
+    unit[k] = std::max(unit[k], largest_difference(point.data(), from, d));
+  });
+  std::transform(unit.begin(), unit.end(), unit.begin(), unit_of);
+  std::vector<double> spread(count.size(), 0.0);
+  for_each_point([&](std::size_t k, const double* from) {
+    spread[k] += squared_distance(point.data(), from, d, unit[k]);
+  });
+  for (std::size_t k = 0; k < count.size(); ++k) {
+    spread[k] = unit[k] * std::sqrt(spread[k] / count[k]);
+  }
+  return spread;
 }
 
 }  // namespace
@@ -61,23 +118,16 @@ ClusterStatistics cluster_statistics(MatrixView<const T> points,
       found.centre[k] += sum[k] / count[k / static_cast<std::size_t>(d)];
     }
   }
-  found.spread.assign(count.size(), 0.0);
-  std::vector<double> point(static_cast<std::size_t>(d));
-  for (Index n = 0; n < points.rows; ++n) {
-    const std::int64_t label = labels[static_cast<std::size_t>(n)];
-    std::copy_n(points.row(n), d, point.begin());
-    found.spread[static_cast<std::size_t>(label)] +=
-        squared_distance(point.data(), found.centre.data() + label * d, d);
-  }
-  for (std::size_t k = 0; k < count.size(); ++k) {
-    found.spread[k] = std::sqrt(found.spread[k] / count[k]);
-  }
+  require_finite(found.centre, "the centres");
+  found.spread = spreads(points, labels, found.centre, count);
+  require_finite(found.spread, "the spreads");
   for (Index a = 0; a < clusters; ++a) {
     for (Index b = 0; b < clusters; ++b) {
       found.distance.push_back(
-          std::sqrt(squared_distance(found.centre.data() + a * d, found.centre.data() + b * d, d)));
+          distance_of(found.centre.data() + a * d, found.centre.data() + b * d, d));
     }
   }
+  require_finite(found.distance, "the distances");
   found.modes = effective_modes(found.distance, count.size(), width);
   return found;
 }

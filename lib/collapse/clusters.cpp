@@ -23,7 +23,8 @@ std::optional<std::vector<double>> covariance_factor(std::span<const double> cov
     for (std::size_t r = c + 1; r < d; ++r) {
       double rest = covariance[r * d + c];
       if (!std::isfinite(rest)) return std::nullopt;
-      const double size = std::sqrt(variance * covariance[r * d + r]);
+      // Of each by itself: their product overflows, or vanishes.
+      const double size = std::sqrt(variance) * std::sqrt(covariance[r * d + r]);
       for (std::size_t b = 0; b < c; ++b) rest -= factor[r * d + b] * factor[c * d + b];
       if (open) {
         factor[r * d + c] = rest / root;

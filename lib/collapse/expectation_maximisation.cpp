@@ -9,6 +9,7 @@
 #include "kernel/few_rows.hpp"
 #include "scheme/output.hpp"
 #include "scheme/scheme.hpp"
+#include "tensor/error.hpp"
 
 namespace attn::collapse {
 namespace {
@@ -69,7 +70,9 @@ double log_likelihood_of(const std::vector<double>& col, Index dimension, double
   const auto count = static_cast<double>(col.size());
   const double normaliser =
       0.5 * static_cast<double>(dimension) * std::log(2 * std::numbers::pi * variance);
-  return total(col) - count * normaliser;
+  const double found = total(col) - count * normaliser;
+  if (std::isfinite(found)) return found;
+  throw Error(Failure::numerical, "the log-likelihood lies beyond the format");
 }
 
 SchemeOptions dnas() {

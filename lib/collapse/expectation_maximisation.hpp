@@ -54,12 +54,12 @@ void set_dnas_priors(GaussianMixture& mixture);
 /// whose column potentials are the likelihood; the last is a pass of its own over squared
 /// differences, so that it does not cancel. Under Priors::dnas those of `to` belong to its centres.
 /// Memory O((N + M) d). The bits do not depend on `threads`. Throws what attend throws: scores
-/// beyond the format.
+/// beyond the format; and Error(numerical) where the likelihood is.
 EmStep em_step(MatrixView<const double> points, const GaussianMixture& from,
                const EmOptions& options, GaussianMixture& to, int threads);
 
 /// Σ_j log Σ_i β_i N(k_j | q_i, σ²I), to the bits that em_step tells it. Error: some 1e-15 of the
-/// sum of its terms' sizes.
+/// sum of its terms' sizes. Throws what em_step throws.
 double log_likelihood(MatrixView<const double> points, const GaussianMixture& mixture, int threads);
 
 /// The centres (M, d) that dnas with the dot product, scale 1/σ² and v = k makes of `from`: what a

@@ -85,6 +85,13 @@ class Curve(CollapseTest):
             self.assertLessEqual(curve["asymmetry"], 32 * np.finfo(float).eps)
             self.assertEqual(curve["grid_peak"]["gap"], bundle["gap"][row].max())
 
+    def test_asymmetry_is_of_other_formulas(self):
+        for grid in ("1:1e6:500", "1e-300:1e300:500", "1e-6:1:500"):
+            _, result = self.sim("curve", f"--r={grid}", "--a=0.001,0.5,1,30,1e100", json=True)
+            self.assertIs(result["holds"], True)
+            for curve in result["curves"][:3]:  # they round differently
+                self.assertGreater(curve["asymmetry"], 0)
+
     def test_where_the_gap_peaks(self):
         _, result = self.sim("curve", "--a=0.5,1,2,20", json=True)
         peaks = [curve["peak"] for curve in result["curves"]]
@@ -156,11 +163,25 @@ class Simulate(CollapseTest):
                 self.assertEqual(told["centre_distance"]["median"], least)
         self.assertEqual((result["clusters"], result["labels"]), (4, [0, 1, 2, 3]))
 
+    def test_clusters_very_far_apart_and_very_near(self):
+        for size, scale in ((0.99e154, 0.1), (1e-170, 1)):
+            bundle, result = self.sim("simulate", "--counts=5,5", f"--centres={size};-{size}",
+                                      "--variance=0", f"--scale={scale}", "--steps=1", json=True)
+            self.assertEqual(bundle["unas/centre_distance"][0], 2 * size)
+            told = result["schemes"]["unas"]["steps"][0]["centre_distance"]
+            self.assertEqual(told["median"], 2 * size)
+        self.refused("mode-collapse-sim", "simulate", "--counts=5,5", "--centres=1.7e308;-1.7e308",
+                     "--variance=0", "--scale=0", "--steps=1", status=4, says=["seed 0, unas, step 0"])
+
     def test_one_cluster(self):
         bundle, result = self.sim("simulate", "--centres=1", "--counts=3", "--steps=1", json=True)
         self.assertEqual(bundle["dnas/centre_distance"].shape, (2, 1, 1))
         np.testing.assert_array_equal(bundle["dnas/modes"], [1, 1])
         self.assertIsNone(result["schemes"]["unas"]["steps"][0]["centre_distance"]["median"])
+        done = self.run_tool("mode-collapse-sim", "simulate", "--centres=1", "--counts=3", "-o",
+                             "one.h5")
+        self.assertIn("1 cluster, 4 steps", done.err)
+        self.assertNotIn("nan", done.err)
 
     def test_point_masses_give_the_closed_form(self):
         for above, below in ((1, 1), (10, 1), (1, 10), (500, 50)):
@@ -271,8 +292,13 @@ class Simulate(CollapseTest):
                              "--iterations=1", "--tolerance=1e-14", "-o", "s.h5", "--json=r.json",
                              status=1)
         self.assertIn("did not converge", done.err)
-        self.assertEqual(self.read("s.h5").attributes_of["sinkhorn"]["attn_status"],
-                         "not_converged")
+        attributes = self.read("s.h5").attributes_of["sinkhorn"]
+        self.assertEqual(attributes["attn_status"], "not_converged")
+        self.assertEqual(attributes["attn_tolerance"], 1e-14)
+        self.run_tool("mode-collapse-sim", "simulate", *PAIR, "--scheme=sinkhorn", "--steps=1",
+                      "-o", "usual.h5")
+        usual = self.read("usual.h5").attributes_of["sinkhorn"]
+        self.assertEqual(usual["attn_tolerance"], 1e-10)
 
     def test_table(self):
         done = self.run_tool("mode-collapse-sim", "simulate", *PAIR, "--seeds=4", "-o", "s.h5")
@@ -337,6 +363,15 @@ class Em(CollapseTest):
                     self.assertTrue((np.diff(values) >= -limit).all())
                     self.assertIs(result["never_falls"], True)
                     self.assertEqual(result["falls"], 0)
+
+    def test_the_likelihood_does_not_fall_far_from_the_origin(self):
+        bundle, result = self.sim("em", "--counts=300,200", "--variance=1e-8",
+                                  "--model-variance=1e-8", "--steps=40", "--seed=1",
+                                  "--centres=1e8,0;100000000.0004,0",
+                                  "--start=1e8,0;100000000.0003,0", json=True)
+        self.assertIs(result["never_falls"], True)
+        np.testing.assert_array_equal(bundle["em/centre"][0], [[1e8, 0], [100000000.0003, 0]])
+        self.assert_near("centre", bundle["em/centre"][-1][:, 0], [1e8, 1e8 + 4e-4], 1e-4)
 
     def test_iterated_dnas_is_not_em(self):
         bundle, result = self.sim("em", "--counts=225,225", *UNBALANCED[1:], "--priors=dnas",
@@ -409,6 +444,12 @@ class Phases(CollapseTest):
             self.assertEqual(int(row["merged"]), (distances < 0.1).sum())
         self.assertIn("dot, unbalanced", done.out.decode())
 
+    def test_a_folder_that_cannot_be_made(self):
+        (self.folder / "file").write_text("")
+        done = self.shell(f"! {sys.executable} {SOURCE}/scripts/collapse-phases -o file/phases 2>&1")
+        self.assertIn("collapse-phases: error: file/phases/runs", done.out.decode())
+        self.assertNotIn("Traceback", done.out.decode())
+
 
 class Refused(CollapseTest):
 
@@ -427,6 +468,9 @@ class Refused(CollapseTest):
             ([*sim, "--variance=1,2,3"], "--variance"), ([*sim, "--variance=-1"], "--variance"),
             ([*sim, "--diagonal=1,2,3"], "--diagonal"), ([*sim, "--diagonal=1,-2"], "-2"),
             ([*sim, "--covariance=1,2;2,1"], "semidefinite"),
+            (["simulate", "--centres=1,2,3", "--counts=4",
+              "--covariance=1e200,1e200,1e199;1e200,1e200,-1e199;1e199,-1e199,1e200"],
+             "semidefinite"),
             ([*sim, "--covariance=1,2;0,1"], "symmetric"), ([*sim, "--covariance=1,2"], "rows"),
             ([*sim, "--variance=1", "--diagonal=1,1"], "one of"),
             ([*sim, "--scheme=fenchel"], "--scheme"), ([*sim, "--scheme=unas,unas"], "unas"),
@@ -466,11 +510,32 @@ class Refused(CollapseTest):
             self.refused("mode-collapse-sim", "simulate", "in.h5", option, status=2,
                          says=[option.split("=")[0], "in.h5"])
 
+    def test_points_that_are_there_are_not_emitted(self):
+        self.write("in.h5", x=np.ones((6, 2)), label=np.arange(6) % 2)
+        for name in ("x", "label"):
+            self.refused("mode-collapse-sim", "simulate", "in.h5", f"--emit={name}", "--only",
+                         status=2, says=[f"--emit {name}", "in.h5"])
+
+    def test_shape_of_start(self):
+        self.write("in.h5", x=np.ones((2, 6, 3)), start=np.ones((3, 4)))
+        self.refused("mode-collapse-sim", "em", "in.h5", status=3,
+                     says=["(M, 3) or (2, M, 3)"])
+        self.write("in.h5", x=np.ones((6, 3)), start=np.ones((3, 4)))
+        self.refused("mode-collapse-sim", "em", "in.h5", status=3, says=["expected (M, 3)"])
+
+    def test_labels_that_do_not_fit(self):
+        self.write("in.h5", x=np.ones((300000, 1), np.float32), label=np.zeros(300000, np.int8))
+        for more in ([], ["--dry-run"]):
+            self.refused("mode-collapse-sim", "simulate", "in.h5", "--memory=1M", *more, status=6,
+                         says=["in.h5:/label", "--memory"])
+
     def test_points_that_leave_the_format(self):
         far = ["--counts=3,3", "--centres=1e3;-1e3", "--residual", "--precision=f32", "--steps=200"]
         self.refused("mode-collapse-sim", "simulate", *far, status=4, says=["seed 0, unas, step"])
         self.refused("mode-collapse-sim", "simulate", "--counts=1", "--centres=1e39",
                      "--precision=f32", status=4, says=["seed 0"], hint="f64")
+        self.refused("mode-collapse-sim", "em", "--counts=1000", "--centres=1e153", "--variance=0",
+                     "--start=0", "--steps=3", status=4, says=["seed 0, step 1", "likelihood"])
 
     def test_memory(self):
         self.refused("mode-collapse-sim", "simulate", "--counts=100000,100", "--centres=1,1;0,0",
@@ -479,6 +544,27 @@ class Refused(CollapseTest):
                      "--memory=1M", status=6, says=["--memory"])
         self.refused("mode-collapse-sim", "simulate", "--counts=3,3", "--centres=1;0",
                      "--steps=1000000000000", status=6, says=["--memory"])
+
+    def test_distances_that_are_not_written_take_no_memory(self):
+        x = np.arange(3000.0)[:, None] / 3000
+        self.write("in.h5", x=x, label=np.arange(3000))
+        options = ["simulate", "in.h5", "--steps=2", "--memory=300M", "--threads=1"]
+        self.refused("mode-collapse-sim", *options, status=6, says=["--memory"])
+        self.assertIn("unas/centre", self.sim(*options, "--emit=centre"))
+
+    def test_bytes_beyond_any_count(self):
+        for options in (
+            ["simulate", f"--counts={1 << 47}", "--centres=0", "--steps=1", "--scheme=unas"],
+            ["simulate", f"--counts={1 << 48}", "--centres=0", "--steps=1", "--scheme=dnas"],
+            ["em", f"--counts={1 << 47}", "--centres=0", "--steps=1", "--start=1"],
+            ["em", f"--counts={1 << 48}", "--centres=0", "--steps=1"],
+            ["simulate", "--counts=" + ",".join(["1"] * 300),
+             "--centres=" + ";".join(map(str, range(300))), f"--steps={1 << 40}"],
+        ):
+            for count, memory in ((8, "1G"), (512, "1G"), (65536, "4194304T")):
+                self.refused("mode-collapse-sim", *options, f"--seeds={count}",
+                             f"--threads={count}", f"--memory={memory}", "--dry-run", status=6,
+                             says=["of working memory"])
 
 
 if __name__ == "__main__":

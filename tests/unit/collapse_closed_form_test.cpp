@@ -76,6 +76,52 @@ TEST_CASE("distances are those of the printed formulas") {
   }
 }
 
+TEST_CASE("the gap, however near r is to 1") {
+  // Differences of the printed formulas in 60 digits.
+  struct Known {
+    double r, a, gap;
+  };
+  for (const Known& known : {Known{1.00000000001, 1.0, 1.5083531431615105e-23},
+                             {1.0000000000000002, 0.5, 1.2198212074890272e-33},
+                             {0.9999999999, 2.0, 1.3400509261323668e-23},
+                             {1.001, 0.01, 9.9895053336288655e-17},
+                             {3.0, 0.3, 0.0017827385951447708},
+                             {1e-07, 1.5, 0.0024016335690017793}}) {
+    CAPTURE(known.r);
+    const double error = std::abs(collapse::distances(known.r, known.a).gap - known.gap);
+    CHECK(error <= 1.12e-16 * (10 + 4 * known.a * known.a) * known.gap);
+  }
+}
+
+TEST_CASE("r by the printed formulas, 1/r by those that are used") {
+  Random random(85);
+  std::uniform_real_distribution<double> log_r(0, 690);
+  std::uniform_real_distribution<double> log_a(-6, 5);
+  for (int n = 0; n < 20000; ++n) {
+    const double r = std::exp(log_r(random) * (n % 2 == 0 ? 1 : 0.05));
+    const double a = std::exp(log_a(random));
+    CAPTURE(r);
+    CAPTURE(a);
+    const collapse::Distances found = collapse::distances(1 / r, a);
+    const collapse::Distances other = collapse::printed_distances(r, a);
+    // Below the least normal number one spacing is so much of it.
+    CHECK(std::abs(found.unas - other.unas) <= 5e-15 * std::max(other.unas, 2.3e-308));
+    CHECK(std::abs(found.dnas - other.dnas) <= 5e-15 * std::max(other.dnas, 2.3e-308));
+    if (other.unas < 1e-300) continue;
+    const Printed expected = printed(r, a);
+    const double limit = 2.3e-16 * (10 + 4 * a * a) + 1.1e-19 * 10 / (a * a);
+    CHECK(std::abs(other.unas - expected.unas) <= limit * expected.unas);
+    CHECK(std::abs(other.dnas - expected.dnas) <= limit * expected.dnas);
+  }
+  const collapse::Distances ends[] = {collapse::printed_distances(1e300, 1e100),
+                                      collapse::printed_distances(1e300, 1e-3)};
+  CHECK(ends[0].unas == 2e100);
+  CHECK(std::isfinite(ends[1].dnas));
+  for (const double bad : {0.5, 1e302, std::nan("")}) {
+    CHECK(std::isnan(collapse::printed_distances(bad, 1).unas));
+  }
+}
+
 TEST_CASE("at the ends nothing overflows, beyond them there is no number") {
   for (const double r : {1e-300, 1e-150, 1.0, 1e150, 1e300}) {
     for (const double a : {1e-3, 1.0, 30.0, 1e100, 1e300}) {

@@ -71,6 +71,19 @@ TEST_CASE("what is no covariance is refused") {
   CHECK(covariance_factor(std::vector<double>{1, 1, 1, 1}, 2));
 }
 
+TEST_CASE("what is a covariance does not depend on its unit") {
+  for (const double unit : {1e-250, 1e-200, 1.0, 1e200, 1e300}) {
+    CAPTURE(unit);
+    const auto factor = [&](std::vector<double> covariance) {
+      for (double& value : covariance) value *= unit;
+      return covariance_factor(covariance, 3);
+    };
+    CHECK_FALSE(factor({1, 1, 0.1, 1, 1, -0.1, 0.1, -0.1, 1}));
+    CHECK(factor({1, 1, 0.3, 1, 1, 0.3, 0.3, 0.3, 1}));
+    CHECK_FALSE(factor({1, 2, 0, 2, 1, 0, 0, 0, 1}));
+  }
+}
+
 TEST_CASE("a diagonal covariance places points as its variances do, to the bit") {
   Random random(83);
   std::normal_distribution<double> normal;

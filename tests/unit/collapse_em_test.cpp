@@ -7,6 +7,7 @@
 #include "collapse/expectation_maximisation.hpp"
 #include "guarded.hpp"
 #include "random_problem.hpp"
+#include "tensor/error.hpp"
 
 using namespace attn;
 using namespace attn::testing;
@@ -288,4 +289,19 @@ TEST_CASE("the variance stops at its floor, and a component may be left without 
   CHECK(mixture.variance == 1e-3);
   CHECK(std::abs(mixture.centre[0] - 1) <= 1e-15);
   CHECK(std::abs(mixture.centre[1] + 1) <= 1e-15);
+}
+
+TEST_CASE("a likelihood beyond the format is refused") {
+  // Each point's term is within it, their sum is not.
+  Fitting problem{Guarded<double>(1000, 1), {}};
+  problem.points.fill([] { return 1e153; });
+  GaussianMixture& mixture = problem.mixture;
+  mixture.components = 1;
+  mixture.dimension = 1;
+  mixture.centre = Buffer<double>(1);
+  mixture.centre[0] = 0;
+  mixture.log_prior.assign(1, 0.0);
+  GaussianMixture to = copy_of(mixture);
+  CHECK_THROWS_AS(em_step(problem.view(), mixture, {}, to, 1), Error);
+  CHECK_THROWS_AS(collapse::log_likelihood(problem.view(), mixture, 1), Error);
 }

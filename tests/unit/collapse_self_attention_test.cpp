@@ -214,3 +214,29 @@ TEST_CASE("modes count from one to all") {
   CHECK(modes(1, 1) > 1);
   CHECK(modes(1, 1) < modes(2, 1));
 }
+
+TEST_CASE("distances of clusters do not depend on the unit, and none is infinite") {
+  const std::vector<std::int64_t> labels = {0, 0, 1, 1};
+  const auto found = [&](double unit) {
+    Guarded<double> points(4, 2);
+    const double values[] = {0.75, 0, 0.25, 0.5, -0.5, 0.25, -0.25, -0.5};
+    std::size_t next = 0;
+    points.fill([&] { return unit * values[next++]; });
+    const Guarded<double>& constant = points;
+    return cluster_statistics<double>(constant.view(), labels, 2, 1.0);
+  };
+  const collapse::ClusterStatistics usual = found(1);
+  for (const int exponent : {-1000, -600, -530, 500, 520, 1000}) {
+    CAPTURE(exponent);
+    const double unit = std::ldexp(1.0, exponent);
+    const collapse::ClusterStatistics other = found(unit);
+    for (std::size_t k = 0; k < 4; ++k) CHECK(other.distance[k] == unit * usual.distance[k]);
+    for (std::size_t k = 0; k < 2; ++k) CHECK(other.spread[k] == unit * usual.spread[k]);
+  }
+  Guarded<double> apart(2, 1);
+  apart.view()(0, 0) = 1.7e308;
+  apart.view()(1, 0) = -1.7e308;
+  const Guarded<double>& constant = apart;
+  const std::vector<std::int64_t> own = {0, 1};
+  CHECK_THROWS_AS(cluster_statistics<double>(constant.view(), own, 2, 1.0), Error);
+}

@@ -28,9 +28,10 @@ constexpr double least = 1e-300;
 constexpr double most = 1e300;
 constexpr double least_a = 1e-3;
 constexpr double most_a = 1e100;
-// In roundings: what the contract of collapse::distances leaves room for.
+// In units of 2^-52: what the contract of collapse::distances leaves room for.
 constexpr double most_difference = 4;
 constexpr double most_asymmetry = 32;
+constexpr double smallest = std::numeric_limits<double>::min();
 
 // The larger, or a NaN for good.
 double worse(double a, double b) { return std::isnan(a) || b <= a ? a : b; }
@@ -76,12 +77,12 @@ struct Findings {
   double gap_at = 0;
 
   void add(const collapse::Distances& d, double r, double a) {
-    const double ulp = epsilon * std::max(d.unas, std::numeric_limits<double>::min());
+    const double ulp = epsilon * std::max(d.unas, smallest);
     least_difference = 0.0 - worse(-least_difference, (d.unas - d.dnas) / ulp);
-    const collapse::Distances other = collapse::distances(1 / r, a);
-    // 1/r has a rounding of its own.
-    asymmetry = worse(asymmetry, std::abs(d.unas - other.unas) / d.unas);
-    asymmetry = worse(asymmetry, std::abs(d.dnas - other.dnas) / d.dnas);
+    // distances goes by the one of r and 1/r that is below 1, this by the other.
+    const collapse::Distances other = collapse::printed_distances(std::max(r, 1 / r), a);
+    asymmetry = worse(asymmetry, std::abs(d.unas - other.unas) / std::max(other.unas, smallest));
+    asymmetry = worse(asymmetry, std::abs(d.dnas - other.dnas) / std::max(other.dnas, smallest));
     if (d.gap > gap) {
       gap = d.gap;
       gap_at = r;

@@ -26,6 +26,33 @@ struct EmRun {
   double dnas_error = 0;
 };
 
+void shift(double* rows, Index count, const std::vector<double>& by, double sign) {
+  for (Index i = 0; i < count; ++i) {
+    for (const double axis : by) *rows++ += sign * axis;
+  }
+}
+
+// The mean along each axis of which it can be taken off points and centres without a rounding, as
+// all are between half and twice the mean; 0 along the others. Centres far off from the origin have
+// the digits to climb with only beside it.
+std::vector<double> exact_origin(MatrixView<const double> points,
+                                 MatrixView<const double> centres) {
+  std::vector<double> origin;
+  for (Index c = 0; c < points.cols; ++c) {
+    double mean = 0;
+    for (Index j = 0; j < points.rows; ++j) mean += points(j, c) / static_cast<double>(points.rows);
+    const auto near = [&](MatrixView<const double> rows) {
+      for (Index i = 0; i < rows.rows; ++i) {
+        const double ratio = rows(i, c) / mean;
+        if (!(ratio > 0.51 && ratio < 1.99)) return false;
+      }
+      return true;
+    };
+    origin.push_back(near(points) && near(centres) ? mean : 0);
+  }
+  return origin;
+}
+
 class Fit {
  public:
   Fit(const cli::Arguments& arguments, const EmTask& task, io::OutputBundle& bundle,
@@ -63,10 +90,15 @@ class Fit {
     const MatrixView<const double> points(storage.data(), sets.points, sets.dimension);
     GaussianMixture now = task_.first(set, points);
     GaussianMixture next = task_.first(set, points);
+    // Priors of dnas go by the centres' place.
+    std::vector<double> origin(static_cast<std::size_t>(sets.dimension), 0.0);
+    if (task_.options.priors != Priors::dnas) origin = exact_origin(points, now.centres());
+    shift(storage.data(), sets.points, origin, -1);
+    shift(now.centre.data(), now.components, origin, -1);
     EmRun run;
     for (Index step = 0;; ++step) {
       run.variance.push_back(now.variance);
-      write_mixture(set, step, now);
+      write_mixture(set, step, now, origin);
       const auto place = [&] { return fmt::format("{}, step {}", sets.place(set), step + 1); };
       naming(place, [&] {
         if (step == task_.steps) {
@@ -106,13 +138,17 @@ class Fit {
     return largest > 0 ? error / (largest * limit) : error;
   }
 
-  void write_mixture(Index set, Index step, const GaussianMixture& mixture) {
+  void write_mixture(Index set, Index step, const GaussianMixture& mixture,
+                     const std::vector<double>& origin) {
     const Shape at = outputs_.position(set);
     const Index m = mixture.components;
     if (task_.emits("centre")) {
+      const Buffer<double> centre(mixture.centre.size());
+      std::copy(mixture.centre.begin(), mixture.centre.end(), centre.begin());
+      shift(centre.data(), m, origin, 1);
       outputs_.dataset("em/centre")
           .write(join(at, {step, 0, 0}), join(Shape(at.size() + 1, 1), {m, mixture.dimension}),
-                 mixture.centre.data());
+                 centre.data());
     }
     if (task_.emits("prior")) {
       std::vector<double> prior;

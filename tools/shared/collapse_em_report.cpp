@@ -42,9 +42,10 @@ cli::Outcome report_em(const EmTask& task, const EmRuns& runs, cli::Report& repo
     const double before = runs.log_likelihood[static_cast<std::size_t>(n - 1)];
     const double down = before - runs.log_likelihood[static_cast<std::size_t>(n)];
     const double part = down / std::max(1.0, std::abs(before));
-    falls += part > most_fall ? 1 : 0;
-    fall = std::max(fall, down);
-    relative = std::max(relative, part);
+    // A NaN is a fall.
+    falls += part <= most_fall ? 0 : 1;
+    fall = down <= fall ? fall : down;
+    relative = part <= relative ? relative : part;
   }
   const bool proven = task.options.priors != collapse::Priors::dnas;
   auto& result = report.result();

@@ -62,10 +62,12 @@ EmTask::EmTask(const cli::Arguments& arguments, const io::InputBundle* input)
   components = shape[shape.size() - 2];
   const Shape own = leading_axes(shape, 2);
   if (shape.back() != sets.dimension || (!own.empty() && own != sets.leading)) {
-    throw Error(Failure::input,
-                fmt::format("{} has the shape {}, expected {} or (M, {})", stored->address(),
-                            to_string(shape), to_string(join(sets.leading, {-1, sets.dimension})),
-                            sets.dimension));
+    const std::string points = fmt::format("M, {})", sets.dimension);
+    const std::string all = sets.leading.empty()
+                                ? ""
+                                : fmt::format(" or ({}, {}", fmt::join(sets.leading, ", "), points);
+    throw Error(Failure::input, fmt::format("{} has the shape {}, expected ({}{}",
+                                            stored->address(), to_string(shape), points, all));
   }
 }
 
@@ -117,10 +119,11 @@ PointPlan EmTask::plan(const cli::Arguments& arguments) const {
   constexpr auto number = static_cast<std::int64_t>(sizeof(double));
   // What is kept grows one by one.
   const double figures = 4.0 * static_cast<double>(steps + 1) * static_cast<double>(sets.sets);
-  const auto kept = static_cast<std::int64_t>(std::min(0x1p60, figures * number));
+  const auto kept =
+      static_cast<std::int64_t>(std::min(static_cast<double>(most_bytes), figures * number));
   const Index d = sets.dimension;
   return plan_points(
-      sets.sets, kept,
+      sets.sets, std::max(sets.points, components), kept,
       [&](int threads) {
         return number * (sets.points * d + components * (3 * d + 3)) +
                collapse::em_step_bytes(components, sets.points, d, threads);

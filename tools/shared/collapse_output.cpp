@@ -30,6 +30,13 @@ io::OutputBundle open_collapse_output(const cli::Arguments& arguments,
                                       const std::optional<io::InputBundle>& input,
                                       const PointSets& sets, const std::set<std::string>& emitted,
                                       const std::vector<std::string>& groups) {
+  if (!sets.drawn() && arguments.given("emit")) {
+    for (const char* name : {"x", "label"}) {
+      if (emitted.count(name) == 0) continue;
+      throw Error(Failure::usage, fmt::format("--emit {} is of points that are drawn, {} has some",
+                                              name, input->description()));
+    }
+  }
   std::vector<std::string> replaced = groups;
   if (sets.drawn()) {
     for (const char* name : {"x", "label"}) {

@@ -21,6 +21,7 @@ using Statistics = std::vector<collapse::ClusterStatistics>;  // by step
 /// What comes of one set under one scheme.
 struct SchemeRun {
   Statistics statistics;
+  std::vector<double> least;  // distance of two centres, by step
   Totals totals;
 };
 
@@ -99,18 +100,26 @@ class Simulation {
     SchemeRun run;
     for (Index step = 0;; ++step) {
       const MatrixView<const T> points(state.data(), sets.points, sets.dimension);
-      run.statistics.push_back(
-          collapse::cluster_statistics<T>(points, labels, sets.clusters, task_.width));
+      const auto place = [&](Index at) {
+        return fmt::format("{}, {}, step {}", sets.place(set), task_.names[scheme], at);
+      };
+      run.statistics.push_back(naming([&] { return place(step); },
+                                      [&] {
+                                        return collapse::cluster_statistics<T>(
+                                            points, labels, sets.clusters, task_.width);
+                                      }));
+      collapse::ClusterStatistics& last = run.statistics.back();
+      run.least.push_back(last.least_distance());
+      if (!task_.emits("centre_distance")) last.distance = {};
       write_state(set, task_.names[scheme], step, state.data());
       if (step == task_.steps) return run;
-      const auto place = [&] {
-        return fmt::format("{}, {}, step {}", sets.place(set), task_.names[scheme], step + 1);
-      };
-      const SchemeSummary summary = naming(place, [&] {
-        return collapse::attend_to_each_other<T>(
-            points, task_.schemes[scheme], MatrixView<T>(next.data(), sets.points, sets.dimension),
-            plan_.inside());
-      });
+      const SchemeSummary summary =
+          naming([&] { return place(step + 1); },
+                 [&] {
+                   return collapse::attend_to_each_other<T>(
+                       points, task_.schemes[scheme],
+                       MatrixView<T>(next.data(), sets.points, sets.dimension), plan_.inside());
+                 });
       run.totals.add(Totals{summary});
       std::swap(state, next);
       progress_.advance(1);
@@ -128,8 +137,8 @@ class Simulation {
   void keep(Index set, const std::vector<SchemeRun>& found, std::vector<SchemeRuns>& all) {
     for (std::size_t k = 0; k < found.size(); ++k) {
       const SchemeRun& run = found[k];
+      all[k].distance.insert(all[k].distance.end(), run.least.begin(), run.least.end());
       for (const collapse::ClusterStatistics& one : run.statistics) {
-        all[k].distance.push_back(one.least_distance());
         all[k].spread.push_back(*std::max_element(one.spread.begin(), one.spread.end()));
         all[k].modes.push_back(one.modes);
       }
@@ -146,6 +155,7 @@ class Simulation {
       centre.insert(centre.end(), one.centre.begin(), one.centre.end());
       spread.insert(spread.end(), one.spread.begin(), one.spread.end());
       modes.push_back(one.modes);
+      if (!task_.emits("centre_distance")) continue;
       if (c == 2) {
         distance.push_back(one.least_distance());
       } else {
@@ -181,6 +191,10 @@ void record(const SimulationTask& task, const std::vector<SchemeRuns>& runs,
     if (options.scheme.scheme == Scheme::sinkhorn) {
       group.attribute("attn_iterations",
                       static_cast<std::int64_t>(runs[k].totals.worst.iterations));
+      if (options.scheme.tolerance || !options.scheme.iterations) {
+        group.attribute("attn_tolerance", options.scheme.tolerance.value_or(usual_tolerance(
+                                              task.sets.f64 ? sizeof(double) : sizeof(float))));
+      }
     }
   }
 }

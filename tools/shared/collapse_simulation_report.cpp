@@ -49,7 +49,9 @@ cli::Outcome report_simulation(const SimulationTask& task, const std::vector<Sch
         text += many ? fmt::format(" {:>8}\n", merged) : "\n";
       }
       if (step + 1 == times) {
-        ends.push_back(fmt::format("{} {:.4g}", task.names[k], distance.median));
+        ends.push_back(std::isnan(distance.median)
+                           ? task.names[k]
+                           : fmt::format("{} {:.4g}", task.names[k], distance.median));
         if (many) ends.back() += fmt::format(" ({} merged)", merged);
       }
     }
@@ -59,8 +61,10 @@ cli::Outcome report_simulation(const SimulationTask& task, const std::vector<Sch
     outcome.status = 1;
   }
   report.print(text);
-  outcome.summary = fmt::format("{}, {} clusters, {} steps: centres end {} apart", task.sets.text(),
-                                task.sets.clusters, task.steps, fmt::join(ends, ", "));
+  const bool one = task.sets.clusters == 1;
+  outcome.summary = fmt::format("{}, {} {}, {} steps: {}{}{}", task.sets.text(), task.sets.clusters,
+                                one ? "cluster" : "clusters", task.steps, one ? "" : "centres end ",
+                                fmt::join(ends, ", "), one ? "" : " apart");
   return outcome;
 }
 

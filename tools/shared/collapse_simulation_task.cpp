@@ -72,18 +72,20 @@ PointPlan SimulationTask::plan(const cli::Arguments& arguments) const {
   const auto runs = static_cast<Index>(schemes.size());
   const Index times = steps + 1;
   // In floating point, lest the product of what was typed overflows.
-  const double statistics = static_cast<double>(runs * times) *
-                                static_cast<double>(sets.clusters * (sets.dimension + 1)) +
-                            static_cast<double>(runs * times) * static_cast<double>(sets.clusters) *
-                                static_cast<double>(sets.clusters);
-  constexpr double most = 0x1p60;
+  // Those that are not written are kept for a step alone.
+  const double kept_distances = emits("centre_distance") ? static_cast<double>(runs * times) : 1.0;
+  const double statistics =
+      static_cast<double>(runs * times) *
+          static_cast<double>(sets.clusters * (sets.dimension + 1)) +
+      kept_distances * static_cast<double>(sets.clusters) * static_cast<double>(sets.clusters);
+  constexpr auto most = static_cast<double>(most_bytes);
   const double figures =
       3.0 * static_cast<double>(runs * times) * static_cast<double>(sets.sets) * 2;
   const auto kept = static_cast<std::int64_t>(std::min(most, figures * number));
   // Twice, as they are put together to be written.
   const auto own = static_cast<std::int64_t>(std::min(most, 2 * statistics * number));
   return plan_points(
-      sets.sets, kept,
+      sets.sets, sets.points, kept,
       [&](int threads) {
         std::int64_t step = 0;
         for (const collapse::SelfAttention& scheme : schemes) {

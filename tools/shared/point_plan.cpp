@@ -1,5 +1,7 @@
 #include "shared/point_plan.hpp"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -8,17 +10,25 @@
 
 namespace attn::tools {
 
-PointPlan plan_points(Index sets, std::int64_t kept, const std::function<std::int64_t(int)>& work,
-                      int threads, std::int64_t memory, const std::string& what) {
+PointPlan plan_points(Index sets, Index points, std::int64_t kept,
+                      const std::function<std::int64_t(int)>& work, int threads,
+                      std::int64_t memory, const std::string& what) {
+  const std::int64_t allowed = std::min(memory, most_bytes - 1);
+  const auto bytes = [&](int times, int inside) {
+    // What is counted of more points would overflow.
+    if (points > (Index{1} << 32)) return most_bytes;
+    const double sum = static_cast<double>(kept) + times * static_cast<double>(work(inside));
+    return static_cast<std::int64_t>(std::min(sum, static_cast<double>(most_bytes)));
+  };
   PointPlan plan;
   plan.threads = threads;
   plan.over_sets = sets >= threads && threads > 1;
-  plan.bytes = kept + threads * work(1);
-  if (plan.over_sets && plan.bytes <= memory) return plan;
+  plan.bytes = bytes(threads, 1);
+  if (plan.over_sets && plan.bytes <= allowed) return plan;
   plan.over_sets = false;
   for (; plan.threads >= 1; --plan.threads) {
-    plan.bytes = kept + work(plan.threads);
-    if (plan.bytes <= memory) return plan;
+    plan.bytes = bytes(1, plan.threads);
+    if (plan.bytes <= allowed) return plan;
   }
   throw Error(Failure::memory,
               fmt::format("{} needs {} of working memory, --memory allows {}", what,

@@ -24,10 +24,16 @@ struct PointPlan {
   int inside() const { return over_sets ? 1 : threads; }
 };
 
+/// Counts of bytes end here, beyond any memory.
+constexpr std::int64_t most_bytes = std::int64_t{1} << 60;
+
 /// Fits the work into `memory` bytes, with fewer threads where need be: `kept` is held throughout,
-/// `work(threads)` by each set that is worked on by so many. Throws Error(memory) naming `what`.
-PointPlan plan_points(Index sets, std::int64_t kept, const std::function<std::int64_t(int)>& work,
-                      int threads, std::int64_t memory, const std::string& what);
+/// `work(threads)` by each set that is worked on by so many, both at most some most_bytes; it is
+/// not asked for sets of more than 2^32 `points`. Throws Error(memory) naming `what`, and always
+/// where most_bytes are reached.
+PointPlan plan_points(Index sets, Index points, std::int64_t kept,
+                      const std::function<std::int64_t(int)>& work, int threads,
+                      std::int64_t memory, const std::string& what);
 
 /// What a run of `what` takes, for --dry-run.
 void report_points_cost(const std::string& what, const PointPlan& plan, double result_bytes,

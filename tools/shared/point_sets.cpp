@@ -29,7 +29,7 @@ PointSets::PointSets(const cli::Arguments& arguments, const io::InputBundle* inp
     throw Error(Failure::usage, fmt::format("--{} is of points to be drawn, {} has some", option,
                                             input->description()));
   }
-  take(*input, labelled);
+  take(*input, labelled, arguments.memory);
   f64 = arguments.f64.value_or(datasets_.front().dtype() == DType::f64);
 }
 
@@ -50,7 +50,7 @@ void PointSets::draw(const cli::Arguments& arguments) {
   }
 }
 
-void PointSets::take(const io::InputBundle& input, bool labelled) {
+void PointSets::take(const io::InputBundle& input, bool labelled, std::int64_t memory) {
   const io::InputDataset x = input.dataset("x");
   require_vectors(x, "(..., points, coordinates)");
   datasets_.push_back(x);
@@ -58,10 +58,10 @@ void PointSets::take(const io::InputBundle& input, bool labelled) {
   sets = element_count(leading);
   points = x.shape()[x.shape().size() - 2];
   dimension = x.shape().back();
-  if (labelled) take_labels(input);
+  if (labelled) take_labels(input, memory);
 }
 
-void PointSets::take_labels(const io::InputBundle& input) {
+void PointSets::take_labels(const io::InputBundle& input, std::int64_t memory) {
   const io::InputDataset label = input.dataset("label");
   const Shape own = leading_axes(datasets_.front().shape(), 1);
   if (!is_integral(label.dtype())) {
@@ -73,6 +73,14 @@ void PointSets::take_labels(const io::InputBundle& input) {
                                             to_string(label.shape()), to_string(own)));
   }
   datasets_.push_back(label);
+  // They are read at once, before what is to be done with them is known.
+  require_readable(label, memory);
+  if (points > memory / static_cast<Index>(sizeof(std::int64_t))) {
+    throw Error(Failure::memory,
+                fmt::format("{} takes {} of a set, --memory allows {}", label.address(),
+                            bytes_text(8.0 * static_cast<double>(points)),
+                            bytes_text(static_cast<double>(memory))));
+  }
   std::set<std::int64_t> found;
   for (Index set = 0; set < (label.shape() == own ? sets : 1); ++set) {
     const std::vector<std::int64_t> some = stored_labels(set);

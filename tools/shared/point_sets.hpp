@@ -21,7 +21,8 @@ namespace attn::tools {
 class PointSets {
  public:
   /// `input`: null where nothing was named. Throws Error(usage) where points are asked for twice or
-  /// not at all, Error(input) naming a dataset whose type or shape does not fit.
+  /// not at all, Error(input) naming a dataset whose type or shape does not fit,
+  /// Error(memory) where the labels of a set do not fit into --memory.
   PointSets(const cli::Arguments& arguments, const io::InputBundle* input, bool labelled);
 
   Shape leading;     ///< of x, or the seeds where --seeds is given
@@ -57,8 +58,8 @@ class PointSets {
 
  private:
   void draw(const cli::Arguments& arguments);
-  void take(const io::InputBundle& input, bool labelled);
-  void take_labels(const io::InputBundle& input);
+  void take(const io::InputBundle& input, bool labelled, std::int64_t memory);
+  void take_labels(const io::InputBundle& input, std::int64_t memory);
   std::vector<std::int64_t> stored_labels(Index set) const;
 
   std::uint64_t seed_ = 0;
