@@ -121,7 +121,8 @@ cli::Outcome check_shape(const cli::Arguments& arguments, cli::Report& report) {
       arguments.given("map") || arguments.given("skeleton")) {
     throw Error(Failure::usage, "--shape stands in place of an input");
   }
-  const bool holds = report_structure(axes[0], axes[1], arguments.integer("length"), report);
+  const bool holds =
+      report_structure(arguments, axes[0], axes[1], arguments.integer("length"), report);
   if (!holds) report.status("no");
   return {holds ? 0 : 1};
 }

@@ -466,6 +466,8 @@ class BasisPaths(ToolTest):
                      status=6, says=["the basis of one head"])
         self.refused("basis-paths", "check", "in.h5", "--memory=64K", status=6, output=None,
                      says=["the forest"])
+        self.refused("basis-paths", "check", "--shape=100000x1", "--memory=1M", status=6, output=None,
+                     says=["the forest"])
 
     def test_groups(self):
         random = np.random.default_rng(12)

@@ -111,7 +111,9 @@ void report_path_shape(const PathTask& task, cli::Report& report) {
   if (task.has_skeleton()) result["skeleton"] = rule_name(task.rule);
 }
 
-bool report_structure(Index rows, Index columns, std::optional<Index> length, cli::Report& report) {
+bool report_structure(const cli::Arguments& arguments, Index rows, Index columns,
+                      std::optional<Index> length, cli::Report& report) {
+  require_forest(arguments, rows, 1);
   const Index rank = structure_rank(rows, columns);
   const Index expected = columns * basis_rows(rows);
   const std::optional<Index> paths = path_count(rows, columns);
@@ -138,7 +140,7 @@ bool check_paths(const cli::Arguments& arguments, const PathTask& task, cli::Rep
   require_forest(arguments, input.rows, input.columns);
   const PathReader reader(arguments, task);
   report_path_shape(task, report);
-  const bool holds = report_structure(input.rows, input.columns, task.length, report);
+  const bool holds = report_structure(arguments, input.rows, input.columns, task.length, report);
   BasisFound all;
   Json heads = Json::array();
   for (Index problem = 0; problem < input.problems; ++problem) {

@@ -21,7 +21,8 @@ void report_path_shape(const PathTask& task, cli::Report& report);
 
 /// Structure of the paths of d1 × d2 weights, whatever they are, for `length` inputs where that is
 /// known. Whether the rank is that of the theorem.
-bool report_structure(Index rows, Index columns, std::optional<Index> length, cli::Report& report);
+bool report_structure(const cli::Arguments& arguments, Index rows, Index columns,
+                      std::optional<Index> length, cli::Report& report);
 
 /// Whether the basis of every head is independent and complete: ABPI's, or the dataset basis_path.
 /// Reports it, and the structure.
