@@ -9,7 +9,7 @@ all:      ## build the tools into build/release/bin (PRESET=debug, asan, clang f
 	@$(MAKE) --no-print-directory compile
 
 test:     ## build and run all tests; installs missing Debian packages
-	@scripts/install-deps build test
+	@scripts/install-deps build test plots
 	@$(MAKE) --no-print-directory compile
 	ctest --preset $(PRESET) --parallel $(JOBS)
 
@@ -22,6 +22,11 @@ demo:     ## build and show the tools at work; installs missing Debian packages
 	@scripts/install-deps build demo
 	@$(MAKE) --no-print-directory compile
 	ATTN_BIN=$(CURDIR)/build/$(PRESET)/bin scripts/demo
+
+figures:  ## build, and draw the figures of the literature into build/figures; installs missing packages
+	@scripts/install-deps build plots
+	@$(MAKE) --no-print-directory compile
+	@$(MAKE) --no-print-directory -f scripts/figures.mk BIN=build/$(PRESET)/bin OUT=build/figures
 
 bench:    ## build and measure; `scripts/install-deps peers` adds PyTorch, POT, SciPy and oneDNN to compare with
 	@scripts/install-deps --check build bench
@@ -48,4 +53,4 @@ compile:
 	@cmake --preset $(PRESET) >/dev/null
 	cmake --build --preset $(PRESET) --parallel $(JOBS)
 
-.PHONY: all test claims demo bench install format lint clean help compile
+.PHONY: all test claims demo figures bench install format lint clean help compile

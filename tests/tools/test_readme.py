@@ -1,7 +1,7 @@
 """The README's examples, run.
 
 Every block of README.md that is marked ```sh is run, in the order of the file and in one folder, by
-`bash -euo pipefail` with the tools on the PATH and the project's data/ linked as ./data. What is
+`bash -euo pipefail` with the tools on the PATH and the project's data/ and scripts/ linked there. What is
 not to be run (building, installing, output) is marked ```console or ```text.
 """
 
@@ -34,7 +34,8 @@ class Readme(ToolTest):
 
     def test_examples(self):
         scripts = blocks(README.read_text())
-        (self.folder / "data").symlink_to(SOURCE / "data")
+        for name in ("data", "scripts"):
+            (self.folder / name).symlink_to(SOURCE / name)
         before = contents(SOURCE / "data")
         for line, script in scripts:
             with self.subTest(line=line):

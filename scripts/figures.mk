@@ -1,0 +1,114 @@
+# The figures of the documents, from the tools: bundles first, then pictures of them, each made anew
+# only when what it is made of has changed. `make figures` runs it; by hand, from the project's root:
+#
+#   make -f scripts/figures.mk BIN=build/release/bin OUT=build/figures -j2
+#
+# Captions are the commands below, as the bundles' history has them.
+
+BIN    ?= build/release/bin
+OUT    ?= build/figures
+PYTHON ?= /usr/bin/python3
+DPI    ?= 200
+
+PLOT  := scripts/plot
+DATA  := $(OUT)/data
+INPUT := data/passage.h5
+.DELETE_ON_ERROR:
+export PATH := $(abspath $(BIN)):$(PATH)
+
+FIGURES := column-sums collapse-curves collapse-steps-dot collapse-steps-gaussian evidence \
+           relative-deviation sinkhorn-error attention-map
+all: $(FIGURES:%=$(OUT)/%.pdf)
+
+# Those that the README shows, smaller.
+KEPT := column-sums collapse-steps-dot attention-map
+kept:
+	$(MAKE) -f $(firstword $(MAKEFILE_LIST)) OUT=$(OUT)/kept DPI=120 $(KEPT:%=$(OUT)/kept/%.pdf)
+	mkdir -p data/figures && cp $(KEPT:%=$(OUT)/kept/%.png) data/figures/
+
+# A picture: the script, then what it reads. The .png is made with the .pdf.
+draw = $(PYTHON) $< $(filter %.h5,$^) --dpi $(DPI) -o $(@:.pdf=)
+
+# --- EA Fig. 1: column sums under unas and dnas
+
+$(DATA)/column-sums.h5: $(INPUT) $(BIN)/explain-away-stats | $(DATA)
+	explain-away-stats $< -q --only --force -o $@
+
+$(OUT)/column-sums.pdf: $(PLOT)/column-sums $(DATA)/column-sums.h5 $(PLOT)/plotting.py
+	$(draw)
+
+# --- DN Fig. 2, EA Fig. 7: one step in closed form
+
+$(DATA)/curves.h5: $(BIN)/mode-collapse-sim | $(DATA)
+	mode-collapse-sim curve --r 1:1e8:801 --a 0.5,1,2 -q --force -o $@
+
+$(OUT)/collapse-curves.pdf: $(PLOT)/collapse-curves $(DATA)/curves.h5 $(PLOT)/plotting.py
+	$(draw)
+
+# --- DN Fig. 5, 6; EA Fig. 6, 8, 9: the experiment in the plane, unbalanced and balanced
+
+ENERGIES := dot gaussian
+COUNTS   := 500,50 225,225
+STEPS    := $(foreach e,$(ENERGIES),$(foreach c,$(COUNTS),$(DATA)/steps-$e-$c.h5))
+
+$(STEPS): $(DATA)/steps-%.h5: $(BIN)/mode-collapse-sim | $(DATA)
+	mode-collapse-sim simulate --counts $(word 2,$(subst -, ,$*)) --centres "1.8,0.7;-1,-1" \
+	  --variance 0.1 --energy $(word 1,$(subst -, ,$*)) --seed 1 -q --force -o $@
+
+$(ENERGIES:%=$(OUT)/collapse-steps-%.pdf): $(OUT)/collapse-steps-%.pdf: $(PLOT)/collapse-steps \
+    $(foreach c,$(COUNTS),$(DATA)/steps-%-$c.h5) $(PLOT)/plotting.py
+	$(draw)
+
+# --- FD Fig. 3: evidence and what is inferred of it
+
+ALPHAS := 0.3 1 3 10 30 100
+
+$(DATA)/problem.h5: $(BIN)/tensor-gen | $(DATA)
+	tensor-gen normal t=60x2 z=5x2 --seed 5 --dtype f64 -q --force -o $@
+
+$(ALPHAS:%=$(DATA)/alpha-%.h5): $(DATA)/alpha-%.h5: $(DATA)/problem.h5 $(BIN)/lambda-solve
+	lambda-solve --alpha $* $< -q --force -o $@
+
+$(OUT)/evidence.pdf: $(PLOT)/evidence $(ALPHAS:%=$(DATA)/alpha-%.h5) $(PLOT)/plotting.py
+	$(draw)
+
+# --- FD Fig. 4: how far attention is from inference
+
+$(DATA)/deviation.h5: $(INPUT) $(BIN)/lambda-solve | $(DATA)
+	lambda-solve --emit relative_deviation $< -q --only --force -o $@
+
+$(OUT)/relative-deviation.pdf: $(PLOT)/relative-deviation $(DATA)/deviation.h5 $(PLOT)/plotting.py
+	$(draw)
+
+# --- Sinkhorn's iterations
+
+EPSILONS := 0.3 0.1 0.03 0.01 0.003
+
+$(DATA)/points.h5: $(BIN)/tensor-gen | $(DATA)
+	tensor-gen uniform q=200x2 k=200x2 --dtype f64 -q --force -o $@
+
+$(EPSILONS:%=$(DATA)/epsilon-%.h5): $(DATA)/epsilon-%.h5: $(DATA)/points.h5 $(BIN)/sinkhorn-iter
+	sinkhorn-iter --epsilon $* --tolerance 1e-10 --iterations 10000 --emit error $< -q --force -o $@
+
+$(OUT)/sinkhorn-error.pdf: $(PLOT)/sinkhorn-error $(EPSILONS:%=$(DATA)/epsilon-%.h5) \
+    $(PLOT)/plotting.py
+	$(draw)
+
+# --- Weights with their sums
+
+SCHEMES := unas dnas
+
+$(SCHEMES:%=$(DATA)/weights-%.h5): $(DATA)/weights-%.h5: $(INPUT) $(BIN)/attn-compute | $(DATA)
+	attn-compute --scheme $* --emit weights $< -q --force -o $@
+
+$(OUT)/attention-map.pdf: $(PLOT)/attention-map $(SCHEMES:%=$(DATA)/weights-%.h5) \
+    $(PLOT)/plotting.py
+	$(draw) --head 1 --queries 0:36 --keys 0:36
+
+$(DATA):
+	mkdir -p $@
+
+# Last, so that it is not what $< names: with other commands here, other data.
+$(wildcard $(DATA)/*.h5): scripts/figures.mk
+
+.PHONY: all kept

@@ -1,0 +1,60 @@
+# An experiment as a Makefile, to copy and change: which keys are explained away, over temperatures
+# (the scale of the scores) and shares of the hybrid (0 is softmax, 1 is dnas)?
+#
+#   make -f scripts/sweep.mk -j2
+#   make -f scripts/sweep.mk -j2 INPUT=layer3.h5 OUT=layer3-sweep SCALES="0.5 1 2"
+#
+# INPUT -> attention/SCALE_SHARE.h5 -> stats/SCALE_SHARE.tsv -> table.tsv
+#       -> sums/SCALE.h5            -> sums/SCALE.pdf and .png
+#
+# Interrupted, or with one more value in a list, it makes only what is missing: every file appears
+# whole or not at all. On a cluster, each command that `make -n` prints is a job.
+
+BIN    ?= build/release/bin
+INPUT  ?= data/passage.h5
+OUT    ?= build/sweep
+SCALES ?= 0.25 0.5 1 2
+SHARES ?= 0 0.25 0.5 1
+PYTHON ?= /usr/bin/python3
+
+export PATH := $(abspath $(BIN)):$(PATH)
+# So that -j2 is two runs of one thread each.
+export ATTN_NUM_THREADS ?= 1
+.DELETE_ON_ERROR:
+
+# A cell of the grid is called SCALE_SHARE.
+CELLS := $(foreach scale,$(SCALES),$(foreach share,$(SHARES),$(scale)_$(share)))
+scale  = $(word 1,$(subst _, ,$*))
+share  = $(word 2,$(subst _, ,$*))
+
+# What is on the way is kept. Named, since without names a missing file would not be made again.
+.SECONDARY: $(CELLS:%=$(OUT)/attention/%.h5) $(SCALES:%=$(OUT)/sums/%.h5)
+
+all: $(OUT)/table.tsv $(SCALES:%=$(OUT)/sums/%.pdf)
+
+$(OUT)/attention/%.h5: $(INPUT) | $(OUT)/attention
+	attn-compute --scheme hnas --scale $(scale) --hybrid $(share) --emit row_potential,col_potential \
+	  $< --quiet --force -o $@
+
+# The options of the run above are in its bundle, and hold here too.
+$(OUT)/stats/%.tsv: $(OUT)/attention/%.h5 | $(OUT)/stats
+	explain-away-stats --scheme hnas --epsilon 1e-8,1e-3 --tsv $< >$@.part
+	mv $@.part $@
+
+# One line of names, then those of all cells, each with its scale and share in front.
+$(OUT)/table.tsv: $(CELLS:%=$(OUT)/stats/%.tsv)
+	awk -v OFS='\t' 'FNR == 1 && NR > 1 { next } \
+	  { cell = FILENAME; sub(".*/", "", cell); sub("[.]tsv$$", "", cell); split(cell, at, "_") } \
+	  { print (NR == 1 ? "scale" OFS "share" : at[1] OFS at[2]), $$0 }' $^ >$@.part
+	mv $@.part $@
+
+$(OUT)/sums/%.h5: $(INPUT) | $(OUT)/sums
+	explain-away-stats --scheme unas,dnas --scale $* $< --quiet --only --force -o $@
+
+$(OUT)/sums/%.pdf: $(OUT)/sums/%.h5
+	$(PYTHON) scripts/plot/column-sums $< -o $(@:.pdf=)
+
+$(OUT)/attention $(OUT)/stats $(OUT)/sums:
+	mkdir -p $@
+
+.PHONY: all

@@ -1,0 +1,276 @@
+"""scripts/plot, scripts/figures.mk and scripts/sweep.mk: pictures of what the tools write.
+
+What a picture says is read from its SVG, whose text is text.
+"""
+
+import importlib.util
+import re
+import subprocess
+import sys
+import unittest
+
+import h5py
+import numpy as np
+
+from attn import BIN, SOURCE, TIMEOUT, Run, ToolTest
+
+WITHOUT_PICTURES = importlib.util.find_spec("matplotlib") is None
+
+if WITHOUT_PICTURES:
+    print("test_figures: no matplotlib for this Python, so scripts/plot is not tested",
+          file=sys.stderr)
+else:
+    import matplotlib.image
+
+PASSAGE = SOURCE / "data/passage.h5"
+CLUSTERS = ["--centres", "1.8,0.7;-1,-1", "--variance", "0.1", "--seed", "1"]
+
+
+@unittest.skipIf(WITHOUT_PICTURES, "no matplotlib")
+class FigureTest(ToolTest):
+
+    def setUp(self):
+        super().setUp()
+        # matplotlib's cache of fonts; made in each test's folder, it would take seconds each time.
+        self.environment.pop("TMPDIR")
+
+    def plot(self, name, *arguments, status=0, stdin=b""):
+        command = [sys.executable, "-B", str(SOURCE / "scripts/plot" / name), *map(str, arguments)]
+        done = subprocess.run(command, cwd=self.folder, input=stdin, capture_output=True,
+                              timeout=TIMEOUT, check=False, env=self.environment)
+        run = Run(done.returncode, done.stdout, done.stderr.decode())
+        self.assertEqual(run.status, status, f"{name} {arguments}: {run.err}")
+        return run
+
+    def words(self, name, *arguments, **more):
+        """The text of a figure, a line for each piece of it."""
+        self.plot(name, *arguments, "-o", "figure.svg", **more)
+        svg = (self.folder / "figure.svg").read_text()
+        return [re.sub("<[^>]*>", "", text).replace("&lt;", "<").strip()
+                for text in re.findall(r"<text[^>]*>(.*?)</text>", svg, re.DOTALL)]
+
+    def refused(self, name, *arguments, status, says, **more):  # pylint: disable=arguments-differ
+        before = sorted(path.name for path in self.folder.iterdir())
+        run = self.plot(name, *arguments, status=status, **more)
+        self.assertRegex(run.err, rf"\A{name}: error: .+\n({name}: hint: .+\n)?\Z")
+        for text in says:
+            self.assertIn(text, run.err)
+        self.assertEqual(sorted(path.name for path in self.folder.iterdir()), before)
+
+    def make(self, makefile, *arguments, cwd=SOURCE, status=0):
+        command = ["make", "-f", f"scripts/{makefile}", f"BIN={BIN}", f"PYTHON={sys.executable} -B",
+                   *arguments]
+        done = subprocess.run(command, cwd=cwd, capture_output=True, timeout=TIMEOUT, check=False,
+                              env={key: value for key, value in self.environment.items()
+                                   if not key.startswith("MAKE")})
+        self.assertEqual(done.returncode, status, done.stderr.decode())
+        return done.stdout.decode()
+
+
+class Figures(FigureTest):
+
+    def test_all_are_drawn_and_only_once(self):
+        out = self.folder / "figures"
+        before = {path: path.stat().st_mtime for path in SOURCE.glob("data/**/*")}
+        self.make("figures.mk", f"OUT={out}", "-j2")
+        drawn = sorted(path.stem for path in out.glob("*.png"))
+        self.assertGreaterEqual(len(drawn), 8)
+        self.assertEqual(drawn, sorted(path.stem for path in out.glob("*.pdf")))
+        for name in drawn:
+            with self.subTest(figure=name):
+                picture = matplotlib.image.imread(out / f"{name}.png")
+                self.assertEqual(picture.shape[1], 1400)
+                self.assertGreater(len(np.unique(picture.reshape(-1, picture.shape[2]), axis=0)), 50)
+                self.assertTrue((out / f"{name}.pdf").read_bytes().startswith(b"%PDF"))
+        self.assertIn("Nothing to be done", self.make("figures.mk", f"OUT={out}"))
+        # What one of them is made of is made again, and it alone.
+        (out / "data/curves.h5").unlink()
+        again = self.make("figures.mk", f"OUT={out}")
+        self.assertEqual(again.count("scripts/plot/"), 1)
+        self.assertIn("scripts/plot/collapse-curves", again)
+        self.assertEqual({path: path.stat().st_mtime for path in SOURCE.glob("data/**/*")}, before)
+
+    def test_column_sums_says_what_the_sums_are(self):
+        self.run_tool("explain-away-stats", PASSAGE, "--only", "-o", "stats.h5")
+        words = self.words("column-sums", "stats.h5", "--epsilon", "1e-6")
+        for scheme in ("unas", "dnas"):
+            sums = self.read("stats.h5")[f"{scheme}_col_sum"]
+            line = next(text for text in words if text.startswith(f"{scheme}:"))
+            least, share = re.fullmatch(rf"{scheme}: least (\S+), (\S+)% below ε", line).groups()
+            self.assert_near("least", float(least), sums.min(), 0.05 * sums.min())
+            below = 100 * np.mean(sums < 1e-6)
+            self.assert_near("share", float(share), below, 0.05 * below)
+        self.assertIn("ε = 1e-6", words)
+        self.assertIn(f"$ explain-away-stats {PASSAGE}", " ".join(words))
+
+    def test_column_sums_of_a_pipe_and_of_one_head(self):
+        stream = self.run_tool("attn-compute", PASSAGE, "--emit", "col_sum", "--scheme",
+                               "dnas").out
+        words = self.words("column-sums", "--head", "1", stdin=stream)
+        least = self.stats(PASSAGE)["dnas"]["heads"][1]["col_sum"]["min"]
+        self.assertIn(f"dnas: least {least:.2g}, 0% below ε", words)
+
+    def test_keys_without_attention_are_counted(self):
+        self.write("a.h5", unas_col_sum=[[0, 0.5, 2.5]])
+        self.assertIn("unas: least 0, 33% below ε (1 get none: not drawn)",
+                      self.words("column-sums", "a.h5"))
+        self.write("b.h5", unas_col_sum=[[0.0]])  # nothing to draw, which is no reason to fail
+        self.words("column-sums", "b.h5")
+
+    def test_collapse_curves_find_the_largest_gap(self):
+        self.run_tool("mode-collapse-sim", "curve", "--r", "1:1e8:3201", "-o", "curve.h5")
+        words = self.words("collapse-curves", "curve.h5")
+        for a, r in ((0.5, "7.1"), (1, "27"), (2, "1.6e5")):  # 26.8
+            self.assertTrue(any(text.endswith(f"at r ≈ {r}") for text in words), (a, words))
+            self.assertTrue(any(text.startswith(f"a = {a},") for text in words), (a, words))
+
+    def test_collapse_steps_say_how_far_apart(self):
+        self.run_tool("mode-collapse-sim", "simulate", "--counts", "500,50", *CLUSTERS, "-o",
+                      "un.h5")
+        self.run_tool("mode-collapse-sim", "simulate", "--counts", "60,60", *CLUSTERS, "--seeds",
+                      "2", "--scheme", "dnas", "-o", "eq.h5")
+        words = self.words("collapse-steps", "un.h5")
+        for scheme in ("unas", "dnas"):
+            for apart in self.read("un.h5")[f"{scheme}/centre_distance"]:
+                self.assertIn(f"{apart:#.3g}", words)
+        words = self.words("collapse-steps", "eq.h5", "--set", "1", "--steps", "0,4")
+        distances = self.read("eq.h5")["dnas/centre_distance"]
+        for step in (0, 4):
+            self.assertIn(f"{distances[1, step]:#.3g}", words)
+        self.assertEqual(sum(text in ("start", "step 4") for text in words), 2)
+
+    def test_relative_deviation_by_head_and_by_layer(self):
+        self.run_tool("lambda-solve", PASSAGE, "-o", "d.h5")
+        words = self.words("relative-deviation", "d.h5")
+        deviations = self.read("d.h5")["relative_deviation"]
+        for row in deviations:
+            self.assertIn(f"mean {row.mean():.3g}", words)
+        self.assertIn("head", words)
+        self.write("layers.h5", **{f"text__{text}__layer{layer}__relative_deviation":
+                                   deviations[:, :8] * (layer + 1)
+                                   for text in "ab" for layer in (2, 10)})
+        words = self.words("relative-deviation", "layers.h5")
+        self.assertIn("layer", words)
+        self.assertLess(words.index("2"), words.index("10"))
+        for layer in (2, 10):
+            self.assertIn(f"mean {deviations[:, :8].mean() * (layer + 1):.3g}", words)
+
+    def test_sinkhorn_error_counts_iterations(self):
+        self.run_tool("tensor-gen", "uniform", "q=2x30x2", "k=2x30x2", "-o", "points.h5")
+        for epsilon in ("0.5", "0.1"):
+            self.run_tool("sinkhorn-iter", "points.h5", "--epsilon", epsilon, "-o",
+                          f"e{epsilon}.h5")
+        words = self.words("sinkhorn-error", "e0.5.h5", "e0.1.h5")
+        for epsilon in ("0.5", "0.1"):
+            count = self.read(f"e{epsilon}.h5")["error"].shape[-1]
+            self.assertIn(f"ε = {epsilon}, {count} iterations", words)
+        self.assertIn("--epsilon {0.5,0.1}", " ".join(words))
+
+    def test_evidence(self):
+        self.run_tool("tensor-gen", "normal", "t=2x30x3", "z=2x4x3", "-o", "problem.h5")
+        for alpha in ("1", "10"):
+            self.run_tool("lambda-solve", "problem.h5", "--alpha", alpha, "-o", f"a{alpha}.h5")
+        words = self.words("evidence", "a1.h5", "a10.h5", "--head", "1")
+        self.assertTrue({"α = 1", "α = 10", "exact ĥ", "second order"} <= set(words), words)
+
+    def test_attention_map_names_tokens_that_can_be_read(self):
+        for scheme in ("unas", "dnas"):
+            self.run_tool("attn-compute", PASSAGE, "--scheme", scheme, "--emit", "weights", "-o",
+                          f"{scheme}.h5")
+        part = ["--queries", ":9", "--keys", "3:12", "--head", "1"]
+        words = self.words("attention-map", "unas.h5", "dnas.h5", *part)
+        with h5py.File(PASSAGE) as file:
+            tokens = [token.decode() for token in file["tokens"][:12]]
+        for token in tokens[:9]:
+            self.assertIn(token, words)
+        self.assertTrue({"unas", "dnas", "query", "key"} <= set(words))
+        self.assertNotIn("When", self.words("attention-map", "unas.h5"))
+
+    def test_same_data_same_file(self):
+        self.run_tool("mode-collapse-sim", "curve", "-o", "curve.h5")
+        for name in ("a", "b"):
+            self.plot("collapse-curves", "curve.h5", "-o", name)
+        for ending in (".png", ".pdf"):
+            self.assertEqual((self.folder / f"a{ending}").read_bytes(),
+                             (self.folder / f"b{ending}").read_bytes(), ending)
+
+    def test_caption_of_ones_own(self):
+        self.run_tool("mode-collapse-sim", "curve", "-o", "curve.h5")
+        words = self.words("collapse-curves", "curve.h5", "--caption", "as printed", "--title", "T")
+        self.assertIn("as printed", words)
+        self.assertIn("T", words)
+        self.assertFalse([text for text in words if "mode-collapse-sim" in text])
+
+
+class Refused(FigureTest):
+
+    SCRIPTS = ("column-sums", "collapse-curves", "collapse-steps", "evidence", "relative-deviation",
+               "sinkhorn-error", "attention-map")
+
+    def test_what_is_not_there(self):
+        self.write("other.h5", other=[1.0, 2.0])
+        (self.folder / "text.h5").write_text("not HDF5")
+        for script in self.SCRIPTS:
+            with self.subTest(script=script):
+                self.refused(script, "other.h5", "-o", "f", status=3, says=["other.h5", "no "])
+        # All read by way of scripts/plot/plotting.py.
+        self.refused(script, "none.h5", "-o", "f", status=3, says=["none.h5", "no such file"])
+        self.refused(script, "text.h5", "-o", "f", status=3, says=["text.h5", "not a bundle"])
+        self.refused(script, "other.h5:/group", "-o", "f", status=3, says=["other.h5", "/group"])
+        self.refused(script, "-o", "f", status=3, says=["standard input", "empty"])
+
+    def test_wrong_values_and_shapes(self):
+        self.write("nan.h5", unas_col_sum=[1.0, np.nan])
+        self.refused("column-sums", "nan.h5", "-o", "f", status=3, says=["unas_col_sum", "finite"])
+        self.write("w.h5", weights=np.ones((2, 3, 4)))
+        self.refused("attention-map", "w.h5", "--head", "2", "-o", "f", status=2, says=["(2,)"])
+        self.refused("attention-map", "w.h5", "--keys", "9:", "-o", "f", status=2, says=["--keys"])
+        self.write("flat.h5", weights=np.ones(4), error=np.ones((2, 0)), r=[1], a=[1],
+                   unas_distance=[[1]], dnas_distance=[[1, 2]])
+        self.refused("attention-map", "flat.h5", "-o", "f", status=3, says=["(4,)"])
+        self.refused("sinkhorn-error", "flat.h5", "-o", "f", status=3, says=["empty"])
+        self.refused("collapse-curves", "flat.h5", "-o", "f", status=3, says=["(1, 2)"])
+
+    def test_output(self):
+        self.write("w.h5", weights=np.ones((3, 4)))
+        self.refused("attention-map", "w.h5", "-o", "none/f", status=5, says=["none/f"])
+        script = SOURCE / "scripts/plot/attention-map"
+        before = sorted(self.folder.iterdir())
+        run = self.shell(f"ulimit -f 1; {sys.executable} -B {script} w.h5 -o f", status=5)
+        self.assertRegex(run.err, r"\Aattention-map: error: f\.png: .+\n\Z")
+        self.assertEqual(sorted(self.folder.iterdir()), before)
+
+
+class Sweep(FigureTest):
+
+    SIZE = ["SCALES=0.5 1", "SHARES=0 1"]
+
+    def rows(self):
+        lines = (self.folder / "sweep/table.tsv").read_text().splitlines()
+        names = lines[0].split("\t")
+        return [dict(zip(names, line.split("\t"))) for line in lines[1:]]
+
+    def test_table_and_resuming(self):
+        out = f"OUT={self.folder}/sweep"
+        self.make("sweep.mk", out, "-j2", *self.SIZE)
+        rows = self.rows()
+        self.assertEqual(len(rows), 4 * 4)  # cells, heads
+        for row in rows:
+            options = ["--scheme", "hnas", "--hybrid", row["share"], "--scale", row["scale"]]
+            head = self.stats(*options, PASSAGE)["hnas"]["heads"][int(row["head"])]
+            self.assertEqual(float(row["min"]), head["col_sum"]["min"])
+        self.assertIn("Nothing to be done", self.make("sweep.mk", out, *self.SIZE))
+        # Interrupted, it goes on; what is there is not made again.
+        (self.folder / "sweep/stats/1_0.tsv").unlink()
+        self.assertEqual(self.make("sweep.mk", out, *self.SIZE).count("--tsv"), 1)
+        more = self.make("sweep.mk", out, "SCALES=0.5 1 2", "SHARES=0 1")
+        self.assertEqual(more.count("attn-compute"), 2)
+        self.assertEqual(len(self.rows()), 6 * 4)
+
+    def test_what_fails_leaves_no_table(self):
+        self.make("sweep.mk", f"OUT={self.folder}/sweep", "SCALES=x", "SHARES=0", status=2)
+        self.assertFalse((self.folder / "sweep/table.tsv").exists())
+
+
+if __name__ == "__main__":
+    unittest.main()
