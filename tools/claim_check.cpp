@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -14,6 +15,7 @@
 #include "kernel/parallel.hpp"
 #include "shared/bundles.hpp"
 #include "shared/claim_report.hpp"
+#include "shared/scratch_folder.hpp"
 #include "tensor/error.hpp"
 
 namespace attn::tools {
@@ -31,13 +33,13 @@ cli::Declaration declare() {
       "true, so that nothing runs beside it.");
   d.about(
       "value says where the number stands that the command has made: report.json:/result/gap (a "
-      "JSON pointer), out.h5:/col_sum[0] (a dataset, sliced), or status. Of several numbers each "
-      "must hold, or reduce (min, max, max-abs, mean, sum, count, first, last) makes one of them. "
-      "relation is =, within, <, <=, >, >=, increasing, decreasing, or slope, that of log value "
-      "over log of the numbers at over; expected a number, a list, or where they stand; tolerance "
-      "and relative-tolerance (of expected) with why, a sentence. expect = \"refuted\" marks what "
-      "is "
-      "printed and wrong; right is then the id of the claim that says it right.");
+      "JSON pointer, to arrays of numbers too), out.h5:/col_sum[0] (a dataset, sliced), or status. "
+      "Of several numbers each must hold, or reduce (min, max, max-abs, mean, sum, count, first, "
+      "last) makes one of them. relation is =, within, <, <=, >, >=, increasing, decreasing, or "
+      "slope, that of log value over log of the numbers at over; expected a number, a list, or "
+      "where they stand; tolerance and relative-tolerance (of expected) with why, a sentence. "
+      "expect = \"refuted\" marks what is printed and wrong; right is then the id of the claim "
+      "that says it right.");
   d.about(
       "In the report, result has claims, as_expected, otherwise, errors (counts) and list, with "
       "verdict (holds, refuted, error), measured, expected and margin of each: how far inside its "
@@ -134,7 +136,9 @@ std::string tool_folder() {
 std::vector<ClaimResult> check(const cli::Arguments& arguments, const std::vector<Claim>& claims) {
   ClaimPlace place;
   place.keeps = arguments.given("keep");
-  place.folder = place.keeps ? arguments.text("keep") : arguments.tmpdir;
+  std::optional<ScratchFolder> scratch;
+  if (!place.keeps) scratch.emplace(arguments.tmpdir);
+  place.folder = place.keeps ? arguments.text("keep") : scratch->path();
   place.tools = tool_folder();
   const Index most = static_cast<Index>(claims.size());
   const Index jobs =

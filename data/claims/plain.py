@@ -72,7 +72,7 @@ def entropy_minimiser(cost, weight, rows, sums, square=None):
         step = np.linalg.lstsq(system, -here * np.concatenate([unit, np.ones(len(rows))]), rcond=1e-13)[0]
         dx, dy = unit * step[:x.size], step[x.size:]
         t = min(1, 0.9 / max(1e-300, (-dx / x).max()))
-        while np.linalg.norm(residual(x + t * dx, y + t * dy)) > (1 - 0.1 * t) * np.linalg.norm(here):
+        while np.linalg.norm(residual(x + t * dx, y + t * dy)) >= (1 - 0.1 * t) * np.linalg.norm(here):
             t /= 2
             if t < 1e-9:
                 if np.linalg.norm(here) > 1e-9:

@@ -25,6 +25,7 @@ expected = {expected}
 """
 
 
+PRINT = "/usr/bin/python3 -c 'print({})' > r.json"
 NUMPY = "/usr/bin/python3 -c 'import numpy as np; np.save(\"x.npy\", {})'"
 
 
@@ -46,7 +47,7 @@ class ClaimCheck(ToolTest):
     def test_values(self):
         self.write("in.h5", q=np.arange(12.0).reshape(1, 3, 4), k=np.zeros((1, 2, 4)))
         run = "attn-compute $CLAIMS/in.h5 --only --emit weights -o out.h5"
-        make = """echo '{"a":[1,{"b":2.5}],"t":true,"l":[3,1]}' > r.json"""
+        make = """echo '{"a":[1,{"b":2.5}],"t":true,"l":[3,1],"m":[[1,2],[3,4]]}' > r.json"""
         self.claims(
             claim("sliced", run, "out.h5:/weights[0,1,0]", 0.5),
             claim("all", run, "out.h5:/weights", 0.5),
@@ -54,13 +55,15 @@ class ClaimCheck(ToolTest):
             claim("sum", run, "out.h5:/weights", 3, 'reduce = "sum"'),
             claim("pointer", make, "r.json:/a/1/b", 2.5),
             claim("true", make, "r.json:/t", 1),
+            claim("rows", make, "r.json:/m", "[1, 2, 3, 4]"),
+            claim("row", make, "r.json:/m/1", "[3, 4]"),
             claim("list", make, "r.json:/l", 1, 'reduce = "min"'),
             claim("place", make, "r.json:/l", '"r.json:/l"'),
             claim("status", "exit 3", "status", 3, "status = [0, 3]"))
         results = self.check()
         self.assertEqual({c["verdict"] for c in results.values()}, {"holds"}, self.text)
         self.assertEqual(results["sum"]["measured"], 3)
-        self.assertIn("9 claims: 9 as expected, 0 not, 0 could not run", self.text)
+        self.assertIn("11 claims: 11 as expected, 0 not, 0 could not run", self.text)
 
     def test_what_could_not_run_is_never_a_pass(self):
         refuted = 'expect = "refuted"\nright = "fine"'
@@ -72,6 +75,9 @@ class ClaimCheck(ToolTest):
             claim("unmade", "true", "r.json:/x", more=refuted),
             claim("null", """echo '{"x":null}' > r.json""", "r.json:/x", more=refuted),
             claim("word", """echo '{"x":"ok"}' > r.json""", "r.json:/x", more=refuted),
+            claim("part", """echo '{"x":[[1],[2,"3"]]}' > r.json""", "r.json:/x", more=refuted),
+            claim("none", """echo '{"x":[[],[]]}' > r.json""", "r.json:/x", more=refuted),
+            claim("deep", PRINT.format('"[" * 10**6 + "]" * 10**6'), "r.json:/0", more=refuted),
             claim("nan", NUMPY.format("[np.nan]"), "x.npy", more=refuted),
             claim("empty", NUMPY.format("[]"), "x.npy", more='reduce = "sum"\n' + refuted),
             claim("shape", NUMPY.format("np.ones((2, 3))); np.save(\"y.npy\", np.ones((3, 2))"), "x.npy",
@@ -88,8 +94,9 @@ class ClaimCheck(ToolTest):
             self.assertEqual((name, result["verdict"], result["as_expected"]), (name, "error", False))
         self.assertIn("x.npy is (2, 3), y.npy is (3, 2)", self.text)
         self.assertIn("No such file", self.text)
+        self.assertIn("nested too deeply", self.text)
         self.assertIn("more than 0.3 seconds", self.text)
-        self.assertIn("14 claims: 1 as expected, 0 not, 13 could not run", self.text)
+        self.assertIn("17 claims: 1 as expected, 0 not, 16 could not run", self.text)
 
     def test_refuted(self):
         self.claims(claim("right"), claim("wrong", expected=1, more='expect = "refuted"\nright = "right"'))
@@ -118,28 +125,43 @@ class ClaimCheck(ToolTest):
         self.refused("claim-check", "claims.toml", "--keep=kept", status=5, says=["one"], output=None)
 
     def test_what_it_leaves_running_is_ended(self):
-        self.claims(claim("one", "sleep 97.25 & true"))
-        self.check()
-        listed = subprocess.run(["ps", "-eo", "args"], stdout=subprocess.PIPE, check=True).stdout
-        self.assertNotIn(b"sleep 97.25", listed)
+        # Those with another group, and those that no signal but one ends, too.
+        stubborn = """setsid bash -c 'trap "" TERM; sleep 97.5; true'"""
+        self.claims(claim("one", f"sleep 97.25 & setsid sleep 97.75 & {stubborn} & sleep 0.2"),
+                    claim("limit", f"{stubborn} & sleep 97.25", more="time-limit = 0.3"))
+        self.check(status=1)
+        self.assertIn("more than 0.3 seconds", self.text)
+        self.assertNotIn(b"sleep 97.", self.processes())
+
+    def processes(self):
+        return subprocess.run(["ps", "-eo", "args"], stdout=subprocess.PIPE, check=True).stdout
+
+    def soon(self, holds):
+        """Whether it does within 20 seconds."""
+        for _ in range(2000):
+            if holds():
+                return True
+            time.sleep(0.01)
+        return False
 
     def test_interrupted(self):
-        self.claims(claim("one", "touch $CLAIMS/begun; sleep 98.25 | sleep 98.5"))
-        process = subprocess.Popen([BIN / "claim-check", "claims.toml", "--tmpdir=."],
-                                   cwd=self.folder, stderr=subprocess.PIPE)
-        for _ in range(400):
-            if (self.folder / "begun").exists():
-                break
-            time.sleep(0.05)
-        process.send_signal(signal.SIGINT)
-        process.communicate()
-        for _ in range(400):
-            left = subprocess.run(["ps", "-eo", "args"], stdout=subprocess.PIPE, check=True).stdout
-            if b"sleep 98." not in left and not list(self.folder.glob("attn-claim-*")):
-                break
-            time.sleep(0.05)
-        self.assertNotIn(b"sleep 98.", left)
-        self.assertEqual(list(self.folder.glob("attn-claim-*")), [])
+        # While its command runs, and while what that has made is read.
+        numbers = PRINT.format('"[" + "0.1234567890123456," * 3000000 + "0]"')
+        for command in ("touch $CLAIMS/begun; setsid sleep 98.75 & sleep 98.25 | sleep 98.5",
+                        f"{numbers}; touch $CLAIMS/begun"):
+            for number in (signal.SIGINT, signal.SIGKILL):
+                with self.subTest(command=command, number=number):
+                    (self.folder / "begun").unlink(missing_ok=True)
+                    self.claims(claim("one", command, "r.json:/0"))
+                    process = subprocess.Popen([BIN / "claim-check", "claims.toml", "--tmpdir=."],
+                                               cwd=self.folder, stderr=subprocess.PIPE)
+                    self.assertTrue(self.soon((self.folder / "begun").exists))
+                    time.sleep(0.1)
+                    process.send_signal(number)
+                    process.communicate()
+                    self.assertEqual(process.returncode, -number)
+                    self.assertTrue(self.soon(lambda: b"sleep 98." not in self.processes()))
+                    self.assertTrue(self.soon(lambda: not list(self.folder.glob("attn-claim*"))))
 
     def test_selection_and_list(self):
         self.claims(claim("one", more='tags = ["a"]'), claim("two", more='tags = ["a", "b"]'),

@@ -341,15 +341,20 @@ class LambdaSolve(ToolTest):
         self.assertLess(result["max_relative_gap"], 1e-10)
         found = self.read("out.h5")
         with h5py.File(MODEL) as file:
-            place = "text/wikitext2_valid/layer3"
-            q, k, v = (file[f"{place}/{name}"][()].astype(float) for name in "QKV")
-        for head, query in ((0, 5), (3, 100), (7, q.shape[1] - 1)):
-            t = k[head // 2, :query + 1] / np.sqrt(8)
-            x, p = solve(t, q[head, query], np.ones(query + 1), 1)
-            self.assert_near("lambda", found[f"{place}/lambda"][head, query], x, 2e-9)
-            # out is of the type of v.
-            self.assert_near("out", found[f"{place}/out"][head, query], p @ v[head // 2, :query + 1],
-                             1e-6)
+            for layer in range(5):
+                place = f"text/wikitext2_valid/layer{layer}"
+                q, k, v = (file[f"{place}/{name}"][()].astype(float) for name in "QKV")
+                for head, query in ((0, 5), (3, 100), (7, q.shape[1] - 1)):
+                    t = k[head // 2, :query + 1] / np.sqrt(8)
+                    x, p = solve(t, q[head, query], np.ones(query + 1), 1)
+                    size = np.linalg.norm(x)
+                    self.assert_near("lambda", found[f"{place}/lambda"][head, query], x,
+                                     2e-9 * max(1, size))
+                    self.assert_near("deviation", found[f"{place}/relative_deviation"][head, query],
+                                     np.linalg.norm(x - q[head, query]) / size, 1e-8)
+                    # out is of the type of v.
+                    self.assert_near("out", found[f"{place}/out"][head, query],
+                                     p @ v[head // 2, :query + 1], 1e-6)
 
 
 if __name__ == "__main__":

@@ -35,16 +35,11 @@ constexpr Index most_values = Index{1} << 24;
 // The claim's own directory, removed with it unless it is to stay.
 class Folder {
  public:
-  Folder(const Claim& claim, const ClaimPlace& place) : keeps_(place.keeps) {
-    std::string path = place.folder + "/" + claim.id;
-    if (keeps_) {
-      mkdir(place.folder.c_str(), 0777);  // where it is there already, so much the better
-      if (mkdir(path.c_str(), 0777) != 0) refuse(path);
-    } else {
-      path = place.folder + "/attn-claim-XXXXXX";
-      if (mkdtemp(path.data()) == nullptr) refuse(path);
-    }
-    path_ = fs::absolute(path).string();
+  Folder(const Claim& claim, const ClaimPlace& place)
+      : keeps_(place.keeps), path_(fs::absolute(place.folder + "/" + claim.id).string()) {
+    if (keeps_) mkdir(place.folder.c_str(), 0777);  // where it is there, so much the better
+    if (mkdir(path_.c_str(), 0777) == 0) return;
+    throw Error(Failure::output, path_ + ": " + cli::system_reason(errno));
   }
   ~Folder() {
     std::error_code ignored;
@@ -57,10 +52,6 @@ class Folder {
   const std::string& path() const { return path_; }
 
  private:
-  [[noreturn]] static void refuse(const std::string& path) {
-    throw Error(Failure::output, path + ": " + cli::system_reason(errno));
-  }
-
   bool keeps_;
   std::string path_;
 };
@@ -97,19 +88,28 @@ void require_regular(const std::string& file, const std::string& place) {
   }
 }
 
+// Arrays in arrays, row-major, as deep as datasets are.
+void add_numbers(const nlohmann::json& json, const std::string& place, int depth,
+                 std::vector<double>& numbers) {
+  if (!json.is_array()) {
+    numbers.push_back(number_of(json, place));
+    return;
+  }
+  if (depth == 0) throw Error(Failure::input, place + ": arrays are nested too deeply");
+  for (const auto& item : json) add_numbers(item, place, depth - 1, numbers);
+}
+
 Values of_json(const std::string& file, const std::string& pointer, const std::string& place) {
   require_regular(file, place);
   std::ifstream stream(file);
-  nlohmann::json json;
   try {
-    json = nlohmann::json::parse(stream).at(nlohmann::json::json_pointer(pointer));
+    const auto json = nlohmann::json::parse(stream);
+    Values values;
+    add_numbers(json.at(nlohmann::json::json_pointer(pointer)), place, 32, values.numbers);
+    return values;
   } catch (const nlohmann::json::exception& error) {
     throw Error(Failure::input, place + ": " + cli::one_line(error.what()));
   }
-  if (!json.is_array()) return {{number_of(json, place)}, {}};
-  Values values;
-  for (const auto& item : json) values.numbers.push_back(number_of(item, place));
-  return values;
 }
 
 Values of_dataset(const std::string& address, const std::string& place) {
@@ -193,7 +193,6 @@ ShellCommand command_of(const Claim& claim, const ClaimPlace& place, const Folde
   ShellCommand command;
   command.command = claim.command;
   command.directory = folder.path();
-  command.removes_directory = !place.keeps;
   command.errors = folder.file("claim.log");
   command.time_limit = claim.time_limit;
   command.environment = {

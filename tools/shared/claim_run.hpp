@@ -22,18 +22,18 @@ struct ClaimResult {
 bool as_expected(const Claim& claim, const ClaimResult& result);
 
 struct ClaimPlace {
-  std::string folder;  ///< a directory for the claim's own is made in it
-  bool keeps = false;  ///< leaves it there, named after the claim
+  std::string folder;  ///< a directory for the claim's own, named after it, is made in it
+  bool keeps = false;  ///< leaves it there
   std::string tools;   ///< directory of the tools, first on PATH
   int threads = 1;     ///< ATTN_NUM_THREADS of the command
 };
 
 /// Runs the command of one claim, in a new directory, and judges what it made. The command sees the
 /// directory of its file of claims as CLAIMS. Where values stand: FILE.json:/pointer is a number,
-/// or an array of numbers, of a JSON file (RFC 6901; true is 1, false 0); "status" is the command's
-/// exit status; all else is the address of a dataset (io::parse_address), its numbers row-major.
-/// Files are those of the claim's directory. Throws Error(output) where no directory or process
-/// can be made, or the directory is there already.
+/// or numbers in arrays, in their order, of a JSON file (RFC 6901; true is 1, false 0); "status" is
+/// the command's exit status; all else is the address of a dataset (io::parse_address), its numbers
+/// row-major. Files are those of the claim's directory. Throws Error(output) where no directory or
+/// process can be made, or the directory is there already.
 ClaimResult run_claim(const Claim& claim, const ClaimPlace& place);
 
 }  // namespace attn::tools

@@ -25,13 +25,33 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// $1 is the command, $2 a directory to remove, or empty. It runs beside the shell that waits for
-// it, which a signal then reaches at once: that tells the group, whose members have no other
-// handler, and tidies up.
-constexpr const char* wrapper =
-    "trap 'trap \"\" TERM; kill -TERM 0; wait; [ -z \"$2\" ] || rm -rf -- \"$2\"; exit 143' TERM\n"
-    "bash -e -o pipefail -c \"$1\" &\n"
-    "wait $!\n";
+// $1 is the command. It runs beside the shell that waits for it, which a signal then reaches at
+// once: that tells the group, whose members have no other handler. What loses its parent becomes
+// this shell's child, whatever its group: children that are left at the end are killed, from the
+// N-th hundredth of a second on.
+constexpr const char* wrapper = R"(
+left() {
+  children=()
+  { read -r -a children <"/proc/$$/task/$$/children"; } 2>/dev/null
+  ((${#children[@]} > 0))
+}
+end_after() {
+  for n in {1..300}; do
+    left || return
+    if ((n > $1)); then kill -KILL "${children[@]}" 2>/dev/null; fi
+    sleep 0.01
+  done
+}
+trap 'trap "" TERM; kill -TERM 0; end_after 100; exit 143' TERM
+bash -e -o pipefail -c "$1" &
+wait $!
+status=$?
+end_after 0
+exit $status
+)";
+
+// The shell's own time to end all, where it is told to.
+constexpr auto grace = std::chrono::seconds(10);
 
 std::vector<std::string> environment_of(const ShellCommand& command) {
   std::vector<std::string> all;
@@ -57,6 +77,7 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
                          pid_t parent) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGTERM);
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
   // The parent may have ended before that.
   if (getppid() != parent) _exit(127);
   const int nothing = open("/dev/null", O_RDONLY);
@@ -95,10 +116,7 @@ bool wait_until(pid_t child, Clock::time_point end) {
 }  // namespace
 
 ShellOutcome run_shell(const ShellCommand& command) {
-  std::vector<std::string> words = {
-      "bash",          "-c",
-      wrapper,         "claim",
-      command.command, command.removes_directory ? command.directory : ""};
+  std::vector<std::string> words = {"bash", "-c", wrapper, "claim", command.command};
   std::vector<std::string> environment = environment_of(command);
   std::vector<char*> word_list = pointers(words);
   std::vector<char*> environment_list = pointers(environment);
@@ -115,7 +133,11 @@ ShellOutcome run_shell(const ShellCommand& command) {
       std::chrono::duration<double>(command.time_limit));
   ShellOutcome outcome;
   outcome.timed_out = !wait_until(child, start + limit);
-  // At the end what it left running in the background.
+  if (outcome.timed_out) {
+    kill(child, SIGTERM);
+    wait_until(child, Clock::now() + grace);
+  }
+  // Where it could not.
   kill(-child, SIGKILL);
   int status = 0;
   waitpid(child, &status, 0);

@@ -6,9 +6,8 @@
 namespace attn::tools {
 
 struct ShellCommand {
-  std::string command;            ///< for bash, with -e and pipefail: what fails in a pipe fails it
-  std::string directory;          ///< where it runs
-  bool removes_directory = true;  ///< should this process end before it
+  std::string command;    ///< for bash, with -e and pipefail: what fails in a pipe fails it
+  std::string directory;  ///< where it runs
   std::map<std::string, std::string> environment;  ///< beside this process' own
   std::string errors;     ///< file that gets its stderr; its stdout too, which nobody reads
   double time_limit = 0;  ///< seconds; > 0
@@ -20,10 +19,11 @@ struct ShellOutcome {
   double seconds = 0;      ///< by the clock
 };
 
-/// Runs it to its end, with an empty stdin. What it starts is a process group of its own, which
-/// is killed at the limit and asked to end (SIGTERM) should this process end first; `directory` may
-/// be removed then. Functions that this shell's parent exports are not seen. May be called by
-/// several threads. Throws Error(output) where no process can be made.
+/// Runs it to its end, with an empty stdin. What it leaves running is killed then, in another
+/// process group or session too; at the limit, and should this process end first, what runs is
+/// asked to end (SIGTERM), and killed after a second. Functions that this shell's parent exports
+/// are not seen. May be called by several threads. Throws Error(output) where no process can be
+/// made.
 ShellOutcome run_shell(const ShellCommand& command);
 
 }  // namespace attn::tools
