@@ -9,6 +9,7 @@ BIN    ?= build/release/bin
 OUT    ?= build/figures
 PYTHON ?= /usr/bin/python3
 DPI    ?= 200
+$(if $(word 2,$(OUT)),$(error OUT has spaces, which make cannot have in names: $(OUT)))
 
 PLOT  := scripts/plot
 DATA  := $(OUT)/data
@@ -18,32 +19,32 @@ export PATH := $(abspath $(BIN)):$(PATH)
 
 FIGURES := column-sums collapse-curves collapse-steps-dot collapse-steps-gaussian evidence \
            relative-deviation sinkhorn-error attention-map
-all: $(FIGURES:%=$(OUT)/%.pdf)
+all: $(FIGURES:%=$(OUT)/%.pdf) $(FIGURES:%=$(OUT)/%.png)
 
 # Those that the README shows, smaller.
 KEPT := column-sums collapse-steps-dot attention-map
 kept:
-	$(MAKE) -f $(firstword $(MAKEFILE_LIST)) OUT=$(OUT)/kept DPI=120 $(KEPT:%=$(OUT)/kept/%.pdf)
+	$(MAKE) -f $(firstword $(MAKEFILE_LIST)) OUT=$(OUT)/kept DPI=120 $(KEPT:%=$(OUT)/kept/%.png)
 	mkdir -p data/figures && cp $(KEPT:%=$(OUT)/kept/%.png) data/figures/
 
-# A picture: the script, then what it reads. The .png is made with the .pdf.
-draw = $(PYTHON) $< $(filter %.h5,$^) --dpi $(DPI) -o $(@:.pdf=)
+# Both at once, by the script and of the bundles that are named with each below.
+$(OUT)/%.pdf $(OUT)/%.png: $(PLOT)/plotting.py $(PLOT)/command.py $(PLOT)/bundle.py $(PLOT)/caption.py
+	$(PYTHON) $(filter-out %.py,$(filter $(PLOT)/%,$^)) $(filter %.h5,$^) $(OPTIONS) --dpi $(DPI) \
+	  -o $(OUT)/$*
 
 # --- EA Fig. 1: column sums under unas and dnas
 
 $(DATA)/column-sums.h5: $(INPUT) $(BIN)/explain-away-stats | $(DATA)
 	explain-away-stats $< -q --only --force -o $@
 
-$(OUT)/column-sums.pdf: $(PLOT)/column-sums $(DATA)/column-sums.h5 $(PLOT)/plotting.py
-	$(draw)
+$(OUT)/column-sums.pdf $(OUT)/column-sums.png: $(PLOT)/column-sums $(DATA)/column-sums.h5
 
 # --- DN Fig. 2, EA Fig. 7: one step in closed form
 
 $(DATA)/curves.h5: $(BIN)/mode-collapse-sim | $(DATA)
 	mode-collapse-sim curve --r 1:1e8:801 --a 0.5,1,2 -q --force -o $@
 
-$(OUT)/collapse-curves.pdf: $(PLOT)/collapse-curves $(DATA)/curves.h5 $(PLOT)/plotting.py
-	$(draw)
+$(OUT)/collapse-curves.pdf $(OUT)/collapse-curves.png: $(PLOT)/collapse-curves $(DATA)/curves.h5
 
 # --- DN Fig. 5, 6; EA Fig. 6, 8, 9: the experiment in the plane, unbalanced and balanced
 
@@ -55,9 +56,8 @@ $(STEPS): $(DATA)/steps-%.h5: $(BIN)/mode-collapse-sim | $(DATA)
 	mode-collapse-sim simulate --counts $(word 2,$(subst -, ,$*)) --centres "1.8,0.7;-1,-1" \
 	  --variance 0.1 --energy $(word 1,$(subst -, ,$*)) --seed 1 -q --force -o $@
 
-$(ENERGIES:%=$(OUT)/collapse-steps-%.pdf): $(OUT)/collapse-steps-%.pdf: $(PLOT)/collapse-steps \
-    $(foreach c,$(COUNTS),$(DATA)/steps-%-$c.h5) $(PLOT)/plotting.py
-	$(draw)
+$(foreach e,$(ENERGIES),$(eval $(OUT)/collapse-steps-$e.pdf $(OUT)/collapse-steps-$e.png: \
+  $(PLOT)/collapse-steps $(COUNTS:%=$(DATA)/steps-$e-%.h5)))
 
 # --- FD Fig. 3: evidence and what is inferred of it
 
@@ -69,16 +69,15 @@ $(DATA)/problem.h5: $(BIN)/tensor-gen | $(DATA)
 $(ALPHAS:%=$(DATA)/alpha-%.h5): $(DATA)/alpha-%.h5: $(DATA)/problem.h5 $(BIN)/lambda-solve
 	lambda-solve --alpha $* $< -q --force -o $@
 
-$(OUT)/evidence.pdf: $(PLOT)/evidence $(ALPHAS:%=$(DATA)/alpha-%.h5) $(PLOT)/plotting.py
-	$(draw)
+$(OUT)/evidence.pdf $(OUT)/evidence.png: $(PLOT)/evidence $(ALPHAS:%=$(DATA)/alpha-%.h5)
 
 # --- FD Fig. 4: how far attention is from inference
 
 $(DATA)/deviation.h5: $(INPUT) $(BIN)/lambda-solve | $(DATA)
 	lambda-solve --emit relative_deviation $< -q --only --force -o $@
 
-$(OUT)/relative-deviation.pdf: $(PLOT)/relative-deviation $(DATA)/deviation.h5 $(PLOT)/plotting.py
-	$(draw)
+$(OUT)/relative-deviation.pdf $(OUT)/relative-deviation.png: $(PLOT)/relative-deviation \
+  $(DATA)/deviation.h5
 
 # --- Sinkhorn's iterations
 
@@ -90,9 +89,8 @@ $(DATA)/points.h5: $(BIN)/tensor-gen | $(DATA)
 $(EPSILONS:%=$(DATA)/epsilon-%.h5): $(DATA)/epsilon-%.h5: $(DATA)/points.h5 $(BIN)/sinkhorn-iter
 	sinkhorn-iter --epsilon $* --tolerance 1e-10 --iterations 10000 --emit error $< -q --force -o $@
 
-$(OUT)/sinkhorn-error.pdf: $(PLOT)/sinkhorn-error $(EPSILONS:%=$(DATA)/epsilon-%.h5) \
-    $(PLOT)/plotting.py
-	$(draw)
+$(OUT)/sinkhorn-error.pdf $(OUT)/sinkhorn-error.png: $(PLOT)/sinkhorn-error \
+  $(EPSILONS:%=$(DATA)/epsilon-%.h5)
 
 # --- Weights with their sums
 
@@ -101,9 +99,9 @@ SCHEMES := unas dnas
 $(SCHEMES:%=$(DATA)/weights-%.h5): $(DATA)/weights-%.h5: $(INPUT) $(BIN)/attn-compute | $(DATA)
 	attn-compute --scheme $* --emit weights $< -q --force -o $@
 
-$(OUT)/attention-map.pdf: $(PLOT)/attention-map $(SCHEMES:%=$(DATA)/weights-%.h5) \
-    $(PLOT)/plotting.py
-	$(draw) --head 1 --queries 0:36 --keys 0:36
+$(OUT)/attention-map.pdf $(OUT)/attention-map.png: $(PLOT)/attention-map \
+  $(SCHEMES:%=$(DATA)/weights-%.h5)
+$(OUT)/attention-map.%: OPTIONS := --head 1 --queries 0:36 --keys 0:36
 
 $(DATA):
 	mkdir -p $@

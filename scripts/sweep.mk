@@ -7,8 +7,9 @@
 # INPUT -> attention/SCALE_SHARE.h5 -> stats/SCALE_SHARE.tsv -> table.tsv
 #       -> sums/SCALE.h5            -> sums/SCALE.pdf and .png
 #
-# Interrupted, or with one more value in a list, it makes only what is missing: every file appears
-# whole or not at all. On a cluster, each command that `make -n` prints is a job.
+# Interrupted, it goes on where it was; with another value in a list it makes only what is missing, and
+# the table anew: every file appears whole or not at all. On a cluster, each command that `make -n`
+# prints is a job. INPUT is a file.
 
 BIN    ?= build/release/bin
 INPUT  ?= data/passage.h5
@@ -16,6 +17,7 @@ OUT    ?= build/sweep
 SCALES ?= 0.25 0.5 1 2
 SHARES ?= 0 0.25 0.5 1
 PYTHON ?= /usr/bin/python3
+$(if $(word 2,$(INPUT))$(word 2,$(OUT)),$(error INPUT and OUT are names without spaces))
 
 export PATH := $(abspath $(BIN)):$(PATH)
 # So that -j2 is two runs of one thread each.
@@ -32,29 +34,35 @@ share  = $(word 2,$(subst _, ,$*))
 
 all: $(OUT)/table.tsv $(SCALES:%=$(OUT)/sums/%.pdf)
 
-$(OUT)/attention/%.h5: $(INPUT) | $(OUT)/attention
-	attn-compute --scheme hnas --scale $(scale) --hybrid $(share) --emit row_potential,col_potential \
-	  $< --quiet --force -o $@
+# What was asked for last time; rewritten, and so newer than what was made then, if it has changed.
+asked = @echo '$1' | cmp -s - $@ || echo '$1' >$@
+$(OUT)/input: always | $(OUT)
+	$(call asked,$(INPUT))
+$(OUT)/cells: always | $(OUT)
+	$(call asked,$(CELLS))
 
-# The options of the run above are in its bundle, and hold here too.
+$(OUT)/attention/%.h5: $(INPUT) $(OUT)/input | $(OUT)/attention
+	attn-compute --scheme hnas --scale $(scale) --hybrid $(share) $< --quiet --force -o $@
+
+# The options of the run above are in its bundle, and hold here: the same scores and shares.
 $(OUT)/stats/%.tsv: $(OUT)/attention/%.h5 | $(OUT)/stats
 	explain-away-stats --scheme hnas --epsilon 1e-8,1e-3 --tsv $< >$@.part
 	mv $@.part $@
 
 # One line of names, then those of all cells, each with its scale and share in front.
-$(OUT)/table.tsv: $(CELLS:%=$(OUT)/stats/%.tsv)
+$(OUT)/table.tsv: $(CELLS:%=$(OUT)/stats/%.tsv) $(OUT)/cells
 	awk -v OFS='\t' 'FNR == 1 && NR > 1 { next } \
 	  { cell = FILENAME; sub(".*/", "", cell); sub("[.]tsv$$", "", cell); split(cell, at, "_") } \
-	  { print (NR == 1 ? "scale" OFS "share" : at[1] OFS at[2]), $$0 }' $^ >$@.part
+	  { print (NR == 1 ? "scale" OFS "share" : at[1] OFS at[2]), $$0 }' $(filter %.tsv,$^) >$@.part
 	mv $@.part $@
 
-$(OUT)/sums/%.h5: $(INPUT) | $(OUT)/sums
+$(OUT)/sums/%.h5: $(INPUT) $(OUT)/input | $(OUT)/sums
 	explain-away-stats --scheme unas,dnas --scale $* $< --quiet --only --force -o $@
 
 $(OUT)/sums/%.pdf: $(OUT)/sums/%.h5
 	$(PYTHON) scripts/plot/column-sums $< -o $(@:.pdf=)
 
-$(OUT)/attention $(OUT)/stats $(OUT)/sums:
+$(OUT) $(OUT)/attention $(OUT)/stats $(OUT)/sums:
 	mkdir -p $@
 
-.PHONY: all
+.PHONY: all always

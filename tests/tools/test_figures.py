@@ -4,6 +4,7 @@ What a picture says is read from its SVG, whose text is text.
 """
 
 import importlib.util
+import os
 import re
 import subprocess
 import sys
@@ -83,7 +84,9 @@ class Figures(FigureTest):
                 self.assertGreater(len(np.unique(picture.reshape(-1, picture.shape[2]), axis=0)), 50)
                 self.assertTrue((out / f"{name}.pdf").read_bytes().startswith(b"%PDF"))
         self.assertIn("Nothing to be done", self.make("figures.mk", f"OUT={out}"))
-        # What one of them is made of is made again, and it alone.
+        # What one of them is made of is made again, and it alone; so is a picture that is gone.
+        (out / "evidence.png").unlink()
+        self.assertEqual(self.make("figures.mk", f"OUT={out}").count("-o"), 1)
         (out / "data/curves.h5").unlink()
         again = self.make("figures.mk", f"OUT={out}")
         self.assertEqual(again.count("scripts/plot/"), 1)
@@ -164,7 +167,15 @@ class Figures(FigureTest):
         for epsilon in ("0.5", "0.1"):
             count = self.read(f"e{epsilon}.h5")["error"].shape[-1]
             self.assertIn(f"ε = {epsilon}, {count} iterations", words)
-        self.assertIn("--epsilon {0.5,0.1}", " ".join(words))
+        self.assertIn("$ for x in 0.5 0.1; do sinkhorn-iter points.h5 --epsilon $x; done", words)
+        self.assertIn("$ tensor-gen uniform q=2x30x2 k=2x30x2 -o points.h5", words)
+
+    def test_an_error_of_nothing_has_no_logarithm(self):
+        self.write("zeros.h5", error=[1e-3, 0.0, 0.0])
+        run = self.plot("sinkhorn-error", "zeros.h5", "-o", "a.svg")
+        self.assertNotIn("warning", run.err)
+        self.assertIn("zeros.h5, 3 iterations, 0 from iteration 2 on",
+                      self.words("sinkhorn-error", "zeros.h5"))
 
     def test_evidence(self):
         self.run_tool("tensor-gen", "normal", "t=2x30x3", "z=2x4x3", "-o", "problem.h5")
@@ -172,6 +183,64 @@ class Figures(FigureTest):
             self.run_tool("lambda-solve", "problem.h5", "--alpha", alpha, "-o", f"a{alpha}.h5")
         words = self.words("evidence", "a1.h5", "a10.h5", "--head", "1")
         self.assertTrue({"α = 1", "α = 10", "exact ĥ", "second order"} <= set(words), words)
+
+        self.run_tool("lambda-solve", "problem.h5", "--scale", "3", "--max-iterations", "1", "--alpha",
+                      "100", "--tolerance", "1e-14", "-o", "rough.h5", status=1)
+        self.assertIn("α = 100 (not_converged)", self.words("evidence", "rough.h5"))
+        for name, values in (("mask", np.ones((4, 30))), ("bias", np.zeros((4, 30)))):
+            self.write(f"{name}.h5", t=np.ones((30, 2)), z=np.ones((4, 2)), h=np.ones((4, 2)),
+                       **{name: values})
+            self.refused("evidence", f"{name}.h5", "-o", "f", status=3, says=[f"by {name}"])
+
+    def test_a_caption_is_the_commands_again(self):
+        self.run_tool("tensor-gen", "normal", "q=9x4", "k=9x4", "-o", "$in put.h5")
+        for scheme in ("unas", "dnas"):
+            self.run_tool("attn-compute", "$in put.h5", "--scheme", scheme, "--emit", "weights",
+                          "-o", f"{scheme}.h5", "--quiet")
+        words = self.words("attention-map", "unas.h5", "dnas.h5")
+        lines = "\n".join(text[2:] for text in words if text.startswith("$ "))
+        said = self.shell('tensor-gen() { printf "%s|" tensor-gen "$@"; echo; }\n'
+                          'attn-compute() { printf "%s|" attn-compute "$@"; echo; }\n' + lines)
+        self.assertEqual(said.out.decode().splitlines(), [
+            "tensor-gen|normal|q=9x4|k=9x4|-o|$in put.h5|",
+            *(f"attn-compute|$in put.h5|--scheme|{scheme}|--emit|weights|"
+              for scheme in ("unas", "dnas"))])
+
+    def test_masked_keys_are_not_explained_away(self):
+        generator = np.random.default_rng(1)
+        mask = np.ones((6, 8), bool)
+        mask[:, 2:5] = False
+        self.write("in.h5", q=generator.normal(size=(6, 3)), k=generator.normal(size=(8, 3)), mask=mask)
+        self.run_tool("explain-away-stats", "in.h5", "-o", "stats.h5")
+        words = self.words("column-sums", "stats.h5")
+        self.assertIn("keys per bin (number, without 3 masked)", words)
+        for scheme in ("unas", "dnas"):
+            sums = np.delete(self.read("stats.h5")[f"{scheme}_col_sum"], [2, 3, 4])
+            self.assertIn(f"{scheme}: least {sums.min():.2g}, 0% below ε", words)
+
+    def test_queries_without_a_template_do_not_deviate(self):
+        self.write("d.h5", relative_deviation=[[0.0, 0.25, 0.75], [0.0, 0.5, 0.5]],
+                   **{"lambda": [[[0.0], [1], [1]], [[1], [1], [1]]]})
+        words = self.words("relative-deviation", "d.h5")
+        self.assertIn("mean 0.5", words)
+        self.assertIn("mean 0.333", words)
+        self.assertIn("mean of all 5, 0.4 (without 1)", words)
+
+    def test_one_key_of_many_is_seen(self):
+        weights = np.full((3, 2000), 1e-6)
+        weights[:, 1234] = 1
+        self.write("w.h5", weights=weights)
+        self.plot("attention-map", "w.h5", "-o", "w.png")
+        picture = matplotlib.image.imread(self.folder / "w.png")[..., :3]
+        # Three rows of the map, a third of the way down the figure and more; the frame is grey.
+        row = picture[picture.shape[0] // 2]
+        self.assertTrue((row.sum(axis=1) < 0.2).any(), row.sum(axis=1).min())
+
+    def test_text_is_text(self):
+        self.write("w.h5", weights=np.eye(4), tokens=["$$", "$\\foo$", "a_b^c", "two\nlines"])
+        words = self.words("attention-map", "w.h5", "--title", "$x$", "--caption", "100$ \\frac")
+        for text in ("$$", "$\\foo$", "a_b^c", "two·lines", "$x$", "100$ \\frac"):
+            self.assertIn(text, words)
 
     def test_attention_map_names_tokens_that_can_be_read(self):
         for scheme in ("unas", "dnas"):
@@ -190,7 +259,8 @@ class Figures(FigureTest):
         self.run_tool("mode-collapse-sim", "curve", "-o", "curve.h5")
         for name in ("a", "b"):
             self.plot("collapse-curves", "curve.h5", "-o", name)
-        for ending in (".png", ".pdf"):
+            self.plot("collapse-curves", "curve.h5", "-o", f"{name}.svg")
+        for ending in (".png", ".pdf", ".svg"):
             self.assertEqual((self.folder / f"a{ending}").read_bytes(),
                              (self.folder / f"b{ending}").read_bytes(), ending)
 
@@ -231,6 +301,22 @@ class Refused(FigureTest):
         self.refused("sinkhorn-error", "flat.h5", "-o", "f", status=3, says=["empty"])
         self.refused("collapse-curves", "flat.h5", "-o", "f", status=3, says=["(1, 2)"])
 
+    def test_usage(self):
+        self.write("w.h5", weights=np.ones((3, 4)))
+        for option, value in (("--dpi", "0"), ("--dpi", "nan"), ("--width", "1e6"), ("-o", ""),
+                              ("-o", "/"), ("-o", "-"), ("--keys", "3"), ("--head", "x")):
+            self.refused("attention-map", "w.h5", "-o", "f", option, value, status=2, says=[option])
+        self.refused("attention-map", "w.h5", status=2, says=["-o"])
+        self.refused("attention-map", "-", "-", "-o", "f", status=2, says=["standard input"],
+                     stdin=(self.folder / "w.h5").read_bytes())
+
+    def test_points_that_are_none(self):
+        for name, value in (("nan", np.nan), ("inf", np.inf)):
+            self.write(f"{name}.h5", unas__trajectory=np.full((2, 3, 2), value), label=[0, 0, 1])
+            self.refused("collapse-steps", f"{name}.h5", "-o", "f", status=3, says=["finite"])
+        self.write("same.h5", unas__trajectory=np.full((2, 3, 2), 1.5), label=[0, 0, 1])
+        self.plot("collapse-steps", "same.h5", "-o", "same")
+
     def test_output(self):
         self.write("w.h5", weights=np.ones((3, 4)))
         self.refused("attention-map", "w.h5", "-o", "none/f", status=5, says=["none/f"])
@@ -259,13 +345,22 @@ class Sweep(FigureTest):
             options = ["--scheme", "hnas", "--hybrid", row["share"], "--scale", row["scale"]]
             head = self.stats(*options, PASSAGE)["hnas"]["heads"][int(row["head"])]
             self.assertEqual(float(row["min"]), head["col_sum"]["min"])
-        self.assertIn("Nothing to be done", self.make("sweep.mk", out, *self.SIZE))
+        self.assertEqual(self.make("sweep.mk", out, *self.SIZE), "")
         # Interrupted, it goes on; what is there is not made again.
         (self.folder / "sweep/stats/1_0.tsv").unlink()
         self.assertEqual(self.make("sweep.mk", out, *self.SIZE).count("--tsv"), 1)
         more = self.make("sweep.mk", out, "SCALES=0.5 1 2", "SHARES=0 1")
         self.assertEqual(more.count("attn-compute"), 2)
         self.assertEqual(len(self.rows()), 6 * 4)
+        # Only what is asked for is in the table, and of the input that is asked for.
+        self.make("sweep.mk", out, "SCALES=2", "SHARES=1")
+        self.assertEqual(len(self.rows()), 4)
+        older = self.folder / "older.h5"
+        self.run_tool("tensor-gen", "normal", "q=2x9x4", "k=2x9x4", "-o", older)
+        os.utime(older, (0, 0))
+        self.make("sweep.mk", out, "SCALES=2", "SHARES=1", f"INPUT={older}")
+        self.assertEqual([row["keys"] for row in self.rows()], ["9", "9"])
+        self.assertEqual(self.make("sweep.mk", f"OUT={self.folder}/a b", status=2), "")
 
     def test_what_fails_leaves_no_table(self):
         self.make("sweep.mk", f"OUT={self.folder}/sweep", "SCALES=x", "SHARES=0", status=2)

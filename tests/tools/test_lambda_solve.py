@@ -303,6 +303,7 @@ class LambdaSolve(ToolTest):
         made = self.read("made.h5").attributes
         found = self.solve("made.h5", "-q", "--emit=lambda").attributes
         self.assertEqual(found["attn_dual_alpha"], 1)
+        self.assertAlmostEqual(found["attn_dual_scale"], 0.5, delta=1e-15)  # 1/sqrt(4), the templates'
         self.assertEqual(found["attn_dual_divergence"], "kl")
         self.assertEqual({name: value for name, value in found.items()
                           if name.startswith("attn_") and not name.startswith("attn_dual_")},

@@ -124,7 +124,8 @@ TEST_CASE("duals of many templates and of many axes") {
   Random random(402);
   // The reference is cubic in the axes, and takes a minute of sanitizers for 800.
   const Index most_axes = sanitized ? 300 : 800;
-  for (const auto& [n, d] : {std::pair<Index, Index>{600, 3}, {600, 60}, {4, most_axes}, {40, 200}}) {
+  for (const auto& [n, d] :
+       {std::pair<Index, Index>{600, 3}, {600, 60}, {4, most_axes}, {40, 200}}) {
     DualShape shape;
     shape.count = n;
     shape.depth = d;

@@ -213,6 +213,7 @@ void record_results(const DualTask& task, bool converged, io::OutputBundle& outp
   const std::string not_converged = "not_converged";
   output.attribute("attn_dual_divergence", std::string(task.options.gamma ? "ot" : "kl"));
   output.attribute("attn_dual_alpha", task.options.alpha);
+  output.attribute("attn_dual_scale", task.options.template_scale);
   if (task.options.gamma) {
     output.attribute("attn_dual_gamma", *task.options.gamma);
   } else {

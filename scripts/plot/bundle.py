@@ -1,0 +1,121 @@
+"""Bundles, read with h5py: datasets that are there and of the right shape, or one line of error."""
+
+import io
+import os
+import sys
+
+from command import fail
+
+try:
+    import h5py
+except ImportError as missing:
+    fail(2, missing, "scripts/install-deps plots, for Debian's /usr/bin/python3")
+
+
+def _text(value):
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+class Bundle:
+    """The datasets of a file (or of its group, FILE:/group; "-" is a stream on standard input)."""
+
+    _stream_taken = False
+
+    def __init__(self, address):
+        path, _, group = address.rpartition(":")
+        if os.path.exists(address) or not path:
+            path, group = address, ""
+        self.name = "standard input" if address == "-" else address
+        try:
+            if address == "-":
+                self.file = h5py.File(self._stream(), "r")
+            elif not os.path.exists(path):
+                fail(3, f"{path}: no such file")
+            else:
+                self.file = h5py.File(path, "r")
+        except OSError as error:
+            fail(3, f"{self.name}: not a bundle: {error}")
+        if group and not isinstance(self.file.get(group), h5py.Group):
+            fail(3, f"{path}: no group {group}")
+        self.root = self.file[group] if group else self.file
+
+    @classmethod
+    def _stream(cls):
+        if cls._stream_taken:
+            fail(2, "standard input is one bundle at most")
+        cls._stream_taken = True
+        if sys.stdin.isatty():
+            fail(2, "the input would be read from the terminal", "give a file, or use a pipe")
+        stream = sys.stdin.buffer.read()
+        if not stream:
+            fail(3, "standard input: is empty", "the command before it failed")
+        return io.BytesIO(stream)
+
+    def names(self):
+        """Paths of all datasets."""
+        found = []
+        self.root.visititems(
+            lambda name, item: found.append(name) if isinstance(item, h5py.Dataset) else None)
+        return found
+
+    def __contains__(self, name):
+        return isinstance(self.root.get(name), h5py.Dataset)
+
+    def _numbers(self, name, axes, exactly, made_by):
+        if name not in self:
+            fail(3, f"{self.name}: no dataset {name}; there is {', '.join(self.names()) or 'none'}",
+                 made_by)
+        dataset = self.root[name]
+        if dataset.dtype.kind not in "fiub" or dataset.shape is None:
+            fail(3, f"{self.name}:/{name}: holds no numbers")
+        if dataset.ndim != axes if exactly else dataset.ndim < axes:
+            fail(3, f"{self.name}:/{name}: is of shape {dataset.shape}, expected {axes} "
+                    f"{'' if exactly else 'or more '}axes")
+        if dataset.size == 0:
+            fail(3, f"{self.name}:/{name}: is empty")
+        return dataset
+
+    def array(self, name, axes, made_by=None):
+        """A dataset of numbers of so many axes. `made_by` is the hint where there is none."""
+        return self._numbers(name, axes, True, made_by)[()]
+
+    def whole(self, name, axes, made_by=None):
+        """A dataset of numbers of so many axes or more, with what leads."""
+        return self._numbers(name, axes, False, made_by)[()]
+
+    def axes(self, name):
+        """How many axes a dataset has; 0 where there is none."""
+        return self.root[name].ndim if name in self else 0
+
+    def part(self, name, axes, index, made_by=None):
+        """The last `axes` axes of a dataset of numbers where those that lead are at `index`, a
+        tuple like (0, 3), or None for the first; one of size 1 is for all. Reads nothing else."""
+        dataset = self._numbers(name, axes, False, made_by)
+        leading = dataset.shape[:dataset.ndim - axes]
+        index = (0,) * len(leading) if index is None else index
+        if len(index) != len(leading) or not all(-n <= i < n or n == 1
+                                                 for i, n in zip(index, leading)):
+            fail(2, f"{self.name}:/{name}: its leading axes are {leading}, so there is nothing at "
+                    f"{','.join(map(str, index))}")
+        return dataset[tuple(i % n for i, n in zip(index, leading))]
+
+    def strings(self, name):
+        """A dataset of strings, or None."""
+        if name not in self or not h5py.check_string_dtype(self.root[name].dtype):
+            return None
+        return self.root[name].asstr(errors="replace")[()]
+
+    def attribute(self, name, group=""):
+        """An attribute of a group or, failing that, of the file; or None."""
+        for holder in (self.root[group] if group else self.root, self.root, self.file):
+            if name in holder.attrs:
+                value = holder.attrs[name]
+                return _text(value) if isinstance(value, (bytes, str)) else value
+        return None
+
+    def commands(self):
+        """The commands that made it, first to last, as `history` has them."""
+        history = self.file.get("history")
+        text = history[()] if isinstance(history, h5py.Dataset) else self.file.attrs.get("history", "")
+        lines = [line.partition(": ")[2].rpartition(" (")[0] for line in _text(text).splitlines()]
+        return [line for line in reversed(lines) if line]

@@ -1,0 +1,71 @@
+"""What stands below a figure: the commands that made its data, to be run again."""
+
+import shlex
+
+MOST_LINES = 8
+
+# Words that say where and how fast, not what; with the value that follows.
+_PLACES = {"-o": 1, "--output": 1, "--threads": 1, "--memory": 1, "--tmpdir": 1, "--force": 0,
+           "--only": 0, "-q": 0, "--quiet": 0}
+
+
+def _words(command):
+    try:
+        return shlex.split(command)
+    except ValueError:  # nobody's command line, but it may stand there
+        return command.split()
+
+
+def _essential(command, read_later):
+    """Its words, without where it wrote unless that is read by what comes after."""
+    words, kept = iter(_words(command)), []
+    for word in words:
+        name = word.partition("=")[0]
+        if name not in _PLACES:
+            kept += [] if name == "--json" else [word]
+        elif "=" not in word and _PLACES[word]:
+            value = next(words, "")
+            kept += [word, value] if value in read_later else []
+    return kept
+
+
+def _alike(one, other):
+    """Whether they differ in one value of an option, or not at all."""
+    differ = [(a, b) for a, b in zip(one, other) if a != b]
+    return (len(one) == len(other) and one[0] == other[0] and len(differ) <= 1 and
+            not any(word.startswith("--") for pair in differ for word in pair))
+
+
+def _joined(commands):
+    """Commands of which each is alike to the first: one, or a loop of the shell over the value."""
+    first = commands[0]
+    places = [place for place in range(len(first)) if any(c[place] != first[place] for c in commands)]
+    if not places:
+        return [shlex.join(first)]
+    if len(places) > 1:
+        return [shlex.join(command) for command in commands]
+    place, = places
+    values = shlex.join(command[place] for command in commands)
+    body = " ".join([*map(shlex.quote, first[:place]), "$x", *map(shlex.quote, first[place + 1:])])
+    return [f"for x in {values}; do {body}; done"]
+
+
+def caption_of(bundles):
+    """The commands that made the bundles, a line for each stage; those of one stage that differ in
+    one value are a loop."""
+    stages = {}
+    for commands in (bundle.commands() for bundle in bundles):
+        words = [set(_words(command)) for command in commands]
+        for place, command in enumerate(commands):
+            later = set().union(*words[place + 1:])
+            stages.setdefault(place - len(commands), []).append(_essential(command, later))
+    lines = []
+    for place in sorted(stages):
+        rest = [words for at, words in enumerate(stages[place]) if words not in stages[place][:at]]
+        while rest:
+            alike = [words for words in rest if _alike(words, rest[0])]
+            rest = [words for words in rest if words not in alike]
+            lines += _joined(alike)
+    if len(lines) > MOST_LINES:
+        lines[MOST_LINES - 1:] = [f"# and {len(lines) - MOST_LINES + 1} more"]
+    return lines
