@@ -143,7 +143,10 @@ std::string run_verb(PathRun& run) {
 cli::Outcome transform(const cli::Arguments& arguments, const Sections& sections,
                        cli::Report& report) {
   const Survey found = survey<PathTask>(arguments, sections, report);
-  SectionOutput output(arguments, sections, found.replaced);
+  // Panels are parts of rows, some KiB of each.
+  io::OutputBundle::Options options;
+  options.least_part = 4096;
+  SectionOutput output(arguments, sections, found.replaced, options);
   cli::Progress progress(arguments, arguments.verb, static_cast<double>(found.problems), "heads");
   GroupReport groups;
   cli::Outcome outcome;
