@@ -211,6 +211,18 @@ class BasisPaths(ToolTest):
         for dry in ([], ["--dry-run"]):
             self.refused("basis-paths", "reconstruct", *more, f"--memory={basis + 55}", *dry,
                          status=6, says=["the basis of one head needs"], hint="--memory")
+        with h5py.File(self.folder / "huge.h5", "w") as file:  # nothing of it is stored
+            file.create_dataset("basis_value", (2 ** 29 - 1, 1), "f4")
+            file.create_dataset("skeleton_q", (1,), "i4")
+            file.create_dataset("skeleton_k", (1,), "i4")
+        self.refused("basis-paths", "reconstruct", "huge.h5", "--paths=all", status=3,
+                     says=["huge.h5:/basis_value has shape (536870911, 1), which has more paths"])
+        self.refused("basis-paths", "reconstruct", "huge.h5", "--paths=1,1,0", status=6,
+                     says=["the basis of one head needs 2.0 GiB"], hint="--memory 2049M")
+        with h5py.File(self.folder / "chunk.h5", "w") as file:
+            file.create_dataset("path", data=asked[:100_000], chunks=(100_000, 3), compression=1)
+        self.refused("basis-paths", "reconstruct", "v.h5", "-i", "path=chunk.h5", "--memory=1M",
+                     status=6, says=["chunk.h5:/path is compressed in chunks of"])
         self.write("none.h5", path=asked[:0])
         found = self.paths("reconstruct", "v.h5", "-i", "path=none.h5").bundle()
         self.assertEqual(found["path_value"].shape, (0,))

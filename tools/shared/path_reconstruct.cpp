@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "shared/bundles.hpp"
 #include "shared/path_list.hpp"
 #include "shared/path_verbs.hpp"
 #include "tensor/error.hpp"
@@ -158,6 +159,9 @@ void reconstruct_head(PathRun& run, Index problem, Index most) {
 }  // namespace
 
 BlockPlan plan_paths(const cli::Arguments& arguments, const PathTask& task) {
+  for (const io::InputDataset& dataset : task.datasets()) {
+    require_readable(dataset, arguments.memory);
+  }
   const PathInput& input = task.input;
   const auto size = static_cast<std::int64_t>(task.f64 ? sizeof(double) : sizeof(float));
   const std::int64_t basis =
