@@ -38,24 +38,27 @@ cli::Declaration declare() {
       "(reconstruct, check); rescaled (names); optimizer, step, ratio {min, max}, inconsistency, "
       "singular (how many columns) and heads [{index, ratio, inconsistency, singular [{column, "
       "ratio}]}] (step); weights, rank, expected_rank, paths = d1^2 d2, path_instances = s^2 d1^2 "
-      "d2, basis {paths, rank, independent, complete} and heads [{index, the same}] (check).");
-  d.verbs("VERB",
-          {{"identify", "Skeleton and basis paths as indices."},
-           {"values", "Values of the basis paths. A skeleton's weight of 0 is an error."},
-           {"reconstruct",
-            "From basis_value and the skeleton: wq and wk (with wk_skeleton), or by --paths or the "
-            "dataset path (..., n, 3) the values of any paths."},
-           {"rescale",
-            "Columns by the dataset scale (..., d2): wq times, wk over it, and what belongs to "
-            "them (bq, bk, grad_wq, grad_wk, adam's moments, wk_skeleton)."},
-           {"step",
-            "One update from grad_wq and grad_wk, which are then used up. State of adam and "
-            "si-adam (adam_m, adam_v, adam_step, si_adam_...) travels in the bundle. Other results "
-            "in it stay those of the weights before."},
-           {"check",
-            "Rank of all paths, exactly; whether the basis (the dataset basis_path, else the "
-            "skeleton's) is independent and complete; how many paths there are.",
-            cli::Role::inspect}});
+      "d2, judged (path, basis_path or skeleton), basis {paths, rank, independent, complete} and "
+      "heads [{index, the same}] (check).");
+  d.verbs(
+      "VERB",
+      {{"identify", "Skeleton and basis paths as indices."},
+       {"values", "Values of the basis paths. A skeleton's weight of 0 is an error."},
+       {"reconstruct",
+        "From basis_value and the skeleton: wq and wk (with wk_skeleton), or by --paths or the "
+        "dataset path (..., n, 3) the values of any paths."},
+       {"rescale",
+        "Columns by the dataset scale (..., d2): wq times, wk over it, and what belongs to "
+        "them (bq, bk, grad_wq, grad_wk, adam's moments, wk_skeleton)."},
+       {"step",
+        "One update from grad_wq and grad_wk, which are then used up. State of adam and "
+        "si-adam (adam_m, adam_v, adam_step, si_adam_...) travels in the bundle. Other results "
+        "in it stay those of the weights before."},
+       {"check",
+        "Rank of all paths, exactly; whether the paths of the dataset path (..., n, 3), else of "
+        "basis_path, else the skeleton's basis are independent and complete; how many paths "
+        "there are.",
+        cli::Role::inspect}});
   d.section("Basis");
   d.choice("skeleton", {"cyclic", "largest"},
            "Rows of the skeleton: c mod d1 for column c, as published, or those of the entries of "
@@ -103,7 +106,7 @@ cli::Declaration declare() {
       "      basis-paths step --rate 0.001 -o next.h5",
       "a step on the weights, where layer3.h5 has x, wq, wk, wv and grad_out");
   d.example("basis-paths check --shape 512x64", "the rank of the paths, and how many there are");
-  d.exit_status(1, "check: the basis is not independent or not complete");
+  d.exit_status(1, "check: the paths judged are not independent or not complete");
   d.exit_status(4, "a skeleton's weight is 0, a column is singular, or numbers beyond the format");
   return d;
 }
@@ -140,7 +143,10 @@ std::string run_verb(PathRun& run) {
 cli::Outcome transform(const cli::Arguments& arguments, const Sections& sections,
                        cli::Report& report) {
   const Survey found = survey<PathTask>(arguments, sections, report);
-  SectionOutput output(arguments, sections, found.replaced);
+  // Panels are parts of rows, some KiB of each.
+  io::OutputBundle::Options options;
+  options.least_part = 4096;
+  SectionOutput output(arguments, sections, found.replaced, options);
   cli::Progress progress(arguments, arguments.verb, static_cast<double>(found.problems), "heads");
   GroupReport groups;
   cli::Outcome outcome;

@@ -72,7 +72,7 @@ OutputBundle::OutputBundle(const Options& options) : impl_(std::make_unique<Impl
   impl_->deflate = options.deflate;
   std::unique_ptr<Target> target = make_target(options);
   const h5::Lock lock;
-  impl_->file = std::make_shared<OutputFile>(std::move(target));
+  impl_->file = std::make_shared<OutputFile>(std::move(target), options.least_part);
 }
 
 OutputBundle::~OutputBundle() = default;

@@ -52,6 +52,10 @@ class OutputBundle {
     /// Deflate (after HDF5's shuffle) at this level, 1 to 9, whatever create() makes of 64 KiB or
     /// more; 0: not at all. Copied datasets stay as they are.
     int deflate = 0;
+    /// Parts of rows of at least so many bytes go straight to the file. Shorter ones take turns in
+    /// a buffer of that size, which is first read: large where parts lie close together, a page
+    /// where they are some KiB each.
+    std::size_t least_part = 65536;
   };
 
   /// Refuses at once what would be refused at the end: an existing regular file without force

@@ -24,8 +24,10 @@ h5::Handle temporary_access() {
 
 bool output_failed() noexcept { return any_abandoned.load(); }
 
-OutputFile::OutputFile(std::unique_ptr<Target> target) : target_(std::move(target)) {
+OutputFile::OutputFile(std::unique_ptr<Target> target, std::size_t least_part)
+    : target_(std::move(target)) {
   const h5::Handle access = temporary_access();
+  h5::require(H5Pset_sieve_buf_size(access.get(), least_part), "properties");
   target_->with_path([&](const std::string& path) {
     file_ = own(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.get()), H5Fclose,
                 description());

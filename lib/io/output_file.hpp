@@ -18,7 +18,8 @@ namespace attn::io {
 /// All members are called under h5::Lock, except deliver() and release().
 class OutputFile {
  public:
-  explicit OutputFile(std::unique_ptr<Target> target);
+  /// `least_part` as OutputBundle::Options has it.
+  OutputFile(std::unique_ptr<Target> target, std::size_t least_part);
   ~OutputFile() { discard(); }
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;

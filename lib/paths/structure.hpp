@@ -26,6 +26,7 @@ class PathForest {
 
   Index rank() const { return rank_; }
 
+  /// Of memory that one takes.
   static std::int64_t bytes(Index rows, Index columns);
 
  private:
@@ -39,7 +40,8 @@ class PathForest {
 
 /// Rank of the structure matrix of all d1² d2 paths. Paths of a column are added until they join
 /// all of its 2 d1 weights, when no other can be independent; columns share no weight, so their
-/// ranks add. SI Theorem 2: d2 (2 d1 − 1). Throws std::bad_alloc where that is beyond memory.
+/// ranks add. SI Theorem 2: d2 (2 d1 − 1). Takes PathForest::bytes(rows, 1) of memory; throws
+/// std::bad_alloc where there is less.
 Index structure_rank(Index rows, Index columns);
 
 }  // namespace attn

@@ -47,7 +47,7 @@ class Bundle(dict):
             self.labels[name] = [axis.label for axis in item.dims]
 
 
-def write(path, attributes=None, **datasets):
+def write(path, /, attributes=None, **datasets):
     """Writes a bundle; in a dataset's name "__" stands for "/". Returns the path."""
     with h5py.File(path, "w") as file:
         for name, values in datasets.items():
@@ -95,7 +95,7 @@ class ToolTest(unittest.TestCase):
     def tearDown(self):
         self.assertEqual(sorted(os.listdir(self.tmp)), [], "temporaries were left behind")
 
-    def write(self, name, attributes=None, **datasets):
+    def write(self, name, /, attributes=None, **datasets):
         """Writes a bundle into the test's folder; returns its name."""
         write(self.folder / name, attributes, **datasets)
         return name

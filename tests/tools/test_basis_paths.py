@@ -8,7 +8,7 @@ import unittest
 import h5py
 import numpy as np
 
-from attn import BIN, ToolTest
+from attn import BIN, SANITIZED, ToolTest
 
 LONG = np.longdouble
 # d1, d2: one row, one column, more columns than rows and the other way round.
@@ -177,6 +177,55 @@ class BasisPaths(ToolTest):
         self.write("p.h5", asked=asked + 1)
         self.refused("basis-paths", "reconstruct", "-", "-i", "path=p.h5:/asked", stdin=values,
                      status=3, says=["p.h5:/asked has 3 at [0, 2], expected an index in [0, 3)"])
+
+    def test_as_many_paths_as_one_likes(self):
+        random = np.random.default_rng(13)
+        wq, wk = weights(random, 60, 7), weights(random, 60, 7)
+        self.write("in.h5", wq=wq, wk=wk)
+        self.paths("values", "in.h5", "-o", "v.h5")
+        asked = np.stack([random.integers(0, n, 5_000_000) for n in (60, 60, 7)], 1)
+        self.write("p.h5", path=asked.astype(np.int32))
+        more = ["-i", "path=p.h5", "--only", "v.h5"]
+        self.paths("reconstruct", *more, "--memory=32M", "-o", "r.h5", "--json=r.json")
+        found = self.read("r.h5")
+        if not SANITIZED:
+            peak = json.loads((self.folder / "r.json").read_text())["runtime"]["peak_rss_bytes"]
+            self.assertLess(peak, 64e6)  # some 30 MB are the program's; all paths would be 120 MB
+        i, j, c = asked.T
+        expected = wq[i, c] * wk[j, c]
+        self.assert_near("path_value", found["path_value"], expected, 1e-15 * np.abs(expected))
+        # Blocks of every size give the same bits: of one path, of some, of all.
+        self.write("p.h5", path=asked[:1001])
+        basis = 7 * (119 * 8 + 48)
+        for memory in (basis + 56, basis + 56 * 7, 1 << 30):
+            some = self.paths("reconstruct", *more, f"--memory={memory}").bundle()
+            np.testing.assert_array_equal(some["path_value"], found["path_value"][:1001])
+            dry = self.run_tool("basis-paths", "reconstruct", *more, f"--memory={memory}",
+                                "--dry-run", "--json").json()["result"]
+            self.assertEqual(dry["working_bytes"], min(memory, basis + 56 * 1001))
+        self.paths("reconstruct", "v.h5", "--paths=" + ";".join(map("{0[0]},{0[1]},{0[2]}".format,
+                                                                    asked[:1001])),
+                   f"--memory={basis + 56 * 7}", "-o", "listed.h5")
+        np.testing.assert_array_equal(self.read("listed.h5")["path_value"],
+                                      found["path_value"][:1001])
+        for dry in ([], ["--dry-run"]):
+            self.refused("basis-paths", "reconstruct", *more, f"--memory={basis + 55}", *dry,
+                         status=6, says=["the basis of one head needs"], hint="--memory")
+        with h5py.File(self.folder / "huge.h5", "w") as file:  # nothing of it is stored
+            file.create_dataset("basis_value", (2 ** 29 - 1, 1), "f4")
+            file.create_dataset("skeleton_q", (1,), "i4")
+            file.create_dataset("skeleton_k", (1,), "i4")
+        self.refused("basis-paths", "reconstruct", "huge.h5", "--paths=all", status=3,
+                     says=["huge.h5:/basis_value has shape (536870911, 1), which has more paths"])
+        self.refused("basis-paths", "reconstruct", "huge.h5", "--paths=1,1,0", status=6,
+                     says=["the basis of one head needs 2.0 GiB"], hint="--memory 2049M")
+        with h5py.File(self.folder / "chunk.h5", "w") as file:
+            file.create_dataset("path", data=asked[:100_000], chunks=(100_000, 3), compression=1)
+        self.refused("basis-paths", "reconstruct", "v.h5", "-i", "path=chunk.h5", "--memory=1M",
+                     status=6, says=["chunk.h5:/path is compressed in chunks of"])
+        self.write("none.h5", path=asked[:0])
+        found = self.paths("reconstruct", "v.h5", "-i", "path=none.h5").bundle()
+        self.assertEqual(found["path_value"].shape, (0,))
 
     def test_zeros_in_the_skeleton_are_named(self):
         wq, wk = np.ones((2, 3, 4)), np.ones((2, 3, 4))
@@ -446,6 +495,41 @@ class BasisPaths(ToolTest):
         self.refused("basis-paths", "check", "in.h5", status=3, output=None,
                      says=["in.h5:/basis_path has 4 at [0, 0, 0, 1], expected an index in [0, 4)"])
 
+    def test_check_of_any_paths(self):
+        random = np.random.default_rng(14)
+        wq = weights(random, 2, 4, 3)
+        basis = basis_of(4, *(np.array([0, 3, 1]),) * 2).reshape(-1, 3)
+        every = np.array(list(np.ndindex(4, 4, 3)))
+        # A cycle: the last is the product of two over the third.
+        cycle = np.array([[0, 0, 1], [0, 2, 1], [3, 0, 1], [3, 2, 1]])
+        for asked, rank in ((basis, 21), (basis[::-1], 21), (basis[1:], 20), (cycle, 3),
+                            (cycle[:3], 3), (np.concatenate([basis[1:], basis[1:2]]), 20),
+                            (every, 21), (every[random.permutation(48)[:15]], None)):
+            vectors = np.zeros((len(asked), 2, 4, 3), int)
+            i, j, c = asked.T
+            vectors[range(len(asked)), 0, i, c] = vectors[range(len(asked)), 1, j, c] = 1
+            by_svd = np.linalg.matrix_rank(vectors.reshape(len(asked), -1))
+            self.assertIn(rank, (None, by_svd))
+            # The list that is asked for, rather than the basis that is there.
+            self.write("in.h5", wq=wq, wk=wq, path=asked, basis_path=basis.reshape(7, 3, 3))
+            expected = {"paths": len(asked), "rank": by_svd,
+                        "independent": bool(by_svd == len(asked)), "complete": bool(by_svd == 21)}
+            holds = expected["independent"] and expected["complete"]
+            for memory in ("1G", 16 * 12 + 48):
+                found = self.check("in.h5", f"--memory={memory}", status=0 if holds else 1)
+                self.assertEqual(found["judged"], "path")
+                self.assertEqual(found["heads"], [{"index": [n], **expected} for n in range(2)])
+                self.assertEqual(found["basis"]["rank"], 2 * by_svd)
+        self.refused("basis-paths", "check", "in.h5", f"--memory={16 * 12 + 47}", status=6,
+                     output=None, says=["the forest of 24 weights"])
+        self.assertEqual(self.check("in.h5", "--skeleton=cyclic")["judged"], "skeleton")
+        self.write("in.h5", wq=wq, wk=wq, path=np.array([cycle, cycle - [0, 0, 2]]))
+        self.refused("basis-paths", "check", "in.h5", status=3, output=None,
+                     says=["in.h5:/path has -1 at [1, 0, 2], expected an index in [0, 3)"])
+        self.write("in.h5", wq=wq, wk=wq, path=every[:, :2])
+        self.refused("basis-paths", "check", "in.h5", status=3, output=None,
+                     says=["in.h5:/path has shape (48, 2), expected (..., n, 3)"])
+
     def test_neither_memory_nor_threads_change_a_bit(self):
         random = np.random.default_rng(11)
         rows, columns = 200, 90
@@ -464,6 +548,12 @@ class BasisPaths(ToolTest):
         self.refused("basis-paths", "values", "in.h5", "--memory=1K", status=6, says=["--memory"])
         self.refused("basis-paths", "reconstruct", "--paths=all", "--memory=64K", stdin=values,
                      status=6, says=["the basis of one head"])
+        for rule in ("cyclic", "largest"):
+            # The forest and the skeleton, in whose place panels of weights were before.
+            self.check("in.h5", f"--skeleton={rule}", f"--memory={columns * (16 * rows + 48)}")
+            self.refused("basis-paths", "check", "in.h5", f"--skeleton={rule}",
+                         f"--memory={columns * (16 * rows + 48) - 1}", status=6, output=None,
+                         says=["the forest"])
         self.refused("basis-paths", "check", "in.h5", "--memory=64K", status=6, output=None,
                      says=["the forest"])
         self.refused("basis-paths", "check", "--shape=100000x1", "--memory=1M", status=6, output=None,
@@ -569,10 +659,41 @@ class BasisPaths(ToolTest):
         self.paths("rescale", "in.h5", "--precision=f64", "-o", "r.h5")
         self.write("in.h5", wq=np.float32([[1e-40]]), wk=np.float32([[1]]), scale=np.float32([-1]))
         self.assertEqual(self.paths("rescale", "in.h5").bundle()["wq"], -np.float32(1e-40))
+        self.assert_paths_below_are_refused()
         self.write("in.h5", wq=np.array([[1e-200]]), wk=np.array([[1e-200]]))
         done = self.run_tool("basis-paths", "values", "in.h5", status=4)
         self.assertIn("below float64", done.err)
         self.assertNotIn("hint", done.err)
+
+    def assert_paths_below_are_refused(self):
+        # In column 0 p1 = 1e-20, p2 = 1e-25 and p3 = 1; in column 1 a p1 of 0.
+        stored = {"skeleton_q": np.zeros(2, int), "skeleton_k": np.zeros(2, int)}
+        values = np.float32([[1, 1], [1e-20, 0], [1e-25, 1e-40]])
+        self.write("v.h5", basis_value=values, wk_skeleton=np.float32([1, 1]), **stored)
+        for paths, at in (("all", "[1, 1, 0]"), ("0,0,0;1,0,0;0,1,1;1,1,1;1,1,0", "[4]")):
+            self.refused("basis-paths", "reconstruct", "v.h5", f"--paths={paths}", status=4,
+                         says=[f"path_value would be below float32 at {at}"], hint="--precision f64")
+        # What is in the basis is as it is there, and a product with 0 is 0.
+        found = self.paths("reconstruct", "v.h5", "--paths=1,0,0;0,1,1;1,1,1").bundle()
+        np.testing.assert_array_equal(found["path_value"], np.float32([1e-20, 1e-40, 0]))
+        found = self.paths("reconstruct", "v.h5", "--paths=1,1,0", "--precision=f64").bundle()
+        self.assert_near("path_value", found["path_value"], [1e-45], 1e-51)
+        self.write("v.h5", basis_value=np.float32([[1e-30, 1], [1, 0], [1e30, 1e-40]]), **stored)
+        self.refused("basis-paths", "reconstruct", "v.h5", "--paths=1,1,0", status=4,
+                     says=["path_value would be beyond float32 at [0]"], hint="--precision f64")
+        # Weights: wq is values over wk's in the skeleton, wk values over wq's.
+        for kept, below in (([1e30, 1], "wq would be below float32 at [1, 0]"),
+                            ([1e-30, 1], "wk would be below float32 at [1, 0]")):
+            self.write("v.h5", basis_value=values, wk_skeleton=np.float32(kept), **stored)
+            self.refused("basis-paths", "reconstruct", "v.h5", status=4, says=[below],
+                         hint="--precision f64")
+        self.write("v.h5", basis_value=values, wk_skeleton=np.float32([1, -1]), **stored)
+        found = self.paths("reconstruct", "v.h5").bundle()
+        np.testing.assert_array_equal(found["wq"], np.float32([[1, -1], [1e-20, 0]]))
+        np.testing.assert_array_equal(found["wk"], np.float32([[1, -1], [1e-25, -1e-40]]))
+        self.write("v.h5", basis_value=np.array([[1e-200], [1e-200], [1e-200]]),
+                   wk_skeleton=np.array([1e200]), skeleton_q=[0], skeleton_k=[0])
+        self.refused("basis-paths", "reconstruct", "v.h5", status=4, says=["wq would be below float64"])
 
 
 if __name__ == "__main__":

@@ -143,6 +143,32 @@ TEST_CASE("Strided blocks above the size of the buffer, and a vector with a stri
   CHECK(values_of<double>(read.dataset("wide")) == std::vector<double>(400000, 3.0));
 }
 
+TEST_CASE("Parts of rows are the same bytes, straight or by way of a buffer") {
+  const TemporaryFolder folder;
+  const Variable date("SOURCE_DATE_EPOCH", "0");
+  const Index rows = 50;
+  const Index columns = 2000;
+  const std::vector<double> values = counting(rows * columns);
+  std::vector<std::string> contents;
+  for (const std::size_t least_part : {std::size_t{1}, std::size_t{4096}, std::size_t{65536}}) {
+    const std::string path = folder / std::to_string(least_part);
+    OutputBundle bundle({.target = path, .tmpdir = {}, .least_part = least_part});
+    OutputDataset dataset = bundle.create("x", DType::f64, {rows, columns});
+    // Parts of 4096 bytes and one less and one more number, and what is left.
+    Index first = 0;
+    for (const Index width : {512, 511, 513, 1, 463}) {
+      dataset.write({0, first}, {rows, width}, values.data() + first, columns);
+      first += width;
+    }
+    REQUIRE(first == columns);
+    bundle.commit();
+    CHECK(values_of<double>(open_input(path).dataset("x")) == values);
+    contents.push_back(content_of(path));
+  }
+  CHECK(contents[1] == contents[0]);
+  CHECK(contents[2] == contents[0]);
+}
+
 TEST_CASE("Chunks may be written by several threads, in any order, to the same bytes") {
   const TemporaryFolder folder;
   const Variable epoch("SOURCE_DATE_EPOCH", "1700000000");

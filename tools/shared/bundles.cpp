@@ -35,8 +35,7 @@ io::InputBundle open_input(const cli::Arguments& arguments,
   return io::InputBundle(options);
 }
 
-io::OutputBundle open_output(const cli::Arguments& arguments) {
-  io::OutputBundle::Options options;
+io::OutputBundle open_output(const cli::Arguments& arguments, io::OutputBundle::Options options) {
   options.target = arguments.output.value();
   options.force = arguments.force;
   options.tmpdir = arguments.tmpdir;
@@ -45,8 +44,9 @@ io::OutputBundle open_output(const cli::Arguments& arguments) {
 }
 
 io::OutputBundle open_output_like(const cli::Arguments& arguments, const io::InputBundle& input,
-                                  const std::vector<std::string>& results) {
-  io::OutputBundle output = open_output(arguments);
+                                  const std::vector<std::string>& results,
+                                  const io::OutputBundle::Options& options) {
+  io::OutputBundle output = open_output(arguments, options);
   if (arguments.only) {
     output.copy_attributes_from(input);
   } else {

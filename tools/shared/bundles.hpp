@@ -18,8 +18,10 @@ namespace attn::tools {
 io::InputBundle open_input(const cli::Arguments& arguments,
                            std::vector<std::pair<std::string, std::string>> renamed = {});
 
-/// The bundle for -o, with --force, --tmpdir and --compress in force. Requires arguments.output.
-io::OutputBundle open_output(const cli::Arguments& arguments);
+/// The bundle for -o, with --force, --tmpdir and --compress in force, the rest as in `options`.
+/// Requires arguments.output.
+io::OutputBundle open_output(const cli::Arguments& arguments,
+                             io::OutputBundle::Options options = {});
 
 /// Warns of datasets that -i names and nothing has asked `input` for: a slip of the pen would only
 /// be copied. `tokens` are for whoever reports on the keys, here or down the pipe.
@@ -30,7 +32,8 @@ void warn_of_unused(const cli::Arguments& arguments, const io::InputBundle& inpu
 /// `results` (of it the root's attributes alone with --only), and with the command line in front of
 /// its history.
 io::OutputBundle open_output_like(const cli::Arguments& arguments, const io::InputBundle& input,
-                                  const std::vector<std::string>& results);
+                                  const std::vector<std::string>& results,
+                                  const io::OutputBundle::Options& options = {});
 
 /// What cli::Outcome::commit is to be for an OutputBundle or ArrayOutput that is complete.
 template <class Output>

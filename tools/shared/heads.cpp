@@ -5,8 +5,8 @@
 #include <fmt/format.h>
 
 #include "scheme/pass.hpp"
+#include "shared/block_plan.hpp"
 #include "shared/bundles.hpp"
-#include "tensor/error.hpp"
 
 namespace attn::tools {
 namespace {
@@ -53,14 +53,8 @@ MemoryPlan plan_memory(const AttentionInput& input, std::size_t element_size,
   if (bytes() > memory) plan.dense_limit = 0;
   while (bytes() > memory && plan.threads > 1) --plan.threads;
   plan.bytes = bytes();
-  if (plan.bytes > memory) {
-    throw Error(Failure::memory,
-                fmt::format("one head of {} queries and {} keys needs {} of working memory, "
-                            "--memory allows {}",
-                            input.queries, input.keys, bytes_text(static_cast<double>(plan.bytes)),
-                            bytes_text(static_cast<double>(memory))),
-                fmt::format("--memory {}M", (plan.bytes >> 20) + 1));
-  }
+  require_memory(fmt::format("one head of {} queries and {} keys", input.queries, input.keys),
+                 plan.bytes, memory);
   const Partition partition =
       partition_of(Order::row_panels, input.queries, input.keys, element_size);
   const Index busy = (panels_per_thread * plan.threads + partition.panels - 1) / partition.panels;

@@ -7,15 +7,13 @@
 
 #include "paths/structure.hpp"
 #include "shared/bundles.hpp"
+#include "shared/path_list.hpp"
 #include "shared/path_verbs.hpp"
-#include "tensor/error.hpp"
 
 namespace attn::tools {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-constexpr std::int64_t block_bytes = std::int64_t{4} << 20;
 
 struct BasisFound {
   Index paths = 0;
@@ -37,31 +35,6 @@ struct BasisFound {
   }
 };
 
-// Rows of basis_path, as the file has them.
-void add_stored(const PathTask& task, Index problem, std::int64_t memory, PathForest& forest) {
-  const Operand& operand = *task.operand("basis_path");
-  const Index columns = task.input.columns;
-  const std::int64_t row_bytes = columns * 3 * static_cast<std::int64_t>(sizeof(std::int64_t));
-  const Index most = std::clamp<Index>(std::min(memory, block_bytes) / row_bytes, 1, operand.rows);
-  const Buffer<std::int64_t> block(most * columns * 3);
-  const Shape position = unravel(operand.block(problem), operand.leading);
-  const Index ends[] = {task.input.rows, task.input.rows, columns};
-  for (Index first = 0; first < operand.rows; first += most) {
-    const Index count = std::min(most, operand.rows - first);
-    const Shape start = join(position, {first, 0, 0});
-    const Shape extent = join(Shape(position.size(), 1), {count, columns, 3});
-    operand.dataset.read(start, extent, block.data());
-    for (Index n = 0; n < count * columns * 3; ++n) {
-      if (block[n] < 0 || block[n] >= ends[n % 3]) {
-        throw Error(Failure::input, fmt::format("{} has {} at {}, expected an index in [0, {})",
-                                                operand.dataset.address(), block[n],
-                                                element_text(start, extent, n), ends[n % 3]));
-      }
-      if (n % 3 == 2) forest.add({block[n - 2], block[n - 1], block[n]});
-    }
-  }
-}
-
 void add_identified(const Skeleton& skeleton, Index rows, PathForest& forest) {
   for (Index r = 0; r < basis_rows(rows); ++r) {
     for (Index c = 0; c < skeleton.columns(); ++c) {
@@ -81,26 +54,52 @@ std::string number_text(std::optional<Index> count) {
 
 std::string yes_or_no(bool holds) { return holds ? "yes" : "NO"; }
 
-BasisFound find_basis(const PathReader& reader, Index problem) {
-  const PathInput& input = reader.task.input;
-  PathForest forest(input.rows, input.columns);
-  if (reader.task.operand("basis_path") != nullptr) {
-    add_stored(reader.task, problem, reader.arguments.memory, forest);
-  } else {
-    add_identified(reader.head_skeleton(problem), input.rows, forest);
-  }
-  const Index expected = input.columns * basis_rows(input.rows);
-  return {expected, forest.rank(), expected};
+// The list whose paths are judged; without one ABPI's are.
+const Operand* judged_list(const PathTask& task) {
+  const Operand* const asked = task.operand("path");
+  return asked != nullptr ? asked : task.operand("basis_path");
 }
 
-void require_forest(const cli::Arguments& arguments, Index rows, Index columns) {
-  const std::int64_t bytes = PathForest::bytes(rows, columns);
-  if (bytes <= arguments.memory) return;
-  throw Error(Failure::memory,
-              fmt::format("the forest of {} weights needs {} of working memory, --memory allows {}",
-                          2 * rows * columns, bytes_text(static_cast<double>(bytes)),
-                          bytes_text(static_cast<double>(arguments.memory))),
-              fmt::format("--memory {}M", (bytes >> 20) + 1));
+BasisFound find_basis(const PathReader& reader, Index problem, Index most) {
+  const PathInput& input = reader.task.input;
+  const Operand* const list = judged_list(reader.task);
+  // Before the forest: panels may take all of --memory.
+  Skeleton skeleton;
+  if (list == nullptr) skeleton = reader.head_skeleton(problem);
+  BasisFound found;
+  found.expected = input.columns * basis_rows(input.rows);
+  PathForest forest(input.rows, input.columns);
+  if (list == nullptr) {
+    add_identified(skeleton, input.rows, forest);
+    found.paths = found.expected;
+  } else {
+    for_each_block(reader.task, *list, problem, most, [&](Index, std::span<const Path> paths) {
+      for (const Path& path : paths) forest.add(path);
+    });
+    found.paths = list->rows * paths_in_row(*list);
+  }
+  found.rank = forest.rank();
+  return found;
+}
+
+std::string forest_text(Index rows, Index columns) {
+  return fmt::format("the forest of {} weights", 2 * rows * columns);
+}
+
+// How many rows of the list are in memory at a time, beside the forest of one head.
+Index list_rows(const cli::Arguments& arguments, const PathTask& task) {
+  const PathInput& input = task.input;
+  const std::string what = forest_text(input.rows, input.columns);
+  const std::int64_t forest = PathForest::bytes(input.rows, input.columns);
+  const Operand* const list = judged_list(task);
+  if (list == nullptr) {
+    require_memory(what, forest + input.columns * skeleton_column_bytes, arguments.memory);
+    return 0;
+  }
+  require_readable(list->dataset, arguments.memory);
+  return plan_blocks(what, forest, paths_in_row(*list) * listed_path_bytes, list->rows,
+                     arguments.memory)
+      .rows;
 }
 
 }  // namespace
@@ -113,7 +112,7 @@ void report_path_shape(const PathTask& task, cli::Report& report) {
 
 bool report_structure(const cli::Arguments& arguments, Index rows, Index columns,
                       std::optional<Index> length, cli::Report& report) {
-  require_forest(arguments, rows, 1);
+  require_memory(forest_text(rows, 1), PathForest::bytes(rows, 1), arguments.memory);
   const Index rank = structure_rank(rows, columns);
   const Index expected = columns * basis_rows(rows);
   const std::optional<Index> paths = path_count(rows, columns);
@@ -137,23 +136,26 @@ bool report_structure(const cli::Arguments& arguments, Index rows, Index columns
 
 bool check_paths(const cli::Arguments& arguments, const PathTask& task, cli::Report& report) {
   const PathInput& input = task.input;
-  require_forest(arguments, input.rows, input.columns);
+  const Index most = list_rows(arguments, task);
   const PathReader reader(arguments, task);
   report_path_shape(task, report);
   const bool holds = report_structure(arguments, input.rows, input.columns, task.length, report);
   BasisFound all;
   Json heads = Json::array();
   for (Index problem = 0; problem < input.problems; ++problem) {
-    const BasisFound found = find_basis(reader, problem);
+    const BasisFound found = find_basis(reader, problem, most);
     Json head = {{"index", unravel(problem, input.leading)}};
     head.update(found.json());
     heads.push_back(std::move(head));
     all.add(found);
   }
+  const Operand* const list = judged_list(task);
+  report.result()["judged"] = list == nullptr ? "skeleton" : list->dataset.name();
   report.result()["basis"] = all.json();
   report.result()["heads"] = std::move(heads);
   report.print(
-      fmt::format("basis of {}: {} paths of rank {}, independent: {}, complete: {}\n",
+      fmt::format("{} of {}: {} paths of rank {}, independent: {}, complete: {}\n",
+                  list == nullptr ? "basis" : list->dataset.name(),
                   input.problems == 1 ? "one head" : fmt::format("{} heads", input.problems),
                   all.paths, all.rank, yes_or_no(all.independent()), yes_or_no(all.complete())));
   return holds && all.independent() && all.complete();

@@ -34,10 +34,7 @@ Written written(const PathTask& task) {
   }
   if (task.verb != "reconstruct") return {};
   if (!task.makes_paths()) return {weights, 0};
-  if (task.all_paths) return {rows * rows * columns, 0};
-  return {task.listed.empty() ? static_cast<double>(task.operand("path")->rows)
-                              : static_cast<double>(task.listed.size()),
-          0};
+  return {static_cast<double>(task.paths_asked()), 0};
 }
 
 }  // namespace
@@ -48,15 +45,16 @@ void report_path_cost(const cli::Arguments& arguments, const PathTask& task, cli
   const auto size = static_cast<double>(task.f64 ? sizeof(double) : sizeof(float));
   const auto index_size = static_cast<double>(sizeof(std::int32_t));
   const double bytes = heads * (head.floating * size + head.int32 * index_size);
-  const std::int64_t working = path_working_bytes(arguments, task);
+  const BlockPlan plan =
+      task.makes_paths() ? plan_paths(arguments, task) : plan_panels(arguments, task);
   report_path_shape(task, report);
   auto& result = report.result();
-  result["working_bytes"] = working;
+  result["working_bytes"] = plan.bytes;
   result["result_bytes"] = bytes;
   report.print(fmt::format(
       "{} of {}\nworking memory  {}, and some 30 MB for the program itself\nresults         {}{}\n",
       task.verb, times(join(task.input.leading, {task.input.rows, task.input.columns})),
-      bytes_text(static_cast<double>(working)), bytes_text(bytes),
+      bytes_text(static_cast<double>(plan.bytes)), bytes_text(bytes),
       arguments.compress > 0 ? " before they are compressed" : ""));
 }
 

@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include "shared/bundles.hpp"
-#include "tensor/error.hpp"
 
 namespace attn::tools {
 namespace {
@@ -55,29 +54,17 @@ std::int64_t column_bytes(const PathTask& task) {
   if (task.verb == "values" || task.verb == "reconstruct") numbers += basis_rows(rows);
   if (task.verb == "step") numbers += keeps_moments(task.step.optimizer) ? 6 * rows : 2 * rows;
   if (task.verb == "rescale") numbers += 2 * rows;
-  // A skeleton's rows, as they are and as they are read.
-  return numbers * size + 6 * static_cast<std::int64_t>(sizeof(Index));
+  return numbers * size + skeleton_column_bytes;
 }
 
 }  // namespace
 
-Index path_panel_width(const cli::Arguments& arguments, const PathTask& task) {
+BlockPlan plan_panels(const cli::Arguments& arguments, const PathTask& task) {
   for (const io::InputDataset& dataset : task.datasets()) {
     require_readable(dataset, arguments.memory);
   }
-  const std::int64_t column = column_bytes(task);
-  if (column > arguments.memory) {
-    throw Error(Failure::memory,
-                fmt::format("one column of {} rows needs {} of working memory, --memory allows {}",
-                            task.input.rows, bytes_text(static_cast<double>(column)),
-                            bytes_text(static_cast<double>(arguments.memory))),
-                fmt::format("--memory {}K", (column >> 10) + 1));
-  }
-  return std::clamp<Index>(std::min(arguments.memory, panel_bytes) / column, 1, task.input.columns);
-}
-
-std::int64_t path_working_bytes(const cli::Arguments& arguments, const PathTask& task) {
-  return path_panel_width(arguments, task) * column_bytes(task);
+  return plan_blocks(fmt::format("one column of {} rows", task.input.rows), 0, column_bytes(task),
+                     task.input.columns, arguments.memory, panel_bytes);
 }
 
 PathRun::PathRun(const cli::Arguments& given, const PathTask& what, io::OutputBundle output,
@@ -94,7 +81,7 @@ void PathRun::create(const std::string& name, DType result_type) {
   if (own.size() > 1) labels.insert(labels.begin(), "row");
   if (own.size() > 2) labels.emplace_back("index");
   Shape chunk;
-  const Index width = path_panel_width(arguments, task);
+  const Index width = plan_panels(arguments, task).rows;
   if (arguments.compress > 0 && own.size() == 2 && width < task.input.columns) {
     chunk = {std::clamp<Index>(chunk_elements / width, 1, own.front()), width};
   }
@@ -103,7 +90,7 @@ void PathRun::create(const std::string& name, DType result_type) {
 
 void PathReader::for_each_panel(Index problem,
                                 const std::function<void(const PathPanel&)>& body) const {
-  const Index width = path_panel_width(arguments, task);
+  const Index width = plan_panels(arguments, task).rows;
   for (Index first = 0; first < task.input.columns; first += width) {
     body({problem, first, std::min(width, task.input.columns - first)});
   }
@@ -141,11 +128,7 @@ template <class T>
 void PathRun::refuse_result(const std::string& name, const PathPanel& panel, Index flat,
                             const char* where) const {
   const PanelAxes axes(outputs.position(panel.problem), task.own_shape(name), panel);
-  const bool single = sizeof(T) == sizeof(float);
-  throw Error(Failure::numerical,
-              fmt::format("{} would be {} {} at {}", name, where, single ? "float32" : "float64",
-                          element_text(axes.start, axes.count, flat)),
-              single ? "--precision f64" : "");
+  refuse_number<T>(name, axes.start, axes.count, flat, where);
 }
 
 template <class T>

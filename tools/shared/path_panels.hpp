@@ -8,10 +8,14 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "cli/progress.hpp"
+#include "shared/block_plan.hpp"
 #include "shared/head_outputs.hpp"
 #include "shared/path_task.hpp"
 #include "tensor/buffer.hpp"
+#include "tensor/error.hpp"
 
 namespace attn::tools {
 
@@ -94,6 +98,16 @@ class PathRun : public PathReader {
   [[noreturn]] void refuse_result(const std::string& name, const PathPanel& panel, Index flat,
                                   const char* where) const;
 
+  /// The same for the first value that T has no full significand for, unless `is_exact(flat)`.
+  template <class T, class IsExact>
+  void require_normal(const std::string& name, const PathPanel& panel, const Buffer<T>& values,
+                      const IsExact& is_exact) const {
+    for (Index n = 0; n < values.size(); ++n) {
+      if (!(std::abs(values[n]) < std::numeric_limits<T>::min()) || is_exact(n)) continue;
+      refuse_result<T>(name, panel, n, "below");
+    }
+  }
+
   /// Columns of a result created before. Error(numerical) where one is not finite.
   template <class T>
   void write(const std::string& name, const PathPanel& panel, const T* values);
@@ -103,10 +117,22 @@ class PathRun : public PathReader {
   cli::Progress& progress_;
 };
 
-/// How many columns are in memory at a time. Throws Error(memory) where not even one fits.
-Index path_panel_width(const cli::Arguments& arguments, const PathTask& task);
+/// Throws Error(numerical): element `flat` of a block of a result is "beyond" or "below" T.
+template <class T>
+[[noreturn]] void refuse_number(const std::string& name, const Shape& start, const Shape& count,
+                                Index flat, const char* where) {
+  constexpr bool single = sizeof(T) == sizeof(float);
+  throw Error(Failure::numerical,
+              fmt::format("{} would be {} {} at {}", name, where, single ? "float32" : "float64",
+                          element_text(start, count, flat)),
+              single ? "--precision f64" : "");
+}
 
-/// What is then in memory, beside the paths and indices of one head.
-std::int64_t path_working_bytes(const cli::Arguments& arguments, const PathTask& task);
+/// Of the rows of a skeleton, as they are and as they are read.
+constexpr auto skeleton_column_bytes = 6 * static_cast<std::int64_t>(sizeof(Index));
+
+/// How many columns are in memory at a time, as rows of the plan. Throws Error(memory) where not
+/// even one fits, or not a chunk of a dataset.
+BlockPlan plan_panels(const cli::Arguments& arguments, const PathTask& task);
 
 }  // namespace attn::tools

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/values.hpp"
+#include "paths/structure.hpp"
 #include "tensor/error.hpp"
 
 namespace attn::tools {
@@ -79,7 +80,13 @@ PathTask::PathTask(const cli::Arguments& arguments, io::InputBundle section)
   if (has_skeleton()) take_skeleton(arguments);
   if (of_basis) take_paths(arguments);
   if (verb == "check") {
-    if (bundle.has("basis_path") && !arguments.given("skeleton")) take("basis_path");
+    if (!arguments.given("skeleton")) {
+      if (bundle.has("path")) {
+        take_path_list();
+      } else if (bundle.has("basis_path")) {
+        take("basis_path");
+      }
+    }
     length = arguments.integer("length");
     if (!length && bundle.has("x")) {
       const io::InputDataset x = bundle.dataset("x");
@@ -98,6 +105,11 @@ PathTask::PathTask(const cli::Arguments& arguments, io::InputBundle section)
 bool PathTask::has_skeleton() const {
   if (verb == "step") return steps_in_paths(step.optimizer);
   return verb != "rescale";
+}
+
+Index PathTask::paths_asked() const {
+  if (all_paths) return input.rows * input.rows * input.columns;
+  return listed.empty() ? operand("path")->rows : static_cast<Index>(listed.size());
 }
 
 void PathTask::take_shape(const std::string& name, bool of_basis) {
@@ -180,9 +192,17 @@ void PathTask::take_paths(const cli::Arguments& arguments) {
   if (arguments.given("paths")) {
     all_paths = arguments.text("paths") == "all";
     if (!all_paths) listed = parse_paths(arguments.text("paths"), input);
+    const std::optional<Index> every = path_count(input.rows, input.columns);
+    if (all_paths && (!every || *every > most_weights / input.problems)) {
+      throw Error(Failure::input, shape_text(bundle.dataset("basis_value")) +
+                                      ", which has more paths than can be addressed");
+    }
     return;
   }
-  if (!bundle.has("path")) return take("wk_skeleton");
+  bundle.has("path") ? take_path_list() : take("wk_skeleton");
+}
+
+void PathTask::take_path_list() {
   const io::InputDataset dataset = bundle.dataset("path");
   require_path_type(dataset, true);
   const Shape& shape = dataset.shape();

@@ -43,7 +43,12 @@ struct PathTask {
   std::string place(const std::string& name, Index problem) const;
 
   /// Of reconstruct: paths rather than weights.
-  bool makes_paths() const { return all_paths || !listed.empty() || operand("path") != nullptr; }
+  bool makes_paths() const {
+    return verb == "reconstruct" && (all_paths || !listed.empty() || operand("path") != nullptr);
+  }
+
+  /// How many of a head those are.
+  Index paths_asked() const;
 
   /// Whether skeletons are wanted.
   bool has_skeleton() const;
@@ -64,6 +69,7 @@ struct PathTask {
   void take(const std::string& name);
   void take_skeleton(const cli::Arguments& arguments);
   void take_paths(const cli::Arguments& arguments);
+  void take_path_list();
   void take_step(const cli::Arguments& arguments);
   void take_state();
 

@@ -49,18 +49,6 @@ Buffer<T> read_factors(const PathRun& run, const PathPanel& panel) {
   return factors;
 }
 
-// A number other than 0 whose significand rescaling would cut off.
-template <class T>
-void require_normal(const PathRun& run, const std::string& name, const PathPanel& panel,
-                    const std::vector<T>& before, const Buffer<T>& after) {
-  for (Index n = 0; n < after.size(); ++n) {
-    const T size = std::abs(after[n]);
-    const T size_before = std::abs(before[static_cast<std::size_t>(n)]);
-    if (size >= std::numeric_limits<T>::min() || size == size_before) continue;
-    run.refuse_result<T>(name, panel, n, "below");
-  }
-}
-
 template <class T>
 void rescale_head(PathRun& run, Index problem) {
   run.for_each_panel(problem, [&](const PathPanel& panel) {
@@ -77,7 +65,9 @@ void rescale_head(PathRun& run, Index problem) {
         rescale_columns<T>(w.row_range(0, half), span, rescaled.first);
         rescale_columns<T>(w.row_range(half, w.rows - half), span, rescaled.second);
       });
-      require_normal(run, rescaled.name, panel, before, numbers);
+      run.require_normal(rescaled.name, panel, numbers, [&](Index n) {
+        return std::abs(numbers[n]) == std::abs(before[static_cast<std::size_t>(n)]);
+      });
       run.write(rescaled.name, panel, numbers.data());
     }
   });

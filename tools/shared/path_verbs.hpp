@@ -10,6 +10,10 @@ namespace attn::tools {
 std::string identify_paths(PathRun& run);
 std::string find_path_values(PathRun& run);
 std::string reconstruct_from_paths(PathRun& run);
+/// Of reconstruct, where it makes paths: how many of them, or rows of all of them, are in memory at
+/// a time beside the basis of a head. Throws Error(memory).
+BlockPlan plan_paths(const cli::Arguments& arguments, const PathTask& task);
+
 std::string rescale_weights(PathRun& run);
 
 /// Throws Error(numerical) at a head with singular columns unless --on-singular says otherwise; the
@@ -24,8 +28,8 @@ void report_path_shape(const PathTask& task, cli::Report& report);
 bool report_structure(const cli::Arguments& arguments, Index rows, Index columns,
                       std::optional<Index> length, cli::Report& report);
 
-/// Whether the basis of every head is independent and complete: ABPI's, or the dataset basis_path.
-/// Reports it, and the structure.
+/// Whether the paths of every head are independent and complete: those of the dataset path, of
+/// basis_path, or ABPI's. Reports it, and the structure.
 bool check_paths(const cli::Arguments& arguments, const PathTask& task, cli::Report& report);
 
 /// Shapes and bytes of what would be done, for --dry-run.

@@ -5,8 +5,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "shared/block_plan.hpp"
 #include "shared/bundles.hpp"
-#include "tensor/error.hpp"
 
 namespace attn::tools {
 
@@ -30,11 +30,8 @@ PointPlan plan_points(Index sets, Index points, std::int64_t kept,
     plan.bytes = bytes(1, plan.threads);
     if (plan.bytes <= allowed) return plan;
   }
-  throw Error(Failure::memory,
-              fmt::format("{} needs {} of working memory, --memory allows {}", what,
-                          bytes_text(static_cast<double>(plan.bytes)),
-                          bytes_text(static_cast<double>(memory))),
-              fmt::format("--memory {}M", (plan.bytes >> 20) + 1));
+  // --memory may be beyond most_bytes, which are always refused.
+  refuse_memory(what, plan.bytes, memory);
 }
 
 void report_points_cost(const std::string& what, const PointPlan& plan, double result_bytes,

@@ -40,15 +40,18 @@ Names parse_map(const cli::Arguments& arguments) {
 }
 
 io::OutputBundle open_whole(const cli::Arguments& arguments, const Sections& sections,
-                            const std::vector<std::vector<std::string>>& replaced) {
-  if (!sections.each()) return open_output_like(arguments, sections.whole(), replaced.front());
+                            const std::vector<std::vector<std::string>>& replaced,
+                            const io::OutputBundle::Options& options) {
+  if (!sections.each()) {
+    return open_output_like(arguments, sections.whole(), replaced.front(), options);
+  }
   std::vector<std::string> without;
   for (std::size_t n = 0; n < sections.size(); ++n) {
     const std::string group = sections.groups()[n] + "/";
     for (const std::string& name : replaced[n]) without.push_back(group + name);
     for (const auto& named : arguments.named_inputs) without.push_back(group + named.first);
   }
-  return open_output_like(arguments, sections.whole().without_named(), without);
+  return open_output_like(arguments, sections.whole().without_named(), without, options);
 }
 
 }  // namespace
@@ -77,10 +80,11 @@ io::InputBundle Sections::open(std::size_t section) const {
 }
 
 SectionOutput::SectionOutput(const cli::Arguments& arguments, const Sections& sections,
-                             const std::vector<std::vector<std::string>>& replaced)
+                             const std::vector<std::vector<std::string>>& replaced,
+                             const io::OutputBundle::Options& options)
     : arguments_(arguments),
       sections_(sections),
-      output_(open_whole(arguments, sections, replaced)),
+      output_(open_whole(arguments, sections, replaced, options)),
       dropped_(replaced.front()) {
   if (!sections.each() || arguments.only) return;
   std::set<std::string> names;

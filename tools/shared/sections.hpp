@@ -47,10 +47,11 @@ class Sections {
 /// --only these alone; -i datasets are stored once, under their names in every section.
 class SectionOutput {
  public:
-  /// Copies what is to be copied, but of section n the datasets `replaced[n]`. The arguments must
-  /// outlive it.
+  /// Copies what is to be copied, but of section n the datasets `replaced[n]`, to what open_output
+  /// makes with `options`. The arguments must outlive it.
   SectionOutput(const cli::Arguments& arguments, const Sections& sections,
-                const std::vector<std::vector<std::string>>& replaced);
+                const std::vector<std::vector<std::string>>& replaced,
+                const io::OutputBundle::Options& options = {});
 
   /// Where the results of one section go; to be asked for in order. What was written to the
   /// sections before is closed.
