@@ -34,12 +34,10 @@ share  = $(word 2,$(subst _, ,$*))
 
 all: $(OUT)/table.tsv $(SCALES:%=$(OUT)/sums/%.pdf)
 
-# What was asked for last time; rewritten, and so newer than what was made then, if it has changed.
-asked = @echo '$1' | cmp -s - $@ || echo '$1' >$@
-$(OUT)/input: always | $(OUT)
-	$(call asked,$(INPUT))
-$(OUT)/cells: always | $(OUT)
-	$(call asked,$(CELLS))
+# What was asked for last time, written before anything else: where that has changed, these two are
+# newer than what was made then.
+asked = $(shell mkdir -p $(OUT); echo '$2' | cmp -s - $(OUT)/$1 || echo '$2' >$(OUT)/$1)
+$(call asked,input,$(INPUT))$(call asked,cells,$(CELLS))
 
 $(OUT)/attention/%.h5: $(INPUT) $(OUT)/input | $(OUT)/attention
 	attn-compute --scheme hnas --scale $(scale) --hybrid $(share) $< --quiet --force -o $@
@@ -62,7 +60,7 @@ $(OUT)/sums/%.h5: $(INPUT) $(OUT)/input | $(OUT)/sums
 $(OUT)/sums/%.pdf: $(OUT)/sums/%.h5
 	$(PYTHON) scripts/plot/column-sums $< -o $(@:.pdf=)
 
-$(OUT) $(OUT)/attention $(OUT)/stats $(OUT)/sums:
+$(OUT)/attention $(OUT)/stats $(OUT)/sums:
 	mkdir -p $@
 
-.PHONY: all always
+.PHONY: all

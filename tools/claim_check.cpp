@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <filesystem>
 #include <optional>
 
@@ -133,7 +134,10 @@ std::string tool_folder() {
   return self.parent_path().string();
 }
 
-std::vector<ClaimResult> check(const cli::Arguments& arguments, const std::vector<Claim>& claims) {
+std::vector<ClaimResult> check(const cli::Arguments& arguments, const std::vector<Claim>& claims,
+                               cli::Report& report) {
+  // Inherited as ignored, it would keep this process from waiting for its children.
+  std::signal(SIGCHLD, SIG_DFL);
   ClaimPlace place;
   place.keeps = arguments.given("keep");
   std::optional<ScratchFolder> scratch;
@@ -160,6 +164,7 @@ std::vector<ClaimResult> check(const cli::Arguments& arguments, const std::vecto
   for (std::size_t n = 0; n < claims.size(); ++n) {
     if (claims[n].alone) run(n);
   }
+  if (scratch && !scratch->remove()) report.warn(scratch->path() + " cannot be removed");
   return results;
 }
 
@@ -191,7 +196,7 @@ cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
     report.print(listing(claims));
     return {};
   }
-  const std::vector<ClaimResult> results = check(arguments, claims);
+  const std::vector<ClaimResult> results = check(arguments, claims, report);
   const ClaimResults all{claims, results};
   report.print(claims_table(all));
   report.result() = claims_json(all);

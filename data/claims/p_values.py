@@ -48,18 +48,18 @@ def rounded(text):
     return float(text) - half, float(text) + half
 
 
-def read_otherwise(text, factor, runs, sides=1):
+def read_otherwise(text, factor, runs):
     """Least and largest p-value, for t multiplied by `factor`, of a test of `runs` against `runs` runs
     that has the p-value `text`. Where Welch's degrees of freedom lie is not known."""
-    found = [sides * tail(factor * deviate(p / sides, freedom), freedom)
+    found = [tail(factor * deviate(p, freedom), freedom)
              for p in rounded(text) for freedom in FREEDOM * (runs - 1)]
     return min(found), max(found)
 
 
-def of_population(text, runs, sides=1):
+def of_population(text, runs):
     """From a test with sample deviations: the population's are sqrt((n - 1)/n) of those that the same
     numbers would be as samples', so that reading a +- as such makes s larger, and t smaller."""
-    return read_otherwise(text, ((runs - 1) / runs)**0.5, runs, sides)
+    return read_otherwise(text, ((runs - 1) / runs)**0.5, runs)
 
 
 def room(interval, text):

@@ -6,7 +6,12 @@ MOST_LINES = 8
 
 # Words that say where and how fast, not what; with the value that follows.
 _PLACES = {"-o": 1, "--output": 1, "--threads": 1, "--memory": 1, "--tmpdir": 1, "--force": 0,
-           "--only": 0, "-q": 0, "--quiet": 0}
+           "--only": 0, "-q": 0, "--quiet": 0, "-v": 0, "--verbose": 0}
+
+
+# Options whose value may as well follow as a word: what figures loop over.
+_SPLIT = {"--alpha", "--epsilon", "--scheme", "--scale", "--energy", "--counts", "--variance", "--gamma",
+          "--hybrid", "--iterations", "--seed"}
 
 
 def _words(command):
@@ -20,12 +25,14 @@ def _essential(command, read_later):
     """Its words, without where it wrote unless that is read by what comes after."""
     words, kept = iter(_words(command)), []
     for word in words:
-        name = word.partition("=")[0]
+        name, given, value = word.partition("=")
         if name not in _PLACES:
-            kept += [] if name == "--json" else [word]
-        elif "=" not in word and _PLACES[word]:
+            # The value of an option as a word of its own, so that it can be looped over.
+            kept += ([] if name == "--json" else [name, value] if given and name in _SPLIT else [word])
+            continue
+        if not given and _PLACES[word]:
             value = next(words, "")
-            kept += [word, value] if value in read_later else []
+        kept += ["-o", value] if name in ("-o", "--output") and value in read_later else []
     return kept
 
 
@@ -46,7 +53,7 @@ def _joined(commands):
         return [shlex.join(command) for command in commands]
     place, = places
     values = shlex.join(command[place] for command in commands)
-    body = " ".join([*map(shlex.quote, first[:place]), "$x", *map(shlex.quote, first[place + 1:])])
+    body = " ".join([*map(shlex.quote, first[:place]), '"$x"', *map(shlex.quote, first[place + 1:])])
     return [f"for x in {values}; do {body}; done"]
 
 

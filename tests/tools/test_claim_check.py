@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 import unittest
 import xml.etree.ElementTree as xml
@@ -132,6 +133,34 @@ class ClaimCheck(ToolTest):
         self.check(status=1)
         self.assertIn("more than 0.3 seconds", self.text)
         self.assertNotIn(b"sleep 97.", self.processes())
+
+    def test_nothing_around_it_matters(self):
+        """Options of a shell, functions, and signals that are ignored, as make, CI and nohup have them."""
+        self.claims(claim("fails", "false", expected=1, more="status = [0, 1]"),
+                    claim("trap", "trap 'exit 7' INT; kill -INT $$; sleep 1", expected=7,
+                          more="status = [7]"))
+        for name, value in (("SHELLOPTS", "noexec"), ("SHELLOPTS", "errexit:pipefail"),
+                            ("POSIXLY_CORRECT", "1"), ("BASH_ENV", "/dev/full")):
+            with self.subTest(name=name, value=value):
+                self.environment |= {name: value}
+                self.assertEqual({c["verdict"] for c in self.check().values()}, {"holds"})
+                del self.environment[name]
+        ignoring = ("import os, signal, sys\n"
+                    "for number in (signal.SIGCHLD, signal.SIGTERM): signal.signal(number, signal.SIG_IGN)\n"
+                    "os.execv(sys.argv[1], sys.argv[1:])")
+        self.claims(claim("limit", "setsid sleep 1000 & echo $! >$CLAIMS/pid; sleep 1000",
+                          more="time-limit = 1"), claim("holds"))
+        done = subprocess.run([sys.executable, "-c", ignoring, BIN / "claim-check", "claims.toml"],
+                              cwd=self.folder, env=self.environment, capture_output=True, timeout=60,
+                              check=False)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn(b"1 as expected, 0 not, 1 could not run", done.stdout)
+        self.assertTrue(self.soon(lambda: not os.path.exists(
+            f"/proc/{(self.folder / 'pid').read_text().strip()}")))
+
+    def test_what_cannot_be_removed_at_once(self):
+        self.claims(claim("shut", "mkdir -p d/e; touch d/e/f; chmod 000 d"))
+        self.assertEqual(self.check()["shut"]["verdict"], "holds")  # and tearDown looks for leftovers
 
     def processes(self):
         return subprocess.run(["ps", "-eo", "args"], stdout=subprocess.PIPE, check=True).stdout

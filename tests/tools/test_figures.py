@@ -167,7 +167,7 @@ class Figures(FigureTest):
         for epsilon in ("0.5", "0.1"):
             count = self.read(f"e{epsilon}.h5")["error"].shape[-1]
             self.assertIn(f"ε = {epsilon}, {count} iterations", words)
-        self.assertIn("$ for x in 0.5 0.1; do sinkhorn-iter points.h5 --epsilon $x; done", words)
+        self.assertIn("$ for x in 0.5 0.1; do sinkhorn-iter points.h5 --epsilon \"$x\"; done", words)
         self.assertIn("$ tensor-gen uniform q=2x30x2 k=2x30x2 -o points.h5", words)
 
     def test_an_error_of_nothing_has_no_logarithm(self):
@@ -193,9 +193,9 @@ class Figures(FigureTest):
             self.refused("evidence", f"{name}.h5", "-o", "f", status=3, says=[f"by {name}"])
 
     def test_a_caption_is_the_commands_again(self):
-        self.run_tool("tensor-gen", "normal", "q=9x4", "k=9x4", "-o", "$in put.h5")
+        self.run_tool("tensor-gen", "normal", "q=9x4", "k=9x4", "--output=$in put.h5")
         for scheme in ("unas", "dnas"):
-            self.run_tool("attn-compute", "$in put.h5", "--scheme", scheme, "--emit", "weights",
+            self.run_tool("attn-compute", "$in put.h5", f"--scheme={scheme}", "--emit", "weights",
                           "-o", f"{scheme}.h5", "--quiet")
         words = self.words("attention-map", "unas.h5", "dnas.h5")
         lines = "\n".join(text[2:] for text in words if text.startswith("$ "))
@@ -345,7 +345,8 @@ class Sweep(FigureTest):
             options = ["--scheme", "hnas", "--hybrid", row["share"], "--scale", row["scale"]]
             head = self.stats(*options, PASSAGE)["hnas"]["heads"][int(row["head"])]
             self.assertEqual(float(row["min"]), head["col_sum"]["min"])
-        self.assertEqual(self.make("sweep.mk", out, *self.SIZE), "")
+        for again in ((), ("-n",)):
+            self.assertIn("Nothing to be done", self.make("sweep.mk", out, *self.SIZE, *again))
         # Interrupted, it goes on; what is there is not made again.
         (self.folder / "sweep/stats/1_0.tsv").unlink()
         self.assertEqual(self.make("sweep.mk", out, *self.SIZE).count("--tsv"), 1)

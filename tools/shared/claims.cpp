@@ -224,6 +224,9 @@ bool is_word(const std::string& text) {
   });
 }
 
+// A directory is called so.
+constexpr std::size_t longest_id = 200;
+
 void require_words(const Table& table, const std::string& key,
                    const std::vector<std::string>& words) {
   for (const std::string& word : words) {
@@ -240,6 +243,10 @@ Claim read_claim(const Table& table, const Table& top, const std::string& file) 
   claim.line = table.line();
   claim.id = table.needed_text("id");
   require_words(table, "id", {claim.id});
+  if (claim.id.size() > longest_id) {
+    table.refuse("id",
+                 fmt::format("is of {} letters, expected at most {}", claim.id.size(), longest_id));
+  }
   claim.statement = table.needed_text("statement");
   const auto source = table.text("source");
   claim.source = source ? *source : top.text("source").value_or("");

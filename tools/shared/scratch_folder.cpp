@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <filesystem>
+#include <system_error>
 
 #include "cli/terminal.hpp"
 #include "tensor/error.hpp"
@@ -17,7 +18,8 @@ namespace {
 
 // What still runs in the directory may be making files in it.
 constexpr const char* keeper =
-    "read -r _; n=0; until rm -rf -- \"$1\" || [ $n = 100 ]; do n=$((n + 1)); sleep 0.1; done";
+    "read -r _; n=0; until rm -rf -- \"$1\" || [ $n = 100 ]; do "
+    "chmod -R u+rwx -- \"$1\"; n=$((n + 1)); sleep 0.1; done";
 
 // The signals that end this process wait meanwhile. The keeper inherits that, and stays.
 class Undisturbed {
@@ -77,9 +79,17 @@ ScratchFolder::ScratchFolder(const std::string& parent)
               (made ? "no process can be made: " : parent + ": ") + cli::system_reason(failure));
 }
 
-ScratchFolder::~ScratchFolder() {
-  close(held_);
-  waitpid(keeper_, nullptr, 0);
+bool ScratchFolder::remove() {
+  if (keeper_ >= 0) {
+    close(held_);
+    waitpid(keeper_, nullptr, 0);
+    keeper_ = -1;
+  }
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);  // had the keeper been killed
+  return !std::filesystem::exists(path_, ignored);
 }
+
+ScratchFolder::~ScratchFolder() { remove(); }
 
 }  // namespace attn::tools

@@ -18,6 +18,9 @@ class ScratchFolder {
 
   const std::string& path() const { return path_; }  ///< absolute
 
+  /// Removes it now; false where something of it cannot be removed.
+  bool remove();
+
  private:
   std::string path_;
   int held_ = -1;  ///< its end of a pipe, which closes with this process

@@ -10,9 +10,11 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cmath>
+#include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
@@ -43,7 +45,7 @@ end_after() {
   done
 }
 trap 'trap "" TERM; kill -TERM 0; end_after 100; exit 143' TERM
-bash -e -o pipefail -c "$1" &
+(trap - INT QUIT; exec /bin/bash -e -o pipefail -c "$1") &
 wait $!
 status=$?
 end_after 0
@@ -53,13 +55,20 @@ exit $status
 // The shell's own time to end all, where it is told to.
 constexpr auto grace = std::chrono::seconds(10);
 
+// What would change what bash does, or be a function that stands before a tool.
+bool is_of_bash(const std::string& name) {
+  static constexpr std::array<std::string_view, 5> options = {"BASH_ENV", "ENV", "SHELLOPTS",
+                                                              "BASHOPTS", "POSIXLY_CORRECT"};
+  return name.rfind("BASH_FUNC_", 0) == 0 ||
+         std::find(options.begin(), options.end(), name) != options.end();
+}
+
 std::vector<std::string> environment_of(const ShellCommand& command) {
   std::vector<std::string> all;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string line = *entry;
-    // A function of that name would stand before a tool.
-    if (line.rfind("BASH_FUNC_", 0) == 0 || line.rfind("BASH_ENV=", 0) == 0) continue;
-    if (command.environment.count(line.substr(0, line.find('='))) == 0) all.push_back(line);
+    const std::string name = line.substr(0, line.find('='));
+    if (!is_of_bash(name) && command.environment.count(name) == 0) all.push_back(line);
   }
   for (const auto& [name, value] : command.environment) all.push_back(name + "=" + value);
   return all;
@@ -76,6 +85,13 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
 [[noreturn]] void become(const ShellCommand& command, char** words, char** environment,
                          pid_t parent) {
   setpgid(0, 0);
+  // A signal that is ignored here could not be trapped by the shell.
+  for (const int number : {SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGPIPE, SIGCHLD}) {
+    signal(number, SIG_DFL);
+  }
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   // The parent may have ended before that.

@@ -21,9 +21,10 @@ struct ShellOutcome {
 
 /// Runs it to its end, with an empty stdin. What it leaves running is killed then, in another
 /// process group or session too; at the limit, and should this process end first, what runs is
-/// asked to end (SIGTERM), and killed after a second. Functions that this shell's parent exports
-/// are not seen. May be called by several threads. Throws Error(output) where no process can be
-/// made.
+/// asked to end (SIGTERM), and killed after a second; only a command that kills (SIGKILL) its own
+/// process group may leave others. Functions and options of a shell around this process are not
+/// seen. SIGCHLD is not to be ignored. May be called by several threads. Throws Error(output) where
+/// no process can be made.
 ShellOutcome run_shell(const ShellCommand& command);
 
 }  // namespace attn::tools
