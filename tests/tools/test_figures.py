@@ -73,14 +73,14 @@ class Figures(FigureTest):
     def test_all_are_drawn_and_only_once(self):
         out = self.folder / "figures"
         before = {path: path.stat().st_mtime for path in SOURCE.glob("data/**/*")}
-        self.make("figures.mk", f"OUT={out}", "-j2")
+        self.make("figures.mk", f"OUT={out}", "DPI=100", "-j2")
         drawn = sorted(path.stem for path in out.glob("*.png"))
         self.assertGreaterEqual(len(drawn), 8)
         self.assertEqual(drawn, sorted(path.stem for path in out.glob("*.pdf")))
         for name in drawn:
             with self.subTest(figure=name):
                 picture = matplotlib.image.imread(out / f"{name}.png")
-                self.assertEqual(picture.shape[1], 1400)
+                self.assertEqual(picture.shape[1], 700)
                 self.assertGreater(len(np.unique(picture.reshape(-1, picture.shape[2]), axis=0)), 50)
                 self.assertTrue((out / f"{name}.pdf").read_bytes().startswith(b"%PDF"))
         self.assertIn("Nothing to be done", self.make("figures.mk", f"OUT={out}"))

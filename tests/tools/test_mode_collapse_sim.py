@@ -8,7 +8,7 @@ import unittest
 
 import numpy as np
 
-from attn import SOURCE, ToolTest
+from attn import SANITIZED, SOURCE, ToolTest
 
 UNBALANCED = ["--counts=500,50", "--centres=1.8,0.7;-1,-1", "--variance=0.1"]
 PAIR = ["--centres=1.8,0.7;-1,-1", "--counts=30,12"]
@@ -425,6 +425,7 @@ class Em(CollapseTest):
 
 
 @unittest.skipIf(importlib.util.find_spec("matplotlib") is None, "matplotlib is not there")
+@unittest.skipIf(SANITIZED, "runs the tool 52 times as other tests do")
 class Phases(CollapseTest):
 
     def test_table_and_picture(self):
