@@ -1,5 +1,6 @@
 """How the scripts' figures look, and how they are written."""
 
+import io
 import os
 import re
 import sys
@@ -69,25 +70,36 @@ def plain(text, most=None):
     return text.replace("$", r"\$")
 
 
-def _write(figure, target, dpi):
+def _drawn(figure, suffix, dpi):
+    # In memory: matplotlib's own writing of PDF does not say that a disk is full.
+    stream = io.BytesIO()
+    undated = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}}.get(suffix)
+    figure.savefig(stream, format=suffix[1:], dpi=dpi, metadata=undated)
+    return stream.getvalue()
+
+
+def _write(figure, targets, dpi):
+    """All of them, or none: under other names first, which are given once all are written."""
+    partials = []
+    target = targets[0]
     try:
-        handle, partial = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.",
-                                           suffix=target.suffix)
-    except OSError as error:
-        fail(5, f"{target}: {error.strerror}")
-    undated = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}, ".png": {}}[target.suffix]
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            figure.savefig(stream, format=target.suffix[1:], dpi=dpi, metadata=undated)
         umask = os.umask(0)
         os.umask(umask)
-        os.chmod(partial, 0o666 & ~umask)
-        os.replace(partial, target)
+        for target in targets:
+            handle, partial = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.",
+                                               suffix=target.suffix)
+            partials.append(partial)
+            with os.fdopen(handle, "wb") as stream:
+                stream.write(_drawn(figure, target.suffix, dpi))
+            os.chmod(partial, 0o666 & ~umask)
+        for partial, target in zip(partials, targets):
+            os.replace(partial, target)
     except OSError as error:
         fail(5, f"{target}: {error.strerror}")
     finally:
-        if os.path.exists(partial):
-            os.remove(partial)
+        for partial in partials:
+            if os.path.exists(partial):
+                os.remove(partial)
 
 
 def _targets(output):
@@ -119,8 +131,7 @@ def save(figure, arguments, bundles, legend=0):
     figure.get_layout_engine().set(rect=(0, below, 1, 1 - below - above))
     figure.text(4 / 72 / width, 3 / 72 / height, "\n".join(folded), family="monospace",
                 fontsize=_CAPTION_SIZE, color="#444444", va="bottom", linespacing=1.25)
-    for target in targets:
-        _write(figure, target, arguments.dpi)
+    _write(figure, targets, arguments.dpi)
     print(f"{TOOL}: {', '.join(map(str, targets))}", file=sys.stderr)
 
 

@@ -325,6 +325,16 @@ class Refused(FigureTest):
         run = self.shell(f"ulimit -f 1; {sys.executable} -B {script} w.h5 -o f", status=5)
         self.assertRegex(run.err, r"\Aattention-map: error: f\.png: .+\n\Z")
         self.assertEqual(sorted(self.folder.iterdir()), before)
+        # The first of two fits and the second does not: neither is left.
+        self.plot("attention-map", "w.h5", "-o", "f", "--dpi", "20")
+        png, pdf = ((self.folder / f"f{ending}").stat().st_size for ending in (".png", ".pdf"))
+        self.assertLess(png, pdf)
+        for ending in (".png", ".pdf"):
+            (self.folder / f"f{ending}").unlink()
+        run = self.shell(f"ulimit -f {-(-png // 1024)}; {sys.executable} -B {script} w.h5 -o f --dpi 20",
+                         status=5)
+        self.assertRegex(run.err, r"\Aattention-map: error: f\.pdf: .+\n\Z")
+        self.assertEqual(sorted(self.folder.iterdir()), before)
 
 
 class Sweep(FigureTest):
