@@ -70,7 +70,7 @@ cli::Declaration declare() {
 }
 
 cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
-  const Sections sections(arguments);
+  const Sections sections(arguments, report);
   if (arguments.dry_run) {
     return report_costs<ComputeTask>(arguments, sections, report, [&](const ComputeTask& task) {
       report_cost(arguments, task.options, task.input, task.f64, report);

@@ -203,7 +203,7 @@ void require_own_names(const cli::Arguments& arguments, const Sections& sections
 
 cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
   if (arguments.given("shape")) return check_shape(arguments, report);
-  const Sections sections(arguments);
+  const Sections sections(arguments, report);
   require_own_names(arguments, sections);
   if (arguments.dry_run) {
     return report_costs<PathTask>(arguments, sections, report, [&](const PathTask& task) {

@@ -177,7 +177,7 @@ void finish(const Sections& sections, const GroupReport& groups, const Verdict& 
 
 cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
   require_one_report(arguments);
-  const Sections sections(arguments);
+  const Sections sections(arguments, report);
   GroupReport reports;
   const Index heads = look_at_all(arguments, sections, reports, report);
   warn_of_unused(arguments, sections.whole(), report);

@@ -65,7 +65,7 @@ cli::Declaration declare() {
 }
 
 cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
-  const Sections sections(arguments);
+  const Sections sections(arguments, report);
   if (arguments.dry_run) {
     return report_costs<DualTask>(arguments, sections, report, [&](const DualTask& task) {
       report_dual_cost(arguments, task, report);

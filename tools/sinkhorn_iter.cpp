@@ -71,7 +71,7 @@ cli::Declaration declare() {
 }
 
 cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
-  const Sections sections(arguments);
+  const Sections sections(arguments, report);
   if (arguments.dry_run) {
     return report_costs<TransportTask>(arguments, sections, report, [&](const TransportTask& task) {
       report_transport_cost(arguments, task, report);

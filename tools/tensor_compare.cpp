@@ -38,6 +38,7 @@ cli::Declaration declare() {
       .number("atol", "X", "Tolerated absolute error", Range::non_negative(), 0.0)
       .flag("nan-equal", "A NaN is the same as another NaN.")
       .text("datasets", "LIST", "Compare these datasets only, names or paths separated by commas")
+      .flag("allow-external", cli::allow_external_help)
       .flag("attributes",
             "Compare the attributes of root, groups and datasets too, within the same tolerances; "
             "not `history`, nor what HDF5 keeps of axes and their scales.")

@@ -34,6 +34,7 @@ cli::Declaration declare() {
       .choice("dtype", {"f16", "bf16", "f32", "f64"},
               "Type of floating-point datasets, to which their elements are rounded; unless given, "
               "their own")
+      .flag("allow-external", cli::allow_external_help)
       .section("Weights of a model, with Hugging Face's names")
       .choice("model", {"bert", "gpt2", "t5", "llama"},
               "Write the attention weights of one layer by head: wq, wk, wv of (heads, in, "

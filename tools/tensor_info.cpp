@@ -21,7 +21,8 @@ cli::Declaration declare() {
   d.about(
       "Lists every dataset with its shape, type and the range of its finite numbers, counts NaNs "
       "and "
-      "infinities, and prints the attributes and the commands that made the bundle.");
+      "infinities, and prints the attributes and the commands that made the bundle. What cannot be "
+      "read is listed as unreadable, and the exit status is then 3.");
   d.flag("brief", "Do not read the numbers: no ranges, at once whatever the size.");
   d.example("attn-compute layer3.h5 | tensor-info", "what goes through the pipe?");
   d.example("tensor-info dump.h5:/text/wiki/layer0", "one group");
@@ -97,6 +98,7 @@ Json item_json(const Inventory::Entry& entry) {
   json["shape"] = entry.item.shape;
   json["dtype"] = entry.item.type;
   json["attributes"] = attributes_json(entry.item.attributes);
+  if (!entry.item.unreadable.empty()) json["unreadable"] = entry.item.unreadable;
   if (!entry.range) return json;
   const bool any = entry.range->finite() > 0;
   json["min"] = any ? Json(entry.range->min) : Json();
@@ -107,7 +109,7 @@ Json item_json(const Inventory::Entry& entry) {
 }
 
 cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
-  const io::InputBundle bundle = open_input(arguments);
+  const io::InputBundle bundle = open_input(arguments, report);
   const std::vector<io::AttributeValue> attributes = io::root_attributes(bundle);
   const Inventory inventory(arguments, bundle, !arguments.flag("brief"));
 
@@ -126,13 +128,19 @@ cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
   result["datasets"] = Json::array();
   for (const Inventory::Entry& entry : inventory.entries()) {
     if (entry.item.is_group) {
-      result["groups"].push_back(
-          {{"path", entry.item.path}, {"attributes", attributes_json(entry.item.attributes)}});
+      Json group = {{"path", entry.item.path},
+                    {"attributes", attributes_json(entry.item.attributes)}};
+      if (!entry.item.unreadable.empty()) group["unreadable"] = entry.item.unreadable;
+      result["groups"].push_back(std::move(group));
     } else {
       result["datasets"].push_back(item_json(entry));
     }
   }
-  return {};
+  cli::Outcome outcome;
+  if (const auto why = inventory.unreadable()) {
+    outcome.failure = Error(Failure::input, *why);
+  }
+  return outcome;
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cli/report.hpp"
+#include "tensor/error.hpp"
 #include "tensor/shape.hpp"
 
 namespace attn::cli {
@@ -24,6 +25,11 @@ enum class Role {
   inspect,         ///< reads a bundle, prints a report, writes none
   compare,         ///< reads two bundles A and B (its words()), prints a report, writes none
 };
+
+/// --allow-external, for tools that open inputs although their role has none.
+inline constexpr const char* allow_external_help =
+    "Follow virtual datasets, external links and external raw storage to files outside the folder "
+    "of the file that names them. Inside it they are followed anyway.";
 
 /// The options of one tool, declared once: parsing, range checks, --help and (later) the man page
 /// and completions come from it. Declared in the order in which --help shows them. Names that
@@ -136,6 +142,7 @@ class Arguments {
   std::optional<std::string> input;  ///< INPUT, "-" where it is absent and no -i was given
   std::vector<std::pair<std::string, std::string>> named_inputs;
   std::optional<std::string> output;  ///< -o; for a transform or generator "-" unless given
+  bool allow_external = false;
   bool only = false;
   bool force = false;
   int compress = 0;  ///< --compress: deflate's level, 1 to 9; 0: not asked for
@@ -166,6 +173,8 @@ struct Outcome {
   /// Brings what was written to its place; called once the report and a JSON file are written, so
   /// that a full disk under those leaves nothing behind.
   std::function<void()> commit = {};
+  /// What went wrong although there is a report: it is printed, then this as of a run that failed.
+  std::optional<Error> failure = {};
 };
 
 /// The main of every tool: parses (--help, --version and usage errors are done here), runs, prints

@@ -30,6 +30,7 @@ std::vector<Common> common_options() {
         .help = "Take dataset NAME from ADDRESS (FILE[:/path][slices]) rather than from INPUT. "
                 "May be repeated."},
        reads},
+      {{.name = "allow-external", .kind = Kind::flag, .help = allow_external_help}, reads},
       {{.name = "only",
         .kind = Kind::flag,
         .help = "Write the results alone, without what else INPUT holds."},

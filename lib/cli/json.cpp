@@ -70,6 +70,7 @@ std::string json_text(const Report::Impl& report, int outcome, const Failed* fai
   }
   json["inputs"] = report.inputs;
   json["outputs"] = report.outputs;
+  if (!report.sources.empty()) json["sources"] = report.sources;
   json["params"] = report.params;
   json["result"] = report.result;
   json["runtime"] = {{"wall_s", wall_seconds},

@@ -204,6 +204,7 @@ class Parser {
         assignments.push_back(name + "=" + address);
       values["input"] = assignments;
     }
+    a.allow_external = flag("allow-external");
     a.only = flag("only");
     a.force = flag("force");
     a.compress = to_deflate_level(text("compress"));

@@ -32,6 +32,21 @@ void Report::output(const std::string& name, const std::string& address, const S
   impl_->outputs.push_back(entry(name, address, shape, type));
 }
 
+void Report::source(const std::string& address, const std::string& kind,
+                    const std::vector<std::string>& files) {
+  nlohmann::ordered_json entry = {{"address", address}, {"kind", kind}, {"files", files}};
+  const auto& before = impl_->sources;
+  if (std::find(before.begin(), before.end(), entry) != before.end()) return;
+  impl_->sources.push_back(std::move(entry));
+  constexpr std::size_t most = 3;
+  std::string named;
+  for (std::size_t n = 0; n < std::min(files.size(), most); ++n) {
+    named += (n == 0 ? "" : ", ") + files[n];
+  }
+  if (files.size() > most) named += " and " + std::to_string(files.size() - most) + " more";
+  impl_->say("note", address + " (" + kind + ") takes values from " + named);
+}
+
 nlohmann::ordered_json& Report::result() { return impl_->result; }
 nlohmann::ordered_json& Report::params() { return impl_->params; }
 void Report::status(const std::string& status) { impl_->status = status; }
@@ -44,10 +59,14 @@ void Report::warn(const std::string& line) {
   const auto& before = impl_->warnings;
   if (std::find(before.begin(), before.end(), squashed) != before.end()) return;
   impl_->warnings.push_back(squashed);
-  if (impl_->quiet) return;
+  impl_->say("warning", squashed);
+}
+
+void Report::Impl::say(const std::string& what, const std::string& line) const {
+  if (quiet) return;
   // A progress line may stand on the terminal.
   const std::string erase = stderr_is_terminal() ? "\r\x1b[K" : "";
-  write_error(erase + impl_->tool + ": warning: " + squashed + "\n");
+  write_error(erase + tool + ": " + what + ": " + one_line(line) + "\n");
 }
 
 }  // namespace attn::cli

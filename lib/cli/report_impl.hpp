@@ -19,6 +19,7 @@ struct Report::Impl {
 
   nlohmann::ordered_json inputs = nlohmann::ordered_json::array();
   nlohmann::ordered_json outputs = nlohmann::ordered_json::array();
+  nlohmann::ordered_json sources = nlohmann::ordered_json::array();
   nlohmann::ordered_json params = nlohmann::ordered_json::object();
   nlohmann::ordered_json result = nlohmann::ordered_json::object();
   nlohmann::ordered_json warnings = nlohmann::ordered_json::array();
@@ -26,6 +27,9 @@ struct Report::Impl {
   std::string text;
   std::string data;
   double compute_seconds = 0;
+
+  /// "TOOL: warning: line" on stderr, at once; not with -q.
+  void say(const std::string& what, const std::string& line) const;
 };
 
 /// What ended a run that failed.

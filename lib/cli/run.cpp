@@ -18,12 +18,16 @@ namespace {
 
 constexpr int internal_error = 70;  // EX_SOFTWARE of sysexits.h
 
+Failed failed_by(const Error& error) {
+  return {static_cast<int>(error.failure()), one_line(error.what()), one_line(error.hint())};
+}
+
 // What the exception being handled means to the caller of the tool.
 Failed failure_in_flight() {
   try {
     throw;
   } catch (const Error& error) {
-    return {static_cast<int>(error.failure()), one_line(error.what()), one_line(error.hint())};
+    return failed_by(error);
   } catch (const std::bad_alloc&) {
     return {static_cast<int>(Failure::memory), "out of memory",
             "a smaller --memory or fewer --threads need less"};
@@ -68,7 +72,9 @@ class Session {
         throw std::logic_error("a run ended with status " + std::to_string(outcome.status));
       }
       print(arguments, outcome);
-      return outcome.status;
+      if (!outcome.failure) return outcome.status;
+      write_error(error_lines());
+      return failed_.exit;
     } catch (...) {
       failed_ = failure_in_flight();
     }
@@ -78,6 +84,7 @@ class Session {
 
  private:
   void print(const Arguments& arguments, const Outcome& outcome) {
+    if (outcome.failure) failed_ = failed_by(*outcome.failure);
     const Report::Impl& report = report_.impl();
     const bool in_place = (json_ && json_->empty()) || !report.data.empty();
     if (!report.data.empty()) write_all(STDOUT_FILENO, report.data, "standard output");
@@ -92,7 +99,8 @@ class Session {
       }
     }
     if (json_) {
-      write_text(json(outcome.status, nullptr), *json_, "json", outcome.commit);
+      write_text(json(outcome.status, outcome.failure ? &failed_ : nullptr), *json_, "json",
+                 outcome.commit);
     } else if (outcome.commit) {
       outcome.commit();
     }
@@ -104,13 +112,17 @@ class Session {
   // Nothing may be thrown here: a failure to tell of a failure is let go.
   void tell() noexcept {
     try {
-      const std::string& tool = report_.impl().tool;
-      std::string lines = tool + ": error: " + failed_.message + "\n";
-      if (!failed_.hint.empty()) lines += tool + ": hint: " + failed_.hint + "\n";
-      write_error(lines);
+      write_error(error_lines());
       if (json_) write_text(json(failed_.exit, &failed_), *json_, "json");
     } catch (...) {
     }
+  }
+
+  std::string error_lines() const {
+    const std::string tool = declaration_.impl().tool;
+    std::string lines = tool + ": error: " + failed_.message + "\n";
+    if (!failed_.hint.empty()) lines += tool + ": hint: " + failed_.hint + "\n";
+    return lines;
   }
 
   std::string json(int outcome, const Failed* failed) {

@@ -34,12 +34,19 @@ struct Item {
   Shape shape;
   DType dtype = DType::other;
   std::string type;  ///< "float32", "a compound type"
+  /// Why it cannot be opened or listed: "a.h5:/v cannot be opened: ..."; empty where it can.
+  std::string unreadable;
 };
 
-/// Every group and dataset below INPUT's root, depth first, sorted by name with numbers in the
-/// order of their values; a group that several links lead to stands under the first. Attributes of
-/// more than `most_values` values are described. Throws Error(input) for what cannot be read.
+/// Every group and dataset below INPUT's root, and every link there that leads to nothing that can
+/// be opened, depth first, sorted by name with numbers in the order of their values; a group that
+/// several links lead to stands under the first. Attributes of more than `most_values` values are
+/// described. Throws Error(input) where the root itself cannot be listed.
 std::vector<Item> contents(const InputBundle& bundle, Index most_values = attribute_limit);
+
+/// Throws Error(input) for the first of `items` that is unreadable: what is copied or compared must
+/// be all there is.
+void require_readable(const std::vector<Item>& items);
 
 /// The attributes of INPUT's root.
 std::vector<AttributeValue> root_attributes(const InputBundle& bundle,

@@ -19,7 +19,7 @@ void copy_one(const InputDataset::Impl& dataset, const std::string& name, Output
   } else if (stored->sliced()) {
     copy_slice(*stored, output, name);
   } else {
-    copy_dataset(stored->handle(), stored->address, output, name);
+    copy_dataset(stored->stored(), output, {output.root(), name, name});
   }
 }
 
@@ -46,9 +46,7 @@ void copy_bundle(const InputBundle::Impl& input, OutputFile& output,
     ObjectCopier copier(output, root.path == "/", [&](const std::string& path) {
       return excluded(path) || input.named.count(path) != 0;
     });
-    const std::string address = root.file->label + ":" + (root.path == "/" ? "" : root.path);
-    copier.copy_members(root.group.get(), address, "");
-    copier.finish();
+    copier.copy_members(*root.group, root.address());
     copy_root_attributes(input, output, output.root());
   }
   copy_named(input, output, "", without);
@@ -65,7 +63,7 @@ void copy_named(const InputBundle::Impl& input, OutputFile& output, const std::s
 
 void copy_root_attributes(const InputBundle::Impl& input, OutputFile& output, hid_t object) {
   if (!input.root || !input.root->group) return;
-  copy_attributes(input.root->group.get(), input.root->description(), output, object,
+  copy_attributes(input.root->id(), input.root->description(), output, object,
                   [&](const std::string& name) { return H5Aexists(object, name.c_str()) > 0; });
 }
 

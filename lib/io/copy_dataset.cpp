@@ -88,18 +88,16 @@ Extent extent_of(hid_t dataset) {
   return {Shape(axes.begin(), axes.end()), false};
 }
 
-void copy_all_blocks(hid_t source, const std::string& address, OutputFile& output, hid_t dataset,
-                     hid_t type, const std::string& path) {
-  const h5::Handle space = h5::made(H5Dget_space(source), H5Sclose, "dataspace");
+void copy_all_blocks(const OpenDataset& source, OutputFile& output, hid_t dataset, hid_t type,
+                     const std::string& path) {
+  const h5::Handle space = h5::made(H5Dget_space(source.handle()), H5Sclose, "dataspace");
   const auto read = [&](const Piece& piece, void* out) {
     const std::vector<hsize_t> count(piece.count.begin(), piece.count.end());
     h5::select(space.get(), {piece.start.begin(), piece.start.end()},
                std::vector<hsize_t>(count.size(), 1), count);
-    if (H5Dread(source, type, h5::dataspace(count).get(), space.get(), H5P_DEFAULT, out) < 0) {
-      refuse_unread(source, address, h5::last_reason());
-    }
+    source.read(type, h5::dataspace(count).get(), space.get(), out);
   };
-  copy_blocks(extent_of(source).shape, type, read, output, dataset, path);
+  copy_blocks(extent_of(source.handle()).shape, type, read, output, dataset, path);
 }
 
 /// Bytes of a chunk in the file, 0 where it was never written.
@@ -149,19 +147,21 @@ void copy_chunks(hid_t source, const std::string& address, OutputFile& output, h
   }
 }
 
-void copy_content(hid_t source, const std::string& address, OutputFile& output, hid_t dataset,
-                  hid_t type, const std::string& path) {
-  const h5::Handle creation = h5::made(H5Dget_create_plist(source), H5Pclose, "properties");
+void copy_content(const OpenDataset& source, OutputFile& output, hid_t dataset, hid_t type,
+                  const std::string& path) {
+  const h5::Handle creation =
+      h5::made(H5Dget_create_plist(source.handle()), H5Pclose, "properties");
   const H5D_layout_t layout = H5Pget_layout(creation.get());
-  const bool here = layout == H5D_CONTIGUOUS || layout == H5D_CHUNKED;
+  const bool here = (layout == H5D_CONTIGUOUS && H5Pget_external_count(creation.get()) == 0) ||
+                    layout == H5D_CHUNKED;
   // What was never written has its fill value here and there.
-  if (here && H5Dget_storage_size(source) == 0) return;
+  if (here && H5Dget_storage_size(source.handle()) == 0) return;
   // References name places in their file.
   if (H5Tdetect_class(type, H5T_REFERENCE) > 0 && H5Tget_class(type) != H5T_COMPOUND) return;
   if (layout == H5D_CHUNKED && !h5::holds_pointers(type)) {
-    copy_chunks(source, address, output, dataset, creation.get(), path);
+    copy_chunks(source.handle(), source.address(), output, dataset, creation.get(), path);
   } else {
-    copy_all_blocks(source, address, output, dataset, type, path);
+    copy_all_blocks(source, output, dataset, type, path);
   }
 }
 
@@ -195,20 +195,21 @@ void copy_labels(const Hdf5Dataset& source, OutputFile& output, hid_t dataset,
 
 }  // namespace
 
-void copy_dataset(hid_t source, const std::string& address, OutputFile& output,
-                  const std::string& path) {
+void copy_dataset(const OpenDataset& from, OutputFile& output, const CopyTarget& target) {
+  const hid_t source = from.handle();
   const h5::Handle type = type_of(source);
   const h5::Handle creation = creation_like(source);
   const h5::Handle space = h5::made(H5Dget_space(source), H5Sclose, "dataspace");
   const h5::Handle link = link_properties();
-  h5::Handle dataset = output.own(H5Dcreate2(output.root(), path.c_str(), type.get(), space.get(),
-                                             link.get(), creation.get(), H5P_DEFAULT),
-                                  H5Dclose, output.address_of(path), address);
+  h5::Handle dataset = output.own(H5Dcreate2(target.group, target.name.c_str(), type.get(),
+                                             space.get(), link.get(), creation.get(), H5P_DEFAULT),
+                                  H5Dclose, output.address_of(target.path), from.address());
   if (!extent_of(source).is_null) {
-    copy_content(source, address, output, dataset.get(), type.get(), path);
+    copy_content(from, output, dataset.get(), type.get(), target.path);
   }
-  copy_attributes(source, address, output, dataset.get(), [](const std::string&) { return false; });
-  output.close(dataset, output.address_of(path));
+  copy_attributes(source, from.address(), output, dataset.get(),
+                  [](const std::string&) { return false; });
+  output.close(dataset, output.address_of(target.path));
 }
 
 void copy_slice(const Hdf5Dataset& source, OutputFile& output, const std::string& path) {

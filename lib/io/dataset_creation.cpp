@@ -6,7 +6,7 @@
 #include <stdexcept>
 
 #include "io/h5_type.hpp"
-#include "io/hdf5_dataset.hpp"
+#include "io/open_dataset.hpp"
 
 namespace attn::io {
 namespace {

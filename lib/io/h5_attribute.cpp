@@ -24,7 +24,9 @@ struct Attribute {
 /// The attribute where it is there; refused where it has more or fewer elements than one.
 std::optional<Attribute> single(hid_t object, const std::string& name, const std::string& what,
                                 const char* expected) {
-  if (H5Aexists(object, name.c_str()) <= 0) return {};
+  const htri_t exists = H5Aexists(object, name.c_str());
+  if (exists < 0) refuse(what, name, "readable");
+  if (exists == 0) return {};
   Attribute found{Handle(H5Aopen(object, name.c_str(), H5P_DEFAULT), H5Aclose), {}};
   if (!found.handle) refuse(what, name, expected);
   const Handle space(H5Aget_space(found.handle.get()), H5Sclose);

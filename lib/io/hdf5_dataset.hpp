@@ -7,16 +7,16 @@
 
 #include "io/h5_type.hpp"
 #include "io/input_dataset.hpp"
-#include "io/input_file.hpp"
+#include "io/open_dataset.hpp"
 
 namespace attn::io {
 
 /// A dataset of an HDF5 file, or a hyperslab of it.
 class Hdf5Dataset : public InputDataset::Impl {
  public:
-  /// `handle` is the open dataset, `address_text` what messages call it. Throws Error(input) for
-  /// a dataset without a dataspace and for a selection that does not fit.
-  Hdf5Dataset(std::shared_ptr<const InputFile> file, h5::Handle handle, std::string dataset_name,
+  /// `address_text` is what messages call it. Throws Error(input) for a dataset without a dataspace
+  /// and for a selection that does not fit.
+  Hdf5Dataset(std::shared_ptr<const InputFile> file, OpenDataset dataset, std::string dataset_name,
               std::string address_text, const std::vector<SliceItem>& selection);
   ~Hdf5Dataset() override;
 
@@ -27,7 +27,8 @@ class Hdf5Dataset : public InputDataset::Impl {
   /// Any elements, of any type, as `memory_type` has them; under the lock. For copying.
   void read_raw(const Shape& start, const Shape& count, hid_t memory_type, void* out) const;
 
-  hid_t handle() const noexcept { return handle_.get(); }
+  const OpenDataset& stored() const noexcept { return dataset_; }
+  hid_t handle() const noexcept { return dataset_.handle(); }
   bool sliced() const noexcept { return sliced_; }
   const Hyperslab& slab() const noexcept { return slab_; }
 
@@ -42,24 +43,10 @@ class Hdf5Dataset : public InputDataset::Impl {
   std::vector<std::string> variable_strings() const;
 
   std::shared_ptr<const InputFile> file_;
-  h5::Handle handle_;
+  OpenDataset dataset_;
   h5::StoredType type_;
   Hyperslab slab_;
   bool sliced_;
 };
-
-/// Throws Error(input) saying why a read of `dataset` failed: a filter that this HDF5 has not got,
-/// or else `why`.
-[[noreturn]] void refuse_unread(hid_t dataset, const std::string& address, const h5::Reason& why);
-
-/// Access properties for a dataset of this shape and these chunks whose chunk cache holds `strips`
-/// times all chunks along the last axis (32 MiB at most, though always one chunk), so that reading
-/// or writing by rows, at as many places side by side, meets no chunk twice.
-h5::Handle cached_access(const std::vector<hsize_t>& shape, const std::vector<hsize_t>& chunk,
-                         std::size_t element_size, std::size_t strips);
-
-/// Opens `path` under `location` with such a cache, or without one where chunks are larger than
-/// that and not compressed: HDF5 then reads no more than it is asked for. No handle where it fails.
-h5::Handle open_dataset(hid_t location, const std::string& path);
 
 }  // namespace attn::io

@@ -1,7 +1,6 @@
 #include "io/input.hpp"
 
 #include <algorithm>
-#include <map>
 #include <set>
 #include <utility>
 
@@ -9,22 +8,19 @@
 #include "io/h5_attribute.hpp"
 #include "io/hdf5_dataset.hpp"
 #include "io/input_bundle.hpp"
+#include "io/input_files.hpp"
 #include "io/lookup.hpp"
 #include "tensor/error.hpp"
 
 namespace attn::io {
 namespace {
 
-/// Opens each file once, whichever and how many addresses lead to it.
+/// Opens what addresses lead to.
 class Opener {
  public:
-  explicit Opener(const std::string& tmpdir) : tmpdir_(tmpdir) {}
-
-  std::shared_ptr<const InputFile> file(const std::string& name) {
-    std::shared_ptr<const InputFile>& found = files_[name];
-    if (!found) found = std::make_shared<InputFile>(open_input_file(name, tmpdir_));
-    return found;
-  }
+  explicit Opener(const InputBundle::Options& options)
+      : files_(std::make_shared<InputFiles>(options.tmpdir, options.allow_external,
+                                            options.on_source)) {}
 
   InputBundle::Impl::Root root(const Address& address) {
     InputBundle::Impl::Root root{file(address.file), address.path, {}};
@@ -33,15 +29,15 @@ class Opener {
       return root;
     }
     const h5::Lock lock;
-    const h5::Kind kind = h5::kind_of(root.file->handle.get(), root.path);
-    if (kind == h5::Kind::dataset) {
+    std::optional<Object> found =
+        open_object(root.file, root.file->handle.get(), root.path, root.description());
+    if (found && found->kind == h5::Kind::dataset) {
       throw Error(Failure::input, root.description() + " is a dataset, expected a file or a group",
                   "take a single dataset with -i NAME=" + address.text);
     }
-    if (kind != h5::Kind::group) refuse_path(*root.file, root.path, h5::Kind::group);
+    const bool is_group = found && found->kind == h5::Kind::group;
     root.group =
-        h5::Handle(H5Gopen2(root.file->handle.get(), root.path.c_str(), H5P_DEFAULT), H5Gclose);
-    if (!root.group) refuse_path(*root.file, root.path, h5::Kind::group);
+        is_group ? std::move(found) : require_object(root.file, root.path, h5::Kind::group);
     return root;
   }
 
@@ -53,15 +49,13 @@ class Opener {
         address.selection.empty() ? "" : address.text.substr(address.text.rfind('['));
     if (from->arrays) return open_array(*from, address.path, name, selected, address.selection);
     const h5::Lock lock;
-    const hid_t location = from->handle.get();
     std::string path = address.path;
-    if (h5::kind_of(location, path) == h5::Kind::group) path = joined_path(path, name);
-    if (h5::kind_of(location, path) != h5::Kind::dataset)
-      refuse_path(*from, path, h5::Kind::dataset);
-    const std::string text = address_text(from->label, path) + selected;
-    h5::Handle handle = open_dataset(location, path);
-    if (!handle) throw Error(Failure::input, text + " cannot be opened: " + h5::last_reason().text);
-    return std::make_shared<Hdf5Dataset>(from, std::move(handle), name, text, address.selection);
+    const auto found = open_object(from, from->handle.get(), path, address_text(from->label, path));
+    if (found && found->kind == h5::Kind::group) path = joined_path(path, name);
+    const Object object = require_object(from, path, h5::Kind::dataset);
+    const std::string text = address_text(from->label, path);
+    return std::make_shared<Hdf5Dataset>(object.file, OpenDataset(object, text), name,
+                                         text + selected, address.selection);
   }
 
  private:
@@ -76,8 +70,14 @@ class Opener {
                 "give it a name: -i NAME=" + address.text + " (tensor-convert: without -i)");
   }
 
-  std::string tmpdir_;
-  std::map<std::string, std::shared_ptr<const InputFile>> files_;
+  std::shared_ptr<const InputFile> file(const std::string& name) {
+    opened_.push_back(files_->named(name));
+    return opened_.back();
+  }
+
+  std::shared_ptr<InputFiles> files_;
+  /// Until all addresses are opened: what a stream held could not be read again.
+  std::vector<std::shared_ptr<const InputFile>> opened_;
 };
 
 Address parse_input(const std::string& text) {
@@ -99,6 +99,20 @@ void refuse_second_stream(const std::optional<Address>& input,
   }
 }
 
+/// Says which datasets there are; those that -i names among them.
+[[noreturn]] void refuse_dataset(const InputBundle::Impl& bundle, const std::string& name,
+                                 const std::string& description) {
+  if (bundle.root && bundle.root->group && bundle.named.empty()) {
+    refuse_missing(description, h5::Kind::dataset, name, *bundle.root->group);
+  }
+  std::set<std::string> there;
+  for (const auto& [given, dataset] : bundle.named) there.insert(given);
+  if (bundle.root) {
+    for (std::string& stored : bundle.root->names()) there.insert(std::move(stored));
+  }
+  refuse_missing(description, h5::Kind::dataset, name, {there.begin(), there.end()});
+}
+
 }  // namespace
 
 InputBundle::InputBundle(const Options& options) : impl_(std::make_unique<Impl>()) {
@@ -107,7 +121,7 @@ InputBundle::InputBundle(const Options& options) : impl_(std::make_unique<Impl>(
   std::vector<std::pair<std::string, Address>> named;
   for (const auto& [name, text] : options.named) named.emplace_back(name, parse_address(text));
   refuse_second_stream(input, named);
-  Opener opener(options.tmpdir);
+  Opener opener(options);
   if (input) impl_->root = opener.root(*input);
   for (const auto& [name, address] : named) impl_->named[name] = opener.dataset(name, address);
   for (const auto& [name, stored] : options.renamed) impl_->renamed[name] = stored;
@@ -125,6 +139,12 @@ bool InputBundle::has(const std::string& name) const {
          (impl_->root && impl_->root->has(impl_->stored_name(name)));
 }
 
+bool InputBundle::is_dataset(const std::string& path) const {
+  const h5::Lock lock;
+  return impl_->named.count(path) != 0 ||
+         (impl_->root && impl_->root->is_dataset(impl_->stored_name(path)));
+}
+
 InputDataset InputBundle::dataset(const std::string& name) const {
   const h5::Lock lock;
   impl_->asked->insert(name);
@@ -133,7 +153,7 @@ InputDataset InputBundle::dataset(const std::string& name) const {
   const std::string& stored_name = impl_->stored_name(name);
   std::shared_ptr<const InputDataset::Impl> stored;
   if (impl_->root) stored = impl_->root->dataset(stored_name, name);
-  if (!stored) refuse_missing(description(), h5::Kind::dataset, stored_name, names());
+  if (!stored) refuse_dataset(*impl_, stored_name, description());
   return InputDataset(std::move(stored));
 }
 
@@ -153,7 +173,7 @@ void InputBundle::require_renamed() const {
   const h5::Lock lock;
   for (const auto& [name, stored] : impl_->renamed) {
     const bool there = impl_->root && impl_->root->dataset(stored, name) != nullptr;
-    if (!there) refuse_missing(description(), h5::Kind::dataset, stored, names());
+    if (!there) refuse_dataset(*impl_, stored, description());
   }
 }
 
@@ -169,25 +189,25 @@ std::vector<std::string> InputBundle::names() const {
 std::optional<double> InputBundle::number_attribute(const std::string& name) const {
   const h5::Lock lock;
   if (!impl_->root || !impl_->root->group) return {};
-  return h5::number_attribute(impl_->root->group.get(), name, description());
+  return h5::number_attribute(impl_->root->id(), name, description());
 }
 
 std::optional<std::string> InputBundle::text_attribute(const std::string& name) const {
   const h5::Lock lock;
   if (!impl_->root || !impl_->root->group) return {};
-  return h5::text_attribute(impl_->root->group.get(), name, description());
+  return h5::text_attribute(impl_->root->id(), name, description());
 }
 
 std::vector<std::string> InputBundle::attribute_names() const {
   const h5::Lock lock;
   if (!impl_->root || !impl_->root->group) return {};
-  return h5::attribute_names(impl_->root->group.get(), description());
+  return h5::attribute_names(impl_->root->id(), description());
 }
 
 std::vector<std::string> InputBundle::group_names() const {
   const h5::Lock lock;
   if (!impl_->root || !impl_->root->group) return {};
-  return names_of(h5::Kind::group, impl_->root->group.get(), description());
+  return names_of(h5::Kind::group, *impl_->root->group, impl_->root->address());
 }
 
 std::vector<std::string> InputBundle::groups_like(const std::string& pattern) const {
@@ -204,11 +224,11 @@ std::vector<std::string> InputBundle::groups_like(const std::string& pattern) co
   }
   const h5::Lock lock;
   h5::set_subject(root.description());
-  const std::string address = root.file->label + ":" + (root.path == "/" ? "" : root.path);
-  std::vector<std::string> found = matching_groups(root.group.get(), address, pattern);
+  const std::string address = root.address();
+  std::vector<std::string> found = matching_groups(*root.group, address, pattern);
   if (found.empty()) {
     refuse_missing(root.description(), h5::Kind::group, "like " + pattern,
-                   all_groups(root.group.get(), address));
+                   all_groups(*root.group, address));
   }
   return found;
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -52,6 +53,14 @@ class InputDataset {
   std::shared_ptr<const Impl> impl_;
 };
 
+/// A file other than those the user named from which an input takes values.
+struct FollowedSource {
+  enum class Kind { virtual_dataset, external_link, raw_storage };
+  Kind kind;
+  std::string address;             ///< of what leads there: "a.h5:/q"
+  std::vector<std::string> files;  ///< real paths
+};
+
 /// What a tool reads: one INPUT (a file, a group of one, or the stream "-") and named datasets
 /// from elsewhere, which win over INPUT's (DESIGN.md §2, `-i NAME=ADDRESS`). Files are HDF5, .npz
 /// or .safetensors, whose arrays are datasets, and for named datasets .npy too; their first bytes
@@ -67,6 +76,13 @@ class InputBundle {
     /// or a path from there). Names that are not listed keep their own.
     std::vector<std::pair<std::string, std::string>> renamed = {};
     std::string tmpdir;  ///< for spools and what is unpacked: this, else $TMPDIR, else /tmp
+    /// Virtual datasets, external links and external raw storage may lead to files outside the
+    /// folder of the file that the user named. They are always looked for beside the file that
+    /// names them, symbolic links resolved, never in the current directory.
+    bool allow_external = false;
+    /// Called for each link or dataset that leads to other files, when it is opened; possibly more
+    /// than once for one address.
+    std::function<void(const FollowedSource&)> on_source = {};
   };
 
   /// Opens everything read-only; standard input and files that are not regular ones (a FIFO, a
@@ -80,7 +96,12 @@ class InputBundle {
   InputBundle(InputBundle&&) noexcept;
   InputBundle& operator=(InputBundle&&) noexcept;
 
+  /// Whether there is a link of that name. Throws Error(input) where there is one and it does not
+  /// lead to a dataset that can be opened: what cannot be read is never taken for absent.
   bool has(const std::string& name) const;
+
+  /// The same for comparisons: false also where `path` leads to something else, such as a group.
+  bool is_dataset(const std::string& path) const;
 
   /// The dataset called `name`. Throws Error(input) listing the datasets there are.
   InputDataset dataset(const std::string& name) const;
@@ -92,7 +113,8 @@ class InputBundle {
   /// bundle or of a group() of it: nothing depends on them.
   std::vector<std::string> unused_names() const;
 
-  /// Names of all datasets at the root (of INPUT, and the named ones), sorted.
+  /// Names of all datasets at the root (of INPUT, and the named ones), sorted. Throws Error(input)
+  /// for a link that leads to nothing that can be opened.
   std::vector<std::string> names() const;
 
   /// Attributes of INPUT's root; absent where there is none. Numbers of any width are given as

@@ -9,24 +9,32 @@
 
 #include "io/input.hpp"
 #include "io/input_dataset.hpp"
-#include "io/input_file.hpp"
+#include "io/open_object.hpp"
 
 namespace attn::io {
 
 struct InputBundle::Impl {
   /// The group that INPUT addresses, or all of a file of arrays.
   struct Root {
-    std::shared_ptr<const InputFile> file;
-    std::string path;  ///< "/" or "/layer3"
-    h5::Handle group;  ///< none in a file of arrays
+    std::shared_ptr<const InputFile> file;  ///< that the user named
+    std::string path;                       ///< "/" or "/layer3"
+    std::optional<Object> group;            ///< none in a file of arrays
+
+    hid_t id() const { return group->handle.get(); }
 
     std::string description() const;                        ///< "dump.h5" or "dump.h5:/layer3"
     std::string address_of(const std::string& name) const;  ///< "dump.h5:/layer3/q"
+    /// What stands before a slash and a name: "dump.h5:" or "dump.h5:/layer3".
+    std::string address() const { return file->label + ":" + (path == "/" ? "" : path); }
 
+    /// What is called `name`; nothing where there is no link of that name. Error(input) where it
+    /// leads to nothing that can be opened.
+    std::optional<Object> find(const std::string& name) const;
     bool has(const std::string& name) const;
+    bool is_dataset(const std::string& name) const;
     std::vector<std::string> names() const;  ///< of its datasets, sorted
-    /// The dataset called `stored` here and `name` by tools. Null where nothing has that name;
-    /// Error(input) where it is no dataset.
+    /// The dataset called `stored` here and `name` by tools. Null where there is no link of that
+    /// name; Error(input) where it is not a dataset that can be opened.
     std::shared_ptr<const InputDataset::Impl> dataset(const std::string& stored,
                                                       const std::string& name) const;
     /// A group below, "text/layer3". Throws Error(input) where there is none.

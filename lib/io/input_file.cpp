@@ -95,7 +95,9 @@ InputFile open_stream(int descriptor, const std::string& label, const std::strin
   UnnamedFile temporary(folder);
   spool(descriptor, temporary.descriptor(), label, folder);
   check_content(temporary.descriptor(), label);
-  InputFile opened{label, {}, {}};
+  InputFile opened;
+  opened.label = label;
+  opened.is_stream = true;
   temporary.with_name(
       [&](const std::string& path) { opened.handle = open_hdf5(path, label, false); });
   return opened;
@@ -119,13 +121,19 @@ InputFile open_input_file(const std::string& file, const std::string& tmpdir) {
   if (!S_ISREG(status.st_mode)) return open_stream(descriptor.get(), file, tmpdir);
   if (status.st_size > 0 && !has_signature_at(descriptor.get(), 0)) {
     if (auto arrays = open_array_file(descriptor.get(), file, tmpdir)) {
-      return {file, {}, std::move(arrays)};
+      InputFile opened;
+      opened.label = file;
+      opened.arrays = std::move(arrays);
+      return opened;
     }
   }
   check_content(descriptor.get(), file);
   // Where HDF5 locks with fcntl, closing this one later would drop the lock.
   descriptor.reset();
-  return {file, open_hdf5(file, file, true), {}};
+  InputFile opened;
+  opened.label = file;
+  opened.handle = open_hdf5(file, file, true);
+  return opened;
 }
 
 }  // namespace attn::io

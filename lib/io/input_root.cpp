@@ -35,16 +35,33 @@ std::string InputBundle::Impl::Root::address_of(const std::string& name) const {
   return file->label + ":" + joined_path(path, name);
 }
 
+std::optional<Object> InputBundle::Impl::Root::find(const std::string& name) const {
+  // An empty name would lead to the group itself.
+  if (name.empty()) return {};
+  return open_object(group->file, id(), name, address_of(name));
+}
+
 bool InputBundle::Impl::Root::has(const std::string& name) const {
   if (file->arrays) return file->arrays->has(name);
   const h5::Lock lock;
-  return h5::kind_of(group.get(), name) == h5::Kind::dataset;
+  const std::optional<Object> found = find(name);
+  if (found && found->kind != h5::Kind::dataset) {
+    refuse_kind(address_of(name), found->kind, h5::Kind::dataset);
+  }
+  return found.has_value();
+}
+
+bool InputBundle::Impl::Root::is_dataset(const std::string& name) const {
+  if (file->arrays) return file->arrays->has(name);
+  const h5::Lock lock;
+  const std::optional<Object> found = find(name);
+  return found && found->kind == h5::Kind::dataset;
 }
 
 std::vector<std::string> InputBundle::Impl::Root::names() const {
   if (file->arrays) return file->arrays->names();
   const h5::Lock lock;
-  return names_of(h5::Kind::dataset, group.get(), description());
+  return names_of(h5::Kind::dataset, *group, address());
 }
 
 std::shared_ptr<const InputDataset::Impl> InputBundle::Impl::Root::dataset(
@@ -54,38 +71,31 @@ std::shared_ptr<const InputDataset::Impl> InputBundle::Impl::Root::dataset(
     return open_array(*file, "/" + stored, name, "", {});
   }
   const h5::Lock lock;
-  if (h5::kind_of(group.get(), stored) != h5::Kind::dataset) {
-    if (h5::linked(group.get(), stored)) {
-      refuse_path(*file, joined_path(path, stored), h5::Kind::dataset);
-    }
-    return nullptr;
-  }
-  h5::Handle handle = open_dataset(group.get(), stored);
-  if (!handle) {
-    throw Error(Failure::input,
-                address_of(stored) + " cannot be opened: " + h5::last_reason().text);
-  }
-  return std::make_shared<Hdf5Dataset>(file, std::move(handle), name, address_of(stored),
+  const std::string where = address_of(stored);
+  const std::optional<Object> found = find(stored);
+  if (!found) return nullptr;
+  if (found->kind != h5::Kind::dataset) refuse_kind(where, found->kind, h5::Kind::dataset);
+  return std::make_shared<Hdf5Dataset>(found->file, OpenDataset(*found, where), name, where,
                                        std::vector<SliceItem>{});
 }
 
 InputBundle::Impl::Root InputBundle::Impl::Root::below(const std::string& below_path) const {
   if (file->arrays) throw Error(Failure::input, file->label + " has no groups");
   const h5::Lock lock;
-  Root found{file, joined_path(path, below_path), {}};
-  if (h5::kind_of(group.get(), below_path) == h5::Kind::group) {
-    found.group = h5::Handle(H5Gopen2(group.get(), below_path.c_str(), H5P_DEFAULT), H5Gclose);
+  const std::string whole = joined_path(path, below_path);
+  std::optional<Object> found = find(below_path);
+  if (found && found->kind != h5::Kind::group) {
+    refuse_kind(address_text(file->label, whole), found->kind, h5::Kind::group);
   }
-  if (!found.group) refuse_path(*file, found.path, h5::Kind::group);
-  return found;
+  if (!found) found = require_object(file, whole, h5::Kind::group);
+  return Root{file, whole, std::move(found)};
 }
 
 InputBundle::Impl::Root InputBundle::Impl::Root::again() const {
   Root same{file, path, {}};
   if (!group) return same;
   const h5::Lock lock;
-  h5::require(H5Iinc_ref(group.get()) < 0 ? -1 : 0, "group");
-  same.group = h5::Handle(group.get(), H5Gclose);
+  same.group = group->again();
   return same;
 }
 

@@ -1,6 +1,7 @@
 #include "io/lookup.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "tensor/error.hpp"
@@ -15,10 +16,12 @@ std::string address_text(const std::string& label, const std::string& path) {
   return path == "/" ? label : label + ":" + path;
 }
 
-std::vector<std::string> names_of(h5::Kind kind, hid_t group, const std::string& what) {
+std::vector<std::string> names_of(h5::Kind kind, const Object& group, const std::string& address) {
   std::vector<std::string> names;
-  for (h5::Link& link : h5::links(group, what)) {
-    if (h5::kind_of(group, link.name) == kind) names.push_back(std::move(link.name));
+  for (h5::Link& link : h5::links(group.handle.get(), address)) {
+    const auto object =
+        open_object(group.file, group.handle.get(), link.name, address + "/" + link.name);
+    if (object && object->kind == kind) names.push_back(std::move(link.name));
   }
   return names;
 }
@@ -55,30 +58,48 @@ void refuse_missing(const std::string& where, h5::Kind kind, const std::string& 
   throw Error(Failure::input, where + ": no " + word_for(kind) + " " + name + " " + listing(there));
 }
 
-void refuse_path(const InputFile& file, const std::string& path, h5::Kind wanted) {
+void refuse_missing(const std::string& where, h5::Kind kind, const std::string& name,
+                    const Object& group) {
+  std::vector<std::string> there;
+  for (h5::Link& link : h5::links(group.handle.get(), where)) {
+    h5::Kind found = kind;
+    try {
+      const auto object = open_object(group.file, group.handle.get(), link.name, where);
+      if (object) found = object->kind;
+    } catch (const Error&) {
+      // It is there, whatever it leads to.
+    }
+    if (found == kind) there.push_back(std::move(link.name));
+  }
+  refuse_missing(where, kind, name, there);
+}
+
+void refuse_kind(const std::string& address, h5::Kind found, h5::Kind wanted) {
+  throw Error(Failure::input,
+              address + " is " + described(found) + ", expected " + described(wanted));
+}
+
+Object require_object(const std::shared_ptr<const InputFile>& file, const std::string& path,
+                      h5::Kind wanted) {
+  const std::string address = address_text(file->label, path);
+  std::optional<Object> found = open_object(file, file->handle.get(), path, address);
+  if (found && found->kind != wanted) refuse_kind(address, found->kind, wanted);
+  if (found) return std::move(*found);
   std::string group = "/";
-  for (std::size_t end = 0; end != std::string::npos;) {
+  for (std::size_t end = 0;;) {
     end = path.find('/', end + 1);
     const std::string upto = path.substr(0, end);
-    const std::string where = address_text(file.label, upto);
     const h5::Kind expected = end == std::string::npos ? wanted : h5::Kind::group;
-    const h5::Kind found = h5::kind_of(file.handle.get(), upto);
-    if (found == h5::Kind::absent) {
-      const h5::Handle parent(H5Oopen(file.handle.get(), group.c_str(), H5P_DEFAULT), H5Oclose);
-      if (h5::linked(file.handle.get(), upto)) {
-        throw Error(Failure::input, where + " is a link that leads nowhere");
-      }
-      refuse_missing(address_text(file.label, group), expected,
-                     upto.substr(group == "/" ? 1 : group.size() + 1),
-                     names_of(expected, parent.get(), address_text(file.label, group)));
-    }
-    if (found != expected) {
-      throw Error(Failure::input,
-                  where + " is " + described(found) + ", expected " + described(expected));
+    const std::string where = address_text(file->label, upto);
+    const auto part = open_object(file, file->handle.get(), upto, where);
+    if (part && part->kind != expected) refuse_kind(where, part->kind, expected);
+    if (!part) {
+      const std::string parent = address_text(file->label, group);
+      refuse_missing(parent, expected, upto.substr(group == "/" ? 1 : group.size() + 1),
+                     *open_object(file, file->handle.get(), group, parent));
     }
     group = upto;
   }
-  throw Error(Failure::input, address_text(file.label, path) + " cannot be opened");
 }
 
 }  // namespace attn::io

@@ -103,6 +103,9 @@ class ToolTest(unittest.TestCase):
     def read(self, name):
         return Bundle(self.folder / name)
 
+    def read_json(self, name):
+        return json.loads((self.folder / name).read_text())
+
     def run_tool(self, tool, *arguments, status=0, stdin=b"", environment=None, cwd=None, **more):
         """Runs a tool on `stdin` (bytes, or a file), checks its exit status unless that is None."""
         command = [str(BIN / tool), *map(str, arguments)]

@@ -278,8 +278,11 @@ class BadArrays(ToolTest):
                         damaged = whole.copy()
                         damaged[at] ^= 1
                         (self.folder / "bad.npz").write_bytes(damaged)
-                        self.refused("tensor-info", "bad.npz", status=3, says=["bad.npz"],
-                                     output=None)
+                        self.refused("tensor-compare", "bad.npz", "whole.npz", status=3,
+                                     says=["bad.npz"], output=None)
+                        # A listing goes on with what can be read.
+                        listed = self.run_tool("tensor-info", "bad.npz", status=3)
+                        self.assertRegex(listed.err, r"\Atensor-info: error: bad.npz.*\n\Z")
 
 
 if __name__ == "__main__":

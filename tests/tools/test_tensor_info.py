@@ -28,7 +28,6 @@ class TensorInfo(ToolTest):
             file["q"].dims[0].label = "query"
             file["again"] = file["text"]  # a second link, and a cycle
             file["text/up"] = file["/"]
-            file["soft"] = h5py.SoftLink("/nowhere")
             file["twin"] = file["scalar"]
 
     def test_datasets(self):

@@ -326,7 +326,8 @@ TEST_CASE("params hold every option resolved") {
       params.dump() ==
       R"({"arguments":["in.h5"],"bare":false,"from":null,"scheme":"unas","emit":["out"],)"
       R"("scale":1.0,"hybrid":null,"epsilon":[0.001,1.0],"top":5,"counts":null,"centres":null,)"
-      R"("causal":true,"seed":0,"output":"-","input":["q=x.h5"],"only":false,"force":false,"compress":null,)"
+      R"("causal":true,"seed":0,"output":"-","input":["q=x.h5"],"allow_external":false,"only":false,)"
+      R"("force":false,"compress":null,)"
       R"("precision":"f32","threads":2,"memory":1073741824,"tmpdir":"/tmp","dry_run":false,)"
       R"("json":"f","progress":"auto","quiet":false,"verbose":false})");
   CHECK(params_of(parsed({"--causal=top-left"}))["causal"] == "top-left");

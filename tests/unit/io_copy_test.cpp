@@ -71,8 +71,6 @@ void write_odd(const std::string& path) {
   H5Lcreate_hard(file.root(), "plain", file.root(), "again", H5P_DEFAULT, H5P_DEFAULT);
   H5Lcreate_hard(file.root(), "/", file.root(), "group/loop", H5P_DEFAULT, H5P_DEFAULT);
   H5Lcreate_soft("/plain", file.root(), "soft", H5P_DEFAULT, H5P_DEFAULT);
-  H5Lcreate_soft("/nowhere", file.root(), "dangling", H5P_DEFAULT, H5P_DEFAULT);
-  H5Lcreate_external("no.h5", "/x", file.root(), "lost", H5P_DEFAULT, H5P_DEFAULT);
   file.attribute("/", "numbers", H5T_NATIVE_DOUBLE, values.data(), {6});
   file.attribute("/", "record", pair.get(), pairs.data(), {2});
   file.attribute("/", "type", type.get(), values.data(), {2});
@@ -117,13 +115,38 @@ TEST_CASE("Everything in INPUT is carried along as it is") {
   CHECK(h5::identity(copy.open("again").get()) == h5::identity(copy.open("plain").get()));
   CHECK(h5::identity(copy.open("group/loop").get()) == h5::identity(copy.open("/").get()));
   CHECK(link_value(copy.root(), "soft") == "/plain");
-  CHECK(link_value(copy.root(), "dangling") == "/nowhere");
-  CHECK(h5::linked(copy.root(), "lost"));
   CHECK(H5Iget_type(copy.open("type").get()) == H5I_DATATYPE);
   CHECK(h5::attribute_names(copy.open("/").get(), "") ==
         std::vector<std::string>{"numbers", "record", "type"});
   CHECK(h5::number_attribute(copy.open("group/inner").get(), "note", "") == 1.0);
   CHECK(h5::number_attribute(copy.open("plain").get(), "note", "") == 1.0);
+}
+
+TEST_CASE("A link that leads to nothing is refused, not left out") {
+  const TemporaryFolder folder;
+  const auto refusal = [&](const std::string& name, const auto& link) {
+    {
+      RawFile file(folder / name);
+      file.put("x", {1}, {1});
+      link(file.root());
+    }
+    const InputBundle input = open_input(folder / name);
+    const Error error = thrown_error([&] { open_output(folder / "out.h5").copy_from(input, {}); });
+    CHECK(error.failure() == Failure::input);
+    CHECK(contains(error.hint(), "--only"));
+    return std::string(error.what());
+  };
+  const std::string soft = refusal("soft.h5", [](hid_t root) {
+    H5Lcreate_soft("/nowhere", root, "dangling", H5P_DEFAULT, H5P_DEFAULT);
+  });
+  CHECK(soft ==
+        folder / "soft.h5" + ":/dangling is a link that leads nowhere: there is no /nowhere");
+  const std::string external = refusal("external.h5", [](hid_t root) {
+    H5Lcreate_external("no.h5", "/x", root, "lost", H5P_DEFAULT, H5P_DEFAULT);
+  });
+  CHECK(
+      contains(external, "external.h5:/lost is an external link to no.h5: there is no such file"));
+  CHECK_FALSE(fs::exists(folder / "out.h5"));
 }
 
 TEST_CASE("Records with strings are copied by value") {

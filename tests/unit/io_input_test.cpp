@@ -38,8 +38,13 @@ TEST_CASE("INPUT is a file or a group of it, and named datasets win") {
   CHECK(whole.names() == std::vector<std::string>{"k", "tokens", "v"});
   CHECK(whole.description() == folder / "in.h5");
   CHECK(whole.has("k"));
-  CHECK_FALSE(whole.has("layer3"));
   CHECK_FALSE(whole.has("q"));
+  CHECK_FALSE(whole.has("layer3/none"));
+  CHECK_FALSE(whole.has("k/below/a/dataset"));
+  CHECK(thrown_error([&] { whole.has("layer3"); }).what() ==
+        folder / "in.h5" + ":/layer3 is a group, expected a dataset");
+  CHECK_FALSE(whole.is_dataset("layer3"));
+  CHECK(whole.is_dataset("layer3/Q"));
   CHECK(whole.dataset("layer3/Q").shape() == Shape{2, 2});
 
   const InputBundle group = open_input(folder / "in.h5:/layer3");
@@ -152,11 +157,16 @@ TEST_CASE("Links are followed where they lead somewhere") {
     H5Lcreate_external("nothing.h5", "/x", file.root(), "lost", H5P_DEFAULT, H5P_DEFAULT);
   }
   const InputBundle bundle = open_input(folder / "in.h5");
-  CHECK(bundle.names() == std::vector<std::string>{"external", "q", "soft"});
   CHECK(values_of<float>(bundle.dataset("soft")) == std::vector<float>{1});
   CHECK(values_of<float>(bundle.dataset("external")).size() == 4);
-  for (const char* name : {"dangling", "lost"}) {
-    CHECK(contains(thrown_error([&] { bundle.dataset(name); }).what(), "leads nowhere"));
+  for (const auto& [name, why] : {std::pair{"dangling", "is a link that leads nowhere"},
+                                  std::pair{"lost", "is an external link to nothing.h5"}}) {
+    CAPTURE(name);
+    const std::string expected = folder / "in.h5" + ":/" + name + " " + why;
+    CHECK(contains(thrown_error([&] { bundle.dataset(name); }).what(), expected));
+    CHECK(contains(thrown_error([&] { bundle.has(name); }).what(), expected));
+    CHECK(thrown_error([&] { bundle.is_dataset(name); }).failure() == Failure::input);
+    CHECK(thrown_error([&] { bundle.names(); }).failure() == Failure::input);
   }
 }
 

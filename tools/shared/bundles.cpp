@@ -23,15 +23,30 @@ void keep_freed_memory() {
   mallopt(M_TRIM_THRESHOLD, largest_kept);
 }
 
+std::string kind_name(io::FollowedSource::Kind kind) {
+  using Kind = io::FollowedSource::Kind;
+  if (kind == Kind::virtual_dataset) return "virtual";
+  return kind == Kind::external_link ? "external link" : "raw storage";
+}
+
 }  // namespace
 
-io::InputBundle open_input(const cli::Arguments& arguments,
-                           std::vector<std::pair<std::string, std::string>> renamed) {
+io::InputBundle::Options input_options(const cli::Arguments& arguments, cli::Report& report) {
   io::InputBundle::Options options;
+  options.tmpdir = arguments.tmpdir;
+  options.allow_external = arguments.allow_external;
+  options.on_source = [&report](const io::FollowedSource& source) {
+    report.source(source.address, kind_name(source.kind), source.files);
+  };
+  return options;
+}
+
+io::InputBundle open_input(const cli::Arguments& arguments, cli::Report& report,
+                           std::vector<std::pair<std::string, std::string>> renamed) {
+  io::InputBundle::Options options = input_options(arguments, report);
   options.input = arguments.input;
   options.named = arguments.named_inputs;
   options.renamed = std::move(renamed);
-  options.tmpdir = arguments.tmpdir;
   return io::InputBundle(options);
 }
 

@@ -13,9 +13,13 @@
 
 namespace attn::tools {
 
+/// How inputs are opened: with --tmpdir and --allow-external in force, and files that they lead to
+/// named in the report, which must outlive what is opened.
+io::InputBundle::Options input_options(const cli::Arguments& arguments, cli::Report& report);
+
 /// What the user named as INPUT and with -i, opened; `renamed` as io::InputBundle::Options has it.
 /// Usage errors and unreadable files throw as io::InputBundle says.
-io::InputBundle open_input(const cli::Arguments& arguments,
+io::InputBundle open_input(const cli::Arguments& arguments, cli::Report& report,
                            std::vector<std::pair<std::string, std::string>> renamed = {});
 
 /// The bundle for -o, with --force, --tmpdir and --compress in force, the rest as in `options`.

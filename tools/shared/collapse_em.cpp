@@ -186,7 +186,7 @@ void record(const EmTask& task, io::OutputBundle& bundle) {
 }  // namespace
 
 cli::Outcome run_em(const cli::Arguments& arguments, cli::Report& report) {
-  const std::optional<io::InputBundle> input = open_points(arguments);
+  const std::optional<io::InputBundle> input = open_points(arguments, report);
   const EmTask task(arguments, input ? &*input : nullptr);
   task.sets.report_params(arguments, task.steps, task.emitted, report);
   if (task.stored) report_input(report, *task.stored);

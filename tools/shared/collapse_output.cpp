@@ -9,9 +9,9 @@
 
 namespace attn::tools {
 
-std::optional<io::InputBundle> open_points(const cli::Arguments& arguments) {
+std::optional<io::InputBundle> open_points(const cli::Arguments& arguments, cli::Report& report) {
   if (!arguments.input && arguments.named_inputs.empty()) return std::nullopt;
-  return open_input(arguments);
+  return open_input(arguments, report);
 }
 
 std::set<std::string> emitted_of(const cli::Arguments& arguments,

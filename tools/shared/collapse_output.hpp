@@ -13,7 +13,7 @@
 namespace attn::tools {
 
 /// INPUT and what -i names, where anything is named.
-std::optional<io::InputBundle> open_points(const cli::Arguments& arguments);
+std::optional<io::InputBundle> open_points(const cli::Arguments& arguments, cli::Report& report);
 
 /// What --emit asks for of `usual`, which is all there is; everything where it is not given. Throws
 /// Error(usage) for a dataset that the verb does not make.

@@ -202,7 +202,7 @@ void record(const SimulationTask& task, const std::vector<SchemeRuns>& runs,
 }  // namespace
 
 cli::Outcome run_simulation(const cli::Arguments& arguments, cli::Report& report) {
-  const std::optional<io::InputBundle> input = open_points(arguments);
+  const std::optional<io::InputBundle> input = open_points(arguments, report);
   const SimulationTask task(arguments, input ? &*input : nullptr);
   task.sets.report_params(arguments, task.steps, task.emitted, report);
   if (input) warn_of_unused(arguments, *input, report);

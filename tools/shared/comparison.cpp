@@ -40,14 +40,18 @@ std::string dataset_name(const io::Address& address) {
   return name.substr(name.rfind('/') + 1);
 }
 
-Side open_side(const std::string& text, const std::string& tmpdir) {
+Side open_side(const std::string& text, const io::InputBundle::Options& usual) {
   const io::Address address = io::parse_address(text);
   const auto as_bundle = [&] {
-    return Side{io::InputBundle({.input = text, .named = {}, .tmpdir = tmpdir}), std::nullopt};
+    io::InputBundle::Options options = usual;
+    options.input = text;
+    return Side{io::InputBundle(options), std::nullopt};
   };
   const auto as_dataset = [&] {
+    io::InputBundle::Options options = usual;
     const std::string name = dataset_name(address);
-    return Side{io::InputBundle({.input = {}, .named = {{name, text}}, .tmpdir = tmpdir}), name};
+    options.named = {{name, text}};
+    return Side{io::InputBundle(options), name};
   };
   if (!address.selection.empty()) return as_dataset();
   const bool whole_file = address.path == "/" || address.path.empty();
@@ -127,7 +131,9 @@ Compared compare(const std::string& name, const io::InputDataset& a, const io::I
 // Those of the groups below too, as paths: "text/wiki/layer0/out".
 std::vector<std::string> datasets_of(const Side& side) {
   std::vector<std::string> paths;
-  for (const io::Item& item : io::contents(side.bundle)) {
+  const std::vector<io::Item> items = io::contents(side.bundle);
+  io::require_readable(items);
+  for (const io::Item& item : items) {
     if (!item.is_group) paths.push_back(item.path);
   }
   return paths;
@@ -166,8 +172,8 @@ Pairs pairs_of(const Side& a, const Side& b, const std::optional<std::set<std::s
     const std::vector<std::string> paths =
         wanted ? std::vector<std::string>(wanted->begin(), wanted->end()) : datasets_of(from);
     for (const std::string& path : paths) {
-      if (!from.bundle.has(path) || !seen.insert(path).second) continue;
-      if (other.bundle.has(path)) {
+      if (!from.bundle.is_dataset(path) || !seen.insert(path).second) continue;
+      if (other.bundle.is_dataset(path)) {
         pairs.emplace_back(path, path);
       } else {
         only.push_back(path);
@@ -183,8 +189,9 @@ Pairs pairs_of(const Side& a, const Side& b, const std::optional<std::set<std::s
 
 Comparison::Comparison(const cli::Arguments& arguments, cli::Report& report) {
   const std::vector<std::string> words = arguments.words();
-  const Side a = open_side(words[0], arguments.tmpdir);
-  const Side b = open_side(words[1], arguments.tmpdir);
+  const io::InputBundle::Options options = input_options(arguments, report);
+  const Side a = open_side(words[0], options);
+  const Side b = open_side(words[1], options);
   std::optional<std::set<std::string>> wanted;
   if (arguments.given("datasets")) wanted = chosen(arguments.text("datasets"), a, b);
   const bool with_attributes = arguments.flag("attributes");

@@ -107,14 +107,15 @@ void Conversion::open_words() {
                 "take single datasets of other files with NAME=ADDRESS");
   }
   if (files_.empty() && named_.empty()) files_.push_back("-");
+  io::InputBundle::Options options = input_options(arguments_, report_);
+  options.named = named_;
   if (files_.empty()) {
-    bundles_.push_back(
-        io::InputBundle({.input = {}, .named = named_, .tmpdir = arguments_.tmpdir}));
+    bundles_.emplace_back(options);
     return;
   }
   for (const std::string& file : files_) {
-    bundles_.push_back(
-        io::InputBundle({.input = file, .named = named_, .tmpdir = arguments_.tmpdir}));
+    options.input = file;
+    bundles_.emplace_back(options);
   }
 }
 
@@ -191,6 +192,7 @@ void Conversion::take(const std::string& name, bool named) {
 void Conversion::require_something() const {
   if (!datasets_.empty() || !copied_.empty()) return;
   const std::vector<io::Item> items = io::contents(bundles_[0]);
+  io::require_readable(items);
   const bool any =
       std::any_of(items.begin(), items.end(), [](const io::Item& item) { return !item.is_group; });
   if (!any) throw Error(Failure::input, bundles_[0].description() + " has no datasets");

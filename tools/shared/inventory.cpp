@@ -12,6 +12,7 @@
 #include "io/pieces.hpp"
 #include "shared/bundles.hpp"
 #include "tensor/buffer.hpp"
+#include "tensor/error.hpp"
 
 namespace attn::tools {
 namespace {
@@ -102,23 +103,48 @@ Inventory::Inventory(const cli::Arguments& arguments, const io::InputBundle& bun
   }
   cli::Progress progress(arguments, "reading", elements, "elements");
   for (Entry& entry : entries_) {
-    if (entry.item.is_group) continue;
+    if (!entry.item.is_group && entry.item.unreadable.empty()) {
+      read_values(bundle, entry, progress);
+    }
+  }
+}
+
+void Inventory::read_values(const io::InputBundle& bundle, Entry& entry, cli::Progress& progress) {
+  try {
     if (is_number(entry.item.dtype)) {
       entry.range = range_of(bundle.dataset(entry.item.path), progress);
     } else if (entry.item.dtype == DType::string &&
                element_count(entry.item.shape) <= strings_read) {
       entry.first = first_strings(bundle.dataset(entry.item.path));
     }
+  } catch (const Error& error) {
+    if (error.failure() != Failure::input) throw;
+    entry.item.unreadable = error.what();
   }
+}
+
+std::optional<std::string> Inventory::unreadable() const {
+  std::optional<std::string> first;
+  std::size_t more = 0;
+  for (const Entry& entry : entries_) {
+    if (entry.item.unreadable.empty()) continue;
+    if (first) ++more;
+    if (!first) first = entry.item.unreadable;
+  }
+  if (more > 0) *first += fmt::format(" ({} more cannot be read)", more);
+  return first;
 }
 
 std::string Inventory::table() const {
   std::vector<std::array<std::string, 4>> rows = {
       {"dataset", "shape", "type", with_values_ ? "values" : ""}};
   for (const Entry& entry : entries_) {
-    if (entry.item.is_group) continue;
-    rows.push_back({cli::one_line(entry.item.path), shape_text(entry.item), entry.item.type,
-                    range_text(entry)});
+    if (!entry.item.unreadable.empty()) {
+      rows.push_back({cli::one_line(entry.item.path), "-", "-", "unreadable"});
+    } else if (!entry.item.is_group) {
+      rows.push_back({cli::one_line(entry.item.path), shape_text(entry.item), entry.item.type,
+                      range_text(entry)});
+    }
   }
   if (rows.size() == 1) return "no datasets\n";
   std::array<std::size_t, 4> widths{};

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cli/command.hpp"
+#include "cli/progress.hpp"
 #include "io/contents.hpp"
 #include "tensor/value_range.hpp"
 
@@ -23,15 +24,21 @@ class Inventory {
   };
 
   /// Datasets named with -i stand for those of INPUT. `with_values`: reads every number once, 2 MiB
-  /// at a time.
+  /// at a time. An item that cannot be read says why (io::Item::unreadable).
   Inventory(const cli::Arguments& arguments, const io::InputBundle& bundle, bool with_values);
 
   const std::vector<Entry>& entries() const { return entries_; }
 
-  /// A line per dataset: path, shape, type, range.
+  /// A line per dataset: path, shape, type, range; and for each item that cannot be read.
   std::string table() const;
 
+  /// Why the first unreadable item cannot be read, and how many more there are; nothing where all
+  /// can be read.
+  std::optional<std::string> unreadable() const;
+
  private:
+  void read_values(const io::InputBundle& bundle, Entry& entry, cli::Progress& progress);
+
   bool with_values_;
   std::vector<Entry> entries_;
 };

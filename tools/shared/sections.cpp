@@ -67,9 +67,9 @@ void declare_sections(cli::Declaration& declaration) {
             "names.");
 }
 
-Sections::Sections(const cli::Arguments& arguments)
+Sections::Sections(const cli::Arguments& arguments, cli::Report& report)
     : renamed_(parse_map(arguments)),
-      input_(open_input(arguments, renamed_)),
+      input_(open_input(arguments, report, renamed_)),
       each_(arguments.given("each")),
       groups_(each_ ? input_.groups_like(arguments.text("each")) : std::vector<std::string>{""}) {}
 

@@ -19,7 +19,7 @@ class Sections {
  public:
   /// Opens INPUT. Throws what io::InputBundle throws; Error(usage) for a --map that is none or that
   /// names what -i names; Error(input) where no group matches.
-  explicit Sections(const cli::Arguments& arguments);
+  Sections(const cli::Arguments& arguments, cli::Report& report);
 
   bool each() const { return each_; }
   std::size_t size() const { return groups_.size(); }

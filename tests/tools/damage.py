@@ -1,0 +1,43 @@
+"""Objects of an HDF5 file that cannot be read, in the ways in which that happens."""
+
+import h5py
+
+
+def damaged_header(path, name):
+    """Its object header begins with bytes that no header begins with."""
+    with h5py.File(path, "r") as file:
+        address = h5py.h5o.get_info(file[name].id).addr
+    with open(path, "r+b") as file:
+        file.seek(address)
+        file.write(b"\xff" * 16)
+
+
+def replace(path, name, link):
+    with h5py.File(path, "r+") as file:
+        if name in file:
+            del file[name]
+        file[name] = link
+
+
+def dangling_link(path, name):
+    replace(path, name, h5py.SoftLink("/there/is/nothing"))
+
+
+def missing_file(path, name):
+    replace(path, name, h5py.ExternalLink("moved.h5", "/" + name))
+
+
+def wrong_kind(path, name):
+    with h5py.File(path, "r+") as file:
+        if name in file:
+            del file[name]
+        file.create_group(name)
+
+
+# How it becomes unreadable, and what a message about it says.
+KINDS = {
+    damaged_header: "cannot be opened",
+    dangling_link: "is a link that leads nowhere",
+    missing_file: "is an external link to moved.h5",
+    wrong_kind: "is a group, expected a dataset",
+}
