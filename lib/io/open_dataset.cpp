@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <stdexcept>
 #include <utility>
 
 #include "io/descriptor.hpp"
@@ -134,6 +135,17 @@ h5::Handle suitable_access(hid_t dataset, hid_t creation, const InputFile& file,
 
 OpenDataset::OpenDataset(const Object& object, std::string address, int depth)
     : handle_(opened(object, {})), address_(std::move(address)) {
+  try {
+    complete(object, depth);
+  } catch (const Error&) {
+    throw;
+  } catch (const std::runtime_error& error) {
+    // What HDF5 makes of a header is wrong only where the header is.
+    throw Error(Failure::input, address_ + " is damaged: " + error.what());
+  }
+}
+
+void OpenDataset::complete(const Object& object, int depth) {
   if (!handle_) {
     const h5::Reason why = h5::last_reason();
     // HDF5 insists on the prefix with which a dataset is open already.

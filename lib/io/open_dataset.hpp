@@ -35,6 +35,8 @@ class OpenDataset {
   std::int64_t bytes_at_once() const;
 
  private:
+  void complete(const Object& object, int depth);
+
   h5::Handle handle_;
   std::string address_;
   std::unique_ptr<VirtualParts> parts_;  // of a virtual one

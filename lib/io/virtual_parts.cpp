@@ -218,11 +218,13 @@ std::shared_ptr<const OpenDataset> VirtualParts::open(const Part& part) const {
 void VirtualParts::fill(hid_t type, hid_t memory, void* out) const {
   std::vector<char> value(H5Tget_size(type), '\0');
   H5D_fill_value_t defined = H5D_FILL_VALUE_UNDEFINED;
-  h5::require(H5Pfill_value_defined(creation_.get(), &defined), "properties");
-  if (defined == H5D_FILL_VALUE_USER_DEFINED) {
-    h5::require(H5Pget_fill_value(creation_.get(), type, value.data()), "fill value");
+  const bool known = H5Pfill_value_defined(creation_.get(), &defined) >= 0;
+  const bool readable = known && (defined != H5D_FILL_VALUE_USER_DEFINED ||
+                                  H5Pget_fill_value(creation_.get(), type, value.data()) >= 0);
+  if (!readable || H5Dfill(value.data(), type, out, type, memory) < 0) {
+    throw Error(Failure::input,
+                address_ + " is damaged: its fill value cannot be read: " + h5::last_reason().text);
   }
-  h5::require(H5Dfill(value.data(), type, out, type, memory), "fill value");
 }
 
 void VirtualParts::read(hid_t type, hid_t memory, hid_t selection, void* out) const {
