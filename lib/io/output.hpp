@@ -139,8 +139,9 @@ bool output_failed() noexcept;
 
 /// Removes the temporaries of all open OutputBundles and spools. Safe to call from a signal
 /// handler; called by the handlers that install_cleanup_handlers sets for SIGINT, SIGTERM, SIGHUP,
-/// SIGPIPE and the signals of a crash, unless ignored (the process then dies by the same signal;
-/// where HDF5 crashed over a damaged input, by exit status 3 after a line that names it).
+/// SIGQUIT, SIGUSR1, SIGUSR2, SIGXCPU, SIGPIPE and the signals of a crash, unless ignored (the
+/// process then dies by the same signal; where HDF5 crashed over a damaged input, by exit status 3
+/// after a line that names it).
 /// It ignores SIGXFSZ, so that a file above `ulimit -f` is an Error(output).
 void remove_temporaries() noexcept;
 void install_cleanup_handlers();

@@ -132,8 +132,8 @@ void remove_temporaries() noexcept {
 
 void install_cleanup_handlers() {
   // The last five are crashes: of this code, or of HDF5 over a damaged file.
-  for (const int number :
-       {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) {
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGXCPU, SIGPIPE,
+                           SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) {
     struct sigaction action {};
     // A signal that the parent ignores (nohup, a shell's background job) stays ignored.
     if (sigaction(number, nullptr, &action) != 0 || action.sa_handler == SIG_IGN) continue;
