@@ -6,6 +6,7 @@
 #include <mutex>
 #include <stdexcept>
 
+#include "io/alternate_stack.hpp"
 #include "io/descriptor.hpp"
 #include "io/output.hpp"
 #include "tensor/error.hpp"
@@ -55,7 +56,9 @@ Lock::Lock() {
   [[maybe_unused]] static const herr_t once = H5dont_atexit();
   // Where HDF5 is a thread-safe build, each thread has its own setting.
   thread_local bool first = true;
-  if (std::exchange(first, false)) apply_error_printing();
+  if (!std::exchange(first, false)) return;
+  apply_error_printing();
+  ensure_alternate_stack();  // damaged files may have HDF5 recurse without end
 }
 
 Lock::~Lock() {

@@ -12,6 +12,7 @@
 #include <random>
 #include <utility>
 
+#include "io/alternate_stack.hpp"
 #include "io/h5.hpp"
 #include "io/output.hpp"
 #include "tensor/error.hpp"
@@ -131,6 +132,7 @@ void remove_temporaries() noexcept {
 }
 
 void install_cleanup_handlers() {
+  ensure_alternate_stack();
   // The last five are crashes: of this code, or of HDF5 over a damaged file.
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGXCPU, SIGPIPE,
                            SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) {
@@ -139,6 +141,7 @@ void install_cleanup_handlers() {
     if (sigaction(number, nullptr, &action) != 0 || action.sa_handler == SIG_IGN) continue;
     action = {};
     action.sa_handler = remove_and_die;
+    action.sa_flags = SA_ONSTACK;
     sigfillset(&action.sa_mask);
     sigaction(number, &action, nullptr);
   }
