@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "io/h5_watch.hpp"
 #include "io/pieces.hpp"
 #include "tensor/buffer.hpp"
 #include "tensor/error.hpp"
@@ -91,7 +92,7 @@ Hdf5Dataset::Hdf5Dataset(std::shared_ptr<const InputFile> file, h5::Handle handl
 Hdf5Dataset::~Hdf5Dataset() = default;
 
 Hdf5Dataset::Selection Hdf5Dataset::select(const Shape& start, const Shape& count) const {
-  Selection selection{h5::made(H5Dget_space(handle_.get()), H5Sclose, "dataspace"), {}};
+  Selection selection{h5::made(H5Dget_space(handle_.get()), H5Sclose, "dataspace"), {}, {}, {}};
   std::vector<hsize_t> first(slab_.start.begin(), slab_.start.end());
   std::vector<hsize_t> step(slab_.step.begin(), slab_.step.end());
   selection.count.assign(first.size(), 1);
@@ -105,7 +106,24 @@ Hdf5Dataset::Selection Hdf5Dataset::select(const Shape& start, const Shape& coun
     if (selection.count[axis] == 1) step[axis] = 1;
   }
   h5::select(selection.space.get(), first, step, selection.count);
+  selection.first.assign(first.begin(), first.end());
+  selection.step.assign(step.begin(), step.end());
   return selection;
+}
+
+Parts Hdf5Dataset::parts_of(const Selection& selection, std::size_t element_size) const {
+  if (!chunks_) {
+    const Chunks chunks = chunks_of(handle_.get());
+    chunks_ = ReadChunks{{chunks.shape.begin(), chunks.shape.end()},
+                         chunks.filtered ? static_cast<Index>(chunks.bytes) : 0};
+  }
+  Parts parts;
+  parts.first = selection.first;
+  parts.step = selection.step;
+  parts.chunk = chunks_->shape;
+  parts.packed_chunk_bytes = chunks_->packed_bytes;
+  parts.element_size = static_cast<Index>(element_size);
+  return parts;
 }
 
 void Hdf5Dataset::read_raw(const Shape& start, const Shape& count, hid_t memory_type,
@@ -115,10 +133,25 @@ void Hdf5Dataset::read_raw(const Shape& start, const Shape& count, hid_t memory_
   const Selection selection = select(start, count);
   // Of the same rank as the file's: otherwise HDF5 goes through chunks element by element.
   const h5::Handle memory = h5::dataspace(selection.count);
-  if (H5Dread(handle_.get(), memory_type, memory.get(), selection.space.get(), H5P_DEFAULT, out) <
-      0) {
-    refuse_unread(handle_.get(), address, h5::last_reason());
-  }
+  const Parts parts = parts_of(selection, H5Tget_size(memory_type));
+  const Shape whole(selection.count.begin(), selection.count.end());
+  for_each_part(parts, whole, [&](const Part& part) {
+    if (part.count != whole) {
+      const std::vector<hsize_t> ones(whole.size(), 1);
+      const std::vector<hsize_t> extents(part.count.begin(), part.count.end());
+      h5::select(memory.get(), {part.start.begin(), part.start.end()}, ones, extents);
+      std::vector<hsize_t> first(part.start.size());
+      for (std::size_t axis = 0; axis < first.size(); ++axis) {
+        first[axis] = static_cast<hsize_t>(parts.first[axis] + part.start[axis] * parts.step[axis]);
+      }
+      h5::select(selection.space.get(), first, {parts.step.begin(), parts.step.end()}, extents);
+    }
+    const h5::Allowance unpacking(part.packed_bytes);
+    if (H5Dread(handle_.get(), memory_type, memory.get(), selection.space.get(), H5P_DEFAULT, out) <
+        0) {
+      refuse_unread(handle_.get(), address, h5::last_reason());
+    }
+  });
 }
 
 void Hdf5Dataset::read_stored(const Shape& start, const Shape& count, void* out) const {
@@ -156,12 +189,15 @@ std::vector<std::string> Hdf5Dataset::fixed_strings() const {
 }
 
 std::vector<std::string> Hdf5Dataset::variable_strings() const {
-  std::vector<char*> pointers(static_cast<std::size_t>(element_count(shape)), nullptr);
-  read_raw(Shape(shape.size(), 0), shape, type_.memory.get(), pointers.data());
+  constexpr Index most_at_once = 1 << 16;
   std::vector<std::string> values;
-  for (const char* pointer : pointers) values.emplace_back(pointer == nullptr ? "" : pointer);
-  const h5::Handle space = h5::dataspace({pointers.size()});
-  H5Dvlen_reclaim(type_.memory.get(), space.get(), H5P_DEFAULT, pointers.data());
+  for_each_piece(shape, most_at_once, [&](const Piece& piece) {
+    std::vector<char*> pointers(static_cast<std::size_t>(piece.size), nullptr);
+    read_raw(piece.start, piece.count, type_.memory.get(), pointers.data());
+    for (const char* pointer : pointers) values.emplace_back(pointer == nullptr ? "" : pointer);
+    const h5::Handle space = h5::dataspace({pointers.size()});
+    H5Dvlen_reclaim(type_.memory.get(), space.get(), H5P_DEFAULT, pointers.data());
+  });
   return values;
 }
 

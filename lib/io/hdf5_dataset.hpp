@@ -8,6 +8,7 @@
 #include "io/h5_type.hpp"
 #include "io/input_dataset.hpp"
 #include "io/input_file.hpp"
+#include "io/read_parts.hpp"
 
 namespace attn::io {
 
@@ -36,8 +37,11 @@ class Hdf5Dataset : public InputDataset::Impl {
   struct Selection {
     h5::Handle space;
     std::vector<hsize_t> count;
+    Shape first;  ///< in the file, of its first element
+    Shape step;
   };
   Selection select(const Shape& start, const Shape& count) const;
+  Parts parts_of(const Selection& selection, std::size_t element_size) const;
   std::vector<std::string> fixed_strings() const;
   std::vector<std::string> variable_strings() const;
 
@@ -46,6 +50,12 @@ class Hdf5Dataset : public InputDataset::Impl {
   h5::StoredType type_;
   Hyperslab slab_;
   bool sliced_;
+
+  struct ReadChunks {
+    Shape shape;  ///< no axes: there are none
+    Index packed_bytes = 0;
+  };
+  mutable std::optional<ReadChunks> chunks_;  ///< once something was read; under the lock
 };
 
 /// Throws Error(input) saying why a read of `dataset` failed: a filter that this HDF5 has not got,
