@@ -1,6 +1,7 @@
 #include "cli/parse.hpp"
 
 #include <algorithm>
+#include <climits>
 #include <filesystem>
 #include <stdexcept>
 
@@ -27,22 +28,32 @@ bool contains(const std::vector<std::string>& list, std::string_view item) {
   return std::find(list.begin(), list.end(), item) != list.end();
 }
 
-// Whether `word` of a command line, an address or an option with one, leads to `file`: the report
-// must not be written over what is read, or over the bundle.
-bool leads_to(std::string_view word, const std::string& file) {
-  std::size_t start = 0;
-  if (word.rfind("-o", 0) == 0 || word.rfind("-i", 0) == 0) start = 2;
-  if (const std::size_t sign = word.find('='); sign != std::string_view::npos) {
-    if (leads_to(word.substr(sign + 1), file)) return true;
-  }
-  for (std::size_t end = start; end <= word.size(); ++end) {
-    if (end < word.size() && word[end] != ':' && word[end] != '[') continue;
-    const std::string part(word.substr(start, end - start));
+// Whether `address` leads to `file`: as a whole, or with what follows a ':' or '[' cut off.
+bool address_leads_to(std::string_view address, const std::string& file) {
+  // No longer path leads anywhere.
+  const std::size_t most = std::min<std::size_t>(address.size(), PATH_MAX);
+  for (std::size_t end = 0; end <= most; ++end) {
+    if (end < address.size() && address[end] != ':' && address[end] != '[') continue;
+    const std::string part(address.substr(0, end));
     std::error_code none;
     if (part == file || (std::filesystem::is_regular_file(part, none) &&
                          std::filesystem::equivalent(part, file, none))) {
       return true;
     }
+  }
+  return false;
+}
+
+// Whether `word` of a command line, an address or an option with one, leads to `file`: the report
+// must not be written over what is read, or over the bundle.
+bool leads_to(std::string_view word, const std::string& file) {
+  if (address_leads_to(word, file)) return true;
+  if (word.rfind("-o", 0) == 0 || word.rfind("-i", 0) == 0) {
+    if (address_leads_to(word.substr(2), file)) return true;
+  }
+  for (std::size_t sign = word.find('='); sign != std::string_view::npos;
+       sign = word.find('=', sign + 1)) {
+    if (address_leads_to(word.substr(sign + 1), file)) return true;
   }
   return false;
 }

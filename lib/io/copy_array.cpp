@@ -7,6 +7,7 @@
 
 #include "io/dataset_creation.hpp"
 #include "io/h5_type.hpp"
+#include "io/h5_watch.hpp"
 #include "io/pieces.hpp"
 #include "io/stored_array.hpp"
 #include "io/utf8.hpp"
@@ -51,6 +52,7 @@ void copy_text(const InputDataset::Impl& source, OutputFile& output, const std::
   std::vector<const char*> pointers;
   for (const std::string& value : values) pointers.push_back(value.c_str());
   if (!pointers.empty()) {
+    const h5::Unwatched writing;
     output.check(
         H5Dwrite(dataset.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, pointers.data()),
         output.address_of(path));
@@ -93,6 +95,7 @@ void copy_array(const InputDataset::Impl& source, OutputFile& output, const std:
     h5::select(space.get(), {piece.start.begin(), piece.start.end()},
                std::vector<hsize_t>(count.size(), 1), count);
     const h5::Handle memory = h5::dataspace(count);
+    const h5::Unwatched writing;
     output.check(H5Dwrite(dataset.get(), memory_type.get(), memory.get(), space.get(), H5P_DEFAULT,
                           buffer.data()),
                  output.address_of(path));

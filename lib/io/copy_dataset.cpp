@@ -9,6 +9,7 @@
 
 #include "io/dataset_creation.hpp"
 #include "io/h5_type.hpp"
+#include "io/h5_watch.hpp"
 #include "io/output_attribute.hpp"
 #include "io/pieces.hpp"
 #include "tensor/buffer.hpp"
@@ -69,6 +70,7 @@ void copy_blocks(const Shape& shape, hid_t type,
     const std::vector<hsize_t> count(piece.count.begin(), piece.count.end());
     h5::select(space.get(), start, std::vector<hsize_t>(start.size(), 1), count);
     const h5::Handle memory = h5::dataspace(count);
+    const h5::Unwatched writing;
     output.check(H5Dwrite(dataset, type, memory.get(), space.get(), H5P_DEFAULT, buffer.data()),
                  output.address_of(path));
     if (pointers) H5Dvlen_reclaim(type, memory.get(), H5P_DEFAULT, buffer.data());
@@ -135,6 +137,7 @@ void copy_chunks(hid_t source, const std::string& address, OutputFile& output, h
     for (std::size_t axis = 0; axis < offset.size(); ++axis) {
       offset[axis] = static_cast<hsize_t>(position[axis]) * chunk[axis];
     }
+    h5::beat();
     const hsize_t size = stored_size(source, address, offset);
     if (size == 0) continue;
     std::uint32_t filters = 0;
@@ -142,6 +145,7 @@ void copy_chunks(hid_t source, const std::string& address, OutputFile& output, h
     if (H5Dread_chunk(source, H5P_DEFAULT, offset.data(), &filters, bytes.data()) < 0) {
       refuse_unread(source, address, h5::last_reason());
     }
+    const h5::Unwatched writing;
     output.check(H5Dwrite_chunk(dataset, H5P_DEFAULT, filters, offset.data(), size, bytes.data()),
                  output.address_of(path));
   }

@@ -6,7 +6,9 @@
 #include <mutex>
 #include <stdexcept>
 
+#include "io/alternate_stack.hpp"
 #include "io/descriptor.hpp"
+#include "io/h5_watch.hpp"
 #include "io/output.hpp"
 #include "tensor/error.hpp"
 
@@ -50,16 +52,20 @@ namespace h5 {
 
 Lock::Lock() {
   library_mutex.lock();
-  ++locks_held;
+  if (locks_held++ == 0) enter_library();
+  beat();
   // HDF5 must not close files at exit by itself: one that failed before would be written again.
   [[maybe_unused]] static const herr_t once = H5dont_atexit();
   // Where HDF5 is a thread-safe build, each thread has its own setting.
   thread_local bool first = true;
-  if (std::exchange(first, false)) apply_error_printing();
+  if (!std::exchange(first, false)) return;
+  apply_error_printing();
+  ensure_alternate_stack();  // damaged files may have HDF5 recurse without end
 }
 
 Lock::~Lock() {
-  --locks_held;
+  beat();
+  if (--locks_held == 0) leave_library();
   library_mutex.unlock();
 }
 
@@ -125,11 +131,13 @@ Reason last_reason() {
 }
 
 Handle made(hid_t id, Handle::Close close, const char* what) {
+  beat();
   if (id < 0) throw std::runtime_error(std::string("HDF5: ") + what + ": " + last_reason().text);
   return Handle(id, close);
 }
 
 void require(herr_t status, const char* what) {
+  beat();
   if (status < 0) {
     throw std::runtime_error(std::string("HDF5: ") + what + ": " + last_reason().text);
   }
@@ -155,6 +163,7 @@ std::vector<hsize_t> extents_of(hid_t space) {
 namespace {
 
 herr_t add_link(hid_t, const char* name, const H5L_info_t* info, void* data) {
+  beat();
   try {
     static_cast<std::vector<Link>*>(data)->push_back({name, info->type});
     return 0;

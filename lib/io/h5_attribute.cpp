@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "io/h5_type.hpp"
+#include "io/h5_watch.hpp"
 #include "tensor/error.hpp"
 
 namespace attn::io::h5 {
@@ -39,6 +40,7 @@ std::optional<Attribute> single(hid_t object, const std::string& name, const std
 }
 
 herr_t add_name(hid_t, const char* name, const H5A_info_t*, void* data) {
+  beat();
   try {
     static_cast<std::vector<std::string>*>(data)->emplace_back(name);
     return 0;

@@ -47,7 +47,7 @@ Hdf5Dataset::Hdf5Dataset(std::shared_ptr<const InputFile> file, OpenDataset data
 Hdf5Dataset::~Hdf5Dataset() = default;
 
 Hdf5Dataset::Selection Hdf5Dataset::select(const Shape& start, const Shape& count) const {
-  Selection selection{h5::made(H5Dget_space(dataset_.handle()), H5Sclose, "dataspace"), {}};
+  Selection selection{h5::made(H5Dget_space(dataset_.handle()), H5Sclose, "dataspace"), {}, {}, {}};
   std::vector<hsize_t> first(slab_.start.begin(), slab_.start.end());
   std::vector<hsize_t> step(slab_.step.begin(), slab_.step.end());
   selection.count.assign(first.size(), 1);
@@ -61,6 +61,8 @@ Hdf5Dataset::Selection Hdf5Dataset::select(const Shape& start, const Shape& coun
     if (selection.count[axis] == 1) step[axis] = 1;
   }
   h5::select(selection.space.get(), first, step, selection.count);
+  selection.first.assign(first.begin(), first.end());
+  selection.step.assign(step.begin(), step.end());
   return selection;
 }
 
@@ -71,7 +73,23 @@ void Hdf5Dataset::read_raw(const Shape& start, const Shape& count, hid_t memory_
   const Selection selection = select(start, count);
   // Of the same rank as the file's: otherwise HDF5 goes through chunks element by element.
   const h5::Handle memory = h5::dataspace(selection.count);
-  dataset_.read(memory_type, memory.get(), selection.space.get(), out);
+  const Shape& chunk = dataset_.chunk();
+  const Parts parts{selection.first, selection.step, chunk,
+                    static_cast<Index>(H5Tget_size(memory_type))};
+  const Shape whole(selection.count.begin(), selection.count.end());
+  for_each_part(parts, whole, [&](const Part& part) {
+    if (part.count != whole) {
+      const std::vector<hsize_t> ones(whole.size(), 1);
+      const std::vector<hsize_t> extents(part.count.begin(), part.count.end());
+      h5::select(memory.get(), {part.start.begin(), part.start.end()}, ones, extents);
+      std::vector<hsize_t> first(part.start.size());
+      for (std::size_t axis = 0; axis < first.size(); ++axis) {
+        first[axis] = static_cast<hsize_t>(parts.first[axis] + part.start[axis] * parts.step[axis]);
+      }
+      h5::select(selection.space.get(), first, {parts.step.begin(), parts.step.end()}, extents);
+    }
+    dataset_.read(memory_type, memory.get(), selection.space.get(), out);
+  });
 }
 
 void Hdf5Dataset::read_stored(const Shape& start, const Shape& count, void* out) const {
@@ -99,12 +117,15 @@ std::vector<std::string> Hdf5Dataset::fixed_strings() const {
 }
 
 std::vector<std::string> Hdf5Dataset::variable_strings() const {
-  std::vector<char*> pointers(static_cast<std::size_t>(element_count(shape)), nullptr);
-  read_raw(Shape(shape.size(), 0), shape, type_.memory.get(), pointers.data());
+  constexpr Index most_at_once = 1 << 16;
   std::vector<std::string> values;
-  for (const char* pointer : pointers) values.emplace_back(pointer == nullptr ? "" : pointer);
-  const h5::Handle space = h5::dataspace({pointers.size()});
-  H5Dvlen_reclaim(type_.memory.get(), space.get(), H5P_DEFAULT, pointers.data());
+  for_each_piece(shape, most_at_once, [&](const Piece& piece) {
+    std::vector<char*> pointers(static_cast<std::size_t>(piece.size), nullptr);
+    read_raw(piece.start, piece.count, type_.memory.get(), pointers.data());
+    for (const char* pointer : pointers) values.emplace_back(pointer == nullptr ? "" : pointer);
+    const h5::Handle space = h5::dataspace({pointers.size()});
+    H5Dvlen_reclaim(type_.memory.get(), space.get(), H5P_DEFAULT, pointers.data());
+  });
   return values;
 }
 

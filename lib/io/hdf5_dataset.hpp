@@ -8,6 +8,7 @@
 #include "io/h5_type.hpp"
 #include "io/input_dataset.hpp"
 #include "io/open_dataset.hpp"
+#include "io/read_parts.hpp"
 
 namespace attn::io {
 
@@ -37,6 +38,8 @@ class Hdf5Dataset : public InputDataset::Impl {
   struct Selection {
     h5::Handle space;
     std::vector<hsize_t> count;
+    Shape first;  ///< in the file, of its first element
+    Shape step;
   };
   Selection select(const Shape& start, const Shape& count) const;
   std::vector<std::string> fixed_strings() const;

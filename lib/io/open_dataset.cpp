@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "io/descriptor.hpp"
+#include "io/h5_watch.hpp"
 #include "io/input_files.hpp"
 #include "io/virtual_parts.hpp"
 #include "tensor/error.hpp"
@@ -119,13 +120,12 @@ h5::Handle opened(const Object& object, const h5::Handle& access) {
 
 /// With a cache that suits its chunks, or without one where they are larger than that and not
 /// compressed: HDF5 then reads no more than it is asked for.
-h5::Handle suitable_access(hid_t dataset, hid_t creation, const InputFile& file,
-                           const std::string& address) {
+h5::Handle suitable_access(hid_t dataset, hid_t creation, const Chunks& chunks,
+                           const InputFile& file, const std::string& address) {
   if (H5Pget_external_count(creation) > 0) {
     require_raw_files(dataset, creation, file, address);
     return raw_access(file);
   }
-  const Chunks chunks = chunks_of(dataset);
   if (chunks.shape.empty() || (!chunks.filtered && chunks.bytes > most_cached)) return {};
   const h5::Handle space = h5::made(H5Dget_space(dataset), H5Sclose, "dataspace");
   return cached_access(h5::extents_of(space.get()), chunks.shape, chunks.element_size, 1);
@@ -157,7 +157,11 @@ void OpenDataset::complete(const Object& object, int depth) {
     parts_ = std::make_unique<VirtualParts>(handle_.get(), object.file, address_, depth);
     return;
   }
-  const h5::Handle access = suitable_access(handle_.get(), creation.get(), *object.file, address_);
+  const Chunks chunks = chunks_of(handle_.get());
+  chunk_.assign(chunks.shape.begin(), chunks.shape.end());
+  if (chunks.filtered) packed_chunk_bytes_ = static_cast<std::int64_t>(chunks.bytes);
+  const h5::Handle access =
+      suitable_access(handle_.get(), creation.get(), chunks, *object.file, address_);
   if (!access) return;
   // Cache and prefix are fixed by the first opening that is still there.
   handle_.reset();
@@ -171,6 +175,7 @@ OpenDataset& OpenDataset::operator=(OpenDataset&&) noexcept = default;
 
 void OpenDataset::read(hid_t type, hid_t memory, hid_t selection, void* out) const {
   if (parts_) return parts_->read(type, memory, selection, out);
+  const h5::Allowance unpacking(packed_bytes(selection));
   if (H5Dread(handle_.get(), type, memory, selection, H5P_DEFAULT, out) < 0) {
     refuse_unread(handle_.get(), address_, h5::last_reason());
   }
@@ -178,8 +183,20 @@ void OpenDataset::read(hid_t type, hid_t memory, hid_t selection, void* out) con
 
 std::int64_t OpenDataset::bytes_at_once() const {
   if (parts_) return parts_->bytes_at_once();
-  const Chunks chunks = chunks_of(handle_.get());
-  return chunks.filtered ? static_cast<std::int64_t>(chunks.bytes) : 0;
+  return packed_chunk_bytes_;
+}
+
+/// Of all compressed chunks that a selection may meet, unpacked.
+std::int64_t OpenDataset::packed_bytes(hid_t selection) const {
+  if (packed_chunk_bytes_ == 0 || H5Sget_select_npoints(selection) <= 0) return 0;
+  std::vector<hsize_t> low(chunk_.size()), high(chunk_.size());
+  h5::require(H5Sget_select_bounds(selection, low.data(), high.data()), "selection");
+  auto bytes = static_cast<double>(packed_chunk_bytes_);
+  for (std::size_t axis = 0; axis < chunk_.size(); ++axis) {
+    const auto length = static_cast<hsize_t>(chunk_[axis]);
+    bytes *= static_cast<double>(high[axis] / length - low[axis] / length + 1);
+  }
+  return static_cast<std::int64_t>(std::min(bytes, 1e18));
 }
 
 void refuse_unread(hid_t dataset, const std::string& address, const h5::Reason& why) {

@@ -31,14 +31,20 @@ class OpenDataset {
   /// Error(input).
   void read(hid_t type, hid_t memory, hid_t selection, void* out) const;
 
+  /// The shape of its chunks; no axes where it has none.
+  const Shape& chunk() const noexcept { return chunk_; }
+
   /// The bytes of a compressed chunk, which is decompressed as a whole; 0 where there is none.
   std::int64_t bytes_at_once() const;
 
  private:
   void complete(const Object& object, int depth);
+  std::int64_t packed_bytes(hid_t selection) const;
 
   h5::Handle handle_;
   std::string address_;
+  Shape chunk_;
+  std::int64_t packed_chunk_bytes_ = 0;  // unpacked; 0 where chunks are not compressed
   std::unique_ptr<VirtualParts> parts_;  // of a virtual one
 };
 

@@ -7,6 +7,7 @@
 #include "io/dataset_creation.hpp"
 #include "io/h5_attribute.hpp"
 #include "io/h5_type.hpp"
+#include "io/h5_watch.hpp"
 #include "io/history.hpp"
 #include "io/output_attribute.hpp"
 #include "io/output_dataset.hpp"
@@ -124,6 +125,7 @@ OutputDataset OutputBundle::create(const std::string& own_name, DType type, cons
   const h5::Lock lock;
   OutputFile& file = impl_->open();
   const std::string name = impl_->inside(own_name);
+  const h5::Unwatched writing;  // space may be filled as it is allocated
   h5::Handle dataset =
       create_dataset(file, name, h5::file_type(type).get(), shape, {chunk, impl_->deflate});
   label_axes(file, dataset.get(), name, labels);
@@ -144,6 +146,7 @@ void OutputBundle::write_strings(const std::string& own_name,
   std::vector<const char*> pointers;
   for (const std::string& value : values) pointers.push_back(value.c_str());
   if (!pointers.empty()) {
+    const h5::Unwatched writing;
     file.check(H5Dwrite(dataset.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, pointers.data()),
                file.address_of(name));
   }

@@ -139,9 +139,12 @@ bool output_failed() noexcept;
 
 /// Removes the temporaries of all open OutputBundles and spools. Safe to call from a signal
 /// handler; called by the handlers that install_cleanup_handlers sets for SIGINT, SIGTERM, SIGHUP,
-/// SIGPIPE and the signals of a crash, unless ignored (the process then dies by the same signal;
-/// where HDF5 crashed over a damaged input, by exit status 3 after a line that names it).
-/// It ignores SIGXFSZ, so that a file above `ulimit -f` is an Error(output).
+/// SIGQUIT, SIGUSR1, SIGUSR2, SIGXCPU, SIGPIPE and the signals of a crash, unless ignored (the
+/// process then dies by the same signal; where HDF5 crashed over a damaged input, by exit status 3
+/// after a line that names it).
+/// It ignores SIGXFSZ, so that a file above `ulimit -f` is an Error(output), and starts a timer of
+/// CPU time (SIGPROF): where one call of HDF5 that does not write takes more than 10 seconds of it,
+/// the process ends in the same way, with exit status 3.
 void remove_temporaries() noexcept;
 void install_cleanup_handlers();
 

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "io/h5_type.hpp"
+#include "io/h5_watch.hpp"
 #include "io/pieces.hpp"
 #include "tensor/buffer.hpp"
 
@@ -33,6 +34,7 @@ void write_as(const Sink& sink, const Shape& start, const Shape& count, hid_t ty
   h5::select(space.get(), {start.begin(), start.end()}, std::vector<hsize_t>(start.size(), 1),
              extents);
   const h5::Handle memory = h5::dataspace(extents);
+  const h5::Unwatched writing;
   file.check(H5Dwrite(dataset, type, memory.get(), space.get(), H5P_DEFAULT, data),
              file.address_of(sink.name));
 }

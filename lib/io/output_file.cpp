@@ -5,6 +5,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "io/h5_watch.hpp"
+
 namespace attn::io {
 namespace {
 
@@ -40,6 +42,7 @@ void OutputFile::require_open() const {
 }
 
 void OutputFile::check(herr_t status, const std::string& what, const std::string& source) {
+  h5::beat();
   if (status >= 0) return;
   const h5::Reason why = h5::last_reason();
   if (!source.empty() && !why.writing && why.error_number == 0) {
@@ -54,6 +57,11 @@ h5::Handle OutputFile::own(hid_t id, h5::Handle::Close closer, const std::string
   return h5::Handle(id, closer, &abandoned_);
 }
 
+void OutputFile::close(h5::Handle& handle, const std::string& what) {
+  const h5::Unwatched writing;
+  check(handle.reset() ? 0 : -1, what);
+}
+
 const h5::Handle& OutputFile::keep(h5::Handle dataset) {
   datasets_.push_back(std::move(dataset));
   return datasets_.back();
@@ -61,6 +69,7 @@ const h5::Handle& OutputFile::keep(h5::Handle dataset) {
 
 void OutputFile::release(const h5::Handle* dataset, const std::string& name) noexcept {
   const h5::Lock lock;
+  const h5::Unwatched writing;
   if (done_) return;
   const auto found = std::find_if(datasets_.begin(), datasets_.end(),
                                   [&](const h5::Handle& kept) { return &kept == dataset; });
@@ -89,6 +98,7 @@ void OutputFile::mark_abandoned() noexcept {
 }
 
 void OutputFile::close_all() {
+  const h5::Unwatched writing;
   // H5Fclose may return success after it failed to write what was left: nothing is to be left.
   check(H5Fflush(file_.get(), H5F_SCOPE_LOCAL), description());
   for (h5::Handle& dataset : datasets_) close(dataset, description());
@@ -122,6 +132,7 @@ void OutputFile::finish() {
 void OutputFile::discard() noexcept {
   if (done_) return;
   const h5::Lock lock;
+  const h5::Unwatched writing;
   done_ = true;
   // Flushed first, as closing with something left to write is what may go wrong on a full disk.
   if (H5Fflush(file_.get(), H5F_SCOPE_LOCAL) < 0) {

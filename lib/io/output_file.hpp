@@ -44,7 +44,7 @@ class OutputFile {
                  const std::string& source = {});
 
   /// Closes what own() gave, which may write what is left of it.
-  void close(h5::Handle& handle, const std::string& what) { check(handle.reset() ? 0 : -1, what); }
+  void close(h5::Handle& handle, const std::string& what);
 
   /// Keeps a dataset open until it is released, at the latest until the end. The reference stays
   /// valid until then.

@@ -1,7 +1,6 @@
 #include "io/temporary.hpp"
 
 #include <limits.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <array>
@@ -12,9 +11,7 @@
 #include <random>
 #include <utility>
 
-#include "io/h5.hpp"
 #include "io/output.hpp"
-#include "tensor/error.hpp"
 
 namespace attn::io {
 namespace {
@@ -50,32 +47,6 @@ std::string random_letters(std::size_t count) {
   std::string letters;
   while (letters.size() < count) letters += alphabet[any(source)];
   return letters;
-}
-
-void write_text(const char* text) noexcept {
-  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text, std::strlen(text));
-}
-
-// Some damaged files make HDF5 itself crash. That is bad input, to be told of as such.
-void blame_input() noexcept {
-  write_text(program_invocation_short_name);
-  write_text(": error: ");
-  write_text(h5::subject());
-  write_text(" is damaged: HDF5 crashed over it\n");
-  _exit(static_cast<int>(Failure::input));
-}
-
-bool is_crash(int signal_number) noexcept {
-  return signal_number == SIGSEGV || signal_number == SIGBUS || signal_number == SIGFPE ||
-         signal_number == SIGILL || signal_number == SIGABRT;
-}
-
-void remove_and_die(int signal_number) {
-  remove_temporaries();
-  if (is_crash(signal_number) && h5::in_library()) blame_input();
-  // Blocked while it is handled: the second one is delivered when this handler returns.
-  signal(signal_number, SIG_DFL);
-  raise(signal_number);
 }
 
 }  // namespace
@@ -128,22 +99,6 @@ void remove_temporaries() noexcept {
   for (const Slot& slot : slots) {
     if (slot.state.load() == Slot::taken) unlink(slot.path.data());
   }
-}
-
-void install_cleanup_handlers() {
-  // The last five are crashes: of this code, or of HDF5 over a damaged file.
-  for (const int number :
-       {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) {
-    struct sigaction action {};
-    // A signal that the parent ignores (nohup, a shell's background job) stays ignored.
-    if (sigaction(number, nullptr, &action) != 0 || action.sa_handler == SIG_IGN) continue;
-    action = {};
-    action.sa_handler = remove_and_die;
-    sigfillset(&action.sa_mask);
-    sigaction(number, &action, nullptr);
-  }
-  // A file above `ulimit -f` is a failed write (EFBIG) to report, not a reason to die half-way.
-  signal(SIGXFSZ, SIG_IGN);
 }
 
 }  // namespace attn::io

@@ -3,7 +3,6 @@
 #include <cblas.h>
 
 #include <limits>
-#include <mutex>
 #include <stdexcept>
 
 #include "tensor/shape.hpp"
@@ -11,11 +10,10 @@
 /// For the files that call BLAS and LAPACK.
 namespace attn::kernel {
 
-/// OpenBLAS would split a large enough product over its own threads, and with it the sums.
-inline void forbid_blas_threads() {
-  static std::once_flag once;
-  std::call_once(once, [] { openblas_set_num_threads(1); });
-}
+/// To be called before every call of BLAS or LAPACK. OpenBLAS would split a large enough product
+/// over its own threads, and with it the sums: it is held to one. Where memory is limited, throws
+/// Error(memory) unless there is enough for as many buffers of OpenBLAS as there are threads.
+void prepare_blas();
 
 inline blasint blas_extent(Index extent) {
   if (extent > std::numeric_limits<blasint>::max()) {

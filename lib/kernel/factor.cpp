@@ -23,7 +23,7 @@ constexpr const char* triangle = "U";
 
 bool cholesky(MatrixView<double> a) {
   if (a.rows == 0) return true;
-  forbid_blas_threads();
+  prepare_blas();
   const blasint n = blas_extent(a.rows);
   blasint info = 0;
   dpotrf_(triangle, &n, a.data, &n, &info);
@@ -32,7 +32,7 @@ bool cholesky(MatrixView<double> a) {
 
 void cholesky_solve_rows(MatrixView<const double> factor, MatrixView<double> x) {
   if (factor.rows == 0 || x.rows == 0) return;
-  forbid_blas_threads();
+  prepare_blas();
   const blasint n = blas_extent(factor.rows);
   const blasint columns = blas_extent(x.rows);
   const blasint stride = leading_dimension(x.row_stride);
@@ -46,7 +46,7 @@ void cholesky_solve(MatrixView<const double> factor, double* x) {
 
 void orthonormal_rows(MatrixView<double> a, MatrixView<double> coordinates) {
   if (a.rows == 0) return;
-  forbid_blas_threads();
+  prepare_blas();
   const blasint m = blas_extent(a.cols);
   const blasint n = blas_extent(a.rows);
   constexpr Index block = 64;
@@ -64,7 +64,7 @@ void orthonormal_rows(MatrixView<double> a, MatrixView<double> coordinates) {
 
 void add_gram(MatrixView<const double> a, double factor, MatrixView<double> out) {
   if (a.rows == 0 || a.cols == 0) return;
-  forbid_blas_threads();
+  prepare_blas();
   cblas_dsyrk(CblasRowMajor, CblasLower, CblasTrans, blas_extent(a.cols), blas_extent(a.rows),
               factor, a.data, leading_dimension(a.row_stride), 1.0, out.data,
               leading_dimension(out.row_stride));

@@ -6,7 +6,7 @@ namespace attn::kernel {
 void multiply_transposed(float alpha, MatrixView<const float> a, MatrixView<const float> b,
                          MatrixView<float> out) {
   if (out.rows == 0 || out.cols == 0) return;
-  forbid_blas_threads();
+  prepare_blas();
   cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, blas_extent(out.rows), blas_extent(out.cols),
               blas_extent(a.cols), alpha, a.data, leading_dimension(a.row_stride), b.data,
               leading_dimension(b.row_stride), 0.0F, out.data, leading_dimension(out.row_stride));
@@ -15,7 +15,7 @@ void multiply_transposed(float alpha, MatrixView<const float> a, MatrixView<cons
 void multiply_transposed(double alpha, MatrixView<const double> a, MatrixView<const double> b,
                          MatrixView<double> out) {
   if (out.rows == 0 || out.cols == 0) return;
-  forbid_blas_threads();
+  prepare_blas();
   cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasTrans, blas_extent(out.rows), blas_extent(out.cols),
               blas_extent(a.cols), alpha, a.data, leading_dimension(a.row_stride), b.data,
               leading_dimension(b.row_stride), 0.0, out.data, leading_dimension(out.row_stride));
@@ -23,7 +23,7 @@ void multiply_transposed(double alpha, MatrixView<const double> a, MatrixView<co
 
 void multiply_add(MatrixView<const float> a, MatrixView<const float> b, MatrixView<float> out) {
   if (out.rows == 0 || out.cols == 0 || a.cols == 0) return;
-  forbid_blas_threads();
+  prepare_blas();
   cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, blas_extent(out.rows),
               blas_extent(out.cols), blas_extent(a.cols), 1.0F, a.data,
               leading_dimension(a.row_stride), b.data, leading_dimension(b.row_stride), 1.0F,
@@ -32,7 +32,7 @@ void multiply_add(MatrixView<const float> a, MatrixView<const float> b, MatrixVi
 
 void multiply_add(MatrixView<const double> a, MatrixView<const double> b, MatrixView<double> out) {
   if (out.rows == 0 || out.cols == 0 || a.cols == 0) return;
-  forbid_blas_threads();
+  prepare_blas();
   cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, blas_extent(out.rows),
               blas_extent(out.cols), blas_extent(a.cols), 1.0, a.data,
               leading_dimension(a.row_stride), b.data, leading_dimension(b.row_stride), 1.0,
@@ -42,7 +42,7 @@ void multiply_add(MatrixView<const double> a, MatrixView<const double> b, Matrix
 void add_transposed_product(MatrixView<const float> a, MatrixView<const float> b,
                             MatrixView<float> out) {
   if (out.rows == 0 || out.cols == 0 || a.rows == 0) return;
-  forbid_blas_threads();
+  prepare_blas();
   cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, blas_extent(out.rows), blas_extent(out.cols),
               blas_extent(a.rows), 1.0F, a.data, leading_dimension(a.row_stride), b.data,
               leading_dimension(b.row_stride), 1.0F, out.data, leading_dimension(out.row_stride));
@@ -51,7 +51,7 @@ void add_transposed_product(MatrixView<const float> a, MatrixView<const float> b
 void add_transposed_product(MatrixView<const double> a, MatrixView<const double> b,
                             MatrixView<double> out) {
   if (out.rows == 0 || out.cols == 0 || a.rows == 0) return;
-  forbid_blas_threads();
+  prepare_blas();
   cblas_dgemm(CblasRowMajor, CblasTrans, CblasNoTrans, blas_extent(out.rows), blas_extent(out.cols),
               blas_extent(a.rows), 1.0, a.data, leading_dimension(a.row_stride), b.data,
               leading_dimension(b.row_stride), 1.0, out.data, leading_dimension(out.row_stride));

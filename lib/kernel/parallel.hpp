@@ -8,6 +8,7 @@
 #include <limits>
 #include <vector>
 
+#include "kernel/team.hpp"
 #include "tensor/shape.hpp"
 
 namespace attn::kernel {
@@ -22,7 +23,8 @@ struct alignas(64) Share {
 /// through a share of its own, the same in every loop of so many items (what it left in its cache
 /// may still be there), and then through what is left of the others', so a body's result must not
 /// depend on its worker. Called from inside another parallel_for it runs on the caller's thread
-/// alone. An exception ends the loop: that of the lowest item seen is thrown again here.
+/// alone. An exception ends the loop: that of the lowest item seen is thrown again here. Where the
+/// threads cannot be started, nothing is called: Error(memory).
 template <class Body>
 void parallel_for(Index count, int threads, const Body& body) {
   const int team = static_cast<int>(std::min<Index>(threads, count));
@@ -30,6 +32,7 @@ void parallel_for(Index count, int threads, const Body& body) {
     for (Index item = 0; item < count; ++item) body(item, 0);
     return;
   }
+  require_team(team);
   std::exception_ptr failure;
   std::atomic<Index> failed_item = std::numeric_limits<Index>::max();
   std::vector<Share> shares(static_cast<std::size_t>(team));

@@ -1,5 +1,6 @@
 """Output files appear whole or not at all: full disks, killed processes, broken pipes, links."""
 
+import itertools
 import os
 import resource
 import signal
@@ -232,7 +233,7 @@ class Killed(FilesTest):
         self.assertGreater(killed, 5)
 
     def test_signals_that_can_be_handled(self):
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
             with self.subTest(signal=number):
                 before = sorted({*self.before, "out.h5"})
                 killed = self.kill_at_random_moments(
@@ -241,8 +242,10 @@ class Killed(FilesTest):
 
     def test_signals_while_temporaries_are_open(self):
         # Waiting for the end of its input, and at the end for a reader.
-        for command in (["-o", "out.h5"], ["in.h5", "--emit=weights"]):
-            with self.subTest(command=command):
+        numbers = (signal.SIGTERM, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU)
+        commands = (["-o", "out.h5"], ["in.h5", "--emit=weights"])
+        for number, command in itertools.product(numbers, commands):
+            with self.subTest(signal=number, command=command):
                 self.write("in.h5", **vectors(400))
                 with subprocess.Popen([BIN / "attn-compute", *command], cwd=self.folder,
                                       env=self.environment, stdin=subprocess.PIPE,
@@ -251,8 +254,8 @@ class Killed(FilesTest):
                     process.stdin.flush()
                     time.sleep(0.5)
                     self.assertIsNone(process.poll())
-                    process.terminate()
-                    self.assertEqual(process.wait(TIMEOUT), -signal.SIGTERM)
+                    process.send_signal(number)
+                    self.assertEqual(process.wait(TIMEOUT), -number)
                     process.stdin.close()
                 self.assertEqual(self.listing(), self.before)
                 self.assertEqual(os.listdir(self.tmp), [])

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "io/array_output.hpp"
+#include "shared/output_format.hpp"
 #include "tensor/error.hpp"
 
 namespace attn::tools {
@@ -128,6 +129,7 @@ int tool_main(int argc, char** argv, const cli::Declaration& declaration,
       argc, argv, declaration,
       [&](const cli::Arguments& arguments, cli::Report& report) {
         if (arguments.verbose) io::show_hdf5_errors(true);
+        require_bundle_name(arguments);
         return run(arguments, report);
       },
       libraries,

@@ -10,6 +10,7 @@
 #include "io/contents.hpp"
 #include "shared/bundles.hpp"
 #include "shared/model_weights.hpp"
+#include "shared/output_format.hpp"
 #include "tensor/error.hpp"
 
 namespace attn::tools {
@@ -18,14 +19,18 @@ namespace {
 std::string format_for(const cli::Arguments& arguments, cli::Report& report) {
   std::string given = arguments.text("to");
   if (!given.empty()) return given;
-  const std::string extension = std::filesystem::path(*arguments.output).extension();
-  for (const char* format : {"npy", "npz", "safetensors"}) {
-    if (extension == std::string(".") + format) return format;
+  const std::string& output = *arguments.output;
+  if (const std::optional<std::string> ending = foreign_ending(output)) {
+    for (const char* format : {"npy", "npz", "safetensors"}) {
+      if (*ending == std::string(".") + format) return format;
+    }
+    refuse_ending(output, *ending);
   }
+  const std::string extension = std::filesystem::path(output).extension();
   const std::vector<std::string> usual = {"", ".h5", ".hdf5", ".hdf", ".he5"};
   if (std::find(usual.begin(), usual.end(), extension) == usual.end()) {
-    report.warn(fmt::format("{}: no format is known by {}, a bundle (HDF5) is written",
-                            *arguments.output, extension));
+    report.warn(
+        fmt::format("{}: no format is known by {}, a bundle (HDF5) is written", output, extension));
   }
   return "h5";
 }

@@ -9,8 +9,8 @@
 namespace attn::tools {
 
 /// What --version of a tool that computes shows besides: the BLAS and the instruction set in use.
-inline std::vector<std::string> numeric_libraries() {
-  return {kernel::blas_description(), std::string("SIMD ") + kernel::simd_description()};
-}
+/// A tool that asks for it ends with status 6 where there is not enough memory for OpenBLAS to
+/// start.
+std::vector<std::string> numeric_libraries();
 
 }  // namespace attn::tools

@@ -27,7 +27,9 @@ class Undisturbed {
   Undisturbed() {
     sigset_t ending;
     sigemptyset(&ending);
-    for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) sigaddset(&ending, number);
+    for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGXCPU}) {
+      sigaddset(&ending, number);
+    }
     pthread_sigmask(SIG_BLOCK, &ending, &before_);
   }
   ~Undisturbed() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }

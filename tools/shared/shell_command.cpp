@@ -86,7 +86,8 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
                          pid_t parent) {
   setpgid(0, 0);
   // A signal that is ignored here could not be trapped by the shell.
-  for (const int number : {SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGPIPE, SIGCHLD}) {
+  for (const int number :
+       {SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU, SIGPIPE, SIGCHLD}) {
     signal(number, SIG_DFL);
   }
   sigset_t none;

@@ -1,0 +1,88 @@
+#include "kernel/blas.hpp"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <vector>
+
+#include "kernel/team.hpp"
+#include "tensor/error.hpp"
+
+// Of OpenBLAS, in no header: they take one of its buffers, and give it back to be used again.
+extern "C" {
+[[gnu::weak]] void* blas_memory_alloc(int);
+[[gnu::weak]] void blas_memory_free(void*);
+}
+
+namespace attn::kernel {
+namespace {
+
+constexpr std::size_t buffer = std::size_t{128} << 20;  // of one thread, in OpenBLAS 0.3
+constexpr std::size_t besides = std::size_t{16} << 20;  // for whatever else is allocated meanwhile
+
+std::mutex preparation;
+std::atomic<int> prepared{0};  ///< threads that may call BLAS at once
+int buffers = 0;               ///< that OpenBLAS has, one of which it keeps for itself
+
+/// Address space that is taken until the end.
+class Room {
+ public:
+  Room() = default;
+  ~Room() { give_back(); }
+  Room(const Room&) = delete;
+  Room& operator=(const Room&) = delete;
+
+  bool take(std::size_t bytes) {
+    void* start = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (start == MAP_FAILED) return false;
+    parts_.emplace_back(start, bytes);
+    return true;
+  }
+  void give_back() {
+    for (const auto& [start, bytes] : parts_) munmap(start, bytes);
+    parts_.clear();
+  }
+
+ private:
+  std::vector<std::pair<void*, std::size_t>> parts_;
+};
+
+/// OpenBLAS tries for ever to allocate what it does not get: it is to have all buffers before.
+void reserve_buffers(int threads) {
+  const int missing = threads + 1 - buffers;
+  if (missing <= 0 || blas_memory_alloc == nullptr || blas_memory_free == nullptr) return;
+  Room room;
+  Room margin;
+  bool enough = margin.take(besides);
+  for (int n = 0; n < missing && enough; ++n) enough = room.take(buffer);
+  if (!enough) {
+    throw Error(Failure::memory,
+                "out of memory: BLAS needs " + std::to_string(buffer >> 20) +
+                    " MiB of address space for each of " + std::to_string(threads) + " threads",
+                "fewer --threads, or a higher limit (ulimit -v)");
+  }
+  std::vector<void*> all(static_cast<std::size_t>(threads));
+  room.give_back();
+  std::generate(all.begin(), all.end(), [] { return blas_memory_alloc(0); });
+  std::for_each(all.begin(), all.end(), blas_memory_free);
+  buffers += missing;
+}
+
+}  // namespace
+
+void prepare_blas() {
+  const int threads = largest_team();
+  if (prepared.load() >= threads) return;
+  const std::lock_guard lock(preparation);
+  if (prepared.load() >= threads) return;
+  if (prepared.load() == 0) {
+    buffers = std::max(1, openblas_get_num_threads());
+    openblas_set_num_threads(1);
+  }
+  if (memory_is_limited()) reserve_buffers(threads);
+  prepared.store(threads);
+}
+
+}  // namespace attn::kernel

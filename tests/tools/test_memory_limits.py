@@ -1,0 +1,84 @@
+"""Under any limit on the address space a tool works or says in one line that memory is short."""
+
+import resource
+import subprocess
+import time
+import unittest
+
+import numpy as np
+
+from attn import BIN, SANITIZED, ToolTest
+
+SECONDS = 20  # far more than a refusal takes, on a busy machine too
+LOADER = 127
+
+
+@unittest.skipIf(SANITIZED, "sanitizers reserve terabytes")
+class MemoryLimits(ToolTest):
+
+    def setUp(self):
+        super().setUp()
+        random = np.random.default_rng(0)
+        self.write("in.h5", w=random.normal(size=(4, 16, 16)),
+                   **{n: random.normal(size=(4, 300, 16)) for n in "qkv"})
+        self.write("dual.h5", t=random.normal(size=(2, 30, 5)), z=random.normal(size=(2, 10, 5)))
+
+    def limited(self, megabytes, tool, *arguments, environment=None):
+        """How a tool ends under a limit: its status and what it says; never by a signal or without
+        end, with one error, and without leaving anything."""
+        def limit():
+            resource.setrlimit(resource.RLIMIT_AS, (megabytes << 20, megabytes << 20))
+
+        before = sorted(p.name for p in self.folder.iterdir())
+        done = subprocess.run([BIN / tool, *arguments], cwd=self.folder, capture_output=True,
+                              timeout=SECONDS, preexec_fn=limit, check=False,
+                              env=self.environment | (environment or {}))
+        error = done.stderr.decode()
+        (self.folder / "out.h5").unlink(missing_ok=done.returncode != 0 or "-o" not in arguments)
+        self.assertEqual(sorted(p.name for p in self.folder.iterdir()), before)
+        self.assertIn(done.returncode, (0, 6, LOADER), error)
+        if done.returncode == 6:
+            self.assertRegex(error, rf"\A{tool}: error: .+\n({tool}: hint: .+\n)?\Z")
+        return done.returncode, error
+
+    def statuses(self, *command):
+        """The statuses under rising limits, each once: the loader's, then 6, then 0."""
+        statuses = [self.limited(megabytes, *command)[0] for megabytes in range(40, 600, 20)]
+        self.assertEqual(statuses[-1], 0)
+        return set(statuses)
+
+    def test_tools_that_load_openblas(self):
+        commands = (["attn-compute", "in.h5"], ["explain-away-stats", "in.h5"],
+                    ["sinkhorn-iter", "in.h5"], ["lambda-solve", "dual.h5"],
+                    ["mode-collapse-sim", "curve", "--r", "1:10:5", "--a", "1"])
+        for command in commands:
+            for more in (["--help"], ["--threads=1", "-o", "out.h5"], ["--threads=2", "-o", "out.h5"]):
+                with self.subTest(command=command, more=more):
+                    self.assertEqual(self.statuses(*command, *more), {LOADER, 6, 0})
+
+    def test_blas_in_threads(self):
+        # Every thread needs a buffer of its own, which OpenBLAS would wait for without end.
+        command = ["attn-compute", "in.h5", "--energy=bilinear", "--emit=out,weights", "--threads=3",
+                   "-o", "out.h5"]
+        seen = {self.limited(megabytes, *command, environment={"OMP_NUM_THREADS": "1"})
+                for megabytes in range(200, 900, 50)}
+        self.assertEqual({status for status, _ in seen}, {0, 6})
+        self.assertTrue(any("MiB of address space for each of" in error for _, error in seen))
+
+    def test_refused_at_once(self):
+        start = time.monotonic()
+        status, error = self.limited(150, "attn-compute", "--help",
+                                     environment={"OMP_NUM_THREADS": "1"})
+        self.assertEqual(status, 6)
+        self.assertIn("OpenBLAS needs 136 MiB", error)
+        self.assertLess(time.monotonic() - start, 5)
+
+    def test_threads_that_cannot_be_started(self):
+        status, error = self.limited(150, "tensor-gen", "normal", "q=4000x1000", "--threads=64",
+                                     "-o", "out.h5")
+        self.assertEqual(status, 6)
+        self.assertIn("64 threads cannot be started", error)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,83 @@
+"""What the name of an output promises: an ending of another format is refused before anything runs."""
+
+import unittest
+
+import numpy as np
+
+from attn import ToolTest
+
+# A command of each tool that writes bundles. Its input is not there: refusing comes before reading.
+COMMANDS = (
+    ["attn-compute", "missing.h5"],
+    ["explain-away-stats", "missing.h5"],
+    ["sinkhorn-iter", "missing.h5"],
+    ["lambda-solve", "missing.h5"],
+    ["basis-paths", "values", "missing.h5"],
+    ["mode-collapse-sim", "curve", "--r", "1:10:5", "--a", "1"],
+    ["mode-collapse-sim", "simulate", "missing.h5"],
+    ["mode-collapse-sim", "em", "missing.h5"],
+    ["tensor-gen", "normal", "q=4x4"],
+)
+FOREIGN = ("npz", "npy", "safetensors", "csv", "tsv", "json", "pt", "mat", "gz", "zst", "zip")
+
+
+class OutputNames(ToolTest):
+
+    def setUp(self):
+        super().setUp()
+        random = np.random.default_rng(0)
+        self.write("in.h5", **{n: random.normal(size=(4, 4)).astype(np.float32) for n in "qkv"})
+
+    def test_every_tool_and_ending(self):
+        for tool, *arguments in COMMANDS:
+            for ending in FOREIGN:
+                for more in ([], ["--dry-run"]):
+                    with self.subTest(tool=tool, arguments=arguments, ending=ending, more=more):
+                        self.refused(tool, *arguments, *more, output=f"out.{ending}", status=2,
+                                     says=[f"--output is out.{ending}", "bundles"],
+                                     hint=f"{tool} ... -o - | tensor-convert")
+
+    def test_case_and_compound_names(self):
+        for name in ("out.NPZ", "out.Json", "out.h5.gz", "../work/OUT.H5.ZST", ".npz"):
+            with self.subTest(name=name):
+                self.refused("attn-compute", "in.h5", output=name, status=2, says=[name])
+
+    def test_hints_work_as_they_stand(self):
+        rows = {"npz": ["--emit=out"], "safetensors": ["--emit=out"]}
+        for ending, options in rows.items():
+            self.shell(f"attn-compute in.h5 -q {' '.join(options)} -o - | tensor-convert -q -o out.{ending}")
+            self.assertTrue((self.folder / f"out.{ending}").exists())
+        self.shell("attn-compute in.h5 -q -o - | tensor-convert -q out=-:/out -o out.npy")
+        self.assertEqual(np.load(self.folder / "out.npy").shape, (4, 4))
+        for ending, says in (("json", "--json=out.json"), ("csv", "--tsv"), ("gz", "gzip > out.gz"),
+                             ("zst", "--compress"), ("zst", "zstd > out.zst"), ("mat", "-o out.h5"),
+                             ("pt", "-o out.safetensors"), ("npy", "NAME=-:/NAME -o out.npy")):
+            with self.subTest(ending=ending):
+                self.refused("explain-away-stats", "in.h5", output=f"out.{ending}", status=2,
+                             says=[], hint=says)
+
+    def test_the_report_of_a_refusal(self):
+        self.refused("attn-compute", "in.h5", output="out.json", status=2, says=["out.json"])
+        self.run_tool("attn-compute", "in.h5", "-o", "out.npz", "--json=report.json", status=2)
+        self.assertIn('"status":"error"', (self.folder / "report.json").read_text().replace(" ", ""))
+
+    def test_other_names_stay_bundles(self):
+        for name in ("out.h5", "out.hdf5", "out", "out.dat", "csv", "out.npz.h5", "x.json.1", "npy"):
+            with self.subTest(name=name):
+                self.run_tool("attn-compute", "in.h5", "-q", "-o", name)
+                self.assertIn("out", self.read(name))
+
+    def test_tensor_convert(self):
+        for ending in ("csv", "tsv", "json", "pt", "mat", "gz", "zst", "zip", "PT"):
+            with self.subTest(ending=ending):
+                self.refused("tensor-convert", "in.h5", output=f"out.{ending}", status=2,
+                             says=[f"out.{ending}", "tensor-convert"], hint="--to")
+        self.run_tool("tensor-convert", "-q", "in.h5", "-o", "OUT.NPZ")
+        self.assertEqual(sorted(np.load(self.folder / "OUT.NPZ")), ["k", "q", "v"])
+        # Who says the format has thought of it.
+        self.run_tool("tensor-convert", "-q", "in.h5", "--to=h5", "-o", "out.pt")
+        self.assertIn("q", self.read("out.pt"))
+
+
+if __name__ == "__main__":
+    unittest.main()
