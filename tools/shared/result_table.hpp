@@ -30,8 +30,8 @@ struct ResultFamily {
 /// (weights, optimiser state, skeletons, drawn points) is an input and is copied.
 const std::vector<ResultFamily>& result_table();
 
-/// Throws std::out_of_range for a tool that writes no results.
-const ResultFamily& results_of(const std::string& tool);
+/// That of a tool ("attn-compute", "mode-collapse-sim em"); null for one that writes no results.
+const ResultFamily* result_family(const std::string& tool);
 
 /// Root attributes of a run of attn-compute or sinkhorn-iter besides those of the scores.
 const std::vector<std::string>& scheme_attributes();
