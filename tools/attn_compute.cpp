@@ -77,7 +77,7 @@ cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
     });
   }
   const Survey found = survey<ComputeTask>(arguments, sections, report);
-  SectionOutput output(arguments, sections, found.replaced);
+  SectionOutput output(arguments, sections, found.plans);
   cli::Progress progress(arguments, arguments.text("scheme"), static_cast<double>(found.problems),
                          "heads");
   GroupReport groups;
@@ -95,7 +95,7 @@ cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
       outcome = conclude_groups(groups, task.options, found.problems, totals, report);
     }
   }
-  outcome.commit = commit_of(output.take());
+  outcome.commit = commit_of(output.take(report));
   if (!sections.each()) report.result() = groups.last();
   return outcome;
 }

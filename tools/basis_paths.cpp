@@ -52,8 +52,8 @@ cli::Declaration declare() {
         "them (bq, bk, grad_wq, grad_wk, adam's moments, wk_skeleton)."},
        {"step",
         "One update from grad_wq and grad_wk, which are then used up. State of adam and "
-        "si-adam (adam_m, adam_v, adam_step, si_adam_...) travels in the bundle. Other results "
-        "in it stay those of the weights before."},
+        "si-adam (adam_m, adam_v, adam_step, si_adam_...) travels in the bundle. Results made "
+        "from the weights before are left out."},
        {"check",
         "Rank of all paths, exactly; whether the paths of the dataset path (..., n, 3), else of "
         "basis_path, else the skeleton's basis are independent and complete; how many paths "
@@ -146,7 +146,7 @@ cli::Outcome transform(const cli::Arguments& arguments, const Sections& sections
   // Panels are parts of rows, some KiB of each.
   io::OutputBundle::Options options;
   options.least_part = 4096;
-  SectionOutput output(arguments, sections, found.replaced, options);
+  SectionOutput output(arguments, sections, found.plans, options);
   cli::Progress progress(arguments, arguments.verb, static_cast<double>(found.problems), "heads");
   GroupReport groups;
   cli::Outcome outcome;
@@ -164,7 +164,7 @@ cli::Outcome transform(const cli::Arguments& arguments, const Sections& sections
     outcome.summary =
         fmt::format("{}, {} heads in {} groups", arguments.verb, found.problems, sections.size());
   }
-  outcome.commit = commit_of(output.take());
+  outcome.commit = commit_of(output.take(report));
   return outcome;
 }
 
@@ -189,11 +189,9 @@ cli::Outcome check(const cli::Arguments& arguments, const Sections& sections, cl
 void require_own_names(const cli::Arguments& arguments, const Sections& sections) {
   const std::vector<std::string> verbs = {"step", "rescale", "reconstruct"};
   if (std::find(verbs.begin(), verbs.end(), arguments.verb) == verbs.end()) return;
-  const std::vector<std::string> written = PathTask(arguments, sections.open(0)).replaced();
+  const RunEffect effect = PathTask(arguments, sections.open(0)).effect(arguments);
   for (const auto& [name, stored] : sections.renamed()) {
-    if (name == stored || std::find(written.begin(), written.end(), name) == written.end()) {
-      continue;
-    }
+    if (name == stored || effect.results.count(name) + effect.replaced.count(name) == 0) continue;
     throw Error(Failure::usage,
                 fmt::format("--map has {}={}, which {} would not update: it writes or uses up {} "
                             "under that name",

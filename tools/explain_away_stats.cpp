@@ -15,7 +15,7 @@
 #include "shared/group_report.hpp"
 #include "shared/head_outputs.hpp"
 #include "shared/numeric_libraries.hpp"
-#include "shared/sections.hpp"
+#include "shared/section_tasks.hpp"
 #include "tensor/error.hpp"
 
 namespace attn::tools {
@@ -144,14 +144,18 @@ void require_one_report(const cli::Arguments& arguments) {
   }
 }
 
-// Everything is looked at before anything is computed; gives the number of heads.
-Index look_at_all(const cli::Arguments& arguments, const Sections& sections, GroupReport& groups,
-                  cli::Report& report) {
-  Index heads = 0;
+// Everything is looked at before anything is computed.
+Survey look_at_all(const cli::Arguments& arguments, const Sections& sections, GroupReport& groups,
+                   cli::Report& report) {
+  Survey found;
   for (std::size_t n = 0; n < sections.size(); ++n) {
     const ColumnTask task(arguments, sections.open(n));
     for (const auto& dataset : task.input.datasets()) report_input(report, dataset);
-    heads += task.input.problems;
+    found.problems += task.input.problems;
+    if (arguments.output && !arguments.dry_run) {
+      found.plans.push_back(
+          plan_results(arguments, task.bundle, task.effect(arguments), sections.renamed()));
+    }
     if (!arguments.dry_run) continue;
     if (sections.each()) {
       report.print(fmt::format("{}{}\n", n == 0 ? "" : "\n", sections.groups()[n]));
@@ -161,7 +165,7 @@ Index look_at_all(const cli::Arguments& arguments, const Sections& sections, Gro
       report_column_cost(arguments, task, report);
     });
   }
-  return heads;
+  return found;
 }
 
 void finish(const Sections& sections, const GroupReport& groups, const Verdict& verdict,
@@ -179,17 +183,15 @@ cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
   require_one_report(arguments);
   const Sections sections(arguments, report);
   GroupReport reports;
-  const Index heads = look_at_all(arguments, sections, reports, report);
+  const Survey found = look_at_all(arguments, sections, reports, report);
   warn_of_unused(arguments, sections.whole(), report);
   if (arguments.dry_run) {
     finish(sections, reports, {}, report);
     return {};
   }
   std::optional<SectionOutput> output;
-  if (arguments.output) {
-    output.emplace(arguments, sections, std::vector<std::vector<std::string>>(sections.size()));
-  }
-  cli::Progress progress(arguments, "column sums", static_cast<double>(heads), "heads");
+  if (arguments.output) output.emplace(arguments, sections, found.plans);
+  cli::Progress progress(arguments, "column sums", static_cast<double>(found.problems), "heads");
   std::vector<GroupColumns> groups;
   Verdict verdict;
   for (std::size_t n = 0; n < sections.size(); ++n) {
@@ -226,7 +228,7 @@ cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
   finish(sections, reports, verdict, report);
   cli::Outcome outcome;
   outcome.status = verdict.status();
-  if (output) outcome.commit = commit_of(output->take());
+  if (output) outcome.commit = commit_of(output->take(report));
   return outcome;
 }
 

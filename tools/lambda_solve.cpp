@@ -72,7 +72,7 @@ cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
     });
   }
   const Survey surveyed = survey<DualTask>(arguments, sections, report);
-  SectionOutput output(arguments, sections, surveyed.replaced);
+  SectionOutput output(arguments, sections, surveyed.plans);
   cli::Progress progress(arguments, "dual", static_cast<double>(surveyed.problems), "heads");
   GroupReport groups;
   DualHead all;
@@ -90,7 +90,7 @@ cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
       outcome = conclude_dual(task, all, surveyed.problems, groups, sections.each(), report);
     }
   }
-  outcome.commit = commit_of(output.take());
+  outcome.commit = commit_of(output.take(report));
   return outcome;
 }
 

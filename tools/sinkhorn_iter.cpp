@@ -78,7 +78,7 @@ cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
     });
   }
   const Survey surveyed = survey<TransportTask>(arguments, sections, report);
-  SectionOutput output(arguments, sections, surveyed.replaced);
+  SectionOutput output(arguments, sections, surveyed.plans);
   cli::Progress progress(arguments, "sinkhorn", static_cast<double>(surveyed.problems), "problems");
   GroupReport groups;
   cli::Outcome outcome;
@@ -100,7 +100,7 @@ cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
                                   sections.size(), *worst);
   }
   groups.conclude(sections.each(), report);
-  outcome.commit = commit_of(output.take());
+  outcome.commit = commit_of(output.take(report));
   return outcome;
 }
 

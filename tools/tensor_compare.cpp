@@ -41,7 +41,7 @@ cli::Declaration declare() {
       .flag("allow-external", cli::allow_external_help)
       .flag("attributes",
             "Compare the attributes of root, groups and datasets too, within the same tolerances; "
-            "not `history`, nor what HDF5 keeps of axes and their scales.")
+            "not `history` and `attn_result`, nor what HDF5 keeps of axes and their scales.")
       .example("tensor-compare a.h5 b.h5", "Exactly the same?")
       .example("tensor-compare --rtol 1e-5 --atol 1e-8 out.h5:/out reference.h5:/out",
                "Two datasets, as numpy.allclose has it.")

@@ -1,12 +1,15 @@
 // tensor-info: what is in a bundle.
 
 #include <algorithm>
+#include <map>
+#include <set>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "cli/words.hpp"
 #include "io/contents.hpp"
+#include "io/result_mark.hpp"
 #include "shared/bundles.hpp"
 #include "shared/inventory.hpp"
 
@@ -70,7 +73,10 @@ std::string attribute_lines(const std::vector<io::AttributeValue>& attributes,
   std::string text;
   for (const auto& attribute : attributes) {
     // Shown elsewhere.
-    if (attribute.name == "history" || attribute.name == axis_labels) continue;
+    if (attribute.name == "history" || attribute.name == axis_labels ||
+        attribute.name == io::result_mark) {
+      continue;
+    }
     text += indent + cli::one_line(attribute.name + "  " + value_text(attribute)) + "\n";
   }
   return text;
@@ -90,6 +96,28 @@ std::string history_lines(const std::vector<io::AttributeValue>& attributes) {
     }
   }
   return text.empty() ? "" : "history\n" + text;
+}
+
+// Names of results by the tool that has marked them, "attn-compute: out, weights"; of those in
+// several groups each once.
+std::string result_lines(const std::vector<Inventory::Entry>& entries) {
+  std::map<std::string, std::set<std::string>> by_tool;
+  for (const Inventory::Entry& entry : entries) {
+    for (const auto& attribute : entry.item.attributes) {
+      const auto* values = std::get_if<std::vector<std::string>>(&attribute.value);
+      if (attribute.name != io::result_mark || values == nullptr) continue;
+      const Json mark = Json::parse(values->front(), nullptr, false);
+      const Json tool = mark.is_object() ? mark.value("tool", Json()) : Json();
+      const std::string& path = entry.item.path;
+      if (tool.is_string())
+        by_tool[tool.get<std::string>()].insert(path.substr(path.rfind('/') + 1));
+    }
+  }
+  std::string text;
+  for (const auto& [tool, names] : by_tool) {
+    text += "  " + cli::one_line(fmt::format("{}: {}", tool, fmt::join(names, ", "))) + "\n";
+  }
+  return text.empty() ? "" : "results\n" + text;
 }
 
 Json item_json(const Inventory::Entry& entry) {
@@ -117,6 +145,7 @@ cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
   report.print(attribute_lines(attributes, "  "));
   report.print(history_lines(attributes));
   report.print(inventory.table());
+  report.print(result_lines(inventory.entries()));
   for (const Inventory::Entry& entry : inventory.entries()) {
     const std::string lines = attribute_lines(entry.item.attributes, "  ");
     if (!lines.empty()) report.print(cli::one_line(entry.item.path) + "\n" + lines);

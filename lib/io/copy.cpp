@@ -8,6 +8,7 @@
 #include "io/copy_objects.hpp"
 #include "io/hdf5_dataset.hpp"
 #include "io/output_attribute.hpp"
+#include "io/result_mark.hpp"
 
 namespace attn::io {
 namespace {
@@ -21,6 +22,14 @@ void copy_one(const InputDataset::Impl& dataset, const std::string& name, Output
   } else {
     copy_dataset(stored->stored(), output, {output.root(), name, name});
   }
+}
+
+// What was a result elsewhere is an input here.
+void remove_mark(OutputFile& output, const std::string& name) {
+  h5::Handle dataset = output.own(H5Dopen2(output.root(), name.c_str(), H5P_DEFAULT), H5Dclose,
+                                  output.address_of(name));
+  remove_attribute(output, dataset.get(), result_mark);
+  output.close(dataset, output.address_of(name));
 }
 
 }  // namespace
@@ -57,7 +66,9 @@ void copy_named(const InputBundle::Impl& input, OutputFile& output, const std::s
   for (const auto& [name, dataset] : input.named) {
     if (std::find(without.begin(), without.end(), name) != without.end()) continue;
     const std::string target = path.empty() ? name : path + "/" + name;
-    if (!h5::linked(output.root(), target)) copy_one(*dataset, target, output);
+    if (h5::linked(output.root(), target)) continue;
+    copy_one(*dataset, target, output);
+    remove_mark(output, target);
   }
 }
 

@@ -177,6 +177,18 @@ void OutputBundle::remove_attribute(const std::string& name) {
       [&](OutputFile& file, hid_t object) { io::remove_attribute(file, object, name); });
 }
 
+void OutputBundle::dataset_attribute(const std::string& own_path, const std::string& name,
+                                     const std::string& value) {
+  const h5::Lock lock;
+  OutputFile& file = impl_->open();
+  const std::string path = impl_->inside(own_path);
+  if (h5::kind_of(file.root(), path) != h5::Kind::dataset) return;
+  h5::Handle dataset =
+      file.own(H5Dopen2(file.root(), path.c_str(), H5P_DEFAULT), H5Dclose, file.address_of(path));
+  write_attribute(file, dataset.get(), name, value);
+  file.close(dataset, file.address_of(path));
+}
+
 void OutputBundle::add_history(const std::string& command_line, const std::string& version) {
   std::string text = history_line(command_line, version);
   const h5::Lock lock;

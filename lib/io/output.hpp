@@ -112,6 +112,11 @@ class OutputBundle {
   void attribute(const std::string& name, const std::string& value);
   void remove_attribute(const std::string& name);
 
+  /// A text attribute of the dataset at `path`, which replaces one of the same name. Does nothing
+  /// where there is no such dataset.
+  void dataset_attribute(const std::string& path, const std::string& name,
+                         const std::string& value);
+
   /// Puts one line "time: command line (version)" in front of the root attribute `history`
   /// (UTC, ISO 8601; SOURCE_DATE_EPOCH where set, so that outputs are byte-identical).
   void add_history(const std::string& command_line, const std::string& version);

@@ -326,9 +326,10 @@ class Gradients(ToolTest):
         self.write("in.h5", **data)
         (self.folder / "made.h5").write_bytes(
             self.run_tool("attn-compute", "-q", "--emit=out,grad_q", "in.h5").out)
-        again = self.compute("-q", "made.h5")
+        again = self.compute("-q", "--scale=2", "made.h5")
         self.assertNotIn("grad_q", again)
         self.assertIn("grad_out", again)
+        self.assertIn("grad_q", self.compute("-q", "made.h5"))
 
     def test_dry_run(self):
         data = {"q": self.normal(4, 30, 5), "k": self.normal(2, 70, 5), "v": self.normal(2, 70, 3),

@@ -25,14 +25,6 @@ const std::vector<ResultKind>& result_kinds() {
   return kinds;
 }
 
-std::vector<std::string> result_names() {
-  std::vector<std::string> names;
-  for (const ResultKind& kind : result_kinds()) names.push_back(kind.name);
-  names.emplace_back("queries");
-  names.insert(names.end(), gradient_names().begin(), gradient_names().end());
-  return names;
-}
-
 Shape own_shape(const ResultKind& kind, const ComputeOptions& options,
                 const AttentionInput& input) {
   const Index queries =

@@ -38,10 +38,6 @@ struct ResultKind {
 
 const std::vector<ResultKind>& result_kinds();
 
-/// Names of all that attn-compute may have written into a bundle, `queries` and the gradients among
-/// them.
-std::vector<std::string> result_names();
-
 /// Lengths of a result's own axes.
 Shape own_shape(const ResultKind& kind, const ComputeOptions& options, const AttentionInput& input);
 

@@ -10,6 +10,7 @@
 #include <variant>
 
 #include "io/contents.hpp"
+#include "io/result_mark.hpp"
 #include "tensor/error.hpp"
 
 namespace attn::tools {
@@ -34,8 +35,8 @@ std::vector<io::Item> objects_of(const io::InputBundle& bundle) {
 using Attributes = std::map<std::string, const io::AttributeValue*>;
 
 Attributes compared_of(const io::Item& item) {
-  constexpr std::array<std::string_view, 4> left_out = {"history", "DIMENSION_LIST",
-                                                        "REFERENCE_LIST", "DIMENSION_LABELS"};
+  constexpr std::array<std::string_view, 5> left_out = {
+      "history", io::result_mark, "DIMENSION_LIST", "REFERENCE_LIST", "DIMENSION_LABELS"};
   Attributes found;
   for (const io::AttributeValue& attribute : item.attributes) {
     if (std::find(left_out.begin(), left_out.end(), attribute.name) != left_out.end()) continue;

@@ -196,11 +196,11 @@ cli::Outcome run_em(const cli::Arguments& arguments, cli::Report& report) {
     return {};
   }
   task.plan(arguments);
-  io::OutputBundle bundle = open_collapse_output(arguments, input, task.sets, task.emitted, {"em"});
-  const EmRuns runs = Fit(arguments, task, bundle, report).run(report);
-  record(task, bundle);
+  CollapseOutput output = open_collapse_output(arguments, input, task.sets, task.emitted, {"em"});
+  const EmRuns runs = Fit(arguments, task, output.bundle, report).run(report);
+  record(task, output.bundle);
   cli::Outcome outcome = report_em(task, runs, report);
-  outcome.commit = commit_of(std::move(bundle));
+  outcome.commit = commit_of(output.take(arguments, report));
   return outcome;
 }
 

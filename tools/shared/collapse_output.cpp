@@ -26,10 +26,39 @@ std::set<std::string> emitted_of(const cli::Arguments& arguments,
   return {chosen.begin(), chosen.end()};
 }
 
-io::OutputBundle open_collapse_output(const cli::Arguments& arguments,
-                                      const std::optional<io::InputBundle>& input,
-                                      const PointSets& sets, const std::set<std::string>& emitted,
-                                      const std::vector<std::string>& groups) {
+namespace {
+
+RunEffect effect_of(const cli::Arguments& arguments, const PointSets& sets,
+                    const std::set<std::string>& emitted, const std::vector<std::string>& groups) {
+  RunEffect effect;
+  effect.tool = arguments.tool + " " + arguments.verb;
+  effect.replaced.insert(groups.begin(), groups.end());
+  for (const io::InputDataset& dataset : sets.datasets()) effect.read.insert(dataset.name());
+  const std::set<std::string> points = {"x", "label", "start"};
+  // Drawn, they are other points than the input's, written or not.
+  if (sets.drawn()) effect.changed = {"x", "label"};
+  for (const std::string& name : emitted) {
+    if (name == "x" || name == "label") {
+      if (sets.drawn()) effect.replaced.insert(name);
+      continue;
+    }
+    for (const std::string& group : groups) effect.results[group + "/" + name] = points;
+  }
+  return effect;
+}
+
+}  // namespace
+
+io::OutputBundle CollapseOutput::take(const cli::Arguments& arguments, cli::Report& report) {
+  warn_of_left_out(arguments, {plan}, report);
+  write_marks(plan, bundle);
+  return std::move(bundle);
+}
+
+CollapseOutput open_collapse_output(const cli::Arguments& arguments,
+                                    const std::optional<io::InputBundle>& input,
+                                    const PointSets& sets, const std::set<std::string>& emitted,
+                                    const std::vector<std::string>& groups) {
   if (!sets.drawn() && arguments.given("emit")) {
     for (const char* name : {"x", "label"}) {
       if (emitted.count(name) == 0) continue;
@@ -37,16 +66,15 @@ io::OutputBundle open_collapse_output(const cli::Arguments& arguments,
                                               name, input->description()));
     }
   }
-  std::vector<std::string> replaced = groups;
-  if (sets.drawn()) {
-    for (const char* name : {"x", "label"}) {
-      if (emitted.count(name) > 0) replaced.emplace_back(name);
-    }
+  const RunEffect effect = effect_of(arguments, sets, emitted, groups);
+  if (input) {
+    ResultPlan plan = plan_results(arguments, *input, effect);
+    return {open_output_like(arguments, *input, plan.without), std::move(plan)};
   }
-  if (input) return open_output_like(arguments, *input, replaced);
+  const io::InputBundle nothing{io::InputBundle::Options()};
   io::OutputBundle output = open_output(arguments);
   output.add_history(arguments.command_line, arguments.version);
-  return output;
+  return {std::move(output), plan_results(arguments, nothing, effect)};
 }
 
 template <class T>

@@ -9,6 +9,7 @@
 #include "shared/bundles.hpp"
 #include "shared/head_outputs.hpp"
 #include "shared/point_sets.hpp"
+#include "shared/results.hpp"
 
 namespace attn::tools {
 
@@ -20,12 +21,21 @@ std::optional<io::InputBundle> open_points(const cli::Arguments& arguments, cli:
 std::set<std::string> emitted_of(const cli::Arguments& arguments,
                                  const std::vector<std::string>& usual);
 
-/// The bundle for the results: what `input` holds, without the groups of results that are about to
-/// be written and the points that are drawn anew.
-io::OutputBundle open_collapse_output(const cli::Arguments& arguments,
-                                      const std::optional<io::InputBundle>& input,
-                                      const PointSets& sets, const std::set<std::string>& emitted,
-                                      const std::vector<std::string>& groups);
+/// The bundle for the results, and what becomes of earlier ones.
+struct CollapseOutput {
+  io::OutputBundle bundle;
+  ResultPlan plan;
+
+  /// Marks the results that were written, and warns of what was left out.
+  io::OutputBundle take(const cli::Arguments& arguments, cli::Report& report);
+};
+
+/// It holds what `input` does, without the groups of results that are about to be written, the
+/// points that are drawn anew, and what was made from other points.
+CollapseOutput open_collapse_output(const cli::Arguments& arguments,
+                                    const std::optional<io::InputBundle>& input,
+                                    const PointSets& sets, const std::set<std::string>& emitted,
+                                    const std::vector<std::string>& groups);
 
 /// Where points are drawn, writes x and label as far as they are emitted.
 template <class T>

@@ -211,14 +211,14 @@ cli::Outcome run_simulation(const cli::Arguments& arguments, cli::Report& report
     return {};
   }
   task.plan(arguments);
-  io::OutputBundle bundle =
+  CollapseOutput output =
       open_collapse_output(arguments, input, task.sets, task.emitted, task.names);
   const std::vector<SchemeRuns> runs =
-      task.sets.f64 ? Simulation<double>(arguments, task, bundle, report).run(report)
-                    : Simulation<float>(arguments, task, bundle, report).run(report);
-  record(task, runs, bundle);
+      task.sets.f64 ? Simulation<double>(arguments, task, output.bundle, report).run(report)
+                    : Simulation<float>(arguments, task, output.bundle, report).run(report);
+  record(task, runs, output.bundle);
   cli::Outcome outcome = report_simulation(task, runs, report);
-  outcome.commit = commit_of(std::move(bundle));
+  outcome.commit = commit_of(output.take(arguments, report));
   return outcome;
 }
 

@@ -5,6 +5,7 @@
 #include "shared/attention_input.hpp"
 #include "shared/column_options.hpp"
 #include "shared/column_statistics.hpp"
+#include "shared/results.hpp"
 
 namespace attn::tools {
 
@@ -14,6 +15,9 @@ struct ColumnTask {
   /// throw, and Error(input) where stored weights are those of some queries only, or what is stored
   /// does not fit the input.
   ColumnTask(const cli::Arguments& arguments, io::InputBundle section);
+
+  /// What results of earlier runs depend on, and what this run makes its own from.
+  RunEffect effect(const cli::Arguments& arguments) const;
 
   void report_params(cli::Report& report) const;
 

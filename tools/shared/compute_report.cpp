@@ -6,14 +6,10 @@
 #include <nlohmann/json.hpp>
 
 #include "shared/bundles.hpp"
+#include "shared/result_table.hpp"
 
 namespace attn::tools {
 namespace {
-
-// Besides those of the scores.
-const std::vector<std::string> scheme_attributes = {
-    "attn_scheme",    "attn_hybrid",    "attn_alpha",  "attn_iterations",
-    "attn_tolerance", "attn_precision", "attn_status", "attn_marginals"};
 
 // What the summary line says after the shape.
 std::string remarks(const ComputeOptions& options, const Totals& totals) {
@@ -65,9 +61,9 @@ void Totals::add(const Totals& more) {
 void record_results(const cli::Arguments& arguments, const ComputeOptions& options,
                     const AttentionInput& input, bool f64, const Totals& totals,
                     io::OutputBundle& output) {
-  for (const std::string& name : scheme_attributes) output.remove_attribute(name);
+  for (const std::string& name : scheme_attributes()) output.remove_attribute(name);
   for (const std::string& name : score_attributes()) output.remove_attribute(name);
-  record_score_options(options.scores, options.scheme.scheme, input.causal, output);
+  write_settings(score_settings(options.scores, options.scheme.scheme, input.causal), output);
   if (options.scheme.scheme == Scheme::fenchel) {
     output.attribute("attn_alpha", options.scores.alpha);
   }

@@ -95,10 +95,6 @@ ComputeTask::ComputeTask(const cli::Arguments& arguments, io::InputBundle sectio
   if (arguments.given("queries")) choose_queries(arguments, input, bundle.description(), options);
 }
 
-std::vector<std::string> ComputeTask::replaced() const {
-  return bundle.text_attribute("attn_scheme") ? result_names() : std::vector<std::string>{};
-}
-
 void ComputeTask::report_params(cli::Report& report) const {
   report_score_options(options.scores, input.causal, report);
   report.params()["precision"] = f64 ? "f64" : "f32";

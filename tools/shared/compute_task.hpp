@@ -1,11 +1,9 @@
 #pragma once
 
-#include <string>
-#include <vector>
-
 #include "cli/command.hpp"
 #include "io/input.hpp"
 #include "shared/attention_results.hpp"
+#include "shared/results.hpp"
 
 namespace attn::tools {
 
@@ -15,10 +13,8 @@ struct ComputeTask {
   /// throw, and Error(usage) for options that would have no effect.
   ComputeTask(const cli::Arguments& arguments, io::InputBundle section);
 
-  /// Datasets that are not copied from the input: results of an earlier run would no longer belong
-  /// to the attributes. Datasets of such names that are none of ours go only where they are written
-  /// anew.
-  std::vector<std::string> replaced() const;
+  /// What results of earlier runs depend on, and what this run makes its own from.
+  RunEffect effect(const cli::Arguments& arguments) const;
 
   void report_params(cli::Report& report) const;
   std::vector<io::InputDataset> datasets() const { return input.datasets(); }

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "io/address.hpp"
 #include "io/contents.hpp"
+#include "io/result_mark.hpp"
 #include "shared/bundles.hpp"
 #include "shared/model_weights.hpp"
 #include "shared/output_format.hpp"
@@ -160,12 +162,24 @@ void Conversion::take_model() {
   }
 }
 
+bool Conversion::is_named(const std::string& name) const {
+  return std::any_of(named_.begin(), named_.end(),
+                     [&](const auto& item) { return item.first == name; });
+}
+
+bool Conversion::is_rewritten(const std::string& name) const {
+  return std::find(rewritten_.begin(), rewritten_.end(), name) != rewritten_.end();
+}
+
 void Conversion::take_datasets() {
-  const auto is_named = [&](const std::string& name) {
-    return std::any_of(named_.begin(), named_.end(),
-                       [&](const auto& item) { return item.first == name; });
-  };
-  for (const std::string& name : bundles_[0].names()) take(name, is_named(name));
+  RunEffect effect;
+  effect.tool = arguments_.tool;
+  for (const auto& [name, address] : named_) effect.named.insert(name);
+  results_ = plan_results(arguments_, bundles_[0], std::move(effect));
+  const std::set<std::string> without(results_.without.begin(), results_.without.end());
+  for (const std::string& name : bundles_[0].names()) {
+    if (without.count(name) == 0) take(name, is_named(name));
+  }
   require_something();
   warn_of_losses();
 }
@@ -227,6 +241,7 @@ void Conversion::warn_of_losses() {
 }
 
 std::function<void()> Conversion::write() {
+  warn_of_left_out(arguments_, {results_}, report_);
   return format_ == "h5" ? write_bundle() : write_arrays();
 }
 
@@ -240,11 +255,17 @@ bool Conversion::is_decoder() const {
 std::function<void()> Conversion::write_bundle() {
   io::OutputBundle output = open_output(arguments_);
   const bool model = arguments_.given("model");
-  if (!model) output.copy_from(bundles_[0], rewritten_);
+  std::vector<std::string> without = rewritten_;
+  without.insert(without.end(), results_.without.begin(), results_.without.end());
+  if (!model) output.copy_from(bundles_[0], without);
   for (const Produced& dataset : datasets_) {
-    const bool ours =
-        std::find(rewritten_.begin(), rewritten_.end(), dataset.name) != rewritten_.end();
-    if (model || ours) tools::write(arguments_, dataset, output);
+    if (!model && !is_rewritten(dataset.name)) continue;
+    tools::write(arguments_, dataset, output);
+    // A result is one in another type, too.
+    const auto mark = io::result_mark_of(bundles_[0], dataset.name);
+    if (!model && mark && !is_named(dataset.name)) {
+      output.dataset_attribute(dataset.name, io::result_mark, *mark);
+    }
   }
   if (model && arguments_.text("model") == "t5") {
     output.attribute("attn_energy", std::string("dot"));

@@ -8,6 +8,7 @@
 #include "cli/command.hpp"
 #include "io/input.hpp"
 #include "shared/produced.hpp"
+#include "shared/results.hpp"
 
 namespace attn::tools {
 
@@ -33,6 +34,8 @@ class Conversion {
 
  private:
   bool is_decoder() const;
+  bool is_named(const std::string& name) const;
+  bool is_rewritten(const std::string& name) const;
   void open_words();
   void take_model();
   void take_datasets();
@@ -54,6 +57,7 @@ class Conversion {
   std::vector<io::InputDataset> copied_;  ///< strings and such types, into a bundle
   std::vector<std::string> left_out_;
   std::vector<std::string> rewritten_;  ///< by us, where the others are copied as they are
+  ResultPlan results_;                  ///< that do not belong to what the words name
 };
 
 }  // namespace attn::tools

@@ -31,7 +31,12 @@ void require_one_width(const io::InputBundle& bundle, Source source) {
 // Whether the attributes of a bundle are of an earlier run rather than of its tensors.
 ScoreOptions resolve_scores(const cli::Arguments& arguments, const io::InputBundle& bundle) {
   const bool earlier_run = bundle.text_attribute("attn_scheme").has_value();
-  ScoreOptions options = resolve_score_options(arguments, earlier_run ? nullptr : &bundle);
+  const ScoreOptions recorded = resolve_score_options(arguments, &bundle);
+  ScoreOptions options = recorded;
+  if (earlier_run) {
+    options = resolve_score_options(arguments, nullptr);
+    options.layout = recorded.layout;  // how the axes lie is no choice of that run
+  }
   if (!arguments.given("from") && bundle.has("t") && bundle.has("z")) {
     options.source = Source::templates;
   }
@@ -157,17 +162,6 @@ void DualTask::read_cost() {
     }
     if (walled) walled_sources.push_back(source);
   }
-}
-
-std::vector<std::string> DualTask::replaced() const {
-  std::vector<std::string> names;
-  for (const DualResultKind& kind : dual_result_kinds()) {
-    // out and p may be somebody else's, unless lambda-solve has been here.
-    if (kind.name != "out" && kind.name != "p") names.push_back(kind.name);
-  }
-  if (!bundle.has("lambda")) return {};
-  names.insert(names.end(), {"out", "p"});
-  return names;
 }
 
 void DualTask::report_params(cli::Report& report) const {

@@ -9,6 +9,7 @@
 #include "fenchel/dual.hpp"
 #include "shared/attention_input.hpp"
 #include "shared/heads.hpp"
+#include "shared/results.hpp"
 #include "tensor/buffer.hpp"
 
 namespace attn::tools {
@@ -41,8 +42,8 @@ struct DualTask {
   /// none or an energy that is no inner product.
   DualTask(const cli::Arguments& arguments, io::InputBundle section);
 
-  /// Results of an earlier run, which are not copied from the input.
-  std::vector<std::string> replaced() const;
+  /// What results of earlier runs depend on, and what this run makes its own from.
+  RunEffect effect(const cli::Arguments& arguments) const;
   void report_params(cli::Report& report) const;
   std::vector<io::InputDataset> datasets() const;
 

@@ -216,37 +216,6 @@ void PathTask::take_path_list() {
                        LeadingMap(input.leading, leading, false, dataset.address())});
 }
 
-std::vector<std::string> PathTask::replaced() const {
-  std::vector<std::string> names;
-  const auto more = [&](const std::vector<std::string>& list) {
-    names.insert(names.end(), list.begin(), list.end());
-  };
-  const bool finds = verb == "identify" || verb == "values" || verb == "step";
-  if (finds && has_skeleton()) more({"skeleton_q", "skeleton_k"});
-  // What is there by another skeleton.
-  if (verb == "identify" || (finds && has_skeleton() && rule != SkeletonRule::stored)) {
-    more({"basis_path"});
-  }
-  if (verb == "values" || verb == "step" || (verb == "identify" && rule != SkeletonRule::stored)) {
-    more({"basis_value", "wk_skeleton", "path_value"});
-  }
-  if (verb == "reconstruct") {
-    more(makes_paths() ? std::vector<std::string>{"path_value"}
-                       : std::vector<std::string>{"wq", "wk"});
-  }
-  if (verb == "rescale") {
-    for (const Operand& used : operands_) {
-      if (used.dataset.name() != "scale") names.push_back(used.dataset.name());
-    }
-  }
-  if (verb != "step") return names;
-  more({"wq", "wk", "grad_wq", "grad_wk"});
-  if (keeps_moments(step.optimizer)) {
-    for (const char* part : {"m", "v", "step"}) names.push_back(state_name(step.optimizer, part));
-  }
-  return names;
-}
-
 void PathTask::report_params(cli::Report& report) const {
   auto& params = report.params();
   params["precision"] = f64 ? "f64" : "f32";

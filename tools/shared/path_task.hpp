@@ -8,6 +8,7 @@
 #include "paths/basis.hpp"
 #include "paths/step.hpp"
 #include "shared/operand.hpp"
+#include "shared/results.hpp"
 
 namespace attn::tools {
 
@@ -29,8 +30,8 @@ struct PathTask {
   /// missing, clash or have no effect.
   PathTask(const cli::Arguments& arguments, io::InputBundle section);
 
-  /// Datasets that are not copied: results of an earlier run, and what a step uses up.
-  std::vector<std::string> replaced() const;
+  /// What results of earlier runs depend on, and what this run makes its own from.
+  RunEffect effect(const cli::Arguments& arguments) const;
   void report_params(cli::Report& report) const;
 
   /// All that are read; one of them, or none.

@@ -264,24 +264,27 @@ const std::vector<std::string>& score_attributes() {
   return names;
 }
 
-void record_score_options(const ScoreOptions& options, Scheme scheme, Causal causal,
-                          io::OutputBundle& output) {
-  output.attribute("attn_energy", energy_name(options.energy_of(scheme)));
-  output.attribute("attn_scale", options.scale);
-  output.attribute("attn_causal", causal_name(causal));
-  output.attribute("attn_source", name_in(sources, options.source));
+std::vector<std::pair<std::string, Setting>> score_settings(const ScoreOptions& options,
+                                                            Scheme scheme, Causal causal) {
+  std::vector<std::pair<std::string, Setting>> settings = {
+      {"attn_energy", energy_name(options.energy_of(scheme))},
+      {"attn_scale", options.scale},
+      {"attn_causal", causal_name(causal)},
+      {"attn_source", name_in(sources, options.source)},
+  };
   // What is not there stays unsaid.
   if (options.relative != ScoreOptions::Relative::none) {
-    output.attribute("attn_relative_bias", name_in(relative_biases, options.relative));
+    settings.emplace_back("attn_relative_bias", name_in(relative_biases, options.relative));
   }
-  if (options.window) output.attribute("attn_window", static_cast<std::int64_t>(*options.window));
-  if (options.softcap) output.attribute("attn_softcap", *options.softcap);
+  if (options.window) settings.emplace_back("attn_window", std::int64_t{*options.window});
+  if (options.softcap) settings.emplace_back("attn_softcap", *options.softcap);
   if (options.source == ScoreOptions::Source::cost) {
-    output.attribute("attn_epsilon", options.epsilon);
+    settings.emplace_back("attn_epsilon", options.epsilon);
   }
   if (options.layout != ScoreOptions::Layout::heads_first) {
-    output.attribute("attn_layout", name_in(layouts, options.layout));
+    settings.emplace_back("attn_layout", name_in(layouts, options.layout));
   }
+  return settings;
 }
 
 void report_score_options(const ScoreOptions& options, Causal causal, cli::Report& report) {

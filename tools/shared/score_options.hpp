@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cli/command.hpp"
@@ -10,6 +11,7 @@
 #include "scheme/scheme.hpp"
 #include "score/energy.hpp"
 #include "score/scores.hpp"
+#include "shared/settings.hpp"
 
 namespace attn::tools {
 
@@ -73,9 +75,11 @@ Causal resolve_causal(const ScoreOptions& options, Index queries, Index keys);
 /// Names of the attributes that record score options.
 const std::vector<std::string>& score_attributes();
 
-/// Writes them, and their counterparts in `params`.
-void record_score_options(const ScoreOptions& options, Scheme scheme, Causal causal,
-                          io::OutputBundle& output);
+/// What they are to be, in the order in which they are written.
+std::vector<std::pair<std::string, Setting>> score_settings(const ScoreOptions& options,
+                                                            Scheme scheme, Causal causal);
+
+/// Their counterparts in `params`.
 void report_score_options(const ScoreOptions& options, Causal causal, cli::Report& report);
 
 /// "unas", ... and back; nullopt for another word.

@@ -1,30 +1,31 @@
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "shared/bundles.hpp"
 #include "shared/group_report.hpp"
+#include "shared/results.hpp"
 #include "shared/sections.hpp"
 
 namespace attn::tools {
 
 /// What is known of all sections before the first is computed.
 struct Survey {
-  std::vector<std::vector<std::string>> replaced;  ///< by section: datasets that are not copied
-  Index problems = 0;                              ///< of all sections
+  std::vector<ResultPlan> plans;  ///< by section
+  Index problems = 0;             ///< of all sections
 };
 
 /// Makes the Task of every section, so that what is wrong with the last is said before the first is
-/// computed, and lists what they read in the report. A Task has datasets(), replaced(),
-/// report_params(report) and the AttentionInput `input`.
+/// computed, and lists what they read in the report. A Task has datasets(), effect(),
+/// report_params(report), the InputBundle `bundle` and the AttentionInput `input`.
 template <class Task>
 Survey survey(const cli::Arguments& arguments, const Sections& sections, cli::Report& report) {
   Survey found;
   for (std::size_t n = 0; n < sections.size(); ++n) {
     const Task task(arguments, sections.open(n));
     for (const auto& dataset : task.datasets()) report_input(report, dataset);
-    found.replaced.push_back(task.replaced());
+    found.plans.push_back(
+        plan_results(arguments, task.bundle, task.effect(arguments), sections.renamed()));
     found.problems += task.input.problems;
   }
   warn_of_unused(arguments, sections.whole(), report);

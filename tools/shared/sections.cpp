@@ -40,15 +40,15 @@ Names parse_map(const cli::Arguments& arguments) {
 }
 
 io::OutputBundle open_whole(const cli::Arguments& arguments, const Sections& sections,
-                            const std::vector<std::vector<std::string>>& replaced,
+                            const std::vector<ResultPlan>& plans,
                             const io::OutputBundle::Options& options) {
   if (!sections.each()) {
-    return open_output_like(arguments, sections.whole(), replaced.front(), options);
+    return open_output_like(arguments, sections.whole(), plans.front().without, options);
   }
   std::vector<std::string> without;
   for (std::size_t n = 0; n < sections.size(); ++n) {
     const std::string group = sections.groups()[n] + "/";
-    for (const std::string& name : replaced[n]) without.push_back(group + name);
+    for (const std::string& name : plans[n].without) without.push_back(group + name);
     for (const auto& named : arguments.named_inputs) without.push_back(group + named.first);
   }
   return open_output_like(arguments, sections.whole().without_named(), without, options);
@@ -80,33 +80,46 @@ io::InputBundle Sections::open(std::size_t section) const {
 }
 
 SectionOutput::SectionOutput(const cli::Arguments& arguments, const Sections& sections,
-                             const std::vector<std::vector<std::string>>& replaced,
+                             std::vector<ResultPlan> plans,
                              const io::OutputBundle::Options& options)
     : arguments_(arguments),
       sections_(sections),
-      output_(open_whole(arguments, sections, replaced, options)),
-      dropped_(replaced.front()) {
+      plans_(std::move(plans)),
+      output_(open_whole(arguments, sections, plans_, options)) {
   if (!sections.each() || arguments.only) return;
   std::set<std::string> names;
   for (const auto& named : arguments.named_inputs) names.insert(named.first);
-  for (const std::string& name : dropped_) names.erase(name);
+  for (const std::string& name : plans_.front().without) names.erase(name);
   shared_.assign(names.begin(), names.end());
 }
 
 io::OutputBundle SectionOutput::open(std::size_t section) {
   const std::string& group = sections_.groups()[section];
   io::OutputBundle results = output_.group(group);
-  if (!sections_.each()) return results;
+  if (sections_.each()) fill(section, results);
+  for (const std::string& name : plans_[section].removed_attributes) results.remove_attribute(name);
+  return results;
+}
+
+void SectionOutput::fill(std::size_t section, io::OutputBundle& results) {
   if (arguments_.only) {
     results.copy_attributes_from(sections_.open(section));
   } else if (section == 0) {
-    results.copy_named_from(sections_.open(section), dropped_);
+    results.copy_named_from(sections_.open(section), plans_.front().without);
   } else {
     for (const std::string& name : shared_) {
       results.link(name, sections_.groups().front() + "/" + name);
     }
   }
-  return results;
+}
+
+io::OutputBundle SectionOutput::take(cli::Report& report) {
+  warn_of_left_out(arguments_, plans_, report);
+  for (std::size_t n = 0; n < plans_.size(); ++n) {
+    io::OutputBundle results = output_.group(sections_.groups()[n]);
+    write_marks(plans_[n], results);
+  }
+  return std::move(output_);
 }
 
 }  // namespace attn::tools

@@ -7,6 +7,7 @@
 #include "cli/command.hpp"
 #include "io/input.hpp"
 #include "io/output.hpp"
+#include "shared/results.hpp"
 
 namespace attn::tools {
 
@@ -47,25 +48,26 @@ class Sections {
 /// --only these alone; -i datasets are stored once, under their names in every section.
 class SectionOutput {
  public:
-  /// Copies what is to be copied, but of section n the datasets `replaced[n]`, to what open_output
-  /// makes with `options`. The arguments must outlive it.
+  /// Copies what is to be copied to what open_output makes with `options`: of section n what
+  /// `plans[n]` does not leave out. The arguments must outlive it.
   SectionOutput(const cli::Arguments& arguments, const Sections& sections,
-                const std::vector<std::vector<std::string>>& replaced,
-                const io::OutputBundle::Options& options = {});
+                std::vector<ResultPlan> plans, const io::OutputBundle::Options& options = {});
 
   /// Where the results of one section go; to be asked for in order. What was written to the
   /// sections before is closed.
   io::OutputBundle open(std::size_t section);
 
-  /// All of it, to be committed.
-  io::OutputBundle take() { return std::move(output_); }
+  /// All of it, with its results marked, to be committed. Warns of what was left out.
+  io::OutputBundle take(cli::Report& report);
 
  private:
+  void fill(std::size_t section, io::OutputBundle& results);
+
   const cli::Arguments& arguments_;
   const Sections& sections_;
+  std::vector<ResultPlan> plans_;
   io::OutputBundle output_;
-  std::vector<std::string> dropped_;  // not to be copied from -i
-  std::vector<std::string> shared_;   // names of the -i datasets that every section has
+  std::vector<std::string> shared_;  // names of the -i datasets that every section has
 };
 
 }  // namespace attn::tools

@@ -8,6 +8,7 @@
 
 #include "shared/bundles.hpp"
 #include "shared/head_outputs.hpp"
+#include "shared/result_table.hpp"
 #include "shared/weights_writer.hpp"
 #include "tensor/error.hpp"
 #include "transport/allowed_pairs.hpp"
@@ -194,12 +195,9 @@ std::string status_name(const TransportResult& result) {
 
 // What later tools need to make the plan again.
 void record(const TransportTask& task, const TransportResults& results, io::OutputBundle& output) {
-  for (const char* name : {"attn_scheme", "attn_hybrid", "attn_alpha", "attn_iterations",
-                           "attn_tolerance", "attn_precision", "attn_status", "attn_marginals"}) {
-    output.remove_attribute(name);
-  }
+  for (const std::string& name : scheme_attributes()) output.remove_attribute(name);
   for (const std::string& name : score_attributes()) output.remove_attribute(name);
-  record_score_options(task.scores, Scheme::sinkhorn, task.input.causal, output);
+  write_settings(score_settings(task.scores, Scheme::sinkhorn, task.input.causal), output);
   output.attribute("attn_scheme", std::string("sinkhorn"));
   output.attribute("attn_precision", std::string(task.f64 ? "f64" : "f32"));
   output.attribute("attn_status", status_name(results.worst()));

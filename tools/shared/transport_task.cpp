@@ -146,15 +146,6 @@ TransportTask::TransportTask(const cli::Arguments& arguments, io::InputBundle se
   f64 = arguments.f64.value_or(input.any_float64 || is_float64(a) || is_float64(b));
 }
 
-std::vector<std::string> TransportTask::replaced() const {
-  if (!bundle.text_attribute("attn_scheme")) return {};
-  // Of attn-compute, whose attributes are replaced too, and of this tool.
-  std::vector<std::string> names = {"out",     "weights",     "row_potential", "unas_row_potential",
-                                    "col_sum", "row_entropy", "col_potential", "plan",
-                                    "error",   "queries"};
-  return names;
-}
-
 std::vector<io::InputDataset> TransportTask::datasets() const {
   std::vector<io::InputDataset> all = input.datasets();
   if (a) all.push_back(a->dataset);

@@ -9,6 +9,7 @@
 #include "io/input.hpp"
 #include "shared/attention_input.hpp"
 #include "shared/heads.hpp"
+#include "shared/results.hpp"
 #include "transport/sinkhorn_solver.hpp"
 
 namespace attn::tools {
@@ -22,8 +23,8 @@ struct TransportTask {
 
   bool emits(const std::string& name) const { return emitted.count(name) > 0; }
 
-  /// Datasets that are not copied from the input: results of an earlier run.
-  std::vector<std::string> replaced() const;
+  /// What results of earlier runs depend on, and what this run makes its own from.
+  RunEffect effect(const cli::Arguments& arguments) const;
 
   /// Every dataset that is read.
   std::vector<io::InputDataset> datasets() const;

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "io/input.hpp"
+
+namespace attn::io {
+
+/// The dataset attribute by which a tool marks a result as its own. It is about the bundle that the
+/// tool wrote: a dataset that -i takes into another bundle is copied without it.
+inline constexpr const char* result_mark = "attn_result";
+
+/// The mark of the dataset at `path` below INPUT's root ("out", "unas/centre"). Absent where INPUT
+/// has no such dataset (named datasets do not count), or the dataset has no mark that is one text.
+std::optional<std::string> result_mark_of(const InputBundle& bundle, const std::string& path);
+
+}  // namespace attn::io
