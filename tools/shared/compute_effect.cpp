@@ -59,7 +59,7 @@ RunEffect ComputeTask::effect(const cli::Arguments& arguments) const {
   effect.tool = arguments.tool;
   effect.read = names_of(datasets());
   effect.settings = settings_of(arguments, *this);
-  for (const std::string& name : results_of(effect.tool).attributes) {
+  for (const std::string& name : result_family(effect.tool)->attributes) {
     if (name != "attn_status") effect.attributes[name] = setting_of(effect.settings, name);
   }
   std::set<std::string> scores = score_inputs(input);

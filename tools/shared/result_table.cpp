@@ -1,7 +1,6 @@
 #include "shared/result_table.hpp"
 
 #include <algorithm>
-#include <stdexcept>
 
 #include "shared/attention_results.hpp"
 #include "shared/dual_task.hpp"
@@ -63,15 +62,17 @@ ResultFamily columns() {
       names.push_back(std::string(scheme) + result);
     }
   }
+  const Names of_stored = joined(
+      score_inputs, {"hybrid", "weights", "row_potential", "col_potential", "unas_row_potential"});
   return {.tool = "explain-away-stats",
           .names = names,
-          .inputs = joined(score_inputs, {"hybrid", "weights", "row_potential", "col_potential",
-                                          "unas_row_potential"}),
+          .inputs = joined(score_inputs, {"hybrid"}),
           .attributes = joined({"attn_hybrid", "attn_alpha", "attn_iterations", "attn_tolerance"},
                                score_attributes()),
-          // It leaves none: those of a run whose bundle it was given.
+          // It leaves no attributes itself: those of a run whose bundle it was given.
           .left_by_run = "attn_scheme",
           .value_left = "",
+          .inputs_of = {{"stored_col_sum", of_stored}, {"stored_row_entropy", of_stored}},
           .of_scheme = {{"attn_hybrid", "hnas"},
                         {"attn_alpha", "fenchel"},
                         {"attn_iterations", "sinkhorn"},
@@ -125,12 +126,11 @@ const std::vector<ResultFamily>& result_table() {
   return table;
 }
 
-const ResultFamily& results_of(const std::string& tool) {
+const ResultFamily* result_family(const std::string& tool) {
   const auto& table = result_table();
   const auto found = std::find_if(table.begin(), table.end(),
                                   [&](const ResultFamily& family) { return family.tool == tool; });
-  if (found == table.end()) throw std::out_of_range(tool + " writes no results");
-  return *found;
+  return found == table.end() ? nullptr : &*found;
 }
 
 const std::vector<std::string>& scheme_attributes() {

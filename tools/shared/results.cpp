@@ -1,65 +1,17 @@
 #include "shared/results.hpp"
 
 #include <algorithm>
-#include <optional>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "io/result_mark.hpp"
+#include "shared/result_marks.hpp"
 #include "shared/result_table.hpp"
 
 namespace attn::tools {
 namespace {
 
-using Json = nlohmann::ordered_json;
 using Names = std::set<std::string>;
-
-/// A result that INPUT holds.
-struct Held {
-  const ResultFamily* family = nullptr;
-  bool marked = false;
-  Names from;
-  Settings with;
-};
-
-// A scheme's own settings say nothing about the results of another scheme.
-Settings settings_for(const ResultFamily& family, const std::string& name, Settings settings) {
-  for (const auto& [attribute, scheme] : family.of_scheme) {
-    if (name.rfind(scheme, 0) != 0 && name.rfind("stored", 0) != 0) settings.erase(attribute);
-  }
-  return settings;
-}
-
-Json json_of(const Setting& setting) {
-  return std::visit(
-      [](const auto& value) -> Json {
-        using Value = std::decay_t<decltype(value)>;
-        if constexpr (std::is_same_v<Value, std::monostate>) {
-          return nullptr;
-        } else {
-          return value;
-        }
-      },
-      setting);
-}
-
-Setting setting_in(const Json& json) {
-  if (json.is_string()) return json.get<std::string>();
-  if (json.is_number_integer()) return json.get<std::int64_t>();
-  if (json.is_number()) return json.get<double>();
-  return {};
-}
-
-std::string mark_text(const ResultFamily& family, const std::string& name, const Names& from,
-                      const Settings& settings) {
-  Json with = Json::object();
-  for (const auto& [setting, value] : settings_for(family, name, settings)) {
-    if (!std::holds_alternative<std::monostate>(value)) with[setting] = json_of(value);
-  }
-  const Json mark = {{"name", name}, {"tool", family.tool}, {"from", from}, {"with", with}};
-  return mark.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
 
 // "unas" of "unas/centre", empty for what lies in no group.
 std::string group_of(const std::string& name) {
@@ -67,41 +19,11 @@ std::string group_of(const std::string& name) {
   return slash == std::string::npos ? "" : name.substr(0, slash);
 }
 
-const ResultFamily* family_called(const std::string& tool) {
-  const auto& table = result_table();
-  const auto found = std::find_if(table.begin(), table.end(),
-                                  [&](const ResultFamily& family) { return family.tool == tool; });
-  return found == table.end() ? nullptr : &*found;
-}
-
-/// Nothing where it is no mark of the dataset's own: one that has come with it from elsewhere.
-std::optional<Held> read_mark(const std::string& text, const std::string& name) {
-  const Json mark = Json::parse(text, nullptr, false);
-  if (!mark.is_object() || mark.value("name", Json()) != name) return std::nullopt;
-  const Json tool = mark.value("tool", Json());
-  const Json from = mark.value("from", Json());
-  const Json with = mark.value("with", Json());
-  if (!tool.is_string() || !from.is_array() || !with.is_object()) return std::nullopt;
-  Held held;
-  held.marked = true;
-  held.family = family_called(tool.get<std::string>());
-  if (held.family == nullptr || !held.family->has(name)) return std::nullopt;
-  for (const Json& input : from) {
-    if (input.is_string()) held.from.insert(input.get<std::string>());
-  }
-  for (const auto& [setting, value] : with.items()) held.with[setting] = setting_in(value);
-  return held;
-}
-
 /// Finds the results in a section, and what becomes of them.
 class Planner {
  public:
   Planner(const io::InputBundle& section, const RunEffect& effect)
-      : section_(section),
-        effect_(effect),
-        named_(effect.named),
-        names_(section.names()),
-        own_(family_called(effect.tool)) {
+      : section_(section), effect_(effect), named_(effect.named), own_(result_family(effect.tool)) {
     attributes_ = effect.attributes;
     for (const auto& [name, from] : effect.results) written_.insert(name);
     written_.insert(effect.replaced.begin(), effect.replaced.end());
@@ -117,18 +39,15 @@ class Planner {
     for (const auto& [tool, name] : plan.left_out) plan.without.push_back(name);
     leave_out_groups(plan);
     for (const auto& [name, from] : effect_.results) {
-      plan.marks[name] = mark_text(*own_, name, from, effect_.settings);
+      plan.marks[name] = mark_text({own_, true, from, effect_.settings}, name);
     }
     return plan;
   }
 
  private:
   void find_marked() {
-    const Names there(names_.begin(), names_.end());
     for (const ResultFamily& family : result_table()) {
       for (const std::string& name : family.names) {
-        const bool inside = name.find('/') != std::string::npos;
-        if (!inside && there.count(name) == 0) continue;
         if (named_.count(name) > 0 || held_.count(name) > 0) continue;
         const auto text = io::result_mark_of(section_, name);
         const auto found = text ? read_mark(*text, name) : std::nullopt;
@@ -137,8 +56,8 @@ class Planner {
     }
   }
 
-  // Whether results of the family are here that tools of before marks have written: its attribute
-  // says that there was a run, and nothing that it was one that marks.
+  // Whether the section may hold results of the family without a mark: an attribute says that there
+  // was a run, and no mark that it was one of a version that marks its results.
   bool has_unmarked(const ResultFamily& family) const {
     if (family.left_by_run.empty()) return &family == own_;
     const auto marked = std::any_of(held_.begin(), held_.end(), [&](const auto& held) {
@@ -160,7 +79,7 @@ class Planner {
       for (const std::string& name : family.attributes) {
         held.with[name] = root_setting(section_, name);
       }
-      for (const std::string& name : names_) {
+      for (const std::string& name : section_.names()) {
         if (!family.has(name) || named_.count(name) > 0 || held_.count(name) > 0) continue;
         const auto own = family.inputs_of.find(name);
         const auto& inputs = own == family.inputs_of.end() ? family.inputs : own->second;
@@ -204,7 +123,7 @@ class Planner {
 
   bool agrees(const std::string& name, const Held& held) const {
     if (held.family == own_) {
-      // What was asked for is not known: attributes tell what came of it.
+      // Attributes say what came of the run, not what it was asked for.
       if (!held.marked && !own_->attributes.empty()) return false;
       const Settings settings = settings_for(*own_, name, effect_.settings);
       const auto equal = [&](const Settings& all) {
@@ -264,7 +183,6 @@ class Planner {
   const io::InputBundle& section_;
   const RunEffect& effect_;
   const Names& named_;
-  std::vector<std::string> names_;
   const ResultFamily* own_;  // null: of a tool that writes no results
   Names written_;
   std::map<std::string, Held> held_;

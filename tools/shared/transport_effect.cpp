@@ -27,7 +27,7 @@ RunEffect TransportTask::effect(const cli::Arguments& arguments) const {
   // What was needed is known only afterwards: the same is asked for, the same comes of it.
   if (solver.iterations) settings["attn_iterations"] = std::int64_t{*solver.iterations};
   if (solver.tolerance) settings["attn_tolerance"] = *solver.tolerance;
-  for (const std::string& name : results_of(effect.tool).attributes) {
+  for (const std::string& name : result_family(effect.tool)->attributes) {
     if (name != "attn_status") effect.attributes[name] = setting_of(settings, name);
   }
   settings["relax"] = solver.relaxation;
