@@ -12,7 +12,12 @@ namespace attn::io {
 inline constexpr const char* result_mark = "attn_result";
 
 /// The mark of the dataset at `path` below INPUT's root ("out", "unas/centre"). Absent where INPUT
-/// has no such dataset (named datasets do not count), or the dataset has no mark that is one text.
+/// has no such dataset that can be opened (named datasets do not count), or it has no mark that is
+/// one text.
 std::optional<std::string> result_mark_of(const InputBundle& bundle, const std::string& path);
+
+/// Whether there is a dataset at `path` below INPUT's root (named datasets do not count). False
+/// also where it cannot be opened: whoever copies it refuses it.
+bool may_be_result(const InputBundle& bundle, const std::string& path);
 
 }  // namespace attn::io

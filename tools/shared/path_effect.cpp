@@ -11,7 +11,8 @@ const Names skeleton = {"skeleton_q", "skeleton_k"};
 
 void add(Names& names, const Names& more) { names.insert(more.begin(), more.end()); }
 
-// Weights and what belongs to them, as far as it was read: written anew in another scale.
+// Weights and what belongs to them, as far as it was read: written anew in another scale. Values of
+// paths stay: no scale changes them.
 void rescale(const std::vector<io::InputDataset>& read, RunEffect& effect) {
   for (const io::InputDataset& dataset : read) {
     if (dataset.name() == "wk_skeleton") {
@@ -20,6 +21,7 @@ void rescale(const std::vector<io::InputDataset>& read, RunEffect& effect) {
       effect.replaced.insert(dataset.name());
     }
   }
+  effect.read.insert({"basis_value", "path_value"});
 }
 
 }  // namespace

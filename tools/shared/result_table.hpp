@@ -11,7 +11,7 @@ namespace attn::tools {
 struct ResultFamily {
   std::string tool;
   std::vector<std::string> names;       ///< datasets of a section: "out", "unas/centre"
-  std::vector<std::string> inputs;      ///< what they are made from unless a mark says it
+  std::vector<std::string> inputs;      ///< of results without a mark
   std::vector<std::string> attributes;  ///< root attributes that say how they were made
   std::string left_by_run;  ///< a root attribute that only a run of the tool leaves; may be empty
   std::string value_left;   ///< the value it must have; empty: any
@@ -30,13 +30,14 @@ struct ResultFamily {
 /// (weights, optimiser state, skeletons, drawn points) is an input and is copied.
 const std::vector<ResultFamily>& result_table();
 
-/// That of a tool ("attn-compute", "mode-collapse-sim em"); null for one that writes no results.
+/// The entry of a tool ("attn-compute", "mode-collapse-sim em"); null for one that writes no
+/// results.
 const ResultFamily* result_family(const std::string& tool);
 
 /// Root attributes of a run of attn-compute or sinkhorn-iter besides those of the scores.
 const std::vector<std::string>& scheme_attributes();
 
-/// Those and the ones of the scores, without attn_layout: how the axes lie is said of the tensors.
+/// Those and the ones of the scores, but not attn_layout, which describes the tensors.
 std::vector<std::string> attention_attributes();
 
 /// Root attributes of a run of lambda-solve.

@@ -79,8 +79,9 @@ class Planner {
       for (const std::string& name : family.attributes) {
         held.with[name] = root_setting(section_, name);
       }
-      for (const std::string& name : section_.names()) {
-        if (!family.has(name) || named_.count(name) > 0 || held_.count(name) > 0) continue;
+      for (const std::string& name : family.names) {
+        if (named_.count(name) > 0 || held_.count(name) > 0) continue;
+        if (!io::may_be_result(section_, name)) continue;
         const auto own = family.inputs_of.find(name);
         const auto& inputs = own == family.inputs_of.end() ? family.inputs : own->second;
         held.from = {inputs.begin(), inputs.end()};

@@ -18,14 +18,14 @@ namespace attn::tools {
 /// Datasets are named as the tool knows them.
 struct RunEffect {
   std::string tool;  ///< of result_table(); another name for a tool that writes no results
-  /// Results that it writes, each with what it is made from. Names of optional inputs that are not
-  /// there belong to it too: to add a mask later makes another result.
+  /// Results that it writes, each with the names of its inputs. Optional inputs that are not there
+  /// count: a mask that is added later changes the result.
   std::map<std::string, std::set<std::string>> results;
   std::set<std::string> replaced;   ///< inputs that it writes anew, or uses up
-  std::set<std::string> changed;    ///< what else is no longer what it was
-  std::set<std::string> unchanged;  ///< of all these, what has the same elements as before
+  std::set<std::string> changed;    ///< datasets that it does not write, but makes untrue
+  std::set<std::string> unchanged;  ///< datasets that it writes with the same elements as before
   std::set<std::string> read;       ///< never left out
-  std::set<std::string> named;      ///< taken from elsewhere: what -i names, and more
+  std::set<std::string> named;      ///< taken from elsewhere; plan_results adds what -i names
   Settings settings;                ///< how its results are made
   Settings attributes;              ///< of the root, that it sets, or removes where absent
 };
@@ -38,13 +38,16 @@ struct ResultPlan {
   std::set<std::pair<std::string, std::string>> left_out;  ///< tool, name: what is not written anew
 };
 
-/// Results of earlier runs stay where the run leaves everything that they were made from and with
-/// as it is. They are left out where it writes or -i names (`arguments`) one of their inputs or
-/// another result that they were made from, where it sets an attribute to another value, where it
-/// belongs to the same tool and has other settings, or where out, weights and potentials become
-/// those of another tool. What counts as a result: datasets that carry its mark, and in bundles of
-/// tools that did not mark them yet those of result_table() beside a root attribute that only a run
-/// leaves. `renamed` as Sections has it.
+/// The rule for all tools. A result of an earlier run stays only while what it was made from and
+/// with is unchanged. It is left out where this run
+///  - writes one of its inputs, or another result that it was made from, or -i names one;
+///  - sets or removes an attribute that it was made with, unless to the same value;
+///  - is one of the same tool with other settings;
+///  - says what out, weights and potentials are, and another tool's run said so before.
+/// What the run itself reads always stays. A dataset is a result where it carries its mark. One
+/// without a mark, as tools wrote them before there were marks, is a result where result_table()
+/// has its name and the root has an attribute that only a run leaves; runs that set that attribute
+/// leave it out. `renamed` as Sections has it.
 ResultPlan plan_results(const cli::Arguments& arguments, const io::InputBundle& section,
                         RunEffect effect,
                         const std::vector<std::pair<std::string, std::string>>& renamed = {});
