@@ -97,7 +97,9 @@ void copy_all_blocks(hid_t source, const std::string& address, OutputFile& outpu
     const std::vector<hsize_t> count(piece.count.begin(), piece.count.end());
     h5::select(space.get(), {piece.start.begin(), piece.start.end()},
                std::vector<hsize_t>(count.size(), 1), count);
-    if (H5Dread(source, type, h5::dataspace(count).get(), space.get(), H5P_DEFAULT, out) < 0) {
+    // Closed after the reason of a failure is asked for, which any other call clears.
+    const h5::Handle memory = h5::dataspace(count);
+    if (H5Dread(source, type, memory.get(), space.get(), H5P_DEFAULT, out) < 0) {
       refuse_unread(source, address, h5::last_reason());
     }
   };

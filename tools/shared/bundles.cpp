@@ -9,7 +9,9 @@
 
 #include <fmt/format.h>
 
+#include "cli/text_file.hpp"
 #include "io/array_output.hpp"
+#include "shared/memory_watch.hpp"
 #include "shared/output_format.hpp"
 #include "tensor/error.hpp"
 
@@ -22,6 +24,27 @@ void keep_freed_memory() {
   constexpr int largest_kept = 64 << 20;
   mallopt(M_MMAP_THRESHOLD, largest_kept);
   mallopt(M_TRIM_THRESHOLD, largest_kept);
+}
+
+// A failure that a lack of memory has brought about is told as that.
+cli::Outcome run_watched(const std::function<cli::Outcome()>& run) {
+  try {
+    cli::Outcome outcome = run();
+    require_memory();
+    if (outcome.commit) {
+      outcome.commit = [commit = std::move(outcome.commit), status = outcome.status] {
+        try {
+          commit();
+          finish_with(status);
+        } catch (...) {
+          throw_for_memory();
+        }
+      };
+    }
+    return outcome;
+  } catch (...) {
+    throw_for_memory();
+  }
 }
 
 }  // namespace
@@ -105,7 +128,9 @@ int tool_main(int argc, char** argv, const cli::Declaration& declaration,
               const std::function<cli::Outcome(const cli::Arguments&, cli::Report&)>& run,
               std::vector<std::string> libraries) {
   keep_freed_memory();
-  io::install_cleanup_handlers();
+  watch_memory();
+  io::also_at_removal(cli::undo_texts);
+  io::install_cleanup_handlers(memory_was_short);
   io::show_hdf5_errors(false);
   libraries.insert(libraries.begin(),
                    {"HDF5 " + io::hdf5_version(), "libzip " + io::libzip_version()});
@@ -115,7 +140,7 @@ int tool_main(int argc, char** argv, const cli::Declaration& declaration,
       [&](const cli::Arguments& arguments, cli::Report& report) {
         if (arguments.verbose) io::show_hdf5_errors(true);
         require_bundle_name(arguments);
-        return run(arguments, report);
+        return run_watched([&] { return run(arguments, report); });
       },
       libraries,
       [&] {
@@ -126,6 +151,7 @@ int tool_main(int argc, char** argv, const cli::Declaration& declaration,
     std::fflush(nullptr);
     _exit(status);
   }
+  leave_in_order();
   return status;
 }
 
