@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <new>
+#include <string_view>
 
 #include "cli/command.hpp"
 #include "cli/help.hpp"
@@ -98,23 +99,37 @@ class Session {
         write_error(report.text);
       }
     }
+    // Made before, so that nothing can fail once the bundle has its name.
+    std::string summary;
+    if (!outcome.summary.empty() && !arguments.quiet) {
+      summary = report.tool + ": " + one_line(outcome.summary) + "\n";
+    }
     if (json_) {
       write_text(json(outcome.status, outcome.failure ? &failed_ : nullptr), *json_, "json",
                  outcome.commit);
     } else if (outcome.commit) {
       outcome.commit();
     }
-    if (!outcome.summary.empty() && !arguments.quiet) {
-      write_error(report.tool + ": " + one_line(outcome.summary) + "\n");
-    }
+    write_error(summary);
   }
 
   // Nothing may be thrown here: a failure to tell of a failure is let go.
   void tell() noexcept {
+    bool told = false;
     try {
       write_error(error_lines());
+      told = true;
       if (json_) write_text(json(failed_.exit, &failed_), *json_, "json");
     } catch (...) {
+      if (!told) tell_without_memory();
+    }
+  }
+
+  void tell_without_memory() noexcept {
+    for (const std::string_view text :
+         {std::string_view(report_.impl().tool), std::string_view(": error: "),
+          std::string_view(failed_.message), std::string_view("\n")}) {
+      [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
     }
   }
 

@@ -4,7 +4,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
+#include <atomic>
 #include <cerrno>
+#include <climits>
+#include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <optional>
@@ -78,6 +83,46 @@ class Temporary {
   bool named_ = false;
 };
 
+std::string folder_of(const std::string& file) {
+  const std::size_t slash = file.rfind('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : file.substr(0, slash);
+}
+
+// A text that has taken its name before what goes with it is complete. Read by signal handlers.
+struct Provisional {
+  std::atomic<bool> there{false};
+  std::array<char, PATH_MAX> target{};
+  std::array<char, PATH_MAX> old{};  // the name under which the file of before is kept; or empty
+};
+Provisional provisional;
+
+bool keep_path(const std::string& path, std::array<char, PATH_MAX>& copy) {
+  if (path.size() >= copy.size()) return false;
+  std::copy_n(path.c_str(), path.size() + 1, copy.begin());
+  return true;
+}
+
+// Gives the file of before a second name beside it: undo_texts() brings it back from there. False
+// where that cannot be.
+bool keep_old(const std::string& target) {
+  std::string name = folder_of(target) + "/.attn-text-XXXXXX";
+  if (!keep_path(target, provisional.target)) return false;
+  if (access(target.c_str(), F_OK) != 0) {
+    provisional.old.front() = '\0';
+    return true;
+  }
+  const int placeholder = mkostemp(name.data(), O_CLOEXEC);
+  if (placeholder < 0) return false;
+  close(placeholder);
+  unlink(name.c_str());
+  return keep_path(name, provisional.old) && link(target.c_str(), name.c_str()) == 0;
+}
+
+void forget_old() noexcept {
+  if (provisional.old.front() != '\0') unlink(provisional.old.data());
+}
+
 // A link stays a link: what it points to is what is replaced.
 std::string behind_links(const std::string& file) {
   const std::unique_ptr<char, decltype(&std::free)> real(realpath(file.c_str(), nullptr),
@@ -85,15 +130,33 @@ std::string behind_links(const std::string& file) {
   return real ? real.get() : file;
 }
 
-std::string folder_of(const std::string& file) {
-  const std::size_t slash = file.rfind('/');
-  if (slash == std::string::npos) return ".";
-  return slash == 0 ? "/" : file.substr(0, slash);
-}
-
 bool is_regular_or_new(const std::string& file) {
   struct stat status = {};
   return stat(file.c_str(), &status) != 0 || S_ISREG(status.st_mode);
+}
+
+// Both, or none: the text takes its name, and gives it back where `end` fails.
+void end_together(Temporary& temporary, const std::string& target, const std::string& subject,
+                  const std::function<void()>& end) {
+  if (!keep_old(target)) {
+    end();
+    if (!temporary.take_name(target)) fail(subject, errno);
+    return;
+  }
+  if (!temporary.take_name(target)) {
+    const int error = errno;
+    forget_old();
+    fail(subject, error);
+  }
+  provisional.there = true;
+  try {
+    end();
+  } catch (...) {
+    undo_texts();
+    throw;
+  }
+  provisional.there = false;
+  forget_old();
 }
 
 void replace_file(const std::string& text, const std::string& file, const std::string& subject,
@@ -114,8 +177,11 @@ void replace_file(const std::string& text, const std::string& file, const std::s
   if (fchmod(temporary.descriptor(), mode) != 0 || fsync(temporary.descriptor()) != 0) {
     fail(subject, errno);
   }
-  if (before_end) before_end();
-  if (!temporary.take_name(target)) fail(subject, errno);
+  if (!before_end) {
+    if (!temporary.take_name(target)) fail(subject, errno);
+    return;
+  }
+  end_together(temporary, target, subject, before_end);
 }
 
 void write_stream(const std::string& text, const std::string& file, const std::string& subject) {
@@ -131,6 +197,15 @@ void write_stream(const std::string& text, const std::string& file, const std::s
 }
 
 }  // namespace
+
+void undo_texts() noexcept {
+  if (!provisional.there.exchange(false)) return;
+  if (provisional.old.front() == '\0') {
+    unlink(provisional.target.data());
+  } else {
+    rename(provisional.old.data(), provisional.target.data());
+  }
+}
 
 void write_text(const std::string& text, const std::string& destination, const std::string& option,
                 const std::function<void()>& before_end) {

@@ -107,6 +107,17 @@ std::string array_format(const unsigned char* start, std::size_t size) {
   return {};
 }
 
+std::size_t read_start(int descriptor, const std::string& label, unsigned char* out,
+                       std::size_t count, off_t at) {
+  for (;;) {
+    const ssize_t got = pread(descriptor, out, count, at);
+    if (got >= 0) return static_cast<std::size_t>(got);
+    if (errno != EINTR) {
+      throw Error(Failure::input, label + " cannot be read: " + reason(errno));
+    }
+  }
+}
+
 std::string array_address(const std::string& label, const std::string& name) {
   return name.empty() ? label : label + ":" + name;
 }
@@ -114,8 +125,7 @@ std::string array_address(const std::string& label, const std::string& name) {
 std::shared_ptr<const ArrayFile> open_array_file(int descriptor, const std::string& label,
                                                  const std::string& tmpdir) {
   std::array<unsigned char, 16> start{};
-  const ssize_t got = pread(descriptor, start.data(), start.size(), 0);
-  const std::size_t size = got > 0 ? static_cast<std::size_t>(got) : 0;
+  const std::size_t size = read_start(descriptor, label, start.data(), start.size());
   struct stat status {};
   fstat(descriptor, &status);
   if (is_zip(start.data(), size)) return std::make_shared<NpzFile>(descriptor, label, tmpdir);

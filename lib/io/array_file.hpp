@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <memory>
 #include <string>
 #include <vector>
@@ -39,6 +41,11 @@ std::string array_address(const std::string& label, const std::string& name);
 /// to it; compressed members are unpacked in `tmpdir`. Throws Error(input): malformed.
 std::shared_ptr<const ArrayFile> open_array_file(int descriptor, const std::string& label,
                                                  const std::string& tmpdir);
+
+/// Reads up to `count` bytes at `at` of the file, which messages call `label`; returns how many,
+/// fewer at its end. Throws Error(input) with the system's reason.
+std::size_t read_start(int descriptor, const std::string& label, unsigned char* out,
+                       std::size_t count, off_t at = 0);
 
 /// Which of the formats a file begins as ("an .npy file"); empty where it is none of them that can
 /// be told by the first bytes alone.

@@ -97,7 +97,9 @@ void copy_all_blocks(const OpenDataset& source, OutputFile& output, hid_t datase
     const std::vector<hsize_t> count(piece.count.begin(), piece.count.end());
     h5::select(space.get(), {piece.start.begin(), piece.start.end()},
                std::vector<hsize_t>(count.size(), 1), count);
-    source.read(type, h5::dataspace(count).get(), space.get(), out);
+    // Closed after the reason of a failure is asked for, which any other call clears.
+    const h5::Handle memory = h5::dataspace(count);
+    source.read(type, memory.get(), space.get(), out);
   };
   copy_blocks(extent_of(source.handle()).shape, type, read, output, dataset, path);
 }

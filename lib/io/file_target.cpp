@@ -40,7 +40,7 @@ bool rename_without_replacing(const std::string& from, const std::string& to) {
 
 /// So that the new name survives a crash too. Best effort: the content is safe already, and there
 /// are folders that cannot be opened or synchronised.
-void synchronise_folder(const std::string& folder) {
+void synchronise_folder(const std::string& folder) noexcept {
   const Descriptor descriptor = open_descriptor(folder, O_RDONLY | O_DIRECTORY);
   if (descriptor) fsync(descriptor.get());
 }

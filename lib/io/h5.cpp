@@ -39,6 +39,8 @@ void show_hdf5_errors(bool show) {
   apply_error_printing();
 }
 
+bool hdf5_is_busy() noexcept { return h5::in_library(); }
+
 std::string hdf5_version() {
   const h5::Lock lock;
   unsigned major = 0;

@@ -16,16 +16,16 @@
 namespace attn::io {
 namespace {
 
-bool has_signature_at(int descriptor, off_t at) {
+bool has_signature_at(int descriptor, const std::string& label, off_t at) {
   constexpr std::array<unsigned char, 8> signature = {0x89, 'H', 'D', 'F', '\r', '\n', 0x1a, '\n'};
   std::array<unsigned char, 8> found{};
-  return pread(descriptor, found.data(), found.size(), at) == 8 && found == signature;
+  return read_start(descriptor, label, found.data(), found.size(), at) == 8 && found == signature;
 }
 
 /// HDF5's format signature stands at 0 or, after a user block, at 512, 1024, 2048, ...
-bool has_signature(int descriptor, off_t size) {
+bool has_signature(int descriptor, const std::string& label, off_t size) {
   for (off_t at = 0; at + 8 <= size; at = at == 0 ? 512 : 2 * at) {
-    if (has_signature_at(descriptor, at)) return true;
+    if (has_signature_at(descriptor, label, at)) return true;
   }
   return false;
 }
@@ -38,6 +38,9 @@ bool has_signature(int descriptor, off_t size) {
   }
   if (why.truncated) {
     throw Error(Failure::input, label + " is truncated: it is shorter than it says itself");
+  }
+  if (why.error_number == EIO) {
+    throw Error(Failure::input, label + " cannot be read: " + why.text);
   }
   throw Error(Failure::input, label + " is a damaged HDF5 file: " + why.text);
 }
@@ -58,10 +61,10 @@ void check_content(int descriptor, const std::string& label) {
   struct stat status {};
   fstat(descriptor, &status);
   if (status.st_size == 0) throw Error(Failure::input, label + " is empty");
-  if (has_signature(descriptor, status.st_size)) return;
+  if (has_signature(descriptor, label, status.st_size)) return;
   std::array<unsigned char, 16> start{};
-  const ssize_t got = pread(descriptor, start.data(), start.size(), 0);
-  const std::string other = array_format(start.data(), got > 0 ? static_cast<std::size_t>(got) : 0);
+  const std::size_t got = read_start(descriptor, label, start.data(), start.size());
+  const std::string other = array_format(start.data(), got);
   if (!other.empty()) {
     throw Error(Failure::input, label + " is " + other + ", expected an HDF5 file in a stream",
                 "name the file itself, or make a bundle of it with tensor-convert");
@@ -119,7 +122,7 @@ InputFile open_input_file(const std::string& file, const std::string& tmpdir) {
   fstat(descriptor.get(), &status);
   if (S_ISDIR(status.st_mode)) throw Error(Failure::input, file + " is a folder, expected a file");
   if (!S_ISREG(status.st_mode)) return open_stream(descriptor.get(), file, tmpdir);
-  if (status.st_size > 0 && !has_signature_at(descriptor.get(), 0)) {
+  if (status.st_size > 0 && !has_signature_at(descriptor.get(), file, 0)) {
     if (auto arrays = open_array_file(descriptor.get(), file, tmpdir)) {
       InputFile opened;
       opened.label = file;

@@ -49,9 +49,16 @@ NpzFile::NpzFile(int descriptor, const std::string& label, std::string tmpdir)
   Descriptor own(fcntl(descriptor, F_DUPFD_CLOEXEC, 0));
   if (!own) throw Error(Failure::input, "cannot open " + label + ": " + reason(errno));
   int error = 0;
+  errno = 0;
   // Duplicates the descriptor, and closes the one that it is given where it succeeds.
   archive_->handle = zip_fdopen(own.get(), 0, &error);
-  if (archive_->handle == nullptr) refuse_archive(label, text_of(error));
+  if (archive_->handle == nullptr) {
+    const int failure = errno;
+    if ((error == ZIP_ER_READ || error == ZIP_ER_SEEK) && failure != 0) {
+      throw Error(Failure::input, label + " cannot be read: " + reason(failure));
+    }
+    refuse_archive(label, text_of(error));
+  }
   own.release();
   const zip_int64_t count = zip_get_num_entries(archive_->handle, 0);
   for (zip_int64_t index = 0; index < count; ++index) add(static_cast<zip_uint64_t>(index));

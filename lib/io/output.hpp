@@ -142,7 +142,8 @@ class OutputBundle {
 /// files at exit is off, so that an ordinary return does no harm either.)
 bool output_failed() noexcept;
 
-/// Removes the temporaries of all open OutputBundles and spools. Safe to call from a signal
+/// Removes the temporaries of all open OutputBundles and spools, and calls what also_at_removal was
+/// given. Safe to call from a signal
 /// handler; called by the handlers that install_cleanup_handlers sets for SIGINT, SIGTERM, SIGHUP,
 /// SIGQUIT, SIGUSR1, SIGUSR2, SIGXCPU, SIGPIPE and the signals of a crash, unless ignored (the
 /// process then dies by the same signal; where HDF5 crashed over a damaged input, by exit status 3
@@ -151,7 +152,16 @@ bool output_failed() noexcept;
 /// CPU time (SIGPROF): where one call of HDF5 that does not write takes more than 10 seconds of it,
 /// the process ends in the same way, with exit status 3.
 void remove_temporaries() noexcept;
-void install_cleanup_handlers();
+
+/// What else the end of the process undoes, from a signal handler too. Once for a process.
+void also_at_removal(void (*undo)() noexcept);
+
+/// `memory_was_short`, where given, is asked when HDF5 has crashed: the input is then not at fault,
+/// and the exit status is 6.
+void install_cleanup_handlers(bool (*memory_was_short)() noexcept = nullptr);
+
+/// Whether the calling thread is inside a sequence of HDF5 calls. For signal handlers too.
+bool hdf5_is_busy() noexcept;
 
 /// "1.10.8": for --version.
 std::string hdf5_version();

@@ -20,19 +20,20 @@ void write_text(const char* text) noexcept {
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text, std::strlen(text));
 }
 
-[[noreturn]] void blame_input(const char* why) noexcept {
+bool (*short_of_memory)() noexcept = nullptr;
+
+[[noreturn]] void end_with(Failure failure, const char* subject, const char* why) noexcept {
   write_text(program_invocation_short_name);
   write_text(": error: ");
-  write_text(h5::subject());
-  write_text(" is damaged: ");
+  write_text(subject);
   write_text(why);
   write_text("\n");
-  _exit(static_cast<int>(Failure::input));
+  _exit(static_cast<int>(failure));
 }
 
 void give_up() noexcept {
   remove_temporaries();
-  blame_input("HDF5 does not come to an end with it");
+  end_with(Failure::input, h5::subject(), " is damaged: HDF5 does not come to an end with it");
 }
 
 bool is_crash(int signal_number) noexcept {
@@ -42,8 +43,14 @@ bool is_crash(int signal_number) noexcept {
 
 void remove_and_die(int signal_number) {
   remove_temporaries();
-  // Some damaged files make HDF5 itself crash. That is bad input.
-  if (is_crash(signal_number) && h5::in_library()) blame_input("HDF5 crashed over it");
+  if (is_crash(signal_number)) {
+    if (short_of_memory != nullptr && short_of_memory()) {
+      end_with(Failure::memory, "out of memory", "");
+    }
+    // Some damaged files make HDF5 itself crash. That is bad input.
+    if (h5::in_library())
+      end_with(Failure::input, h5::subject(), " is damaged: HDF5 crashed over it");
+  }
   // Blocked while it is handled: the second one is delivered when this handler returns.
   signal(signal_number, SIG_DFL);
   raise(signal_number);
@@ -51,7 +58,8 @@ void remove_and_die(int signal_number) {
 
 }  // namespace
 
-void install_cleanup_handlers() {
+void install_cleanup_handlers(bool (*memory_was_short)() noexcept) {
+  short_of_memory = memory_was_short;
   ensure_alternate_stack();
   // The last five are crashes: of this code, or of HDF5 over a damaged file.
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGXCPU, SIGPIPE,

@@ -25,7 +25,7 @@ class ZipStream {
  public:
   ZipStream(const ZipArchive& archive, zip_uint64_t index, const std::string& address)
       : address_(address), handle_(zip_fopen_index(archive.handle, index, 0)) {
-    if (handle_ == nullptr) refuse(zip_strerror(archive.handle));
+    if (handle_ == nullptr) refuse(zip_get_error(archive.handle));
   }
   ~ZipStream() {
     if (handle_ != nullptr) zip_fclose(handle_);
@@ -39,7 +39,7 @@ class ZipStream {
     while (done < count) {
       const zip_int64_t got =
           zip_fread(handle_, out + done, static_cast<zip_uint64_t>(count - done));
-      if (got < 0) refuse(zip_file_strerror(handle_));
+      if (got < 0) refuse(zip_file_get_error(handle_));
       if (got == 0) break;
       done += got;
     }
@@ -53,7 +53,14 @@ class ZipStream {
   }
 
   void seek(Index offset) {
-    if (zip_fseek(handle_, offset, SEEK_SET) < 0) refuse(zip_file_strerror(handle_));
+    if (zip_fseek(handle_, offset, SEEK_SET) < 0) refuse(zip_file_get_error(handle_));
+  }
+
+  // Where the system has a reason, that says more than libzip's own.
+  [[noreturn]] void refuse(zip_error_t* error) const {
+    const int number = zip_error_code_system(error);
+    const bool of_system = zip_error_system_type(error) == ZIP_ET_SYS && number != 0;
+    refuse(of_system ? reason(number) : std::string(zip_error_strerror(error)));
   }
 
   [[noreturn]] void refuse(const std::string& why) const {

@@ -260,6 +260,26 @@ class Killed(FilesTest):
                 self.assertEqual(self.listing(), self.before)
                 self.assertEqual(os.listdir(self.tmp), [])
 
+    def test_report_of_a_run_that_is_killed(self):
+        # It has its name while the bundle flows out, and must give it back.
+        os.mkfifo(self.folder / "fifo")
+        for old in (None, "the old report"):
+            with self.subTest(old=old):
+                (self.folder / "report.json").unlink(missing_ok=True)
+                if old:
+                    (self.folder / "report.json").write_text(old)
+                before = self.listing()
+                with subprocess.Popen([BIN / "attn-compute", "in.h5", "-q", "-o", "fifo",
+                                       "--json=report.json"], cwd=self.folder,
+                                      env=self.environment) as process:
+                    time.sleep(0.5)
+                    self.assertIsNone(process.poll())
+                    process.terminate()
+                    self.assertEqual(process.wait(TIMEOUT), -signal.SIGTERM)
+                self.assertEqual(self.listing(), before)
+                if old:
+                    self.assertEqual(self.bytes_of("report.json"), old.encode())
+
     def test_ignored_signals_stay_ignored(self):
         done = self.shell("trap '' INT; attn-compute -o out.h5 < <(sleep 0.3; cat in.h5) & "
                           "sleep 0.1; kill -INT $!; wait $!")

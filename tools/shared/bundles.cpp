@@ -9,7 +9,9 @@
 
 #include <fmt/format.h>
 
+#include "cli/text_file.hpp"
 #include "io/array_output.hpp"
+#include "shared/memory_watch.hpp"
 #include "shared/output_format.hpp"
 #include "tensor/error.hpp"
 
@@ -28,6 +30,27 @@ std::string kind_name(io::FollowedSource::Kind kind) {
   using Kind = io::FollowedSource::Kind;
   if (kind == Kind::virtual_dataset) return "virtual";
   return kind == Kind::external_link ? "external link" : "raw storage";
+}
+
+// A failure that a lack of memory has brought about is told as that.
+cli::Outcome run_watched(const std::function<cli::Outcome()>& run) {
+  try {
+    cli::Outcome outcome = run();
+    require_memory();
+    if (outcome.commit) {
+      outcome.commit = [commit = std::move(outcome.commit), status = outcome.status] {
+        try {
+          commit();
+          finish_with(status);
+        } catch (...) {
+          throw_for_memory();
+        }
+      };
+    }
+    return outcome;
+  } catch (...) {
+    throw_for_memory();
+  }
 }
 
 }  // namespace
@@ -120,7 +143,9 @@ int tool_main(int argc, char** argv, const cli::Declaration& declaration,
               const std::function<cli::Outcome(const cli::Arguments&, cli::Report&)>& run,
               std::vector<std::string> libraries) {
   keep_freed_memory();
-  io::install_cleanup_handlers();
+  watch_memory();
+  io::also_at_removal(cli::undo_texts);
+  io::install_cleanup_handlers(memory_was_short);
   io::show_hdf5_errors(false);
   libraries.insert(libraries.begin(),
                    {"HDF5 " + io::hdf5_version(), "libzip " + io::libzip_version()});
@@ -130,7 +155,7 @@ int tool_main(int argc, char** argv, const cli::Declaration& declaration,
       [&](const cli::Arguments& arguments, cli::Report& report) {
         if (arguments.verbose) io::show_hdf5_errors(true);
         require_bundle_name(arguments);
-        return run(arguments, report);
+        return run_watched([&] { return run(arguments, report); });
       },
       libraries,
       [&] {
@@ -141,6 +166,7 @@ int tool_main(int argc, char** argv, const cli::Declaration& declaration,
     std::fflush(nullptr);
     _exit(status);
   }
+  leave_in_order();
   return status;
 }
 
