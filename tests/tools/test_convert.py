@@ -298,7 +298,7 @@ class Writing(Arrays):
 
     def test_endings(self):
         self.write("a.h5", x=np.arange(3.0))
-        for name, warned in (("b.xyz", True), ("b.pt", True), ("b.hdf5", False), ("b", False)):
+        for name, warned in (("b.xyz", True), ("b.tensors", True), ("b.hdf5", False), ("b", False)):
             self.assertEqual("warning" in self.convert("a.h5", "-o", name).err, warned)
             self.assertEqual(list(self.read(name)), ["x"])
         self.assertNotIn("warning", self.convert("a.h5", "--to=h5", "-o", "c.xyz").err)

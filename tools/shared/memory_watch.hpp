@@ -12,8 +12,8 @@ bool memory_was_short() noexcept;
 /// once, whether this was called or not.
 void watch_memory();
 
-/// What the tool is to write is in its place: from now on a lack of memory makes no difference to the
-/// exit status.
+/// What the tool is to write is in its place: from now on a lack of memory makes no difference to
+/// the exit status.
 void finish_with(int status) noexcept;
 
 /// The process is about to leave in order: what is called at exit has nothing to do.
