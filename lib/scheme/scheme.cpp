@@ -11,8 +11,6 @@
 namespace attn {
 namespace {
 
-constexpr Index usual_iterations = 1000;
-
 bool fixed_iterations(const SchemeOptions& options) {
   return options.iterations && !options.tolerance;
 }

@@ -25,6 +25,9 @@ constexpr bool is_softmax(Scheme scheme) {
   return scheme == Scheme::unas || scheme == Scheme::fenchel;
 }
 
+/// The most iterations of Sinkhorn where a tolerance is to be met and no number is given.
+inline constexpr Index usual_iterations = 1000;
+
 struct SchemeOptions {
   Scheme scheme = Scheme::unas;
 
@@ -32,7 +35,8 @@ struct SchemeOptions {
   double hybrid = 0.5;
 
   /// Of sinkhorn. Only iterations: exactly so many. A tolerance: until the error of the column
-  /// sums, Σ_j |c_j − b_j| / Σ_j b_j, is at most that, in at most `iterations` (1000 unless given).
+  /// sums, Σ_j |c_j − b_j| / Σ_j b_j, is at most that, in at most `iterations` (usual_iterations
+  /// unless given).
   /// Neither: usual_tolerance. Row sums are exact to rounding.
   std::optional<Index> iterations;
   std::optional<double> tolerance;

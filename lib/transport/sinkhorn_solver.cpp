@@ -13,8 +13,6 @@
 namespace attn {
 namespace {
 
-constexpr Index usual_iterations = 1000;
-
 // ε is lowered by this factor at a time, from where scores are of about this size.
 constexpr double cooling = 4;
 constexpr double first_scores = 16;

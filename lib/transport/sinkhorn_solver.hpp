@@ -20,8 +20,8 @@ namespace attn {
 struct SinkhornOptions {
   /// Only iterations: exactly so many. A tolerance: until the L1 error of the marginals, Σ_i |r_i −
   /// a_i| + Σ_j |c_j − b_j|, of the plan as it is shown is at most that, in at most `iterations`
-  /// (1000 unless given). Neither: 1e-10 in float64; in float32 1e-6 times the larger of Σ a and 1,
-  /// since a plan in that format has no better sums.
+  /// (usual_iterations unless given). Neither: 1e-10 in float64; in float32 1e-6 times the larger
+  /// of Σ a and 1, since a plan in that format has no better sums.
   std::optional<Index> iterations;
   std::optional<double> tolerance;
 

@@ -1,4 +1,4 @@
-#include "shared/claim_verdict.hpp"
+#include "claim_check/claim_verdict.hpp"
 
 #include <doctest/doctest.h>
 

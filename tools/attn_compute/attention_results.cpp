@@ -1,0 +1,43 @@
+#include "attn_compute/attention_results.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "common/weights_writer.hpp"
+#include "tensor/error.hpp"
+
+namespace attn::tools {
+
+bool ComputeOptions::emits_gradients() const {
+  const auto& names = gradient_names();
+  return std::any_of(names.begin(), names.end(),
+                     [&](const std::string& name) { return emits(name); });
+}
+
+Shape own_shape(const ResultKind& kind, const ComputeOptions& options,
+                const AttentionInput& input) {
+  const Index queries =
+      kind.by_choice && options.queries ? options.queries->count() : input.queries;
+  Shape shape;
+  for (const std::string& axis : kind.axes) {
+    shape.push_back(axis == "query" ? queries : (axis == "key" ? input.keys : input.value_depth));
+  }
+  return shape;
+}
+
+void create_results(HeadOutputs& outputs, const ComputeOptions& options,
+                    const AttentionInput& input, bool f64) {
+  for (const ResultKind& kind : result_kinds()) {
+    if (!options.emits(kind.name)) continue;
+    const DType type = f64 || !kind.computed_type ? DType::f64 : DType::f32;
+    const Shape shape = own_shape(kind, options, input);
+    const Shape chunk =
+        kind.name == "weights" ? weights_chunk(shape.front(), shape.back()) : Shape{};
+    const bool inside =
+        kind.name == "out" && input.options.layout == ScoreOptions::Layout::heads_inside;
+    outputs.create(kind.name, type, shape, kind.axes, chunk, inside);
+  }
+}
+
+}  // namespace attn::tools

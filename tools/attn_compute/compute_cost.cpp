@@ -1,0 +1,101 @@
+// What a run of attn-compute takes: memory for the plan, and all of it for --dry-run.
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "attn_compute/attention_results.hpp"
+#include "attn_compute/head_gradients.hpp"
+#include "common/bundles.hpp"
+#include "common/scheme_settings.hpp"
+#include "common/weights_writer.hpp"
+#include "scheme/output.hpp"
+#include "stats/observers.hpp"
+
+namespace attn::tools {
+namespace {
+
+// Bytes of one head's results in the file.
+double result_bytes(const ComputeOptions& options, const AttentionInput& input,
+                    std::size_t element_size) {
+  double bytes = 0;
+  for (const ResultKind& kind : result_kinds()) {
+    if (!options.emits(kind.name)) continue;
+    const Shape own = own_shape(kind, options, input);
+    const double elements = kind.name == "weights" ? weights_elements(own[0], own[1])
+                                                   : static_cast<double>(element_count(own));
+    bytes += elements * static_cast<double>(kind.computed_type ? element_size : sizeof(double));
+  }
+  return bytes;
+}
+
+}  // namespace
+
+HeadNeeds compute_needs(const ComputeOptions& options, const AttentionInput& input,
+                        std::size_t element_size) {
+  HeadNeeds needs;
+  Index numbers = 0;  // of the type computed in
+  if (options.emits("out") || options.emits_gradients()) {
+    numbers += input.queries * input.value_depth;
+  }
+  for (const GradientKind& kind : options.gradients) numbers += kind.size();
+  const Index vectors = 3 * (input.queries + input.keys);
+  needs.result_bytes =
+      numbers * static_cast<Index>(element_size) + vectors * static_cast<Index>(sizeof(double));
+  const Partition partition =
+      partition_of(Order::row_panels, input.queries, input.keys, element_size);
+  const std::int64_t sums = options.emits("col_sum") ? ColumnSums<float>::bytes(partition) : 0;
+  const std::int64_t output = options.emits("out") || options.emits_gradients()
+                                  ? output_bytes(options.scheme.scheme, input.queries, input.keys,
+                                                 input.value_depth, element_size)
+                                  : 0;
+  needs.useful_bytes = useful_attend_bytes(options.scheme, input.queries, input.keys, element_size);
+  needs.kept_bytes = gradient_sum_bytes(options.gradients, input.problems);
+  needs.work_bytes = [&options, &input, sums, output, element_size](int threads, std::int64_t) {
+    const std::int64_t forward =
+        attend_bytes(options.scheme.scheme, input.queries, input.keys, element_size, threads) +
+        threads * (sums + output);
+    // Threads work on heads of their own or on one together.
+    const std::int64_t backward =
+        std::max(threads * head_gradient_bytes(options, input, element_size, 1),
+                 head_gradient_bytes(options, input, element_size, threads));
+    return std::max(forward, backward);
+  };
+  return needs;
+}
+
+void report_cost(const cli::Arguments& arguments, const ComputeOptions& options,
+                 const AttentionInput& input, bool f64, cli::Report& report) {
+  const std::size_t element = f64 ? sizeof(double) : sizeof(float);
+  const MemoryPlan plan = plan_memory(input, element, compute_needs(options, input, element),
+                                      arguments.threads, arguments.memory);
+  const auto heads = static_cast<double>(input.problems);
+  const double out = options.emits("out") || options.emits_gradients()
+                         ? 2 * input.pairs() * static_cast<double>(input.value_depth)
+                         : 0;
+  const double flops = input.score_flops(options.scheme.scheme, score_passes(options.scheme)) +
+                       out + gradient_flops(options, input);
+  double bytes = heads * result_bytes(options, input, element);
+  for (const GradientKind& kind : options.gradients) {
+    bytes += static_cast<double>(element_count(kind.shape())) * static_cast<double>(element);
+  }
+  const std::string scheme = scheme_name(options.scheme.scheme);
+  const Shape shape = join(input.leading, {input.queries, input.keys});
+
+  auto& result = report.result();
+  result["scheme"] = scheme;
+  result["shape"] = shape;
+  result["working_bytes"] = plan.bytes;
+  result["result_bytes"] = bytes;
+  result["flops"] = flops;
+  report.print(
+      fmt::format("{} of {} in {}\nworking memory  {}, and some 30 MB for the program itself\n"
+                  "results         {}{}\narithmetic      {:.3g} flops{}\n",
+                  scheme, times(shape), f64 ? "float64" : "float32",
+                  bytes_text(static_cast<double>(plan.bytes)), bytes_text(bytes),
+                  arguments.compress > 0 ? " before they are compressed" : "", flops,
+                  options.scheme.scheme == Scheme::sinkhorn ? " at most" : ""));
+}
+
+}  // namespace attn::tools

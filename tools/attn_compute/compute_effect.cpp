@@ -1,0 +1,90 @@
+// What a run of attn-compute does to the results in a bundle.
+
+#include <cstdint>
+#include <optional>
+
+#include "attn_compute/compute_task.hpp"
+#include "common/result_inputs.hpp"
+#include "common/result_table.hpp"
+#include "tensor/error.hpp"
+
+namespace attn::tools {
+namespace {
+
+Settings settings_of(const cli::Arguments& arguments, const ComputeTask& task) {
+  const SchemeOptions& scheme = task.options.scheme;
+  Settings settings;
+  for (const auto& [name, value] :
+       score_settings(task.options.scores, scheme.scheme, task.input.causal)) {
+    settings[name] = value;
+  }
+  settings["attn_scheme"] = scheme_name(scheme.scheme);
+  settings["attn_precision"] = task.f64 ? "f64" : "f32";
+  if (scheme.scheme == Scheme::fenchel) settings["attn_alpha"] = task.options.scores.alpha;
+  if (scheme.scheme == Scheme::hnas && arguments.number("hybrid")) {
+    settings["attn_hybrid"] = *arguments.number("hybrid");
+  }
+  if (scheme.scheme != Scheme::sinkhorn) return settings;
+  // How many were needed is known only afterwards: the same is asked for, the same comes of it.
+  if (scheme.iterations) settings["attn_iterations"] = std::int64_t{*scheme.iterations};
+  if (scheme.tolerance || !scheme.iterations) {
+    settings["attn_tolerance"] =
+        scheme.tolerance.value_or(usual_tolerance(task.f64 ? sizeof(double) : sizeof(float)));
+  }
+  return settings;
+}
+
+// Whether the dataset queries, or that there is none, says which rows this run writes.
+bool same_queries(const io::InputBundle& section, const std::optional<RowSelection>& chosen) {
+  const io::InputBundle bundle = section.without_named();
+  if (!bundle.has("queries")) return !chosen;
+  const io::InputDataset dataset = bundle.dataset("queries");
+  if (!chosen || dataset.shape() != Shape{chosen->count()} || !is_integral(dataset.dtype())) {
+    return false;
+  }
+  std::vector<std::int64_t> rows(static_cast<std::size_t>(chosen->count()));
+  dataset.read({0}, dataset.shape(), rows.data());
+  Index last = -1;
+  for (const std::int64_t row : rows) {
+    if (row <= last || !chosen->contains(row)) return false;
+    last = row;
+  }
+  return true;
+}
+
+}  // namespace
+
+RunEffect ComputeTask::effect(const cli::Arguments& arguments) const {
+  RunEffect effect;
+  effect.tool = arguments.tool;
+  effect.read = names_of(datasets());
+  effect.settings = settings_of(arguments, *this);
+  for (const std::string& name : result_family(effect.tool)->attributes) {
+    if (name != "attn_status") effect.attributes[name] = setting_of(effect.settings, name);
+  }
+  std::set<std::string> scores = score_inputs(input);
+  std::set<std::string> outputs = output_inputs(input);
+  if (options.scheme.scheme == Scheme::hnas && !arguments.number("hybrid")) {
+    effect.read.insert("hybrid");
+    scores.insert("hybrid");
+    outputs.insert("hybrid");
+  }
+  bool by_query = false;
+  for (const ResultKind& kind : result_kinds()) {
+    if (!options.emits(kind.name)) continue;
+    std::set<std::string>& from = effect.results[kind.name];
+    from = kind.name == "out" ? outputs : scores;
+    if (!kind.by_choice) continue;
+    by_query = true;
+    from.insert("queries");
+  }
+  outputs.insert("grad_out");
+  for (const GradientKind& gradient : options.gradients) effect.results[gradient.name] = outputs;
+  if (options.queries) effect.results["queries"] = {"queries"};
+  // Rows of other queries do not stay beside these, nor the list of theirs.
+  if (!by_query) return effect;
+  (same_queries(bundle, options.queries) ? effect.unchanged : effect.changed).insert("queries");
+  return effect;
+}
+
+}  // namespace attn::tools

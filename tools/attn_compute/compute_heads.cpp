@@ -1,0 +1,140 @@
+#include "attn_compute/compute_heads.hpp"
+
+#include "attn_compute/gradient_writer.hpp"
+#include "attn_compute/head_gradients.hpp"
+#include "attn_compute/query_list.hpp"
+#include "common/weights_writer.hpp"
+#include "scheme/output.hpp"
+#include "stats/observers.hpp"
+
+namespace attn::tools {
+namespace {
+
+template <class T>
+struct HeadResult {
+  Buffer<T> out;
+  Attention attention;
+  std::vector<Buffer<T>> gradients;
+  std::vector<double> col_sum;
+  std::vector<double> row_entropy;
+};
+
+void warn_about_leaks(const ComputeOptions& options, const AttentionInput& input,
+                      cli::Report& report) {
+  if (!options.settings_left.empty()) warn_of_settings_left(options.settings_left, report);
+  if (is_softmax(options.scheme.scheme)) return;
+  const std::string scheme = scheme_name(options.scheme.scheme);
+  if (input.causal != Causal::none) {
+    report.warn("under " + scheme +
+                " a query sees later queries through the column normalisation, causal mask or not: "
+                "fine for analysis, a leak in an autoregressive model");
+  }
+  if (input.queries == 1 && options.scheme.scheme != Scheme::hnas) {
+    report.warn("with one query " + scheme + " is uniform over the keys it may attend to");
+  }
+}
+
+template <class T>
+HeadResult<T> compute_head(const ComputeOptions& options, const AttentionInput& input,
+                           const Head<T>& head, const HeadOutputs& outputs,
+                           std::int64_t useful_bytes, int threads) {
+  HeadResult<T> result;
+  std::vector<Observer<T>*> observers;
+  std::optional<Output<T>> output;
+  ColumnSums<T> sums;
+  RowEntropy<T> entropy;
+  std::optional<WeightsWriter<T>> weights;
+  const Index queries = head.scores().rows();
+  if (options.emits("out") || options.emits_gradients()) {
+    result.out = Buffer<T>(queries * head.v().cols);
+    output.emplace(head.v(), MatrixView<T>(result.out.data(), queries, head.v().cols));
+    observers.push_back(&*output);
+  }
+  if (options.emits("col_sum")) observers.push_back(&sums);
+  if (options.emits("row_entropy")) observers.push_back(&entropy);
+  if (options.emits("weights")) {
+    weights.emplace(outputs.dataset("weights"), outputs.position(head.problem),
+                    options.queries ? &*options.queries : nullptr);
+    if (!options.queries) observers.push_back(&*weights);
+  }
+  SchemeOptions scheme = options.scheme;
+  scheme.kept_bytes = useful_bytes;
+  if (!options.hybrid.empty()) {
+    scheme.hybrid = options.hybrid[static_cast<std::size_t>(head.problem)];
+  }
+  result.attention = naming_head(
+      input, head, [&] { return attend(head.scores(scheme.scheme), scheme, observers, threads); });
+  if (options.emits_gradients()) {
+    const MatrixView<const T> out(result.out.data(), queries, head.v().cols);
+    result.gradients =
+        head_gradients<T>(options, input, head, scheme, result.attention, out, threads);
+  }
+  if (options.emits("col_sum")) result.col_sum = sums.values();
+  if (options.emits("row_entropy")) result.row_entropy = entropy.values();
+  if (!options.queries) return result;
+  if (weights) {
+    // After the pass over all: it need not make every weight for the sake of a few.
+    show_rows<T>(head.scores(scheme.scheme), scheme, result.attention.potentials, *options.queries,
+                 {&*weights}, threads);
+  }
+  if (options.emits("out")) keep_chosen(*options.queries, result.out.data(), head.v().cols);
+  if (options.emits("row_entropy")) keep_chosen(*options.queries, result.row_entropy.data(), 1);
+  return result;
+}
+
+template <class T>
+Totals compute(const cli::Arguments& arguments, const ComputeTask& task, io::OutputBundle& bundle,
+               HeadOutputs& outputs, cli::Progress& progress, cli::Report& report) {
+  const ComputeOptions& options = task.options;
+  const AttentionInput& input = task.input;
+  const MemoryPlan plan = plan_memory(input, sizeof(T), compute_needs(options, input, sizeof(T)),
+                                      arguments.threads, arguments.memory);
+  create_results(outputs, options, input, sizeof(T) == sizeof(double));
+  // Without u the three potentials do not rebuild the mixture.
+  const bool keep_hybrid =
+      arguments.only && options.emits("unas_row_potential") && !arguments.number("hybrid");
+  if (keep_hybrid) outputs.create("hybrid", DType::f64, {}, {});
+  GradientWriter<T> gradients(bundle, options.gradients, input, report);
+  const Index shown = options.queries ? options.queries->count() : input.queries;
+  Totals totals;
+  const double seconds = for_each_head<T, HeadResult<T>>(
+      input, plan, progress,
+      [&](const Head<T>& head) {
+        warn_of_finite_masks(head.least_bias(), {options.scheme.scheme}, report);
+      },
+      [&](const Head<T>& head, int threads) {
+        return compute_head<T>(options, input, head, outputs, plan.useful_bytes, threads);
+      },
+      [&](Index problem, HeadResult<T>& result) {
+        const Potentials& potentials = result.attention.potentials;
+        outputs.write("out", problem, {shown, input.value_depth}, result.out.data());
+        outputs.write("row_potential", problem, {input.queries}, potentials.row.data());
+        outputs.write("col_potential", problem, {input.keys}, potentials.col.data());
+        outputs.write("unas_row_potential", problem, {input.queries}, potentials.unas_row.data());
+        outputs.write("col_sum", problem, {input.keys}, result.col_sum.data());
+        outputs.write("row_entropy", problem, {shown}, result.row_entropy.data());
+        if (keep_hybrid) {
+          outputs.write("hybrid", problem, {}, &options.hybrid[static_cast<std::size_t>(problem)]);
+        }
+        gradients.add(problem, result.gradients);
+        totals.add(result.attention);
+      });
+  report.add_compute_seconds(seconds);
+  return totals;
+}
+
+}  // namespace
+
+Totals compute_section(const cli::Arguments& arguments, const ComputeTask& task,
+                       io::OutputBundle output, cli::Progress& progress, cli::Report& report) {
+  HeadOutputs outputs(output, task.input.leading, report);
+  warn_about_leaks(task.options, task.input, report);
+  const Totals totals = task.f64
+                            ? compute<double>(arguments, task, output, outputs, progress, report)
+                            : compute<float>(arguments, task, output, outputs, progress, report);
+  if (task.options.queries) write_queries(*task.options.queries, output, report);
+  record_results(arguments, task.options, task.input, task.f64, totals, output);
+  return totals;
+}
+
+}  // namespace attn::tools

@@ -1,0 +1,97 @@
+#include "attn_compute/compute_report.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "common/bundles.hpp"
+#include "common/result_table.hpp"
+
+namespace attn::tools {
+namespace {
+
+// What the summary line says after the shape.
+std::string remarks(const ComputeOptions& options, const Totals& totals) {
+  std::string text;
+  if (totals.empty_queries > 0) {
+    text += fmt::format(", {} queries may attend to nothing", totals.empty_queries);
+  }
+  if (totals.masked_keys > 0) {
+    text += fmt::format(", {} keys are masked from all", totals.masked_keys);
+  }
+  if (options.scheme.scheme == Scheme::sinkhorn) {
+    text += fmt::format(", {} iterations", totals.worst.iterations);
+  }
+  if (totals.worst.status == SolveStatus::not_converged) {
+    text +=
+        fmt::format(", not converged: column sums are off by {:.2g}", totals.worst.column_error);
+  }
+  return text;
+}
+
+}  // namespace
+
+void record_results(const cli::Arguments& arguments, const ComputeOptions& options,
+                    const AttentionInput& input, bool f64, const Totals& totals,
+                    io::OutputBundle& output) {
+  for (const std::string& name : scheme_attributes()) output.remove_attribute(name);
+  for (const std::string& name : score_attributes()) output.remove_attribute(name);
+  write_settings(score_settings(options.scores, options.scheme.scheme, input.causal), output);
+  if (options.scheme.scheme == Scheme::fenchel) {
+    output.attribute("attn_alpha", options.scores.alpha);
+  }
+  output.attribute("attn_scheme", scheme_name(options.scheme.scheme));
+  output.attribute("attn_precision", std::string(f64 ? "f64" : "f32"));
+  output.attribute("attn_status", status_name(totals.worst.status));
+  if (options.scheme.scheme == Scheme::hnas && arguments.number("hybrid")) {
+    output.attribute("attn_hybrid", *arguments.number("hybrid"));
+  }
+  if (options.scheme.scheme == Scheme::sinkhorn) {
+    output.attribute("attn_iterations", static_cast<std::int64_t>(totals.worst.iterations));
+    if (options.scheme.tolerance || !options.scheme.iterations) {
+      const std::size_t element = f64 ? sizeof(double) : sizeof(float);
+      output.attribute("attn_tolerance",
+                       options.scheme.tolerance.value_or(usual_tolerance(element)));
+    }
+  }
+}
+
+cli::Outcome conclude(const ComputeOptions& options, const AttentionInput& input, bool f64,
+                      const Totals& totals, cli::Report& report) {
+  auto& result = report.result();
+  result["scheme"] = scheme_name(options.scheme.scheme);
+  result["problems"] = input.problems;
+  result["queries"] = input.queries;
+  result["keys"] = input.keys;
+  result["status"] = status_name(totals.worst.status);
+  result["iterations"] = totals.worst.iterations;
+  result["column_error"] = totals.worst.column_error;
+  result["empty_queries"] = totals.empty_queries;
+  result["masked_keys"] = totals.masked_keys;
+
+  cli::Outcome outcome;
+  outcome.summary = fmt::format("{}, {} in {}", scheme_name(options.scheme.scheme),
+                                times(join(input.leading, {input.queries, input.keys})),
+                                f64 ? "float64" : "float32") +
+                    remarks(options, totals);
+  if (totals.worst.status == SolveStatus::not_converged) {
+    report.status("not_converged");
+    outcome.status = 1;
+  }
+  return outcome;
+}
+
+cli::Outcome conclude_groups(const GroupReport& groups, const ComputeOptions& options, Index heads,
+                             const Totals& totals, cli::Report& report) {
+  groups.write(report);
+  report.result()["status"] = status_name(totals.worst.status);
+  cli::Outcome outcome;
+  outcome.status = totals.worst.status == SolveStatus::not_converged ? 1 : 0;
+  outcome.summary = fmt::format("{}, {} heads in {} groups", scheme_name(options.scheme.scheme),
+                                heads, groups.size()) +
+                    remarks(options, totals);
+  return outcome;
+}
+
+}  // namespace attn::tools

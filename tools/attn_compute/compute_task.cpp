@@ -1,0 +1,104 @@
+#include "attn_compute/compute_task.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "attn_compute/query_list.hpp"
+#include "common/scheme_settings.hpp"
+#include "tensor/error.hpp"
+
+namespace attn::tools {
+namespace {
+
+// An option that would change nothing is a mistake that is told.
+void require_effect(const cli::Arguments& arguments, Scheme scheme) {
+  const auto goes_with = [&](const char* option, Scheme only) {
+    if (!arguments.given(option) || scheme == only) return;
+    throw Error(Failure::usage,
+                fmt::format("--{} goes with --scheme {}", option, scheme_name(only)));
+  };
+  goes_with("hybrid", Scheme::hnas);
+  goes_with("iterations", Scheme::sinkhorn);
+  goes_with("tolerance", Scheme::sinkhorn);
+  goes_with("alpha", Scheme::fenchel);
+}
+
+ComputeOptions resolve(const cli::Arguments& arguments, const io::InputBundle& bundle) {
+  ComputeOptions options;
+  options.scheme.scheme = scheme_of(arguments.text("scheme")).value();
+  // Those of an earlier run are its own; those that came with the tensors say what they are.
+  const ScoreOptions recorded = resolve_score_options(arguments, &bundle);
+  options.scores = recorded;
+  if (bundle.text_attribute("attn_scheme")) {
+    options.scores = resolve_score_options(arguments, nullptr);
+    options.scores.layout = recorded.layout;  // how the axes lie is no choice of that run
+    options.settings_left = settings_left(recorded, options.scores);
+  }
+  options.scheme.iterations = arguments.integer("iterations");
+  options.scheme.tolerance = arguments.number("tolerance");
+  require_effect(arguments, options.scheme.scheme);
+  const std::string values = options.scores.source == ScoreOptions::Source::projection ? "wv" : "v";
+  const auto wanted = arguments.words_of("emit");
+  options.emitted.insert(wanted.begin(), wanted.end());
+  if (wanted.empty()) {
+    options.emitted = {"row_potential", "col_potential"};
+    if (bundle.has(values)) options.emitted.insert("out");
+  }
+  // The third vector without which the mixture cannot be rebuilt.
+  if (options.emits("row_potential") && options.scheme.scheme == Scheme::hnas) {
+    options.emitted.insert("unas_row_potential");
+  }
+  // Refused by name where it is asked for and not there.
+  if (options.emits("out")) static_cast<void>(bundle.dataset(values));
+  require_gradients(options, bundle, arguments.given("queries"));
+  return options;
+}
+
+void choose_queries(const cli::Arguments& arguments, const AttentionInput& input,
+                    const std::string& where, ComputeOptions& options) {
+  const auto& kinds = result_kinds();
+  const bool applies = std::any_of(kinds.begin(), kinds.end(), [&](const ResultKind& kind) {
+    return kind.by_choice && options.emits(kind.name);
+  });
+  if (!applies) {
+    throw Error(Failure::usage,
+                "--queries applies to out, weights and row_entropy, none of which is written",
+                "--emit weights");
+  }
+  options.queries = parse_queries(arguments.text("queries"), input.queries, where);
+}
+
+// Gradients start from the output.
+AttentionInput input_of(const io::InputBundle& bundle, const ComputeOptions& options) {
+  const bool gradients = options.emits_gradients();
+  AttentionInput input(bundle, options.scores, options.emits("out") || gradients,
+                       {options.scheme.scheme});
+  if (gradients) input.take_grad_out(bundle);
+  return input;
+}
+
+}  // namespace
+
+ComputeTask::ComputeTask(const cli::Arguments& arguments, io::InputBundle section)
+    : bundle(std::move(section)),
+      options(resolve(arguments, bundle)),
+      input(input_of(bundle, options)),
+      f64(arguments.f64.value_or(input.any_float64)) {
+  require_layout_effect(arguments, input);
+  if (options.scheme.scheme == Scheme::hnas) {
+    options.hybrid = hybrid_per_head(arguments, bundle, input, false);
+  }
+  options.gradients =
+      gradient_kinds(options, input, bundle, arguments.number("hybrid").has_value());
+  if (arguments.given("queries")) choose_queries(arguments, input, bundle.description(), options);
+}
+
+void ComputeTask::report_params(cli::Report& report) const {
+  report_score_options(options.scores, input.causal, report);
+  report.params()["precision"] = f64 ? "f64" : "f32";
+}
+
+}  // namespace attn::tools

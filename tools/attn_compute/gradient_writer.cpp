@@ -1,0 +1,89 @@
+#include "attn_compute/gradient_writer.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "tensor/error.hpp"
+
+namespace attn::tools {
+namespace {
+
+// As of results by head: the last leading axis is that of the heads.
+std::vector<std::string> axis_labels(const GradientKind& kind) {
+  if (!kind.of || kind.labels.empty()) return {};
+  std::vector<std::string> labels(kind.of->leading.size(), "");
+  if (!labels.empty() && kind.labels.back() != "input") labels.back() = "head";
+  labels.insert(labels.end(), kind.labels.begin(), kind.labels.end());
+  if (kind.of->heads_inside) std::swap(labels[labels.size() - 2], labels[labels.size() - 3]);
+  // A dataset may have fewer axes than its blocks, such as a bias by key.
+  const auto extra = static_cast<std::ptrdiff_t>(labels.size() - kind.shape().size());
+  labels.erase(labels.begin(), labels.begin() + extra);
+  return labels;
+}
+
+}  // namespace
+
+template <class T>
+GradientWriter<T>::GradientWriter(io::OutputBundle& output, const std::vector<GradientKind>& kinds,
+                                  const AttentionInput& input, cli::Report& report)
+    : input_(input) {
+  const DType type = sizeof(T) == sizeof(double) ? DType::f64 : DType::f32;
+  for (const GradientKind& kind : kinds) {
+    std::vector<Index> uses = block_uses(kind, input.problems);
+    std::vector<Index> left = uses;
+    gradients_.push_back({kind,
+                          output.create(kind.name, type, kind.shape(), axis_labels(kind)),
+                          std::move(uses),
+                          std::move(left),
+                          {}});
+    report.output(kind.name, output.address_of(kind.name), kind.shape(), type);
+  }
+}
+
+template <class T>
+void GradientWriter<T>::add(Index problem, const std::vector<Buffer<T>>& parts) {
+  for (std::size_t n = 0; n < gradients_.size(); ++n) {
+    Gradient& gradient = gradients_[n];
+    const Buffer<T>& part = parts[n];
+    if (!std::all_of(part.begin(), part.end(), [](T x) { return std::isfinite(x); })) {
+      constexpr bool is_float = sizeof(T) == sizeof(float);
+      throw Error(Failure::numerical,
+                  input_.place(problem) + ": " + gradient.kind.name + " is beyond the range of " +
+                      (is_float ? "float32" : "float64"),
+                  is_float ? "--precision f64" : "");
+    }
+    const Index block = gradient.kind.block(problem);
+    const auto at = static_cast<std::size_t>(block);
+    if (gradient.uses[at] == 1) {
+      write(gradient, block, part.data());
+      continue;
+    }
+    std::vector<double>& sum = gradient.sums[block];
+    sum.resize(static_cast<std::size_t>(part.size()));
+    for (std::size_t x = 0; x < sum.size(); ++x) {
+      sum[x] += static_cast<double>(part[static_cast<Index>(x)]);
+    }
+    if (--gradient.left[at] > 0) continue;
+    const std::vector<T> narrow(sum.begin(), sum.end());
+    write(gradient, block, narrow.data());
+    gradient.sums.erase(block);
+  }
+}
+
+template <class T>
+void GradientWriter<T>::write(const Gradient& gradient, Index block, const T* values) const {
+  io::OutputDataset dataset = gradient.dataset;
+  if (!gradient.kind.of) {
+    dataset.write({}, {}, values);
+    return;
+  }
+  const Operand& of = *gradient.kind.of;
+  const BlockAxes axes(of, block, 0, of.rows, 0, of.cols);
+  dataset.write(axes.start, axes.count, values);
+}
+
+template class GradientWriter<float>;
+template class GradientWriter<double>;
+
+}  // namespace attn::tools

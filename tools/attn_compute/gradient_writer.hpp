@@ -1,0 +1,41 @@
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "attn_compute/gradient_plan.hpp"
+#include "cli/report.hpp"
+#include "io/output.hpp"
+#include "tensor/buffer.hpp"
+
+namespace attn::tools {
+
+/// Writes gradients as heads are done: a block that one head alone has a part in at once, others
+/// once their heads have been added up, in float64 and in the order of the heads.
+template <class T>
+class GradientWriter {
+ public:
+  /// Creates the datasets, in `output`, and lists them in the report. `input` must outlive it.
+  GradientWriter(io::OutputBundle& output, const std::vector<GradientKind>& kinds,
+                 const AttentionInput& input, cli::Report& report);
+
+  /// The parts of one head, in the order of the kinds. Throws Error(numerical) where one is not
+  /// finite.
+  void add(Index problem, const std::vector<Buffer<T>>& parts);
+
+ private:
+  struct Gradient {
+    GradientKind kind;
+    io::OutputDataset dataset;
+    std::vector<Index> uses;
+    std::vector<Index> left;
+    std::map<Index, std::vector<double>> sums;  // by block
+  };
+
+  void write(const Gradient& gradient, Index block, const T* values) const;
+
+  const AttentionInput& input_;
+  std::vector<Gradient> gradients_;
+};
+
+}  // namespace attn::tools

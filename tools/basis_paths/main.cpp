@@ -1,0 +1,220 @@
+// basis-paths: what the scores depend on, and training in it.
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "basis_paths/path_verbs.hpp"
+#include "cli/values.hpp"
+#include "common/bundles.hpp"
+#include "common/section_tasks.hpp"
+#include "tensor/error.hpp"
+
+namespace attn::tools {
+namespace {
+
+constexpr Index most_axis = Index{1} << 30;
+
+cli::Declaration declare() {
+  using Range = cli::Declaration::Range;
+  cli::Declaration d("basis-paths",
+                     "Finds the basis paths of attention weights, and trains in their space",
+                     cli::Role::transform);
+  d.about(
+      "Weights wq and wk (..., d1, d2), leading axes layers and heads, act on the scores through "
+      "the paths wq[i,c] wk[j,c] alone, which a rescaling of column c, wq[:,c] f and wk[:,c] / f, "
+      "leaves as they are. Of d1^2 d2 paths d2 (2 d1 - 1) make a basis: in each column, those "
+      "through a skeleton's row of wq or of wk. A gradient step on basis paths does not depend on "
+      "how the columns are scaled.");
+  d.about(
+      "Writes skeleton_q, skeleton_k (..., d2): the skeleton's rows by column. basis_path (..., 2 "
+      "d1 - 1, d2, 3), int32: row of wq, row of wk, column. Row r < d1 has the paths through row r "
+      "of wq, the rows after that those through the other rows of wk in their order. basis_value "
+      "(..., 2 d1 - 1, d2): their values. wk_skeleton (..., d2): wk's weights in the skeleton, "
+      "which make weights of values. path_value: (..., n), or (..., d1, d1, d2) of all.");
+  d.about(
+      "In the report, result has: shape, skeleton; basis_paths (identify, values); paths "
+      "(reconstruct, check); rescaled (names); optimizer, step, ratio {min, max}, inconsistency, "
+      "singular (how many columns) and heads [{index, ratio, inconsistency, singular [{column, "
+      "ratio}]}] (step); weights, rank, expected_rank, paths = d1^2 d2, path_instances = s^2 d1^2 "
+      "d2, judged (path, basis_path or skeleton), basis {paths, rank, independent, complete} and "
+      "heads [{index, the same}] (check).");
+  d.verbs(
+      "VERB",
+      {{"identify", "Skeleton and basis paths as indices."},
+       {"values", "Values of the basis paths. A skeleton's weight of 0 is an error."},
+       {"reconstruct",
+        "From basis_value and the skeleton: wq and wk (with wk_skeleton), or by --paths or the "
+        "dataset path (..., n, 3) the values of any paths."},
+       {"rescale",
+        "Columns by the dataset scale (..., d2): wq times, wk over it, and what belongs to "
+        "them (bq, bk, grad_wq, grad_wk, adam's moments, wk_skeleton)."},
+       {"step",
+        "One update from grad_wq and grad_wk, which are then used up. State of adam and "
+        "si-adam (adam_m, adam_v, adam_step, si_adam_...) travels in the bundle. Results made "
+        "from the weights before are left out."},
+       {"check",
+        "Rank of all paths, exactly; whether the paths of the dataset path (..., n, 3), else of "
+        "basis_path, else the skeleton's basis are independent and complete; how many paths "
+        "there are.",
+        cli::Role::inspect}});
+  d.section("Basis");
+  d.choice("skeleton", {"cyclic", "largest"},
+           "Rows of the skeleton: c mod d1 for column c, as published, or those of the entries of "
+           "largest magnitude. Default: the bundle's skeleton_q and skeleton_k, else cyclic. A "
+           "step keeps the bundle's.");
+  d.only_with({"identify", "values", "step", "check"});
+  d.text("paths", "LIST",
+         "Paths to reconstruct, row of wq, row of wk, column, such as \"0,1,2;3,0,2\"; or all.");
+  d.only_with({"reconstruct"});
+  d.text("shape", "D1xD2", "Weights of that shape, in place of INPUT.");
+  d.only_with({"check"});
+  d.integer("length", "S", "Inputs, for path_instances. Default: those of the dataset x.", 1,
+            most_axis);
+  d.only_with({"check"});
+  d.section("Step");
+  const auto with_step = [&] { d.only_with({"step"}); };
+  d.choice("optimizer", optimizer_names(),
+           "sgd, adam: on the weights. si-sgd, si-adam: on the values of the basis paths. "
+           "si-sgd-printed: as published, right only where the skeleton's weights are 1.",
+           "si-sgd");
+  with_step();
+  d.number("rate", "ETA", "Rate of the step.", Range::positive());
+  with_step();
+  d.number("min-ratio", "R",
+           "A column is singular where the ratio of its skeleton's path after the step to that "
+           "before it is below R: the rate is too large for a path so near 0.",
+           {0, 1, true, true}, 1e-3);
+  with_step();
+  d.choice("on-singular", {"error", "skip", "clip"},
+           "Then: nothing is written; the column stays as it is; its ratio becomes that of "
+           "--min-ratio.",
+           "error");
+  with_step();
+  d.number("beta1", "B", "Decay of the first moments.", {0, 1, false, true}, 0.9);
+  with_step();
+  d.number("beta2", "B", "Decay of the second moments.", {0, 1, false, true}, 0.999);
+  with_step();
+  d.number("epsilon", "E", "Added to the root of the second moments.", Range::positive(), 1e-8);
+  with_step();
+  declare_sections(d);
+  d.example("basis-paths values layer3.h5 | basis-paths reconstruct -o again.h5",
+            "weights, from basis paths alone");
+  d.example(
+      "attn-compute --from projection --emit grad_wq,grad_wk layer3.h5 |\n"
+      "      basis-paths step --rate 0.001 -o next.h5",
+      "a step on the weights, where layer3.h5 has x, wq, wk, wv and grad_out");
+  d.example("basis-paths check --shape 512x64", "the rank of the paths, and how many there are");
+  d.exit_status(1, "check: the paths judged are not independent or not complete");
+  d.exit_status(4, "a skeleton's weight is 0, a column is singular, or numbers beyond the format");
+  return d;
+}
+
+cli::Outcome check_shape(const cli::Arguments& arguments, cli::Report& report) {
+  const std::vector<std::string> parts = cli::split(arguments.text("shape"), 'x');
+  std::vector<Index> axes;
+  for (const std::string& part : parts) axes.push_back(cli::to_integer(part).value_or(0));
+  const auto wrong = [](Index axis) { return axis < 1 || axis > most_axis; };
+  if (axes.size() != 2 || wrong(axes[0]) || wrong(axes[1])) {
+    throw Error(Failure::usage,
+                "--shape is " + arguments.text("shape") + ", expected D1xD2, as in 512x64");
+  }
+  if (!arguments.named_inputs.empty() || *arguments.input != "-" || arguments.given("each") ||
+      arguments.given("map") || arguments.given("skeleton")) {
+    throw Error(Failure::usage, "--shape stands in place of an input");
+  }
+  const bool holds =
+      report_structure(arguments, axes[0], axes[1], arguments.integer("length"), report);
+  if (!holds) report.status("no");
+  return {holds ? 0 : 1};
+}
+
+std::string run_verb(PathRun& run) {
+  report_path_shape(run.task, run.report);
+  const std::string& verb = run.task.verb;
+  if (verb == "identify") return identify_paths(run);
+  if (verb == "values") return find_path_values(run);
+  if (verb == "reconstruct") return reconstruct_from_paths(run);
+  if (verb == "rescale") return rescale_weights(run);
+  return step_weights(run);
+}
+
+cli::Outcome transform(const cli::Arguments& arguments, const Sections& sections,
+                       cli::Report& report) {
+  const Survey found = survey<PathTask>(arguments, sections, report);
+  // Panels are parts of rows, some KiB of each.
+  io::OutputBundle::Options options;
+  options.least_part = 4096;
+  SectionOutput output(arguments, sections, found.plans, options);
+  cli::Progress progress(arguments, arguments.verb, static_cast<double>(found.problems), "heads");
+  GroupReport groups;
+  cli::Outcome outcome;
+  for (std::size_t n = 0; n < sections.size(); ++n) {
+    const PathTask task(arguments, sections.open(n));
+    groups.add(sections.groups()[n], report, [&] {
+      task.report_params(report);
+      PathRun run(arguments, task, output.open(n), progress, report);
+      outcome.summary = run_verb(run) + ", " +
+                        times(join(task.input.leading, {task.input.rows, task.input.columns}));
+    });
+  }
+  groups.conclude(sections.each(), report);
+  if (sections.each()) {
+    outcome.summary =
+        fmt::format("{}, {} heads in {} groups", arguments.verb, found.problems, sections.size());
+  }
+  outcome.commit = commit_of(output.take(report));
+  return outcome;
+}
+
+cli::Outcome check(const cli::Arguments& arguments, const Sections& sections, cli::Report& report) {
+  survey<PathTask>(arguments, sections, report);
+  GroupReport groups;
+  bool holds = true;
+  for (std::size_t n = 0; n < sections.size(); ++n) {
+    const PathTask task(arguments, sections.open(n));
+    groups.add(sections.groups()[n], report, [&] {
+      if (sections.each()) report.print((n == 0 ? "" : "\n") + sections.groups()[n] + "\n");
+      task.report_params(report);
+      if (!check_paths(arguments, task, report)) holds = false;
+    });
+  }
+  groups.conclude(sections.each(), report);
+  if (!holds) report.status("no");
+  return {holds ? 0 : 1};
+}
+
+// What is updated goes under its own name, so that a loop would read the old numbers ever again.
+void require_own_names(const cli::Arguments& arguments, const Sections& sections) {
+  const std::vector<std::string> verbs = {"step", "rescale", "reconstruct"};
+  if (std::find(verbs.begin(), verbs.end(), arguments.verb) == verbs.end()) return;
+  const RunEffect effect = PathTask(arguments, sections.open(0)).effect(arguments);
+  for (const auto& [name, stored] : sections.renamed()) {
+    if (name == stored || effect.results.count(name) + effect.replaced.count(name) == 0) continue;
+    throw Error(Failure::usage,
+                fmt::format("--map has {}={}, which {} would not update: it writes or uses up {} "
+                            "under that name",
+                            name, stored, arguments.verb, name));
+  }
+}
+
+cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
+  if (arguments.given("shape")) return check_shape(arguments, report);
+  const Sections sections(arguments, report);
+  require_own_names(arguments, sections);
+  if (arguments.dry_run) {
+    return report_costs<PathTask>(arguments, sections, report, [&](const PathTask& task) {
+      report_path_cost(arguments, task, report);
+    });
+  }
+  return arguments.verb == "check" ? check(arguments, sections, report)
+                                   : transform(arguments, sections, report);
+}
+
+}  // namespace
+}  // namespace attn::tools
+
+int main(int argc, char** argv) {
+  return attn::tools::tool_main(argc, argv, attn::tools::declare(), attn::tools::run);
+}

@@ -1,0 +1,61 @@
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "basis_paths/path_verbs.hpp"
+#include "common/bundles.hpp"
+
+namespace attn::tools {
+namespace {
+
+// Numbers of one head that are written, by the size of their type.
+struct Written {
+  double floating = 0;
+  double int32 = 0;
+};
+
+Written written(const PathTask& task) {
+  const auto rows = static_cast<double>(task.input.rows);
+  const auto columns = static_cast<double>(task.input.columns);
+  const double basis = (2 * rows - 1) * columns;
+  const double weights = 2 * rows * columns;
+  if (task.verb == "identify") return {0, 3 * basis + 2 * columns};
+  if (task.verb == "values") return {basis + columns, 2 * columns};
+  if (task.verb == "rescale") {
+    double numbers = 0;
+    for (const io::InputDataset& dataset : task.datasets()) {
+      if (dataset.name() == "scale") continue;
+      numbers += static_cast<double>(element_count(task.own_shape(dataset.name())));
+    }
+    return {numbers, 0};
+  }
+  if (task.verb == "step") {
+    const double moments = keeps_moments(task.step.optimizer) ? 2 * weights : 0;
+    return {weights + moments, task.has_skeleton() ? 2 * columns : 0};
+  }
+  if (task.verb != "reconstruct") return {};
+  if (!task.makes_paths()) return {weights, 0};
+  return {static_cast<double>(task.paths_asked()), 0};
+}
+
+}  // namespace
+
+void report_path_cost(const cli::Arguments& arguments, const PathTask& task, cli::Report& report) {
+  const Written head = written(task);
+  const auto heads = static_cast<double>(task.input.problems);
+  const auto size = static_cast<double>(task.f64 ? sizeof(double) : sizeof(float));
+  const auto index_size = static_cast<double>(sizeof(std::int32_t));
+  const double bytes = heads * (head.floating * size + head.int32 * index_size);
+  const BlockPlan plan =
+      task.makes_paths() ? plan_paths(arguments, task) : plan_panels(arguments, task);
+  report_path_shape(task, report);
+  auto& result = report.result();
+  result["working_bytes"] = plan.bytes;
+  result["result_bytes"] = bytes;
+  report.print(fmt::format(
+      "{} of {}\nworking memory  {}, and some 30 MB for the program itself\nresults         {}{}\n",
+      task.verb, times(join(task.input.leading, {task.input.rows, task.input.columns})),
+      bytes_text(static_cast<double>(plan.bytes)), bytes_text(bytes),
+      arguments.compress > 0 ? " before they are compressed" : ""));
+}
+
+}  // namespace attn::tools

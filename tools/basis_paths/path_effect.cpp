@@ -1,0 +1,61 @@
+// What a run of basis-paths does to the results in a bundle.
+
+#include "basis_paths/path_task.hpp"
+
+namespace attn::tools {
+namespace {
+
+using Names = std::set<std::string>;
+
+const Names skeleton = {"skeleton_q", "skeleton_k"};
+
+void add(Names& names, const Names& more) { names.insert(more.begin(), more.end()); }
+
+// Weights and what belongs to them, as far as it was read: written anew in another scale. Values of
+// paths stay: no scale changes them.
+void rescale(const std::vector<io::InputDataset>& read, RunEffect& effect) {
+  for (const io::InputDataset& dataset : read) {
+    if (dataset.name() == "wk_skeleton") {
+      effect.results["wk_skeleton"] = {"wq", "wk", "skeleton_q", "skeleton_k"};
+    } else if (dataset.name() != "scale") {
+      effect.replaced.insert(dataset.name());
+    }
+  }
+  effect.read.insert({"basis_value", "path_value"});
+}
+
+}  // namespace
+
+RunEffect PathTask::effect(const cli::Arguments& arguments) const {
+  RunEffect effect;
+  effect.tool = arguments.tool;
+  for (const io::InputDataset& dataset : datasets()) effect.read.insert(dataset.name());
+  const Names of_weights = {"wq", "wk", "skeleton_q", "skeleton_k"};
+  if (verb == "identify" || verb == "values" || (verb == "step" && has_skeleton())) {
+    add(effect.replaced, skeleton);
+    if (rule == SkeletonRule::stored) effect.unchanged = skeleton;
+  }
+  if (verb == "identify") effect.results["basis_path"] = skeleton;
+  if (verb == "values") {
+    effect.results["basis_value"] = of_weights;
+    effect.results["wk_skeleton"] = of_weights;
+  }
+  if (verb == "reconstruct" && makes_paths()) {
+    effect.results["path_value"] = {"basis_value", "skeleton_q", "skeleton_k"};
+    if (operand("path") != nullptr) effect.results["path_value"].insert("path");
+  } else if (verb == "reconstruct") {
+    add(effect.replaced, {"wq", "wk"});
+  }
+  if (verb == "rescale") rescale(datasets(), effect);
+  if (verb != "step") return effect;
+  // The gradients are used up.
+  add(effect.replaced, {"wq", "wk", "grad_wq", "grad_wk"});
+  if (keeps_moments(step.optimizer)) {
+    for (const char* part : {"m", "v", "step"}) {
+      effect.replaced.insert(state_name(step.optimizer, part));
+    }
+  }
+  return effect;
+}
+
+}  // namespace attn::tools

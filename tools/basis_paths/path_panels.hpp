@@ -1,0 +1,138 @@
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "basis_paths/path_task.hpp"
+#include "cli/progress.hpp"
+#include "common/block_plan.hpp"
+#include "common/head_outputs.hpp"
+#include "tensor/buffer.hpp"
+#include "tensor/error.hpp"
+
+namespace attn::tools {
+
+/// Some columns of one head.
+struct PathPanel {
+  Index problem;
+  Index first;
+  Index count;
+};
+
+/// Reads one section, some columns at a time. Columns have nothing to do with each other, so the
+/// answer never depends on how many are in memory.
+class PathReader {
+ public:
+  /// The arguments and task must outlive it.
+  PathReader(const cli::Arguments& given, const PathTask& what) : arguments(given), task(what) {}
+
+  const cli::Arguments& arguments;
+  const PathTask& task;
+
+  /// Calls `body` with panels of one head as wide as --memory allows.
+  void for_each_panel(Index problem, const std::function<void(const PathPanel&)>& body) const;
+
+  /// The columns of an operand's block for the panel, finite. Error(input) names what is not.
+  template <class T>
+  Buffer<T> read(const std::string& name, const PathPanel& panel) const;
+
+  /// The skeleton of the panel: as stored, or of its weights, which only `largest` looks at.
+  template <class T>
+  Skeleton skeleton(const PathPanel& panel, MatrixView<const T> wq, MatrixView<const T> wk) const;
+
+  /// That of all columns of a head.
+  Skeleton head_skeleton(Index problem) const;
+
+  /// Throws Error(numerical) naming a skeleton's weight that is 0.
+  template <class T>
+  void require_skeleton(const PathPanel& panel, const Skeleton& skeleton, MatrixView<const T> wq,
+                        MatrixView<const T> wk) const;
+};
+
+/// The weights of a panel.
+template <class T>
+struct PanelWeights {
+  Buffer<T> q_numbers;
+  Buffer<T> k_numbers;
+  MatrixView<const T> wq;
+  MatrixView<const T> wk;
+
+  PanelWeights(const PathReader& reader, const PathPanel& panel)
+      : q_numbers(reader.read<T>("wq", panel)),
+        k_numbers(reader.read<T>("wk", panel)),
+        wq(q_numbers.data(), reader.task.input.rows, panel.count),
+        wk(k_numbers.data(), reader.task.input.rows, panel.count) {}
+};
+
+/// The same with an output.
+class PathRun : public PathReader {
+ public:
+  /// Progress and report must outlive it, too.
+  PathRun(const cli::Arguments& arguments, const PathTask& task, io::OutputBundle output,
+          cli::Progress& progress, cli::Report& report);
+
+  io::OutputBundle bundle;
+  HeadOutputs outputs;
+  cli::Report& report;
+
+  DType type() const { return task.f64 ? DType::f64 : DType::f32; }
+
+  /// A result of the task's own_shape, in chunks of panels where it is deflated.
+  void create(const std::string& name, DType type);
+
+  /// All heads: `body` gets each in turn.
+  void for_each_head(const std::function<void(Index problem)>& body);
+
+  /// Runs `body` as mathematics, on the clock.
+  void compute(const std::function<void()>& body);
+
+  /// Throws Error(numerical): element `flat` of a panel's result is "beyond" or "below" T.
+  template <class T>
+  [[noreturn]] void refuse_result(const std::string& name, const PathPanel& panel, Index flat,
+                                  const char* where) const;
+
+  /// The same for the first value that T has no full significand for, unless `is_exact(flat)`.
+  template <class T, class IsExact>
+  void require_normal(const std::string& name, const PathPanel& panel, const Buffer<T>& values,
+                      const IsExact& is_exact) const {
+    for (Index n = 0; n < values.size(); ++n) {
+      if (!(std::abs(values[n]) < std::numeric_limits<T>::min()) || is_exact(n)) continue;
+      refuse_result<T>(name, panel, n, "below");
+    }
+  }
+
+  /// Columns of a result created before. Error(numerical) where one is not finite.
+  template <class T>
+  void write(const std::string& name, const PathPanel& panel, const T* values);
+  void write_skeleton(const PathPanel& panel, const Skeleton& skeleton);
+
+ private:
+  cli::Progress& progress_;
+};
+
+/// Throws Error(numerical): element `flat` of a block of a result is "beyond" or "below" T.
+template <class T>
+[[noreturn]] void refuse_number(const std::string& name, const Shape& start, const Shape& count,
+                                Index flat, const char* where) {
+  constexpr bool single = sizeof(T) == sizeof(float);
+  throw Error(Failure::numerical,
+              fmt::format("{} would be {} {} at {}", name, where, single ? "float32" : "float64",
+                          element_text(start, count, flat)),
+              single ? "--precision f64" : "");
+}
+
+/// Of the rows of a skeleton, as they are and as they are read.
+constexpr auto skeleton_column_bytes = 6 * static_cast<std::int64_t>(sizeof(Index));
+
+/// How many columns are in memory at a time, as rows of the plan. Throws Error(memory) where not
+/// even one fits, or not a chunk of a dataset.
+BlockPlan plan_panels(const cli::Arguments& arguments, const PathTask& task);
+
+}  // namespace attn::tools

@@ -1,0 +1,241 @@
+#include "basis_paths/path_task.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "cli/values.hpp"
+#include "paths/structure.hpp"
+#include "tensor/error.hpp"
+
+namespace attn::tools {
+namespace {
+
+// Bytes of a few matrices as large can be counted.
+constexpr Index most_weights = Index{1} << 54;
+
+bool is_vector(const std::string& name) {
+  static const std::vector<std::string> vectors = {"scale",       "bq",         "bk",
+                                                   "wk_skeleton", "skeleton_q", "skeleton_k"};
+  return std::find(vectors.begin(), vectors.end(), name) != vectors.end();
+}
+
+// What may have fewer leading axes than the weights, and is then the same for all.
+bool may_stretch(const std::string& name) {
+  return name == "scale" || name == "skeleton_q" || name == "skeleton_k" || name == "path";
+}
+
+bool is_index(const std::string& name) {
+  return name == "skeleton_q" || name == "skeleton_k" || name == "path";
+}
+
+std::vector<Path> parse_paths(const std::string& text, const PathInput& input) {
+  std::vector<Path> paths;
+  for (const std::string& item : cli::split(text, ';')) {
+    std::vector<Index> index;
+    for (const std::string& number : cli::split(item, ',')) {
+      index.push_back(cli::to_integer(number).value_or(-1));
+    }
+    if (index.size() != 3 || std::find(index.begin(), index.end(), -1) != index.end()) {
+      throw Error(Failure::usage, "--paths has '" + item +
+                                      "', expected row of wq, row of wk, column, as in "
+                                      "0,1,2;3,0,2, or all");
+    }
+    if (std::max(index[0], index[1]) >= input.rows || index[2] >= input.columns) {
+      throw Error(Failure::usage, fmt::format("--paths has {}, there are {} rows and {} columns",
+                                              item, input.rows, input.columns));
+    }
+    paths.push_back({index[0], index[1], index[2]});
+  }
+  return paths;
+}
+
+}  // namespace
+
+void require_path_type(const io::InputDataset& dataset, bool index) {
+  if (!index) return require_floating(dataset);
+  if (is_integral(dataset.dtype()) && dataset.dtype() != DType::boolean) return;
+  throw Error(Failure::input, fmt::format("{} has type {}, expected an integer type",
+                                          dataset.address(), name(dataset.dtype())));
+}
+
+std::string shape_text(const io::InputDataset& dataset) {
+  return dataset.address() + " has shape " + to_string(dataset.shape());
+}
+
+std::string rule_name(SkeletonRule rule) {
+  return rule == SkeletonRule::cyclic ? "cyclic"
+                                      : (rule == SkeletonRule::largest ? "largest" : "stored");
+}
+
+PathTask::PathTask(const cli::Arguments& arguments, io::InputBundle section)
+    : bundle(std::move(section)), verb(arguments.verb) {
+  const bool of_basis = verb == "reconstruct";
+  take_shape(of_basis ? "basis_value" : "wq", of_basis);
+  take(of_basis ? "basis_value" : "wq");
+  if (!of_basis) take("wk");
+  if (verb == "step") take_step(arguments);
+  if (has_skeleton()) take_skeleton(arguments);
+  if (of_basis) take_paths(arguments);
+  if (verb == "check") {
+    if (!arguments.given("skeleton")) {
+      if (bundle.has("path")) {
+        take_path_list();
+      } else if (bundle.has("basis_path")) {
+        take("basis_path");
+      }
+    }
+    length = arguments.integer("length");
+    if (!length && bundle.has("x")) {
+      const io::InputDataset x = bundle.dataset("x");
+      if (x.shape().size() >= 2) length = x.shape()[x.shape().size() - 2];
+    }
+  }
+  if (verb == "rescale") {
+    take("scale");
+    for (const char* name : {"bq", "bk", "grad_wq", "grad_wk", "adam_m", "adam_v", "wk_skeleton"}) {
+      if (bundle.has(name)) take(name);
+    }
+  }
+  f64 = arguments.f64.value_or(input.any_float64);
+}
+
+bool PathTask::has_skeleton() const {
+  if (verb == "step") return steps_in_paths(step.optimizer);
+  return verb != "rescale";
+}
+
+Index PathTask::paths_asked() const {
+  if (all_paths) return input.rows * input.rows * input.columns;
+  return listed.empty() ? operand("path")->rows : static_cast<Index>(listed.size());
+}
+
+void PathTask::take_shape(const std::string& name, bool of_basis) {
+  const io::InputDataset dataset = bundle.dataset(name);
+  const char* const expected = of_basis ? "(..., 2 d1 - 1, d2)" : "(..., d1, d2)";
+  require_vectors(dataset, expected);
+  const Shape& shape = dataset.shape();
+  if (element_count(shape) > most_weights) {
+    throw Error(Failure::input, shape_text(dataset) + ", which is more than can be addressed");
+  }
+  input.leading = leading_axes(shape, 2);
+  input.problems = element_count(input.leading);
+  input.columns = shape.back();
+  input.rows = shape[shape.size() - 2];
+  if (!of_basis) return;
+  if (input.rows % 2 == 0) {
+    throw Error(Failure::input, shape_text(dataset) + ", expected " + expected);
+  }
+  input.rows = (input.rows + 1) / 2;
+}
+
+Shape PathTask::own_shape(const std::string& name) const {
+  const Index basis = basis_rows(input.rows);
+  if (is_vector(name)) return {input.columns};
+  if (name == "basis_path") return {basis, input.columns, 3};
+  if (name == "basis_value" || name == "si_adam_m" || name == "si_adam_v") {
+    return {basis, input.columns};
+  }
+  if (name == "adam_m" || name == "adam_v") return {2 * input.rows, input.columns};
+  return {input.rows, input.columns};
+}
+
+void PathTask::take(const std::string& name) {
+  const io::InputDataset dataset = bundle.dataset(name);
+  require_path_type(dataset, is_index(name) || name == "basis_path");
+  const Shape own = own_shape(name);
+  const Shape& shape = dataset.shape();
+  const bool stretches = may_stretch(name) || name == "basis_path";
+  const bool fits = shape.size() >= own.size() &&
+                    std::equal(own.rbegin(), own.rend(), shape.rbegin()) &&
+                    (stretches || leading_axes(shape, own.size()) == input.leading);
+  if (!fits) {
+    const bool grouped =
+        name == "wk" && shape.size() > 2 && shape.size() == input.leading.size() + 2;
+    throw Error(Failure::input,
+                shape_text(dataset) + ", expected " + to_string(join(input.leading, own)),
+                grouped ? "of grouped heads, which share wk, slice one of each group" : "");
+  }
+  const Shape leading = leading_axes(shape, own.size());
+  if (is_floating(dataset.dtype())) input.any_float64 |= dataset.dtype() == DType::f64;
+  operands_.push_back({dataset, leading, own.size() > 1 ? own.front() : 1, own.back(),
+                       LeadingMap(input.leading, leading, false, dataset.address())});
+}
+
+void PathTask::take_skeleton(const cli::Arguments& arguments) {
+  const bool stored = bundle.has("skeleton_q");
+  if (stored != bundle.has("skeleton_k")) {
+    throw Error(Failure::input,
+                fmt::format("{} has skeleton_{} alone, expected skeleton_{}, too",
+                            bundle.description(), stored ? 'q' : 'k', stored ? 'k' : 'q'));
+  }
+  const bool chooses = arguments.given("skeleton");
+  if (verb == "reconstruct" || (stored && (verb == "step" || !chooses))) {
+    rule = SkeletonRule::stored;
+    take("skeleton_q");
+    take("skeleton_k");
+    return;
+  }
+  if (arguments.text("skeleton") == "largest") rule = SkeletonRule::largest;
+  const std::string moments = state_name(Optimizer::si_adam, "m");
+  if (verb == "check" || !bundle.has(moments)) return;
+  throw Error(
+      Failure::input,
+      fmt::format("{} has {}, which belongs to a skeleton {}", bundle.description(), moments,
+                  stored ? "that another would replace" : "that is not there"),
+      stored && !arguments.only ? "leave out its state, or --skeleton" : "leave out its state");
+}
+
+void PathTask::take_paths(const cli::Arguments& arguments) {
+  if (arguments.given("paths")) {
+    all_paths = arguments.text("paths") == "all";
+    if (!all_paths) listed = parse_paths(arguments.text("paths"), input);
+    const std::optional<Index> every = path_count(input.rows, input.columns);
+    if (all_paths && (!every || *every > most_weights / input.problems)) {
+      throw Error(Failure::input, shape_text(bundle.dataset("basis_value")) +
+                                      ", which has more paths than can be addressed");
+    }
+    return;
+  }
+  bundle.has("path") ? take_path_list() : take("wk_skeleton");
+}
+
+void PathTask::take_path_list() {
+  const io::InputDataset dataset = bundle.dataset("path");
+  require_path_type(dataset, true);
+  const Shape& shape = dataset.shape();
+  if (shape.size() < 2 || shape.back() != 3) {
+    throw Error(Failure::input, shape_text(dataset) +
+                                    ", expected (..., n, 3): row of wq, row of "
+                                    "wk, column");
+  }
+  const Shape leading = leading_axes(shape, 2);
+  operands_.push_back({dataset, leading, shape[shape.size() - 2], 3,
+                       LeadingMap(input.leading, leading, false, dataset.address())});
+}
+
+void PathTask::report_params(cli::Report& report) const {
+  auto& params = report.params();
+  params["precision"] = f64 ? "f64" : "f32";
+  if (has_skeleton()) params["skeleton"] = rule_name(rule);
+}
+
+std::vector<io::InputDataset> PathTask::datasets() const {
+  std::vector<io::InputDataset> all;
+  for (const Operand& used : operands_) all.push_back(used.dataset);
+  return all;
+}
+
+const Operand* PathTask::operand(const std::string& name) const {
+  const auto found = std::find_if(operands_.begin(), operands_.end(),
+                                  [&](const Operand& used) { return used.dataset.name() == name; });
+  return found == operands_.end() ? nullptr : &*found;
+}
+
+std::string PathTask::place(const std::string& name, Index problem) const {
+  return problem_place(operand(name)->dataset.address(), input.leading, problem);
+}
+
+}  // namespace attn::tools

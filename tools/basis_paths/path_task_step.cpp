@@ -1,0 +1,74 @@
+// What basis-paths step is asked for.
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "basis_paths/path_task.hpp"
+#include "tensor/error.hpp"
+
+namespace attn::tools {
+
+const std::vector<std::string>& optimizer_names() {
+  static const std::vector<std::string> names = {"sgd", "adam", "si-sgd", "si-adam",
+                                                 "si-sgd-printed"};
+  return names;
+}
+
+std::string optimizer_name(Optimizer optimizer) {
+  return optimizer_names()[static_cast<std::size_t>(optimizer)];
+}
+
+std::string state_name(Optimizer optimizer, const std::string& part) {
+  return (optimizer == Optimizer::adam ? "adam_" : "si_adam_") + part;
+}
+
+void PathTask::take_step(const cli::Arguments& arguments) {
+  const auto& names = optimizer_names();
+  const auto at = std::find(names.begin(), names.end(), arguments.text("optimizer"));
+  step.optimizer = static_cast<Optimizer>(at - names.begin());
+  const auto goes_with = [&](const char* option, bool with, const char* what) {
+    if (!arguments.given(option) || with) return;
+    throw Error(Failure::usage, fmt::format("--{} goes with {}", option, what));
+  };
+  for (const char* option : {"beta1", "beta2", "epsilon"}) {
+    goes_with(option, keeps_moments(step.optimizer), "adam and si-adam");
+  }
+  for (const char* option : {"skeleton", "min-ratio", "on-singular"}) {
+    goes_with(option, steps_in_paths(step.optimizer), "si-sgd, si-adam and si-sgd-printed");
+  }
+  if (!arguments.given("rate")) throw Error(Failure::usage, "step needs --rate ETA");
+  step.rate = arguments.number("rate").value();
+  step.beta1 = arguments.number("beta1").value();
+  step.beta2 = arguments.number("beta2").value();
+  step.epsilon = arguments.number("epsilon").value();
+  step.min_ratio = arguments.number("min-ratio").value();
+  stops = arguments.text("on-singular") == "error";
+  step.clips = arguments.text("on-singular") == "clip";
+  take("grad_wq");
+  take("grad_wk");
+  if (keeps_moments(step.optimizer)) take_state();
+}
+
+void PathTask::take_state() {
+  const std::string m = state_name(step.optimizer, "m");
+  const std::string v = state_name(step.optimizer, "v");
+  const std::string count = state_name(step.optimizer, "step");
+  if (!bundle.has(m) && !bundle.has(v) && !bundle.has(count)) return;
+  take(m);
+  take(v);
+  const io::InputDataset dataset = bundle.dataset(count);
+  require_path_type(dataset, true);
+  if (!dataset.shape().empty()) {
+    throw Error(Failure::input, shape_text(dataset) + ", expected one number, ()");
+  }
+  std::int64_t made = 0;
+  dataset.read({}, {}, &made);
+  if (made < 1 || made > (Index{1} << 60)) {
+    throw Error(Failure::input, fmt::format("{} is {}, expected how many steps were made",
+                                            dataset.address(), made));
+  }
+  step.number = made + 1;
+}
+
+}  // namespace attn::tools

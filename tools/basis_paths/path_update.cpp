@@ -1,0 +1,272 @@
+// Of basis-paths: rescale and step.
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "basis_paths/path_verbs.hpp"
+#include "common/bundles.hpp"
+#include "paths/rescale.hpp"
+#include "tensor/error.hpp"
+
+namespace attn::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Where rounding of gradients cannot be the reason any more.
+template <class T>
+constexpr double inconsistent = sizeof(T) == sizeof(float) ? 1e-2 : 1e-6;
+
+struct RescaledRows {
+  std::string name;
+  Rescaled first;
+  Rescaled second;  ///< of the second half of the rows: moments of W_K follow those of W_Q
+};
+
+const std::vector<RescaledRows>& rescaled_datasets() {
+  using enum Rescaled;
+  static const std::vector<RescaledRows> all = {
+      {"wq", times, times},      {"wk", over, over},          {"bq", times, times},
+      {"bk", over, over},        {"wk_skeleton", over, over}, {"grad_wq", over, over},
+      {"grad_wk", times, times}, {"adam_m", over, times},     {"adam_v", over_square, times_square},
+  };
+  return all;
+}
+
+template <class T>
+Buffer<T> read_factors(const PathRun& run, const PathPanel& panel) {
+  Buffer<T> factors = run.read<T>("scale", panel);
+  for (Index c = 0; c < panel.count; ++c) {
+    if (factors[c] != 0) continue;
+    throw Error(Failure::input,
+                fmt::format("{} has 0 at column {}, expected factors other than 0",
+                            run.task.place("scale", panel.problem), panel.first + c));
+  }
+  return factors;
+}
+
+template <class T>
+void rescale_head(PathRun& run, Index problem) {
+  run.for_each_panel(problem, [&](const PathPanel& panel) {
+    const Buffer<T> factors = read_factors<T>(run, panel);
+    const std::span<const T> span(factors.data(), static_cast<std::size_t>(panel.count));
+    for (const RescaledRows& rescaled : rescaled_datasets()) {
+      const Operand* const operand = run.task.operand(rescaled.name);
+      if (operand == nullptr) continue;
+      Buffer<T> numbers = run.read<T>(rescaled.name, panel);
+      const std::vector<T> before(numbers.data(), numbers.data() + numbers.size());
+      const MatrixView<T> w(numbers.data(), operand->rows, panel.count);
+      const Index half = w.rows / 2;
+      run.compute([&] {
+        rescale_columns<T>(w.row_range(0, half), span, rescaled.first);
+        rescale_columns<T>(w.row_range(half, w.rows - half), span, rescaled.second);
+      });
+      run.require_normal(rescaled.name, panel, numbers, [&](Index n) {
+        return std::abs(numbers[n]) == std::abs(before[static_cast<std::size_t>(n)]);
+      });
+      run.write(rescaled.name, panel, numbers.data());
+    }
+  });
+}
+
+// What a step reads of a panel and writes back.
+template <class T>
+struct PanelStep {
+  Buffer<T> wq, wk, grad_wq, grad_wk, first, second;
+  StepMatrices<T> matrices;
+
+  PanelStep(const PathRun& run, const PathPanel& panel) {
+    const PathTask& task = run.task;
+    const auto view = [&](const Buffer<T>& numbers) {
+      return MatrixView<T>(numbers.data(), numbers.size() / panel.count, panel.count);
+    };
+    wq = run.read<T>("wq", panel);
+    wk = run.read<T>("wk", panel);
+    grad_wq = run.read<T>("grad_wq", panel);
+    grad_wk = run.read<T>("grad_wk", panel);
+    matrices = {view(wq), view(wk), view(grad_wq), view(grad_wk)};
+    if (!keeps_moments(task.step.optimizer)) return;
+    const auto moment = [&](const char* part) {
+      const std::string name = state_name(task.step.optimizer, part);
+      if (task.operand(name) != nullptr) return run.read<T>(name, panel);
+      Buffer<T> zeros(task.own_shape(name).front() * panel.count);
+      std::fill(zeros.begin(), zeros.end(), T{0});
+      return zeros;
+    };
+    first = moment("m");
+    second = moment("v");
+    require_squares(run, panel);
+    matrices.first_moment = view(first);
+    matrices.second_moment = view(second);
+  }
+
+  void require_squares(const PathRun& run, const PathPanel& panel) const {
+    const std::string name = state_name(run.task.step.optimizer, "v");
+    for (Index n = 0; n < second.size(); ++n) {
+      if (second[n] >= 0) continue;
+      Shape at = unravel(panel.problem, run.task.input.leading);
+      at.push_back(n / panel.count);
+      at.push_back(panel.first + n % panel.count);
+      throw Error(Failure::input, fmt::format("{} has {} at [{}], expected no negative numbers",
+                                              run.task.operand(name)->dataset.address(), second[n],
+                                              fmt::join(at, ", ")));
+    }
+  }
+};
+
+template <class T>
+StepSummary step_head(PathRun& run, Index problem) {
+  const PathTask& task = run.task;
+  StepSummary found;
+  run.for_each_panel(problem, [&](const PathPanel& panel) {
+    PanelStep<T> data(run, panel);
+    Skeleton skeleton;
+    if (task.has_skeleton()) {
+      skeleton = run.skeleton<T>(panel, data.matrices.wq, data.matrices.wk);
+      run.require_skeleton<T>(panel, skeleton, data.matrices.wq, data.matrices.wk);
+      run.write_skeleton(panel, skeleton);
+    }
+    run.compute([&] {
+      found.add(step(task.step, skeleton, data.matrices, run.arguments.threads), panel.first);
+    });
+    run.write("wq", panel, data.wq.data());
+    run.write("wk", panel, data.wk.data());
+    if (!keeps_moments(task.step.optimizer)) return;
+    run.write(state_name(task.step.optimizer, "m"), panel, data.first.data());
+    run.write(state_name(task.step.optimizer, "v"), panel, data.second.data());
+  });
+  return found;
+}
+
+Json ratios(const StepSummary& found) {
+  return {{"min", found.least_ratio}, {"max", found.largest_ratio}};
+}
+
+Json head_json(const Shape& index, const StepSummary& found) {
+  Json singular = Json::array();
+  for (const SingularColumn& column : found.singular) {
+    singular.push_back({{"column", column.col}, {"ratio", column.ratio}});
+  }
+  return {{"index", index},
+          {"ratio", ratios(found)},
+          {"inconsistency", found.inconsistency},
+          {"singular", std::move(singular)}};
+}
+
+// How many of the singular columns got the least ratio: what is not below it has none to be had.
+std::size_t clipped_columns(const PathTask& task, const StepSummary& found) {
+  if (!task.step.clips) return 0;
+  return static_cast<std::size_t>(std::count_if(
+      found.singular.begin(), found.singular.end(),
+      [&](const SingularColumn& column) { return column.ratio < task.step.min_ratio; }));
+}
+
+// "1 clipped, 2 left as they are"
+std::string fate_text(const PathTask& task, const StepSummary& found) {
+  const std::size_t clipped = clipped_columns(task, found);
+  const std::size_t left = found.singular.size() - clipped;
+  std::string text = clipped > 0 ? fmt::format("{} clipped", clipped) : "";
+  if (left > 0) text += fmt::format("{}{} left as before", text.empty() ? "" : ", ", left);
+  return text;
+}
+
+std::string singular_text(const PathTask& task, Index problem, const StepSummary& found) {
+  const SingularColumn& column = found.singular.front();
+  const double ratio = std::isnan(column.ratio) ? std::abs(column.ratio) : column.ratio;
+  return fmt::format(
+      "{}: column {} has ratio R = {:.3g}; in {} of {} columns R is below {} (--min-ratio) or not "
+      "finite",
+      task.place("wq", problem), column.col, ratio, found.singular.size(), task.input.columns,
+      task.step.min_ratio);
+}
+
+void report_step(const PathTask& task, const StepSummary& all, const Json& heads,
+                 cli::Report& report) {
+  Json& result = report.result();
+  result["optimizer"] = optimizer_name(task.step.optimizer);
+  if (keeps_moments(task.step.optimizer)) result["step"] = task.step.number;
+  if (!task.has_skeleton()) return;
+  result["singular"] = all.singular.size();
+  result["ratio"] = ratios(all);
+  result["inconsistency"] = all.inconsistency;
+  result["heads"] = heads;
+}
+
+void create_step_results(PathRun& run) {
+  const PathTask& task = run.task;
+  run.create("wq", run.type());
+  run.create("wk", run.type());
+  if (task.has_skeleton()) {
+    run.create("skeleton_q", DType::i32);
+    run.create("skeleton_k", DType::i32);
+  }
+  if (!keeps_moments(task.step.optimizer)) return;
+  run.create(state_name(task.step.optimizer, "m"), run.type());
+  run.create(state_name(task.step.optimizer, "v"), run.type());
+  const std::string count = state_name(task.step.optimizer, "step");
+  run.bundle.create(count, DType::i64, {}).write({}, {}, &task.step.number);
+  run.report.output(count, run.bundle.address_of(count), {}, DType::i64);
+}
+
+}  // namespace
+
+std::string rescale_weights(PathRun& run) {
+  Json& list = run.report.result()["rescaled"];
+  list = Json::array();
+  for (const RescaledRows& rescaled : rescaled_datasets()) {
+    if (run.task.operand(rescaled.name) == nullptr) continue;
+    run.create(rescaled.name, run.type());
+    list.push_back(rescaled.name);
+  }
+  run.for_each_head([&](Index problem) {
+    run.task.f64 ? rescale_head<double>(run, problem) : rescale_head<float>(run, problem);
+  });
+  return "columns rescaled";
+}
+
+std::string step_weights(PathRun& run) {
+  const PathTask& task = run.task;
+  create_step_results(run);
+  StepSummary all;
+  Json heads = Json::array();
+  run.for_each_head([&](Index problem) {
+    const StepSummary found =
+        task.f64 ? step_head<double>(run, problem) : step_head<float>(run, problem);
+    all.add(found, 0);
+    if (!task.has_skeleton()) return;
+    heads.push_back(head_json(unravel(problem, task.input.leading), found));
+    if (found.singular.empty()) return;
+    const std::string text = singular_text(task, problem, found);
+    if (task.stops) {
+      report_step(task, all, heads, run.report);
+      throw Error(Failure::numerical, text,
+                  task.rule == SkeletonRule::cyclic
+                      ? "a smaller --rate, --skeleton largest, or --on-singular skip or clip"
+                      : "a smaller --rate, or --on-singular skip or clip");
+    }
+    run.report.warn(text + ": " + fate_text(task, found));
+  });
+  report_step(task, all, heads, run.report);
+  const double limit = task.f64 ? inconsistent<double> : inconsistent<float>;
+  if (all.inconsistency > limit) {
+    run.report.warn(fmt::format(
+        "the gradients are not those of a loss that depends on the scores alone: sums of grad_wq "
+        "wq and of grad_wk wk differ by {:.2g} of their size",
+        all.inconsistency));
+  }
+  std::string text = optimizer_name(task.step.optimizer);
+  if (keeps_moments(task.step.optimizer)) text += fmt::format(", step {}", task.step.number);
+  if (task.has_skeleton() && all.least_ratio <= all.largest_ratio) {
+    text += fmt::format(", ratios {:.6g} to {:.6g}", all.least_ratio, all.largest_ratio);
+  }
+  if (!all.singular.empty()) {
+    text += ", singular columns: " + fate_text(task, all);
+  }
+  return text;
+}
+
+}  // namespace attn::tools

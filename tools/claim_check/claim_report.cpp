@@ -1,0 +1,249 @@
+#include "claim_check/claim_report.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <sstream>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <pugixml.hpp>
+
+#include "cli/words.hpp"
+#include "common/column_text.hpp"
+
+namespace attn::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Lines of what a command wrote last.
+constexpr std::size_t most_lines = 12;
+
+// A NaN has no sign worth showing.
+std::string digits(double value, int count = 6) {
+  return std::isnan(value) ? "nan" : fmt::format("{:.{}g}", value, count);
+}
+
+// "<= 0.5", "1 ± 1e-12", "increasing".
+std::string expected_text(const Claim& claim, const ClaimResult& result) {
+  const Criterion& criterion = claim.criterion;
+  const std::string relation = name(criterion.relation);
+  std::string value;
+  if (criterion.relation != Relation::increasing && criterion.relation != Relation::decreasing) {
+    const auto* numbers = std::get_if<std::vector<double>>(&claim.expected);
+    if (result.ran()) {
+      value = digits(result.verdict.expected);
+    } else {
+      value = numbers == nullptr ? std::get<std::string>(claim.expected) : digits(numbers->front());
+    }
+  }
+  std::string text = relation == "within" ? value : relation + (value.empty() ? "" : " " + value);
+  if (criterion.tolerance > 0) text += fmt::format(" ± {:g}", criterion.tolerance);
+  if (criterion.relative_tolerance > 0)
+    text += fmt::format(" ± {:g} rel", criterion.relative_tolerance);
+  return text;
+}
+
+std::string verdict_text(const Claim& claim, const ClaimResult& result) {
+  if (!result.ran()) return "ERROR";
+  const bool holds = result.verdict.holds;
+  if (as_expected(claim, result)) return holds ? "holds" : "refuted, as expected";
+  return holds ? "HOLDS, expected refuted" : "REFUTED";
+}
+
+std::vector<std::string> cells(const Claim& claim, const ClaimResult& result) {
+  return {claim.id,
+          claim.source,
+          expected_text(claim, result),
+          result.ran() ? digits(result.verdict.measured) : "-",
+          result.ran() ? digits(result.verdict.margin, 3) : "-",
+          verdict_text(claim, result),
+          fmt::format("{:.2f}", result.seconds)};
+}
+
+const std::vector<std::string>& headings() {
+  static const std::vector<std::string> all = {"id",     "source",  "expected", "measured",
+                                               "margin", "verdict", "seconds"};
+  return all;
+}
+
+// What there is to say of one that is not as expected.
+std::string explanation(const Claim& claim, const ClaimResult& result) {
+  if (!result.ran()) return result.error;
+  return fmt::format("measured {}, expected {}", digits(result.verdict.measured),
+                     expected_text(claim, result));
+}
+
+std::string last_lines(const std::string& log) {
+  std::vector<std::string> lines;
+  std::istringstream stream(log);
+  for (std::string line; std::getline(stream, line);) lines.push_back(cli::one_line(line));
+  std::string text;
+  const std::size_t first = lines.size() > most_lines ? lines.size() - most_lines : 0;
+  for (std::size_t n = first; n < lines.size(); ++n) text += "    " + lines[n] + "\n";
+  return text;
+}
+
+std::string summary(const ClaimResults& all) {
+  const ClaimResults::Counts counts = all.counts();
+  return fmt::format("{} claims: {} as expected, {} not, {} could not run\n", all.claims.size(),
+                     counts.as_expected, counts.otherwise, counts.errors);
+}
+
+template <class Body>
+void for_each(const ClaimResults& all, const Body& body) {
+  for (std::size_t n = 0; n < all.claims.size(); ++n) body(all.claims[n], all.results[n]);
+}
+
+// A bar would end the cell.
+std::string markdown_cell(const std::string& text) {
+  std::string cell;
+  for (const char c : cli::one_line(text))
+    cell += c == '|' ? std::string("\\|") : std::string(1, c);
+  return cell;
+}
+
+// XML has no room for other control characters, nor for U+FFFE and U+FFFF.
+std::string xml_text(const std::string& text) {
+  std::string kept;
+  std::string_view rest = text;
+  while (!rest.empty()) {
+    const std::size_t length = cli::printing_character(rest);
+    const std::string_view character = rest.substr(0, length);
+    if (length > 0 && character != "\xEF\xBF\xBE" && character != "\xEF\xBF\xBF") {
+      kept += character;
+    } else {
+      kept += rest.front() == '\n' ? '\n' : (rest.front() == '\t' ? ' ' : '?');
+    }
+    rest.remove_prefix(std::max<std::size_t>(length, 1));
+  }
+  return kept;
+}
+
+void add_case(const Claim& claim, const ClaimResult& result, pugi::xml_node suite) {
+  pugi::xml_node node = suite.append_child("testcase");
+  node.append_attribute("classname") = xml_text(claim.source).c_str();
+  node.append_attribute("name") = claim.id.c_str();
+  node.append_attribute("file") = xml_text(claim.file).c_str();
+  node.append_attribute("line") = static_cast<unsigned long long>(claim.line);
+  node.append_attribute("time") = fmt::format("{:.3f}", result.seconds).c_str();
+  if (!as_expected(claim, result)) {
+    pugi::xml_node wrong = node.append_child(result.ran() ? "failure" : "error");
+    wrong.append_attribute("message") = xml_text(explanation(claim, result)).c_str();
+    wrong.text() = xml_text(claim.statement + "\n" + result.log).c_str();
+  }
+}
+
+}  // namespace
+
+ClaimResults::Counts ClaimResults::counts() const {
+  Counts counts;
+  for_each(*this, [&](const Claim& claim, const ClaimResult& result) {
+    ++(!result.ran() ? counts.errors
+                     : (tools::as_expected(claim, result) ? counts.as_expected : counts.otherwise));
+  });
+  return counts;
+}
+
+std::string claims_table(const ClaimResults& all) {
+  std::vector<std::vector<std::string>> rows = {headings()};
+  std::string wrong;
+  for_each(all, [&](const Claim& claim, const ClaimResult& result) {
+    rows.push_back(cells(claim, result));
+    for (std::string& cell : rows.back()) cell = cli::one_line(cell);
+    if (as_expected(claim, result)) return;
+    wrong += fmt::format("\n{} ({}:{}): {}\n  {}\n{}", claim.id, claim.file, claim.line,
+                         explanation(claim, result), cli::one_line(claim.statement),
+                         last_lines(result.log));
+  });
+  std::vector<std::size_t> widths(headings().size(), 0);
+  for (const auto& row : rows) {
+    for (std::size_t k = 0; k < row.size(); ++k)
+      widths[k] = std::max(widths[k], characters(row[k]));
+  }
+  std::string text;
+  for (const auto& row : rows) {
+    std::string line;
+    for (std::size_t k = 0; k < row.size(); ++k) line += padded(row[k], widths[k] + 2);
+    text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+  }
+  return text + wrong + (wrong.empty() ? "" : "\n") + summary(all);
+}
+
+std::string claims_markdown(const ClaimResults& all) {
+  std::string text =
+      "| claim | source | expected | measured | margin | verdict | seconds |\n"
+      "|---|---|---|---|---|---|---|\n";
+  for_each(all, [&](const Claim& claim, const ClaimResult& result) {
+    std::vector<std::string> row = cells(claim, result);
+    row.front() = fmt::format("`{}`: {}", claim.id, claim.statement);
+    if (claim.refuted) row.front() += fmt::format(" (right: `{}`)", claim.right);
+    for (const std::string& cell : row) text += "| " + markdown_cell(cell) + " ";
+    text += "|\n";
+  });
+  return text + "\n" + summary(all);
+}
+
+std::string claims_junit(const ClaimResults& all) {
+  pugi::xml_document document;
+  pugi::xml_node suites = document.append_child("testsuites");
+  struct Suite {
+    pugi::xml_node node;
+    Index tests = 0, failures = 0, errors = 0;
+    double seconds = 0;
+  };
+  std::map<std::string, Suite> by_file;
+  for_each(all, [&](const Claim& claim, const ClaimResult& result) {
+    Suite& suite = by_file[claim.file];
+    if (!suite.node) suite.node = suites.append_child("testsuite");
+    ++suite.tests;
+    suite.seconds += result.seconds;
+    suite.errors += result.ran() ? 0 : 1;
+    suite.failures += result.ran() && !as_expected(claim, result) ? 1 : 0;
+    add_case(claim, result, suite.node);
+  });
+  for (auto& [file, suite] : by_file) {
+    suite.node.append_attribute("name") = xml_text(file).c_str();
+    suite.node.append_attribute("tests") = static_cast<long long>(suite.tests);
+    suite.node.append_attribute("failures") = static_cast<long long>(suite.failures);
+    suite.node.append_attribute("errors") = static_cast<long long>(suite.errors);
+    suite.node.append_attribute("time") = fmt::format("{:.3f}", suite.seconds).c_str();
+  }
+  std::ostringstream text;
+  document.save(text, "  ");
+  return text.str();
+}
+
+nlohmann::ordered_json claims_json(const ClaimResults& all) {
+  const ClaimResults::Counts counts = all.counts();
+  Json json = {{"claims", all.claims.size()},
+               {"as_expected", counts.as_expected},
+               {"otherwise", counts.otherwise},
+               {"errors", counts.errors},
+               {"list", Json::array()}};
+  for_each(all, [&](const Claim& claim, const ClaimResult& result) {
+    Json entry;
+    entry["id"] = claim.id;
+    entry["source"] = claim.source;
+    entry["statement"] = claim.statement;
+    entry["tags"] = claim.tags;
+    entry["relation"] = name(claim.criterion.relation);
+    entry["tolerance"] = claim.criterion.tolerance;
+    entry["relative_tolerance"] = claim.criterion.relative_tolerance;
+    entry["why"] = claim.why;
+    entry["expect"] = claim.refuted ? "refuted" : "holds";
+    if (claim.refuted) entry["right"] = claim.right;
+    entry["verdict"] = result.ran() ? (result.verdict.holds ? "holds" : "refuted") : "error";
+    entry["as_expected"] = as_expected(claim, result);
+    entry["measured"] = result.ran() ? Json(result.verdict.measured) : Json();
+    entry["expected"] = result.ran() ? Json(result.verdict.expected) : Json();
+    entry["margin"] = result.ran() ? Json(result.verdict.margin) : Json();
+    if (!result.ran()) entry["error"] = result.error;
+    entry["seconds"] = result.seconds;
+    json["list"].push_back(std::move(entry));
+  });
+  return json;
+}
+
+}  // namespace attn::tools

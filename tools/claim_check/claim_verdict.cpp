@@ -1,0 +1,185 @@
+#include "claim_check/claim_verdict.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "tensor/error.hpp"
+
+namespace attn::tools {
+namespace {
+
+constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+
+// The margin, and whether it may be 0.
+struct Slack {
+  double margin;
+  bool closed;
+  bool holds() const { return closed ? margin >= 0 : margin > 0; }
+};
+
+// Infinities of one sign are as near as can be.
+double difference(double x, double y) { return x == y ? 0 : x - y; }
+
+Slack slack(const Criterion& criterion, double measured, double expected) {
+  const double room =
+      criterion.tolerance +
+      (criterion.relative_tolerance == 0 ? 0 : criterion.relative_tolerance * std::abs(expected));
+  switch (criterion.relation) {
+    case Relation::less:
+      return {difference(expected, measured) + room, false};
+    case Relation::at_most:
+      return {difference(expected, measured) + room, true};
+    case Relation::greater:
+      return {difference(measured, expected) + room, false};
+    case Relation::at_least:
+      return {difference(measured, expected) + room, true};
+    case Relation::equal:
+    case Relation::within:
+    case Relation::slope:
+    case Relation::increasing:
+    case Relation::decreasing:
+      break;
+  }
+  return {room - std::abs(difference(measured, expected)), true};
+}
+
+// The number with the least margin; one that is NaN is the worst of all.
+class Worst {
+ public:
+  void take(const Slack& found, double measured, double expected) {
+    verdict_.holds = verdict_.holds && found.holds();
+    const bool first = count_++ == 0;
+    if (first || (!std::isnan(verdict_.margin) && !(found.margin >= verdict_.margin))) {
+      verdict_.margin = found.margin;
+      verdict_.measured = measured;
+      verdict_.expected = expected;
+    }
+  }
+  const Verdict& verdict() const { return verdict_; }
+
+ private:
+  Verdict verdict_{true, nan, nan, nan};
+  std::size_t count_ = 0;
+};
+
+Verdict steps(const Criterion& criterion, std::span<const double> measured) {
+  if (measured.size() < 2) {
+    throw Error(Failure::input, fmt::format("{} number, expected at least 2 for {}",
+                                            measured.size(), name(criterion.relation)));
+  }
+  const double sign = criterion.relation == Relation::increasing ? 1 : -1;
+  Worst worst;
+  for (std::size_t k = 1; k < measured.size(); ++k) {
+    const double margin = sign * difference(measured[k], measured[k - 1]) + criterion.tolerance;
+    worst.take({margin, false}, measured[k], measured[k - 1]);
+  }
+  return worst.verdict();
+}
+
+double log_slope(std::span<const double> measured, std::span<const double> over) {
+  if (measured.size() != over.size() || measured.size() < 2) {
+    throw Error(Failure::input, fmt::format("{} numbers over {}, expected as many, and 2 at least",
+                                            measured.size(), over.size()));
+  }
+  std::vector<double> x, y;
+  for (std::size_t k = 0; k < over.size(); ++k) {
+    x.push_back(std::log(over[k]));
+    y.push_back(std::log(std::abs(measured[k])));
+    if (!std::isfinite(x[k]) || !std::isfinite(y[k])) {
+      throw Error(Failure::input,
+                  fmt::format("no slope of {:g} over {:g}, expected numbers that are "
+                              "finite and not 0, over numbers > 0",
+                              measured[k], over[k]));
+    }
+  }
+  const auto count = static_cast<double>(x.size());
+  const double x_mean = std::accumulate(x.begin(), x.end(), 0.0) / count;
+  const double y_mean = std::accumulate(y.begin(), y.end(), 0.0) / count;
+  double both = 0;
+  double square = 0;
+  for (std::size_t k = 0; k < x.size(); ++k) {
+    both += (x[k] - x_mean) * (y[k] - y_mean);
+    square += (x[k] - x_mean) * (x[k] - x_mean);
+  }
+  if (!(square > 0)) {
+    throw Error(Failure::input, "a slope over numbers that are all the same");
+  }
+  return both / square;
+}
+
+}  // namespace
+
+const std::vector<std::string>& relation_names() {
+  static const std::vector<std::string> names = {"=",  "within",     "<",          "<=",   ">",
+                                                 ">=", "increasing", "decreasing", "slope"};
+  return names;
+}
+
+std::string name(Relation relation) { return relation_names()[static_cast<std::size_t>(relation)]; }
+
+const std::vector<std::string>& reduction_names() {
+  static const std::vector<std::string> names = {"min", "max",   "max-abs", "mean",
+                                                 "sum", "count", "first",   "last"};
+  return names;
+}
+
+double reduce(Reduction reduction, std::span<const double> values) {
+  const auto count = static_cast<double>(values.size());
+  if (values.empty() && reduction == Reduction::count) return 0;
+  if (values.empty()) return nan;
+  for (const double value : values) {
+    if (std::isnan(value)) return nan;
+  }
+  switch (reduction) {
+    case Reduction::min:
+      return *std::min_element(values.begin(), values.end());
+    case Reduction::max:
+      return *std::max_element(values.begin(), values.end());
+    case Reduction::max_abs: {
+      double most = 0;
+      for (const double value : values) most = std::max(most, std::abs(value));
+      return most;
+    }
+    case Reduction::first:
+      return values.front();
+    case Reduction::last:
+      return values.back();
+    case Reduction::mean:
+    case Reduction::sum:
+    case Reduction::count:
+      break;
+  }
+  if (reduction == Reduction::count) return count;
+  const double sum = std::accumulate(values.begin(), values.end(), 0.0);
+  return reduction == Reduction::mean ? sum / count : sum;
+}
+
+Verdict judge(const Criterion& criterion, std::span<const double> measured,
+              std::span<const double> expected, std::span<const double> over) {
+  const Relation relation = criterion.relation;
+  if (relation == Relation::increasing || relation == Relation::decreasing) {
+    return steps(criterion, measured);
+  }
+  double slope = 0;
+  if (relation == Relation::slope) {
+    slope = log_slope(measured, over);
+    measured = std::span(&slope, 1);
+  }
+  if (measured.empty()) throw Error(Failure::input, "there are no numbers to judge");
+  if (expected.size() != 1 && expected.size() != measured.size()) {
+    throw Error(Failure::input, fmt::format("{} numbers against {} expected ones", measured.size(),
+                                            expected.size()));
+  }
+  Worst worst;
+  for (std::size_t k = 0; k < measured.size(); ++k) {
+    const double wanted = expected[expected.size() == 1 ? 0 : k];
+    worst.take(slack(criterion, measured[k], wanted), measured[k], wanted);
+  }
+  return worst.verdict();
+}
+
+}  // namespace attn::tools

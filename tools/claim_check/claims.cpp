@@ -1,0 +1,353 @@
+#include "claim_check/claims.hpp"
+
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "claim_check/toml_bounds.hpp"
+#include "cli/terminal.hpp"
+#include "cli/words.hpp"
+#include "tensor/error.hpp"
+
+namespace attn::tools {
+namespace {
+
+const std::set<std::string>& claim_keys() {
+  static const std::set<std::string> keys = {
+      "id",         "source",   "statement", "tags",      "command",
+      "time-limit", "status",   "alone",     "value",     "over",
+      "reduce",     "relation", "expected",  "tolerance", "relative-tolerance",
+      "why",        "expect",   "right"};
+  return keys;
+}
+
+template <class T>
+std::optional<T> as(const toml::node& node) {
+  if (node.is_boolean() != std::is_same_v<T, bool>) return std::nullopt;
+  return node.value<T>();
+}
+
+// Of one table, for messages: "claims.toml:12: expected: ...".
+class Table {
+ public:
+  Table(const std::string& file, const toml::table& table) : file_(file), table_(table) {}
+
+  std::size_t line() const { return table_.source().begin.line; }
+
+  [[noreturn]] void refuse(const std::string& key, const std::string& what,
+                           const std::string& hint = {}) const {
+    const toml::node* node = table_.get(key);
+    const std::size_t at = node == nullptr ? line() : node->source().begin.line;
+    throw Error(Failure::input, fmt::format("{}:{}: {}: {}", file_, at, key, what), hint);
+  }
+
+  void require_known(const std::set<std::string>& keys) const {
+    for (const auto& [key, node] : table_) {
+      const std::string given(key.str());
+      if (keys.count(given) > 0) continue;
+      const std::string near = cli::nearest(given, {keys.begin(), keys.end()});
+      refuse(given, "no such key", near.empty() ? "" : "did you mean " + near + "?");
+    }
+  }
+
+  bool has(const std::string& key) const { return table_.contains(key); }
+  bool is_empty_list(const std::string& key) const {
+    const toml::array* array = table_[key].as_array();
+    return array != nullptr && array->empty();
+  }
+  bool is_text(const std::string& key) const { return table_[key].is_string(); }
+
+  template <class T>
+  std::optional<T> get(const std::string& key, const char* expected) const {
+    const toml::node* node = table_.get(key);
+    if (node == nullptr) return std::nullopt;
+    // A whole number is a number too; a truth value is none, nor the other way round.
+    auto value = as<T>(*node);
+    if (!value) refuse(key, std::string("expected ") + expected);
+    return value;
+  }
+
+  std::optional<std::string> text(const std::string& key) const {
+    auto value = get<std::string>(key, "a text");
+    if (value && value->find_first_not_of(" \t\r\n") == std::string::npos) refuse(key, "is empty");
+    return value;
+  }
+  std::string needed_text(const std::string& key) const {
+    auto value = text(key);
+    if (!value) refuse(key, "is missing");
+    return *value;
+  }
+
+  std::optional<double> number(const std::string& key) const {
+    const auto value = get<double>(key, "a number");
+    if (value && std::isnan(*value)) refuse(key, "is nan, expected a number");
+    return value;
+  }
+  double not_negative(const std::string& key) const {
+    const double value = number(key).value_or(0);
+    if (!(value >= 0 && std::isfinite(value))) refuse(key, "expected a finite number >= 0");
+    return value;
+  }
+
+  // A value or an array of such.
+  template <class T>
+  std::vector<T> list(const std::string& key, const char* expected) const {
+    const toml::node* node = table_.get(key);
+    std::vector<T> values;
+    if (node == nullptr) return values;
+    const auto add = [&](const toml::node& item) {
+      const auto value = as<T>(item);
+      if (!value) refuse(key, std::string("expected ") + expected);
+      values.push_back(*value);
+    };
+    if (const toml::array* array = node->as_array()) {
+      for (const toml::node& item : *array) add(item);
+    } else {
+      add(*node);
+    }
+    return values;
+  }
+
+  // The place of a word among `names`.
+  std::optional<std::size_t> choice(const std::string& key,
+                                    const std::vector<std::string>& names) const {
+    const auto word = text(key);
+    if (!word) return std::nullopt;
+    const auto found = std::find(names.begin(), names.end(), *word);
+    if (found == names.end()) {
+      refuse(key, fmt::format("is \"{}\", expected one of {}", *word, fmt::join(names, ", ")));
+    }
+    return static_cast<std::size_t>(found - names.begin());
+  }
+
+ private:
+  const std::string& file_;
+  const toml::table& table_;
+};
+
+bool is_ordered(Relation relation) {
+  return relation == Relation::increasing || relation == Relation::decreasing;
+}
+
+void read_expected(const Table& table, Claim& claim) {
+  const bool ordered = is_ordered(claim.criterion.relation);
+  if (ordered != !table.has("expected")) {
+    table.refuse("expected",
+                 ordered ? "has no meaning for " + name(claim.criterion.relation) : "is missing");
+  }
+  if (ordered) return;
+  if (table.is_text("expected")) {
+    claim.expected = table.needed_text("expected");
+    return;
+  }
+  auto numbers = table.list<double>("expected", "numbers, or where they stand");
+  if (numbers.empty()) table.refuse("expected", "is empty");
+  if (std::any_of(numbers.begin(), numbers.end(), [](double x) { return std::isnan(x); })) {
+    table.refuse("expected", "is nan, which nothing equals");
+  }
+  claim.expected = std::move(numbers);
+}
+
+void read_criterion(const Table& table, Claim& claim) {
+  Criterion& criterion = claim.criterion;
+  const auto relation = table.choice("relation", relation_names());
+  if (!relation) table.refuse("relation", "is missing");
+  criterion.relation = static_cast<Relation>(*relation);
+  criterion.tolerance = table.not_negative("tolerance");
+  criterion.relative_tolerance = table.not_negative("relative-tolerance");
+  const bool tolerant = criterion.tolerance > 0 || criterion.relative_tolerance > 0;
+  claim.why = table.text("why").value_or("");
+  if (tolerant && claim.why.empty()) {
+    table.refuse("why", "is missing: why is this the tolerance?");
+  }
+  if (!tolerant &&
+      (criterion.relation == Relation::within || criterion.relation == Relation::slope)) {
+    table.refuse("tolerance", name(criterion.relation) + " needs one > 0");
+  }
+  if (is_ordered(criterion.relation) && criterion.relative_tolerance > 0) {
+    table.refuse("relative-tolerance", "has no meaning for " + name(criterion.relation));
+  }
+}
+
+void read_value(const Table& table, Claim& claim) {
+  claim.value = table.needed_text("value");
+  claim.over = table.text("over");
+  for (const char* key : {"value", "over", "expected"}) {
+    if (table.is_text(key) && table.needed_text(key).find("../") != std::string::npos) {
+      table.refuse(key, "leaves the claim's directory");
+    }
+  }
+  if (claim.over.has_value() != (claim.criterion.relation == Relation::slope)) {
+    table.refuse("over", claim.over ? "goes with slope alone" : "is missing: a slope over what?");
+  }
+  if (const auto reduction = table.choice("reduce", reduction_names())) {
+    if (claim.over || is_ordered(claim.criterion.relation)) {
+      table.refuse("reduce", "does not go with " + name(claim.criterion.relation));
+    }
+    claim.reduction = static_cast<Reduction>(*reduction);
+  }
+}
+
+void read_run(const Table& table, Claim& claim) {
+  claim.command = table.needed_text("command");
+  claim.time_limit = table.number("time-limit").value_or(claim.time_limit);
+  if (!(claim.time_limit > 0 && claim.time_limit <= 86400)) {
+    table.refuse("time-limit", "expected seconds in (0, 86400]");
+  }
+  claim.alone = table.get<bool>("alone", "true or false").value_or(false);
+  if (!table.has("status")) return;
+  claim.status.clear();
+  if (table.is_empty_list("status")) table.refuse("status", "is empty");
+  for (const std::int64_t status : table.list<std::int64_t>("status", "exit statuses")) {
+    if (status < 0 || status > 125) table.refuse("status", "expected exit statuses in [0, 125]");
+    claim.status.push_back(static_cast<int>(status));
+  }
+}
+
+void read_verdict(const Table& table, Claim& claim) {
+  claim.refuted = table.choice("expect", {"holds", "refuted"}).value_or(0) == 1;
+  claim.right = table.text("right").value_or("");
+  if (claim.refuted == claim.right.empty()) {
+    table.refuse("right", claim.refuted ? "is missing: the id of the claim that says it right"
+                                        : "goes with expect = \"refuted\" alone");
+  }
+}
+
+bool is_word(const std::string& text) {
+  return std::all_of(text.begin(), text.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+           c == '_' || c == '.';
+  });
+}
+
+// A directory is called so.
+constexpr std::size_t longest_id = 200;
+
+void require_words(const Table& table, const std::string& key,
+                   const std::vector<std::string>& words) {
+  for (const std::string& word : words) {
+    if (word.empty() || !is_word(word) || word.front() == '.') {
+      table.refuse(key, "\"" + cli::one_line(word) + "\", expected letters, digits, - _ .");
+    }
+  }
+}
+
+Claim read_claim(const Table& table, const Table& top, const std::string& file) {
+  table.require_known(claim_keys());
+  Claim claim;
+  claim.file = file;
+  claim.line = table.line();
+  claim.id = table.needed_text("id");
+  require_words(table, "id", {claim.id});
+  if (claim.id.size() > longest_id) {
+    table.refuse("id",
+                 fmt::format("is of {} letters, expected at most {}", claim.id.size(), longest_id));
+  }
+  claim.statement = table.needed_text("statement");
+  const auto source = table.text("source");
+  claim.source = source ? *source : top.text("source").value_or("");
+  if (claim.source.empty()) table.refuse("source", "is missing");
+  claim.tags = top.list<std::string>("tags", "words");
+  for (const std::string& tag : table.list<std::string>("tags", "words")) {
+    claim.tags.push_back(tag);
+  }
+  require_words(table, "tags", claim.tags);
+  read_criterion(table, claim);
+  read_expected(table, claim);
+  read_value(table, claim);
+  read_run(table, claim);
+  read_verdict(table, claim);
+  return claim;
+}
+
+// Far above what people write.
+constexpr std::size_t most_bytes = std::size_t{64} << 20;
+
+std::string text_of(const std::string& file) {
+  std::error_code failed;
+  if (!std::filesystem::exists(file, failed)) throw Error(Failure::input, "no such file: " + file);
+  if (std::filesystem::is_directory(file, failed)) {
+    throw Error(Failure::input, file + " is a folder, expected a file of claims");
+  }
+  std::ifstream stream(file, std::ios::binary);
+  if (!stream)
+    throw Error(Failure::input, "cannot open " + file + ": " + cli::system_reason(errno));
+  std::string text;
+  std::vector<char> block(std::size_t{1} << 16);
+  errno = 0;
+  while (stream.read(block.data(), static_cast<std::streamsize>(block.size())),
+         stream.gcount() > 0) {
+    text.append(block.data(), static_cast<std::size_t>(stream.gcount()));
+    if (text.size() > most_bytes) {
+      throw Error(Failure::input, file + " is larger than 64 MiB, expected a file of claims");
+    }
+  }
+  if (stream.bad()) {
+    throw Error(Failure::input, file + " cannot be read: " + cli::system_reason(errno));
+  }
+  return text;
+}
+
+toml::table parse(const std::string& file) {
+  const std::string text = text_of(file);
+  require_shallow_toml(text, file);
+  try {
+    return toml::parse(text, file);
+  } catch (const toml::parse_error& error) {
+    throw Error(Failure::input, fmt::format("{}:{}: {}", file, error.source().begin.line,
+                                            cli::one_line(error.description())));
+  }
+}
+
+void read_file(const std::string& file, std::vector<Claim>& claims) {
+  const toml::table parsed = parse(file);
+  const Table top(file, parsed);
+  top.require_known({"source", "tags", "claim"});
+  top.text("source");
+  const toml::array* tables = parsed["claim"].as_array();
+  if (tables == nullptr || tables->empty() || !tables->is_homogeneous<toml::table>()) {
+    throw Error(Failure::input, file + ": claim: expected tables [[claim]]");
+  }
+  for (const toml::node& node : *tables) {
+    claims.push_back(read_claim(Table(file, *node.as_table()), top, file));
+  }
+}
+
+void require_unique_ids(const std::vector<Claim>& claims) {
+  std::map<std::string, const Claim*> by_id;
+  for (const Claim& claim : claims) {
+    const auto [at, is_new] = by_id.emplace(claim.id, &claim);
+    if (is_new) continue;
+    throw Error(Failure::input,
+                fmt::format("{}:{}: id: {} is that of {}:{}, too", claim.file, claim.line, claim.id,
+                            at->second->file, at->second->line));
+  }
+  for (const Claim& claim : claims) {
+    if (claim.right.empty()) continue;
+    const auto right = by_id.find(claim.right);
+    if (right != by_id.end() && !right->second->refuted) continue;
+    throw Error(Failure::input,
+                fmt::format("{}:{}: right: {}", claim.file, claim.line,
+                            right == by_id.end() ? "no claim is called " + claim.right
+                                                 : claim.right + " is to be refuted itself"));
+  }
+}
+
+}  // namespace
+
+std::vector<Claim> read_claims(const std::vector<std::string>& files) {
+  std::vector<Claim> claims;
+  for (const std::string& file : files) read_file(file, claims);
+  require_unique_ids(claims);
+  return claims;
+}
+
+}  // namespace attn::tools

@@ -1,0 +1,217 @@
+// claim-check: numerical claims kept as data, checked.
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+#include <optional>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "claim_check/claim_report.hpp"
+#include "claim_check/scratch_folder.hpp"
+#include "cli/progress.hpp"
+#include "cli/text_file.hpp"
+#include "common/bundles.hpp"
+#include "io/output.hpp"
+#include "kernel/parallel.hpp"
+#include "tensor/error.hpp"
+
+namespace attn::tools {
+namespace {
+
+cli::Declaration declare() {
+  cli::Declaration d("claim-check", "Checks numerical claims that are kept as data",
+                     cli::Role::compare);
+  d.words("FILE...", "Files of claims, TOML.", 1, -1);
+  d.about(
+      "A file of claims has a table [[claim]] for each: id; source (document and place), the "
+      "statement in one sentence, tags; command, for bash, which stops at what fails in a pipe "
+      "too, run in a fresh directory with these tools first on PATH, the directory of the file as "
+      "$CLAIMS, and time-limit (60 seconds); status, the exit statuses it may have (0); alone = "
+      "true, so that nothing runs beside it.");
+  d.about(
+      "value says where the number stands that the command has made: report.json:/result/gap (a "
+      "JSON pointer, to arrays of numbers too), out.h5:/col_sum[0] (a dataset, sliced), or status. "
+      "Of several numbers each must hold, or reduce (min, max, max-abs, mean, sum, count, first, "
+      "last) makes one of them. relation is =, within, <, <=, >, >=, increasing, decreasing, or "
+      "slope, that of log value over log of the numbers at over; expected a number, a list, or "
+      "where they stand; tolerance and relative-tolerance (of expected) with why, a sentence. "
+      "expect = \"refuted\" marks what is printed and wrong; right is then the id of the claim "
+      "that says it right.");
+  d.about(
+      "In the report, result has claims, as_expected, otherwise, errors (counts) and list, with "
+      "verdict (holds, refuted, error), measured, expected and margin of each: how far inside its "
+      "tolerance the measured number lies, below 0 outside.");
+  d.section("Claims");
+  d.text("select", "LIST", "Only claims with these ids or tags, separated by commas.");
+  d.text("skip", "LIST", "All but these.");
+  d.integer("jobs", "N", "Claims checked side by side; they share --threads. Default: all of them.",
+            1, 1024);
+  d.letter('j');
+  d.text("junit", "FILE", "Write the verdicts as JUnit XML.");
+  d.text("markdown", "FILE", "Write the table as Markdown.");
+  d.text("keep", "DIR", "Run in new directories DIR/id, and leave them there.");
+  d.flag("list", "List the claims, and run none.");
+  d.example("claim-check data/claims/*.toml", "do all claims still hold?");
+  d.example("claim-check --select gradients --junit claims.xml paper.toml",
+            "those of one tag, in CI");
+  d.exit_status(0, "every claim came out as expected");
+  d.exit_status(1, "some did not, or could not run");
+  d.exit_status(4, "");
+  d.exit_status(6, "");
+  return d;
+}
+
+std::vector<std::string> split_list(const std::string& text) {
+  std::vector<std::string> parts;
+  std::string part;
+  for (const char c : text + ",") {
+    if (c != ',') {
+      part += c;
+    } else if (!part.empty()) {
+      parts.push_back(std::exchange(part, ""));
+    }
+  }
+  return parts;
+}
+
+bool is_called(const Claim& claim, const std::string& word) {
+  return claim.id == word || std::count(claim.tags.begin(), claim.tags.end(), word) > 0;
+}
+
+bool is_any_of(const Claim& claim, const std::vector<std::string>& words) {
+  return std::any_of(words.begin(), words.end(),
+                     [&](const std::string& word) { return is_called(claim, word); });
+}
+
+// The ids and tags of a list, each of which some claim has.
+std::vector<std::string> words_of(const cli::Arguments& arguments, const std::string& option,
+                                  const std::vector<Claim>& claims) {
+  std::vector<std::string> words = split_list(arguments.text(option));
+  if (arguments.given(option) && words.empty()) {
+    throw Error(Failure::usage, "--" + option + " names no claim");
+  }
+  for (const std::string& word : words) {
+    const bool known = std::any_of(claims.begin(), claims.end(),
+                                   [&](const Claim& claim) { return is_called(claim, word); });
+    if (known) continue;
+    throw Error(Failure::usage, "--" + option + ": no claim has the id or tag " + word,
+                "--list shows the claims");
+  }
+  return words;
+}
+
+std::vector<Claim> selected(const cli::Arguments& arguments, const std::vector<Claim>& claims) {
+  const std::vector<std::string> wanted = words_of(arguments, "select", claims);
+  const std::vector<std::string> unwanted = words_of(arguments, "skip", claims);
+  std::vector<Claim> kept;
+  for (const Claim& claim : claims) {
+    if (!wanted.empty() && !is_any_of(claim, wanted)) continue;
+    if (!is_any_of(claim, unwanted)) kept.push_back(claim);
+  }
+  if (kept.empty()) throw Error(Failure::usage, "--skip leaves no claim");
+  return kept;
+}
+
+std::string listing(const std::vector<Claim>& claims) {
+  std::string text;
+  for (const Claim& claim : claims) {
+    text +=
+        fmt::format("{}  {}  [{}]{}\n    {}\n", claim.id, claim.source, fmt::join(claim.tags, " "),
+                    claim.refuted ? "  refuted" : "", claim.statement);
+  }
+  return text;
+}
+
+// The tools are where this one is.
+std::string tool_folder() {
+  std::error_code failed;
+  const auto self = std::filesystem::read_symlink("/proc/self/exe", failed);
+  if (failed) throw Error(Failure::input, "/proc/self/exe cannot be read: " + failed.message());
+  return self.parent_path().string();
+}
+
+std::vector<ClaimResult> check(const cli::Arguments& arguments, const std::vector<Claim>& claims,
+                               cli::Report& report) {
+  // Inherited as ignored, it would keep this process from waiting for its children.
+  std::signal(SIGCHLD, SIG_DFL);
+  ClaimPlace place;
+  place.keeps = arguments.given("keep");
+  std::optional<ScratchFolder> scratch;
+  if (!place.keeps) scratch.emplace(arguments.tmpdir);
+  place.folder = place.keeps ? arguments.text("keep") : scratch->path();
+  place.tools = tool_folder();
+  const Index most = static_cast<Index>(claims.size());
+  const Index jobs =
+      std::clamp<Index>(arguments.integer("jobs").value_or(arguments.threads), 1, most);
+  std::vector<ClaimResult> results(claims.size());
+  cli::Progress progress(arguments, "checking", static_cast<double>(most), "claims");
+  const auto run = [&](std::size_t n) {
+    results[n] = run_claim(claims[n], place);
+    progress.advance(1);
+  };
+  std::vector<std::size_t> together;
+  for (std::size_t n = 0; n < claims.size(); ++n) {
+    if (!claims[n].alone) together.push_back(n);
+  }
+  place.threads = static_cast<int>(std::max<Index>(1, arguments.threads / jobs));
+  kernel::parallel_for(static_cast<Index>(together.size()), static_cast<int>(jobs),
+                       [&](Index item, int) { run(together[static_cast<std::size_t>(item)]); });
+  place.threads = arguments.threads;
+  for (std::size_t n = 0; n < claims.size(); ++n) {
+    if (claims[n].alone) run(n);
+  }
+  if (scratch && !scratch->remove()) report.warn(scratch->path() + " cannot be removed");
+  return results;
+}
+
+// No file is written over another one of the same run.
+void require_outputs(const cli::Arguments& arguments) {
+  std::vector<std::string> taken = arguments.words();
+  if (arguments.json && !arguments.json->empty()) taken.push_back(*arguments.json);
+  for (const char* option : {"junit", "markdown"}) {
+    if (!arguments.given(option)) continue;
+    const std::string file = arguments.text(option);
+    for (const std::string& other : taken) {
+      std::error_code failed;
+      if (file == other || std::filesystem::equivalent(file, other, failed)) {
+        throw Error(Failure::usage, fmt::format("--{} {} is {}, too", option, file, other));
+      }
+    }
+    cli::check_text_destination(file, option);
+    taken.push_back(file);
+  }
+  if (arguments.given("keep") && arguments.text("keep").empty()) {
+    throw Error(Failure::usage, "--keep needs a directory");
+  }
+}
+
+cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
+  require_outputs(arguments);
+  const std::vector<Claim> claims = selected(arguments, read_claims(arguments.words()));
+  if (arguments.flag("list")) {
+    report.print(listing(claims));
+    return {};
+  }
+  const std::vector<ClaimResult> results = check(arguments, claims, report);
+  const ClaimResults all{claims, results};
+  report.print(claims_table(all));
+  report.result() = claims_json(all);
+  if (arguments.given("junit")) {
+    cli::write_text(claims_junit(all), arguments.text("junit"), "junit");
+  }
+  if (arguments.given("markdown")) {
+    cli::write_text(claims_markdown(all), arguments.text("markdown"), "markdown");
+  }
+  return {all.counts().as_expected == static_cast<Index>(claims.size()) ? 0 : 1};
+}
+
+}  // namespace
+}  // namespace attn::tools
+
+int main(int argc, char** argv) {
+  return attn::tools::tool_main(argc, argv, attn::tools::declare(), attn::tools::run);
+}

@@ -1,0 +1,166 @@
+#include "claim_check/shell_command.hpp"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <poll.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cmath>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "cli/terminal.hpp"
+#include "tensor/error.hpp"
+
+namespace attn::tools {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// $1 is the command. It runs beside the shell that waits for it, which a signal then reaches at
+// once: that tells the group, whose members have no other handler. What loses its parent becomes
+// this shell's child, whatever its group: children that are left at the end are killed, from the
+// N-th hundredth of a second on.
+constexpr const char* wrapper = R"(
+left() {
+  children=()
+  { read -r -a children <"/proc/$$/task/$$/children"; } 2>/dev/null
+  ((${#children[@]} > 0))
+}
+end_after() {
+  for n in {1..300}; do
+    left || return
+    if ((n > $1)); then kill -KILL "${children[@]}" 2>/dev/null; fi
+    sleep 0.01
+  done
+}
+trap 'trap "" TERM; kill -TERM 0; end_after 100; exit 143' TERM
+(trap - INT QUIT; exec /bin/bash -e -o pipefail -c "$1") &
+wait $!
+status=$?
+end_after 0
+exit $status
+)";
+
+// The shell's own time to end all, where it is told to.
+constexpr auto grace = std::chrono::seconds(10);
+
+// What would change what bash does, or be a function that stands before a tool.
+bool is_of_bash(const std::string& name) {
+  static constexpr std::array<std::string_view, 5> options = {"BASH_ENV", "ENV", "SHELLOPTS",
+                                                              "BASHOPTS", "POSIXLY_CORRECT"};
+  return name.rfind("BASH_FUNC_", 0) == 0 ||
+         std::find(options.begin(), options.end(), name) != options.end();
+}
+
+std::vector<std::string> environment_of(const ShellCommand& command) {
+  std::vector<std::string> all;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string line = *entry;
+    const std::string name = line.substr(0, line.find('='));
+    if (!is_of_bash(name) && command.environment.count(name) == 0) all.push_back(line);
+  }
+  for (const auto& [name, value] : command.environment) all.push_back(name + "=" + value);
+  return all;
+}
+
+std::vector<char*> pointers(std::vector<std::string>& texts) {
+  std::vector<char*> all;
+  for (std::string& text : texts) all.push_back(text.data());
+  all.push_back(nullptr);
+  return all;
+}
+
+// In the child, where nothing but system calls may be made: other threads may have held locks.
+[[noreturn]] void become(const ShellCommand& command, char** words, char** environment,
+                         pid_t parent) {
+  setpgid(0, 0);
+  // A signal that is ignored here could not be trapped by the shell.
+  for (const int number :
+       {SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU, SIGPIPE, SIGCHLD}) {
+    signal(number, SIG_DFL);
+  }
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
+  // The parent may have ended before that.
+  if (getppid() != parent) _exit(127);
+  const int nothing = open("/dev/null", O_RDONLY);
+  const int errors = open(command.errors.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
+  if (nothing < 0 || errors < 0 || dup2(nothing, 0) < 0 || dup2(errors, 1) < 0 ||
+      dup2(errors, 2) < 0 || chdir(command.directory.c_str()) != 0) {
+    _exit(127);
+  }
+  execve("/bin/bash", words, environment);
+  _exit(127);
+}
+
+// Whether the child has ended; it is still to be waited for, so that nobody else gets its number.
+bool has_ended(pid_t child) {
+  siginfo_t info = {};
+  return waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+         info.si_pid == child;
+}
+
+// Whether it ended before `end`.
+bool wait_until(pid_t child, Clock::time_point end) {
+  const int handle = static_cast<int>(syscall(SYS_pidfd_open, child, 0));
+  // Where the kernel has no such handles, by looking again and again.
+  const auto most = std::chrono::milliseconds(handle >= 0 ? 3600000 : 20);
+  bool ended = has_ended(child);
+  while (!ended && Clock::now() < end) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now());
+    struct pollfd wanted = {handle, POLLIN, 0};
+    poll(&wanted, 1, static_cast<int>(std::clamp(left, left.zero(), most).count()));
+    ended = has_ended(child);
+  }
+  if (handle >= 0) close(handle);
+  return ended;
+}
+
+}  // namespace
+
+ShellOutcome run_shell(const ShellCommand& command) {
+  std::vector<std::string> words = {"bash", "-c", wrapper, "claim", command.command};
+  std::vector<std::string> environment = environment_of(command);
+  std::vector<char*> word_list = pointers(words);
+  std::vector<char*> environment_list = pointers(environment);
+  const auto start = Clock::now();
+  const pid_t parent = getpid();
+  const pid_t child = fork();
+  if (child < 0) {
+    throw Error(Failure::output, "no process can be made: " + cli::system_reason(errno));
+  }
+  if (child == 0) become(command, word_list.data(), environment_list.data(), parent);
+  // Whichever of the two comes first.
+  setpgid(child, child);
+  const auto limit = std::chrono::duration_cast<Clock::duration>(
+      std::chrono::duration<double>(command.time_limit));
+  ShellOutcome outcome;
+  outcome.timed_out = !wait_until(child, start + limit);
+  if (outcome.timed_out) {
+    kill(child, SIGTERM);
+    wait_until(child, Clock::now() + grace);
+  }
+  // Where it could not.
+  kill(-child, SIGKILL);
+  int status = 0;
+  waitpid(child, &status, 0);
+  outcome.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  outcome.status = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  return outcome;
+}
+
+}  // namespace attn::tools

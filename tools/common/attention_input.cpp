@@ -1,0 +1,366 @@
+#include "common/attention_input.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "common/matrix_operand.hpp"
+#include "score/energy.hpp"
+#include "score/relative_bias.hpp"
+#include "tensor/error.hpp"
+
+namespace attn::tools {
+namespace {
+
+using Energy = ScoreOptions::Energy;
+using Layout = ScoreOptions::Layout;
+
+// One of the datasets that scores are made of; where it is missing, what else there is.
+io::InputDataset required(const io::InputBundle& bundle, const std::string& name) {
+  try {
+    return bundle.dataset(name);
+  } catch (const Error& error) {
+    if (!error.hint().empty()) throw;
+    std::string hint;
+    if (bundle.has("scores")) hint = "--from scores takes the dataset scores instead";
+    if (bundle.has("x") && bundle.has("wq"))
+      hint = "--from projection makes q and k of x, wq and wk";
+    throw Error(error.failure(), error.what(), hint);
+  }
+}
+
+[[noreturn]] void refuse_lengths(const std::string& a, const char* axis, Index length,
+                                 const std::string& b, Index other) {
+  throw Error(Failure::input, fmt::format("{}: {} is {}, {} has {}", a, axis, length, b, other));
+}
+
+Vectors as_they_are(const io::InputDataset& dataset, const Shape& leading, bool grouped,
+                    Layout layout) {
+  Operand operand = vectors_operand(dataset, leading, grouped, layout);
+  const Index rows = operand.rows;
+  const Index cols = operand.cols;
+  return Vectors{std::move(operand), {}, {}, rows, cols};
+}
+
+// The input's own leading axes stand before that of the heads.
+Shape before_heads(const io::InputDataset& input) {
+  Shape leading = leading_axes(input.shape(), 2);
+  if (!leading.empty()) leading.push_back(1);
+  return leading;
+}
+
+// wq, wk or wv (…, H, D, d) for an input (…, L, D).
+io::InputDataset projection_weights(const io::InputBundle& bundle, const std::string& name,
+                                    const io::InputDataset& input) {
+  io::InputDataset weights = required(bundle, name);
+  require_vectors(weights, "(heads, D, d)");
+  const Shape& shape = weights.shape();
+  const Index inner = shape[shape.size() - 2];
+  if (inner != input.shape().back()) {
+    refuse_lengths(weights.address(), "the axis before the last", inner, input.address(),
+                   input.shape().back());
+  }
+  return weights;
+}
+
+Vectors projected(const io::InputBundle& bundle, const std::string& bias_name,
+                  const io::InputDataset& input, const io::InputDataset& weights,
+                  const Shape& leading, bool grouped) {
+  const Shape own = before_heads(input);
+  Operand x{input, leading_axes(input.shape(), 2), input.shape()[input.shape().size() - 2],
+            input.shape().back(), LeadingMap(leading, own, false, input.address())};
+  Operand w = vectors_operand(weights, leading, grouped, Layout::heads_first);
+  Vectors made{std::move(x), std::move(w), {}, 0, 0};
+  made.rows = made.input.rows;
+  made.cols = made.weights->cols;
+  if (bundle.has(bias_name)) {
+    made.bias = vector_operand(bundle.dataset(bias_name), leading, grouped, made.cols);
+  }
+  return made;
+}
+
+}  // namespace
+
+std::string Vectors::address() const {
+  return input.dataset.address() + (weights ? " times " + weights->dataset.address() : "");
+}
+
+void require_layout_effect(const cli::Arguments& arguments, const AttentionInput& input) {
+  if (!arguments.given("layout") || input.v) return;
+  if (input.options.source == ScoreOptions::Source::vectors) return;
+  throw Error(Failure::usage, "--layout has no effect: no q, k and v are read, no out is written");
+}
+
+AttentionInput::AttentionInput(const io::InputBundle& bundle, const ScoreOptions& score_options,
+                               bool with_values, const std::vector<Scheme>& schemes)
+    : options(score_options) {
+  with_fenchel = std::find(schemes.begin(), schemes.end(), Scheme::fenchel) != schemes.end();
+  with_plain = std::any_of(schemes.begin(), schemes.end(),
+                           [](Scheme scheme) { return scheme != Scheme::fenchel; });
+  switch (options.source) {
+    case ScoreOptions::Source::vectors:
+    case ScoreOptions::Source::templates:
+      take_vectors(bundle, with_values);
+      break;
+    case ScoreOptions::Source::projection:
+      take_projections(bundle, with_values);
+      break;
+    case ScoreOptions::Source::scores:
+    case ScoreOptions::Source::cost:
+    case ScoreOptions::Source::weights:
+      take_ready_made(bundle);
+      if (with_values) take_values_of_ready_made(bundle);
+      break;
+  }
+  problems = element_count(leading);
+  causal = resolve_causal(options, queries, keys);
+  if (q) take_energy_weights(bundle);
+  take_terms(bundle);
+  for (const Operand* operand : operands()) {
+    const bool counts = !mask || operand != &*mask;
+    if (counts && operand->dataset.dtype() == DType::f64) any_float64 = true;
+  }
+}
+
+void AttentionInput::take_ready_made(const io::InputBundle& bundle) {
+  const bool of_cost = options.source == ScoreOptions::Source::cost;
+  const bool none = options.source == ScoreOptions::Source::weights;
+  const std::string name = none ? "weights" : of_cost ? "cost" : "scores";
+  const io::InputDataset dataset = bundle.dataset(name);
+  require_vectors(dataset, "(..., queries, keys)");
+  const Shape& shape = dataset.shape();
+  queries = shape[shape.size() - 2];
+  keys = shape.back();
+  leading = leading_axes(shape, 2);
+  if (none) return;
+  scores = matrix_operand(bundle, name, leading, queries, keys);
+  scores->of_cost = of_cost;
+}
+
+void AttentionInput::take_vectors(const io::InputBundle& bundle, bool with_values) {
+  const bool templates = options.source == ScoreOptions::Source::templates;
+  const io::InputDataset q_data = required(bundle, templates ? "z" : "q");
+  const io::InputDataset k_data = required(bundle, templates ? "t" : "k");
+  const bool inside = options.layout == Layout::heads_inside;
+  require_vectors(q_data, inside ? "(..., queries, heads, d)" : "(..., queries, d)");
+  require_vectors(k_data, inside ? "(..., keys, heads, d)" : "(..., keys, d)");
+  const Shape q_shape = heads_first(q_data, options.layout);
+  const Shape k_shape = heads_first(k_data, options.layout);
+  leading = result_axes(leading_axes(q_shape, 2), leading_axes(k_shape, 2), q_data.address(),
+                        k_data.address());
+  q = as_they_are(q_data, leading, false, options.layout);
+  k = as_they_are(k_data, leading, true, options.layout);
+  queries = q->rows;
+  keys = k->rows;
+  depth = q->cols;
+  if (!with_values || !bundle.has("v")) return;
+  const io::InputDataset v_data = bundle.dataset("v");
+  require_vectors(v_data, inside ? "(..., keys, heads, dv)" : "(..., keys, dv)");
+  v = as_they_are(v_data, leading, true, options.layout);
+  value_depth = v->cols;
+  if (v->rows == keys) return;
+  throw Error(Failure::input, fmt::format("{}: {} keys, {} has {}", v_data.address(), v->rows,
+                                          k_data.address(), keys));
+}
+
+void AttentionInput::take_projections(const io::InputBundle& bundle, bool with_values) {
+  const io::InputDataset x = required(bundle, "x");
+  const io::InputDataset y = bundle.has("y") ? bundle.dataset("y") : x;
+  require_vectors(x, "(..., queries, D)");
+  require_vectors(y, "(..., keys, D)");
+  const io::InputDataset wq = projection_weights(bundle, "wq", x);
+  const io::InputDataset wk = projection_weights(bundle, "wk", y);
+  // Every position of x with every head, and the same of y.
+  const auto axes_of = [](const io::InputDataset& input, const io::InputDataset& weights) {
+    return result_axes(before_heads(input), leading_axes(weights.shape(), 2), input.address(),
+                       weights.address());
+  };
+  leading = result_axes(axes_of(x, wq), axes_of(y, wk), x.address() + " times " + wq.address(),
+                        y.address() + " times " + wk.address());
+  q = projected(bundle, "bq", x, wq, leading, false);
+  k = projected(bundle, "bk", y, wk, leading, true);
+  queries = q->rows;
+  keys = k->rows;
+  depth = q->cols;
+  if (!with_values || !bundle.has("wv")) return;
+  v = projected(bundle, "bv", y, projection_weights(bundle, "wv", y), leading, true);
+  value_depth = v->cols;
+}
+
+void AttentionInput::take_values_of_ready_made(const io::InputBundle& bundle) {
+  if (!bundle.has("v")) return;
+  const io::InputDataset v_data = bundle.dataset("v");
+  require_vectors(v_data, "(..., keys, dv)");
+  v = as_they_are(v_data, leading, true, options.layout);
+  value_depth = v->cols;
+  if (v->rows == keys) return;
+  throw Error(Failure::input, fmt::format("{}: {} keys, {} has {}", v_data.address(), v->rows,
+                                          scores ? scores->dataset.address() : "weights", keys));
+}
+
+void AttentionInput::take_energy_weights(const io::InputBundle& bundle) {
+  const Energy energy = options.energy_of(with_plain ? Scheme::unas : Scheme::fenchel);
+  const auto matrix = [&](const std::string& name, Index rows, Index cols) {
+    const io::InputDataset dataset = bundle.dataset(name);
+    require_vectors(dataset, "(rows, columns)");
+    Operand operand = vectors_operand(dataset, leading, false, Layout::heads_first);
+    if ((rows > 0 && operand.rows != rows) || operand.cols != cols) {
+      throw Error(Failure::input,
+                  fmt::format("{} is {} x {}, expected {} x {} for {} and {}", dataset.address(),
+                              operand.rows, operand.cols, rows > 0 ? fmt::to_string(rows) : "A",
+                              cols, q->address(), k->address()));
+    }
+    return operand;
+  };
+  if (energy == Energy::bilinear) {
+    w = matrix("w", q->cols, k->cols);
+  } else if (energy == Energy::mlp) {
+    w1 = matrix("w1", 0, q->cols + k->cols);
+    w2 = vector_operand(bundle.dataset("w2"), leading, false, w1->rows);
+    if (bundle.has("b1")) b1 = vector_operand(bundle.dataset("b1"), leading, false, w1->rows);
+  } else if (q->cols != k->cols) {
+    throw Error(
+        Failure::input,
+        fmt::format("{}: last axis is {}, {} has {}", k->address(), k->cols, q->address(), q->cols),
+        "slice one of them, or use --energy bilinear with a w of (dq, dk)");
+  }
+}
+
+void AttentionInput::take_terms(const io::InputBundle& bundle) {
+  if (bundle.has("mask")) {
+    mask.emplace(matrix_operand(bundle, "mask", leading, queries, keys));
+    if (!is_integral(mask->dataset.dtype())) {
+      throw Error(Failure::input,
+                  fmt::format("{} has type {}, expected bool or an integer type",
+                              mask->dataset.address(), name(mask->dataset.dtype())),
+                  "a mask to be added to the scores is called bias");
+    }
+  }
+  if (bundle.has("bias")) {
+    bias.emplace(matrix_operand(bundle, "bias", leading, queries, keys));
+    require_floating(bias->dataset);
+  }
+  if (with_fenchel && bundle.has("preference")) {
+    // One for all queries of a problem: (…, n), where that is what the axes say.
+    const io::InputDataset dataset = bundle.dataset("preference");
+    const Shape own = join(leading, {keys});
+    const bool by_problem = options.source == ScoreOptions::Source::templates && !leading.empty() &&
+                            dataset.shape() == own;
+    preference.emplace(by_problem ? vector_operand(dataset, leading, false, keys)
+                                  : matrix_operand(bundle, "preference", leading, queries, keys));
+    require_floating(preference->dataset);
+    preference->zero_forbids = true;
+  }
+  if (bundle.has("key_length"))
+    key_length = lengths_of(bundle.dataset("key_length"), leading, keys);
+  if (options.relative != ScoreOptions::Relative::t5) return;
+  const io::InputDataset table = bundle.dataset("rel_bias");
+  require_floating(table);
+  const Shape& shape = table.shape();
+  if (shape.size() != 2 || shape.back() != heads()) {
+    throw Error(Failure::input, fmt::format("{} has shape {}, expected (buckets, {})",
+                                            table.address(), to_string(shape), heads()));
+  }
+  rel_bias.emplace(Operand{
+      table, {}, shape.front(), shape.back(), LeadingMap(leading, {}, false, table.address())});
+}
+
+void AttentionInput::take_grad_out(const io::InputBundle& bundle) {
+  const io::InputDataset dataset = bundle.dataset("grad_out");
+  const bool inside = options.layout == Layout::heads_inside;
+  require_vectors(dataset, inside ? "(..., queries, heads, dv)" : "(..., queries, dv)");
+  if (heads_first(dataset, options.layout) != join(leading, {queries, value_depth})) {
+    Shape expected = join(leading, {queries, value_depth});
+    if (inside) std::swap(expected[expected.size() - 2], expected[expected.size() - 3]);
+    throw Error(Failure::input,
+                fmt::format("{} has shape {}, expected {} as out", dataset.address(),
+                            to_string(dataset.shape()), to_string(expected)));
+  }
+  grad_out = vectors_operand(dataset, leading, false, options.layout);
+  if (dataset.dtype() == DType::f64) any_float64 = true;
+}
+
+std::vector<const Operand*> AttentionInput::operands() const {
+  std::vector<const Operand*> all;
+  const auto add = [&](const std::optional<Operand>& operand) {
+    if (operand) all.push_back(&*operand);
+  };
+  for (const auto* vectors : {&q, &k, &v}) {
+    if (!*vectors) continue;
+    const Vectors& made = **vectors;
+    const bool again = std::any_of(all.begin(), all.end(), [&](const Operand* operand) {
+      return operand->dataset.address() == made.input.dataset.address();
+    });
+    if (!again) all.push_back(&made.input);
+    add(made.weights);
+    add(made.bias);
+  }
+  for (const auto* operand :
+       {&scores, &mask, &bias, &preference, &w, &w1, &w2, &b1, &rel_bias, &grad_out}) {
+    add(*operand);
+  }
+  return all;
+}
+
+std::vector<io::InputDataset> AttentionInput::datasets() const {
+  std::vector<io::InputDataset> all;
+  for (const Operand* operand : operands()) all.push_back(operand->dataset);
+  return all;
+}
+
+std::string AttentionInput::place(Index problem) const {
+  std::string text;
+  if (q) text = q->address() + " and " + k->address();
+  if (scores) text = scores->dataset.address();
+  return problem_place(text, leading, problem);
+}
+
+std::int64_t AttentionInput::energy_bytes(Energy energy, std::size_t element_size) const {
+  switch (energy) {
+    case Energy::dot:
+      return product_energy_bytes(EnergyKind::dot, queries, keys, depth, element_size);
+    case Energy::scaled_dot:
+      return product_energy_bytes(EnergyKind::scaled_dot, queries, keys, depth, element_size);
+    case Energy::gaussian:
+      return product_energy_bytes(EnergyKind::gaussian, queries, keys, depth, element_size);
+    case Energy::bilinear:
+      return bilinear_energy_bytes(queries, keys, q->cols, k->cols, element_size);
+    case Energy::mlp:
+      return mlp_energy_bytes(queries, keys, w1->rows, element_size);
+  }
+  return 0;
+}
+
+std::int64_t AttentionInput::head_bytes(std::size_t element_size, std::int64_t dense_limit) const {
+  const auto element = static_cast<std::int64_t>(element_size);
+  std::int64_t bytes = 0;
+  for (const auto* vectors : {&q, &k, &v}) {
+    if (!*vectors) continue;
+    const Vectors& made = **vectors;
+    bytes += made.rows * made.cols * element;
+    if (made.weights) {
+      bytes += (made.rows + made.cols) * made.weights->rows * element;
+    }
+  }
+  if (q) {
+    const bool two = with_plain && with_fenchel;
+    bytes +=
+        energy_bytes(options.energy_of(with_plain ? Scheme::unas : Scheme::fenchel), element_size);
+    if (two) bytes += energy_bytes(options.energy_of(Scheme::fenchel), element_size);
+  }
+  if (grad_out) bytes += queries * value_depth * element;
+  if (options.relative != ScoreOptions::Relative::none) {
+    bytes += relative_bias_bytes(queries, keys, element_size);
+  }
+  const auto held = [&](const std::optional<Operand>& operand, std::size_t size) {
+    if (operand) bytes += matrix_source_bytes(*operand, size, dense_limit);
+  };
+  held(scores, element_size);
+  held(bias, element_size);
+  held(preference, element_size);
+  held(mask, 1);
+  return bytes;
+}
+
+}  // namespace attn::tools

@@ -1,0 +1,173 @@
+#include "common/bundles.hpp"
+
+#include <malloc.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "cli/text_file.hpp"
+#include "common/memory_watch.hpp"
+#include "common/output_format.hpp"
+#include "io/array_output.hpp"
+#include "tensor/error.hpp"
+
+namespace attn::tools {
+namespace {
+
+// Blocks that are freed and allocated again, head after head, stay mapped: to have the kernel clear
+// new pages for each would take longer than small heads do.
+void keep_freed_memory() {
+  constexpr int largest_kept = 64 << 20;
+  mallopt(M_MMAP_THRESHOLD, largest_kept);
+  mallopt(M_TRIM_THRESHOLD, largest_kept);
+}
+
+std::string kind_name(io::FollowedSource::Kind kind) {
+  using Kind = io::FollowedSource::Kind;
+  if (kind == Kind::virtual_dataset) return "virtual";
+  return kind == Kind::external_link ? "external link" : "raw storage";
+}
+
+// A failure that a lack of memory has brought about is told as that.
+cli::Outcome run_watched(const std::function<cli::Outcome()>& run) {
+  try {
+    cli::Outcome outcome = run();
+    require_memory();
+    if (outcome.commit) {
+      outcome.commit = [commit = std::move(outcome.commit), status = outcome.status] {
+        try {
+          commit();
+          finish_with(status);
+        } catch (...) {
+          throw_for_memory();
+        }
+      };
+    }
+    return outcome;
+  } catch (...) {
+    throw_for_memory();
+  }
+}
+
+}  // namespace
+
+io::InputBundle::Options input_options(const cli::Arguments& arguments, cli::Report& report) {
+  io::InputBundle::Options options;
+  options.tmpdir = arguments.tmpdir;
+  options.allow_external = arguments.allow_external;
+  options.on_source = [&report](const io::FollowedSource& source) {
+    report.source(source.address, kind_name(source.kind), source.files);
+  };
+  return options;
+}
+
+io::InputBundle open_input(const cli::Arguments& arguments, cli::Report& report,
+                           std::vector<std::pair<std::string, std::string>> renamed) {
+  io::InputBundle::Options options = input_options(arguments, report);
+  options.input = arguments.input;
+  options.named = arguments.named_inputs;
+  options.renamed = std::move(renamed);
+  return io::InputBundle(options);
+}
+
+io::OutputBundle open_output(const cli::Arguments& arguments, io::OutputBundle::Options options) {
+  options.target = arguments.output.value();
+  options.force = arguments.force;
+  options.tmpdir = arguments.tmpdir;
+  options.deflate = arguments.compress;
+  return io::OutputBundle(options);
+}
+
+io::OutputBundle open_output_like(const cli::Arguments& arguments, const io::InputBundle& input,
+                                  const std::vector<std::string>& results,
+                                  const io::OutputBundle::Options& options) {
+  io::OutputBundle output = open_output(arguments, options);
+  if (arguments.only) {
+    output.copy_attributes_from(input);
+  } else {
+    output.copy_from(input, results);
+  }
+  output.add_history(arguments.command_line, arguments.version);
+  return output;
+}
+
+void warn_of_unused(const cli::Arguments& arguments, const io::InputBundle& input,
+                    cli::Report& report) {
+  const bool copied = arguments.output && !arguments.only && !arguments.dry_run;
+  for (const std::string& name : input.unused_names()) {
+    if (name == "tokens") continue;
+    const bool named = std::any_of(arguments.named_inputs.begin(), arguments.named_inputs.end(),
+                                   [&](const auto& entry) { return entry.first == name; });
+    report.warn(fmt::format("{} {}: this computation does not use it{}", named ? "-i" : "--map",
+                            name, named && copied ? ", it is only copied" : ""));
+  }
+}
+
+void report_input(cli::Report& report, const io::InputDataset& dataset) {
+  report.input(dataset.name(), dataset.address(), dataset.shape(), dataset.dtype());
+}
+
+void require_readable(const io::InputDataset& dataset, std::int64_t memory) {
+  const std::int64_t needed = dataset.bytes_at_once();
+  if (needed <= memory) return;
+  throw Error(Failure::memory,
+              fmt::format("{} is compressed in chunks of {}, each to be read as a whole, --memory "
+                          "allows {}",
+                          dataset.address(), bytes_text(static_cast<double>(needed)),
+                          bytes_text(static_cast<double>(memory))),
+              fmt::format("smaller chunks: h5repack -l NAME:CHUNK=..., or --memory {}M",
+                          (needed >> 20) + 1));
+}
+
+std::string times(const Shape& shape) {
+  if (shape.empty()) return "scalar";
+  return fmt::format("{}", fmt::join(shape, " x "));
+}
+
+std::string bytes_text(double bytes) {
+  const char* const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  std::size_t unit = 0;
+  while (bytes >= 1024 && unit + 1 < std::size(units)) {
+    bytes /= 1024;
+    ++unit;
+  }
+  return unit == 0 ? fmt::format("{:.0f} bytes", bytes)
+                   : fmt::format("{:.1f} {}", bytes, units[unit]);
+}
+
+int tool_main(int argc, char** argv, const cli::Declaration& declaration,
+              const std::function<cli::Outcome(const cli::Arguments&, cli::Report&)>& run,
+              std::vector<std::string> libraries) {
+  keep_freed_memory();
+  watch_memory();
+  io::also_at_removal(cli::undo_texts);
+  io::install_cleanup_handlers(memory_was_short);
+  io::show_hdf5_errors(false);
+  libraries.insert(libraries.begin(),
+                   {"HDF5 " + io::hdf5_version(), "libzip " + io::libzip_version()});
+  bool failed = false;
+  const int status = cli::run_tool(
+      argc, argv, declaration,
+      [&](const cli::Arguments& arguments, cli::Report& report) {
+        if (arguments.verbose) io::show_hdf5_errors(true);
+        require_bundle_name(arguments);
+        return run_watched([&] { return run(arguments, report); });
+      },
+      libraries,
+      [&] {
+        failed = true;
+        io::remove_temporaries();
+      });
+  if (failed) {
+    std::fflush(nullptr);
+    _exit(status);
+  }
+  leave_in_order();
+  return status;
+}
+
+}  // namespace attn::tools

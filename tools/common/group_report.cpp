@@ -1,0 +1,60 @@
+#include "common/group_report.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace attn::tools {
+
+using Json = nlohmann::ordered_json;
+
+void GroupReport::add(const std::string& group, cli::Report& report,
+                      const std::function<void()>& body) {
+  report.result() = Json::object();
+  const auto keep = [&] {
+    entries_.push_back({group, report.params(), std::exchange(report.result(), Json::object())});
+  };
+  try {
+    body();
+  } catch (...) {
+    // What is known of it stays in the report, under its name.
+    if (!group.empty() && !report.result().empty()) {
+      keep();
+      write(report);
+    }
+    throw;
+  }
+  keep();
+}
+
+void GroupReport::write(cli::Report& report) const {
+  const auto differs = [&](const std::string& key) {
+    return std::any_of(entries_.begin(), entries_.end(), [&](const Entry& entry) {
+      return entry.params.value(key, Json()) != entries_.front().params.value(key, Json());
+    });
+  };
+  std::vector<std::string> own;
+  for (auto& [key, value] : report.params().items()) {
+    if (!differs(key)) continue;
+    own.push_back(key);
+    value = nullptr;
+  }
+  Json groups = Json::array();
+  for (const Entry& entry : entries_) {
+    Json json = {{"group", entry.group}};
+    for (const std::string& key : own) json["params"][key] = entry.params.value(key, Json());
+    json.update(entry.result);
+    groups.push_back(std::move(json));
+  }
+  report.result() = Json::object();
+  report.result()["groups"] = std::move(groups);
+}
+
+void GroupReport::conclude(bool each, cli::Report& report) const {
+  if (each) {
+    write(report);
+  } else {
+    report.result() = last();
+  }
+}
+
+}  // namespace attn::tools

@@ -1,0 +1,77 @@
+#include "common/heads.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "common/block_plan.hpp"
+#include "common/bundles.hpp"
+#include "scheme/pass.hpp"
+
+namespace attn::tools {
+namespace {
+
+// Enough work per batch to keep the threads busy between two rounds of reading and writing.
+constexpr Index panels_per_thread = 32;
+
+// Less of what is merely useful than this part of it would save less time than that part.
+constexpr std::int64_t least_useful_part = 8;
+
+// Large heads need no company but one for each thread, however much memory there would be.
+constexpr std::int64_t batch_bytes = std::int64_t{32} << 20;
+
+}  // namespace
+
+void warn_of_finite_masks(double least_bias, const std::vector<Scheme>& schemes,
+                          cli::Report& report) {
+  constexpr double as_low_as_a_mask = -9984;  // -1e4 as bfloat16 has it
+  if (!(least_bias <= as_low_as_a_mask)) return;
+  std::vector<std::string> names;
+  for (const Scheme scheme : schemes) {
+    const std::string name = scheme_name(scheme);
+    const bool listed = std::find(names.begin(), names.end(), name) != names.end();
+    if (!is_softmax(scheme) && !listed) names.push_back(name);
+  }
+  if (names.empty()) return;
+  report.warn(
+      fmt::format("bias has finite values of -1e4 or less, which forbid nothing under {}: "
+                  "keys that they were to close get as much attention as others; only -inf "
+                  "forbids",
+                  fmt::join(names, ", ")));
+}
+
+MemoryPlan plan_memory(const AttentionInput& input, std::size_t element_size,
+                       const HeadNeeds& needs, int threads, std::int64_t memory) {
+  for (const io::InputDataset& dataset : input.datasets()) require_readable(dataset, memory);
+  MemoryPlan plan;
+  const auto bytes = [&] {
+    return input.head_bytes(element_size, plan.dense_limit) + needs.result_bytes +
+           needs.kept_bytes + needs.work_bytes(plan.threads, plan.dense_limit);
+  };
+  plan.threads = threads;
+  plan.dense_limit = memory / 8;
+  if (bytes() > memory) plan.dense_limit = 0;
+  while (bytes() > memory && plan.threads > 1) --plan.threads;
+  plan.bytes = bytes();
+  require_memory(fmt::format("one head of {} queries and {} keys", input.queries, input.keys),
+                 plan.bytes, memory);
+  const Partition partition =
+      partition_of(Order::row_panels, input.queries, input.keys, element_size);
+  const Index busy = (panels_per_thread * plan.threads + partition.panels - 1) / partition.panels;
+  const std::int64_t per_head =
+      input.head_bytes(element_size, plan.dense_limit) + needs.result_bytes;
+  const std::int64_t held = std::min(memory - plan.bytes, batch_bytes);
+  const Index affordable =
+      std::max<Index>(1 + held / std::max<std::int64_t>(1, per_head),
+                      std::min<Index>(plan.threads, 1 + (memory - plan.bytes) /
+                                                            std::max<std::int64_t>(1, per_head)));
+  plan.batch = std::clamp<Index>(std::min(busy, affordable), 1, input.problems);
+  plan.bytes += (plan.batch - 1) * per_head;
+  const Index at_once = over_heads(plan.batch, plan.threads) ? plan.threads : 1;
+  plan.useful_bytes = std::min(needs.useful_bytes, (memory - plan.bytes) / at_once);
+  if (plan.useful_bytes < needs.useful_bytes / least_useful_part) plan.useful_bytes = 0;
+  plan.bytes += at_once * plan.useful_bytes;
+  return plan;
+}
+
+}  // namespace attn::tools

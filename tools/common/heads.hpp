@@ -1,0 +1,98 @@
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <vector>
+
+#include "cli/progress.hpp"
+#include "cli/report.hpp"
+#include "common/head_reader.hpp"
+#include "kernel/parallel.hpp"
+#include "scheme/scheme.hpp"
+#include "tensor/error.hpp"
+
+namespace attn::tools {
+
+/// What a tool needs per head besides its inputs.
+struct HeadNeeds {
+  std::int64_t result_bytes = 0;  ///< kept until the head is written
+  std::int64_t kept_bytes = 0;    ///< of all heads together, kept until the end
+  /// While heads are worked on; matrices of up to `dense_limit` bytes are held.
+  std::function<std::int64_t(int threads, std::int64_t dense_limit)> work_bytes;
+  /// More that a head which is worked on can use, to save time: it gets what is left over.
+  std::int64_t useful_bytes = 0;
+};
+
+/// How many heads are in memory at a time and how many threads work. The answer never depends on
+/// it.
+struct MemoryPlan {
+  int threads = 1;
+  Index batch = 1;
+  std::int64_t dense_limit = 0;   ///< masks and the like above this are read by tiles
+  std::int64_t useful_bytes = 0;  ///< what there is of HeadNeeds::useful_bytes for a head
+  std::int64_t bytes = 0;         ///< what the plan expects to take
+};
+
+/// Fits the work into `memory` bytes: without what is merely useful, then fewer heads at a time,
+/// then masks by tiles, then fewer threads. Throws Error(memory) saying how much is needed where
+/// nothing helps, and what require_readable throws.
+MemoryPlan plan_memory(const AttentionInput& input, std::size_t element_size,
+                       const HeadNeeds& needs, int threads, std::int64_t memory);
+
+/// Whether threads go over the heads of a batch, else over the panels of each.
+inline bool over_heads(Index batch, int threads) { return batch >= threads; }
+
+/// Warns where a bias has finite values as low as those that stand for −inf in many programs (−1e4,
+/// −1e9, the lowest number of a format): a softmax makes zeros of them, but under the other
+/// `schemes` a key that has them everywhere gets as much attention as any.
+void warn_of_finite_masks(double least_bias, const std::vector<Scheme>& schemes,
+                          cli::Report& report);
+
+/// Runs `body`, which works on `head`: an Error that it throws names the head and, where a finite
+/// bias leaves no room for scores, hints at −inf.
+template <class T, class Body>
+auto naming_head(const AttentionInput& input, const Head<T>& head, const Body& body) {
+  try {
+    return naming([&] { return input.place(head.problem); }, body);
+  } catch (const Error& error) {
+    const bool overflows = head.least_bias() < -std::numeric_limits<T>::max() / 32;
+    if (error.failure() != Failure::numerical || !overflows) throw;
+    throw Error(error.failure(), error.what(),
+                "only -inf forbids in bias, which has lower numbers");
+  }
+}
+
+/// Reads heads, shows each to `look`, computes a Result from each, and hands the results to `keep`
+/// in order, on the calling thread; returns the seconds spent computing.
+template <class T, class Result>
+double for_each_head(const AttentionInput& input, const MemoryPlan& plan, cli::Progress& progress,
+                     const std::function<void(const Head<T>& head)>& look,
+                     const std::function<Result(const Head<T>& head, int threads)>& compute,
+                     const std::function<void(Index problem, Result& result)>& keep) {
+  HeadReader<T> reader(input, plan.dense_limit, plan.threads);
+  double seconds = 0;
+  for (Index first = 0; first < input.problems; first += plan.batch) {
+    const Index count = std::min(plan.batch, input.problems - first);
+    std::vector<std::shared_ptr<Head<T>>> heads;
+    for (Index n = 0; n < count; ++n) {
+      heads.push_back(reader.read(first + n));
+      look(*heads.back());
+    }
+    std::vector<Result> results(static_cast<std::size_t>(count));
+    const auto start = std::chrono::steady_clock::now();
+    const bool apart = over_heads(count, plan.threads);
+    kernel::parallel_for(count, apart ? plan.threads : 1, [&](Index n, int) {
+      const auto at = static_cast<std::size_t>(n);
+      results[at] = compute(*heads[at], apart ? 1 : plan.threads);
+      progress.advance(1);
+    });
+    seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    heads.clear();
+    for (Index n = 0; n < count; ++n) keep(first + n, results[static_cast<std::size_t>(n)]);
+  }
+  return seconds;
+}
+
+}  // namespace attn::tools

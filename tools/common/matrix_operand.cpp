@@ -1,0 +1,178 @@
+#include "common/matrix_operand.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <type_traits>
+
+#include <fmt/format.h>
+
+#include "io/pieces.hpp"
+#include "tensor/buffer.hpp"
+#include "tensor/error.hpp"
+
+namespace attn::tools {
+namespace {
+
+// The mask's zeros and ones need no look.
+void require_scores(const Operand&, const BlockAxes&, const std::uint8_t*, Index) {}
+
+// A number that became −inf, or 0 where that forbids, on its way to float32 would look like a mask.
+void require_kept(const Operand& operand, const BlockAxes& axes) {
+  const double forbids = operand.zero_forbids ? 0.0 : -std::numeric_limits<double>::infinity();
+  const double sign = operand.of_cost ? -1 : 1;
+  const Index limit = io::piece_elements(sizeof(double));
+  const Buffer<double> stored(std::min(limit, element_count(axes.count)));
+  io::for_each_piece(axes.count, limit, [&](const io::Piece& piece) {
+    Shape start = axes.start;
+    for (std::size_t axis = 0; axis < start.size(); ++axis) start[axis] += piece.start[axis];
+    operand.dataset.read(start, piece.count, stored.data());
+    for (Index n = 0; n < piece.size; ++n) {
+      const auto narrow = static_cast<double>(static_cast<float>(sign * stored[n]));
+      if (narrow != forbids || sign * stored[n] == forbids) continue;
+      throw Error(Failure::numerical,
+                  fmt::format("{} has {} at {}, which is beyond float32", operand.dataset.address(),
+                              stored[n], element_text(start, piece.count, n)),
+                  operand.zero_forbids || operand.of_cost
+                      ? "--precision f64"
+                      : "-inf is what forbids; --precision f64 takes the number");
+    }
+  });
+}
+
+template <class T>
+void require_scores(const Operand& operand, const BlockAxes& axes, const T* values, Index size) {
+  // What forbids is also the least there may be.
+  const T forbids = operand.zero_forbids ? T{0} : -std::numeric_limits<T>::infinity();
+  bool forbidden = false;
+  for (Index n = 0; n < size; ++n) {
+    // NaN fails the comparisons.
+    if (!(values[n] >= forbids && values[n] <= std::numeric_limits<T>::max())) {
+      if (operand.of_cost) {
+        refuse_element(operand.dataset, axes.start, axes.count, n, -values[n],
+                       "finite numbers or inf");
+      }
+      refuse_element(operand.dataset, axes.start, axes.count, n, values[n],
+                     operand.zero_forbids ? "finite numbers >= 0" : "finite numbers or -inf");
+    }
+    forbidden = forbidden || values[n] == forbids;
+  }
+  const bool narrowed = sizeof(T) == sizeof(float) && operand.dataset.dtype() == DType::f64;
+  if (forbidden && narrowed) require_kept(operand, axes);
+}
+
+// Of the finite elements.
+struct Extent {
+  double least = 0;    // 0 where none is below
+  double largest = 0;  // in magnitude
+
+  void add(const std::uint8_t*, Index) { largest = 1; }
+
+  template <class T>
+  void add(const T* values, Index size) {
+    for (Index n = 0; n < size; ++n) {
+      if (std::isinf(values[n])) continue;
+      const auto value = static_cast<double>(values[n]);
+      largest = std::max(largest, std::abs(value));
+      least = std::min(least, value);
+    }
+  }
+};
+
+// Scores of a cost are its negatives. Of masks there is nothing to do.
+template <class T>
+void take_sign(const Operand& operand, T* values, Index size) {
+  if constexpr (std::is_floating_point_v<T>) {
+    for (Index n = 0; operand.of_cost && n < size; ++n) values[n] = -values[n];
+  } else {
+    static_cast<void>(operand), static_cast<void>(values), static_cast<void>(size);
+  }
+}
+
+template <class T>
+class HeldMatrix final : public OperandMatrix<T> {
+ public:
+  HeldMatrix(const Operand& operand, Index block) : values_(operand.rows * operand.cols) {
+    const BlockAxes axes(operand, block, 0, operand.rows, 0, operand.cols);
+    operand.dataset.read(axes.start, axes.count, values_.data());
+    take_sign(operand, values_.data(), values_.size());
+    require_scores(operand, axes, values_.data(), values_.size());
+    extent_.add(values_.data(), values_.size());
+    source_.emplace(values_.data(), operand.rows > 1 ? operand.cols : 0, operand.cols > 1 ? 1 : 0,
+                    extent_.largest);
+  }
+  void read(const TileRange& range, MatrixView<T> out) const override { source_->read(range, out); }
+  double bound() const override { return extent_.largest; }
+  double least() const override { return extent_.least; }
+  bool rows_alike() const override { return source_->rows_alike(); }
+
+ private:
+  Buffer<T> values_;
+  Extent extent_;
+  std::optional<BroadcastMatrix<T>> source_;
+};
+
+template <class T>
+class TiledMatrix final : public OperandMatrix<T> {
+ public:
+  // Looks at all of it once: what is refused must not depend on which tiles a pass will read.
+  TiledMatrix(const Operand& operand, Index block) : operand_(operand), block_(block) {
+    constexpr Index rows_at_once = 64;
+    Buffer<T> values(std::min(rows_at_once, operand.rows) * operand.cols);
+    for (Index row0 = 0; row0 < operand.rows; row0 += rows_at_once) {
+      const Index rows = std::min(rows_at_once, operand.rows - row0);
+      const BlockAxes axes(operand, block, row0, rows, 0, operand.cols);
+      operand.dataset.read(axes.start, axes.count, values.data());
+      take_sign(operand, values.data(), rows * operand.cols);
+      require_scores(operand, axes, values.data(), rows * operand.cols);
+      extent_.add(values.data(), rows * operand.cols);
+    }
+  }
+
+  void read(const TileRange& range, MatrixView<T> out) const override {
+    const Index rows = operand_.rows > 1 ? range.rows : 1;
+    const Index cols = operand_.cols > 1 ? range.cols : 1;
+    const BlockAxes axes(operand_, block_, operand_.rows > 1 ? range.row0 : 0, rows,
+                         operand_.cols > 1 ? range.col0 : 0, cols);
+    Buffer<T> values(rows * cols);
+    operand_.dataset.read(axes.start, axes.count, values.data());
+    take_sign(operand_, values.data(), values.size());
+    require_scores(operand_, axes, values.data(), values.size());
+    const BroadcastMatrix<T> tile(values.data(), rows > 1 ? cols : 0, cols > 1 ? 1 : 0);
+    tile.read(TileRange{0, range.rows, 0, range.cols}, out);
+  }
+  double bound() const override { return extent_.largest; }
+  double least() const override { return extent_.least; }
+  bool rows_alike() const override { return operand_.rows == 1; }
+
+ private:
+  const Operand& operand_;
+  Index block_;
+  Extent extent_;
+};
+
+}  // namespace
+
+std::int64_t matrix_source_bytes(const Operand& operand, std::size_t element_size,
+                                 std::int64_t dense_limit) {
+  const std::int64_t whole = operand.rows * operand.cols * static_cast<std::int64_t>(element_size);
+  return whole <= dense_limit ? whole : 0;
+}
+
+template <class T>
+std::shared_ptr<OperandMatrix<T>> matrix_source(const Operand& operand, Index problem,
+                                                std::int64_t dense_limit) {
+  const Index block = operand.block(problem);
+  if (matrix_source_bytes(operand, sizeof(T), dense_limit) > 0) {
+    return std::make_shared<HeldMatrix<T>>(operand, block);
+  }
+  return std::make_shared<TiledMatrix<T>>(operand, block);
+}
+
+template std::shared_ptr<OperandMatrix<float>> matrix_source(const Operand&, Index, std::int64_t);
+template std::shared_ptr<OperandMatrix<double>> matrix_source(const Operand&, Index, std::int64_t);
+template std::shared_ptr<OperandMatrix<std::uint8_t>> matrix_source(const Operand&, Index,
+                                                                    std::int64_t);
+
+}  // namespace attn::tools

@@ -1,0 +1,107 @@
+// Refuses, before OpenBLAS's constructor runs, a limit on memory under which it would try for ever
+// to allocate its buffers: a line and exit status 6.
+
+#include <sched.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "common/numeric_libraries.hpp"
+#include "tensor/error.hpp"
+
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define ATTN_SANITIZED
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define ATTN_SANITIZED
+#endif
+
+namespace attn::tools {
+namespace {
+
+#ifndef ATTN_SANITIZED
+
+// Nothing is set up yet: no C++ library, no environ. System calls and plain C only.
+
+constexpr std::size_t buffer = std::size_t{128} << 20;  // of one thread, in OpenBLAS 0.3
+constexpr std::size_t besides = std::size_t{8} << 20;   // what other constructors need
+constexpr int most_threads = 128;                       // that Debian's build knows of
+
+// Returns nullptr where `name` is not there.
+const char* variable(char** environment, const char* name) {
+  const std::size_t length = std::strlen(name);
+  for (char** entry = environment; *entry != nullptr; ++entry) {
+    if (std::strncmp(*entry, name, length) == 0 && (*entry)[length] == '=') {
+      return *entry + length + 1;
+    }
+  }
+  return nullptr;
+}
+
+// As many as OpenBLAS makes buffers for, or more.
+int threads_at_start(char** environment) {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  // It fails where there are more CPUs than the set has room for.
+  const int cpus =
+      sched_getaffinity(0, sizeof(allowed), &allowed) == 0 ? CPU_COUNT(&allowed) : most_threads;
+  const char* asked = variable(environment, "OMP_NUM_THREADS");
+  const int wanted = asked == nullptr ? 0 : std::atoi(asked);
+  return std::clamp(wanted > 0 ? std::min(wanted, cpus) : cpus, 1, most_threads);
+}
+
+bool has_room(int threads) {
+  std::array<void*, most_threads + 1> parts;
+  int count = 0;
+  bool room = true;
+  while (room && count <= threads) {
+    parts[static_cast<std::size_t>(count)] =
+        mmap(nullptr, count < threads ? buffer : besides, PROT_READ | PROT_WRITE,
+             MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    room = parts[static_cast<std::size_t>(count)] != MAP_FAILED;
+    if (room) ++count;
+  }
+  for (int n = 0; n < count; ++n) {
+    munmap(parts[static_cast<std::size_t>(n)], n < threads ? buffer : besides);
+  }
+  return room;
+}
+
+void check_room(int argc, char** argv, char** environment) {
+  const int threads = threads_at_start(environment);
+  if (has_room(threads)) return;
+  const char* path = argc > 0 ? argv[0] : "attnkit";
+  const char* slash = std::strrchr(path, '/');
+  const char* tool = slash == nullptr ? path : slash + 1;
+  std::array<char, 512> text{};
+  const int length = std::snprintf(
+      text.data(), text.size(),
+      "%.100s: error: out of memory: OpenBLAS needs %zu MiB more of address space to start\n"
+      "%.100s: hint: raise the limit (ulimit -v)%s\n",
+      tool, (buffer * static_cast<std::size_t>(threads) + besides) >> 20, tool,
+      threads > 1 ? ", or set OMP_NUM_THREADS=1: each thread takes 128 MiB" : "");
+  [[maybe_unused]] const ssize_t written =
+      write(STDERR_FILENO, text.data(), static_cast<std::size_t>(length));
+  _exit(static_cast<int>(Failure::memory));
+}
+
+// The loader calls what stands there before the constructors of all libraries.
+[[gnu::section(".preinit_array"),
+  gnu::used]] void (*const before_constructors)(int, char**, char**) = check_room;
+
+#endif
+
+}  // namespace
+
+std::vector<std::string> numeric_libraries() {
+  return {kernel::blas_description(), std::string("SIMD ") + kernel::simd_description()};
+}
+
+}  // namespace attn::tools

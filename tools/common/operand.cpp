@@ -1,0 +1,202 @@
+#include "common/operand.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "tensor/error.hpp"
+
+namespace attn::tools {
+namespace {
+
+std::string axes_text(const io::InputDataset& dataset) {
+  return dataset.address() + " has shape " + to_string(dataset.shape());
+}
+
+}  // namespace
+
+std::string element_text(const Shape& start, const Shape& count, Index flat) {
+  Shape index = unravel(flat, count);
+  for (std::size_t axis = 0; axis < index.size(); ++axis) index[axis] += start[axis];
+  return fmt::format("[{}]", fmt::join(index, ", "));
+}
+
+BlockAxes::BlockAxes(const Operand& operand, Index block, Index row0, Index rows, Index col0,
+                     Index cols)
+    : start(unravel(block, operand.leading)), count(start.size(), 1) {
+  const std::size_t own = operand.dataset.shape().size() - operand.leading.size();
+  if (operand.heads_inside) {
+    const Index head = start.back();
+    start.back() = row0;
+    count.back() = rows;
+    start.insert(start.end(), {head, col0});
+    count.insert(count.end(), {1, cols});
+    return;
+  }
+  if (own >= 2) {
+    start.push_back(row0);
+    count.push_back(rows);
+  }
+  if (own >= 1) {
+    start.push_back(col0);
+    count.push_back(cols);
+  }
+}
+
+std::string problem_place(const std::string& what, const Shape& leading, Index problem) {
+  if (leading.empty()) return what;
+  return fmt::format("{}, head [{}]", what, fmt::join(unravel(problem, leading), ", "));
+}
+
+void require_floating(const io::InputDataset& dataset) {
+  if (is_floating(dataset.dtype())) return;
+  throw Error(Failure::input, fmt::format("{} has type {}, expected float16, float32 or float64",
+                                          dataset.address(), name(dataset.dtype())));
+}
+
+void require_vectors(const io::InputDataset& dataset, const char* expected) {
+  require_floating(dataset);
+  const Shape& shape = dataset.shape();
+  if (shape.size() < 2) {
+    throw Error(Failure::input, axes_text(dataset) + ", expected " + expected);
+  }
+  if (std::find(shape.begin(), shape.end(), 0) != shape.end()) {
+    throw Error(Failure::input, axes_text(dataset) + ": an axis is empty");
+  }
+}
+
+Shape heads_first(const io::InputDataset& dataset, ScoreOptions::Layout layout) {
+  Shape shape = dataset.shape();
+  if (layout == ScoreOptions::Layout::heads_first) return shape;
+  if (shape.size() < 3) {
+    throw Error(Failure::input, axes_text(dataset) + ", expected (..., length, heads, d)");
+  }
+  std::swap(shape[shape.size() - 2], shape[shape.size() - 3]);
+  return shape;
+}
+
+Operand vectors_operand(const io::InputDataset& dataset, const Shape& leading, bool grouped,
+                        ScoreOptions::Layout layout) {
+  const Shape shape = heads_first(dataset, layout);
+  const Shape own = leading_axes(shape, 2);
+  return Operand{dataset,
+                 own,
+                 shape[shape.size() - 2],
+                 shape.back(),
+                 LeadingMap(leading, own, grouped, dataset.address()),
+                 false,
+                 false,
+                 layout == ScoreOptions::Layout::heads_inside};
+}
+
+Operand vector_operand(const io::InputDataset& dataset, const Shape& leading, bool grouped,
+                       Index length) {
+  require_floating(dataset);
+  const Shape& shape = dataset.shape();
+  if (shape.empty() || shape.back() != length) {
+    throw Error(Failure::input, axes_text(dataset) + fmt::format(", expected (..., {})", length));
+  }
+  const Shape own = leading_axes(shape, 1);
+  return Operand{dataset, own, 1, length, LeadingMap(leading, own, grouped, dataset.address())};
+}
+
+std::vector<Index> lengths_of(const io::InputDataset& dataset, const Shape& leading, Index most) {
+  if (!is_integral(dataset.dtype()) || dataset.dtype() == DType::boolean) {
+    throw Error(Failure::input, fmt::format("{} has type {}, expected an integer type",
+                                            dataset.address(), name(dataset.dtype())));
+  }
+  const Shape& shape = dataset.shape();
+  const auto fits = [](Index have, Index want) { return have == 1 || have == want; };
+  if (shape.size() > leading.size() ||
+      !std::equal(shape.begin(), shape.end(), leading.begin(), fits)) {
+    throw Error(Failure::input, axes_text(dataset) + ", expected the first of the leading axes " +
+                                    to_string(leading) + ", or 1 in their place");
+  }
+  const Index count = element_count(shape);
+  std::vector<std::int64_t> stored(static_cast<std::size_t>(count));
+  dataset.read(Shape(shape.size(), 0), shape, stored.data());
+  for (Index n = 0; n < count; ++n) {
+    const std::int64_t value = stored[static_cast<std::size_t>(n)];
+    if (value >= 0 && value <= most) continue;
+    throw Error(Failure::input, fmt::format("{} has {} at {}, expected a whole number in [0, {}]",
+                                            dataset.address(), value,
+                                            element_text(Shape(shape.size(), 0), shape, n), most));
+  }
+  Shape aligned = shape;
+  aligned.resize(leading.size(), 1);
+  const LeadingMap map(leading, aligned, false, dataset.address());
+  std::vector<Index> values;
+  for (Index problem = 0; problem < element_count(leading); ++problem) {
+    values.push_back(stored[static_cast<std::size_t>(map(problem))]);
+  }
+  return values;
+}
+
+Operand matrix_operand(const io::InputBundle& bundle, const std::string& name, const Shape& leading,
+                       Index rows, Index cols) {
+  const io::InputDataset dataset = bundle.dataset(name);
+  const Shape& shape = dataset.shape();
+  const std::size_t own = std::min<std::size_t>(2, shape.size());
+  const Index own_cols = own >= 1 ? shape.back() : 1;
+  const Index own_rows = own >= 2 ? shape[shape.size() - 2] : 1;
+  if ((own_cols != 1 && own_cols != cols) || (own_rows != 1 && own_rows != rows)) {
+    throw Error(Failure::input, axes_text(dataset) + ", expected it to broadcast to " +
+                                    to_string(join(leading, {rows, cols})) +
+                                    ", (..., queries, keys)");
+  }
+  const Shape own_leading = leading_axes(shape, own);
+  return Operand{dataset, own_leading, own_rows, own_cols,
+                 LeadingMap(leading, own_leading, false, dataset.address())};
+}
+
+std::vector<double> numbers_per_problem(const io::InputDataset& dataset, const Shape& leading,
+                                        double low, double high) {
+  const Shape& shape = dataset.shape();
+  const LeadingMap map(leading, shape, false, dataset.address());
+  const Index count = element_count(shape);
+  std::vector<double> stored(static_cast<std::size_t>(count));
+  dataset.read(Shape(shape.size(), 0), shape, stored.data());
+  for (Index n = 0; n < count; ++n) {
+    const double value = stored[static_cast<std::size_t>(n)];
+    if (!(value >= low && value <= high)) {
+      throw Error(Failure::input,
+                  fmt::format("{} has {} at {}, expected a number in [{}, {}]", dataset.address(),
+                              value, element_text(Shape(shape.size(), 0), shape, n), low, high));
+    }
+  }
+  std::vector<double> values;
+  for (Index problem = 0; problem < element_count(leading); ++problem) {
+    values.push_back(stored[static_cast<std::size_t>(map(problem))]);
+  }
+  return values;
+}
+
+template <class T>
+[[noreturn]] void refuse_element(const io::InputDataset& dataset, const Shape& start,
+                                 const Shape& count, Index flat, T value, const char* expected) {
+  if (std::isinf(value) && dataset.dtype() == DType::f64 && sizeof(T) == sizeof(float)) {
+    Shape at = unravel(flat, count);
+    for (std::size_t axis = 0; axis < at.size(); ++axis) at[axis] += start[axis];
+    double stored = 0;
+    dataset.read(at, Shape(at.size(), 1), &stored);
+    if (std::isfinite(stored)) {
+      throw Error(Failure::numerical,
+                  fmt::format("{} has {} at {}, which is beyond float32", dataset.address(), stored,
+                              element_text(start, count, flat)),
+                  "--precision f64");
+    }
+  }
+  // Of a NaN the sign says nothing.
+  throw Error(Failure::input, fmt::format("{} has {} at {}, expected {}", dataset.address(),
+                                          std::isnan(value) ? "nan" : fmt::format("{}", value),
+                                          element_text(start, count, flat), expected));
+}
+
+template void refuse_element(const io::InputDataset&, const Shape&, const Shape&, Index, float,
+                             const char*);
+template void refuse_element(const io::InputDataset&, const Shape&, const Shape&, Index, double,
+                             const char*);
+
+}  // namespace attn::tools

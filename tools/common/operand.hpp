@@ -1,0 +1,86 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/score_options.hpp"
+#include "io/input.hpp"
+#include "tensor/batch.hpp"
+#include "tensor/error.hpp"
+#include "tensor/shape.hpp"
+
+namespace attn::tools {
+
+/// A dataset of which each problem uses one block.
+struct Operand {
+  io::InputDataset dataset;
+  Shape leading;   ///< its leading axes, heads first
+  Index rows = 1;  ///< of a block; for a mask or bias 1 where it stretches
+  Index cols = 1;
+  LeadingMap block;           ///< problem → block
+  bool zero_forbids = false;  ///< of a matrix: 0 is a mask (preference), as −inf is elsewhere
+  bool of_cost = false;       ///< of a matrix: its negatives are the scores, +inf forbids
+  bool heads_inside = false;  ///< the last leading axis stands behind the rows: (…, L, H, d)
+};
+
+/// Start and count, among the axes the dataset has, of some rows and columns of a block.
+struct BlockAxes {
+  Shape start;
+  Shape count;
+  BlockAxes(const Operand& operand, Index block, Index row0, Index rows, Index col0, Index cols);
+};
+
+/// Vectors (…, L, d), or (…, L, H, d), at least two axes and none empty; `expected` says which.
+/// `grouped`: a block may serve several of the last leading axis (grouped heads). Throws
+/// Error(input) naming dataset and shape.
+Operand vectors_operand(const io::InputDataset& dataset, const Shape& leading, bool grouped,
+                        ScoreOptions::Layout layout);
+void require_vectors(const io::InputDataset& dataset, const char* expected);
+
+/// The shape of vectors with the heads first: (…, H, L, d).
+Shape heads_first(const io::InputDataset& dataset, ScoreOptions::Layout layout);
+
+/// One vector per problem, (…, length), a block of one row.
+Operand vector_operand(const io::InputDataset& dataset, const Shape& leading, bool grouped,
+                       Index length);
+
+/// A whole number in [0, most] per problem, from integers aligned with the first leading axes, of
+/// which length 1 or absent ones stretch: key_length (B), (B, 1), (1), a scalar. Throws
+/// Error(input) naming what does not fit.
+std::vector<Index> lengths_of(const io::InputDataset& dataset, const Shape& leading, Index most);
+
+/// The operand called `name`, of shape (…, rows or 1, cols or 1) broadcasting to leading.
+Operand matrix_operand(const io::InputBundle& bundle, const std::string& name, const Shape& leading,
+                       Index rows, Index cols);
+
+/// One finite number per problem from a dataset that is a scalar or aligned with the last leading
+/// axes; used for `hybrid`. Throws Error(input) naming it where a value lies outside [low, high].
+std::vector<double> numbers_per_problem(const io::InputDataset& dataset, const Shape& leading,
+                                        double low, double high);
+
+/// "a.h5:/weights, head [0, 3]"; without the head where there are no leading axes.
+std::string problem_place(const std::string& what, const Shape& leading, Index problem);
+
+/// Runs `body`, and puts `place()` in front of the message of an Error it throws.
+template <class Place, class Body>
+auto naming(const Place& place, const Body& body) {
+  try {
+    return body();
+  } catch (const Error& error) {
+    throw Error(error.failure(), place() + ": " + error.what(), error.hint());
+  }
+}
+
+/// Throws Error(input) where the dataset is not of a floating type.
+void require_floating(const io::InputDataset& dataset);
+
+/// "[0, 3, 17]": where element `flat` of a block lies in its dataset.
+std::string element_text(const Shape& start, const Shape& count, Index flat);
+
+/// Refuses element `flat` of a block read from `dataset`: Error(input) naming its index and what
+/// was `expected`, Error(numerical) where the file has a number that is beyond float32 only.
+template <class T>
+[[noreturn]] void refuse_element(const io::InputDataset& dataset, const Shape& start,
+                                 const Shape& count, Index flat, T value, const char* expected);
+
+}  // namespace attn::tools

@@ -1,0 +1,103 @@
+#include "common/output_format.hpp"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "tensor/error.hpp"
+
+namespace attn::tools {
+namespace {
+
+enum class Kind { arrays, table, json, compressed, torch, matlab };
+
+struct Ending {
+  std::string_view text;
+  Kind kind;
+};
+
+constexpr std::array<Ending, 11> endings = {{{".npz", Kind::arrays},
+                                             {".npy", Kind::arrays},
+                                             {".safetensors", Kind::arrays},
+                                             {".csv", Kind::table},
+                                             {".tsv", Kind::table},
+                                             {".json", Kind::json},
+                                             {".pt", Kind::torch},
+                                             {".mat", Kind::matlab},
+                                             {".gz", Kind::compressed},
+                                             {".zst", Kind::compressed},
+                                             {".zip", Kind::compressed}}};
+
+char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+
+const Ending* find(const std::string& output) {
+  const auto ends_so = [&](const Ending& ending) {
+    return output.size() >= ending.text.size() &&
+           std::equal(ending.text.rbegin(), ending.text.rend(), output.rbegin(),
+                      [](char wanted, char c) { return wanted == lower(c); });
+  };
+  const auto found = std::find_if(endings.begin(), endings.end(), ends_so);
+  return found == endings.end() ? nullptr : found;
+}
+
+// What does what the name asks for.
+std::string hint_for(const cli::Arguments& arguments, const Ending& ending) {
+  const std::string& output = *arguments.output;
+  const std::string stem = output.substr(0, output.size() - ending.text.size());
+  const auto pipe = [&](const std::string& file) {
+    return fmt::format("{} ... -o - | tensor-convert {}", arguments.tool, file);
+  };
+  const std::string for_numpy = pipe("-o " + stem + ".npz");
+  switch (ending.kind) {
+    case Kind::arrays:
+      return "make one of the bundle: " +
+             pipe(ending.text == ".npy" ? "NAME=-:/NAME -o " + output : "-o " + output);
+    case Kind::table:
+      return fmt::format(
+          "{} --json=FILE writes the report; for NumPy: {}",
+          arguments.declared("tsv") ? "--tsv prints the figures as a table," : "there is no table;",
+          for_numpy);
+    case Kind::json:
+      return fmt::format("--json={} writes the report; for NumPy: {}", output, for_numpy);
+    case Kind::torch:
+      return "PyTorch reads .safetensors: " + pipe("-o " + stem + ".safetensors");
+    case Kind::matlab:
+      return fmt::format("MATLAB reads a bundle: -o {}.h5; for NumPy: {}", stem, for_numpy);
+    case Kind::compressed:
+      break;
+  }
+  return fmt::format(
+      "--compress deflates the results; or compress the stream: {} ... -o - | {}; for NumPy: {}",
+      arguments.tool,
+      ending.text == ".zip" ? "zip " + output + " -"
+                            : (ending.text == ".gz" ? "gzip > " : "zstd > ") + output,
+      for_numpy);
+}
+
+}  // namespace
+
+std::optional<std::string> foreign_ending(const std::string& output) {
+  const Ending* found = find(output);
+  if (found == nullptr) return std::nullopt;
+  return std::string(found->text);
+}
+
+void require_bundle_name(const cli::Arguments& arguments) {
+  if (!arguments.output || arguments.declared("to")) return;
+  const Ending* found = find(*arguments.output);
+  if (found == nullptr) return;
+  throw Error(Failure::usage,
+              fmt::format("--output is {}, but {} writes bundles (HDF5), not {}", *arguments.output,
+                          arguments.tool, found->text),
+              hint_for(arguments, *found));
+}
+
+void refuse_ending(const std::string& output, const std::string& ending) {
+  throw Error(Failure::usage,
+              fmt::format("--output is {}, but tensor-convert does not write {}", output, ending),
+              "--to names the format whatever the name ends in: h5, npy, npz or safetensors");
+}
+
+}  // namespace attn::tools

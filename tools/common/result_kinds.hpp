@@ -1,0 +1,30 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace attn::tools {
+
+/// One dataset that attn-compute can write: its own axes, behind the leading ones, and its type.
+struct ResultKind {
+  std::string name;
+  std::vector<std::string> axes;  ///< of "query", "key", "channel"
+  bool computed_type;             ///< of the type computed in; else float64
+  bool by_choice;                 ///< of the chosen queries alone where some are chosen
+};
+
+const std::vector<ResultKind>& result_kinds();
+
+/// One dataset that lambda-solve can write: its own axes, behind the leading ones.
+struct DualResultKind {
+  std::string name;
+  std::vector<std::string> axes;  ///< of "query", "template", "axis", "channel"
+  bool computed_type;             ///< of --precision; else float64
+};
+
+const std::vector<DualResultKind>& dual_result_kinds();
+
+/// Names of the gradients that attn-compute can write.
+const std::vector<std::string>& gradient_names();
+
+}  // namespace attn::tools

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <optional>
+#include <set>
+#include <string>
+
+#include "common/result_table.hpp"
+#include "common/settings.hpp"
+
+namespace attn::tools {
+
+/// A result in a bundle, and what it was made from.
+struct Held {
+  const ResultFamily* family = nullptr;
+  bool marked = false;
+  std::set<std::string> from;  ///< datasets, as they are stored
+  Settings with;
+};
+
+/// Those of `settings` that the result `name` depends on: a scheme's own say nothing about the
+/// results of another scheme.
+Settings settings_for(const ResultFamily& family, const std::string& name, Settings settings);
+
+/// The text that marks dataset `name`: JSON {"name","tool","from":[...],"with":{...}}.
+std::string mark_text(const Held& result, const std::string& name);
+
+/// What the mark of dataset `name` says. Nothing where it is no mark, names another dataset, from
+/// which this one was copied, or a tool that writes no results of that name.
+std::optional<Held> read_mark(const std::string& text, const std::string& name);
+
+}  // namespace attn::tools

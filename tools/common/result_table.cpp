@@ -1,0 +1,152 @@
+#include "common/result_table.hpp"
+
+#include <algorithm>
+
+#include "common/result_kinds.hpp"
+#include "common/score_options.hpp"
+
+namespace attn::tools {
+namespace {
+
+using Names = std::vector<std::string>;
+
+Names joined(Names first, const Names& second) {
+  first.insert(first.end(), second.begin(), second.end());
+  return first;
+}
+
+const Names score_inputs = {"q",    "k",      "x",          "y",        "wq",        "wk", "bq",
+                            "bk",   "scores", "cost",       "w",        "w1",        "w2", "b1",
+                            "mask", "bias",   "preference", "rel_bias", "key_length"};
+
+ResultFamily attention() {
+  Names names;
+  for (const ResultKind& kind : result_kinds()) names.push_back(kind.name);
+  names.emplace_back("queries");
+  return {.tool = "attn-compute",
+          .names = joined(names, gradient_names()),
+          .inputs = joined(score_inputs, {"v", "wv", "bv", "hybrid", "grad_out"}),
+          .attributes = joined(scheme_attributes(), score_attributes()),
+          .left_by_run = "attn_scheme",
+          .value_left = "",
+          .describes_attention = true};
+}
+
+ResultFamily transport() {
+  return {.tool = "sinkhorn-iter",
+          .names = {"plan", "row_potential", "col_potential", "error"},
+          .inputs = joined(score_inputs, {"a", "b"}),
+          .attributes = joined(scheme_attributes(), score_attributes()),
+          .left_by_run = "attn_scheme",
+          .value_left = "sinkhorn",
+          .describes_attention = true};
+}
+
+ResultFamily dual() {
+  Names names;
+  for (const DualResultKind& kind : dual_result_kinds()) names.push_back(kind.name);
+  return {.tool = "lambda-solve",
+          .names = names,
+          .inputs = joined(score_inputs, {"v", "wv", "bv", "t", "z"}),
+          .attributes = joined(dual_attributes(), score_attributes()),
+          .left_by_run = "attn_dual_status",
+          .value_left = ""};
+}
+
+ResultFamily columns() {
+  Names names;
+  for (const char* scheme : {"unas", "dnas", "hnas", "sinkhorn", "fenchel", "stored"}) {
+    for (const char* result : {"_col_sum", "_row_entropy"}) {
+      names.push_back(std::string(scheme) + result);
+    }
+  }
+  const Names of_stored = joined(
+      score_inputs, {"hybrid", "weights", "row_potential", "col_potential", "unas_row_potential"});
+  return {.tool = "explain-away-stats",
+          .names = names,
+          .inputs = joined(score_inputs, {"hybrid"}),
+          .attributes = joined({"attn_hybrid", "attn_alpha", "attn_iterations", "attn_tolerance"},
+                               score_attributes()),
+          // It leaves no attributes itself: those of a run whose bundle it was given.
+          .left_by_run = "attn_scheme",
+          .value_left = "",
+          .inputs_of = {{"stored_col_sum", of_stored}, {"stored_row_entropy", of_stored}},
+          .of_scheme = {{"attn_hybrid", "hnas"},
+                        {"attn_alpha", "fenchel"},
+                        {"attn_iterations", "sinkhorn"},
+                        {"attn_tolerance", "sinkhorn"}}};
+}
+
+ResultFamily paths() {
+  return {.tool = "basis-paths",
+          .names = {"basis_path", "basis_value", "wk_skeleton", "path_value"},
+          .inputs = {"wq", "wk", "skeleton_q", "skeleton_k"},
+          .attributes = {},
+          .left_by_run = "",
+          .value_left = "",
+          .inputs_of = {{"basis_path", {"skeleton_q", "skeleton_k"}},
+                        {"path_value", {"basis_value", "skeleton_q", "skeleton_k"}}}};
+}
+
+ResultFamily simulation() {
+  Names names;
+  for (const char* scheme : {"unas", "dnas", "hnas", "sinkhorn"}) {
+    for (const char* result : {"trajectory", "centre", "centre_distance", "spread", "modes"}) {
+      names.push_back(std::string(scheme) + "/" + result);
+    }
+  }
+  return {.tool = "mode-collapse-sim simulate",
+          .names = names,
+          .inputs = {"x", "label"},
+          .attributes = {},
+          .left_by_run = "",
+          .value_left = ""};
+}
+
+ResultFamily mixture() {
+  return {.tool = "mode-collapse-sim em",
+          .names = {"em/log_likelihood", "em/variance", "em/centre", "em/prior"},
+          .inputs = {"x", "start"},
+          .attributes = {},
+          .left_by_run = "",
+          .value_left = ""};
+}
+
+}  // namespace
+
+bool ResultFamily::has(const std::string& name) const {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+const std::vector<ResultFamily>& result_table() {
+  static const std::vector<ResultFamily> table = {attention(), transport(),  dual(),   columns(),
+                                                  paths(),     simulation(), mixture()};
+  return table;
+}
+
+const ResultFamily* result_family(const std::string& tool) {
+  const auto& table = result_table();
+  const auto found = std::find_if(table.begin(), table.end(),
+                                  [&](const ResultFamily& family) { return family.tool == tool; });
+  return found == table.end() ? nullptr : &*found;
+}
+
+const std::vector<std::string>& scheme_attributes() {
+  static const Names names = {"attn_scheme",    "attn_hybrid",    "attn_alpha",  "attn_iterations",
+                              "attn_tolerance", "attn_precision", "attn_status", "attn_marginals"};
+  return names;
+}
+
+std::vector<std::string> attention_attributes() {
+  Names names = joined(scheme_attributes(), score_attributes());
+  names.erase(std::find(names.begin(), names.end(), "attn_layout"));
+  return names;
+}
+
+const std::vector<std::string>& dual_attributes() {
+  static const Names names = {"attn_dual_divergence", "attn_dual_alpha", "attn_dual_scale",
+                              "attn_dual_gamma", "attn_dual_status"};
+  return names;
+}
+
+}  // namespace attn::tools

@@ -1,0 +1,235 @@
+#include "common/results.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "common/result_marks.hpp"
+#include "common/result_table.hpp"
+#include "io/result_mark.hpp"
+
+namespace attn::tools {
+namespace {
+
+using Names = std::set<std::string>;
+
+// "unas" of "unas/centre", empty for what lies in no group.
+std::string group_of(const std::string& name) {
+  const std::size_t slash = name.rfind('/');
+  return slash == std::string::npos ? "" : name.substr(0, slash);
+}
+
+/// Finds the results in a section, and what becomes of them.
+class Planner {
+ public:
+  Planner(const io::InputBundle& section, const RunEffect& effect)
+      : section_(section), effect_(effect), named_(effect.named), own_(result_family(effect.tool)) {
+    attributes_ = effect.attributes;
+    for (const auto& [name, from] : effect.results) written_.insert(name);
+    written_.insert(effect.replaced.begin(), effect.replaced.end());
+    find_marked();
+    find_unmarked();
+  }
+
+  ResultPlan plan() {
+    ResultPlan plan;
+    take_over_attention(plan);
+    leave_out(plan);
+    plan.without.assign(written_.begin(), written_.end());
+    for (const auto& [tool, name] : plan.left_out) plan.without.push_back(name);
+    leave_out_groups(plan);
+    for (const auto& [name, from] : effect_.results) {
+      plan.marks[name] = mark_text({own_, true, from, effect_.settings}, name);
+    }
+    return plan;
+  }
+
+ private:
+  void find_marked() {
+    for (const ResultFamily& family : result_table()) {
+      for (const std::string& name : family.names) {
+        if (named_.count(name) > 0 || held_.count(name) > 0) continue;
+        const auto text = io::result_mark_of(section_, name);
+        const auto found = text ? read_mark(*text, name) : std::nullopt;
+        if (found) held_[name] = *found;
+      }
+    }
+  }
+
+  // Whether the section may hold results of the family without a mark: an attribute says that there
+  // was a run, and no mark that it was one of a version that marks its results.
+  bool has_unmarked(const ResultFamily& family) const {
+    if (family.left_by_run.empty()) return &family == own_;
+    const auto marked = std::any_of(held_.begin(), held_.end(), [&](const auto& held) {
+      const ResultFamily& other = *held.second.family;
+      return &other == &family || (other.describes_attention && family.describes_attention);
+    });
+    if (marked) return false;
+    const Setting left = root_setting(section_, family.left_by_run);
+    if (std::holds_alternative<std::monostate>(left)) return false;
+    return family.value_left.empty() || same(left, family.value_left);
+  }
+
+  void find_unmarked() {
+    std::map<std::string, Held> found;
+    for (const ResultFamily& family : result_table()) {
+      if (!has_unmarked(family)) continue;
+      Held held;
+      held.family = &family;
+      for (const std::string& name : family.attributes) {
+        held.with[name] = root_setting(section_, name);
+      }
+      for (const std::string& name : family.names) {
+        if (named_.count(name) > 0 || held_.count(name) > 0) continue;
+        if (!io::may_be_result(section_, name)) continue;
+        const auto own = family.inputs_of.find(name);
+        const auto& inputs = own == family.inputs_of.end() ? family.inputs : own->second;
+        held.from = {inputs.begin(), inputs.end()};
+        found.emplace(name, held);
+      }
+    }
+    held_.merge(found);
+  }
+
+  bool says_what_attention_is() const {
+    return own_ != nullptr && (own_->describes_attention || effect_.results.count("out") > 0);
+  }
+
+  bool holds_dual_out() const {
+    const auto out = held_.find("out");
+    return out != held_.end() && out->second.family->tool == "lambda-solve";
+  }
+
+  // out, weights and potentials of a bundle are those of one run: no tool rebuilds weights that out
+  // was not made with.
+  void take_over_attention(ResultPlan& plan) {
+    if (!says_what_attention_is()) return;
+    const bool dual = holds_dual_out();
+    for (const auto& [name, held] : held_) {
+      const bool is_dual = held.family->tool == "lambda-solve";
+      if (held.family != own_ && (held.family->describes_attention || (is_dual && dual))) {
+        displaced_.insert(name);
+      }
+    }
+    const auto remove = [&](const std::vector<std::string>& attributes) {
+      for (const std::string& name : attributes) {
+        attributes_.emplace(name, Setting{});
+        plan.removed_attributes.push_back(name);
+      }
+    };
+    const bool ran = !std::holds_alternative<std::monostate>(root_setting(section_, "attn_scheme"));
+    if (!own_->describes_attention && ran) remove(attention_attributes());
+    if (own_->describes_attention && dual) remove(dual_attributes());
+  }
+
+  bool agrees(const std::string& name, const Held& held) const {
+    if (held.family == own_) {
+      // Attributes say what came of the run, not what it was asked for.
+      if (!held.marked && !own_->attributes.empty()) return false;
+      const Settings settings = settings_for(*own_, name, effect_.settings);
+      const auto equal = [&](const Settings& all) {
+        return std::all_of(all.begin(), all.end(), [&](const auto& setting) {
+          return same(setting_of(held.with, setting.first), setting_of(settings, setting.first));
+        });
+      };
+      return equal(settings) && equal(held.with);
+    }
+    const Settings relevant = settings_for(*held.family, name, attributes_);
+    const auto& known = held.family->attributes;
+    return std::all_of(relevant.begin(), relevant.end(), [&](const auto& setting) {
+      const bool depends = held.with.count(setting.first) > 0 ||
+                           std::find(known.begin(), known.end(), setting.first) != known.end();
+      return !depends ||
+             same(setting_of(held.with, setting.first), setting_of(relevant, setting.first));
+    });
+  }
+
+  void leave_out(ResultPlan& plan) {
+    Names changed = written_;
+    changed.insert(effect_.changed.begin(), effect_.changed.end());
+    for (const std::string& name : effect_.unchanged) changed.erase(name);
+    changed.insert(named_.begin(), named_.end());
+    // One that is left out may have been what another was made from.
+    for (bool again = true; again;) {
+      again = false;
+      for (const auto& [name, held] : held_) {
+        if (written_.count(name) + effect_.read.count(name) > 0) continue;
+        if (plan.left_out.count({held.family->tool, name}) > 0) continue;
+        const bool made_anew =
+            std::any_of(held.from.begin(), held.from.end(),
+                        [&](const std::string& input) { return changed.count(input) > 0; });
+        const bool kept = !made_anew && displaced_.count(name) == 0 && agrees(name, held);
+        if (kept && written_.count(group_of(name)) == 0) continue;
+        plan.left_out.insert({held.family->tool, name});
+        changed.insert(name);
+        again = true;
+      }
+    }
+  }
+
+  // Groups of which nothing is left, as their attributes say how it was made.
+  void leave_out_groups(ResultPlan& plan) const {
+    std::map<std::string, std::size_t> left_out;
+    for (const auto& [tool, name] : plan.left_out) {
+      if (name.find('/') != std::string::npos) ++left_out[group_of(name)];
+    }
+    for (const auto& [group, count] : left_out) {
+      const io::InputBundle inside = section_.group(group).without_named();
+      if (inside.names().size() == count && inside.group_names().empty()) {
+        plan.without.push_back(group);
+      }
+    }
+  }
+
+  const io::InputBundle& section_;
+  const RunEffect& effect_;
+  const Names& named_;
+  const ResultFamily* own_;  // null: of a tool that writes no results
+  Names written_;
+  std::map<std::string, Held> held_;
+  Names displaced_;
+  Settings attributes_;  // of the root, as the run sets or removes them
+};
+
+}  // namespace
+
+ResultPlan plan_results(const cli::Arguments& arguments, const io::InputBundle& section,
+                        RunEffect effect,
+                        const std::vector<std::pair<std::string, std::string>>& renamed) {
+  for (const auto& pair : arguments.named_inputs) effect.named.insert(pair.first);
+  const std::map<std::string, std::string> stored(renamed.begin(), renamed.end());
+  const auto rename = [&](Names& names) {
+    Names all;
+    for (const std::string& name : names) {
+      const auto found = stored.find(name);
+      all.insert(found == stored.end() ? name : found->second);
+    }
+    names = std::move(all);
+  };
+  for (auto& [name, from] : effect.results) rename(from);
+  rename(effect.read);
+  return Planner(section, effect).plan();
+}
+
+void write_marks(const ResultPlan& plan, io::OutputBundle& output) {
+  for (const auto& [name, text] : plan.marks) {
+    output.dataset_attribute(name, io::result_mark, text);
+  }
+}
+
+void warn_of_left_out(const cli::Arguments& arguments, const std::vector<ResultPlan>& plans,
+                      cli::Report& report) {
+  if (arguments.only) return;
+  std::map<std::string, Names> by_tool;
+  for (const ResultPlan& plan : plans) {
+    for (const auto& [tool, name] : plan.left_out) by_tool[tool].insert(name);
+  }
+  if (by_tool.empty()) return;
+  std::vector<std::string> parts;
+  for (const auto& [tool, names] : by_tool) {
+    parts.push_back(fmt::format("{} of an earlier {}", fmt::join(names, ", "), tool));
+  }
+  report.warn(fmt::format("left out {}: they do not belong to this run", fmt::join(parts, "; ")));
+}
+
+}  // namespace attn::tools

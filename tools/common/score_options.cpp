@@ -1,0 +1,312 @@
+#include "common/score_options.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "common/score_words.hpp"
+#include "tensor/error.hpp"
+
+namespace attn::tools {
+namespace {
+
+constexpr std::array<std::pair<Scheme, const char*>, 5> schemes = {{
+    {Scheme::unas, "unas"},
+    {Scheme::dnas, "dnas"},
+    {Scheme::hnas, "hnas"},
+    {Scheme::sinkhorn, "sinkhorn"},
+    {Scheme::fenchel, "fenchel"},
+}};
+
+constexpr std::array<std::pair<ScoreOptions::Energy, const char*>, 5> energies = {{
+    {ScoreOptions::Energy::scaled_dot, "scaled-dot"},
+    {ScoreOptions::Energy::dot, "dot"},
+    {ScoreOptions::Energy::gaussian, "gaussian"},
+    {ScoreOptions::Energy::bilinear, "bilinear"},
+    {ScoreOptions::Energy::mlp, "mlp"},
+}};
+
+constexpr std::array<std::pair<ScoreOptions::Relative, const char*>, 3> relative_biases = {{
+    {ScoreOptions::Relative::none, "none"},
+    {ScoreOptions::Relative::t5, "t5"},
+    {ScoreOptions::Relative::alibi, "alibi"},
+}};
+
+constexpr std::array<std::pair<ScoreOptions::Layout, const char*>, 2> layouts = {{
+    {ScoreOptions::Layout::heads_first, "bhld"},
+    {ScoreOptions::Layout::heads_inside, "blhd"},
+}};
+
+constexpr std::array<std::pair<Causal, const char*>, 3> causal_masks = {{
+    {Causal::none, "none"},
+    {Causal::top_left, "top-left"},
+    {Causal::bottom_right, "bottom-right"},
+}};
+
+constexpr std::array<std::pair<ScoreOptions::Source, const char*>, 5> sources = {{
+    {ScoreOptions::Source::vectors, "qk"},
+    {ScoreOptions::Source::projection, "projection"},
+    {ScoreOptions::Source::scores, "scores"},
+    {ScoreOptions::Source::cost, "cost"},
+    {ScoreOptions::Source::templates, "templates"},
+}};
+
+template <class Table, class Value>
+std::string name_in(const Table& table, Value value) {
+  for (const auto& [entry, name] : table) {
+    if (entry == value) return name;
+  }
+  return "";
+}
+
+template <class Table>
+auto value_in(const Table& table, const std::string& name)
+    -> std::optional<decltype(table.front().first)> {
+  for (const auto& [entry, entry_name] : table) {
+    if (name == entry_name) return entry;
+  }
+  return std::nullopt;
+}
+
+template <class Table>
+std::vector<std::string> names_of(const Table& table) {
+  std::vector<std::string> names;
+  for (const auto& entry : table) names.emplace_back(entry.second);
+  return names;
+}
+
+// "relative-bias" and "attn_relative_bias".
+std::string attribute_of(const std::string& option) {
+  std::string name = "attn_" + (option == "from" ? "source" : option);
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
+// A number of the command line, or of the bundle's attribute where the option was not given.
+std::optional<double> resolve_number(const std::string& option, bool positive,
+                                     const cli::Arguments& arguments,
+                                     const io::InputBundle* recorded) {
+  if (recorded == nullptr || arguments.given(option)) return arguments.number(option);
+  const auto stored = recorded->number_attribute(attribute_of(option));
+  if (!stored) return arguments.number(option);
+  if (!std::isfinite(*stored) || (positive && *stored <= 0)) {
+    throw Error(Failure::input,
+                fmt::format("{}: attribute {} is {}, expected a {}number", recorded->description(),
+                            attribute_of(option), *stored, positive ? "positive " : "finite "));
+  }
+  return stored;
+}
+
+// A word of the command line, or of the bundle's attribute where the option was not given.
+template <class Table>
+auto resolve_word(const Table& table, const std::string& option, const cli::Arguments& arguments,
+                  const io::InputBundle* recorded) {
+  std::string word = arguments.text(option);
+  if (recorded != nullptr && !arguments.given(option)) {
+    const std::string attribute = attribute_of(option);
+    const auto stored = recorded->text_attribute(attribute);
+    if (stored) {
+      word = *stored;
+      if (!value_in(table, word)) {
+        throw Error(Failure::input, recorded->description() + ": attribute " + attribute + " is " +
+                                        word + ", which is not known here");
+      }
+    }
+  }
+  return value_in(table, word).value_or(table.front().first);
+}
+
+// Whether the energy in the bundle is one that fenchel takes over: a run of another scheme has left
+// that scheme's, which may be a default.
+bool records_energy(const io::InputBundle* recorded) {
+  if (recorded == nullptr || !recorded->text_attribute("attn_energy")) return false;
+  return recorded->text_attribute("attn_scheme").value_or("fenchel") == "fenchel";
+}
+
+std::optional<Index> resolve_window(const cli::Arguments& arguments,
+                                    const io::InputBundle* recorded) {
+  if (recorded == nullptr || arguments.given("window")) return arguments.integer("window");
+  const auto stored = recorded->number_attribute("attn_window");
+  if (!stored) return std::nullopt;
+  constexpr double most = 1e15;  // whole numbers are exact up to here
+  if (!(*stored >= 1 && *stored <= most) || *stored != std::floor(*stored)) {
+    throw Error(Failure::input,
+                fmt::format("{}: attribute attn_window is {}, expected a whole number >= 1",
+                            recorded->description(), *stored));
+  }
+  return static_cast<Index>(*stored);
+}
+
+}  // namespace
+
+void declare_score_options(cli::Declaration& declaration, bool inherited, ScoreUse use) {
+  const ScoreWords words = score_words(use);
+  const std::string from_bundle = inherited ? " Default: as the bundle was made." : "";
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  declaration.choice("energy", words.energies, words.energy + from_bundle, "scaled-dot")
+      .number("scale", "X", words.scale + from_bundle, {-infinity, infinity, true, true}, 1.0)
+      .optional_choice("causal", {"none", "top-left", "bottom-right"},
+                       "Queries see no later keys: j <= i (top-left), or j <= i + Lk - Lq "
+                       "(bottom-right). The alignment is needed where Lq and Lk differ." +
+                           from_bundle)
+      .choice("relative-bias", names_of(relative_biases),
+              words.relative_bias +
+                  ": t5, the dataset rel_bias (buckets, H), bidirectional unless "
+                  "causal; alibi, -slope |i-j| with the published slopes." +
+                  from_bundle,
+              "none")
+      .integer("window", "W",
+               "Queries see the keys less than W positions away alone; others cost nothing." +
+                   from_bundle,
+               1, Index{1} << 40)
+      .or_none();
+  if (!words.softcap.empty()) {
+    declaration
+        .number("softcap", "X", words.softcap + from_bundle, cli::Declaration::Range::positive())
+        .or_none();
+  }
+  if (!words.alpha.empty()) {
+    declaration.number("alpha", "A", words.alpha + from_bundle, cli::Declaration::Range::positive(),
+                       1.0);
+  }
+  declaration.choice("from", words.sources, words.from + from_bundle, words.source_default)
+      .choice("layout", names_of(layouts),
+              words.layout + ": batch, heads, length, d or batch, length, heads, d." + from_bundle,
+              "bhld");
+}
+
+ScoreOptions resolve_score_options(const cli::Arguments& arguments,
+                                   const io::InputBundle* recorded) {
+  ScoreOptions options;
+  options.energy = resolve_word(energies, "energy", arguments, recorded);
+  options.energy_chosen = arguments.given("energy") || records_energy(recorded);
+  options.source = resolve_word(sources, "from", arguments, recorded);
+  if (options.source == ScoreOptions::Source::scores && arguments.given("energy")) {
+    throw Error(Failure::usage, "--energy has no effect on ready-made scores",
+                arguments.given("from") ? "" : "--from qk computes scores from q and k");
+  }
+  options.relative = resolve_word(relative_biases, "relative-bias", arguments, recorded);
+  options.layout = resolve_word(layouts, "layout", arguments, recorded);
+  options.scale = resolve_number("scale", false, arguments, recorded).value_or(1.0);
+  if (arguments.declared("alpha")) {
+    options.alpha = resolve_number("alpha", true, arguments, recorded).value_or(1.0);
+  }
+  if (options.source == ScoreOptions::Source::cost && recorded != nullptr) {
+    const auto epsilon = recorded->number_attribute("attn_epsilon");
+    if (epsilon && !(*epsilon > 0 && std::isfinite(*epsilon))) {
+      throw Error(Failure::input,
+                  fmt::format("{}: attribute attn_epsilon is {}, expected a positive number",
+                              recorded->description(), *epsilon));
+    }
+    options.epsilon = epsilon.value_or(1.0);
+  }
+  if (arguments.declared("softcap")) {
+    options.softcap = resolve_number("softcap", true, arguments, recorded);
+  } else if (recorded != nullptr) {
+    options.softcap = recorded->number_attribute("attn_softcap");
+  }
+  options.window = resolve_window(arguments, recorded);
+  if (arguments.given("causal")) options.causal = arguments.text("causal");
+  if (recorded == nullptr) return options;
+
+  if (!arguments.given("causal")) {
+    const auto causal = recorded->text_attribute("attn_causal");
+    if (causal && !value_in(causal_masks, *causal)) {
+      throw Error(Failure::input, recorded->description() + ": attribute attn_causal is " +
+                                      *causal + ", which is not known here");
+    }
+    if (causal && *causal != "none") options.causal = *causal;
+  }
+  return options;
+}
+
+std::string settings_left(const ScoreOptions& recorded, const ScoreOptions& used) {
+  std::vector<std::string> left;
+  if (recorded.energy != used.energy) left.push_back("energy " + energy_name(recorded.energy));
+  if (recorded.scale != used.scale) left.push_back(fmt::format("scale {}", recorded.scale));
+  if (recorded.source != used.source) left.push_back("from " + name_in(sources, recorded.source));
+  if (recorded.relative != used.relative) {
+    left.push_back("relative-bias " + name_in(relative_biases, recorded.relative));
+  }
+  if (recorded.window != used.window) left.push_back(fmt::format("window {}", *recorded.window));
+  if (recorded.softcap != used.softcap)
+    left.push_back(fmt::format("softcap {}", *recorded.softcap));
+  if (recorded.causal != used.causal) left.push_back("causal " + recorded.causal.value_or("none"));
+  return fmt::format("{}", fmt::join(left, ", "));
+}
+
+void warn_of_settings_left(const std::string& settings, cli::Report& report) {
+  report.warn("an earlier run had " + settings +
+              "; options that are not given again are at their defaults");
+}
+
+Causal resolve_causal(const ScoreOptions& options, Index queries, Index keys) {
+  if (!options.causal) return Causal::none;
+  if (!options.causal->empty()) return value_in(causal_masks, *options.causal).value();
+  if (queries != keys) {
+    throw Error(Failure::usage,
+                "--causal has two meanings for " + std::to_string(queries) + " queries and " +
+                    std::to_string(keys) + " keys",
+                "--causal=top-left (j <= i) or --causal=bottom-right (j <= i + Lk - Lq)");
+  }
+  return Causal::top_left;
+}
+
+const std::vector<std::string>& score_attributes() {
+  static const std::vector<std::string> names = {
+      "attn_energy", "attn_scale",   "attn_causal", "attn_source", "attn_relative_bias",
+      "attn_window", "attn_softcap", "attn_layout", "attn_epsilon"};
+  return names;
+}
+
+std::vector<std::pair<std::string, Setting>> score_settings(const ScoreOptions& options,
+                                                            Scheme scheme, Causal causal) {
+  std::vector<std::pair<std::string, Setting>> settings = {
+      {"attn_energy", energy_name(options.energy_of(scheme))},
+      {"attn_scale", options.scale},
+      {"attn_causal", causal_name(causal)},
+      {"attn_source", name_in(sources, options.source)},
+  };
+  // What is not there stays unsaid.
+  if (options.relative != ScoreOptions::Relative::none) {
+    settings.emplace_back("attn_relative_bias", name_in(relative_biases, options.relative));
+  }
+  if (options.window) settings.emplace_back("attn_window", std::int64_t{*options.window});
+  if (options.softcap) settings.emplace_back("attn_softcap", *options.softcap);
+  if (options.source == ScoreOptions::Source::cost) {
+    settings.emplace_back("attn_epsilon", options.epsilon);
+  }
+  if (options.layout != ScoreOptions::Layout::heads_first) {
+    settings.emplace_back("attn_layout", name_in(layouts, options.layout));
+  }
+  return settings;
+}
+
+void report_score_options(const ScoreOptions& options, Causal causal, cli::Report& report) {
+  auto& params = report.params();
+  params["energy"] = energy_name(options.energy);
+  params["scale"] = options.scale;
+  params["causal"] = causal_name(causal);
+  params["from"] = name_in(sources, options.source);
+  params["relative_bias"] = name_in(relative_biases, options.relative);
+  params["layout"] = name_in(layouts, options.layout);
+  if (options.window) params["window"] = *options.window;
+  if (options.softcap) params["softcap"] = *options.softcap;
+}
+
+std::string scheme_name(Scheme scheme) { return name_in(schemes, scheme); }
+
+std::optional<Scheme> scheme_of(const std::string& name) {
+  const auto found = value_in(schemes, name);
+  return found ? std::optional<Scheme>(*found) : std::nullopt;
+}
+
+std::string energy_name(ScoreOptions::Energy energy) { return name_in(energies, energy); }
+std::string causal_name(Causal causal) { return name_in(causal_masks, causal); }
+
+}  // namespace attn::tools

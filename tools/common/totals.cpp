@@ -1,0 +1,33 @@
+#include "common/totals.hpp"
+
+#include <algorithm>
+
+namespace attn::tools {
+
+std::string status_name(SolveStatus status) {
+  switch (status) {
+    case SolveStatus::done:
+      return "done";
+    case SolveStatus::converged:
+      return "converged";
+    case SolveStatus::not_converged:
+      return "not_converged";
+  }
+  return "";
+}
+
+void Totals::add(const Attention& attention) {
+  add(Totals{attention.summary, attention.support.empty_queries(), attention.support.empty_keys()});
+}
+
+void Totals::add(const Totals& more) {
+  const SchemeSummary& summary = more.worst;
+  worst.iterations = std::max(worst.iterations, summary.iterations);
+  // NaN where nothing had to converge.
+  if (!(worst.column_error >= summary.column_error)) worst.column_error = summary.column_error;
+  if (worst.status != SolveStatus::not_converged) worst.status = summary.status;
+  empty_queries += more.empty_queries;
+  masked_keys += more.masked_keys;
+}
+
+}  // namespace attn::tools

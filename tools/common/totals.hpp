@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string>
+
+#include "scheme/scheme.hpp"
+
+namespace attn::tools {
+
+/// What became of a scheme over all heads.
+struct Totals {
+  SchemeSummary worst;
+  Index empty_queries = 0;
+  Index masked_keys = 0;
+
+  void add(const Attention& attention);
+  void add(const Totals& more);
+};
+
+/// "done", "converged", "not_converged".
+std::string status_name(SolveStatus status);
+
+}  // namespace attn::tools

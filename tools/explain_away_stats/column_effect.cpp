@@ -1,0 +1,49 @@
+// What a run of explain-away-stats does to the results in a bundle.
+
+#include <cstdint>
+
+#include "common/result_inputs.hpp"
+#include "explain_away_stats/column_task.hpp"
+
+namespace attn::tools {
+namespace {
+
+Settings settings_of(const cli::Arguments& arguments, const ColumnTask& task) {
+  const ColumnOptions& options = task.options;
+  Settings settings;
+  // The energy of unas: that of fenchel follows from it.
+  for (const auto& [name, value] :
+       score_settings(options.scores, Scheme::unas, task.input.causal)) {
+    settings[name] = value;
+  }
+  settings["precision"] = options.f64 ? "f64" : "f32";
+  settings["attn_alpha"] = options.scores.alpha;
+  const auto hybrid = arguments.number("hybrid");
+  settings["attn_hybrid"] = hybrid ? Setting(*hybrid) : root_setting(task.bundle, "attn_hybrid");
+  if (options.iterations) settings["attn_iterations"] = std::int64_t{*options.iterations};
+  if (options.tolerance) settings["attn_tolerance"] = *options.tolerance;
+  return settings;
+}
+
+}  // namespace
+
+RunEffect ColumnTask::effect(const cli::Arguments& arguments) const {
+  RunEffect effect;
+  effect.tool = arguments.tool;
+  effect.settings = settings_of(arguments, *this);
+  effect.read = names_of(input.datasets());
+  effect.read.insert("hybrid");
+  const std::set<std::string> weights = {"weights", "row_potential", "col_potential",
+                                         "unas_row_potential"};
+  if (options.wants(stored)) effect.read.insert(weights.begin(), weights.end());
+  for (const std::string& scheme : options.schemes) {
+    std::set<std::string> from = score_inputs(input);
+    if (scheme == "hnas" || scheme == stored) from.insert("hybrid");
+    if (scheme == stored) from.insert(weights.begin(), weights.end());
+    effect.results[scheme + "_col_sum"] = from;
+    effect.results[scheme + "_row_entropy"] = from;
+  }
+  return effect;
+}
+
+}  // namespace attn::tools

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "cli/command.hpp"
+#include "common/heads.hpp"
+#include "explain_away_stats/column_options.hpp"
+#include "explain_away_stats/column_statistics.hpp"
+#include "io/input.hpp"
+
+namespace attn::tools {
+
+/// What gathering takes, float32 or float64.
+HeadNeeds column_needs(const ColumnOptions& options, const io::InputBundle& bundle,
+                       const AttentionInput& input);
+
+/// Takes what was found for one head under one scheme; called for the heads in order.
+using ColumnSink =
+    std::function<void(const std::string& scheme, Index head, const HeadColumns& columns)>;
+
+/// Column sums of every head under every scheme, and means of its row entropies; all of those go to
+/// `sink` and are not kept. `progress` counts the heads.
+/// Throws what reading and the schemes throw, and Error(input) where stored weights or potentials
+/// do not belong to the scores.
+ColumnStatistics gather_columns(const cli::Arguments& arguments, const ColumnOptions& options,
+                                const io::InputBundle& bundle, const AttentionInput& input,
+                                const ColumnSink& sink, cli::Progress& progress,
+                                cli::Report& report);
+
+}  // namespace attn::tools

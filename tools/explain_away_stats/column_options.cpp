@@ -1,0 +1,131 @@
+#include "explain_away_stats/column_options.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "common/scheme_settings.hpp"
+#include "tensor/error.hpp"
+
+namespace attn::tools {
+namespace {
+
+// Whether weights can be computed: q and k, or ready-made scores.
+bool has_scores(const io::InputBundle& bundle, const ScoreOptions& options) {
+  switch (options.source) {
+    case ScoreOptions::Source::scores:
+      return bundle.has("scores");
+    case ScoreOptions::Source::cost:
+      return bundle.has("cost");
+    case ScoreOptions::Source::projection:
+      return bundle.has("x") && bundle.has("wq") && bundle.has("wk");
+    default:
+      return bundle.has("q") && bundle.has("k");
+  }
+}
+
+// A number that attn-compute has left in the bundle, and in the range in which it does.
+std::optional<double> recorded_number(const io::InputBundle& bundle, const std::string& name,
+                                      double low, double high) {
+  const auto value = bundle.number_attribute(name);
+  if (value && !(*value >= low && *value <= high)) {
+    throw Error(Failure::input, fmt::format("{}: attribute {} is {}, expected a number in [{}, {}]",
+                                            bundle.description(), name, *value, low, high));
+  }
+  return value;
+}
+
+[[noreturn]] void refuse_attribute(const io::InputBundle& bundle, const std::string& name,
+                                   const std::string& value, const std::string& expected) {
+  throw Error(Failure::input,
+              bundle.description() + ": attribute " + name + " is " + value + ", " + expected);
+}
+
+// Where neither is given: what there is to compute from, else what there is.
+std::vector<std::string> usual_schemes(const io::InputBundle& bundle, bool computable) {
+  if (computable) return {"unas", "dnas"};
+  if (bundle.has("weights")) return {stored};
+  // Refused further on, by the names of the datasets that are missing.
+  return {"unas", "dnas"};
+}
+
+}  // namespace
+
+bool ColumnOptions::wants(const std::string& scheme) const {
+  return std::find(schemes.begin(), schemes.end(), scheme) != schemes.end();
+}
+
+std::vector<Scheme> ColumnOptions::scored_schemes() const {
+  std::vector<Scheme> scored;
+  for (const std::string& name : schemes) {
+    scored.push_back(scheme_of(name).value_or(recorded.value_or(Scheme::unas)));
+  }
+  return scored;
+}
+
+SchemeOptions ColumnOptions::scheme_options(Scheme scheme, Index problem) const {
+  SchemeOptions made;
+  made.scheme = scheme;
+  made.iterations = iterations;
+  made.tolerance = tolerance;
+  if (!hybrid.empty()) made.hybrid = hybrid[static_cast<std::size_t>(problem)];
+  return made;
+}
+
+ColumnOptions resolve_column_options(const cli::Arguments& arguments,
+                                     const io::InputBundle& bundle) {
+  ColumnOptions options;
+  options.scores = resolve_score_options(arguments, &bundle);
+  const bool computable = has_scores(bundle, options.scores);
+  options.schemes = arguments.words_of("scheme");
+  if (options.schemes.empty()) options.schemes = usual_schemes(bundle, computable);
+  // Stored weights are enough by themselves; potentials need the scores.
+  if (options.schemes == std::vector<std::string>{stored} && bundle.has("weights") && !computable) {
+    options.scores.source = ScoreOptions::Source::weights;
+  }
+  if (const auto scheme = bundle.text_attribute("attn_scheme")) {
+    options.recorded = scheme_of(*scheme);
+    if (!options.recorded && options.wants(stored)) {
+      refuse_attribute(bundle, "attn_scheme", *scheme, "which is not known here");
+    }
+  }
+  if (arguments.given("hybrid") && !options.wants("hnas") &&
+      !(options.wants(stored) && options.recorded == Scheme::hnas)) {
+    throw Error(Failure::usage, "--hybrid goes with --scheme hnas");
+  }
+  if (arguments.given("alpha") && !options.wants("fenchel") &&
+      !(options.wants(stored) && options.recorded == Scheme::fenchel)) {
+    throw Error(Failure::usage, "--alpha goes with --scheme fenchel");
+  }
+
+  options.tolerance =
+      recorded_number(bundle, "attn_tolerance", std::numeric_limits<double>::min(), 1);
+  const auto iterations = recorded_number(bundle, "attn_iterations", 1, 1e12);
+  if (iterations && *iterations != std::floor(*iterations)) {
+    refuse_attribute(bundle, "attn_iterations", fmt::format("{}", *iterations),
+                     "expected a whole number");
+  }
+  if (iterations) options.iterations = static_cast<Index>(*iterations);
+  return options;
+}
+
+void complete_column_options(const cli::Arguments& arguments, const io::InputBundle& bundle,
+                             const AttentionInput& input, ColumnOptions& options) {
+  const bool stored_mixture = options.wants(stored) && options.recorded == Scheme::hnas;
+  if (options.wants("hnas") || stored_mixture) {
+    options.hybrid = hybrid_per_head(arguments, bundle, input, true);
+  }
+  options.f64 = input.any_float64 || (options.wants(stored) && bundle.has("weights") &&
+                                      bundle.dataset("weights").dtype() == DType::f64);
+  if (const auto recorded = bundle.text_attribute("attn_precision")) {
+    if (*recorded != "f32" && *recorded != "f64") {
+      refuse_attribute(bundle, "attn_precision", *recorded, "expected f32 or f64");
+    }
+    options.f64 = *recorded == "f64";
+  }
+  options.f64 = arguments.f64.value_or(options.f64);
+}
+
+}  // namespace attn::tools

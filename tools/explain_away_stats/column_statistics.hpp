@@ -1,0 +1,76 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/command.hpp"
+#include "common/heads.hpp"
+#include "stats/summary.hpp"
+
+/// What explain-away-stats finds out; its report and its JSON are two ways to tell it.
+namespace attn::tools {
+
+/// Column sums and row entropies of one head under one scheme.
+struct HeadColumns {
+  std::vector<double> sums;       ///< (Lk)
+  std::vector<double> entropies;  ///< (Lq)
+};
+
+struct SchemeColumns {
+  std::string name;                           ///< "unas", ..., "stored"
+  std::vector<double> sums;                   ///< (heads, Lk)
+  std::vector<double> mean_entropies;         ///< per head, over queries with keys; NaN if none
+  std::vector<std::optional<double>> bounds;  ///< per head
+  bool converged = true;                      ///< false: some head's sinkhorn was stopped early
+};
+
+struct ColumnStatistics {
+  Shape leading;
+  Index queries = 0;
+  Index keys = 0;
+  std::vector<std::uint8_t> masked;  ///< (heads, Lk): no query may attend to the key
+  std::vector<Index> empty_queries;  ///< per head
+  std::vector<SchemeColumns> schemes;
+  double slack = 0;  ///< bound_slack of the type computed in
+  /// Names of the keys, per block of `heads_per_name` consecutive heads; empty: none.
+  std::vector<std::string> names;
+  Index heads_per_name = 1;
+
+  Index heads() const { return static_cast<Index>(empty_queries.size()); }
+  /// Key `key` of `head`, or "".
+  std::string name_of(Index head, Index key) const;
+};
+
+/// The summary of one scheme, for one head or for the keys of all together.
+struct SchemeSummaryOf {
+  ColumnSumSummary sums;
+  Histogram histogram;
+  double mean_entropy = 0;
+  Index empty_queries = 0;
+  std::optional<double> bound;   ///< the smallest of the heads'
+  std::optional<double> margin;  ///< min over heads of min_j c_j / bound; at least 1 where it holds
+  bool holds = true;             ///< margin >= 1 − slack
+  Index first_head = 0;  ///< a position p in sums.lowest is key p % Lk of head first_head + p / Lk
+};
+
+struct ColumnSummaries {
+  struct OfScheme {
+    SchemeSummaryOf all;
+    std::vector<SchemeSummaryOf> heads;
+  };
+  struct KeySums {
+    Index head = 0;
+    Index key = 0;
+    std::vector<double> sums;  ///< as in `schemes`
+  };
+  std::vector<double> edges;      ///< of the histograms, common to all schemes and heads
+  std::vector<OfScheme> schemes;  ///< as in ColumnStatistics
+  std::vector<KeySums> lowest;    ///< under the first scheme, of all heads, and the others' sums
+  std::vector<KeySums> highest;
+};
+
+/// Uses up the column sums: of many heads they are large.
+ColumnSummaries summarise_columns(ColumnStatistics& statistics, const SummaryOptions& options);
+
+}  // namespace attn::tools

@@ -1,0 +1,98 @@
+#include "explain_away_stats/column_task.hpp"
+
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "common/bundles.hpp"
+#include "common/scheme_settings.hpp"
+#include "explain_away_stats/column_gather.hpp"
+#include "explain_away_stats/stored_attention.hpp"
+#include "tensor/error.hpp"
+
+namespace attn::tools {
+namespace {
+
+// Column sums over some queries would look like those over all.
+void require_all_rows(const io::InputBundle& bundle, const ColumnOptions& options) {
+  if (!options.wants(stored) || !bundle.has("weights") || !bundle.has("queries") ||
+      !bundle.text_attribute("attn_scheme")) {
+    return;
+  }
+  throw Error(Failure::input,
+              bundle.dataset("weights").address() +
+                  " holds the rows of some queries, expected those of all",
+              "attn-compute without --queries writes them");
+}
+
+}  // namespace
+
+ColumnTask::ColumnTask(const cli::Arguments& arguments, io::InputBundle section)
+    : bundle(std::move(section)),
+      options(resolve_column_options(arguments, bundle)),
+      input(bundle, options.scores, false, options.scored_schemes()) {
+  require_layout_effect(arguments, input);
+  require_all_rows(bundle, options);
+  complete_column_options(arguments, bundle, input, options);
+  if (options.wants(stored)) {
+    const StoredAttention look(bundle, input, options.recorded, options.hybrid, 0);
+  }
+}
+
+void ColumnTask::report_params(cli::Report& report) const {
+  report_score_options(input.options, input.causal, report);
+  report.params()["precision"] = options.f64 ? "f64" : "f32";
+  report.params()["scheme"] = options.schemes;
+}
+
+void read_key_names(const io::InputBundle& bundle, ColumnStatistics& statistics,
+                    cli::Report& report) {
+  if (!bundle.has("tokens")) return;
+  const io::InputDataset tokens = bundle.dataset("tokens");
+  const Shape& shape = tokens.shape();
+  const bool one_list = shape == Shape{statistics.keys} || shape == Shape{1, statistics.keys};
+  const bool per_batch =
+      !statistics.leading.empty() && shape == Shape{statistics.leading.front(), statistics.keys};
+  if (tokens.dtype() != DType::string || (!one_list && !per_batch)) {
+    report.warn(tokens.address() + " is not used: it has shape " + to_string(shape) + " and type " +
+                std::string(name(tokens.dtype())) + ", expected strings of " +
+                to_string({statistics.keys}));
+    return;
+  }
+  statistics.names = tokens.read_strings();
+  statistics.heads_per_name =
+      one_list ? statistics.heads() : statistics.heads() / statistics.leading.front();
+}
+
+void report_column_cost(const cli::Arguments& arguments, const ColumnTask& task,
+                        cli::Report& report) {
+  const AttentionInput& input = task.input;
+  const MemoryPlan plan = plan_memory(input, task.options.f64 ? sizeof(double) : sizeof(float),
+                                      column_needs(task.options, task.bundle, input),
+                                      arguments.threads, arguments.memory);
+  const Shape shape = join(input.leading, {input.queries, input.keys});
+  const auto heads = static_cast<double>(input.problems);
+  double flops = 0;
+  for (const std::string& name : task.options.schemes) {
+    const std::optional<Scheme> scheme = scheme_of(name);
+    const double passes = scheme ? score_passes(task.options.scheme_options(*scheme, 0)) : 1;
+    flops += input.score_flops(scheme.value_or(Scheme::unas), passes);
+  }
+  const double bytes = !arguments.output
+                           ? 0
+                           : heads * static_cast<double>(input.queries + input.keys) *
+                                 static_cast<double>(task.options.schemes.size()) * sizeof(double);
+  report.result()["shape"] = shape;
+  report.result()["working_bytes"] = plan.bytes;
+  report.result()["result_bytes"] = bytes;
+  report.result()["flops"] = flops;
+  report.print(fmt::format(
+      "column sums of {} in {}\nworking memory  {}, and some 30 MB for the program itself\n"
+      "results         {}{}\narithmetic      {:.3g} flops\n",
+      times(shape), task.options.f64 ? "float64" : "float32",
+      bytes_text(static_cast<double>(plan.bytes)), bytes_text(bytes),
+      arguments.compress > 0 ? " before they are compressed" : "", flops));
+}
+
+}  // namespace attn::tools

@@ -1,0 +1,106 @@
+#include "explain_away_stats/stored_attention.hpp"
+
+#include <cmath>
+#include <utility>
+
+#include "common/matrix_operand.hpp"
+#include "scheme/stored_weights.hpp"
+#include "tensor/error.hpp"
+
+namespace attn::tools {
+namespace {
+
+// One matrix per head, or one vector, a matrix of one row. Nothing broadcasts: these are results.
+Operand result_operand(const io::InputBundle& bundle, const std::string& name, const Shape& leading,
+                       const Shape& own) {
+  const io::InputDataset dataset = bundle.dataset(name);
+  require_floating(dataset);
+  const Shape expected = join(leading, own);
+  if (dataset.shape() != expected) {
+    throw Error(Failure::input, dataset.address() + " has shape " + to_string(dataset.shape()) +
+                                    ", expected " + to_string(expected));
+  }
+  return Operand{dataset, leading, own.size() == 2 ? own.front() : 1, own.back(),
+                 LeadingMap(leading, leading, false, dataset.address())};
+}
+
+}  // namespace
+
+StoredAttention::StoredAttention(const io::InputBundle& bundle, const AttentionInput& input,
+                                 std::optional<Scheme> scheme, std::vector<double> hybrid,
+                                 std::int64_t dense_limit)
+    : input_(input),
+      scheme_(scheme.value_or(Scheme::unas)),
+      hybrid_(std::move(hybrid)),
+      dense_limit_(dense_limit),
+      has_marginals_(bundle.text_attribute("attn_marginals") == "given") {
+  const Shape& leading = input.leading;
+  if (bundle.has("weights")) {
+    weights_.emplace(result_operand(bundle, "weights", leading, {input.queries, input.keys}));
+    if (scheme && bundle.has("col_potential")) {
+      col_.emplace(result_operand(bundle, "col_potential", leading, {input.keys}));
+    }
+    return;
+  }
+  row_.emplace(result_operand(bundle, "row_potential", leading, {input.queries}));
+  col_.emplace(result_operand(bundle, "col_potential", leading, {input.keys}));
+  if (scheme == Scheme::hnas) {
+    unas_row_.emplace(result_operand(bundle, "unas_row_potential", leading, {input.queries}));
+  }
+}
+
+std::vector<double> StoredAttention::vector(const Operand& operand, Index problem) const {
+  const auto source = matrix_source<double>(operand, problem, dense_limit_);
+  std::vector<double> values(static_cast<std::size_t>(operand.cols));
+  source->read(TileRange{0, 1, 0, operand.cols},
+               MatrixView<double>(values.data(), 1, operand.cols));
+  return values;
+}
+
+template <class T>
+void StoredAttention::show(const Head<T>& head, const std::vector<Observer<T>*>& observers,
+                           int threads) const {
+  if (weights_) {
+    const auto source = matrix_source<T>(*weights_, head.problem, dense_limit_);
+    naming(
+        [&] { return place(head.problem); },
+        [&] { show_stored_weights<T>(*source, input_.queries, input_.keys, observers, threads); });
+    return;
+  }
+  Potentials potentials;
+  potentials.row = vector(*row_, head.problem);
+  potentials.col = vector(*col_, head.problem);
+  double hybrid = 0;
+  if (unas_row_) {
+    potentials.unas_row = vector(*unas_row_, head.problem);
+    hybrid = hybrid_[static_cast<std::size_t>(head.problem)];
+  }
+  show_weights<T>(head.scores(scheme_), potentials, hybrid, observers, threads);
+}
+
+std::vector<std::uint8_t> StoredAttention::closed_keys(Index problem) const {
+  std::vector<std::uint8_t> closed;
+  if (!weights_ || !col_) return closed;
+  for (const double potential : vector(*col_, problem)) closed.push_back(std::isinf(potential));
+  return closed;
+}
+
+std::string StoredAttention::place(Index problem) const {
+  return problem_place((weights_ ? weights_ : row_)->dataset.address(), input_.leading, problem);
+}
+
+std::int64_t StoredAttention::bytes(const io::InputBundle& bundle, const AttentionInput& input,
+                                    std::size_t element_size, std::int64_t dense_limit) {
+  if (bundle.has("weights")) {
+    const std::int64_t whole = input.queries * input.keys * static_cast<Index>(element_size);
+    return (whole <= dense_limit ? whole : 0) + input.keys * static_cast<Index>(sizeof(double));
+  }
+  return (2 * input.queries + input.keys) * static_cast<Index>(sizeof(double));
+}
+
+template void StoredAttention::show(const Head<float>&, const std::vector<Observer<float>*>&,
+                                    int) const;
+template void StoredAttention::show(const Head<double>&, const std::vector<Observer<double>*>&,
+                                    int) const;
+
+}  // namespace attn::tools

@@ -1,0 +1,278 @@
+#include "lambda_solve/dual_heads.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "common/head_outputs.hpp"
+#include "fenchel/closed_forms.hpp"
+#include "kernel/gemm.hpp"
+#include "kernel/tile.hpp"
+#include "tensor/error.hpp"
+
+namespace attn::tools {
+namespace {
+
+struct HeadResult {
+  Buffer<double> lambda, h, p, h_first_order, h_second_order, out;
+  std::vector<double> gap, gradient_norm, relative_deviation, out_deviation;
+  std::vector<std::int64_t> iterations;
+  DualHead figures;
+};
+
+// Templates, evidence and preferences of one head, as the solver takes them.
+struct HeadProblem {
+  Buffer<double> templates, evidence, preference;
+  DualProblem problem;
+};
+
+void scale(Buffer<double>& values, double factor) {
+  for (double& value : values) value *= factor;
+}
+
+// Whether all queries have the preferences of the first.
+bool rows_alike(const Scores<double>::Terms& terms) {
+  const auto alike = [](const auto* source) { return source == nullptr || source->rows_alike(); };
+  return terms.causal == Causal::none && !terms.window && terms.relative == nullptr &&
+         alike(terms.bias) && alike(terms.mask) && alike(terms.preference);
+}
+
+// u_i ∝ preference exp(bias), 0 where anything forbids: scores without energies.
+void make_preferences(const Head<double>& head, const AttentionInput& input, HeadProblem& made) {
+  Scores<double>::Terms terms = head.scores(Scheme::fenchel).terms();
+  const auto nothing = make_zero_energy<double>(input.queries, input.keys);
+  terms.energy = nothing.get();
+  const Scores<double> scores(terms);
+  const Index rows = rows_alike(terms) ? 1 : input.queries;
+  made.preference = Buffer<double>(rows * input.keys);
+  const MatrixView<double> u(made.preference.data(), rows, input.keys);
+  Scores<double>::Scratch scratch;
+  scores.fill({0, rows, 0, input.keys}, u, scratch);
+  for (Index i = 0; i < rows; ++i) {
+    const double most = kernel::row_max(u.row(i), u.cols, nullptr);
+    if (std::isinf(most)) {
+      std::fill_n(u.row(i), u.cols, 0.0);
+    } else {
+      kernel::exp_row(u.row(i), u.row(i), u.cols, nullptr, most);
+    }
+  }
+  made.problem.preference = u;
+}
+
+Buffer<double> copy_of(MatrixView<const double> matrix) {
+  Buffer<double> made(matrix.rows * matrix.cols);
+  for (Index i = 0; i < matrix.rows; ++i) {
+    std::copy_n(matrix.row(i), matrix.cols, made.data() + i * matrix.cols);
+  }
+  return made;
+}
+
+// A source without a way out can keep no preference.
+void require_ways_out(const DualTask& task, MatrixView<const double> preference) {
+  for (const Index source : task.walled_sources) {
+    for (Index row = 0; row < preference.rows; ++row) {
+      if (!(preference(row, source) > 0)) continue;
+      throw Error(Failure::numerical,
+                  fmt::format("{}: source {} has a preference and can go nowhere, column {} is inf",
+                              task.cost_dataset->address(), source, source));
+    }
+  }
+}
+
+HeadProblem problem_of(const DualTask& task, const Head<double>& head) {
+  const AttentionInput& input = task.input;
+  HeadProblem made;
+  if (input.options.source == ScoreOptions::Source::projection) {
+    // FD 20: templates are what goes into the layer, evidence the query by way of both matrices.
+    const MatrixView<const double> wk = head.made_of_k().weights;
+    made.templates = copy_of(head.made_of_k().input);
+    made.evidence = Buffer<double>(input.queries * wk.rows);
+    kernel::multiply_transposed(1.0, head.q(), wk, {made.evidence.data(), input.queries, wk.rows});
+  } else {
+    made.templates = copy_of(head.k());
+    made.evidence = copy_of(head.q());
+  }
+  scale(made.templates, task.options.template_scale);
+  made.problem.templates = {made.templates.data(), input.keys, task.axes()};
+  made.problem.evidence = {made.evidence.data(), input.queries, task.axes()};
+  made.problem.alpha = task.options.alpha;
+  if (task.options.gamma) {
+    made.problem.transport =
+        TransportCost{{task.cost.data(), input.keys, input.keys}, *task.options.gamma};
+  }
+  make_preferences(head, input, made);
+  require_ways_out(task, made.problem.preference);
+  return made;
+}
+
+// What is said of a head; empty queries have deviations of 0 and count in none.
+DualHead figures_of(const std::vector<DualSummary>& summaries, const HeadResult& result) {
+  DualHead figures;
+  figures.queries = static_cast<Index>(summaries.size());
+  for (Index q = 0; q < figures.queries; ++q) {
+    const DualSummary& summary = summaries[static_cast<std::size_t>(q)];
+
+    if (summary.status == DualStatus::empty) {
+      ++figures.empty;
+      continue;
+    }
+    const auto at = static_cast<std::size_t>(q);
+    DualHead one;
+    one.relative_deviation = {result.relative_deviation[at]};
+    if (!result.out_deviation.empty()) one.out_deviation = {result.out_deviation[at]};
+    one.converged = summary.status == DualStatus::converged ? 1 : 0;
+    one.max_gap = summary.gap;
+    one.max_relative_gap = summary.gap / (1 + std::abs(summary.primal));
+    one.max_gradient_norm = summary.gradient_norm;
+    one.max_certificate_error = summary.certificate_error;
+    one.max_iterations = one.iterations = summary.iterations;
+    figures.add(one);
+  }
+  return figures;
+}
+
+void require_float32(const DualTask& task, const Buffer<double>& out) {
+  for (const double value : out) {
+    if (std::abs(value) <= std::numeric_limits<float>::max()) continue;
+    throw Error(Failure::numerical,
+                fmt::format("{} makes an out of {}, which is beyond float32",
+                            task.input.v->address(), value),
+                "--precision f64");
+  }
+}
+
+// out = p v, and how far it is from what the first order gives.
+void make_outputs(const HeadProblem& made, const Head<double>& head, const DualTask& task,
+                  int threads, HeadResult& result) {
+  const Index queries = task.input.queries;
+  const Index keys = task.input.keys;
+  const Index width = head.v().cols;
+  const auto mean_of_values = [&](const Buffer<double>& p, double* out) {
+    std::fill_n(out, queries * width, 0.0);
+    kernel::multiply_add({p.data(), queries, keys}, head.v(), {out, queries, width});
+  };
+  result.out = Buffer<double>(queries * width);
+  mean_of_values(result.p, result.out.data());
+  if (!task.f64 && task.options.emits("out")) require_float32(task, result.out);
+  Buffer<double> p(queries * keys);
+  Buffer<double> first(queries * width);
+  closed_forms(made.problem, threads, {{}, {p.data(), queries, keys}, {}});
+  mean_of_values(p, first.data());
+  for (Index q = 0; q < queries; ++q) {
+    // As λ − αz over λ: relative to the exact one.
+    result.out_deviation.push_back(
+        relative_deviation(result.out.data() + q * width, first.data() + q * width, width, 1));
+  }
+}
+
+HeadResult solve_head(const DualTask& task, const Head<double>& head, int threads) {
+  const HeadProblem made = problem_of(task, head);
+  const Index queries = task.input.queries;
+  const Index axes = task.axes();
+  HeadResult result;
+  const auto view = [&](Buffer<double>& values, bool wanted, Index width) {
+    if (!wanted) return MatrixView<double>();
+    values = Buffer<double>(queries * width);
+    return MatrixView<double>(values.data(), queries, width);
+  };
+  const DualTaskOptions& options = task.options;
+  DualOptions solver = options.solver;
+  solver.threads = threads;
+  const bool outputs = options.emits("out") || options.emits("out_deviation");
+  const std::vector<DualSummary> summaries =
+      solve_dual(made.problem, solver,
+                 {view(result.lambda, true, axes), view(result.h, options.emits("h"), axes),
+                  view(result.p, options.emits("p") || outputs, task.input.keys)});
+  closed_forms(made.problem, threads,
+               {view(result.h_first_order, options.emits("h_first_order"), axes),
+                {},
+                view(result.h_second_order, options.emits("h_second_order"), axes)});
+  for (const DualSummary& summary : summaries) {
+    result.gap.push_back(summary.gap);
+    result.gradient_norm.push_back(summary.gradient_norm);
+    result.iterations.push_back(summary.iterations);
+  }
+  for (Index q = 0; q < queries; ++q) {
+    result.relative_deviation.push_back(relative_deviation(
+        result.lambda.data() + q * axes, made.problem.evidence.row(q), axes, options.alpha));
+    // Nothing was solved, however far 0 is from what it was to be.
+    if (summaries[static_cast<std::size_t>(q)].status == DualStatus::empty) {
+      result.relative_deviation.back() = 0;
+    }
+  }
+  if (outputs) make_outputs(made, head, task, threads, result);
+  result.figures = figures_of(summaries, result);
+  return result;
+}
+
+// By names of their own: the attributes without "dual" say how attn-compute's results, which the
+// bundle may hold too, were made. attn_status is where readers look for why a tool exited with 1.
+void record_results(const DualTask& task, bool converged, io::OutputBundle& output) {
+  const std::string not_converged = "not_converged";
+  output.attribute("attn_dual_divergence", std::string(task.options.gamma ? "ot" : "kl"));
+  output.attribute("attn_dual_alpha", task.options.alpha);
+  output.attribute("attn_dual_scale", task.options.template_scale);
+  if (task.options.gamma) {
+    output.attribute("attn_dual_gamma", *task.options.gamma);
+  } else {
+    output.remove_attribute("attn_dual_gamma");
+  }
+  output.attribute("attn_dual_status", converged ? "converged" : not_converged);
+  if (!converged) {
+    output.attribute("attn_status", not_converged);
+  } else if (task.bundle.text_attribute("attn_dual_status") == not_converged &&
+             task.bundle.text_attribute("attn_status") == not_converged) {
+    output.remove_attribute("attn_status");
+  }
+}
+
+}  // namespace
+
+std::vector<DualHead> solve_section(const cli::Arguments& arguments, const DualTask& task,
+                                    io::OutputBundle output, cli::Progress& progress,
+                                    cli::Report& report) {
+  const AttentionInput& input = task.input;
+  HeadOutputs outputs(output, input.leading, report);
+  for (const DualResultKind& kind : dual_result_kinds()) {
+    if (!task.options.emits(kind.name)) continue;
+    const DType type = kind.name == "iterations"         ? DType::i64
+                       : kind.computed_type && !task.f64 ? DType::f32
+                                                         : DType::f64;
+    const bool inside =
+        kind.name == "out" && input.options.layout == ScoreOptions::Layout::heads_inside;
+    outputs.create(kind.name, type, task.own_shape(kind), kind.axes, {}, inside);
+  }
+  const MemoryPlan plan =
+      plan_memory(input, sizeof(double), task.needs(), arguments.threads, arguments.memory);
+  std::vector<DualHead> heads;
+  bool converged = true;
+  const double seconds = for_each_head<double, HeadResult>(
+      input, plan, progress, [](const Head<double>&) {},
+      [&](const Head<double>& head, int threads) {
+        return naming_head(input, head, [&] { return solve_head(task, head, threads); });
+      },
+      [&](Index problem, HeadResult& result) {
+        const Shape by_axis = {input.queries, task.axes()};
+        const Shape by_query = {input.queries};
+        outputs.write("lambda", problem, by_axis, result.lambda.data());
+        outputs.write("h", problem, by_axis, result.h.data());
+        outputs.write("p", problem, {input.queries, input.keys}, result.p.data());
+        outputs.write("gap", problem, by_query, result.gap.data());
+        outputs.write("gradient_norm", problem, by_query, result.gradient_norm.data());
+        outputs.write("iterations", problem, by_query, result.iterations.data());
+        outputs.write("h_first_order", problem, by_axis, result.h_first_order.data());
+        outputs.write("h_second_order", problem, by_axis, result.h_second_order.data());
+        outputs.write("out", problem, {input.queries, input.value_depth}, result.out.data());
+        outputs.write("relative_deviation", problem, by_query, result.relative_deviation.data());
+        outputs.write("out_deviation", problem, by_query, result.out_deviation.data());
+        converged = converged && result.figures.converged == result.figures.problems();
+        heads.push_back(std::move(result.figures));
+      });
+  report.add_compute_seconds(seconds);
+  record_results(task, converged, output);
+  return heads;
+}
+
+}  // namespace attn::tools

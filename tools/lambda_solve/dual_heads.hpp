@@ -1,0 +1,17 @@
+#pragma once
+
+#include "cli/command.hpp"
+#include "cli/progress.hpp"
+#include "io/output.hpp"
+#include "lambda_solve/dual_report.hpp"
+#include "lambda_solve/dual_task.hpp"
+
+namespace attn::tools {
+
+/// Solves one section head by head, on all threads, and writes results and attributes to `output`,
+/// not yet committed. Gives what there is to say of each head.
+std::vector<DualHead> solve_section(const cli::Arguments& arguments, const DualTask& task,
+                                    io::OutputBundle output, cli::Progress& progress,
+                                    cli::Report& report);
+
+}  // namespace attn::tools

@@ -1,0 +1,234 @@
+#include "lambda_solve/dual_task.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "common/bundles.hpp"
+#include "tensor/error.hpp"
+
+namespace attn::tools {
+namespace {
+
+using Source = ScoreOptions::Source;
+
+// Of evidence and templates that are there as they are; energies of two widths are none here.
+void require_one_width(const io::InputBundle& bundle, Source source) {
+  const bool ready = source == Source::templates;
+  const std::string rows = ready ? "t" : "k";
+  const std::string queries = ready ? "z" : "q";
+  if (source == Source::projection || !bundle.has(rows) || !bundle.has(queries)) return;
+  const io::InputDataset k = bundle.dataset(rows);
+  const io::InputDataset q = bundle.dataset(queries);
+  if (k.shape().empty() || q.shape().empty() || k.shape().back() == q.shape().back()) return;
+  throw Error(Failure::input, fmt::format("{}: last axis is {}, {} has {}", k.address(),
+                                          k.shape().back(), q.address(), q.shape().back()));
+}
+
+// Whether the attributes of a bundle are of an earlier run rather than of its tensors.
+ScoreOptions resolve_scores(const cli::Arguments& arguments, const io::InputBundle& bundle) {
+  const bool earlier_run = bundle.text_attribute("attn_scheme").has_value();
+  const ScoreOptions recorded = resolve_score_options(arguments, &bundle);
+  ScoreOptions options = recorded;
+  if (earlier_run) {
+    options = resolve_score_options(arguments, nullptr);
+    options.layout = recorded.layout;  // how the axes lie is no choice of that run
+  }
+  if (!arguments.given("from") && bundle.has("t") && bundle.has("z")) {
+    options.source = Source::templates;
+  }
+  const auto refuse = [&](const std::string& what) {
+    throw Error(Failure::input, bundle.description() + ": " + what +
+                                    " makes scores that are no inner products of templates");
+  };
+  if (options.softcap) refuse("softcap");
+  if (options.energy != ScoreOptions::Energy::scaled_dot &&
+      options.energy != ScoreOptions::Energy::dot) {
+    refuse("energy " + energy_name(options.energy));
+  }
+  if (options.source == Source::scores || options.source == Source::cost) {
+    refuse("a source other than vectors");
+  }
+  if (options.source == Source::templates) {
+    if (arguments.given("energy")) {
+      throw Error(Failure::usage, "--energy has no effect on ready-made templates",
+                  arguments.given("from") ? "" : "--from qk makes them of k");
+    }
+    options.energy = ScoreOptions::Energy::dot;
+  }
+  require_one_width(bundle, options.source);
+  // What AttentionInput asks of datasets is then what dot asks for.
+  options.energy_chosen = true;
+  return options;
+}
+
+DualTaskOptions resolve(const cli::Arguments& arguments, const io::InputBundle& bundle) {
+  DualTaskOptions options;
+  options.scores = resolve_scores(arguments, bundle);
+  // That of the bundle is of attn-compute's results.
+  options.alpha = arguments.number("alpha").value_or(1);
+  const bool transport = arguments.text("divergence") == "ot";
+  if (arguments.given("gamma") && !transport) {
+    throw Error(Failure::usage, "--gamma goes with --divergence ot");
+  }
+  if (transport) {
+    options.gamma = arguments.number("gamma");
+    if (!options.gamma) throw Error(Failure::usage, "--divergence ot needs --gamma G");
+  }
+  options.solver.gradient_tolerance = arguments.number("gradient-tolerance");
+  if (options.solver.gradient_tolerance && arguments.given("tolerance")) {
+    throw Error(Failure::usage,
+                "both --tolerance and --gradient-tolerance are given, expected one");
+  }
+  options.solver.max_iterations = arguments.integer("max-iterations").value();
+  const std::string values = options.scores.source == Source::projection ? "wv" : "v";
+  const auto wanted = arguments.words_of("emit");
+  options.emitted.insert(wanted.begin(), wanted.end());
+  if (wanted.empty()) {
+    for (const DualResultKind& kind : dual_result_kinds()) {
+      const bool of_values = kind.name == "out" || kind.name == "out_deviation";
+      if (kind.name != "p" && (!of_values || bundle.has(values))) options.emitted.insert(kind.name);
+    }
+  }
+  if (options.emits("out") || options.emits("out_deviation")) {
+    static_cast<void>(bundle.dataset(values));
+  }
+  return options;
+}
+
+bool has_float64_cost(const DualTaskOptions& options, const io::InputBundle& bundle) {
+  return options.gamma && bundle.dataset("cost").dtype() == DType::f64;
+}
+
+}  // namespace
+
+DualTask::DualTask(const cli::Arguments& arguments, io::InputBundle section)
+    : bundle(std::move(section)),
+      options(resolve(arguments, bundle)),
+      input(bundle, options.scores, options.emits("out") || options.emits("out_deviation"),
+            {Scheme::fenchel}),
+      f64(arguments.f64.value_or(input.any_float64 || has_float64_cost(options, bundle))) {
+  if (arguments.given("layout") && !input.v && options.scores.source == Source::projection) {
+    throw Error(Failure::usage, "--layout has no effect: no q, k and v are read");
+  }
+  options.template_scale = options.scores.scale;
+  if (options.scores.energy == ScoreOptions::Energy::scaled_dot) {
+    options.template_scale /= std::sqrt(static_cast<double>(input.depth));
+  }
+  options.solver.tolerance = arguments.number("tolerance").value_or(f64 ? 1e-10 : 1e-4);
+  if (options.gamma) read_cost();
+}
+
+void DualTask::read_cost() {
+  cost_dataset = bundle.dataset("cost");
+  require_floating(*cost_dataset);
+  const Shape expected = {input.keys, input.keys};
+  if (cost_dataset->shape() != expected) {
+    throw Error(Failure::input, fmt::format("{} has shape {}, expected {}", cost_dataset->address(),
+                                            to_string(cost_dataset->shape()), to_string(expected)));
+  }
+  cost = Buffer<double>(input.keys * input.keys);
+  cost_dataset->read({0, 0}, expected, cost.data());
+  for (Index at = 0; at < cost.size(); ++at) {
+    if (!(cost[at] >= 0)) {
+      refuse_element(*cost_dataset, {0, 0}, expected, at, cost[at], "numbers >= 0");
+    }
+    if (std::isfinite(cost[at]) && std::isinf(cost[at] / *options.gamma)) {
+      throw Error(Failure::numerical,
+                  fmt::format("{} has {} at {}, which over --gamma {} is beyond float64",
+                              cost_dataset->address(), cost[at], element_text({0, 0}, expected, at),
+                              *options.gamma));
+    }
+  }
+  for (Index source = 0; source < input.keys; ++source) {
+    bool walled = true;
+    for (Index to = 0; to < input.keys; ++to) {
+      walled = walled && std::isinf(cost[to * input.keys + source]);
+    }
+    if (walled) walled_sources.push_back(source);
+  }
+}
+
+void DualTask::report_params(cli::Report& report) const {
+  report_score_options(options.scores, input.causal, report);
+  auto& params = report.params();
+  params["alpha"] = options.alpha;
+  params["template_scale"] = options.template_scale;
+  if (!options.solver.gradient_tolerance) params["tolerance"] = options.solver.tolerance;
+  params["precision"] = f64 ? "f64" : "f32";
+}
+
+std::vector<io::InputDataset> DualTask::datasets() const {
+  std::vector<io::InputDataset> all = input.datasets();
+  if (cost_dataset) all.push_back(*cost_dataset);
+  return all;
+}
+
+Index DualTask::axes() const {
+  return options.scores.source == Source::projection ? input.k->weights->rows : input.depth;
+}
+
+Shape DualTask::own_shape(const DualResultKind& kind) const {
+  Shape shape;
+  for (const std::string& axis : kind.axes) {
+    if (axis == "query") shape.push_back(input.queries);
+    if (axis == "template") shape.push_back(input.keys);
+    if (axis == "axis") shape.push_back(axes());
+    if (axis == "channel") shape.push_back(input.value_depth);
+  }
+  return shape;
+}
+
+HeadNeeds DualTask::needs() const {
+  constexpr auto number = static_cast<std::int64_t>(sizeof(double));
+  HeadNeeds needs;
+  const Index q = input.queries;
+  const Index n = input.keys;
+  const Index d = axes();
+  // Whatever is emitted: λ, ĥ and those of the closed forms, scalars, both outputs.
+  needs.result_bytes = (q * (4 * d + 6 + 2 * input.value_depth) + n) * number;
+  if (options.emits("p") || input.v) needs.result_bytes += q * n * number;
+  needs.kept_bytes = cost.size() * number + input.problems * q * 3 * number;
+  const bool transport = options.gamma.has_value();
+  needs.work_bytes = [q, n, d, transport, v = input.v.has_value()](int threads, std::int64_t) {
+    // Templates and evidence as they are solved, preferences by query, weights of first order.
+    const std::int64_t own = (n * d + q * d + q * n + (v ? q * n : 0)) * number;
+    const std::int64_t apart = threads * (own + dual_bytes(q, n, d, transport, 1));
+    return std::max(apart, own + dual_bytes(q, n, d, transport, threads));
+  };
+  return needs;
+}
+
+void report_dual_cost(const cli::Arguments& arguments, const DualTask& task, cli::Report& report) {
+  const AttentionInput& input = task.input;
+  const MemoryPlan plan =
+      plan_memory(input, sizeof(double), task.needs(), arguments.threads, arguments.memory);
+  const auto heads = static_cast<double>(input.problems);
+  double bytes = 0;
+  for (const DualResultKind& kind : dual_result_kinds()) {
+    if (!task.options.emits(kind.name)) continue;
+    const bool narrow = kind.computed_type && !task.f64;
+    bytes += heads * static_cast<double>(element_count(task.own_shape(kind))) *
+             static_cast<double>(narrow ? sizeof(float) : sizeof(double));
+  }
+  // Two products with the templates an iteration, besides those of the steps.
+  const double flops = 4 * heads * static_cast<double>(input.queries) *
+                       static_cast<double>(input.keys) * static_cast<double>(task.axes());
+  const Shape shape = join(input.leading, {input.queries, input.keys});
+  auto& result = report.result();
+  result["shape"] = shape;
+  result["axes"] = task.axes();
+  result["working_bytes"] = plan.bytes;
+  result["result_bytes"] = bytes;
+  result["flops_per_iteration"] = flops;
+  report.print(fmt::format(
+      "dual of {} in {} axes\nworking memory  {}, and some 30 MB for the program itself\n"
+      "results         {}{}\narithmetic      {:.3g} flops for each gradient of all queries\n",
+      times(shape), task.axes(), bytes_text(static_cast<double>(plan.bytes)), bytes_text(bytes),
+      arguments.compress > 0 ? " before they are compressed" : "", flops));
+}
+
+}  // namespace attn::tools

@@ -1,0 +1,103 @@
+// lambda-solve: the Fenchel dual of attention, query by query, certified.
+
+#include <nlohmann/json.hpp>
+
+#include "common/bundles.hpp"
+#include "common/numeric_libraries.hpp"
+#include "common/section_tasks.hpp"
+#include "lambda_solve/dual_heads.hpp"
+
+namespace attn::tools {
+namespace {
+
+cli::Declaration declare() {
+  using Range = cli::Declaration::Range;
+  cli::Declaration d("lambda-solve",
+                     "Solves the dual of attention as inference, where softmax is the first step",
+                     cli::Role::transform);
+  d.about(
+      "For templates t_i with preferences u_i and evidence z, finds the lambda that maximises "
+      "<lambda, mu + z> - |lambda|^2/(2 alpha) - log sum_i u_i exp<t_i, lambda>, with mu = sum_i "
+      "u_i t_i: the dual of min_p alpha/2 |mu + z - sum_i p_i t_i|^2 + KL(p|u). p_i is "
+      "proportional to u_i exp<t_i, lambda>; at lambda = alpha z that is softmax attention. Each "
+      "answer has its duality gap.");
+  d.about(
+      "Reads q (..., Lq, d), k (..., Lk, d) and, where there is one, v (templates k/sqrt(d), "
+      "evidence q; q may have a multiple of k's heads), or x, wq, wk; or t (..., n, d), z (..., Q, "
+      "d). preference (..., n) or (..., Q, n), mask, bias, key_length and rel_bias make the "
+      "preferences, uniform without them. A query without any template has lambda 0 and is "
+      "counted. Computes in float64 always: --precision is of p and out, and of the usual "
+      "tolerance.");
+  d.section("The problem");
+  declare_score_options(d, false, ScoreUse::dual);
+  d.choice("divergence", {"kl", "ot"},
+           "kl: Kullback-Leibler. ot: entropic optimal transport from u to p, by the dataset cost "
+           "(n, n) >= 0 (row: to, column: from; inf forbids) and --gamma.",
+           "kl");
+  d.number("gamma", "G", "Weight of the entropy in ot.", Range::positive());
+  d.section("The solution");
+  d.number(
+      "tolerance", "E",
+      "A query is done when its gap is at most E (1 + |primal|), and lambda within 10 E min(1, "
+      "|lambda|) of the optimum unless rounding is in the way (1e-10; 1e-4 for float32).",
+      Range::positive());
+  d.number("gradient-tolerance", "E", "Instead: when the norm of its gradient is at most E.",
+           Range::positive());
+  d.integer("max-iterations", "N", "Newton steps of a query, at most.", 1, Index{1} << 40, 1000);
+  std::vector<std::string> names;
+  for (const DualResultKind& kind : dual_result_kinds()) names.push_back(kind.name);
+  d.choices("emit", names,
+            "What to write (default: all but p). h: sum_i p_i t_i. gap, gradient_norm, iterations: "
+            "of each query. relative_deviation: |lambda - alpha z|/|lambda|. h_first_order, "
+            "h_second_order: h of the closed forms. out: sum_i p_i v_i. out_deviation: how far "
+            "softmax attention is from that, relative to it. lambda and the h are float64 always.");
+  declare_sections(d);
+  d.example("lambda-solve --causal layer3.h5 -o exact.h5",
+            "how far is a layer's attention from exact inference?");
+  d.example(
+      "lambda-solve --each '/text/*/layer*' --map q=Q,k=K,v=V --causal \\\n"
+      "      --emit relative_deviation,out_deviation --only dump.h5 -o d.h5",
+      "the same of a model's whole dump");
+  d.example("lambda-solve --from projection --emit lambda layer3.h5 | tensor-info",
+            "from x, wq and wk");
+  d.exit_status(1, "some query did not converge; the results are written, attn_status says so");
+  return d;
+}
+
+cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
+  const Sections sections(arguments, report);
+  if (arguments.dry_run) {
+    return report_costs<DualTask>(arguments, sections, report, [&](const DualTask& task) {
+      report_dual_cost(arguments, task, report);
+    });
+  }
+  const Survey surveyed = survey<DualTask>(arguments, sections, report);
+  SectionOutput output(arguments, sections, surveyed.plans);
+  cli::Progress progress(arguments, "dual", static_cast<double>(surveyed.problems), "heads");
+  GroupReport groups;
+  DualHead all;
+  cli::Outcome outcome;
+  for (std::size_t n = 0; n < sections.size(); ++n) {
+    const DualTask task(arguments, sections.open(n));
+    groups.add(sections.groups()[n], report, [&] {
+      task.report_params(report);
+      const std::vector<DualHead> found =
+          solve_section(arguments, task, output.open(n), progress, report);
+      for (const DualHead& head : found) all.add(head);
+      report_dual(task, found, sections.groups()[n], report);
+    });
+    if (n + 1 == sections.size()) {
+      outcome = conclude_dual(task, all, surveyed.problems, groups, sections.each(), report);
+    }
+  }
+  outcome.commit = commit_of(output.take(report));
+  return outcome;
+}
+
+}  // namespace
+}  // namespace attn::tools
+
+int main(int argc, char** argv) {
+  return attn::tools::tool_main(argc, argv, attn::tools::declare(), attn::tools::run,
+                                attn::tools::numeric_libraries());
+}

@@ -1,0 +1,207 @@
+#include "mode_collapse_sim/collapse_em.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "cli/progress.hpp"
+#include "common/bundles.hpp"
+#include "common/head_outputs.hpp"
+#include "common/operand.hpp"
+#include "mode_collapse_sim/collapse_output.hpp"
+
+namespace attn::tools {
+namespace {
+
+using collapse::GaussianMixture;
+using collapse::Priors;
+
+/// What comes of one set.
+struct EmRun {
+  std::vector<double> log_likelihood;
+  std::vector<double> variance;
+  bool floored = false;
+  Index empty = 0;
+  double dnas_error = 0;
+};
+
+void shift(double* rows, Index count, const std::vector<double>& by, double sign) {
+  for (Index i = 0; i < count; ++i) {
+    for (const double axis : by) *rows++ += sign * axis;
+  }
+}
+
+// The mean along each axis of which it can be taken off points and centres without a rounding, as
+// all are between half and twice the mean; 0 along the others. Centres far off from the origin have
+// the digits to climb with only beside it.
+std::vector<double> exact_origin(MatrixView<const double> points,
+                                 MatrixView<const double> centres) {
+  std::vector<double> origin;
+  for (Index c = 0; c < points.cols; ++c) {
+    double mean = 0;
+    for (Index j = 0; j < points.rows; ++j) mean += points(j, c) / static_cast<double>(points.rows);
+    const auto near = [&](MatrixView<const double> rows) {
+      for (Index i = 0; i < rows.rows; ++i) {
+        const double ratio = rows(i, c) / mean;
+        if (!(ratio > 0.51 && ratio < 1.99)) return false;
+      }
+      return true;
+    };
+    origin.push_back(near(points) && near(centres) ? mean : 0);
+  }
+  return origin;
+}
+
+class Fit {
+ public:
+  Fit(const cli::Arguments& arguments, const EmTask& task, io::OutputBundle& bundle,
+      cli::Report& report)
+      : task_(task),
+        plan_(task.plan(arguments)),
+        outputs_(bundle, task.sets.leading, report, task.sets.drawn() ? "seed" : "set"),
+        progress_(arguments, "em", static_cast<double>(task.sets.sets * task.steps), "steps") {
+    write_drawn_points<double>(task.sets, task.emitted, bundle, outputs_, report);
+    const Index times = task.steps + 1;
+    create("log_likelihood", {times}, {"step"});
+    create("variance", {times}, {"step"});
+    create("centre", {times, task.components, task.sets.dimension},
+           {"step", "component", "dimension"});
+    create("prior", {times, task.components}, {"step", "component"});
+  }
+
+  EmRuns run(cli::Report& report) {
+    EmRuns all;
+    for_each_set<EmRun>(
+        task_.sets.sets, plan_, report, [&](Index set) { return run_set(set); },
+        [&](Index set, const EmRun& found) { keep(set, found, all); });
+    return all;
+  }
+
+ private:
+  void create(const std::string& name, const Shape& shape, const std::vector<std::string>& labels) {
+    if (task_.emits(name)) outputs_.create("em/" + name, DType::f64, shape, labels);
+  }
+
+  EmRun run_set(Index set) {
+    const PointSets& sets = task_.sets;
+    const Buffer<double> storage(sets.points * sets.dimension);
+    sets.read(set, storage.data());
+    const MatrixView<const double> points(storage.data(), sets.points, sets.dimension);
+    GaussianMixture now = task_.first(set, points);
+    GaussianMixture next = task_.first(set, points);
+    // Priors of dnas go by the centres' place.
+    std::vector<double> origin(static_cast<std::size_t>(sets.dimension), 0.0);
+    if (task_.options.priors != Priors::dnas) origin = exact_origin(points, now.centres());
+    shift(storage.data(), sets.points, origin, -1);
+    shift(now.centre.data(), now.components, origin, -1);
+    EmRun run;
+    for (Index step = 0;; ++step) {
+      run.variance.push_back(now.variance);
+      write_mixture(set, step, now, origin);
+      const auto place = [&] { return fmt::format("{}, step {}", sets.place(set), step + 1); };
+      naming(place, [&] {
+        if (step == task_.steps) {
+          run.log_likelihood.push_back(collapse::log_likelihood(points, now, plan_.inside()));
+          return;
+        }
+        const collapse::EmStep found =
+            collapse::em_step(points, now, task_.options, next, plan_.inside());
+        run.log_likelihood.push_back(found.log_likelihood);
+        run.floored = run.floored || found.at_floor;
+        run.empty = std::max(run.empty, found.empty);
+        if (step == 0 && task_.options.priors == Priors::dnas) {
+          run.dnas_error = dnas_error(points, now, next);
+        }
+      });
+      if (step == task_.steps) return run;
+      std::swap(now, next);
+      progress_.advance(1);
+    }
+  }
+
+  // Of the step from `now` to `next`, in units of what it may be.
+  double dnas_error(MatrixView<const double> points, const GaussianMixture& now,
+                    const GaussianMixture& next) const {
+    const Buffer<double> centres(now.centre.size());
+    const double limit = collapse::dnas_centres(
+        points, now, {centres.data(), now.components, now.dimension}, plan_.inside());
+    double error = 0;
+    double largest = 0;
+    for (Index k = 0; k < points.rows * points.cols; ++k) {
+      largest = std::max(largest, std::abs(points.data[k]));
+    }
+    for (Index k = 0; k < centres.size(); ++k) {
+      const double off = std::abs(centres[k] - next.centre[k]);
+      if (!(off <= error)) error = off;
+    }
+    return largest > 0 ? error / (largest * limit) : error;
+  }
+
+  void write_mixture(Index set, Index step, const GaussianMixture& mixture,
+                     const std::vector<double>& origin) {
+    const Shape at = outputs_.position(set);
+    const Index m = mixture.components;
+    if (task_.emits("centre")) {
+      const Buffer<double> centre(mixture.centre.size());
+      std::copy(mixture.centre.begin(), mixture.centre.end(), centre.begin());
+      shift(centre.data(), m, origin, 1);
+      outputs_.dataset("em/centre")
+          .write(join(at, {step, 0, 0}), join(Shape(at.size() + 1, 1), {m, mixture.dimension}),
+                 centre.data());
+    }
+    if (task_.emits("prior")) {
+      std::vector<double> prior;
+      for (const double log : mixture.log_prior) prior.push_back(std::exp(log));
+      outputs_.dataset("em/prior")
+          .write(join(at, {step, 0}), join(Shape(at.size() + 1, 1), {m}), prior.data());
+    }
+  }
+
+  void keep(Index set, const EmRun& run, EmRuns& all) {
+    const Index times = task_.steps + 1;
+    outputs_.write("em/log_likelihood", set, {times}, run.log_likelihood.data());
+    outputs_.write("em/variance", set, {times}, run.variance.data());
+    all.log_likelihood.insert(all.log_likelihood.end(), run.log_likelihood.begin(),
+                              run.log_likelihood.end());
+    all.variance.insert(all.variance.end(), run.variance.begin(), run.variance.end());
+    all.floored += run.floored ? 1 : 0;
+    all.empty = std::max(all.empty, run.empty);
+    if (!(run.dnas_error <= all.dnas_error)) all.dnas_error = run.dnas_error;
+  }
+
+  const EmTask& task_;
+  PointPlan plan_;
+  HeadOutputs outputs_;
+  cli::Progress progress_;
+};
+
+void record(const EmTask& task, io::OutputBundle& bundle) {
+  io::OutputBundle group = bundle.group("em");
+  group.attribute("attn_priors", task.priors());
+  group.attribute("attn_estimates_variance", std::int64_t{task.options.estimates_variance});
+  group.attribute("attn_precision", std::string("f64"));
+}
+
+}  // namespace
+
+cli::Outcome run_em(const cli::Arguments& arguments, cli::Report& report) {
+  const std::optional<io::InputBundle> input = open_points(arguments, report);
+  const EmTask task(arguments, input ? &*input : nullptr);
+  task.sets.report_params(arguments, task.steps, task.emitted, report);
+  if (task.stored) report_input(report, *task.stored);
+  if (input) warn_of_unused(arguments, *input, report);
+  if (arguments.dry_run) {
+    report_em_cost(arguments, task, report);
+    return {};
+  }
+  task.plan(arguments);
+  CollapseOutput output = open_collapse_output(arguments, input, task.sets, task.emitted, {"em"});
+  const EmRuns runs = Fit(arguments, task, output.bundle, report).run(report);
+  record(task, output.bundle);
+  cli::Outcome outcome = report_em(task, runs, report);
+  outcome.commit = commit_of(output.take(arguments, report));
+  return outcome;
+}
+
+}  // namespace attn::tools

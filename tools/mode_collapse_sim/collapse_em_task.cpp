@@ -1,0 +1,156 @@
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "common/bundles.hpp"
+#include "common/operand.hpp"
+#include "mode_collapse_sim/collapse_em.hpp"
+#include "mode_collapse_sim/collapse_output.hpp"
+#include "tensor/error.hpp"
+
+namespace attn::tools {
+namespace {
+
+using collapse::Priors;
+
+const std::vector<std::string> verb = {"em"};
+
+const std::vector<std::string> em_results = {"x",        "label",  "log_likelihood",
+                                             "variance", "centre", "prior"};
+
+Priors priors_of(const std::string& word) {
+  if (word == "fixed") return Priors::fixed;
+  return word == "estimated" ? Priors::estimated : Priors::dnas;
+}
+
+}  // namespace
+
+EmTask::EmTask(const cli::Arguments& arguments, const io::InputBundle* input)
+    : sets(arguments, input, false),
+      steps(arguments.integer("steps").value_or(20)),
+      variance(arguments.number("model-variance").value()),
+      start(arguments.points("start")),
+      emitted(emitted_of(arguments, em_results)) {
+  if (arguments.f64 == false) {
+    throw Error(Failure::usage, "em computes in float64, --precision is f32");
+  }
+  sets.f64 = true;
+  options.priors = priors_of(arguments.text("priors"));
+  options.estimates_variance = arguments.flag("estimate-variance");
+  options.min_variance = arguments.number("min-variance").value();
+  if (arguments.given("min-variance") && !options.estimates_variance) {
+    throw Error(Failure::usage, "--min-variance goes with --estimate-variance");
+  }
+  if (options.estimates_variance && variance < options.min_variance) {
+    throw Error(Failure::usage, fmt::format("--model-variance is {}, below --min-variance {}",
+                                            variance, options.min_variance));
+  }
+  components = sets.points;
+  if (!start.empty()) {
+    components = static_cast<Index>(start.size());
+    if (static_cast<Index>(start.front().size()) != sets.dimension) {
+      throw Error(Failure::usage, fmt::format("--start has points of {} coordinates, x has {}",
+                                              start.front().size(), sets.dimension));
+    }
+    return;
+  }
+  if (input == nullptr || !input->has("start")) return;
+  stored = input->dataset("start");
+  require_vectors(*stored, "(components, coordinates)");
+  const Shape& shape = stored->shape();
+  components = shape[shape.size() - 2];
+  const Shape own = leading_axes(shape, 2);
+  if (shape.back() != sets.dimension || (!own.empty() && own != sets.leading)) {
+    const std::string points = fmt::format("M, {})", sets.dimension);
+    const std::string all = sets.leading.empty()
+                                ? ""
+                                : fmt::format(" or ({}, {}", fmt::join(sets.leading, ", "), points);
+    throw Error(Failure::input, fmt::format("{} has the shape {}, expected ({}{}",
+                                            stored->address(), to_string(shape), points, all));
+  }
+}
+
+std::string EmTask::priors() const {
+  switch (options.priors) {
+    case Priors::fixed:
+      return "fixed";
+    case Priors::estimated:
+      return "estimated";
+    case Priors::dnas:
+      return "dnas";
+  }
+  return "";
+}
+
+collapse::GaussianMixture EmTask::first(Index set, MatrixView<const double> points) const {
+  collapse::GaussianMixture mixture;
+  mixture.components = components;
+  mixture.dimension = sets.dimension;
+  mixture.variance = variance;
+  mixture.centre = Buffer<double>(components * sets.dimension);
+  mixture.log_prior.assign(static_cast<std::size_t>(components),
+                           -std::log(static_cast<double>(components)));
+  if (stored) {
+    const bool by_set = stored->shape().size() > 2;
+    const Shape at = by_set ? unravel(set, sets.leading) : Shape{};
+    const Shape from = join(at, {0, 0});
+    const Shape count = join(Shape(at.size(), 1), {components, sets.dimension});
+    stored->read(from, count, mixture.centre.data());
+    for (Index k = 0; k < mixture.centre.size(); ++k) {
+      if (std::isfinite(mixture.centre[k])) continue;
+      refuse_element(*stored, from, count, k, mixture.centre[k], "finite numbers");
+    }
+  } else if (!start.empty()) {
+    double* to = mixture.centre.data();
+    for (const std::vector<double>& point : start) to = std::copy(point.begin(), point.end(), to);
+  } else {
+    std::copy_n(points.data, mixture.centre.size(), mixture.centre.data());
+  }
+  if (options.priors == Priors::dnas) collapse::set_dnas_priors(mixture);
+  return mixture;
+}
+
+PointPlan EmTask::plan(const cli::Arguments& arguments) const {
+  for (const io::InputDataset& dataset : sets.datasets()) {
+    require_readable(dataset, arguments.memory);
+  }
+  if (stored) require_readable(*stored, arguments.memory);
+  constexpr auto number = static_cast<std::int64_t>(sizeof(double));
+  // What is kept grows one by one.
+  const double figures = 4.0 * static_cast<double>(steps + 1) * static_cast<double>(sets.sets);
+  const auto kept =
+      static_cast<std::int64_t>(std::min(static_cast<double>(most_bytes), figures * number));
+  const Index d = sets.dimension;
+  return plan_points(
+      sets.sets, std::max(sets.points, components), kept,
+      [&](int threads) {
+        return number * (sets.points * d + components * (3 * d + 3)) +
+               collapse::em_step_bytes(components, sets.points, d, threads);
+      },
+      arguments.threads, arguments.memory,
+      sets.text() + fmt::format(" with {} components over {} steps", components, steps));
+}
+
+void declare_em(cli::Declaration& d) {
+  using Range = cli::Declaration::Range;
+  d.section("em");
+  d.points("start", "POINTS",
+           "Centres to begin with; else the dataset start (M, d), else every point is one, as in "
+           "self-attention.");
+  d.only_with(verb);
+  d.choice("priors", {"fixed", "estimated", "dnas"},
+           "fixed: all the same. estimated: by EM. dnas: proportional to exp(|q|^2/(2 variance)) "
+           "anew in each step, which makes the steps those of iterated dnas.",
+           "fixed");
+  d.only_with(verb);
+  d.number("model-variance", "S", "Variance of the components, to begin with.", Range::positive(),
+           1.0);
+  d.only_with(verb);
+  d.flag("estimate-variance", "Estimate it in each step, one for all.");
+  d.only_with(verb);
+  d.number("min-variance", "S", "It is kept from falling below.", Range::positive(), 1e-6);
+  d.only_with(verb);
+}
+
+}  // namespace attn::tools

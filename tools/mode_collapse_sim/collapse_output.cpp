@@ -1,0 +1,107 @@
+#include "mode_collapse_sim/collapse_output.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "tensor/buffer.hpp"
+#include "tensor/error.hpp"
+
+namespace attn::tools {
+
+std::optional<io::InputBundle> open_points(const cli::Arguments& arguments, cli::Report& report) {
+  if (!arguments.input && arguments.named_inputs.empty()) return std::nullopt;
+  return open_input(arguments, report);
+}
+
+std::set<std::string> emitted_of(const cli::Arguments& arguments,
+                                 const std::vector<std::string>& usual) {
+  const std::vector<std::string> wanted = arguments.words_of("emit");
+  for (const std::string& name : wanted) {
+    if (std::find(usual.begin(), usual.end(), name) != usual.end()) continue;
+    throw Error(Failure::usage, fmt::format("--emit {} does not go with {}, only {}", name,
+                                            arguments.verb, fmt::join(usual, ", ")));
+  }
+  const std::vector<std::string>& chosen = wanted.empty() ? usual : wanted;
+  return {chosen.begin(), chosen.end()};
+}
+
+namespace {
+
+RunEffect effect_of(const cli::Arguments& arguments, const PointSets& sets,
+                    const std::set<std::string>& emitted, const std::vector<std::string>& groups) {
+  RunEffect effect;
+  effect.tool = arguments.tool + " " + arguments.verb;
+  effect.replaced.insert(groups.begin(), groups.end());
+  for (const io::InputDataset& dataset : sets.datasets()) effect.read.insert(dataset.name());
+  const std::set<std::string> points = {"x", "label", "start"};
+  // Drawn, they are other points than the input's, written or not.
+  if (sets.drawn()) effect.changed = {"x", "label"};
+  for (const std::string& name : emitted) {
+    if (name == "x" || name == "label") {
+      if (sets.drawn()) effect.replaced.insert(name);
+      continue;
+    }
+    for (const std::string& group : groups) effect.results[group + "/" + name] = points;
+  }
+  return effect;
+}
+
+}  // namespace
+
+io::OutputBundle CollapseOutput::take(const cli::Arguments& arguments, cli::Report& report) {
+  warn_of_left_out(arguments, {plan}, report);
+  write_marks(plan, bundle);
+  return std::move(bundle);
+}
+
+CollapseOutput open_collapse_output(const cli::Arguments& arguments,
+                                    const std::optional<io::InputBundle>& input,
+                                    const PointSets& sets, const std::set<std::string>& emitted,
+                                    const std::vector<std::string>& groups) {
+  if (!sets.drawn() && arguments.given("emit")) {
+    for (const char* name : {"x", "label"}) {
+      if (emitted.count(name) == 0) continue;
+      throw Error(Failure::usage, fmt::format("--emit {} is of points that are drawn, {} has some",
+                                              name, input->description()));
+    }
+  }
+  const RunEffect effect = effect_of(arguments, sets, emitted, groups);
+  if (input) {
+    ResultPlan plan = plan_results(arguments, *input, effect);
+    return {open_output_like(arguments, *input, plan.without), std::move(plan)};
+  }
+  const io::InputBundle nothing{io::InputBundle::Options()};
+  io::OutputBundle output = open_output(arguments);
+  output.add_history(arguments.command_line, arguments.version);
+  return {std::move(output), plan_results(arguments, nothing, effect)};
+}
+
+template <class T>
+void write_drawn_points(const PointSets& sets, const std::set<std::string>& emitted,
+                        io::OutputBundle& bundle, HeadOutputs& outputs, cli::Report& report) {
+  if (!sets.drawn()) return;
+  const Shape own = {sets.points, sets.dimension};
+  if (emitted.count("x") > 0) {
+    outputs.create("x", sizeof(T) == sizeof(double) ? DType::f64 : DType::f32, own,
+                   {"point", "dimension"});
+    const Buffer<T> points(sets.points * sets.dimension);
+    for (Index set = 0; set < sets.sets; ++set) {
+      sets.read(set, points.data());
+      outputs.write("x", set, own, points.data());
+    }
+  }
+  if (emitted.count("label") > 0) {
+    const std::vector<std::int64_t> labels = sets.labels(0);
+    bundle.create("label", DType::i64, {sets.points}, {"point"})
+        .write({0}, {sets.points}, labels.data());
+    report.output("label", bundle.address_of("label"), {sets.points}, DType::i64);
+  }
+}
+
+template void write_drawn_points<float>(const PointSets&, const std::set<std::string>&,
+                                        io::OutputBundle&, HeadOutputs&, cli::Report&);
+template void write_drawn_points<double>(const PointSets&, const std::set<std::string>&,
+                                         io::OutputBundle&, HeadOutputs&, cli::Report&);
+
+}  // namespace attn::tools

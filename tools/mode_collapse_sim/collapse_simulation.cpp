@@ -1,0 +1,225 @@
+#include "mode_collapse_sim/collapse_simulation.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "cli/progress.hpp"
+#include "common/bundles.hpp"
+#include "common/head_outputs.hpp"
+#include "common/operand.hpp"
+#include "mode_collapse_sim/collapse_output.hpp"
+#include "tensor/error.hpp"
+
+namespace attn::tools {
+namespace {
+
+using Statistics = std::vector<collapse::ClusterStatistics>;  // by step
+
+/// What comes of one set under one scheme.
+struct SchemeRun {
+  Statistics statistics;
+  std::vector<double> least;  // distance of two centres, by step
+  Totals totals;
+};
+
+template <class T>
+class Simulation {
+ public:
+  Simulation(const cli::Arguments& arguments, const SimulationTask& task, io::OutputBundle& bundle,
+             cli::Report& report)
+      : task_(task),
+        plan_(task.plan(arguments)),
+        outputs_(bundle, task.sets.leading, report, task.sets.drawn() ? "seed" : "set"),
+        progress_(arguments, "simulating",
+                  static_cast<double>(task.sets.sets * task.steps) *
+                      static_cast<double>(task.schemes.size()),
+                  "steps") {
+    const PointSets& sets = task.sets;
+    write_drawn_points<T>(sets, task.emitted, bundle, outputs_, report);
+    const Index times = task.steps + 1;
+    const Index c = sets.clusters;
+    const bool pair = c == 2;
+    constexpr DType type = sizeof(T) == sizeof(double) ? DType::f64 : DType::f32;
+    for (const std::string& scheme : task.names) {
+      create(scheme, "trajectory", type, {times, sets.points, sets.dimension},
+             {"step", "point", "dimension"}, trajectory_chunk(arguments));
+      create(scheme, "centre", DType::f64, {times, c, sets.dimension},
+             {"step", "cluster", "dimension"});
+      create(scheme, "centre_distance", DType::f64, pair ? Shape{times} : Shape{times, c, c},
+             pair ? std::vector<std::string>{"step"}
+                  : std::vector<std::string>{"step", "cluster", "cluster"});
+      create(scheme, "spread", DType::f64, {times, c}, {"step", "cluster"});
+      create(scheme, "modes", DType::f64, {times}, {"step"});
+    }
+  }
+
+  std::vector<SchemeRuns> run(cli::Report& report) {
+    std::vector<SchemeRuns> all(task_.schemes.size());
+    for_each_set<std::vector<SchemeRun>>(
+        task_.sets.sets, plan_, report, [&](Index set) { return run_set(set); },
+        [&](Index set, const std::vector<SchemeRun>& found) { keep(set, found, all); });
+    return all;
+  }
+
+ private:
+  void create(const std::string& scheme, const std::string& name, DType type, const Shape& shape,
+              const std::vector<std::string>& labels, const Shape& chunk = {}) {
+    if (task_.emits(name)) outputs_.create(scheme + "/" + name, type, shape, labels, chunk);
+  }
+
+  // Deflated, each step of each set is written as whole chunks, whatever the threads' order.
+  Shape trajectory_chunk(const cli::Arguments& arguments) const {
+    if (arguments.compress == 0) return {};
+    constexpr Index most_bytes = Index{512} << 10;
+    const Index row = task_.sets.dimension * static_cast<Index>(sizeof(T));
+    return {1, std::clamp<Index>(most_bytes / row, 1, task_.sets.points), task_.sets.dimension};
+  }
+
+  std::vector<SchemeRun> run_set(Index set) {
+    const PointSets& sets = task_.sets;
+    const Index size = sets.points * sets.dimension;
+    const Buffer<T> start(size);
+    sets.read(set, start.data());
+    const std::vector<std::int64_t> labels = sets.labels(set);
+    Buffer<T> state(size);
+    Buffer<T> next(size);
+    std::vector<SchemeRun> runs;
+    for (std::size_t k = 0; k < task_.schemes.size(); ++k) {
+      std::copy_n(start.data(), size, state.data());
+      runs.push_back(run_scheme(set, k, labels, state, next));
+    }
+    return runs;
+  }
+
+  SchemeRun run_scheme(Index set, std::size_t scheme, const std::vector<std::int64_t>& labels,
+                       Buffer<T>& state, Buffer<T>& next) {
+    const PointSets& sets = task_.sets;
+    SchemeRun run;
+    for (Index step = 0;; ++step) {
+      const MatrixView<const T> points(state.data(), sets.points, sets.dimension);
+      const auto place = [&](Index at) {
+        return fmt::format("{}, {}, step {}", sets.place(set), task_.names[scheme], at);
+      };
+      run.statistics.push_back(naming([&] { return place(step); },
+                                      [&] {
+                                        return collapse::cluster_statistics<T>(
+                                            points, labels, sets.clusters, task_.width);
+                                      }));
+      collapse::ClusterStatistics& last = run.statistics.back();
+      run.least.push_back(last.least_distance());
+      if (!task_.emits("centre_distance")) last.distance = {};
+      write_state(set, task_.names[scheme], step, state.data());
+      if (step == task_.steps) return run;
+      const SchemeSummary summary =
+          naming([&] { return place(step + 1); },
+                 [&] {
+                   return collapse::attend_to_each_other<T>(
+                       points, task_.schemes[scheme],
+                       MatrixView<T>(next.data(), sets.points, sets.dimension), plan_.inside());
+                 });
+      run.totals.add(Totals{summary});
+      std::swap(state, next);
+      progress_.advance(1);
+    }
+  }
+
+  void write_state(Index set, const std::string& scheme, Index step, const T* values) {
+    if (!task_.emits("trajectory")) return;
+    const Shape at = outputs_.position(set);
+    outputs_.dataset(scheme + "/trajectory")
+        .write(join(at, {step, 0, 0}),
+               join(Shape(at.size() + 1, 1), {task_.sets.points, task_.sets.dimension}), values);
+  }
+
+  void keep(Index set, const std::vector<SchemeRun>& found, std::vector<SchemeRuns>& all) {
+    for (std::size_t k = 0; k < found.size(); ++k) {
+      const SchemeRun& run = found[k];
+      all[k].distance.insert(all[k].distance.end(), run.least.begin(), run.least.end());
+      for (const collapse::ClusterStatistics& one : run.statistics) {
+        all[k].spread.push_back(*std::max_element(one.spread.begin(), one.spread.end()));
+        all[k].modes.push_back(one.modes);
+      }
+      all[k].totals.add(run.totals);
+      write_statistics(set, task_.names[k], run.statistics);
+    }
+  }
+
+  void write_statistics(Index set, const std::string& scheme, const Statistics& statistics) {
+    const Index times = task_.steps + 1;
+    const Index c = task_.sets.clusters;
+    std::vector<double> centre, distance, spread, modes;
+    for (const collapse::ClusterStatistics& one : statistics) {
+      centre.insert(centre.end(), one.centre.begin(), one.centre.end());
+      spread.insert(spread.end(), one.spread.begin(), one.spread.end());
+      modes.push_back(one.modes);
+      if (!task_.emits("centre_distance")) continue;
+      if (c == 2) {
+        distance.push_back(one.least_distance());
+      } else {
+        distance.insert(distance.end(), one.distance.begin(), one.distance.end());
+      }
+    }
+    outputs_.write(scheme + "/centre", set, {times, c, task_.sets.dimension}, centre.data());
+    outputs_.write(scheme + "/centre_distance", set, c == 2 ? Shape{times} : Shape{times, c, c},
+                   distance.data());
+    outputs_.write(scheme + "/spread", set, {times, c}, spread.data());
+    outputs_.write(scheme + "/modes", set, {times}, modes.data());
+  }
+
+  const SimulationTask& task_;
+  PointPlan plan_;
+  HeadOutputs outputs_;
+  cli::Progress progress_;
+};
+
+void record(const SimulationTask& task, const std::vector<SchemeRuns>& runs,
+            io::OutputBundle& bundle) {
+  for (std::size_t k = 0; k < runs.size(); ++k) {
+    const collapse::SelfAttention& options = task.schemes[k];
+    io::OutputBundle group = bundle.group(task.names[k]);
+    group.attribute("attn_scheme", task.names[k]);
+    group.attribute("attn_energy", task.energy());
+    group.attribute("attn_scale", options.scale);
+    group.attribute("attn_residual", std::int64_t{options.residual});
+    group.attribute("attn_precision", std::string(task.sets.f64 ? "f64" : "f32"));
+    group.attribute("attn_status", status_name(runs[k].totals.worst.status));
+    if (options.scheme.scheme == Scheme::hnas)
+      group.attribute("attn_hybrid", options.scheme.hybrid);
+    if (options.scheme.scheme == Scheme::sinkhorn) {
+      group.attribute("attn_iterations",
+                      static_cast<std::int64_t>(runs[k].totals.worst.iterations));
+      if (options.scheme.tolerance || !options.scheme.iterations) {
+        group.attribute("attn_tolerance", options.scheme.tolerance.value_or(usual_tolerance(
+                                              task.sets.f64 ? sizeof(double) : sizeof(float))));
+      }
+    }
+  }
+}
+
+}  // namespace
+
+cli::Outcome run_simulation(const cli::Arguments& arguments, cli::Report& report) {
+  const std::optional<io::InputBundle> input = open_points(arguments, report);
+  const SimulationTask task(arguments, input ? &*input : nullptr);
+  task.sets.report_params(arguments, task.steps, task.emitted, report);
+  if (input) warn_of_unused(arguments, *input, report);
+  if (arguments.dry_run) {
+    report_simulation_cost(arguments, task, report);
+    return {};
+  }
+  task.plan(arguments);
+  CollapseOutput output =
+      open_collapse_output(arguments, input, task.sets, task.emitted, task.names);
+  const std::vector<SchemeRuns> runs =
+      task.sets.f64 ? Simulation<double>(arguments, task, output.bundle, report).run(report)
+                    : Simulation<float>(arguments, task, output.bundle, report).run(report);
+  record(task, runs, output.bundle);
+  cli::Outcome outcome = report_simulation(task, runs, report);
+  outcome.commit = commit_of(output.take(arguments, report));
+  return outcome;
+}
+
+}  // namespace attn::tools

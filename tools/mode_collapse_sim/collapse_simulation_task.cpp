@@ -1,0 +1,164 @@
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "common/bundles.hpp"
+#include "common/scheme_settings.hpp"
+#include "common/score_options.hpp"
+#include "mode_collapse_sim/collapse_output.hpp"
+#include "mode_collapse_sim/collapse_simulation.hpp"
+#include "tensor/error.hpp"
+
+namespace attn::tools {
+namespace {
+
+const std::vector<std::string> verb = {"simulate"};
+
+const std::vector<std::string> simulation_results = {
+    "x", "label", "trajectory", "centre", "centre_distance", "spread", "modes"};
+
+collapse::SelfAttention options_of(const cli::Arguments& arguments, const std::string& scheme) {
+  collapse::SelfAttention options;
+  options.scheme.scheme = scheme_of(scheme).value();
+  options.energy = arguments.text("energy") == "dot" ? EnergyKind::dot : EnergyKind::gaussian;
+  options.scale = arguments.number("scale").value();
+  options.residual = arguments.flag("residual");
+  if (options.scheme.scheme == Scheme::hnas) {
+    if (!arguments.given("hybrid")) throw Error(Failure::usage, "--scheme hnas needs --hybrid U");
+    options.scheme.hybrid = *arguments.number("hybrid");
+  }
+  if (options.scheme.scheme == Scheme::sinkhorn) {
+    options.scheme.iterations = arguments.integer("iterations");
+    options.scheme.tolerance = arguments.number("tolerance");
+  }
+  return options;
+}
+
+// An option that would change nothing is a mistake that is told.
+void require_effect(const cli::Arguments& arguments, const std::vector<std::string>& schemes) {
+  for (const auto& [option, scheme] : {std::pair<const char*, const char*>{"hybrid", "hnas"},
+                                       {"iterations", "sinkhorn"},
+                                       {"tolerance", "sinkhorn"}}) {
+    if (!arguments.given(option)) continue;
+    if (std::find(schemes.begin(), schemes.end(), scheme) != schemes.end()) continue;
+    throw Error(Failure::usage, fmt::format("--{} goes with --scheme {}", option, scheme));
+  }
+}
+
+}  // namespace
+
+SimulationTask::SimulationTask(const cli::Arguments& arguments, const io::InputBundle* input)
+    : sets(arguments, input, true),
+      names(arguments.words_of("scheme")),
+      steps(arguments.integer("steps").value_or(4)),
+      width(arguments.number("width").value()),
+      merged(arguments.number("merged").value()),
+      emitted(emitted_of(arguments, simulation_results)) {
+  require_effect(arguments, names);
+  for (const std::string& name : names) schemes.push_back(options_of(arguments, name));
+}
+
+std::string SimulationTask::energy() const {
+  return schemes.front().energy == EnergyKind::dot ? "dot" : "gaussian";
+}
+
+PointPlan SimulationTask::plan(const cli::Arguments& arguments) const {
+  for (const io::InputDataset& dataset : sets.datasets()) {
+    require_readable(dataset, arguments.memory);
+  }
+  const auto element = static_cast<std::int64_t>(sets.f64 ? sizeof(double) : sizeof(float));
+  constexpr auto number = static_cast<std::int64_t>(sizeof(double));
+  const auto runs = static_cast<Index>(schemes.size());
+  const Index times = steps + 1;
+  // In floating point, lest the product of what was typed overflows.
+  // Those that are not written are kept for a step alone.
+  const double kept_distances = emits("centre_distance") ? static_cast<double>(runs * times) : 1.0;
+  const double statistics =
+      static_cast<double>(runs * times) *
+          static_cast<double>(sets.clusters * (sets.dimension + 1)) +
+      kept_distances * static_cast<double>(sets.clusters) * static_cast<double>(sets.clusters);
+  constexpr auto most = static_cast<double>(most_bytes);
+  const double figures =
+      3.0 * static_cast<double>(runs * times) * static_cast<double>(sets.sets) * 2;
+  const auto kept = static_cast<std::int64_t>(std::min(most, figures * number));
+  // Twice, as they are put together to be written.
+  const auto own = static_cast<std::int64_t>(std::min(most, 2 * statistics * number));
+  return plan_points(
+      sets.sets, sets.points, kept,
+      [&](int threads) {
+        std::int64_t step = 0;
+        for (const collapse::SelfAttention& scheme : schemes) {
+          step = std::max(
+              step, collapse::self_attention_bytes(scheme, sets.points, sets.dimension,
+                                                   static_cast<std::size_t>(element), threads));
+        }
+        return own + sets.points * (3 * sets.dimension * element + 2 * number) + step;
+      },
+      arguments.threads, arguments.memory, sets.text() + fmt::format(" over {} steps", steps));
+}
+
+void declare_simulation(cli::Declaration& d) {
+  using Range = cli::Declaration::Range;
+  d.section("simulate");
+  d.choices("scheme", {"unas", "dnas", "hnas", "sinkhorn"}, "How weights are normalised.",
+            "unas,dnas");
+  d.only_with(verb);
+  d.choice("energy", {"dot", "gaussian"}, "Scores <x,y>, or -|x-y|^2/2.", "dot");
+  d.only_with(verb);
+  d.number("scale", "X", "Multiplies the energy.", Range::any(), 1.0);
+  d.only_with(verb);
+  d.flag("residual", "A point is added to what it gathers.");
+  d.only_with(verb);
+  d.number("hybrid", "U", "u of hnas.", {0, 1});
+  d.only_with(verb);
+  d.integer("iterations", "T",
+            "Of sinkhorn: exactly T a step, or at most T where --tolerance is given (1000).", 1,
+            Index{1} << 40);
+  d.only_with(verb);
+  d.number("tolerance", "E",
+           "Of sinkhorn: until the L1 error of the column sums, relative to their total, is at "
+           "most E (1e-6 in float32, 1e-10 in float64, unless --iterations is given alone).",
+           {0, 1, true, false});
+  d.only_with(verb);
+  d.number("width", "H",
+           "Of the effective number of modes, exp(-1/C sum_c log(1/C sum_c' exp(-|m_c - "
+           "m_c'|^2/(2 H^2)))) for C centres m: 1 where all are in one place, C where all are far "
+           "apart (Leinster & Cobbold 2012, order 1).",
+           Range::positive(), 1.0);
+  d.only_with(verb);
+  d.number("merged", "D", "The report counts the sets of which two centres are less than D apart.",
+           Range::positive(), 0.1);
+  d.only_with(verb);
+}
+
+void report_simulation_cost(const cli::Arguments& arguments, const SimulationTask& task,
+                            cli::Report& report) {
+  const PointSets& sets = task.sets;
+  const PointPlan plan = task.plan(arguments);
+  const auto count = static_cast<double>(sets.sets);
+  const auto times = static_cast<double>(task.steps + 1);
+  const auto n = static_cast<double>(sets.points);
+  const auto d = static_cast<double>(sets.dimension);
+  const auto c = static_cast<double>(sets.clusters);
+  const double element = sets.f64 ? sizeof(double) : sizeof(float);
+  double flops = 0;
+  for (const collapse::SelfAttention& scheme : task.schemes) {
+    flops += count * (times - 1) * n * n * 2 * d * (score_passes(scheme.scheme) + 1);
+  }
+  double bytes = 0;
+  if (task.emits("trajectory")) bytes += times * n * d * element;
+  if (task.emits("centre")) bytes += times * c * d * 8;
+  if (task.emits("centre_distance")) bytes += times * (sets.clusters == 2 ? 1 : c * c) * 8;
+  if (task.emits("spread")) bytes += times * c * 8;
+  if (task.emits("modes")) bytes += times * 8;
+  bytes *= count * static_cast<double>(task.schemes.size());
+  if (sets.drawn() && task.emits("x")) bytes += count * n * d * element;
+  if (sets.drawn() && task.emits("label")) bytes += n * 8;
+  report_points_cost(
+      fmt::format("{} in {}, {} steps under {}", sets.text(), sets.f64 ? "float64" : "float32",
+                  task.steps, fmt::join(task.names, ", ")),
+      plan, bytes, flops, report);
+}
+
+}  // namespace attn::tools

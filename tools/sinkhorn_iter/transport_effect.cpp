@@ -1,0 +1,38 @@
+// What a run of sinkhorn-iter does to the results in a bundle.
+
+#include <cstdint>
+
+#include "common/result_inputs.hpp"
+#include "common/result_table.hpp"
+#include "sinkhorn_iter/transport_task.hpp"
+
+namespace attn::tools {
+
+RunEffect TransportTask::effect(const cli::Arguments& arguments) const {
+  RunEffect effect;
+  effect.tool = arguments.tool;
+  effect.read = names_of(datasets());
+  std::set<std::string> from = score_inputs(input);
+  from.insert({"a", "b"});
+  for (const std::string& name : emitted) effect.results[name] = from;
+
+  Settings& settings = effect.settings;
+  for (const auto& [name, value] : score_settings(scores, Scheme::sinkhorn, input.causal)) {
+    settings[name] = value;
+  }
+  settings["attn_scheme"] = "sinkhorn";
+  settings["attn_precision"] = f64 ? "f64" : "f32";
+  if (of_cost) settings["attn_epsilon"] = scores.epsilon;
+  if (of_cost || a) settings["attn_marginals"] = "given";
+  // What was needed is known only afterwards: the same is asked for, the same comes of it.
+  if (solver.iterations) settings["attn_iterations"] = std::int64_t{*solver.iterations};
+  if (solver.tolerance) settings["attn_tolerance"] = *solver.tolerance;
+  for (const std::string& name : result_family(effect.tool)->attributes) {
+    if (name != "attn_status") effect.attributes[name] = setting_of(settings, name);
+  }
+  settings["relax"] = solver.relaxation;
+  settings["anneal"] = std::int64_t{solver.anneals};
+  return effect;
+}
+
+}  // namespace attn::tools

@@ -1,0 +1,360 @@
+#include "sinkhorn_iter/transport_heads.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "common/bundles.hpp"
+#include "common/head_outputs.hpp"
+#include "common/result_table.hpp"
+#include "common/weights_writer.hpp"
+#include "tensor/error.hpp"
+#include "transport/allowed_pairs.hpp"
+
+namespace attn::tools {
+namespace {
+
+// Lines named in a message.
+constexpr std::size_t most_named = 8;
+
+// Of a tolerance that was asked for: the most that Σa and Σb may differ by.
+constexpr double tolerated_share = 0.5;
+
+// Of the totals: what may be rounding of marginals to a shorter type, or else is a mistake.
+constexpr double rounded_share = 1e-2;
+
+template <class T>
+struct HeadResult {
+  TransportResult result;
+  SinkhornSolution solution;
+};
+
+// "queries 3, 5, 7 and 20 more".
+std::string lines_text(const char* one, const char* many, const std::vector<Index>& lines) {
+  if (lines.size() == 1) return fmt::format("{} {}", one, lines.front());
+  const std::size_t shown = std::min(lines.size(), most_named);
+  const std::vector<Index> first(lines.begin(), lines.begin() + static_cast<std::ptrdiff_t>(shown));
+  std::string text = fmt::format("{} {}", many, fmt::join(first, ", "));
+  if (shown < lines.size()) text += fmt::format(" and {} more", lines.size() - shown);
+  return text;
+}
+
+std::string shortage_text(const Feasibility& found) {
+  // Whichever is told in fewer words.
+  if (found.cols.lines.empty() ||
+      (!found.rows.lines.empty() && found.rows.lines.size() <= found.cols.lines.size())) {
+    return fmt::format(
+        "{} cannot be served: {:.6g} to give, and the {} keys that they may attend "
+        "to take {:.6g}",
+        lines_text("query", "queries", found.rows.lines), found.rows.demand, found.rows.partners,
+        found.rows.capacity);
+  }
+  return fmt::format(
+      "{} cannot be served: {:.6g} to take, and the {} queries that may attend to "
+      "them give {:.6g}",
+      lines_text("key", "keys", found.cols.lines), found.cols.demand, found.cols.partners,
+      found.cols.capacity);
+}
+
+std::string totals_hint(const Feasibility& found) {
+  const double apart = std::abs(found.row_total - found.col_total);
+  if (apart > rounded_share * std::max(found.row_total, found.col_total)) {
+    return "--iterations T runs so many iterations all the same";
+  }
+  // Two digits must not round it below what is enough.
+  return fmt::format("--tolerance {:.2g}, or more, takes them for equal",
+                     1.1 * apart / tolerated_share);
+}
+
+// Why there is no answer, if so.
+void judge(const TransportTask& task, TransportResult& result) {
+  const Feasibility& found = result.feasibility;
+  const std::string place = task.input.place(result.problem);
+  switch (found.prospect) {
+    case Prospect::total_support:
+      return;
+    case Prospect::unequal_totals:
+      result.refusal = fmt::format(
+          "{}: no plan has these marginals: {} adds up to {:.17g}, {} to {:.17g}", place,
+          task.row_address(), found.row_total, task.col_address(), found.col_total);
+      result.hint = totals_hint(found);
+      return;
+    case Prospect::no_plan:
+      result.refusal =
+          fmt::format("{}: no plan has these marginals: {}", place, shortage_text(found));
+      result.hint = "--iterations T runs so many iterations all the same";
+      return;
+    case Prospect::vanishing:
+      break;
+  }
+  std::vector<std::string> first;
+  for (const auto& [i, j] : found.vanishing) {
+    if (first.size() == most_named) break;
+    first.push_back(fmt::format("[{}, {}]", i, j));
+  }
+  result.refusal = fmt::format(
+      "{}: support without total support: {} allowed entries are 0 in the limit, for which there "
+      "are no finite potentials: {}{}",
+      place, found.vanishing_count, fmt::join(first, ", "),
+      static_cast<Index>(first.size()) < found.vanishing_count ? ", ..." : "");
+  result.hint = "mask these too, or --iterations T runs so many iterations all the same";
+}
+
+// Sums that differ by no more than rounding, or than is tolerated, are made equal.
+void make_equal(Marginals& marginals, const Feasibility& found) {
+  if (found.row_total == found.col_total || found.col_total == 0) return;
+  for (double& value : marginals.col) value *= found.row_total / found.col_total;
+}
+
+// Looks at what there is to find and makes the sums equal; what is left of the tolerance.
+double prepare(const TransportTask& task, const AllowedPairs& pairs, Marginals& marginals,
+               TransportResult& result) {
+  FeasibilityOptions options;
+  options.epsilon = task.marginal_epsilon();
+  Feasibility& found = result.feasibility;
+  found = examine(pairs, marginals.row, marginals.col, options);
+  const double apart = std::abs(found.row_total - found.col_total);
+  if (found.prospect == Prospect::unequal_totals && task.solver.tolerance && found.row_total > 0 &&
+      found.col_total > 0 && apart <= *task.solver.tolerance * tolerated_share) {
+    result.rescaled = apart;
+    make_equal(marginals, found);
+    found = examine(pairs, marginals.row, marginals.col, options);
+  }
+  judge(task, result);
+  make_equal(marginals, found);
+  return *result.tolerance - result.rescaled;
+}
+
+template <class T>
+HeadResult<T> solve_head(const TransportTask& task, const Head<T>& head, const HeadOutputs& outputs,
+                         std::int64_t kept_bytes, int threads) {
+  const Scores<T>& scores = head.scores(Scheme::sinkhorn);
+  HeadResult<T> found;
+  TransportResult& result = found.result;
+  result.problem = head.problem;
+  Marginals marginals = task.marginals(head.problem, scores.support());
+  result.tolerance = tolerance_in_force(task.solver, marginals.total(), sizeof(T));
+  SinkhornOptions options = task.solver;
+  if (result.tolerance) {
+    options.tolerance = prepare(task, allowed_pairs(scores, threads), marginals, result);
+    if (result.infeasible()) return found;
+  }
+  options.kept_bytes = kept_bytes;
+  std::optional<WeightsWriter<T>> plan;
+  std::vector<Observer<T>*> observers;
+  if (task.emits("plan")) {
+    plan.emplace(outputs.dataset("plan"), outputs.position(head.problem));
+    observers.push_back(&*plan);
+  }
+  found.solution = naming_head(task.input, head, [&] {
+    return solve_sinkhorn(scores, marginals, options, observers, threads);
+  });
+  result.summary = found.solution.summary;
+  return found;
+}
+
+void create_results(HeadOutputs& outputs, const TransportTask& task) {
+  const Index queries = task.input.queries;
+  const Index keys = task.input.keys;
+  if (task.emits("plan")) {
+    outputs.create("plan", task.f64 ? DType::f64 : DType::f32, {queries, keys}, {"query", "key"},
+                   weights_chunk(queries, keys));
+  }
+  if (task.emits("row_potential")) {
+    outputs.create("row_potential", DType::f64, {queries}, {"query"});
+  }
+  if (task.emits("col_potential")) outputs.create("col_potential", DType::f64, {keys}, {"key"});
+}
+
+// As long as the longest, NaN past a problem's last iteration.
+void write_errors(HeadOutputs& outputs, std::vector<std::vector<double>>& errors) {
+  std::size_t longest = 1;
+  for (const auto& each : errors) longest = std::max(longest, each.size());
+  const auto length = static_cast<Index>(longest);
+  outputs.create("error", DType::f64, {length}, {"iteration"});
+  for (std::size_t n = 0; n < errors.size(); ++n) {
+    errors[n].resize(longest, std::numeric_limits<double>::quiet_NaN());
+    outputs.write("error", static_cast<Index>(n), {length}, errors[n].data());
+  }
+}
+
+std::string status_name(const TransportResult& result) {
+  if (result.infeasible()) return "infeasible";
+  switch (result.summary.status) {
+    case SolveStatus::done:
+      return "done";
+    case SolveStatus::converged:
+      return "converged";
+    case SolveStatus::not_converged:
+      break;
+  }
+  return "not_converged";
+}
+
+// What later tools need to make the plan again.
+void record(const TransportTask& task, const TransportResults& results, io::OutputBundle& output) {
+  for (const std::string& name : scheme_attributes()) output.remove_attribute(name);
+  for (const std::string& name : score_attributes()) output.remove_attribute(name);
+  write_settings(score_settings(task.scores, Scheme::sinkhorn, task.input.causal), output);
+  output.attribute("attn_scheme", std::string("sinkhorn"));
+  output.attribute("attn_precision", std::string(task.f64 ? "f64" : "f32"));
+  output.attribute("attn_status", status_name(results.worst()));
+  Index iterations = 0;
+  for (const TransportResult& result : results.problems) {
+    iterations = std::max(iterations, result.summary.iterations);
+  }
+  output.attribute("attn_iterations", static_cast<std::int64_t>(iterations));
+  if (task.of_cost) output.attribute("attn_epsilon", task.scores.epsilon);
+  // Rows need not add up to 1, as they do elsewhere.
+  if (task.of_cost || task.a) output.attribute("attn_marginals", std::string("given"));
+  const auto tolerance = results.worst().tolerance;
+  if (tolerance) output.attribute("attn_tolerance", *tolerance);
+}
+
+void warn_of_rescaled(const TransportTask& task, const TransportResult& result,
+                      cli::Report& report) {
+  if (result.rescaled == 0) return;
+  report.warn(fmt::format(
+      "{}: {} and {} add up to sums {:.2g} apart: the latter is scaled to the "
+      "sum of the former",
+      task.input.place(result.problem), task.row_address(), task.col_address(), result.rescaled));
+}
+
+template <class T>
+TransportResults solve(const cli::Arguments& arguments, const TransportTask& task,
+                       HeadOutputs& outputs, cli::Progress& progress, cli::Report& report) {
+  const AttentionInput& input = task.input;
+  const MemoryPlan plan = plan_memory(input, sizeof(T), transport_needs(task, sizeof(T)),
+                                      arguments.threads, arguments.memory);
+  if (!task.settings_left.empty()) warn_of_settings_left(task.settings_left, report);
+  create_results(outputs, task);
+  TransportResults results;
+  std::vector<std::vector<double>> errors;
+  const double seconds = for_each_head<T, HeadResult<T>>(
+      input, plan, progress,
+      [&](const Head<T>& head) {
+        warn_of_finite_masks(head.least_bias(), {Scheme::sinkhorn}, report);
+      },
+      [&](const Head<T>& head, int threads) {
+        return solve_head<T>(task, head, outputs, plan.useful_bytes, threads);
+      },
+      [&](Index problem, HeadResult<T>& found) {
+        results.problems.push_back(found.result);
+        warn_of_rescaled(task, found.result, report);
+        if (found.result.infeasible()) return;
+        const Potentials& potentials = found.solution.potentials;
+        outputs.write("row_potential", problem, {input.queries}, potentials.row.data());
+        outputs.write("col_potential", problem, {input.keys}, potentials.col.data());
+        errors.resize(static_cast<std::size_t>(problem));
+        errors.push_back(std::move(found.solution.errors));
+      });
+  report.add_compute_seconds(seconds);
+  if (task.emits("error")) {
+    errors.resize(static_cast<std::size_t>(input.problems));
+    write_errors(outputs, errors);
+  }
+  return results;
+}
+
+nlohmann::ordered_json figures(const TransportTask& task, const TransportResult& result) {
+  const SinkhornSummary& summary = result.summary;
+  const double unit = task.of_cost ? task.scores.epsilon : 1;
+  const double nothing = std::numeric_limits<double>::quiet_NaN();
+  const bool solved = !result.infeasible();
+  const auto told = [&](double value) { return solved ? value : nothing; };
+  nlohmann::ordered_json json;
+  json["iterations"] = summary.iterations;
+  json["status"] = status_name(result);
+  if (result.tolerance) json["tolerance"] = *result.tolerance;
+  if (result.rescaled > 0) json["rescaled"] = result.rescaled;
+  json["row_error"] = told(summary.row_error);
+  json["col_error"] = told(summary.col_error);
+  json["value"] = told(task.of_cost ? -unit * summary.score : summary.score);
+  json["primal"] = told(unit * summary.primal);
+  json["dual"] = told(unit * summary.dual);
+  json["gap"] = told(unit * summary.gap);
+  if (solved) return json;
+  const Feasibility& found = result.feasibility;
+  json["row_total"] = found.row_total;
+  json["col_total"] = found.col_total;
+  const auto shortage = [](const Shortage& lines) {
+    return nlohmann::ordered_json{{"lines", lines.lines},
+                                  {"demand", lines.demand},
+                                  {"partners", lines.partners},
+                                  {"capacity", lines.capacity}};
+  };
+  if (found.prospect == Prospect::no_plan) {
+    json["unserved_queries"] = shortage(found.rows);
+    json["unserved_keys"] = shortage(found.cols);
+  }
+  if (found.prospect == Prospect::vanishing) {
+    json["vanishing"] = {{"count", found.vanishing_count}, {"first", found.vanishing}};
+  }
+  return json;
+}
+
+}  // namespace
+
+const TransportResult& TransportResults::worst() const {
+  const auto rank = [](const TransportResult& result) {
+    return result.infeasible() ? 2 : (result.summary.status == SolveStatus::not_converged ? 1 : 0);
+  };
+  return *std::max_element(problems.begin(), problems.end(),
+                           [&](const TransportResult& x, const TransportResult& y) {
+                             if (rank(x) != rank(y)) return rank(x) < rank(y);
+                             return x.summary.row_error + x.summary.col_error <
+                                    y.summary.row_error + y.summary.col_error;
+                           });
+}
+
+TransportResults solve_section(const cli::Arguments& arguments, const TransportTask& task,
+                               io::OutputBundle output, cli::Progress& progress,
+                               cli::Report& report) {
+  HeadOutputs outputs(output, task.input.leading, report);
+  TransportResults results = task.f64 ? solve<double>(arguments, task, outputs, progress, report)
+                                      : solve<float>(arguments, task, outputs, progress, report);
+  record(task, results, output);
+  return results;
+}
+
+cli::Outcome conclude_transport(const TransportTask& task, const TransportResults& results,
+                                cli::Report& report) {
+  const TransportResult& worst = results.worst();
+  auto& json = report.result();
+  json = figures(task, worst);
+  if (worst.tolerance) report.params()["tolerance"] = *worst.tolerance;
+  json["queries"] = task.input.queries;
+  json["keys"] = task.input.keys;
+  auto problems = nlohmann::ordered_json::array();
+  for (const TransportResult& result : results.problems) {
+    nlohmann::ordered_json each;
+    each["index"] = unravel(result.problem, task.input.leading);
+    each.update(figures(task, result));
+    problems.push_back(std::move(each));
+  }
+  json["problems"] = std::move(problems);
+  if (worst.infeasible()) {
+    report.status("infeasible");
+    throw Error(Failure::numerical, worst.refusal, worst.hint);
+  }
+  const SinkhornSummary& summary = worst.summary;
+  cli::Outcome outcome;
+  outcome.summary = fmt::format(
+      "{} in {}, {} iterations, marginals off by {:.2g}, {} {:.6g}",
+      times(join(task.input.leading, {task.input.queries, task.input.keys})),
+      task.f64 ? "float64" : "float32", summary.iterations, summary.row_error + summary.col_error,
+      task.of_cost ? "cost" : "score", json["value"].get<double>());
+  if (std::isfinite(summary.gap)) {
+    outcome.summary += fmt::format(", gap {:.2g}", json["gap"].get<double>());
+  }
+  if (summary.status == SolveStatus::not_converged) {
+    outcome.summary += ", not converged";
+    report.status("not_converged");
+    outcome.status = 1;
+  }
+  return outcome;
+}
+
+}  // namespace attn::tools

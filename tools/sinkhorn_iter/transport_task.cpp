@@ -1,0 +1,256 @@
+#include "sinkhorn_iter/transport_task.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "common/bundles.hpp"
+#include "common/weights_writer.hpp"
+#include "tensor/error.hpp"
+
+namespace attn::tools {
+namespace {
+
+using Source = ScoreOptions::Source;
+
+Source usual_source(const cli::Arguments& arguments, const io::InputBundle& bundle) {
+  const bool vectors = bundle.has("q") && bundle.has("k");
+  if (bundle.has("cost") && (arguments.number("epsilon") || !(vectors || bundle.has("scores")))) {
+    return Source::cost;
+  }
+  return !vectors && bundle.has("scores") ? Source::scores : Source::vectors;
+}
+
+// epsilon is that of a cost, or of squared distances, which the gaussian energy has halved.
+void take_epsilon(const cli::Arguments& arguments, ScoreOptions& options) {
+  const auto epsilon = arguments.number("epsilon");
+  if (options.source == Source::cost) {
+    if (!epsilon) throw Error(Failure::usage, "the dataset cost needs --epsilon E");
+    if (arguments.given("scale")) {
+      throw Error(Failure::usage, "both --scale and --epsilon scale the cost, expected one");
+    }
+    options.epsilon = *epsilon;
+    return;
+  }
+  if (!epsilon) return;
+  if (options.source == Source::scores) {
+    throw Error(Failure::usage, "--epsilon has no effect on ready-made scores",
+                "-i cost=... names a cost");
+  }
+  if (arguments.given("scale")) {
+    throw Error(Failure::usage, "both --scale and --epsilon scale the energy, expected one");
+  }
+  if (arguments.given("energy") && options.energy != ScoreOptions::Energy::gaussian) {
+    throw Error(Failure::usage,
+                "--epsilon is of the cost |q-k|^2, --energy is " + energy_name(options.energy),
+                "--scale X multiplies other energies");
+  }
+  options.energy = ScoreOptions::Energy::gaussian;
+  options.scale = 2 / *epsilon;
+  options.epsilon = *epsilon;
+}
+
+ScoreOptions resolve(const cli::Arguments& arguments, const io::InputBundle& bundle) {
+  const ScoreOptions recorded = resolve_score_options(arguments, &bundle);
+  ScoreOptions options = recorded;
+  // As attn-compute: those of an earlier run are its own, but how the axes lie is no choice of it.
+  if (bundle.text_attribute("attn_scheme")) {
+    options = resolve_score_options(arguments, nullptr);
+    options.layout = recorded.layout;
+  }
+  const bool said = bundle.text_attribute("attn_source") && !bundle.text_attribute("attn_scheme");
+  if (!arguments.given("from") && !said) options.source = usual_source(arguments, bundle);
+  if (options.source == Source::cost && arguments.given("energy")) {
+    throw Error(Failure::usage, "--energy has no effect on a cost", "--from qk uses q and k");
+  }
+  if (options.source == Source::scores && arguments.given("energy")) {
+    throw Error(Failure::usage, "--energy has no effect on ready-made scores",
+                arguments.given("from") ? "" : "--from qk computes scores from q and k");
+  }
+  take_epsilon(arguments, options);
+  return options;
+}
+
+SinkhornOptions solver_options(const cli::Arguments& arguments) {
+  SinkhornOptions options;
+  options.iterations = arguments.integer("iterations");
+  options.tolerance = arguments.number("tolerance");
+  options.relaxation = arguments.number("relax").value_or(1.0);
+  options.anneals = arguments.flag("anneal");
+  if (options.anneals && options.iterations && !options.tolerance) {
+    throw Error(Failure::usage,
+                "--anneal goes with a tolerance, not with exactly so many iterations",
+                "--tolerance E");
+  }
+  return options;
+}
+
+bool is_float64(const std::optional<Operand>& operand) {
+  return operand && operand->dataset.dtype() == DType::f64;
+}
+
+std::optional<Operand> marginal_operand(const io::InputBundle& bundle, const std::string& name,
+                                        const Shape& leading, Index length) {
+  if (!bundle.has(name)) return std::nullopt;
+  return vector_operand(bundle.dataset(name), leading, false, length);
+}
+
+std::vector<double> read_marginal(const Operand& operand, Index problem) {
+  std::vector<double> values(static_cast<std::size_t>(operand.cols));
+  const BlockAxes axes(operand, operand.block(problem), 0, 1, 0, operand.cols);
+  operand.dataset.read(axes.start, axes.count, values.data());
+  for (std::size_t n = 0; n < values.size(); ++n) {
+    // NaN fails the comparisons.
+    if (values[n] >= 0 && values[n] <= std::numeric_limits<double>::max()) continue;
+    refuse_element(operand.dataset, axes.start, axes.count, static_cast<Index>(n), values[n],
+                   "finite numbers >= 0");
+  }
+  return values;
+}
+
+double sum_of(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0);
+}
+
+// The same for all lines that have anything, and of that total.
+std::vector<double> spread(double total, const std::vector<Index>& partners) {
+  const auto open = static_cast<double>(
+      std::count_if(partners.begin(), partners.end(), [](Index count) { return count > 0; }));
+  std::vector<double> values;
+  for (const Index count : partners) values.push_back(count > 0 ? total / open : 0);
+  return values;
+}
+
+}  // namespace
+
+TransportTask::TransportTask(const cli::Arguments& arguments, io::InputBundle section)
+    : bundle(std::move(section)),
+      scores(resolve(arguments, bundle)),
+      of_cost(arguments.number("epsilon").has_value()),
+      input(bundle, scores, false, {Scheme::sinkhorn}),
+      solver(solver_options(arguments)) {
+  require_layout_effect(arguments, input);
+  const auto wanted = arguments.words_of("emit");
+  emitted.insert(wanted.begin(), wanted.end());
+  solver.keeps_errors = emits("error");
+  if (bundle.text_attribute("attn_scheme")) {
+    settings_left = tools::settings_left(resolve_score_options(arguments, &bundle), scores);
+  }
+  a = marginal_operand(bundle, "a", input.leading, input.queries);
+  b = marginal_operand(bundle, "b", input.leading, input.keys);
+  f64 = arguments.f64.value_or(input.any_float64 || is_float64(a) || is_float64(b));
+}
+
+std::vector<io::InputDataset> TransportTask::datasets() const {
+  std::vector<io::InputDataset> all = input.datasets();
+  if (a) all.push_back(a->dataset);
+  if (b) all.push_back(b->dataset);
+  return all;
+}
+
+void TransportTask::report_params(cli::Report& report) const {
+  report_score_options(input.options, input.causal, report);
+  auto& params = report.params();
+  if (of_cost) params["epsilon"] = scores.epsilon;
+  params["precision"] = f64 ? "f64" : "f32";
+  params["emit"] = emitted;
+  if (!solver.iterations || solver.tolerance) params["iterations"] = most_iterations(solver);
+}
+
+Marginals TransportTask::marginals(Index problem, const Support& support) const {
+  Marginals found = of_cost ? uniform_marginals(support) : attention_marginals(support);
+  if (a) found.row = read_marginal(*a, problem);
+  if (b) {
+    found.col = read_marginal(*b, problem);
+    if (!a && of_cost) found.row = spread(sum_of(found.col), support.keys_of_query);
+  } else if (a) {
+    found.col = spread(sum_of(found.row), support.queries_of_key);
+  }
+  return found;
+}
+
+std::string TransportTask::row_address() const {
+  return a ? a->dataset.address() : "the usual row marginal";
+}
+
+std::string TransportTask::col_address() const {
+  return b ? b->dataset.address() : "the usual column marginal";
+}
+
+double TransportTask::marginal_epsilon() const {
+  double epsilon = std::numeric_limits<double>::epsilon();
+  for (const auto* operand : {&a, &b}) {
+    if (!*operand) continue;
+    const DType type = (*operand)->dataset.dtype();
+    if (type == DType::f32) {
+      epsilon = std::max<double>(epsilon, std::numeric_limits<float>::epsilon());
+    }
+    if (type == DType::f16) epsilon = std::max(epsilon, std::ldexp(1.0, -10));
+  }
+  return epsilon;
+}
+
+HeadNeeds transport_needs(const TransportTask& task, std::size_t element_size) {
+  const AttentionInput& input = task.input;
+  constexpr auto number = static_cast<std::int64_t>(sizeof(double));
+  HeadNeeds needs;
+  const Index iterations = most_iterations(task.solver);
+  needs.result_bytes = (4 * (input.queries + input.keys)) * number;
+  // Twice, as they grow one by one.
+  constexpr double most_bytes = 0x1p62;
+  const double errors = 2.0 * static_cast<double>(input.problems) *
+                        static_cast<double>(iterations) * static_cast<double>(number);
+  if (task.emits("error")) needs.kept_bytes = static_cast<Index>(std::min(errors, most_bytes));
+  needs.useful_bytes = useful_sinkhorn_bytes(task.solver, input.queries, input.keys, element_size);
+  // What is allowed, in bits, and the flow over it; O(Lq + Lk) where it is a band.
+  const bool by_pair = input.scores || input.mask || input.bias;
+  const std::int64_t checked =
+      (by_pair ? input.queries * input.keys / 4 : 0) + 32 * (input.queries + input.keys) * number;
+  needs.work_bytes = [&input, checked, element_size](int threads, std::int64_t) {
+    return sinkhorn_solver_bytes(input.queries, input.keys, element_size, threads) +
+           threads * checked;
+  };
+  return needs;
+}
+
+void report_transport_cost(const cli::Arguments& arguments, const TransportTask& task,
+                           cli::Report& report) {
+  const AttentionInput& input = task.input;
+  const std::size_t element = task.f64 ? sizeof(double) : sizeof(float);
+  const MemoryPlan plan = plan_memory(input, element, transport_needs(task, element),
+                                      arguments.threads, arguments.memory);
+  const auto problems = static_cast<double>(input.problems);
+  const auto iterations = static_cast<double>(most_iterations(task.solver));
+  constexpr double number = sizeof(double);
+  double bytes = 0;
+  if (task.emits("plan")) {
+    bytes += weights_elements(input.queries, input.keys) * static_cast<double>(element);
+  }
+  if (task.emits("row_potential")) bytes += static_cast<double>(input.queries) * number;
+  if (task.emits("col_potential")) bytes += static_cast<double>(input.keys) * number;
+  if (task.emits("error")) bytes += iterations * number;
+  bytes *= problems;
+  // Scores once where the kernel is kept; two products an iteration.
+  const bool kept = plan.useful_bytes > 0;
+  const double flops = input.score_flops(Scheme::sinkhorn, kept ? 2 : iterations + 2) +
+                       4 * iterations * input.pairs();
+  const Shape shape = join(input.leading, {input.queries, input.keys});
+  auto& result = report.result();
+  result["shape"] = shape;
+  result["working_bytes"] = plan.bytes;
+  result["result_bytes"] = bytes;
+  result["flops"] = flops;
+  report.print(fmt::format(
+      "sinkhorn of {} in {}, at most {} iterations\nworking memory  {}, and some 30 MB for the "
+      "program itself\nresults         {}{}\narithmetic      {:.3g} flops at most\n",
+      times(shape), task.f64 ? "float64" : "float32", iterations,
+      bytes_text(static_cast<double>(plan.bytes)), bytes_text(bytes),
+      arguments.compress > 0 ? " before they are compressed" : "", flops));
+}
+
+}  // namespace attn::tools

@@ -1,0 +1,295 @@
+#include "tensor_convert/conversion.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "common/bundles.hpp"
+#include "common/output_format.hpp"
+#include "io/address.hpp"
+#include "io/contents.hpp"
+#include "io/result_mark.hpp"
+#include "tensor/error.hpp"
+#include "tensor_convert/model_weights.hpp"
+
+namespace attn::tools {
+namespace {
+
+std::string format_for(const cli::Arguments& arguments, cli::Report& report) {
+  std::string given = arguments.text("to");
+  if (!given.empty()) return given;
+  const std::string& output = *arguments.output;
+  if (const std::optional<std::string> ending = foreign_ending(output)) {
+    for (const char* format : {"npy", "npz", "safetensors"}) {
+      if (*ending == std::string(".") + format) return format;
+    }
+    refuse_ending(output, *ending);
+  }
+  const std::string extension = std::filesystem::path(output).extension();
+  const std::vector<std::string> usual = {"", ".h5", ".hdf5", ".hdf", ".he5"};
+  if (std::find(usual.begin(), usual.end(), extension) == usual.end()) {
+    report.warn(
+        fmt::format("{}: no format is known by {}, a bundle (HDF5) is written", output, extension));
+  }
+  return "h5";
+}
+
+io::ArrayFormat array_format(const std::string& format) {
+  if (format == "npy") return io::ArrayFormat::npy;
+  return format == "npz" ? io::ArrayFormat::npz : io::ArrayFormat::safetensors;
+}
+
+std::optional<DType> type_called(const std::string& word) {
+  if (word == "f16") return DType::f16;
+  if (word == "bf16") return DType::bf16;
+  if (word == "f32") return DType::f32;
+  if (word == "f64") return DType::f64;
+  return std::nullopt;
+}
+
+bool has_type(const std::string& format, DType type) {
+  if (format == "h5") return type != DType::bf16;
+  return io::holds(array_format(format), type);
+}
+
+/// "NAME=" of a word NAME=ADDRESS; empty where the word is a FILE. A file may have '=' in its name.
+std::string name_in(const std::string& word) {
+  const std::size_t equals = word.find('=');
+  if (equals == std::string::npos || equals == 0 || std::filesystem::exists(word)) return {};
+  const std::string name = word.substr(0, equals);
+  return name.find('/') == std::string::npos ? name : std::string();
+}
+
+}  // namespace
+
+Conversion::Conversion(const cli::Arguments& arguments, cli::Report& report)
+    : arguments_(arguments),
+      report_(report),
+      format_(format_for(arguments, report)),
+      asked_(type_called(arguments.text("dtype"))) {
+  if (asked_ && !has_type(format_, *asked_)) {
+    throw Error(Failure::usage,
+                fmt::format("--dtype {} cannot be written: {} has no bfloat16",
+                            arguments.text("dtype"), format_),
+                "write .safetensors, or --dtype f32, which holds the same numbers");
+  }
+  if (arguments.compress > 0 && format_ != "h5") {
+    throw Error(Failure::usage,
+                fmt::format("--compress goes with bundles only, not with {}", format_));
+  }
+  const bool model = arguments.given("model");
+  for (const char* option : {"layer", "part", "heads", "kv-heads"}) {
+    if (!model && arguments.given(option)) {
+      throw Error(Failure::usage, fmt::format("--{} goes with --model only", option));
+    }
+  }
+  open_words();
+  if (model) {
+    take_model();
+  } else {
+    take_datasets();
+  }
+}
+
+void Conversion::open_words() {
+  for (const std::string& word : arguments_.words()) {
+    const std::string name = name_in(word);
+    if (name.empty()) {
+      files_.push_back(word);
+    } else {
+      named_.emplace_back(name, word.substr(name.size() + 1));
+    }
+  }
+  const bool model = arguments_.given("model");
+  if (model && !named_.empty()) {
+    throw Error(Failure::usage, fmt::format("{}={}: --model takes the FILEs of a checkpoint",
+                                            named_[0].first, named_[0].second));
+  }
+  if (!model && files_.size() > 1) {
+    throw Error(Failure::usage,
+                fmt::format("{} and {}: one FILE can be converted at a time", files_[0], files_[1]),
+                "take single datasets of other files with NAME=ADDRESS");
+  }
+  if (files_.empty() && named_.empty()) files_.push_back("-");
+  io::InputBundle::Options options = input_options(arguments_, report_);
+  options.named = named_;
+  if (files_.empty()) {
+    bundles_.emplace_back(options);
+    return;
+  }
+  for (const std::string& file : files_) {
+    options.input = file;
+    bundles_.emplace_back(options);
+  }
+}
+
+std::optional<DType> Conversion::target_type(DType stored) const {
+  if (is_floating(stored) && asked_ && *asked_ != stored) return asked_;
+  if (stored == DType::bf16 && !has_type(format_, stored)) return DType::f32;
+  return std::nullopt;
+}
+
+void Conversion::take_model() {
+  if (!arguments_.given("layer")) {
+    throw Error(Failure::usage, "--model needs --layer N");
+  }
+  ModelLayer wanted;
+  wanted.model = arguments_.text("model");
+  wanted.layer = *arguments_.integer("layer");
+  wanted.part = arguments_.text("part");
+  wanted.heads = arguments_.integer("heads");
+  wanted.kv_heads = arguments_.integer("kv-heads");
+  if (wanted.model != "t5" && arguments_.given("part")) {
+    throw Error(Failure::usage, "--part goes with --model t5 only");
+  }
+  if (wanted.model != "llama" && wanted.kv_heads) {
+    throw Error(Failure::usage, "--kv-heads goes with --model llama only");
+  }
+  const std::filesystem::path file = io::parse_address(files_[0]).file;
+  wanted.config = (file.parent_path() / "config.json").string();
+  for (Produced& weights : model_weights(bundles_, wanted)) {
+    if (const auto type = target_type(weights.type)) weights = rounded(weights, *type);
+    datasets_.push_back(std::move(weights));
+  }
+  if (format_ != "h5" && wanted.model == "t5") {
+    report_.warn(fmt::format("attn_energy=dot is not recorded: {} has no attributes", format_));
+  }
+  if (format_ != "h5" && is_decoder()) {
+    report_.warn(fmt::format("attn_causal is not recorded: {} has no attributes", format_));
+  }
+}
+
+bool Conversion::is_named(const std::string& name) const {
+  return std::any_of(named_.begin(), named_.end(),
+                     [&](const auto& item) { return item.first == name; });
+}
+
+bool Conversion::is_rewritten(const std::string& name) const {
+  return std::find(rewritten_.begin(), rewritten_.end(), name) != rewritten_.end();
+}
+
+void Conversion::take_datasets() {
+  RunEffect effect;
+  effect.tool = arguments_.tool;
+  for (const auto& [name, address] : named_) effect.named.insert(name);
+  results_ = plan_results(arguments_, bundles_[0], std::move(effect));
+  const std::set<std::string> without(results_.without.begin(), results_.without.end());
+  for (const std::string& name : bundles_[0].names()) {
+    if (without.count(name) == 0) take(name, is_named(name));
+  }
+  require_something();
+  warn_of_losses();
+}
+
+void Conversion::take(const std::string& name, bool named) {
+  const io::InputDataset dataset = bundles_[0].dataset(name);
+  report_input(report_, dataset);
+  const DType stored = dataset.dtype();
+  const bool plain = stored != DType::string && stored != DType::other;
+  if (!plain && format_ == "h5") {
+    copied_.push_back(dataset);
+    return;
+  }
+  if (!plain && named) {
+    throw Error(Failure::input, fmt::format("{} is of type {}, which {} cannot hold",
+                                            dataset.address(), attn::name(stored), format_));
+  }
+  if (!plain) {
+    left_out_.push_back(name);
+    return;
+  }
+  const std::optional<DType> type = target_type(stored);
+  if (type) rewritten_.push_back(name);
+  if (type || format_ != "h5") require_readable(dataset, arguments_.memory);
+  datasets_.push_back(produced(dataset, type));
+}
+
+// An empty file would only be found out about by whoever reads it.
+void Conversion::require_something() const {
+  if (!datasets_.empty() || !copied_.empty()) return;
+  const std::vector<io::Item> items = io::contents(bundles_[0]);
+  io::require_readable(items);
+  const bool any =
+      std::any_of(items.begin(), items.end(), [](const io::Item& item) { return !item.is_group; });
+  if (!any) throw Error(Failure::input, bundles_[0].description() + " has no datasets");
+  if (format_ == "h5") return;
+  const bool groups = left_out_.empty();
+  throw Error(Failure::input,
+              fmt::format("{} has nothing that {} can hold, only {}", bundles_[0].description(),
+                          format_, groups ? "groups" : "strings or such types"),
+              groups ? "name one of its groups, FILE:/group" : "");
+}
+
+Index Conversion::groups() const {
+  if (format_ != "h5" || arguments_.given("model")) return 0;
+  return static_cast<Index>(bundles_[0].group_names().size());
+}
+
+void Conversion::warn_of_losses() {
+  if (format_ == "h5") return;
+  const auto warn = [&](const char* what, const std::vector<std::string>& names) {
+    if (names.empty()) return;
+    report_.warn(
+        fmt::format("{} cannot hold {}; left out: {}", format_, what, fmt::join(names, ", ")));
+  };
+  warn("strings or such types", left_out_);
+  warn("groups", bundles_[0].group_names());
+  warn("attributes", bundles_[0].attribute_names());
+}
+
+std::function<void()> Conversion::write() {
+  warn_of_left_out(arguments_, {results_}, report_);
+  return format_ == "h5" ? write_bundle() : write_arrays();
+}
+
+// Whether the weights are of a layer whose queries see no later keys.
+bool Conversion::is_decoder() const {
+  const std::string model = arguments_.text("model");
+  return model == "gpt2" || model == "llama" ||
+         (model == "t5" && arguments_.text("part") == "decoder");
+}
+
+std::function<void()> Conversion::write_bundle() {
+  io::OutputBundle output = open_output(arguments_);
+  const bool model = arguments_.given("model");
+  std::vector<std::string> without = rewritten_;
+  without.insert(without.end(), results_.without.begin(), results_.without.end());
+  if (!model) output.copy_from(bundles_[0], without);
+  for (const Produced& dataset : datasets_) {
+    if (!model && !is_rewritten(dataset.name)) continue;
+    tools::write(arguments_, dataset, output);
+    // A result is one in another type, too.
+    const auto mark = io::result_mark_of(bundles_[0], dataset.name);
+    if (!model && mark && !is_named(dataset.name)) {
+      output.dataset_attribute(dataset.name, io::result_mark, *mark);
+    }
+  }
+  if (model && arguments_.text("model") == "t5") {
+    output.attribute("attn_energy", std::string("dot"));
+    const bool biased = std::any_of(datasets_.begin(), datasets_.end(),
+                                    [](const Produced& made) { return made.name == "rel_bias"; });
+    if (biased) output.attribute("attn_relative_bias", std::string("t5"));
+  }
+  if (model && is_decoder()) output.attribute("attn_causal", std::string("bottom-right"));
+  output.add_history(arguments_.command_line, arguments_.version);
+  return commit_of(std::move(output));
+}
+
+std::function<void()> Conversion::write_arrays() {
+  std::vector<io::ArrayPlan> plans;
+  for (const Produced& dataset : datasets_) {
+    plans.push_back({dataset.name, dataset.type, dataset.shape});
+  }
+  io::OutputBundle::Options options;
+  options.target = *arguments_.output;
+  options.force = arguments_.force;
+  options.tmpdir = arguments_.tmpdir;
+  io::ArrayOutput output(options, array_format(format_), std::move(plans));
+  tools::write(arguments_, datasets_, output);
+  return commit_of(std::move(output));
+}
+
+}  // namespace attn::tools

@@ -1,0 +1,193 @@
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <functional>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "cli/progress.hpp"
+#include "common/bundles.hpp"
+#include "common/cluster_options.hpp"
+#include "io/pieces.hpp"
+#include "kernel/parallel.hpp"
+#include "tensor/buffer.hpp"
+#include "tensor/error.hpp"
+#include "tensor_gen/recipe.hpp"
+
+namespace {
+
+using namespace attn;
+using Range = cli::Declaration::Range;
+
+constexpr Index piece_limit = Index{1} << 22;  // elements between two writes
+constexpr Index chunk = Index{1} << 13;        // elements that a thread makes at once
+
+cli::Declaration declare() {
+  cli::Declaration tool("tensor-gen", "Makes datasets of seeded random numbers",
+                        cli::Role::generator);
+  tool.about(
+          "Each number is a function of the seed, the dataset's NAME and its row-major index alone "
+          "(Philox4x32-10; the name enters by its FNV-1a hash). So a dataset does not depend on "
+          "what "
+          "else is made, nor on threads or machine; float32 values are the float64 ones rounded.")
+      .about(
+          "In clusters and mixture the last axis of a SHAPE holds coordinates and the axis before "
+          "it points, leading axes hold further sets of points. The cluster of each point goes to "
+          "a dataset `label` (int64), or `NAME_label` where several datasets are made.")
+      .verbs("KIND",
+             {{"normal", "Independent normal numbers."},
+              {"uniform", "Independent numbers, uniform between --low and --high."},
+              {"clusters", "Normal points about given centres, in the order and as many as given."},
+              {"mixture", "The same, the centre of each point drawn at random by --weights."}})
+      .words("NAME=SHAPE...", "Datasets to make, such as q=8x2048x64.", 1, -1)
+      .section("Numbers")
+      .choice("dtype", {"f32", "f64"}, "Type to store", "f32")
+      .seeded()
+      .number("mean", "X", "Mean", Range::any(), 0.0)
+      .only_with({"normal"})
+      .number("std", "X", "Standard deviation", Range::non_negative(), 1.0)
+      .only_with({"normal"})
+      .number("low", "X", "Least value", Range::any(), 0.0)
+      .only_with({"uniform"})
+      .number("high", "X", "End of the values, not reached by itself, only in rounding to float32",
+              Range::any(), 1.0)
+      .only_with({"uniform"});
+  tools::declare_clusters(tool, {"clusters", "mixture"}, {"clusters"});
+  tool.numbers("weights", "LIST", "Weight of each centre, in any unit; unless given, all the same",
+               Range::non_negative())
+      .only_with({"mixture"})
+      .example("tensor-gen normal q=8x2048x64 k=8x2048x64 v=8x2048x64 -o qkv.h5",
+               "Attention inputs of 8 heads.")
+      .example(
+          "tensor-gen clusters x=550x2 --counts 500,50 --centres \"1.8,0.7;-1,-1\" \\\n"
+          "      --variance 0.1 -o points.h5",
+          "An unbalanced pair of clusters, with their labels.");
+  return tool;
+}
+
+template <class T>
+using Make = std::function<void(Index first, Index count, T* out)>;
+
+// Rounds to the type that is stored, and refuses what it cannot hold.
+template <class T>
+void store(const std::string& name, const double* values, Index count, T* out) {
+  for (Index k = 0; k < count; ++k) {
+    out[k] = static_cast<T>(values[k]);
+    if (!std::isfinite(out[k])) {
+      throw Error(Failure::numerical,
+                  fmt::format("{} has a value beyond {}", name,
+                              sizeof(T) == sizeof(float) ? "float32" : "float64"),
+                  sizeof(T) == sizeof(float) ? "use --dtype f64" : "");
+    }
+  }
+}
+
+class Writer {
+ public:
+  Writer(const cli::Arguments& arguments, cli::Report& report, Index elements)
+      : arguments_(arguments),
+        report_(report),
+        output_(tools::open_output(arguments)),
+        progress_(arguments, "generating", static_cast<double>(elements), "elements") {
+    output_.add_history(arguments.command_line, arguments.version);
+  }
+
+  template <class T>
+  void write(const tools::Planned& planned, const Make<T>& make) {
+    io::OutputDataset dataset =
+        output_.create(planned.name, planned.type, planned.shape, planned.labels);
+    const Index room = arguments_.memory / 4 / static_cast<Index>(sizeof(T));
+    const Index limit = std::clamp<Index>(room, 1, piece_limit);
+    const Buffer<T> buffer(std::min(limit, element_count(planned.shape)));
+    io::for_each_piece(planned.shape, limit, [&](const io::Piece& piece) {
+      const auto start = std::chrono::steady_clock::now();
+      const Index chunks = (piece.size + chunk - 1) / chunk;
+      kernel::parallel_for(chunks, arguments_.threads, [&](Index item, int) {
+        const Index from = item * chunk;
+        const Index count = std::min(chunk, piece.size - from);
+        make(piece.offset + from, count, buffer.data() + from);
+      });
+      const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
+      report_.add_compute_seconds(spent.count());
+      dataset.write(piece.start, piece.count, buffer.data());
+      progress_.advance(static_cast<double>(piece.size));
+    });
+  }
+
+  io::OutputBundle take() { return std::move(output_); }
+
+ private:
+  const cli::Arguments& arguments_;
+  cli::Report& report_;
+  io::OutputBundle output_;
+  cli::Progress progress_;
+};
+
+template <class T>
+void write_numbers(Writer& writer, const tools::Recipe& recipe, const tools::Planned& planned) {
+  writer.write<T>(planned, [&](Index first, Index count, T* out) {
+    if constexpr (std::is_same_v<T, double>) {
+      recipe.values(planned, first, count, out);
+      store(planned.name, out, count, out);
+    } else {
+      double values[chunk];
+      recipe.values(planned, first, count, values);
+      store(planned.name, values, count, out);
+    }
+  });
+}
+
+cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
+  const tools::Recipe recipe(arguments);
+  const std::vector<tools::Planned> plan = recipe.plan();
+  Index bytes = 0;
+  Index elements = 0;
+  std::string table;
+  std::vector<std::string> made;
+  const std::string target =
+      *arguments.output == "-" ? std::string("standard output") : *arguments.output;
+  for (const tools::Planned& planned : plan) {
+    const Index count = element_count(planned.shape);
+    const Index size = count * static_cast<Index>(size_of(planned.type));
+    if (__builtin_add_overflow(bytes, size, &bytes)) {
+      throw Error(Failure::usage, "the datasets have too many elements");
+    }
+    elements += count;
+    report.output(planned.name, target + ":/" + planned.name, planned.shape, planned.type);
+    made.push_back(planned.name + " " + tools::times(planned.shape));
+    table += fmt::format("{}  {}  {}  {}\n", planned.name, tools::times(planned.shape),
+                         name(planned.type), tools::bytes_text(static_cast<double>(size)));
+  }
+  report.result()["kind"] = arguments.verb;
+  report.result()["elements"] = elements;
+  report.result()["bytes"] = bytes;
+  if (arguments.dry_run) {
+    report.print(table + "total  " + tools::bytes_text(static_cast<double>(bytes)) + "\n");
+    return {};
+  }
+
+  Writer writer(arguments, report, elements);
+  for (const tools::Planned& planned : plan) {
+    if (planned.is_label) {
+      writer.write<std::int64_t>(planned, [&](Index first, Index count, std::int64_t* out) {
+        recipe.labels(planned, first, count, out);
+      });
+    } else if (planned.type == DType::f64) {
+      write_numbers<double>(writer, recipe, planned);
+    } else {
+      write_numbers<float>(writer, recipe, planned);
+    }
+  }
+  return {0,
+          fmt::format("{}, {}, {}, seed {} -> {}", arguments.verb, fmt::join(made, ", "),
+                      tools::bytes_text(static_cast<double>(bytes)), arguments.seed, target),
+          tools::commit_of(writer.take())};
+}
+
+}  // namespace
+
+int main(int argc, char** argv) { return attn::tools::tool_main(argc, argv, declare(), run); }
