@@ -159,8 +159,9 @@ TEST_CASE("Links are followed where they lead somewhere") {
   const InputBundle bundle = open_input(folder / "in.h5");
   CHECK(values_of<float>(bundle.dataset("soft")) == std::vector<float>{1});
   CHECK(values_of<float>(bundle.dataset("external")).size() == 4);
-  for (const auto& [name, why] : {std::pair{"dangling", "is a link that leads nowhere"},
+  for (const auto& [link, why] : {std::pair{"dangling", "is a link that leads nowhere"},
                                   std::pair{"lost", "is an external link to nothing.h5"}}) {
+    const std::string name = link;
     CAPTURE(name);
     const std::string expected = folder / "in.h5" + ":/" + name + " " + why;
     CHECK(contains(thrown_error([&] { bundle.dataset(name); }).what(), expected));
