@@ -14,7 +14,8 @@ GOLDEN = SOURCE / "tests/golden"
 class Help(ToolTest):
 
     def test_every_tool_is_looked_at(self):
-        sources = {path.stem.replace("_", "-") for path in (SOURCE / "tools").glob("*.cpp")}
+        mains = (SOURCE / "tools").glob("*/main.cpp")
+        sources = {path.parent.name.replace("_", "-") for path in mains}
         self.assertLessEqual(sources, set(TOOLS))
         self.assertEqual({path.name for path in GOLDEN.glob("*.help.txt")},
                          {f"{tool}.help.txt" for tool in sources})
