@@ -38,13 +38,6 @@ void Report::source(const std::string& address, const std::string& kind,
   const auto& before = impl_->sources;
   if (std::find(before.begin(), before.end(), entry) != before.end()) return;
   impl_->sources.push_back(std::move(entry));
-  constexpr std::size_t most = 3;
-  std::string named;
-  for (std::size_t n = 0; n < std::min(files.size(), most); ++n) {
-    named += (n == 0 ? "" : ", ") + files[n];
-  }
-  if (files.size() > most) named += " and " + std::to_string(files.size() - most) + " more";
-  impl_->say("note", address + " (" + kind + ") takes values from " + named);
 }
 
 nlohmann::ordered_json& Report::result() { return impl_->result; }
@@ -60,6 +53,25 @@ void Report::warn(const std::string& line) {
   if (std::find(before.begin(), before.end(), squashed) != before.end()) return;
   impl_->warnings.push_back(squashed);
   impl_->say("warning", squashed);
+}
+
+void Report::Impl::note_sources() const {
+  std::vector<std::string> files;
+  for (const auto& source : sources) {
+    for (const auto& file : source["files"]) {
+      const auto name = file.get<std::string>();
+      if (std::find(files.begin(), files.end(), name) == files.end()) files.push_back(name);
+    }
+  }
+  if (files.empty()) return;
+  constexpr std::size_t most = 3;
+  std::string named = sources.front()["address"].get<std::string>();
+  if (sources.size() > 1) named += " and " + std::to_string(sources.size() - 1) + " more";
+  for (std::size_t n = 0; n < std::min(files.size(), most); ++n) {
+    named += (n == 0 ? " took values from " : ", ") + files[n];
+  }
+  if (files.size() > most) named += " and " + std::to_string(files.size() - most) + " more";
+  say("note", named);
 }
 
 void Report::Impl::say(const std::string& what, const std::string& line) const {

@@ -23,9 +23,9 @@ class Report {
   void input(const std::string& name, const std::string& address, const Shape& shape, DType type);
   void output(const std::string& name, const std::string& address, const Shape& shape, DType type);
 
-  /// A file that the user did not name and from which an input takes values: `address` is what
-  /// leads there, `kind` how ("virtual", "external link", "raw storage"). Said once on stderr as
-  /// "TOOL: note: ..." (not with -q) and kept for the JSON.
+  /// Files that the user did not name and from which an input takes values: `address` is what leads
+  /// there, `kind` how ("virtual", "external link", "raw storage"). Kept for the JSON; one line on
+  /// stderr, "TOOL: note: ..." (not with -q), names the first few at the end.
   void source(const std::string& address, const std::string& kind,
               const std::vector<std::string>& files);
 

@@ -30,6 +30,9 @@ struct Report::Impl {
 
   /// "TOOL: warning: line" on stderr, at once; not with -q.
   void say(const std::string& what, const std::string& line) const;
+
+  /// One line about the files that were followed; none where there were none.
+  void note_sources() const;
 };
 
 /// What ended a run that failed.

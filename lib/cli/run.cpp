@@ -87,6 +87,7 @@ class Session {
   void print(const Arguments& arguments, const Outcome& outcome) {
     if (outcome.failure) failed_ = failed_by(*outcome.failure);
     const Report::Impl& report = report_.impl();
+    report.note_sources();
     const bool in_place = (json_ && json_->empty()) || !report.data.empty();
     if (!report.data.empty()) write_all(STDOUT_FILENO, report.data, "standard output");
     if (!report.text.empty() && !in_place && !arguments.quiet) {

@@ -30,7 +30,7 @@ std::optional<Object> ObjectCopier::copy_member(const GroupWalk::Member& member)
         open_object(member.group.file, member.group.handle.get(), member.link.name, member.address);
   } catch (const Error& error) {
     if (error.failure() != Failure::input || !error.hint().empty()) throw;
-    throw Error(Failure::input, error.what(), "--only copies nothing from INPUT");
+    throw Error(Failure::input, error.what(), "use --only, which copies nothing from INPUT");
   }
   if (!object) return {};
   const hid_t group = groups_.empty() ? output_.root() : groups_.back().get();

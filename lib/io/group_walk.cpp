@@ -9,7 +9,8 @@
 namespace attn::io {
 namespace {
 
-constexpr std::size_t longest_path = std::size_t{64} << 10;
+/// HDF5 keeps the path of each open group: memory grows with the square of the depth.
+constexpr std::size_t longest_path = std::size_t{16} << 10;
 
 struct Level {
   Object group;
@@ -51,7 +52,7 @@ void GroupWalk::run(Object root, std::string address) const {
     path += (path.empty() ? "" : "/") + link.name;
     if (path.size() > longest_path) {
       throw Error(Failure::input, address.substr(0, 80) + "... is nested too deep: its path has " +
-                                      "more than 64 KiB");
+                                      "more than 16 KiB");
     }
     std::optional<Object> group = visit({level.group, link, address, path});
     if (group) enter(std::move(*group));

@@ -28,7 +28,7 @@ class GroupWalk {
 
   /// `links` lists a group in the order wanted. `visit` is called for each link; a group that it
   /// returns is visited next, and `leave`, where given, is called when all of that group was.
-  /// Throws Error(input) where paths grow beyond 64 KiB.
+  /// Throws Error(input) where paths grow beyond 16 KiB.
   std::function<std::vector<h5::Link>(hid_t, const std::string& address)> links = links_by_number;
   std::function<std::optional<Object>(const Member&)> visit;
   std::function<void()> leave = {};

@@ -25,7 +25,12 @@ std::vector<std::string> levels_of(const std::string& pattern) {
 
 class Match {
  public:
-  explicit Match(const std::string& pattern) : levels_(levels_of(pattern)) {}
+  explicit Match(const std::string& pattern) : levels_(levels_of(pattern)) {
+    constexpr std::size_t most = 100;
+    if (levels_.size() <= most) return;
+    throw Error(Failure::usage, "a pattern of groups has " + std::to_string(levels_.size()) +
+                                    " levels, expected at most " + std::to_string(most));
+  }
 
   /// As deep as the pattern has levels.
   void visit(const Object& group, const std::string& address, const std::string& path,

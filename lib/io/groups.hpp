@@ -10,7 +10,8 @@
 
 namespace attn::io {
 
-/// The groups that `pattern` leads to, a pattern of fnmatch(3) for each level between slashes.
+/// The groups that `pattern` leads to, a pattern of fnmatch(3) for each level between slashes, of
+/// which there are at most 100 (Error(usage)).
 /// Depth first; a group that several links lead to stands under the first that matches.
 /// Throws Error(input) for a link that matches and leads to nothing that can be opened.
 std::vector<std::string> matching_groups(const Object& group, const std::string& address,

@@ -84,7 +84,8 @@ void Hdf5Dataset::read_raw(const Shape& start, const Shape& count, hid_t memory_
       h5::select(memory.get(), {part.start.begin(), part.start.end()}, ones, extents);
       std::vector<hsize_t> first(part.start.size());
       for (std::size_t axis = 0; axis < first.size(); ++axis) {
-        first[axis] = static_cast<hsize_t>(parts.first[axis] + part.start[axis] * parts.step[axis]);
+        const Index at = parts.first[axis] + part.start[axis] * parts.step[axis];
+        first[axis] = static_cast<hsize_t>(at);
       }
       h5::select(selection.space.get(), first, {parts.step.begin(), parts.step.end()}, extents);
     }

@@ -103,6 +103,16 @@ void require_raw_files(hid_t dataset, hid_t creation, const InputFile& file,
   file.files->followed(followed);
 }
 
+/// HDF5 would allocate and fill with zeros whatever size a damaged index claims for a packed chunk.
+void require_stored_chunks(hid_t dataset, const InputFile& file, const std::string& address) {
+  hsize_t file_size = 0;
+  if (H5Fget_filesize(file.handle.get(), &file_size) < 0) return;
+  const hsize_t stored = H5Dget_storage_size(dataset);
+  if (stored <= file_size) return;
+  throw Error(Failure::input, address + " is damaged: its chunks take " + std::to_string(stored) +
+                                  " bytes, of " + std::to_string(file_size) + " in the file");
+}
+
 h5::Handle raw_access(const InputFile& file) {
   h5::Handle access = h5::properties(H5P_DATASET_ACCESS);
   h5::require(H5Pset_efile_prefix(access.get(), file.folder.c_str()), "properties");
@@ -159,7 +169,10 @@ void OpenDataset::complete(const Object& object, int depth) {
   }
   const Chunks chunks = chunks_of(handle_.get());
   chunk_.assign(chunks.shape.begin(), chunks.shape.end());
-  if (chunks.filtered) packed_chunk_bytes_ = static_cast<std::int64_t>(chunks.bytes);
+  if (chunks.filtered) {
+    require_stored_chunks(handle_.get(), *object.file, address_);
+    packed_chunk_bytes_ = static_cast<std::int64_t>(chunks.bytes);
+  }
   const h5::Handle access =
       suitable_access(handle_.get(), creation.get(), chunks, *object.file, address_);
   if (!access) return;
@@ -194,7 +207,8 @@ std::int64_t OpenDataset::packed_bytes(hid_t selection) const {
   auto bytes = static_cast<double>(packed_chunk_bytes_);
   for (std::size_t axis = 0; axis < chunk_.size(); ++axis) {
     const auto length = static_cast<hsize_t>(chunk_[axis]);
-    bytes *= static_cast<double>(high[axis] / length - low[axis] / length + 1);
+    const hsize_t met = high[axis] / length - low[axis] / length + 1;
+    bytes *= static_cast<double>(met);
   }
   return static_cast<std::int64_t>(std::min(bytes, 1e18));
 }

@@ -94,7 +94,7 @@ class Sources(ToolTest):
                 done = self.run_tool("attn-compute", f"data/{name}", "-o", "out.h5", "--force",
                                      "--json=report.json")
                 np.testing.assert_array_equal(self.read("out.h5")["out"], self.expected)
-                self.assertIn(f"note: data/{name}:/q ({kind}) takes values from ", done.err)
+                self.assertIn(f"note: data/{name}:/q took values from ", done.err)
                 (source,) = self.read_json("report.json")["sources"]
                 self.assertEqual(source["address"], f"data/{name}:/q")
                 self.assertEqual(source["kind"], kind)
