@@ -128,8 +128,9 @@ h5::Handle opened(const Object& object, const h5::Handle& access) {
   throw Error(Failure::input, address + " cannot be opened: " + why.text);
 }
 
-/// With a cache that suits its chunks, or without one where they are larger than that and not
-/// compressed: HDF5 then reads no more than it is asked for.
+/// How to open `dataset` for reading: its raw files beside its own file; its chunks with a cache
+/// that suits them, or without one where they are larger than that and not compressed, as HDF5 then
+/// reads no more than it is asked for.
 h5::Handle suitable_access(hid_t dataset, hid_t creation, const Chunks& chunks,
                            const InputFile& file, const std::string& address) {
   if (H5Pget_external_count(creation) > 0) {
