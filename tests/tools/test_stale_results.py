@@ -9,6 +9,7 @@ import numpy as np
 from attn import Bundle, ToolTest
 from dumps import EACH, MAP, Dump
 
+NOT_COPIED = "not copied, since no longer true after this run: "
 COLUMN_SUMS = {"unas_col_sum", "unas_row_entropy", "dnas_col_sum", "dnas_row_entropy"}
 
 
@@ -36,14 +37,14 @@ class Stale(ToolTest):
         """These are gone, and one line says so."""
         for name in names:
             self.assertNotIn(name, bundle)
-        self.assertIn(f"warning: left out {', '.join(sorted(names))} of an earlier {tool}: they do "
-                      "not belong to this run\n", bundle.err)
-        self.assertEqual(bundle.err.count("warning: left out"), 1)
+        self.assertIn(f"warning: {NOT_COPIED}{', '.join(sorted(names))} (of an earlier {tool})\n",
+                      bundle.err)
+        self.assertEqual(bundle.err.count(NOT_COPIED), 1)
 
     def kept(self, bundle, *names):
         for name in names:
             self.assertIn(name, bundle)
-        self.assertNotIn("left out", bundle.err)
+        self.assertNotIn(NOT_COPIED, bundle.err)
 
     def strip_marks(self, name):
         """As the tools wrote it before they marked their results."""
@@ -98,7 +99,7 @@ class OtherTools(Stale):
                          ["history"])
         only = self.made("lambda-solve", "--only", "made.h5", name="only.h5")
         self.assertNotIn("attn_scheme", only.attributes)
-        self.assertNotIn("left out", only.err)
+        self.assertNotIn(NOT_COPIED, only.err)
         # Without an out of its own it leaves the other's.
         beside = self.made("lambda-solve", "--emit=lambda", "made.h5", name="beside.h5")
         self.kept(beside, "out", "weights", "grad_q")
@@ -185,6 +186,24 @@ class SameTool(Stale):
         self.made("attn-compute", "--emit=out", "in.h5")
         self.dropped(self.made(*chosen, "weights", "made.h5"), "attn-compute", "out")
 
+    def test_templates_and_keys(self):
+        # Of one axis: the usual scale is 1 for both.
+        self.write("dual.h5", q=self.normal(7, 1), k=self.normal(6, 1), t=self.normal(6, 1),
+                   z=self.normal(7, 1))
+        made = self.made("lambda-solve", "--emit=h", "dual.h5")
+        self.assertIn("h", made)
+        with h5py.File(self.folder / "made.h5", "r+") as file:
+            del file["t"], file["z"]
+        self.dropped(self.made("lambda-solve", "--emit=p", "made.h5", name="keys.h5"),
+                     "lambda-solve", "h")
+
+    def test_queries_that_do_not_open(self):
+        with h5py.File(self.folder / "in.h5", "r+") as file:
+            file["queries"] = h5py.SoftLink("/nowhere")
+        self.made("attn-compute", "--only", "in.h5")
+        self.assertIn("attn_result", self.read("made.h5").attributes_of["out"])
+        self.refused("attn-compute", "in.h5", status=3, says=["in.h5:/queries"])
+
     def test_statistics_of_other_scores(self):
         self.made("explain-away-stats", "--scheme=unas", "in.h5")
         other = self.made("explain-away-stats", "--scheme=dnas", "--scale=2", "made.h5",
@@ -192,6 +211,10 @@ class SameTool(Stale):
         self.dropped(other, "explain-away-stats", "unas_col_sum", "unas_row_entropy")
         self.kept(self.made("explain-away-stats", "--scheme=dnas", "made.h5"), "unas_col_sum",
                   "dnas_col_sum")
+        # Its own scale, and then the root's.
+        self.made("explain-away-stats", "--scale=2", "in.h5")
+        self.dropped(self.made("attn-compute", "made.h5", name="other.h5"), "explain-away-stats",
+                     *COLUMN_SUMS)
         self.made("attn-compute", "--emit=weights", "in.h5", name="weights.h5")
         self.made("explain-away-stats", "--scheme=stored", "weights.h5", name="stored.h5")
         anew = self.made("attn-compute", "--scale=2", "--emit=out", "stored.h5", name="anew.h5")
@@ -221,7 +244,7 @@ class Inputs(Stale):
         self.dropped(self.made("attn-compute", "--precision=f32", "--emit=out", "--scale=2",
                                "copied.h5", name="anew.h5"), "attn-compute", "weights", "grad_q")
         arrays = self.run_tool("tensor-convert", "made.h5", "q=other.h5:/q", "-o", "a.npz")
-        self.assertIn("left out grad_q, out, weights of an earlier attn-compute", arrays.err)
+        self.assertIn(NOT_COPIED + "grad_q, out, weights (of an earlier attn-compute)", arrays.err)
         self.assertEqual(set(np.load(self.folder / "a.npz")), set(self.data))
 
     def test_a_result_from_elsewhere_is_an_input(self):
@@ -250,13 +273,53 @@ class Inputs(Stale):
                           "made.h5", name="sums.h5")
         self.dropped(other, "attn-compute", "weights")
 
-    def test_what_is_read_stays(self):
+    def test_what_is_read_is_not_true_for_that(self):
         self.made("attn-compute", "--emit=weights,out", "in.h5")
         self.write("other.h5", q=self.normal(2, 7, 4))
         read = self.made("explain-away-stats", "--scheme=stored", "-i", "q=other.h5", "made.h5",
                          name="sums.h5")
-        self.dropped(read, "attn-compute", "out")
-        self.assertIn("weights", read)
+        self.dropped(read, "attn-compute", "out", "weights")
+        sums = self.read("made.h5")["weights"].astype(float).sum(-2)
+        self.assert_near("sums", read["stored_col_sum"], sums, 1e-5)
+        self.consistent(self.made("attn-compute", "--emit=out", "sums.h5", name="out.h5"))
+        self.kept(self.made("explain-away-stats", "--scheme=stored", "made.h5", name="sums.h5"),
+                  "out", "weights")
+        # Two layers in a row: the weights of the second are not those of the first's out.
+        self.write("three.h5", k=self.normal(2, 6, 3))
+        second = self.made("attn-compute", "--map=q=out", "-i", "k=three.h5", "--emit=weights",
+                           "made.h5", name="second.h5")
+        self.dropped(second, "attn-compute", "out")
+
+    def test_other_names_of_the_same_tool(self):
+        upper = {name.upper(): self.normal(*values.shape) for name, values in self.data.items()}
+        self.write("both.h5", **self.data, **upper)
+        mapped = "--map=q=Q,k=K,v=V"
+        for emitted, other in (("out", "weights"), ("col_sum,weights", "out"), ("grad_q", "out")):
+            self.made("attn-compute", mapped, "--emit", emitted, "both.h5")
+            for options in ([], ["--map=q=Q"], ["-i", "k=in.h5"]):
+                with self.subTest(emitted=emitted, options=options):
+                    self.dropped(self.made("attn-compute", *options, "--emit", other, "made.h5",
+                                           name="other.h5"), "attn-compute", *emitted.split(","))
+        for tool, first, second in (("sinkhorn-iter", "plan", "error"), ("lambda-solve", "h", "p"),
+                                    ("explain-away-stats", None, None)):
+            with self.subTest(tool=tool):
+                one = ["--emit", first] if first else ["--scheme=unas"]
+                two = ["--emit", second] if second else ["--scheme=dnas"]
+                self.made(tool, "--map=q=Q,k=K", *one, "both.h5")
+                names = [first] if first else ["unas_col_sum", "unas_row_entropy"]
+                self.dropped(self.made(tool, *two, "made.h5", name="other.h5"), tool, *names)
+                self.kept(self.made(tool, "--map=q=Q,k=K", *two, "made.h5"), *names)
+        # A run that reads no v says nothing of it.
+        self.made("attn-compute", mapped, "--emit=out", "both.h5")
+        self.kept(self.made("attn-compute", "--map=q=Q,k=K", "--emit=weights", "made.h5"), "out")
+        # -i Q would be copied, but not read.
+        self.refused("attn-compute", mapped, "-i", "Q=both.h5:/q", "both.h5", status=2,
+                     says=["both --map q=Q and -i say what Q is"], hint="-i q=ADDRESS")
+        # The same datasets in other parts.
+        self.write("square.h5", A=self.normal(5, 4), B=self.normal(5, 4), v=self.normal(5, 3))
+        self.made("attn-compute", "--map=q=A,k=B", "--emit=out", "square.h5")
+        self.dropped(self.made("attn-compute", "--map=q=B,k=A", "--emit=weights", "made.h5"),
+                     "attn-compute", "out")
 
     def test_the_users_own(self):
         own = {name: self.normal(3) for name in ("error", "p", "out", "plan", "h")}
@@ -330,6 +393,21 @@ class Marks(Stale):
             file["out"].attrs["attn_result"] = np.arange(4)
         self.dropped(self.made("attn-compute", "--emit=col_sum", "own.h5"), "attn-compute", "out")
 
+    def test_one_that_would_use_up_the_stack(self):
+        deep = ["[" * 100000 + "]" * 100000, '{"with":' * 200000 + "1" + "}" * 200000,
+                "[" * 30000 + "]" * 30000, '{"a":' * 10000 + "1" + "}" * 10000]
+        marks = [f'{{"name":"out","tool":"attn-compute","from":{{}},"with":{value}}}'
+                 for value in deep] + [f'{{"name":{value}}}' for value in deep] + deep
+        marks.append(json.dumps({"name": "out", "tool": "attn-compute", "from": {},
+                                 "with": {"attn_scheme": "unas"}}) + " " * 65536)
+        for text in marks:
+            self.write("own.h5", {"attn_scheme": "unas"}, **self.data, out=np.zeros(2))
+            with h5py.File(self.folder / "own.h5", "r+", libver="latest") as file:
+                file["out"].attrs["attn_result"] = text
+            self.dropped(self.made("attn-compute", "--emit=col_sum", "own.h5"), "attn-compute", "out")
+            told = self.run_tool("tensor-info", "own.h5")
+            self.assertNotIn("\nresults\n", told.out.decode())
+
     def test_comparison(self):
         self.made("attn-compute", "in.h5", name="a.h5")
         self.made("attn-compute", "in.h5", name="b.h5")
@@ -356,8 +434,7 @@ class Marks(Stale):
         done = self.run_tool("attn-compute", "--emit=out", "--scale=2", "made.h5", "-q", "--json",
                              "-o", "out.h5")
         self.assertEqual(done.err, "")
-        self.assertIn("left out weights of an earlier attn-compute: they do not belong to this run",
-                      done.json()["warnings"])
+        self.assertIn(NOT_COPIED + "weights (of an earlier attn-compute)", done.json()["warnings"])
 
 
 class Paths(Stale):
@@ -373,8 +450,8 @@ class Paths(Stale):
         self.made("basis-paths", "values", "made.h5")
         step = ["basis-paths", "step", "--optimizer=si-adam", "--rate=1e-3"]
         stepped = self.made(*step, "made.h5", name="step.h5")
-        self.assertIn("warning: left out grad_wv, out of an earlier attn-compute; basis_value, "
-                      "wk_skeleton of an earlier basis-paths: they do not belong", stepped.err)
+        self.assertIn(NOT_COPIED + "grad_wv, out (of an earlier attn-compute); basis_value, "
+                      "wk_skeleton (of an earlier basis-paths)\n", stepped.err)
         self.assertEqual({name for name in stepped if name not in self.read("model.h5")},
                          {"skeleton_q", "skeleton_k", "si_adam_m", "si_adam_v", "si_adam_step"})
         # State and skeleton are inputs: they stay, whatever else runs.
@@ -388,6 +465,8 @@ class Paths(Stale):
         self.made("basis-paths", "identify", "made.h5")
         values = self.made("basis-paths", "values", "made.h5")
         self.kept(values, "out", "basis_path", "basis_value")
+        self.write("values.h5", **{name: values[name] for name in ("wq", "wk")})
+        self.made("basis-paths", "values", "values.h5", name="values.h5")
         paths = self.made("basis-paths", "reconstruct", "--paths=0,1,2", "made.h5", name="paths.h5")
         self.kept(paths, "out", "basis_path", "basis_value", "path_value")
         weights = self.made("basis-paths", "reconstruct", "made.h5", name="weights.h5")
@@ -401,6 +480,9 @@ class Paths(Stale):
         again = self.made("basis-paths", "reconstruct", "made.h5", name="again.h5")
         np.testing.assert_allclose(again["wq"], scaled["wq"], rtol=1e-6)
         self.write("wq.h5", wq=self.normal(2, 5, 3))
+        other = self.made("basis-paths", "rescale", "-i", "wq=wq.h5", "-i", "scale=scale.h5",
+                          "values.h5", name="other.h5")
+        self.dropped(other, "basis-paths", "basis_value")
         named = self.made("attn-compute", "--from=projection", "-i", "wq=wq.h5", "paths.h5")
         self.dropped(named, "basis-paths", "basis_value", "path_value", "wk_skeleton")
 
@@ -421,7 +503,7 @@ class Points(Stale):
         self.assertIn("hnas/centre", one)
         self.write("x.h5", x=self.normal(9, 2).astype(float))
         em = self.made("mode-collapse-sim", "em", "-i", "x=x.h5", "more.h5", name="em.h5")
-        self.assertIn("left out dnas/centre, dnas/centre_distance, ", em.err)
+        self.assertIn(NOT_COPIED + "dnas/centre, dnas/centre_distance, ", em.err)
         self.assertEqual(em.groups, ["em"])
 
 
@@ -430,18 +512,18 @@ class Groups(Dump):
     def test_each(self):
         self.run_tool("attn-compute", *EACH, *MAP, "--emit=out,weights", "dump.h5", "-o", "a.h5")
         same = self.run_tool("attn-compute", *EACH, *MAP, "--emit=col_sum", "a.h5", "-o", "b.h5")
-        self.assertNotIn("left out", same.err)
+        self.assertNotIn(NOT_COPIED, same.err)
         self.assertIn("text/b/layer2/out", self.read("b.h5"))
         some = self.run_tool("attn-compute", "--each=/text/a/*", *MAP, "--scale=2", "--emit=out",
                              "b.h5", "-o", "c.h5")
-        line = "left out col_sum, weights of an earlier attn-compute: they do not belong to this run\n"
+        line = NOT_COPIED + "col_sum, weights (of an earlier attn-compute)\n"
         self.assertEqual(some.err.count("warning"), 1)
         self.assertIn(line, some.err)
         found = self.read("c.h5")
         for group in self.groups:
             self.assertEqual(f"{group}/weights" in found, group.startswith("text/b"))
         dual = self.run_tool("lambda-solve", *EACH, *MAP, "c.h5", "-o", "d.h5")
-        self.assertEqual(dual.err.count("left out"), 1)
+        self.assertEqual(dual.err.count(NOT_COPIED), 1)
         found = self.read("d.h5")
         for group in self.groups:
             self.assertNotIn(f"{group}/weights", found)
@@ -452,7 +534,7 @@ class Groups(Dump):
         self.write("v.h5", v=np.ones((1, 5, 2), np.float32))
         named = self.run_tool("attn-compute", "--each=/text/b/*", "--map=q=Q,k=K", "-i", "v=v.h5",
                               "--emit=col_sum", "e.h5", "-o", "f.h5")
-        self.assertIn("left out out of an earlier attn-compute", named.err)
+        self.assertIn(NOT_COPIED + "out (of an earlier attn-compute)\n", named.err)
         self.assertIn("text/b/layer0/weights", self.read("f.h5"))
 
     def test_the_same_bytes(self):

@@ -57,7 +57,6 @@ bool same_queries(const io::InputBundle& section, const std::optional<RowSelecti
 RunEffect ComputeTask::effect(const cli::Arguments& arguments) const {
   RunEffect effect;
   effect.tool = arguments.tool;
-  effect.read = names_of(datasets());
   effect.settings = settings_of(arguments, *this);
   for (const std::string& name : result_family(effect.tool)->attributes) {
     if (name != "attn_status") effect.attributes[name] = setting_of(effect.settings, name);
@@ -65,7 +64,6 @@ RunEffect ComputeTask::effect(const cli::Arguments& arguments) const {
   std::set<std::string> scores = score_inputs(input);
   std::set<std::string> outputs = output_inputs(input);
   if (options.scheme.scheme == Scheme::hnas && !arguments.number("hybrid")) {
-    effect.read.insert("hybrid");
     scores.insert("hybrid");
     outputs.insert("hybrid");
   }
@@ -82,7 +80,7 @@ RunEffect ComputeTask::effect(const cli::Arguments& arguments) const {
   for (const GradientKind& gradient : options.gradients) effect.results[gradient.name] = outputs;
   if (options.queries) effect.results["queries"] = {"queries"};
   // Rows of other queries do not stay beside these, nor the list of theirs.
-  if (!by_query) return effect;
+  if (!by_query || arguments.only) return effect;
   (same_queries(bundle, options.queries) ? effect.unchanged : effect.changed).insert("queries");
   return effect;
 }

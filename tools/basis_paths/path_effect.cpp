@@ -21,7 +21,7 @@ void rescale(const std::vector<io::InputDataset>& read, RunEffect& effect) {
       effect.replaced.insert(dataset.name());
     }
   }
-  effect.read.insert({"basis_value", "path_value"});
+  effect.still_true = {"basis_value", "path_value"};
 }
 
 }  // namespace
@@ -29,7 +29,6 @@ void rescale(const std::vector<io::InputDataset>& read, RunEffect& effect) {
 RunEffect PathTask::effect(const cli::Arguments& arguments) const {
   RunEffect effect;
   effect.tool = arguments.tool;
-  for (const io::InputDataset& dataset : datasets()) effect.read.insert(dataset.name());
   const Names of_weights = {"wq", "wk", "skeleton_q", "skeleton_k"};
   if (verb == "identify" || verb == "values" || (verb == "step" && has_skeleton())) {
     add(effect.replaced, skeleton);
@@ -45,6 +44,7 @@ RunEffect PathTask::effect(const cli::Arguments& arguments) const {
     if (operand("path") != nullptr) effect.results["path_value"].insert("path");
   } else if (verb == "reconstruct") {
     add(effect.replaced, {"wq", "wk"});
+    effect.still_true = {"basis_value", "wk_skeleton"};
   }
   if (verb == "rescale") rescale(datasets(), effect);
   if (verb != "step") return effect;

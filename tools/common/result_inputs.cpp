@@ -36,10 +36,4 @@ Names output_inputs(const AttentionInput& input) {
   return names;
 }
 
-Names names_of(const std::vector<io::InputDataset>& datasets) {
-  Names names;
-  for (const io::InputDataset& dataset : datasets) names.insert(dataset.name());
-  return names;
-}
-
 }  // namespace attn::tools

@@ -14,7 +14,4 @@ std::set<std::string> score_inputs(const AttentionInput& input);
 /// Those, and the ones that out is made from besides.
 std::set<std::string> output_inputs(const AttentionInput& input);
 
-/// All that is read.
-std::set<std::string> names_of(const std::vector<io::InputDataset>& datasets);
-
 }  // namespace attn::tools

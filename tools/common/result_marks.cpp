@@ -1,5 +1,6 @@
 #include "common/result_marks.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <type_traits>
 
@@ -21,6 +22,36 @@ Json json_of(const Setting& setting) {
         }
       },
       setting);
+}
+
+// Marks are of the file, which anybody may have written: bounded, as nlohmann's library recurses
+// over nested values. Null where the text is no mark.
+Json parse_mark(const std::string& text) {
+  constexpr std::size_t longest = 65536;
+  if (text.size() > longest) return {};
+  bool too_deep = false;
+  const auto is_shallow = [&](int depth, Json::parse_event_t event, const Json&) {
+    const bool opens =
+        event == Json::parse_event_t::object_start || event == Json::parse_event_t::array_start;
+    // The mark, and in it "from" and "with".
+    if (opens && depth > 1) too_deep = true;
+    return !too_deep;
+  };
+  Json mark = Json::parse(text, is_shallow, false);
+  if (too_deep || !mark.is_object()) return {};
+  return mark;
+}
+
+// Null where the mark has no such member.
+const Json* member(const Json& mark, const char* name) {
+  if (!mark.is_object()) return nullptr;
+  const auto found = mark.find(name);
+  return found == mark.end() ? nullptr : &*found;
+}
+
+std::string tool_of(const Json& mark) {
+  const Json* const tool = member(mark, "tool");
+  return tool != nullptr && tool->is_string() ? tool->get<std::string>() : "";
 }
 
 Setting setting_in(const Json& json) {
@@ -50,21 +81,25 @@ std::string mark_text(const Held& result, const std::string& name) {
 }
 
 std::optional<Held> read_mark(const std::string& text, const std::string& name) {
-  const Json mark = Json::parse(text, nullptr, false);
-  if (!mark.is_object() || mark.value("name", Json()) != name) return std::nullopt;
-  const Json tool = mark.value("tool", Json());
-  const Json from = mark.value("from", Json());
-  const Json with = mark.value("with", Json());
-  if (!tool.is_string() || !from.is_array() || !with.is_object()) return std::nullopt;
+  const Json mark = parse_mark(text);
+  const Json* const named = member(mark, "name");
+  const Json* const from = member(mark, "from");
+  const Json* const with = member(mark, "with");
+  if (named == nullptr || *named != name) return std::nullopt;
+  if (from == nullptr || !from->is_object() || with == nullptr || !with->is_object()) {
+    return std::nullopt;
+  }
   Held held;
   held.marked = true;
-  held.family = result_family(tool.get<std::string>());
+  held.family = result_family(tool_of(mark));
   if (held.family == nullptr || !held.family->has(name)) return std::nullopt;
-  for (const Json& input : from) {
-    if (input.is_string()) held.from.insert(input.get<std::string>());
+  for (const auto& [input, stored] : from->items()) {
+    if (stored.is_string()) held.from[input] = stored.get<std::string>();
   }
-  for (const auto& [setting, value] : with.items()) held.with[setting] = setting_in(value);
+  for (const auto& [setting, value] : with->items()) held.with[setting] = setting_in(value);
   return held;
 }
+
+std::string tool_of_mark(const std::string& text) { return tool_of(parse_mark(text)); }
 
 }  // namespace attn::tools

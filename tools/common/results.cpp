@@ -12,6 +12,7 @@ namespace attn::tools {
 namespace {
 
 using Names = std::set<std::string>;
+using Renamed = std::map<std::string, std::string>;  // what tools call them, the stored names
 
 // "unas" of "unas/centre", empty for what lies in no group.
 std::string group_of(const std::string& name) {
@@ -22,29 +23,45 @@ std::string group_of(const std::string& name) {
 /// Finds the results in a section, and what becomes of them.
 class Planner {
  public:
-  Planner(const io::InputBundle& section, const RunEffect& effect)
-      : section_(section), effect_(effect), named_(effect.named), own_(result_family(effect.tool)) {
+  Planner(const io::InputBundle& section, const RunEffect& effect, Renamed renamed)
+      : section_(section),
+        effect_(effect),
+        renamed_(std::move(renamed)),
+        named_(effect.named),
+        own_(result_family(effect.tool)) {
     attributes_ = effect.attributes;
-    for (const auto& [name, from] : effect.results) written_.insert(name);
+    for (const auto& [name, from] : effect.results) {
+      written_.insert(name);
+      inputs_.merge(stored(from));
+    }
     written_.insert(effect.replaced.begin(), effect.replaced.end());
     find_marked();
     find_unmarked();
   }
 
-  ResultPlan plan() {
+  ResultPlan plan(bool only) {
     ResultPlan plan;
     take_over_attention(plan);
-    leave_out(plan);
+    if (!only) leave_out(plan);
     plan.without.assign(written_.begin(), written_.end());
     for (const auto& [tool, name] : plan.left_out) plan.without.push_back(name);
     leave_out_groups(plan);
     for (const auto& [name, from] : effect_.results) {
-      plan.marks[name] = mark_text({own_, true, from, effect_.settings}, name);
+      plan.marks[name] = mark_text({own_, true, stored(from), effect_.settings}, name);
     }
     return plan;
   }
 
  private:
+  Renamed stored(const Names& names) const {
+    Renamed all;
+    for (const std::string& name : names) {
+      const auto found = renamed_.find(name);
+      all.emplace(name, found == renamed_.end() ? name : found->second);
+    }
+    return all;
+  }
+
   void find_marked() {
     for (const ResultFamily& family : result_table()) {
       for (const std::string& name : family.names) {
@@ -84,7 +101,7 @@ class Planner {
         if (!io::may_be_result(section_, name)) continue;
         const auto own = family.inputs_of.find(name);
         const auto& inputs = own == family.inputs_of.end() ? family.inputs : own->second;
-        held.from = {inputs.begin(), inputs.end()};
+        for (const std::string& input : inputs) held.from[input] = input;
         found.emplace(name, held);
       }
     }
@@ -132,7 +149,7 @@ class Planner {
           return same(setting_of(held.with, setting.first), setting_of(settings, setting.first));
         });
       };
-      return equal(settings) && equal(held.with);
+      return equal(settings) && equal(held.with) && has_same_inputs(held);
     }
     const Settings relevant = settings_for(*held.family, name, attributes_);
     const auto& known = held.family->attributes;
@@ -144,24 +161,42 @@ class Planner {
     });
   }
 
+  // Results that belong together may not be of q and of Q: weights are those that out was made
+  // with. Where only one of them is made from v, that says nothing.
+  bool has_same_inputs(const Held& held) const {
+    if (own_->attributes.empty()) return true;
+    return std::all_of(inputs_.begin(), inputs_.end(), [&](const auto& input) {
+      const auto found = held.from.find(input.first);
+      return found == held.from.end() || found->second == input.second;
+    });
+  }
+
   void leave_out(ResultPlan& plan) {
+    Names given = named_;  // what changes besides what this run writes
+    given.insert(effect_.changed.begin(), effect_.changed.end());
     Names changed = written_;
-    changed.insert(effect_.changed.begin(), effect_.changed.end());
-    for (const std::string& name : effect_.unchanged) changed.erase(name);
-    changed.insert(named_.begin(), named_.end());
+    for (const std::string& name : effect_.unchanged) {
+      if (renamed_.count(name) > 0) continue;  // what is written under the name is of another
+      changed.erase(name);
+      given.erase(name);
+    }
+    given.insert(named_.begin(), named_.end());
+    changed.insert(given.begin(), given.end());
     // One that is left out may have been what another was made from.
     for (bool again = true; again;) {
       again = false;
       for (const auto& [name, held] : held_) {
-        if (written_.count(name) + effect_.read.count(name) > 0) continue;
+        if (written_.count(name) > 0) continue;
         if (plan.left_out.count({held.family->tool, name}) > 0) continue;
+        const Names& causes = effect_.still_true.count(name) > 0 ? given : changed;
         const bool made_anew =
             std::any_of(held.from.begin(), held.from.end(),
-                        [&](const std::string& input) { return changed.count(input) > 0; });
+                        [&](const auto& input) { return causes.count(input.second) > 0; });
         const bool kept = !made_anew && displaced_.count(name) == 0 && agrees(name, held);
         if (kept && written_.count(group_of(name)) == 0) continue;
         plan.left_out.insert({held.family->tool, name});
         changed.insert(name);
+        given.insert(name);
         again = true;
       }
     }
@@ -183,9 +218,11 @@ class Planner {
 
   const io::InputBundle& section_;
   const RunEffect& effect_;
+  const Renamed renamed_;
   const Names& named_;
   const ResultFamily* own_;  // null: of a tool that writes no results
   Names written_;
+  Renamed inputs_;  // of all that it writes
   std::map<std::string, Held> held_;
   Names displaced_;
   Settings attributes_;  // of the root, as the run sets or removes them
@@ -197,18 +234,7 @@ ResultPlan plan_results(const cli::Arguments& arguments, const io::InputBundle& 
                         RunEffect effect,
                         const std::vector<std::pair<std::string, std::string>>& renamed) {
   for (const auto& pair : arguments.named_inputs) effect.named.insert(pair.first);
-  const std::map<std::string, std::string> stored(renamed.begin(), renamed.end());
-  const auto rename = [&](Names& names) {
-    Names all;
-    for (const std::string& name : names) {
-      const auto found = stored.find(name);
-      all.insert(found == stored.end() ? name : found->second);
-    }
-    names = std::move(all);
-  };
-  for (auto& [name, from] : effect.results) rename(from);
-  rename(effect.read);
-  return Planner(section, effect).plan();
+  return Planner(section, effect, Renamed(renamed.begin(), renamed.end())).plan(arguments.only);
 }
 
 void write_marks(const ResultPlan& plan, io::OutputBundle& output) {
@@ -217,9 +243,7 @@ void write_marks(const ResultPlan& plan, io::OutputBundle& output) {
   }
 }
 
-void warn_of_left_out(const cli::Arguments& arguments, const std::vector<ResultPlan>& plans,
-                      cli::Report& report) {
-  if (arguments.only) return;
+void warn_of_left_out(const std::vector<ResultPlan>& plans, cli::Report& report) {
   std::map<std::string, Names> by_tool;
   for (const ResultPlan& plan : plans) {
     for (const auto& [tool, name] : plan.left_out) by_tool[tool].insert(name);
@@ -227,9 +251,10 @@ void warn_of_left_out(const cli::Arguments& arguments, const std::vector<ResultP
   if (by_tool.empty()) return;
   std::vector<std::string> parts;
   for (const auto& [tool, names] : by_tool) {
-    parts.push_back(fmt::format("{} of an earlier {}", fmt::join(names, ", "), tool));
+    parts.push_back(fmt::format("{} (of an earlier {})", fmt::join(names, ", "), tool));
   }
-  report.warn(fmt::format("left out {}: they do not belong to this run", fmt::join(parts, "; ")));
+  report.warn(
+      fmt::format("not copied, since no longer true after this run: {}", fmt::join(parts, "; ")));
 }
 
 }  // namespace attn::tools

@@ -24,10 +24,11 @@ struct RunEffect {
   std::set<std::string> replaced;   ///< inputs that it writes anew, or uses up
   std::set<std::string> changed;    ///< datasets that it does not write, but makes untrue
   std::set<std::string> unchanged;  ///< datasets that it writes with the same elements as before
-  std::set<std::string> read;       ///< never left out
-  std::set<std::string> named;      ///< taken from elsewhere; plan_results adds what -i names
-  Settings settings;                ///< how its results are made
-  Settings attributes;              ///< of the root, that it sets, or removes where absent
+  /// Results that hold whatever it writes: the values of paths, from which it makes weights.
+  std::set<std::string> still_true;
+  std::set<std::string> named;  ///< taken from elsewhere; plan_results adds what -i names
+  Settings settings;            ///< how its results are made
+  Settings attributes;          ///< of the root, that it sets, or removes where absent
 };
 
 /// What becomes of the results that one section of INPUT holds, and of the attributes about them.
@@ -42,12 +43,14 @@ struct ResultPlan {
 /// with is unchanged. It is left out where this run
 ///  - writes one of its inputs, or another result that it was made from, or -i names one;
 ///  - sets or removes an attribute that it was made with, unless to the same value;
-///  - is one of the same tool with other settings;
+///  - is one of the same tool with other settings, or reads other datasets as what both call by one
+///    name (q);
 ///  - says what out, weights and potentials are, and another tool's run said so before.
-/// What the run itself reads always stays. A dataset is a result where it carries its mark. One
-/// without a mark, as tools wrote them before there were marks, is a result where result_table()
-/// has its name and the root has an attribute that only a run leaves; runs that set that attribute
-/// leave it out. `renamed` as Sections has it.
+/// Being read by the run protects no result: it is used, and not copied. A dataset is a result
+/// where it carries its mark. One without a mark, as tools wrote them before there were marks, is a
+/// result where result_table() has its name and the root has an attribute that only a run leaves;
+/// runs that set that attribute leave it out. With --only, where nothing is copied, nothing is left
+/// out. `renamed` as Sections has it.
 ResultPlan plan_results(const cli::Arguments& arguments, const io::InputBundle& section,
                         RunEffect effect,
                         const std::vector<std::pair<std::string, std::string>>& renamed = {});
@@ -55,8 +58,7 @@ ResultPlan plan_results(const cli::Arguments& arguments, const io::InputBundle& 
 /// Marks the results that were written to a section, whose root or group `output` is.
 void write_marks(const ResultPlan& plan, io::OutputBundle& output);
 
-/// One line about what was left out of all sections; none with --only, where nothing is copied.
-void warn_of_left_out(const cli::Arguments& arguments, const std::vector<ResultPlan>& plans,
-                      cli::Report& report);
+/// One line about what was left out of all sections.
+void warn_of_left_out(const std::vector<ResultPlan>& plans, cli::Report& report);
 
 }  // namespace attn::tools

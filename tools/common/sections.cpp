@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include <fmt/format.h>
+
 #include "cli/values.hpp"
 #include "common/bundles.hpp"
 #include "tensor/error.hpp"
@@ -34,7 +36,15 @@ Names parse_map(const cli::Arguments& arguments) {
     if (names_dataset(arguments, name)) {
       throw Error(Failure::usage, "both --map and -i say what " + name + " is, expected one");
     }
-    renamed.emplace_back(name, item.substr(equals + 1));
+    const std::string stored = item.substr(equals + 1);
+    if (names_dataset(arguments, stored)) {
+      // INPUT's would be read, and the other one written beside the results.
+      throw Error(
+          Failure::usage,
+          fmt::format("both --map {0}={1} and -i say what {1} is, expected one", name, stored),
+          fmt::format("-i {}=ADDRESS in place of both", name));
+    }
+    renamed.emplace_back(name, stored);
   }
   return renamed;
 }
@@ -114,7 +124,7 @@ void SectionOutput::fill(std::size_t section, io::OutputBundle& results) {
 }
 
 io::OutputBundle SectionOutput::take(cli::Report& report) {
-  warn_of_left_out(arguments_, plans_, report);
+  warn_of_left_out(plans_, report);
   for (std::size_t n = 0; n < plans_.size(); ++n) {
     io::OutputBundle results = output_.group(sections_.groups()[n]);
     write_marks(plans_[n], results);

@@ -31,11 +31,8 @@ RunEffect ColumnTask::effect(const cli::Arguments& arguments) const {
   RunEffect effect;
   effect.tool = arguments.tool;
   effect.settings = settings_of(arguments, *this);
-  effect.read = names_of(input.datasets());
-  effect.read.insert("hybrid");
   const std::set<std::string> weights = {"weights", "row_potential", "col_potential",
                                          "unas_row_potential"};
-  if (options.wants(stored)) effect.read.insert(weights.begin(), weights.end());
   for (const std::string& scheme : options.schemes) {
     std::set<std::string> from = score_inputs(input);
     if (scheme == "hnas" || scheme == stored) from.insert("hybrid");

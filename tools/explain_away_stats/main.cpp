@@ -32,6 +32,9 @@ cli::Declaration declare() {
       "least 1/Lk. Computed anew from q and k with the scores the bundle was made with, or taken "
       "from "
       "what it holds (stored: its weights, else its potentials).");
+  d.about(
+      "Options of the scores win over the attributes of the bundle, which -o copies as they are; "
+      "attribute attn_result of each result says what it was made with.");
   d.section("Statistics");
   d.choices("scheme", {"unas", "dnas", "hnas", "sinkhorn", "fenchel", stored},
             "Normalisations to compare. Default: unas,dnas; stored where there are no q and k.");

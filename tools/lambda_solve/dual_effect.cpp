@@ -10,7 +10,6 @@ namespace attn::tools {
 RunEffect DualTask::effect(const cli::Arguments& arguments) const {
   RunEffect effect;
   effect.tool = arguments.tool;
-  effect.read = names_of(datasets());
   std::set<std::string> scores = score_inputs(input);
   std::set<std::string> outputs = output_inputs(input);
   if (cost_dataset) {
@@ -33,6 +32,7 @@ RunEffect DualTask::effect(const cli::Arguments& arguments) const {
     // Which attention has no part in: templates and evidence are there as they are.
     settings.erase("attn_energy");
     settings.erase("attn_source");
+    settings["source"] = "templates";
   }
   settings["precision"] = f64 ? "f64" : "f32";
   settings["max_iterations"] = std::int64_t{options.solver.max_iterations};

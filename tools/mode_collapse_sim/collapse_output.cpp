@@ -33,7 +33,6 @@ RunEffect effect_of(const cli::Arguments& arguments, const PointSets& sets,
   RunEffect effect;
   effect.tool = arguments.tool + " " + arguments.verb;
   effect.replaced.insert(groups.begin(), groups.end());
-  for (const io::InputDataset& dataset : sets.datasets()) effect.read.insert(dataset.name());
   const std::set<std::string> points = {"x", "label", "start"};
   // Drawn, they are other points than the input's, written or not.
   if (sets.drawn()) effect.changed = {"x", "label"};
@@ -49,8 +48,8 @@ RunEffect effect_of(const cli::Arguments& arguments, const PointSets& sets,
 
 }  // namespace
 
-io::OutputBundle CollapseOutput::take(const cli::Arguments& arguments, cli::Report& report) {
-  warn_of_left_out(arguments, {plan}, report);
+io::OutputBundle CollapseOutput::take(cli::Report& report) {
+  warn_of_left_out({plan}, report);
   write_marks(plan, bundle);
   return std::move(bundle);
 }

@@ -27,7 +27,7 @@ struct CollapseOutput {
   ResultPlan plan;
 
   /// Marks the results that were written, and warns of what was left out.
-  io::OutputBundle take(const cli::Arguments& arguments, cli::Report& report);
+  io::OutputBundle take(cli::Report& report);
 };
 
 /// It holds what `input` does, without the groups of results that are about to be written, the

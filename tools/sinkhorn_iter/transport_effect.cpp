@@ -11,7 +11,6 @@ namespace attn::tools {
 RunEffect TransportTask::effect(const cli::Arguments& arguments) const {
   RunEffect effect;
   effect.tool = arguments.tool;
-  effect.read = names_of(datasets());
   std::set<std::string> from = score_inputs(input);
   from.insert({"a", "b"});
   for (const std::string& name : emitted) effect.results[name] = from;

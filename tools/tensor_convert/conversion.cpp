@@ -241,7 +241,7 @@ void Conversion::warn_of_losses() {
 }
 
 std::function<void()> Conversion::write() {
-  warn_of_left_out(arguments_, {results_}, report_);
+  warn_of_left_out({results_}, report_);
   return format_ == "h5" ? write_bundle() : write_arrays();
 }
 

@@ -9,6 +9,7 @@
 
 #include "cli/words.hpp"
 #include "common/bundles.hpp"
+#include "common/result_marks.hpp"
 #include "io/contents.hpp"
 #include "io/result_mark.hpp"
 #include "tensor_info/inventory.hpp"
@@ -106,11 +107,9 @@ std::string result_lines(const std::vector<Inventory::Entry>& entries) {
     for (const auto& attribute : entry.item.attributes) {
       const auto* values = std::get_if<std::vector<std::string>>(&attribute.value);
       if (attribute.name != io::result_mark || values == nullptr) continue;
-      const Json mark = Json::parse(values->front(), nullptr, false);
-      const Json tool = mark.is_object() ? mark.value("tool", Json()) : Json();
+      const std::string tool = tool_of_mark(values->front());
       const std::string& path = entry.item.path;
-      if (tool.is_string())
-        by_tool[tool.get<std::string>()].insert(path.substr(path.rfind('/') + 1));
+      if (!tool.empty()) by_tool[tool].insert(path.substr(path.rfind('/') + 1));
     }
   }
   std::string text;
