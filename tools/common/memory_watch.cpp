@@ -15,18 +15,9 @@
 #include <exception>
 #include <new>
 
+#include "common/sanitized.hpp"
 #include "io/output.hpp"
 #include "tensor/error.hpp"
-
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || \
-    __has_feature(memory_sanitizer)
-#define ATTN_OWN_ALLOCATOR
-#endif
-#endif
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define ATTN_OWN_ALLOCATOR
-#endif
 
 namespace {
 
@@ -60,7 +51,7 @@ void write_text(const char* text) noexcept {
 
 }  // namespace
 
-#ifndef ATTN_OWN_ALLOCATOR
+#ifndef ATTN_SANITIZED
 
 extern "C" {
 void* __libc_malloc(std::size_t);
