@@ -254,9 +254,10 @@ class Failures(ToolTest):
                               env=self.environment | {"LD_PRELOAD": str(self.shim_folder / "shim.so"),
                                                       "FAIL_KIND": "x"}) as process:
             time.sleep(0.5)
-            self.assertIn('"ok"', (self.folder / "report.json").read_text())
+            meanwhile = (self.folder / "report.json").read_text()
             process.terminate()
             self.assertEqual(process.wait(TIMEOUT), -signal.SIGTERM)
+        self.assertIn('"ok"', meanwhile)
         self.assertEqual((self.folder / "report.json").read_text(), "old")
         self.assertEqual(sorted(os.listdir(self.folder)), ["input.h5", "out.h5", "report.json"])
 
