@@ -6,6 +6,7 @@
 
 #include "cli/command.hpp"
 #include "cli/help.hpp"
+#include "cli/memory_hint.hpp"
 #include "cli/option.hpp"
 #include "cli/parse.hpp"
 #include "cli/report_impl.hpp"
@@ -30,8 +31,7 @@ Failed failure_in_flight() {
   } catch (const Error& error) {
     return failed_by(error);
   } catch (const std::bad_alloc&) {
-    return {static_cast<int>(Failure::memory), "out of memory",
-            "a smaller --memory or fewer --threads need less"};
+    return {static_cast<int>(Failure::memory), "out of memory", less_memory_hint};
   } catch (const std::exception& error) {
     return {internal_error, "internal: " + one_line(error.what()), ""};
   } catch (...) {
@@ -79,7 +79,7 @@ class Session {
     } catch (...) {
       failed_ = failure_in_flight();
     }
-    tell();
+    report_failure();
     return failed_.exit;
   }
 
@@ -114,19 +114,19 @@ class Session {
     write_error(summary);
   }
 
-  // Nothing may be thrown here: a failure to tell of a failure is let go.
-  void tell() noexcept {
-    bool told = false;
+  // Nothing may be thrown here: a failure to report the failure is ignored.
+  void report_failure() noexcept {
+    bool reported = false;
     try {
       write_error(error_lines());
-      told = true;
+      reported = true;
       if (json_) write_text(json(failed_.exit, &failed_), *json_, "json");
     } catch (...) {
-      if (!told) tell_without_memory();
+      if (!reported) report_without_memory();
     }
   }
 
-  void tell_without_memory() noexcept {
+  void report_without_memory() noexcept {
     for (const std::string_view text :
          {std::string_view(report_.impl().tool), std::string_view(": error: "),
           std::string_view(failed_.message), std::string_view("\n")}) {

@@ -9,7 +9,9 @@
 #include <cstdio>
 #include <utility>
 
+#include "io/naming.hpp"
 #include "tensor/error.hpp"
+#include "tensor/uninterrupted.hpp"
 
 namespace attn::io {
 namespace {
@@ -85,10 +87,12 @@ void FileTarget::make_durable() {
 }
 
 void FileTarget::take_name() {
+  const Uninterrupted section;
   const bool taken = replace_ ? rename(name_.path().c_str(), path_.c_str()) == 0
                               : rename_without_replacing(name_.path(), path_);
   if (!taken) refuse(errno);
   name_.release();
+  keep_besides();
 }
 
 void FileTarget::finish() {

@@ -5,29 +5,22 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 
 #include "io/alternate_stack.hpp"
 #include "io/h5.hpp"
 #include "io/h5_watch.hpp"
 #include "io/output.hpp"
+#include "io/raw_text.hpp"
 #include "tensor/error.hpp"
+#include "tensor/uninterrupted.hpp"
 
 namespace attn::io {
 namespace {
 
-void write_text(const char* text) noexcept {
-  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text, std::strlen(text));
-}
-
 bool (*short_of_memory)() noexcept = nullptr;
 
 [[noreturn]] void end_with(Failure failure, const char* subject, const char* why) noexcept {
-  write_text(program_invocation_short_name);
-  write_text(": error: ");
-  write_text(subject);
-  write_text(why);
-  write_text("\n");
+  write_raw({program_invocation_short_name, ": error: ", subject, why, "\n"});
   _exit(static_cast<int>(failure));
 }
 
@@ -42,6 +35,8 @@ bool is_crash(int signal_number) noexcept {
 }
 
 void remove_and_die(int signal_number) {
+  // A crash cannot wait: what it interrupts would crash again.
+  if (!is_crash(signal_number) && !may_end_process(signal_number)) return;
   remove_temporaries();
   if (is_crash(signal_number)) {
     if (short_of_memory != nullptr && short_of_memory()) {
@@ -69,7 +64,7 @@ void install_cleanup_handlers(bool (*memory_was_short)() noexcept) {
     if (sigaction(number, nullptr, &action) != 0 || action.sa_handler == SIG_IGN) continue;
     action = {};
     action.sa_handler = remove_and_die;
-    action.sa_flags = SA_ONSTACK;
+    action.sa_flags = SA_ONSTACK | SA_RESTART;
     sigfillset(&action.sa_mask);
     sigaction(number, &action, nullptr);
   }

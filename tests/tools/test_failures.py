@@ -4,8 +4,10 @@ line what is the matter, and leaves nothing half-done."""
 import os
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
@@ -56,14 +58,26 @@ int posix_memalign(void **p, size_t a, size_t n) {
 }
 
 #define NEXT(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
-int rename(const char *a, const char *b) { return fails('r', EIO) ? -1 : NEXT(rename)(a, b); }
+
+/* Kinds for a whole run: 'k' keeps report.json from being linked, renamed or replaced, as an
+   immutable file is; 'x' is a file system that neither exchanges files nor links them. */
+static int refuses(const char *a, const char *b, int exchange, int links) {
+  if (!armed) return 0;
+  if (kind == 'k' && (strstr(a, "report.json") || strstr(b, "report.json"))) return errno = EPERM;
+  if (kind == 'x' && exchange) return errno = EINVAL;
+  if (kind == 'x' && links) return errno = EPERM;
+  return fails('r', EIO);
+}
+int rename(const char *a, const char *b) {
+  return refuses(a, b, 0, 0) ? -1 : NEXT(rename)(a, b);
+}
 int renameat2(int a, const char *b, int c, const char *d, unsigned e) {
-  return fails('r', EIO) ? -1 : NEXT(renameat2)(a, b, c, d, e);
+  return refuses(b, d, e & 2, 0) ? -1 : NEXT(renameat2)(a, b, c, d, e);
 }
 int linkat(int a, const char *b, int c, const char *d, int e) {
-  return fails('r', EIO) ? -1 : NEXT(linkat)(a, b, c, d, e);
+  return refuses(b, d, 0, 0) ? -1 : NEXT(linkat)(a, b, c, d, e);
 }
-int link(const char *a, const char *b) { return fails('r', EIO) ? -1 : NEXT(link)(a, b); }
+int link(const char *a, const char *b) { return refuses(a, b, 0, 1) ? -1 : NEXT(link)(a, b); }
 
 static int of_input(int fd) {
   char link[64], path[4096];
@@ -145,7 +159,7 @@ class Failures(ToolTest):
         self.assertEqual(done.returncode, 0, done.stderr)
         return int((self.shim_folder / "count").read_text())
 
-    def assert_told(self, tool, done, statuses):
+    def assert_one_error(self, tool, done, statuses):
         error = done.stderr.decode(errors="replace")
         self.assertIn(done.returncode, statuses, error)
         if done.returncode != 0:
@@ -176,7 +190,7 @@ class Failures(ToolTest):
                 for number in sorted(numbers):
                     with self.subTest(command=command, number=number):
                         done = self.run_failing("m", number, *command, stdin=stdin)
-                        self.assert_told(tool, done, (0, 5, 6))
+                        self.assert_one_error(tool, done, (0, 5, 6))
                         after = self.listing()
                         self.assertEqual(after.pop("out.h5", None) is not None,
                                          done.returncode == 0 and "out.h5" in command)
@@ -196,7 +210,7 @@ class Failures(ToolTest):
                 with self.subTest(there=there, number=number):
                     done = self.run_failing("r", number, *command)
                     statuses.append(done.returncode)
-                    self.assert_told("attn-compute", done, (0, 5))
+                    self.assert_one_error("attn-compute", done, (0, 5))
                     after = self.listing()
                     if done.returncode == 0:
                         self.assertEqual(sorted(after), ["input.h5", "out.h5", "report.json"])
@@ -209,6 +223,43 @@ class Failures(ToolTest):
                         before.pop("report.json", None)
                     self.assertEqual(after, before)
         self.assertGreaterEqual(statuses.count(5), 5)
+
+    def test_report_that_cannot_be_replaced(self):
+        command = ["attn-compute", "input.h5", "-q", "-o", "out.h5", "--json=report.json", "--force"]
+        for old_bundle in (False, True):
+            with self.subTest(old_bundle=old_bundle):
+                for name in ("out.h5", "report.json")[not old_bundle:]:
+                    (self.folder / name).write_text("old")
+                before = self.listing()
+                done = self.run_failing("k", 0, *command)
+                self.assertEqual(done.returncode, 5)
+                self.assert_one_error("attn-compute", done, (5,))
+                self.assertIn("--json=report.json: operation not permitted", done.stderr.decode())
+                self.assertEqual(self.listing(), before)
+
+    def test_file_system_without_exchanges_and_links(self):
+        command = ["attn-compute", "input.h5", "-q", "-o", "out.h5", "--json=report.json", "--force"]
+        for name in ("out.h5", "report.json"):
+            (self.folder / name).write_text("old")
+        done = self.run_failing("x", 0, *command)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        after = self.listing()
+        self.assertEqual(sorted(after), ["input.h5", "out.h5", "report.json"])
+        self.assertIn(b'"ok"', after["report.json"])
+        # The report has its name while the bundle flows out, and gives it back.
+        os.unlink(self.folder / "out.h5")
+        os.mkfifo(self.folder / "out.h5")
+        (self.folder / "report.json").write_text("old")
+        with subprocess.Popen([BIN / "attn-compute", *command[1:]], cwd=self.folder,
+                              env=self.environment | {"LD_PRELOAD": str(self.shim_folder / "shim.so"),
+                                                      "FAIL_KIND": "x"}) as process:
+            time.sleep(0.5)
+            meanwhile = (self.folder / "report.json").read_text()
+            process.terminate()
+            self.assertEqual(process.wait(TIMEOUT), -signal.SIGTERM)
+        self.assertIn('"ok"', meanwhile)
+        self.assertEqual((self.folder / "report.json").read_text(), "old")
+        self.assertEqual(sorted(os.listdir(self.folder)), ["input.h5", "out.h5", "report.json"])
 
     def test_reads(self):
         with h5py.File(self.folder / "input.h5") as file:
@@ -228,7 +279,7 @@ class Failures(ToolTest):
             for number in range(1, total + 1):
                 with self.subTest(name=name, number=number):
                     done = self.run_failing("i", number, *command)
-                    self.assert_told("attn-compute", done, (0, 3))
+                    self.assert_one_error("attn-compute", done, (0, 3))
                     (self.folder / "out.h5").unlink(missing_ok=done.returncode == 3)
                     if done.returncode == 3:
                         error = done.stderr.decode()

@@ -280,6 +280,46 @@ class Killed(FilesTest):
                 if old:
                     self.assertEqual(self.bytes_of("report.json"), old.encode())
 
+    def test_report_and_bundle_of_a_run_that_is_killed(self):
+        """Both are new, or neither is, at whatever moment a signal comes; and nothing else is left."""
+        self.write("in.h5", **vectors(20))
+        command = [BIN / "attn-compute", "in.h5", "-q", "-o", "out.h5", "--json=report.json",
+                   "--force", "--threads=2"]
+        results = [self.folder / "out.h5", self.folder / "report.json"]
+        durations = []
+        for _ in range(5):
+            start = time.monotonic()
+            subprocess.run(command, cwd=self.folder, env=self.environment, check=True)
+            durations.append(time.monotonic() - start)
+        for path in results:
+            path.unlink()
+        before = self.listing()
+        random = np.random.default_rng(0)
+        numbers = (signal.SIGTERM, signal.SIGUSR1, signal.SIGXCPU, signal.SIGQUIT, signal.SIGHUP)
+        killed, outcomes = 0, set()
+        for run in range(60 if SANITIZED else 300):
+            old = run % 2 == 0
+            for path in results:
+                path.write_text("old") if old else path.unlink(missing_ok=True)
+            number = random.choice(numbers)
+            with subprocess.Popen(command, cwd=self.folder, env=self.environment) as process:
+                time.sleep(random.uniform(0.5, 1.1) * min(durations))
+                process.send_signal(number)
+                self.assertIn(process.wait(TIMEOUT), (0, -number))
+            killed += process.returncode != 0
+            new = [path.exists() and path.read_bytes() != b"old" for path in results]
+            self.assertEqual(new[0], new[1], f"run {run}: new bundle {new[0]}, new report {new[1]}")
+            outcomes.add((new[0], process.returncode != 0))
+            if new[0]:
+                self.assertIn("out", self.read("out.h5"))
+                self.assertEqual(self.read_json("report.json")["status"], "ok")
+            else:
+                self.assertEqual([path.exists() for path in results], [old, old])
+            left = sorted({*before, *(path.name for path in results if path.exists())})
+            self.assertEqual(self.listing(), left)
+        self.assertGreater(killed, 10)
+        self.assertIn((False, True), outcomes)
+
     def test_ignored_signals_stay_ignored(self):
         done = self.shell("trap '' INT; attn-compute -o out.h5 < <(sleep 0.3; cat in.h5) & "
                           "sleep 0.1; kill -INT $!; wait $!")

@@ -42,6 +42,28 @@ class OutputNames(ToolTest):
             with self.subTest(name=name):
                 self.refused("attn-compute", "in.h5", output=name, status=2, says=[name])
 
+    def test_links_to_other_formats(self):
+        for target in ("real.npz", "there.json"):
+            (self.folder / "link.h5").unlink(missing_ok=True)
+            (self.folder / "link.h5").symlink_to("second")
+            (self.folder / "second").unlink(missing_ok=True)
+            (self.folder / "second").symlink_to(target)
+            (self.folder / "there.json").write_text("{}")
+            for tool in ("attn-compute", "tensor-convert"):
+                with self.subTest(target=target, tool=tool):
+                    self.refused(tool, "in.h5", "--force", output="link.h5", status=2,
+                                 says=[f"--output is link.h5, a link to {target}"])
+            self.assertEqual((self.folder / "there.json").read_text(), "{}")
+        (self.folder / "link.npz").symlink_to("real.h5")
+        self.refused("tensor-convert", "in.h5", output="link.npz", status=2, says=["npz"])
+        self.assertFalse((self.folder / "real.h5").exists())
+        # A link to a name without an ending, as in a store of contents, stays fine.
+        (self.folder / "stored.npz").symlink_to("0a1b2c")
+        self.run_tool("tensor-convert", "-q", "in.h5", "-o", "stored.npz")
+        self.assertEqual(sorted(np.load(self.folder / "0a1b2c")), ["k", "q", "v"])
+        self.run_tool("tensor-convert", "-q", "in.h5", "--to=h5", "--force", "-o", "link.h5")
+        self.assertIn("q", self.read("there.json"))
+
     def test_hints_work_as_they_stand(self):
         rows = {"npz": ["--emit=out"], "safetensors": ["--emit=out"]}
         for ending, options in rows.items():

@@ -9,10 +9,11 @@
 
 #include <fmt/format.h>
 
-#include "cli/text_file.hpp"
+#include "cli/text_replacement.hpp"
 #include "common/memory_watch.hpp"
 #include "common/output_format.hpp"
 #include "io/array_output.hpp"
+#include "io/naming.hpp"
 #include "tensor/error.hpp"
 
 namespace attn::tools {
@@ -32,7 +33,7 @@ std::string kind_name(io::FollowedSource::Kind kind) {
   return kind == Kind::external_link ? "external link" : "raw storage";
 }
 
-// A failure that a lack of memory has brought about is told as that.
+// Where memory has run out, a failure of another kind is reported as a lack of memory.
 cli::Outcome run_watched(const std::function<cli::Outcome()>& run) {
   try {
     cli::Outcome outcome = run();
@@ -145,6 +146,7 @@ int tool_main(int argc, char** argv, const cli::Declaration& declaration,
   keep_freed_memory();
   watch_memory();
   io::also_at_removal(cli::undo_texts);
+  io::also_at_naming(cli::keep_texts);
   io::install_cleanup_handlers(memory_was_short);
   io::show_hdf5_errors(false);
   libraries.insert(libraries.begin(),

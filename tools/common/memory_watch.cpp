@@ -15,38 +15,25 @@
 #include <exception>
 #include <new>
 
+#include "cli/memory_hint.hpp"
+#include "common/sanitized.hpp"
 #include "io/output.hpp"
+#include "io/raw_text.hpp"
 #include "tensor/error.hpp"
-
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || \
-    __has_feature(memory_sanitizer)
-#define ATTN_OWN_ALLOCATOR
-#endif
-#endif
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define ATTN_OWN_ALLOCATOR
-#endif
 
 namespace {
 
 constexpr std::size_t most_sensible = std::size_t{1} << 30;
-constexpr const char* hint = "a smaller --memory or fewer --threads need less";
 
 std::atomic<bool> was_short{false};
 std::atomic<int> finished{-1};  // with this status
-
-void write_text(const char* text) noexcept {
-  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text, std::strlen(text));
-}
 
 [[noreturn]] void end_for_memory() noexcept {
   if (const int status = finished.load(); status >= 0) _exit(status);
   const char* name = program_invocation_short_name;
   attn::io::remove_temporaries();
-  for (const char* text : {name, ": error: out of memory\n", name, ": hint: ", hint, "\n"}) {
-    write_text(text);
-  }
+  attn::io::write_raw(
+      {name, ": error: out of memory\n", name, ": hint: ", attn::cli::less_memory_hint, "\n"});
   _exit(static_cast<int>(attn::Failure::memory));
 }
 
@@ -60,7 +47,7 @@ void write_text(const char* text) noexcept {
 
 }  // namespace
 
-#ifndef ATTN_OWN_ALLOCATOR
+#ifndef ATTN_SANITIZED
 
 extern "C" {
 void* __libc_malloc(std::size_t);
@@ -185,7 +172,7 @@ void finish_with(int status) noexcept { finished.store(status); }
 void leave_in_order() noexcept { in_order.store(true); }
 
 void require_memory() {
-  if (memory_was_short()) throw Error(Failure::memory, "out of memory", hint);
+  if (memory_was_short()) throw Error(Failure::memory, "out of memory", cli::less_memory_hint);
 }
 
 void throw_for_memory() {

@@ -1,5 +1,6 @@
 // Refuses, before OpenBLAS's constructor runs, a limit on memory under which it would try for ever
-// to allocate its buffers: a line and exit status 6.
+// to allocate its buffers: a line and exit status 6. Every tool is linked with this file; it does
+// nothing in those that do not load OpenBLAS.
 
 #include <sched.h>
 #include <sys/mman.h>
@@ -11,22 +12,16 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "common/numeric_libraries.hpp"
+#include "common/sanitized.hpp"
 #include "tensor/error.hpp"
 
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define ATTN_SANITIZED
-#endif
-#endif
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define ATTN_SANITIZED
-#endif
+#ifndef ATTN_SANITIZED
+
+// A weak reference: null where nothing else in the tool needs OpenBLAS, which is then not loaded.
+extern "C" [[gnu::weak]] char* openblas_get_config();
 
 namespace attn::tools {
 namespace {
-
-#ifndef ATTN_SANITIZED
 
 // Nothing is set up yet: no C++ library, no environ. System calls and plain C only.
 
@@ -75,6 +70,7 @@ bool has_room(int threads) {
 }
 
 void check_room(int argc, char** argv, char** environment) {
+  if (openblas_get_config == nullptr) return;
   const int threads = threads_at_start(environment);
   if (has_room(threads)) return;
   const char* path = argc > 0 ? argv[0] : "attnkit";
@@ -96,12 +92,7 @@ void check_room(int argc, char** argv, char** environment) {
 [[gnu::section(".preinit_array"),
   gnu::used]] void (*const before_constructors)(int, char**, char**) = check_room;
 
-#endif
-
 }  // namespace
-
-std::vector<std::string> numeric_libraries() {
-  return {kernel::blas_description(), std::string("SIMD ") + kernel::simd_description()};
-}
-
 }  // namespace attn::tools
+
+#endif

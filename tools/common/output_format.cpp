@@ -6,10 +6,14 @@
 
 #include <fmt/format.h>
 
+#include "io/links.hpp"
 #include "tensor/error.hpp"
 
 namespace attn::tools {
 namespace {
+
+constexpr const char* to_hint =
+    "--to names the format whatever the name ends in: h5, npy, npz or safetensors";
 
 enum class Kind { arrays, table, json, compressed, torch, matlab };
 
@@ -32,19 +36,26 @@ constexpr std::array<Ending, 11> endings = {{{".npz", Kind::arrays},
 
 char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
+bool ends_in(const std::string& output, std::string_view ending) {
+  return output.size() >= ending.size() &&
+         std::equal(ending.rbegin(), ending.rend(), output.rbegin(),
+                    [](char wanted, char c) { return wanted == lower(c); });
+}
+
 const Ending* find(const std::string& output) {
-  const auto ends_so = [&](const Ending& ending) {
-    return output.size() >= ending.text.size() &&
-           std::equal(ending.text.rbegin(), ending.text.rend(), output.rbegin(),
-                      [](char wanted, char c) { return wanted == lower(c); });
-  };
-  const auto found = std::find_if(endings.begin(), endings.end(), ends_so);
+  const auto found = std::find_if(endings.begin(), endings.end(), [&](const Ending& ending) {
+    return ends_in(output, ending.text);
+  });
   return found == endings.end() ? nullptr : found;
 }
 
-// What does what the name asks for.
-std::string hint_for(const cli::Arguments& arguments, const Ending& ending) {
-  const std::string& output = *arguments.output;
+std::string with_link(const std::string& output, const std::string& file) {
+  return file == output ? output : fmt::format("{}, a link to {}", output, file);
+}
+
+// What writes a file such as `output`, which has this ending.
+std::string hint_for(const cli::Arguments& arguments, const std::string& output,
+                     const Ending& ending) {
   const std::string stem = output.substr(0, output.size() - ending.text.size());
   const auto pipe = [&](const std::string& file) {
     return fmt::format("{} ... -o - | tensor-convert {}", arguments.tool, file);
@@ -86,18 +97,33 @@ std::optional<std::string> foreign_ending(const std::string& output) {
 
 void require_bundle_name(const cli::Arguments& arguments) {
   if (!arguments.output || arguments.declared("to")) return;
-  const Ending* found = find(*arguments.output);
-  if (found == nullptr) return;
+  const std::string& output = *arguments.output;
+  for (const std::string& file : {output, io::without_links(output)}) {
+    const Ending* found = find(file);
+    if (found == nullptr) continue;
+    throw Error(Failure::usage,
+                fmt::format("--output is {}, but {} writes bundles (HDF5), not {}",
+                            with_link(output, file), arguments.tool, found->text),
+                hint_for(arguments, file, *found));
+  }
+}
+
+void require_same_ending(const std::string& output, const std::string& format) {
+  const std::string file = io::without_links(output);
+  const std::optional<std::string> ending = foreign_ending(file);
+  const bool other = ending && *ending != "." + format;
+  const bool is_bundle = !ending && (ends_in(file, ".h5") || ends_in(file, ".hdf5"));
+  if (file == output || !(other || (is_bundle && format != "h5"))) return;
   throw Error(Failure::usage,
-              fmt::format("--output is {}, but {} writes bundles (HDF5), not {}", *arguments.output,
-                          arguments.tool, found->text),
-              hint_for(arguments, *found));
+              fmt::format("--output is {}, but {} is to be written there", with_link(output, file),
+                          format == "h5" ? "a bundle (HDF5)" : format),
+              to_hint);
 }
 
 void refuse_ending(const std::string& output, const std::string& ending) {
   throw Error(Failure::usage,
               fmt::format("--output is {}, but tensor-convert does not write {}", output, ending),
-              "--to names the format whatever the name ends in: h5, npy, npz or safetensors");
+              to_hint);
 }
 
 }  // namespace attn::tools

@@ -18,10 +18,7 @@
 namespace attn::tools {
 namespace {
 
-std::string format_for(const cli::Arguments& arguments, cli::Report& report) {
-  std::string given = arguments.text("to");
-  if (!given.empty()) return given;
-  const std::string& output = *arguments.output;
+std::string format_by_ending(const std::string& output, cli::Report& report) {
   if (const std::optional<std::string> ending = foreign_ending(output)) {
     for (const char* format : {"npy", "npz", "safetensors"}) {
       if (*ending == std::string(".") + format) return format;
@@ -35,6 +32,14 @@ std::string format_for(const cli::Arguments& arguments, cli::Report& report) {
         fmt::format("{}: no format is known by {}, a bundle (HDF5) is written", output, extension));
   }
   return "h5";
+}
+
+std::string format_for(const cli::Arguments& arguments, cli::Report& report) {
+  std::string given = arguments.text("to");
+  if (!given.empty()) return given;
+  const std::string format = format_by_ending(*arguments.output, report);
+  require_same_ending(*arguments.output, format);
+  return format;
 }
 
 io::ArrayFormat array_format(const std::string& format) {
