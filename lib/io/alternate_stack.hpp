@@ -2,9 +2,9 @@
 
 namespace attn::io {
 
-/// Gives the calling thread a stack of its own for signal handlers (SA_ONSTACK), once, so that they
-/// also run where its own stack has overflown. Where there is one already, or no memory, nothing
-/// changes. It goes with the thread.
+/// Sets up for the calling thread a stack of its own for signal handlers (SA_ONSTACK), once, so
+/// that they also run where its own stack has overflown. Where there is one already, or no memory,
+/// nothing changes. It goes with the thread.
 void ensure_alternate_stack() noexcept;
 
 }  // namespace attn::io

@@ -15,7 +15,7 @@ void beat() noexcept;
 void enter_library() noexcept;
 void leave_library() noexcept;
 
-/// While it is there nothing is watched: writing, flushing and closing may take as long as a disk
+/// While it exists nothing is watched: writing, flushing and closing may take as long as a disk
 /// and a compressor need. May nest; under a Lock.
 class Unwatched {
  public:
@@ -25,8 +25,9 @@ class Unwatched {
   Unwatched& operator=(const Unwatched&) = delete;
 };
 
-/// While it is there, a call may take longer by the time that a slow compressor needs for so many
-/// bytes beyond 64 MiB: those of all chunks that a read unpacks. Under a Lock.
+/// While it exists, a call may take longer than 10 seconds: one second more for every 16 MiB by
+/// which `bytes` exceeds 64 MiB, as a slow compressor needs. `bytes` is the unpacked size of all
+/// chunks that a read unpacks. Under a Lock.
 class Allowance {
  public:
   explicit Allowance(std::int64_t bytes) noexcept;
