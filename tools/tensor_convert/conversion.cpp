@@ -37,7 +37,7 @@ std::string format_by_ending(const std::string& output, cli::Report& report) {
 std::string format_for(const cli::Arguments& arguments, cli::Report& report) {
   std::string given = arguments.text("to");
   if (!given.empty()) return given;
-  const std::string format = format_by_ending(*arguments.output, report);
+  std::string format = format_by_ending(*arguments.output, report);
   require_same_ending(*arguments.output, format);
   return format;
 }
