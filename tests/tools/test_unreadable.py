@@ -203,6 +203,33 @@ class Listings(ToolTest):
         self.assertRegex(done.out.decode(), r"(?m)^a .* 0 \.\. 3$")
         self.assertRegex(done.out.decode(), r"(?m)^z .* unreadable$")
 
+    def test_chunks_that_claim_more_than_their_file(self):
+        with h5py.File(self.folder / "bad.h5", "w") as file:
+            chunked = file.create_dataset("q", data=np.arange(1000), chunks=(100,), compression=4)
+            size = chunked.id.get_chunk_info(0).size
+        content = bytearray((self.folder / "bad.h5").read_bytes())
+        # The key of the first chunk: its size, the filters that were left out, its offset.
+        at = content.index(size.to_bytes(4, "little") + bytes(4) + bytes(16))
+        content[at:at + 4] = (0x7FFFFFF0).to_bytes(4, "little")
+        (self.folder / "bad.h5").write_bytes(content)
+        self.refused("tensor-convert", "bad.h5", status=3,
+                     says=["bad.h5:/q is damaged: its chunks take 21474"])
+
+    def test_patterns_and_paths_have_bounds(self):
+        with h5py.File(self.folder / "ring.h5", "w") as file:
+            group = file.create_group("a")
+            group["a"] = group
+            group.update(VECTORS)
+        self.run_tool("attn-compute", "--only", "--each", "/".join("a" * 100), "ring.h5", "-o", "o.h5")
+        self.refused("attn-compute", "--only", "--each", "/".join("a" * 101), "ring.h5", status=2,
+                     says=["101 levels, expected at most 100"])
+        with h5py.File(self.folder / "deep.h5", "w") as file:
+            group = file
+            for _ in range(200):
+                group = group.create_group("g" * 100)
+        self.refused("tensor-convert", "deep.h5", status=3, says=["nested too deep", "16 KiB"])
+        self.refused("tensor-info", "deep.h5", output=None, status=3, says=["nested too deep"])
+
     def test_deeply_nested_groups(self):
         with h5py.File(self.folder / "deep.h5", "w") as file:
             group = file
