@@ -117,8 +117,8 @@ enum class Kind { absent, group, dataset, other };
 /// The same for two objects if and only if they are one, whatever links lead to them.
 std::string identity(hid_t object);
 
-/// What `path` leads to from `location`, through links of any type; absent also where a link leads
-/// nowhere.
+/// What `path` leads to from `location` in a file that is being written; absent also where a link
+/// leads nowhere. Links of inputs are followed by open_object.
 Kind kind_of(hid_t location, const std::string& path);
 
 }  // namespace attn::io::h5

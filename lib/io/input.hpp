@@ -96,8 +96,8 @@ class InputBundle {
   InputBundle(InputBundle&&) noexcept;
   InputBundle& operator=(InputBundle&&) noexcept;
 
-  /// Whether there is a link of that name. Throws Error(input) where there is one and it does not
-  /// lead to a dataset that can be opened: what cannot be read is never taken for absent.
+  /// Whether there is a link of that name. A link that does not lead to a dataset that can be
+  /// opened is an Error(input): what cannot be read is never taken for absent.
   bool has(const std::string& name) const;
 
   /// The same for comparisons: false also where `path` leads to something else, such as a group.

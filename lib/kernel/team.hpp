@@ -3,7 +3,7 @@
 namespace attn::kernel {
 
 /// To be called before a parallel region of `threads` OpenMP threads, outside of any other: throws
-/// Error(memory), with a hint, where so many threads cannot be started. OpenMP itself would end the
+/// Error(memory), with a hint, where that number cannot be started. OpenMP itself would end the
 /// process. Costs nothing where a region as large came before.
 void require_team(int threads);
 
