@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "attnkit/error.hpp"
 #include "cli/report.hpp"
-#include "tensor/error.hpp"
 #include "tensor/shape.hpp"
 
 namespace attn::cli {

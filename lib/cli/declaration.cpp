@@ -3,9 +3,9 @@
 
 #include <fmt/format.h>
 
+#include "attnkit/error.hpp"
 #include "cli/option.hpp"
 #include "cli/values.hpp"
-#include "tensor/error.hpp"
 
 namespace attn::cli {
 namespace {

@@ -4,11 +4,11 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "attnkit/error.hpp"
 #include "cli/parse.hpp"
 #include "cli/report_impl.hpp"
 #include "cli/terminal.hpp"
 #include "cli/values.hpp"
-#include "tensor/error.hpp"
 
 namespace attn::cli {
 namespace {

@@ -7,11 +7,11 @@
 
 #include <fmt/format.h>
 
+#include "attnkit/error.hpp"
 #include "cli/option.hpp"
 #include "cli/tokens.hpp"
 #include "cli/values.hpp"
 #include "cli/words.hpp"
-#include "tensor/error.hpp"
 
 #ifndef ATTN_VERSION
 #define ATTN_VERSION "0.0.0-dev"

@@ -6,8 +6,8 @@
 #include <cstdlib>
 #include <thread>
 
+#include "attnkit/error.hpp"
 #include "cli/values.hpp"
-#include "tensor/error.hpp"
 
 namespace attn::cli {
 namespace {

@@ -4,6 +4,7 @@
 #include <new>
 #include <string_view>
 
+#include "attnkit/error.hpp"
 #include "cli/command.hpp"
 #include "cli/help.hpp"
 #include "cli/memory_hint.hpp"
@@ -13,7 +14,7 @@
 #include "cli/terminal.hpp"
 #include "cli/text_file.hpp"
 #include "cli/words.hpp"
-#include "tensor/error.hpp"
+#include "system/exit_status.hpp"
 
 namespace attn::cli {
 namespace {
@@ -21,7 +22,9 @@ namespace {
 constexpr int internal_error = 70;  // EX_SOFTWARE of sysexits.h
 
 Failed failed_by(const Error& error) {
-  return {static_cast<int>(error.failure()), one_line(error.what()), one_line(error.hint())};
+  const bool wants_float64 = error.remedy() == Remedy::float64;
+  return {exit_status(error.failure()), one_line(error.what()),
+          wants_float64 ? "--precision f64" : one_line(error.hint())};
 }
 
 // What the exception being handled means to the caller of the tool.
@@ -31,7 +34,7 @@ Failed failure_in_flight() {
   } catch (const Error& error) {
     return failed_by(error);
   } catch (const std::bad_alloc&) {
-    return {static_cast<int>(Failure::memory), "out of memory", less_memory_hint};
+    return {exit_status(Failure::memory), "out of memory", less_memory_hint};
   } catch (const std::exception& error) {
     return {internal_error, "internal: " + one_line(error.what()), ""};
   } catch (...) {

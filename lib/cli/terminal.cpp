@@ -6,7 +6,8 @@
 #include <cerrno>
 #include <cstring>
 
-#include "tensor/error.hpp"
+#include "attnkit/error.hpp"
+#include "system/system_reason.hpp"
 
 namespace attn::cli {
 namespace {
@@ -26,14 +27,6 @@ int write_fully(int descriptor, std::string_view text) noexcept {
 
 bool stdout_is_terminal() { return isatty(STDOUT_FILENO) == 1; }
 bool stderr_is_terminal() { return isatty(STDERR_FILENO) == 1; }
-
-std::string system_reason(int error) {
-  std::string reason = std::strerror(error);
-  if (!reason.empty() && reason[0] >= 'A' && reason[0] <= 'Z') {
-    reason[0] = static_cast<char>(reason[0] - 'A' + 'a');
-  }
-  return reason;
-}
 
 void write_all(int descriptor, std::string_view text, const std::string& what) {
   const int error = write_fully(descriptor, text);

@@ -9,9 +9,6 @@ namespace attn::cli {
 bool stdout_is_terminal();
 bool stderr_is_terminal();
 
-/// "no space left on device": what an errno means, to follow a colon.
-std::string system_reason(int error);
-
 /// Writes all of `text` to a file descriptor. Throws Error(output) with `what` and the reason:
 /// "standard output: no space left on device".
 void write_all(int descriptor, std::string_view text, const std::string& what);

@@ -9,11 +9,12 @@
 #include <memory>
 #include <optional>
 
+#include "attnkit/error.hpp"
 #include "cli/terminal.hpp"
 #include "cli/text_replacement.hpp"
 #include "cli/values.hpp"
-#include "tensor/error.hpp"
-#include "tensor/uninterrupted.hpp"
+#include "system/system_reason.hpp"
+#include "system/uninterrupted.hpp"
 
 namespace attn::cli {
 namespace {

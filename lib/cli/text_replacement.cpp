@@ -13,7 +13,7 @@
 #include <cstdlib>
 #include <utility>
 
-#include "tensor/uninterrupted.hpp"
+#include "system/uninterrupted.hpp"
 
 namespace attn::cli {
 namespace {

@@ -10,8 +10,8 @@
 #include <boost/program_options/parsers.hpp>
 #include <boost/program_options/value_semantic.hpp>
 
+#include "attnkit/error.hpp"
 #include "cli/words.hpp"
-#include "tensor/error.hpp"
 
 namespace attn::cli {
 namespace {

@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "tensor/error.hpp"
+#include "attnkit/error.hpp"
 
 namespace attn::cli {
 namespace {

@@ -5,7 +5,7 @@
 #include <limits>
 #include <string>
 
-#include "tensor/error.hpp"
+#include "attnkit/error.hpp"
 
 namespace attn::collapse {
 namespace {

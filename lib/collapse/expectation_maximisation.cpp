@@ -5,11 +5,11 @@
 #include <limits>
 #include <numbers>
 
+#include "attnkit/error.hpp"
 #include "collapse/component_energy.hpp"
 #include "kernel/few_rows.hpp"
-#include "scheme/output.hpp"
+#include "pass/output.hpp"
 #include "scheme/scheme.hpp"
-#include "tensor/error.hpp"
 
 namespace attn::collapse {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <cmath>
 
-#include "scheme/output.hpp"
-#include "tensor/error.hpp"
+#include "attnkit/error.hpp"
+#include "pass/output.hpp"
 
 namespace attn::collapse {
 
@@ -21,7 +21,7 @@ SchemeSummary attend_to_each_other(MatrixView<const T> points, const SelfAttenti
       if (options.residual) next(i, c) += points(i, c);
       if (std::isfinite(next(i, c))) continue;
       throw Error(Failure::numerical, "a point grows beyond the format",
-                  sizeof(T) == sizeof(float) ? "--precision f64" : "");
+                  sizeof(T) == sizeof(float) ? Remedy::float64 : Remedy::none);
     }
   }
   return found.summary;

@@ -5,11 +5,11 @@
 #include <limits>
 #include <memory>
 
+#include "attnkit/error.hpp"
 #include "fenchel/space.hpp"
 #include "kernel/conjugate.hpp"
 #include "kernel/factor.hpp"
 #include "kernel/parallel.hpp"
-#include "tensor/error.hpp"
 
 namespace attn {
 namespace {

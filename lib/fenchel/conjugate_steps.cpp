@@ -105,17 +105,17 @@ void ConjugateSteps::find(const NewtonPoints& points, const NewtonSteps& steps,
         finish(slot, true);
         continue;
       }
-      kernel::add_multiple(own.step.row(slot), direction, d, step);
-      kernel::add_multiple(own.along.row(slot), own.logits.row(slot), n, step);
-      kernel::add_multiple(residual, direction, d, -step * shift);
-      kernel::add_multiple(residual, own.image.row(slot), d, -step * weight);
+      kernel::axpy(own.step.row(slot), direction, d, step);
+      kernel::axpy(own.along.row(slot), own.logits.row(slot), n, step);
+      kernel::axpy(residual, direction, d, -step * shift);
+      kernel::axpy(residual, own.image.row(slot), d, -step * weight);
       const double square = kernel::dot(residual, residual, d);
       const bool done = std::sqrt(square) <= points.forcing[own.row_of[at]];
       if (done || iteration == most) {
         finish(slot, !done);
         continue;
       }
-      kernel::turn_direction(direction, residual, d, static_cast<float>(square / own.square[at]));
+      kernel::xpby(direction, residual, d, static_cast<float>(square / own.square[at]));
       own.square[at] = square;
     }
   }

@@ -81,7 +81,7 @@ DualSummary DenseNewton::solve(Divergence& divergence, const double* target, dou
     const double t = whole_step ? 1
                                 : search_.step(divergence, {partition, logits, along, n},
                                                {lambda, target, gradient, step, d}, alpha);
-    kernel::add_multiple(lambda, step, d, t);
+    kernel::axpy(lambda, step, d, t);
   }
 }
 

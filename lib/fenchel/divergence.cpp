@@ -5,8 +5,8 @@
 #include <limits>
 #include <string>
 
+#include "attnkit/error.hpp"
 #include "kernel/tile.hpp"
-#include "tensor/error.hpp"
 
 namespace attn::fenchel {
 

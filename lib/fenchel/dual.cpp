@@ -157,7 +157,7 @@ class Solver {
     space.project(evidence, z.view());
     divergence->evaluate(zero.row(0), p.row(0));
     space.templates().means(p.read(), target.view());
-    kernel::add_multiple(target.row(0), z.row(0), d, 1);
+    kernel::axpy(target.row(0), z.row(0), d, 1);
     if (summary.iterations > 0) {
       space.project(results_.lambda.row_range(q, 1), lambda.view());
     } else {
@@ -196,7 +196,7 @@ class Solver {
     }
     add_orthogonal(space, q, z.row(0));
     for (Index c = 0; c < all_.depth(); ++c) to(0, c) = problem_.alpha * evidence(0, c);
-    kernel::add_multiple(lambda.row(0), z.row(0), d, -problem_.alpha);
+    kernel::axpy(lambda.row(0), z.row(0), d, -problem_.alpha);
     space.add_lifted(lambda.read(), to);
     std::fill_n(mean_.row(q), all_.depth(), 0.0);
     space.add_lifted(mean.read(), {mean_.row(q), 1, all_.depth()});

@@ -27,7 +27,7 @@ double DualSearch::step(Divergence& divergence, const Logits& logits, const Poin
   const double noise = 1e-13 * (std::abs(logits.partition) + std::abs(linear));
   return step_length(start, noise, [&](double t) {
     std::copy_n(logits.values, n, moved);
-    kernel::add_multiple(moved, logits.along, n, t);
+    kernel::axpy(moved, logits.along, n, t);
     Along now;
     now.value = divergence.evaluate(moved, p) + t * (linear + t / 2 * square);
     now.slope = linear + t * square + kernel::dot(p, logits.along, n);

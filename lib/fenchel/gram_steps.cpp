@@ -147,10 +147,10 @@ void GramSteps::find(const NewtonPoints& points, const NewtonSteps& steps, Scrat
         finish(slot, true);
         continue;
       }
-      kernel::add_multiple(own.step.row(slot), direction, n, step);
-      kernel::add_multiple(own.along.row(slot), own.logits.row(slot), n, step);
-      kernel::add_multiple(own.residual.row(slot), direction, n, -step * shift);
-      kernel::add_multiple(own.residual.row(slot), weighted, n, -step * weight);
+      kernel::axpy(own.step.row(slot), direction, n, step);
+      kernel::axpy(own.along.row(slot), own.logits.row(slot), n, step);
+      kernel::axpy(own.residual.row(slot), direction, n, -step * shift);
+      kernel::axpy(own.residual.row(slot), weighted, n, -step * weight);
     }
     kernel::multiply_packed<float>(1, own.residual.first(active), gram_, 0,
                                    own.image.first(active));
@@ -165,8 +165,8 @@ void GramSteps::find(const NewtonPoints& points, const NewtonSteps& steps, Scrat
         continue;
       }
       const auto turn = static_cast<float>(square / own.square[at]);
-      kernel::turn_direction(own.direction.row(slot), own.residual.row(slot), n, turn);
-      kernel::turn_direction(own.logits.row(slot), own.image.row(slot), n, turn);
+      kernel::xpby(own.direction.row(slot), own.residual.row(slot), n, turn);
+      kernel::xpby(own.logits.row(slot), own.image.row(slot), n, turn);
       own.square[at] = square;
     }
   }

@@ -188,7 +188,7 @@ void BlockSolver::step() {
   if (problem_.finder.needs_residual()) {
     for (Index row = 0; row < rows; ++row) {
       std::copy_n(weights_.row(row), n, residual_.row(row));
-      kernel::add_multiple(residual_.row(row), p_.row(row), n, 1);
+      kernel::axpy(residual_.row(row), p_.row(row), n, 1);
     }
   }
   problem_.finder.find({p_.first(rows), mean_.first(rows), gradient_.first(rows),
@@ -206,9 +206,9 @@ void BlockSolver::step() {
                                         {lambda_.row(row), target_.row(row), gradient_.row(row),
                                          step_.row(row), d},
                                         problem_.alpha);
-    kernel::add_multiple(lambda_.row(row), step_.row(row), d, t);
+    kernel::axpy(lambda_.row(row), step_.row(row), d, t);
     if (problem_.finder.needs_residual()) {
-      kernel::add_multiple(weights_.row(row), new_weights_.row(row), n, t);
+      kernel::axpy(weights_.row(row), new_weights_.row(row), n, t);
     }
     query.slow_steps += slow_[static_cast<std::size_t>(row)];
     ++query.summary.iterations;

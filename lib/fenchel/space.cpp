@@ -4,10 +4,10 @@
 #include <cmath>
 #include <string>
 
+#include "attnkit/error.hpp"
 #include "fenchel/kullback_leibler.hpp"
 #include "kernel/conjugate.hpp"
 #include "kernel/gemm.hpp"
-#include "tensor/error.hpp"
 
 namespace attn::fenchel {
 namespace {
@@ -79,7 +79,7 @@ void Space::add_lifted(MatrixView<const double> rows, MatrixView<double> out) co
     kernel::multiply_add(rows, basis_.read(), out);
     return;
   }
-  for (Index i = 0; i < rows.rows; ++i) kernel::add_multiple(out.row(i), rows.row(i), rows.cols, 1);
+  for (Index i = 0; i < rows.rows; ++i) kernel::axpy(out.row(i), rows.row(i), rows.cols, 1);
 }
 
 OwnedDivergence::OwnedDivergence(const ScaledCost* cost, const double* u, Index n)

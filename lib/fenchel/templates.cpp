@@ -4,10 +4,10 @@
 #include <cmath>
 #include <utility>
 
+#include "attnkit/error.hpp"
 #include "kernel/conjugate.hpp"
 #include "kernel/factor.hpp"
 #include "kernel/parallel.hpp"
-#include "tensor/error.hpp"
 
 namespace attn::fenchel {
 namespace {
@@ -29,11 +29,11 @@ Templates::Templates(MatrixView<const double> templates, int threads)
     // Each multiplied first: the sum of finite numbers might not be finite.
     const double share = 1 / static_cast<double>(count());
     for (Index i = first; i < std::min(count(), first + rows_of_part); ++i) {
-      kernel::add_multiple(sum, templates.row(i), depth(), share);
+      kernel::axpy(sum, templates.row(i), depth(), share);
     }
   });
   for (Index part = 0; part < parts; ++part) {
-    kernel::add_multiple(centre_.data(), sums.row(part), depth(), 1);
+    kernel::axpy(centre_.data(), sums.row(part), depth(), 1);
   }
   kernel::parallel_for(parts, threads, [&](Index part, int) {
     const Index first = part * rows_of_part;

@@ -5,12 +5,12 @@
 #include <limits>
 #include <string>
 
+#include "attnkit/error.hpp"
 #include "fenchel/kullback_leibler.hpp"
 #include "kernel/conjugate.hpp"
 #include "kernel/factor.hpp"
 #include "kernel/gemm.hpp"
 #include "kernel/tile.hpp"
-#include "tensor/error.hpp"
 
 namespace attn::fenchel {
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "tensor/error.hpp"
+#include "attnkit/error.hpp"
 
 namespace attn::io {
 namespace {

@@ -5,12 +5,12 @@
 #include <set>
 #include <utility>
 
-#include "io/group_walk.hpp"
-#include "io/h5_attribute.hpp"
-#include "io/h5_type.hpp"
+#include "attnkit/error.hpp"
+#include "io/hdf5/group_walk.hpp"
+#include "io/hdf5/h5_attribute.hpp"
+#include "io/hdf5/h5_type.hpp"
+#include "io/hdf5/open_dataset.hpp"
 #include "io/input_bundle.hpp"
-#include "io/open_dataset.hpp"
-#include "tensor/error.hpp"
 
 namespace attn::io {
 namespace {

@@ -5,14 +5,14 @@
 
 #include <fmt/format.h>
 
-#include "io/dataset_creation.hpp"
-#include "io/h5_type.hpp"
-#include "io/h5_watch.hpp"
-#include "io/pieces.hpp"
-#include "io/stored_array.hpp"
-#include "io/utf8.hpp"
+#include "attnkit/error.hpp"
+#include "io/arrays/stored_array.hpp"
+#include "io/hdf5/dataset_creation.hpp"
+#include "io/hdf5/h5_type.hpp"
+#include "io/hdf5/h5_watch.hpp"
 #include "tensor/buffer.hpp"
-#include "tensor/error.hpp"
+#include "tensor/pieces.hpp"
+#include "tensor/utf8.hpp"
 
 namespace attn::io {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <string>
 
+#include "io/hdf5/output_file.hpp"
 #include "io/input_dataset.hpp"
-#include "io/output_file.hpp"
 
 namespace attn::io {
 

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <ctime>
 
-#include "tensor/error.hpp"
+#include "attnkit/error.hpp"
 
 namespace attn::io {
 namespace {

@@ -4,13 +4,13 @@
 #include <set>
 #include <utility>
 
-#include "io/groups.hpp"
-#include "io/h5_attribute.hpp"
-#include "io/hdf5_dataset.hpp"
+#include "attnkit/error.hpp"
+#include "io/hdf5/groups.hpp"
+#include "io/hdf5/h5_attribute.hpp"
+#include "io/hdf5/hdf5_dataset.hpp"
+#include "io/hdf5/lookup.hpp"
 #include "io/input_bundle.hpp"
 #include "io/input_files.hpp"
-#include "io/lookup.hpp"
-#include "tensor/error.hpp"
 
 namespace attn::io {
 namespace {

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "io/hdf5/open_object.hpp"
 #include "io/input.hpp"
 #include "io/input_dataset.hpp"
-#include "io/open_object.hpp"
 
 namespace attn::io {
 

@@ -4,10 +4,10 @@
 #include <limits>
 #include <utility>
 
-#include "io/convert.hpp"
-#include "io/pieces.hpp"
+#include "attnkit/error.hpp"
 #include "tensor/buffer.hpp"
-#include "tensor/error.hpp"
+#include "tensor/convert.hpp"
+#include "tensor/pieces.hpp"
 
 namespace attn::io {
 namespace {
@@ -76,7 +76,7 @@ void read_as(const Source& source, const Shape& start, const Shape& count, Out* 
     case DType::f16:
       return read_stored_as<Half>(source, start, count, out);
     case DType::bf16:
-      return read_stored_as<Brain>(source, start, count, out);
+      return read_stored_as<Bfloat16>(source, start, count, out);
     case DType::f32:
       return read_stored_as<float>(source, start, count, out);
     case DType::f64:

@@ -9,9 +9,10 @@
 #include <cstring>
 #include <utility>
 
-#include "io/descriptor.hpp"
-#include "io/unnamed_file.hpp"
-#include "tensor/error.hpp"
+#include "attnkit/error.hpp"
+#include "system/descriptor.hpp"
+#include "system/system_reason.hpp"
+#include "system/unnamed_file.hpp"
 
 namespace attn::io {
 namespace {
@@ -76,12 +77,13 @@ void spool(int from, int to, const std::string& label, const std::string& folder
   std::size_t bytes = 0;
   const CopyFailure failure = copy_to_end(from, to, bytes);
   if (failure.writing) {
-    throw Error(Failure::output,
-                label + " cannot be spooled in " + folder + ": " + reason(failure.error_number),
-                "name another folder with --tmpdir or TMPDIR");
+    throw Error(
+        Failure::output,
+        label + " cannot be spooled in " + folder + ": " + system_reason(failure.error_number),
+        "name another folder with --tmpdir or TMPDIR");
   }
   if (failure.error_number != 0) {
-    throw Error(Failure::input, label + " cannot be read: " + reason(failure.error_number));
+    throw Error(Failure::input, label + " cannot be read: " + system_reason(failure.error_number));
   }
   if (bytes == 0) {
     throw Error(Failure::input, label + " is empty",
@@ -116,7 +118,7 @@ InputFile open_input_file(const std::string& file, const std::string& tmpdir) {
     if (errno == ENOENT) {
       throw Error(Failure::input, "no such file: " + file.substr(0, file.find(":/")));
     }
-    throw Error(Failure::input, "cannot open " + file + ": " + reason(errno));
+    throw Error(Failure::input, "cannot open " + file + ": " + system_reason(errno));
   }
   struct stat status {};
   fstat(descriptor.get(), &status);

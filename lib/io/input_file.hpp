@@ -3,8 +3,8 @@
 #include <memory>
 #include <string>
 
-#include "io/array_file.hpp"
-#include "io/h5.hpp"
+#include "io/arrays/array_file.hpp"
+#include "io/hdf5/h5.hpp"
 
 namespace attn::io {
 

@@ -9,7 +9,8 @@
 #include <optional>
 #include <utility>
 
-#include "tensor/error.hpp"
+#include "attnkit/error.hpp"
+#include "system/system_reason.hpp"
 
 namespace attn::io {
 namespace {
@@ -94,13 +95,13 @@ std::string InputFiles::source_path(const InputFile& from, const SourceReference
     const int error_number = errno;
     refuse(reference, error_number == ENOENT
                           ? "there is no such file" + (absolute ? "" : " in " + from.folder)
-                          : reason(error_number));
+                          : system_reason(error_number));
   }
   if (!allow_external_ && !lies_in(*path, from.limit)) {
     refuse(reference, "that file lies outside " + from.limit, "--allow-external follows it");
   }
   struct stat status {};
-  if (stat(path->c_str(), &status) != 0) refuse(reference, reason(errno));
+  if (stat(path->c_str(), &status) != 0) refuse(reference, system_reason(errno));
   if (!S_ISREG(status.st_mode)) refuse(reference, *path + " is not a regular file");
   return *path;
 }
@@ -115,7 +116,7 @@ std::shared_ptr<const InputFile> InputFiles::source(const InputFile& from,
   try {
     opened = open_input_file(path, tmpdir_);
   } catch (const Error& error) {
-    throw Error(error.failure(), description_of(reference) + ": " + error.what(), error.hint());
+    throw error.at(description_of(reference));
   }
   if (opened.arrays) refuse(reference, path + " is not an HDF5 file");
   opened.folder = folder_of(path);

@@ -1,10 +1,10 @@
 #include <utility>
 
-#include "io/array_dataset.hpp"
-#include "io/hdf5_dataset.hpp"
+#include "attnkit/error.hpp"
+#include "io/arrays/array_dataset.hpp"
+#include "io/hdf5/hdf5_dataset.hpp"
+#include "io/hdf5/lookup.hpp"
 #include "io/input_bundle.hpp"
-#include "io/lookup.hpp"
-#include "tensor/error.hpp"
 
 namespace attn::io {
 

@@ -3,16 +3,16 @@
 #include <stdexcept>
 #include <utility>
 
-#include "io/copy.hpp"
-#include "io/dataset_creation.hpp"
-#include "io/h5_attribute.hpp"
-#include "io/h5_type.hpp"
-#include "io/h5_watch.hpp"
+#include "attnkit/error.hpp"
+#include "io/hdf5/copy.hpp"
+#include "io/hdf5/dataset_creation.hpp"
+#include "io/hdf5/h5_attribute.hpp"
+#include "io/hdf5/h5_type.hpp"
+#include "io/hdf5/h5_watch.hpp"
+#include "io/hdf5/output_attribute.hpp"
+#include "io/hdf5/output_dataset.hpp"
+#include "io/hdf5/output_file.hpp"
 #include "io/history.hpp"
-#include "io/output_attribute.hpp"
-#include "io/output_dataset.hpp"
-#include "io/output_file.hpp"
-#include "tensor/error.hpp"
 
 namespace attn::io {
 namespace {

@@ -142,20 +142,12 @@ class OutputBundle {
 /// files at exit is off, so that an ordinary return does no harm either.)
 bool output_failed() noexcept;
 
-/// Removes the temporaries of all open OutputBundles and spools, and calls what also_at_removal was
-/// given. Safe to call from a signal
-/// handler; called by the handlers that install_cleanup_handlers sets for SIGINT, SIGTERM, SIGHUP,
-/// SIGQUIT, SIGUSR1, SIGUSR2, SIGXCPU, SIGPIPE and the signals of a crash, unless ignored (the
-/// process then dies by the same signal; where HDF5 crashed over a damaged input, by exit status 3
-/// after a line that names it).
-/// It ignores SIGXFSZ, so that a file above `ulimit -f` is an Error(output), and starts a timer of
-/// CPU time (SIGPROF): where one call of HDF5 that does not write takes more than 10 seconds of it,
-/// the process ends in the same way, with exit status 3.
-void remove_temporaries() noexcept;
-
-/// What else the end of the process undoes, from a signal handler too. Once for a process.
-void also_at_removal(void (*undo)() noexcept);
-
+/// Sets handlers that call remove_temporaries (system/temporary.hpp) for SIGINT, SIGTERM, SIGHUP,
+/// SIGQUIT, SIGUSR1, SIGUSR2, SIGXCPU, SIGPIPE and the signals of a crash, unless they are ignored.
+/// The process then dies by the same signal; where HDF5 crashed over a damaged input, by exit
+/// status 3 after a line that names it. SIGXFSZ is ignored, so that a file above `ulimit -f` is an
+/// Error(output). A timer of CPU time (SIGPROF) is started: where one call of HDF5 that does not
+/// write takes more than 10 seconds of it, the process ends in the same way, with exit status 3.
 /// `memory_was_short`, where given, is asked when HDF5 has crashed: the input is then not at fault,
 /// and the exit status is 6.
 void install_cleanup_handlers(bool (*memory_was_short)() noexcept = nullptr);

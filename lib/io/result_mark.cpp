@@ -1,9 +1,9 @@
 #include "io/result_mark.hpp"
 
-#include "io/h5_attribute.hpp"
+#include "attnkit/error.hpp"
+#include "io/hdf5/h5_attribute.hpp"
+#include "io/hdf5/open_dataset.hpp"
 #include "io/input_bundle.hpp"
-#include "io/open_dataset.hpp"
-#include "tensor/error.hpp"
 
 namespace attn::io {
 namespace {

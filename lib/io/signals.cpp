@@ -6,13 +6,15 @@
 
 #include <cerrno>
 
-#include "io/alternate_stack.hpp"
-#include "io/h5.hpp"
-#include "io/h5_watch.hpp"
+#include "attnkit/error.hpp"
+#include "io/hdf5/h5.hpp"
+#include "io/hdf5/h5_watch.hpp"
 #include "io/output.hpp"
-#include "io/raw_text.hpp"
-#include "tensor/error.hpp"
-#include "tensor/uninterrupted.hpp"
+#include "system/alternate_stack.hpp"
+#include "system/exit_status.hpp"
+#include "system/raw_text.hpp"
+#include "system/temporary.hpp"
+#include "system/uninterrupted.hpp"
 
 namespace attn::io {
 namespace {
@@ -21,7 +23,7 @@ bool (*short_of_memory)() noexcept = nullptr;
 
 [[noreturn]] void end_with(Failure failure, const char* subject, const char* why) noexcept {
   write_raw({program_invocation_short_name, ": error: ", subject, why, "\n"});
-  _exit(static_cast<int>(failure));
+  _exit(exit_status(failure));
 }
 
 void give_up() noexcept {

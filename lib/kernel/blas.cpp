@@ -7,8 +7,8 @@
 #include <mutex>
 #include <vector>
 
+#include "attnkit/error.hpp"
 #include "kernel/team.hpp"
-#include "tensor/error.hpp"
 
 // Of OpenBLAS, in no header: they take one of its buffers, and give it back to be used again.
 extern "C" {

@@ -119,10 +119,10 @@ namespace attn::kernel {
   double multiply_covariance(const T* p, T* a, Index n) {              \
     return HWY_DYNAMIC_DISPATCH(MultiplyCovariance_##suffix)(p, a, n); \
   }                                                                    \
-  void add_multiple(T* x, const T* v, Index n, T step) {               \
+  void axpy(T* x, const T* v, Index n, T step) {                       \
     HWY_DYNAMIC_DISPATCH(AddMultiple_##suffix)(x, v, n, step);         \
   }                                                                    \
-  void turn_direction(T* v, const T* x, Index n, T factor) {           \
+  void xpby(T* v, const T* x, Index n, T factor) {                     \
     HWY_DYNAMIC_DISPATCH(TurnDirection_##suffix)(v, x, n, factor);     \
   }
 ATTN_EXPORT(float, f32)

@@ -16,12 +16,12 @@ double multiply_covariance(const float* p, float* a, Index n);
 double multiply_covariance(const double* p, double* a, Index n);
 
 /// x_j += step · v_j.
-void add_multiple(float* x, const float* v, Index n, float step);
-void add_multiple(double* x, const double* v, Index n, double step);
+void axpy(float* x, const float* v, Index n, float step);
+void axpy(double* x, const double* v, Index n, double step);
 
 /// v_j ← x_j + factor · v_j.
-void turn_direction(float* v, const float* x, Index n, float factor);
-void turn_direction(double* v, const double* x, Index n, double factor);
+void xpby(float* v, const float* x, Index n, float factor);
+void xpby(double* v, const double* x, Index n, double factor);
 
 /// max_j x_j − min_j x_j over the j with closed_j < +inf (null: over all); 0 where there are none.
 double spread_of_open(const double* x, const double* closed, Index n);

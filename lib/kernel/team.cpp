@@ -12,7 +12,7 @@
 #include <system_error>
 #include <vector>
 
-#include "tensor/error.hpp"
+#include "attnkit/error.hpp"
 
 namespace attn::kernel {
 namespace {

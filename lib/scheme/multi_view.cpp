@@ -4,10 +4,10 @@
 #include <string>
 #include <utility>
 
-#include "scheme/output.hpp"
+#include "attnkit/error.hpp"
+#include "pass/output.hpp"
 #include "score/projection.hpp"
 #include "tensor/buffer.hpp"
-#include "tensor/error.hpp"
 
 namespace attn {
 namespace {

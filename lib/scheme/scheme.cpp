@@ -5,20 +5,13 @@
 #include <limits>
 #include <utility>
 
-#include "scheme/one_pass.hpp"
-#include "scheme/sinkhorn.hpp"
+#include "pass/one_pass.hpp"
+#include "pass/output.hpp"
+#include "sinkhorn/one_iteration.hpp"
+#include "sinkhorn/sinkhorn.hpp"
 
 namespace attn {
 namespace {
-
-bool fixed_iterations(const SchemeOptions& options) {
-  return options.iterations && !options.tolerance;
-}
-
-std::vector<Component> hybrid_components(double hybrid, std::span<double> row,
-                                         std::span<double> col, std::span<double> unas_row) {
-  return {Component{hybrid, row, col}, Component{1 - hybrid, unas_row, {}}};
-}
 
 template <class T>
 class Solver {
@@ -26,7 +19,7 @@ class Solver {
   Solver(const Scores<T>& scores, const SchemeOptions& options,
          const std::vector<Observer<T>*>& observers, int threads)
       : scores_(scores), options_(options), observers_(observers), threads_(threads) {
-    found_.support = scores.support();
+    found_.allowed = scores.allowed_counts();
     found_.potentials.row.assign(static_cast<std::size_t>(scores.rows()), 0.0);
     found_.potentials.col.assign(static_cast<std::size_t>(scores.cols()), 0.0);
   }
@@ -71,61 +64,12 @@ class Solver {
   }
 
   void solve_doubly(const std::vector<Observer<T>*>& observers) {
-    if (all_by_row(observers)) {
-      const auto left = one_pass_columns(scores_, row(), col(), observers, threads_);
-      std::vector<double> completed(row().size());
-      complete_the_rest(left, {Component{1, completed, col()}}, {row()}, observers);
-    } else {
-      first_columns();
-      rows_from_columns(observers);
-    }
-  }
-
-  // f from g.
-  void rows_from_columns(const std::vector<Observer<T>*>& observers) {
-    const RowPass<T> pass{&scores_, row(), col(), observers};
-    if (can_run_rows(pass)) {
-      run_rows(pass, threads_);
-    } else {
-      complete_rows({Component{1, row(), col()}}, observers);
-    }
-  }
-
-  // g for f = 0, to the same bits whatever is observed.
-  void first_columns() { one_pass_columns(scores_, std::span<double>(), col(), {}, threads_); }
-
-  // Those of the queries that a pass by columns left which have a key at all: each component's f of
-  // them goes to one of `rows`.
-  void complete_the_rest(const std::vector<Index>& left, const std::vector<Component>& components,
-                         const std::vector<std::span<double>>& rows,
-                         const std::vector<Observer<T>*>& observers) {
-    std::vector<RowRange> ranges;
-    for (const Index i : left) {
-      if (found_.support.keys_of_query[static_cast<std::size_t>(i)] > 0) {
-        ranges.push_back({i, i + 1});
-      }
-    }
-    if (ranges.empty()) return;
-    const RowSelection chosen(std::move(ranges), scores_.rows());
-    Pass<T> pass;
-    pass.scores = &scores_;
-    pass.completes = Completes::rows;
-    pass.components = components;
-    pass.observers = observers;
-    pass.rows = &chosen;
-    pass.resumes = true;
-    run(pass, threads_);
-    for (std::size_t c = 0; c < rows.size(); ++c) {
-      for (const RowRange& range : chosen.ranges()) {
-        std::copy(components[c].row.begin() + range.first, components[c].row.begin() + range.last,
-                  rows[c].begin() + range.first);
-      }
-    }
+    first_iteration(scores_, found_.allowed, row(), col(), observers, threads_);
   }
 
   void close_empty_keys() {
     for (std::size_t j = 0; j < found_.potentials.col.size(); ++j) {
-      if (found_.support.queries_of_key[j] == 0) {
+      if (found_.allowed.queries_of_key[j] == 0) {
         found_.potentials.col[j] = -std::numeric_limits<double>::infinity();
       }
     }
@@ -142,7 +86,7 @@ class Solver {
       return;
     }
     if (!all_by_row(observers_)) {
-      first_columns();
+      first_columns(scores_, col(), threads_);
       complete_rows(hybrid_components(options_.hybrid, row(), col(), unas_row), observers_);
       return;
     }
@@ -150,27 +94,28 @@ class Solver {
         one_pass_hybrid<T>(scores_, options_.hybrid, row(), unas_row, col(), observers_, threads_);
     std::vector<double> completed(row().size());
     std::vector<double> unas_completed(row().size());
-    complete_the_rest(left, hybrid_components(options_.hybrid, completed, col(), unas_completed),
-                      {row(), unas_row}, observers_);
+    complete_rows_left(scores_, found_.allowed, left,
+                       hybrid_components(options_.hybrid, completed, col(), unas_completed),
+                       {row(), unas_row}, observers_, threads_);
   }
 
   void solve_sinkhorn() {
-    const auto queries = static_cast<double>(scores_.rows() - found_.support.empty_queries());
-    const auto keys = static_cast<double>(scores_.cols() - found_.support.empty_keys());
+    const auto queries = static_cast<double>(scores_.rows() - found_.allowed.empty_queries());
+    const auto keys = static_cast<double>(scores_.cols() - found_.allowed.empty_keys());
     // Keys without a query need no marginal of their own: their column sums to 0, which closes it.
     const double log_b = keys > 0 ? std::log(queries / keys) : 0;
-    if (fixed_iterations(options_) && *options_.iterations == 1) {
+    if (options_.once()) {
       solve_one_iteration(log_b);
       return;
     }
     const std::vector<double> log_marginal(static_cast<std::size_t>(scores_.cols()), log_b);
     SinkhornIteration<T> iteration(scores_, {{}, log_marginal}, options_.kept_bytes, threads_);
     iteration.start(col());
-    if (fixed_iterations(options_)) {
+    if (options_.fixed()) {
       iterate(iteration, *options_.iterations);
     } else {
       iterate_until(iteration, options_.tolerance.value_or(usual_tolerance(sizeof(T))),
-                    options_.iterations.value_or(usual_iterations));
+                    options_.most_iterations());
     }
   }
 
@@ -180,9 +125,9 @@ class Solver {
       solve_doubly(observers_);
       shift_potentials(log_b);
     } else {
-      first_columns();
+      first_columns(scores_, col(), threads_);
       for (double& g : col()) g -= log_b;
-      rows_from_columns(observers_);
+      rows_from_columns(scores_, row(), col(), observers_, threads_);
     }
   }
 
@@ -242,30 +187,10 @@ class Solver {
 
 }  // namespace
 
-double usual_tolerance(std::size_t element_size) {
-  return element_size == sizeof(float) ? 1e-6 : 1e-10;
-}
-
 template <class T>
 Attention attend(const Scores<T>& scores, const SchemeOptions& options,
                  const std::vector<Observer<T>*>& observers, int threads) {
   return Solver<T>(scores, options, observers, threads).solve();
-}
-
-template <class T>
-void show_weights(const Scores<T>& scores, Potentials& potentials, double hybrid,
-                  const std::vector<Observer<T>*>& observers, int threads) {
-  Pass<T> pass;
-  pass.scores = &scores;
-  pass.completes = Completes::nothing;
-  pass.observers = observers;
-  if (potentials.unas_row.empty()) {
-    pass.components = {Component{1, potentials.row, potentials.col}};
-  } else {
-    pass.components =
-        hybrid_components(hybrid, potentials.row, potentials.col, potentials.unas_row);
-  }
-  run(pass, threads);
 }
 
 template <class T>
@@ -279,7 +204,7 @@ void show_rows(const Scores<T>& scores, const SchemeOptions& options, Potentials
   pass.scores = &scores;
   pass.observers = observers;
   pass.rows = &rows;
-  if (options.scheme == Scheme::sinkhorn && !fixed_iterations(options)) {
+  if (options.scheme == Scheme::sinkhorn && !options.fixed()) {
     pass.completes = Completes::nothing;
     pass.components = {Component{1, potentials.row, potentials.col}};
     run(pass, threads);
@@ -304,6 +229,17 @@ void show_rows(const Scores<T>& scores, const SchemeOptions& options, Potentials
   run(pass, threads);
 }
 
+std::int64_t output_bytes(Scheme scheme, Index queries, Index keys, Index depth,
+                          std::size_t element_size) {
+  const bool by_columns = scheme == Scheme::dnas || scheme == Scheme::hnas;
+  const Partition partition =
+      by_columns
+          ? one_pass_columns_partition(queries, keys, element_size, scheme == Scheme::hnas ? 2 : 1)
+          : partition_of(Order::row_panels, queries, keys, element_size);
+  return element_size == sizeof(double) ? Output<double>::bytes(partition, depth)
+                                        : Output<float>::bytes(partition, depth);
+}
+
 std::int64_t attend_bytes(Scheme scheme, Index rows, Index cols, std::size_t element_size,
                           int threads) {
   const std::size_t components = scheme == Scheme::hnas ? 2 : 1;
@@ -324,8 +260,7 @@ std::int64_t attend_bytes(Scheme scheme, Index rows, Index cols, std::size_t ele
 
 std::int64_t useful_attend_bytes(const SchemeOptions& options, Index rows, Index cols,
                                  std::size_t element_size) {
-  const bool once = fixed_iterations(options) && *options.iterations == 1;
-  if (options.scheme != Scheme::sinkhorn || once) return 0;
+  if (options.scheme != Scheme::sinkhorn || options.once()) return 0;
   return rows * cols * static_cast<std::int64_t>(element_size);
 }
 
@@ -333,10 +268,6 @@ template Attention attend(const Scores<float>&, const SchemeOptions&,
                           const std::vector<Observer<float>*>&, int);
 template Attention attend(const Scores<double>&, const SchemeOptions&,
                           const std::vector<Observer<double>*>&, int);
-template void show_weights(const Scores<float>&, Potentials&, double,
-                           const std::vector<Observer<float>*>&, int);
-template void show_weights(const Scores<double>&, Potentials&, double,
-                           const std::vector<Observer<double>*>&, int);
 template void show_rows(const Scores<float>&, const SchemeOptions&, Potentials&,
                         const RowSelection&, const std::vector<Observer<float>*>&, int);
 template void show_rows(const Scores<double>&, const SchemeOptions&, Potentials&,

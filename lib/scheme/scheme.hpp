@@ -4,7 +4,8 @@
 #include <optional>
 #include <vector>
 
-#include "scheme/pass.hpp"
+#include "pass/potentials.hpp"
+#include "sinkhorn/stopping.hpp"
 
 namespace attn {
 
@@ -25,43 +26,18 @@ constexpr bool is_softmax(Scheme scheme) {
   return scheme == Scheme::unas || scheme == Scheme::fenchel;
 }
 
-/// The most iterations of Sinkhorn where a tolerance is to be met and no number is given.
-inline constexpr Index usual_iterations = 1000;
-
-struct SchemeOptions {
+/// Sinkhorn's error is that of the column sums, Σ_j |c_j − b_j| / Σ_j b_j: row sums are exact to
+/// rounding.
+struct SchemeOptions : Stopping {
   Scheme scheme = Scheme::unas;
 
   /// u of hnas, in [0, 1].
   double hybrid = 0.5;
 
-  /// Of sinkhorn. Only iterations: exactly so many. A tolerance: until the error of the column
-  /// sums, Σ_j |c_j − b_j| / Σ_j b_j, is at most that, in at most `iterations` (usual_iterations
-  /// unless given).
-  /// Neither: usual_tolerance. Row sums are exact to rounding.
-  std::optional<Index> iterations;
-  std::optional<double> tolerance;
-
   /// Of sinkhorn: memory in which attend may keep exponentials of scores from one iteration to the
   /// next (at most all Lq × Lk of them in T), beside attend_bytes. What there is no room for is
   /// made again in every iteration, which takes longer and gives the same bits.
   std::int64_t kept_bytes = 0;
-};
-
-/// The tolerance of sinkhorn where neither it nor a number of iterations is given: 1e-6 for float32
-/// (element_size 4), 1e-10 for float64.
-double usual_tolerance(std::size_t element_size);
-
-/// What rebuilds the weights. A query or key with nothing allowed has −inf.
-struct Potentials {
-  std::vector<double> row;  ///< f (Lq); hnas: dnas's
-  std::vector<double> col;  ///< g (Lk); for unas zeros, but −inf like the others where closed
-  std::vector<double> unas_row;  ///< hnas only: f of unas (Lq)
-};
-
-enum class SolveStatus {
-  done,           ///< nothing had to converge
-  converged,      ///< within the tolerance
-  not_converged,  ///< iterations used up; the potentials are those of the last one
 };
 
 struct SchemeSummary {
@@ -71,7 +47,7 @@ struct SchemeSummary {
 };
 
 struct Attention {
-  Support support;
+  AllowedCounts allowed;
   Potentials potentials;
   SchemeSummary summary;
 };
@@ -85,12 +61,6 @@ template <class T>
 Attention attend(const Scores<T>& scores, const SchemeOptions& options,
                  const std::vector<Observer<T>*>& observers, int threads);
 
-/// Shows the weights of potentials found before: exp((s − g) − f), for hnas (unas_row not empty)
-/// the mixture with weight `hybrid`.
-template <class T>
-void show_weights(const Scores<T>& scores, Potentials& potentials, double hybrid,
-                  const std::vector<Observer<T>*>& observers, int threads);
-
 /// Shows the weights of the chosen queries as attend(scores, options, observers, …) shows them, to
 /// the last bit, once it has found `potentials`: normalised over all queries and keys, in
 /// O(chosen · Lk) by whole panels. Of `potentials` unas needs none, dnas and hnas `col` alone.
@@ -101,6 +71,10 @@ void show_rows(const Scores<T>& scores, const SchemeOptions& options, Potentials
 /// The most SchemeOptions::kept_bytes that attend has a use for.
 std::int64_t useful_attend_bytes(const SchemeOptions& options, Index rows, Index cols,
                                  std::size_t element_size);
+
+/// The most that Output takes in attend, which may gather it in either order.
+std::int64_t output_bytes(Scheme scheme, Index queries, Index keys, Index depth,
+                          std::size_t element_size);
 
 /// Bytes of memory that attend takes beside scores, observers and what is kept.
 std::int64_t attend_bytes(Scheme scheme, Index rows, Index cols, std::size_t element_size,

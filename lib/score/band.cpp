@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string>
 
-#include "tensor/error.hpp"
+#include "attnkit/error.hpp"
 
 namespace attn {
 
@@ -53,23 +53,23 @@ Index Band::cols_in_use(const TileRange& range) const {
   return std::clamp<Index>(end(range.row0 + range.rows - 1) - range.col0, 0, range.cols);
 }
 
-Support Band::support() const {
-  Support support;
-  support.keys_of_query.resize(static_cast<std::size_t>(rows_));
+AllowedCounts Band::allowed_counts() const {
+  AllowedCounts allowed;
+  allowed.keys_of_query.resize(static_cast<std::size_t>(rows_));
   // How many queries more see key j than key j − 1.
   std::vector<Index> more(static_cast<std::size_t>(cols_) + 1, 0);
   for (Index i = 0; i < rows_; ++i) {
-    support.keys_of_query[static_cast<std::size_t>(i)] = end(i) - begin(i);
+    allowed.keys_of_query[static_cast<std::size_t>(i)] = end(i) - begin(i);
     ++more[static_cast<std::size_t>(begin(i))];
     --more[static_cast<std::size_t>(end(i))];
   }
-  support.queries_of_key.resize(static_cast<std::size_t>(cols_));
+  allowed.queries_of_key.resize(static_cast<std::size_t>(cols_));
   Index queries = 0;
-  for (std::size_t j = 0; j < support.queries_of_key.size(); ++j) {
+  for (std::size_t j = 0; j < allowed.queries_of_key.size(); ++j) {
     queries += more[j];
-    support.queries_of_key[j] = queries;
+    allowed.queries_of_key[j] = queries;
   }
-  return support;
+  return allowed;
 }
 
 }  // namespace attn

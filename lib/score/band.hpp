@@ -2,8 +2,8 @@
 
 #include <optional>
 
+#include "score/allowed_counts.hpp"
 #include "score/causal.hpp"
-#include "score/support.hpp"
 #include "tensor/view.hpp"
 
 namespace attn {
@@ -38,7 +38,7 @@ class Band {
   bool whole() const { return whole_; }
 
   /// Counts of the pairs left, in O(Lq + Lk).
-  Support support() const;
+  AllowedCounts allowed_counts() const;
 
  private:
   Index rows_;

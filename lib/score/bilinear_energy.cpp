@@ -3,10 +3,10 @@
 #include <limits>
 #include <utility>
 
+#include "attnkit/error.hpp"
 #include "score/energy.hpp"
 #include "score/panel_product.hpp"
 #include "tensor/buffer.hpp"
-#include "tensor/error.hpp"
 
 namespace attn {
 namespace {

@@ -3,10 +3,10 @@
 #include <limits>
 #include <vector>
 
+#include "attnkit/error.hpp"
 #include "kernel/terms.hpp"
 #include "score/energy.hpp"
 #include "score/mlp_arguments.hpp"
-#include "tensor/error.hpp"
 
 namespace attn {
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "attnkit/error.hpp"
 #include "score/panel_product.hpp"
-#include "tensor/error.hpp"
 
 namespace attn {
 namespace {
@@ -17,11 +17,8 @@ void require_finite(MatrixView<const T> rows, Index first, const std::string& wh
     if (std::all_of(rows.row(i), rows.row(i) + rows.cols, [](T x) { return std::isfinite(x); })) {
       continue;
     }
-    constexpr bool is_float = sizeof(T) == sizeof(float);
-    throw Error(Failure::numerical,
-                "row " + std::to_string(first + i) + " of " + what + " is beyond the range of " +
-                    (is_float ? "float32" : "float64"),
-                is_float ? "--precision f64" : "");
+    throw_beyond_range<T>("row " + std::to_string(first + i) + " of " + what +
+                          " is beyond the range of");
   }
 }
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "tensor/error.hpp"
+#include "attnkit/error.hpp"
 
 namespace attn {
 namespace {

@@ -6,9 +6,9 @@
 #include <stdexcept>
 #include <string>
 
-#include "kernel/running.hpp"
+#include "attnkit/error.hpp"
+#include "kernel/online_softmax.hpp"
 #include "kernel/terms.hpp"
-#include "tensor/error.hpp"
 
 namespace attn {
 namespace {
@@ -225,11 +225,8 @@ void Scores<T>::fill_checked(const TileRange& range, MatrixView<T> out, const Re
 
 template <class T>
 void Scores<T>::refuse(Index row, Index col) const {
-  constexpr bool is_float = sizeof(T) == sizeof(float);
-  throw Error(Failure::numerical,
-              "the score of query " + std::to_string(row) + " and key " + std::to_string(col) +
-                  " is beyond the range of " + (is_float ? "float32" : "float64"),
-              is_float ? "--precision f64" : "");
+  throw_beyond_range<T>("the score of query " + std::to_string(row) + " and key " +
+                        std::to_string(col) + " is beyond the range of");
 }
 
 template class Scores<float>;

@@ -4,12 +4,12 @@
 #include <optional>
 #include <vector>
 
+#include "score/allowed_counts.hpp"
 #include "score/band.hpp"
 #include "score/causal.hpp"
 #include "score/energy.hpp"
 #include "score/matrix_source.hpp"
 #include "score/relative_bias.hpp"
-#include "score/support.hpp"
 #include "tensor/buffer.hpp"
 #include "tensor/view.hpp"
 
@@ -96,7 +96,7 @@ class Scores {
   void allowed(const TileRange& range, MatrixView<std::uint8_t> out, Scratch& scratch) const;
 
   /// Counts of allowed pairs; O(Lq + Lk) where rows_alike(), else a pass over allowed().
-  Support support() const;
+  AllowedCounts allowed_counts() const;
 
  private:
   // What has been read for one range.
@@ -113,8 +113,8 @@ class Scores {
   void allow(const TileRange& range, const Read& read) const;
   void add(const TileRange& range, const Read& read, MatrixView<T> out) const;
   void fill_checked(const TileRange& range, MatrixView<T> out, const Read& read) const;
-  Support support_of_one_row() const;
-  Support support_by_looking() const;
+  AllowedCounts allowed_counts_of_one_row() const;
+  AllowedCounts allowed_counts_by_scan() const;
   [[noreturn]] void refuse(Index row, Index col) const;
 
   Terms terms_;

@@ -2,8 +2,8 @@
 
 #include <vector>
 
-#include "scheme/column_sums.hpp"
-#include "scheme/pass.hpp"
+#include "pass/column_sums.hpp"
+#include "pass/pass.hpp"
 
 namespace attn {
 

@@ -1,6 +1,6 @@
 #include "tensor/batch.hpp"
 
-#include "tensor/error.hpp"
+#include "attnkit/error.hpp"
 
 namespace attn {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "tensor/error.hpp"
+#include "attnkit/error.hpp"
 
 namespace attn {
 

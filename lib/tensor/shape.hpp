@@ -1,15 +1,10 @@
 #pragma once
 
-#include <cstdint>
 #include <string>
-#include <vector>
+
+#include "attnkit/tensor.hpp"
 
 namespace attn {
-
-using Index = std::int64_t;
-
-/// Lengths of the axes of a row-major array, outermost first. A scalar has no axes.
-using Shape = std::vector<Index>;
 
 /// Product of the axes, 1 for a scalar. Throws Error(input) where it does not fit an Index.
 Index element_count(const Shape& shape);

@@ -5,10 +5,10 @@
 
 #include <memory>
 
+#include "gradient/energy_gradient.hpp"
+#include "gradient/gradient.hpp"
 #include "kernel/parallel.hpp"
-#include "scheme/gradient.hpp"
-#include "scheme/output.hpp"
-#include "score/energy_gradient.hpp"
+#include "pass/output.hpp"
 #include "worker.hpp"
 
 namespace {

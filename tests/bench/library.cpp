@@ -21,11 +21,11 @@
 #include <string>
 #include <vector>
 
+#include "gradient/energy_gradient.hpp"
+#include "gradient/gradient.hpp"
 #include "kernel/parallel.hpp"
-#include "scheme/gradient.hpp"
-#include "scheme/output.hpp"
+#include "pass/output.hpp"
 #include "scheme/scheme.hpp"
-#include "score/energy_gradient.hpp"
 #include "stats/observers.hpp"
 
 namespace {
@@ -35,7 +35,7 @@ using namespace attn;
 struct Case {
   std::string name;
   SchemeOptions scheme;
-  Index heads = 1, queries = 1, keys = 1, depth = 1, value_depth = 1;
+  Index heads = 1, queries = 1, keys = 1, depth = 1, v_head_dim = 1;
   bool f64 = false, causal = false, column_sums = false, entropies = false, backward = false;
   double spread = 1;
 };
@@ -75,7 +75,7 @@ Case parse(const std::string& text) {
   if (shape.size() != 3) refuse(text + ": expected SCHEME:HxLxD");
   c.heads = std::stol(shape[0]);
   c.queries = c.keys = std::stol(shape[1]);
-  c.depth = c.value_depth = std::stol(shape[2]);
+  c.depth = c.v_head_dim = std::stol(shape[2]);
   const std::vector<std::pair<std::string, Scheme>> schemes = {{"unas", Scheme::unas},
                                                                {"dnas", Scheme::dnas},
                                                                {"hnas", Scheme::hnas},
@@ -100,7 +100,7 @@ Case parse(const std::string& text) {
     } else if (pair[0] == "rows") {
       c.queries = std::stol(value);
     } else if (pair[0] == "dv") {
-      c.value_depth = std::stol(value);
+      c.v_head_dim = std::stol(value);
     } else if (pair[0] == "spread") {
       c.spread = std::stod(value);
     } else if (pair[0] == "memory") {
@@ -137,8 +137,8 @@ void compute(const Case& c, Head<T>& head, int threads) {
   terms.energy = energy.get();
   if (c.causal) terms.causal = Causal::top_left;
   const Scores<T> scores(terms);
-  Output<T> output({head.v.data(), c.keys, c.value_depth},
-                   {head.out.data(), c.queries, c.value_depth});
+  Output<T> output({head.v.data(), c.keys, c.v_head_dim},
+                   {head.out.data(), c.queries, c.v_head_dim});
   ColumnSums<T> sums;
   RowEntropy<T> entropies;
   std::vector<Observer<T>*> observers = {&output};
@@ -154,11 +154,11 @@ void compute(const Case& c, Head<T>& head, int threads) {
   forward.scores = &scores;
   forward.options = c.scheme;
   forward.attention = &attention;
-  forward.v = {head.v.data(), c.keys, c.value_depth};
-  forward.out = {head.out.data(), c.queries, c.value_depth};
-  forward.grad_out = {head.grad_out.data(), c.queries, c.value_depth};
+  forward.v = {head.v.data(), c.keys, c.v_head_dim};
+  forward.out = {head.out.data(), c.queries, c.v_head_dim};
+  forward.grad_out = {head.grad_out.data(), c.queries, c.v_head_dim};
   GradientTargets<T> targets;
-  targets.v = {head.grad_v.data(), c.keys, c.value_depth};
+  targets.v = {head.grad_v.data(), c.keys, c.v_head_dim};
   targets.energies = {gradient.get()};
   differentiate(forward, targets, threads);
 }
@@ -184,10 +184,10 @@ void run(const Case& c, int runs, int threads, bool json) {
   for (Head<T>& head : heads) {
     head.q = normal<T>(c.queries * c.depth, c.spread, random);
     head.k = normal<T>(c.keys * c.depth, c.spread, random);
-    head.v = normal<T>(c.keys * c.value_depth, 1, random);
-    head.out.resize(static_cast<std::size_t>(c.queries * c.value_depth));
+    head.v = normal<T>(c.keys * c.v_head_dim, 1, random);
+    head.out.resize(static_cast<std::size_t>(c.queries * c.v_head_dim));
     if (c.backward) {
-      head.grad_out = normal<T>(c.queries * c.value_depth, 1, random);
+      head.grad_out = normal<T>(c.queries * c.v_head_dim, 1, random);
       head.grad_q.resize(head.q.size());
       head.grad_k.resize(head.k.size());
       head.grad_v.resize(head.v.size());
@@ -213,7 +213,7 @@ void run(const Case& c, int runs, int threads, bool json) {
     }
   }
   const double flops = 2.0 * static_cast<double>(c.heads * c.queries * c.keys) *
-                       static_cast<double>(c.depth + c.value_depth);
+                       static_cast<double>(c.depth + c.v_head_dim);
   const double rate = flops / median(ours) / 1e9;
   const double peak = 2.0 * n * n * n / median(gemm) / 1e9;
   if (json) {

@@ -10,7 +10,7 @@
 
 #include "fenchel/dual.hpp"
 #include "kernel/parallel.hpp"
-#include "transport/sinkhorn_solver.hpp"
+#include "sinkhorn/sinkhorn_solver.hpp"
 #include "worker.hpp"
 
 namespace {

@@ -1,4 +1,4 @@
-#include "transport/allowed_pairs.hpp"
+#include "feasibility/allowed_pairs.hpp"
 
 #include <doctest/doctest.h>
 
@@ -92,7 +92,7 @@ TEST_CASE_TEMPLATE("allowed pairs are those with a score", T, float, double) {
   int in_runs = 0;
   for (int n = 0; n < 150; ++n) {
     ProblemOptions options = random_options(random, 150);
-    options.depth = options.value_depth = 1;
+    options.depth = options.v_head_dim = 1;
     options.preference = chance(random, 0.2);
     if (chance(random, 0.4)) options.window = random_size(random, 1, 150);
     if (chance(random, 0.4)) options.key_length = random_index(random, 0, options.keys);
@@ -132,7 +132,7 @@ TEST_CASE("masks that broadcast over queries close keys; ready-made scores are l
     if (!looks) CHECK(pairs.in_runs());
     CHECK(same_pairs(pairs, scores));
     CHECK(consistent(pairs, random));
-    CHECK(scores.support().keys_of_query.size() == static_cast<std::size_t>(rows));
+    CHECK(scores.allowed_counts().keys_of_query.size() == static_cast<std::size_t>(rows));
     CHECK(allowed_pairs_bytes(scores) ==
           (looks ? rows * ((cols + 63) / 64) * 8 : 16 * rows + cols));
   }

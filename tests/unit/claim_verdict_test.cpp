@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "tensor/error.hpp"
+#include "attnkit/error.hpp"
 
 using namespace attn;
 using namespace attn::tools;

@@ -4,8 +4,8 @@
 
 #include <limits>
 
+#include "attnkit/error.hpp"
 #include "cli/parse.hpp"
-#include "tensor/error.hpp"
 
 using namespace attn;
 using namespace attn::cli;

@@ -2,8 +2,8 @@
 
 #include <map>
 
+#include "attnkit/error.hpp"
 #include "cli/resolve.hpp"
-#include "tensor/error.hpp"
 
 using namespace attn;
 using namespace attn::cli;

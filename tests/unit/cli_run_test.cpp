@@ -14,8 +14,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "attnkit/error.hpp"
 #include "cli/command.hpp"
-#include "tensor/error.hpp"
 
 using namespace attn;
 using namespace attn::cli;

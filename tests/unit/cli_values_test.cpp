@@ -2,8 +2,8 @@
 
 #include <limits>
 
+#include "attnkit/error.hpp"
 #include "cli/values.hpp"
-#include "tensor/error.hpp"
 
 using namespace attn;
 using namespace attn::cli;

@@ -3,11 +3,11 @@
 #include <cmath>
 #include <numbers>
 
+#include "attnkit/error.hpp"
 #include "collapse/component_energy.hpp"
 #include "collapse/expectation_maximisation.hpp"
 #include "guarded.hpp"
 #include "random_problem.hpp"
-#include "tensor/error.hpp"
 
 using namespace attn;
 using namespace attn::testing;

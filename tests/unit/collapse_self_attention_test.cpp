@@ -4,11 +4,11 @@
 
 #include <cmath>
 
+#include "attnkit/error.hpp"
 #include "collapse/closed_form.hpp"
 #include "collapse/cluster_statistics.hpp"
 #include "guarded.hpp"
 #include "random_problem.hpp"
-#include "tensor/error.hpp"
 
 using namespace attn;
 using namespace attn::testing;

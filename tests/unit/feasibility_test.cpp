@@ -1,4 +1,4 @@
-#include "transport/feasibility.hpp"
+#include "feasibility/feasibility.hpp"
 
 #include <doctest/doctest.h>
 

@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "dual_problem.hpp"
-#include "fenchel/reference.hpp"
+#include "reference/fenchel_reference.hpp"
 #include "repeats.hpp"
 #include "thrown_error.hpp"
 

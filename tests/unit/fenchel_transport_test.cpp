@@ -6,7 +6,7 @@
 
 #include "dual_problem.hpp"
 #include "fenchel/closed_forms.hpp"
-#include "fenchel/reference.hpp"
+#include "reference/fenchel_reference.hpp"
 #include "thrown_error.hpp"
 
 using namespace attn;

@@ -9,13 +9,13 @@
 #include <string>
 #include <vector>
 
+#include "gradient/bias_gradient.hpp"
+#include "gradient/energy_gradient.hpp"
+#include "gradient/gradient.hpp"
+#include "pass/output.hpp"
 #include "random_problem.hpp"
-#include "scheme/gradient.hpp"
-#include "scheme/output.hpp"
-#include "scheme/reference_gradient.hpp"
+#include "reference/reference_gradient.hpp"
 #include "scheme_check.hpp"
-#include "score/bias_gradient.hpp"
-#include "score/energy_gradient.hpp"
 
 namespace attn::testing {
 

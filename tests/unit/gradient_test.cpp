@@ -1,4 +1,4 @@
-#include "scheme/gradient.hpp"
+#include "gradient/gradient.hpp"
 
 #include <doctest/doctest.h>
 
@@ -20,7 +20,7 @@ ProblemOptions random_options(Random& random) {
   options.queries = random_size(random, 1, 300);
   options.keys = random_size(random, 1, 150);
   options.depth = random_size(random, 1, 20);
-  options.value_depth = random_size(random, 1, 20);
+  options.v_head_dim = random_size(random, 1, 20);
   options.energy = static_cast<EnergyKind>(random_index(random, 0, 2));
   options.scale = chance(random, 0.5) ? 1 : 0.7;
   options.offset = chance(random, 0.3) ? 3 : 0;
@@ -69,7 +69,7 @@ TEST_CASE_TEMPLATE("gradients of values far from the origin", T, float, double) 
     ProblemOptions options;
     options.value_offset = offset;
     options.depth = 16;
-    options.value_depth = 12;
+    options.v_head_dim = 12;
     for (const Index length : {40, 270}) {  // small and not
       options.queries = length;
       options.keys = length + 3;
@@ -88,7 +88,7 @@ TEST_CASE_TEMPLATE("gradients of softmax by plain exponentials", T, float, doubl
   options.queries = 300;
   options.keys = 257;
   options.depth = 8;
-  options.value_depth = 9;
+  options.v_head_dim = 9;
   options.scale = 0.5;
   options.causal = Causal::bottom_right;
   for (const bool mask : {false, true}) {
@@ -98,7 +98,7 @@ TEST_CASE_TEMPLATE("gradients of softmax by plain exponentials", T, float, doubl
     REQUIRE(problem.scores().near_zero());
     for (const Scheme scheme : {Scheme::unas, Scheme::fenchel}) {
       check_gradients(problem, fixed(scheme), random);
-      auto grad_out = random_matrix(options.queries, options.value_depth, random);
+      auto grad_out = random_matrix(options.queries, options.v_head_dim, random);
       const auto usual = gradients_of(problem, fixed(scheme), grad_out);
       const double factor = std::ldexp(1, 40);
       for (long double& x : grad_out.values) x *= factor;
@@ -136,7 +136,7 @@ TEST_CASE_TEMPLATE("gradients at the edges of tiles and panels", T, float, doubl
       options.queries = queries;
       options.keys = keys;
       options.depth = 3;
-      options.value_depth = 5;
+      options.v_head_dim = 5;
       const Problem<T> problem(options, random);
       for (const Scheme scheme : {Scheme::unas, Scheme::dnas, Scheme::hnas}) {
         check_gradients(problem, fixed(scheme), random);
@@ -152,7 +152,7 @@ TEST_CASE_TEMPLATE("gradients where a row lies far below the others", T, float, 
   options.queries = 70;
   options.keys = 40;
   options.depth = 4;
-  options.value_depth = 3;
+  options.v_head_dim = 3;
   options.row_shift = 2500;
   const Problem<T> problem(options, random);
   for (const Scheme scheme : schemes) check_gradients(problem, fixed(scheme), random);
@@ -164,7 +164,7 @@ TEST_CASE_TEMPLATE("gradients do not depend on the number of threads", T, float,
   options.queries = 300;
   options.keys = 1300;
   options.depth = 7;
-  options.value_depth = 6;
+  options.v_head_dim = 6;
   options.mask = true;
   for (const auto mechanism : {Mechanism::product, Mechanism::bilinear, Mechanism::mlp}) {
     options.mechanism = mechanism;
@@ -173,7 +173,7 @@ TEST_CASE_TEMPLATE("gradients do not depend on the number of threads", T, float,
     options.hidden = 3;
     options.relative = Relative::t5;
     const Problem<T> problem(options, random);
-    const auto grad_out = random_matrix(options.queries, options.value_depth, random);
+    const auto grad_out = random_matrix(options.queries, options.v_head_dim, random);
     for (const Scheme scheme : schemes) {
       const auto one = gradients_of(problem, fixed(scheme), grad_out, 1);
       for (const int threads : sanitized ? std::vector{3} : std::vector{2, 3}) {
@@ -200,10 +200,10 @@ TEST_CASE_TEMPLATE("identities of gradients", T, float, double) {
   options.queries = 90;
   options.keys = 130;
   options.depth = 6;
-  options.value_depth = 5;
+  options.v_head_dim = 5;
   options.mask = true;
   const Problem<T> problem(options, random);
-  const auto grad_out = random_matrix(options.queries, options.value_depth, random);
+  const auto grad_out = random_matrix(options.queries, options.v_head_dim, random);
   const double bound = 100 * std::numeric_limits<T>::epsilon();
   // What is added to a whole row changes nothing, under dnas nor what is added to a column.
   for (const Scheme scheme : schemes) {
@@ -221,7 +221,7 @@ TEST_CASE_TEMPLATE("identities of gradients", T, float, double) {
   options.mask = false;
   const Problem<T> single(options, random);
   const auto found =
-      gradients_of(single, fixed(Scheme::dnas), random_matrix(1, options.value_depth, random));
+      gradients_of(single, fixed(Scheme::dnas), random_matrix(1, options.v_head_dim, random));
   CHECK(largest_entry(found.q) <= bound);
   CHECK(largest_entry(found.k) <= bound);
   CHECK(largest_entry(found.v) > 1e-3);
@@ -233,7 +233,7 @@ TEST_CASE_TEMPLATE("nothing allowed, nothing there", T, float, double) {
   options.queries = 5;
   options.keys = 4;
   options.depth = 3;
-  options.value_depth = 2;
+  options.v_head_dim = 2;
   options.key_length = 0;
   const Problem<T> closed(options, random);
   for (const Scheme scheme : schemes) {
@@ -252,7 +252,7 @@ TEST_CASE_TEMPLATE("values or queries alone", T, float, double) {
   options.queries = 40;
   options.keys = 30;
   options.depth = 3;
-  options.value_depth = 2;
+  options.v_head_dim = 2;
   const Problem<T> problem(options, random);
   const auto grad_out = random_matrix(40, 2, random);
   const std::vector<T> narrow(grad_out.values.begin(), grad_out.values.end());

@@ -7,8 +7,8 @@
 #include <cstring>
 #include <random>
 
-#include "io/array_output.hpp"
-#include "io/npy_header.hpp"
+#include "io/arrays/array_output.hpp"
+#include "io/arrays/npy_header.hpp"
 #include "io_fixture.hpp"
 #include "thrown_error.hpp"
 

@@ -5,8 +5,8 @@
 #include <cstring>
 #include <numeric>
 
-#include "io/h5_attribute.hpp"
-#include "io/h5_type.hpp"
+#include "io/hdf5/h5_attribute.hpp"
+#include "io/hdf5/h5_type.hpp"
 #include "io_fixture.hpp"
 #include "thrown_error.hpp"
 

@@ -8,7 +8,7 @@
 #include <array>
 #include <string>
 
-#include "io/h5.hpp"
+#include "io/hdf5/h5.hpp"
 #include "io/output.hpp"
 #include "thrown_error.hpp"
 

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <thread>
 
-#include "io/dataset_creation.hpp"
+#include "io/hdf5/dataset_creation.hpp"
 #include "io_fixture.hpp"
 #include "thrown_error.hpp"
 

@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "io/h5.hpp"
+#include "io/hdf5/h5.hpp"
 #include "io/input.hpp"
 #include "io/output.hpp"
 

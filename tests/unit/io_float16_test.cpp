@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "io/convert.hpp"
 #include "io_fixture.hpp"
+#include "tensor/convert.hpp"
 
 using namespace attn;
 using namespace attn::io;

@@ -2,9 +2,9 @@
 
 #include <sys/file.h>
 
-#include "io/descriptor.hpp"
-#include "io/h5_type.hpp"
+#include "io/hdf5/h5_type.hpp"
 #include "io_fixture.hpp"
+#include "system/descriptor.hpp"
 #include "thrown_error.hpp"
 
 using namespace attn;

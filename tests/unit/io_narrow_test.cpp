@@ -4,10 +4,10 @@
 #include <limits>
 #include <random>
 
-#include "io/half.hpp"
-#include "io/narrow.hpp"
+#include "tensor/half.hpp"
+#include "tensor/narrow.hpp"
 
-using namespace attn::io;
+using namespace attn;
 
 namespace {
 
@@ -19,7 +19,7 @@ struct Format {
 };
 
 const Format formats[] = {{"float16", narrow_half, widen_half, 0x7c00},
-                          {"bfloat16", narrow_brain, widen_brain, 0x7f80}};
+                          {"bfloat16", narrow_bfloat16, widen_bfloat16, 0x7f80}};
 
 /// The nearest of all finite codes, found by looking at every one; of two as near, the even one.
 /// In long double, where differences are exact here.

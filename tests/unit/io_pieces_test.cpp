@@ -3,10 +3,10 @@
 #include <random>
 #include <stdexcept>
 
-#include "io/pieces.hpp"
+#include "tensor/pieces.hpp"
 
 using namespace attn;
-using namespace attn::io;
+using namespace attn;
 
 TEST_CASE("Pieces follow each other in row-major order and fill the block") {
   std::mt19937 random(1);

@@ -1,4 +1,4 @@
-#include "io/read_parts.hpp"
+#include "io/hdf5/read_parts.hpp"
 
 #include <doctest/doctest.h>
 

@@ -4,8 +4,8 @@
 
 #include <thread>
 
-#include "io/unnamed_file.hpp"
 #include "io_fixture.hpp"
+#include "system/unnamed_file.hpp"
 #include "thrown_error.hpp"
 
 using namespace attn;

@@ -5,7 +5,7 @@
 #include <numeric>
 #include <random>
 
-#include "io/strided_read.hpp"
+#include "io/arrays/strided_read.hpp"
 
 using namespace attn;
 using namespace attn::io;

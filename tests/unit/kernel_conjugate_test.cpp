@@ -31,9 +31,9 @@ TEST_CASE_TEMPLATE("inner products and sums of vectors", T, float, double) {
       const std::vector<T> y = numbers<T>(random, n, -1, 1);
       const T by = static_cast<T>(-0.7);
       std::vector<T> added = x;
-      kernel::add_multiple(added.data(), y.data(), n, by);
+      kernel::axpy(added.data(), y.data(), n, by);
       std::vector<T> turned = y;
-      kernel::turn_direction(turned.data(), x.data(), n, by);
+      kernel::xpby(turned.data(), x.data(), n, by);
       long double want = 0;
       long double size = 0;
       Worst error;

@@ -3,7 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "guarded.hpp"
-#include "kernel/running.hpp"
+#include "kernel/online_softmax.hpp"
 #include "tile_oracle.hpp"
 
 using namespace attn;

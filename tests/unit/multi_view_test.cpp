@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "random_problem.hpp"
-#include "scheme/reference.hpp"
+#include "reference/reference.hpp"
 #include "thrown_error.hpp"
 
 using namespace attn;

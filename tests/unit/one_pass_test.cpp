@@ -1,6 +1,6 @@
 // The output alone in one pass by column panels, against the reference, where it is cut awkwardly.
 
-#include "scheme/one_pass.hpp"
+#include "pass/one_pass.hpp"
 
 #include <doctest/doctest.h>
 
@@ -17,7 +17,7 @@ ProblemOptions shaped(Index queries, Index keys, double spread) {
   options.queries = queries;
   options.keys = keys;
   options.depth = 5;
-  options.value_depth = 3;
+  options.v_head_dim = 3;
   options.spread = spread;
   return options;
 }

@@ -1,7 +1,7 @@
 #include <doctest/doctest.h>
 
+#include "pass/pass.hpp"
 #include "random_problem.hpp"
-#include "scheme/pass.hpp"
 
 using namespace attn;
 using namespace attn::testing;

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "pass/pass.hpp"
 #include "random_problem.hpp"
-#include "scheme/pass.hpp"
 #include "stats/observers.hpp"
 #include "thrown_error.hpp"
 #include "tile_recorder.hpp"

@@ -1,4 +1,4 @@
-#include "scheme/pass.hpp"
+#include "pass/pass.hpp"
 
 #include <doctest/doctest.h>
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "scheme/reference.hpp"
+#include "reference/reference.hpp"
 #include "scheme/scheme.hpp"
 #include "score/relative_bias.hpp"
 #include "score/scores.hpp"
@@ -48,7 +48,7 @@ struct ProblemOptions {
   Index queries = 1;
   Index keys = 1;
   Index depth = 1;
-  Index value_depth = 1;
+  Index v_head_dim = 1;
   EnergyKind energy = EnergyKind::scaled_dot;
   double scale = 1;
   double spread = 1;     ///< standard deviation of q and k
@@ -76,7 +76,7 @@ inline ProblemOptions random_options(Random& random, Index largest) {
   options.queries = random_size(random, 1, largest);
   options.keys = random_size(random, 1, largest);
   options.depth = random_size(random, 1, 130);
-  options.value_depth = random_size(random, 1, 70);
+  options.v_head_dim = random_size(random, 1, 70);
   options.energy = all_energies[random_index(random, 0, 2)];
   options.scale = chance(random, 0.3) ? 0.7 : 1.0;
   options.bias = chance(random, 0.3);
@@ -96,7 +96,7 @@ class Problem {
     if (options.mechanism == Mechanism::product) options_.key_depth = options.depth;
     q_ = normal(options.queries * options.depth, random);
     k_ = normal(options.keys * options_.key_depth, random);
-    v_.resize(static_cast<std::size_t>(options.keys * options.value_depth));
+    v_.resize(static_cast<std::size_t>(options.keys * options.v_head_dim));
     std::normal_distribution<double> unit;
     for (T& value : v_) value = static_cast<T>(unit(random) + options.value_offset);
     if (options.bias || options.row_shift != 0 || options.col_shift != 0) make_bias(random);
@@ -130,7 +130,7 @@ class Problem {
 
   MatrixView<const T> q() const { return {q_.data(), options_.queries, options_.depth}; }
   MatrixView<const T> k() const { return {k_.data(), options_.keys, options_.key_depth}; }
-  MatrixView<const T> v() const { return {v_.data(), options_.keys, options_.value_depth}; }
+  MatrixView<const T> v() const { return {v_.data(), options_.keys, options_.v_head_dim}; }
   MatrixView<const T> w() const {
     const bool mlp = options_.mechanism == Mechanism::mlp;
     return {w_.data(), mlp ? options_.hidden : options_.depth,
@@ -178,7 +178,7 @@ class Problem {
   reference::Matrix reference_scores() const {
     return reference::scores(reference_energies(), reference_terms());
   }
-  reference::Matrix reference_v() const { return matrix(v_, options_.value_depth); }
+  reference::Matrix reference_v() const { return matrix(v_, options_.v_head_dim); }
 
  private:
   std::vector<T> normal(Index count, Random& random) {

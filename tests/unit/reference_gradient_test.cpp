@@ -1,4 +1,4 @@
-#include "scheme/reference_gradient.hpp"
+#include "reference/reference_gradient.hpp"
 
 #include <doctest/doctest.h>
 
@@ -30,7 +30,7 @@ TEST_CASE("the reference gradients are those of the reference") {
     options.keys = random_size(random, 1, 9);
     options.depth = random_size(random, 1, 4);
     options.key_depth = random_size(random, 1, 4);
-    options.value_depth = random_size(random, 1, 3);
+    options.v_head_dim = random_size(random, 1, 3);
     options.hidden = 3;
     options.hidden_bias = n % 2 == 0;
     options.mechanism = static_cast<Mechanism>(n % 3);
@@ -40,7 +40,7 @@ TEST_CASE("the reference gradients are those of the reference") {
     options.bias = chance(random, 0.5);
     if (chance(random, 0.5)) options.softcap = 1.5;
     const Problem<double> problem(options, random);
-    const auto grad_out = random_matrix(options.queries, options.value_depth, random);
+    const auto grad_out = random_matrix(options.queries, options.v_head_dim, random);
     auto q = problem.reference_q();
     auto k = problem.reference_k();
     auto v = problem.reference_v();

@@ -1,4 +1,4 @@
-#include "scheme/row_selection.hpp"
+#include "pass/row_selection.hpp"
 
 #include <doctest/doctest.h>
 
@@ -6,8 +6,8 @@
 #include <stdexcept>
 #include <vector>
 
+#include "pass/selected_rows.hpp"
 #include "random_problem.hpp"
-#include "scheme/selected_rows.hpp"
 #include "scheme_check.hpp"
 #include "thrown_error.hpp"
 #include "tile_recorder.hpp"

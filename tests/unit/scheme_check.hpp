@@ -7,9 +7,9 @@
 #include <cmath>
 #include <vector>
 
+#include "pass/output.hpp"
 #include "random_problem.hpp"
 #include "repeats.hpp"
-#include "scheme/output.hpp"
 #include "scheme/scheme.hpp"
 #include "stats/observers.hpp"
 #include "weights_observer.hpp"

@@ -33,7 +33,7 @@ ProblemOptions usual_sizes(Mechanism mechanism) {
   options.key_depth = mechanism == Mechanism::product ? 33 : 17;
   options.hidden = 65;
   options.hidden_bias = true;
-  options.value_depth = 5;
+  options.v_head_dim = 5;
   options.mechanism = mechanism;
   return options;
 }
@@ -136,12 +136,12 @@ TEST_CASE("dnas' bound on column sums holds whatever the scores are made of") {
     if (chance(random, 0.5)) options.key_length = random_index(random, 0, options.keys);
     const Problem<double> problem(options, random);
     const auto run = run_all(problem, fixed(Scheme::dnas));
-    const Support& support = run.attention.support;
+    const AllowedCounts& allowed = run.attention.allowed;
     for (std::size_t j = 0; j < run.column_sums.size(); ++j) {
-      if (support.queries_of_key[j] == 0) {
+      if (allowed.queries_of_key[j] == 0) {
         CHECK(run.column_sums[j] == 0);
       } else {
-        CHECK(run.column_sums[j] >= (1 - 1e-6) / static_cast<double>(support.most_keys()));
+        CHECK(run.column_sums[j] >= (1 - 1e-6) / static_cast<double>(allowed.most_keys()));
       }
     }
   }

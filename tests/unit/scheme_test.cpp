@@ -25,7 +25,7 @@ TEST_CASE_TEMPLATE("scores of size 1e4", T, float, double) {
       options.queries = 130;
       options.keys = 97;
       options.depth = 64;
-      options.value_depth = 5;
+      options.v_head_dim = 5;
       options.energy = energy;
       options.spread = energy == EnergyKind::scaled_dot ? 45 : 17;
       CAPTURE(static_cast<int>(scheme));
@@ -44,7 +44,7 @@ TEST_CASE_TEMPLATE("gaussian energy far away from the origin", T, float, double)
     options.queries = 65;
     options.keys = 129;
     options.depth = 7;
-    options.value_depth = 3;
+    options.v_head_dim = 3;
     options.energy = EnergyKind::gaussian;
     options.offset = 100;
     const Problem<T> problem(options, random);
@@ -60,7 +60,7 @@ TEST_CASE_TEMPLATE("one panel and one tile more than fit", T, float, double) {
       options.queries = queries;
       options.keys = keys;
       options.depth = 3;
-      options.value_depth = 2;
+      options.v_head_dim = 2;
       const Problem<T> problem(options, random);
       CAPTURE(queries);
       CAPTURE(keys);
@@ -75,7 +75,7 @@ TEST_CASE_TEMPLATE("the number of threads does not change a bit", T, float, doub
   options.queries = 700;
   options.keys = 650;
   options.depth = 20;
-  options.value_depth = 9;
+  options.v_head_dim = 9;
   options.mask = true;
   const Problem<T> problem(options, random);
   for (const Scheme scheme : all_schemes) {
@@ -97,7 +97,7 @@ TEST_CASE_TEMPLATE("identities between the schemes", T, float, double) {
   options.queries = 200;
   options.keys = 200;
   options.depth = 16;
-  options.value_depth = 4;
+  options.v_head_dim = 4;
   const Problem<T> problem(options, random);
   const auto unas = run_all(problem, fixed(Scheme::unas));
   const auto dnas = run_all(problem, fixed(Scheme::dnas));
@@ -274,7 +274,7 @@ TEST_CASE_TEMPLATE("values of any size: out is linear in them, bit for bit", T, 
         options.queries = queries;
         options.keys = 301;
         options.depth = 7;
-        options.value_depth = 5;
+        options.v_head_dim = 5;
         options.energy = EnergyKind::dot;
         options.spread = spread;
         options.offset = spread < 1 ? 1.8 : 0;
@@ -284,13 +284,13 @@ TEST_CASE_TEMPLATE("values of any size: out is linear in them, bit for bit", T, 
         for (const int exponent : {-largest + 30, -60, 60, largest - 4}) {
           std::vector<T> v;
           for (Index j = 0; j < options.keys; ++j) {
-            for (Index c = 0; c < options.value_depth; ++c) {
+            for (Index c = 0; c < options.v_head_dim; ++c) {
               v.push_back(std::ldexp(problem.v()(j, c), exponent));
             }
           }
           std::vector<T> out(plain.out.size());
-          Output<T> output({v.data(), options.keys, options.value_depth},
-                           {out.data(), queries, options.value_depth});
+          Output<T> output({v.data(), options.keys, options.v_head_dim},
+                           {out.data(), queries, options.v_head_dim});
           attend<T>(problem.scores(), fixed(scheme, 0.3, 1), {&output}, 2);
           // To a few roundings of the smallest numbers, which lose bits where v is as small.
           bool same = true;

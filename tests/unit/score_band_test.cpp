@@ -69,7 +69,7 @@ TEST_CASE("a band against its definition, its emptiness and its counts") {
       return (causal == Causal::none || j <= at) &&
              (!window || (at - j < *window && j - at < *window)) && (!length || j < *length);
     };
-    Support want;
+    AllowedCounts want;
     want.keys_of_query.assign(static_cast<std::size_t>(rows), 0);
     want.queries_of_key.assign(static_cast<std::size_t>(cols), 0);
     bool same = true;
@@ -86,8 +86,8 @@ TEST_CASE("a band against its definition, its emptiness and its counts") {
     CAPTURE(n);
     CHECK(same);
     CHECK((!band.whole() || all));
-    CHECK(band.support().keys_of_query == want.keys_of_query);
-    CHECK(band.support().queries_of_key == want.queries_of_key);
+    CHECK(band.allowed_counts().keys_of_query == want.keys_of_query);
+    CHECK(band.allowed_counts().queries_of_key == want.queries_of_key);
     for (int repeat = 0; repeat < 10; ++repeat, ++ranges) {
       TileRange range;
       range.row0 = random_index(random, 0, rows - 1);
@@ -134,8 +134,8 @@ TEST_CASE("at a million queries and keys a band is counted, not looked at") {
   terms.causal = Causal::top_left;
   terms.window = 100;
   terms.key_length = 999000;
-  const Support support = Scores<float>(terms).support();
-  CHECK(support.most_keys() == 100);
-  CHECK(support.empty_keys() == 1000);
-  CHECK(support.empty_queries() == 901);  // those that see padding only: 999099 to the last
+  const AllowedCounts allowed = Scores<float>(terms).allowed_counts();
+  CHECK(allowed.most_keys() == 100);
+  CHECK(allowed.empty_keys() == 1000);
+  CHECK(allowed.empty_queries() == 901);  // those that see padding only: 999099 to the last
 }

@@ -89,7 +89,7 @@ TEST_CASE_TEMPLATE("scores beyond the format are refused, whatever way they leav
   SUBCASE("to -inf, which is not a mask") {
     const Dots<T> dots({x, 1}, {1, 1, -x, 1});
     check_refused(scores_of(*dots.energy), "1");
-    CHECK(scores_of(*dots.energy).support().keys_of_query == std::vector<Index>{2});
+    CHECK(scores_of(*dots.energy).allowed_counts().keys_of_query == std::vector<Index>{2});
   }
   SUBCASE("inf - inf, whatever BLAS makes of it") {
     check_refused(scores_of(*Dots<T>({x, x}, {1, 1, x, -x}).energy), "1");
@@ -202,7 +202,7 @@ TEST_CASE_TEMPLATE("ready-made scores that the scale takes beyond the format are
         const auto energy = make_stored_energy<T>(source, 1, 2, scale);
         check_refused(scores_of(*energy), "1");
         // It is allowed all the same: only a ready-made -inf forbids.
-        CHECK(scores_of(*energy).support().keys_of_query == std::vector<Index>{2});
+        CHECK(scores_of(*energy).allowed_counts().keys_of_query == std::vector<Index>{2});
       }
     }
   }
@@ -220,7 +220,7 @@ struct Pattern {
 
   explicit Pattern(Random& random)
       : rows(random_size(random, 1, 200)),
-        // Beyond 1024 columns support() looks at more than one tile.
+        // Beyond 1024 columns allowed_counts() looks at more than one tile.
         cols(chance(random, 0.1) ? random_index(random, 1000, 1500) : random_size(random, 1, 200)),
         causal(all_causal[random_index(random, 0, 2)]) {
     const auto count = static_cast<std::size_t>(rows * cols);
@@ -271,7 +271,7 @@ TEST_CASE_TEMPLATE("support counts what may attend to what", T, float, double) {
   Random random(71);
   for (int n = 0; n < 120; ++n) {
     const Pattern<T> pattern(random);
-    Support want;
+    AllowedCounts want;
     want.keys_of_query.assign(static_cast<std::size_t>(pattern.rows), 0);
     want.queries_of_key.assign(static_cast<std::size_t>(pattern.cols), 0);
     std::vector<T> scores;
@@ -288,21 +288,21 @@ TEST_CASE_TEMPLATE("support counts what may attend to what", T, float, double) {
     }
     CAPTURE(n);
     CHECK(filled_alike);
-    Support got;
-    pattern.with_scores([&](const Scores<T>& s) { got = s.support(); });
+    AllowedCounts got;
+    pattern.with_scores([&](const Scores<T>& s) { got = s.allowed_counts(); });
     CHECK(got.keys_of_query == want.keys_of_query);
     CHECK(got.queries_of_key == want.queries_of_key);
   }
 }
 
 TEST_CASE("what a support says in numbers") {
-  Support support;
-  support.keys_of_query = {0, 3, 0, 2};
-  support.queries_of_key = {2, 2, 1, 0, 0};
-  CHECK(support.empty_queries() == 2);
-  CHECK(support.empty_keys() == 2);
-  CHECK(support.most_keys() == 3);
-  CHECK(Support{}.most_keys() == 0);
+  AllowedCounts allowed;
+  allowed.keys_of_query = {0, 3, 0, 2};
+  allowed.queries_of_key = {2, 2, 1, 0, 0};
+  CHECK(allowed.empty_queries() == 2);
+  CHECK(allowed.empty_keys() == 2);
+  CHECK(allowed.most_keys() == 3);
+  CHECK(AllowedCounts{}.most_keys() == 0);
 }
 
 TEST_CASE("empty is true where causality alone forbids all, and never with an allowed pair") {

@@ -101,11 +101,11 @@ TEST_CASE_TEMPLATE("tiles of scores agree with the reference wherever they lie",
       }
       CHECK(worst <= allowed);
     }
-    const Support support = problem.scores().support();
+    const AllowedCounts counts = problem.scores().allowed_counts();
     for (Index i = 0; i < options.queries; ++i) {
       Index keys = 0;
       for (Index j = 0; j < options.keys; ++j) keys += std::isinf(want(i, j)) ? 0 : 1;
-      CHECK(support.keys_of_query[static_cast<std::size_t>(i)] == keys);
+      CHECK(counts.keys_of_query[static_cast<std::size_t>(i)] == keys);
     }
   }
 }
@@ -184,7 +184,7 @@ TEST_CASE_TEMPLATE("a preference that is none is refused by query and key", T, f
     for (const bool looking : {false, true}) {
       const Error error = thrown_error([&] {
         if (looking) {
-          Scores<T>(terms).support();
+          Scores<T>(terms).allowed_counts();
         } else {
           fill(Scores<T>(terms));
         }
@@ -312,7 +312,7 @@ TEST_CASE_TEMPLATE("rows that are all alike are looked at once", T, float, doubl
     if (chance(random, 0.5)) terms.causal = Causal::bottom_right;
     if (chance(random, 0.5)) terms.window = random_size(random, 1, cols);
     const Scores<T> scores(terms);
-    Support want;
+    AllowedCounts want;
     want.keys_of_query.assign(static_cast<std::size_t>(rows), 0);
     want.queries_of_key.assign(static_cast<std::size_t>(cols), 0);
     const auto s = fill(scores);
@@ -323,7 +323,7 @@ TEST_CASE_TEMPLATE("rows that are all alike are looked at once", T, float, doubl
         ++want.queries_of_key[static_cast<std::size_t>(j)];
       }
     }
-    const Support got = scores.support();
+    const AllowedCounts got = scores.allowed_counts();
     CAPTURE(n);
     CHECK(got.keys_of_query == want.keys_of_query);
     CHECK(got.queries_of_key == want.queries_of_key);

@@ -1,4 +1,4 @@
-#include "transport/sinkhorn_solver.hpp"
+#include "sinkhorn/sinkhorn_solver.hpp"
 
 #include <doctest/doctest.h>
 
@@ -6,10 +6,10 @@
 #include <cmath>
 #include <numeric>
 
+#include "feasibility/tree_gap.hpp"
 #include "random_problem.hpp"
 #include "repeats.hpp"
 #include "scheme_check.hpp"
-#include "transport/tree_gap.hpp"
 
 using namespace attn;
 using namespace attn::testing;
@@ -316,7 +316,7 @@ TEST_CASE("no gap along trees for a plan too far from its marginals, or of parts
   potentials.col = {0, 0};
   const Marginals ones{{1, 1}, {1, 1}};
   const auto gap = [&](std::vector<double> rows, std::vector<double> cols) {
-    return tree_gap(*parts.scores, potentials, ones, rows, cols, 1e-12, 1);
+    return tree_gap(*parts.scores, potentials, ones.row, ones.col, rows, cols, 1e-12, 1);
   };
   CHECK(gap({0, 0}, {0, 0}) == 0);
   CHECK(gap({0.5, -1}, {0.5, -1}) == 0.25 + 1);
@@ -326,11 +326,13 @@ TEST_CASE("no gap along trees for a plan too far from its marginals, or of parts
   // A small part is not excused by a large one.
   const Marginals uneven{{1, 1e-13}, {1, 1e-13}};
   const std::vector<double> few = {0, 1e-13}, none_at_all = {0, 0};
-  CHECK(std::isnan(tree_gap(*parts.scores, potentials, uneven, few, none_at_all, 1e-12, 1)));
+  CHECK(std::isnan(
+      tree_gap(*parts.scores, potentials, uneven.row, uneven.col, few, none_at_all, 1e-12, 1)));
   const Ready<double> chain(2, 2, {0, none, 0, 0});
   const std::vector<double> rows = {0.25, 0.5}, cols = {0.5, 0.25};
   // δ = 0.25 at [0, 0], so 0.25 at [1, 0] and 0.25 at [1, 1].
-  CHECK(tree_gap(*chain.scores, potentials, ones, rows, cols, 1e-12, 1) == 3 * 0.0625);
+  CHECK(tree_gap(*chain.scores, potentials, ones.row, ones.col, rows, cols, 1e-12, 1) ==
+        3 * 0.0625);
 }
 
 TEST_CASE("no gap is told where totals differ; a closed line forbids nothing") {
@@ -412,10 +414,10 @@ TEST_CASE_TEMPLATE("one iteration with all marginals 1 is dnas to the last bit",
   for (int n = 0; n < 12; ++n) {
     ProblemOptions shape = random_options(random, 200);
     const Problem<T> problem(shape, random);
-    const Support support = problem.scores().support();
+    const AllowedCounts allowed = problem.scores().allowed_counts();
     Marginals ones;
-    for (const Index keys : support.keys_of_query) ones.row.push_back(keys > 0 ? 1 : 0);
-    for (const Index queries : support.queries_of_key) ones.col.push_back(queries > 0 ? 1 : 0);
+    for (const Index keys : allowed.keys_of_query) ones.row.push_back(keys > 0 ? 1 : 0);
+    for (const Index queries : allowed.queries_of_key) ones.col.push_back(queries > 0 ? 1 : 0);
     SinkhornOptions options;
     options.iterations = 1;
     KeepWeights<T> got_weights;

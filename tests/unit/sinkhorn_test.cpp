@@ -1,13 +1,13 @@
-#include "scheme/sinkhorn.hpp"
+#include "sinkhorn/sinkhorn.hpp"
 
 #include <doctest/doctest.h>
 
 #include <cmath>
 
+#include "pass/one_pass.hpp"
 #include "random_problem.hpp"
-#include "scheme/gibbs_kernel.hpp"
-#include "scheme/one_pass.hpp"
 #include "scheme_check.hpp"
+#include "sinkhorn/gibbs_kernel.hpp"
 
 using namespace attn;
 using namespace attn::testing;
@@ -65,7 +65,7 @@ ProblemOptions options_of(Index queries, Index keys, double spread = 1) {
   options.queries = queries;
   options.keys = keys;
   options.depth = 9;
-  options.value_depth = 5;
+  options.v_head_dim = 5;
   options.spread = spread;
   return options;
 }

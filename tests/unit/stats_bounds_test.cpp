@@ -25,11 +25,11 @@ struct Observed {
 
   // min c_j·most_keys over the keys that a query may attend to; 1 where there is none.
   double margin() const {
-    const auto& support = attention.support;
+    const auto& allowed = attention.allowed;
     double least = std::numeric_limits<double>::infinity();
     for (std::size_t j = 0; j < sums.values().size(); ++j) {
-      if (support.queries_of_key[j] == 0) continue;
-      const double share = sums.values()[j] * static_cast<double>(support.most_keys());
+      if (allowed.queries_of_key[j] == 0) continue;
+      const double share = sums.values()[j] * static_cast<double>(allowed.most_keys());
       if (!(share >= least)) least = share;  // a NaN stays
     }
     return least;
@@ -120,11 +120,11 @@ TEST_CASE_TEMPLATE("entropies lie between 0 and the logarithm of the number of a
     const Problem<T> problem(random_options(random), random);
     for (const Scheme scheme : {Scheme::unas, Scheme::dnas, Scheme::hnas, Scheme::sinkhorn}) {
       const Observed<T> run(problem.scores(), scheme_of(scheme, 3));
-      const auto& support = run.attention.support;
+      const auto& allowed = run.attention.allowed;
       bool within = true;
-      for (std::size_t i = 0; i < support.keys_of_query.size(); ++i) {
+      for (std::size_t i = 0; i < allowed.keys_of_query.size(); ++i) {
         const double entropy = run.entropy.values()[i];
-        const auto keys = static_cast<double>(support.keys_of_query[i]);
+        const auto keys = static_cast<double>(allowed.keys_of_query[i]);
         // Each term to some ulps, and weights whose sum is 1 to 64 roundings of T.
         const double error = 80 * std::numeric_limits<T>::epsilon() * (1 + std::log(keys + 1));
         within = within && (keys == 0 ? entropy == 0

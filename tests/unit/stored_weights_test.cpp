@@ -1,4 +1,4 @@
-#include "scheme/stored_weights.hpp"
+#include "pass/stored_weights.hpp"
 
 #include <doctest/doctest.h>
 
@@ -7,8 +7,8 @@
 #include <stdexcept>
 #include <vector>
 
+#include "pass/output.hpp"
 #include "random_problem.hpp"
-#include "scheme/output.hpp"
 #include "stats/observers.hpp"
 #include "thrown_error.hpp"
 #include "tile_recorder.hpp"

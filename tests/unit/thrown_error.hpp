@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "tensor/error.hpp"
+#include "attnkit/error.hpp"
 
 namespace attn::testing {
 

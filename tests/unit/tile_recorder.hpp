@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "scheme/pass.hpp"
-#include "scheme/reference.hpp"
+#include "pass/pass.hpp"
+#include "reference/reference.hpp"
 
 namespace attn::testing {
 

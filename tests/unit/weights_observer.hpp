@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "scheme/pass.hpp"
+#include "pass/pass.hpp"
 
 namespace attn::testing {
 

@@ -4,8 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "attnkit/error.hpp"
 #include "common/weights_writer.hpp"
-#include "tensor/error.hpp"
 
 namespace attn::tools {
 
@@ -21,7 +21,7 @@ Shape own_shape(const ResultKind& kind, const ComputeOptions& options,
       kind.by_choice && options.queries ? options.queries->count() : input.queries;
   Shape shape;
   for (const std::string& axis : kind.axes) {
-    shape.push_back(axis == "query" ? queries : (axis == "key" ? input.keys : input.value_depth));
+    shape.push_back(axis == "query" ? queries : (axis == "key" ? input.keys : input.v_head_dim));
   }
   return shape;
 }

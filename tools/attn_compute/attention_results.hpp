@@ -11,7 +11,7 @@
 #include "common/heads.hpp"
 #include "common/result_kinds.hpp"
 #include "common/score_options.hpp"
-#include "scheme/row_selection.hpp"
+#include "pass/row_selection.hpp"
 
 namespace attn::tools {
 

@@ -10,7 +10,7 @@
 #include "common/bundles.hpp"
 #include "common/scheme_settings.hpp"
 #include "common/weights_writer.hpp"
-#include "scheme/output.hpp"
+#include "pass/output.hpp"
 #include "stats/observers.hpp"
 
 namespace attn::tools {
@@ -37,7 +37,7 @@ HeadNeeds compute_needs(const ComputeOptions& options, const AttentionInput& inp
   HeadNeeds needs;
   Index numbers = 0;  // of the type computed in
   if (options.emits("out") || options.emits_gradients()) {
-    numbers += input.queries * input.value_depth;
+    numbers += input.queries * input.v_head_dim;
   }
   for (const GradientKind& kind : options.gradients) numbers += kind.size();
   const Index vectors = 3 * (input.queries + input.keys);
@@ -48,7 +48,7 @@ HeadNeeds compute_needs(const ComputeOptions& options, const AttentionInput& inp
   const std::int64_t sums = options.emits("col_sum") ? ColumnSums<float>::bytes(partition) : 0;
   const std::int64_t output = options.emits("out") || options.emits_gradients()
                                   ? output_bytes(options.scheme.scheme, input.queries, input.keys,
-                                                 input.value_depth, element_size)
+                                                 input.v_head_dim, element_size)
                                   : 0;
   needs.useful_bytes = useful_attend_bytes(options.scheme, input.queries, input.keys, element_size);
   needs.kept_bytes = gradient_sum_bytes(options.gradients, input.problems);
@@ -72,7 +72,7 @@ void report_cost(const cli::Arguments& arguments, const ComputeOptions& options,
                                       arguments.threads, arguments.memory);
   const auto heads = static_cast<double>(input.problems);
   const double out = options.emits("out") || options.emits_gradients()
-                         ? 2 * input.pairs() * static_cast<double>(input.value_depth)
+                         ? 2 * input.pairs() * static_cast<double>(input.v_head_dim)
                          : 0;
   const double flops = input.score_flops(options.scheme.scheme, score_passes(options.scheme)) +
                        out + gradient_flops(options, input);

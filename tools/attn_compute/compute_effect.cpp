@@ -4,9 +4,9 @@
 #include <optional>
 
 #include "attn_compute/compute_task.hpp"
+#include "attnkit/error.hpp"
 #include "common/result_inputs.hpp"
 #include "common/result_table.hpp"
-#include "tensor/error.hpp"
 
 namespace attn::tools {
 namespace {

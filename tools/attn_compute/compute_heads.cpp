@@ -4,7 +4,7 @@
 #include "attn_compute/head_gradients.hpp"
 #include "attn_compute/query_list.hpp"
 #include "common/weights_writer.hpp"
-#include "scheme/output.hpp"
+#include "pass/output.hpp"
 #include "stats/observers.hpp"
 
 namespace attn::tools {
@@ -107,7 +107,7 @@ Totals compute(const cli::Arguments& arguments, const ComputeTask& task, io::Out
       },
       [&](Index problem, HeadResult<T>& result) {
         const Potentials& potentials = result.attention.potentials;
-        outputs.write("out", problem, {shown, input.value_depth}, result.out.data());
+        outputs.write("out", problem, {shown, input.v_head_dim}, result.out.data());
         outputs.write("row_potential", problem, {input.queries}, potentials.row.data());
         outputs.write("col_potential", problem, {input.keys}, potentials.col.data());
         outputs.write("unas_row_potential", problem, {input.queries}, potentials.unas_row.data());

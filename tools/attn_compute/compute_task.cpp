@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "attn_compute/query_list.hpp"
+#include "attnkit/error.hpp"
 #include "common/scheme_settings.hpp"
-#include "tensor/error.hpp"
 
 namespace attn::tools {
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "attn_compute/attention_results.hpp"
+#include "attnkit/error.hpp"
 #include "common/result_kinds.hpp"
-#include "tensor/error.hpp"
 
 namespace attn::tools {
 namespace {

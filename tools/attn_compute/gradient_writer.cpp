@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-#include "tensor/error.hpp"
+#include "attnkit/error.hpp"
 
 namespace attn::tools {
 namespace {

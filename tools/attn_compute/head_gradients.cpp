@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
-#include "scheme/gradient.hpp"
-#include "score/bias_gradient.hpp"
-#include "score/energy_gradient.hpp"
+#include "gradient/bias_gradient.hpp"
+#include "gradient/energy_gradient.hpp"
+#include "gradient/gradient.hpp"
 #include "score/panel_product.hpp"
 
 namespace attn::tools {
@@ -211,14 +211,14 @@ std::int64_t head_gradient_bytes(const ComputeOptions& options, const AttentionI
   const Index keys = input.keys;
   const Scheme scheme = options.scheme.scheme;
   const Index iterations = most_iterations(options.scheme);
-  std::int64_t bytes = differentiate_bytes(scheme, queries, keys, input.value_depth, iterations,
+  std::int64_t bytes = differentiate_bytes(scheme, queries, keys, input.v_head_dim, iterations,
                                            element_size, threads);
   if (!asks_for_scores(options)) return bytes;
   const Index lanes = gradient_lanes(keys, threads);
   bytes += bias_gradient_bytes(queries, keys, lanes) + t5_gradient_bytes(queries, keys, lanes);
   if (!input.q) return bytes;
   if (input.options.source == ScoreOptions::Source::projection) {
-    bytes += (queries * input.q->cols + keys * (input.k->cols + input.value_depth)) *
+    bytes += (queries * input.q->cols + keys * (input.k->cols + input.v_head_dim)) *
              static_cast<std::int64_t>(element_size);
   }
   switch (input.options.energy_of(scheme)) {
@@ -241,7 +241,7 @@ std::int64_t head_gradient_bytes(const ComputeOptions& options, const AttentionI
 double gradient_flops(const ComputeOptions& options, const AttentionInput& input) {
   if (!options.emits_gradients()) return 0;
   const Scheme scheme = options.scheme.scheme;
-  const double values = 2 * input.pairs() * static_cast<double>(input.value_depth);
+  const double values = 2 * input.pairs() * static_cast<double>(input.v_head_dim);
   // Scores are made once more; hnas has a pass for one of its outputs, and sinkhorn makes its
   // half-steps again and goes back through them.
   double passes = 1;

@@ -5,7 +5,7 @@
 
 #include "cli/report.hpp"
 #include "io/output.hpp"
-#include "scheme/row_selection.hpp"
+#include "pass/row_selection.hpp"
 
 namespace attn::tools {
 

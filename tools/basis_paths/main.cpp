@@ -5,11 +5,11 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "attnkit/error.hpp"
 #include "basis_paths/path_verbs.hpp"
 #include "cli/values.hpp"
 #include "common/bundles.hpp"
 #include "common/section_tasks.hpp"
-#include "tensor/error.hpp"
 
 namespace attn::tools {
 namespace {

@@ -5,9 +5,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "attnkit/error.hpp"
 #include "basis_paths/path_verbs.hpp"
 #include "common/block_plan.hpp"
-#include "tensor/error.hpp"
 
 namespace attn::tools {
 namespace {

@@ -10,12 +10,12 @@
 
 #include <fmt/format.h>
 
+#include "attnkit/error.hpp"
 #include "basis_paths/path_task.hpp"
 #include "cli/progress.hpp"
 #include "common/block_plan.hpp"
 #include "common/head_outputs.hpp"
 #include "tensor/buffer.hpp"
-#include "tensor/error.hpp"
 
 namespace attn::tools {
 

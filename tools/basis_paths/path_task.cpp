@@ -6,9 +6,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "attnkit/error.hpp"
 #include "cli/values.hpp"
 #include "paths/structure.hpp"
-#include "tensor/error.hpp"
 
 namespace attn::tools {
 namespace {

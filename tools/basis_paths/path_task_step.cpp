@@ -4,8 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "attnkit/error.hpp"
 #include "basis_paths/path_task.hpp"
-#include "tensor/error.hpp"
 
 namespace attn::tools {
 

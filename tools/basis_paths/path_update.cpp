@@ -7,10 +7,10 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "attnkit/error.hpp"
 #include "basis_paths/path_verbs.hpp"
 #include "common/bundles.hpp"
 #include "paths/rescale.hpp"
-#include "tensor/error.hpp"
 
 namespace attn::tools {
 namespace {

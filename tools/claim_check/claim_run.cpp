@@ -14,12 +14,13 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "attnkit/error.hpp"
 #include "claim_check/shell_command.hpp"
 #include "cli/terminal.hpp"
 #include "cli/words.hpp"
 #include "io/address.hpp"
 #include "io/input.hpp"
-#include "tensor/error.hpp"
+#include "system/system_reason.hpp"
 
 namespace attn::tools {
 namespace {
@@ -39,7 +40,7 @@ class Folder {
       : keeps_(place.keeps), path_(fs::absolute(place.folder + "/" + claim.id).string()) {
     if (keeps_) mkdir(place.folder.c_str(), 0777);  // where it is there, so much the better
     if (mkdir(path_.c_str(), 0777) == 0) return;
-    throw Error(Failure::output, path_ + ": " + cli::system_reason(errno));
+    throw Error(Failure::output, path_ + ": " + system_reason(errno));
   }
   ~Folder() {
     std::error_code ignored;

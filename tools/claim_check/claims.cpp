@@ -12,10 +12,11 @@
 
 #include <fmt/format.h>
 
+#include "attnkit/error.hpp"
 #include "claim_check/toml_bounds.hpp"
 #include "cli/terminal.hpp"
 #include "cli/words.hpp"
-#include "tensor/error.hpp"
+#include "system/system_reason.hpp"
 
 namespace attn::tools {
 namespace {
@@ -278,8 +279,7 @@ std::string text_of(const std::string& file) {
     throw Error(Failure::input, file + " is a folder, expected a file of claims");
   }
   std::ifstream stream(file, std::ios::binary);
-  if (!stream)
-    throw Error(Failure::input, "cannot open " + file + ": " + cli::system_reason(errno));
+  if (!stream) throw Error(Failure::input, "cannot open " + file + ": " + system_reason(errno));
   std::string text;
   std::vector<char> block(std::size_t{1} << 16);
   errno = 0;
@@ -291,7 +291,7 @@ std::string text_of(const std::string& file) {
     }
   }
   if (stream.bad()) {
-    throw Error(Failure::input, file + " cannot be read: " + cli::system_reason(errno));
+    throw Error(Failure::input, file + " cannot be read: " + system_reason(errno));
   }
   return text;
 }

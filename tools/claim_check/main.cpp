@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "attnkit/error.hpp"
 #include "claim_check/claim_report.hpp"
 #include "claim_check/scratch_folder.hpp"
 #include "cli/progress.hpp"
@@ -17,7 +18,6 @@
 #include "common/bundles.hpp"
 #include "io/output.hpp"
 #include "kernel/parallel.hpp"
-#include "tensor/error.hpp"
 
 namespace attn::tools {
 namespace {

@@ -19,8 +19,9 @@
 
 #include <fmt/format.h>
 
+#include "attnkit/error.hpp"
 #include "cli/terminal.hpp"
-#include "tensor/error.hpp"
+#include "system/system_reason.hpp"
 
 namespace attn::tools {
 namespace {
@@ -141,7 +142,7 @@ ShellOutcome run_shell(const ShellCommand& command) {
   const pid_t parent = getpid();
   const pid_t child = fork();
   if (child < 0) {
-    throw Error(Failure::output, "no process can be made: " + cli::system_reason(errno));
+    throw Error(Failure::output, "no process can be made: " + system_reason(errno));
   }
   if (child == 0) become(command, word_list.data(), environment_list.data(), parent);
   // Whichever of the two comes first.

@@ -5,10 +5,10 @@
 
 #include <fmt/format.h>
 
+#include "attnkit/error.hpp"
 #include "common/matrix_operand.hpp"
 #include "score/energy.hpp"
 #include "score/relative_bias.hpp"
-#include "tensor/error.hpp"
 
 namespace attn::tools {
 namespace {
@@ -158,7 +158,7 @@ void AttentionInput::take_vectors(const io::InputBundle& bundle, bool with_value
   const io::InputDataset v_data = bundle.dataset("v");
   require_vectors(v_data, inside ? "(..., keys, heads, dv)" : "(..., keys, dv)");
   v = as_they_are(v_data, leading, true, options.layout);
-  value_depth = v->cols;
+  v_head_dim = v->cols;
   if (v->rows == keys) return;
   throw Error(Failure::input, fmt::format("{}: {} keys, {} has {}", v_data.address(), v->rows,
                                           k_data.address(), keys));
@@ -185,7 +185,7 @@ void AttentionInput::take_projections(const io::InputBundle& bundle, bool with_v
   depth = q->cols;
   if (!with_values || !bundle.has("wv")) return;
   v = projected(bundle, "bv", y, projection_weights(bundle, "wv", y), leading, true);
-  value_depth = v->cols;
+  v_head_dim = v->cols;
 }
 
 void AttentionInput::take_values_of_ready_made(const io::InputBundle& bundle) {
@@ -193,7 +193,7 @@ void AttentionInput::take_values_of_ready_made(const io::InputBundle& bundle) {
   const io::InputDataset v_data = bundle.dataset("v");
   require_vectors(v_data, "(..., keys, dv)");
   v = as_they_are(v_data, leading, true, options.layout);
-  value_depth = v->cols;
+  v_head_dim = v->cols;
   if (v->rows == keys) return;
   throw Error(Failure::input, fmt::format("{}: {} keys, {} has {}", v_data.address(), v->rows,
                                           scores ? scores->dataset.address() : "weights", keys));
@@ -270,8 +270,8 @@ void AttentionInput::take_grad_out(const io::InputBundle& bundle) {
   const io::InputDataset dataset = bundle.dataset("grad_out");
   const bool inside = options.layout == Layout::heads_inside;
   require_vectors(dataset, inside ? "(..., queries, heads, dv)" : "(..., queries, dv)");
-  if (heads_first(dataset, options.layout) != join(leading, {queries, value_depth})) {
-    Shape expected = join(leading, {queries, value_depth});
+  if (heads_first(dataset, options.layout) != join(leading, {queries, v_head_dim})) {
+    Shape expected = join(leading, {queries, v_head_dim});
     if (inside) std::swap(expected[expected.size() - 2], expected[expected.size() - 3]);
     throw Error(Failure::input,
                 fmt::format("{} has shape {}, expected {} as out", dataset.address(),
@@ -349,7 +349,7 @@ std::int64_t AttentionInput::head_bytes(std::size_t element_size, std::int64_t d
         energy_bytes(options.energy_of(with_plain ? Scheme::unas : Scheme::fenchel), element_size);
     if (two) bytes += energy_bytes(options.energy_of(Scheme::fenchel), element_size);
   }
-  if (grad_out) bytes += queries * value_depth * element;
+  if (grad_out) bytes += queries * v_head_dim * element;
   if (options.relative != ScoreOptions::Relative::none) {
     bytes += relative_bias_bytes(queries, keys, element_size);
   }

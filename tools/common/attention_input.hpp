@@ -38,10 +38,10 @@ struct AttentionInput {
   Causal causal = Causal::none;
   Shape leading;  ///< of the results
   Index problems = 1;
-  Index queries = 0;      ///< Lq
-  Index keys = 0;         ///< Lk
-  Index depth = 0;        ///< d of the queries; 0 for ready-made scores
-  Index value_depth = 0;  ///< dv; 0 without v
+  Index queries = 0;     ///< Lq
+  Index keys = 0;        ///< Lk
+  Index depth = 0;       ///< d of the queries; 0 for ready-made scores
+  Index v_head_dim = 0;  ///< dv; 0 without v
   std::optional<Vectors> q, k, v;
   std::optional<Operand> scores, mask, bias, preference;
   std::optional<Operand> w, w1, w2, b1;  ///< of bilinear and mlp

@@ -4,8 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "attnkit/error.hpp"
 #include "common/bundles.hpp"
-#include "tensor/error.hpp"
 
 namespace attn::tools {
 

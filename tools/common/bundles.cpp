@@ -9,12 +9,13 @@
 
 #include <fmt/format.h>
 
+#include "attnkit/error.hpp"
 #include "cli/text_replacement.hpp"
 #include "common/memory_watch.hpp"
 #include "common/output_format.hpp"
-#include "io/array_output.hpp"
-#include "io/naming.hpp"
-#include "tensor/error.hpp"
+#include "io/arrays/array_output.hpp"
+#include "io/target/naming.hpp"
+#include "system/temporary.hpp"
 
 namespace attn::tools {
 namespace {
@@ -145,7 +146,7 @@ int tool_main(int argc, char** argv, const cli::Declaration& declaration,
               std::vector<std::string> libraries) {
   keep_freed_memory();
   watch_memory();
-  io::also_at_removal(cli::undo_texts);
+  also_at_removal(cli::undo_texts);
   io::also_at_naming(cli::keep_texts);
   io::install_cleanup_handlers(memory_was_short);
   io::show_hdf5_errors(false);
@@ -162,7 +163,7 @@ int tool_main(int argc, char** argv, const cli::Declaration& declaration,
       libraries,
       [&] {
         failed = true;
-        io::remove_temporaries();
+        remove_temporaries();
       });
   if (failed) {
     std::fflush(nullptr);

@@ -165,7 +165,7 @@ std::shared_ptr<Head<T>> HeadReader<T>::read(Index problem) {
     const bool of_x =
         input_.q && input_.q->input.dataset.address() == input_.v->input.dataset.address();
     head->v_block_ = vectors(*input_.v, problem, of_x ? last_x_ : last_y_, last_v_);
-    head->v_ = MatrixView<const T>(head->v_block_->values.data(), input_.keys, input_.value_depth);
+    head->v_ = MatrixView<const T>(head->v_block_->values.data(), input_.keys, input_.v_head_dim);
   }
   if (input_.grad_out) head->grad_out_block_ = block(*input_.grad_out, problem, last_grad_out_);
   head->bias_ = source(input_.bias, last_bias_);

@@ -6,7 +6,7 @@
 
 #include "common/block_plan.hpp"
 #include "common/bundles.hpp"
-#include "scheme/pass.hpp"
+#include "pass/pass.hpp"
 
 namespace attn::tools {
 namespace {

@@ -6,12 +6,12 @@
 #include <memory>
 #include <vector>
 
+#include "attnkit/error.hpp"
 #include "cli/progress.hpp"
 #include "cli/report.hpp"
 #include "common/head_reader.hpp"
 #include "kernel/parallel.hpp"
 #include "scheme/scheme.hpp"
-#include "tensor/error.hpp"
 
 namespace attn::tools {
 

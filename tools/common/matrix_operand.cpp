@@ -8,9 +8,9 @@
 
 #include <fmt/format.h>
 
-#include "io/pieces.hpp"
+#include "attnkit/error.hpp"
 #include "tensor/buffer.hpp"
-#include "tensor/error.hpp"
+#include "tensor/pieces.hpp"
 
 namespace attn::tools {
 namespace {
@@ -22,9 +22,9 @@ void require_scores(const Operand&, const BlockAxes&, const std::uint8_t*, Index
 void require_kept(const Operand& operand, const BlockAxes& axes) {
   const double forbids = operand.zero_forbids ? 0.0 : -std::numeric_limits<double>::infinity();
   const double sign = operand.of_cost ? -1 : 1;
-  const Index limit = io::piece_elements(sizeof(double));
+  const Index limit = piece_elements(sizeof(double));
   const Buffer<double> stored(std::min(limit, element_count(axes.count)));
-  io::for_each_piece(axes.count, limit, [&](const io::Piece& piece) {
+  for_each_piece(axes.count, limit, [&](const Piece& piece) {
     Shape start = axes.start;
     for (std::size_t axis = 0; axis < start.size(); ++axis) start[axis] += piece.start[axis];
     operand.dataset.read(start, piece.count, stored.data());

@@ -15,11 +15,13 @@
 #include <exception>
 #include <new>
 
+#include "attnkit/error.hpp"
 #include "cli/memory_hint.hpp"
 #include "common/sanitized.hpp"
 #include "io/output.hpp"
-#include "io/raw_text.hpp"
-#include "tensor/error.hpp"
+#include "system/exit_status.hpp"
+#include "system/raw_text.hpp"
+#include "system/temporary.hpp"
 
 namespace {
 
@@ -31,10 +33,10 @@ std::atomic<int> finished{-1};  // with this status
 [[noreturn]] void end_for_memory() noexcept {
   if (const int status = finished.load(); status >= 0) _exit(status);
   const char* name = program_invocation_short_name;
-  attn::io::remove_temporaries();
-  attn::io::write_raw(
+  attn::remove_temporaries();
+  attn::write_raw(
       {name, ": error: out of memory\n", name, ": hint: ", attn::cli::less_memory_hint, "\n"});
-  _exit(static_cast<int>(attn::Failure::memory));
+  _exit(attn::exit_status(attn::Failure::memory));
 }
 
 // HDF5 does not survive a failed allocation in all places: it may crash, corrupt its memory, call
@@ -154,7 +156,7 @@ void terminate() noexcept {
 
 void at_exit() {
   if (in_order.load()) return;
-  io::remove_temporaries();
+  remove_temporaries();
   if (memory_was_short()) end_for_memory();
 }
 

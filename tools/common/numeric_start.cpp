@@ -12,8 +12,9 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "attnkit/error.hpp"
 #include "common/sanitized.hpp"
-#include "tensor/error.hpp"
+#include "system/exit_status.hpp"
 
 #ifndef ATTN_SANITIZED
 
@@ -85,7 +86,7 @@ void check_room(int argc, char** argv, char** environment) {
       threads > 1 ? ", or set OMP_NUM_THREADS=1: each thread takes 128 MiB" : "");
   [[maybe_unused]] const ssize_t written =
       write(STDERR_FILENO, text.data(), static_cast<std::size_t>(length));
-  _exit(static_cast<int>(Failure::memory));
+  _exit(exit_status(Failure::memory));
 }
 
 // The loader calls what stands there before the constructors of all libraries.

@@ -3,10 +3,10 @@
 #include <string>
 #include <vector>
 
+#include "attnkit/error.hpp"
 #include "common/score_options.hpp"
 #include "io/input.hpp"
 #include "tensor/batch.hpp"
-#include "tensor/error.hpp"
 #include "tensor/shape.hpp"
 
 namespace attn::tools {
@@ -67,7 +67,7 @@ auto naming(const Place& place, const Body& body) {
   try {
     return body();
   } catch (const Error& error) {
-    throw Error(error.failure(), place() + ": " + error.what(), error.hint());
+    throw error.at(place());
   }
 }
 

@@ -6,8 +6,8 @@
 
 #include <fmt/format.h>
 
-#include "io/links.hpp"
-#include "tensor/error.hpp"
+#include "attnkit/error.hpp"
+#include "io/target/links.hpp"
 
 namespace attn::tools {
 namespace {

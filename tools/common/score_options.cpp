@@ -9,8 +9,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "attnkit/error.hpp"
 #include "common/score_words.hpp"
-#include "tensor/error.hpp"
 
 namespace attn::tools {
 namespace {

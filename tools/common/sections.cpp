@@ -5,9 +5,9 @@
 
 #include <fmt/format.h>
 
+#include "attnkit/error.hpp"
 #include "cli/values.hpp"
 #include "common/bundles.hpp"
-#include "tensor/error.hpp"
 
 namespace attn::tools {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <type_traits>
 
-#include "tensor/error.hpp"
+#include "attnkit/error.hpp"
 
 namespace attn::tools {
 namespace {

@@ -17,7 +17,7 @@ std::string status_name(SolveStatus status) {
 }
 
 void Totals::add(const Attention& attention) {
-  add(Totals{attention.summary, attention.support.empty_queries(), attention.support.empty_keys()});
+  add(Totals{attention.summary, attention.allowed.empty_queries(), attention.allowed.empty_keys()});
 }
 
 void Totals::add(const Totals& more) {

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "io/output.hpp"
-#include "scheme/pass.hpp"
+#include "pass/pass.hpp"
 
 namespace attn::tools {
 

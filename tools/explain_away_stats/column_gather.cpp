@@ -5,9 +5,9 @@
 
 #include <fmt/format.h>
 
+#include "attnkit/error.hpp"
 #include "explain_away_stats/stored_attention.hpp"
 #include "stats/observers.hpp"
-#include "tensor/error.hpp"
 
 namespace attn::tools {
 namespace {
@@ -53,10 +53,10 @@ void close_unattended(const std::vector<double>& column_sums,
   }
 }
 
-void require_masked(const std::vector<double>& column_sums, const Support& support,
+void require_masked(const std::vector<double>& column_sums, const AllowedCounts& allowed,
                     const StoredAttention& in_bundle, Index problem) {
   for (std::size_t key = 0; key < column_sums.size(); ++key) {
-    if (support.queries_of_key[key] > 0 || column_sums[key] == 0) continue;
+    if (allowed.queries_of_key[key] > 0 || column_sums[key] == 0) continue;
     throw Error(Failure::input,
                 fmt::format("{}: key {} has a column sum of {:.6g}, but no query may attend to it",
                             in_bundle.place(problem), key, column_sums[key]),
@@ -81,9 +81,9 @@ HeadResult compute_head(const ColumnOptions& options,
                         const AttentionInput& input, const Head<T>& head, std::int64_t useful_bytes,
                         int threads) {
   HeadResult result;
-  const Support support = head.scores().support();
-  for (const Index queries : support.queries_of_key) result.masked.push_back(queries == 0 ? 1 : 0);
-  result.empty_queries = support.empty_queries();
+  const AllowedCounts allowed = head.scores().allowed_counts();
+  for (const Index queries : allowed.queries_of_key) result.masked.push_back(queries == 0 ? 1 : 0);
+  result.empty_queries = allowed.empty_queries();
   for (const std::string& name : options.schemes) {
     ColumnSums<T> sums;
     RowEntropy<T> entropy;
@@ -100,7 +100,7 @@ HeadResult compute_head(const ColumnOptions& options,
       RowSums<T> row_sums;
       in_bundle->show(head, {&sums, &entropy, &row_sums}, threads);
       require_row_sums(row_sums.values(), *in_bundle, head.problem);
-      require_masked(sums.values(), support, *in_bundle, head.problem);
+      require_masked(sums.values(), allowed, *in_bundle, head.problem);
       scheme = options.recorded;
       if (input.options.source == ScoreOptions::Source::weights) {
         // Nothing else says what was masked; a row of zeros can only be a query without keys.
@@ -114,7 +114,7 @@ HeadResult compute_head(const ColumnOptions& options,
     found.mean_entropy = mean_over(found.columns.entropies, input.queries - result.empty_queries);
     if (scheme) {
       const double hybrid = options.scheme_options(*scheme, head.problem).hybrid;
-      found.bound = column_sum_bound(*scheme, hybrid, support.most_keys());
+      found.bound = column_sum_bound(*scheme, hybrid, allowed.most_keys());
     }
     result.schemes.push_back(std::move(found));
   }

@@ -6,8 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "attnkit/error.hpp"
 #include "common/scheme_settings.hpp"
-#include "tensor/error.hpp"
 
 namespace attn::tools {
 namespace {

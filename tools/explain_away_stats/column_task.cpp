@@ -5,11 +5,11 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "attnkit/error.hpp"
 #include "common/bundles.hpp"
 #include "common/scheme_settings.hpp"
 #include "explain_away_stats/column_gather.hpp"
 #include "explain_away_stats/stored_attention.hpp"
-#include "tensor/error.hpp"
 
 namespace attn::tools {
 namespace {

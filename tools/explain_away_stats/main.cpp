@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "attnkit/error.hpp"
 #include "common/bundles.hpp"
 #include "common/group_report.hpp"
 #include "common/head_outputs.hpp"
@@ -15,7 +16,6 @@
 #include "explain_away_stats/column_groups.hpp"
 #include "explain_away_stats/column_report.hpp"
 #include "explain_away_stats/column_task.hpp"
-#include "tensor/error.hpp"
 
 namespace attn::tools {
 namespace {

@@ -3,9 +3,9 @@
 #include <cmath>
 #include <utility>
 
+#include "attnkit/error.hpp"
 #include "common/matrix_operand.hpp"
-#include "scheme/stored_weights.hpp"
-#include "tensor/error.hpp"
+#include "pass/stored_weights.hpp"
 
 namespace attn::tools {
 namespace {

@@ -6,11 +6,11 @@
 
 #include <fmt/format.h>
 
+#include "attnkit/error.hpp"
 #include "common/head_outputs.hpp"
 #include "fenchel/closed_forms.hpp"
 #include "kernel/gemm.hpp"
 #include "kernel/tile.hpp"
-#include "tensor/error.hpp"
 
 namespace attn::tools {
 namespace {
@@ -264,7 +264,7 @@ std::vector<DualHead> solve_section(const cli::Arguments& arguments, const DualT
         outputs.write("iterations", problem, by_query, result.iterations.data());
         outputs.write("h_first_order", problem, by_axis, result.h_first_order.data());
         outputs.write("h_second_order", problem, by_axis, result.h_second_order.data());
-        outputs.write("out", problem, {input.queries, input.value_depth}, result.out.data());
+        outputs.write("out", problem, {input.queries, input.v_head_dim}, result.out.data());
         outputs.write("relative_deviation", problem, by_query, result.relative_deviation.data());
         outputs.write("out_deviation", problem, by_query, result.out_deviation.data());
         converged = converged && result.figures.converged == result.figures.problems();

@@ -7,8 +7,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "attnkit/error.hpp"
 #include "common/bundles.hpp"
-#include "tensor/error.hpp"
 
 namespace attn::tools {
 namespace {
@@ -177,7 +177,7 @@ Shape DualTask::own_shape(const DualResultKind& kind) const {
     if (axis == "query") shape.push_back(input.queries);
     if (axis == "template") shape.push_back(input.keys);
     if (axis == "axis") shape.push_back(axes());
-    if (axis == "channel") shape.push_back(input.value_depth);
+    if (axis == "channel") shape.push_back(input.v_head_dim);
   }
   return shape;
 }
@@ -189,7 +189,7 @@ HeadNeeds DualTask::needs() const {
   const Index n = input.keys;
   const Index d = axes();
   // Whatever is emitted: λ, ĥ and those of the closed forms, scalars, both outputs.
-  needs.result_bytes = (q * (4 * d + 6 + 2 * input.value_depth) + n) * number;
+  needs.result_bytes = (q * (4 * d + 6 + 2 * input.v_head_dim) + n) * number;
   if (options.emits("p") || input.v) needs.result_bytes += q * n * number;
   needs.kept_bytes = cost.size() * number + input.problems * q * 3 * number;
   const bool transport = options.gamma.has_value();

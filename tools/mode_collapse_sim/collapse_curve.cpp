@@ -9,14 +9,14 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "attnkit/error.hpp"
 #include "cli/progress.hpp"
 #include "cli/values.hpp"
 #include "collapse/closed_form.hpp"
 #include "common/bundles.hpp"
-#include "io/pieces.hpp"
 #include "kernel/parallel.hpp"
 #include "tensor/buffer.hpp"
-#include "tensor/error.hpp"
+#include "tensor/pieces.hpp"
 
 namespace attn::tools {
 namespace {

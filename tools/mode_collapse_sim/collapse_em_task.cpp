@@ -3,11 +3,11 @@
 
 #include <fmt/format.h>
 
+#include "attnkit/error.hpp"
 #include "common/bundles.hpp"
 #include "common/operand.hpp"
 #include "mode_collapse_sim/collapse_em.hpp"
 #include "mode_collapse_sim/collapse_output.hpp"
-#include "tensor/error.hpp"
 
 namespace attn::tools {
 namespace {

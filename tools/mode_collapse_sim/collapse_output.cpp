@@ -4,8 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "attnkit/error.hpp"
 #include "tensor/buffer.hpp"
-#include "tensor/error.hpp"
 
 namespace attn::tools {
 

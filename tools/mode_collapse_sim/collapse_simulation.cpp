@@ -6,12 +6,12 @@
 
 #include <fmt/format.h>
 
+#include "attnkit/error.hpp"
 #include "cli/progress.hpp"
 #include "common/bundles.hpp"
 #include "common/head_outputs.hpp"
 #include "common/operand.hpp"
 #include "mode_collapse_sim/collapse_output.hpp"
-#include "tensor/error.hpp"
 
 namespace attn::tools {
 namespace {

@@ -3,12 +3,12 @@
 
 #include <fmt/format.h>
 
+#include "attnkit/error.hpp"
 #include "common/bundles.hpp"
 #include "common/scheme_settings.hpp"
 #include "common/score_options.hpp"
 #include "mode_collapse_sim/collapse_output.hpp"
 #include "mode_collapse_sim/collapse_simulation.hpp"
-#include "tensor/error.hpp"
 
 namespace attn::tools {
 namespace {

@@ -7,10 +7,10 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "attnkit/error.hpp"
 #include "common/bundles.hpp"
 #include "common/cluster_options.hpp"
 #include "common/operand.hpp"
-#include "tensor/error.hpp"
 #include "tensor/random.hpp"
 
 namespace attn::tools {

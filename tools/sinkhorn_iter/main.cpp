@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "attnkit/error.hpp"
 #include "common/bundles.hpp"
 #include "common/numeric_libraries.hpp"
 #include "common/section_tasks.hpp"
 #include "sinkhorn_iter/transport_heads.hpp"
-#include "tensor/error.hpp"
 
 namespace attn::tools {
 namespace {

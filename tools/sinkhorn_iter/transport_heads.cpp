@@ -6,12 +6,12 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "attnkit/error.hpp"
 #include "common/bundles.hpp"
 #include "common/head_outputs.hpp"
 #include "common/result_table.hpp"
 #include "common/weights_writer.hpp"
-#include "tensor/error.hpp"
-#include "transport/allowed_pairs.hpp"
+#include "feasibility/allowed_pairs.hpp"
 
 namespace attn::tools {
 namespace {
@@ -134,7 +134,7 @@ HeadResult<T> solve_head(const TransportTask& task, const Head<T>& head, const H
   HeadResult<T> found;
   TransportResult& result = found.result;
   result.problem = head.problem;
-  Marginals marginals = task.marginals(head.problem, scores.support());
+  Marginals marginals = task.marginals(head.problem, scores.allowed_counts());
   result.tolerance = tolerance_in_force(task.solver, marginals.total(), sizeof(T));
   SinkhornOptions options = task.solver;
   if (result.tolerance) {

@@ -7,9 +7,9 @@
 #include "cli/command.hpp"
 #include "cli/progress.hpp"
 #include "common/group_report.hpp"
+#include "feasibility/feasibility.hpp"
 #include "io/output.hpp"
 #include "sinkhorn_iter/transport_task.hpp"
-#include "transport/feasibility.hpp"
 
 namespace attn::tools {
 

@@ -9,9 +9,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "attnkit/error.hpp"
 #include "common/bundles.hpp"
 #include "common/weights_writer.hpp"
-#include "tensor/error.hpp"
 
 namespace attn::tools {
 namespace {
@@ -159,17 +159,17 @@ void TransportTask::report_params(cli::Report& report) const {
   if (of_cost) params["epsilon"] = scores.epsilon;
   params["precision"] = f64 ? "f64" : "f32";
   params["emit"] = emitted;
-  if (!solver.iterations || solver.tolerance) params["iterations"] = most_iterations(solver);
+  if (!solver.iterations || solver.tolerance) params["iterations"] = solver.most_iterations();
 }
 
-Marginals TransportTask::marginals(Index problem, const Support& support) const {
-  Marginals found = of_cost ? uniform_marginals(support) : attention_marginals(support);
+Marginals TransportTask::marginals(Index problem, const AllowedCounts& allowed) const {
+  Marginals found = of_cost ? uniform_marginals(allowed) : attention_marginals(allowed);
   if (a) found.row = read_marginal(*a, problem);
   if (b) {
     found.col = read_marginal(*b, problem);
-    if (!a && of_cost) found.row = spread(sum_of(found.col), support.keys_of_query);
+    if (!a && of_cost) found.row = spread(sum_of(found.col), allowed.keys_of_query);
   } else if (a) {
-    found.col = spread(sum_of(found.row), support.queries_of_key);
+    found.col = spread(sum_of(found.row), allowed.queries_of_key);
   }
   return found;
 }
@@ -199,7 +199,7 @@ HeadNeeds transport_needs(const TransportTask& task, std::size_t element_size) {
   const AttentionInput& input = task.input;
   constexpr auto number = static_cast<std::int64_t>(sizeof(double));
   HeadNeeds needs;
-  const Index iterations = most_iterations(task.solver);
+  const Index iterations = task.solver.most_iterations();
   needs.result_bytes = (4 * (input.queries + input.keys)) * number;
   // Twice, as they grow one by one.
   constexpr double most_bytes = 0x1p62;
@@ -225,7 +225,7 @@ void report_transport_cost(const cli::Arguments& arguments, const TransportTask&
   const MemoryPlan plan = plan_memory(input, element, transport_needs(task, element),
                                       arguments.threads, arguments.memory);
   const auto problems = static_cast<double>(input.problems);
-  const auto iterations = static_cast<double>(most_iterations(task.solver));
+  const auto iterations = static_cast<double>(task.solver.most_iterations());
   constexpr double number = sizeof(double);
   double bytes = 0;
   if (task.emits("plan")) {

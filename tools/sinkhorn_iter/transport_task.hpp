@@ -10,7 +10,7 @@
 #include "common/heads.hpp"
 #include "common/results.hpp"
 #include "io/input.hpp"
-#include "transport/sinkhorn_solver.hpp"
+#include "sinkhorn/sinkhorn_solver.hpp"
 
 namespace attn::tools {
 
@@ -34,7 +34,7 @@ struct TransportTask {
   /// The marginals of a problem: the datasets a and b, else the usual ones of what is allowed; a
   /// usual b adds up to what a does, and a usual a to what b does where there is a cost. Throws
   /// Error(input) naming dataset and index of what is no finite number >= 0.
-  Marginals marginals(Index problem, const Support& support) const;
+  Marginals marginals(Index problem, const AllowedCounts& allowed) const;
 
   /// "a.h5:/a", or what is used in its place, for messages.
   std::string row_address() const;

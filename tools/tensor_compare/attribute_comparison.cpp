@@ -9,9 +9,9 @@
 #include <utility>
 #include <variant>
 
+#include "attnkit/error.hpp"
 #include "io/contents.hpp"
 #include "io/result_mark.hpp"
-#include "tensor/error.hpp"
 
 namespace attn::tools {
 namespace {

@@ -7,14 +7,14 @@
 
 #include <fmt/format.h>
 
+#include "attnkit/error.hpp"
 #include "cli/progress.hpp"
 #include "cli/values.hpp"
 #include "common/bundles.hpp"
 #include "io/address.hpp"
 #include "io/contents.hpp"
-#include "io/pieces.hpp"
 #include "tensor/buffer.hpp"
-#include "tensor/error.hpp"
+#include "tensor/pieces.hpp"
 #include "tensor_compare/attribute_comparison.hpp"
 
 namespace attn::tools {
@@ -78,7 +78,7 @@ void add_blocks(const io::InputDataset& a, const io::InputDataset& b, const Tole
   const Index room = memory / 2 / static_cast<Index>(2 * sizeof(T));
   const Index limit = std::min(std::clamp<Index>(room, 1, piece_limit), element_count(a.shape()));
   const Buffer<T> from_a(limit), from_b(limit);
-  io::for_each_piece(a.shape(), std::max<Index>(limit, 1), [&](const io::Piece& piece) {
+  for_each_piece(a.shape(), std::max<Index>(limit, 1), [&](const Piece& piece) {
     a.read(piece.start, piece.count, from_a.data());
     b.read(piece.start, piece.count, from_b.data());
     difference.add(from_a.data(), from_b.data(), piece.offset, piece.size, tolerance);

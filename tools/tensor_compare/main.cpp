@@ -6,9 +6,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "attnkit/error.hpp"
 #include "cli/values.hpp"
 #include "common/bundles.hpp"
-#include "tensor/error.hpp"
 #include "tensor_compare/comparison.hpp"
 
 namespace {

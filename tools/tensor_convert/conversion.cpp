@@ -7,12 +7,12 @@
 
 #include <fmt/format.h>
 
+#include "attnkit/error.hpp"
 #include "common/bundles.hpp"
 #include "common/output_format.hpp"
 #include "io/address.hpp"
 #include "io/contents.hpp"
 #include "io/result_mark.hpp"
-#include "tensor/error.hpp"
 #include "tensor_convert/model_weights.hpp"
 
 namespace attn::tools {

@@ -6,8 +6,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "attnkit/error.hpp"
 #include "common/bundles.hpp"
-#include "tensor/error.hpp"
 #include "tensor_convert/conversion.hpp"
 
 namespace {

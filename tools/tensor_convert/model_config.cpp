@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "tensor/error.hpp"
+#include "attnkit/error.hpp"
 
 namespace attn::tools {
 namespace {

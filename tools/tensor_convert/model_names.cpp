@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "tensor/error.hpp"
+#include "attnkit/error.hpp"
 
 namespace attn::tools {
 

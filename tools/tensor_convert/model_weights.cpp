@@ -6,8 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "attnkit/error.hpp"
 #include "tensor/buffer.hpp"
-#include "tensor/error.hpp"
 #include "tensor_convert/model_config.hpp"
 #include "tensor_convert/model_names.hpp"
 

@@ -9,11 +9,11 @@
 
 #include <fmt/format.h>
 
-#include "io/convert.hpp"
-#include "io/narrow.hpp"
-#include "io/pieces.hpp"
+#include "attnkit/error.hpp"
 #include "tensor/buffer.hpp"
-#include "tensor/error.hpp"
+#include "tensor/convert.hpp"
+#include "tensor/narrow.hpp"
+#include "tensor/pieces.hpp"
 
 namespace attn::tools {
 namespace {
@@ -29,13 +29,13 @@ constexpr Index piece_bytes = Index{1} << 22;
 void widen(DType type, const void* in, Index count, double* out) {
   switch (type) {
     case DType::f16:
-      return io::convert(static_cast<const io::Half*>(in), count, out);
+      return convert(static_cast<const Half*>(in), count, out);
     case DType::bf16:
-      return io::convert(static_cast<const io::Brain*>(in), count, out);
+      return convert(static_cast<const Bfloat16*>(in), count, out);
     case DType::f32:
-      return io::convert(static_cast<const float*>(in), count, out);
+      return convert(static_cast<const float*>(in), count, out);
     case DType::f64:
-      return io::convert(static_cast<const double*>(in), count, out);
+      return convert(static_cast<const double*>(in), count, out);
     default:
       throw std::invalid_argument("no conversion from " + std::string(attn::name(type)));
   }
@@ -55,11 +55,11 @@ void round_all(const Produced& source, DType type, const double* values, Index c
 void round_to(const Produced& source, DType type, const double* values, Index count, void* out) {
   switch (type) {
     case DType::f16:
-      return round_all(source, type, values, count, static_cast<std::uint16_t*>(out),
-                       io::narrow_half, [](std::uint16_t b) { return (b & 0x7fff) == 0x7c00; });
+      return round_all(source, type, values, count, static_cast<std::uint16_t*>(out), narrow_half,
+                       [](std::uint16_t b) { return (b & 0x7fff) == 0x7c00; });
     case DType::bf16:
       return round_all(source, type, values, count, static_cast<std::uint16_t*>(out),
-                       io::narrow_brain, [](std::uint16_t b) { return (b & 0x7fff) == 0x7f80; });
+                       narrow_bfloat16, [](std::uint16_t b) { return (b & 0x7fff) == 0x7f80; });
     case DType::f32:
       return round_all(
           source, type, values, count, static_cast<float*>(out),
@@ -80,7 +80,7 @@ void for_pieces(const cli::Arguments& arguments, const Produced& dataset, const 
   const Index limit = std::clamp<Index>(arguments.memory / 4, 1, piece_bytes) / size;
   const Buffer<char> buffer(std::min(std::max<Index>(limit, 1), element_count(dataset.shape)) *
                             size);
-  io::for_each_piece(dataset.shape, std::max<Index>(limit, 1), [&](const io::Piece& piece) {
+  for_each_piece(dataset.shape, std::max<Index>(limit, 1), [&](const Piece& piece) {
     dataset.read(piece.start, piece.count, buffer.data());
     put(piece, buffer.data());
   });
@@ -120,7 +120,7 @@ Produced rounded(const Produced& dataset, DType type) {
 void write(const cli::Arguments& arguments, const Produced& dataset, io::OutputBundle& output) {
   io::OutputDataset target =
       output.create(dataset.name, dataset.type, dataset.shape, dataset.labels);
-  for_pieces(arguments, dataset, [&](const io::Piece& piece, const char* elements) {
+  for_pieces(arguments, dataset, [&](const Piece& piece, const char* elements) {
     target.write_stored(piece.start, piece.count, elements);
   });
 }
@@ -130,9 +130,9 @@ void write(const cli::Arguments& arguments, const std::vector<Produced>& dataset
   std::map<std::string, const Produced*> by_name;
   for (const Produced& dataset : datasets) by_name[dataset.name] = &dataset;
   for (const io::ArrayPlan& plan : output.order()) {
-    for_pieces(
-        arguments, *by_name.at(plan.name),
-        [&](const io::Piece& piece, const char* elements) { output.write(elements, piece.size); });
+    for_pieces(arguments, *by_name.at(plan.name), [&](const Piece& piece, const char* elements) {
+      output.write(elements, piece.size);
+    });
   }
 }
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "cli/command.hpp"
-#include "io/array_output.hpp"
+#include "io/arrays/array_output.hpp"
 #include "io/input.hpp"
 #include "io/output.hpp"
 

@@ -9,13 +9,13 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "attnkit/error.hpp"
 #include "cli/progress.hpp"
 #include "common/bundles.hpp"
 #include "common/cluster_options.hpp"
-#include "io/pieces.hpp"
 #include "kernel/parallel.hpp"
 #include "tensor/buffer.hpp"
-#include "tensor/error.hpp"
+#include "tensor/pieces.hpp"
 #include "tensor_gen/recipe.hpp"
 
 namespace {
@@ -103,7 +103,7 @@ class Writer {
     const Index room = arguments_.memory / 4 / static_cast<Index>(sizeof(T));
     const Index limit = std::clamp<Index>(room, 1, piece_limit);
     const Buffer<T> buffer(std::min(limit, element_count(planned.shape)));
-    io::for_each_piece(planned.shape, limit, [&](const io::Piece& piece) {
+    for_each_piece(planned.shape, limit, [&](const Piece& piece) {
       const auto start = std::chrono::steady_clock::now();
       const Index chunks = (piece.size + chunk - 1) / chunk;
       kernel::parallel_for(chunks, arguments_.threads, [&](Index item, int) {

@@ -7,9 +7,9 @@
 
 #include <fmt/format.h>
 
+#include "attnkit/error.hpp"
 #include "cli/values.hpp"
 #include "common/cluster_options.hpp"
-#include "tensor/error.hpp"
 #include "tensor/random.hpp"
 
 namespace attn::tools {

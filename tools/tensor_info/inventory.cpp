@@ -6,13 +6,13 @@
 
 #include <fmt/format.h>
 
+#include "attnkit/error.hpp"
 #include "cli/progress.hpp"
 #include "cli/words.hpp"
 #include "common/bundles.hpp"
 #include "io/input.hpp"
-#include "io/pieces.hpp"
 #include "tensor/buffer.hpp"
-#include "tensor/error.hpp"
+#include "tensor/pieces.hpp"
 
 namespace attn::tools {
 namespace {
@@ -24,10 +24,10 @@ bool is_number(DType type) { return is_floating(type) || is_integral(type); }
 
 ValueRange range_of(const io::InputDataset& dataset, cli::Progress& progress) {
   ValueRange range;
-  const Index limit = std::min(io::piece_elements(sizeof(double)),
-                               std::max<Index>(element_count(dataset.shape()), 1));
+  const Index limit =
+      std::min(piece_elements(sizeof(double)), std::max<Index>(element_count(dataset.shape()), 1));
   const Buffer<double> values(limit);
-  io::for_each_piece(dataset.shape(), limit, [&](const io::Piece& piece) {
+  for_each_piece(dataset.shape(), limit, [&](const Piece& piece) {
     dataset.read(piece.start, piece.count, values.data());
     range.add(values.data(), piece.size);
     progress.advance(static_cast<double>(piece.size));

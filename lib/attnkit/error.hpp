@@ -1,0 +1,59 @@
+#pragma once
+
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+namespace attn {
+
+/// The category of an Error.
+enum class Failure {
+  usage,      ///< options that do not exist or do not fit together
+  input,      ///< input missing, unreadable, or of a wrong type, shape or value
+  numerical,  ///< cannot be computed: infeasible, singular, beyond the range of the format
+  output,     ///< the result cannot be written
+  memory,     ///< does not fit into the memory that is allowed
+};
+
+/// What would help, where the library knows it.
+enum class Remedy {
+  none,
+  float64,  ///< the same computation in float64
+};
+
+/// The only exception that this library throws on purpose. `what()` is one line without a full
+/// stop: what is wrong, where, and what was expected. `hint()` is one line, or empty.
+class Error : public std::runtime_error {
+ public:
+  Error(Failure failure, const std::string& message, std::string hint = {})
+      : std::runtime_error(message), failure_(failure), hint_(std::move(hint)) {}
+  Error(Failure failure, const std::string& message, Remedy remedy)
+      : std::runtime_error(message), failure_(failure), remedy_(remedy) {}
+
+  Failure failure() const noexcept { return failure_; }
+  Remedy remedy() const noexcept { return remedy_; }
+  const std::string& hint() const noexcept { return hint_; }
+
+  /// The same error with its place in front: "PLACE: MESSAGE".
+  Error at(const std::string& place) const {
+    Error placed(failure_, place + ": " + what(), hint_);
+    placed.remedy_ = remedy_;
+    return placed;
+  }
+
+ private:
+  Failure failure_;
+  Remedy remedy_ = Remedy::none;
+  std::string hint_;
+};
+
+/// Throws Error(numerical) that ends in the name of the format, for a number beyond the range of T:
+/// `message` is "… is beyond the range of". In float32 the remedy is float64.
+template <class T>
+[[noreturn]] void throw_beyond_range(const std::string& message) {
+  constexpr bool is_float = sizeof(T) == sizeof(float);
+  throw Error(Failure::numerical, message + " " + (is_float ? "float32" : "float64"),
+              is_float ? Remedy::float64 : Remedy::none);
+}
+
+}  // namespace attn

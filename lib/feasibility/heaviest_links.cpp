@@ -1,0 +1,48 @@
+#include "feasibility/heaviest_links.hpp"
+
+#include <stdexcept>
+
+namespace attn {
+namespace {
+
+// In a fixed order, so that it does not matter which thread comes first.
+void take(Link& best, double weight, Index other) {
+  if (weight > best.weight || (weight == best.weight && weight > 0 && other < best.other)) {
+    best = {weight, other};
+  }
+}
+
+}  // namespace
+
+template <class T>
+void HeaviestLinks<T>::start(const Partition& partition) {
+  if (partition.order != Order::row_panels) {
+    throw std::logic_error("what is kept by query is gathered from row panels");
+  }
+  rows_.assign(row_part_.size(), Link{});
+  cols_.assign(col_part_.size(), Link{});
+}
+
+template <class T>
+void HeaviestLinks<T>::observe(const WeightTile<T>& tile, Index) {
+  const auto row0 = static_cast<std::size_t>(tile.range.row0);
+  const auto col0 = static_cast<std::size_t>(tile.range.col0);
+  std::vector<Link> cols(static_cast<std::size_t>(tile.range.cols));
+  for (std::size_t i = row0; i < row0 + static_cast<std::size_t>(tile.range.rows); ++i) {
+    const T* weights = tile.weights.row(static_cast<Index>(i - row0));
+    for (std::size_t j = 0; j < cols.size(); ++j) {
+      if (!(weights[j] > 0) || row_part_[i] == col_part_[col0 + j]) continue;
+      take(rows_[i], weights[j], static_cast<Index>(col0 + j));
+      take(cols[j], weights[j], static_cast<Index>(i));
+    }
+  }
+  const std::lock_guard<std::mutex> lock(cols_mutex_);
+  for (std::size_t j = 0; j < cols.size(); ++j) {
+    if (cols[j].weight > 0) take(cols_[col0 + j], cols[j].weight, cols[j].other);
+  }
+}
+
+template class HeaviestLinks<float>;
+template class HeaviestLinks<double>;
+
+}  // namespace attn

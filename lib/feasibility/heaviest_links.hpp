@@ -1,0 +1,41 @@
+#pragma once
+
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "pass/pass.hpp"
+
+namespace attn {
+
+/// A pair that carries mass, seen from one of its lines.
+struct Link {
+  double weight = 0;  ///< 0: there is none
+  Index other = -1;   ///< the line of the other kind
+};
+
+/// For every row and column of a plan the heaviest pair that leads to a line of another part, the
+/// first of equal ones: a round of Borůvka's search for a spanning tree. Memory O(Lq + Lk).
+template <class T>
+class HeaviestLinks final : public Observer<T> {
+ public:
+  /// The part that each row (Lq) and column (Lk) is in; both must outlive it.
+  HeaviestLinks(std::span<const Index> row_part, std::span<const Index> col_part)
+      : row_part_(row_part), col_part_(col_part) {}
+
+  void start(const Partition& partition) override;
+  void observe(const WeightTile<T>& tile, Index slot) override;
+
+  /// (Lq), (Lk); valid after the pass.
+  const std::vector<Link>& rows() const { return rows_; }
+  const std::vector<Link>& cols() const { return cols_; }
+
+ private:
+  std::span<const Index> row_part_;
+  std::span<const Index> col_part_;
+  std::vector<Link> rows_;
+  std::vector<Link> cols_;
+  std::mutex cols_mutex_;
+};
+
+}  // namespace attn

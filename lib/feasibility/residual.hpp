@@ -1,0 +1,73 @@
+#pragma once
+
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "feasibility/allowed_pairs.hpp"
+
+namespace attn {
+
+/// Lines and which other lines each leads to.
+class Arcs {
+ public:
+  using Pair = std::pair<Index, Index>;  ///< from, to
+
+  Arcs(Index lines, std::span<const Pair> pairs);
+
+  std::span<const Index> from(Index line) const {
+    const auto i = static_cast<std::size_t>(line);
+    return std::span(to_).subspan(first_[i], first_[i + 1] - first_[i]);
+  }
+
+ private:
+  std::vector<std::size_t> first_;
+  std::vector<Index> to_;
+};
+
+/// A walk, depth first, over rows and columns: a row leads to all columns allowed to it, a column
+/// to those rows that `back` tells. Each line is visited once in the life of the search; what is
+/// taken out beforehand never. Columns without an allowed pair are not found, only walked from.
+class ResidualSearch {
+ public:
+  /// What a line is called: rows are [0, m), columns m + [0, n).
+  using Line = Index;
+
+  /// `pairs` and `back` must outlive it.
+  ResidualSearch(const AllowedPairs& pairs, const Arcs& back);
+
+  void take_out(Line line);
+
+  /// Visits what can be reached from `start`, unless that has been: calls left(line) for each line
+  /// as it is left, after all that was found from it.
+  template <class Left>
+  void walk(Line start, const Left& left) {
+    if (!enter(start)) return;
+    while (!path_.empty()) {
+      const Line found = next();
+      if (found >= 0) {
+        enter(found);
+      } else {
+        left(path_.back().line);
+        path_.pop_back();
+      }
+    }
+  }
+
+ private:
+  struct Place {
+    Line line;
+    Index cursor;  // a row's: columns before are visited; a column's: so many rows are
+  };
+
+  bool enter(Line line);  // false: visited before
+  Line next();            // one not visited, from the end of the path; −1: none
+
+  const AllowedPairs& pairs_;
+  const Arcs& back_;
+  std::vector<bool> visited_;
+  IndexSet cols_;  // not visited
+  std::vector<Place> path_;
+};
+
+}  // namespace attn

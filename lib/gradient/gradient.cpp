@@ -1,0 +1,385 @@
+#include "gradient/gradient.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <optional>
+
+#include "gradient/adjoints.hpp"
+#include "gradient/centred_values.hpp"
+#include "gradient/folded_rows.hpp"
+#include "kernel/gemm.hpp"
+#include "kernel/gradient.hpp"
+#include "kernel/packed.hpp"
+#include "kernel/parallel.hpp"
+#include "kernel/tile.hpp"
+
+namespace attn {
+namespace {
+
+// Tiles of a panel run along the queries in steps of this length.
+constexpr Index tile_rows = 256;
+
+// A slot costs its lane's sums by query to be cleared and added once, which this many keys
+// outweigh.
+constexpr Index slot_keys = 512;
+constexpr Index most_slots = 32;
+
+constexpr Index panel_keys = 128;
+constexpr Index fewest_keys = 8;
+
+// Where columns are open a thread holds a panel of weights and one of products with dO.
+constexpr Index held_bytes = Index{64} << 20;
+
+Index slots_of(Index cols) {
+  return std::clamp<Index>((cols + slot_keys - 1) / slot_keys, 1, most_slots);
+}
+
+Partition gradient_partition(Index rows, Index cols, std::size_t element_size, bool open) {
+  Partition partition;
+  partition.order = Order::column_panels;
+  partition.rows = rows;
+  partition.cols = cols;
+  partition.panel = panel_keys;
+  const Index line_bytes = 2 * rows * static_cast<Index>(element_size);
+  while (open && partition.panel > fewest_keys && partition.panel * line_bytes > held_bytes) {
+    partition.panel /= 2;
+  }
+  partition.panels = (cols + partition.panel - 1) / partition.panel;
+  partition.slots = slots_of(cols);
+  return partition;
+}
+
+template <class T>
+struct Workspace {
+  std::vector<Buffer<T>> weights;  // by adjoint; the first begins as the scores
+  Buffer<T> products;              // G
+  Buffer<T> gradient;              // of a tile
+  typename Scores<T>::Scratch scratch;
+  std::vector<double> column_sums;
+  std::vector<T> columns;
+};
+
+// What lies in a workspace: tiles one after the other, of a whole panel or each at the beginning.
+struct PanelLayout {
+  TileRange panel;
+  bool whole = false;
+
+  template <class T>
+  MatrixView<T> view(Buffer<T>& storage, const TileRange& tile) const {
+    storage.reserve((whole ? panel.rows : tile.rows) * panel.cols);
+    return {storage.data() + (whole ? tile.row0 * panel.cols : 0), tile.rows, tile.cols};
+  }
+};
+
+// du = Σ_ij (π_dnas − π_unas)_ij (G_ij − δ_i), by columns: δ of the mixture changes nothing, as
+// rows of both sum to 1, and keeps the terms small.
+//
+// Where scores are near each other the two hardly differ, and what g has lost in sums of float32
+// shows: it is mended by what Σ_i ξ_ij = 1 has become. Rows need no such thing: their terms cancel
+// in what they are multiplied with.
+template <class T>
+class HybridSum {
+ public:
+  HybridSum(const WeightAdjoint<T>& dnas, const WeightAdjoint<T>& unas)
+      : col_(dnas.g), row_(dnas.row), ratio_(dnas.f.size()), sums_(dnas.g.size()) {
+    for (std::size_t i = 0; i < row_.size(); ++i) {
+      row_[i] += unas.row[i];
+      const bool closed = std::isinf(dnas.f[i]);
+      ratio_[i] = closed ? 0.0 : unas.f[i] - dnas.f[i];
+      factor_.push_back(closed ? 0.0 : std::exp(dnas.f[i]));
+    }
+  }
+
+  // Adds the tile's part of Σ_i ξ_ij, for `mend`.
+  void weigh(MatrixView<const T> dnas, const TileRange& tile, std::vector<double>& mass) const {
+    for (Index i = 0; i < tile.rows; ++i) {
+      const double factor = factor_[static_cast<std::size_t>(tile.row0 + i)];
+      const T* weights = dnas.row(i);
+      for (Index j = 0; j < tile.cols; ++j) {
+        mass[static_cast<std::size_t>(j)] += factor * static_cast<double>(weights[j]);
+      }
+    }
+  }
+
+  // All of these columns have been weighed.
+  void mend(Index first, const std::vector<double>& mass) {
+    for (std::size_t j = 0; j < mass.size(); ++j) {
+      if (mass[j] > 0) col_[static_cast<std::size_t>(first) + j] += std::log(mass[j]);
+    }
+  }
+
+  void add(MatrixView<const T> dnas, MatrixView<const T> unas, MatrixView<const T> products,
+           const TileRange& tile) {
+    kernel::Adjoint<T> x;
+    x.g = products;
+    x.row = row_.data() + tile.row0;
+    kernel::add_difference_columns(dnas, unas, ratio_.data() + tile.row0, col_.data() + tile.col0,
+                                   x, sums_.data() + tile.col0);
+  }
+
+  double total() const { return std::accumulate(sums_.begin(), sums_.end(), 0.0); }
+
+ private:
+  std::vector<double> col_;
+  std::vector<T> row_;          // −δ
+  std::vector<double> ratio_;   // π_dnas = π_unas exp(ratio_i − g_j)
+  std::vector<double> factor_;  // ξ_ij = π_dnas factor_i
+  std::vector<double> sums_;    // by key, each of which belongs to one lane, as do those of col_
+};
+
+template <class T>
+class Runner {
+ public:
+  Runner(const Forward<T>& forward, const GradientTargets<T>& targets,
+         const TileProduct<T>& products, const std::vector<WeightAdjoint<T>>& adjoints, int threads)
+      : forward_(forward),
+        targets_(targets),
+        products_(products),
+        adjoints_(adjoints),
+        threads_(threads),
+        sinks_(targets.scores) {
+    sinks_.insert(sinks_.end(), targets.energies.begin(), targets.energies.end());
+    if (targets.hybrid && forward.options.scheme == Scheme::hnas) {
+      difference_.emplace(adjoints[0], adjoints[1]);
+    }
+    if (targets.v.data != nullptr) grad_out_ = kernel::Packed<T>::of(forward.grad_out);
+    // The values' gradient needs no more than the weights.
+    uses_products_ = !sinks_.empty() || difference_;
+    open_ = difference_ || (!sinks_.empty() && adjoints.front().open());
+    partition_ =
+        gradient_partition(forward.scores->rows(), forward.scores->cols(), sizeof(T), open_);
+  }
+
+  // Slots in waves of one for each lane.
+  double run() {
+    const Index lanes = gradient_lanes(partition_.cols, threads_);
+    for (GradientSink<T>* sink : sinks_) sink->start(lanes);
+    for (Index j = 0; targets_.v.data != nullptr && j < targets_.v.rows; ++j) {
+      std::fill_n(targets_.v.row(j), targets_.v.cols, T{0});
+    }
+    std::vector<Workspace<T>> workspaces(static_cast<std::size_t>(lanes));
+    for (Index first = 0; first < partition_.slots; first += lanes) {
+      const Index count = std::min(lanes, partition_.slots - first);
+      kernel::parallel_for(count, threads_, [&](Index lane, int) {
+        const Index slot = first + lane;
+        for (Index p = partition_.first_panel(slot); p < partition_.first_panel(slot + 1); ++p) {
+          run_panel(p, lane, workspaces[static_cast<std::size_t>(lane)]);
+        }
+      });
+      for (GradientSink<T>* sink : sinks_) sink->merge(count);
+    }
+    for (GradientSink<T>* sink : sinks_) sink->finish();
+    return difference_ ? difference_->total() : 0;
+  }
+
+ private:
+  void run_panel(Index index, Index lane, Workspace<T>& workspace) {
+    const Index first = index * partition_.panel;
+    const Index count = std::min(partition_.panel, partition_.cols - first);
+    const PanelLayout layout{{0, partition_.rows, first, count}, open_};
+    workspace.weights.resize(adjoints_.size() > 1 && !open_ ? 2 : adjoints_.size());
+    std::vector<TileRange> tiles;
+    for (Index row0 = 0; row0 < partition_.rows; row0 += tile_rows) {
+      const TileRange tile{row0, std::min(tile_rows, partition_.rows - row0), first, count};
+      if (!forward_.scores->empty(tile)) tiles.push_back(tile);
+    }
+    if (!open_) {
+      for (const TileRange& tile : tiles) {
+        make(layout, tile, workspace);
+        use(layout, tile, lane, workspace);
+      }
+      return;
+    }
+    workspace.column_sums.assign(static_cast<std::size_t>(count), 0.0);
+    for (const TileRange& tile : tiles) {
+      make(layout, tile, workspace);
+      kernel::add_adjoint_columns(layout.view(workspace.weights[0], tile),
+                                  terms(0, layout, tile, workspace), workspace.column_sums.data());
+    }
+    if (difference_) {
+      std::vector<double> mass(static_cast<std::size_t>(count), 0.0);
+      for (const TileRange& tile : tiles) {
+        difference_->weigh(layout.view(workspace.weights[0], tile), tile, mass);
+      }
+      difference_->mend(first, mass);
+      for (const TileRange& tile : tiles) {
+        difference_->add(layout.view(workspace.weights[0], tile),
+                         layout.view(workspace.weights[1], tile),
+                         layout.view(workspace.products, tile), tile);
+      }
+    }
+    workspace.columns.clear();
+    for (const double sum : workspace.column_sums) {
+      workspace.columns.push_back(static_cast<T>(-sum));
+    }
+    for (const TileRange& tile : tiles) use(layout, tile, lane, workspace);
+  }
+
+  // Scores, or the only weights where they are exp(s), and G; with open columns all weights too.
+  void make(const PanelLayout& layout, const TileRange& tile, Workspace<T>& workspace) const {
+    const MatrixView<T> first = layout.view(workspace.weights[0], tile);
+    if (adjoints_.front().f.empty()) {
+      forward_.scores->fill_exponentials(tile, first, workspace.scratch, nullptr, nullptr);
+    } else {
+      forward_.scores->fill(tile, first, workspace.scratch);
+    }
+    if (uses_products_) {
+      products_.fill(tile, layout.view(workspace.products, tile));
+    }
+    if (!open_) return;
+    for (std::size_t n = adjoints_.size(); n-- > 0;) {
+      exponentials(n, layout.view(workspace.weights[0], tile),
+                   layout.view(workspace.weights[n], tile), tile);
+    }
+  }
+
+  void exponentials(std::size_t n, MatrixView<const T> scores, MatrixView<T> weights,
+                    const TileRange& tile) const {
+    const WeightAdjoint<T>& adjoint = adjoints_[n];
+    for (Index i = 0; i < tile.rows; ++i) {
+      kernel::exp_row(weights.row(i), scores.row(i), tile.cols, adjoint.g.data() + tile.col0,
+                      adjoint.f[static_cast<std::size_t>(tile.row0 + i)]);
+    }
+  }
+
+  // The weights of adjoint n; the first takes the place of the scores, and so goes last.
+  MatrixView<T> weights(std::size_t n, const PanelLayout& layout, const TileRange& tile,
+                        Workspace<T>& workspace) const {
+    if (open_ || adjoints_[n].f.empty()) return layout.view(workspace.weights[n], tile);
+    const MatrixView<T> scores = layout.view(workspace.weights[0], tile);
+    const MatrixView<T> made = n == 0 ? scores : layout.view(workspace.weights[1], tile);
+    exponentials(n, scores, made, tile);
+    return made;
+  }
+
+  kernel::Adjoint<T> terms(std::size_t n, const PanelLayout& layout, const TileRange& tile,
+                           Workspace<T>& workspace) const {
+    const WeightAdjoint<T>& adjoint = adjoints_[n];
+    kernel::Adjoint<T> terms;
+    terms.weight = static_cast<T>(adjoint.coefficient);
+    if (adjoint.coefficient != 0) terms.g = layout.view(workspace.products, tile);
+    terms.row = adjoint.row.data() + tile.row0;
+    return terms;
+  }
+
+  void use(const PanelLayout& layout, const TileRange& tile, Index lane,
+           Workspace<T>& workspace) const {
+    if (sinks_.empty() && targets_.v.data == nullptr) return;
+    const bool one = adjoints_.size() == 1;
+    MatrixView<T> gradient;
+    if (!sinks_.empty()) {
+      gradient = one ? layout.view(workspace.products, tile)
+                     : PanelLayout{layout.panel, false}.view(workspace.gradient, tile);
+    }
+    for (std::size_t n = adjoints_.size(); n-- > 0;) {
+      const WeightAdjoint<T>& adjoint = adjoints_[n];
+      if (sinks_.empty() && adjoint.coefficient == 0) continue;
+      const MatrixView<T> weights_of_n = weights(n, layout, tile, workspace);
+      if (!sinks_.empty()) {
+        kernel::Adjoint<T> x = terms(n, layout, tile, workspace);
+        if (!adjoint.factor.empty()) {
+          x.factor = adjoint.factor.data() + tile.row0;
+          x.col = adjoint.open() ? workspace.columns.data() : adjoint.col.data() + tile.col0;
+        }
+        kernel::adjoint_of_scores(weights_of_n, x, n + 1 < adjoints_.size(), gradient);
+      }
+      add_to_values(adjoint.coefficient, weights_of_n, tile);
+    }
+    for (GradientSink<T>* sink : targets_.scores) sink->add(tile, gradient, lane);
+    if (targets_.energies.empty()) return;
+    take_soft_cap(tile, layout.view(workspace.weights[0], tile), gradient);
+    for (GradientSink<T>* sink : targets_.energies) sink->add(tile, gradient, lane);
+  }
+
+  void add_to_values(double coefficient, MatrixView<T> weights, const TileRange& tile) const {
+    if (targets_.v.data == nullptr || coefficient == 0) return;
+    if (coefficient != 1) {
+      for (Index i = 0; i < weights.rows; ++i) {
+        kernel::scale_row(weights.row(i), weights.cols, coefficient);
+      }
+    }
+    kernel::multiply_add_transposed_packed<T>(weights, grad_out_, tile.row0,
+                                              targets_.v.row_range(tile.col0, tile.cols));
+  }
+
+  // From the scores' gradient to the energies'; these are made again in `scratch`.
+  void take_soft_cap(const TileRange& tile, MatrixView<T> scratch, MatrixView<T> gradient) const {
+    const auto& scores = forward_.scores->terms();
+    if (!scores.softcap) return;
+    scores.energy->fill(tile, scratch);
+    for (Index i = 0; i < tile.rows; ++i) {
+      kernel::soft_cap_slope(gradient.row(i), scratch.row(i), tile.cols, *scores.softcap);
+    }
+  }
+
+  const Forward<T>& forward_;
+  const GradientTargets<T>& targets_;
+  const TileProduct<T>& products_;
+  const std::vector<WeightAdjoint<T>>& adjoints_;
+  int threads_;
+  kernel::Packed<T> grad_out_;  // laid out once, for the values' gradient
+  std::vector<GradientSink<T>*> sinks_;
+  Partition partition_;
+  bool uses_products_ = false;
+  bool open_ = false;
+  std::optional<HybridSum<T>> difference_;
+};
+
+}  // namespace
+
+template <class T>
+double differentiate(const Forward<T>& given, const GradientTargets<T>& targets, int threads) {
+  const CentredValues<T> centred(given, threads);
+  const Forward<T>& forward = centred.forward();
+  const TileProduct<T> products(forward.grad_out, forward.v, T{1});
+  auto adjoints = weight_adjoints(forward, products, threads);
+  Buffer<T> scaled;
+  if (!fold_rows(forward, adjoints.front(), scaled)) {
+    return Runner<T>(forward, targets, products, adjoints, threads).run();
+  }
+  Forward<T> folded = forward;
+  folded.grad_out = {scaled.data(), forward.grad_out.rows, forward.grad_out.cols};
+  const TileProduct<T> scaled_products(folded.grad_out, forward.v, T{1});
+  return Runner<T>(folded, targets, scaled_products, adjoints, threads).run();
+}
+
+Index gradient_lanes(Index cols, int threads) {
+  return std::clamp<Index>(threads, 1, slots_of(cols));
+}
+
+std::int64_t differentiate_bytes(Scheme scheme, Index rows, Index cols, Index v_head_dim,
+                                 Index iterations, std::size_t element_size, int threads) {
+  const auto element = static_cast<std::int64_t>(element_size);
+  const bool open = scheme == Scheme::dnas || scheme == Scheme::hnas ||
+                    (scheme == Scheme::sinkhorn && iterations == 1);
+  const Partition partition = gradient_partition(rows, cols, element_size, open);
+  const Index panels = scheme == Scheme::hnas || (scheme == Scheme::sinkhorn && !open) ? 3 : 2;
+  const Index held = panels * (open ? rows : std::min(rows, tile_rows)) +
+                     (panels > 2 ? std::min(rows, tile_rows) : 0);
+  std::int64_t bytes =
+      gradient_lanes(cols, threads) *
+      (held * partition.panel * element + tile_rows * partition.panel * (2 * element + 1));
+  const auto number = static_cast<std::int64_t>(sizeof(double));
+  const Index sets = scheme == Scheme::sinkhorn ? 2 * iterations : 3;
+  bytes += (rows + cols) * (sets + 1) * number + (2 * rows + cols) * sets * element;
+  if (scheme == Scheme::hnas) bytes += 2 * (rows + cols) * number;  // HybridSum
+  bytes += tile_product_bytes(rows, cols, v_head_dim, element_size);
+  bytes += kernel::packed_bytes(rows, v_head_dim, element_size);
+  bytes += (rows + 2 * cols) * v_head_dim * element;             // CentredValues
+  if (is_softmax(scheme)) bytes += rows * v_head_dim * element;  // fold_rows
+  // The passes that come before the gradient's own.
+  if (scheme == Scheme::hnas) bytes += rows * v_head_dim * element;
+  if (scheme == Scheme::hnas || scheme == Scheme::sinkhorn) {
+    const Partition columns = partition_of(Order::column_panels, rows, cols, element_size);
+    bytes += columns.slots * std::min<Index>(rows, 512) * columns.panel * element;
+    bytes += std::max(pass_bytes(Order::row_panels, rows, cols, 1, element_size, threads),
+                      pass_bytes(Order::column_panels, rows, cols, 1, element_size, threads));
+  }
+  return bytes;
+}
+
+template double differentiate(const Forward<float>&, const GradientTargets<float>&, int);
+template double differentiate(const Forward<double>&, const GradientTargets<double>&, int);
+
+}  // namespace attn

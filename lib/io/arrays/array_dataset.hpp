@@ -1,0 +1,30 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "io/arrays/stored_array.hpp"
+#include "io/input_dataset.hpp"
+
+namespace attn::io {
+
+/// An array of an .npy, .npz or .safetensors file, or a slice of it.
+class ArrayDataset : public InputDataset::Impl {
+ public:
+  /// Throws Error(input) for a selection that does not fit.
+  ArrayDataset(StoredArray array, std::string dataset_name, std::string address_text,
+               const std::vector<SliceItem>& selection);
+
+  void read_stored(const Shape& start, const Shape& count, void* out) const override;
+  std::vector<std::string> read_strings() const override;
+
+ private:
+  void read_elements(const Shape& start, const Shape& count, void* out) const;
+
+  StoredArray array_;
+  Hyperslab slab_;
+  Shape strides_;  ///< in the file, bytes
+};
+
+}  // namespace attn::io

@@ -1,0 +1,145 @@
+#include "io/arrays/array_file.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <map>
+#include <utility>
+
+#include "attnkit/error.hpp"
+#include "io/arrays/npy_header.hpp"
+#include "io/arrays/npz_file.hpp"
+#include "io/arrays/safetensors_header.hpp"
+#include "system/system_reason.hpp"
+
+namespace attn::io {
+namespace {
+
+class NpyFile : public ArrayFile {
+ public:
+  NpyFile(std::shared_ptr<const Bytes> bytes, const std::string& label)
+      : array_(read_npy_header(std::move(bytes), label)) {}
+
+  bool is_single() const override { return true; }
+  std::vector<std::string> names() const override { return {std::string()}; }
+  bool has(const std::string& name) const override { return name.empty(); }
+  StoredArray array(const std::string&, const std::string&) const override { return array_; }
+
+ private:
+  StoredArray array_;
+};
+
+/// The length of the header is a claim, but it must be one that the file can keep; the reference
+/// implementation reads no headers beyond 100 MB either.
+constexpr std::uint64_t most_header = 100'000'000;
+
+std::uint64_t header_length(const unsigned char* start) {
+  std::uint64_t length = 0;
+  for (int i = 7; i >= 0; --i) length = length << 8 | start[i];
+  return length;
+}
+
+class SafetensorsFile : public ArrayFile {
+ public:
+  SafetensorsFile(const std::shared_ptr<const Bytes>& bytes, const std::string& label) {
+    std::array<unsigned char, 8> start{};
+    if (bytes->size() < 8) throw Error(Failure::input, label + " is too short for .safetensors");
+    bytes->read(0, 8, start.data());
+    const std::uint64_t length = header_length(start.data());
+    if (length > most_header || static_cast<Index>(length) > bytes->size() - 8) {
+      throw Error(Failure::input, label + " claims a safetensors header of " +
+                                      std::to_string(length) + " bytes, of " +
+                                      std::to_string(bytes->size()) + " in all");
+    }
+    std::string json(static_cast<std::size_t>(length), '\0');
+    const Index data = 8 + static_cast<Index>(length);
+    bytes->read(8, static_cast<Index>(length), json.data());
+    entries_ = read_safetensors_header(json, bytes->size() - data, label);
+    for (auto& [name, entry] : entries_) {
+      entry.array.bytes = bytes;
+      entry.array.offset = data + entry.begin;
+    }
+  }
+
+  std::vector<std::string> names() const override {
+    std::vector<std::string> all;
+    for (const auto& [name, entry] : entries_) all.push_back(name);
+    return all;
+  }
+  bool has(const std::string& name) const override { return entries_.count(name) != 0; }
+  StoredArray array(const std::string& name, const std::string&) const override {
+    return entries_.at(name).array;
+  }
+
+ private:
+  std::map<std::string, SafetensorsEntry> entries_;
+};
+
+bool ends_with(const std::string& text, const std::string& end) {
+  return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
+}
+
+bool is_npy(const unsigned char* start, std::size_t size) {
+  return size >= npy_magic_size && std::memcmp(start, npy_magic, npy_magic_size) == 0;
+}
+
+/// A local header, or the end of a directory without entries.
+bool is_zip(const unsigned char* start, std::size_t size) {
+  return size >= 4 &&
+         (std::memcmp(start, "PK\x03\x04", 4) == 0 || std::memcmp(start, "PK\x05\x06", 4) == 0);
+}
+
+/// A length that the file can keep, and an object after it.
+bool may_be_safetensors(const unsigned char* start, std::size_t size, Index file_size) {
+  return size > 8 && start[8] == '{' &&
+         header_length(start) <= static_cast<std::uint64_t>(file_size - 8);
+}
+
+}  // namespace
+
+std::string array_format(const unsigned char* start, std::size_t size) {
+  if (is_npy(start, size)) return "an .npy file";
+  if (is_zip(start, size)) return "an .npz (zip) file";
+  return {};
+}
+
+std::size_t read_start(int descriptor, const std::string& label, unsigned char* out,
+                       std::size_t count, off_t at) {
+  for (;;) {
+    const ssize_t got = pread(descriptor, out, count, at);
+    if (got >= 0) return static_cast<std::size_t>(got);
+    if (errno != EINTR) {
+      throw Error(Failure::input, label + " cannot be read: " + system_reason(errno));
+    }
+  }
+}
+
+std::string array_address(const std::string& label, const std::string& name) {
+  return name.empty() ? label : label + ":" + name;
+}
+
+std::shared_ptr<const ArrayFile> open_array_file(int descriptor, const std::string& label,
+                                                 const std::string& tmpdir) {
+  std::array<unsigned char, 16> start{};
+  const std::size_t size = read_start(descriptor, label, start.data(), start.size());
+  struct stat status {};
+  fstat(descriptor, &status);
+  if (is_zip(start.data(), size)) return std::make_shared<NpzFile>(descriptor, label, tmpdir);
+  const bool npy = is_npy(start.data(), size);
+  if (!npy && !ends_with(label, ".safetensors") &&
+      !may_be_safetensors(start.data(), size, status.st_size)) {
+    return nullptr;
+  }
+  Descriptor own(fcntl(descriptor, F_DUPFD_CLOEXEC, 0));
+  if (!own) throw Error(Failure::input, "cannot open " + label + ": " + system_reason(errno));
+  auto bytes = std::make_shared<FileBytes>(std::move(own), label, status.st_size);
+  if (npy) return std::make_shared<NpyFile>(std::move(bytes), label);
+  return std::make_shared<SafetensorsFile>(bytes, label);
+}
+
+}  // namespace attn::io

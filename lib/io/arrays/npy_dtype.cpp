@@ -1,0 +1,93 @@
+#include "io/arrays/npy_dtype.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <charconv>
+#include <cstdint>
+#include <stdexcept>
+
+#include "attnkit/error.hpp"
+
+namespace attn::io {
+namespace {
+
+struct Known {
+  std::string_view code;
+  DType dtype;
+};
+
+constexpr std::array<Known, 12> known = {{{"f2", DType::f16},
+                                          {"f4", DType::f32},
+                                          {"f8", DType::f64},
+                                          {"i1", DType::i8},
+                                          {"i2", DType::i16},
+                                          {"i4", DType::i32},
+                                          {"i8", DType::i64},
+                                          {"u1", DType::u8},
+                                          {"u2", DType::u16},
+                                          {"u4", DType::u32},
+                                          {"u8", DType::u64},
+                                          {"b1", DType::boolean}}};
+
+// A descr comes from the file: what is shown of it must stay short.
+std::string shown(std::string_view descr) {
+  constexpr std::size_t most = 40;
+  return "'" + std::string(descr.substr(0, most)) + (descr.size() > most ? "..." : "") + "'";
+}
+
+[[noreturn]] void refuse(std::string_view descr, const std::string& address) {
+  const char kind = descr.size() > 1 ? descr[1] : '\0';
+  if (kind == 'O') {
+    throw Error(Failure::input, address + " holds pickled Python objects, expected numbers",
+                "give the array a dtype before saving it: numpy.asarray(x, dtype=numpy.float32)");
+  }
+  const bool brain = kind == 'V' && descr.substr(2) == "2";
+  throw Error(Failure::input,
+              address + " is of NumPy dtype " + shown(descr) +
+                  ", expected float16, float32, float64, integers, bool or strings",
+              brain ? "if it was bfloat16, save it as float32 or as .safetensors" : "");
+}
+
+bool is_swapped(char order) {
+  return order == (std::endian::native == std::endian::little ? '>' : '<');
+}
+
+}  // namespace
+
+void read_npy_dtype(std::string_view descr, const std::string& address, StoredArray& array) {
+  const std::string_view code = descr.substr(std::min<std::size_t>(1, descr.size()));
+  const char order = descr.empty() ? '\0' : descr[0];
+  if (code.size() < 2 || (order != '<' && order != '>' && order != '|' && order != '=')) {
+    refuse(descr, address);
+  }
+  array.swap_bytes = is_swapped(order);
+  for (const Known& one : known) {
+    if (one.code != code) continue;
+    array.dtype = one.dtype;
+    array.element_size = size_of(one.dtype);
+    array.description = std::string(name(one.dtype));
+    return;
+  }
+  if (code[0] != 'U' && code[0] != 'S') refuse(descr, address);
+  std::uint32_t length = 0;
+  const char* const end = code.data() + code.size();
+  const auto [stopped, failed] = std::from_chars(code.data() + 1, end, length);
+  constexpr std::uint32_t most = 1u << 20;  // characters: absurd for names of keys
+  if (failed != std::errc{} || stopped != end || length == 0 || length > most) {
+    refuse(descr, address);
+  }
+  array.dtype = DType::string;
+  array.description = "strings";
+  array.text = code[0] == 'U' ? StoredArray::Text::ucs4 : StoredArray::Text::bytes;
+  array.element_size = code[0] == 'U' ? std::size_t{4} * length : length;
+}
+
+std::string npy_dtype(DType dtype) {
+  for (const Known& one : known) {
+    if (one.dtype == dtype) return (size_of(dtype) == 1 ? "|" : "<") + std::string(one.code);
+  }
+  throw std::invalid_argument("no .npy of type " + std::string(name(dtype)));
+}
+
+}  // namespace attn::io

@@ -1,0 +1,81 @@
+#include "io/hdf5/copy.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "io/copy_array.hpp"
+#include "io/hdf5/copy_dataset.hpp"
+#include "io/hdf5/copy_objects.hpp"
+#include "io/hdf5/hdf5_dataset.hpp"
+#include "io/hdf5/output_attribute.hpp"
+#include "io/result_mark.hpp"
+
+namespace attn::io {
+namespace {
+
+void copy_one(const InputDataset::Impl& dataset, const std::string& name, OutputFile& output) {
+  const auto* stored = dynamic_cast<const Hdf5Dataset*>(&dataset);
+  if (stored == nullptr) {
+    copy_array(dataset, output, name);
+  } else if (stored->sliced()) {
+    copy_slice(*stored, output, name);
+  } else {
+    copy_dataset(stored->stored(), output, {output.root(), name, name});
+  }
+}
+
+// What was a result elsewhere is an input here.
+void remove_mark(OutputFile& output, const std::string& name) {
+  h5::Handle dataset = output.own(H5Dopen2(output.root(), name.c_str(), H5P_DEFAULT), H5Dclose,
+                                  output.address_of(name));
+  remove_attribute(output, dataset.get(), result_mark);
+  output.close(dataset, output.address_of(name));
+}
+
+}  // namespace
+
+void copy_bundle(const InputBundle::Impl& input, OutputFile& output,
+                 const std::vector<std::string>& without) {
+  const std::set<std::string> left_out(without.begin(), without.end());
+  // What was written before lies at the root.
+  const auto excluded = [&](const std::string& path) {
+    return left_out.count(path) != 0 ||
+           (path.find('/') == std::string::npos && h5::linked(output.root(), path));
+  };
+  if (input.root && !input.root->group) {
+    for (const std::string& name : input.root->names()) {
+      // First, as "." would count as there already.
+      require_bundle_name(array_address(input.root->file->label, name), name);
+      if (!excluded(name) && input.named.count(name) == 0) {
+        copy_array(*input.root->dataset(name, name), output, name);
+      }
+    }
+  } else if (input.root) {
+    const InputBundle::Impl::Root& root = *input.root;
+    ObjectCopier copier(output, root.path == "/", [&](const std::string& path) {
+      return excluded(path) || input.named.count(path) != 0;
+    });
+    copier.copy_members(*root.group, root.address());
+    copy_root_attributes(input, output, output.root());
+  }
+  copy_named(input, output, "", without);
+}
+
+void copy_named(const InputBundle::Impl& input, OutputFile& output, const std::string& path,
+                const std::vector<std::string>& without) {
+  for (const auto& [name, dataset] : input.named) {
+    if (std::find(without.begin(), without.end(), name) != without.end()) continue;
+    const std::string target = path.empty() ? name : path + "/" + name;
+    if (h5::linked(output.root(), target)) continue;
+    copy_one(*dataset, target, output);
+    remove_mark(output, target);
+  }
+}
+
+void copy_root_attributes(const InputBundle::Impl& input, OutputFile& output, hid_t object) {
+  if (!input.root || !input.root->group) return;
+  copy_attributes(input.root->id(), input.root->description(), output, object,
+                  [&](const std::string& name) { return H5Aexists(object, name.c_str()) > 0; });
+}
+
+}  // namespace attn::io

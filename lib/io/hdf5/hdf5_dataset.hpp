@@ -1,0 +1,55 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "io/hdf5/h5_type.hpp"
+#include "io/hdf5/open_dataset.hpp"
+#include "io/hdf5/read_parts.hpp"
+#include "io/input_dataset.hpp"
+
+namespace attn::io {
+
+/// A dataset of an HDF5 file, or a hyperslab of it.
+class Hdf5Dataset : public InputDataset::Impl {
+ public:
+  /// `address_text` is what messages call it. Throws Error(input) for a dataset without a dataspace
+  /// and for a selection that does not fit.
+  Hdf5Dataset(std::shared_ptr<const InputFile> file, OpenDataset dataset, std::string dataset_name,
+              std::string address_text, const std::vector<SliceItem>& selection);
+  ~Hdf5Dataset() override;
+
+  void read_stored(const Shape& start, const Shape& count, void* out) const override;
+  std::vector<std::string> read_strings() const override;
+  std::int64_t bytes_at_once() const override;
+
+  /// Any elements, of any type, as `memory_type` has them; under the lock. For copying.
+  void read_raw(const Shape& start, const Shape& count, hid_t memory_type, void* out) const;
+
+  const OpenDataset& stored() const noexcept { return dataset_; }
+  hid_t handle() const noexcept { return dataset_.handle(); }
+  bool sliced() const noexcept { return sliced_; }
+  const Hyperslab& slab() const noexcept { return slab_; }
+
+ private:
+  /// The selection in the file of a block of the result, and its axes' lengths in the file.
+  struct Selection {
+    h5::Handle space;
+    std::vector<hsize_t> count;
+    Shape first;  ///< in the file, of its first element
+    Shape step;
+  };
+  Selection select(const Shape& start, const Shape& count) const;
+  std::vector<std::string> fixed_strings() const;
+  std::vector<std::string> variable_strings() const;
+
+  std::shared_ptr<const InputFile> file_;
+  OpenDataset dataset_;
+  h5::StoredType type_;
+  Hyperslab slab_;
+  bool sliced_;
+};
+
+}  // namespace attn::io

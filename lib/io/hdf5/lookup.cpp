@@ -1,0 +1,105 @@
+#include "io/hdf5/lookup.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "attnkit/error.hpp"
+
+namespace attn::io {
+
+std::string joined_path(const std::string& path, const std::string& name) {
+  return path == "/" ? "/" + name : path + "/" + name;
+}
+
+std::string address_text(const std::string& label, const std::string& path) {
+  return path == "/" ? label : label + ":" + path;
+}
+
+std::vector<std::string> names_of(h5::Kind kind, const Object& group, const std::string& address) {
+  std::vector<std::string> names;
+  for (h5::Link& link : h5::links(group.handle.get(), address)) {
+    const auto object =
+        open_object(group.file, group.handle.get(), link.name, address + "/" + link.name);
+    if (object && object->kind == kind) names.push_back(std::move(link.name));
+  }
+  return names;
+}
+
+namespace {
+
+/// "(there are: k, tokens, v)"
+std::string listing(const std::vector<std::string>& names) {
+  constexpr std::size_t most = 20;
+  if (names.empty()) return "(there are none)";
+  std::string text = "(there are: " + names[0];
+  for (std::size_t i = 1; i < std::min(names.size(), most); ++i) text += ", " + names[i];
+  if (names.size() > most) text += ", and " + std::to_string(names.size() - most) + " more";
+  return text + ")";
+}
+
+const char* described(h5::Kind kind) {
+  switch (kind) {
+    case h5::Kind::group:
+      return "a group";
+    case h5::Kind::dataset:
+      return "a dataset";
+    default:
+      return "neither a dataset nor a group";
+  }
+}
+
+const char* word_for(h5::Kind kind) { return kind == h5::Kind::group ? "group" : "dataset"; }
+
+}  // namespace
+
+void refuse_missing(const std::string& where, h5::Kind kind, const std::string& name,
+                    const std::vector<std::string>& there) {
+  throw Error(Failure::input, where + ": no " + word_for(kind) + " " + name + " " + listing(there));
+}
+
+void refuse_missing(const std::string& where, h5::Kind kind, const std::string& name,
+                    const Object& group) {
+  std::vector<std::string> there;
+  for (h5::Link& link : h5::links(group.handle.get(), where)) {
+    h5::Kind found = kind;
+    try {
+      const auto object = open_object(group.file, group.handle.get(), link.name, where);
+      if (object) found = object->kind;
+    } catch (const Error&) {
+      // It is there, whatever it leads to.
+    }
+    if (found == kind) there.push_back(std::move(link.name));
+  }
+  refuse_missing(where, kind, name, there);
+}
+
+void refuse_kind(const std::string& address, h5::Kind found, h5::Kind wanted) {
+  throw Error(Failure::input,
+              address + " is " + described(found) + ", expected " + described(wanted));
+}
+
+Object require_object(const std::shared_ptr<const InputFile>& file, const std::string& path,
+                      h5::Kind wanted) {
+  const std::string address = address_text(file->label, path);
+  std::optional<Object> found = open_object(file, file->handle.get(), path, address);
+  if (found && found->kind != wanted) refuse_kind(address, found->kind, wanted);
+  if (found) return std::move(*found);
+  std::string group = "/";
+  for (std::size_t end = 0;;) {
+    end = path.find('/', end + 1);
+    const std::string upto = path.substr(0, end);
+    const h5::Kind expected = end == std::string::npos ? wanted : h5::Kind::group;
+    const std::string where = address_text(file->label, upto);
+    const auto part = open_object(file, file->handle.get(), upto, where);
+    if (part && part->kind != expected) refuse_kind(where, part->kind, expected);
+    if (!part) {
+      const std::string parent = address_text(file->label, group);
+      refuse_missing(parent, expected, upto.substr(group == "/" ? 1 : group.size() + 1),
+                     *open_object(file, file->handle.get(), group, parent));
+    }
+    group = upto;
+  }
+}
+
+}  // namespace attn::io

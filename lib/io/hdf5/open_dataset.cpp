@@ -1,0 +1,246 @@
+#include "io/hdf5/open_dataset.hpp"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <stdexcept>
+#include <utility>
+
+#include "attnkit/error.hpp"
+#include "io/hdf5/h5_watch.hpp"
+#include "io/hdf5/virtual_parts.hpp"
+#include "io/input_files.hpp"
+#include "system/descriptor.hpp"
+#include "system/system_reason.hpp"
+
+namespace attn::io {
+namespace {
+
+constexpr std::size_t most_cached = std::size_t{32} << 20;
+
+struct Chunks {
+  std::vector<hsize_t> shape;  // no axes: the dataset has no chunks
+  std::size_t element_size = 0;
+  std::size_t bytes = 0;  // of one
+  bool filtered = false;
+};
+
+Chunks chunks_of(hid_t dataset) {
+  Chunks chunks;
+  const h5::Handle creation = h5::made(H5Dget_create_plist(dataset), H5Pclose, "properties");
+  if (H5Pget_layout(creation.get()) != H5D_CHUNKED) return chunks;
+  const h5::Handle space = h5::made(H5Dget_space(dataset), H5Sclose, "dataspace");
+  const h5::Handle type = h5::made(H5Dget_type(dataset), H5Tclose, "datatype");
+  chunks.shape = h5::extents_of(space.get());
+  H5Pget_chunk(creation.get(), static_cast<int>(chunks.shape.size()), chunks.shape.data());
+  chunks.element_size = H5Tget_size(type.get());
+  chunks.bytes = chunks.element_size;
+  for (const hsize_t extent : chunks.shape) chunks.bytes *= extent;
+  chunks.filtered = H5Pget_nfilters(creation.get()) > 0;
+  return chunks;
+}
+
+/// "32015 (zstd)" for the first filter that this HDF5 has not got; empty where it has all.
+std::string missing_filter(hid_t dataset) {
+  const h5::Handle creation = h5::made(H5Dget_create_plist(dataset), H5Pclose, "properties");
+  const int filters = H5Pget_nfilters(creation.get());
+  for (int i = 0; i < filters; ++i) {
+    unsigned flags = 0;
+    unsigned config = 0;
+    std::size_t values = 0;
+    std::array<char, 64> name{};
+    const H5Z_filter_t filter = H5Pget_filter2(creation.get(), static_cast<unsigned>(i), &flags,
+                                               &values, nullptr, name.size(), name.data(), &config);
+    if (filter < 0 || H5Zfilter_avail(filter) > 0) continue;
+    name.back() = '\0';
+    return std::to_string(filter) + (name[0] == '\0' ? "" : " (" + std::string(name.data()) + ")");
+  }
+  return {};
+}
+
+/// One file of external raw storage: HDF5 reads zeros beyond the end of one that is too short.
+void require_raw_bytes(const std::string& path, const SourceReference& reference, hsize_t offset,
+                       hsize_t bytes) {
+  struct stat status {};
+  if (stat(path.c_str(), &status) != 0) {
+    throw Error(Failure::input, description_of(reference) + ": " + system_reason(errno));
+  }
+  const auto size = static_cast<hsize_t>(status.st_size);
+  if (bytes <= size && offset <= size - bytes) return;
+  throw Error(Failure::input, description_of(reference) + ": that file has " +
+                                  std::to_string(size) + " bytes, expected at least " +
+                                  std::to_string(offset + bytes));
+}
+
+/// Looks at the files in which the values of `dataset` lie.
+void require_raw_files(hid_t dataset, hid_t creation, const InputFile& file,
+                       const std::string& address) {
+  const h5::Handle space = h5::made(H5Dget_space(dataset), H5Sclose, "dataspace");
+  const h5::Handle type = h5::made(H5Dget_type(dataset), H5Tclose, "datatype");
+  hsize_t left = H5Tget_size(type.get());
+  for (const hsize_t extent : h5::extents_of(space.get())) left *= extent;
+  FollowedSource followed{FollowedSource::Kind::raw_storage, address, {}};
+  const int count = H5Pget_external_count(creation);
+  for (int i = 0; i < count; ++i) {
+    std::array<char, 4096> name{};
+    off_t offset = 0;
+    hsize_t size = 0;
+    h5::require(H5Pget_external(creation, static_cast<unsigned>(i), name.size() - 1, name.data(),
+                                &offset, &size),
+                "external storage");
+    const SourceReference reference = {FollowedSource::Kind::raw_storage, address, name.data()};
+    const std::string path = file.files->source_path(file, reference);
+    const hsize_t bytes = std::min(size, left);
+    require_raw_bytes(path, reference, static_cast<hsize_t>(offset), bytes);
+    left -= bytes;
+    followed.files.push_back(path);
+  }
+  if (left > 0) {
+    throw Error(Failure::input, address + " is damaged: its external files have room for " +
+                                    std::to_string(left) + " bytes less than its values take");
+  }
+  file.files->followed(followed);
+}
+
+/// HDF5 would allocate and fill with zeros whatever size a damaged index claims for a packed chunk.
+void require_stored_chunks(hid_t dataset, const InputFile& file, const std::string& address) {
+  hsize_t file_size = 0;
+  if (H5Fget_filesize(file.handle.get(), &file_size) < 0) return;
+  const hsize_t stored = H5Dget_storage_size(dataset);
+  if (stored <= file_size) return;
+  throw Error(Failure::input, address + " is damaged: its chunks take " + std::to_string(stored) +
+                                  " bytes, of " + std::to_string(file_size) + " in the file");
+}
+
+h5::Handle raw_access(const InputFile& file) {
+  h5::Handle access = h5::properties(H5P_DATASET_ACCESS);
+  h5::require(H5Pset_efile_prefix(access.get(), file.folder.c_str()), "properties");
+  return access;
+}
+
+h5::Handle opened(const Object& object, const h5::Handle& access) {
+  const hid_t properties = access ? access.get() : H5P_DEFAULT;
+  return h5::Handle(H5Dopen2(object.parent.get(), object.name.c_str(), properties), H5Dclose);
+}
+
+[[noreturn]] void refuse_unopened(const std::string& address, const h5::Reason& why) {
+  throw Error(Failure::input, address + " cannot be opened: " + why.text);
+}
+
+/// How to open `dataset` for reading: its raw files beside its own file; its chunks with a cache
+/// that suits them, or without one where they are larger than that and not compressed, as HDF5 then
+/// reads no more than it is asked for.
+h5::Handle suitable_access(hid_t dataset, hid_t creation, const Chunks& chunks,
+                           const InputFile& file, const std::string& address) {
+  if (H5Pget_external_count(creation) > 0) {
+    require_raw_files(dataset, creation, file, address);
+    return raw_access(file);
+  }
+  if (chunks.shape.empty() || (!chunks.filtered && chunks.bytes > most_cached)) return {};
+  const h5::Handle space = h5::made(H5Dget_space(dataset), H5Sclose, "dataspace");
+  return cached_access(h5::extents_of(space.get()), chunks.shape, chunks.element_size, 1);
+}
+
+}  // namespace
+
+OpenDataset::OpenDataset(const Object& object, std::string address, int depth)
+    : handle_(opened(object, {})), address_(std::move(address)) {
+  try {
+    complete(object, depth);
+  } catch (const Error&) {
+    throw;
+  } catch (const std::runtime_error& error) {
+    // What HDF5 makes of a header is wrong only where the header is.
+    throw Error(Failure::input, address_ + " is damaged: " + error.what());
+  }
+}
+
+void OpenDataset::complete(const Object& object, int depth) {
+  if (!handle_) {
+    const h5::Reason why = h5::last_reason();
+    // HDF5 insists on the prefix with which a dataset is open already.
+    handle_ = opened(object, raw_access(*object.file));
+    if (!handle_) refuse_unopened(address_, why);
+  }
+  const h5::Handle creation = h5::made(H5Dget_create_plist(handle_.get()), H5Pclose, "properties");
+  if (H5Pget_layout(creation.get()) == H5D_VIRTUAL) {
+    parts_ = std::make_unique<VirtualParts>(handle_.get(), object.file, address_, depth);
+    return;
+  }
+  const Chunks chunks = chunks_of(handle_.get());
+  chunk_.assign(chunks.shape.begin(), chunks.shape.end());
+  if (chunks.filtered) {
+    require_stored_chunks(handle_.get(), *object.file, address_);
+    packed_chunk_bytes_ = static_cast<std::int64_t>(chunks.bytes);
+  }
+  const h5::Handle access =
+      suitable_access(handle_.get(), creation.get(), chunks, *object.file, address_);
+  if (!access) return;
+  // Cache and prefix are fixed by the first opening that is still there.
+  handle_.reset();
+  handle_ = opened(object, access);
+  if (!handle_) refuse_unopened(address_, h5::last_reason());
+}
+
+OpenDataset::~OpenDataset() = default;
+OpenDataset::OpenDataset(OpenDataset&&) noexcept = default;
+OpenDataset& OpenDataset::operator=(OpenDataset&&) noexcept = default;
+
+void OpenDataset::read(hid_t type, hid_t memory, hid_t selection, void* out) const {
+  if (parts_) return parts_->read(type, memory, selection, out);
+  const h5::Allowance unpacking(packed_bytes(selection));
+  if (H5Dread(handle_.get(), type, memory, selection, H5P_DEFAULT, out) < 0) {
+    refuse_unread(handle_.get(), address_, h5::last_reason());
+  }
+}
+
+std::int64_t OpenDataset::bytes_at_once() const {
+  if (parts_) return parts_->bytes_at_once();
+  return packed_chunk_bytes_;
+}
+
+/// Of all compressed chunks that a selection may meet, unpacked.
+std::int64_t OpenDataset::packed_bytes(hid_t selection) const {
+  if (packed_chunk_bytes_ == 0 || H5Sget_select_npoints(selection) <= 0) return 0;
+  std::vector<hsize_t> low(chunk_.size()), high(chunk_.size());
+  h5::require(H5Sget_select_bounds(selection, low.data(), high.data()), "selection");
+  auto bytes = static_cast<double>(packed_chunk_bytes_);
+  for (std::size_t axis = 0; axis < chunk_.size(); ++axis) {
+    const auto length = static_cast<hsize_t>(chunk_[axis]);
+    const hsize_t met = high[axis] / length - low[axis] / length + 1;
+    bytes *= static_cast<double>(met);
+  }
+  return static_cast<std::int64_t>(std::min(bytes, 1e18));
+}
+
+void refuse_unread(hid_t dataset, const std::string& address, const h5::Reason& why) {
+  const std::string filter = missing_filter(dataset);
+  if (!filter.empty()) {
+    throw Error(Failure::input,
+                address + " is compressed with filter " + filter + ", which this HDF5 has not got",
+                "set HDF5_PLUGIN_PATH to where the filter's plugin is");
+  }
+  throw Error(Failure::input, address + " cannot be read: " + why.text);
+}
+
+h5::Handle cached_access(const std::vector<hsize_t>& shape, const std::vector<hsize_t>& chunk,
+                         std::size_t element_size, std::size_t strips) {
+  h5::Handle access = h5::properties(H5P_DATASET_ACCESS);
+  if (chunk.empty()) return access;
+  constexpr std::size_t least = std::size_t{1} << 20;
+  std::size_t bytes = element_size;
+  for (const hsize_t extent : chunk) bytes *= extent;
+  const std::size_t across = (shape.back() + chunk.back() - 1) / chunk.back();
+  const std::size_t held = std::max<std::size_t>(across * strips, 1);
+  const std::size_t cache =
+      std::max({least, bytes, bytes > most_cached / held ? most_cached : bytes * held});
+  // HDF5 asks for a prime about a hundred times the number of chunks that fit.
+  const std::size_t slots = cache / std::max<std::size_t>(bytes, 1) < 100 ? 10007 : 100003;
+  // 1: a chunk that is complete always goes before one that is not.
+  h5::require(H5Pset_chunk_cache(access.get(), slots, cache, 1.0), "properties");
+  return access;
+}
+
+}  // namespace attn::io

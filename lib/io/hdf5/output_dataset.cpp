@@ -1,0 +1,110 @@
+#include "io/hdf5/output_dataset.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "io/hdf5/h5_type.hpp"
+#include "io/hdf5/h5_watch.hpp"
+#include "tensor/buffer.hpp"
+#include "tensor/pieces.hpp"
+
+namespace attn::io {
+namespace {
+
+using Sink = OutputDataset::Impl;
+
+h5::Handle memory_type(const Sink&, const float*) { return h5::copied_type(H5T_NATIVE_FLOAT); }
+h5::Handle memory_type(const Sink&, const double*) { return h5::copied_type(H5T_NATIVE_DOUBLE); }
+h5::Handle memory_type(const Sink&, const std::int64_t*) {
+  return h5::copied_type(H5T_NATIVE_INT64);
+}
+h5::Handle memory_type(const Sink& sink, const std::uint8_t*) {
+  // HDF5 converts no integers to enumerations; bool is written as the bytes it consists of.
+  return sink.dtype == DType::boolean ? h5::file_type(DType::boolean)
+                                      : h5::copied_type(H5T_NATIVE_UINT8);
+}
+
+void write_as(const Sink& sink, const Shape& start, const Shape& count, hid_t type,
+              const void* data) {
+  OutputFile& file = *sink.file;
+  file.require_open();
+  const hid_t dataset = sink.handle->get();
+  const std::vector<hsize_t> extents(count.begin(), count.end());
+  const h5::Handle space = h5::made(H5Dget_space(dataset), H5Sclose, "dataspace");
+  h5::select(space.get(), {start.begin(), start.end()}, std::vector<hsize_t>(start.size(), 1),
+             extents);
+  const h5::Handle memory = h5::dataspace(extents);
+  const h5::Unwatched writing;
+  file.check(H5Dwrite(dataset, type, memory.get(), space.get(), H5P_DEFAULT, data),
+             file.address_of(sink.name));
+}
+
+template <class T>
+void write_contiguous(const Sink& sink, const Shape& start, const Shape& count, const T* data) {
+  const h5::Lock lock;
+  write_as(sink, start, count, memory_type(sink, data).get(), data);
+}
+
+/// Elements [offset, offset + size) of a row-major block whose rows of `row` elements lie
+/// `row_stride` apart in `data`.
+template <class T>
+void pack(const T* data, Index row, Index row_stride, Index offset, Index size, T* packed) {
+  for (Index done = 0; done < size;) {
+    const Index at = offset + done;
+    const Index length = std::min(row - at % row, size - done);
+    std::memcpy(packed + done, data + at / row * row_stride + at % row,
+                static_cast<std::size_t>(length) * sizeof(T));
+    done += length;
+  }
+}
+
+template <class T>
+void write_block(const Sink& sink, const Shape& start, const Shape& count, const T* data,
+                 Index row_stride) {
+  require_block(start, count, sink.shape, sink.file->address_of(sink.name));
+  const Index total = element_count(count);
+  if (total == 0) return;
+  const Index row = count.empty() ? 1 : count.back();
+  if (row_stride == 0 || row_stride == row || total == row) {
+    return write_contiguous(sink, start, count, data);
+  }
+  // Packed here: HDF5 would write each row by itself.
+  const Index limit = piece_elements(sizeof(T));
+  const Buffer<T> packed(std::min(limit, total));
+  for_each_piece(count, limit, [&](const Piece& piece) {
+    pack(data, row, row_stride, piece.offset, piece.size, packed.data());
+    Shape at = start;
+    for (std::size_t axis = 0; axis < at.size(); ++axis) at[axis] += piece.start[axis];
+    write_contiguous(sink, at, piece.count, packed.data());
+  });
+}
+
+}  // namespace
+
+OutputDataset::OutputDataset(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+void OutputDataset::write(const Shape& start, const Shape& count, const float* data,
+                          Index row_stride) {
+  write_block(*impl_, start, count, data, row_stride);
+}
+void OutputDataset::write(const Shape& start, const Shape& count, const double* data,
+                          Index row_stride) {
+  write_block(*impl_, start, count, data, row_stride);
+}
+void OutputDataset::write(const Shape& start, const Shape& count, const std::uint8_t* data,
+                          Index row_stride) {
+  write_block(*impl_, start, count, data, row_stride);
+}
+void OutputDataset::write(const Shape& start, const Shape& count, const std::int64_t* data,
+                          Index row_stride) {
+  write_block(*impl_, start, count, data, row_stride);
+}
+
+void OutputDataset::write_stored(const Shape& start, const Shape& count, const void* data) {
+  require_block(start, count, impl_->shape, impl_->file->address_of(impl_->name));
+  if (element_count(count) == 0) return;
+  const h5::Lock lock;
+  write_as(*impl_, start, count, h5::memory_type(impl_->dtype).get(), data);
+}
+
+}  // namespace attn::io

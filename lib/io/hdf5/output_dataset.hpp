@@ -1,0 +1,33 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "io/hdf5/output_file.hpp"
+#include "io/output.hpp"
+
+namespace attn::io {
+
+/// What stands behind an OutputDataset. The identifier belongs to the file, which closes it when
+/// nobody can write to the dataset any more: its chunk cache is memory.
+struct OutputDataset::Impl {
+  Impl(std::shared_ptr<OutputFile> in, const h5::Handle* identifier, std::string path, Shape extent,
+       DType type)
+      : file(std::move(in)),
+        handle(identifier),
+        name(std::move(path)),
+        shape(std::move(extent)),
+        dtype(type) {}
+  ~Impl() { file->release(handle, name); }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
+  std::shared_ptr<OutputFile> file;
+  const h5::Handle* handle;
+  std::string name;
+  Shape shape;
+  DType dtype;
+};
+
+}  // namespace attn::io

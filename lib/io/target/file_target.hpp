@@ -1,0 +1,40 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "io/target/target.hpp"
+#include "system/descriptor.hpp"
+#include "system/temporary.hpp"
+
+namespace attn::io {
+
+/// A file that appears whole or not at all: a temporary beside it takes its name in the end.
+class FileTarget : public Target {
+ public:
+  /// `path` is no link and no folder; `mode` is that of the file to be replaced. Without
+  /// `replace`, a file that appears there before finish() is left alone and refused.
+  FileTarget(std::string description, std::string path, std::optional<unsigned> mode, bool replace);
+
+  void with_path(const std::function<void(const std::string&)>& open) override;
+  std::string lasting_path() const override { return name_.path(); }
+  void finish() override;
+  void discard() noexcept override;
+
+ private:
+  void make_durable();
+  void take_name();
+  [[noreturn]] void refuse(int error_number) const;
+
+  std::string path_;
+  std::string folder_;
+  std::optional<unsigned> mode_;
+  bool replace_;
+  TemporaryName name_;
+  Descriptor descriptor_;
+};
+
+/// Throws Error(output): "out.h5 exists", with the hint --force.
+[[noreturn]] void refuse_existing(const std::string& description);
+
+}  // namespace attn::io

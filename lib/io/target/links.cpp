@@ -1,0 +1,24 @@
+#include "io/target/links.hpp"
+
+#include <unistd.h>
+
+#include <array>
+#include <climits>
+
+namespace attn::io {
+
+std::string without_links(std::string path) {
+  constexpr int as_many_as_linux_follows = 40;
+  for (int followed = 0; followed < as_many_as_linux_follows; ++followed) {
+    std::array<char, PATH_MAX> text{};
+    const ssize_t length = readlink(path.c_str(), text.data(), text.size());
+    if (length < 0) return path;
+    const std::string leads_to(text.data(), static_cast<std::size_t>(length));
+    const std::size_t slash = path.rfind('/');
+    const bool beside = leads_to.empty() || leads_to.front() != '/';
+    path = beside && slash != std::string::npos ? path.substr(0, slash + 1) + leads_to : leads_to;
+  }
+  return path;
+}
+
+}  // namespace attn::io

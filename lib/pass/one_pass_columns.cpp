@@ -1,0 +1,334 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "kernel/online_softmax.hpp"
+#include "kernel/parallel.hpp"
+#include "kernel/tile.hpp"
+#include "pass/one_pass.hpp"
+
+namespace attn {
+namespace {
+
+constexpr double minus_infinity = -std::numeric_limits<double>::infinity();
+
+// A panel of exponentials is written and read once, what is gathered by row is read and written by
+// every panel: so that it is cheaper to have few wide panels, in cache or not. Measured.
+constexpr Index usual_lines = 128;
+constexpr Index most_lines = 256;
+constexpr Index short_rows = 1024;
+constexpr Index held_bytes = Index{16} << 20;
+constexpr Index held_bytes_alone = Index{8} << 20;  // where nothing is gathered
+
+// What the panels of a slot add up to is kept by row, and added over slots at the end.
+constexpr Index fewest_panels_a_slot = 4;
+constexpr Index most_slots = 16;
+constexpr Index slot_bytes = Index{24} << 20;
+constexpr Index usual_row_bytes = 256;  // 64 float32 channels
+
+// Tiles of a panel are made as in every other pass, so that g is the same to the last bit. What is
+// gathered takes pieces of them that stay in the second-level cache for all that reads them.
+constexpr Index tile_rows = pass_tile_length;
+constexpr Index piece_rows = 96;
+
+// Flushed exponentials are below 2⁻¹²⁶, their weights even more so: rows that sum to more than this
+// lose nothing to them in either type.
+constexpr double smallest_row_sum = 0x1p-60;
+
+// One thread's scratch.
+template <class T>
+struct Workspace {
+  Buffer<T> panel;
+  typename Scores<T>::Scratch scratch;
+  std::vector<double> shift;
+  std::vector<double> sum;
+  std::vector<double> dnas_factor;
+  std::vector<double> unas_factor;
+  std::vector<T> rescale;
+};
+
+// One scheme's share of the weights. Its rows are shown to slots of its own, `slots` from
+// first_slot on; what those have gathered is exp(−level) of what it should be, the level of each
+// being known at the end.
+struct Part {
+  double coefficient = 1;
+  std::span<double> row;  // f, written
+  Index first_slot = 0;
+  std::vector<std::vector<double>> sums;  // by slot and row
+  std::vector<double> level;              // by slot
+
+  Part(double u, std::span<double> f, Index first, Index slots, double begin)
+      : coefficient(u),
+        row(f),
+        first_slot(first),
+        sums(static_cast<std::size_t>(slots), std::vector<double>(f.size(), 0.0)),
+        level(static_cast<std::size_t>(slots), begin) {}
+
+  double highest_level() const {
+    double highest = minus_infinity;
+    for (const double l : level) highest = std::max(highest, l);
+    return highest;
+  }
+
+  // exp(level − highest), 0 for a slot that has met nothing.
+  std::vector<double> slot_factors() const {
+    std::vector<double> factors(level.size(), 0.0);
+    for (std::size_t slot = 0; slot < level.size(); ++slot) {
+      if (level[slot] != minus_infinity) factors[slot] = std::exp(level[slot] - highest_level());
+    }
+    return factors;
+  }
+};
+
+template <class T>
+class ColumnsRun {
+ public:
+  // softmax_row: empty, or what makes it the mixture with softmax.
+  ColumnsRun(const Scores<T>& scores, double hybrid, std::span<double> row,
+             std::span<double> softmax_row, std::span<double> col,
+             const std::vector<Observer<T>*>& observers)
+      : scores_(scores), col_(col), observers_(observers) {
+    const bool mixed = !softmax_row.empty();
+    const Index parts = row.empty() ? 0 : (mixed ? 2 : 1);
+    shown_ = one_pass_columns_partition(scores.rows(), scores.cols(), sizeof(T), parts);
+    slots_ = mixed ? shown_.slots / 2 : shown_.slots;
+    if (!row.empty()) parts_.emplace_back(hybrid, row, 0, slots_, 0.0);
+    const double begin = scores.near_zero() ? 0.0 : minus_infinity;
+    if (mixed) parts_.emplace_back(1 - hybrid, softmax_row, slots_, slots_, begin);
+  }
+
+  std::vector<Index> run(int threads) {
+    for (Observer<T>* observer : observers_) observer->start(shown_);
+    std::vector<Workspace<T>> workspaces(static_cast<std::size_t>(std::max(1, threads)));
+    kernel::parallel_for(slots_, threads, [&](Index slot, int worker) {
+      auto& work = workspaces[static_cast<std::size_t>(worker)];
+      const Index last = (slot + 1) * shown_.panels / slots_;
+      for (Index p = slot * shown_.panels / slots_; p < last; ++p) run_panel(p, slot, work);
+    });
+    std::vector<Index> left = normalise_rows();
+    for (Observer<T>* observer : observers_) observer->finish();
+    return left;
+  }
+
+ private:
+  struct Panel {
+    Index col0 = 0;
+    Index cols = 0;
+    std::vector<TileRange> tiles;  // that are not empty
+  };
+
+  Panel make_panel(Index index) const {
+    Panel panel;
+    panel.col0 = index * shown_.panel;
+    panel.cols = std::min(shown_.panel, shown_.cols - panel.col0);
+    for (Index at = 0; at < shown_.rows; at += tile_rows) {
+      const TileRange tile{at, std::min(tile_rows, shown_.rows - at), panel.col0, panel.cols};
+      if (!scores_.empty(tile)) panel.tiles.push_back(tile);
+    }
+    return panel;
+  }
+
+  void run_panel(Index index, Index slot, Workspace<T>& work) {
+    const Panel panel = make_panel(index);
+    const auto cols = static_cast<std::size_t>(panel.cols);
+    work.panel.reserve(shown_.rows * panel.cols);
+    const auto view = [&](const TileRange& tile) {
+      return MatrixView<T>(work.panel.data() + tile.row0 * panel.cols, tile.rows, panel.cols);
+    };
+    work.shift.assign(cols, minus_infinity);
+    work.sum.assign(cols, 0.0);
+    if (scores_.near_zero()) {
+      work.shift.assign(cols, 0.0);
+      for (const TileRange& tile : panel.tiles) {
+        scores_.fill_exponentials(tile, view(tile), work.scratch, nullptr, work.sum.data());
+      }
+    } else {
+      fill_shifted(panel.tiles, view, work);
+    }
+    work.dnas_factor.assign(cols, 0.0);
+    for (std::size_t j = 0; j < cols; ++j) {
+      const bool empty = work.sum[j] == 0;
+      col_[static_cast<std::size_t>(panel.col0) + j] =
+          empty ? minus_infinity : work.shift[j] + std::log(work.sum[j]);
+      work.dnas_factor[j] = empty ? 0.0 : 1 / work.sum[j];
+    }
+    if (parts_.empty()) return;
+    if (parts_.size() > 1) find_unas_factors(parts_[1], slot, work);
+    for (const TileRange& tile : panel.tiles) {
+      TileRange piece = tile;
+      for (Index i = 0; i < tile.rows; i += piece_rows) {
+        piece.row0 = tile.row0 + i;
+        piece.rows = std::min(piece_rows, tile.rows - i);
+        gather(piece, view(piece), slot, work);
+      }
+    }
+  }
+
+  // exp(s_ij − m_j), m_j the columns' maxima, and their sums.
+  template <class View>
+  void fill_shifted(const std::vector<TileRange>& tiles, const View& view, Workspace<T>& work) {
+    for (const TileRange& tile : tiles) {
+      scores_.fill(tile, view(tile), work.scratch);
+      kernel::column_max(view(tile), nullptr, work.shift.data());
+    }
+    for (double& shift : work.shift) {
+      if (shift == minus_infinity) shift = 0;
+    }
+    for (const TileRange& tile : tiles) {
+      kernel::exp_columns(view(tile), nullptr, work.shift.data(), work.sum.data());
+    }
+  }
+
+  // exp(m_j − M), which take exp(s_ij − m_j) to exp(s_ij − M): M, the largest m_j of the slot, may
+  // grow here.
+  void find_unas_factors(Part& unas, Index slot, Workspace<T>& work) {
+    double& level = unas.level[static_cast<std::size_t>(slot)];
+    double largest = level;
+    for (std::size_t j = 0; j < work.shift.size(); ++j) {
+      if (work.sum[j] != 0) largest = std::max(largest, work.shift[j]);
+    }
+    if (level < largest && level != minus_infinity) {
+      const double by = std::exp(level - largest);
+      for (double& sum : unas.sums[static_cast<std::size_t>(slot)]) sum *= by;
+      work.rescale.assign(unas.row.size(), static_cast<T>(by));
+      for (Observer<T>* observer : observers_) {
+        observer->scale_rows(0, shown_.rows, work.rescale.data(), unas.first_slot + slot);
+      }
+    }
+    level = largest;
+    work.unas_factor.assign(work.shift.size(), 0.0);
+    for (std::size_t j = 0; j < work.shift.size(); ++j) {
+      if (work.sum[j] != 0) work.unas_factor[j] = std::exp(work.shift[j] - level);
+    }
+  }
+
+  void gather(const TileRange& range, MatrixView<const T> exponentials, Index slot,
+              const Workspace<T>& work) {
+    const double* const factors[] = {work.dnas_factor.data(), work.unas_factor.data()};
+    const auto sums = [&](std::size_t part) {
+      return parts_[part].sums[static_cast<std::size_t>(slot)].data() + range.row0;
+    };
+    if (parts_.size() == 1) {
+      kernel::add_row_products(exponentials, factors[0], sums(0));
+    } else {
+      kernel::add_two_row_products(exponentials, factors, {sums(0), sums(1)});
+    }
+    for (std::size_t part = 0; part < parts_.size(); ++part) {
+      for (Observer<T>* observer : observers_) {
+        observer->observe(WeightTile<T>{range, exponentials, factors[part]},
+                          parts_[part].first_slot + slot);
+      }
+    }
+  }
+
+  std::vector<Index> normalise_rows() {
+    std::vector<Index> left;
+    if (parts_.empty()) return left;
+    std::vector<double> sum(static_cast<std::size_t>(shown_.rows));
+    std::vector<bool> done(sum.size(), true);
+    for (const Part& part : parts_) {
+      row_sums(part, sum);
+      for (std::size_t i = 0; i < sum.size(); ++i) {
+        if (!(sum[i] >= smallest_row_sum)) done[i] = false;
+        part.row[i] = std::log(sum[i]) + part.highest_level();
+      }
+    }
+    for (std::size_t i = 0; i < done.size(); ++i) {
+      if (!done[i]) left.push_back(static_cast<Index>(i));
+    }
+    for (const Part& part : parts_) {
+      for (const Index i : left) part.row[static_cast<std::size_t>(i)] = minus_infinity;
+      row_sums(part, sum);
+      scale_rows(part, sum, done);
+    }
+    return left;
+  }
+
+  static void row_sums(const Part& part, std::vector<double>& sum) {
+    const std::vector<double> factors = part.slot_factors();
+    sum.assign(sum.size(), 0.0);
+    for (std::size_t slot = 0; slot < factors.size(); ++slot) {
+      for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += factors[slot] * part.sums[slot][i];
+    }
+  }
+
+  void scale_rows(const Part& part, const std::vector<double>& sum, const std::vector<bool>& done) {
+    const std::vector<double> factors = part.slot_factors();
+    std::vector<T> by(sum.size());
+    for (Index slot = 0; slot < slots_; ++slot) {
+      const double share = part.coefficient * factors[static_cast<std::size_t>(slot)];
+      for (std::size_t i = 0; i < sum.size(); ++i) {
+        by[i] = done[i] ? static_cast<T>(share / sum[i]) : T{0};
+      }
+      for (Observer<T>* observer : observers_) {
+        observer->scale_rows(0, shown_.rows, by.data(), part.first_slot + slot);
+      }
+    }
+  }
+
+  const Scores<T>& scores_;
+  Partition shown_;  // as observers see it, with the slots of all parts
+  Index slots_ = 0;  // that are worked on
+  std::vector<Part> parts_;
+  std::span<double> col_;
+  const std::vector<Observer<T>*>& observers_;
+};
+
+}  // namespace
+
+Partition one_pass_columns_partition(Index rows, Index cols, std::size_t element_size,
+                                     Index parts) {
+  Partition partition = partition_of(Order::column_panels, rows, cols, element_size);
+  const Index line_bytes = std::max<Index>(1, rows) * static_cast<Index>(element_size);
+  const Index wide_bytes = parts == 0 ? held_bytes_alone : held_bytes;
+  if (line_bytes * most_lines <= wide_bytes && rows > short_rows) {
+    partition.panel = most_lines;
+  } else if (line_bytes * usual_lines <= held_bytes) {
+    partition.panel = usual_lines;
+  }
+  partition.panels = (cols + partition.panel - 1) / partition.panel;
+  const Index affordable = slot_bytes / (std::max<Index>(1, rows) * usual_row_bytes);
+  const Index slots = std::clamp<Index>(
+      std::min(partition.panels / fewest_panels_a_slot, affordable), 2, most_slots);
+  // Even, that two threads have as much to do.
+  partition.slots = std::max<Index>(1, parts) * std::min(slots - slots % 2, partition.panels);
+  return partition;
+}
+
+template <class T>
+std::vector<Index> one_pass_columns(const Scores<T>& scores, std::span<double> row,
+                                    std::span<double> col,
+                                    const std::vector<Observer<T>*>& observers, int threads) {
+  return ColumnsRun<T>(scores, 1, row, {}, col, observers).run(threads);
+}
+
+template <class T>
+std::vector<Index> one_pass_hybrid(const Scores<T>& scores, double hybrid, std::span<double> row,
+                                   std::span<double> unas_row, std::span<double> col,
+                                   const std::vector<Observer<T>*>& observers, int threads) {
+  return ColumnsRun<T>(scores, hybrid, row, unas_row, col, observers).run(threads);
+}
+
+std::int64_t one_pass_columns_bytes(Index rows, Index cols, std::size_t element_size, Index parts,
+                                    int threads) {
+  const Partition partition = one_pass_columns_partition(rows, cols, element_size, parts);
+  const auto element = static_cast<std::int64_t>(element_size);
+  const std::int64_t workers =
+      std::min<std::int64_t>(threads, std::max<Index>(1, partition.slots / parts));
+  // Scores of a panel; bias, preference and mask of a tile; row sums by slot.
+  return workers * partition.panel * (rows * element + tile_rows * (2 * element + 1)) +
+         partition.slots * rows * static_cast<std::int64_t>(sizeof(double));
+}
+
+#define ATTN_FOR_TYPE(T)                                                                   \
+  template std::vector<Index> one_pass_columns(const Scores<T>&, std::span<double>,        \
+                                               std::span<double>,                          \
+                                               const std::vector<Observer<T>*>&, int);     \
+  template std::vector<Index> one_pass_hybrid(const Scores<T>&, double, std::span<double>, \
+                                              std::span<double>, std::span<double>,        \
+                                              const std::vector<Observer<T>*>&, int);
+ATTN_FOR_TYPE(float)
+ATTN_FOR_TYPE(double)
+#undef ATTN_FOR_TYPE
+
+}  // namespace attn

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <vector>
+
+#include "kernel/packed.hpp"
+#include "pass/pass.hpp"
+
+namespace attn {
+
+/// out_i = Σ_j π_ij v_j, for v (Lk, dv) and out (Lq, dv) in somebody else's memory. In row panels
+/// each row of out belongs to one slot; in column panels every slot but the first keeps a sum of
+/// its own, of out's size.
+template <class T>
+class Output final : public Observer<T> {
+ public:
+  Output(MatrixView<const T> v, MatrixView<T> out);
+
+  void start(const Partition& partition) override;
+  void observe(const WeightTile<T>& tile, Index slot) override;
+  bool by_row() const override { return true; }
+  void scale_rows(Index first, Index count, const T* factors, Index slot) override;
+  void finish() override;
+
+  /// Bytes that it takes in a pass of that partition.
+  static std::int64_t bytes(const Partition& partition, Index depth);
+
+ private:
+  // The values of a panel's keys times what their columns are still to be multiplied by.
+  struct PanelValues {
+    Index key = -1;
+    kernel::Packed<T> packed;
+  };
+
+  MatrixView<T> gathered(Index slot) const;
+  MatrixView<const T> values(Index first, Index count) const;
+
+  MatrixView<const T> v_;
+  MatrixView<T> out_;
+  int exponent_ = 0;  // what is gathered is out · 2^-exponent
+  Buffer<T> scaled_;  // v · 2^-exponent, where that is not v
+  kernel::Packed<T> packed_;
+  std::vector<PanelValues> panels_;  // by slot, in column panels
+  std::vector<Buffer<T>> sums_;      // of the slots from the second on, where they share rows
+};
+
+}  // namespace attn

@@ -1,0 +1,31 @@
+#include "pass/potentials.hpp"
+
+namespace attn {
+
+std::vector<Component> hybrid_components(double hybrid, std::span<double> row,
+                                         std::span<double> col, std::span<double> unas_row) {
+  return {Component{hybrid, row, col}, Component{1 - hybrid, unas_row, {}}};
+}
+
+template <class T>
+void show_weights(const Scores<T>& scores, Potentials& potentials, double hybrid,
+                  const std::vector<Observer<T>*>& observers, int threads) {
+  Pass<T> pass;
+  pass.scores = &scores;
+  pass.completes = Completes::nothing;
+  pass.observers = observers;
+  if (potentials.unas_row.empty()) {
+    pass.components = {Component{1, potentials.row, potentials.col}};
+  } else {
+    pass.components =
+        hybrid_components(hybrid, potentials.row, potentials.col, potentials.unas_row);
+  }
+  run(pass, threads);
+}
+
+template void show_weights(const Scores<float>&, Potentials&, double,
+                           const std::vector<Observer<float>*>&, int);
+template void show_weights(const Scores<double>&, Potentials&, double,
+                           const std::vector<Observer<double>*>&, int);
+
+}  // namespace attn

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <vector>
+
+#include "pass/pass.hpp"
+
+namespace attn {
+
+/// What rebuilds the weights: π_ij = exp((s_ij − g_j) − f_i), or for hnas a mixture of two such
+/// terms. A query or key with nothing allowed has −inf.
+struct Potentials {
+  std::vector<double> row;       ///< f (Lq); hnas: that of dnas
+  std::vector<double> col;       ///< g (Lk); for unas zeros, but −inf for a key with no query
+  std::vector<double> unas_row;  ///< hnas only: f of unas (Lq)
+};
+
+/// The two terms of hnas: hybrid · exp((s − g) − f) + (1 − hybrid) · exp(s − f_unas).
+std::vector<Component> hybrid_components(double hybrid, std::span<double> row,
+                                         std::span<double> col, std::span<double> unas_row);
+
+/// Shows the weights of known potentials to `observers`: exp((s − g) − f), for hnas (unas_row not
+/// empty) the mixture with weight `hybrid`. Throws what the scores and observers throw.
+template <class T>
+void show_weights(const Scores<T>& scores, Potentials& potentials, double hybrid,
+                  const std::vector<Observer<T>*>& observers, int threads);
+
+}  // namespace attn

@@ -1,0 +1,127 @@
+// What may attend to what: Scores::allowed and what is counted by it.
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <numeric>
+#include <vector>
+
+#include "score/scores.hpp"
+
+namespace attn {
+
+template <class T>
+bool Scores<T>::rows_alike() const {
+  return !terms_.energy->may_forbid() && (terms_.bias == nullptr || terms_.bias->rows_alike()) &&
+         (terms_.mask == nullptr || terms_.mask->rows_alike()) &&
+         (terms_.preference == nullptr || terms_.preference->rows_alike());
+}
+
+template <class T>
+std::vector<std::uint8_t> Scores<T>::open_keys() const {
+  std::vector<std::uint8_t> open(static_cast<std::size_t>(cols()), 1);
+  const bool looks =
+      terms_.bias != nullptr || terms_.mask != nullptr || terms_.preference != nullptr;
+  if (!looks || rows() == 0) return open;
+  constexpr Index tile_cols = 4096;
+  Scratch scratch;
+  for (Index col0 = 0; col0 < cols(); col0 += tile_cols) {
+    const TileRange range{0, 1, col0, std::min(tile_cols, cols() - col0)};
+    const Read terms = read(range, scratch, false);
+    allow_row(terms, 0, open.data() + col0, range.cols);
+  }
+  return open;
+}
+
+template <class T>
+void Scores<T>::allowed(const TileRange& range, MatrixView<std::uint8_t> out,
+                        Scratch& scratch) const {
+  Read terms = read(range, scratch, false);
+  // allow() reads what there was of the mask and writes over it.
+  if (terms_.mask == nullptr) {
+    terms.mask = out;
+  }
+  allow(range, terms);
+  for (Index i = 0; i < range.rows && terms_.mask != nullptr; ++i) {
+    std::copy_n(terms.mask.row(i), range.cols, out.row(i));
+  }
+  if (!terms_.energy->may_forbid()) return;
+  scratch.energy.reserve(range.rows * range.cols);
+  const MatrixView<T> energy(scratch.energy.data(), range.rows, range.cols);
+  terms_.energy->fill(range, energy);
+  for (Index i = 0; i < range.rows; ++i) {
+    const T* row = energy.row(i);
+    std::uint8_t* may = out.row(i);
+    for (Index j = 0, end = range.cols; j < end; ++j) {
+      may[j] &= static_cast<std::uint8_t>(row[j] != -std::numeric_limits<T>::infinity());
+    }
+  }
+}
+
+template <class T>
+AllowedCounts Scores<T>::allowed_counts() const {
+  return rows_alike() ? allowed_counts_of_one_row() : allowed_counts_by_scan();
+}
+
+// The band of each query less the keys that are forbidden to all.
+template <class T>
+AllowedCounts Scores<T>::allowed_counts_of_one_row() const {
+  AllowedCounts counts = band_.allowed_counts();
+  const std::vector<std::uint8_t> open = open_keys();
+  std::vector<Index> open_before(static_cast<std::size_t>(cols()) + 1, 0);
+  for (std::size_t j = 0; j < open.size(); ++j) {
+    open_before[j + 1] = open_before[j] + open[j];
+    if (open[j] == 0) counts.queries_of_key[j] = 0;
+  }
+  for (Index i = 0; i < rows(); ++i) {
+    counts.keys_of_query[static_cast<std::size_t>(i)] =
+        open_before[static_cast<std::size_t>(band_.end(i))] -
+        open_before[static_cast<std::size_t>(band_.begin(i))];
+  }
+  return counts;
+}
+
+template <class T>
+AllowedCounts Scores<T>::allowed_counts_by_scan() const {
+  AllowedCounts counts;
+  counts.keys_of_query.assign(static_cast<std::size_t>(rows()), 0);
+  counts.queries_of_key.assign(static_cast<std::size_t>(cols()), 0);
+  constexpr Index tile_rows = 64;
+  static_assert(tile_rows <= std::numeric_limits<std::uint8_t>::max());
+  constexpr Index tile_cols = 1024;
+  Buffer<std::uint8_t> storage(tile_rows * tile_cols);
+  Scratch scratch;
+  for (Index row0 = 0; row0 < rows(); row0 += tile_rows) {
+    for (Index col0 = 0; col0 < cols(); col0 += tile_cols) {
+      const TileRange range{row0, std::min(tile_rows, rows() - row0), col0,
+                            std::min(tile_cols, cols() - col0)};
+      if (empty(range)) continue;
+      const MatrixView<std::uint8_t> may(storage.data(), range.rows, range.cols);
+      allowed(range, may, scratch);
+      // So few rows are counted in bytes.
+      std::array<std::uint8_t, tile_cols> of_key{};
+      for (Index i = 0; i < range.rows; ++i) {
+        const std::uint8_t* row = may.row(i);
+        counts.keys_of_query[static_cast<std::size_t>(row0 + i)] +=
+            std::accumulate(row, row + range.cols, 0);
+        for (Index j = 0; j < range.cols; ++j) of_key[static_cast<std::size_t>(j)] += row[j];
+      }
+      for (Index j = 0; j < range.cols; ++j) {
+        counts.queries_of_key[static_cast<std::size_t>(col0 + j)] +=
+            of_key[static_cast<std::size_t>(j)];
+      }
+    }
+  }
+  return counts;
+}
+
+template bool Scores<float>::rows_alike() const;
+template std::vector<std::uint8_t> Scores<float>::open_keys() const;
+template void Scores<float>::allowed(const TileRange&, MatrixView<std::uint8_t>, Scratch&) const;
+template AllowedCounts Scores<float>::allowed_counts() const;
+template bool Scores<double>::rows_alike() const;
+template std::vector<std::uint8_t> Scores<double>::open_keys() const;
+template void Scores<double>::allowed(const TileRange&, MatrixView<std::uint8_t>, Scratch&) const;
+template AllowedCounts Scores<double>::allowed_counts() const;
+
+}  // namespace attn

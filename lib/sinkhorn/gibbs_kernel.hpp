@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kernel/two_sided.hpp"
+#include "pass/one_pass.hpp"
+#include "tensor/mapped_memory.hpp"
+
+namespace attn {
+
+/// The Gibbs kernel of given scores (Cuturi 2013),
+///
+///   E_ij = exp((s_ij − g_j) − f_i),
+///
+/// for reference potentials f and g that bring it into the range of T (Schmitzer 2019 calls it
+/// stabilised), 0 where the pair is forbidden. By tiles of row_pass_partition's blocks by
+/// row_tile_cols keys: those of the first blocks are kept once they are made, as far as the memory
+/// given for it goes, the others are made again at every call. The bits are the same either way.
+template <class T>
+class GibbsKernel final : public ExponentialTiles<T> {
+ public:
+  /// Refers to zero where scores are small enough (Scores::near_zero; in float64 |s| ≤ 350), else
+  /// to nothing yet. Takes at most `kept_bytes` of memory for tiles.
+  GibbsKernel(const Scores<T>& scores, std::int64_t kept_bytes);
+
+  /// From here on E is that of these potentials, (Lq) and (Lk); −inf closes a row or column.
+  /// Without any there is no reference. Exponentials below the smallest normal number of T may be
+  /// 0.
+  void refer_to(std::span<const double> row, std::span<const double> col);
+
+  /// Whether there is a reference.
+  bool refers() const { return to_zero_ || !row_.empty(); }
+  /// Whether both potentials are zero: E = exp(s).
+  bool refers_to_zero() const { return to_zero_; }
+
+  /// The reference, where +inf, in place of −inf, closes a row or column.
+  double row_reference(Index i) const { return to_zero_ ? 0 : row_[static_cast<std::size_t>(i)]; }
+  double col_reference(Index j) const { return to_zero_ ? 0 : col_[static_cast<std::size_t>(j)]; }
+
+  const Partition& partition() const { return partition_; }
+  const Scores<T>& scores() const { return scores_; }
+
+  /// Whether that tile need not be made.
+  bool has(const TileRange& range) const { return kept(range) && there_[at(range)] != 0; }
+
+  /// E of one tile, in `room`; it begins at a multiple of row_tile_cols and of the blocks. One
+  /// thread at a time may ask for tiles of one block. Throws what the scores throw.
+  MatrixView<const T> tile(const TileRange& range, MatrixView<T> room,
+                           typename Scores<T>::Scratch& scratch) override;
+
+  /// Of a tile that need not be made, rows [first, first + kept_rows) of its block where they are
+  /// kept, as kernel::pack_rows packs them: behind those of the tile before in the same rows, the
+  /// next rows behind them all. `first` is a multiple of kept_rows. Where there are fewer rows
+  /// these are not packed, but one after the other.
+  const T* kept_tile(const TileRange& range, Index first) const { return place(range, first); }
+  static constexpr Index kept_rows = kernel::two_sided_rows;
+
+  /// Bytes that all tiles take.
+  static std::int64_t bytes(Index rows, Index cols);
+
+ private:
+  Index block_of(const TileRange& range) const { return range.row0 / partition_.panel; }
+  bool kept(const TileRange& range) const { return block_of(range) < kept_blocks_; }
+  std::size_t at(const TileRange& range) const;
+  T* place(const TileRange& range, Index first) const;
+  void make(const TileRange& range, MatrixView<T> out, typename Scores<T>::Scratch& scratch) const;
+
+  const Scores<T>& scores_;
+  Partition partition_;
+  bool to_zero_;
+  std::vector<double> row_;
+  std::vector<double> col_;
+  Index kept_blocks_ = 0;
+  MappedMemory kept_;                // by block, kept_rows of it, tile
+  std::vector<std::uint8_t> there_;  // by tile
+};
+
+}  // namespace attn

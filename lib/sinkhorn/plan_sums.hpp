@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "pass/column_sums.hpp"
+#include "pass/pass.hpp"
+#include "score/scores.hpp"
+
+namespace attn {
+
+/// What is to be known of a plan as a whole, gathered from row panels: r_i = Σ_j π_ij, c_j = Σ_i
+/// π_ij and Σ_ij π_ij s_ij, for which scores are made once more. Kept in float64; relative error
+/// that of the weights and, of the last, of the scores.
+template <class T>
+class PlanSums final : public Observer<T> {
+ public:
+  /// `scores` must outlive it.
+  explicit PlanSums(const Scores<T>& scores) : scores_(scores) {}
+
+  void start(const Partition& partition) override;
+  void observe(const WeightTile<T>& tile, Index slot) override;
+  void finish() override;
+
+  /// (Lq), (Lk); valid after the pass.
+  const std::vector<double>& rows() const { return rows_; }
+  const std::vector<double>& cols() const { return cols_.values(); }
+  double score() const { return score_; }
+
+  /// Bytes while a pass of that shape runs.
+  static std::int64_t bytes(const Partition& partition, int threads);
+
+ private:
+  const Scores<T>& scores_;
+  ColumnSums<T> cols_;
+  std::vector<T> ones_;
+  std::vector<double> rows_;
+  std::vector<double> row_scores_;
+  double score_ = 0;
+};
+
+}  // namespace attn

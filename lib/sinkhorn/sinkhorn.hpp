@@ -1,0 +1,105 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "pass/pass.hpp"
+#include "sinkhorn/gibbs_kernel.hpp"
+#include "sinkhorn/scaling_pass.hpp"
+
+namespace attn {
+
+/// log a (Lq) and log b (Lk), what the rows and columns of the plan sum to; empty: all are 1. −inf
+/// closes a line.
+struct LogMarginals {
+  std::span<const double> row;
+  std::span<const double> col;
+};
+
+/// How far a plan is from its marginals: Σ_i |r_i − a_i| and Σ_j |c_j − b_j| of its sums r and c.
+struct MarginalErrors {
+  double row = 0;
+  double col = 0;
+};
+
+/// Told what the plan of the latest iteration leaves: how the next one is to be relaxed (1: not at
+/// all), or nothing to end there.
+using IterationCallback = std::function<std::optional<double>(const MarginalErrors&)>;
+
+/// Sinkhorn's iterations on potentials (SPEC.md §2; DN 10, EA 10), each one pass over the scores:
+///
+///   fᵗ_i = LSE_j(s_ij − gᵗ_j) − log a_i,   gᵗ⁺¹_j = LSE_i(s_ij − fᵗ_i) − log b_j
+///
+/// for g¹ with f⁰ = 0. A block of queries gets its f and then gives its part of the next g. It is
+/// done by products with a Gibbs kernel, r = E κ, c = Eᵀ ρ with κ = exp(−g) and ρ = a/r relative to
+/// its reference, as long as these are small enough for the format; else, and where there is no
+/// reference yet, with the maxima of the rows removed, which gives the kernel a new reference (the
+/// absorption of Schmitzer 2019). Closed lines, and those with nothing allowed, have −inf.
+///
+/// Relative error of exp f and exp g: some 1e-6 in float32, 1e-14 in float64, and that of the
+/// scores. The bits depend neither on what is kept nor on the number of threads. Throws what the
+/// scores throw.
+template <class T>
+class SinkhornIteration {
+ public:
+  /// What `marginals` shows must outlive it. Tiles of the kernel are kept in `kept_bytes` at most.
+  SinkhornIteration(const Scores<T>& scores, const LogMarginals& marginals, std::int64_t kept_bytes,
+                    int threads);
+  SinkhornIteration(const SinkhornIteration&) = delete;
+  SinkhornIteration& operator=(const SinkhornIteration&) = delete;
+
+  /// g¹ (Lk).
+  void start(std::span<double> col);
+
+  /// From g = gᵗ (Lk), of start or a step, f = fᵗ (Lq) and `next` = gᵗ⁺¹ (Lk).
+  void step(std::span<double> col, std::span<double> row, std::span<double> next);
+
+  /// Steps on from g = gᵗ (Lk) until `callback` ends it: `row` and `col` are then the potentials
+  /// whose errors it was told last. While potentials stay near the kernel's reference an iteration
+  /// costs its products alone, no exponential or logarithm; farther off the kernel absorbs them.
+  /// With a relaxation ω ≠ 1 (over-relaxed, Thibault et al. 2017) and fᵗ⁻¹, gᵗ the potentials
+  /// before,
+  ///
+  ///   fᵗ ← fᵗ⁻¹ + ω (fᵗ − fᵗ⁻¹),   gᵗ⁺¹ ← gᵗ + ω (gᵗ⁺¹ − gᵗ),
+  ///
+  /// where there is a kernel. Rounding of the errors: some 1e-7 of the marginals in float32.
+  void iterate(std::span<double> col, std::span<double> row, const IterationCallback& callback);
+
+  /// f from g, whose weights are shown: as show_rows shows them where all rows have the marginal 1.
+  void show(std::span<double> col, std::span<double> row,
+            const std::vector<Observer<T>*>& observers);
+
+ private:
+  /// How iterate left a run of products.
+  enum class Left { ended, range };
+
+  void removing_maxima(std::span<double> col, std::span<double> row, std::span<double> next);
+  void complete_columns(std::span<double> row, std::span<double> next);
+  bool by_products(std::span<const double> col, std::span<double> row, std::span<double> next);
+
+  bool find_factors(std::span<const double> col, std::vector<double>& factor) const;
+  bool rows_in_range(std::span<const double> sum) const;
+  bool can_absorb() const;
+  MarginalErrors errors_of(std::span<const double> col, std::span<const double> row,
+                           std::span<const double> next) const;
+  void set_row_potentials(std::span<const double> factor, std::span<double> row) const;
+  void set_col_potentials(std::span<const double> factor, std::span<double> col) const;
+  Left products(std::span<double> col, std::span<double> row, bool have_row,
+                std::optional<double>& relaxation, const IterationCallback& callback);
+
+  const Scores<T>& scores_;
+  LogMarginals marginals_;
+  std::vector<double> row_marginal_;  // a; empty: all 1
+  std::vector<double> col_marginal_;  // b; empty: all 1
+  int threads_;
+  GibbsKernel<T> kernel_;
+  ScalingPasses<T> passes_;
+};
+
+/// Bytes of memory that it takes beside the tiles that are kept.
+std::int64_t sinkhorn_bytes(Index rows, Index cols, std::size_t element_size, int threads);
+
+}  // namespace attn

@@ -1,0 +1,328 @@
+#include "sinkhorn/sinkhorn_solver.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "attnkit/error.hpp"
+#include "feasibility/tree_gap.hpp"
+#include "sinkhorn/one_iteration.hpp"
+#include "sinkhorn/plan_sums.hpp"
+#include "sinkhorn/sinkhorn.hpp"
+#include "sinkhorn/tempered_energy.hpp"
+
+namespace attn {
+namespace {
+
+// ε is lowered by this factor at a time, from where scores are of about this size.
+constexpr double cooling = 4;
+constexpr double first_scores = 16;
+constexpr double rough_error = 1e-2;  // of the total
+constexpr Index most_rough_iterations = 200;
+
+// How often a plan whose rounding shows is brought nearer.
+constexpr int most_closer = 3;
+
+// Over-relaxation is given up after so many iterations without getting nearer, or at an error so
+// much larger than the smallest one.
+constexpr Index most_without_gain = 50;
+constexpr double most_growth = 100;
+
+// Of the largest number of T: what is added up, and multiplied with a score, stays below that.
+constexpr double most_total = 0x1p-20;
+
+// What sums of a few million rounded numbers stay within.
+constexpr double equal_totals = 1e-12;
+
+// What row and column sums of a plan in that format differ by, which are added up in other orders.
+template <class T>
+constexpr double sum_rounding = sizeof(T) == sizeof(float) ? 1e-6 : equal_totals;
+
+bool all_one(const std::vector<double>& marginal, const std::vector<Index>& partners) {
+  for (std::size_t n = 0; n < marginal.size(); ++n) {
+    if (marginal[n] != (partners[n] > 0 ? 1 : 0)) return false;
+  }
+  return true;
+}
+
+std::vector<double> logs(const std::vector<double>& marginal) {
+  std::vector<double> values;
+  values.reserve(marginal.size());
+  for (const double x : marginal) values.push_back(std::log(x));
+  return values;
+}
+
+// ω while errors fall.
+class Relaxation {
+ public:
+  explicit Relaxation(double wanted) : wanted_(wanted) {}
+
+  double next(double error) {
+    if (wanted_ == 1) return 1;
+    if (error < least_) {
+      least_ = error;
+      since_ = 0;
+    } else if (++since_ > most_without_gain || !(error <= least_ * most_growth)) {
+      wanted_ = 1;
+    }
+    return wanted_;
+  }
+
+ private:
+  double wanted_;
+  double least_ = std::numeric_limits<double>::infinity();
+  Index since_ = 0;
+};
+
+template <class T>
+class Solver {
+ public:
+  Solver(const Scores<T>& scores, const Marginals& marginals, const SinkhornOptions& options,
+         const std::vector<Observer<T>*>& observers, int threads)
+      : scores_(scores),
+        marginals_(marginals),
+        options_(options),
+        observers_(observers),
+        threads_(threads),
+        allowed_(scores.allowed_counts()),
+        tolerance_(tolerance_in_force(options, marginals.total(), sizeof(T))) {
+    found_.potentials.row.assign(static_cast<std::size_t>(scores.rows()), 0.0);
+    found_.potentials.col.assign(static_cast<std::size_t>(scores.cols()), 0.0);
+  }
+
+  SinkhornSolution solve() {
+    require_room();
+    if (is_dnas()) {
+      first_iteration(scores_, allowed_, row(), col(), observers_, threads_);
+      record(measure());
+    } else {
+      iterate();
+      if (!observers_.empty()) show_weights(scores_, found_.potentials, 0, observers_, threads_);
+    }
+    // A few passes more, which so many iterations alone may take longer for than they took.
+    if (tolerance_ && !row_missing_.empty()) {
+      found_.summary.gap = tree_gap(scores_, found_.potentials, marginals_.row, marginals_.col,
+                                    row_missing_, col_missing_, sum_rounding<T>, threads_);
+    }
+    found_.summary.iterations = iterations_;
+    return std::move(found_);
+  }
+
+ private:
+  std::span<double> row() { return found_.potentials.row; }
+  std::span<double> col() { return found_.potentials.col; }
+
+  void require_room() const {
+    constexpr double most = static_cast<double>(std::numeric_limits<T>::max()) * most_total;
+    if (marginals_.total() <= most) return;
+    constexpr bool is_float = sizeof(T) == sizeof(float);
+    throw Error(Failure::numerical,
+                std::string("the marginals add up to more than ") +
+                    (is_float ? "float32" : "float64") + " has room for",
+                is_float ? Remedy::float64 : Remedy::none);
+  }
+
+  void record(double error) {
+    last_error_ = error;
+    ++iterations_;
+    if (options_.keeps_errors) found_.errors.push_back(error);
+  }
+  // The latest is found once more.
+  void forget_last() {
+    --iterations_;
+    if (options_.keeps_errors) found_.errors.pop_back();
+  }
+
+  bool is_dnas() const {
+    return !tolerance_ && options_.iterations == 1 &&
+           all_one(marginals_.row, allowed_.keys_of_query) &&
+           all_one(marginals_.col, allowed_.queries_of_key);
+  }
+
+  void iterate() {
+    const std::vector<double> log_a = logs(marginals_.row);
+    const std::vector<double> log_b = logs(marginals_.col);
+    const LogMarginals log_marginals{log_a, log_b};
+    const bool warm = options_.anneals && tolerance_ && anneal(log_marginals);
+    SinkhornIteration<T> iteration(scores_, log_marginals, options_.kept_bytes, threads_);
+    if (!warm) iteration.start(col());
+    run(iteration, tolerance_, options_.most_iterations());
+    double error = measure();
+    if (!tolerance_) return;
+    // What the iterations know of the error leaves out how the plan is rounded.
+    double aim = *tolerance_;
+    for (int n = 0; n < most_closer && last_error_ <= aim && !(error <= *tolerance_); ++n) {
+      aim = (*tolerance_ - (error - last_error_)) / 2;
+      if (!(aim > 0)) break;
+      forget_last();
+      run(iteration, aim, options_.most_iterations());
+      error = measure();
+    }
+    found_.summary.status =
+        error <= *tolerance_ ? SolveStatus::converged : SolveStatus::not_converged;
+  }
+
+  // Until the error is at most `tolerance`, where there is one, or there are so many errors in all.
+  void run(SinkhornIteration<T>& iteration, std::optional<double> tolerance, Index most) {
+    Relaxation relaxation(options_.relaxation);
+    iteration.iterate(col(), row(), [&](const MarginalErrors& errors) -> std::optional<double> {
+      const double error = errors.row + errors.col;
+      record(error);
+      if (tolerance && error <= *tolerance) return std::nullopt;
+      if (iterations_ >= most) return std::nullopt;
+      return relaxation.next(error);
+    });
+  }
+
+  // Leaves g to start from; false where scores are small already, or may be of any size.
+  bool anneal(const LogMarginals& log_marginals) {
+    const double largest = scores_.magnitude();
+    if (!(largest > first_scores * cooling) || std::isinf(largest)) return false;
+    double temperature = 1;
+    while (temperature * largest > first_scores) temperature /= cooling;
+    const double rough = std::max(*tolerance_, rough_error * marginals_.total());
+    bool started = false;
+    for (; temperature < 1; temperature *= cooling) {
+      const Index most =
+          std::min(iterations_ + most_rough_iterations, options_.most_iterations() - 1);
+      if (iterations_ >= most) break;
+      const TemperedEnergy<T> energy(scores_, temperature);
+      typename Scores<T>::Terms terms;
+      terms.energy = &energy;
+      const Scores<T> warmer(terms);
+      SinkhornIteration<T> iteration(warmer, log_marginals, options_.kept_bytes, threads_);
+      if (!started) iteration.start(col());
+      started = true;
+      run(iteration, rough, most);
+      for (double& g : col()) g *= cooling;
+    }
+    return started;
+  }
+
+  // Finds what there is to say of the plan; its error.
+  double measure() {
+    PlanSums<T> sums(scores_);
+    show_weights<T>(scores_, found_.potentials, 0, {&sums}, threads_);
+    evaluate(sums);
+    return found_.summary.row_error + found_.summary.col_error;
+  }
+
+  void evaluate(const PlanSums<T>& sums) {
+    SinkhornSummary& summary = found_.summary;
+    summary = {};
+    const std::vector<double>& r = sums.rows();
+    const std::vector<double>& c = sums.cols();
+    double mass = 0;
+    double moments = 0;  // Σ r f + Σ c g
+    double linear = 0;   // Σ a f + Σ b g
+    double far = 0;      // what scaling the plan down costs
+    double missing = 0;  // E
+    double largest[2] = {-std::numeric_limits<double>::infinity(),
+                         -std::numeric_limits<double>::infinity()};
+    const auto add_line = [&](double sum, double marginal, double potential, double& most) {
+      if (sum > marginal) far += 2 * (sum - marginal) * (sum - marginal) / sum;
+      if (std::isinf(potential)) return;
+      moments += sum * potential;
+      linear += marginal * potential;
+      if (marginal > 0) most = std::max(most, potential + 0.5 * std::log(marginal));
+    };
+    for (std::size_t i = 0; i < r.size(); ++i) {
+      mass += r[i];
+      summary.row_error += std::abs(r[i] - marginals_.row[i]);
+      missing += std::max(0.0, r[i] - marginals_.row[i]);
+      add_line(r[i], marginals_.row[i], row()[i], largest[0]);
+    }
+    for (std::size_t j = 0; j < c.size(); ++j) {
+      summary.col_error += std::abs(c[j] - marginals_.col[j]);
+      missing += std::max(0.0, marginals_.col[j] - c[j]);
+      add_line(c[j], marginals_.col[j], col()[j], largest[1]);
+    }
+    summary.score = sums.score();
+    summary.primal = -moments - mass;
+    summary.dual = -linear - mass;
+    const double col_total = std::accumulate(marginals_.col.begin(), marginals_.col.end(), 0.0);
+    if (!(std::abs(marginals_.total() - col_total) <= equal_totals * col_total)) return;
+    const double size = scores_.magnitude();
+    if (!all_allowed() || std::isinf(size)) {
+      keep_missing(r, c);
+      return;
+    }
+    const double farthest = largest[0] + largest[1] + size;
+    summary.gap = far + (missing > 0 ? missing * std::max(0.0, farthest) : 0);
+  }
+
+  void keep_missing(const std::vector<double>& r, const std::vector<double>& c) {
+    row_missing_ = marginals_.row;
+    col_missing_ = marginals_.col;
+    for (std::size_t i = 0; i < r.size(); ++i) row_missing_[i] -= r[i];
+    for (std::size_t j = 0; j < c.size(); ++j) col_missing_[j] -= c[j];
+  }
+
+  // Whether every row that has a marginal may go to every column that has one.
+  bool all_allowed() const {
+    const Index keys = static_cast<Index>(allowed_.queries_of_key.size()) - allowed_.empty_keys();
+    for (std::size_t i = 0; i < marginals_.row.size(); ++i) {
+      if (marginals_.row[i] > 0 && allowed_.keys_of_query[i] < keys) return false;
+    }
+    for (std::size_t j = 0; j < marginals_.col.size(); ++j) {
+      if (marginals_.col[j] > 0 && allowed_.queries_of_key[j] == 0) return false;
+    }
+    return true;
+  }
+
+  const Scores<T>& scores_;
+  const Marginals& marginals_;
+  const SinkhornOptions& options_;
+  const std::vector<Observer<T>*>& observers_;
+  int threads_;
+  AllowedCounts allowed_;
+  std::optional<double> tolerance_;
+  Index iterations_ = 0;
+  double last_error_ = std::numeric_limits<double>::infinity();
+  std::vector<double> row_missing_;  // of the latest plan, where the gap is found by trees
+  std::vector<double> col_missing_;
+  SinkhornSolution found_;
+};
+
+}  // namespace
+
+template <class T>
+SinkhornSolution solve_sinkhorn(const Scores<T>& scores, const Marginals& marginals,
+                                const SinkhornOptions& options,
+                                const std::vector<Observer<T>*>& observers, int threads) {
+  return Solver<T>(scores, marginals, options, observers, threads).solve();
+}
+
+std::optional<double> tolerance_in_force(const SinkhornOptions& options, double total,
+                                         std::size_t element_size) {
+  if (options.tolerance) return options.tolerance;
+  if (options.iterations) return std::nullopt;
+  const double usual = usual_tolerance(element_size);
+  return element_size == sizeof(float) ? usual * std::max(1.0, total) : usual;
+}
+
+std::int64_t useful_sinkhorn_bytes(const SinkhornOptions& options, Index rows, Index cols,
+                                   std::size_t element_size) {
+  const bool once = options.most_iterations() == 1;
+  return once ? 0 : rows * cols * static_cast<std::int64_t>(element_size);
+}
+
+std::int64_t sinkhorn_solver_bytes(Index rows, Index cols, std::size_t element_size, int threads) {
+  const std::int64_t iterations = sinkhorn_bytes(rows, cols, element_size, threads);
+  const std::int64_t shown =
+      pass_bytes(Order::row_panels, rows, cols, 1, element_size, threads) +
+      PlanSums<double>::bytes(partition_of(Order::row_panels, rows, cols, element_size), threads) +
+      tree_gap_bytes(rows, cols) + cols * static_cast<std::int64_t>(element_size);
+  // Potentials, marginals and their logarithms; what is allowed.
+  return std::max(iterations, shown) +
+         4 * (rows + cols) * static_cast<std::int64_t>(sizeof(double));
+}
+
+template SinkhornSolution solve_sinkhorn(const Scores<float>&, const Marginals&,
+                                         const SinkhornOptions&,
+                                         const std::vector<Observer<float>*>&, int);
+template SinkhornSolution solve_sinkhorn(const Scores<double>&, const Marginals&,
+                                         const SinkhornOptions&,
+                                         const std::vector<Observer<double>*>&, int);
+
+}  // namespace attn

@@ -1,0 +1,60 @@
+#include "system/descriptor.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <vector>
+
+namespace attn {
+
+void Descriptor::reset() noexcept {
+  // Never tried again on EINTR: Linux has released the number by then.
+  if (descriptor_ >= 0) close(descriptor_);
+  descriptor_ = -1;
+}
+
+Descriptor open_descriptor(const std::string& path, int flags, unsigned mode) {
+  int descriptor = -1;
+  do {
+    descriptor = open(path.c_str(), flags | O_CLOEXEC, static_cast<mode_t>(mode));
+  } while (descriptor < 0 && errno == EINTR);
+  return Descriptor(descriptor);
+}
+
+namespace {
+
+/// Whether a failed read or write is to be tried again. A pipe may have been made non-blocking by
+/// whoever holds its other end.
+bool again(int descriptor, short events) {
+  if (errno == EINTR) return true;
+  if (errno != EAGAIN && errno != EWOULDBLOCK) return false;
+  pollfd waiting{descriptor, events, 0};
+  return poll(&waiting, 1, -1) >= 0 || errno == EINTR;
+}
+
+}  // namespace
+
+CopyFailure copy_to_end(int from, int to, std::size_t& copied) {
+  std::vector<char> buffer(std::size_t{1} << 20);
+  for (;;) {
+    const ssize_t got = read(from, buffer.data(), buffer.size());
+    if (got == 0) return {};
+    if (got < 0) {
+      if (again(from, POLLIN)) continue;
+      return {errno, false};
+    }
+    for (ssize_t done = 0; done < got;) {
+      const ssize_t put = write(to, buffer.data() + done, static_cast<std::size_t>(got - done));
+      if (put < 0) {
+        if (again(to, POLLOUT)) continue;
+        return {errno, true};
+      }
+      done += put;
+    }
+    copied += static_cast<std::size_t>(got);
+  }
+}
+
+}  // namespace attn

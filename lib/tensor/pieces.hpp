@@ -1,0 +1,39 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <functional>
+#include <string>
+
+#include "tensor/shape.hpp"
+
+namespace attn {
+
+/// Elements of `element_size` bytes per piece where data must go through a buffer: 1 MiB, which
+/// bounds the memory and stays in a core's cache between its two uses.
+constexpr Index piece_elements(std::size_t element_size) {
+  const std::size_t bytes = std::size_t{1} << 20;
+  return static_cast<Index>(element_size < bytes ? bytes / std::max<std::size_t>(element_size, 1)
+                                                 : 1);
+}
+
+/// Part of a block: `count` elements from `start` (relative to the block), which are the elements
+/// [offset, offset + size) of the block in row-major order.
+struct Piece {
+  Shape start;
+  Shape count;
+  Index offset = 0;
+  Index size = 0;
+};
+
+/// Cuts a block into pieces of at most `limit` elements, which follow each other in row-major
+/// order. A block without elements has no pieces. Requires limit >= 1.
+void for_each_piece(const Shape& count, Index limit,
+                    const std::function<void(const Piece&)>& visit);
+
+/// Refuses a block that does not lie within `shape`: a mistake of the calling code, hence
+/// std::invalid_argument naming `what`, and not an Error.
+void require_block(const Shape& start, const Shape& count, const Shape& shape,
+                   const std::string& what);
+
+}  // namespace attn

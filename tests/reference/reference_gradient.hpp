@@ -1,0 +1,44 @@
+#pragma once
+
+#include <functional>
+
+#include "reference/reference.hpp"
+
+/// Gradients by the formulas of SPEC.md §2 as plain loops over whole matrices in long double, every
+/// half-step of Sinkhorn with its own matrix; and by central differences, which know no formulas.
+namespace attn::reference {
+
+struct SchemeGradient {
+  Matrix scores;           ///< dS, 0 where s is −inf
+  Matrix v;                ///< πᵀ dO
+  long double hybrid = 0;  ///< du; hnas only
+};
+
+/// Of the loss Σ_i ⟨dO_i, o_i⟩ for the output of v under a scheme.
+SchemeGradient differentiate(const Matrix& scores, Scheme scheme, double hybrid, Index iterations,
+                             const Matrix& v, const Matrix& grad_out);
+
+/// dE from dS: times the scale, and the slope of the soft cap at scale·energy.
+Matrix energy_gradient(const Matrix& grad_scores, const Matrix& energies, const Terms& terms);
+
+struct VectorGradients {
+  Matrix q;
+  Matrix k;
+  Matrix w;   ///< W or W1
+  Matrix w2;  ///< (A,1)
+  Matrix b1;  ///< (A,1)
+};
+
+/// From dE, the gradient with respect to the energies without a scale.
+VectorGradients differentiate_energies(EnergyKind kind, const Matrix& q, const Matrix& k,
+                                       const Matrix& grad);
+VectorGradients differentiate_bilinear(const Matrix& q, const Matrix& k, const Matrix& w,
+                                       const Matrix& grad);
+VectorGradients differentiate_mlp(const Matrix& q, const Matrix& k, const Matrix& w1,
+                                  const Matrix& w2, const Matrix& b1, const Matrix& grad);
+
+/// (loss(x + h) − loss(x − h)) / 2h for every element of x in turn, which `loss` looks at and which
+/// is as it was afterwards. Entries that are not finite get 0.
+Matrix central_differences(Matrix& x, const std::function<long double()>& loss, long double step);
+
+}  // namespace attn::reference
