@@ -8,21 +8,21 @@ namespace attn {
 
 /// The category of an Error.
 enum class Failure {
-  usage,      ///< options that do not exist or do not fit together
+  usage,      ///< options that do not exist or contradict each other
   input,      ///< input missing, unreadable, or of a wrong type, shape or value
   numerical,  ///< cannot be computed: infeasible, singular, beyond the range of the format
   output,     ///< the result cannot be written
-  memory,     ///< does not fit into the memory that is allowed
+  memory,     ///< does not fit into the allowed memory
 };
 
-/// What would help, where the library knows it.
+/// A change that would avoid the error, if the library knows one.
 enum class Remedy {
   none,
   float64,  ///< the same computation in float64
 };
 
 /// The only exception that this library throws on purpose. `what()` is one line without a full
-/// stop: what is wrong, where, and what was expected. `hint()` is one line, or empty.
+/// stop: the fault, its place and the expected value. `hint()` is one line, or empty.
 class Error : public std::runtime_error {
  public:
   Error(Failure failure, const std::string& message, std::string hint = {})
@@ -47,8 +47,8 @@ class Error : public std::runtime_error {
   std::string hint_;
 };
 
-/// Throws Error(numerical) that ends in the name of the format, for a number beyond the range of T:
-/// `message` is "… is beyond the range of". In float32 the remedy is float64.
+/// Throws Error(numerical) for a number beyond the range of T. `message` ends in "is beyond the
+/// range of"; the name of the format is appended. The remedy for float32 is float64.
 template <class T>
 [[noreturn]] void throw_beyond_range(const std::string& message) {
   constexpr bool is_float = sizeof(T) == sizeof(float);

@@ -14,7 +14,7 @@ using Index = std::int64_t;
 using Shape = std::vector<Index>;
 
 /// A dense row-major array in the caller's memory. Copies are cheap and refer to the same numbers.
-/// Without data it stands for an array that is absent.
+/// A view without data stands for an absent array.
 template <class T>
 struct TensorView {
   T* data = nullptr;

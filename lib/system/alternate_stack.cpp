@@ -8,14 +8,14 @@
 namespace attn {
 namespace {
 
-// Large processor states (AMX) take some 11 KiB; our handlers need little besides.
+// A large processor state (AMX) takes about 11 KiB; the handlers need little more.
 constexpr std::size_t bytes = 64 << 10;
 
 class AlternateStack {
  public:
   AlternateStack() noexcept {
     stack_t there = {};
-    // A sanitizer has one already.
+    // Sanitizers install their own.
     if (sigaltstack(nullptr, &there) != 0 || (there.ss_flags & SS_DISABLE) == 0) return;
     void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);

@@ -2,9 +2,9 @@
 
 namespace attn {
 
-/// Sets up for the calling thread a stack of its own for signal handlers (SA_ONSTACK), once, so
-/// that they also run where its own stack has overflown. Where there is one already, or no memory,
-/// nothing changes. It goes with the thread.
+/// Sets up, once, an alternate stack for the signal handlers (SA_ONSTACK) of the calling thread, so
+/// that they run even after the thread's own stack has overflowed. Does nothing if the thread
+/// already has one or memory is short. The stack is freed when the thread ends.
 void ensure_alternate_stack() noexcept;
 
 }  // namespace attn

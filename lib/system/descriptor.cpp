@@ -10,7 +10,7 @@
 namespace attn {
 
 void Descriptor::reset() noexcept {
-  // Never tried again on EINTR: Linux has released the number by then.
+  // Not retried on EINTR: Linux has already released the number.
   if (descriptor_ >= 0) close(descriptor_);
   descriptor_ = -1;
 }
@@ -25,8 +25,8 @@ Descriptor open_descriptor(const std::string& path, int flags, unsigned mode) {
 
 namespace {
 
-/// Whether a failed read or write is to be tried again. A pipe may have been made non-blocking by
-/// whoever holds its other end.
+/// Whether to retry a failed read or write. The process at the other end of a pipe may have made it
+/// non-blocking.
 bool again(int descriptor, short events) {
   if (errno == EINTR) return true;
   if (errno != EAGAIN && errno != EWOULDBLOCK) return false;

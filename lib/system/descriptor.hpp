@@ -6,7 +6,7 @@
 
 namespace attn {
 
-/// A file descriptor that is closed with its owner.
+/// Owns a file descriptor and closes it.
 class Descriptor {
  public:
   Descriptor() = default;
@@ -30,17 +30,18 @@ class Descriptor {
   int descriptor_ = -1;
 };
 
-/// open(2) with O_CLOEXEC, tried again when interrupted. Empty with errno set where it fails.
+/// open(2) with O_CLOEXEC, retried on EINTR. On failure the result is empty and errno is set.
 Descriptor open_descriptor(const std::string& path, int flags, unsigned mode = 0);
 
-/// What went wrong in copy_to_end; error_number 0: nothing.
+/// The failure of copy_to_end; error_number is 0 if there was none.
 struct CopyFailure {
   int error_number = 0;
-  bool writing = false;  ///< else reading
+  bool writing = false;  ///< false: the failure was in reading
 };
 
-/// Copies from one descriptor's position to another's until the first ends, whatever the two are
-/// and however much one call moves (Linux: at most 2147479552 bytes). Adds to `copied`.
+/// Copies everything from the position of `from` to that of `to`, until `from` ends. Works for
+/// files, pipes and devices, and beyond the limit of one call (Linux: 2147479552 bytes). Adds the
+/// number of bytes to `copied`.
 CopyFailure copy_to_end(int from, int to, std::size_t& copied);
 
 }  // namespace attn

@@ -4,7 +4,7 @@
 
 namespace attn {
 
-/// The exit status of a tool that ends with such an Error.
+/// The exit status of a tool that fails with an Error of this category.
 constexpr int exit_status(Failure failure) noexcept {
   switch (failure) {
     case Failure::usage:

@@ -4,7 +4,7 @@
 
 namespace attn {
 
-/// "no space left on device": what an errno means, to follow a colon.
+/// The meaning of an errno, worded to follow a colon: "no space left on device".
 std::string system_reason(int error_number);
 
 }  // namespace attn

@@ -14,7 +14,8 @@
 namespace attn {
 namespace {
 
-// Read by a signal handler: of fixed size, never allocated, and only lock-free atomics.
+// Read by a signal handler, hence of fixed size, without allocation, and with lock-free atomics
+// only.
 struct Slot {
   enum State { vacant, changing, taken };
   std::atomic<int> state{vacant};
@@ -25,8 +26,8 @@ std::array<Slot, 32> slots;
 
 std::atomic<void (*)() noexcept> undo_besides{nullptr};
 
-/// -1 where all slots are taken or the path is too long for any file: the name is then removed by
-/// its owner only, not by signals.
+/// Returns -1 if all slots are taken or the path is too long for any file: then only its owner
+/// removes the file, not a signal.
 int register_path(const std::string& path) noexcept {
   if (path.size() >= PATH_MAX) return -1;
   for (std::size_t i = 0; i < slots.size(); ++i) {
@@ -41,7 +42,7 @@ int register_path(const std::string& path) noexcept {
 
 std::string random_letters(std::size_t count) {
   static constexpr char alphabet[] = "0123456789abcdefghijklmnopqrstuvwxyz";
-  // Names are to differ from those of other processes: no seed that could be the same there.
+  // Names must differ from those of other processes, so a fixed seed would not do.
   std::random_device source;
   std::uniform_int_distribution<std::size_t> any(0, sizeof(alphabet) - 2);
   std::string letters;

@@ -5,7 +5,7 @@
 
 namespace attn {
 
-/// A name that is removed with its owner and, until then, by remove_temporaries().
+/// A file name that is unlinked when its owner ends, or earlier by remove_temporaries().
 class TemporaryName {
  public:
   TemporaryName() = default;
@@ -16,10 +16,10 @@ class TemporaryName {
 
   const std::string& path() const noexcept { return path_; }
 
-  /// Unlinks it now, if it is there. The name is free for others after this.
+  /// Unlinks the file now, if it exists. Others may use the name afterwards.
   void remove() noexcept;
 
-  /// Gives up ownership: the name was taken by a rename, or never came into being.
+  /// Gives up ownership: a rename took the name, or the file was never created.
   void release() noexcept;
 
  private:
@@ -27,21 +27,22 @@ class TemporaryName {
   int slot_ = -1;
 };
 
-/// Tries `create` with names `folder/prefixXXXXXX.tmp`, X random, until it does not fail with
-/// EEXIST. `create` returns whether it made the file, setting errno where not. An empty path
-/// where it failed otherwise, errno being create's. The name is registered before the file
-/// exists, so that no signal finds a file that is not to be removed yet.
+/// Calls `create` with random names `folder/prefixXXXXXX.tmp`, at most 100 of them, until it does
+/// not fail with EEXIST. `create` returns whether it made the file, and sets errno if not. On
+/// failure the returned path is empty and errno is that of `create`. Each name is registered before
+/// its file exists, so a signal never leaves the file behind.
 TemporaryName make_temporary(const std::string& folder, const std::string& prefix,
                              const std::function<bool(const std::string&)>& create);
 
-/// Removes the temporaries of this process and calls what also_at_removal was given. Safe to call
-/// from a signal handler.
+/// Removes the temporaries of this process and calls the function set by also_at_removal. Safe to
+/// call from a signal handler.
 void remove_temporaries() noexcept;
 
-/// What else the end of the process undoes, from a signal handler too. Once for a process.
+/// Sets a function that remove_temporaries also calls, possibly from a signal handler. One per
+/// process.
 void also_at_removal(void (*undo)() noexcept);
 
-/// A file for temporaries of streams: `given`, else $TMPDIR, else /tmp.
+/// The folder for temporary files: `given`, else $TMPDIR, else /tmp.
 std::string temporary_folder(const std::string& given);
 
 }  // namespace attn

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int ending = -1;
 std::atomic<int> sections{0};  // how many exist, or `ending`
-std::atomic<int> waiting{0};   // the signal that came meanwhile
+std::atomic<int> waiting{0};   // the deferred signal, or 0
 static_assert(std::atomic<int>::is_always_lock_free);
 
 [[noreturn]] void wait_for_the_end() noexcept {
@@ -32,7 +32,7 @@ Uninterrupted::~Uninterrupted() {
 }
 
 bool may_end_process(int signal_number) noexcept {
-  // Noted first: a section that ends after the comparison finds the signal.
+  // Stored first, so that a section that ends after the comparison finds the signal.
   waiting.store(signal_number);
   int before = 0;
   if (sections.compare_exchange_strong(before, ending)) return true;

@@ -2,20 +2,20 @@
 
 namespace attn {
 
-/// While one of these exists, a signal that a handler would end the process with waits: what is
-/// done meanwhile is done whole. Keep it short, and never wait for another process in it. They may
-/// nest. Where a handler is ending the process already, in another thread, the constructor never
+/// While an Uninterrupted exists, signals whose handler would end the process are deferred, so that
+/// work in progress is completed. Keep it short, and never wait for another process in it. They may
+/// nest. If a handler in another thread is already ending the process, the constructor never
 /// returns.
 class Uninterrupted {
  public:
   Uninterrupted() noexcept;
-  ~Uninterrupted();  ///< The last one raises the signal that has waited.
+  ~Uninterrupted();  ///< The last one raises the deferred signal.
   Uninterrupted(const Uninterrupted&) = delete;
   Uninterrupted& operator=(const Uninterrupted&) = delete;
 };
 
-/// For the handler of a signal, in any thread. True: end the process now; no Uninterrupted exists,
-/// and none will be made any more. False: return; the signal is raised again later.
+/// To be called by a signal handler, in any thread. True: end the process now; no Uninterrupted
+/// exists, and no new one can be made. False: return; the signal is raised again later.
 bool may_end_process(int signal_number) noexcept;
 
 }  // namespace attn

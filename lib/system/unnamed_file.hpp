@@ -8,18 +8,20 @@
 
 namespace attn {
 
-/// A file without a name: it is gone with its last descriptor, whatever ends the process. HDF5
-/// can open files by name only (1.10 not even through /proc), so it has one while it is opened.
+/// A file without a name: it disappears with its last descriptor, however the process ends. HDF5
+/// opens files by name only (1.10 not even through /proc), so the file has a name while HDF5 opens
+/// it.
 class UnnamedFile {
  public:
-  /// O_TMPFILE in `folder`; a 0600 file where that is not supported (or not wanted: for tests),
-  /// which has a name up to the end of with_name. Throws Error(output) naming the folder.
+  /// Makes an O_TMPFILE in `folder`, or a file of mode 0600 if that is unsupported (or, in tests,
+  /// not allowed); the latter has a name until with_name ends. Throws Error(output) naming the
+  /// folder.
   explicit UnnamedFile(const std::string& folder, bool allow_tmpfile = true);
 
-  /// At offset 0 in the beginning.
+  /// Initially at offset 0.
   int descriptor() const noexcept { return descriptor_.get(); }
 
-  /// Calls `open` with a path that leads to the file until `open` returns. Once only.
+  /// Calls `open` with a path that leads to the file until `open` returns. May be called only once.
   void with_name(const std::function<void(const std::string&)>& open);
 
  private:

@@ -6,13 +6,13 @@
 
 namespace attn {
 
-/// From a problem (one position of the result's leading axes, row-major) to the block of an
-/// operand that it uses. An operand's leading axes broadcast to the result's (aligned at the
-/// last, length 1 or absent stretches); with `grouped`, the last leading axis of the operand may
-/// also divide the result's: query head h uses key head h / (Hq/Hk) (DESIGN.md §2).
+/// Maps a problem (one position of the result's leading axes, row-major) to the block of an operand
+/// that it uses. The operand's leading axes broadcast to the result's: aligned at the last axis, an
+/// absent axis or one of length 1 stretches. With `grouped`, the operand's last leading axis may
+/// also divide the result's: query head h uses key head h / (Hq/Hk) (tools/README.md).
 class LeadingMap {
  public:
-  /// Throws Error(input) naming `what` and both shapes where the operand does not fit.
+  /// Throws Error(input) naming `what` and both shapes if the operand does not broadcast.
   LeadingMap(const Shape& result, const Shape& operand, bool grouped, const std::string& what);
 
   /// Row-major position among the operand's leading axes. Requires 0 <= problem < count.
@@ -24,8 +24,8 @@ class LeadingMap {
   Shape stride_;  // per result axis: operand blocks per operand position, 0 where it stretches
 };
 
-/// The leading axes of the results of attention: q's and k's broadcast together, where k's last
-/// leading axis may divide q's. Throws Error(input) naming both where they disagree.
+/// The leading axes of attention's results: those of q and k broadcast together, where k's last
+/// leading axis may divide q's. Throws Error(input) naming both if they do not broadcast.
 Shape result_axes(const Shape& q_leading, const Shape& k_leading, const std::string& q_name,
                   const std::string& k_name);
 

@@ -15,8 +15,8 @@
 
 namespace attn {
 
-/// Uninitialised, owning storage for numbers, aligned for any vector unit. Not std::vector, whose
-/// elements would be written once by the constructor only to be overwritten.
+/// Uninitialised, owning storage for numbers, aligned for any vector unit. std::vector would first
+/// write every element in its constructor.
 template <class T>
 class Buffer {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -27,7 +27,7 @@ class Buffer {
   /// Room for `size` elements, values unspecified. Throws std::bad_alloc.
   explicit Buffer(Index size)
       : block_(new std::byte[bytes(size) + alignment]), data_(aligned(block_.get())), size_(size) {
-    // What is beyond the last element belongs to nobody, which the sanitizer is to know.
+    // Lets the address sanitizer catch accesses past the last element.
     [[maybe_unused]] const std::byte* const past = block_.get() + bytes(size) + alignment;
     ASAN_POISON_MEMORY_REGION(end(), past - reinterpret_cast<std::byte*>(end()));
   }
@@ -50,14 +50,14 @@ class Buffer {
   T* begin() const noexcept { return data_; }
   T* end() const noexcept { return data_ + size_; }
 
-  /// Makes room for at least `size` elements; what was there is lost if it has to grow.
+  /// Makes room for at least `size` elements; the contents are lost if the buffer has to grow.
   void reserve(Index size) {
     if (size > size_) *this = Buffer(size);
   }
 
  private:
-  // By hand: glibc's aligned allocation asks for more room than the block that it has freed, so
-  // that large blocks, head after head, would never come to lie where the last ones were.
+  // Aligned by hand: glibc's aligned allocation asks for more room than the block that it has just
+  // freed, so large blocks, head after head, would never reuse the same memory.
   static constexpr std::size_t alignment = 64;
   static T* aligned(std::byte* block) {
     const auto past = reinterpret_cast<std::uintptr_t>(block) % alignment;

@@ -18,8 +18,8 @@ struct Bfloat16 {
   std::uint16_t bits;
 };
 
-/// What InputDataset::read promises of one element: floating types take any number (rounded to
-/// nearest), uint8_t takes integers as "is not zero", int64_t takes integers.
+/// Whether InputDataset::read converts an element of type Stored to Out: any number to floating
+/// types (rounded to nearest), integers to uint8_t (as "is not zero") and to int64_t.
 template <class Stored, class Out>
 constexpr bool convertible = std::is_floating_point_v<Out> || std::is_integral_v<Stored>;
 
@@ -36,7 +36,7 @@ Out converted(Stored value) {
   }
 }
 
-/// `in` and `out` do not overlap.
+/// `in` and `out` must not overlap.
 template <class Stored, class Out>
 void convert(const Stored* __restrict in, Index count, Out* __restrict out) {
   for (Index i = 0; i < count; ++i) out[i] = converted<Out>(in[i]);

@@ -9,7 +9,7 @@ namespace {
 constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
 
-// NaN above all.
+// NaN ranks above every number.
 bool exceeds(double error, double largest) {
   return error > largest || (std::isnan(error) && !std::isnan(largest));
 }
@@ -56,7 +56,7 @@ void Difference::add(const std::int64_t* a, const std::int64_t* b, Index first, 
   compared += count;
   for (Index k = 0; k < count; ++k) {
     if (a[k] == b[k]) continue;
-    // The distance of any two of them fits the unsigned type.
+    // The distance between any two values fits the unsigned type.
     const auto above = static_cast<std::uint64_t>(a[k] > b[k] ? a[k] : b[k]);
     const auto below = static_cast<std::uint64_t>(a[k] > b[k] ? b[k] : a[k]);
     const auto absolute = static_cast<double>(above - below);

@@ -5,7 +5,7 @@
 
 namespace attn {
 
-/// Element type of a stored dataset, as far as the toolkit tells types apart.
+/// Element type of a stored dataset, as far as the toolkit distinguishes types.
 enum class DType {
   f16,
   bf16,
@@ -24,7 +24,7 @@ enum class DType {
   other
 };
 
-/// "float32", "int8", "bool", "string", ...: NumPy's names ("bfloat16" and "other" besides).
+/// NumPy's name of the type ("float32", "int8", "bool", "string", ...), or "bfloat16" or "other".
 std::string_view name(DType type) noexcept;
 
 /// Bytes per element as stored; 0 for string and other.

@@ -12,7 +12,7 @@ MappedMemory::MappedMemory(std::size_t bytes) : bytes_(bytes) {
   if (found == MAP_FAILED) throw std::bad_alloc();
   first_ = found;
 #ifdef MADV_HUGEPAGE
-  // Advice alone: nothing depends on whether it is taken.
+  // Only advice: nothing depends on whether the system follows it.
   madvise(first_, bytes, MADV_HUGEPAGE);
 #endif
 }

@@ -5,14 +5,14 @@
 
 namespace attn {
 
-/// Memory of its own from the system, zeros, in large pages where it has them (first touched in a
-/// tenth of the time). What is allocated freely leaves holes that nothing of that size fits into
-/// again; this is given back whole.
+/// Zeroed memory mapped from the system, in large pages if available (first touched in a tenth of
+/// the time). It is returned to the system as a whole, whereas heap memory can leave holes too
+/// small for the next block of that size.
 class MappedMemory {
  public:
   MappedMemory() = default;
 
-  /// Throws std::bad_alloc. What is not touched takes no memory.
+  /// Throws std::bad_alloc. Pages that are never touched take no memory.
   explicit MappedMemory(std::size_t bytes);
 
   ~MappedMemory();

@@ -7,7 +7,7 @@
 namespace attn {
 namespace {
 
-/// To a format of 16 bits with this many bits of mantissa (without the hidden one).
+/// Rounds to a format of 16 bits with `mantissa` explicit mantissa bits.
 std::uint16_t narrow(double value, int mantissa) noexcept {
   const int exponent_bits = 15 - mantissa;
   const int least = 2 - (1 << (exponent_bits - 1));  // exponent of the least normal number
@@ -23,8 +23,8 @@ std::uint16_t narrow(double value, int mantissa) noexcept {
   if (value == 0) return static_cast<std::uint16_t>(sign);
   const int exponent = std::ilogb(value);
   if (exponent > -least + 1) return static_cast<std::uint16_t>(sign | infinity);
-  // In units of the last place, where rounding is to whole numbers. Codes go up by one per unit,
-  // across the borders of exponents, of subnormals and of infinity too.
+  // In units of the last place, where rounding is to whole numbers. Codes increase by one per unit,
+  // also across the borders of exponents, subnormals and infinity.
   const int unit = std::max(exponent, least) - mantissa;
   const auto units =
       static_cast<std::uint32_t>(std::nearbyint(std::scalbn(std::fabs(value), -unit)));

@@ -9,8 +9,8 @@ void for_each_piece(const Shape& count, Index limit,
                     const std::function<void(const Piece&)>& visit) {
   const Index total = element_count(count);
   if (total == 0) return;
-  // Axes from `whole` on fit into one piece together; the axis before is cut into runs; along
-  // those before that, a piece has length 1.
+  // Axes from `whole` on fit into one piece together; the axis before them is cut into runs; pieces
+  // have length 1 along all earlier axes.
   std::size_t whole = count.size();
   Index inner = 1;
   while (whole > 0 && inner * count[whole - 1] <= limit) inner *= count[--whole];

@@ -9,7 +9,7 @@
 
 namespace attn {
 
-/// Elements of `element_size` bytes per piece where data must go through a buffer: 1 MiB, which
+/// Elements of `element_size` bytes per piece of data that passes through a buffer: 1 MiB, which
 /// bounds the memory and stays in a core's cache between its two uses.
 constexpr Index piece_elements(std::size_t element_size) {
   const std::size_t bytes = std::size_t{1} << 20;
@@ -26,13 +26,13 @@ struct Piece {
   Index size = 0;
 };
 
-/// Cuts a block into pieces of at most `limit` elements, which follow each other in row-major
-/// order. A block without elements has no pieces. Requires limit >= 1.
+/// Cuts a block into pieces of at most `limit` elements and visits them in row-major order. A block
+/// without elements has no pieces. Requires limit >= 1.
 void for_each_piece(const Shape& count, Index limit,
                     const std::function<void(const Piece&)>& visit);
 
-/// Refuses a block that does not lie within `shape`: a mistake of the calling code, hence
-/// std::invalid_argument naming `what`, and not an Error.
+/// Throws std::invalid_argument naming `what` if the block does not lie within `shape`. Not an
+/// Error, because the mistake is in the calling code.
 void require_block(const Shape& start, const Shape& count, const Shape& shape,
                    const std::string& what);
 

@@ -67,9 +67,9 @@ struct Direction {
   double sine;
 };
 
-// Cosine and sine of `turns` / 2^64 of a full turn. The quadrant comes off in integers, so what is
-// left, at most an eighth of a turn, has no error but that of its rounding. Coefficients of
-// fdlibm's k_cos.c and k_sin.c (Sun Microsystems, 1993).
+// Cosine and sine of `turns` / 2^64 of a full turn. The quadrant is removed in integers, so the
+// remainder, at most an eighth of a turn, has only its rounding error. Coefficients of fdlibm's
+// k_cos.c and k_sin.c (Sun Microsystems, 1993).
 Direction direction(std::uint64_t turns) {
   const std::uint64_t quadrant = (turns + (std::uint64_t{1} << 61U)) >> 62U;
   const auto rest = static_cast<std::int64_t>(turns - (quadrant << 62U));
@@ -91,7 +91,7 @@ Direction direction(std::uint64_t turns) {
                  z * (2.48015872894767294178e-05 +
                       z * (-2.75573143513906633035e-07 +
                            z * (2.08757232129817482790e-09 + z * -1.13596475577881948265e-11))))));
-  // By bits, as branches on random quadrants would be guessed wrong every other time.
+  // Selected by bits: branches on random quadrants would be mispredicted every other time.
   const auto cosine_bits = std::bit_cast<std::uint64_t>(cosine);
   const auto sine_bits = std::bit_cast<std::uint64_t>(sine);
   const std::uint64_t swap = (cosine_bits ^ sine_bits) & (0 - (quadrant & 1U));
@@ -99,8 +99,8 @@ Direction direction(std::uint64_t turns) {
           std::bit_cast<double>((sine_bits ^ swap) ^ (quadrant & 2U) << 62U)};
 }
 
-// Elements [first, first + count) of the stream whose pair number p is `draw(p)`, written through
-// a buffer of whole pairs.
+// Writes elements [first, first + count) of the stream whose pair number p is `draw(p)`, through a
+// buffer of whole pairs.
 template <class Draw>
 void by_pairs(Index first, Index count, double* out, const Draw& draw) {
   double pairs[2 * pairs_at_once];

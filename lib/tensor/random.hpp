@@ -7,14 +7,14 @@
 
 namespace attn {
 
-/// Random numbers each of which is a function of (seed, name, index) alone: any stretch of the
-/// stream can be had by itself, from any thread, and gives the same bits.
+/// Random numbers, each a function of (seed, name, index) only: any part of the stream can be
+/// computed by itself, in any thread, with the same bits.
 ///
-/// Philox4x32-10 (Salmon et al., SC 2011) with the seed as key and the counter (index / 2, hash of
-/// the name), so two numbers come from each call: element 2p from its first 64 bits and 2p + 1
-/// from its second. The hash is FNV-1a, 64 bits, over the bytes of the name.
+/// Philox4x32-10 (Salmon et al., SC 2011) with the seed as key and (index / 2, hash of the name) as
+/// counter. Each call yields two numbers: element 2p from its first 64 bits and 2p + 1 from its
+/// second. The hash is FNV-1a, 64 bits, over the bytes of the name.
 ///
-/// Only + - * / and sqrt are used, which IEEE 754 rounds correctly, and neither libm nor fused
+/// Uses only + - * / and sqrt, which IEEE 754 rounds correctly, and neither libm nor fused
 /// operations (the project compiles with -ffp-contract=off): the bits are the same on any machine.
 class RandomStream {
  public:
@@ -24,10 +24,10 @@ class RandomStream {
   /// Requires first >= 0 and count >= 0.
   void uniform(Index first, Index count, double* out) const;
 
-  /// out[k] = element first + k, standard normal by Box and Muller: sqrt(-2 log u) times cosine
-  /// and sine of the same angle, u a multiple of 2^-53 in (0, 1]. Within 3e-15 of exact arithmetic,
-  /// and within 8.58 of 0. The same index of `uniform` comes from the same bits: take the two from
-  /// streams of different names.
+  /// out[k] = element first + k, standard normal by Box and Muller: sqrt(-2 log u) times cosine and
+  /// sine of the same angle, u a multiple of 2^-53 in (0, 1]. Within 3e-15 of exact arithmetic, and
+  /// within 8.58 of 0. `uniform` uses the same bits at the same index: draw the two from streams of
+  /// different names.
   void normal(Index first, Index count, double* out) const;
 
  private:

@@ -9,7 +9,7 @@ namespace attn {
 Index element_count(const Shape& shape) {
   Index count = 1;
   for (const Index axis : shape) {
-    // An axis of length 0 makes the product 0 whatever the others are, overflowing or not.
+    // Checked first: an axis of length 0 makes the product 0 even if the others overflow.
     if (axis == 0) return 0;
   }
   for (const Index axis : shape) {

@@ -6,7 +6,7 @@
 
 namespace attn {
 
-/// Product of the axes, 1 for a scalar. Throws Error(input) where it does not fit an Index.
+/// Product of the axes, 1 for a scalar. Throws Error(input) if it does not fit an Index.
 Index element_count(const Shape& shape);
 
 /// The axes of `shape` before its last `trailing` ones. Requires trailing <= shape.size().
@@ -18,8 +18,8 @@ Shape join(const Shape& leading, const Shape& trailing);
 /// "(8, 2048, 64)", "(7)", "()".
 std::string to_string(const Shape& shape);
 
-/// The shape that both broadcast to: aligned at the last axis, where an axis of length 1 or an
-/// absent one stretches. Returns false, and leaves `out` alone, where the two disagree.
+/// The shape to which both broadcast: aligned at the last axis, an absent axis or one of length 1
+/// stretches. Returns false and leaves `out` unchanged if they do not broadcast.
 bool broadcast(const Shape& a, const Shape& b, Shape& out);
 
 /// The multi-index of row-major position `flat` in `shape`. Requires 0 <= flat < element_count.

@@ -5,7 +5,7 @@
 namespace attn {
 
 bool is_utf8(std::string_view text) {
-  constexpr std::uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};  // by bytes
+  constexpr std::uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};  // by number of bytes
   while (!text.empty()) {
     const auto lead = static_cast<unsigned char>(text[0]);
     const std::size_t length = lead < 0x80 ? 1 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;

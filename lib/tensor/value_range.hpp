@@ -6,7 +6,7 @@
 
 namespace attn {
 
-/// What there is among the numbers of an array, gathered block by block.
+/// Counts and range of the numbers in an array, gathered block by block.
 struct ValueRange {
   Index count = 0;
   Index nan = 0;

@@ -6,8 +6,8 @@
 
 namespace attn {
 
-/// A row-major matrix that somebody else owns; element (i, j) is data[i*row_stride + j].
-/// Copies are cheap and refer to the same numbers.
+/// A row-major matrix that the view does not own; element (i, j) is data[i*row_stride + j]. Copies
+/// are cheap and refer to the same numbers.
 template <class T>
 struct MatrixView {
   T* data = nullptr;
