@@ -10,7 +10,7 @@
 #include "attnkit/error.hpp"
 #include "kernel/team.hpp"
 
-// Of OpenBLAS, in no header: they take one of its buffers, and give it back to be used again.
+// OpenBLAS declares these in no header: they take one of its buffers, and release it for reuse.
 extern "C" {
 [[gnu::weak]] void* blas_memory_alloc(int);
 [[gnu::weak]] void blas_memory_free(void*);
@@ -19,14 +19,14 @@ extern "C" {
 namespace attn::kernel {
 namespace {
 
-constexpr std::size_t buffer = std::size_t{128} << 20;  // of one thread, in OpenBLAS 0.3
-constexpr std::size_t besides = std::size_t{16} << 20;  // for whatever else is allocated meanwhile
+constexpr std::size_t buffer = std::size_t{128} << 20;  // per thread, in OpenBLAS 0.3
+constexpr std::size_t besides = std::size_t{16} << 20;  // for other allocations meanwhile
 
 std::mutex preparation;
 std::atomic<int> prepared{0};  ///< threads that may call BLAS at once
-int buffers = 0;               ///< that OpenBLAS has, one of which it keeps for itself
+int buffers = 0;               ///< buffers that OpenBLAS has, one of them for itself
 
-/// Address space that is taken until the end.
+/// Address space that stays reserved for the life of the object.
 class Room {
  public:
   Room() = default;
@@ -49,7 +49,7 @@ class Room {
   std::vector<std::pair<void*, std::size_t>> parts_;
 };
 
-/// OpenBLAS tries for ever to allocate what it does not get: it is to have all buffers before.
+/// OpenBLAS retries a failed allocation for ever, so all its buffers are reserved in advance.
 void reserve_buffers(int threads) {
   const int missing = threads + 1 - buffers;
   if (missing <= 0 || blas_memory_alloc == nullptr || blas_memory_free == nullptr) return;

@@ -7,12 +7,12 @@
 
 #include "tensor/shape.hpp"
 
-/// For the files that call BLAS and LAPACK.
+/// Helpers for the files that call BLAS and LAPACK.
 namespace attn::kernel {
 
-/// To be called before every call of BLAS or LAPACK. OpenBLAS would split a large enough product
-/// over its own threads, and with it the sums: it is held to one. Where memory is limited, throws
-/// Error(memory) unless there is enough for as many buffers of OpenBLAS as there are threads.
+/// Must be called before every call of BLAS or LAPACK. Holds OpenBLAS to one thread, because it
+/// would split a large product, and with it the sums, over its own threads. If memory is limited,
+/// throws Error(memory) unless there is room for one OpenBLAS buffer per thread.
 void prepare_blas();
 
 inline blasint blas_extent(Index extent) {
@@ -22,7 +22,7 @@ inline blasint blas_extent(Index extent) {
   return static_cast<blasint>(extent);
 }
 
-/// BLAS insists on a leading dimension of at least 1 and of at least the row length.
+/// BLAS requires a leading dimension of at least 1 and at least the row length.
 inline blasint leading_dimension(Index stride) { return blas_extent(stride > 0 ? stride : 1); }
 
 }  // namespace attn::kernel

@@ -77,7 +77,7 @@ double SpreadOfOpen(const double* x, const double* closed, Index n) {
     look(hn::LoadU(d, x + j), closed == nullptr ? zero : hn::LoadU(d, closed + j));
   }
   if (j < n) {
-    // Lanes that are not there repeat the first one that is.
+    // Unused lanes repeat the first one in use.
     const double price = closed == nullptr ? 0 : closed[j];
     const Vec<double> prices =
         closed == nullptr ? zero : Tail<double>(closed + j, n - j, price).vec();
@@ -88,7 +88,7 @@ double SpreadOfOpen(const double* x, const double* closed, Index n) {
   return most >= least ? most - least : 0;
 }
 
-// Plain names for the dispatch tables, which know no overloads.
+// Names without overloads, as the dispatch tables need them.
 #define ATTN_FOR_TYPE(T, suffix)                                                                  \
   double Dot_##suffix(const T* x, const T* y, Index n) { return Dot<T>(x, y, n); }                \
   double MultiplyCovariance_##suffix(const T* p, T* a, Index n) {                                 \

@@ -5,7 +5,7 @@
 
 #include "kernel/blas.hpp"
 
-// LAPACK is in OpenBLAS; Debian's headers of that build declare BLAS alone.
+// OpenBLAS contains LAPACK, but Debian's headers of that build declare only BLAS.
 extern "C" {
 void dpotrf_(const char* uplo, const blasint* n, double* a, const blasint* lda, blasint* info);
 void dpotrs_(const char* uplo, const blasint* n, const blasint* columns, const double* a,
@@ -18,7 +18,7 @@ void dorgqr_(const blasint* m, const blasint* n, const blasint* k, double* a, co
 
 namespace attn::kernel {
 
-// A row-major lower triangle is LAPACK's upper one.
+// LAPACK sees a row-major lower triangle as an upper one.
 constexpr const char* triangle = "U";
 
 bool cholesky(MatrixView<double> a) {

@@ -4,21 +4,23 @@
 
 namespace attn::kernel {
 
-/// Small dense factorisations, by LAPACK on the calling thread alone. Matrices are square or tall,
-/// finite, and hold their rows next to each other (row_stride == cols).
+/// Small dense factorisations by LAPACK, on the calling thread only. Matrices are square or tall,
+/// finite and contiguous (row_stride == cols).
 
-/// Replaces the symmetric `a`, of which the lower triangle is read, by its Cholesky factor L,
-/// a = L Lᵀ, in that triangle. False: it is not positive definite, and `a` is spoilt.
+/// Replaces the lower triangle of the symmetric `a`, the only one that is read, by the Cholesky
+/// factor L, a = L Lᵀ. Returns false if `a` is not positive definite; its contents are then
+/// unspecified.
 bool cholesky(MatrixView<double> a);
 
-/// x ← a⁻¹ x for the factor that cholesky left.
+/// x ← a⁻¹ x, given the factor from cholesky.
 void cholesky_solve(MatrixView<const double> factor, double* x);
 
-/// X ← X a⁻¹ row by row: the same for all rows of x (m, n).
+/// X ← X a⁻¹, row by row, for x (m, n).
 void cholesky_solve_rows(MatrixView<const double> factor, MatrixView<double> x);
 
-/// For a (n, d) with n <= d: aᵀ = Q R. Replaces a's rows by the n orthonormal columns of Q, and
-/// writes to `coordinates` (n, n) the rows of Rᵀ: those of a in the basis Q, lower triangular.
+/// For a (n, d) with n <= d: aᵀ = Q R. Replaces the rows of a by the n orthonormal columns of Q,
+/// and writes the rows of Rᵀ to `coordinates` (n, n), lower triangular: the rows of a in the basis
+/// Q.
 void orthonormal_rows(MatrixView<double> a, MatrixView<double> coordinates);
 
 /// Adds factor · aᵀ a to the lower triangle of out (d, d), for a (n, d).

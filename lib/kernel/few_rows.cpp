@@ -35,7 +35,7 @@ T Dot(const T* a, const T* b, Index n) {
   return LaneSum<T>(hn::Add(even, odd));
 }
 
-// A row of b at a time, by all of a: b is read once.
+// Multiplies each row of b by all rows of a, so that b is read once.
 template <class T>
 void FewRowsTransposed(T alpha, MatrixView<const T> a, MatrixView<const T> b, MatrixView<T> out) {
   for (Index j = 0; j < out.cols; ++j) {
@@ -43,7 +43,7 @@ void FewRowsTransposed(T alpha, MatrixView<const T> a, MatrixView<const T> b, Ma
   }
 }
 
-// Sums of one row of out stay in registers over a run of b's rows, strip by strip.
+// The sums of one row of out stay in registers, strip by strip, over a run of b's rows.
 template <class T>
 void FewRowsAdd(MatrixView<const T> a, MatrixView<const T> b, MatrixView<T> out) {
   const Tag<T> d;
@@ -129,7 +129,7 @@ T LargestMagnitude(const T* x, Index n) {
   return largest_lane<T>(hn::Max(even, odd));
 }
 
-// Plain names for the dispatch tables, which know no overloads.
+// Names without overloads, as the dispatch tables need them.
 #define ATTN_FOR_TYPE(T, suffix)                                                              \
   void FewRowsTransposed_##suffix(T alpha, MatrixView<const T> a, MatrixView<const T> b,      \
                                   MatrixView<T> out) {                                        \

@@ -4,12 +4,12 @@
 
 #include "tensor/view.hpp"
 
-/// Products with so few rows on the left that they are bound by reading the right-hand factor, as
-/// it lies: nothing is laid out anew. Dispatched at run time to the best instruction set of the
-/// CPU. Each element's bits depend on its row and column alone.
+/// Products with so few rows on the left that reading the right-hand factor bounds their speed. It
+/// is read in place, not packed. Dispatched at run time to the best instruction set of the CPU. The
+/// bits of each element depend only on its row and column.
 namespace attn::kernel {
 
-/// out = alpha · a bᵀ for a (m, k), b (n, k), out (m, n): fused sums by lane, then the lanes.
+/// out = alpha · a bᵀ for a (m, k), b (n, k), out (m, n): fused sums by lane, then over the lanes.
 void few_rows_transposed(float alpha, MatrixView<const float> a, MatrixView<const float> b,
                          MatrixView<float> out);
 void few_rows_transposed(double alpha, MatrixView<const double> a, MatrixView<const double> b,
@@ -27,7 +27,7 @@ double squared_norm(const double* x, Index n);
 float largest_magnitude(const float* x, Index n);
 double largest_magnitude(const double* x, Index n);
 
-/// The same of all elements of a matrix.
+/// The same over all elements of a matrix.
 template <class T>
 T largest_magnitude(MatrixView<const T> matrix) {
   T largest = 0;

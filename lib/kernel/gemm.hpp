@@ -6,8 +6,8 @@
 
 namespace attn::kernel {
 
-/// Products of tiles, by BLAS on the calling thread alone: a partition fixed by the shape then
-/// gives the same bits on any number of threads. Empty extents are fine; aliasing is not.
+/// Products of tiles by BLAS, on the calling thread only: a partition fixed by the shape then
+/// yields the same bits on any number of threads. Extents may be 0; arguments must not alias.
 
 /// out = alpha · a bᵀ for a (m,k), b (n,k), out (m,n).
 void multiply_transposed(float alpha, MatrixView<const float> a, MatrixView<const float> b,
@@ -25,7 +25,7 @@ void add_transposed_product(MatrixView<const float> a, MatrixView<const float> b
 void add_transposed_product(MatrixView<const double> a, MatrixView<const double> b,
                             MatrixView<double> out);
 
-/// The BLAS and its build, for --version: "OpenBLAS 0.3.21 ... openmp".
+/// Name and build of the BLAS: "OpenBLAS 0.3.21 ... openmp".
 std::string blas_description();
 
 }  // namespace attn::kernel

@@ -78,7 +78,7 @@ void AddDifferenceColumns(MatrixView<const T> p, MatrixView<const T> r, const do
       const Vec<T> other = load_part<T>(r.row(i) + j, strip.width);
       const Vec<T> far = hn::Sub(strip.load(i, 0), other);
       const auto is_near = hn::Lt(hn::Abs(y), near);
-      // What is far might be beyond the range of expm1.
+      // Larger differences might be beyond the range of expm1.
       const Vec<T> change = hn::Expm1(d, hn::IfThenElseZero(is_near, y));
       const Vec<T> difference = hn::IfThenElse(is_near, hn::Mul(other, change), far);
       total.add(hn::Mul(difference, AdjointRow<T>(x, i).at(j, strip.width)));
@@ -137,7 +137,7 @@ void AddTanhGradient(MatrixView<const T> u, MatrixView<const T> v, const T* w,
       RowSum<T> of_query;
       RowSum<T> of_weight;
       for_vectors<T>(grad.cols, [&](Index j, Index width) HWY_ATTR {
-        // Beyond the last column the gradient is 0, and so is what it is multiplied with.
+        // Beyond the last column the gradient is 0, and so are its products.
         const Vec<T> x = hn::Add(query, load_part<T>(v.row(a) + j, width));
         const Vec<T> g = load_part<T>(grad.row(i) + j, width);
         const Vec<T> z = hn::Mul(hn::Mul(g, weight), TanhSlope(d, x));
@@ -152,7 +152,7 @@ void AddTanhGradient(MatrixView<const T> u, MatrixView<const T> v, const T* w,
   }
 }
 
-// Plain names for the dispatch tables, which know no overloads.
+// Names without overloads, as the dispatch tables need them.
 #define ATTN_FOR_TYPE(T, suffix)                                                                \
   void AdjointOfScores_##suffix(MatrixView<const T> p, const Adjoint<T>& x, bool add,           \
                                 MatrixView<T> out) {                                            \

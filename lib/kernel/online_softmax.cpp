@@ -44,9 +44,9 @@ bool RunningSoftmax(MatrixView<T> s, T* max, double* sum, T* factor, double* pro
         rescale ? std::exp(static_cast<double>(before) - static_cast<double>(now)) : 1;
     factor[i] = static_cast<T>(by);
     max[i] = now;
-    // With nothing allowed so far there is nothing to subtract from −inf.
+    // While nothing is allowed, there is no maximum to subtract from −inf.
     const T shift = now == static_cast<T>(minus_infinity) ? T{0} : now;
-    // By the factor as it is in T, so that the sum stays that of what is shown.
+    // By the factor as rounded to T, so that the sum matches the rescaled exponentials.
     const auto kept = static_cast<double>(factor[i]);
     if (rescale && product != nullptr) {
       const double lower = static_cast<double>(before) - static_cast<double>(now);
@@ -151,8 +151,8 @@ void ScaleColumnsSumRows(MatrixView<const T> in, const double* factor, MatrixVie
   }
 }
 
-// Columns of several vectors at a time, for as many chains of dependent operations, with what is
-// per column in registers.
+// Works on the columns of several vectors at a time, for as many chains of dependent operations,
+// and keeps per-column values in registers.
 template <class T>
 void AddScaledColumns(MatrixView<const T> tile, const T* factor, double* sum) {
   const Tag<T> d;
@@ -187,7 +187,7 @@ void AddScaledColumns(MatrixView<const T> tile, const T* factor, double* sum) {
   });
 }
 
-// Plain names for the dispatch tables, which know no overloads.
+// Names without overloads, as the dispatch tables need them.
 #define ATTN_FOR_TYPE(T, suffix)                                                                   \
   bool RunningSoftmax_##suffix(MatrixView<T> s, T* max, double* sum, T* factor, double* product) { \
     return RunningSoftmax<T>(s, max, sum, factor, product);                                        \

@@ -10,7 +10,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace attn::kernel::HWY_NAMESPACE {
 
-// A finished sum is added to what is there.
+// Adds a finished sum to the element of out.
 template <class T>
 struct Added {
   Vec<T> operator()(Vec<T> sum, const T* out, Index /*row*/) const {
@@ -39,8 +39,8 @@ void MultiplyAddPacked(MatrixView<const T> a, const Packed<T>& b, Index row0, Ma
   Multiply<T>(as_it_lies(a), a.cols, b, 0, row0, out, Added<T>());
 }
 
-// Rows of `a` that are apart by a power of two share few sets of the first-level cache: more than
-// so many at a time would drive each other out of it.
+// Rows of `a` whose distance is a power of two share few sets of the first-level cache: more than
+// these at a time would evict each other.
 constexpr Index transposed_rows = 64;
 
 template <class T>
@@ -52,7 +52,7 @@ void MultiplyAddTransposedPacked(MatrixView<const T> a, const Packed<T>& b, Inde
   }
 }
 
-// Plain names for the dispatch tables, which know no overloads.
+// Names without overloads, as the dispatch tables need them.
 #define ATTN_FOR_TYPE(T, suffix)                                                                   \
   Index Width_##suffix() { return Width<T>(); }                                                    \
   void MultiplyPacked_##suffix(T alpha, MatrixView<const T> a, const Packed<T>& b, Index col0,     \

@@ -6,42 +6,42 @@
 #include "tensor/buffer.hpp"
 #include "tensor/view.hpp"
 
-/// Products of tiles with a right-hand factor that is laid out once and used many times, as K and V
-/// are by every block of queries: at small inner dimensions faster than BLAS, which lays out anew
-/// at each call. Dispatched at run time to the best instruction set of the CPU.
+/// Products of tiles with a right-hand factor that is packed once and used many times, as K and V
+/// are by every block of queries: at small inner dimensions faster than BLAS, which packs at each
+/// call. Dispatched at run time to the best instruction set of the CPU.
 namespace attn::kernel {
 
-/// How many columns lie side by side in a panel of Packed on this CPU: what one register tile of
-/// the product is wide. A power of two, at most 64.
+/// Columns per panel of Packed on this CPU: the width of one register tile of the product. A power
+/// of two, at most 64.
 template <class T>
 Index packed_width();
 
-/// Whether so many rows on the left pay for laying out the right-hand factor.
+/// Whether the left-hand factor has enough rows to repay packing the right-hand one.
 constexpr bool worth_packing(Index rows) { return rows >= 24; }
 
-/// A matrix (depth, cols) in panels of packed_width<T>() columns: within a panel row by row, the
-/// last panel filled up with zeros.
+/// A matrix (depth, cols) in panels of packed_width<T>() columns. Each panel is stored row by row;
+/// the last one is padded with zeros.
 template <class T>
 class Packed {
  public:
   Packed() = default;
 
-  /// Of b (depth, cols).
+  /// Packs b (depth, cols).
   static Packed of(MatrixView<const T> b);
 
-  /// Of b with row k multiplied by factor[k] (rounded to T).
+  /// Packs b with row k multiplied by factor[k] (rounded to T).
   static Packed of_scaled(MatrixView<const T> b, const double* factor);
 
-  /// Of bᵀ, for b (cols, depth).
+  /// Packs bᵀ, for b (cols, depth).
   static Packed of_transposed(MatrixView<const T> b);
 
-  /// Bytes that either takes.
+  /// Bytes of a packed matrix of this size.
   static std::int64_t bytes(Index depth, Index cols);
 
   Index depth() const { return depth_; }
   Index cols() const { return cols_; }
 
-  /// Element (row, 0) of a panel; the rows behind it follow.
+  /// Element (row, 0) of a panel; the panel's next rows follow it.
   const T* at(Index panel, Index row) const {
     return values_.data() + (panel * depth_ + row) * width_;
   }
@@ -63,16 +63,16 @@ inline std::int64_t packed_bytes(Index depth, Index cols, std::size_t element_si
 
 /// out = alpha · a B for a (m, depth), B (depth, n) the columns [col0, col0 + n) of b, out (m, n).
 /// col0 is a multiple of packed_width<T>(). Each element is a sum in the order of the inner index,
-/// fused in T, then multiplied by alpha: its bits depend on a's row and b's column alone.
+/// fused in T, then multiplied by alpha: its bits depend only on a's row and b's column.
 template <class T>
 void multiply_packed(T alpha, MatrixView<const T> a, const Packed<T>& b, Index col0,
                      MatrixView<T> out);
 
-/// out = exp(alpha · a B), taken while the sums are in registers: as above, with exp within 1.2 ulp
-/// of that of the rounded product, which is at most 80 in magnitude. Adds to row_sum_i (m) what
-/// there is in row i of out, to col_sum_j (n) what there is in column j; at least one is null.
-/// Where there is a row_sum, row_product_i may be given too: Σ_j out_ij log out_ij is added to it.
-/// Sums are kept in T for at most 64 terms and in float64 beyond.
+/// out = exp(alpha · a B), computed while the sums are in registers: as above, with exp within 1.2
+/// ulp of that of the rounded product, which is at most 80 in magnitude. Adds the sum of row i of
+/// out to row_sum_i (m), or the sum of column j to col_sum_j (n); at least one of the two is null.
+/// With a row_sum, row_product_i may be given too: Σ_j out_ij log out_ij is added to it. Sums stay
+/// in T for at most 64 terms and are kept in float64 beyond.
 template <class T>
 void multiply_exp_packed(T alpha, MatrixView<const T> a, const Packed<T>& b, Index col0,
                          MatrixView<T> out, double* row_sum, double* col_sum,
@@ -83,8 +83,8 @@ void multiply_exp_packed(T alpha, MatrixView<const T> a, const Packed<T>& b, Ind
 template <class T>
 void multiply_add_packed(MatrixView<const T> a, const Packed<T>& b, Index row0, MatrixView<T> out);
 
-/// out += aᵀ B for a (k, m) as it lies, B (k, cols) the rows [row0, row0 + k) of b, out (m, cols).
-/// Each element is a sum over 64 rows in their order, added to out, and so on.
+/// out += aᵀ B for a (k, m) read in place, B (k, cols) the rows [row0, row0 + k) of b, out (m,
+/// cols). The sum over each run of 64 rows, in their order, is added to out.
 template <class T>
 void multiply_add_transposed_packed(MatrixView<const T> a, const Packed<T>& b, Index row0,
                                     MatrixView<T> out);

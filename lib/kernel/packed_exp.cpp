@@ -20,7 +20,7 @@ struct Exponential {
 
 constexpr Index block_rows = 96;
 
-// Row sums by lane, a vector for each row of the block, handed over to float64 before they have too
+// Row sums by lane, one vector for each row of the block, moved to float64 before they have too
 // many terms.
 template <class T>
 struct BlockRowSums {
@@ -78,7 +78,7 @@ void add_in_order(const T* row, Index n, double* sum) {
   for (Index j = 0; j < n; ++j) *sum += static_cast<double>(row[j]);
 }
 
-// Sums by column where there is a col_sum, else by row. Not inlined: together the two need more
+// Sums by column if there is a col_sum, else by row. Not inlined: together the two would need more
 // registers than there are.
 template <bool ByCol, class T>
 HWY_NOINLINE void ExpBlock(T alpha, MatrixView<const T> a, const Packed<T>& b, Index col0,
@@ -112,8 +112,8 @@ HWY_NOINLINE void ExpBlock(T alpha, MatrixView<const T> a, const Packed<T>& b, I
   if (!ByCol) by_row.flush(row_sum);
 }
 
-// Sums by row, to the same bits, and of each exponential times its logarithm while it is in
-// registers.
+// Row sums, with the same bits, and row sums of each exponential times its logarithm, computed
+// while it is in registers.
 template <class T>
 HWY_NOINLINE void ExpProductBlock(T alpha, MatrixView<const T> a, const Packed<T>& b, Index col0,
                                   MatrixView<T> out, double* row_sum, double* row_product) {
@@ -153,7 +153,7 @@ HWY_NOINLINE void ExpProductBlock(T alpha, MatrixView<const T> a, const Packed<T
   products.flush(row_product);
 }
 
-// Blocks of rows, so that the sums of one stay in the first-level cache.
+// Works on blocks of rows, so that the sums of one block stay in the first-level cache.
 template <class T>
 void MultiplyExpPacked(T alpha, MatrixView<const T> a, const Packed<T>& b, Index col0,
                        MatrixView<T> out, double* row_sum, double* col_sum, double* row_product) {
@@ -173,7 +173,7 @@ void MultiplyExpPacked(T alpha, MatrixView<const T> a, const Packed<T>& b, Index
   }
 }
 
-// Plain names for the dispatch tables, which know no overloads.
+// Names without overloads, as the dispatch tables need them.
 #define ATTN_FOR_TYPE(T, suffix)                                                                  \
   void MultiplyExpPacked_##suffix(T alpha, MatrixView<const T> a, const Packed<T>& b, Index col0, \
                                   MatrixView<T> out, double* row_sum, double* col_sum,            \

@@ -1,5 +1,5 @@
-// The register tile of products with Packed, for the instruction set that is being compiled for.
-// Included once per instruction set, so there is no #pragma once.
+// The register tile of products with Packed, for the instruction set being compiled. Included once
+// per instruction set, hence no #pragma once.
 
 #if defined(ATTN_KERNEL_PACKED_TILE_INL_HPP_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ATTN_KERNEL_PACKED_TILE_INL_HPP_
@@ -19,8 +19,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace attn::kernel::HWY_NAMESPACE {
 
-// A register tile is of six rows by so many vectors: with as many as fit beside the factors, each
-// loaded vector is used six times and each broadcast number that often.
+// A register tile has six rows, and as many vectors as fit beside the factors: each loaded vector
+// is used six times, and each broadcast number once per vector.
 constexpr int tile_rows = 6;
 #if HWY_TARGET <= HWY_AVX3  // 32 registers; lower is better
 constexpr int tile_vectors = 4;
@@ -28,7 +28,7 @@ constexpr int tile_vectors = 4;
 constexpr int tile_vectors = 2;
 #endif
 
-// Elements of so many vectors, whatever the instruction set.
+// Upper bound on the elements of `vectors` vectors, for any instruction set.
 template <class T>
 constexpr std::size_t most_elements(std::size_t vectors) {
   return vectors * (HWY_MAX_BYTES / sizeof(T));
@@ -39,8 +39,8 @@ Index Width() {
   return tile_vectors * lanes<T>();
 }
 
-// f(0) … f(N − 1) with constants: registers cannot be indexed by a variable, and a compiler that is
-// left to unroll a loop may put them into memory first.
+// Calls f(0) … f(N − 1) with constants: registers cannot be indexed by a variable, and a compiler
+// that unrolls the loop itself may first put them into memory.
 template <int N, int I = 0, class F>
 HWY_INLINE void unrolled(const F& f) {
   if constexpr (I < N) {
@@ -58,7 +58,7 @@ HWY_INLINE void for_tile(const F& f) {
   unrolled<R>([&](auto r) HWY_ATTR { unrolled<tile_vectors>([&](auto v) HWY_ATTR { f(r, v); }); });
 }
 
-// What becomes of a finished sum that belongs at `out`, in that row of the register tile.
+// The value to store at `out`, in row `row` of the register tile, for a finished sum.
 template <class T>
 struct Scaled {
   Vec<T> alpha;
@@ -67,7 +67,7 @@ struct Scaled {
   }
 };
 
-// The factor on the left: element (r, k) lies at at[r * row + k * step].
+// The left-hand factor: element (r, k) is at[r * row + k * step].
 template <class T>
 struct AsItLies {
   const T* at;
@@ -89,8 +89,8 @@ Transposed<T> rows_from(Transposed<T> a, Index i) {
   return {a.at + i, a.step};
 }
 
-// out(r, ·) = finish(Σ_k a(r, k) · panel(k, ·)) for R rows, and observe(tile) of that. `out` has
-// its rows out_stride apart.
+// out(r, ·) = finish(Σ_k a(r, k) · panel(k, ·)) for R rows, then observe(tile) with the results.
+// The rows of `out` are out_stride apart.
 template <class T, int R, class Left, class Finish, class Observe>
 HWY_INLINE void multiply_tile(Left a, const T* HWY_RESTRICT panel, Index depth, T* HWY_RESTRICT out,
                               Index out_stride, const Finish& finish, const Observe& observe) {
@@ -115,7 +115,7 @@ HWY_INLINE void multiply_tile(Left a, const T* HWY_RESTRICT panel, Index depth, 
   observe(sum);
 }
 
-// The same where only the first `width` columns of out are there, and nothing is observed.
+// The same where `out` has only the first `width` columns, and nothing is observed.
 template <class T, int R, class Left, class Finish>
 HWY_NOINLINE void multiply_tile_part(Left a, const T* panel, Index depth, T* out, Index out_stride,
                                      Index width, const Finish& finish) {
@@ -130,7 +130,7 @@ HWY_NOINLINE void multiply_tile_part(Left a, const T* panel, Index depth, T* out
   }
 }
 
-// body(count, i) for all rows, in runs of 6, 2 and 1 from row i on; count is a constant.
+// Calls body(count, i) for all rows, in runs of 6, 2 and 1 from row i on; count is a constant.
 template <class Body>
 HWY_INLINE void for_row_runs(Index rows, const Body& body) {
   Index i = 0;
@@ -139,7 +139,7 @@ HWY_INLINE void for_row_runs(Index rows, const Body& body) {
   if (i < rows) body(std::integral_constant<int, 1>(), i);
 }
 
-// A panel of which only some columns are there.
+// One panel, of which out has only some columns.
 template <class T, class Left, class Finish>
 HWY_INLINE void multiply_panel_part(Left a, Index depth, const T* panel, MatrixView<T> out,
                                     const Finish& finish) {
@@ -149,8 +149,8 @@ HWY_INLINE void multiply_panel_part(Left a, Index depth, const T* panel, MatrixV
   });
 }
 
-// One panel by all rows of out: it stays in the first-level cache. Of whole panels observe(tile, i)
-// is shown what was written of the rows from i on.
+// One panel by all rows of out, while the panel stays in the first-level cache. For whole panels,
+// observe(tile, i) receives the results of the rows from i on.
 template <class T, class Left, class Finish, class Observe>
 HWY_INLINE void multiply_panel(Left a, Index depth, const T* panel, MatrixView<T> out,
                                const Finish& finish, const Observe& observe) {
@@ -170,7 +170,7 @@ AsItLies<T> as_it_lies(MatrixView<const T> a) {
   return {a.data, a.row_stride};
 }
 
-// The columns of `out` that lie in one panel.
+// The columns of `out` that lie in the panel starting at column `first`.
 template <class T>
 MatrixView<T> panel_of(MatrixView<T> out, Index first) {
   const Index width = out.cols - first < Width<T>() ? out.cols - first : Width<T>();

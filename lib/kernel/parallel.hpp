@@ -13,18 +13,18 @@
 
 namespace attn::kernel {
 
-/// What is left of a worker's share, on a line of the cache of its own.
+/// The next item of a worker's share, on its own cache line.
 struct alignas(64) Share {
   std::atomic<Index> next;
 };
 
 /// Calls body(item, worker) for each item in [0, count), on up to `threads` OpenMP threads;
-/// `worker` in [0, threads) tells apart the threads that run at once, for scratch memory. Each goes
-/// through a share of its own, the same in every loop of so many items (what it left in its cache
-/// may still be there), and then through what is left of the others', so a body's result must not
-/// depend on its worker. Called from inside another parallel_for it runs on the caller's thread
-/// alone. An exception ends the loop: that of the lowest item seen is thrown again here. Where the
-/// threads cannot be started, nothing is called: Error(memory).
+/// `worker` in [0, threads) identifies the thread, for scratch memory. Each thread works through
+/// its own share first, which is the same in every loop with the same count (its data may still be
+/// in its cache), and then through the rest of the others' shares, so a body's result must not
+/// depend on its worker. Inside another parallel_for, all items run on the caller's thread. An
+/// exception ends the loop, and the one of the lowest item seen is rethrown here. If the threads
+/// cannot be started, throws Error(memory) and calls nothing.
 template <class Body>
 void parallel_for(Index count, int threads, const Body& body) {
   const int team = static_cast<int>(std::min<Index>(threads, count));

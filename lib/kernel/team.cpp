@@ -21,7 +21,7 @@ std::atomic<int> largest{1};
 std::atomic<int> latest{1};
 std::mutex trial;
 
-/// Of OMP_STACKSIZE, "512k" or "2 M": bytes; 0 where it is not set or not understood.
+/// The bytes that OMP_STACKSIZE ("512k", "2 M") asks for; 0 if it is unset or not understood.
 std::size_t stack_size_asked_for() {
   const char* text = std::getenv("OMP_STACKSIZE");
   if (text == nullptr) return 0;
@@ -42,14 +42,14 @@ void* wait_for_the_end(void* mutex) {
   return nullptr;
 }
 
-/// Starts `count` threads that are there at once, and ends them. Returns the system's error number
-/// of the first that could not be started, or 0.
+/// Starts `count` threads that exist at the same time, and ends them. Returns the system's error
+/// number of the first that could not be started, or 0.
 int try_threads(int count) {
   std::vector<pthread_t> started;
   started.reserve(static_cast<std::size_t>(count));
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
-  // What OpenMP would refuse it replaces by the usual size, which is what stays here too.
+  // OpenMP replaces a size that it refuses by the default, which also stays in force here.
   if (const std::size_t size = stack_size_asked_for(); size > 0) {
     pthread_attr_setstacksize(&attributes, size);
   }
@@ -77,8 +77,8 @@ bool is_limited(int resource) {
 }  // namespace
 
 void require_team(int threads) {
-  // OpenMP lets threads go that a smaller team does not need. To start them again may fail only
-  // where memory is limited.
+  // OpenMP ends threads that a smaller team does not need. Starting them again can fail only if
+  // memory is limited.
   const int there = memory_is_limited() ? latest.exchange(threads) : largest.load();
   if (threads <= there) return;
   const std::lock_guard lock(trial);

@@ -16,7 +16,7 @@ template <class T>
 void TanhEnergy(MatrixView<const T> u, MatrixView<const T> v, const T* w, MatrixView<T> out) {
   const Tag<T> d;
   for_strips(out, [&](Index j, const Strip<T>& strip) HWY_ATTR {
-    // Only loaded from.
+    // Never stored to.
     const Strip<T> keys{const_cast<T*>(v.data) + j, v.row_stride, strip.width};
     for (Index i = 0; i < out.rows; ++i) {
       const T* query = u.row(i);
@@ -52,7 +52,7 @@ void AddTerms(T* row, Index n, const T* a, const T* b, const T* p) {
   for_vectors<T>(n, [&](Index j, Index width) HWY_ATTR {
     const Vec<T> s = load_part<T>(row + j, width);
     Widened<T> sum = Widened<T>::of(s);
-    // What is -inf is put in at the end: the emulated target narrows it to the lowest number.
+    // -inf is put back at the end: the emulated target narrows it to the lowest finite number.
     auto closed = hn::Eq(s, nothing);
     if (a != nullptr) sum = plus<T>(sum, Widened<T>::of(load_part<T>(a + j, width)));
     if (b != nullptr) {
@@ -72,7 +72,7 @@ void AddTerms(T* row, Index n, const T* a, const T* b, const T* p) {
   });
 }
 
-// Plain names for the dispatch tables, which know no overloads.
+// Names without overloads, as the dispatch tables need them.
 #define ATTN_FOR_TYPE(T, suffix)                                                     \
   void TanhEnergy_##suffix(MatrixView<const T> u, MatrixView<const T> v, const T* w, \
                            MatrixView<T> out) {                                      \

@@ -203,7 +203,7 @@ void AddOuter(MatrixView<T> tile, const double* row, const double* col) {
   });
 }
 
-// Plain names for the dispatch tables, which know no overloads.
+// Names without overloads, as the dispatch tables need them.
 #define ATTN_FOR_TYPE(T, suffix)                                                                   \
   double RowMax_##suffix(const T* s, Index n, const double* g) { return RowMax<T>(s, n, g); }      \
   double ExpRow_##suffix(T* out, const T* s, Index n, const double* g, double shift) {             \

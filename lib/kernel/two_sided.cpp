@@ -12,7 +12,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace attn::kernel::HWY_NAMESPACE {
 
-// Four of them by name: of an array GCC would keep a copy in memory up to date.
+// Four named members: GCC would keep a copy of an array up to date in memory.
 template <class T>
 struct Four {
   Vec<T> a, b, c, d;
@@ -42,7 +42,7 @@ HWY_INLINE Four<T> FourFactors(const T* factor) {
           hn::Set(d, factor[3])};
 }
 
-// Each row has one chain of products: there are registers for four beside four factors.
+// Each row has one chain of products: registers suffice for four beside four factors.
 template <class T>
 HWY_INLINE void MultiplyRows(const FourRows<T>& rows, Index j, Vec<T> k, Four<T>& sum) {
   const Tag<T> d;
@@ -163,14 +163,14 @@ void ColumnProducts(MatrixView<const T> tile, const T* factor, T* sum) {
   }
 }
 
-// Four packed rows, from a line on whose columns lie `width` apart.
+// Four packed rows from column `col` on, the start of a line in which rows are `width` apart.
 template <class T>
 HWY_INLINE FourRows<T> PackedRows(const T* packed, Index col, Index width) {
   return FourRows<T>(packed + two_sided_rows * col, width);
 }
 
-// How far ahead memory is read: into the second-level cache (locality 2), as the first has too few
-// requests under way to keep memory busy.
+// How far ahead to prefetch: into the second-level cache (locality 2), because the first allows too
+// few pending requests to keep memory busy.
 constexpr Index bytes_ahead = 8192;
 
 template <bool Columns, bool Rows, class T>
@@ -200,7 +200,7 @@ void PackedProducts(const TwoSided<T>& p) {
         }
       }
     }
-    // What is left of the rows.
+    // The remainder of each row.
     const Index rest = end - j;
     for (Index v = 0; v < rest; v += step) {
       const Index width = rest - v < step ? rest - v : step;
@@ -230,7 +230,7 @@ void PackedProductsOf(const TwoSided<T>& p) {
   }
 }
 
-// Plain names for the dispatch tables, which know no overloads.
+// Names without overloads, as the dispatch tables need them.
 #define ATTN_FOR_TYPE(T, suffix)                                                      \
   void RowProducts_##suffix(MatrixView<const T> tile, const T* factor, double* sum) { \
     RowProducts<T>(tile, factor, sum);                                                \
@@ -250,7 +250,7 @@ HWY_AFTER_NAMESPACE();
 namespace attn::kernel {
 namespace {
 
-// body(row, first column, columns, where they lie).
+// Calls body(row, first column, columns, position in the packed rows).
 template <class T, class Body>
 void for_packed(Index cols, const Body& body) {
   for (Index first = 0; first < cols; first += packed_line<T>()) {

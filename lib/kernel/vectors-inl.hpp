@@ -1,5 +1,5 @@
-// Vectors of the instruction set that is being compiled for: what the kernels share. Included once
-// per instruction set, so there is no #pragma once.
+// Vector helpers that the kernels share, for the instruction set being compiled. Included once per
+// instruction set, hence no #pragma once.
 
 #if defined(ATTN_KERNEL_VECTORS_INL_HPP_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ATTN_KERNEL_VECTORS_INL_HPP_
@@ -21,7 +21,7 @@ HWY_BEFORE_NAMESPACE();
 namespace attn::kernel::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// float32 partial sums are handed over to float64 after this many terms a lane.
+// float32 partial sums move to float64 after this many terms a lane.
 constexpr Index terms_in_float = 64;
 
 template <class T>
@@ -36,8 +36,8 @@ Index lanes() {
   return static_cast<Index>(hn::Lanes(Tag<T>()));
 }
 
-// One vector's worth of T as float64: one vector for double, a lower and an upper for float.
-// Everything that needs float64 is written once for both through it.
+// One vector of T as float64: one vector for double, a lower and an upper one for float. Code that
+// needs float64 is written once for both types through it.
 template <class T>
 struct Widened;
 
@@ -114,8 +114,8 @@ Widened<T> larger(Widened<T> a, const Widened<T>& b) {
   return a;
 }
 
-// The last, incomplete vector of a row goes through memory of its own: masked loads may fault on
-// the lanes that are not there.
+// The last, incomplete vector of a row goes through separate memory: masked loads may fault on the
+// unused lanes.
 template <class T>
 struct Tail {
   HWY_ALIGN T value[HWY_MAX_BYTES / sizeof(T)];
@@ -144,7 +144,7 @@ void store_first(Vec<T> v, T* p, Index n) {
   for (Index i = 0; i < n; ++i) p[i] = lane[i];
 }
 
-// Not MaxOfLanes, which on Highway 1.0's emulated target begins at the lowest finite number and so
+// Not MaxOfLanes: on Highway 1.0's emulated target it starts at the lowest finite number, and so
 // loses a -inf.
 template <class T>
 T largest_lane(Vec<T> v) {
@@ -167,7 +167,7 @@ double sum_lanes(Vec<T> v) {
 template <class T>
 class RowSum {
  public:
-  // Written out, as an implicit constructor would be compiled for the baseline CPU.
+  // Written out: an implicit constructor would be compiled for the baseline CPU.
   RowSum() : partial_(hn::Zero(Tag<T>())) {}
   void add(Vec<T> v) {
     partial_ = hn::Add(partial_, v);
@@ -196,11 +196,11 @@ inline Vec<float> exp_near_zero(Vec<float> x) {
   const Tag<float> d;
   const hn::RebindToSigned<Tag<float>> bits;
   const Vec<float> one = hn::Set(d, 1.0F);
-  // To add 1.5 2^23 rounds to an integer and leaves it in the lowest bits.
+  // Adding 1.5 2^23 rounds to an integer and leaves it in the lowest bits.
   const Vec<float> rounder = hn::Set(d, 12582912.0F);
   const Vec<float> shifted = hn::MulAdd(x, hn::Set(d, 1.44269504F), rounder);
   const Vec<float> n = hn::Sub(shifted, rounder);
-  // x - n ln 2, the first part of ln 2 with so few bits that its multiple is exact.
+  // x - n ln 2; the first part of ln 2 has so few bits that its multiple is exact.
   const Vec<float> first = hn::NegMulAdd(n, hn::Set(d, 0.693359375F), x);
   const Vec<float> r = hn::MulAdd(n, hn::Set(d, 2.12194440e-4F), first);
   // exp(r) = 1 + r (1 + r q(r)) on |r| <= ln 2 / 2, minimax in the relative error: 3e-9.
@@ -215,7 +215,7 @@ inline Vec<float> exp_near_zero(Vec<float> x) {
 
 inline Vec<double> exp_near_zero(Vec<double> x) { return hn::Exp(Tag<double>(), x); }
 
-// exp for x <= 87, -inf among them; results below the smallest normal number are 0.
+// exp for x <= 87, including -inf; results below the smallest normal number are 0.
 inline Vec<float> exp_flushed(Vec<float> x) {
   const Tag<float> d;
   return hn::IfThenElseZero(hn::Ge(x, hn::Set(d, -87.33F)), exp_near_zero(x));
@@ -223,14 +223,14 @@ inline Vec<float> exp_flushed(Vec<float> x) {
 
 inline Vec<double> exp_flushed(Vec<double> x) { return hn::Exp(Tag<double>(), x); }
 
-// s_j <- e_j = exp(s_j - shift), the shift such that no exponential is above e^80; gives Σ_j e_j,
-// and adds Σ_j e_j (s_j - shift) to `product` where there is one.
+// s_j <- e_j = exp(s_j - shift), for a shift that keeps every exponential at or below e^80. Returns
+// Σ_j e_j. With Product, adds Σ_j e_j (s_j - shift) to `product`.
 template <bool Product, class T>
 double exp_row_shifted_by(T* s, Index n, T shift, double* product) {
   const Tag<T> d;
   const Index step = lanes<T>();
   const Vec<T> base = hn::Set(d, shift);
-  // Instead of -inf, whose exponential is 0 as well.
+  // Replaces -inf, because 0 times -inf would be NaN.
   const Vec<T> least = hn::Set(d, T{-1000});
   RowSum<T> sum;
   RowSum<T> products;
@@ -257,8 +257,9 @@ double exp_row_shifted(T* s, Index n, T shift, double* product) {
                             : exp_row_shifted_by<true, T>(s, n, shift, product);
 }
 
-// Columns are worked on in strips of one vector, all rows of a strip before the next, with what is
-// per column in registers. `strip` gets the first column and a Strip that loads and stores.
+// Columns are processed in strips of one vector, all rows of a strip before the next, with
+// per-column values in registers. The body receives the first column and a Strip that loads and
+// stores.
 template <class T>
 struct Strip {
   T* first;  // row 0 of the strip
@@ -295,12 +296,12 @@ void for_strips(MatrixView<T> tile, const Body& body) {
   using Value = std::remove_const_t<T>;
   for (Index j = 0; j < tile.cols; j += lanes<Value>()) {
     const Index width = tile.cols - j < lanes<Value>() ? tile.cols - j : lanes<Value>();
-    // A const tile is only loaded from.
+    // A const tile is never stored to.
     body(j, Strip<Value>{const_cast<Value*>(tile.data) + j, tile.row_stride, width});
   }
 }
 
-// Σ over rows of one strip, in float64 from every 64th term.
+// Σ over the rows of one strip, moved to float64 every 64 terms.
 template <class T>
 class ColumnSum {
  public:
@@ -325,7 +326,7 @@ class ColumnSum {
   Widened<T> total_;
 };
 
-// body(first, width): one vector's worth of a row each time, the last one perhaps incomplete.
+// Calls body(first, width) for each vector of a row; the last one may be incomplete.
 template <class T, class Body>
 void for_vectors(Index n, const Body& body) {
   const Index step = lanes<T>();
