@@ -6,7 +6,7 @@
 
 namespace attn {
 
-/// How many partners each query and each key may attend to (be attended by).
+/// The number of keys that each query may attend to, and of queries that may attend to each key.
 struct AllowedCounts {
   std::vector<Index> keys_of_query;   ///< (Lq)
   std::vector<Index> queries_of_key;  ///< (Lk)

@@ -21,7 +21,7 @@ Band::Band(Index rows, Index cols, Causal causal, std::optional<Index> window,
     throw Error(Failure::input,
                 "the window is " + std::to_string(*window) + ", expected at least 1");
   }
-  // No two positions are further apart, and no sum with it overflows.
+  // No two positions are further apart, and sums with it cannot overflow.
   const Index limit = rows + cols + 1;
   behind_ = std::min(window.value_or(limit), limit);
   ahead_ = causal == Causal::none ? behind_ : 1;
@@ -36,7 +36,7 @@ Index Band::end(Index row) const { return std::clamp<Index>(row + first_ + ahead
 
 bool Band::empty(const TileRange& range) const {
   if (range.rows == 0 || range.cols == 0 || range.col0 >= keys_) return true;
-  // The first query that reaches past the left edge of the range; the later ones begin no earlier.
+  // The first query that reaches past the left edge of the range; later ones begin no earlier.
   const Index row = std::max(range.row0, range.col0 - first_ - ahead_ + 1);
   return row >= range.row0 + range.rows ||
          begin(row) >= std::min(end(row), range.col0 + range.cols);
@@ -56,7 +56,7 @@ Index Band::cols_in_use(const TileRange& range) const {
 AllowedCounts Band::allowed_counts() const {
   AllowedCounts allowed;
   allowed.keys_of_query.resize(static_cast<std::size_t>(rows_));
-  // How many queries more see key j than key j − 1.
+  // How many more queries see key j than key j − 1.
   std::vector<Index> more(static_cast<std::size_t>(cols_) + 1, 0);
   for (Index i = 0; i < rows_; ++i) {
     allowed.keys_of_query[static_cast<std::size_t>(i)] = end(i) - begin(i);

@@ -11,7 +11,7 @@
 namespace attn {
 namespace {
 
-// Whether q W (of k's width) is less work than k Wᵀ (of q's), the tiles' products included.
+// Whether q W (of k's width) costs less than k Wᵀ (of q's), products of tiles included.
 bool projects_queries(Index rows, Index cols, Index q_depth, Index k_depth) {
   const auto work = [&](Index projected, Index width) {
     return static_cast<double>(projected) * static_cast<double>(q_depth) *
@@ -21,7 +21,7 @@ bool projects_queries(Index rows, Index cols, Index q_depth, Index k_depth) {
   return work(rows, k_depth) <= work(cols, q_depth);
 }
 
-// The dot energy of one side as it is and the other one projected.
+// The dot energy of one side as given and the other one projected.
 template <class T>
 class BilinearEnergy final : public Energy<T> {
  public:
@@ -52,7 +52,7 @@ class BilinearEnergy final : public Energy<T> {
     return dot_->fill_exponentials(range, out, row_sum, col_sum, row_product);
   }
 
-  // The norms that the bound of the dot energy is made of would not show a NaN.
+  // The norms that bound the dot energy would not show a NaN.
   double bound() const override {
     return finite_ ? dot_->bound() : std::numeric_limits<double>::infinity();
   }

@@ -17,7 +17,7 @@ void add_rows(MatrixView<const T> rows, std::vector<double>& sum) {
   }
 }
 
-/// The rows less `mean`, rounded once, in `storage` of as many elements.
+/// The rows minus `mean`, rounded once, in `storage`, which has room for them.
 template <class T>
 MatrixView<const T> centred(MatrixView<const T> rows, const std::vector<double>& mean,
                             Buffer<T>& storage) {
@@ -31,8 +31,8 @@ MatrixView<const T> centred(MatrixView<const T> rows, const std::vector<double>&
   return result;
 }
 
-/// Copies of q (Lq, d) and k (Lk, d) less their common mean, found in float64: the gaussian energy
-/// of raw vectors at an offset of 100 from the origin would cost three to four digits.
+/// Copies of q (Lq, d) and k (Lk, d) minus their common mean, computed in float64. At an offset of
+/// 100 from the origin, the gaussian energy of raw vectors would lose three to four digits.
 template <class T>
 class CentredPair {
  public:

@@ -38,13 +38,13 @@ class DotEnergy final : public Energy<T> {
                          double* col_sum, double* row_product) const override {
     return product_.fill_exponentials(range, out, row_sum, col_sum, row_product);
   }
-  // By Cauchy-Schwarz, which bounds the partial sums too; products are scaled at the end.
+  // By Cauchy-Schwarz, which also bounds the partial sums; products are scaled at the end.
   double bound() const override { return norms_ * std::max(1.0, scale_); }
   double magnitude() const override { return norms_ * scale_; }
 
  private:
   TileProduct<T> product_;
-  double scale_;  // as it is in T, where it may be infinite
+  double scale_;  // rounded to T, where it may be infinite
   double norms_;
 };
 
@@ -58,7 +58,7 @@ class GaussianEnergy final : public Energy<T> {
         k_(centred_.k()),
         product_(q_, k_, static_cast<T>(scale)),
         scale_(static_cast<T>(scale)) {
-    // The scale as it is after rounding to T, so that both parts of the square carry the same one.
+    // The scale as rounded to T, so that both parts of the square have the same one.
     q_term_ = half_norms(q_, static_cast<double>(scale_));
     k_term_ = half_norms(k_, static_cast<double>(scale_));
     const double norms = largest_norm(q_) + largest_norm(k_);
@@ -146,7 +146,7 @@ class StoredEnergy final : public Energy<T> {
   bool may_forbid() const override { return true; }
 
  private:
-  // Without a branch, so that it is done by vectors.
+  // Branch-free, so that it is vectorised.
   template <class Scale>
   static void scale_by(MatrixView<T> out, const Scale& scale) {
     constexpr T forbidden = -std::numeric_limits<T>::infinity();
@@ -155,7 +155,7 @@ class StoredEnergy final : public Energy<T> {
       T* row = out.row(i);
       for (Index j = 0; j < out.cols; ++j) {
         const T scaled = scale(row[j]);
-        // Lest a product beyond the format pass for a forbidden pair.
+        // A product beyond the format must not pass for a forbidden pair.
         const T known = scaled == forbidden ? beyond : scaled;
         row[j] = row[j] == forbidden ? forbidden : known;
       }

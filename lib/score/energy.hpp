@@ -9,7 +9,7 @@
 
 namespace attn {
 
-/// What two vectors have to do with each other, before mask and bias, scale included (SPEC.md §1).
+/// The score of each query–key pair before mask and bias, scale included (MATHEMATICS.md §1).
 template <class T>
 class Energy {
  public:
@@ -18,15 +18,15 @@ class Energy {
   virtual Index rows() const = 0;  ///< queries
   virtual Index cols() const = 0;  ///< keys
 
-  /// Writes the energies of `range` to `out` (range.rows × range.cols). May be called from several
-  /// threads at once; the bits depend on the range alone. Where bound() is beyond the format,
-  /// results may be NaN or infinite: Scores looks at each.
+  /// Writes the energies of `range` to `out` (range.rows × range.cols). Thread-safe; the bits
+  /// depend only on the range. If bound() is beyond the format, results may be NaN or infinite, and
+  /// Scores checks each.
   virtual void fill(const TileRange& range, MatrixView<T> out) const = 0;
 
-  /// Writes exp(energy) instead, for energies of at most 80 in magnitude, adding to row_sum_i and
-  /// col_sum_j (at least one is null) what there is in row i and in column j, and to row_product_i
-  /// (null, or beside a row_sum) Σ_j energy_ij exp(energy_ij). False: not offered for this range,
-  /// nothing is done.
+  /// Writes exp(energy) instead, for energies of at most 80 in magnitude. Adds the sum of row i to
+  /// row_sum_i and the sum of column j to col_sum_j (at least one is null), and Σ_j energy_ij
+  /// exp(energy_ij) to row_product_i (null, or given with a row_sum). Returns false, and does
+  /// nothing, if it does not offer this for `range`.
   virtual bool fill_exponentials(const TileRange& range, MatrixView<T> out, double* row_sum,
                                  double* col_sum, double* row_product) const {
     static_cast<void>(range), static_cast<void>(out);
@@ -34,14 +34,14 @@ class Energy {
     return false;
   }
 
-  /// No energy, nor any number on the way to it, is larger in magnitude; +inf: not known.
+  /// No energy and no intermediate result is larger in magnitude; +inf if unknown.
   virtual double bound() const = 0;
 
-  /// No energy is larger in magnitude, whatever is met on the way to it; +inf: not known.
+  /// No energy is larger in magnitude, though intermediate results may be; +inf if unknown.
   virtual double magnitude() const { return bound(); }
 
-  /// Whether an energy of -inf stands for a forbidden pair (ready-made scores) rather than for a
-  /// number beyond the format.
+  /// Whether an energy of -inf means a forbidden pair (ready-made scores) rather than a number
+  /// beyond the format.
   virtual bool may_forbid() const { return false; }
 };
 
@@ -53,8 +53,8 @@ enum class EnergyKind {
 
 /// Energies of queries q (Lq, d) and keys k (Lk, d), finite, in one matrix product per tile. The
 /// memory of q and k must outlive the energy. `scale` is finite. Error: that of a dot product of
-/// length d in T; gaussian centres q and k on their common mean first, so an offset of all points
-/// costs no digits, and keeps copies of both. (TN §1.2; SPEC.md §1)
+/// length d in T. gaussian first centres q and k on their common mean, so an offset of all points
+/// costs no digits, and keeps copies of both. (TN §1.2; MATHEMATICS.md §1)
 template <class T>
 std::unique_ptr<Energy<T>> make_product_energy(EnergyKind kind, MatrixView<const T> q,
                                                MatrixView<const T> k, double scale);
@@ -64,10 +64,10 @@ std::int64_t product_energy_bytes(EnergyKind kind, Index rows, Index cols, Index
                                   std::size_t element_size);
 
 /// scale·q_iᵀ W k_j for q (Lq, dq), k (Lk, dk), w (dq, dk), all finite. The cheaper of q W and k Wᵀ
-/// is made at once, on up to `threads` threads by a partition fixed by the shape, then the tiles
-/// are products as above. The memory of q, k and w must outlive the energy. Error: that of two dot
+/// is computed in advance, on up to `threads` threads by a partition fixed by the shape; tiles are
+/// then products as above. The memory of q, k and w must outlive the energy. Error: that of two dot
 /// products, (dq + dk + 2) roundings of |scale|·‖q_i‖·‖W‖·‖k_j‖, ‖W‖ the Frobenius norm. Throws
-/// Error(input) where the shapes disagree. (TN §1.2; SPEC.md §1)
+/// Error(input) if the shapes disagree. (TN §1.2; MATHEMATICS.md §1)
 template <class T>
 std::unique_ptr<Energy<T>> make_bilinear_energy(MatrixView<const T> q, MatrixView<const T> k,
                                                 MatrixView<const T> w, double scale,
@@ -85,12 +85,12 @@ struct MlpWeights {
   std::span<const T> bias;  ///< b1 (A), or empty: none
 };
 
-/// scale·w2ᵀ tanh(W1[q_i; k_j] + b1) for q (Lq, dq), k (Lk, dk), all finite. W1's halves times q
-/// and k are made at once, as above and O((Lq + Lk)·A) of memory; a tile costs A tanh per pair.
-/// Nothing outside is referred to afterwards. Error: |scale|·Σ|w2_a| times that of the arguments (a
-/// dot product of length dq + dk, and what kernel::tanh_energy adds). An argument beyond the format
-/// makes the energies of its query or key NaN. Throws Error(input) where the shapes disagree. (TN
-/// §1.2; SPEC.md §1)
+/// scale·w2ᵀ tanh(W1[q_i; k_j] + b1) for q (Lq, dq), k (Lk, dk), all finite. The halves of W1 times
+/// q and k are computed in advance, as above, in O((Lq + Lk)·A) memory; a tile costs A tanh per
+/// pair. No argument needs to outlive the call. Error: |scale|·Σ|w2_a| times that of the arguments
+/// (a dot product of length dq + dk, and the error of kernel::tanh_energy). An argument beyond the
+/// format makes the energies of its query or key NaN. Throws Error(input) if the shapes disagree.
+/// (TN §1.2; MATHEMATICS.md §1)
 template <class T>
 std::unique_ptr<Energy<T>> make_mlp_energy(MatrixView<const T> q, MatrixView<const T> k,
                                            const MlpWeights<T>& weights, double scale,
@@ -99,12 +99,12 @@ std::unique_ptr<Energy<T>> make_mlp_energy(MatrixView<const T> q, MatrixView<con
 /// Bytes that make_mlp_energy allocates; `hidden` is A.
 std::int64_t mlp_energy_bytes(Index rows, Index cols, Index hidden, std::size_t element_size);
 
-/// 0 for every pair: for asking what mask, bias and causality allow where there are no vectors.
+/// 0 for every pair: for finding the pairs that mask, bias and causality allow without any vectors.
 template <class T>
 std::unique_ptr<Energy<T>> make_zero_energy(Index rows, Index cols);
 
-/// scale × ready-made scores / divisor; their -inf stays -inf whatever these are. A divisor ε > 0
-/// makes of −cost the scores −cost/ε, rounded once, as a product with 1/ε is not. `scores` must
+/// scale × ready-made scores / divisor; their -inf stays -inf in any case. A divisor ε > 0 turns
+/// −cost into the scores −cost/ε with one rounding, unlike a product with 1/ε. `scores` must
 /// outlive it.
 template <class T>
 std::unique_ptr<Energy<T>> make_stored_energy(const MatrixSource<T>& scores, Index rows, Index cols,

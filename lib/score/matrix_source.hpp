@@ -7,27 +7,27 @@
 
 namespace attn {
 
-/// A matrix of the size of the scores that can be had tile by tile: a mask, a bias, ready-made
-/// scores. It may lie in memory, in a file, or be made up on the spot; nothing needs all of it.
+/// A matrix of the size of the scores that is read tile by tile: a mask, a bias, ready-made scores.
+/// It may lie in memory or in a file, or be computed on demand; it is never needed as a whole.
 template <class T>
 class MatrixSource {
  public:
   virtual ~MatrixSource() = default;
 
-  /// Copies the elements of `range` to `out` (range.rows × range.cols). May be called from several
-  /// threads at once. Values are finite or -inf; a source that meets anything else throws
-  /// Error(input) naming it and its index.
+  /// Copies the elements of `range` to `out` (range.rows × range.cols). Thread-safe. Values are
+  /// finite or -inf; a source that finds any other value throws Error(input) naming itself and the
+  /// index.
   virtual void read(const TileRange& range, MatrixView<T> out) const = 0;
 
-  /// No finite element is larger in magnitude; +inf where that is not known beforehand.
+  /// No finite element is larger in magnitude; +inf if unknown.
   virtual double bound() const { return std::numeric_limits<double>::infinity(); }
 
-  /// True: all rows are the same, so that to look at one of them is to know them all.
+  /// Whether all rows are the same, so that reading one is enough.
   virtual bool rows_alike() const { return false; }
 };
 
 /// A matrix in memory, broadcast by strides: element (i, j) is data[i*row_stride + j*col_stride],
-/// either stride may be 0. The memory is somebody else's.
+/// either stride may be 0. Does not own the memory.
 template <class T>
 class BroadcastMatrix final : public MatrixSource<T> {
  public:

@@ -6,8 +6,8 @@
 
 namespace attn {
 
-/// What tanh of the mlp energy is taken of, in two halves that a pair adds up: W1q q + b1 (Lq, A)
-/// and W1k k (A, Lk), keys along the rows so that a vector holds neighbouring ones.
+/// The arguments of tanh in the mlp energy, as two halves that each pair adds: W1q q + b1 (Lq, A)
+/// and W1k k (A, Lk), with keys along the rows so that a vector holds neighbouring keys.
 template <class T>
 class MlpArguments {
  public:
@@ -27,7 +27,7 @@ class MlpArguments {
   MatrixView<T> k_;
 };
 
-/// On up to `threads` threads by a partition fixed by the shape.
+/// Computed on up to `threads` threads by a partition fixed by the shape.
 template <class T>
 MlpArguments<T> mlp_arguments(MatrixView<const T> q, MatrixView<const T> k,
                               const MlpWeights<T>& weights, int threads) {

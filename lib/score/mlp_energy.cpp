@@ -46,7 +46,7 @@ class MlpEnergy final : public Energy<T> {
   }
 
  private:
-  // An infinite argument might pass for a tanh of ±1, and a NaN for any number in vectors.
+  // tanh would turn an infinite argument into ±1, and SIMD code might turn a NaN into a number.
   void find_overflows() {
     const auto overflown = [](T x) { return !(std::abs(x) <= std::numeric_limits<T>::max() / 4); };
     const auto any_in = [&](const MatrixView<T>& half) {

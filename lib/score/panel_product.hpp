@@ -9,8 +9,8 @@
 
 namespace attn {
 
-/// Calls body(first, count) for runs of [0, length) that follow from `length` alone, on up to
-/// `threads` threads: products of large matrices whose bits do not depend on the number of threads.
+/// Calls body(first, count) for runs of [0, length) that depend only on `length`, on up to
+/// `threads` threads: products of large matrices then have the same bits for any number of threads.
 template <class Body>
 void for_panels(Index length, int threads, const Body& body) {
   constexpr Index panel = 256;

@@ -62,15 +62,16 @@ Index t5_bucket(Index relative, const BucketRule& rule) {
   const Index start = rule.bidirectional && relative > 0 ? side : 0;
   const Index distance = rule.bidirectional ? std::abs(relative) : -std::min<Index>(relative, 0);
   if (distance < exact) return start + distance;
-  // Each step rounded to float32, as tensors of that type are: log(float(x)/exact) / log(max/exact)
-  // times a count. The logarithms are taken in float64 so that they round correctly everywhere.
+  // Each step is rounded to float32, as in tensors of that type: log(float(x)/exact) /
+  // log(max/exact) times a count. The logarithms are taken in float64 so that they round correctly
+  // on any machine.
   const float ratio = static_cast<float>(distance) / static_cast<float>(exact);
   const auto log_ratio = static_cast<float>(std::log(static_cast<double>(ratio)));
   const auto log_most = static_cast<float>(
       std::log(static_cast<double>(rule.max_distance) / static_cast<double>(exact)));
   const float steps = log_ratio / log_most * static_cast<float>(side - exact);
   const Index last = side - 1;
-  // Compared before it becomes an integer, which it may be too large for.
+  // Compared before conversion to an integer, which might overflow.
   if (steps >= static_cast<float>(last - exact)) return start + last;
   return start + exact + static_cast<Index>(steps);
 }

@@ -9,13 +9,13 @@
 
 namespace attn {
 
-/// A bias that depends on how far key j is from query i alone: on j − p_i, where query i stands at
-/// position p_i = i + first_position(causal). Lq + Lk − 1 finite numbers, found once.
+/// A bias that depends only on j − p_i, the distance of key j from query i at position p_i = i +
+/// first_position(causal). Lq + Lk − 1 finite numbers, computed once.
 template <class T>
 class RelativeBias {
  public:
-  /// `values` (Lq + Lk − 1; none where either length is 0): that of pair (i, j) is
-  /// values[j − i + Lq − 1]. Throws Error(input) where one is not finite.
+  /// `values` (Lq + Lk − 1; empty if either length is 0): pair (i, j) has values[j − i + Lq − 1].
+  /// Throws Error(input) if one is not finite.
   RelativeBias(Index rows, Index cols, std::vector<T> values);
 
   Index rows() const { return rows_; }
@@ -34,32 +34,33 @@ class RelativeBias {
   double bound_ = 0;
 };
 
-/// How T5 sorts relative positions into buckets.
+/// T5's rule that sorts relative positions into buckets.
 struct BucketRule {
   bool bidirectional = true;  ///< false: all keys ahead of the query share bucket 0
   Index buckets = 32;         ///< in all; bidirectional gives each side half of them
-  Index max_distance = 128;   ///< from here on everything is in the last bucket of its side
+  Index max_distance = 128;   ///< from here on, all positions share the last bucket of their side
 };
 
 /// The bucket of `relative` = key minus query position, as Hugging Face's T5 computes it, float32
-/// roundings included. Per side of n buckets the first n/2 distances have one each, the others grow
-/// as powers up to max_distance; keys ahead of the query come in the second half. Requires a rule
-/// that t5_relative_bias accepts. (SPEC.md §4; FD 18-19)
+/// roundings included. On a side of n buckets the first n/2 distances have one each; the others
+/// cover distances in geometric progression up to max_distance. Keys ahead of the query use the
+/// second half. Requires a rule that t5_relative_bias accepts. (MATHEMATICS.md §4; FD 18-19)
 Index t5_bucket(Index relative, const BucketRule& rule);
 
-/// Column `head` of rel_bias (buckets, H) by the bucket of j − p_i; bidirectional unless causal.
-/// Throws Error(input) where there are too few buckets (2, bidirectional 4), where max_distance is
-/// not beyond the distances that have a bucket each, or a bias is not finite.
+/// Column `head` of rel_bias (buckets, H), at the bucket of j − p_i; bidirectional unless causal.
+/// Throws Error(input) if there are too few buckets (fewer than 2, or 4 if bidirectional), if
+/// max_distance is not beyond the distances that have a bucket each, or if a bias is not finite.
 template <class T>
 RelativeBias<T> t5_relative_bias(MatrixView<const T> rel_bias, Index head, Index rows, Index cols,
                                  Causal causal, Index max_distance = 128);
 
-/// The slopes of ALiBi (Press et al., ICLR 2022), largest first: 2^(−8h/H), h = 1 … H, where H is a
-/// power of two. Else those of the next lower power n, then every other one of 2n, from its first.
+/// The slopes of ALiBi (Press et al., ICLR 2022), largest first: 2^(−8h/H), h = 1 … H, if H is a
+/// power of two. Otherwise those of the next lower power n, then every other one of 2n, starting
+/// with its first.
 std::vector<double> alibi_slopes(Index heads);
 
-/// −slope·|p_i − j|, which is slope·(j − p_i) where causality allows j. Each correctly rounded to T
-/// from float64.
+/// −slope·|p_i − j|, which is slope·(j − p_i) where causality allows j. Each is correctly rounded
+/// to T from float64.
 template <class T>
 RelativeBias<T> alibi_bias(double slope, Index rows, Index cols, Causal causal);
 

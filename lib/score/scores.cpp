@@ -20,7 +20,7 @@ constexpr T forbidden = -std::numeric_limits<T>::infinity();
 template <class T>
 constexpr T largest_score = std::numeric_limits<T>::max() / 16;
 
-// Beyond |log u| of the smallest float64 there is.
+// Beyond |log u| of the smallest float64.
 constexpr double largest_log = 746;
 
 constexpr double largest_near_zero = 30;
@@ -45,7 +45,7 @@ Scores<T>::Scores(const Terms& terms) : terms_(terms), band_(band_of<T>(terms)) 
       (terms.relative->rows() != rows() || terms.relative->cols() != cols())) {
     throw std::logic_error("a relative bias of another shape than the energy");
   }
-  // Written so that a NaN is refused.
+  // Written so that NaN is rejected.
   if (terms.softcap && !(*terms.softcap > 0 && std::isfinite(*terms.softcap))) {
     throw Error(Failure::input, "the softcap is " + std::to_string(*terms.softcap) +
                                     ", expected a finite number > 0");
@@ -55,7 +55,7 @@ Scores<T>::Scores(const Terms& terms) : terms_(terms), band_(band_of<T>(terms)) 
   const double added = (terms.relative == nullptr ? 0.0 : terms.relative->bound()) +
                        (terms.bias == nullptr ? 0.0 : terms.bias->bound()) +
                        (terms.preference == nullptr ? 0.0 : largest_log);
-  // False for an unknown bound (+inf) and for NaN: then every score is looked at.
+  // False for an unknown bound (+inf) and for NaN: then every score is checked.
   constexpr auto most = static_cast<double>(largest_score<T>);
   surely_finite_ = energy <= most && capped + added <= most;
   const double magnitude = terms.energy->magnitude();
@@ -106,8 +106,8 @@ void Scores<T>::fill_exponentials(const TileRange& range, MatrixView<T> out, Scr
   kernel::exp_tile(out, row_sum, col_sum, row_product);
 }
 
-// With `allowed` there is a mask in any case, and it says what may attend to what in `range`, apart
-// from ready-made scores.
+// With `allowed` the result always has a mask, which says which pairs of `range` are allowed,
+// ready-made scores aside.
 template <class T>
 typename Scores<T>::Read Scores<T>::read(const TileRange& range, Scratch& scratch,
                                          bool allowed) const {
@@ -154,7 +154,7 @@ void Scores<T>::add(const TileRange& range, const Read& read, MatrixView<T> out)
     const T* relative =
         terms_.relative == nullptr ? nullptr : terms_.relative->row(range.row0 + i) + range.col0;
     if (!preference && bias != (relative != nullptr)) {
-      // One sum rounds the same in T.
+      // A single sum rounds the same in T.
       const T* one = bias ? read.bias.row(i) : relative;
       for (Index j = 0; j < range.cols; ++j) row[j] += one[j];
     } else if (preference || bias) {
@@ -202,7 +202,7 @@ void Scores<T>::fill_checked(const TileRange& range, MatrixView<T> out, const Re
     std::uint8_t* may = read.mask.row(i);
     for (Index j = 0; j < range.cols; ++j) {
       if (may_forbid && row[j] == forbidden<T>) may[j] = 0;
-      // A cap would make a number of an infinity, and vectors may make one of a NaN.
+      // A cap would turn an infinity into a number, and SIMD code might do so with a NaN.
       if (terms_.softcap && may[j] != 0 && !std::isfinite(row[j])) {
         refuse(range.row0 + i, range.col0 + j);
       }
@@ -216,7 +216,7 @@ void Scores<T>::fill_checked(const TileRange& range, MatrixView<T> out, const Re
     for (Index j = 0; j < range.cols; ++j) {
       if (may[j] == 0) {
         row[j] = forbidden<T>;
-      } else if (!(std::abs(row[j]) <= largest_score<T>)) {  // written so that a NaN is refused
+      } else if (!(std::abs(row[j]) <= largest_score<T>)) {  // written so that NaN is rejected
         refuse(range.row0 + i, range.col0 + j);
       }
     }

@@ -15,13 +15,14 @@
 
 namespace attn {
 
-/// The scores (SPEC.md §1-2, FD 17), the one place where a tile of s is made:
+/// The scores (MATHEMATICS.md §1-2, FD 17). Only this class makes a tile of s:
 ///
 ///   s_ij = softcap(energy_ij) + relative_ij + bias_ij + log preference_ij
 ///
-/// and −inf where mask, bias, preference 0, causality, window, padding or a ready-made −inf forbid.
-/// The cap is on the energy alone, before bias and mask, as Gemma has it. Fenchel-dual attention of
-/// templates t, evidence z and α is unas on the dot energy with scale α and u as preference.
+/// and −inf where mask, bias, preference 0, causality, window, padding or a ready-made −inf forbids
+/// the pair. The cap applies only to the energy, before bias and mask, as in Gemma. Fenchel-dual
+/// attention of templates t, evidence z and α is unas on the dot energy with scale α and u as
+/// preference.
 template <class T>
 class Scores {
  public:
@@ -45,61 +46,61 @@ class Scores {
     Buffer<T> energy;
   };
 
-  /// What `terms` points at must outlive the scores. Throws Error(input) for a window, key_length
-  /// or softcap that is out of range.
+  /// All that `terms` points to must outlive the scores. Throws Error(input) for a window,
+  /// key_length or softcap out of range.
   explicit Scores(const Terms& terms);
 
   const Terms& terms() const { return terms_; }
   Index rows() const { return terms_.energy->rows(); }
   Index cols() const { return terms_.energy->cols(); }
 
-  /// Writes the scores of `range`: each finite and at most max(T)/16 in magnitude, or −inf. An
-  /// allowed pair whose score is beyond that throws Error(numerical) naming it; a forbidden pair
-  /// may have any energy. A preference that is no finite number >= 0 is Error(input) naming its
-  /// query and key. Thread-safe with a scratch per thread; the bits depend on the range alone. What
-  /// is added to the energy is added in float64 where it is more than a bias, and rounded once.
+  /// Writes the scores of `range`: each finite and at most max(T)/16 in magnitude, or −inf. Throws
+  /// Error(numerical) naming an allowed pair whose score is beyond that; a forbidden pair may have
+  /// any energy. Throws Error(input) naming the query and key of a preference that is not a finite
+  /// number >= 0. Thread-safe with one scratch per thread; the bits depend only on the range. A
+  /// single bias is added in T; other terms are added in float64 and rounded once.
   void fill(const TileRange& range, MatrixView<T> out, Scratch& scratch) const;
 
   /// Whether every score of an allowed pair is known to be so small that its exponential needs no
-  /// maximum removed: |s| ≤ 30, so that sums and quotients of them lie well inside of float32.
+  /// maximum removed: |s| ≤ 30, so that sums and quotients of exponentials lie well inside float32.
   bool near_zero() const { return near_zero_; }
 
-  /// No score of an allowed pair is known to be larger in magnitude; +inf: not known.
+  /// A bound on the magnitude of the scores of allowed pairs; +inf if unknown.
   double magnitude() const { return magnitude_; }
 
-  /// Where near_zero(): writes exp(s_ij), within 1.2 ulp of that of the rounded score and 0 where
-  /// the pair is forbidden, and adds to row_sum_i and col_sum_j (at least one is null) what there
-  /// is in row i and in column j, and to row_product_i (null, or beside a row_sum) Σ_j s_ij
-  /// exp(s_ij). Otherwise as fill.
+  /// Requires near_zero(). Writes exp(s_ij), within 1.2 ulp of exp of the rounded score, or 0 where
+  /// the pair is forbidden. Adds the sum of row i to row_sum_i and the sum of column j to col_sum_j
+  /// (at least one is null), and Σ_j s_ij exp(s_ij) to row_product_i (null, or given with a
+  /// row_sum). Otherwise like fill.
   void fill_exponentials(const TileRange& range, MatrixView<T> out, Scratch& scratch,
                          double* row_sum, double* col_sum, double* row_product = nullptr) const;
 
-  /// True where causality, window and padding forbid every pair of `range`: it need not be looked
-  /// at. O(1).
+  /// Whether causality, window and padding forbid every pair of `range`, so that it can be skipped.
+  /// O(1).
   bool empty(const TileRange& range) const { return band_.empty(range); }
 
-  /// How many of the columns of `range` come before those of which these forbid every pair. O(1).
+  /// The number of columns of `range` up to the last one in which these allow a pair. O(1).
   Index cols_in_use(const TileRange& range) const { return band_.cols_in_use(range); }
 
-  /// What causality, window and padding leave.
+  /// The pairs that causality, window and padding allow.
   const Band& band() const { return band_; }
 
-  /// Whether mask, bias, preference and ready-made scores forbid the same keys to all queries, as
-  /// far as is known without a look at them: true where they are absent or broadcast over queries.
+  /// Whether mask, bias, preference and ready-made scores forbid the same keys to all queries,
+  /// decided without reading them: true if they are absent or broadcast over queries.
   bool rows_alike() const;
 
-  /// Where rows_alike(): for each key 1, or 0 where they forbid it.
+  /// Requires rows_alike(). For each key 1, or 0 if these forbid it.
   std::vector<std::uint8_t> open_keys() const;
 
-  /// Writes 1 for each pair of `range` that is allowed and 0 for the others. Thread-safe as fill;
-  /// looks at mask, bias, preference and ready-made scores, never at the energies of q and k.
+  /// Writes 1 for each allowed pair of `range` and 0 for the others. Thread-safe like fill; reads
+  /// mask, bias, preference and ready-made scores, never the energies of q and k.
   void allowed(const TileRange& range, MatrixView<std::uint8_t> out, Scratch& scratch) const;
 
-  /// Counts of allowed pairs; O(Lq + Lk) where rows_alike(), else a pass over allowed().
+  /// Counts of allowed pairs; O(Lq + Lk) if rows_alike(), else a pass over allowed().
   AllowedCounts allowed_counts() const;
 
  private:
-  // What has been read for one range.
+  // The terms read for one range.
   struct Read {
     MatrixView<T> bias;
     MatrixView<T> preference;
@@ -108,7 +109,7 @@ class Scores {
 
   Read read(const TileRange& range, Scratch& scratch, bool allowed) const;
   void require_preference(const TileRange& range, MatrixView<T> preference) const;
-  // By mask, bias and preference alone; `may` may be the row of the mask.
+  // By mask, bias and preference only; `may` may be the row of the mask.
   void allow_row(const Read& read, Index i, std::uint8_t* may, Index cols) const;
   void allow(const TileRange& range, const Read& read) const;
   void add(const TileRange& range, const Read& read, MatrixView<T> out) const;

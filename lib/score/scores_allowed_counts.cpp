@@ -1,4 +1,4 @@
-// What may attend to what: Scores::allowed and what is counted by it.
+// Scores::allowed, and the counts made from it.
 
 #include <algorithm>
 #include <array>
@@ -37,7 +37,7 @@ template <class T>
 void Scores<T>::allowed(const TileRange& range, MatrixView<std::uint8_t> out,
                         Scratch& scratch) const {
   Read terms = read(range, scratch, false);
-  // allow() reads what there was of the mask and writes over it.
+  // allow() reads the mask, if there is one, and overwrites it.
   if (terms_.mask == nullptr) {
     terms.mask = out;
   }
@@ -63,7 +63,7 @@ AllowedCounts Scores<T>::allowed_counts() const {
   return rows_alike() ? allowed_counts_of_one_row() : allowed_counts_by_scan();
 }
 
-// The band of each query less the keys that are forbidden to all.
+// The band of each query without the keys that are forbidden to all.
 template <class T>
 AllowedCounts Scores<T>::allowed_counts_of_one_row() const {
   AllowedCounts counts = band_.allowed_counts();
@@ -98,7 +98,7 @@ AllowedCounts Scores<T>::allowed_counts_by_scan() const {
       if (empty(range)) continue;
       const MatrixView<std::uint8_t> may(storage.data(), range.rows, range.cols);
       allowed(range, may, scratch);
-      // So few rows are counted in bytes.
+      // A tile has so few rows that bytes suffice to count them.
       std::array<std::uint8_t, tile_cols> of_key{};
       for (Index i = 0; i < range.rows; ++i) {
         const std::uint8_t* row = may.row(i);

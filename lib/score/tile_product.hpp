@@ -10,8 +10,8 @@
 
 namespace attn {
 
-/// Tiles of scale · q kᵀ for q (Lq, d) and k (Lk, d), whose memory must outlive it. Where there are
-/// queries enough k is laid out once, at the first tile, for the kernel that works on it fastest.
+/// Tiles of scale · q kᵀ for q (Lq, d) and k (Lk, d), whose memory must outlive it. If there are
+/// enough queries, k is packed once, at the first tile, for the fastest kernel.
 template <class T>
 class TileProduct {
  public:
@@ -21,7 +21,7 @@ class TileProduct {
   Index rows() const { return q_.rows; }
   Index cols() const { return k_.rows; }
 
-  /// Thread-safe; the bits depend on the range alone.
+  /// Thread-safe; the bits depend only on the range.
   void fill(const TileRange& range, MatrixView<T> out) const {
     const auto queries = q_.row_range(range.row0, range.rows);
     if (pays(range)) {
@@ -33,8 +33,9 @@ class TileProduct {
     }
   }
 
-  /// The exponentials of the tile instead, for products of at most 80 in magnitude, and their sums:
-  /// see kernel::multiply_exp_packed. False: not for this range, nothing is done.
+  /// Writes the exponentials of the tile instead, for products of at most 80 in magnitude, and adds
+  /// their sums: see kernel::multiply_exp_packed. Returns false, and does nothing, if the range
+  /// does not suit it.
   bool fill_exponentials(const TileRange& range, MatrixView<T> out, double* row_sum,
                          double* col_sum, double* row_product) const {
     if (!pays(range)) return false;
