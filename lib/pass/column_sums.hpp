@@ -7,8 +7,8 @@
 
 namespace attn {
 
-/// c_j = Σ_i π_ij, what key j is attended with in all: TN's fertility, what DN Lemma 1 and EA Def.
-/// 1 speak of. Kept in float64; relative error that of the weights.
+/// c_j = Σ_i π_ij, the total weight that key j receives: TN's fertility, the subject of DN Lemma 1
+/// and EA Def. 1. Kept in float64; relative error that of the weights.
 template <class T>
 class ColumnSums final : public Observer<T> {
  public:
@@ -17,10 +17,10 @@ class ColumnSums final : public Observer<T> {
   void observe(const WeightTile<T>& tile, Index slot) override;
   void finish() override;
 
-  /// (Lk); keys that are attended to nowhere have 0. Valid after the pass.
+  /// (Lk); 0 for keys that no query attends to. Valid after the pass.
   const std::vector<double>& values() const { return sums_; }
 
-  /// Bytes while a pass of that shape runs.
+  /// Bytes held during a pass of that shape.
   static std::int64_t bytes(const Partition& partition);
 
  private:

@@ -12,27 +12,27 @@ namespace {
 
 constexpr double minus_infinity = -std::numeric_limits<double>::infinity();
 
-// A panel of exponentials is written and read once, what is gathered by row is read and written by
-// every panel: so that it is cheaper to have few wide panels, in cache or not. Measured.
+// A panel of exponentials is written and read once, while results by row are read and written for
+// every panel: a few wide panels are cheaper, in cache or not. Measured.
 constexpr Index usual_lines = 128;
 constexpr Index most_lines = 256;
 constexpr Index short_rows = 1024;
 constexpr Index held_bytes = Index{16} << 20;
-constexpr Index held_bytes_alone = Index{8} << 20;  // where nothing is gathered
+constexpr Index held_bytes_alone = Index{8} << 20;  // if nothing is gathered
 
-// What the panels of a slot add up to is kept by row, and added over slots at the end.
+// Each slot keeps the sums of its panels by row; slots are added up at the end.
 constexpr Index fewest_panels_a_slot = 4;
 constexpr Index most_slots = 16;
 constexpr Index slot_bytes = Index{24} << 20;
 constexpr Index usual_row_bytes = 256;  // 64 float32 channels
 
-// Tiles of a panel are made as in every other pass, so that g is the same to the last bit. What is
-// gathered takes pieces of them that stay in the second-level cache for all that reads them.
+// Tiles of a panel are computed as in every other pass, so that g is the same to the last bit.
+// Results are gathered from pieces of them that stay in the second-level cache for all observers.
 constexpr Index tile_rows = pass_tile_length;
 constexpr Index piece_rows = 96;
 
-// Flushed exponentials are below 2⁻¹²⁶, their weights even more so: rows that sum to more than this
-// lose nothing to them in either type.
+// Flushed exponentials are below 2⁻¹²⁶, and their weights are smaller still: rows that sum to more
+// than this lose nothing to them in either type.
 constexpr double smallest_row_sum = 0x1p-60;
 
 // One thread's scratch.
@@ -47,9 +47,9 @@ struct Workspace {
   std::vector<T> rescale;
 };
 
-// One scheme's share of the weights. Its rows are shown to slots of its own, `slots` from
-// first_slot on; what those have gathered is exp(−level) of what it should be, the level of each
-// being known at the end.
+// One scheme's share of the weights. Its rows are shown to its own slots, `slots` of them from
+// first_slot on. The sums of a slot are exp(−level) times their true value; each level is final at
+// the end.
 struct Part {
   double coefficient = 1;
   std::span<double> row;  // f, written
@@ -70,7 +70,7 @@ struct Part {
     return highest;
   }
 
-  // exp(level − highest), 0 for a slot that has met nothing.
+  // exp(level − highest), 0 for a slot without an allowed pair.
   std::vector<double> slot_factors() const {
     std::vector<double> factors(level.size(), 0.0);
     for (std::size_t slot = 0; slot < level.size(); ++slot) {
@@ -83,7 +83,7 @@ struct Part {
 template <class T>
 class ColumnsRun {
  public:
-  // softmax_row: empty, or what makes it the mixture with softmax.
+  // softmax_row: empty, or written for the mixture with softmax.
   ColumnsRun(const Scores<T>& scores, double hybrid, std::span<double> row,
              std::span<double> softmax_row, std::span<double> col,
              const std::vector<Observer<T>*>& observers)
@@ -114,7 +114,7 @@ class ColumnsRun {
   struct Panel {
     Index col0 = 0;
     Index cols = 0;
-    std::vector<TileRange> tiles;  // that are not empty
+    std::vector<TileRange> tiles;  // without empty ones
   };
 
   Panel make_panel(Index index) const {
@@ -164,7 +164,7 @@ class ColumnsRun {
     }
   }
 
-  // exp(s_ij − m_j), m_j the columns' maxima, and their sums.
+  // exp(s_ij − m_j) with the column maxima m_j, and their sums.
   template <class View>
   void fill_shifted(const std::vector<TileRange>& tiles, const View& view, Workspace<T>& work) {
     for (const TileRange& tile : tiles) {
@@ -179,8 +179,8 @@ class ColumnsRun {
     }
   }
 
-  // exp(m_j − M), which take exp(s_ij − m_j) to exp(s_ij − M): M, the largest m_j of the slot, may
-  // grow here.
+  // The factors exp(m_j − M) that turn exp(s_ij − m_j) into exp(s_ij − M). M, the largest m_j of
+  // the slot, may grow here.
   void find_unas_factors(Part& unas, Index slot, Workspace<T>& work) {
     double& level = unas.level[static_cast<std::size_t>(slot)];
     double largest = level;
@@ -268,7 +268,7 @@ class ColumnsRun {
 
   const Scores<T>& scores_;
   Partition shown_;  // as observers see it, with the slots of all parts
-  Index slots_ = 0;  // that are worked on
+  Index slots_ = 0;  // of one part
   std::vector<Part> parts_;
   std::span<double> col_;
   const std::vector<Observer<T>*>& observers_;
@@ -290,7 +290,7 @@ Partition one_pass_columns_partition(Index rows, Index cols, std::size_t element
   const Index affordable = slot_bytes / (std::max<Index>(1, rows) * usual_row_bytes);
   const Index slots = std::clamp<Index>(
       std::min(partition.panels / fewest_panels_a_slot, affordable), 2, most_slots);
-  // Even, that two threads have as much to do.
+  // Even, so that two threads get equal work.
   partition.slots = std::max<Index>(1, parts) * std::min(slots - slots % 2, partition.panels);
   return partition;
 }

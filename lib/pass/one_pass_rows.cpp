@@ -14,22 +14,22 @@ namespace {
 constexpr double minus_infinity = -std::numeric_limits<double>::infinity();
 
 // A tile of scores with its keys and values should stay in the second-level cache; a multiple of
-// the register tile's six rows. What a row gathers depends on the columns of its tiles alone.
+// the register tile's six rows. The bits of a row depend only on the columns of its tiles.
 constexpr Index tile_rows = 96;
 constexpr Index tile_cols = row_tile_cols;
-constexpr Index most_slots = 1024;  // where nothing is kept per slot
+constexpr Index most_slots = 1024;  // if nothing is kept per slot
 
-// A tile on the diagonal of a causal mask ends at a multiple of this, which packed products begin
-// at and sums of float32 are cut at: exponentials of what is left out would add zeros.
+// A tile on the diagonal of a causal mask ends at a multiple of this, where packed products may
+// begin and sums of float32 are cut: the exponentials left out would add zeros.
 constexpr Index least_cols = 64;
 
-// Blocks of which all tiles are kept until the rows are complete: in the second-level cache at a
-// few thousand keys, a multiple of six too, and never more than a thread may hold.
+// Blocks whose tiles are all kept until the rows are complete: in the second-level cache at a few
+// thousand keys, also a multiple of six, and never more than a thread may hold.
 constexpr Index kept_rows = 48;
 constexpr Index fewest_rows = 8;
 constexpr Index held_bytes = Index{16} << 20;
 
-// exp(−g) times exp(s) then lies well inside of float32.
+// exp(−g) times exp(s) then lies well inside float32.
 constexpr double largest_potential = 45;
 
 Partition blocks_of(Index rows, Index cols, Index block) {
@@ -50,9 +50,9 @@ struct Workspace {
   typename Scores<T>::Scratch scratch;
   std::vector<T> max;
   std::vector<T> factor;
-  std::vector<T> maxima;  // by tile, what each one's exponentials are relative to
+  std::vector<T> maxima;  // by tile: the maxima that its exponentials are relative to
   std::vector<double> sum;
-  std::vector<double> product;  // Σ_j E_ij log E_ij where entropies are asked for
+  std::vector<double> product;  // Σ_j E_ij log E_ij, if entropies are wanted
 };
 
 template <class T>
@@ -88,7 +88,7 @@ class RowRun {
   }
 
  private:
-  // Where there is a g, logarithms of weights are not those of the exponentials.
+  // With a g, the logarithms of the exponentials are not those of the weights.
   std::vector<Observer<T>*>& list_of(const Observer<T>& observer) {
     if (pass_.rows == nullptr && observer.by_row()) return by_row_;
     const bool alone = pass_.rows == nullptr && pass_.col.empty();
@@ -112,7 +112,7 @@ class RowRun {
     if (!others_.empty()) show_others(block, slot, work);
   }
 
-  // body(range, tile, empty) for the tiles of a block in order; kept side by side or in one place.
+  // Calls body(range, tile, empty) for the tiles of a block in order, side by side or in one place.
   template <class Body>
   void for_tiles(const TileRange& block, Workspace<T>& work, const Body& body) const {
     TileRange range = block;
@@ -173,7 +173,7 @@ class RowRun {
   void tell_entropies(const TileRange& block, Workspace<T>& work) const {
     for (std::size_t i = 0; i < work.product.size(); ++i) {
       const double sum = work.sum[i];
-      // Of one weight that is nearly 1, roundings would leave less than 0.
+      // With one weight of nearly 1, rounding could leave less than 0.
       work.product[i] = sum == 0 ? 0.0 : std::max(0.0, std::log(sum) - work.product[i] / sum);
     }
     for (Observer<T>* observer : told_) {
@@ -189,7 +189,7 @@ class RowRun {
         if (show_empty_) clear(tile);
       } else {
         for (std::size_t i = 0; i < factor.size(); ++i) {
-          // A tile may have been shown before the row's maximum was met, or have nothing allowed.
+          // A tile may have been filled before the row's maximum was met, or have nothing allowed.
           const double lag =
               maxima[i] == work.max[i]
                   ? 1
@@ -206,7 +206,7 @@ class RowRun {
     for (Index i = 0; i < tile.rows; ++i) std::fill_n(tile.row(i), tile.cols, T{0});
   }
 
-  // First to those that take the factors, then multiplied by them to all others.
+  // First to observers that accept factors, then multiplied by them to all others.
   void show_tile(const TileRange& range, MatrixView<T> tile, bool empty, const T* factor,
                  Index slot) const {
     const bool chosen = pass_.rows != nullptr;
@@ -268,7 +268,7 @@ Partition row_pass_partition(Index rows, Index cols, std::size_t element_size) {
   Index block = kept_rows;
   while (block > fewest_rows && block * line_bytes > held_bytes) block /= 2;
   Partition partition = blocks_of(rows, cols, block);
-  // Observers hold a vector along the keys for each slot.
+  // Observers hold a vector along the keys per slot.
   partition.slots =
       std::min(partition.panels, partition_of(Order::row_panels, rows, cols, element_size).slots);
   return partition;

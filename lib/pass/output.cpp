@@ -16,7 +16,7 @@ void clear(MatrixView<T> rows) {
   for (Index i = 0; i < rows.rows; ++i) std::fill_n(rows.row(i), rows.cols, T{0});
 }
 
-// The power of two that takes the largest of v to about 1, where it is far from that.
+// The exponent that scales the largest of v to about 1; 0 if it is not far from that.
 template <class T>
 int exponent_of(MatrixView<const T> v) {
   constexpr int usual = 20;
@@ -38,7 +38,7 @@ Output<T>::Output(MatrixView<const T> v, MatrixView<T> out)
   }
 }
 
-// Rows [first, first + count) of what is gathered.
+// Rows [first, first + count) of the values to gather.
 template <class T>
 MatrixView<const T> Output<T>::values(Index first, Index count) const {
   if (exponent_ == 0) return v_.row_range(first, count);
@@ -57,7 +57,7 @@ void Output<T>::start(const Partition& partition) {
   for (Index slot = 0; slot <= static_cast<Index>(sums_.size()); ++slot) clear(gathered(slot));
 }
 
-// Slots of row panels have rows of their own in out itself.
+// Slots of row panels write to their own rows of out.
 template <class T>
 MatrixView<T> Output<T>::gathered(Index slot) const {
   if (slot == 0 || sums_.empty()) return out_;
@@ -111,7 +111,7 @@ void Output<T>::finish() {
   for (Index i = 0; i < out_.rows; ++i) {
     for (Index c = 0; c < out_.cols; ++c) out_(i, c) = std::ldexp(out_(i, c), exponent_);
   }
-  // A pass that goes on from here shows weights that are normalised.
+  // A pass that resumes from here shows normalised weights.
   exponent_ = 0;
 }
 

@@ -7,9 +7,9 @@
 
 namespace attn {
 
-/// out_i = Σ_j π_ij v_j, for v (Lk, dv) and out (Lq, dv) in somebody else's memory. In row panels
-/// each row of out belongs to one slot; in column panels every slot but the first keeps a sum of
-/// its own, of out's size.
+/// out_i = Σ_j π_ij v_j, for v (Lk, dv) and out (Lq, dv) in the caller's memory. In row panels each
+/// row of out belongs to one slot; in column panels every slot but the first keeps a sum of its
+/// own, of out's size.
 template <class T>
 class Output final : public Observer<T> {
  public:
@@ -21,11 +21,11 @@ class Output final : public Observer<T> {
   void scale_rows(Index first, Index count, const T* factors, Index slot) override;
   void finish() override;
 
-  /// Bytes that it takes in a pass of that partition.
+  /// Bytes held during a pass with that partition.
   static std::int64_t bytes(const Partition& partition, Index depth);
 
  private:
-  // The values of a panel's keys times what their columns are still to be multiplied by.
+  // The values of a panel's keys times the pending factors of their columns.
   struct PanelValues {
     Index key = -1;
     kernel::Packed<T> packed;
@@ -36,11 +36,11 @@ class Output final : public Observer<T> {
 
   MatrixView<const T> v_;
   MatrixView<T> out_;
-  int exponent_ = 0;  // what is gathered is out · 2^-exponent
-  Buffer<T> scaled_;  // v · 2^-exponent, where that is not v
+  int exponent_ = 0;  // the gathered sums are out · 2^-exponent
+  Buffer<T> scaled_;  // v · 2^-exponent, if that differs from v
   kernel::Packed<T> packed_;
   std::vector<PanelValues> panels_;  // by slot, in column panels
-  std::vector<Buffer<T>> sums_;      // of the slots from the second on, where they share rows
+  std::vector<Buffer<T>> sums_;      // of the slots after the first, if slots share rows
 };
 
 }  // namespace attn

@@ -5,9 +5,9 @@
 namespace attn {
 namespace {
 
-// A panel is kept whole between its products, its maxima, its exponentials and its observers, so
-// it should fit a second-level cache; more lines make the products faster. Past that size it goes
-// through memory anyway, and the limit is what a thread may hold.
+// A panel is kept whole between its products, its maxima, its exponentials and its observers, so it
+// should fit a second-level cache; more lines make the products faster. Beyond that size it goes
+// through memory anyway, and only the memory that a thread may hold limits it.
 constexpr Index cached_bytes = Index{1} << 20;
 constexpr Index held_bytes = Index{32} << 20;
 constexpr Index most_lines = 128;

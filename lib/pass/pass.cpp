@@ -14,7 +14,7 @@ namespace {
 
 constexpr double minus_infinity = -std::numeric_limits<double>::infinity();
 
-// A potential of −inf closes its line. To subtract +inf in its place gives −inf for every score,
+// A potential of −inf masks its line. Subtracting +inf in its place yields −inf for every score,
 // finite or not, where −inf − (−inf) would be NaN.
 std::vector<double> to_subtract(std::span<const double> potential) {
   std::vector<double> values(potential.begin(), potential.end());
@@ -28,7 +28,8 @@ const double* data_or_null(const std::vector<double>& values) {
   return values.empty() ? nullptr : values.data();
 }
 
-// One thread's scratch: the panel of scores, and per further component of a mixture one of weights.
+// One thread's scratch: the panel of scores, and a panel of weights per further component of a
+// mixture.
 template <class T>
 struct Workspace {
   std::vector<Buffer<T>> panels;
@@ -38,8 +39,8 @@ struct Workspace {
   std::vector<double> factor;
 };
 
-// A panel as a list of tiles, side by side in the workspace; the empty ones, which may lie at both
-// ends of it, are not worked on.
+// A panel as a list of tiles, side by side in the workspace; empty tiles, which may lie at both
+// ends of it, are skipped.
 struct PanelTiles {
   struct Place {
     TileRange range;
@@ -47,7 +48,7 @@ struct PanelTiles {
   };
   TileRange panel;
   Index stride = 0;
-  std::vector<TileRange> tiles;  // that are not empty
+  std::vector<TileRange> tiles;  // without empty ones
   std::vector<Place> all;        // in order
 
   template <class T>
@@ -69,12 +70,12 @@ class Runner {
       show_empty_ = show_empty_ || observer->wants_empty_tiles();
     }
     for (const Component& component : pass.components) {
-      // What the pass completes is not read.
+      // The potential that the pass completes is not read.
       row_.push_back(
           to_subtract(pass.completes == Completes::rows ? std::span<double>() : component.row));
       col_.push_back(
           to_subtract(pass.completes == Completes::columns ? std::span<double>() : component.col));
-      // Given row potentials are no values of T: differences have to be taken in float64.
+      // Given row potentials are not values of T, so differences must be taken in float64.
       if (pass.completes == Completes::nothing && col_.back().empty()) {
         col_.back().assign(static_cast<std::size_t>(partition_.cols), 0.0);
       }
@@ -170,7 +171,8 @@ class Runner {
     return panel;
   }
 
-  // Scores into panel 0; a copy for each further component, whose exponentials differ.
+  // Writes the scores to panel 0; further components, whose exponentials differ, have panels of
+  // their own.
   void fill(const PanelTiles& panel, Workspace<T>& workspace) {
     const Index size = panel.panel.rows * panel.panel.cols;
     workspace.panels.resize(pass_.components.size());
@@ -190,13 +192,13 @@ class Runner {
     return f == nullptr ? nullptr : f + tile.row0;
   }
 
-  // Where a component's exponentials go: component 0 replaces the scores, so it goes last.
+  // Component 0 overwrites the scores with its exponentials, so it goes last.
   static std::size_t component_at(std::size_t step, std::size_t components) {
     return components - 1 - step;
   }
 
-  // f_i = m_i + log Σ_j exp((s_ij − g_j) − m_i) − log a_i; panels are left holding
-  // exp((s − g) − m), the factors that make weights of them in workspace.factor.
+  // f_i = m_i + log Σ_j exp((s_ij − g_j) − m_i) − log a_i. Leaves exp((s − g) − m) in the panels,
+  // and the factors that turn them into weights in workspace.factor.
   void complete_rows(const PanelTiles& panel, Workspace<T>& workspace) {
     const Index rows = panel.panel.rows;
     const std::size_t count = pass_.components.size();
@@ -279,7 +281,7 @@ class Runner {
     }
   }
 
-  // Both potentials given: exp((s − g) − f) at once.
+  // Both potentials are given: exp((s − g) − f) at once.
   void apply_potentials(const PanelTiles& panel, Workspace<T>& workspace) {
     const auto rows = static_cast<std::size_t>(panel.panel.rows);
     const std::size_t count = pass_.components.size();
@@ -296,7 +298,7 @@ class Runner {
     }
   }
 
-  // Exponentials into weights, the parts of a mixture into one.
+  // Turns exponentials into weights, and the parts of a mixture into one.
   void finish_tile(const PanelTiles& panel, const TileRange& tile, Workspace<T>& workspace) {
     const auto weights = panel.view(workspace.panels[0], tile);
     if (pass_.completes == Completes::columns) {

@@ -9,47 +9,49 @@
 #include "tensor/view.hpp"
 
 /// Everything in attention is a pass over tiles of scores that are made, used and dropped
-/// (SPEC.md §2, DESIGN.md §1). A pass has a source of tiles, an order, what a panel completes while
-/// it is in cache, and observers that are shown the weights. A new scheme is a new way to come by
-/// potentials, a new statistic a new observer, a new energy a new source; none knows the others.
+/// (MATHEMATICS.md §2, lib/README.md). A pass has a source of tiles, an order, potentials that a
+/// panel completes while it is in cache, and observers that see the weights. A new scheme is a new
+/// way to compute potentials, a new statistic a new observer, a new energy a new source; none knows
+/// the others.
 namespace attn {
 
 /// row_panels: some queries × all keys at a time; column_panels: all queries × some keys.
 enum class Order { row_panels, column_panels };
 
-/// What a panel completes from its scores before its weights are shown.
+/// The potentials that a panel completes from its scores before its weights are shown.
 enum class Completes {
   nothing,  ///< the weights are exp((s − g) − f) of the given potentials
   rows,     ///< f_i = LSE_j(s_ij − g_j) − log a_i; needs row_panels
   columns,  ///< g_j = LSE_i(s_ij − f_i) − log b_j; needs column_panels
 };
 
-/// One pair of potentials; −inf marks a row or column with nothing allowed, whose weights are 0.
-/// An empty span is all zeros. What the pass completes is written, the other is read.
+/// One pair of potentials; −inf marks a row or column with nothing allowed, whose weights are 0. An
+/// empty span is all zeros. The pass writes the potential that it completes and reads the other.
 struct Component {
   double coefficient = 1;  ///< of this pair's weights in the mixture
   std::span<double> row;   ///< f (Lq)
   std::span<double> col;   ///< g (Lk)
 };
 
-/// What observers see: the weights of one tile, π_ij = Σ_c coefficient_c exp((s_ij − g_cj) − f_ci).
+/// The weights of one tile, as observers see them: π_ij = Σ_c coefficient_c exp((s_ij − g_cj) −
+/// f_ci).
 template <class T>
 struct WeightTile {
   TileRange range;
   MatrixView<const T> weights;  ///< (range.rows, range.cols)
 
-  /// (range.cols) or null: column j is still to be multiplied by key_factor[j]. Such tiles are
-  /// shown to by_row observers alone, which fold it into what belongs to the key.
+  /// (range.cols) or null: column j must still be multiplied by key_factor[j]. Only by_row
+  /// observers see such tiles; they fold the factor into the data of the key.
   const double* key_factor = nullptr;
 
-  /// (range.rows) or null: row i is still to be multiplied by row_factor[i]. Such tiles are shown
-  /// to observers alone that say so (takes_row_factor).
+  /// (range.rows) or null: row i must still be multiplied by row_factor[i]. Only observers with
+  /// takes_row_factor see such tiles.
   const T* row_factor = nullptr;
 };
 
 /// How a pass cuts its panels into slots. A slot is a run of panels that one thread at a time works
-/// through in order, so that what an observer accumulates per slot, and adds up over slots in their
-/// order, does not depend on the number of threads. It follows from the shape alone.
+/// through in order. Observers accumulate per slot and add up the slots in order, so results do not
+/// depend on the number of threads. Slots depend only on the shape.
 struct Partition {
   Order order = Order::row_panels;
   Index rows = 0;
@@ -68,48 +70,48 @@ constexpr Index pass_tile_length = 512;
 /// For float32 (element_size 4) or float64 (8) scores of that shape.
 Partition partition_of(Order order, Index rows, Index cols, std::size_t element_size);
 
-/// Looks at the weights while a tile is in cache.
+/// Sees the weights while a tile is in cache.
 template <class T>
 class Observer {
  public:
   virtual ~Observer() = default;
 
-  /// Before the first tile.
+  /// Called before the first tile.
   virtual void start(const Partition& partition) { static_cast<void>(partition); }
 
-  /// Calls for different slots may come at once; those for one slot come in the order of its
-  /// panels, within a panel along the other axis. Tiles with nothing allowed may be left out, and
-  /// rows and columns without any are never shown otherwise: an observer starts from zeros.
+  /// Calls for different slots may be concurrent; those for one slot come in the order of its
+  /// panels, and within a panel along the other axis. Tiles with nothing allowed may be left out,
+  /// and so may rows and columns with nothing allowed: an observer starts from zeros.
   virtual void observe(const WeightTile<T>& tile, Index slot) = 0;
 
-  /// True: tiles with nothing allowed are shown too, as zeros (for what writes weights down).
+  /// True: tiles with nothing allowed are shown too, as zeros (for observers that write weights).
   virtual bool wants_empty_tiles() const { return false; }
 
-  /// True: what is gathered is linear in each row of weights and kept by row, so that rows may be
-  /// shown before they are normalised, their factors coming later by scale_rows. Then panels may
-  /// come in either order.
+  /// True: results are linear in each row of weights and kept by row, so that rows may be shown
+  /// before they are normalised and their factors follow by scale_rows. Panels may then come in
+  /// either order.
   virtual bool by_row() const { return false; }
 
-  /// True: tiles may come with a row_factor, which costs less than to multiply them by it.
+  /// True: tiles may come with a row_factor, which costs less than multiplying them by it.
   virtual bool takes_row_factor() const { return false; }
 
-  /// What `slot` has gathered of queries [first, first + count) is multiplied by factors[0, count),
-  /// where 0 leaves 0 whatever was there. Of by_row observers only.
+  /// Multiplies the results of `slot` for queries [first, first + count) by factors[0, count); a
+  /// factor of 0 leaves 0 whatever was there. Called for by_row observers only.
   virtual void scale_rows(Index first, Index count, const T* factors, Index slot) {
     static_cast<void>(first), static_cast<void>(count), static_cast<void>(factors);
     static_cast<void>(slot);
   }
 
-  /// True: wants nothing but each row's entropy H_i = −Σ_j π_ij log π_ij. A pass that finds it on
-  /// its way tells it by row_entropies, once for every row, and shows no weights; any other shows
-  /// weights as usual.
+  /// True: needs only each row's entropy H_i = −Σ_j π_ij log π_ij. A pass that computes it anyway
+  /// calls row_entropies, once for every row, and shows no weights; any other pass shows weights as
+  /// usual.
   virtual bool takes_row_entropies() const { return false; }
   virtual void row_entropies(Index first, Index count, const double* entropies) {
     static_cast<void>(first), static_cast<void>(count), static_cast<void>(entropies);
   }
 
-  /// After the last tile and the last factor, on one thread: adds up the slots. Of a pass that is
-  /// resumed once more at the end of that.
+  /// Called on one thread after the last tile and the last factor: adds up the slots. A pass that
+  /// resumes calls it again at its end.
   virtual void finish() {}
 };
 
@@ -120,25 +122,25 @@ struct Pass {
   Completes completes = Completes::nothing;
   std::vector<Component> components;  ///< one, or the parts of a mixture (rows or nothing only)
   std::span<const double>
-      log_marginal;  ///< log a (Lq) or log b (Lk) of what is completed; empty: 0
+      log_marginal;  ///< log a (Lq) or log b (Lk) of the completed side; empty: 0
   std::vector<Observer<T>*> observers;
 
-  /// Of these queries alone weights are shown, by tiles of neighbouring ones among them; only the
-  /// panels they lie in are made, so what a pass completes is then found for those only. What is
-  /// shown is the same, to the last bit, as without. Row panels only; null: all queries.
+  /// If given, weights are shown for these queries only, by tiles of neighbouring ones among them.
+  /// Only the panels that contain them are made, so potentials are completed only there. The
+  /// weights are the same, to the last bit, as without it. Row panels only; null: all queries.
   const RowSelection* rows = nullptr;
 
-  /// Observers go on from what they have gathered: they are not started anew.
+  /// Observers continue from what they have gathered and are not started anew.
   bool resumes = false;
 };
 
 /// Runs a pass on up to `threads` threads. Results are the same to the last bit for any number.
-/// Throws std::logic_error where order and completion do not fit, and what the scores throw.
+/// Throws std::logic_error if order and completion do not fit, and whatever the scores throw.
 template <class T>
 void run(const Pass<T>& pass, int threads);
 
 /// Bytes of scratch memory that run takes with `threads` threads and `components` components,
-/// observers not counted.
+/// without observers.
 std::int64_t pass_bytes(Order order, Index rows, Index cols, std::size_t components,
                         std::size_t element_size, int threads);
 

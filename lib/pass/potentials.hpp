@@ -6,8 +6,8 @@
 
 namespace attn {
 
-/// What rebuilds the weights: π_ij = exp((s_ij − g_j) − f_i), or for hnas a mixture of two such
-/// terms. A query or key with nothing allowed has −inf.
+/// The vectors that rebuild the weights: π_ij = exp((s_ij − g_j) − f_i), or for hnas a mixture of
+/// two such terms. −inf for a query or key with nothing allowed.
 struct Potentials {
   std::vector<double> row;       ///< f (Lq); hnas: that of dnas
   std::vector<double> col;       ///< g (Lk); for unas zeros, but −inf for a key with no query
@@ -19,7 +19,7 @@ std::vector<Component> hybrid_components(double hybrid, std::span<double> row,
                                          std::span<double> col, std::span<double> unas_row);
 
 /// Shows the weights of known potentials to `observers`: exp((s − g) − f), for hnas (unas_row not
-/// empty) the mixture with weight `hybrid`. Throws what the scores and observers throw.
+/// empty) the mixture with weight `hybrid`. Throws whatever the scores and observers throw.
 template <class T>
 void show_weights(const Scores<T>& scores, Potentials& potentials, double hybrid,
                   const std::vector<Observer<T>*>& observers, int threads);

@@ -12,19 +12,19 @@ struct RowRange {
   Index last = 0;
 };
 
-/// Some rows of a matrix, each once and ascending, whatever order they were named in.
+/// Some rows of a matrix, each once and in ascending order, however they were given.
 class RowSelection {
  public:
   /// The union of `ranges`, some of which may be empty. Throws Error(input) naming the first that
   /// runs backwards or leaves [0, rows).
   RowSelection(std::vector<RowRange> ranges, Index rows);
 
-  /// Apart from each other, none empty, ascending.
+  /// Disjoint, none empty, ascending.
   const std::vector<RowRange>& ranges() const { return ranges_; }
 
   Index count() const { return count_; }
 
-  /// How many chosen rows come before `row`: where a chosen row stands among them.
+  /// The number of chosen rows before `row`: the place of a chosen row among them.
   Index position(Index row) const;
 
   bool contains(Index row) const { return meets({row, row + 1}); }

@@ -18,7 +18,7 @@ void show_chosen(const RowSelection& rows, const WeightTile<T>& tile, Index slot
 }
 
 /// Passes the weights of some queries on to another observer: for a pass over all queries of which
-/// only some are to be written down. Both arguments must outlive it.
+/// only some are written. Both arguments must outlive it.
 template <class T>
 class SelectedRows final : public Observer<T> {
  public:
