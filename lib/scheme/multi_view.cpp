@@ -12,7 +12,7 @@
 namespace attn {
 namespace {
 
-// Rows times weights, or the rows themselves where there are no weights.
+// Rows times weights, or the rows themselves if there are no weights.
 template <class T>
 class Projected {
  public:
@@ -50,7 +50,7 @@ void check(MatrixView<const T> primary, const MultiViewOptions<T>& options, Matr
   }
 }
 
-// Weights of `queries` over one view, and what they gather of it.
+// The weights of `queries` over one view, and the features they gather.
 template <class T>
 Attention gather(MatrixView<const T> queries, const SecondaryView<T>& view,
                  const MultiViewOptions<T>& options, MatrixView<T> gathered, int threads) {

@@ -9,7 +9,7 @@
 
 namespace attn {
 
-/// Features of the same things by other means, to be gathered into a primary view.
+/// Features of the same items from another source, to be gathered into a primary view.
 template <class T>
 struct SecondaryView {
   MatrixView<const T> features;  ///< S (m, D): untransformed they are the values
@@ -19,8 +19,8 @@ struct SecondaryView {
 
 template <class T>
 struct MultiViewOptions {
-  SchemeOptions scheme;      ///< of every view's weights
-  double scale = 1;          ///< times 1/√d, of ⟨query, key⟩
+  SchemeOptions scheme;      ///< for the weights of every view
+  double scale = 1;          ///< of ⟨query, key⟩, times 1/√d
   double epsilon = 1e-5;     ///< > 0, added to the variance
   std::span<const T> gain;   ///< (D), or empty: 1
   std::span<const T> shift;  ///< (D), or empty: 0
@@ -32,10 +32,10 @@ struct MultiViewOptions {
 ///   LayerNorm(x)_c = gain_c (x_c − mean) / √(variance + epsilon) + shift_c
 ///
 /// over the D features of each row, variance = mean of squared deviations, in float64. wq (D, d),
-/// or 0 × 0 for queries P. A query that no view lets attend to anything keeps P alone. Memory O((n
-/// + m)(D + d)), one view after the other. Gives what attend gives, by view. Throws Error(input)
-/// where shapes disagree or epsilon is not positive, and what project and attend throw. (SPEC.md
-/// §8; EA B)
+/// or 0 × 0 for queries P. A query that may attend to nothing in any view keeps only P. Memory O((n
+/// + m)(D + d)), one view after the other. Returns attend's result for each view. Throws
+/// Error(input) if shapes disagree or epsilon is not positive, and whatever project and attend
+/// throw. (MATHEMATICS.md §8; EA B)
 template <class T>
 std::vector<Attention> multi_view(MatrixView<const T> primary, MatrixView<const T> wq,
                                   std::span<const SecondaryView<T>> views,

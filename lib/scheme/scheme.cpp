@@ -78,7 +78,7 @@ class Solver {
   void solve_hybrid() {
     auto& unas_row = found_.potentials.unas_row;
     unas_row.assign(static_cast<std::size_t>(scores_.rows()), 0.0);
-    // At its ends the mixture is one of the two, to the last bit.
+    // At its ends the mixture is one of the two schemes, to the last bit.
     if (options_.hybrid == 0 || options_.hybrid == 1) {
       const std::vector<Observer<T>*> nobody;
       solve_doubly(options_.hybrid == 1 ? observers_ : nobody);
@@ -102,7 +102,7 @@ class Solver {
   void solve_sinkhorn() {
     const auto queries = static_cast<double>(scores_.rows() - found_.allowed.empty_queries());
     const auto keys = static_cast<double>(scores_.cols() - found_.allowed.empty_keys());
-    // Keys without a query need no marginal of their own: their column sums to 0, which closes it.
+    // Keys without a query need no marginal of their own: their column sums to 0, which masks it.
     const double log_b = keys > 0 ? std::log(queries / keys) : 0;
     if (options_.once()) {
       solve_one_iteration(log_b);
@@ -119,7 +119,7 @@ class Solver {
     }
   }
 
-  // As dnas does it, to the last bit where the marginal is 1.
+  // Like dnas, to the last bit if the marginal is 1.
   void solve_one_iteration(double log_b) {
     if (all_by_row(observers_)) {
       solve_doubly(observers_);
@@ -131,7 +131,7 @@ class Solver {
     }
   }
 
-  // From the columns' marginal 1 to another constant one: the same weights.
+  // Converts column marginals from 1 to another constant: the same weights.
   void shift_potentials(double log_marginal) {
     for (double& g : col()) g -= log_marginal;
     for (double& f : row()) f += log_marginal;
@@ -147,8 +147,8 @@ class Solver {
     found_.summary.iterations = iterations;
   }
 
-  // The next g tells the column sums of the present plan, so the check costs nothing but its last
-  // one.
+  // The next g contains the column sums of the present plan, so only the last check costs an
+  // iteration.
   void iterate_until(SinkhornIteration<T>& iteration, double tolerance, Index most) {
     std::vector<double> next(found_.potentials.col.size());
     SchemeSummary& summary = found_.summary;
@@ -166,7 +166,7 @@ class Solver {
     if (!observers_.empty()) show_weights(scores_, found_.potentials, 0, observers_, threads_);
   }
 
-  // Σ_j |c_j − b_j| / Σ_j b_j over the open columns, whose b is one and the same.
+  // Σ_j |c_j − b_j| / Σ_j b_j over the open columns, which all have the same b.
   static double relative_change(const std::vector<double>& g, const std::vector<double>& next) {
     double error = 0;
     double columns = 0;
@@ -196,7 +196,7 @@ Attention attend(const Scores<T>& scores, const SchemeOptions& options,
 template <class T>
 void show_rows(const Scores<T>& scores, const SchemeOptions& options, Potentials& potentials,
                const RowSelection& rows, const std::vector<Observer<T>*>& observers, int threads) {
-  // At its ends the mixture is one of the two.
+  // At its ends the mixture is one of the two schemes.
   const bool hybrid = options.scheme == Scheme::hnas && options.hybrid != 0 && options.hybrid != 1;
   const bool softmax =
       is_softmax(options.scheme) || (options.scheme == Scheme::hnas && options.hybrid == 0);
@@ -210,7 +210,7 @@ void show_rows(const Scores<T>& scores, const SchemeOptions& options, Potentials
     run(pass, threads);
     return;
   }
-  // Completed anew, as exp((s − g) − m) / Σ rounds otherwise than exp((s − g) − f).
+  // Completed anew, because exp((s − g) − m) / Σ rounds differently from exp((s − g) − f).
   const auto queries = static_cast<std::size_t>(scores.rows());
   std::vector<double> row(queries);
   std::vector<double> unas_row(hybrid ? queries : 0);

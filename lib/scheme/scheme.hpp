@@ -9,19 +9,19 @@
 
 namespace attn {
 
-/// How scores become weights (SPEC.md §2): each is a pair of potentials, π_ij = exp((s_ij − g_j) −
-/// f_i).
+/// How scores become weights (MATHEMATICS.md §2): each scheme is a pair of potentials, π_ij =
+/// exp((s_ij − g_j) − f_i).
 enum class Scheme {
   unas,  ///< g = 0, f_i = LSE_j s_ij: softmax (DN's LNAS)
   dnas,  ///< g_j = LSE_i s_ij, f_i = LSE_j(s_ij − g_j) (DN 7-8, EA 5)
   hnas,  ///< u·π_dnas + (1−u)·π_unas (DN §6, EA 12)
-  /// unas of scores that have a log-preference among their terms and α in the energy's scale (FD
-  /// 17; Scores::Terms): the scheme itself is softmax.
+  /// unas of scores that include a log-preference, with α in the energy's scale (FD 17;
+  /// Scores::Terms): the scheme itself is softmax.
   fenchel,
-  sinkhorn,  ///< dnas' two half-steps again and again, towards given marginals (DN 10, EA 10)
+  sinkhorn,  ///< repeats the two half-steps of dnas, towards given marginals (DN 10, EA 10)
 };
 
-/// Whether rows are normalised alone.
+/// Whether only rows are normalised.
 constexpr bool is_softmax(Scheme scheme) {
   return scheme == Scheme::unas || scheme == Scheme::fenchel;
 }
@@ -34,9 +34,9 @@ struct SchemeOptions : Stopping {
   /// u of hnas, in [0, 1].
   double hybrid = 0.5;
 
-  /// Of sinkhorn: memory in which attend may keep exponentials of scores from one iteration to the
-  /// next (at most all Lq × Lk of them in T), beside attend_bytes. What there is no room for is
-  /// made again in every iteration, which takes longer and gives the same bits.
+  /// For sinkhorn: memory in which attend may keep exponentials of scores from one iteration to the
+  /// next (at most all Lq × Lk of them in T), in addition to attend_bytes. Exponentials without
+  /// room are computed again in every iteration, which takes longer and yields the same bits.
   std::int64_t kept_bytes = 0;
 };
 
@@ -52,31 +52,31 @@ struct Attention {
   SchemeSummary summary;
 };
 
-/// Finds the potentials of `scores` and shows every weight to `observers`, which may be empty: then
-/// only what the potentials need is computed. Memory O(Lq + Lk) and a few panels. Sinkhorn's
-/// marginals are a = 1 and b = (queries with a key)/(keys with a query), 0 for those without;
-/// its first iteration with b = 1 is dnas to the last bit. Under unas and hnas every row sums to 1.
-/// Throws what the scores and observers throw.
+/// Finds the potentials of `scores` and shows every weight to `observers`; if these are empty,
+/// computes only what the potentials need. Memory O(Lq + Lk) and a few panels. Sinkhorn's marginals
+/// are a = 1 and b = (queries with a key)/(keys with a query), 0 for lines without; its first
+/// iteration with b = 1 is dnas to the last bit. Under unas and hnas every row sums to 1. Throws
+/// whatever the scores and observers throw.
 template <class T>
 Attention attend(const Scores<T>& scores, const SchemeOptions& options,
                  const std::vector<Observer<T>*>& observers, int threads);
 
 /// Shows the weights of the chosen queries as attend(scores, options, observers, …) shows them, to
-/// the last bit, once it has found `potentials`: normalised over all queries and keys, in
-/// O(chosen · Lk) by whole panels. Of `potentials` unas needs none, dnas and hnas `col` alone.
+/// the last bit, given the `potentials` that it found: normalised over all queries and keys, in
+/// O(chosen · Lk) by whole panels. unas needs no potentials, dnas and hnas only `col`.
 template <class T>
 void show_rows(const Scores<T>& scores, const SchemeOptions& options, Potentials& potentials,
                const RowSelection& rows, const std::vector<Observer<T>*>& observers, int threads);
 
-/// The most SchemeOptions::kept_bytes that attend has a use for.
+/// The largest SchemeOptions::kept_bytes that attend can use.
 std::int64_t useful_attend_bytes(const SchemeOptions& options, Index rows, Index cols,
                                  std::size_t element_size);
 
-/// The most that Output takes in attend, which may gather it in either order.
+/// The most bytes that Output takes in attend, which may gather it in either order.
 std::int64_t output_bytes(Scheme scheme, Index queries, Index keys, Index depth,
                           std::size_t element_size);
 
-/// Bytes of memory that attend takes beside scores, observers and what is kept.
+/// Bytes that attend takes in addition to scores, observers and kept exponentials.
 std::int64_t attend_bytes(Scheme scheme, Index rows, Index cols, std::size_t element_size,
                           int threads);
 
