@@ -148,7 +148,7 @@ AllowedPairs AllowedPairs::transposed() const {
   other.rows_ = cols_;
   other.cols_ = rows_;
   if (in_runs()) {
-    // Row i holds column j from the first row that ends behind j to the last that begins before.
+    // Column j lies in the rows from the first that ends after j to the last that begins by j.
     other.begin_.resize(open_.size());
     other.end_.resize(open_.size());
     other.open_.resize(begin_.size());

@@ -9,52 +9,52 @@
 
 namespace attn {
 
-/// Which of m × n pairs (row, col) may carry mass. Kept as one run of columns per row where no row
-/// has more (no mask, causality, windows, padding, closed columns), in O(m + n) of memory, else as
+/// Which of m × n pairs (row, col) may carry mass. Stored in O(m + n) memory if every row allows
+/// one run of columns, closed columns aside (without a mask: causality, windows, padding), else as
 /// m·n bits.
 class AllowedPairs {
  public:
   using Word = IndexSet::Word;
 
-  /// Runs [begin_i, end_i) of columns less the closed ones; `open` (n) is 0 for those. Neither end
-  /// ever moves back from one row to the next, rows without a column (begin = end) left out. Throws
-  /// std::logic_error where it is otherwise.
+  /// Runs [begin_i, end_i) of columns minus the closed ones, for which `open` (n) is 0. Throws
+  /// std::logic_error if either end moves back from one row to the next, rows without a column
+  /// (begin = end) left out.
   static AllowedPairs from_runs(std::vector<Index> begin, std::vector<Index> end,
                                 std::vector<std::uint8_t> open);
 
-  /// Row i is bits (i·w)… of `words`, w = ⌈n/64⌉ words a row, bit j % 64 of its word j / 64; the
-  /// bits past column n are 0. Throws std::logic_error for another number of words.
+  /// Row i is the w = ⌈n/64⌉ words from words[i·w] on; column j is bit j % 64 of its word j / 64,
+  /// and the bits past column n are 0. Throws std::logic_error for another number of words.
   static AllowedPairs from_bits(Index rows, Index cols, std::vector<Word> words);
 
   Index rows() const { return rows_; }
   Index cols() const { return cols_; }
   bool contains(Index row, Index col) const;
 
-  /// Whether every pair is allowed, as far as that is seen without looking at bits.
+  /// Whether every pair is allowed, as far as can be seen without looking at bits.
   bool whole() const;
 
-  /// Whether a row's columns are one run less the closed ones.
+  /// Whether each row's columns are one run minus the closed ones.
   bool in_runs() const { return bits_.empty(); }
   Index run_begin(Index row) const { return begin_[static_cast<std::size_t>(row)]; }
   Index run_end(Index row) const { return end_[static_cast<std::size_t>(row)]; }
 
-  /// Where not in_runs(): the bits of a row.
+  /// Requires !in_runs(). The bits of a row.
   std::span<const Word> bits(Index row) const {
     return std::span(bits_).subspan(static_cast<std::size_t>(row * row_words_),
                                     static_cast<std::size_t>(row_words_));
   }
 
-  /// The columns that are not closed to all rows for certain.
+  /// All columns but those that are known to be closed to every row.
   IndexSet open_cols() const;
 
   /// The first column >= from that is allowed to `row` and in `among`, a subset of open_cols();
-  /// cols() where there is none.
+  /// cols() if there is none.
   Index next(Index row, Index from, const IndexSet& among) const;
 
-  /// The same pairs, in runs where bits happen to be such: a mask may well spell out a causal one.
+  /// The same pairs, as runs if the bits form such: a mask may well spell out a causal one.
   AllowedPairs simplified() &&;
 
-  /// The pairs (col, row). Its runs may move back; next() does not mind.
+  /// The pairs (col, row). Its runs may move back, which next() allows for.
   AllowedPairs transposed() const;
 
  private:
@@ -66,13 +66,13 @@ class AllowedPairs {
   Index row_words_ = 0;
 };
 
-/// The pairs that `scores` allows: what mask, bias, preference, causality, window, padding and
-/// ready-made −inf leave, simplified. Looks at them on up to `threads` threads. Throws what reading
+/// The pairs that `scores` allows under mask, bias, preference, causality, window, padding and
+/// ready-made −inf, simplified. Reads them on up to `threads` threads. Throws whatever reading
 /// throws.
 template <class T>
 AllowedPairs allowed_pairs(const Scores<T>& scores, int threads);
 
-/// Bytes that finding these pairs takes, known beforehand: O(Lq + Lk), or about Lq·Lk/8.
+/// Bytes needed to find these pairs, known in advance: O(Lq + Lk), or about Lq·Lk/8.
 template <class T>
 std::int64_t allowed_pairs_bytes(const Scores<T>& scores);
 

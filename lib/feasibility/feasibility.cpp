@@ -39,7 +39,7 @@ double total(std::span<const double> marginal, const char* lines) {
   return rounded;
 }
 
-/// What is left of the problem by a maximum flow.
+/// The residual problem of a maximum flow.
 class Examination {
  public:
   Examination(const AllowedPairs& pairs, std::span<const double> a, std::span<const double> b,
@@ -72,7 +72,7 @@ class Examination {
   }
 
  private:
-  // Shipments beyond rounding, and the largest of each line: something it must carry.
+  // Shipments beyond rounding, and the largest of each line, which must carry something.
   std::vector<Shipment> certain(std::int64_t rounding) const {
     Amounts row_most(a_.size(), 0);
     Amounts col_most(b_.size(), 0);
@@ -97,7 +97,7 @@ class Examination {
     return Arcs(pairs_.cols(), arcs);
   }
 
-  // In the transposed problem, a row leads to the columns that it gives to.
+  // In the transposed problem, a row leads to the columns that it supplies.
   Arcs forth_arcs(std::int64_t rounding) const {
     std::vector<Arcs::Pair> arcs;
     for (const Shipment& s : certain(rounding)) arcs.emplace_back(s.row, s.col);
@@ -115,7 +115,7 @@ class Examination {
   }
 
   // The cut next to the lines with something left. Amounts that may be rounding are not followed,
-  // lest they drag in lines that lack nothing, unless it takes them to make a proof.
+  // because they add lines that lack nothing, unless the proof needs them.
   Shortage shortage(const AllowedPairs& pairs, const Amounts& left, std::span<const double> a,
                     std::span<const double> b, const Arcs& beyond_rounding, const Arcs& all) const {
     Shortage likely = reached(pairs, left, rounding_, a, b, beyond_rounding);
@@ -148,8 +148,9 @@ class Examination {
     return shortage;
   }
 
-  // By Kosaraju: in the order in which a first walk left the lines, latest first, a walk against
-  // the arrows finds a component each. −1 for lines with a marginal 0.
+  // Kosaraju's algorithm: a second walk, against the arrows, takes the lines in the reverse of the
+  // order in which a first walk left them, and finds one component per start. −1 for lines with
+  // marginal 0.
   std::vector<Index> strong_components() const {
     const Index rows = pairs_.rows();
     const Index cols = pairs_.cols();
@@ -169,7 +170,7 @@ class Examination {
     std::vector<Index> components(at(rows + cols), -1);
     Index component = 0;
     for (auto line = left.rbegin(); line != left.rend(); ++line, ++component) {
-      // There, columns are the rows.
+      // In the transposed problem, columns are the rows.
       search.walk(*line < rows ? *line + cols : *line - rows,
                   [&](Index l) { components[at(l < cols ? l + rows : l - cols)] = component; });
     }
@@ -209,7 +210,7 @@ class Examination {
     return count;
   }
 
-  /// How many open columns of a row's run are of another component.
+  /// The number of open columns of a row's run that are in another component.
   class ColumnCounts {
    public:
     ColumnCounts(const AllowedPairs& pairs, const std::vector<Index>& components,
@@ -278,7 +279,7 @@ template <class T>
 std::int64_t feasibility_bytes(const Scores<T>& scores) {
   const Index lines = scores.rows() + scores.cols();
   const std::int64_t pairs = allowed_pairs_bytes(scores);
-  // Beside the pairs their transposed, or the layers of a flow, each of which has a column.
+  // Besides the pairs: their transpose, or the layers of a flow, each of which has a column.
   const std::int64_t vectors = lines * (scores.rows_alike() ? 200 : 200 + 16 * 48);
   return 2 * pairs + vectors;
 }

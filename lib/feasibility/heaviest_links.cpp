@@ -5,7 +5,7 @@
 namespace attn {
 namespace {
 
-// In a fixed order, so that it does not matter which thread comes first.
+// Ties are broken by index, so that the order of threads does not matter.
 void take(Link& best, double weight, Index other) {
   if (weight > best.weight || (weight == best.weight && weight > 0 && other < best.other)) {
     best = {weight, other};

@@ -10,16 +10,16 @@ namespace attn {
 
 /// A pair that carries mass, seen from one of its lines.
 struct Link {
-  double weight = 0;  ///< 0: there is none
+  double weight = 0;  ///< 0: no pair
   Index other = -1;   ///< the line of the other kind
 };
 
-/// For every row and column of a plan the heaviest pair that leads to a line of another part, the
-/// first of equal ones: a round of Borůvka's search for a spanning tree. Memory O(Lq + Lk).
+/// For every row and column of a plan, the heaviest pair that leads to a line of another part, the
+/// first of equal ones: one round of Borůvka's algorithm for spanning trees. Memory O(Lq + Lk).
 template <class T>
 class HeaviestLinks final : public Observer<T> {
  public:
-  /// The part that each row (Lq) and column (Lk) is in; both must outlive it.
+  /// The part of each row (Lq) and column (Lk); both must outlive it.
   HeaviestLinks(std::span<const Index> row_part, std::span<const Index> col_part)
       : row_part_(row_part), col_part_(col_part) {}
 

@@ -25,7 +25,7 @@ void IndexSet::remove(Index i) {
 
 Index IndexSet::next(Index from) const {
   std::size_t level = 0;
-  // Up, until a word has a bit at or behind `from`; then down along the first bits.
+  // Up until a word has a bit at or after `from`, then down along the first bits.
   for (;; ++level, from = from / word_bits + 1) {
     if (level == levels_.size()) return size_;
     const auto at = static_cast<std::size_t>(from / word_bits);

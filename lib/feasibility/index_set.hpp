@@ -7,8 +7,8 @@
 
 namespace attn {
 
-/// A set of indices in [0, size) that only shrinks, to visit each of many once: a tree of bits, 64
-/// to a node, so that `next` and `remove` take O(log₆₄ size).
+/// A set of indices in [0, size) that only shrinks, for visiting each of many once: a tree of bits,
+/// 64 per node, so that `next` and `remove` take O(log₆₄ size).
 class IndexSet {
  public:
   using Word = std::uint64_t;
@@ -26,12 +26,12 @@ class IndexSet {
   /// The first member >= from, or size().
   Index next(Index from) const;
 
-  /// Bit i % 64 of word i / 64 tells whether i is in it; the bits past the last are 0.
+  /// Bit i % 64 of word i / 64 is set if i is in the set; bits past the last index are 0.
   const std::vector<Word>& words() const { return levels_[0]; }
 
  private:
   Index size_;
-  // A bit of level l + 1 tells whether a word of level l has any.
+  // A bit of level l + 1 is set if its word of level l is not 0.
   std::vector<std::vector<Word>> levels_;
 };
 

@@ -14,7 +14,7 @@ std::size_t at(Index i) { return static_cast<std::size_t>(i); }
 Flow flow_along_runs(const AllowedPairs& pairs, Amounts supply, Amounts room) {
   Flow flow;
   const IndexSet open = pairs.open_cols();
-  Index row = 0;  // those before have nothing left or end too early
+  Index row = 0;  // earlier rows have nothing left or end too early
   for (Index col = open.next(0); col < pairs.cols(); col = open.next(col + 1)) {
     while (room[at(col)] > 0) {
       while (row < pairs.rows() && (supply[at(row)] == 0 || pairs.run_end(row) <= col)) ++row;
@@ -30,8 +30,8 @@ Flow flow_along_runs(const AllowedPairs& pairs, Amounts supply, Amounts room) {
   return flow;
 }
 
-// Dinic's method. A row may send any amount to each of its columns, so only what has been sent
-// needs to be remembered: a column can give it back.
+// Dinic's method. A row may send any amount to each of its columns, so only the amounts sent need
+// to be remembered: a column can return them.
 class FlowOverBits {
  public:
   FlowOverBits(const AllowedPairs& pairs, Amounts supply, Amounts room)
@@ -71,14 +71,14 @@ class FlowOverBits {
     Index row;
     std::int64_t amount;
   };
-  // On a path: from a row to a column, which gives back to the next row.
+  // One step of a path: from a row to a column, which returns mass to the next row.
   struct Step {
     Index row;
     Index col;
   };
 
-  // Those with the fewest columns come first: where all that a row may have others may have too, as
-  // under a causal mask however shuffled, the first phase is then the last.
+  // Rows with the fewest columns come first. If every column of a row is also open to all later
+  // rows, as under a causal mask in any order, the first phase is then the last.
   void sort_rows() {
     std::vector<std::pair<Index, Index>> counted;
     for (Index row = 0; row < pairs_.rows(); ++row) {
@@ -99,7 +99,7 @@ class FlowOverBits {
     }
   }
 
-  // Breadth first from the rows with something left to the nearest columns with room. False where
+  // Breadth first from the rows with supply left to the nearest columns with room. Returns false if
   // there is none.
   bool find_layers() {
     layers_.clear();
@@ -147,8 +147,8 @@ class FlowOverBits {
     return false;
   }
 
-  // All that still gets through the layers from one row, depth first. What led to nothing is taken
-  // out and never looked at again.
+  // Sends all that still gets through the layers from one row, depth first. Dead ends are removed
+  // and never looked at again.
   void send_from(Index source) {
     std::vector<Step> path;
     Index row = source;
@@ -172,7 +172,7 @@ class FlowOverBits {
     }
   }
 
-  // After a dead end behind the last column of the path: the row to go on from.
+  // After a dead end behind the last column of the path: returns the row to continue from.
   Index retreat(std::vector<Step>& path, Index source) {
     while (!path.empty()) {
       const Step step = path.back();
@@ -199,7 +199,7 @@ class FlowOverBits {
     return nowhere;
   }
 
-  // The row of the next layer that `col` gives back to.
+  // The row of the next layer to which `col` returns mass.
   Index next_row(Index col, Index depth) {
     const auto& taken = taken_[at(col)];
     for (std::size_t& c = col_cursor_[at(col)]; c < taken.size(); ++c) {
@@ -225,8 +225,8 @@ class FlowOverBits {
 
   Taken& given_back(Index col) { return taken_[at(col)][col_cursor_[at(col)]]; }
 
-  // What was sent becomes what may be given back, each pair once. Only now: within a phase nothing
-  // that was sent in it can be on a way back.
+  // Turns what was sent into amounts that may be returned, each pair once. Only after a phase:
+  // within it, nothing that was sent can be on a way back.
   void settle() {
     std::vector<Index> touched;
     for (const Shipment& sent : sent_) {
@@ -258,8 +258,8 @@ class FlowOverBits {
   std::vector<Shipment> sent_;             // in this phase
   std::vector<std::vector<Word>> layers_;  // the columns of each depth
   std::vector<Index> depth_;               // of rows
-  std::vector<std::size_t> cursor_;        // rows: words before lead to nothing
-  std::vector<std::size_t> col_cursor_;    // columns: entries of taken_ before lead to nothing
+  std::vector<std::size_t> cursor_;        // rows: earlier words lead to nothing
+  std::vector<std::size_t> col_cursor_;    // columns: earlier entries of taken_ lead to nothing
 };
 
 }  // namespace

@@ -8,7 +8,7 @@
 
 namespace attn {
 
-/// Lines and which other lines each leads to.
+/// Lines, and the other lines that each leads to.
 class Arcs {
  public:
   using Pair = std::pair<Index, Index>;  ///< from, to
@@ -25,12 +25,12 @@ class Arcs {
   std::vector<Index> to_;
 };
 
-/// A walk, depth first, over rows and columns: a row leads to all columns allowed to it, a column
-/// to those rows that `back` tells. Each line is visited once in the life of the search; what is
-/// taken out beforehand never. Columns without an allowed pair are not found, only walked from.
+/// A depth-first walk over rows and columns: a row leads to all columns allowed to it, a column to
+/// the rows that `back` lists. Each line is visited once in the life of the search, and lines that
+/// were taken out never. Columns without an allowed pair are not reached, only walked from.
 class ResidualSearch {
  public:
-  /// What a line is called: rows are [0, m), columns m + [0, n).
+  /// The number of a line: rows are [0, m), columns m + [0, n).
   using Line = Index;
 
   /// `pairs` and `back` must outlive it.
@@ -38,8 +38,8 @@ class ResidualSearch {
 
   void take_out(Line line);
 
-  /// Visits what can be reached from `start`, unless that has been: calls left(line) for each line
-  /// as it is left, after all that was found from it.
+  /// Visits all that can be reached from `start`, unless it was visited before. Calls left(line) as
+  /// each line is left, after everything found from it.
   template <class Left>
   void walk(Line start, const Left& left) {
     if (!enter(start)) return;
@@ -57,11 +57,12 @@ class ResidualSearch {
  private:
   struct Place {
     Line line;
-    Index cursor;  // a row's: columns before are visited; a column's: so many rows are
+    Index cursor;  // of a row: earlier columns are visited; of a column: the number of its visited
+                   // rows
   };
 
   bool enter(Line line);  // false: visited before
-  Line next();            // one not visited, from the end of the path; −1: none
+  Line next();            // an unvisited line from the end of the path; −1: none
 
   const AllowedPairs& pairs_;
   const Arcs& back_;

@@ -11,14 +11,14 @@
 namespace attn {
 namespace {
 
-// A pair of a tree by its two lines, where columns are counted on from the rows.
+// A pair of a tree as two lines, where columns are numbered after the rows.
 struct Edge {
   std::size_t a = 0;
   std::size_t b = 0;
   double weight = 0;
 };
 
-// Which lines hang together, and the pairs by which they do.
+// The connected parts of the lines, and the pairs that connect them.
 class Forest {
  public:
   Forest(std::size_t rows, std::size_t cols) : rows_(rows), sets_(rows + cols) {
@@ -30,7 +30,8 @@ class Forest {
   std::span<const Index> col_parts() const { return std::span(part_).subspan(rows_); }
   const std::vector<Edge>& edges() const { return edges_; }
 
-  /// Joins each part with another by the heaviest of what its lines have found; whether any was.
+  /// Joins each part with another by the heaviest pair that its lines found. Returns whether any
+  /// was.
   bool grow(const std::vector<Link>& rows, const std::vector<Link>& cols) {
     std::vector<Edge> best(part_.size());
     const auto offer = [&](std::size_t line, std::size_t other, double weight) {
@@ -73,8 +74,8 @@ class Forest {
   std::vector<Edge> edges_;
 };
 
-// Sends what is missing from the leaves on. A line's edges are known by their number and by the
-// exclusive or of their indices, which for a leaf is that of its only edge.
+// Sends the missing mass from the leaves on. A line stores its number of edges and the exclusive or
+// of their indices, which for a leaf is the index of its only edge.
 double send(const std::vector<Edge>& edges, std::vector<double> missing, std::vector<double> total,
             double rounding) {
   std::vector<Index> count(missing.size(), 0);
@@ -103,7 +104,7 @@ double send(const std::vector<Edge>& edges, std::vector<double> missing, std::ve
       leaf = next;
     }
   }
-  // What is left stands at the roots, as do the marginals of their trees.
+  // The remainder stands at the roots, as do the marginals of their trees.
   for (std::size_t line = 0; line < missing.size(); ++line) {
     if (!(std::abs(missing[line]) <= rounding * total[line])) {
       return std::numeric_limits<double>::quiet_NaN();
@@ -139,7 +140,7 @@ double tree_gap(const Scores<T>& scores, Potentials& potentials,
 }
 
 std::int64_t tree_gap_bytes(Index rows, Index cols) {
-  // Parts and their sets, links, the edges and the best ones, what is missing and its counts.
+  // Parts and their sets, links, the edges and the best ones, missing mass and edge counts.
   constexpr std::int64_t line =
       3 * sizeof(Index) + sizeof(Link) + 2 * sizeof(Edge) + 5 * sizeof(double);
   return (rows + cols) * line;

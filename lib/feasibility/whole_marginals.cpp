@@ -12,7 +12,7 @@ namespace {
 
 using Amounts = std::vector<std::int64_t>;
 
-// How many are > 0, if these are all equal.
+// The number of positive entries, if these are all equal.
 std::optional<Index> equal_count(std::span<const double> marginal) {
   double one = 0;
   Index count = 0;
@@ -34,7 +34,7 @@ Amounts filled(std::span<const double> marginal, std::int64_t amount) {
 Amounts scaled(std::span<const double> marginal, int exponent) {
   Amounts amounts(marginal.size());
   for (std::size_t i = 0; i < amounts.size(); ++i) {
-    // What is not closed stays so, however small.
+    // A positive marginal stays positive, however small.
     const std::int64_t least = marginal[i] > 0 ? 1 : 0;
     amounts[i] = std::max<std::int64_t>(least, std::llround(std::ldexp(marginal[i], exponent)));
   }
@@ -54,7 +54,7 @@ WholeMarginals in_whole_numbers(std::span<const double> a, std::span<const doubl
   int exponent = 0;
   std::frexp(most, &exponent);
   const int shift = 61 - exponent;
-  // Each of the numbers is rounded to a whole one.
+  // Each number is rounded to a whole one.
   const auto lines = static_cast<double>(a.size() + b.size());
   return {scaled(a, shift), scaled(b, shift),
           static_cast<std::int64_t>(std::ceil(std::ldexp(rounding, shift) + lines))};
