@@ -147,8 +147,8 @@ class Solver {
     found_.summary.iterations = iterations;
   }
 
-  // The next g contains the column sums of the present plan, so only the last check costs an
-  // iteration.
+  // The next g contains the column sums of the present plan, so checks are free, except the last
+  // one, whose g is not used.
   void iterate_until(SinkhornIteration<T>& iteration, double tolerance, Index most) {
     std::vector<double> next(found_.potentials.col.size());
     SchemeSummary& summary = found_.summary;

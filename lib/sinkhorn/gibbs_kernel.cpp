@@ -9,7 +9,7 @@
 namespace attn {
 namespace {
 
-// To subtract +inf closes a line, where −inf would make +inf or NaN of its scores.
+// Subtracting +inf masks a line, where −inf would turn its scores into +inf or NaN.
 std::vector<double> to_subtract(std::span<const double> potential) {
   std::vector<double> values(potential.begin(), potential.end());
   for (double& value : values) {
@@ -18,7 +18,7 @@ std::vector<double> to_subtract(std::span<const double> potential) {
   return values;
 }
 
-// exp(s) and products with factors of a similar size then lie well inside of float64; float32 has
+// exp(s) and products with factors of a similar size then lie well inside float64; float32 has
 // Scores::near_zero.
 constexpr double largest_in_double = 350;
 

@@ -16,18 +16,17 @@ namespace attn {
 ///
 /// for reference potentials f and g that bring it into the range of T (Schmitzer 2019 calls it
 /// stabilised), 0 where the pair is forbidden. By tiles of row_pass_partition's blocks by
-/// row_tile_cols keys: those of the first blocks are kept once they are made, as far as the memory
-/// given for it goes, the others are made again at every call. The bits are the same either way.
+/// row_tile_cols keys: tiles of the first blocks are kept once they are made, as far as the given
+/// memory goes; the others are made again at every call. The bits are the same either way.
 template <class T>
 class GibbsKernel final : public ExponentialTiles<T> {
  public:
-  /// Refers to zero where scores are small enough (Scores::near_zero; in float64 |s| ≤ 350), else
-  /// to nothing yet. Takes at most `kept_bytes` of memory for tiles.
+  /// The reference is zero if scores are small enough (Scores::near_zero; in float64 |s| ≤ 350),
+  /// else there is none yet. Takes at most `kept_bytes` of memory for tiles.
   GibbsKernel(const Scores<T>& scores, std::int64_t kept_bytes);
 
-  /// From here on E is that of these potentials, (Lq) and (Lk); −inf closes a row or column.
-  /// Without any there is no reference. Exponentials below the smallest normal number of T may be
-  /// 0.
+  /// Sets the reference potentials, (Lq) and (Lk); −inf masks a row or column. Empty spans remove
+  /// the reference. Exponentials below the smallest normal number of T may be 0.
   void refer_to(std::span<const double> row, std::span<const double> col);
 
   /// Whether there is a reference.
@@ -35,29 +34,29 @@ class GibbsKernel final : public ExponentialTiles<T> {
   /// Whether both potentials are zero: E = exp(s).
   bool refers_to_zero() const { return to_zero_; }
 
-  /// The reference, where +inf, in place of −inf, closes a row or column.
+  /// The reference; for a masked row or column +inf in place of −inf.
   double row_reference(Index i) const { return to_zero_ ? 0 : row_[static_cast<std::size_t>(i)]; }
   double col_reference(Index j) const { return to_zero_ ? 0 : col_[static_cast<std::size_t>(j)]; }
 
   const Partition& partition() const { return partition_; }
   const Scores<T>& scores() const { return scores_; }
 
-  /// Whether that tile need not be made.
+  /// Whether that tile is kept and already made.
   bool has(const TileRange& range) const { return kept(range) && there_[at(range)] != 0; }
 
-  /// E of one tile, in `room`; it begins at a multiple of row_tile_cols and of the blocks. One
-  /// thread at a time may ask for tiles of one block. Throws what the scores throw.
+  /// E of one tile, in `room`. The tile begins at a multiple of row_tile_cols and of the blocks.
+  /// Only one thread at a time may ask for tiles of a block. Throws whatever the scores throw.
   MatrixView<const T> tile(const TileRange& range, MatrixView<T> room,
                            typename Scores<T>::Scratch& scratch) override;
 
-  /// Of a tile that need not be made, rows [first, first + kept_rows) of its block where they are
-  /// kept, as kernel::pack_rows packs them: behind those of the tile before in the same rows, the
-  /// next rows behind them all. `first` is a multiple of kept_rows. Where there are fewer rows
-  /// these are not packed, but one after the other.
+  /// For a kept tile: rows [first, first + kept_rows) of its block, as kernel::pack_rows packs
+  /// them. They follow the same rows of the tile before, and the next rows follow those of all
+  /// tiles. `first` is a multiple of kept_rows. If fewer rows are left, they are not packed but
+  /// stored one after the other.
   const T* kept_tile(const TileRange& range, Index first) const { return place(range, first); }
   static constexpr Index kept_rows = kernel::two_sided_rows;
 
-  /// Bytes that all tiles take.
+  /// Bytes of all tiles.
   static std::int64_t bytes(Index rows, Index cols);
 
  private:

@@ -7,7 +7,7 @@
 
 namespace attn {
 
-/// What the rows and columns of a plan are to sum to; finite numbers ≥ 0, where 0 closes a line.
+/// The row and column sums that a plan must have; finite numbers ≥ 0, where 0 closes a line.
 struct Marginals {
   std::vector<double> row;  ///< a (Lq)
   std::vector<double> col;  ///< b (Lk)
@@ -15,8 +15,8 @@ struct Marginals {
   double total() const;  ///< Σ a
 };
 
-/// SPEC.md §2: a = 1 and b = (queries with a key)/(keys with a query), 0 for lines with nothing
-/// allowed.
+/// MATHEMATICS.md §2: a = 1 and b = (queries with a key)/(keys with a query), 0 for lines with
+/// nothing allowed.
 Marginals attention_marginals(const AllowedCounts& allowed);
 
 /// a = 1/m and b = 1/n for the m queries and n keys with something allowed: a plan that sums to 1.

@@ -12,26 +12,27 @@ namespace attn {
 ///
 ///   g_j = LSE_i s_ij,   f_i = LSE_j(s_ij − g_j),
 ///
-/// in one pass by columns where all observers take rows before they are normalised, else in one
-/// for g and one for f. Writes `row` (Lq) and `col` (Lk), −inf where nothing is allowed, and shows
-/// the weights to `observers`. `allowed` is that of the scores. Throws what these throw.
+/// in one pass by columns if all observers accept rows before they are normalised, else in one for
+/// g and one for f. Writes `row` (Lq) and `col` (Lk), −inf where nothing is allowed, and shows the
+/// weights to `observers`. `allowed` belongs to the scores. Throws whatever the scores and
+/// observers throw.
 template <class T>
 void first_iteration(const Scores<T>& scores, const AllowedCounts& allowed, std::span<double> row,
                      std::span<double> col, const std::vector<Observer<T>*>& observers,
                      int threads);
 
-/// g_j = LSE_i s_ij, with the same bits whatever is observed.
+/// g_j = LSE_i s_ij, with the same bits as first_iteration.
 template <class T>
 void first_columns(const Scores<T>& scores, std::span<double> col, int threads);
 
-/// f_i = LSE_j(s_ij − g_j) of a given g, and its weights.
+/// f_i = LSE_j(s_ij − g_j) for a given g; shows its weights.
 template <class T>
 void rows_from_columns(const Scores<T>& scores, std::span<double> row, std::span<double> col,
                        const std::vector<Observer<T>*>& observers, int threads);
 
-/// Completes the queries that a pass by columns has left (one_pass_columns, one_pass_hybrid) and
-/// that have a key at all: finds each component's f of them, copies it to the span of `rows` at
-/// the same place, and goes on with the observers of that pass.
+/// Completes the queries that a pass by columns returned (one_pass_columns, one_pass_hybrid) and
+/// that have a key at all: computes each component's f for them, copies it to the span of `rows` at
+/// the same place, and continues with the observers of that pass.
 template <class T>
 void complete_rows_left(const Scores<T>& scores, const AllowedCounts& allowed,
                         const std::vector<Index>& left, const std::vector<Component>& components,

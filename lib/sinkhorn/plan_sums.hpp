@@ -9,9 +9,9 @@
 
 namespace attn {
 
-/// What is to be known of a plan as a whole, gathered from row panels: r_i = Σ_j π_ij, c_j = Σ_i
-/// π_ij and Σ_ij π_ij s_ij, for which scores are made once more. Kept in float64; relative error
-/// that of the weights and, of the last, of the scores.
+/// Sums over a plan, gathered from row panels: r_i = Σ_j π_ij, c_j = Σ_i π_ij and Σ_ij π_ij s_ij,
+/// for which scores are computed once more. Kept in float64; relative error that of the weights
+/// and, for the last sum, of the scores.
 template <class T>
 class PlanSums final : public Observer<T> {
  public:
@@ -27,7 +27,7 @@ class PlanSums final : public Observer<T> {
   const std::vector<double>& cols() const { return cols_.values(); }
   double score() const { return score_; }
 
-  /// Bytes while a pass of that shape runs.
+  /// Bytes held during a pass of that shape.
   static std::int64_t bytes(const Partition& partition, int threads);
 
  private:

@@ -11,16 +11,16 @@
 namespace attn {
 namespace {
 
-// What the last cache may hold from one pass to the next.
+// The amount that the last-level cache may hold from one pass to the next.
 constexpr std::int64_t cached_bytes = std::int64_t{16} << 20;
 
-// Columns whose sums by slot one thread adds up.
+// Columns whose sums over slots one thread adds up.
 constexpr Index strip_cols = 1024;
 
 template <class T>
 struct Tile {
   TileRange range;
-  MatrixView<const T> values;  // nothing where they are kept
+  MatrixView<const T> values;  // empty if they are kept
 };
 
 // One thread's scratch.
@@ -74,7 +74,7 @@ class ScalingPasses<T>::Run {
  private:
   static constexpr Index group = GibbsKernel<T>::kept_rows;
 
-  // Of columns [first, end).
+  // Adds up the slots over columns [first, end).
   void add_slots(std::span<double> col_sum, Index first, Index end) const {
     double* to = col_sum.data();
     std::fill(to + first, to + end, 0.0);
@@ -99,8 +99,8 @@ class ScalingPasses<T>::Run {
     }
   }
 
-  // A few rows at a time give their part of the columns while the products of the next few rows are
-  // taken, which come from memory. What has been made lies in cache, and its rows' sums are known.
+  // A group of rows adds its part to the columns while the products of the next group, which come
+  // from memory, are computed. Tiles made here are in cache, and the sums of their rows are known.
   void multiply(const TileRange& block, bool made, T* col_sum, Workspace<T>& work) const {
     if (made) {
       find_factors(block.row0, 0, block.rows, work);
@@ -109,7 +109,7 @@ class ScalingPasses<T>::Run {
       }
       return;
     }
-    // One step more than there are groups: the last one only gives.
+    // One step more than there are groups: the last one only adds to the columns.
     for (Index first = 0; first < block.rows + group; first += group) {
       const Index count = std::clamp<Index>(block.rows - first, 0, group);
       const Index before = std::clamp<Index>(block.rows - first + group, 0, group);
@@ -133,7 +133,7 @@ class ScalingPasses<T>::Run {
     }
   }
 
-  // Of so many rows; fewer than a group are not packed.
+  // For groups with these numbers of rows; fewer than a group are not packed.
   static void multiply(kernel::TwoSided<T> products, Index now_rows, Index next_rows) {
     if (products.now != nullptr && now_rows < group) {
       const MatrixView<const T> now(products.now, now_rows, products.cols);
@@ -148,8 +148,8 @@ class ScalingPasses<T>::Run {
     if (products.now != nullptr || products.next != nullptr) kernel::two_sided_products(products);
   }
 
-  // Tiles that are made are multiplied while they are in cache; a row's sum is taken tile by tile
-  // either way. False: they were all kept, and are not multiplied.
+  // Tiles that are made here are multiplied while they are in cache; a row's sum is taken tile by
+  // tile either way. Returns false if all tiles were kept: they are not multiplied yet.
   bool gather_tiles(const TileRange& block, Workspace<T>& work) {
     work.tiles.clear();
     bool made = false;
@@ -157,7 +157,7 @@ class ScalingPasses<T>::Run {
     for (range.col0 = 0; range.col0 < block.cols; range.col0 += row_tile_cols) {
       range.cols = std::min(row_tile_cols, block.cols - range.col0);
       if (kernel_.scores().empty(range)) continue;
-      // What is kept is kept by whole blocks.
+      // Tiles are kept by whole blocks.
       if (work.tiles.empty() && !kernel_.has(range)) {
         made = true;
         work.panel.reserve(block.rows * block.cols);
@@ -175,7 +175,7 @@ class ScalingPasses<T>::Run {
     return made;
   }
 
-  // Where all rows are packed, tiles side by side lie in memory as one does.
+  // If all rows are packed, neighbouring tiles lie in memory like one.
   static void add_kept(const TileRange& range, bool packed, Workspace<T>& work) {
     static_assert(row_tile_cols % kernel::two_sided_cols == 0);
     static_assert(row_tile_cols % kernel::packed_line<T>() == 0);

@@ -12,29 +12,30 @@ namespace attn {
 ///
 ///   r_i = Σ_j E_ij κ_j,  ρ_i = a_i / r_i (0 where r_i is),  c_j = Σ_i E_ij ρ_i.
 ///
-/// A block of queries completes r and goes on to its part of c while its tiles are in cache.
-/// Factors are rounded to T, sums of float32 products kept in float64 beyond 64 terms.
+/// A block of queries completes r and then adds its part of c while its tiles are in cache. Factors
+/// are rounded to T; sums of float32 products move to float64 after 64 terms.
 struct ScalingPass {
-  std::span<const double> col_scale;  ///< κ (Lk), ≥ 0; empty: ρ is `row_scale` and r is not taken
+  std::span<const double> col_scale;  ///< κ (Lk), ≥ 0; empty: ρ is `row_scale`, r is not computed
   std::span<const double> row_scale;  ///< a (Lq), ≥ 0; empty: all 1
-  std::span<double> row_sum;          ///< r (Lq), written; empty where col_scale is
+  std::span<double> row_sum;          ///< r (Lq), written; empty if col_scale is
   std::span<double> col_sum;          ///< c (Lk), written
 
-  /// ρ (Lq), or empty: over-relaxed, ρ_i ← ρ_i (a_i / (r_i ρ_i))^relaxation of what is here, > 0
-  /// but where a_i or r_i is 0. 1 gives the ρ above.
+  /// ρ (Lq), or empty. If given, over-relaxed: ρ_i ← ρ_i (a_i / (r_i ρ_i))^relaxation of the given
+  /// ρ, > 0 except where a_i or r_i is 0. With relaxation 1 it is the ρ above.
   std::span<double> row_factor;
   double relaxation = 1;
 };
 
-/// Runs such passes over one kernel, whose memory they share.
+/// Runs such passes over one kernel; they share its memory.
 template <class T>
 class ScalingPasses {
  public:
-  /// `kernel` is to have a reference, and to outlive it.
+  /// `kernel` must have a reference, and must outlive it.
   ScalingPasses(GibbsKernel<T>& kernel, int threads);
   ~ScalingPasses();
 
-  /// Bits as run_rows has them, whatever tiles are kept. Throws what the scores throw.
+  /// The bits are as fixed as those of run_rows, whatever tiles are kept. Throws whatever the
+  /// scores throw.
   void run(const ScalingPass& pass);
 
  private:

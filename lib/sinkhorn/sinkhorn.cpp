@@ -13,11 +13,11 @@ namespace {
 
 constexpr double minus_infinity = -std::numeric_limits<double>::infinity();
 
-// How far log κ and log ρ may be from 0. In float32: with scores of at most 30 their products lie
-// well inside of the format; with a plan as kernel, what was flushed to 0 is then still below 1e-29
-// of its row, and what is left has lost few digits to the rounding of its exponent. In float64:
-// products with exp(s), |s| ≤ 350, stay below e^680 and so do their sums; with a plan, what was
-// flushed to 0 is below e^-48 = 1e-21 of its marginals, and exponents are those of the formula.
+// The largest |log κ| and |log ρ|. In float32: with scores of at most 30 their products lie well
+// inside the format; with a plan as kernel, entries flushed to 0 are then still below 1e-29 of
+// their row, and the others have lost few digits to the rounding of their exponent. In float64:
+// products with exp(s), |s| ≤ 350, stay below e^680 and so do their sums; with a plan, entries
+// flushed to 0 are below e^-48 = 1e-21 of their marginals, and exponents are those of the formula.
 template <class T>
 constexpr bool narrow = sizeof(T) == sizeof(float);
 template <class T>
@@ -25,8 +25,7 @@ constexpr double most_from_zero = narrow<T> ? 45 : 330;
 template <class T>
 constexpr double most_from_plan = narrow<T> ? 10 : 330;
 
-// Weights below the smallest number of the format are lost, which sums as large as this do not
-// notice.
+// Weights below the smallest number of the format are lost; sums as large as this do not notice.
 template <class T>
 constexpr double smallest_sum = narrow<T> ? 1e-25 : 1e-100;
 
@@ -50,7 +49,7 @@ SinkhornIteration<T>::SinkhornIteration(const Scores<T>& scores, const LogMargin
 
 template <class T>
 void SinkhornIteration<T>::start(std::span<double> col) {
-  // What f = 0 leaves of the rows: nothing of those that are closed.
+  // f = 0 for the rows that are open, −inf for the others.
   std::vector<double> open;
   std::vector<double> potential;
   for (const double log : marginals_.row) {
@@ -80,8 +79,8 @@ void SinkhornIteration<T>::step(std::span<double> col, std::span<double> row,
   if (!by_products(col, row, next)) removing_maxima(col, row, next);
 }
 
-// The plan's column sums are c_j = b_j exp(g'_j − g_j), and the pass that completes f has them for
-// the asking: but for marginals of very different size none is near the bottom of the format (DN
+// The plan's column sums are c_j = b_j exp(g'_j − g_j), and the pass that completes f yields them
+// at no cost. Unless marginals differ very much in size, none is near the bottom of the format (DN
 // Lemma 1).
 template <class T>
 void SinkhornIteration<T>::removing_maxima(std::span<double> col, std::span<double> row,
@@ -97,7 +96,7 @@ void SinkhornIteration<T>::removing_maxima(std::span<double> col, std::span<doub
   kernel_.refer_to(row, col);
   for (std::size_t j = 0; j < col.size(); ++j) {
     if (std::isinf(col[j]) || sums.values()[j] >= smallest_sum<T>) continue;
-    // Nor would a kernel in this range have anything of such a column.
+    // A kernel in this range would lose such a column, too.
     kernel_.refer_to({}, {});
     complete_columns(row, next);
     return;
@@ -121,7 +120,7 @@ void SinkhornIteration<T>::complete_columns(std::span<double> row, std::span<dou
   run(pass, threads_);
 }
 
-// κ of g; false where one is out of range.
+// κ from g; false if one is out of range.
 template <class T>
 bool SinkhornIteration<T>::find_factors(std::span<const double> col,
                                         std::vector<double>& factor) const {
@@ -136,7 +135,7 @@ bool SinkhornIteration<T>::find_factors(std::span<const double> col,
   return true;
 }
 
-// Whether a/r is in range for the rows that have anything.
+// Whether a/r is in range for all rows that have a marginal and an allowed pair.
 template <class T>
 bool SinkhornIteration<T>::rows_in_range(std::span<const double> sum) const {
   const double most = std::exp(kernel_.refers_to_zero() ? most_from_zero<T> : most_from_plan<T>);
@@ -155,7 +154,7 @@ bool SinkhornIteration<T>::rows_in_range(std::span<const double> sum) const {
   return true;
 }
 
-// f of the factors ρ.
+// f from the factors ρ.
 template <class T>
 void SinkhornIteration<T>::set_row_potentials(std::span<const double> factor,
                                               std::span<double> row) const {
@@ -165,7 +164,7 @@ void SinkhornIteration<T>::set_row_potentials(std::span<const double> factor,
   }
 }
 
-// g of the factors κ, but for what is closed.
+// g from the factors κ, −inf for closed columns.
 template <class T>
 void SinkhornIteration<T>::set_col_potentials(std::span<const double> factor,
                                               std::span<double> col) const {
@@ -202,7 +201,7 @@ bool SinkhornIteration<T>::by_products(std::span<const double> col, std::span<do
   return true;
 }
 
-// A plan whose sums are these marginals may be the next kernel.
+// Whether a plan with these marginals may be the next kernel.
 template <class T>
 bool SinkhornIteration<T>::can_absorb() const {
   const auto large = [](double marginal) { return marginal == 0 || marginal >= smallest_sum<T>; };
@@ -210,7 +209,7 @@ bool SinkhornIteration<T>::can_absorb() const {
          std::all_of(col_marginal_.begin(), col_marginal_.end(), large);
 }
 
-// c_j = b_j exp(g'_j − g_j); rows are exact. Closed lines have 0.
+// c_j = b_j exp(g'_j − g_j); rows are exact. Lines with marginal 0 add 0.
 template <class T>
 MarginalErrors SinkhornIteration<T>::errors_of(std::span<const double> col,
                                                std::span<const double> row,
@@ -226,8 +225,8 @@ MarginalErrors SinkhornIteration<T>::errors_of(std::span<const double> col,
   return errors;
 }
 
-// Runs while potentials are in range of the reference, which is moved to them as long as that is
-// safe. Left: `col` is what to step on from.
+// Iterates while potentials are in range of the reference, which is moved to them as long as that
+// is safe. After Left::range, `col` is the g to continue from.
 template <class T>
 typename SinkhornIteration<T>::Left SinkhornIteration<T>::products(
     std::span<double> col, std::span<double> row, bool have_row, std::optional<double>& relaxation,

@@ -12,40 +12,43 @@
 
 namespace attn {
 
-/// log a (Lq) and log b (Lk), what the rows and columns of the plan sum to; empty: all are 1. −inf
-/// closes a line.
+/// log a (Lq) and log b (Lk) for the row sums a and column sums b of the plan; empty: all are 1.
+/// −inf closes a line.
 struct LogMarginals {
   std::span<const double> row;
   std::span<const double> col;
 };
 
-/// How far a plan is from its marginals: Σ_i |r_i − a_i| and Σ_j |c_j − b_j| of its sums r and c.
+/// The distance of a plan from its marginals: Σ_i |r_i − a_i| and Σ_j |c_j − b_j| of its sums r and
+/// c.
 struct MarginalErrors {
   double row = 0;
   double col = 0;
 };
 
-/// Told what the plan of the latest iteration leaves: how the next one is to be relaxed (1: not at
-/// all), or nothing to end there.
+/// Receives the errors of the latest iteration's plan. Returns the relaxation of the next iteration
+/// (1: none), or nothing to stop.
 using IterationCallback = std::function<std::optional<double>(const MarginalErrors&)>;
 
-/// Sinkhorn's iterations on potentials (SPEC.md §2; DN 10, EA 10), each one pass over the scores:
+/// Sinkhorn's iterations on potentials (MATHEMATICS.md §2; DN 10, EA 10), each one pass over the
+/// scores:
 ///
 ///   fᵗ_i = LSE_j(s_ij − gᵗ_j) − log a_i,   gᵗ⁺¹_j = LSE_i(s_ij − fᵗ_i) − log b_j
 ///
-/// for g¹ with f⁰ = 0. A block of queries gets its f and then gives its part of the next g. It is
-/// done by products with a Gibbs kernel, r = E κ, c = Eᵀ ρ with κ = exp(−g) and ρ = a/r relative to
-/// its reference, as long as these are small enough for the format; else, and where there is no
-/// reference yet, with the maxima of the rows removed, which gives the kernel a new reference (the
-/// absorption of Schmitzer 2019). Closed lines, and those with nothing allowed, have −inf.
+/// for g¹ with f⁰ = 0. A block of queries gets its f and then adds its part to the next g. An
+/// iteration uses products with a Gibbs kernel, r = E κ, c = Eᵀ ρ with κ = exp(−g) and ρ = a/r
+/// relative to its reference, as long as these are small enough for the format. Otherwise, and
+/// while there is no reference yet, it removes the maxima of the rows, which gives the kernel a new
+/// reference (the absorption of Schmitzer 2019). Closed lines, and those with nothing allowed, have
+/// −inf.
 ///
-/// Relative error of exp f and exp g: some 1e-6 in float32, 1e-14 in float64, and that of the
-/// scores. The bits depend neither on what is kept nor on the number of threads. Throws what the
-/// scores throw.
+/// Relative error of exp f and exp g: about 1e-6 in float32, 1e-14 in float64, and that of the
+/// scores. The bits depend neither on the kept tiles nor on the number of threads. Throws whatever
+/// the scores throw.
 template <class T>
 class SinkhornIteration {
  public:
-  /// What `marginals` shows must outlive it. Tiles of the kernel are kept in `kept_bytes` at most.
+  /// The spans of `marginals` must outlive it. The kernel keeps tiles in at most `kept_bytes`.
   SinkhornIteration(const Scores<T>& scores, const LogMarginals& marginals, std::int64_t kept_bytes,
                     int threads);
   SinkhornIteration(const SinkhornIteration&) = delete;
@@ -54,26 +57,26 @@ class SinkhornIteration {
   /// g¹ (Lk).
   void start(std::span<double> col);
 
-  /// From g = gᵗ (Lk), of start or a step, f = fᵗ (Lq) and `next` = gᵗ⁺¹ (Lk).
+  /// From g = gᵗ (Lk), given by start or a step, computes f = fᵗ (Lq) and `next` = gᵗ⁺¹ (Lk).
   void step(std::span<double> col, std::span<double> row, std::span<double> next);
 
-  /// Steps on from g = gᵗ (Lk) until `callback` ends it: `row` and `col` are then the potentials
-  /// whose errors it was told last. While potentials stay near the kernel's reference an iteration
-  /// costs its products alone, no exponential or logarithm; farther off the kernel absorbs them.
-  /// With a relaxation ω ≠ 1 (over-relaxed, Thibault et al. 2017) and fᵗ⁻¹, gᵗ the potentials
-  /// before,
+  /// Steps from g = gᵗ (Lk) until `callback` stops: `row` and `col` are then the potentials whose
+  /// errors it received last. While potentials stay near the kernel's reference, an iteration costs
+  /// only its products, no exponential or logarithm; farther off, the kernel absorbs them. With a
+  /// relaxation ω ≠ 1 (over-relaxed, Thibault et al. 2017) and the previous potentials fᵗ⁻¹, gᵗ,
   ///
   ///   fᵗ ← fᵗ⁻¹ + ω (fᵗ − fᵗ⁻¹),   gᵗ⁺¹ ← gᵗ + ω (gᵗ⁺¹ − gᵗ),
   ///
-  /// where there is a kernel. Rounding of the errors: some 1e-7 of the marginals in float32.
+  /// if there is a kernel. Rounding of the errors: about 1e-7 of the marginals in float32.
   void iterate(std::span<double> col, std::span<double> row, const IterationCallback& callback);
 
-  /// f from g, whose weights are shown: as show_rows shows them where all rows have the marginal 1.
+  /// Computes f from g and shows the weights; the same as show_rows if all rows have the marginal
+  /// 1.
   void show(std::span<double> col, std::span<double> row,
             const std::vector<Observer<T>*>& observers);
 
  private:
-  /// How iterate left a run of products.
+  /// Why a run of products ended.
   enum class Left { ended, range };
 
   void removing_maxima(std::span<double> col, std::span<double> row, std::span<double> next);
@@ -99,7 +102,7 @@ class SinkhornIteration {
   ScalingPasses<T> passes_;
 };
 
-/// Bytes of memory that it takes beside the tiles that are kept.
+/// Bytes that it takes in addition to the kept tiles.
 std::int64_t sinkhorn_bytes(Index rows, Index cols, std::size_t element_size, int threads);
 
 }  // namespace attn

@@ -14,27 +14,28 @@
 namespace attn {
 namespace {
 
-// ε is lowered by this factor at a time, from where scores are of about this size.
+// ε is divided by `cooling` at a time, starting where scores are about `first_scores` in size.
 constexpr double cooling = 4;
 constexpr double first_scores = 16;
 constexpr double rough_error = 1e-2;  // of the total
 constexpr Index most_rough_iterations = 200;
 
-// How often a plan whose rounding shows is brought nearer.
+// How often a plan with visible rounding is brought nearer.
 constexpr int most_closer = 3;
 
-// Over-relaxation is given up after so many iterations without getting nearer, or at an error so
-// much larger than the smallest one.
+// Over-relaxation is given up after this many iterations without getting nearer, or at an error
+// this many times the smallest one.
 constexpr Index most_without_gain = 50;
 constexpr double most_growth = 100;
 
-// Of the largest number of T: what is added up, and multiplied with a score, stays below that.
+// The largest total, as a fraction of the largest number of T, so that sums and their products with
+// scores fit.
 constexpr double most_total = 0x1p-20;
 
-// What sums of a few million rounded numbers stay within.
+// A bound that sums of a few million rounded numbers obey.
 constexpr double equal_totals = 1e-12;
 
-// What row and column sums of a plan in that format differ by, which are added up in other orders.
+// The difference of row and column sums of a plan in that format, which are added in other orders.
 template <class T>
 constexpr double sum_rounding = sizeof(T) == sizeof(float) ? 1e-6 : equal_totals;
 
@@ -52,7 +53,7 @@ std::vector<double> logs(const std::vector<double>& marginal) {
   return values;
 }
 
-// ω while errors fall.
+// The relaxation of each iteration: ω while errors fall.
 class Relaxation {
  public:
   explicit Relaxation(double wanted) : wanted_(wanted) {}
@@ -99,7 +100,7 @@ class Solver {
       iterate();
       if (!observers_.empty()) show_weights(scores_, found_.potentials, 0, observers_, threads_);
     }
-    // A few passes more, which so many iterations alone may take longer for than they took.
+    // This needs a few more passes, which could take longer than a fixed number of iterations.
     if (tolerance_ && !row_missing_.empty()) {
       found_.summary.gap = tree_gap(scores_, found_.potentials, marginals_.row, marginals_.col,
                                     row_missing_, col_missing_, sum_rounding<T>, threads_);
@@ -127,7 +128,7 @@ class Solver {
     ++iterations_;
     if (options_.keeps_errors) found_.errors.push_back(error);
   }
-  // The latest is found once more.
+  // Drops the latest record: the next run makes it again.
   void forget_last() {
     --iterations_;
     if (options_.keeps_errors) found_.errors.pop_back();
@@ -149,7 +150,7 @@ class Solver {
     run(iteration, tolerance_, options_.most_iterations());
     double error = measure();
     if (!tolerance_) return;
-    // What the iterations know of the error leaves out how the plan is rounded.
+    // The errors known to the iterations leave out the rounding of the plan.
     double aim = *tolerance_;
     for (int n = 0; n < most_closer && last_error_ <= aim && !(error <= *tolerance_); ++n) {
       aim = (*tolerance_ - (error - last_error_)) / 2;
@@ -162,7 +163,7 @@ class Solver {
         error <= *tolerance_ ? SolveStatus::converged : SolveStatus::not_converged;
   }
 
-  // Until the error is at most `tolerance`, where there is one, or there are so many errors in all.
+  // Runs until the error is at most `tolerance`, if there is one, or `most` errors are recorded.
   void run(SinkhornIteration<T>& iteration, std::optional<double> tolerance, Index most) {
     Relaxation relaxation(options_.relaxation);
     iteration.iterate(col(), row(), [&](const MarginalErrors& errors) -> std::optional<double> {
@@ -174,7 +175,7 @@ class Solver {
     });
   }
 
-  // Leaves g to start from; false where scores are small already, or may be of any size.
+  // Leaves g to start from; false if scores are small already, or of unknown size.
   bool anneal(const LogMarginals& log_marginals) {
     const double largest = scores_.magnitude();
     if (!(largest > first_scores * cooling) || std::isinf(largest)) return false;
@@ -199,7 +200,7 @@ class Solver {
     return started;
   }
 
-  // Finds what there is to say of the plan; its error.
+  // Evaluates the plan; returns its error.
   double measure() {
     PlanSums<T> sums(scores_);
     show_weights<T>(scores_, found_.potentials, 0, {&sums}, threads_);
@@ -215,7 +216,7 @@ class Solver {
     double mass = 0;
     double moments = 0;  // Σ r f + Σ c g
     double linear = 0;   // Σ a f + Σ b g
-    double far = 0;      // what scaling the plan down costs
+    double far = 0;      // cost of scaling the plan down
     double missing = 0;  // E
     double largest[2] = {-std::numeric_limits<double>::infinity(),
                          -std::numeric_limits<double>::infinity()};
@@ -258,7 +259,7 @@ class Solver {
     for (std::size_t j = 0; j < c.size(); ++j) col_missing_[j] -= c[j];
   }
 
-  // Whether every row that has a marginal may go to every column that has one.
+  // Whether every row with a marginal may go to every column with one.
   bool all_allowed() const {
     const Index keys = static_cast<Index>(allowed_.queries_of_key.size()) - allowed_.empty_keys();
     for (std::size_t i = 0; i < marginals_.row.size(); ++i) {
@@ -279,7 +280,7 @@ class Solver {
   std::optional<double> tolerance_;
   Index iterations_ = 0;
   double last_error_ = std::numeric_limits<double>::infinity();
-  std::vector<double> row_missing_;  // of the latest plan, where the gap is found by trees
+  std::vector<double> row_missing_;  // of the latest plan, if the gap is found by trees
   std::vector<double> col_missing_;
   SinkhornSolution found_;
 };

@@ -7,18 +7,18 @@
 
 namespace attn {
 
-/// The most iterations of Sinkhorn where a tolerance is to be met and no number is given.
+/// The default limit of Sinkhorn's iterations if a tolerance is to be met.
 inline constexpr Index usual_iterations = 1000;
 
-/// The tolerance of Sinkhorn where neither it nor a number of iterations is given: 1e-6 for float32
+/// The tolerance of Sinkhorn if neither it nor a number of iterations is given: 1e-6 for float32
 /// (element_size 4), 1e-10 for float64.
 constexpr double usual_tolerance(std::size_t element_size) {
   return element_size == sizeof(float) ? 1e-6 : 1e-10;
 }
 
-/// When Sinkhorn's iteration ends. Only iterations: after exactly that many. A tolerance: once the
-/// error is at most that, or after `iterations` (usual_iterations unless given). Neither: as with
-/// the usual tolerance. What the error is, and in which units, its user says.
+/// When Sinkhorn's iteration ends. Only `iterations`: after exactly that many. `tolerance`: once
+/// the error is at most that, or after `iterations` (usual_iterations unless given). Neither: as
+/// with the usual tolerance. The function that takes it defines the error and its units.
 struct Stopping {
   std::optional<Index> iterations;
   std::optional<double> tolerance;

@@ -4,8 +4,8 @@
 
 namespace attn {
 
-/// temperature · s_ij of given scores as an energy of its own, −inf where they forbid: the same
-/// problem at another ε. The scores must outlive it.
+/// temperature · s_ij of given scores as an energy, −inf where they forbid a pair: the same problem
+/// at another ε. The scores must outlive it.
 template <class T>
 class TemperedEnergy final : public Energy<T> {
  public:

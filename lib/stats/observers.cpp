@@ -39,7 +39,7 @@ void RowEntropy<T>::row_entropies(Index first, Index count, const double* entrop
   std::copy_n(entropies, count, this->values_.begin() + first);
 }
 
-// A weight of 1 may be rounded up. More than that would be weights that are none, which is told.
+// A weight of 1 may be rounded up. A larger excess is an invalid weight and stays visible.
 template <class T>
 void RowEntropy<T>::finish() {
   constexpr double rounding = 16.0 * std::numeric_limits<T>::epsilon();

@@ -7,7 +7,7 @@
 
 namespace attn {
 
-/// A number per query, gathered from row panels alone. Kept in float64.
+/// A number per query, gathered from row panels only. Kept in float64.
 template <class T>
 class RowObserver : public Observer<T> {
  public:
@@ -20,16 +20,16 @@ class RowObserver : public Observer<T> {
   std::vector<double> values_;
 };
 
-/// Σ_j π_ij, which is 1 (0 for a query with nothing allowed) where weights are what they should be:
-/// a check of weights that come from elsewhere.
+/// Σ_j π_ij, which is 1 for valid weights (0 for a query with nothing allowed): a check of weights
+/// that come from elsewhere.
 template <class T>
 class RowSums final : public RowObserver<T> {
  public:
   void observe(const WeightTile<T>& tile, Index slot) override;
 };
 
-/// H_i = −Σ_j π_ij log π_ij in nats, 0 log 0 = 0; never below 0 and at most log of the number of
-/// allowed keys where rows sum to 1. Absolute error: some roundings of T of 1 + H_i, and of the
+/// H_i = −Σ_j π_ij log π_ij in nats, 0 log 0 = 0; never below 0, and at most the log of the number
+/// of allowed keys if rows sum to 1. Absolute error: a few roundings of T of 1 + H_i, and of the
 /// row's largest |s_ij| where Scores::near_zero.
 template <class T>
 class RowEntropy final : public RowObserver<T> {

@@ -14,8 +14,8 @@ bool is_masked(std::span<const std::uint8_t> masked, std::size_t key) {
   return !masked.empty() && masked[key] != 0;
 }
 
-/// The `count` keys whose sums come first by `before`, equal ones by position; in one look over the
-/// sums, without a second list of all keys.
+/// The `count` keys whose sums come first by `before`, equal ones by position. Reads the sums once,
+/// without a second list of all keys.
 template <class Before>
 std::vector<KeySum> first_keys(std::span<const double> sums, std::span<const std::uint8_t> masked,
                                Index count, const Before& before) {
@@ -23,7 +23,7 @@ std::vector<KeySum> first_keys(std::span<const double> sums, std::span<const std
     if (before(a.value, b.value)) return true;
     return !before(b.value, a.value) && a.position < b.position;
   };
-  std::vector<KeySum> chosen;  // a heap: the last of them in front
+  std::vector<KeySum> chosen;  // a heap with the last of them in front
   for (std::size_t j = 0; count > 0 && j < sums.size(); ++j) {
     if (is_masked(masked, j)) continue;
     const KeySum key{static_cast<Index>(j), sums[j]};
@@ -46,7 +46,7 @@ double quantile(const std::vector<double>& sorted, double probability) {
   const double position = probability * static_cast<double>(sorted.size() - 1);
   const auto below = static_cast<std::size_t>(position);
   const double part = position - static_cast<double>(below);
-  // Nothing of the next, which may be infinite.
+  // Without the next value, which may be infinite.
   if (part == 0) return sorted[below];
   return sorted[below] + part * (sorted[below + 1] - sorted[below]);
 }
@@ -67,7 +67,7 @@ ColumnSumSummary summarise(std::vector<double> sums, std::span<const std::uint8_
   summary.lowest = lowest_keys(sums, masked, options.top);
   summary.highest = highest_keys(sums, masked, options.top);
 
-  std::vector<double>& sorted = sums;  // in place: of many heads together it is large
+  std::vector<double>& sorted = sums;  // in place: with many heads it is large
   const auto all = static_cast<Index>(sums.size());
   std::size_t kept = 0;
   for (std::size_t j = 0; j < sums.size(); ++j) {
@@ -168,7 +168,7 @@ std::optional<double> column_sum_bound(Scheme scheme, double hybrid, Index most_
 }
 
 double bound_slack(std::size_t element_size) {
-  // exp's argument reaches −88 (−708), whose rounding to the type moves the weight by as many ulps.
+  // exp's argument reaches −88 (−708); its rounding to the type moves the weight by as many ulps.
   return element_size == sizeof(float) ? 1e-4 : 1e-6;
 }
 
