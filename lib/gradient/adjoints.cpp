@@ -123,14 +123,14 @@ std::vector<T> narrow(const Numbers& values, double factor = 1) {
   return narrowed;
 }
 
-// A potential of −inf closes its line, as does to subtract +inf.
+// A potential of −inf masks its line, and so does subtracting +inf.
 Numbers to_subtract(Numbers potential) {
   std::replace(potential.begin(), potential.end(), -infinity, infinity);
   return potential;
 }
 
-// exp(f_i − before_i − log_b), what makes Q^t of P^t; 0 for a closed row. An empty `before` is
-// zeros.
+// exp(f_i − before_i − log_b), the factor that turns P^t into Q^t; 0 for a masked row. An empty
+// `before` means zeros.
 template <class T>
 std::vector<T> row_factors(const Numbers& f, const Numbers& before, double log_b) {
   std::vector<T> factors(f.size());
@@ -198,7 +198,7 @@ class Builder {
     return adjoint;
   }
 
-  // δ of the only weights there are.
+  // δ of the scheme's only set of weights.
   Numbers delta_of(const Numbers& f, const Numbers& g) const {
     return small_ ? mean_products(f, g) : inner_products(forward_.grad_out, forward_.out);
   }
@@ -221,7 +221,7 @@ class Builder {
       return {dnas(u, mean_products(found.row, found.col)),
               unas(found.unas_row, 1 - u, mean_products(found.unas_row, {}))};
     }
-    // δ is the mixture of the two, so one of them gives the other, by a division by 1/2 or more.
+    // δ is the mixture of the two, so one of them yields the other, by a division by 1/2 or more.
     const bool dnas_is_made = u <= 0.5;
     Potentials made;
     made.row = dnas_is_made ? found.row : found.unas_row;
@@ -295,7 +295,7 @@ class Builder {
     return sums;
   }
 
-  // P^t to one observer.
+  // Shows P^t to one observer.
   void show(Index t, Order order, Observer<T>& observer) {
     Pass<T> pass;
     pass.scores = forward_.scores;

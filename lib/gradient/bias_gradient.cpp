@@ -86,7 +86,7 @@ class QueryBiasGradient final : public GradientSink<T> {
   std::vector<double> sums_;
 };
 
-// Sums by distance first: a pair then costs an addition.
+// Sums by distance first, so that a pair costs one addition.
 template <class T>
 class T5Gradient final : public GradientSink<T> {
  public:

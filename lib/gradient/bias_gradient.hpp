@@ -7,21 +7,21 @@
 
 namespace attn {
 
-/// The adjoints of what is added to the scores: each takes tiles of dS, the gradient with respect
-/// to the scores, and has written its gradient once finished.
+/// The adjoints of terms that are added to the scores: each takes tiles of dS, the gradient with
+/// respect to the scores, and has written its gradient once finished.
 
-/// Of a bias that broadcasts: gradient (Lq or 1, Lk or 1) is the sum of dS over the axes of length
-/// 1, kept in float64 until it is complete. Memory is somebody else's, contiguous.
+/// For a bias that broadcasts: `gradient` (Lq or 1, Lk or 1) is the sum of dS over the axes of
+/// length 1, kept in float64 until it is complete. Its memory is the caller's, contiguous.
 template <class T>
 std::unique_ptr<GradientSink<T>> make_bias_gradient(Index rows, Index cols, MatrixView<T> gradient);
 
-/// Of one head's column of T5's table: gradient_b = Σ dS_ij over the pairs in bucket b, (buckets)
-/// with any stride. What `t5_relative_bias` was given.
+/// For one head's column of T5's table: gradient_b = Σ dS_ij over the pairs in bucket b, (buckets)
+/// with any stride. Takes the same arguments as t5_relative_bias.
 template <class T>
 std::unique_ptr<GradientSink<T>> make_t5_gradient(Index rows, Index cols, Causal causal,
                                                   const BucketRule& rule, MatrixView<T> gradient);
 
-/// Bytes that they allocate with that many lanes.
+/// Bytes that they allocate with `lanes` lanes.
 std::int64_t bias_gradient_bytes(Index rows, Index cols, Index lanes);
 std::int64_t t5_gradient_bytes(Index rows, Index cols, Index lanes);
 

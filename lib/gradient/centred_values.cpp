@@ -12,7 +12,7 @@
 namespace attn {
 namespace {
 
-// How many times as large as what the values differ by their common part may be: four bits.
+// How many times larger than their differences the values' common part may be: four bits.
 constexpr double most_in_common = 16;
 
 template <class T>
@@ -55,7 +55,7 @@ void CentredValues<T>::drop_empty_keys() {
   forward_.v = {v_.data(), v.rows, v.cols};
 }
 
-// Those with a key and a dO.
+// Queries with a key and a non-zero dO.
 template <class T>
 std::vector<Index> CentredValues<T>::live_queries() const {
   std::vector<Index> live;

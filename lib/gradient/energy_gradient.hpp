@@ -10,15 +10,15 @@
 namespace attn {
 
 /// The adjoints of the energies: each takes tiles of dE, the gradient with respect to the energies
-/// as `fill` of the energy of the same name gives them (scale included, soft cap not), and once
-/// finished has written the gradients of what the energy was made of. Memory is somebody else's and
-/// must outlive it; a gradient that is not wanted has no data. Error: that of a sum of Lq or Lk
-/// products in T. Shapes are not looked at again: the energy has refused those that disagree.
-/// Threads given are for the large products after the last tile, whose bits do not depend on them.
+/// as `fill` of the energy of the same name writes them (scale included, soft cap not), and once
+/// finished has written the gradients of the energy's inputs. The memory is the caller's and must
+/// outlive it; a gradient without data is not computed. Error: that of a sum of Lq or Lk products
+/// in T. Shapes are not checked again: the energy has rejected those that disagree. `threads` are
+/// for the large products after the last tile, whose bits do not depend on them.
 
-/// dot, scaled-dot: dq_i = scale Σ_j dE_ij k_j, dk_j = scale Σ_i dE_ij q_i; gaussian:
-/// dq_i = scale Σ_j dE_ij (k_j − q_i), dk_j = scale Σ_i dE_ij (q_i − k_j), taken on vectors centred
-/// on their common mean. For grad_q like q, grad_k like k, contiguous.
+/// dot, scaled-dot: dq_i = scale Σ_j dE_ij k_j, dk_j = scale Σ_i dE_ij q_i; gaussian: dq_i = scale
+/// Σ_j dE_ij (k_j − q_i), dk_j = scale Σ_i dE_ij (q_i − k_j), computed on vectors centred on their
+/// common mean. grad_q is shaped like q and grad_k like k, contiguous.
 template <class T>
 std::unique_ptr<GradientSink<T>> make_product_gradient(EnergyKind kind, MatrixView<const T> q,
                                                        MatrixView<const T> k, double scale,
@@ -33,7 +33,7 @@ std::unique_ptr<GradientSink<T>> make_bilinear_gradient(MatrixView<const T> q,
                                                         MatrixView<T> grad_q, MatrixView<T> grad_k,
                                                         MatrixView<T> grad_w, int threads);
 
-/// What the mlp energy was made of, as gradients.
+/// The gradients of the mlp energy's inputs.
 template <class T>
 struct MlpGradients {
   MatrixView<T> q;
@@ -51,7 +51,7 @@ std::unique_ptr<GradientSink<T>> make_mlp_gradient(MatrixView<const T> q, Matrix
                                                    const MlpWeights<T>& weights, double scale,
                                                    const MlpGradients<T>& gradients, int threads);
 
-/// Bytes that they allocate with that many lanes; q and k have `q_depth` and `k_depth` columns,
+/// Bytes that they allocate with `lanes` lanes; q and k have `q_depth` and `k_depth` columns,
 /// `hidden` is A.
 std::int64_t product_gradient_bytes(EnergyKind kind, Index rows, Index cols, Index depth,
                                     std::size_t element_size, Index lanes);

@@ -7,8 +7,8 @@
 namespace attn {
 namespace {
 
-// Scores of at most 30 in magnitude make of ρ something between e^-30 / Lk and e^30, which leaves
-// a dO of ordinary size far from both ends of float32.
+// With scores of at most 30 in magnitude, ρ lies between e^-30 / Lk and e^30, which leaves a dO of
+// ordinary size far from both ends of float32.
 constexpr double least_magnitude = 1e-10;
 constexpr double greatest_magnitude = 1e10;
 

@@ -20,15 +20,14 @@ namespace {
 // Tiles of a panel run along the queries in steps of this length.
 constexpr Index tile_rows = 256;
 
-// A slot costs its lane's sums by query to be cleared and added once, which this many keys
-// outweigh.
+// A slot clears and adds its lane's sums by query once; this many keys outweigh that cost.
 constexpr Index slot_keys = 512;
 constexpr Index most_slots = 32;
 
 constexpr Index panel_keys = 128;
 constexpr Index fewest_keys = 8;
 
-// Where columns are open a thread holds a panel of weights and one of products with dO.
+// With open columns, a thread holds a panel of weights and one of products with dO.
 constexpr Index held_bytes = Index{64} << 20;
 
 Index slots_of(Index cols) {
@@ -52,7 +51,7 @@ Partition gradient_partition(Index rows, Index cols, std::size_t element_size, b
 
 template <class T>
 struct Workspace {
-  std::vector<Buffer<T>> weights;  // by adjoint; the first begins as the scores
+  std::vector<Buffer<T>> weights;  // by adjoint; the first starts as the scores
   Buffer<T> products;              // G
   Buffer<T> gradient;              // of a tile
   typename Scores<T>::Scratch scratch;
@@ -60,7 +59,7 @@ struct Workspace {
   std::vector<T> columns;
 };
 
-// What lies in a workspace: tiles one after the other, of a whole panel or each at the beginning.
+// The tiles in a workspace: one after the other for a whole panel, or each at the beginning.
 struct PanelLayout {
   TileRange panel;
   bool whole = false;
@@ -72,12 +71,12 @@ struct PanelLayout {
   }
 };
 
-// du = Σ_ij (π_dnas − π_unas)_ij (G_ij − δ_i), by columns: δ of the mixture changes nothing, as
-// rows of both sum to 1, and keeps the terms small.
+// du = Σ_ij (π_dnas − π_unas)_ij (G_ij − δ_i), by columns: δ of the mixture changes nothing,
+// because rows of both sum to 1, and keeps the terms small.
 //
-// Where scores are near each other the two hardly differ, and what g has lost in sums of float32
-// shows: it is mended by what Σ_i ξ_ij = 1 has become. Rows need no such thing: their terms cancel
-// in what they are multiplied with.
+// Where scores are close to each other the two hardly differ, and the error of g from float32 sums
+// shows: the deviation of Σ_i ξ_ij from 1 corrects it. Rows need no correction: their terms cancel
+// in the factors that they are multiplied with.
 template <class T>
 class HybridSum {
  public:
@@ -102,7 +101,7 @@ class HybridSum {
     }
   }
 
-  // All of these columns have been weighed.
+  // Requires that all of these columns have been weighed.
   void mend(Index first, const std::vector<double>& mass) {
     for (std::size_t j = 0; j < mass.size(); ++j) {
       if (mass[j] > 0) col_[static_cast<std::size_t>(first) + j] += std::log(mass[j]);
@@ -125,7 +124,7 @@ class HybridSum {
   std::vector<T> row_;          // −δ
   std::vector<double> ratio_;   // π_dnas = π_unas exp(ratio_i − g_j)
   std::vector<double> factor_;  // ξ_ij = π_dnas factor_i
-  std::vector<double> sums_;    // by key, each of which belongs to one lane, as do those of col_
+  std::vector<double> sums_;    // by key; each key belongs to one lane, also in col_
 };
 
 template <class T>
@@ -144,14 +143,14 @@ class Runner {
       difference_.emplace(adjoints[0], adjoints[1]);
     }
     if (targets.v.data != nullptr) grad_out_ = kernel::Packed<T>::of(forward.grad_out);
-    // The values' gradient needs no more than the weights.
+    // The values' gradient needs only the weights.
     uses_products_ = !sinks_.empty() || difference_;
     open_ = difference_ || (!sinks_.empty() && adjoints.front().open());
     partition_ =
         gradient_partition(forward.scores->rows(), forward.scores->cols(), sizeof(T), open_);
   }
 
-  // Slots in waves of one for each lane.
+  // Runs the slots in waves of one per lane.
   double run() {
     const Index lanes = gradient_lanes(partition_.cols, threads_);
     for (GradientSink<T>* sink : sinks_) sink->start(lanes);
@@ -216,7 +215,8 @@ class Runner {
     for (const TileRange& tile : tiles) use(layout, tile, lane, workspace);
   }
 
-  // Scores, or the only weights where they are exp(s), and G; with open columns all weights too.
+  // Makes the scores, or the only weights if they are exp(s), and G; with open columns all weights,
+  // too.
   void make(const PanelLayout& layout, const TileRange& tile, Workspace<T>& workspace) const {
     const MatrixView<T> first = layout.view(workspace.weights[0], tile);
     if (adjoints_.front().f.empty()) {
@@ -243,7 +243,7 @@ class Runner {
     }
   }
 
-  // The weights of adjoint n; the first takes the place of the scores, and so goes last.
+  // The weights of adjoint n; the first replaces the scores, so it goes last.
   MatrixView<T> weights(std::size_t n, const PanelLayout& layout, const TileRange& tile,
                         Workspace<T>& workspace) const {
     if (open_ || adjoints_[n].f.empty()) return layout.view(workspace.weights[n], tile);
@@ -303,7 +303,7 @@ class Runner {
                                               targets_.v.row_range(tile.col0, tile.cols));
   }
 
-  // From the scores' gradient to the energies'; these are made again in `scratch`.
+  // Turns the scores' gradient into the energies', which are computed again in `scratch`.
   void take_soft_cap(const TileRange& tile, MatrixView<T> scratch, MatrixView<T> gradient) const {
     const auto& scores = forward_.scores->terms();
     if (!scores.softcap) return;
@@ -318,7 +318,7 @@ class Runner {
   const TileProduct<T>& products_;
   const std::vector<WeightAdjoint<T>>& adjoints_;
   int threads_;
-  kernel::Packed<T> grad_out_;  // laid out once, for the values' gradient
+  kernel::Packed<T> grad_out_;  // packed once, for the values' gradient
   std::vector<GradientSink<T>*> sinks_;
   Partition partition_;
   bool uses_products_ = false;
@@ -368,7 +368,7 @@ std::int64_t differentiate_bytes(Scheme scheme, Index rows, Index cols, Index v_
   bytes += kernel::packed_bytes(rows, v_head_dim, element_size);
   bytes += (rows + 2 * cols) * v_head_dim * element;             // CentredValues
   if (is_softmax(scheme)) bytes += rows * v_head_dim * element;  // fold_rows
-  // The passes that come before the gradient's own.
+  // The passes before the gradient's own.
   if (scheme == Scheme::hnas) bytes += rows * v_head_dim * element;
   if (scheme == Scheme::hnas || scheme == Scheme::sinkhorn) {
     const Partition columns = partition_of(Order::column_panels, rows, cols, element_size);

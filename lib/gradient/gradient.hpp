@@ -8,52 +8,52 @@
 
 namespace attn {
 
-/// What was computed forward, and what the loss says of it.
+/// Forward results and the upstream gradient.
 template <class T>
 struct Forward {
   const Scores<T>* scores = nullptr;
   SchemeOptions options;
-  const Attention* attention = nullptr;  ///< what attend(scores, options) gave
+  const Attention* attention = nullptr;  ///< the result of attend(scores, options)
   MatrixView<const T> v;                 ///< (Lk, dv)
   MatrixView<const T> out;               ///< (Lq, dv): Σ_j π_ij v_j
   MatrixView<const T> grad_out;          ///< dO (Lq, dv), finite
 };
 
-/// Where gradients go. What is empty (a matrix without data) is not wanted, and costs nothing.
+/// Where gradients go. A matrix without data is not wanted, and costs nothing.
 template <class T>
 struct GradientTargets {
   MatrixView<T> v;                         ///< dV = πᵀ dO (Lk, dv), contiguous
-  std::vector<GradientSink<T>*> scores;    ///< shown dS: the biases
-  std::vector<GradientSink<T>*> energies;  ///< shown dE, dS times the slope of the soft cap
-  bool hybrid = false;                     ///< du of hnas, which is returned
+  std::vector<GradientSink<T>*> scores;    ///< receive dS: the biases
+  std::vector<GradientSink<T>*> energies;  ///< receive dE, dS times the slope of the soft cap
+  bool hybrid = false;                     ///< whether to return du of hnas
 };
 
 /// Backward through a scheme, exact and in O(L·d) memory: tiles of scores, weights and dS are made,
-/// used and dropped. With G_ij = ⟨dO_i, v_j⟩ and δ_i = ⟨dO_i, o_i⟩ (SPEC.md §2):
+/// used and dropped. With G_ij = ⟨dO_i, v_j⟩ and δ_i = ⟨dO_i, o_i⟩ (MATHEMATICS.md §2):
 ///
 ///   unas   dS = π (G − δ)
 ///   dnas   dS = π (G − δ) − ξ κ, ξ_ij = exp(s_ij − g_j), κ_j = Σ_i π_ij (G_ij − δ_i)
 ///   hnas   u·dS_dnas + (1−u)·dS_unas, each with the δ of its own output
-///   sinkhorn  the T iterations that were made, unrolled (the a and b are constants): beside
-///             π (G − δ) there is Σ_t Q^t_ij γ^t_j + Σ_{t<T} P^t_ij φ^t_i with the row-stochastic
+///   sinkhorn  the T iterations of attend, unrolled (a and b are constants): π (G − δ), plus
+///             Σ_t Q^t_ij γ^t_j + Σ_{t<T} P^t_ij φ^t_i with the row-stochastic
 ///             P^t = exp((s − gᵗ) − fᵗ) and the column-stochastic Q^t = exp((s − gᵗ) − fᵗ⁻¹)/b,
 ///             γ^T_j = −κ_j, then φ^{t−1}_i = −Σ_j Q^t_ij γ^t_j, γ^t_j = −Σ_i P^t_ij φ^t_i. The
-///             potentials of all half-steps are made again: T·(Lq + Lk) numbers.
+///             potentials of all half-steps are computed again: T·(Lq + Lk) numbers.
 ///
-/// One pass of five products for unas and dnas; hnas has a pass of two more, sinkhorn 4T of one,
-/// and small problems one or two of two more, for δ.
-/// Queries and keys with nothing allowed have gradient 0. Gives du = Σ_ij G_ij (π_dnas −
-/// π_unas)_ij, taken without cancellation of weights, where it is wanted, else 0. Bits do not
-/// depend on the number of threads. What is beyond the format comes out as NaN or infinite, never
-/// hidden. Throws what scores throw.
+/// unas and dnas take one pass of five products; hnas adds a pass of two, sinkhorn 4T of one, and
+/// small problems one or two of two, for δ.
+/// Queries and keys with nothing allowed have gradient 0. Returns du = Σ_ij G_ij (π_dnas −
+/// π_unas)_ij, computed without cancellation of weights, if it is wanted, else 0. Bits do not
+/// depend on the number of threads. Results beyond the format are NaN or infinite, never hidden.
+/// Throws whatever the scores throw.
 template <class T>
 double differentiate(const Forward<T>& forward, const GradientTargets<T>& targets, int threads);
 
-/// On how many lanes the sinks are shown tiles (GradientSink) with `threads` threads.
+/// The number of lanes on which sinks see tiles (GradientSink) with `threads` threads.
 Index gradient_lanes(Index cols, int threads);
 
-/// Bytes of scratch memory that differentiate takes, sinks not counted; `iterations` of sinkhorn,
-/// at most.
+/// Bytes of scratch memory that differentiate takes, without sinks, for at most `iterations` of
+/// sinkhorn.
 std::int64_t differentiate_bytes(Scheme scheme, Index rows, Index cols, Index v_head_dim,
                                  Index iterations, std::size_t element_size, int threads);
 

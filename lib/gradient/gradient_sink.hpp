@@ -9,30 +9,30 @@
 namespace attn {
 
 /// Takes a gradient with respect to an Lq × Lk matrix (the scores, the energies) tile by tile, and
-/// makes of it the gradient of what the matrix was made of: the adjoint of a source of tiles.
+/// computes from it the gradient of the matrix's inputs: the adjoint of a source of tiles.
 ///
-/// Tiles may come from several *lanes* at once, one thread in each; tiles of different lanes have
-/// no column in common, those of one lane come in a fixed order. Between calls of `merge` each
-/// column comes in one lane only, so that what belongs to columns may be added to in place, while
-/// what belongs to rows needs a sum per lane. Tiles that are not shown are zeros.
+/// Tiles may come from several *lanes* at once, one thread in each. Tiles of different lanes have
+/// no column in common; those of one lane come in a fixed order. Between calls of `merge` each
+/// column comes in only one lane, so sums by column may be updated in place, while sums by row need
+/// a copy per lane. Tiles that are not shown are zeros.
 template <class T>
 class GradientSink {
  public:
   virtual ~GradientSink() = default;
 
-  /// Before the first tile; sums begin at zero.
+  /// Called before the first tile; sums start at zero.
   virtual void start(Index lanes) = 0;
 
   virtual void add(const TileRange& range, MatrixView<const T> gradient, Index lane) = 0;
 
-  /// On one thread: adds up lanes [0, lanes) in their order and empties them.
+  /// Called on one thread: adds up lanes [0, lanes) in their order and empties them.
   virtual void merge(Index lanes) = 0;
 
-  /// After the last tile, on one thread.
+  /// Called after the last tile, on one thread.
   virtual void finish() {}
 };
 
-/// Sums of `size` numbers that lanes add to at once.
+/// Sums of `size` numbers to which several lanes add at once.
 template <class T>
 class LaneSums {
  public:
@@ -50,7 +50,7 @@ class LaneSums {
     return own.values.data();
   }
 
-  /// total += the sums of lanes [0, lanes), in their order, which are zeros again.
+  /// total += the sums of lanes [0, lanes), in their order; resets them to zeros.
   void merge(Index lanes, T* total) {
     for (Index n = 0; n < lanes; ++n) {
       Lane& own = lanes_[static_cast<std::size_t>(n)];

@@ -9,8 +9,8 @@
 namespace attn {
 namespace {
 
-// The sums of da by query and by key, from which the rest follows by products once all tiles have
-// come: everything is linear in them but dw2.
+// The sums of da by query and by key. All gradients except dw2 are linear in them, and follow by
+// products after the last tile.
 template <class T>
 class MlpGradient final : public GradientSink<T> {
  public:

@@ -7,9 +7,9 @@
 
 namespace attn {
 
-/// by_query_i = Σ_j x_ij k_j (Lq, dk) and by_key_j = Σ_i x_ij q_i (Lk, dq) from tiles of x, as a
-/// GradientSink is shown them: two products a tile. Both results are contiguous and somebody
-/// else's; one without data is not made.
+/// by_query_i = Σ_j x_ij k_j (Lq, dk) and by_key_j = Σ_i x_ij q_i (Lk, dq) from tiles of x, which
+/// come as in a GradientSink: two products per tile. Both results are contiguous, in the caller's
+/// memory; one without data is not computed.
 template <class T>
 class PairSums {
  public:
@@ -46,7 +46,7 @@ class PairSums {
   MatrixView<const T> k_;
   MatrixView<T> by_query_;
   MatrixView<T> by_key_;
-  kernel::Packed<T> keys_;  // laid out once, as are the queries
+  kernel::Packed<T> keys_;  // packed once, like the queries
   kernel::Packed<T> queries_;
   LaneSums<T> lanes_;
 };

@@ -7,15 +7,15 @@
 namespace attn {
 namespace {
 
-// The row of W_K without the skeleton's that stands at `place` among them.
+// The row of W_K at `place` among the rows without the skeleton's.
 Index other_row(Index place, Index skipped) { return place + (place >= skipped ? 1 : 0); }
 
-// Its place, the row not being the skeleton's.
+// The place of a row that is not the skeleton's.
 Index place_of(Index row, Index skipped) { return row - (row > skipped ? 1 : 0); }
 
 Index rows_of(Index basis_row_count) { return (basis_row_count + 1) / 2; }
 
-// a/b · c where that is a number of float64, whatever a/b is.
+// a/b · c if that is in the range of float64, whatever a/b is.
 double quotient_times(double a, double b, double c) {
   const double quotient = a / b;
   if (std::isnormal(quotient)) return quotient * c;

@@ -14,19 +14,19 @@ struct Path {
   Index col;
 };
 
-/// Basis paths of a column: 2 d1 − 1 (SI Theorem 2).
+/// The number of basis paths of a column: 2 d1 − 1 (SI Theorem 2).
 inline Index basis_rows(Index rows) { return 2 * rows - 1; }
 
-/// The basis as a matrix (2 d1 − 1, d2), its columns those of the weights: row r < d1 has the path
-/// through W_Q's row r and the skeleton of W_K, so that row skeleton.q has the skeleton's own
-/// product; the rows after that have the paths through the skeleton of W_Q and the other rows of
-/// W_K, in their order. Rows of the weights become rows of the basis, nothing is transposed; SI
-/// Alg. 1 finds the same set column by column. `rows` is d1.
+/// The basis as a matrix (2 d1 − 1, d2), its columns those of the weights. Row r < d1 is the path
+/// through W_Q's row r and the skeleton of W_K, so row skeleton.q is the skeleton's own product;
+/// the later rows are the paths through the skeleton of W_Q and the other rows of W_K, in order.
+/// Rows of the weights become rows of the basis, nothing is transposed; SI Alg. 1 finds the same
+/// set column by column. `rows` is d1.
 Path basis_path(const Skeleton& skeleton, Index rows, Index r, Index column);
 
-/// Those of rows [first, first + count) of the basis, as triples q, k, col with the column last:
-/// the index of a path in a (d1, d1, d2) array of all. `out` has count · d2 · 3 numbers. Requires
-/// that d1 and d2 fit into int32.
+/// The paths of rows [first, first + count) of the basis, as triples q, k, col with the column
+/// last: the index of a path in a (d1, d1, d2) array of all. `out` has count · d2 · 3 numbers.
+/// Requires that d1 and d2 fit into int32.
 void basis_paths(const Skeleton& skeleton, Index rows, Index first, Index count, std::int32_t* out,
                  int threads);
 
@@ -35,10 +35,10 @@ template <class T>
 void basis_values(MatrixView<const T> wq, MatrixView<const T> wk, const Skeleton& skeleton,
                   MatrixView<T> values, int threads);
 
-/// The value of any path from the basis alone: p = p₁p₂/p₃ (SI Theorem 1), as p₁/p₃ · p₂, or that
-/// of the basis where it is one. In float64, so within two roundings of it beside those of the
-/// values (a third where it is subnormal), however large or small p₁/p₃ is. Not finite where p₃,
-/// the skeleton's path, is 0.
+/// The value of any path, computed only from the basis: p = p₁p₂/p₃ (SI Theorem 1), as p₁/p₃ · p₂,
+/// or read from the basis if it is in it. In float64, so within two roundings in addition to those
+/// of the values (a third if it is subnormal), however large or small p₁/p₃ is. Not finite where
+/// p₃, the skeleton's path, is 0.
 template <class T>
 double path_value(MatrixView<const T> values, const Skeleton& skeleton, Path path);
 
@@ -47,9 +47,9 @@ template <class T>
 void path_values(MatrixView<const T> values, const Skeleton& skeleton, Index q, Index first,
                  MatrixView<T> out, int threads);
 
-/// The weights with these basis paths and `wk_skeleton` (d2), the weights of W_K in the skeleton:
-/// W_Q[i] = p/W_K[S], W_K[j] = p/W_Q[S], within two roundings of those that the values are of, W_K
-/// within four. Not finite where a skeleton's path or weight is 0.
+/// The weights with these basis paths and with `wk_skeleton` (d2) as the weights of W_K in the
+/// skeleton: W_Q[i] = p/W_K[S], W_K[j] = p/W_Q[S]. W_Q is within two roundings of the weights that
+/// made the values, W_K within four. Not finite where a skeleton's path or weight is 0.
 template <class T>
 void basis_weights(MatrixView<const T> values, const Skeleton& skeleton,
                    std::span<const T> wk_skeleton, MatrixView<T> wq, MatrixView<T> wk, int threads);

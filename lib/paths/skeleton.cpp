@@ -8,7 +8,7 @@ namespace {
 template <class T>
 std::vector<Index> largest_rows(MatrixView<const T> w) {
   std::vector<Index> rows(static_cast<std::size_t>(w.cols), 0);
-  // Row by row, as they lie in memory.
+  // Row by row, the order in memory.
   std::vector<T> largest(rows.size(), T{-1});
   for (Index i = 0; i < w.rows; ++i) {
     const T* const row = w.row(i);

@@ -8,10 +8,10 @@
 namespace attn {
 namespace {
 
-// Columns of a stripe, which a thread works on at once: some cache lines of each row.
+// Columns of a stripe, which a thread works on at once: a few cache lines of each row.
 constexpr Index stripe_columns = 128;
 
-// The step of a number whose gradient is given.
+// The step for a given gradient.
 struct Descent {
   double rate;
 
@@ -46,7 +46,7 @@ class Adam {
   double second_correction_;
 };
 
-// A moment as it was, for a column that turns out not to move.
+// The old value of a moment, for a column that turns out not to move.
 template <class T>
 class Kept {
  public:
@@ -76,7 +76,7 @@ void step_weights(const StepMatrices<T>& m, const Update& update, Index first, I
   }
 }
 
-// A stripe of columns on its way to the next point.
+// Moves a stripe of columns by one step.
 template <class T, class Update>
 class PathStep {
  public:
@@ -105,13 +105,13 @@ class PathStep {
 
  private:
   struct Column {
-    double q = 0;  // the weights of the skeleton before the step; k as the formulas have it
+    double q = 0;  // the skeleton's weights before the step; k as in the formulas
     double k = 0;
     double ratio = 1;
     bool moves = true;
     double others = 0;   // Σ_{j≠S} G_K[j] W_K[j]
     double queries = 0;  // Σ_i G_Q[i] W_Q[i]
-    double size = 0;     // of both sums' terms
+    double size = 0;     // sum of the magnitudes of the terms of both
   };
 
   Column& at(Index c) { return columns_[static_cast<std::size_t>(c - first_)]; }

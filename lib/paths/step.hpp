@@ -13,29 +13,29 @@ struct StepOptions {
   Optimizer optimizer = Optimizer::si_sgd;
   double rate = 1e-3;  ///< η > 0
 
-  // Of adam and si_adam: m ← β₁m + (1−β₁)g, v ← β₂v + (1−β₂)g², a step of
-  // η m/(1−β₁ᵗ) / (√(v/(1−β₂ᵗ)) + ε), t = `number`, counted from 1.
+  // For adam and si_adam: m ← β₁m + (1−β₁)g, v ← β₂v + (1−β₂)g², a step of η m/(1−β₁ᵗ) /
+  // (√(v/(1−β₂ᵗ)) + ε), t = `number`, counted from 1.
   double beta1 = 0.9;
   double beta2 = 0.999;
   double epsilon = 1e-8;
   Index number = 1;
 
-  /// A column is singular where its ratio R, by which a step multiplies the skeleton's path, is
-  /// below this (> 0), or not finite. It stays as it is, moments too; or with `clips` R becomes
-  /// this, unless it is infinite or not a number: such a column stays.
+  /// A column is singular if its ratio R, by which a step multiplies the skeleton's path, is below
+  /// this (> 0), or not finite. It stays as it is, moments too. With `clips`, R becomes this
+  /// instead, unless it is infinite or NaN: such a column stays.
   double min_ratio = 1e-3;
   bool clips = false;
 };
 
-/// What a step works on; matrices of one shape (d1, d2).
+/// The matrices of a step, of one shape (d1, d2).
 template <class T>
 struct StepMatrices {
   MatrixView<T> wq;  ///< updated in place
   MatrixView<T> wk;
-  MatrixView<const T> grad_wq;  ///< of a loss that depends on the weights through the scores alone
+  MatrixView<const T> grad_wq;  ///< of a loss that depends on the weights only through the scores
   MatrixView<const T> grad_wk;
-  /// m and v, updated in place: of adam (2 d1, d2), the rows of W_Q and then of W_K; of si_adam
-  /// (2 d1 − 1, d2), as the basis (basis.hpp). Zeros before the first step; else not looked at.
+  /// m and v, updated in place: for adam (2 d1, d2), the rows of W_Q and then of W_K; for si_adam
+  /// (2 d1 − 1, d2), as the basis (basis.hpp). Zeros before the first step; unused by the others.
   MatrixView<T> first_moment = {};
   MatrixView<T> second_moment = {};
 };
@@ -46,15 +46,15 @@ struct SingularColumn {
 };
 
 struct StepSummary {
-  std::vector<SingularColumn> singular;  ///< in order; of optimisers in paths only
-  /// Of R, those of singular columns too; inverted where there is none.
+  std::vector<SingularColumn> singular;  ///< in order; only for optimisers in paths
+  /// The range of R, singular columns included; inverted if there is no R.
   double least_ratio = std::numeric_limits<double>::infinity();
   double largest_ratio = -std::numeric_limits<double>::infinity();
-  /// max over columns of |Σ G_Q W_Q − Σ G_K W_K| / (Σ |G_Q W_Q| + Σ |G_K W_K|): 0 but for rounding
-  /// where the loss does not change under rescalings, else paths do not follow their gradients.
+  /// max over columns of |Σ G_Q W_Q − Σ G_K W_K| / (Σ |G_Q W_Q| + Σ |G_K W_K|): 0 up to rounding if
+  /// the loss does not change under rescalings; otherwise paths do not follow their gradients.
   double inconsistency = 0;
 
-  /// Takes in that of the columns from `first` on, which come after those so far.
+  /// Merges the summary of the columns from `first` on, which follow those so far.
   void add(const StepSummary& more, Index first);
 };
 
@@ -62,26 +62,26 @@ struct StepSummary {
 bool steps_in_paths(Optimizer optimizer);
 bool keeps_moments(Optimizer optimizer);
 
-/// One update. sgd: W − ηG. adam: the same with Adam's step. si_sgd and si_adam make theirs on the
-/// basis paths, whose gradients are, by column, with S the skeleton's rows (SI Alg. 2, corrected:
-/// SPEC.md §9 E1 and E2),
+/// One update. sgd: W − ηG. adam: the same with Adam's step. si_sgd and si_adam step on the basis
+/// paths, whose gradients are, by column, with S the skeleton's rows (SI Alg. 2, corrected:
+/// MATHEMATICS.md §9 E1 and E2),
 ///
 ///   G_p = G_Q[i] / W_K[S],   G_p = G_K[j] / W_Q[S],
 ///   G_ps = (G_Q[S] − Σ_{j≠S} G_K[j] W_K[j] / W_Q[S]) / W_K[S],
 ///
-/// and give the steps u of the paths to the weights so that W_K[S] stays:
+/// and turn the steps u of the paths into steps of the weights that leave W_K[S] as it is:
 ///
 ///   R = 1 − u_ps / (W_Q[S] W_K[S]),  W_Q[S] ← W_Q[S] R,
 ///   W_Q[i] ← W_Q[i] − u / W_K[S],    W_K[j] ← (W_K[j] − u / W_Q[S]) / R.
 ///
 /// So scores follow the same trajectory from (W_Q, W_K) and from any rescaling of it, to the last
-/// bit where the factors are signed powers of two: every operation then gives the same significand.
+/// bit if the factors are signed powers of two: every operation then has the same significand.
 /// si_sgd_printed is Alg. 2 to the letter: no W_K[S], and the step of W_K[j] lacks its last
 /// division by W_Q[S].
 ///
-/// Arithmetic and sums are in float64 (a sum over d1 rows: d1 roundings of its terms' magnitudes),
-/// what is stored is rounded once. The bits do not depend on `threads`, nor on the range of
-/// columns. What is beyond T comes out infinite. A column whose skeleton has a 0 is singular.
+/// Arithmetic and sums are in float64 (a sum over d1 rows: d1 roundings of its terms' magnitudes);
+/// stored results are rounded once. The bits depend neither on `threads` nor on the range of
+/// columns. Results beyond T are infinite. A column whose skeleton has a 0 is singular.
 template <class T>
 StepSummary step(const StepOptions& options, const Skeleton& skeleton,
                  const StepMatrices<T>& matrices, int threads);

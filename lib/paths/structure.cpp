@@ -54,7 +54,8 @@ Index structure_rank(Index rows, Index columns) {
   PathForest column(rows, 1);
   for (Index i = 0; i < rows; ++i) {
     for (Index j = 0; j < rows && column.rank() < 2 * rows - 1; ++j) {
-      // Behind the first row, whatever W_Q's weight is joined to is all of W_K's.
+      // After the first row all weights of W_K are connected, so one path joins a weight of W_Q to
+      // all.
       if (!column.add({i, j, 0}) && i > 0) break;
     }
   }
