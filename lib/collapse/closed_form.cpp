@@ -17,17 +17,18 @@ double log_sum(double x, double y) {
   return std::max(x, y) + std::log1p(std::exp(-std::abs(x - y)));
 }
 
-// In logarithms nothing underflows, however far apart the points: t = 1/r = exp(−x), s = exp(l).
+// In logarithms nothing underflows, however far apart the points are: t = 1/r = exp(−x), s =
+// exp(l).
 struct Logarithms {
   double x;
   double l;
   double plus_s = log_sum(-x, l);                 // log(t + s)
   double one_plus = std::log1p(std::exp(l - x));  // log(1 + ts)
-  // t' = t(1 + ts)/(t + s) is to dnas what t is to unas.
+  // t' = t(1 + ts)/(t + s) has the part in dnas that t has in unas.
   double x_dnas = x - one_plus + plus_s;
 };
 
-// log of t/((t + s)(1 + ts)), which distances are 2a(1 − s²) times.
+// log of t/((t + s)(1 + ts)); distances are 2a(1 − s²) times t/((t + s)(1 + ts)).
 double log_share(double x, double l) { return -x - log_sum(-x, l) - std::log1p(std::exp(l - x)); }
 
 // log of minus its derivative by x over s: t(1 − t²)/((t + s)(1 + ts))², for 1 − t² given.
@@ -35,7 +36,7 @@ double log_slope(double x, double l, double log_rest) {
   return -x + log_rest - 2 * log_sum(-x, l) - 2 * std::log1p(std::exp(l - x));
 }
 
-// log of what unas falls by over what dnas falls by, as x grows: above 0 before the peak.
+// log of the ratio of the fall of unas to the fall of dnas as x grows: above 0 before the peak.
 double slope_ratio(double x, double a) {
   const double l = -2 * a * a;
   const Logarithms at{x, l};
@@ -58,7 +59,7 @@ Distances distances(double r, double a) {
   const double s = std::exp(-2 * square);
   const double length = 2 * a * -std::expm1(-4 * square);  // 2a(1 − s²)
   const double unas_low = (t + s) * (1 + t * s);
-  // As unas of other numbers of points: q only divides r.
+  // Like unas with other numbers of points: q only divides r.
   const double u = t * ((1 + t * s) / (t + s));
   const double dnas_low = (u + s) * (1 + u * s);
   const double grown = t * one_less_t * -std::expm1(-2 * square) / (t + s);  // u − t
@@ -72,7 +73,7 @@ Distances printed_distances(double r, double a) {
   const double s = std::exp(-2 * a * a);
   const double length = 2 * a * -std::expm1(-4 * a * a);
   const double q = (r + s) / (r * s + 1);
-  // Fractions by themselves, as their products overflow.
+  // Each fraction by itself, because their products overflow.
   const double unas = length * (r / (1 + r * s) / (r + s));
   const double dnas = length * ((q / (q + r * s)) * (r / (r + s * q)));
   return {unas, dnas, dnas - unas};

@@ -16,8 +16,8 @@ double largest_difference(const double* a, const double* b, Index dimension) {
   return largest;
 }
 
-// A power of two about as large: in units of it squares neither overflow nor vanish, and no bit of
-// a distance changes.
+// A power of two of about that size: in units of it squares neither overflow nor vanish, and no bit
+// of a distance changes.
 double unit_of(double largest) {
   if (!(largest > 0 && std::isfinite(largest))) return 1;
   return std::ldexp(1.0, std::clamp(std::ilogb(largest), -1000, 1000));
@@ -104,7 +104,7 @@ ClusterStatistics cluster_statistics(MatrixView<const T> points,
   found.centre.assign(static_cast<std::size_t>(clusters * d), 0.0);
   std::vector<double> count(static_cast<std::size_t>(clusters), 0.0);
   for (const std::int64_t label : labels) count[static_cast<std::size_t>(label)] += 1;
-  // Twice: the second time what rounding has left over.
+  // Twice: the second round adds the remainder that rounding has left.
   for (int round = 0; round < 2; ++round) {
     std::vector<double> sum(found.centre.size(), 0.0);
     for (Index n = 0; n < points.rows; ++n) {

@@ -23,7 +23,7 @@ std::optional<std::vector<double>> covariance_factor(std::span<const double> cov
     for (std::size_t r = c + 1; r < d; ++r) {
       double rest = covariance[r * d + c];
       if (!std::isfinite(rest)) return std::nullopt;
-      // Of each by itself: their product overflows, or vanishes.
+      // Each root by itself: the product of the variances may overflow, or vanish.
       const double size = std::sqrt(variance) * std::sqrt(covariance[r * d + r]);
       for (std::size_t b = 0; b < c; ++b) rest -= factor[r * d + b] * factor[c * d + b];
       if (open) {
@@ -47,7 +47,7 @@ void Clusters::place(std::span<const std::int64_t> labels, double* points) const
       for (std::size_t c = 0; c < d; ++c) point[c] = centre[c] + factor[c] * point[c];
       continue;
     }
-    // From the last coordinate on, as those before it are still to be used.
+    // From the last coordinate on, because earlier ones are still needed.
     for (std::size_t c = d; c-- > 0;) {
       double sum = 0;
       for (std::size_t b = 0; b <= c; ++b) sum += factor[c * d + b] * point[b];

@@ -8,14 +8,14 @@
 
 namespace attn::collapse {
 
-/// The joint log-density of component i of a mixture and point j, but for a constant of all:
+/// The joint log-density of component i of a mixture and point j, up to a common constant:
 ///
 ///   s_ij = log β_i − ‖k_j − q_i‖² / (2σ²)
 ///
-/// for centres q (M, d), points k (N, d) and log-priors (M), all finite. Squares of differences are
-/// summed, not products: a relative error of d + 3 roundings of the distance, however near to each
-/// other and far from the origin a point and its centre are, as a likelihood that must not fall
-/// needs it. Keeps a copy of k; q and the priors must outlive it.
+/// for centres q (M, d), points k (N, d) and log-priors (M), all finite. Sums squares of
+/// differences, not products: a relative error of d + 3 roundings of the distance, however close to
+/// each other and far from the origin a point and its centre are. A likelihood that must not fall
+/// needs that. Keeps a copy of k; q and the priors must outlive it.
 class ComponentEnergy final : public Energy<double> {
  public:
   ComponentEnergy(MatrixView<const double> centres, MatrixView<const double> points,

@@ -14,7 +14,7 @@
 namespace attn::collapse {
 namespace {
 
-// A sum and what rounding has left out of it (Neumaier).
+// A sum and its rounding error (Neumaier).
 class Compensated {
  public:
   void add(double term) {
@@ -81,7 +81,7 @@ SchemeOptions dnas() {
   return options;
 }
 
-// The mixture's scores of the points.
+// The scores of the points under the mixture.
 class Expectation {
  public:
   Expectation(MatrixView<const double> points, const GaussianMixture& mixture)
@@ -101,7 +101,7 @@ class Expectation {
   Scores<double> scores_;
 };
 
-// Less their log-sum-exp.
+// Subtracts their log-sum-exp.
 void normalise(std::vector<double>& logs) {
   const double largest = *std::max_element(logs.begin(), logs.end());
   Compensated sum;

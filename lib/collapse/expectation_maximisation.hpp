@@ -20,7 +20,7 @@ struct GaussianMixture {
   MatrixView<const double> centres() const { return {centre.data(), components, dimension}; }
 };
 
-/// What a step does with β.
+/// How a step treats β.
 enum class Priors {
   fixed,
   estimated,  ///< β_i = mean_j ξ_ij
@@ -35,40 +35,40 @@ struct EmOptions {
   double min_variance = 1e-6;  ///< > 0, as the likelihood is unbounded for σ² → 0
 };
 
-/// What a step found of the mixture that it started from.
+/// Results for the mixture from which a step started.
 struct EmStep {
   double log_likelihood = 0;  ///< Σ_j log Σ_i β_i N(k_j | q_i, σ²I)
-  bool at_floor = false;      ///< σ² would have been below min_variance, and is that
+  bool at_floor = false;      ///< σ² would have been below min_variance, and was set to it
   Index empty = 0;            ///< components whose share of all points underflows to 0
 };
 
-/// β_i ∝ exp(½‖q_i‖²/σ²), summing to 1, for the mixture as it is.
+/// Sets β_i ∝ exp(½‖q_i‖²/σ²), summing to 1, for the present centres and σ².
 void set_dnas_priors(GaussianMixture& mixture);
 
-/// One step of EM (DN 2-8, EA 2-8; SPEC.md §2, the mixture view) for the points k (N, d):
+/// One step of EM (DN 2-8, EA 2-8; MATHEMATICS.md §2, the mixture view) for the points k (N, d):
 ///
 ///   ξ_ij ∝_i β_i N(k_j | q_i, σ²I),   q_i ← Σ_j ξ_ij k_j / Σ_j ξ_ij,   β_i ← mean_j ξ_ij,
 ///   σ² ← max(min_variance, Σ_ij ξ_ij ‖k_j − q_i‖² / (d N)) with the new q,
 ///
 /// from `from` to `to`, of the same shape. The first two are dnas of the scores log β_i + log N,
-/// whose column potentials are the likelihood; the last is a pass of its own over squared
-/// differences, so that it does not cancel. Under Priors::dnas those of `to` belong to its centres.
-/// Memory O((N + M) d). The bits do not depend on `threads`. Throws what attend throws: scores
-/// beyond the format; and Error(numerical) where the likelihood is.
+/// whose column potentials are the likelihood; the last takes a pass of its own over squared
+/// differences, so that it does not cancel. Under Priors::dnas the priors of `to` belong to its
+/// centres. Memory O((N + M) d). The bits do not depend on `threads`. Throws whatever attend throws
+/// (scores beyond the format), and Error(numerical) if the likelihood is beyond it.
 EmStep em_step(MatrixView<const double> points, const GaussianMixture& from,
                const EmOptions& options, GaussianMixture& to, int threads);
 
-/// Σ_j log Σ_i β_i N(k_j | q_i, σ²I), to the bits that em_step tells it. Error: some 1e-15 of the
-/// sum of its terms' sizes. Throws what em_step throws.
+/// Σ_j log Σ_i β_i N(k_j | q_i, σ²I), with the same bits as in em_step. Error: about 1e-15 of the
+/// sum of its terms' magnitudes. Throws whatever em_step throws.
 double log_likelihood(MatrixView<const double> points, const GaussianMixture& mixture, int threads);
 
-/// The centres (M, d) that dnas with the dot product, scale 1/σ² and v = k makes of `from`: what a
-/// step from set_dnas_priors is to give. Tells the error of that, relative to the largest
+/// Writes the centres (M, d) that dnas with the dot product, scale 1/σ² and v = k makes of `from`:
+/// the expected result of a step from set_dnas_priors. Returns their error, relative to the largest
 /// coordinate of all points: 1e-12 + 16 roundings of the largest score.
 double dnas_centres(MatrixView<const double> points, const GaussianMixture& from,
                     MatrixView<double> out, int threads);
 
-/// Bytes that a step takes beside points and mixtures.
+/// Bytes that a step takes in addition to points and mixtures.
 std::int64_t em_step_bytes(Index components, Index points, Index dimension, int threads);
 
 }  // namespace attn::collapse

@@ -13,17 +13,18 @@ struct SelfAttention {
   SchemeOptions scheme;
   EnergyKind energy = EnergyKind::dot;
   double scale = 1;       ///< multiplies the energy
-  bool residual = false;  ///< a point is added to what it gathers
+  bool residual = false;  ///< a point is added to its output
 };
 
-/// One step: next_i = Σ_j π_ij x_j (+ x_i with `residual`), the points x (N, d) being queries, keys
-/// and values (DN §5.2, EA E). Memory O(N d). `next` (N, d) is not `points`. The bits do not depend
-/// on `threads`. Throws what attend throws, and Error(numerical) where a point leaves the format.
+/// One step: next_i = Σ_j π_ij x_j (+ x_i with `residual`), where the points x (N, d) are queries,
+/// keys and values (DN §5.2, EA E). Memory O(N d). `next` (N, d) is not `points`. The bits do not
+/// depend on `threads`. Throws whatever attend throws, and Error(numerical) if a point leaves the
+/// format.
 template <class T>
 SchemeSummary attend_to_each_other(MatrixView<const T> points, const SelfAttention& options,
                                    MatrixView<T> next, int threads);
 
-/// Bytes that a step takes beside `points` and `next`.
+/// Bytes that a step takes in addition to `points` and `next`.
 std::int64_t self_attention_bytes(const SelfAttention& options, Index points, Index dimension,
                                   std::size_t element_size, int threads);
 

@@ -6,8 +6,8 @@
 
 namespace attn::fenchel {
 
-/// A solution, of centred templates: λ (d), μ̃ + z, ĥ and p, which Divergence::evaluate was asked
-/// for last.
+/// A solution, in centred templates: λ (d), μ̃ + z, ĥ and p, for which Divergence::evaluate was
+/// called last.
 struct Solution {
   const double* lambda;
   const double* target;
@@ -16,12 +16,12 @@ struct Solution {
   Index depth;
 };
 
-/// Below this a gradient of centred templates is rounding: of target and mean, and of logits that
-/// move the mean.
+/// Below this norm a gradient in centred templates is rounding: of target and mean, and of logits
+/// that move the mean.
 double gradient_rounding(const Templates& templates, const double* target, double lambda_norm);
 
-/// Fills in primal and dual, each from its own formula, and how far their difference is from the
-/// gap.
+/// Fills in primal and dual, each from its own formula, and the deviation of their difference from
+/// the gap.
 void certify(const Solution& at, double partition, double alpha, Divergence& divergence,
              DualSummary& summary);
 

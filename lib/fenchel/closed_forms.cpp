@@ -16,7 +16,7 @@ namespace {
 
 using namespace fenchel;
 
-// What one preference has at λ = 0.
+// The values of one preference at λ = 0.
 class Origin {
  public:
   Origin(const ScaledCost* cost, const double* u, const Templates& templates)
@@ -25,7 +25,7 @@ class Origin {
   bool is_empty() const { return divergence_.is_empty(); }
   Divergence& divergence() const { return *divergence_; }
 
-  // Of I/α + Σ; Σ is rounded, so that it may take a little more to factor it.
+  // Factors I/α + Σ. Σ is rounded, so the diagonal may need a little more for that.
   void factor(double alpha) {
     const Index d = templates_.depth();
     Rows<double> p(1, templates_.count()), mean(1, d), zero(1, templates_.count());

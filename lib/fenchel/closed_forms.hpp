@@ -6,23 +6,23 @@
 
 namespace attn {
 
-/// What closed forms of λ give, means of (Q, d); a view without rows is not wanted.
+/// Results of the closed forms of λ, means of (Q, d); a view without rows is not wanted.
 struct ClosedForms {
-  MatrixView<double> h_first_order = {};   ///< at λ = αz (FD 15; of transport FD 24)
+  MatrixView<double> h_first_order = {};   ///< at λ = αz (FD 15; for transport FD 24)
   MatrixView<double> p_first_order = {};   ///< p there (Q, n)
   MatrixView<double> h_second_order = {};  ///< at λ = α(I + αΣ)⁻¹z (FD 14)
 };
 
-/// ĥ = Σ p_i t_i at approximations of λ*, with p by (10), of transport by (37). The first is
-/// attention: p_i ∝ u_i exp⟨t_i, αz⟩ (FD 17). Its λ is off by α²Σz + O(α³). In the second Σ is
-/// minus the curvature of the dual at λ = 0 less I/α, for KL the covariance of u; it is off by
-/// O(α³), O(α⁴) where the third cumulant of u vanishes. One factor of min(n, d)² numbers serves all
-/// queries of a shared preference; preferences by query take one each. Empty queries get zeros.
-/// Checks and errors as solve_dual's.
+/// ĥ = Σ p_i t_i at approximations of λ*, with p by (10), for transport by (37). The first is
+/// attention: p_i ∝ u_i exp⟨t_i, αz⟩ (FD 17). Its λ is off by α²Σz + O(α³). In the second, I/α + Σ
+/// is minus the second derivative of the dual at λ = 0, so for KL Σ is the covariance of u; it is
+/// off by O(α³), or O(α⁴) if the third cumulant of u vanishes. One factor of min(n, d)² numbers
+/// serves all queries of a shared preference; preferences by query take one each. Empty queries get
+/// zeros. Checks and errors as in solve_dual.
 void closed_forms(const DualProblem& problem, int threads, const ClosedForms& results);
 
-/// ‖λ − αz‖ / ‖λ‖ of one query (FD §8): how far its attention is from exact inference. 0 where both
-/// are 0, +inf where λ alone is.
+/// ‖λ − αz‖ / ‖λ‖ of one query (FD §8): how far its attention is from exact inference. 0 if both
+/// norms are 0, +inf if only ‖λ‖ is.
 double relative_deviation(const double* lambda, const double* evidence, Index depth, double alpha);
 
 }  // namespace attn

@@ -16,12 +16,12 @@ inline void widen(const float* from, Index n, double factor, double* to) {
   for (Index i = 0; i < n; ++i) to[i] = static_cast<double>(from[i]) * factor;
 }
 
-/// What makes Newton's equations (I/α + T'ᵀST') step = gradient fit for float32 whatever the sizes
-/// of templates and α: for T̂ = T'/s, s the largest norm of a template, and a gradient of norm 1
+/// Scales Newton's equations (I/α + T'ᵀST') step = gradient to fit float32, whatever the sizes of
+/// templates and α: for T̂ = T'/s, s the largest norm of a template, and a gradient of norm 1
 ///
 ///   (shift·I + weight·T̂ᵀST̂) x = gradient/‖gradient‖,  step = back·‖gradient‖·x,
 ///
-/// the larger of shift and weight being 1.
+/// where the larger of shift and weight is 1.
 struct ConjugateScale {
   double size = 1;
   double shift = 1;
@@ -51,7 +51,7 @@ struct ConjugateScale {
   }
 };
 
-/// Iterations after which a row's step is taken as it is: in exact arithmetic min(n, d) are enough.
+/// Iterations after which a row's step is accepted as it is: in exact arithmetic min(n, d) suffice.
 inline Index most_conjugate_iterations(Index n, Index d) {
   return std::clamp<Index>(std::min(n, d), 16, 150);
 }

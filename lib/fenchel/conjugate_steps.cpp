@@ -23,7 +23,7 @@ struct ConjugateScratch final : StepFinder::Scratch {
         variance(static_cast<std::size_t>(rows)),
         row_of(static_cast<std::size_t>(rows)) {}
 
-  // Slots are of rows that are not done.
+  // Slots hold the rows that are not done.
   Rows<float> p, logits, weighted, along, step, residual, direction, image;
   std::vector<double> square;    // ‖residual‖²
   std::vector<double> variance;  // of the direction's logits under p
@@ -93,7 +93,7 @@ void ConjugateSteps::find(const NewtonPoints& points, const NewtonSteps& steps,
     }
     kernel::multiply_packed<float>(1, own.weighted.first(active), by_axis_, 0,
                                    own.image.first(active));
-    // From the last slot down: what takes the place of a finished one has been looked at.
+    // From the last slot down: a slot that replaces a finished one has been processed already.
     for (Index slot = active; slot-- > 0;) {
       const auto at = static_cast<std::size_t>(slot);
       float* direction = own.direction.row(slot);

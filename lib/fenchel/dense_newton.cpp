@@ -26,7 +26,7 @@ std::int64_t DenseNewton::bytes(Index n, Index d) {
 void DenseNewton::find_step(Divergence& divergence, const double* p, const double* mean,
                             double alpha) {
   const Index d = templates_.depth();
-  // What rounding may take from a covariance: it is added where the factor fails.
+  // The error that rounding may cause in a covariance; added if the factorisation fails.
   double more = 0;
   const double reach = templates_.largest_norm();
   for (int attempt = 0; attempt < 40; ++attempt) {

@@ -10,14 +10,14 @@
 
 namespace attn::fenchel {
 
-/// Newton's method for one query with the second derivative as a matrix, factored by Cholesky:
-/// O(n d²) a step, whatever the condition. One per thread, for templates of one shape.
+/// Newton's method for one query with the second derivative as a matrix, factored by Cholesky: O(n
+/// d²) a step, for any condition number. One per thread, for templates of one shape.
 class DenseNewton {
  public:
   explicit DenseNewton(const Templates& templates);
 
   /// From `lambda` (d) to λ*, for `target` = z + μ̃ of the centred templates. Writes p (n) and the
-  /// mean of the centred templates under it (d). primal, dual and certificate are not filled in.
+  /// mean of the centred templates under it (d). Does not fill in primal, dual and certificate.
   DualSummary solve(Divergence& divergence, const double* target, double alpha,
                     const DualOptions& options, double* lambda, double* p, double* mean);
 

@@ -6,14 +6,14 @@
 
 namespace attn::fenchel {
 
-/// −log(u_i / Σu) for i < n, +inf where u_i = 0. False: all are 0. Throws Error(input) naming a u
-/// that is no finite number >= 0.
+/// Writes −log(u_i / Σu) for i < n, +inf where u_i = 0. Returns false if all are 0. Throws
+/// Error(input) naming a u that is not a finite number >= 0.
 bool minus_log_preference(const double* u, Index n, double* out);
 
-/// Ψ(ℓ) = log Σ u_i exp ℓ_i by −log u, which need not be normalised; writes p ∝ u exp ℓ.
+/// Ψ(ℓ) = log Σ u_i exp ℓ_i from −log u, which need not be normalised; writes p ∝ u exp ℓ.
 double log_partition(const double* logits, const double* minus_log_u, Index n, double* p);
 
-/// A number, and the sum of the magnitudes of what it was added up from, whose rounding it has.
+/// A number, and the sum of the magnitudes of its terms, which sets its rounding.
 struct Summed {
   double value = 0;
   double terms = 0;
@@ -22,8 +22,8 @@ struct Summed {
 /// KL(p‖u) by its definition, 0 log 0 = 0.
 Summed relative_entropy(const double* p, const double* minus_log_u, Index n);
 
-/// What the dual has of a divergence D(p‖u) for one preference: Ψ(ℓ), the convex conjugate, of
-/// which p is the gradient. Not for use by several threads at once.
+/// The dual's view of a divergence D(p‖u) for one preference: Ψ(ℓ), the convex conjugate, whose
+/// gradient is p. Not thread-safe.
 class Divergence {
  public:
   virtual ~Divergence() = default;
@@ -42,10 +42,10 @@ class Divergence {
   /// D(p‖u) at the logits evaluated last, from its definition.
   virtual Summed primal(const double* p) = 0;
 
-  /// +inf for each template that has weight 0 whatever the logits; null: there is none.
+  /// +inf for each template whose weight is 0 for all logits; null: there is none.
   virtual const double* closed() const { return nullptr; }
 
-  /// What the second derivative of Ψ is in relation to the logits: safe_spread times it is safe.
+  /// The unit of the logits for the second derivative of Ψ: moves of safe_spread times it are safe.
   virtual double temperature() const { return 1; }
 };
 

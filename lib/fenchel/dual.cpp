@@ -25,7 +25,7 @@ Index block_rows(Index queries) {
   return std::clamp<Index>(queries, 1, std::clamp<Index>((queries + 3) / 4, least, most));
 }
 
-// Steps of a query, besides those in its block, before it is solved for smaller α first.
+// Steps of a query, in addition to those in its block, before it is solved for smaller α first.
 constexpr Index most_direct_steps = 20;
 
 class Solver {
@@ -92,7 +92,7 @@ class Solver {
     if (space.is_reduced()) lift(space, evidence, lambda, mean);
   }
 
-  // λ = αz + the basis times (what λ is there − αz).
+  // λ = αz + the basis times (λ in coordinates − αz).
   void lift(const Space& space, const Rows<double>& evidence, const Rows<double>& lambda,
             const Rows<double>& mean) {
     for (Index q = 0; q < queries(); ++q) {
@@ -111,7 +111,7 @@ class Solver {
     }
   }
 
-  // What the part of z that no coordinate has, coordinates z̃, adds to both values: there λ = αz.
+  // Adds the share of the part of z outside the coordinates z̃ to both values: there λ = αz.
   void add_orthogonal(const Space& space, Index q, const double* coordinates) {
     const Index d = all_.depth();
     Rows<double> away(1, d);
@@ -124,7 +124,7 @@ class Solver {
     summaries_[static_cast<std::size_t>(q)].dual += value;
   }
 
-  // What blocks have left, each by itself.
+  // Solves the queries that blocks have left, each by itself.
   void solve_left() {
     std::vector<Index> left;
     for (Index q = 0; q < queries(); ++q) {
@@ -173,8 +173,8 @@ class Solver {
     solve_at(problem_.alpha, options_, most_direct_steps);
     if (summary.status == DualStatus::iteration_limit &&
         summary.iterations < options_.max_iterations) {
-      // Far from λ* the templates that matter change with every step: by way of smaller α, where
-      // it is near 0, each start is near its end.
+      // Far from λ* the templates that matter change with every step. Smaller α, for which λ* is
+      // near 0, lead there: each start is near its solution.
       for (Index c = 0; c < d; ++c) lambda.row(0)[c] = 1e-5 * problem_.alpha * z.row(0)[c];
       DualOptions rough;
       rough.tolerance = 1e-2;
@@ -235,7 +235,7 @@ std::vector<DualSummary> solve_dual(const DualProblem& problem, const DualOption
 std::int64_t dual_bytes(Index queries, Index templates, Index depth, bool transport, int threads) {
   constexpr auto number = static_cast<std::int64_t>(sizeof(double));
   const Index least = std::min(templates, depth);
-  // Centred, laid out twice, once more in float32 or as moments; in a basis of their span.
+  // Centred, packed twice, once more in float32 or as moments; in a basis of their span.
   std::int64_t bytes = 4 * (templates + 16) * (depth + 16) * number;
   if (templates < depth) bytes += (depth + 3 * templates) * (templates + 16) * number;
   if (transport) {

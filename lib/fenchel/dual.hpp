@@ -8,12 +8,13 @@
 
 namespace attn {
 
-/// Fenchel-dual inference of Q queries over the same templates t_1 … t_n (SPEC.md §4, FD 3-10):
+/// Fenchel-dual inference of Q queries over the same templates t_1 … t_n (MATHEMATICS.md §4, FD
+/// 3-10):
 ///
 ///   max_λ  D(λ) = ⟨λ, μ̃ + z⟩ − ‖λ‖²/(2α) − Ψ(Tλ),   p = ∇Ψ(Tλ),   ĥ = Σ p_i t_i,
 ///
 /// where Ψ(ℓ) = log Σ u_i exp ℓ_i for the divergence KL(p‖u), so that p_i ∝ u_i exp⟨t_i,λ⟩, and for
-/// that of optimal transport (TransportCost; FD 37-40)
+/// optimal transport (TransportCost; FD 37-40)
 ///
 ///   Ψ(ℓ) = γ Σ_i u_i log Σ_t exp((ℓ_t − M(t,i))/γ) + γ H(u).
 ///
@@ -28,7 +29,7 @@ struct DualProblem {
   MatrixView<const double> templates;  ///< t (n, d), finite
   MatrixView<const double> evidence;   ///< z (Q, d), finite
   /// u, (1, n) for all queries or (Q, n): finite and >= 0; each row is divided by its sum. A query
-  /// whose row is all 0 has no problem to solve: DualStatus::empty, and zeros for results.
+  /// whose row is all 0 has no problem to solve: it gets DualStatus::empty, and zeros for results.
   MatrixView<const double> preference;
   double alpha = 1;                                       ///< > 0
   std::optional<TransportCost> transport = std::nullopt;  ///< else KL
@@ -38,9 +39,9 @@ struct DualProblem {
 ///
 ///   gap <= tolerance · (1 + |primal|)  and  α‖gradient‖ <= 10 · tolerance · min(1, ‖λ‖),
 ///
-/// the second of which bounds ‖λ − λ*‖, so that a λ near 0 has its digits too, or with
-/// gradient_tolerance when ‖gradient‖ is at most that. Where rounding does not let the gradient
-/// meet the second (see solve_dual), the first is enough: float64 has no nearer λ.
+/// the second of which bounds ‖λ − λ*‖, so that a λ near 0 has accurate digits, too; or, with
+/// gradient_tolerance, when ‖gradient‖ is at most that. If rounding keeps the gradient from meeting
+/// the second (see solve_dual), the first is enough: float64 has no nearer λ.
 struct DualOptions {
   double tolerance = 1e-10;
   std::optional<double> gradient_tolerance = std::nullopt;
@@ -51,11 +52,11 @@ struct DualOptions {
 enum class DualStatus : std::uint8_t {
   converged,
   iteration_limit,
-  stalled,  ///< no step makes the gradient smaller, and it is not small enough
+  stalled,  ///< no step makes the gradient smaller, and it is still too large
   empty,    ///< no template has a preference
 };
 
-/// Of one query. `primal` and `dual` are computed apart from each other, by (3) and (8); their
+/// The result of one query. `primal` and `dual` are computed separately, by (3) and (8). Their
 /// difference loses the gap to rounding: gap = (α/2)‖gradient‖² is exact for p of the form (10).
 struct DualSummary {
   DualStatus status = DualStatus::empty;
@@ -65,31 +66,31 @@ struct DualSummary {
   double primal = 0;
   double dual = 0;
 
-  /// |(primal − dual) − gap| in units of 2⁻⁵³ of the terms that either is the sum of.
+  /// |(primal − dual) − gap| in units of 2⁻⁵³ of the terms that the two are sums of.
   double certificate_error = 0;
 };
 
 /// Where results go, each of Q rows; a view without rows is not wanted.
 struct DualResults {
-  MatrixView<double> lambda;  ///< λ (Q, d), always
+  MatrixView<double> lambda;  ///< λ (Q, d), required
   MatrixView<double> h = {};  ///< ĥ (Q, d)
   MatrixView<double> p = {};  ///< (Q, n)
 };
 
-/// Solves all queries, on up to `threads` threads, by Newton's method with a search along each
-/// step: for KL all queries of a block together, steps by conjugate gradients through products with
-/// the templates or their Gram matrix (in float32, gradients in float64) or by second moments where
-/// min(n, d) <= 16; queries for which that is slow, and optimal transport, by dense Cholesky
-/// factors, where that takes many steps from the solutions for smaller α. What a query gets depends
-/// neither on what the other queries are, but for their number, nor on the threads. ‖λ − λ*‖ <=
-/// α‖gradient‖, in which rounding is some 2⁻⁵² (‖z‖ + max‖t‖ (1 + max‖t‖‖λ‖)) with t taken from the
-/// mean of the templates: a shift of them all costs no digits. Throws Error(input) for shapes that
-/// disagree and numbers out of the ranges above, Error(numerical) where αz, or a logit, is beyond
-/// the format.
+/// Solves all queries, on up to `threads` threads, by Newton's method with a line search. For KL,
+/// all queries of a block are solved together, with steps by conjugate gradients through products
+/// with the templates or their Gram matrix (in float32, gradients in float64), or by second moments
+/// if min(n, d) <= 16. Queries for which that is slow, and optimal transport, use dense Cholesky
+/// factors; if that takes many steps, they start from the solutions for smaller α. The result of a
+/// query depends neither on the other queries, except for their number, nor on the threads. ‖λ −
+/// λ*‖ <= α‖gradient‖, in which rounding is about 2⁻⁵² (‖z‖ + max‖t‖ (1 + max‖t‖‖λ‖)) with t
+/// measured from the mean of the templates: a shift of them all costs no digits. Throws
+/// Error(input) for shapes that disagree and numbers out of the ranges above, Error(numerical) if
+/// αz, or a logit, is beyond the format.
 std::vector<DualSummary> solve_dual(const DualProblem& problem, const DualOptions& options,
                                     const DualResults& results);
 
-/// Bytes that solve_dual allocates, at most.
+/// The most bytes that solve_dual allocates.
 std::int64_t dual_bytes(Index queries, Index templates, Index depth, bool transport, int threads);
 
 }  // namespace attn

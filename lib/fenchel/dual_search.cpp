@@ -19,7 +19,7 @@ double DualSearch::step(Divergence& divergence, const Logits& logits, const Poin
   const Index d = point.depth;
   double* moved = moved_.row(0);
   double* p = p_.row(0);
-  // −D(λ + t·step) less what does not depend on t, but for Ψ.
+  // −D(λ + t·step) without Ψ and without the terms that do not depend on t.
   const double square = kernel::dot(point.step, point.step, d) / alpha;
   const double linear =
       kernel::dot(point.step, point.lambda, d) / alpha - kernel::dot(point.step, point.target, d);

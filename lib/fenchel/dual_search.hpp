@@ -5,19 +5,19 @@
 
 namespace attn::fenchel {
 
-/// How far to go along a step from one λ: −D is convex along it, and its logits are linear.
+/// The step length along a step from one λ: −D is convex along it, and its logits are linear.
 class DualSearch {
  public:
   explicit DualSearch(Index n) : moved_(1, n), p_(1, n) {}
 
-  /// Logits at λ, and what a whole step adds to them.
+  /// Logits at λ, and the change that a whole step makes to them.
   struct Logits {
     double partition;  ///< Ψ
     const double* values;
     const double* along;
     Index count;
   };
-  /// λ, and where it is to go: `gradient` is that of D.
+  /// λ, the target, and a step; `gradient` is that of D.
   struct Point {
     const double* lambda;
     const double* target;
@@ -26,10 +26,10 @@ class DualSearch {
     Index depth;
   };
 
-  /// Whether a whole step is sure to make −D smaller; it is then what to take.
+  /// Whether a whole step is sure to make −D smaller and should be taken.
   static bool is_safe(const Divergence& divergence, const double* along, Index n);
 
-  /// Else: the factor of a step that does.
+  /// Otherwise: the factor of a step that makes −D smaller.
   double step(Divergence& divergence, const Logits& logits, const Point& point, double alpha);
 
  private:

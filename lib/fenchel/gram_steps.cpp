@@ -22,7 +22,7 @@ struct GramScratch final : StepFinder::Scratch {
         square(static_cast<std::size_t>(rows)),
         row_of(static_cast<std::size_t>(rows)) {}
 
-  // Slots are of rows that are not done. Vectors x of d are held as x̂ with x = T̂ᵀx̂.
+  // Slots hold the rows that are not done. Vectors x of d are stored as x̂ with x = T̂ᵀx̂.
   Rows<float> p, step, along, residual, direction;
   Rows<float> logits;  // Gram matrix times direction
   Rows<float> image;   // Gram matrix times residual
@@ -40,7 +40,7 @@ struct GramScratch final : StepFinder::Scratch {
   }
 };
 
-// T̂T̂ᵀ: what is on and below the diagonal by products, the rest is the same.
+// T̂T̂ᵀ: the diagonal and the elements below by products, the rest by symmetry.
 kernel::Packed<float> gram_of(const Rows<float>& scaled, int threads) {
   const Index n = scaled.count;
   const auto columns = kernel::Packed<float>::of_transposed(scaled.read());
@@ -64,7 +64,7 @@ kernel::Packed<float> gram_of(const Rows<float>& scaled, int threads) {
   return kernel::Packed<float>::of(gram.read());
 }
 
-// Of n templates of d: an iteration is less work than by products with the templates.
+// Whether, for n templates of d, an iteration is less work than by products with the templates.
 bool may_pay(Index n, Index d) { return n < 2 * d; }
 
 }  // namespace
@@ -78,17 +78,17 @@ bool GramSteps::pays(const Templates& templates, double alpha, Index queries) {
   const auto n = static_cast<double>(templates.count());
   const auto d = static_cast<double>(templates.depth());
   const auto m = static_cast<double>(queries);
-  // Iterations of all steps: the root of the condition, which is far below its bound.
+  // Iterations of all steps: the root of the condition number, which is far below its bound.
   const double reach = templates.largest_norm();
   const double iterations = std::min(12 * std::sqrt(1 + alpha * reach * reach / 4), 20 * n);
   constexpr double steps = 5;
-  // By products and sums; those in float64 count twice, as does what the lay-out reads and writes.
+  // By products and sums; those in float64 count twice, as do the reads and writes of packing.
   const double gram = n * n * d + m * (iterations * n * n + steps * 2 * n * d);
   return may_pay(templates.count(), templates.depth()) && gram < m * iterations * 2 * n * d;
 }
 
 std::int64_t GramSteps::bytes(Index n, Index d) {
-  // As it is made and as it is laid out.
+  // As computed and as packed.
   constexpr Index padding = 64;
   return may_pay(n, d) ? 2 * n * (n + padding) * static_cast<std::int64_t>(sizeof(float)) : 0;
 }
@@ -158,7 +158,7 @@ void GramSteps::find(const NewtonPoints& points, const NewtonSteps& steps, Scrat
       const auto at = static_cast<std::size_t>(slot);
       const double square = kernel::dot(own.residual.row(slot), own.image.row(slot), n);
       const double forcing = points.forcing[own.row_of[at]];
-      // Not more than 0: rounding is all that is left.
+      // At most 0: only rounding is left.
       const bool done = square <= forcing * forcing;
       if (done || iteration == most || !(square > 0)) {
         finish(slot, !done);

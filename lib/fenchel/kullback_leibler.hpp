@@ -8,7 +8,7 @@ namespace attn::fenchel {
 /// KL(p‖u): Ψ(ℓ) = log Σ u_i exp ℓ_i, whose second derivative is the covariance of p.
 class KullbackLeibler final : public Divergence {
  public:
-  /// By −log u (n), which must outlive it.
+  /// `minus_log_u` is −log u (n), which must outlive it.
   KullbackLeibler(const double* minus_log_u, Index n) : minus_log_u_(minus_log_u), n_(n) {}
 
   double evaluate(const double* logits, double* p) override {
@@ -26,7 +26,8 @@ class KullbackLeibler final : public Divergence {
   Rows<double> deviations_;
 };
 
-/// Rows √p_i (t_i − mean) of the templates whose weight counts in a sum of squares; gives how many.
+/// Writes rows √p_i (t_i − mean) of the templates whose weight counts in a sum of squares; returns
+/// their number.
 Index weighted_deviations(MatrixView<const double> templates, const double* p, const double* mean,
                           MatrixView<double> out);
 

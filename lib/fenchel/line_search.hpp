@@ -7,20 +7,20 @@
 
 namespace attn::fenchel {
 
-/// A convex function of one number t >= 0, at one t.
+/// A convex function of one number t >= 0, and its derivatives, at one t.
 struct Along {
   double value = 0;
   double slope = 0;
   double curvature = 0;
 };
 
-/// Logits that move by no more than this against each other leave every second derivative within a
-/// factor e^0.5 of what it was: a whole Newton step then makes the function smaller.
+/// If logits move by no more than this relative to each other, every second derivative stays within
+/// a factor e^0.5: a whole Newton step then makes the function smaller.
 constexpr double safe_spread = 0.5;
 
-/// A step t > 0 after which the slope is small and the value not larger than at 0, by Newton steps
-/// kept inside of a bracket. `at` is what evaluate gives for 0, its slope < 0; rounding of values
-/// is `noise`.
+/// A step t > 0 at which the slope is small and the value not larger than at 0, by Newton steps
+/// kept inside a bracket. `at` is the result of evaluate for 0, with slope < 0; `noise` is the
+/// rounding of values.
 template <class Evaluate>
 double step_length(const Along& at, double noise, const Evaluate& evaluate) {
   constexpr double enough = 0.1;    // of the slope at 0, above 0
@@ -35,7 +35,7 @@ double step_length(const Along& at, double noise, const Evaluate& evaluate) {
     if (flat && now.value <= at.value + noise) return t;
     (now.slope < 0 ? low : high) = t;
     double next = t - now.slope / now.curvature;
-    // Newton's point may crawl where the curvature is that of a kink: keep away from the ends.
+    // Newton's point may crawl if the curvature is that of a kink: keep away from the ends.
     if (std::isinf(high)) {
       if (!(next > 1.5 * t)) next = 1.5 * t;
       if (!(next < 10 * t)) next = 10 * t;

@@ -9,26 +9,26 @@
 
 namespace attn::fenchel {
 
-/// Where several queries stand, for KL; row r of each matrix is of one query.
+/// The present points of several queries, for KL; row r of each matrix is of one query.
 struct NewtonPoints {
   MatrixView<const double> p;         ///< (m, n)
   MatrixView<const double> mean;      ///< of the centred templates under p (m, d)
   MatrixView<const double> gradient;  ///< of D (m, d)
   MatrixView<const double> residual;  ///< w − u + p (m, n) where λ = αz + αT'ᵀw; see needs_residual
   const double* gradient_norm;  ///< (m)
-  const double* forcing;  ///< (m) how small ‖H step − gradient‖ is to be, of the gradient's norm
+  const double* forcing;  ///< (m) the wanted ‖H step − gradient‖ relative to the gradient's norm
 };
 
-/// What is found for them: H step = gradient, H = I/α + T'ᵀ(diag p − p pᵀ)T'.
+/// The steps for them: H step = gradient, H = I/α + T'ᵀ(diag p − p pᵀ)T'.
 struct NewtonSteps {
-  MatrixView<double> step;     ///< (m, d)
-  MatrixView<double> along;    ///< T' step (m, n)
-  MatrixView<double> weights;  ///< (m, n) with αT'ᵀ weights = step, where there is a residual
+  MatrixView<double> step;          ///< (m, d)
+  MatrixView<double> along;         ///< T' step (m, n)
+  MatrixView<double> weights;       ///< (m, n) with αT'ᵀ weights = step, if there is a residual
   std::vector<std::uint8_t>& slow;  ///< set for rows whose step is poor
 };
 
-/// A way to Newton steps of several queries at once. What a row gets depends on that row alone.
-/// Shared by threads; each has a Scratch.
+/// A method that finds Newton steps of several queries at once. The result of a row depends only on
+/// that row. Shared by threads; each has a Scratch.
 class StepFinder {
  public:
   struct Scratch {
@@ -41,8 +41,8 @@ class StepFinder {
   virtual bool needs_residual() const { return false; }
 };
 
-/// By the second moments of p, a product with all products of two axes, and Cholesky; for
-/// d <= most_depth.
+/// By the second moments of p, from one product with all pairwise products of axes, and Cholesky;
+/// for d <= most_depth.
 class MomentSteps final : public StepFinder {
  public:
   static constexpr Index most_depth = 16;
@@ -68,12 +68,12 @@ class ConjugateSteps final : public StepFinder {
  private:
   const Templates& templates_;
   double alpha_;
-  kernel::Packed<float> by_template_, by_axis_;  // less their common scale
+  kernel::Packed<float> by_template_, by_axis_;  // without their common scale
 };
 
-/// The same through the Gram matrix of the templates: one product of (m, n) by (n, n) an iteration
-/// instead of two with the templates. Vectors of d are held as weights of the
-/// templates, norms by way of the Gram matrix.
+/// The same through the Gram matrix of the templates: one product of (m, n) by (n, n) per iteration
+/// instead of two with the templates. Vectors of d are stored as weights of the templates, and
+/// norms use the Gram matrix.
 class GramSteps final : public StepFinder {
  public:
   GramSteps(const Templates& templates, double alpha, int threads);
@@ -83,7 +83,7 @@ class GramSteps final : public StepFinder {
 
   /// Whether this is less work than ConjugateSteps, the Gram matrix included.
   static bool pays(const Templates& templates, double alpha, Index queries);
-  /// Of the Gram matrix; 0 for shapes that it never pays for.
+  /// Bytes of the Gram matrix; 0 for shapes for which it never pays.
   static std::int64_t bytes(Index n, Index d);
 
  private:

@@ -10,7 +10,7 @@
 namespace attn::fenchel {
 namespace {
 
-// Steps of one kind that one query is given before it is left to another.
+// Steps of one kind that a query takes before it is left to another kind.
 constexpr Index most_block_steps = 40;
 constexpr int most_slow_steps = 2;
 
@@ -40,7 +40,7 @@ BlockSolver::BlockSolver(const BlockProblem& problem, Index most_rows)
 }
 
 std::int64_t BlockSolver::bytes(Index rows, Index n, Index d) {
-  // Of float32 as well, by either finder.
+  // Includes the float32 data of either finder.
   return rows * (12 * n + 8 * d + d * 2 + 64) * static_cast<std::int64_t>(sizeof(double));
 }
 
@@ -169,8 +169,8 @@ void BlockSolver::keep(Index from, Index to) {
 void BlockSolver::choose_forcing() {
   for (std::size_t row = 0; row < queries_.size(); ++row) {
     Query& query = queries_[row];
-    // After Eisenstat and Walker (1996), choice 2: as accurate as the next gradient will be small,
-    // but not beyond what is asked for, nor beyond float32.
+    // Eisenstat and Walker (1996), choice 2: as accurate as the next gradient will be small, but
+    // not more than required, nor beyond float32.
     const double ratio = query.gradient_before > 0 ? norms_[row] / query.gradient_before : 1;
     const double wanted = query.whole_step ? ratio * ratio : 0.1;
     const double enough = 0.3 * needed_[row] / norms_[row];

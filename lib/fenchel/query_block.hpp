@@ -11,7 +11,7 @@
 
 namespace attn::fenchel {
 
-/// What a block of queries is solved from, and where its answers go; KL only.
+/// Inputs of a block of queries, and where its results go; KL only.
 struct BlockProblem {
   const Templates& templates;
   MatrixView<const double> evidence;    ///< z (Q, d), in the templates' coordinates
@@ -24,7 +24,7 @@ struct BlockProblem {
   MatrixView<double> mean;    ///< of the centred templates under p (Q, d)
   MatrixView<double> p;       ///< (Q, n), or without rows
   std::vector<DualSummary>& summaries;
-  std::vector<std::uint8_t>& left;  ///< (Q) set for queries that steps of this kind are slow for
+  std::vector<std::uint8_t>& left;  ///< (Q) set for queries for which these steps are slow
 };
 
 /// Solves blocks of queries, one after the other: Newton's method for all queries of a block
@@ -60,11 +60,11 @@ class BlockSolver {
   BlockProblem problem_;
   std::unique_ptr<StepFinder::Scratch> scratch_;
   std::vector<Query> queries_;
-  Rows<double> minus_log_u_, u_;  // of each row, or of all
+  Rows<double> minus_log_u_, u_;  // for each row, or for all
   Rows<double> lambda_, target_, mean_, gradient_, step_;
   Rows<double> logits_, p_, along_;
-  Rows<double> weights_;   // w − u, and
-  Rows<double> residual_;  // that + p: where the finder needs it
+  Rows<double> weights_;   // w − u
+  Rows<double> residual_;  // w − u + p, if the finder needs it
   Rows<double> new_weights_;
   std::vector<double> norms_, forcing_, needed_;
   std::vector<std::uint8_t> slow_;

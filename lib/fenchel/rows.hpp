@@ -5,7 +5,7 @@
 
 namespace attn::fenchel {
 
-/// A matrix that owns its memory; what is in it is unspecified until it is written.
+/// A matrix that owns its memory; elements are unspecified until they are written.
 template <class T>
 struct Rows {
   Buffer<T> values;
@@ -17,7 +17,7 @@ struct Rows {
 
   T* row(Index i) const { return values.data() + i * width; }
   MatrixView<T> view() const { return {values.data(), count, width}; }
-  /// The first rows alone.
+  /// Only the first rows.
   MatrixView<T> first(Index rows) const { return {values.data(), rows, width}; }
   MatrixView<const T> read() const { return view(); }
 };

@@ -9,11 +9,11 @@
 
 namespace attn::fenchel {
 
-/// Throws Error(input) where the shapes of a problem disagree, or α is no finite number > 0.
+/// Throws Error(input) if the shapes of a problem disagree, or α is not a finite number > 0.
 void require_shapes(const DualProblem& problem);
 
-/// Throws Error(input) for an evidence that is not finite, Error(numerical) where λ, its square or
-/// its logits may be beyond the format.
+/// Throws Error(input) for an evidence that is not finite, Error(numerical) if λ, its square or its
+/// logits may be beyond the format.
 void require_range(const DualProblem& problem, const Templates& templates);
 
 /// The coordinates that queries are solved in: those of the centred templates, or of their span.
@@ -26,9 +26,9 @@ class Space {
   bool is_reduced() const { return reduced_ != nullptr; }
   Index depth() const { return templates_->depth(); }
 
-  /// Rows (m, D) into coordinates (m, d).
+  /// Writes the coordinates (m, d) of rows (m, D).
   void project(MatrixView<const double> rows, MatrixView<double> out) const;
-  /// out += what rows of coordinates stand for.
+  /// out += the vectors that have these rows of coordinates.
   void add_lifted(MatrixView<const double> rows, MatrixView<double> out) const;
 
  private:
@@ -40,7 +40,7 @@ class Space {
 /// The divergence of a problem for one preference, with the memory it needs.
 class OwnedDivergence {
  public:
-  /// `cost` is null for KL. u (n) must outlive it; `is_empty` where it is all 0.
+  /// `cost` is null for KL. u (n) must outlive it; is_empty() if it is all 0.
   OwnedDivergence(const ScaledCost* cost, const double* u, Index n);
   bool is_empty() const { return divergence_ == nullptr; }
   Divergence& operator*() const { return *divergence_; }

@@ -13,25 +13,25 @@ class Stopping {
  public:
   enum class Verdict { go_on, done, stuck };
 
-  /// Where a query stands.
+  /// The state of a query.
   struct Place {
     double gradient_norm;
     double primal;
     double lambda_norm;
-    double rounding;  ///< how far the gradient is known
+    double rounding;  ///< how accurately the gradient is known
   };
 
-  /// The norm of a gradient that is small enough.
+  /// The norm below which a gradient is small enough.
   static double needed(const DualOptions& options, double alpha, const Place& at) {
     if (options.gradient_tolerance) return *options.gradient_tolerance;
     const double of_gap = std::sqrt(2 * options.tolerance * (1 + std::abs(at.primal)) / alpha);
-    // λ = 0 where z is 0: all that is left is rounding.
+    // λ = 0 if z is 0: only rounding is left.
     const double of_lambda = 10 * options.tolerance / alpha * std::min(1.0, at.lambda_norm);
     return std::min(of_gap, std::max(of_lambda, at.rounding));
   }
 
-  /// `whole_step` says that a whole Newton step has led here, as those
-  /// are what make the gradient smaller until rounding does not let them.
+  /// `whole_step` says that a whole Newton step has led here: such steps make the gradient smaller
+  /// until rounding prevents it.
   Verdict look(const DualOptions& options, double alpha, const Place& at, bool whole_step) {
     if (at.gradient_norm <= needed(options, alpha, at)) return Verdict::done;
     const bool progress = at.gradient_norm < 0.5 * least_;

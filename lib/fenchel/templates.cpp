@@ -26,7 +26,7 @@ Templates::Templates(MatrixView<const double> templates, int threads)
     double* sum = sums.row(part);
     std::fill_n(sum, depth(), 0.0);
     const Index first = part * rows_of_part;
-    // Each multiplied first: the sum of finite numbers might not be finite.
+    // Each is scaled first: the sum of finite numbers might not be finite.
     const double share = 1 / static_cast<double>(count());
     for (Index i = first; i < std::min(count(), first + rows_of_part); ++i) {
       kernel::axpy(sum, templates.row(i), depth(), share);
@@ -54,7 +54,7 @@ Templates::Templates(Rows<double> centred, std::vector<double> centre)
 void Templates::lay_out(int threads) {
   for (Index i = 0; i < count(); ++i) {
     const double norm = std::sqrt(kernel::dot(centred_.row(i), centred_.row(i), depth()));
-    // A template that is not finite leaves nothing finite in the centre either.
+    // A template that is not finite makes the centre not finite, too.
     if (!std::isfinite(norm)) {
       throw Error(Failure::input, "a component of a template is not finite, or too large");
     }

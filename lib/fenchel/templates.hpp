@@ -8,15 +8,15 @@
 
 namespace attn::fenchel {
 
-/// The templates of a problem less a common centre, laid out for products. The dual is the same for
-/// all centres, but logits and means of templates far from the origin would lose digits to it.
+/// The templates of a problem minus a common centre, packed for products. The dual is the same for
+/// all centres, but logits and means of templates far from the origin would lose digits.
 class Templates {
  public:
-  /// Less their mean, on up to `threads` threads. Throws Error(input) where one is not finite.
+  /// Subtracts their mean, on up to `threads` threads. Throws Error(input) if one is not finite.
   explicit Templates(MatrixView<const double> templates, int threads = 1);
 
-  /// In an orthonormal basis of their span, n <= d: n coordinates instead of d. The part of λ
-  /// that is orthogonal to it is that of αz, whatever the rest.
+  /// The same templates in an orthonormal basis of their span, n <= d: n coordinates instead of d.
+  /// The part of λ that is orthogonal to the span is that of αz in any case.
   Templates reduced(Rows<double>& basis) const;
 
   Index count() const { return centred_.count; }

@@ -11,8 +11,8 @@ namespace attn::fenchel {
 /// queries of a problem.
 class ScaledCost {
  public:
-  /// Throws Error(input) for a shape other than (n, n), a cost that is no number >= 0 (+inf
-  /// allowed), a γ that is no finite number > 0; Error(numerical) where cost/γ is beyond the
+  /// Throws Error(input) for a shape other than (n, n), a cost that is not a number >= 0 (+inf
+  /// allowed) or a γ that is not a finite number > 0; Error(numerical) if cost/γ is beyond the
   /// format.
   ScaledCost(const TransportCost& cost, Index n);
 
@@ -31,8 +31,8 @@ class ScaledCost {
 ///   p_t.
 class Transport final : public Divergence {
  public:
-  /// By u (n), of any positive sum. `cost` must outlive it. Throws Error(numerical) where a source
-  /// that has a preference can go nowhere.
+  /// u (n) may have any positive sum. `cost` must outlive it. Throws Error(numerical) if a source
+  /// with a preference can go nowhere.
   Transport(const ScaledCost& cost, const double* u);
 
   double evaluate(const double* logits, double* p) override;
@@ -45,7 +45,7 @@ class Transport final : public Divergence {
  private:
   const ScaledCost& cost_;
   std::vector<Index> sources_;      // those with u > 0
-  std::vector<double> preference_;  // of each, sums to 1
+  std::vector<double> preference_;  // of each source; sums to 1
   double entropy_ = 0;
   std::vector<double> scaled_logits_;
   Rows<double> conditional_;  // row i: p(t | source i)

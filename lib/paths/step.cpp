@@ -111,7 +111,7 @@ class PathStep {
     bool moves = true;
     double others = 0;   // Σ_{j≠S} G_K[j] W_K[j]
     double queries = 0;  // Σ_i G_Q[i] W_Q[i]
-    double size = 0;     // sum of the magnitudes of the terms of both
+    double size = 0;     // sum of the magnitudes of the terms of both sums
   };
 
   Column& at(Index c) { return columns_[static_cast<std::size_t>(c - first_)]; }

@@ -12,7 +12,7 @@ using Vector = std::vector<long double>;
 struct Evaluation {
   long double partition = 0;  // Ψ
   Vector p;
-  std::vector<Vector> conditional;  // of transport: p(t | source i)
+  std::vector<Vector> conditional;  // for transport: p(t | source i)
 };
 
 class Problem {
@@ -185,7 +185,7 @@ long double norm(const Vector& x) {
   return std::sqrt(sum);
 }
 
-// Halves a step until it is better; where rounding hides that, until the gradient is smaller.
+// Halves a step until the value improves; where rounding hides that, until the gradient is smaller.
 Vector newton(const Problem& of, Vector lambda) {
   const std::size_t d = lambda.size();
   Evaluation at = of.evaluate(lambda);
@@ -215,8 +215,8 @@ Vector newton(const Problem& of, Vector lambda) {
 }  // namespace
 
 Dual solve_dual(const DualProblem& problem, Index query) {
-  // From an α at which the problem is smooth, four times that, and so on: far from λ* Newton's
-  // method may see no curvature at all.
+  // Starts from an α at which the problem is smooth, then takes four times that, and so on: far
+  // from λ* Newton's method may see no curvature at all.
   long double reach = 1;
   for (Index i = 0; i < problem.templates.rows; ++i) {
     long double square = 0;

@@ -4,8 +4,8 @@
 
 #include "fenchel/dual.hpp"
 
-/// The dual of one query by a damped Newton method on dense matrices in long double: what the
-/// solvers are tested against. Written from SPEC.md §4 alone, sharing no code with them.
+/// The dual of one query by a damped Newton method on dense matrices in long double: the solvers
+/// are tested against it. Written only from MATHEMATICS.md §4, sharing no code with them.
 namespace attn::reference {
 
 struct Dual {
@@ -17,9 +17,9 @@ struct Dual {
   long double dual = 0;
 };
 
-/// Query `query` of a problem, to a gradient near the rounding of long double. O(n d²) a step, for
-/// transport O(n²(n + d)). Requires a problem with finite potentials and a preference that is not
-/// all 0.
+/// Solves query `query` of a problem, to a gradient near the rounding of long double. O(n d²) a
+/// step, for transport O(n²(n + d)). Requires a problem with finite potentials and a preference
+/// that is not all 0.
 Dual solve_dual(const DualProblem& problem, Index query);
 
 }  // namespace attn::reference

@@ -9,7 +9,7 @@ namespace {
 
 constexpr long double minus_infinity = -std::numeric_limits<long double>::infinity();
 
-// log Σ exp of what term(0) ... term(count - 1) give, −inf terms and all.
+// log Σ exp of term(0) ... term(count - 1), which may be −inf.
 template <class Term>
 long double log_sum_exp(Index count, const Term& term) {
   long double largest = minus_infinity;
@@ -20,7 +20,7 @@ long double log_sum_exp(Index count, const Term& term) {
   return largest + std::log(sum);
 }
 
-// a − b where −inf in either closes.
+// a − b, where −inf in either makes it −inf.
 long double less(long double a, long double b) {
   return a == minus_infinity || b == minus_infinity ? minus_infinity : a - b;
 }

@@ -6,8 +6,9 @@
 #include "scheme/scheme.hpp"
 #include "score/energy.hpp"
 
-/// The same mathematics as plain loops over whole matrices in long double: what everything else is
-/// tested against. Written from the formulas of SPEC.md §1-2 alone, sharing no code with the tiles.
+/// The same mathematics as plain loops over whole matrices in long double: everything else is
+/// tested against it. Written only from the formulas of MATHEMATICS.md §1-2, sharing no code with
+/// the tiles.
 namespace attn::reference {
 
 struct Matrix {
@@ -35,7 +36,7 @@ Matrix bilinear_energies(const Matrix& q, const Matrix& k, const Matrix& w);
 Matrix mlp_energies(const Matrix& q, const Matrix& k, const Matrix& w1, const Matrix& w2,
                     const Matrix& b1);
 
-/// What makes scores of energies. Matrices are (Lq,Lk) or empty (0 × 0).
+/// The terms that turn energies into scores. Matrices are (Lq,Lk) or empty (0 × 0).
 struct Terms {
   double scale = 1;
   double softcap = 0;  ///< 0: none
@@ -45,15 +46,15 @@ struct Terms {
   Index window = 0;       ///< 0: none
   Index key_length = -1;  ///< -1: all keys
   Matrix preference;
-  Matrix rel_bias;  ///< (buckets,1), as T5 has it
+  Matrix rel_bias;  ///< (buckets,1), as in T5
   Index max_distance = 128;
   double alibi = 0;  ///< the slope
 };
 
-/// T5's bucket by the definition, in long double: the last whose first distance is not beyond.
+/// T5's bucket by definition, in long double: the last one whose first distance is not larger.
 Index t5_bucket(Index relative, bool bidirectional, Index buckets, Index max_distance);
 
-/// s_ij of SPEC.md §1-2.
+/// s_ij of MATHEMATICS.md §1-2.
 Matrix scores(const Matrix& energies, const Terms& terms);
 Matrix scores(EnergyKind kind, double scale, const Matrix& q, const Matrix& k, const Matrix& bias,
               const Matrix& mask, Causal causal);
@@ -61,7 +62,7 @@ Matrix scores(EnergyKind kind, double scale, const Matrix& q, const Matrix& k, c
 /// x w + 1·biasᵀ for x (L,D), w (D,d), bias (d,1) or empty.
 Matrix project(const Matrix& x, const Matrix& w, const Matrix& bias);
 
-/// p_ij = u_ij exp(s_ij) / Σ_j u_ij exp(s_ij) as FD (17) has it, 0 where a row has nothing.
+/// p_ij = u_ij exp(s_ij) / Σ_j u_ij exp(s_ij) as in FD (17), 0 for a row with nothing allowed.
 Matrix fenchel_weights(const Matrix& scores, const Matrix& preference);
 
 struct Result {
@@ -71,7 +72,7 @@ struct Result {
   std::vector<long double> unas_row;  ///< hnas only
 };
 
-/// The weights under a scheme; for sinkhorn exactly `iterations` of them.
+/// The weights under a scheme; sinkhorn runs exactly `iterations` iterations.
 Result attend(const Matrix& scores, Scheme scheme, double hybrid, Index iterations);
 
 /// Σ_j π_ij v_j.

@@ -17,7 +17,7 @@ Matrix transposed(const Matrix& p) {
   return t;
 }
 
-// l_ij − log Σ_j exp l_ij; rows of −inf alone stay.
+// l_ij − log Σ_j exp l_ij; rows with only −inf stay.
 Matrix log_rows(Matrix l) {
   for (Index i = 0; i < l.rows; ++i) {
     long double largest = -std::numeric_limits<long double>::infinity();
@@ -68,7 +68,7 @@ Matrix elementwise_product(const Matrix& a, Matrix b) {
   return b;
 }
 
-// The logarithm is normalised by columns and rows in turn, whatever constant marginals they have.
+// Normalises the logarithm by columns and rows in turn; constant marginals do not matter.
 Matrix alternating_gradient(const Matrix& s, Index iterations, const Matrix& grad_weights) {
   std::vector<Matrix> columns;
   std::vector<Matrix> rows;

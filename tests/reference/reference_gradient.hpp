@@ -4,8 +4,9 @@
 
 #include "reference/reference.hpp"
 
-/// Gradients by the formulas of SPEC.md §2 as plain loops over whole matrices in long double, every
-/// half-step of Sinkhorn with its own matrix; and by central differences, which know no formulas.
+/// Gradients by the formulas of MATHEMATICS.md §2 as plain loops over whole matrices in long
+/// double, with a matrix for every half-step of Sinkhorn; and by central differences, which use no
+/// formulas.
 namespace attn::reference {
 
 struct SchemeGradient {
@@ -14,11 +15,11 @@ struct SchemeGradient {
   long double hybrid = 0;  ///< du; hnas only
 };
 
-/// Of the loss Σ_i ⟨dO_i, o_i⟩ for the output of v under a scheme.
+/// For the loss Σ_i ⟨dO_i, o_i⟩, where o is the output of v under a scheme.
 SchemeGradient differentiate(const Matrix& scores, Scheme scheme, double hybrid, Index iterations,
                              const Matrix& v, const Matrix& grad_out);
 
-/// dE from dS: times the scale, and the slope of the soft cap at scale·energy.
+/// dE from dS: multiplied by the scale and by the slope of the soft cap at scale·energy.
 Matrix energy_gradient(const Matrix& grad_scores, const Matrix& energies, const Terms& terms);
 
 struct VectorGradients {
@@ -37,8 +38,8 @@ VectorGradients differentiate_bilinear(const Matrix& q, const Matrix& k, const M
 VectorGradients differentiate_mlp(const Matrix& q, const Matrix& k, const Matrix& w1,
                                   const Matrix& w2, const Matrix& b1, const Matrix& grad);
 
-/// (loss(x + h) − loss(x − h)) / 2h for every element of x in turn, which `loss` looks at and which
-/// is as it was afterwards. Entries that are not finite get 0.
+/// (loss(x + h) − loss(x − h)) / 2h for every element of x in turn, which `loss` reads; x is
+/// restored afterwards. Entries that are not finite get 0.
 Matrix central_differences(Matrix& x, const std::function<long double()>& loss, long double step);
 
 }  // namespace attn::reference

@@ -1,4 +1,4 @@
-// The scores of the reference: energies and what is added to them.
+// The scores of the reference: energies and the terms added to them.
 
 #include <algorithm>
 #include <cmath>
