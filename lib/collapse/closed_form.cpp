@@ -24,7 +24,7 @@ struct Logarithms {
   double l;
   double plus_s = log_sum(-x, l);                 // log(t + s)
   double one_plus = std::log1p(std::exp(l - x));  // log(1 + ts)
-  // t' = t(1 + ts)/(t + s) has the part in dnas that t has in unas.
+  // t' = t(1 + ts)/(t + s) plays the role in dnas that t plays in unas.
   double x_dnas = x - one_plus + plus_s;
 };
 

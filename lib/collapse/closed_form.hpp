@@ -26,8 +26,8 @@ Distances distances(double r, double a);
 /// relative to at least 2.3e-308; gap is their difference.
 Distances printed_distances(double r, double a);
 
-/// The position of the largest gap over r >= 1 (DN §5.2 lets it grow without end: MATHEMATICS.md
-/// §9, E11).
+/// The position of the largest gap over r >= 1 (DN §5.2 claims that it grows without end:
+/// MATHEMATICS.md §9, E11).
 struct Peak {
   double log_r = 0;  ///< natural logarithm: r itself is beyond double from a = 15.4 on
   double gap = 0;

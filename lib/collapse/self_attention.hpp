@@ -13,7 +13,7 @@ struct SelfAttention {
   SchemeOptions scheme;
   EnergyKind energy = EnergyKind::dot;
   double scale = 1;       ///< multiplies the energy
-  bool residual = false;  ///< a point is added to its output
+  bool residual = false;  ///< adds each point to its output
 };
 
 /// One step: next_i = Σ_j π_ij x_j (+ x_i with `residual`), where the points x (N, d) are queries,

@@ -72,7 +72,7 @@ class Examination {
   }
 
  private:
-  // Shipments beyond rounding, and the largest of each line, which must carry something.
+  // Shipments beyond rounding, and the largest of each line, because a line must carry something.
   std::vector<Shipment> certain(std::int64_t rounding) const {
     Amounts row_most(a_.size(), 0);
     Amounts col_most(b_.size(), 0);

@@ -57,8 +57,7 @@ class ResidualSearch {
  private:
   struct Place {
     Line line;
-    Index cursor;  // of a row: earlier columns are visited; of a column: the number of its visited
-                   // rows
+    Index cursor;  // of a row: earlier columns are visited; of a column: rows visited
   };
 
   bool enter(Line line);  // false: visited before

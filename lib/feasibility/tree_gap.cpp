@@ -31,7 +31,7 @@ class Forest {
   const std::vector<Edge>& edges() const { return edges_; }
 
   /// Joins each part with another by the heaviest pair that its lines found. Returns whether any
-  /// was.
+  /// two were joined.
   bool grow(const std::vector<Link>& rows, const std::vector<Link>& cols) {
     std::vector<Edge> best(part_.size());
     const auto offer = [&](std::size_t line, std::size_t other, double weight) {

@@ -15,10 +15,10 @@ struct ClosedForms {
 
 /// ĥ = Σ p_i t_i at approximations of λ*, with p by (10), for transport by (37). The first is
 /// attention: p_i ∝ u_i exp⟨t_i, αz⟩ (FD 17). Its λ is off by α²Σz + O(α³). In the second, I/α + Σ
-/// is minus the second derivative of the dual at λ = 0, so for KL Σ is the covariance of u; it is
-/// off by O(α³), or O(α⁴) if the third cumulant of u vanishes. One factor of min(n, d)² numbers
-/// serves all queries of a shared preference; preferences by query take one each. Empty queries get
-/// zeros. Checks and errors as in solve_dual.
+/// is minus the second derivative of the dual at λ = 0, so for KL Σ is the covariance of u; the
+/// second λ is off by O(α³), or O(α⁴) if the third cumulant of u vanishes. One factor of min(n, d)²
+/// numbers serves all queries of a shared preference; preferences by query take one each. Empty
+/// queries get zeros. Checks and errors as in solve_dual.
 void closed_forms(const DualProblem& problem, int threads, const ClosedForms& results);
 
 /// ‖λ − αz‖ / ‖λ‖ of one query (FD §8): how far its attention is from exact inference. 0 if both

@@ -23,8 +23,8 @@ constexpr double safe_spread = 0.5;
 /// rounding of values.
 template <class Evaluate>
 double step_length(const Along& at, double noise, const Evaluate& evaluate) {
-  constexpr double enough = 0.1;    // of the slope at 0, above 0
-  constexpr double short_of = 0.5;  // below 0
+  constexpr double enough = 0.1;    // bound on a positive slope, relative to the slope at 0
+  constexpr double short_of = 0.5;  // bound on a negative slope, likewise
   constexpr int most = 60;
   double low = 0;
   double high = std::numeric_limits<double>::infinity();
@@ -35,7 +35,7 @@ double step_length(const Along& at, double noise, const Evaluate& evaluate) {
     if (flat && now.value <= at.value + noise) return t;
     (now.slope < 0 ? low : high) = t;
     double next = t - now.slope / now.curvature;
-    // Newton's point may crawl if the curvature is that of a kink: keep away from the ends.
+    // Newton's point may crawl if the curvature comes from a kink: keep away from the ends.
     if (std::isinf(high)) {
       if (!(next > 1.5 * t)) next = 1.5 * t;
       if (!(next < 10 * t)) next = 10 * t;

@@ -28,8 +28,8 @@ struct WeightAdjoint {
 };
 
 /// Whether δ is computed from the very products that it is subtracted from. In small problems all
-/// rows may have one weight next to which the others vanish, and nothing but the true gradient must
-/// remain of such a row. It costs two products more than δ of the output.
+/// rows may have one weight next to which the others vanish, and such a row must keep nothing but
+/// its true gradient. It costs two products more than δ of the output.
 template <class T>
 bool is_small(const Scores<T>& scores) {
   return scores.rows() * scores.cols() <= Index{1} << 16;

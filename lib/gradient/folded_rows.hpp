@@ -6,7 +6,7 @@
 namespace attn {
 
 /// Softmax weights P_ij = E_ij ρ_i with E = exp(s) and ρ_i = exp(−f_i) need no exponential of their
-/// own in the gradient where Scores::near_zero: the factor moves to the other side
+/// own in the gradient where Scores::near_zero: the factor moves to the other side,
 ///
 ///   dS_ij = P_ij (G_ij + row_i) = E_ij (ρ_i G_ij + ρ_i row_i),   dV = Pᵀ dO = Eᵀ (ρ dO).
 ///

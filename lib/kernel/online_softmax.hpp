@@ -4,7 +4,7 @@
 
 /// Online softmax: the normaliser is complete only after the last tile, so each tile is left as
 /// exponentials, and the factors that normalise it follow later. SIMD, dispatched at run time as in
-/// tile.hpp; as there, scores are finite or −inf. exp is within 1.2 ulp of that of the rounded
+/// tile.hpp; as there, scores are finite or −inf. Results are within 1.2 ulp of exp of the rounded
 /// difference, and 0 where it would be below the smallest normal number of float32.
 namespace attn::kernel {
 

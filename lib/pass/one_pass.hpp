@@ -78,7 +78,6 @@ std::vector<Index> one_pass_columns(const Scores<T>& scores, std::span<double> r
 /// observers' slots and those of softmax to the other half, because their rows have different
 /// factors. A query is also returned if either sum is too small, for example if all its scores are
 /// 41 below the largest of all. Writes `unas_row` (Lq), LSE_j s_ij, too.
-/// below the largest of all. `unas_row` (Lq), LSE_j s_ij, is written too.
 template <class T>
 std::vector<Index> one_pass_hybrid(const Scores<T>& scores, double hybrid, std::span<double> row,
                                    std::span<double> unas_row, std::span<double> col,

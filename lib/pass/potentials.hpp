@@ -9,7 +9,7 @@ namespace attn {
 /// The vectors that rebuild the weights: π_ij = exp((s_ij − g_j) − f_i), or for hnas a mixture of
 /// two such terms. −inf for a query or key with nothing allowed.
 struct Potentials {
-  std::vector<double> row;       ///< f (Lq); hnas: that of dnas
+  std::vector<double> row;       ///< f (Lq); for hnas the f of dnas
   std::vector<double> col;       ///< g (Lk); for unas zeros, but −inf for a key with no query
   std::vector<double> unas_row;  ///< hnas only: f of unas (Lq)
 };

@@ -15,7 +15,7 @@ namespace attn {
 ///   E_ij = exp((s_ij − g_j) − f_i),
 ///
 /// for reference potentials f and g that bring it into the range of T (Schmitzer 2019 calls it
-/// stabilised), 0 where the pair is forbidden. By tiles of row_pass_partition's blocks by
+/// stabilised), 0 where the pair is forbidden. Made by tiles of row_pass_partition's blocks by
 /// row_tile_cols keys: tiles of the first blocks are kept once they are made, as far as the given
 /// memory goes; the others are made again at every call. The bits are the same either way.
 template <class T>

@@ -34,7 +34,7 @@ class ScalingPasses {
   ScalingPasses(GibbsKernel<T>& kernel, int threads);
   ~ScalingPasses();
 
-  /// The bits are as fixed as those of run_rows, whatever tiles are kept. Throws whatever the
+  /// The bits depend neither on the number of threads nor on the kept tiles. Throws whatever the
   /// scores throw.
   void run(const ScalingPass& pass);
 

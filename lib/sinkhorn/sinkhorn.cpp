@@ -25,7 +25,7 @@ constexpr double most_from_zero = narrow<T> ? 45 : 330;
 template <class T>
 constexpr double most_from_plan = narrow<T> ? 10 : 330;
 
-// Weights below the smallest number of the format are lost; sums as large as this do not notice.
+// Weights below the smallest number of the format are lost; sums this large are not affected.
 template <class T>
 constexpr double smallest_sum = narrow<T> ? 1e-25 : 1e-100;
 

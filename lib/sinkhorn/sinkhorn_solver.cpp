@@ -314,7 +314,7 @@ std::int64_t sinkhorn_solver_bytes(Index rows, Index cols, std::size_t element_s
       pass_bytes(Order::row_panels, rows, cols, 1, element_size, threads) +
       PlanSums<double>::bytes(partition_of(Order::row_panels, rows, cols, element_size), threads) +
       tree_gap_bytes(rows, cols) + cols * static_cast<std::int64_t>(element_size);
-  // Potentials, marginals and their logarithms; what is allowed.
+  // Potentials, marginals and their logarithms; counts of allowed pairs.
   return std::max(iterations, shown) +
          4 * (rows + cols) * static_cast<std::int64_t>(sizeof(double));
 }

@@ -51,7 +51,8 @@ struct Terms {
   double alibi = 0;  ///< the slope
 };
 
-/// T5's bucket by definition, in long double: the last one whose first distance is not larger.
+/// T5's bucket by definition, in long double: the last whose first distance is at most the given
+/// one.
 Index t5_bucket(Index relative, bool bidirectional, Index buckets, Index max_distance);
 
 /// s_ij of MATHEMATICS.md §1-2.
