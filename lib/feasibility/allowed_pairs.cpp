@@ -45,7 +45,7 @@ AllowedPairs AllowedPairs::from_runs(std::vector<Index> begin, std::vector<Index
     least_begin = begin[i];
     least_end = end[i];
   }
-  if (!good) throw std::logic_error("runs of columns that move back or leave the columns");
+  if (!good) throw std::logic_error("runs move back or leave the columns");
   pairs.begin_ = std::move(begin);
   pairs.end_ = std::move(end);
   pairs.open_ = std::move(open);
@@ -54,7 +54,7 @@ AllowedPairs AllowedPairs::from_runs(std::vector<Index> begin, std::vector<Index
 
 AllowedPairs AllowedPairs::from_bits(Index rows, Index cols, std::vector<Word> words) {
   if (static_cast<Index>(words.size()) != rows * words_of(cols)) {
-    throw std::logic_error("another number of words than rows of bits have");
+    throw std::logic_error("the number of words does not fit the rows of bits");
   }
   AllowedPairs pairs;
   if (words.empty()) {

@@ -257,7 +257,7 @@ Feasibility examine(const AllowedPairs& pairs, std::span<const double> a, std::s
                     const FeasibilityOptions& options) {
   if (static_cast<Index>(a.size()) != pairs.rows() ||
       static_cast<Index>(b.size()) != pairs.cols()) {
-    throw std::logic_error("marginals of another size than the pairs");
+    throw std::logic_error("marginals and pairs differ in size");
   }
   Feasibility found;
   found.row_total = total(a, "query");

@@ -17,7 +17,7 @@ void take(Link& best, double weight, Index other) {
 template <class T>
 void HeaviestLinks<T>::start(const Partition& partition) {
   if (partition.order != Order::row_panels) {
-    throw std::logic_error("what is kept by query is gathered from row panels");
+    throw std::logic_error("results by query need a pass by row panels");
   }
   rows_.assign(row_part_.size(), Link{});
   cols_.assign(col_part_.size(), Link{});

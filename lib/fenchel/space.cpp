@@ -56,7 +56,7 @@ void require_range(const DualProblem& problem, const Templates& templates) {
   constexpr double limit = 1e150;
   if (!(lambda < limit && reach < limit && lambda * reach < limit)) {
     throw Error(Failure::numerical,
-                "alpha times evidence and templates is beyond what logits can hold");
+                "alpha times evidence and templates exceeds the range of logits");
   }
 }
 

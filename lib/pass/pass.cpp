@@ -109,7 +109,7 @@ class Runner {
                        pass_.order == Order::column_panels && pass_.components.size() == 1);
     const bool selects = pass_.rows != nullptr && pass_.order != Order::row_panels;
     if (!fits || selects || pass_.components.empty()) {
-      throw std::logic_error("a pass cannot complete this in its order");
+      throw std::logic_error("a pass in this order cannot complete these potentials");
     }
   }
 

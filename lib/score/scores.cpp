@@ -43,7 +43,7 @@ template <class T>
 Scores<T>::Scores(const Terms& terms) : terms_(terms), band_(band_of<T>(terms)) {
   if (terms.relative != nullptr &&
       (terms.relative->rows() != rows() || terms.relative->cols() != cols())) {
-    throw std::logic_error("a relative bias of another shape than the energy");
+    throw std::logic_error("the relative bias and the energy differ in shape");
   }
   // Written so that NaN is rejected.
   if (terms.softcap && !(*terms.softcap > 0 && std::isfinite(*terms.softcap))) {

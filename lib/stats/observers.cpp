@@ -11,7 +11,7 @@ namespace attn {
 template <class T>
 void RowObserver<T>::start(const Partition& partition) {
   if (partition.order != Order::row_panels) {
-    throw std::logic_error("what is kept by query is gathered from row panels");
+    throw std::logic_error("results by query need a pass by row panels");
   }
   values_.assign(static_cast<std::size_t>(partition.rows), 0.0);
 }
