@@ -54,7 +54,7 @@ class Examination {
     short_of_ = std::min(rows, cols);
   }
 
-  void tell(Index listed, Feasibility& found) const {
+  void report(Index listed, Feasibility& found) const {
     if (short_of_ > rounding_) {
       found.prospect = Prospect::no_plan;
       const AllowedPairs transposed = pairs_.transposed();
@@ -271,7 +271,7 @@ Feasibility examine(const AllowedPairs& pairs, std::span<const double> a, std::s
   }
   if (most == 0 || pairs.whole()) return found;
   const double rounding = 4 * options.epsilon * most + std::abs(found.row_total - found.col_total);
-  Examination(pairs, a, b, in_whole_numbers(a, b, most, rounding)).tell(options.listed, found);
+  Examination(pairs, a, b, in_whole_numbers(a, b, most, rounding)).report(options.listed, found);
   return found;
 }
 

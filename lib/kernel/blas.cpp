@@ -19,8 +19,8 @@ extern "C" {
 namespace attn::kernel {
 namespace {
 
-constexpr std::size_t buffer = std::size_t{128} << 20;  // per thread, in OpenBLAS 0.3
-constexpr std::size_t besides = std::size_t{16} << 20;  // for other allocations meanwhile
+constexpr std::size_t buffer = std::size_t{128} << 20;            // per thread, in OpenBLAS 0.3
+constexpr std::size_t other_allocations = std::size_t{16} << 20;  // for other allocations meanwhile
 
 std::mutex preparation;
 std::atomic<int> prepared{0};  ///< threads that may call BLAS at once
@@ -55,13 +55,13 @@ void reserve_buffers(int threads) {
   if (missing <= 0 || blas_memory_alloc == nullptr || blas_memory_free == nullptr) return;
   Room room;
   Room margin;
-  bool enough = margin.take(besides);
+  bool enough = margin.take(other_allocations);
   for (int n = 0; n < missing && enough; ++n) enough = room.take(buffer);
   if (!enough) {
     throw Error(Failure::memory,
                 "out of memory: BLAS needs " + std::to_string(buffer >> 20) +
                     " MiB of address space for each of " + std::to_string(threads) + " threads",
-                "fewer --threads, or a higher limit (ulimit -v)");
+                "fewer threads, or a higher limit (ulimit -v)");
   }
   std::vector<void*> all(static_cast<std::size_t>(threads));
   room.give_back();

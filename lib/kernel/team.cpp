@@ -87,7 +87,7 @@ void require_team(int threads) {
     throw Error(Failure::memory,
                 std::to_string(threads) +
                     " threads cannot be started: " + std::generic_category().message(failure),
-                "fewer --threads, or a higher limit (ulimit -v, -u)");
+                "fewer threads, or a higher limit (ulimit -v, -u)");
   }
   if (threads > largest.load()) largest.store(threads);
 }

@@ -91,8 +91,8 @@ class RowRun {
   // With a g, the logarithms of the exponentials are not those of the weights.
   std::vector<Observer<T>*>& list_of(const Observer<T>& observer) {
     if (pass_.rows == nullptr && observer.by_row()) return by_row_;
-    const bool alone = pass_.rows == nullptr && pass_.col.empty();
-    return alone && observer.takes_row_entropies() ? told_ : others_;
+    const bool plain_softmax = pass_.rows == nullptr && pass_.col.empty();
+    return plain_softmax && observer.takes_row_entropies() ? entropy_observers_ : others_;
   }
 
   void run_block(const TileRange& block, Index slot, Workspace<T>& work) {
@@ -128,7 +128,7 @@ class RowRun {
   }
 
   void add(const TileRange& range, MatrixView<T> tile, Index slot, Workspace<T>& work) const {
-    double* product = told_.empty() ? nullptr : work.product.data();
+    double* product = entropy_observers_.empty() ? nullptr : work.product.data();
     if (!near_zero_) {
       pass_.scores->fill(range, tile, work.scratch);
       if (kernel::online_softmax(tile, work.max.data(), work.sum.data(), work.factor.data(),
@@ -166,17 +166,17 @@ class RowRun {
       work.factor[at] = empty ? T{0} : static_cast<T>(1 / work.sum[at]);
     }
     scale(block, slot, work);
-    if (!told_.empty()) tell_entropies(block, work);
+    if (!entropy_observers_.empty()) show_entropies(block, work);
   }
 
   // H_i = log Σ_j E_ij − Σ_j E_ij log E_ij / Σ_j E_ij.
-  void tell_entropies(const TileRange& block, Workspace<T>& work) const {
+  void show_entropies(const TileRange& block, Workspace<T>& work) const {
     for (std::size_t i = 0; i < work.product.size(); ++i) {
       const double sum = work.sum[i];
       // With one weight of nearly 1, rounding could leave less than 0.
       work.product[i] = sum == 0 ? 0.0 : std::max(0.0, std::log(sum) - work.product[i] / sum);
     }
-    for (Observer<T>* observer : told_) {
+    for (Observer<T>* observer : entropy_observers_) {
       observer->row_entropies(block.row0, block.rows, work.product.data());
     }
   }
@@ -235,7 +235,7 @@ class RowRun {
   const RowPass<T>& pass_;
   const bool near_zero_;
   std::vector<Observer<T>*> by_row_;
-  std::vector<Observer<T>*> told_;
+  std::vector<Observer<T>*> entropy_observers_;
   std::vector<Observer<T>*> others_;
   bool show_empty_ = false;
   Partition partition_;

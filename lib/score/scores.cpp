@@ -96,10 +96,10 @@ void Scores<T>::fill(const TileRange& range, MatrixView<T> out, Scratch& scratch
 template <class T>
 void Scores<T>::fill_exponentials(const TileRange& range, MatrixView<T> out, Scratch& scratch,
                                   double* row_sum, double* col_sum, double* row_product) const {
-  const bool energy_alone = terms_.bias == nullptr && terms_.mask == nullptr &&
-                            terms_.relative == nullptr && terms_.preference == nullptr &&
-                            !terms_.softcap && band_.full(range);
-  if (energy_alone && terms_.energy->fill_exponentials(range, out, row_sum, col_sum, row_product)) {
+  const bool only_energy = terms_.bias == nullptr && terms_.mask == nullptr &&
+                           terms_.relative == nullptr && terms_.preference == nullptr &&
+                           !terms_.softcap && band_.full(range);
+  if (only_energy && terms_.energy->fill_exponentials(range, out, row_sum, col_sum, row_product)) {
     return;
   }
   fill(range, out, scratch);

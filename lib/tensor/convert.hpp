@@ -18,7 +18,7 @@ struct Bfloat16 {
   std::uint16_t bits;
 };
 
-/// Whether InputDataset::read converts an element of type Stored to Out: any number to floating
+/// Whether reading a dataset converts an element of type Stored to Out: any number to floating
 /// types (rounded to nearest), integers to uint8_t (as "is not zero") and to int64_t.
 template <class Stored, class Out>
 constexpr bool convertible = std::is_floating_point_v<Out> || std::is_integral_v<Stored>;
