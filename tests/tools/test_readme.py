@@ -117,6 +117,19 @@ class Examples(ToolTest):
                     self.run_block(page, line, script)
         self.assertEqual(contents(SOURCE / "data"), before, "an example writes into data/")
 
+    def test_reports_are_as_shown(self):
+        done = self.run_tool("explain-away-stats", SOURCE / "data/passage.h5")
+        printed = done.out.decode().splitlines()
+        for page, count in ((README, 4), (SOURCE / "tools/guide/report.md", 13)):
+            text = "".join(block for _, language, block in blocks(page.read_text())
+                           if language == "text")
+            shown = re.findall(r"^ {11}unas -.*|^head  .*|^\d  .*|^all  .*\d$|^[ud]nas: .*|^ -?\d.*#.*",
+                               text, re.MULTILINE)
+            shown = [line for line in shown if "layer" not in line]
+            with self.subTest(page=name_of(page)):
+                self.assertGreaterEqual(len(shown), count)
+                self.assertEqual([line for line in shown if line not in printed], [])
+
     def test_claims(self):
         page = (SOURCE / "data/claims/README.md").read_text()
         claims = next(block for _, language, block in blocks(page) if language == "toml")
