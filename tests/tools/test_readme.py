@@ -1,84 +1,242 @@
-"""The README's examples, run.
+"""The pages of the project: their examples run, and what they cite exists.
 
-Every block of README.md that is marked ```sh is run, in the order of the file and in one folder, by
-`bash -euo pipefail` with the tools on the PATH and the project's data/ and scripts/ linked there. What is
-not to be run (building, installing, output) is marked ```console or ```text.
+Every block that is marked ```sh is run by `bash -euo pipefail`, each in a folder of its own that holds
+nothing but passage.h5, with the tools on the PATH and ATTNKIT naming the project's root; and then a
+second time in the same folder. Blocks that are not to be run bear another language, such as ```text.
 """
 
+import importlib.util
 import re
+import shutil
+import subprocess
+import sys
 import unittest
 
-from attn import BIN, SOURCE, ToolTest
+from attn import BIN, SOURCE, TIMEOUT, ToolTest
 
 README = SOURCE / "README.md"
+PAGES = sorted([*SOURCE.glob("*.md"), *SOURCE.glob(".github/*.md"),
+                *(page for folder in ("data", "lib", "scripts", "tests", "tools")
+                  for page in (SOURCE / folder).rglob("*.md"))])
+TOOLS = {path.name for path in BIN.iterdir()}
+# Languages of blocks that are shown and not run.
+SHOWN = {"text", "toml", "python", "cpp", "cmake", "mermaid"}
+WITHOUT_PICTURES = importlib.util.find_spec("matplotlib") is None
+
+
+def name_of(page):
+    return str(page.relative_to(SOURCE))
 
 
 def blocks(text):
-    """(line number, script) of the ```sh blocks."""
-    found = re.finditer(r"^```sh\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    return [(text.count("\n", 0, match.start()) + 2, match[1]) for match in found]
+    """(line number, language, contents) of all fenced blocks."""
+    found = re.finditer(r"^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    return [(text.count("\n", 0, match.start()) + 2, match[1], match[2]) for match in found]
+
+
+def scripts_of(text):
+    """(line number, script) of the blocks that run."""
+    return [(line, block) for line, language, block in blocks(text) if language == "sh"]
+
+
+def prose_of(text):
+    """The text without fenced blocks, its lines where they were."""
+    return re.sub(r"^```\w*\n.*?^```$", lambda match: "\n" * match[0].count("\n"), text,
+                  flags=re.MULTILINE | re.DOTALL)
+
+
+def anchors(text):
+    """What `#...` may name on a page: its headings as GitHub abbreviates them."""
+    headings = re.findall(r"^#+ (.*)$", prose_of(text), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def links(text):
+    """(file, anchor) of each link that stays in the repository."""
+    found = re.findall(r"\]\((?!https?:)([^)\s#]*)(?:#([^)\s]*))?\)", prose_of(text))
+    return [(file, anchor) for file, anchor in found if file or anchor]
+
+
+def citations(text):
+    """Files that the prose names without a link: pages, and `lib/...` or the like in backticks."""
+    prose = re.sub(r"\]\([^)]*\)|https?://\S+", "", prose_of(text))
+    folders = r"`((?:lib|tools|tests|data|scripts|\.ci|\.github)/[^`\s]*)`"
+    return set(re.findall(folders, prose) + re.findall(r"[\w./-]*\w\.md\b", prose))
+
+
+def is_there(citation, page):
+    """Whether a cited file exists: from the root, or beside the page; pages go by their name too."""
+    if re.search(r"NAME|FILE|[*<>{}…]", citation):
+        return True  # a pattern
+    if any(other.name == citation for other in PAGES):
+        return True
+    return any((folder / citation).exists() for folder in (SOURCE, page.parent))
+
+
+def pipelines(scripts):
+    """The commands in which at least two tools are joined by a pipe."""
+    commands = re.sub(r"\\\n|(?<=\|)\n", " ", "\n".join(scripts)).splitlines()
+    starts = [[(part.split() or [""])[0] for part in command.split("|")] for command in commands]
+    return [c for c, names in zip(commands, starts) if sum(n in TOOLS for n in names) >= 2]
 
 
 def contents(folder):
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def pipelines(scripts, tools):
-    """The commands in which at least two tools are joined by a pipe."""
-    commands = re.sub(r"\\\n|(?<=\|)\n", " ", "\n".join(scripts)).splitlines()
-    starts = [[(part.split() or [""])[0] for part in command.split("|")] for command in commands]
-    return [c for c, names in zip(commands, starts) if sum(n in tools for n in names) >= 2]
+class Examples(ToolTest):
 
+    def setUp(self):
+        super().setUp()
+        binaries = self.folder.parent / "bin"
+        binaries.mkdir()
+        # The one that has NumPy and h5py; another one may be the first on the PATH.
+        (binaries / "python3").symlink_to(sys.executable)
+        self.environment |= {"PATH": f"{binaries}:{self.environment['PATH']}",
+                             "ATTNKIT": str(SOURCE), "PYTHONDONTWRITEBYTECODE": "1"}
 
-class Readme(ToolTest):
+    def run_block(self, page, line, script):
+        where = f"{name_of(page)}:{line}"
+        folder = self.folder / where.replace("/", "_").replace(":", "-")  # make dislikes colons
+        folder.mkdir()
+        shutil.copy(SOURCE / "data/passage.h5", folder)
+        for turn in ("first", "second"):
+            done = subprocess.run(["bash", "-euo", "pipefail", "-c", script], cwd=folder,
+                                  env=self.environment, capture_output=True, timeout=TIMEOUT,
+                                  stdin=subprocess.DEVNULL, check=False)
+            self.assertEqual(done.returncode, 0,
+                             f"{where}, {turn} run:\n{script}\n{done.stderr.decode()}")
 
-    def test_examples(self):
-        scripts = blocks(README.read_text())
-        for name in ("data", "scripts"):
-            (self.folder / name).symlink_to(SOURCE / name)
+    def test_every_block_runs_twice(self):
         before = contents(SOURCE / "data")
-        for line, script in scripts:
-            with self.subTest(line=line):
-                done = self.shell(f"set -euo pipefail\n{script}", status=None)
-                self.assertEqual(done.status, 0, f"README.md:{line}:\n{script}\n{done.err}")
+        for page in PAGES:
+            for line, script in scripts_of(page.read_text()):
+                if WITHOUT_PICTURES and "scripts/plot" in script:
+                    continue
+                with self.subTest(page=name_of(page), line=line):
+                    self.run_block(page, line, script)
         self.assertEqual(contents(SOURCE / "data"), before, "an example writes into data/")
 
+    def test_reports_are_as_shown(self):
+        done = self.run_tool("explain-away-stats", SOURCE / "data/passage.h5")
+        printed = done.out.decode().splitlines()
+        for page, count in ((README, 4), (SOURCE / "tools/guide/report.md", 13)):
+            text = "".join(block for _, language, block in blocks(page.read_text())
+                           if language == "text")
+            shown = re.findall(r"^ {11}unas -.*|^head  .*|^\d  .*|^all  .*\d$|^[ud]nas: .*|^ -?\d.*#.*",
+                               text, re.MULTILINE)
+            shown = [line for line in shown if "layer" not in line]
+            with self.subTest(page=name_of(page)):
+                self.assertGreaterEqual(len(shown), count)
+                self.assertEqual([line for line in shown if line not in printed], [])
+
     def test_claims(self):
-        claims = re.search(r"^```toml\n(.*?)^```$", README.read_text(), re.MULTILINE | re.DOTALL)
-        (self.folder / "paper.toml").write_text(claims[1])
-        (self.folder / "layer3.h5").symlink_to(SOURCE / "data/passage.h5")
+        page = (SOURCE / "data/claims/README.md").read_text()
+        claims = next(block for _, language, block in blocks(page) if language == "toml")
+        (self.folder / "paper.toml").write_text(claims)
+        shutil.copy(SOURCE / "data/passage.h5", self.folder)
         done = self.run_tool("claim-check", "paper.toml")
         self.assertIn(b"3 claims: 3 as expected", done.out)
 
-    def test_there_are_pipelines(self):
-        tools = {path.name for path in BIN.iterdir()}
-        scripts = [script for _, script in blocks(README.read_text())]
-        self.assertGreaterEqual(len(pipelines(scripts, tools)), 5)
 
-    def test_tools_and_files_that_are_named_are_there(self):
-        text = README.read_text()
-        for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", text):
-            self.assertTrue((SOURCE / target).exists(), f"README.md links to {target}")
-        for tool in {path.name for path in BIN.iterdir()}:
-            self.assertIn(tool, text)
+class Pages(unittest.TestCase):
+
+    def on_every_page(self, check):
+        for page in PAGES:
+            with self.subTest(page=name_of(page)):
+                check(page, page.read_text())
+
+    def test_pages_are_found(self):
+        self.assertLess({"README.md", "CHANGELOG.md", "lib/README.md", ".github/CONTRIBUTING.md",
+                         "tools/guide/report.md"}, {name_of(page) for page in PAGES})
+
+    def test_languages(self):
+        def check(_, text):
+            self.assertEqual(len(re.findall("^ *```", text, re.MULTILINE)), 2 * len(blocks(text)),
+                             "a block is not closed, or is indented")
+            self.assertLessEqual({language for _, language, _ in blocks(text)}, SHOWN | {"sh"})
+        self.on_every_page(check)
+
+    def test_links(self):
+        def check(page, text):
+            for file, anchor in links(text):
+                target = (page.parent / file).resolve() if file else page
+                self.assertTrue(target.exists(), f"links to {file}")
+                self.assertTrue(target.is_relative_to(SOURCE), f"{file} is outside")
+                if anchor:
+                    self.assertIn(anchor, anchors(target.read_text()), f"{file}#{anchor}")
+        self.on_every_page(check)
+
+    def test_citations(self):
+        def check(page, text):
+            wrong = sorted(name for name in citations(text) if not is_there(name, page))
+            self.assertEqual(wrong, [], "are cited, and not in the repository")
+        self.on_every_page(check)
+
+    def test_every_page_is_linked(self):
+        reached, waiting = set(), [README]
+        while waiting:
+            page = waiting.pop()
+            if page in reached or page.suffix != ".md":
+                continue
+            reached.add(page)
+            waiting += [(page.parent / file).resolve() for file, _ in links(page.read_text()) if file]
+        changes = SOURCE / "CHANGELOG.md"
+        self.assertEqual([name_of(page) for page in PAGES if page not in reached | {changes}], [])
+
+
+class Library(unittest.TestCase):
+
+    def test_every_room_is_described(self):
+        rooms = {path.name for path in (SOURCE / "lib").iterdir() if any(path.glob("**/*.hpp"))}
+        described = re.findall(r"^\| `(\w+)` \|", (SOURCE / "lib/README.md").read_text(), re.MULTILINE)
+        self.assertLessEqual(rooms, set(described))
+
+
+class Readme(unittest.TestCase):
+
+    def setUp(self):
+        self.text = README.read_text()
+
+    def test_is_short(self):
+        lines = self.text.splitlines()
+        self.assertLessEqual(len(lines), 160)
+        self.assertEqual([line for line in lines if len(line) > 110], [])
+
+    def test_there_are_pipelines(self):
+        self.assertGreaterEqual(len(pipelines([s for _, s in scripts_of(self.text)])), 5)
+
+    def test_names_every_tool(self):
+        for tool in TOOLS:
+            self.assertIn(f"`{tool}`", self.text)
 
 
 class Itself(unittest.TestCase):
-    """That the runner sees what it is to run."""
+    """The functions above, on a made-up page."""
 
-    TEXT = ("a\n```sh\nattn-compute x |\n  head\n```\n"
-            "```text\nno\n```\n```sh\ntensor-gen | cat\n```\n")
+    TEXT = ("# A `b`: c\n```sh\nattn-compute x |\n  head\n```\n"
+            "```text\n# no [a](b.md)\n```\n```sh\ntensor-gen | cat\n```\n"
+            "[x](y.md#z) [x](#a-b-c) [x](https://a.b/c.md) `lib/none.hpp` and NONE.md\n")
 
     def test_blocks(self):
-        self.assertEqual(blocks(self.TEXT), [(3, "attn-compute x |\n  head\n"),
-                                             (10, "tensor-gen | cat\n")])
+        self.assertEqual(scripts_of(self.TEXT), [(3, "attn-compute x |\n  head\n"),
+                                                 (10, "tensor-gen | cat\n")])
 
+    def test_links(self):
+        self.assertEqual(links(self.TEXT), [("y.md", "z"), ("", "a-b-c")])
+        self.assertEqual(anchors(self.TEXT), {"a-b-c"})
+
+    def test_citations(self):
+        self.assertEqual(citations(self.TEXT), {"lib/none.hpp", "NONE.md"})
+        self.assertFalse(is_there("NONE.md", README))
+        self.assertTrue(is_there("MATHEMATICS.md", SOURCE / "lib/README.md"))
+
+    @unittest.skipUnless({"attn-compute", "tensor-gen"} <= TOOLS, "no such tools")
     def test_pipelines(self):
-        tools = {"attn-compute", "tensor-gen"}
         scripts = ["tensor-gen a | attn-compute b\n", "tensor-gen \\\n  a | \\\n  attn-compute\n",
                    "tensor-gen a |\n  attn-compute b\n", "tensor-gen | cat\n",
                    "echo attn-compute | cat\n"]
-        self.assertEqual(len(pipelines(scripts, tools)), 3)
+        self.assertEqual(len(pipelines(scripts)), 3)
 
 
 if __name__ == "__main__":
