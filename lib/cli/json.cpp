@@ -13,7 +13,7 @@
 namespace attn::cli {
 namespace {
 
-// VmHWM, the peak of this program; ru_maxrss also counts what ran in the process before exec.
+// VmHWM is the peak of this program; ru_maxrss includes programs that ran before exec.
 std::int64_t peak_rss_bytes() {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);) {
@@ -24,13 +24,13 @@ std::int64_t peak_rss_bytes() {
   return static_cast<std::int64_t>(usage.ru_maxrss) * 1024;
 }
 
-// Indented, except for arrays of numbers, words and the like, which are one line each: shapes and
-// histograms would take a screen otherwise.
+// Indents objects and arrays of objects. An array of numbers or strings is one line, because shapes
+// and histograms would fill a screen otherwise.
 void append(const nlohmann::ordered_json& json, std::size_t indent, std::string& text) {
   const bool nested =
       std::any_of(json.begin(), json.end(), [](const auto& item) { return item.is_structured(); });
   if (json.empty() || !json.is_structured() || (json.is_array() && !nested)) {
-    // File names need not be UTF-8, JSON must be.
+    // File names may be invalid UTF-8, which JSON must not contain.
     text += json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
     return;
   }

@@ -2,7 +2,7 @@
 
 namespace attn::cli {
 
-/// The hint where memory runs out, whoever notices it.
+/// The hint for every error of memory.
 inline constexpr const char* less_memory_hint = "a smaller --memory or fewer --threads need less";
 
 }  // namespace attn::cli

@@ -19,7 +19,7 @@ constexpr auto first_after = 500ms;  // quick work shows nothing
 constexpr auto between = 200ms;
 constexpr auto between_lines = 2s;  // in a log file
 
-// In the last column some terminals go to the next line, where it would not be erased.
+// Some terminals wrap after the last column; the wrapped line would not be erased.
 constexpr std::size_t most_columns = 79;
 
 std::string duration_text(double seconds) {
@@ -33,7 +33,7 @@ std::string duration_text(double seconds) {
 std::string rate_text(double rate, const std::string& unit) {
   constexpr std::string_view powers[] = {" ", " k ", " M ", " G ", " T "};
   std::size_t power = 0;
-  // What would be rounded to 1000 goes up, too.
+  // 999.5 would be printed as 1000.
   while (rate >= 999.5 && power + 1 < std::size(powers)) {
     rate /= 1000;
     ++power;
@@ -41,7 +41,7 @@ std::string rate_text(double rate, const std::string& unit) {
   return fmt::format("{:.3g}{}{}/s", rate, powers[power], unit);
 }
 
-/// The first `columns` characters, the last of them an ellipsis where some are missing.
+/// At most `columns` characters of `text`; if some are cut, the last is an ellipsis.
 std::string shortened(const std::string& text, std::size_t columns) {
   if (width(text) <= columns) return text;
   std::string_view rest = text;
@@ -53,7 +53,7 @@ std::string shortened(const std::string& text, std::size_t columns) {
 
 }  // namespace
 
-std::string progress_line(const std::string& what, double done, double total, double elapsed,
+std::string progress_line(const std::string& task, double done, double total, double elapsed,
                           const std::string& unit) {
   const double share = total > 0 ? std::clamp(done / total, 0.0, 1.0) : 1.0;
   std::string figures = fmt::format(" {:3.0f}%", std::floor(share * 100));
@@ -61,13 +61,13 @@ std::string progress_line(const std::string& what, double done, double total, do
   if (judged && !unit.empty()) figures += ", " + rate_text(done / elapsed, unit);
   const double left = elapsed * (1 - share) / share;
   if (judged && share < 1 && left < 1e9) figures += ", " + duration_text(left) + " left";
-  return shortened(what, most_columns - std::min(most_columns - 1, width(figures))) + figures;
+  return shortened(task, most_columns - std::min(most_columns - 1, width(figures))) + figures;
 }
 
-Progress::Progress(const Arguments& arguments, const std::string& what, double total,
+Progress::Progress(const Arguments& arguments, const std::string& task, double total,
                    std::string unit)
     : terminal_(stderr_is_terminal()),
-      what_(arguments.tool + ": " + one_line(what)),
+      task_(arguments.tool + ": " + one_line(task)),
       unit_(std::move(unit)),
       total_(total),
       start_(Clock::now()) {
@@ -80,7 +80,7 @@ Progress::Progress(const Arguments& arguments, const std::string& what, double t
 Progress::~Progress() {
   if (!shown_) return;
   if (!terminal_) {
-    // The last line of a log says how far it came.
+    // The last line of a log shows how much was done.
     draw(done_, Clock::now() - start_);
   } else if (drawn_) {
     write_error("\r\x1b[K");
@@ -95,13 +95,13 @@ void Progress::advance(double amount) {
   if (elapsed.count() < due) return;
   const Clock::duration pause =
       terminal_ ? Clock::duration(between) : Clock::duration(between_lines);
-  // Whoever moves the time on is the one to draw.
+  // The thread that updates the time draws the line.
   if (next_.compare_exchange_strong(due, (elapsed + pause).count())) draw(done, elapsed);
 }
 
 void Progress::draw(double done, Clock::duration elapsed) {
   const double seconds = std::chrono::duration<double>(elapsed).count();
-  const std::string line = progress_line(what_, done, total_, seconds, unit_);
+  const std::string line = progress_line(task_, done, total_, seconds, unit_);
   const std::lock_guard<std::mutex> lock(drawing_);
   write_error(terminal_ ? "\r" + line + "\x1b[K" : line + "\n");
   drawn_ = true;

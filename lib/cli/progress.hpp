@@ -9,20 +9,20 @@
 
 namespace attn::cli {
 
-/// A line on standard error that says how far a long piece of work is: on a terminal, unless -q
-/// or --progress=never; with --progress=always anywhere, by whole lines where that is no
-/// terminal. Erases itself at the end.
+/// A line on standard error that shows the progress of long work. On a terminal it is shown unless
+/// -q or --progress=never is given, and is erased at the end; elsewhere --progress=always shows it
+/// as successive lines.
 class Progress {
  public:
-  /// `total` is in any unit, "heads" or "elements" (empty: no rate is shown); `advance` tells of
-  /// more of it done.
-  Progress(const Arguments& arguments, const std::string& what, double total,
+  /// `task` begins the line; `total` is the amount of work in `unit`, "heads" or "elements" (empty:
+  /// no rate is shown).
+  Progress(const Arguments& arguments, const std::string& task, double total,
            std::string unit = {});
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  /// From any thread; cheap enough for every tile.
+  /// Adds to the work done. It may be called from any thread, and is cheap enough for every tile.
   void advance(double amount);
 
  private:
@@ -31,20 +31,20 @@ class Progress {
 
   bool shown_ = false;
   bool terminal_ = false;
-  std::string what_;
+  std::string task_;
   std::string unit_;
   double total_ = 0;
   Clock::time_point start_;
   std::atomic<double> done_{0};
-  std::atomic<Clock::rep> next_{0};  // ticks after start_ before which nothing is drawn
+  std::atomic<Clock::rep> next_{0};  // the line is not drawn before this time after start_
   std::mutex drawing_;
   bool drawn_ = false;  // guarded by drawing_
 };
 
-/// "dnas  43%, 12.3 heads/s, 1 min 12 s left": the line for `done` of `total` (in `unit`) after
-/// `elapsed` seconds, of at most 79 columns, `what` being cut where it is long. Neither rate nor
-/// time is given before there is something to judge by.
-std::string progress_line(const std::string& what, double done, double total, double elapsed,
+/// The line for `done` of `total` (in `unit`) after `elapsed` seconds, such as
+/// "dnas  43%, 12.3 heads/s, 1 min 12 s left". It has at most 79 columns; a long `task` is cut.
+/// Rate and time left are omitted until 1% of the work is done.
+std::string progress_line(const std::string& task, double done, double total, double elapsed,
                           const std::string& unit = {});
 
 }  // namespace attn::cli

@@ -74,11 +74,11 @@ void Report::Impl::note_sources() const {
   say("note", named);
 }
 
-void Report::Impl::say(const std::string& what, const std::string& line) const {
+void Report::Impl::say(const std::string& kind, const std::string& line) const {
   if (quiet) return;
-  // A progress line may stand on the terminal.
+  // There may be a progress line on the terminal.
   const std::string erase = stderr_is_terminal() ? "\r\x1b[K" : "";
-  write_error(erase + tool + ": " + what + ": " + one_line(line) + "\n");
+  write_error(erase + tool + ": " + kind + ": " + one_line(line) + "\n");
 }
 
 }  // namespace attn::cli

@@ -11,8 +11,8 @@
 
 namespace attn::cli {
 
-/// What a run has to say: the text for people and the JSON of DESIGN.md §4 for machines, filled by
-/// the tool as it goes. Nothing is printed before the run has ended.
+/// The report of a run, as text for people and as JSON (schema attnkit/1) for programs. The tool
+/// fills it as it works; apart from warnings, nothing is printed before the run ends.
 class Report {
  public:
   Report();
@@ -23,33 +23,34 @@ class Report {
   void input(const std::string& name, const std::string& address, const Shape& shape, DType type);
   void output(const std::string& name, const std::string& address, const Shape& shape, DType type);
 
-  /// Files that the user did not name and from which an input takes values: `address` is what leads
-  /// there, `kind` how ("virtual", "external link", "raw storage"). Kept for the JSON; one line on
-  /// stderr, "TOOL: note: ..." (not with -q), names the first few at the end.
+  /// Files that the user did not name but that an input reads: `address` is the input that refers
+  /// to them, `kind` is "virtual", "external link" or "raw storage". The JSON lists all of them; a
+  /// line "TOOL: note: ..." on standard error (not with -q) names the first few at the end.
   void source(const std::string& address, const std::string& kind,
               const std::vector<std::string>& files);
 
-  /// The tool's own `result` object; non-finite numbers become null when it is printed.
+  /// The object `result` of the JSON; non-finite numbers become null.
   nlohmann::ordered_json& result();
 
-  /// Replaces or adds to `params`, which holds every option resolved (e.g. a default that came from
-  /// the bundle).
+  /// The object `params` of the JSON, which holds every option resolved; the tool may change it,
+  /// for example where a default came from the bundle.
   nlohmann::ordered_json& params();
 
-  /// "ok" unless set: "no", "not_converged", "infeasible".
+  /// The status in the JSON, "ok" by default: "no", "not_converged" or "infeasible".
   void status(const std::string& status);
 
-  /// One line, shown at once on stderr as "TOOL: warning: ..." (not with -q) and kept for the JSON;
-  /// said before, it is not said again.
+  /// Prints one line "TOOL: warning: ..." on standard error at once (not with -q) and adds it to
+  /// the JSON. A repeated warning is ignored.
   void warn(const std::string& line);
 
-  /// Text for people: report tools print it on stdout (stderr where a bundle goes there).
+  /// Adds text for people. Report tools print it on standard output, or on standard error if a
+  /// bundle goes to standard output.
   void print(const std::string& text);
 
-  /// Lines for programs, on stdout in place of that text and with -q too.
+  /// Adds lines for programs, printed on standard output in place of that text, even with -q.
   void print_data(const std::string& text);
 
-  /// Adds to the time spent in the mathematics alone.
+  /// Adds to the time spent in computation, without reading and writing.
   void add_compute_seconds(double seconds);
 
   struct Impl;

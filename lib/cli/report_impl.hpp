@@ -9,7 +9,7 @@
 
 #include "cli/report.hpp"
 
-// What a Report gathers; for the parts of lib/cli only.
+// The contents of a Report, for the files of lib/cli.
 
 namespace attn::cli {
 
@@ -28,23 +28,22 @@ struct Report::Impl {
   std::string data;
   double compute_seconds = 0;
 
-  /// "TOOL: warning: line" on stderr, at once; not with -q.
-  void say(const std::string& what, const std::string& line) const;
+  /// Prints "TOOL: kind: line" on standard error at once, but not with -q.
+  void say(const std::string& kind, const std::string& line) const;
 
-  /// One line about the files that were followed; none where there were none.
+  /// Prints one line that names the files of source(), if there are any.
   void note_sources() const;
 };
 
-/// What ended a run that failed.
+/// The error that ended a run.
 struct Failed {
   int exit = 0;
   std::string message;
   std::string hint;
 };
 
-/// The JSON of DESIGN.md §4, indented, ending with a line break. `outcome` is the exit status of a
-/// run that ended by itself; `failed`, where there is one, makes it "error" unless the tool has
-/// set a status of its own.
+/// The JSON report, indented, ending with a line break. `outcome` is the exit status of a run that
+/// ended normally. If `failed` is not null, the status is "error" unless the tool set one.
 std::string json_text(const Report::Impl& report, int outcome, const Failed* failed,
                       double wall_seconds, int threads);
 

@@ -29,7 +29,7 @@ std::optional<std::string> process_environment(const std::string& name) {
 }
 
 int cpus_allowed() {
-  // The kernel refuses (EINVAL) a set smaller than the one it keeps, whose size it does not tell.
+  // The kernel returns EINVAL for a set smaller than its own, whose size is not available.
   for (int capacity = 1024; capacity <= 1 << 20; capacity *= 2) {
     cpu_set_t* const set = CPU_ALLOC(static_cast<std::size_t>(capacity));
     if (set == nullptr) break;

@@ -8,21 +8,22 @@
 
 namespace attn::cli {
 
-/// Reads a variable of the environment; absent where it is unset or empty.
+/// Reads an environment variable; absent if it is unset or empty.
 using Environment = std::function<std::optional<std::string>(const std::string&)>;
 
-/// That of the process.
+/// Reads a variable of the process's environment.
 std::optional<std::string> process_environment(const std::string& name);
 
-/// The CPUs that this process may run on (sched_getaffinity), at least 1.
+/// The number of CPUs that this process may run on (sched_getaffinity), at least 1.
 int cpus_allowed();
 
-/// --threads where given, else ATTN_NUM_THREADS, OMP_NUM_THREADS (the first of a list "4,2"),
-/// SLURM_CPUS_PER_TASK, the CPUs allowed. Throws Error(usage) on an ATTN_NUM_THREADS that is no
-/// number; the others belong to other programs, and what cannot be read there is passed over.
+/// The number of threads: --threads, else ATTN_NUM_THREADS, OMP_NUM_THREADS (the first number of
+/// "4,2"), SLURM_CPUS_PER_TASK, or cpus_allowed(), in this order. Throws Error(usage) for an
+/// invalid ATTN_NUM_THREADS; invalid values of the other variables are ignored, since other
+/// programs set them.
 int resolve_threads(std::optional<Index> given, const Environment& environment);
 
-/// --tmpdir where given, else TMPDIR, else /tmp.
+/// The folder for temporaries: --tmpdir, else TMPDIR, else /tmp.
 std::string resolve_tmpdir(const std::string& given, const Environment& environment);
 
 }  // namespace attn::cli

@@ -12,7 +12,7 @@
 namespace attn::cli {
 namespace {
 
-// The errno of what went wrong, 0 for success.
+// Returns 0 or errno.
 int write_fully(int descriptor, std::string_view text) noexcept {
   while (!text.empty()) {
     const ssize_t written = write(descriptor, text.data(), text.size());
@@ -28,9 +28,9 @@ int write_fully(int descriptor, std::string_view text) noexcept {
 bool stdout_is_terminal() { return isatty(STDOUT_FILENO) == 1; }
 bool stderr_is_terminal() { return isatty(STDERR_FILENO) == 1; }
 
-void write_all(int descriptor, std::string_view text, const std::string& what) {
+void write_all(int descriptor, std::string_view text, const std::string& destination) {
   const int error = write_fully(descriptor, text);
-  if (error != 0) throw Error(Failure::output, what + ": " + system_reason(error));
+  if (error != 0) throw Error(Failure::output, destination + ": " + system_reason(error));
 }
 
 void write_error(std::string_view text) noexcept { write_fully(STDERR_FILENO, text); }
@@ -38,7 +38,7 @@ void write_error(std::string_view text) noexcept { write_fully(STDERR_FILENO, te
 void secure_standard_streams() {
   for (int descriptor = STDIN_FILENO; descriptor <= STDERR_FILENO; ++descriptor) {
     if (fcntl(descriptor, F_GETFD) != -1 || errno != EBADF) continue;
-    // The wrong way round, so that reading or writing there fails. open() takes the lowest free
+    // With the access reversed, so that reading or writing fails. open() takes the lowest free
     // number, which is this one.
     const int opened = open("/dev/null", descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY);
     if (opened != descriptor && opened >= 0) close(opened);

@@ -5,19 +5,18 @@
 
 namespace attn::cli {
 
-/// Whether standard output (error) is a terminal.
 bool stdout_is_terminal();
 bool stderr_is_terminal();
 
-/// Writes all of `text` to a file descriptor. Throws Error(output) with `what` and the reason:
-/// "standard output: no space left on device".
-void write_all(int descriptor, std::string_view text, const std::string& what);
+/// Writes all of `text` to a file descriptor. Throws Error(output) with the name of the destination
+/// and the reason: "standard output: no space left on device".
+void write_all(int descriptor, std::string_view text, const std::string& destination);
 
-/// To standard error; failures are passed over, as there is nowhere to tell of them.
+/// Writes to standard error and ignores failures, which could not be reported anywhere.
 void write_error(std::string_view text) noexcept;
 
-/// Makes file descriptors 0 to 2 exist, so that no file the tool opens takes the place of one that
-/// the caller had closed; use of one that was closed still fails.
+/// Opens those of the descriptors 0 to 2 that the caller has closed, so that no file of the tool
+/// takes their numbers. Reading or writing them still fails.
 void secure_standard_streams();
 
 }  // namespace attn::cli

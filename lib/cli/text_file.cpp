@@ -23,8 +23,8 @@ namespace {
   throw Error(Failure::output, subject + ": " + system_reason(error));
 }
 
-// The descriptor that a name such as /dev/stderr or /dev/fd/3 stands for. Opened by name, a file
-// behind it would be written from its beginning, over what has been written to it before.
+// The descriptor that a name such as /dev/stderr or /dev/fd/3 denotes. A file behind it that is
+// opened by this name would be overwritten from its beginning.
 std::optional<int> named_descriptor(const std::string& file) {
   if (file == "/dev/stdout") return STDOUT_FILENO;
   if (file == "/dev/stderr") return STDERR_FILENO;
@@ -36,7 +36,7 @@ std::optional<int> named_descriptor(const std::string& file) {
   return std::nullopt;
 }
 
-// A link stays a link: what it points to is what is replaced.
+// A symbolic link is kept: the file that it points to is replaced.
 std::string behind_links(const std::string& file) {
   const std::unique_ptr<char, decltype(&std::free)> real(realpath(file.c_str(), nullptr),
                                                          &std::free);

@@ -18,13 +18,13 @@
 namespace attn::cli {
 namespace {
 
-// What undo_texts() has to do. Read by signal handlers, and therefore changed, together with the
-// files that it describes, in Uninterrupted sections.
+// The work of undo_texts(). Signal handlers read it; therefore it is changed, together with the
+// files that it describes, only in Uninterrupted sections.
 enum class State {
   nothing,
-  temporary,  // `temporary` is to be removed
-  created,    // `target` is to be removed
-  exchanged,  // `temporary` holds the old file, to be brought back to `target`
+  temporary,  // remove `temporary`
+  created,    // remove `target`
+  exchanged,  // move `temporary`, the old file, back to `target`
 };
 struct Undo {
   std::atomic<State> state{State::nothing};
@@ -35,7 +35,7 @@ static_assert(std::atomic<State>::is_always_lock_free);
 Undo undo;
 
 void keep_path(const std::string& path, std::array<char, PATH_MAX>& copy) {
-  // The system has taken this path, and it takes none that is longer.
+  // The system has accepted this path, and it accepts no longer one.
   const std::size_t length = std::min(path.size(), copy.size() - 1);
   std::copy_n(path.c_str(), length, copy.begin());
   copy[length] = '\0';
@@ -88,7 +88,7 @@ bool TextReplacement::take_name_for_now() {
   if (!have_a_name()) return false;
   keep_path(target_, undo.target);
   const char* temporary = undo.temporary.data();
-  // Needs no second name for the old file, and tries the right to replace it.
+  // An exchange needs no second name for the old file, and fails if it may not be replaced.
   if (renameat2(AT_FDCWD, temporary, AT_FDCWD, target_.c_str(), RENAME_EXCHANGE) == 0) {
     undo.state = State::exchanged;
     return true;
@@ -101,7 +101,7 @@ bool TextReplacement::take_name_for_now() {
   return true;
 }
 
-// A file without a name gets one, as rename(2) replaces a target, which linkat(2) cannot.
+// Names the file: rename(2) can replace a target, but linkat(2) cannot.
 bool TextReplacement::have_a_name() {
   if (undo.state.load() == State::temporary) return true;
   std::string name;
@@ -117,7 +117,7 @@ bool TextReplacement::have_a_name() {
   return true;
 }
 
-// For file systems that cannot exchange two files.
+// Used on file systems that cannot exchange two files.
 bool TextReplacement::move_old_aside() {
   std::string aside;
   const int placeholder = make_file(folder_of(target_), aside);

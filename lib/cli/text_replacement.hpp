@@ -4,27 +4,27 @@
 
 namespace attn::cli {
 
-/// A text file that is to take the name of another one. Until it has, nothing of it is seen; it is
-/// removed with its owner, and by undo_texts() where a signal ends the process. One at a time in a
-/// process.
+/// A new text file that replaces another one. It is invisible until it takes the name of that file;
+/// otherwise its destructor removes it, or undo_texts() if a signal ends the process. A process may
+/// have one at a time.
 class TextReplacement {
  public:
-  /// Makes an empty file in the folder of `target`, a path without symbolic links, for its owner
-  /// only. descriptor() is negative, with errno set, where that fails.
+  /// Makes an empty file in the folder of `target`, readable by its owner only. `target` is a path
+  /// without symbolic links. On failure descriptor() is negative and errno is set.
   explicit TextReplacement(std::string target);
 
-  /// Brings back what was there before, unless the name was taken for good.
+  /// Restores the old file unless the replacement is final.
   ~TextReplacement();
   TextReplacement(const TextReplacement&) = delete;
   TextReplacement& operator=(const TextReplacement&) = delete;
 
   int descriptor() const { return descriptor_; }
 
-  /// Takes the target's name for good. False, with errno set and the target as it was, where the
-  /// system refuses that.
+  /// Replaces the target, finally. On failure returns false, sets errno and leaves the target as it
+  /// was.
   bool take_name();
 
-  /// The same until the owner goes: keep_texts() makes it final.
+  /// Replaces the target until the destructor runs, unless keep_texts() makes it final.
   bool take_name_for_now();
 
  private:
@@ -36,11 +36,10 @@ class TextReplacement {
   int descriptor_ = -1;
 };
 
-/// Makes final what a text has replaced for now. Safe to call from a signal handler.
+/// Makes a temporary replacement final. Safe to call from a signal handler.
 void keep_texts() noexcept;
 
-/// Brings back what a text has replaced for now, and removes its temporary: for signal handlers and
-/// other ends of the process.
+/// Undoes a temporary replacement and removes its files. Safe to call from a signal handler.
 void undo_texts() noexcept;
 
 }  // namespace attn::cli

@@ -34,9 +34,9 @@ const Option* find(const std::vector<Option>& options, std::string_view name) {
               near.empty() ? "" : "did you mean --" + near + "?");
 }
 
-// An option with an optional value is two options to Boost: "json", which takes none, and "json=",
-// which takes one and which nobody can type. Left to itself, Boost would hand the word after a
-// bare --json to it.
+// An option with an optional value is declared to Boost as two options: "json", which takes no
+// value, and "json=", which takes one and cannot be typed. As one option, a bare --json would take
+// the next word as its value.
 po::options_description boost_table(const std::vector<Option>& options) {
   po::options_description table;
   for (const Option& option : options) {
@@ -92,14 +92,14 @@ std::vector<po::option> stream_address(std::vector<std::string>& words) {
   throw Error(Failure::usage, error.what());
 }
 
-// The word that held the option; Boost keeps none for some, as for all but the last of "-qv".
+// The word with the option. Boost does not keep it for all but the last letter of "-qv".
 std::string as_typed(const po::option& parsed) {
   return parsed.original_tokens.empty() ? parsed.string_key : parsed.original_tokens.front();
 }
 
-// Boost takes "--output --force" to mean a file called "--force", and "-output" to mean one called
-// "utput": both are slips of the hand.
-void refuse_slips(const po::option& parsed, const std::vector<Option>& options) {
+// Refuses "--output --force" and "-output", which Boost reads as outputs named "--force" and
+// "utput".
+void refuse_typing_errors(const po::option& parsed, const std::vector<Option>& options) {
   const std::string typed = as_typed(parsed);
   if (typed.size() > 2 && typed[0] == '-' && typed[1] != '-') {
     const Option* meant = find(options, std::string_view(typed).substr(1));
@@ -142,7 +142,7 @@ std::vector<Token> take_apart(const std::vector<std::string>& arguments,
       for (const std::string& word : item.value) tokens.push_back({nullptr, word});
       continue;
     }
-    refuse_slips(item, options);
+    refuse_typing_errors(item, options);
     std::string name = item.string_key;
     if (item.unregistered) {
       const std::string typed = as_typed(item);

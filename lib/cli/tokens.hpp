@@ -9,15 +9,15 @@ namespace attn::cli {
 
 /// One option of a command line with the text of its value, or one positional word.
 struct Token {
-  const Option* option = nullptr;  ///< none: a positional word
-  std::string text;                ///< the value, empty where there is none; or the word
+  const Option* option = nullptr;  ///< null for a positional word
+  std::string text;                ///< the value (empty if absent), or the word
 };
 
-/// Takes a command line (without the program's name) apart. Options and words may stand in any
-/// order; "--" ends the options; a single "-" is a word; a value may begin with '-' unless it is a
-/// known option; an optional value is taken after '=' only. The tokens point into `options`.
-/// Throws Error(usage): an unknown option (with what may have been meant as the hint), a value
-/// that is missing or too much.
+/// Splits a command line (without the program's name) into options and words, in any order. "--"
+/// ends the options; a single "-" is a word; a value may begin with '-' unless it is a known
+/// option; an optional value is taken only after '='. The tokens point into `options`. Throws
+/// Error(usage) for an unknown option (with the nearest known one as a hint), a missing value, or a
+/// value for an option that takes none.
 std::vector<Token> take_apart(const std::vector<std::string>& arguments,
                               const std::vector<Option>& options);
 

@@ -9,23 +9,24 @@
 
 namespace attn::cli {
 
-/// The value that `text` is for `option`. Throws Error(usage) naming the option, the text and what
-/// was expected: "--hybrid is 1.5, expected a number in [0, 1]".
+/// Converts `text` to the value of an option. Throws Error(usage) that names the option, the text
+/// and the accepted values: "--hybrid is 1.5, expected a number in [0, 1]".
 Value parse_value(const Option& option, const std::string& text);
 
-/// "a number in [0, 1]", "one of unas, dnas", "an integer >= 1": what parse_value takes.
+/// The values that parse_value accepts: "a number in [0, 1]", "one of unas, dnas".
 std::string expectation(const Option& option);
 
-// The whole text, in decimal or with an exponent, nothing before or after; absent where it is
-// anything else, or out of the type's range. Infinities and NaN are not numbers here.
+// Convert the whole text, decimal or with an exponent. Absent if the text is anything else or is
+// out of the range of the type; infinities and NaN are rejected.
 std::optional<double> to_number(std::string_view text);
 std::optional<Index> to_integer(std::string_view text);
 
-/// "512M", "1.5G", "65536" as bytes, rounded down; K, M, G, T (either case) are powers of 1024.
-/// Absent where it is anything else, less than one byte, or does not fit an Index.
+/// Converts "512M", "1.5G" or "65536" to bytes, rounded down; K, M, G and T (in either case) are
+/// powers of 1024. Absent if the text is anything else, or the size is below 1 or no Index holds
+/// it.
 std::optional<Index> to_bytes(std::string_view text);
 
-/// The level of "gzip:N", N in 1 to 9, or of "gzip" (4); 0 where it is anything else.
+/// The level N of "gzip:N" with N from 1 to 9; 4 for "gzip"; 0 for any other text.
 int to_deflate_level(std::string_view text);
 
 /// The parts of `text` between separators: "a,,b" has three, "" has one.

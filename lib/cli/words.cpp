@@ -14,8 +14,8 @@ bool is_control(char c) {
 
 bool is_continuation(char c) { return (static_cast<unsigned char>(c) & 0xc0U) == 0x80U; }
 
-// Bytes of the character at the beginning of `text`, 0 where there is none: lengths and
-// continuation bytes only, enough to keep text from breaking its neighbours.
+// The number of bytes of the character at the beginning of `text`, or 0. Only the lead byte and the
+// continuation bytes are checked, which suffices to separate characters.
 std::size_t character_length(std::string_view text) {
   if (text.empty()) return 0;
   const auto lead = static_cast<unsigned char>(text[0]);
@@ -83,7 +83,7 @@ std::string nearest(std::string_view word, const std::vector<std::string>& candi
 std::size_t printing_character(std::string_view text) {
   const std::size_t length = character_length(text);
   if (length == 1 && is_control(text[0])) return 0;
-  // U+0080 to U+009F, which terminals take for commands.
+  // U+0080 to U+009F are control characters, which terminals obey.
   const bool c1 = length == 2 && text[0] == '\xc2' && static_cast<unsigned char>(text[1]) < 0xa0;
   return c1 ? 0 : length;
 }
@@ -133,7 +133,7 @@ std::string shell_quoted(std::string_view word) {
       quoted += '\\';
       quoted += c;
     } else if (is_control(c) || (!utf8 && byte >= 0x80)) {
-      // Octal, since it ends after three digits whatever follows.
+      // Octal, because it ends after three digits, whatever the next character is.
       quoted += fmt::format("\\{:03o}", byte);
     } else {
       quoted += c;

@@ -6,31 +6,31 @@
 
 namespace attn::cli {
 
-/// Insertions, deletions, substitutions and swaps of neighbours that lead from `a` to `b`.
+/// The least number of insertions, deletions, substitutions and swaps of neighbours that turn `a`
+/// into `b` (optimal string alignment), in bytes.
 std::size_t edit_distance(std::string_view a, std::string_view b);
 
-/// The candidate that `word` is probably a misspelling or the beginning of; empty where there is
-/// none, or more than one beginning with it.
+/// The candidate nearest to `word` in spelling, or else the only one that begins with it; empty if
+/// there is none.
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
 
-/// Bytes of the UTF-8 character at the beginning of `text`; 0 where that is a control character or
-/// no character at all, which a terminal must not be sent.
+/// The number of bytes of the UTF-8 character at the beginning of `text`; 0 if it is a control
+/// character or not valid UTF-8, which must not be sent to a terminal.
 std::size_t printing_character(std::string_view text);
 
-/// `text` on one line: line breaks and tabs with the blanks around them become one blank, what is
-/// no printing character '?'.
+/// `text` on one line: line breaks and tabs become one blank together with the blanks around them;
+/// bytes that do not print become '?'.
 std::string one_line(std::string_view text);
 
-/// `word` as a POSIX shell reads it back: as it is where that is safe, else 'quoted', or $'quoted'
-/// (bash, zsh, POSIX 2024) where it has control characters or is not UTF-8; always one line of
-/// UTF-8.
+/// `word` as a shell reads it back: unchanged if that is safe, else 'quoted', or $'quoted' (bash,
+/// zsh, POSIX 2024) if it has control characters or is not UTF-8. Always one line of UTF-8.
 std::string shell_quoted(std::string_view word);
 
-/// Columns that UTF-8 `text` takes on a terminal, one per code point.
+/// The width of UTF-8 `text` on a terminal, counted as one column per code point.
 std::size_t width(std::string_view text);
 
-/// `text` broken at blanks into lines of at most `columns` (a longer word stands alone), each
-/// after the first preceded by `indent` blanks. Line breaks in `text` are kept.
+/// `text` broken at blanks into lines of at most `columns`; a longer word has a line of its own.
+/// Each line after the first begins with `indent` blanks. Line breaks in `text` are kept.
 std::string wrapped(std::string_view text, std::size_t columns, std::size_t indent);
 
 }  // namespace attn::cli
