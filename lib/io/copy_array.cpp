@@ -21,8 +21,8 @@ namespace {
   throw Error(Failure::input, address + " cannot be copied: " + why);
 }
 
-/// HDF5 takes a slash for a group, and a name that leads through a dataset, or to a group that is
-/// there already, cannot be made.
+/// Refuses a name that leads through a dataset or to an existing group, since HDF5 reads a slash as
+/// a group separator and cannot create such a dataset.
 void require_free_name(const InputDataset::Impl& source, OutputFile& output,
                        const std::string& path) {
   require_bundle_name(source.address, path);

@@ -34,8 +34,8 @@ class NpyFile : public ArrayFile {
   StoredArray array_;
 };
 
-/// The length of the header is a claim, but it must be one that the file can keep; the reference
-/// implementation reads no headers beyond 100 MB either.
+/// The header's length is read from the file, so it is bounded by the file's size; the reference
+/// implementation also refuses headers beyond 100 MB.
 constexpr std::uint64_t most_header = 100'000'000;
 
 std::uint64_t header_length(const unsigned char* start) {
@@ -88,13 +88,13 @@ bool is_npy(const unsigned char* start, std::size_t size) {
   return size >= npy_magic_size && std::memcmp(start, npy_magic, npy_magic_size) == 0;
 }
 
-/// A local header, or the end of a directory without entries.
+/// Whether the bytes are a local header, or the end of a directory without entries.
 bool is_zip(const unsigned char* start, std::size_t size) {
   return size >= 4 &&
          (std::memcmp(start, "PK\x03\x04", 4) == 0 || std::memcmp(start, "PK\x05\x06", 4) == 0);
 }
 
-/// A length that the file can keep, and an object after it.
+/// Whether the bytes are a length that fits the file and the beginning of a JSON object.
 bool may_be_safetensors(const unsigned char* start, std::size_t size, Index file_size) {
   return size > 8 && start[8] == '{' &&
          header_length(start) <= static_cast<std::uint64_t>(file_size - 8);

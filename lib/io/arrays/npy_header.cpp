@@ -57,7 +57,7 @@ class HeaderParser {
     throw Error(Failure::input, address_ + " has a malformed .npy header, with " + why);
   }
 
-  /// The next character that is no space; '\0' at the end, and for a NUL.
+  /// The next character that is not a space; '\0' at the end, and for a NUL.
   char peek() {
     while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\n' || text_[at_] == '\t')) {
       ++at_;
@@ -133,8 +133,8 @@ class HeaderParser {
 };
 
 struct Preamble {
-  Index begin = 0;   ///< of the header's text
-  Index length = 0;  ///< of it
+  Index begin = 0;   ///< where the header's text begins
+  Index length = 0;  ///< its length
 };
 
 Preamble read_preamble(const Bytes& bytes, const std::string& address) {

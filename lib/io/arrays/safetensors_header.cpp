@@ -12,8 +12,8 @@
 namespace attn::io {
 namespace {
 
-/// Takes the header as events and keeps what the form allows only, so that neither depth nor
-/// repetition in a hostile header costs memory. Bounds are looked at when all is read.
+/// Reads the header as a stream of events and keeps only what the form allows, so that a hostile
+/// header cannot use memory by depth or repetition. Bounds are checked after all of it is read.
 class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
  public:
   explicit HeaderReader(const std::string& label) : label_(label) {}
@@ -134,7 +134,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
 
   void check_size(const SafetensorsEntry& entry, std::size_t bits) const {
     const std::string what = label_ + ":" + name_;
-    // In bits, as there are types of less than a byte.
+    // In bits, since some types have less than a byte.
     const Index expected = array_bytes(entry.array.shape, bits, what);
     const Index there = entry.end - entry.begin;
     if (expected % 8 != 0 || expected / 8 != there) {
@@ -158,7 +158,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   std::vector<std::string> has_array_;
 };
 
-/// The arrays follow each other without gap or overlap, and fill the data.
+/// Checks that the arrays follow each other without gap or overlap and fill the data section.
 void check_cover(const std::map<std::string, SafetensorsEntry>& entries, Index data_size,
                  const std::string& label) {
   std::vector<std::pair<std::pair<Index, Index>, const std::string*>> order;

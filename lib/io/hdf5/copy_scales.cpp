@@ -16,7 +16,7 @@ herr_t add_identity(hid_t, unsigned, hid_t scale, void* data) {
   }
 }
 
-/// Identities of the scales of one axis; those that cannot be found any more are left out.
+/// Identities of the scales of one axis; scales that no longer exist are left out.
 std::vector<std::string> scales_of(hid_t dataset, unsigned axis) {
   const h5::Quiet quiet;
   std::vector<std::string> found;
