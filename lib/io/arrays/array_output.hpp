@@ -25,7 +25,8 @@ bool holds(ArrayFormat format, DType dtype);
 
 /// A file of arrays that appears whole or not at all, as an OutputBundle does. Its bytes depend
 /// only on the arrays: an .npy as numpy.save writes it; an .npz with uncompressed members, dated
-/// 1980-01-01, whose data begins at multiples of
+/// 1980-01-01, whose data begins at multiples of 64 bytes; a .safetensors as the reference
+/// implementation writes it.
 class ArrayOutput {
  public:
   /// Throws what OutputBundle's constructor throws, and Error(input) if the format cannot hold the

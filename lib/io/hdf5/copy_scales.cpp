@@ -12,7 +12,7 @@ herr_t add_identity(hid_t, unsigned, hid_t scale, void* data) {
     static_cast<std::vector<std::string>*>(data)->push_back(h5::identity(scale));
     return 0;
   } catch (...) {
-    return -1;  // no exception may pass through C
+    return -1;  // an exception must not pass through C code
   }
 }
 

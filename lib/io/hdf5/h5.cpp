@@ -171,7 +171,7 @@ herr_t add_link(hid_t, const char* name, const H5L_info_t* info, void* data) {
     static_cast<std::vector<Link>*>(data)->push_back({name, info->type});
     return 0;
   } catch (...) {
-    return -1;  // no exception may pass through C
+    return -1;  // an exception must not pass through C code
   }
 }
 

@@ -45,7 +45,7 @@ herr_t add_name(hid_t, const char* name, const H5A_info_t*, void* data) {
     static_cast<std::vector<std::string>*>(data)->emplace_back(name);
     return 0;
   } catch (...) {
-    return -1;  // no exception may pass through C
+    return -1;  // an exception must not pass through C code
   }
 }
 
