@@ -47,7 +47,7 @@ class SelectionParser {
     for (const std::string_view part : parts) items.push_back(item(part));
     const auto is_ellipsis = [](const SliceItem& i) { return i.kind == SliceItem::Kind::ellipsis; };
     if (std::count_if(items.begin(), items.end(), is_ellipsis) > 1) {
-      refuse("at most one ellipsis may stand in a selection");
+      refuse("a selection may have at most one ellipsis");
     }
     return items;
   }

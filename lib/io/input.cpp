@@ -94,7 +94,7 @@ void refuse_second_stream(const std::optional<Address>& input,
   const auto streams = std::count_if(named.begin(), named.end(),
                                      [](const auto& item) { return item.second.file == "-"; });
   if (streams + (input && input->file == "-" ? 1 : 0) > 1) {
-    throw Error(Failure::usage, "standard input can be one input only",
+    throw Error(Failure::usage, "standard input can be used for only one input",
                 "write the stream to a file first, and address that");
   }
 }

@@ -38,7 +38,7 @@ bool has_signature(int descriptor, const std::string& label, off_t size) {
                 "HDF5_USE_FILE_LOCKING=FALSE");
   }
   if (why.truncated) {
-    throw Error(Failure::input, label + " is truncated: it is shorter than it says itself");
+    throw Error(Failure::input, label + " is truncated: it is shorter than its header says");
   }
   if (why.error_number == EIO) {
     throw Error(Failure::input, label + " cannot be read: " + why.text);
@@ -68,7 +68,7 @@ void check_content(int descriptor, const std::string& label) {
   const std::string other = array_format(start.data(), got);
   if (!other.empty()) {
     throw Error(Failure::input, label + " is " + other + ", expected an HDF5 file in a stream",
-                "name the file itself, or make a bundle of it with tensor-convert");
+                "name the file itself, or convert it to a bundle with tensor-convert");
   }
   throw Error(Failure::input, label + " is not an HDF5 file");
 }

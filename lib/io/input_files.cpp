@@ -59,7 +59,7 @@ std::string description_of(const SourceReference& reference) {
     case FollowedSource::Kind::raw_storage:
       break;
   }
-  return reference.address + " keeps its values in " + reference.file;
+  return reference.address + " stores its values in " + reference.file;
 }
 
 InputFiles::InputFiles(std::string tmpdir, bool allow_external,
@@ -85,8 +85,8 @@ std::shared_ptr<const InputFile> InputFiles::named(const std::string& file) {
 
 std::string InputFiles::source_path(const InputFile& from, const SourceReference& reference) const {
   if (from.folder.empty()) {
-    refuse(reference, "a stream has no folder in which to look for it",
-           "name the file rather than sending it through a pipe");
+    refuse(reference, "a stream has no folder in which to find it",
+           "name the file instead of piping it");
   }
   const std::string& name = reference.file;
   const bool absolute = !name.empty() && name.front() == '/';

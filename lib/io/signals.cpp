@@ -27,7 +27,7 @@ bool (*short_of_memory)() noexcept = nullptr;
 
 void give_up() noexcept {
   remove_temporaries();
-  end_with(Failure::input, h5::subject(), " is damaged: HDF5 does not come to an end with it");
+  end_with(Failure::input, h5::subject(), " is damaged: HDF5 does not finish reading it");
 }
 
 bool is_crash(int signal_number) noexcept {
@@ -45,7 +45,7 @@ void remove_and_die(int signal_number) {
     }
     // Some damaged files crash HDF5 itself. This counts as bad input.
     if (h5::in_library())
-      end_with(Failure::input, h5::subject(), " is damaged: HDF5 crashed over it");
+      end_with(Failure::input, h5::subject(), " is damaged: HDF5 crashed on it");
   }
   // Blocked while it is handled: the second signal is delivered when this handler returns.
   signal(signal_number, SIG_DFL);

@@ -243,7 +243,7 @@ class ClaimCheck(ToolTest):
                 (("expected = 0", "expected = 0\nright = \"x\""), ["right"]),
                 (("expected = 0", "expected = 0\nexpect = \"refuted\"\nright = \"y\""), ["right", "y"]),
                 (("expected = 0", "expected = 0\nexpect = \"refuted\"\nright = \"x\""),
-                 ["right", "refuted itself"]),
+                 ["right", "itself marked as refuted"]),
                 (("expected = 0", "expected = 0\nstatus = []"), [":10:", "status"]),
                 (("expected = 0", "expected = 0\nstatus = [true]"), [":10:", "status"]),
                 (("expected = 0", "expected = 0\nalone = 1"), [":10:", "alone"]),

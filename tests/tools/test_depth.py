@@ -97,7 +97,7 @@ class Depth(ToolTest):
         for tool in ("tensor-info", "attn-compute"):
             for source in ("deep.h5", "-"):
                 with self.subTest(tool=tool, source=source):
-                    self.refused(tool, source, status=3, says=["is damaged: HDF5 crashed over it"],
+                    self.refused(tool, source, status=3, says=["is damaged: HDF5 crashed on it"],
                                  output="out.h5" if tool == "attn-compute" else None,
                                  stdin=(self.folder / "deep.h5").read_bytes(),
                                  environment={"OMP_NUM_THREADS": "1"}, preexec_fn=lambda: self.small_stack(200 << 10))

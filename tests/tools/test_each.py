@@ -137,7 +137,7 @@ class Refused(Dump):
                              ("--each=//", "'//' names no groups")):
             self.refused("attn-compute", option, "dump.h5", status=2, says=[says])
         self.refused("attn-compute", "--map=k=K", "-ik=dump.h5:/text/a/layer0/K", "dump.h5",
-                     status=2, says=["both --map and -i say what k is"])
+                     status=2, says=["both --map and -i define k,"])
         self.refused("attn-compute", "--each=text/*", "-iq=dump.h5:/text/a/layer0/Q", status=2,
                      says=["there is no INPUT"])
 

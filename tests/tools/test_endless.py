@@ -73,7 +73,7 @@ class Endless(ToolTest):
                 self.assertEqual(process.returncode, 3, error)
                 self.assertEqual(out, b"")
                 self.assertRegex(error.decode(), rf"\A{tool}: error: {subject}.* is damaged: "
-                                                 r"HDF5 does not come to an end with it\n\Z")
+                                                 r"HDF5 does not finish reading it\n\Z")
         self.assertEqual(sorted(os.listdir(self.folder)), before)
 
 

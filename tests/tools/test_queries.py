@@ -98,8 +98,8 @@ class Queries(ToolTest):
         self.write("in.h5", **vectors(0, 1, 6, 4, np.float32))
         for rows, says in (("6", "--queries has 6, in.h5 has 6 queries"),
                            ("0,-7", "--queries has -7, in.h5 has 6 queries"),
-                           ("3:3", "3:3 chooses none of the 6 queries"),
-                           ("6:", "6: chooses none"), ("1,,2", "''"), ("a", "'a'"),
+                           ("3:3", "3:3 selects none of the 6 queries"),
+                           ("6:", "6: selects none"), ("1,,2", "''"), ("a", "'a'"),
                            ("1.5", "'1.5'"),
                            ("::0", "'::0'"), ("::-1", "'::-1'"), ("1:2:3:4", "'1:2:3:4'"),
                            ("1:b", "'1:b'"), ("99999999999999999999", "'99999999999999999999'")):
@@ -117,7 +117,7 @@ class Queries(ToolTest):
             self.run_tool("attn-compute", *only, "--queries=0:2", "--emit=weights", "in.h5",
                           "-o", "some.h5", "--force")
             self.refused("explain-away-stats", "--scheme=stored", "some.h5", status=3,
-                         says=["some.h5:/weights holds the rows of some queries"])
+                         says=["some.h5:/weights holds rows for only some queries"])
 
     def test_dry_run(self):
         self.write("in.h5", **vectors(0, 2, 100, 40, np.float32))

@@ -310,7 +310,7 @@ class Statuses(SinkhornTest):
         self.assertGreater(apart, 1e-8)
         self.write("in.h5", cost=np.random.default_rng(3).random((3, 5)), a=a, b=b)
         self.refused("sinkhorn-iter", "in.h5", "--epsilon=1", status=4, says="no plan",
-                     hint="takes them for equal")
+                     hint="accepts them as equal")
         for tolerance, status in ((apart * 1.9, 4), (apart * 2.1, 0), (1e-3, 0)):
             self.run_tool("sinkhorn-iter", "in.h5", "--epsilon=1", "--emit=plan", "--force",
                           f"--tolerance={tolerance!r}", "-o", "out.h5", status=status)

@@ -9,7 +9,7 @@ import numpy as np
 from attn import Bundle, ToolTest
 from dumps import EACH, MAP, Dump
 
-NOT_COPIED = "not copied, since no longer true after this run: "
+NOT_COPIED = "not copied, because this run makes them outdated: "
 COLUMN_SUMS = {"unas_col_sum", "unas_row_entropy", "dnas_col_sum", "dnas_row_entropy"}
 
 
@@ -314,7 +314,7 @@ class Inputs(Stale):
         self.kept(self.made("attn-compute", "--map=q=Q,k=K", "--emit=weights", "made.h5"), "out")
         # -i Q would be copied, but not read.
         self.refused("attn-compute", mapped, "-i", "Q=both.h5:/q", "both.h5", status=2,
-                     says=["both --map q=Q and -i say what Q is"], hint="-i q=ADDRESS")
+                     says=["both --map q=Q and -i define Q"], hint="-i q=ADDRESS")
         # The same datasets in other parts.
         self.write("square.h5", A=self.normal(5, 4), B=self.normal(5, 4), v=self.normal(5, 3))
         self.made("attn-compute", "--map=q=A,k=B", "--emit=out", "square.h5")

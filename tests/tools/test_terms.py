@@ -312,7 +312,7 @@ class Terms(ToolTest):
         # Those of an earlier run are its own.
         self.run_tool("attn-compute", "in.h5", "-o", "made.h5")
         run = self.run_tool("attn-compute", "made.h5", "-o", "again.h5")
-        self.assertIn("an earlier run had energy dot, scale 0.3, window 7;", run.err)
+        self.assertIn("an earlier run used energy dot, scale 0.3, window 7;", run.err)
         again = self.read("again.h5")
         self.assert_same_bits(again, self.compute("plain.h5", "-q"), ["out", "row_potential"])
         self.write("in.h5", {"attn_energy": "cosine"}, **data)

@@ -58,7 +58,7 @@ TEST_CASE("A crash of HDF5 is told as bad input, one of our own is a crash") {
   const End in_library = crash(true);
   REQUIRE(WIFEXITED(in_library.status));
   CHECK(WEXITSTATUS(in_library.status) == 3);
-  CHECK(contains(in_library.error, ": error: a.h5:/tokens is damaged: HDF5 crashed over it\n"));
+  CHECK(contains(in_library.error, ": error: a.h5:/tokens is damaged: HDF5 crashed on it\n"));
   const End elsewhere = crash(false);
   CHECK(WIFSIGNALED(elsewhere.status));
   CHECK(elsewhere.error.empty());

@@ -94,7 +94,7 @@ TEST_CASE("Streams that hold no bundle") {
   }
   const Error twice = refusal("-", {{"q", "-:/q"}});
   CHECK(twice.failure() == Failure::usage);
-  CHECK(contains(twice.what(), "standard input can be one input only"));
+  CHECK(contains(twice.what(), "standard input can be used for only one input"));
 }
 
 TEST_CASE("A spool that cannot be written is an output error") {

@@ -18,7 +18,7 @@ void require_effect(const cli::Arguments& arguments, Scheme scheme) {
   const auto goes_with = [&](const char* option, Scheme only) {
     if (!arguments.given(option) || scheme == only) return;
     throw Error(Failure::usage,
-                fmt::format("--{} goes with --scheme {}", option, scheme_name(only)));
+                fmt::format("--{} requires --scheme {}", option, scheme_name(only)));
   };
   goes_with("hybrid", Scheme::hnas);
   goes_with("iterations", Scheme::sinkhorn);

@@ -77,7 +77,7 @@ RowSelection parse_queries(const std::string& list, Index rows, const std::strin
   for (const std::string& item : cli::split(list, ',')) parser.take(item);
   RowSelection chosen(parser.ranges(), rows);
   if (chosen.count() == 0) {
-    throw Error(Failure::usage, fmt::format("--queries {} chooses none of the {} queries of {}",
+    throw Error(Failure::usage, fmt::format("--queries {} selects none of the {} queries of {}",
                                             list, rows, where));
   }
   return chosen;

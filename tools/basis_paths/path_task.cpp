@@ -156,7 +156,7 @@ void PathTask::take(const std::string& name) {
         name == "wk" && shape.size() > 2 && shape.size() == input.leading.size() + 2;
     throw Error(Failure::input,
                 shape_text(dataset) + ", expected " + to_string(join(input.leading, own)),
-                grouped ? "of grouped heads, which share wk, slice one of each group" : "");
+                grouped ? "grouped heads share wk: slice one head of each group" : "");
   }
   const Shape leading = leading_axes(shape, own.size());
   if (is_floating(dataset.dtype())) input.any_float64 |= dataset.dtype() == DType::f64;
@@ -168,7 +168,7 @@ void PathTask::take_skeleton(const cli::Arguments& arguments) {
   const bool stored = bundle.has("skeleton_q");
   if (stored != bundle.has("skeleton_k")) {
     throw Error(Failure::input,
-                fmt::format("{} has skeleton_{} alone, expected skeleton_{}, too",
+                fmt::format("{} has only skeleton_{}, expected also skeleton_{}",
                             bundle.description(), stored ? 'q' : 'k', stored ? 'k' : 'q'));
   }
   const bool chooses = arguments.given("skeleton");
@@ -184,7 +184,7 @@ void PathTask::take_skeleton(const cli::Arguments& arguments) {
   throw Error(
       Failure::input,
       fmt::format("{} has {}, which belongs to a skeleton {}", bundle.description(), moments,
-                  stored ? "that another would replace" : "that is not there"),
+                  stored ? "that would be replaced" : "that is missing"),
       stored && !arguments.only ? "leave out its state, or --skeleton" : "leave out its state");
 }
 

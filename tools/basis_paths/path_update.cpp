@@ -253,10 +253,10 @@ std::string step_weights(PathRun& run) {
   report_step(task, all, heads, run.report);
   const double limit = task.f64 ? inconsistent<double> : inconsistent<float>;
   if (all.inconsistency > limit) {
-    run.report.warn(fmt::format(
-        "the gradients are not those of a loss that depends on the scores alone: sums of grad_wq "
-        "wq and of grad_wk wk differ by {:.2g} of their size",
-        all.inconsistency));
+    run.report.warn(
+        fmt::format("the gradients are not those of a loss that depends only on the scores: sums "
+                    "of grad_wq wq and of grad_wk wk differ by {:.2g} of their size",
+                    all.inconsistency));
   }
   std::string text = optimizer_name(task.step.optimizer);
   if (keeps_moments(task.step.optimizer)) text += fmt::format(", step {}", task.step.number);

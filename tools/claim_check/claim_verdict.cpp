@@ -106,7 +106,7 @@ double log_slope(std::span<const double> measured, std::span<const double> over)
     square += (x[k] - x_mean) * (x[k] - x_mean);
   }
   if (!(square > 0)) {
-    throw Error(Failure::input, "a slope over numbers that are all the same");
+    throw Error(Failure::input, "a slope over numbers that are all equal");
   }
   return both / square;
 }

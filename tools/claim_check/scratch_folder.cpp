@@ -68,7 +68,7 @@ ScratchFolder::ScratchFolder(const std::string& parent)
     : path_(std::filesystem::absolute(parent) / "attn-claims-XXXXXX") {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) {
-    throw Error(Failure::output, "no pipe can be made: " + system_reason(errno));
+    throw Error(Failure::output, "cannot create a pipe: " + system_reason(errno));
   }
   held_ = ends[1];
   const Undisturbed until_kept;
@@ -79,7 +79,7 @@ ScratchFolder::ScratchFolder(const std::string& parent)
   close(held_);
   if (made) rmdir(path_.c_str());
   throw Error(Failure::output,
-              (made ? "no process can be made: " : parent + ": ") + system_reason(failure));
+              (made ? "cannot create a process: " : parent + ": ") + system_reason(failure));
 }
 
 bool ScratchFolder::remove() {

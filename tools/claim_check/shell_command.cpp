@@ -142,7 +142,7 @@ ShellOutcome run_shell(const ShellCommand& command) {
   const pid_t parent = getpid();
   const pid_t child = fork();
   if (child < 0) {
-    throw Error(Failure::output, "no process can be made: " + system_reason(errno));
+    throw Error(Failure::output, "cannot create a process: " + system_reason(errno));
   }
   if (child == 0) become(command, word_list.data(), environment_list.data(), parent);
   // Whichever of the two comes first.

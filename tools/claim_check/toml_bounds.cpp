@@ -37,8 +37,7 @@ class Scan {
         return;
       case '[':
       case '{':
-        if (++depth_ > most_brackets)
-          refuse("a value", "brackets within each other", most_brackets);
+        if (++depth_ > most_brackets) refuse("a value", "nested brackets", most_brackets);
         break;
       case ']':
       case '}':

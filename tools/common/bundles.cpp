@@ -116,13 +116,13 @@ void report_input(cli::Report& report, const io::InputDataset& dataset) {
 void require_readable(const io::InputDataset& dataset, std::int64_t memory) {
   const std::int64_t needed = dataset.bytes_at_once();
   if (needed <= memory) return;
-  throw Error(Failure::memory,
-              fmt::format("{} is compressed in chunks of {}, each to be read as a whole, --memory "
-                          "allows {}",
-                          dataset.address(), bytes_text(static_cast<double>(needed)),
-                          bytes_text(static_cast<double>(memory))),
-              fmt::format("smaller chunks: h5repack -l NAME:CHUNK=..., or --memory {}M",
-                          (needed >> 20) + 1));
+  throw Error(
+      Failure::memory,
+      fmt::format("{} is compressed in chunks of {}, each read as a whole, but --memory allows {}",
+                  dataset.address(), bytes_text(static_cast<double>(needed)),
+                  bytes_text(static_cast<double>(memory))),
+      fmt::format("smaller chunks: h5repack -l NAME:CHUNK=..., or --memory {}M",
+                  (needed >> 20) + 1));
 }
 
 std::string times(const Shape& shape) {

@@ -13,7 +13,7 @@ namespace attn::tools {
 namespace {
 
 constexpr const char* to_hint =
-    "--to names the format whatever the name ends in: h5, npy, npz or safetensors";
+    "--to sets the format for any file name: h5, npy, npz or safetensors";
 
 enum class Kind { arrays, table, json, compressed, torch, matlab };
 

@@ -254,7 +254,7 @@ void warn_of_left_out(const std::vector<ResultPlan>& plans, cli::Report& report)
     parts.push_back(fmt::format("{} (of an earlier {})", fmt::join(names, ", "), tool));
   }
   report.warn(
-      fmt::format("not copied, since no longer true after this run: {}", fmt::join(parts, "; ")));
+      fmt::format("not copied, because this run makes them outdated: {}", fmt::join(parts, "; ")));
 }
 
 }  // namespace attn::tools

@@ -39,7 +39,7 @@ void require_row_sums(const std::vector<double>& row_sums, const StoredAttention
         fmt::format(
             "{}: the weights of query {} add up to {:.6g}, expected 1{}", in_bundle.place(problem),
             query, sum,
-            in_bundle.holds_weights() ? "" : ": the potentials were found for other scores"));
+            in_bundle.holds_weights() ? "" : ": the potentials were computed for other scores"));
   }
 }
 
@@ -60,7 +60,7 @@ void require_masked(const std::vector<double>& column_sums, const AllowedCounts&
     throw Error(Failure::input,
                 fmt::format("{}: key {} has a column sum of {:.6g}, but no query may attend to it",
                             in_bundle.place(problem), key, column_sums[key]),
-                "do mask, bias and --causal belong to the stored weights?");
+                "check that mask, bias and --causal match the stored weights");
   }
 }
 

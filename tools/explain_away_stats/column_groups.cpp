@@ -170,7 +170,7 @@ std::string groups_report(const std::vector<GroupColumns>& groups, const Summary
   const std::string epsilon = compact(options.epsilons.front());
   const std::string beginning = common_beginning(groups);
   std::string text = fmt::format(
-      "{} groups{}\n\nshare of keys with c < {}, or where there are none the least c, by group and "
+      "{} groups{}\n\nshare of keys with c < {}, or the least c if there are none, by group and "
       "head\n",
       groups.size(),
       beginning.empty() ? "" : ", names below " + printable(beginning, beginning.size()), epsilon);

@@ -88,16 +88,16 @@ ColumnOptions resolve_column_options(const cli::Arguments& arguments,
   if (const auto scheme = bundle.text_attribute("attn_scheme")) {
     options.recorded = scheme_of(*scheme);
     if (!options.recorded && options.wants(stored)) {
-      refuse_attribute(bundle, "attn_scheme", *scheme, "which is not known here");
+      refuse_attribute(bundle, "attn_scheme", *scheme, "which is unknown");
     }
   }
   if (arguments.given("hybrid") && !options.wants("hnas") &&
       !(options.wants(stored) && options.recorded == Scheme::hnas)) {
-    throw Error(Failure::usage, "--hybrid goes with --scheme hnas");
+    throw Error(Failure::usage, "--hybrid requires --scheme hnas");
   }
   if (arguments.given("alpha") && !options.wants("fenchel") &&
       !(options.wants(stored) && options.recorded == Scheme::fenchel)) {
-    throw Error(Failure::usage, "--alpha goes with --scheme fenchel");
+    throw Error(Failure::usage, "--alpha requires --scheme fenchel");
   }
 
   options.tolerance =

@@ -87,22 +87,22 @@ class Writer {
 
   void bounds() {
     text_ +=
-        "\nc is the column sum of a key: all the attention it gets. entropy is the rows' mean, in "
-        "nats.\n";
+        "\nc is the column sum of a key: the total attention that it receives. entropy is the mean "
+        "over rows, in nats.\n";
     for (std::size_t n = 0; n < all_.size(); ++n) {
       const std::string& name = statistics_.schemes[n].name;
       if (!all_[n].bound) {
-        if (name == "unas") add("{}: no bound, c can be as small as one likes.\n", name);
+        if (name == "unas") add("{}: no bound, c can be arbitrarily small.\n", name);
         continue;
       }
       add("{}: c >= {} is proven; {}, the least margin is {:.6g} times the bound.\n", name,
-          number(*all_[n].bound), all_[n].holds ? "it holds" : "IT IS BROKEN", *all_[n].margin);
+          number(*all_[n].bound), all_[n].holds ? "it holds" : "IT IS VIOLATED", *all_[n].margin);
     }
     const ColumnSumSummary& first = all_.front().sums;
     if (first.masked_keys > 0)
       add("{} keys are masked from every query and left out.\n", first.masked_keys);
     if (all_.front().empty_queries > 0) {
-      add("{} queries may attend to nothing.\n", all_.front().empty_queries);
+      add("{} queries have no key to attend to.\n", all_.front().empty_queries);
     }
   }
 

@@ -20,10 +20,10 @@ void require_all_rows(const io::InputBundle& bundle, const ColumnOptions& option
       !bundle.text_attribute("attn_scheme")) {
     return;
   }
-  throw Error(Failure::input,
-              bundle.dataset("weights").address() +
-                  " holds the rows of some queries, expected those of all",
-              "attn-compute without --queries writes them");
+  throw Error(
+      Failure::input,
+      bundle.dataset("weights").address() + " holds rows for only some queries, expected all",
+      "attn-compute without --queries writes them");
 }
 
 }  // namespace

@@ -74,9 +74,10 @@ void require_ways_out(const DualTask& task, MatrixView<const double> preference)
   for (const Index source : task.walled_sources) {
     for (Index row = 0; row < preference.rows; ++row) {
       if (!(preference(row, source) > 0)) continue;
-      throw Error(Failure::numerical,
-                  fmt::format("{}: source {} has a preference and can go nowhere, column {} is inf",
-                              task.cost_dataset->address(), source, source));
+      throw Error(
+          Failure::numerical,
+          fmt::format("{}: source {} has a preference but no allowed target: column {} is inf",
+                      task.cost_dataset->address(), source, source));
     }
   }
 }

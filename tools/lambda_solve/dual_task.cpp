@@ -42,7 +42,7 @@ ScoreOptions resolve_scores(const cli::Arguments& arguments, const io::InputBund
   }
   const auto refuse = [&](const std::string& what) {
     throw Error(Failure::input, bundle.description() + ": " + what +
-                                    " makes scores that are no inner products of templates");
+                                    " makes scores that are not inner products of templates");
   };
   if (options.softcap) refuse("softcap");
   if (options.energy != ScoreOptions::Energy::scaled_dot &&
@@ -55,7 +55,7 @@ ScoreOptions resolve_scores(const cli::Arguments& arguments, const io::InputBund
   if (options.source == Source::templates) {
     if (arguments.given("energy")) {
       throw Error(Failure::usage, "--energy has no effect on ready-made templates",
-                  arguments.given("from") ? "" : "--from qk makes them of k");
+                  arguments.given("from") ? "" : "--from qk takes them from k");
     }
     options.energy = ScoreOptions::Energy::dot;
   }
@@ -72,7 +72,7 @@ DualTaskOptions resolve(const cli::Arguments& arguments, const io::InputBundle& 
   options.alpha = arguments.number("alpha").value_or(1);
   const bool transport = arguments.text("divergence") == "ot";
   if (arguments.given("gamma") && !transport) {
-    throw Error(Failure::usage, "--gamma goes with --divergence ot");
+    throw Error(Failure::usage, "--gamma requires --divergence ot");
   }
   if (transport) {
     options.gamma = arguments.number("gamma");

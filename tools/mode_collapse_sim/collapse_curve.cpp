@@ -65,7 +65,7 @@ Grid read_grid(const cli::Arguments& arguments) {
     refuse("1e-300 <= LO <= HI <= 1e300");
   }
   if (*count < 1 || *count > (Index{1} << 40)) refuse("N in [1, 1099511627776]");
-  if (*count == 1 && *low != *high) refuse("LO = HI where N is 1");
+  if (*count == 1 && *low != *high) refuse("LO = HI if N is 1");
   return {*low, *high, *count};
 }
 
@@ -202,11 +202,11 @@ std::string row_of(double a, const Findings& found, const collapse::Peak& peak) 
 void declare_curve(cli::Declaration& d) {
   d.section("curve");
   d.text("r", "LO:HI:N",
-         "N ratios of the numbers of points from LO to HI, equally far apart in "
-         "logarithms.",
+         "N ratios of the numbers of points, from LO to HI, equally spaced in the logarithm.",
          "1:1e6:121");
   d.only_with({"curve"});
-  d.numbers("a", "LIST", "Half the distances of the two groups.", {least_a, most_a}, {0.5, 1, 2});
+  d.numbers("a", "LIST", "Half the initial distance of the two groups.", {least_a, most_a},
+            {0.5, 1, 2});
   d.only_with({"curve"});
 }
 

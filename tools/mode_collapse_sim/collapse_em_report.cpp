@@ -82,10 +82,10 @@ cli::Outcome report_em(const EmTask& task, const EmRuns& runs, cli::Report& repo
                             runs.floored));
   }
   if (runs.empty > 0) {
-    report.warn(fmt::format("up to {} components have a share of no point", runs.empty));
+    report.warn(fmt::format("up to {} components have no share of any point", runs.empty));
   }
   const bool is_dnas = runs.dnas_error <= 1;
-  if (!is_dnas) outcome.summary += ", and its first step is not dnas";
+  if (!is_dnas) outcome.summary += ", and its first step differs from dnas";
   if ((proven && falls > 0) || !is_dnas) {
     report.status("no");
     outcome.status = 1;

@@ -61,8 +61,9 @@ CollapseOutput open_collapse_output(const cli::Arguments& arguments,
   if (!sets.drawn() && arguments.given("emit")) {
     for (const char* name : {"x", "label"}) {
       if (emitted.count(name) == 0) continue;
-      throw Error(Failure::usage, fmt::format("--emit {} is of points that are drawn, {} has some",
-                                              name, input->description()));
+      throw Error(Failure::usage,
+                  fmt::format("--emit {} is for drawn points, but {} has a dataset x", name,
+                              input->description()));
     }
   }
   const RunEffect effect = effect_of(arguments, sets, emitted, groups);

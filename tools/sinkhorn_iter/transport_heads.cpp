@@ -46,14 +46,12 @@ std::string shortage_text(const Feasibility& found) {
   if (found.cols.lines.empty() ||
       (!found.rows.lines.empty() && found.rows.lines.size() <= found.cols.lines.size())) {
     return fmt::format(
-        "{} cannot be served: {:.6g} to give, and the {} keys that they may attend "
-        "to take {:.6g}",
+        "{0}: row mass {1:.6g} exceeds the {3:.6g} that the {2} reachable keys accept",
         lines_text("query", "queries", found.rows.lines), found.rows.demand, found.rows.partners,
         found.rows.capacity);
   }
   return fmt::format(
-      "{} cannot be served: {:.6g} to take, and the {} queries that may attend to "
-      "them give {:.6g}",
+      "{0}: column mass {1:.6g} exceeds the {3:.6g} that the {2} reachable queries supply",
       lines_text("key", "keys", found.cols.lines), found.cols.demand, found.cols.partners,
       found.cols.capacity);
 }
@@ -61,10 +59,10 @@ std::string shortage_text(const Feasibility& found) {
 std::string totals_hint(const Feasibility& found) {
   const double apart = std::abs(found.row_total - found.col_total);
   if (apart > rounded_share * std::max(found.row_total, found.col_total)) {
-    return "--iterations T runs so many iterations all the same";
+    return "--iterations T runs exactly T iterations anyway";
   }
   // Two digits must not round it below what is enough.
-  return fmt::format("--tolerance {:.2g}, or more, takes them for equal",
+  return fmt::format("--tolerance {:.2g} or larger accepts them as equal",
                      1.1 * apart / tolerated_share);
 }
 
@@ -84,7 +82,7 @@ void judge(const TransportTask& task, TransportResult& result) {
     case Prospect::no_plan:
       result.refusal =
           fmt::format("{}: no plan has these marginals: {}", place, shortage_text(found));
-      result.hint = "--iterations T runs so many iterations all the same";
+      result.hint = "--iterations T runs exactly T iterations anyway";
       return;
     case Prospect::vanishing:
       break;
@@ -95,11 +93,11 @@ void judge(const TransportTask& task, TransportResult& result) {
     first.push_back(fmt::format("[{}, {}]", i, j));
   }
   result.refusal = fmt::format(
-      "{}: support without total support: {} allowed entries are 0 in the limit, for which there "
-      "are no finite potentials: {}{}",
+      "{}: support without total support: {} allowed entries tend to 0, so no finite potentials "
+      "exist: {}{}",
       place, found.vanishing_count, fmt::join(first, ", "),
       static_cast<Index>(first.size()) < found.vanishing_count ? ", ..." : "");
-  result.hint = "mask these too, or --iterations T runs so many iterations all the same";
+  result.hint = "mask these too, or run exactly T iterations with --iterations T";
 }
 
 // Sums that differ by no more than rounding, or than is tolerated, are made equal.
@@ -217,8 +215,7 @@ void warn_of_rescaled(const TransportTask& task, const TransportResult& result,
                       cli::Report& report) {
   if (result.rescaled == 0) return;
   report.warn(fmt::format(
-      "{}: {} and {} add up to sums {:.2g} apart: the latter is scaled to the "
-      "sum of the former",
+      "{}: the sums of {} and {} differ by {:.2g}: the latter is rescaled to the sum of the former",
       task.input.place(result.problem), task.row_address(), task.col_address(), result.rescaled));
 }
 

@@ -46,9 +46,10 @@ void take_epsilon(const cli::Arguments& arguments, ScoreOptions& options) {
     throw Error(Failure::usage, "both --scale and --epsilon scale the energy, expected one");
   }
   if (arguments.given("energy") && options.energy != ScoreOptions::Energy::gaussian) {
-    throw Error(Failure::usage,
-                "--epsilon is of the cost |q-k|^2, --energy is " + energy_name(options.energy),
-                "--scale X multiplies other energies");
+    throw Error(
+        Failure::usage,
+        "--epsilon applies to the cost |q-k|^2, but --energy is " + energy_name(options.energy),
+        "--scale X multiplies other energies");
   }
   options.energy = ScoreOptions::Energy::gaussian;
   options.scale = 2 / *epsilon;
@@ -83,8 +84,7 @@ SinkhornOptions solver_options(const cli::Arguments& arguments) {
   options.relaxation = arguments.number("relax").value_or(1.0);
   options.anneals = arguments.flag("anneal");
   if (options.anneals && options.iterations && !options.tolerance) {
-    throw Error(Failure::usage,
-                "--anneal goes with a tolerance, not with exactly so many iterations",
+    throw Error(Failure::usage, "--anneal needs a tolerance, not a fixed number of iterations",
                 "--tolerance E");
   }
   return options;
@@ -175,11 +175,11 @@ Marginals TransportTask::marginals(Index problem, const AllowedCounts& allowed) 
 }
 
 std::string TransportTask::row_address() const {
-  return a ? a->dataset.address() : "the usual row marginal";
+  return a ? a->dataset.address() : "the default row marginal";
 }
 
 std::string TransportTask::col_address() const {
-  return b ? b->dataset.address() : "the usual column marginal";
+  return b ? b->dataset.address() : "the default column marginal";
 }
 
 double TransportTask::marginal_epsilon() const {

@@ -20,31 +20,31 @@ cli::Declaration declare() {
   cli::Declaration tool("tensor-compare", "Compares the datasets of two bundles",
                         cli::Role::compare);
   tool.words("A B",
-             "Two bundles: FILE, FILE:/group or \"-\" (standard input, for one of them at most). "
-             "Or two datasets: FILE:/group/name, with slices as in a.h5:/q[0]. A dataset against "
-             "a bundle is compared with the one of its name there.",
+             "Two bundles: FILE, FILE:/group or \"-\" (standard input, for one of them at most); "
+             "or two datasets: FILE:/group/name, with slices as in a.h5:/q[0]. A dataset is "
+             "compared with the dataset of its name if the other one is a bundle.",
              2, 2)
       .about(
-          "Elements are the same where |a - b| <= atol + rtol |b|; unless told otherwise, where "
-          "they are equal. Infinities are the same as themselves only, a NaN as nothing. Numbers "
-          "of "
-          "different types are compared by value, strings byte by byte.")
+          "Elements are the same if |a - b| <= atol + rtol |b|; by default, if they are equal. An "
+          "infinity is the same only as itself, a NaN as nothing. Numbers of different types are "
+          "compared by value, strings byte by byte.")
       .about(
-          "Datasets of groups below are compared too, by their paths (text/wiki/layer0/out). One "
-          "that is in one of the bundles only makes them differ. Attributes are not compared "
-          "unless --attributes asks for it.")
+          "Datasets in subgroups are compared too, by path (text/wiki/layer0/out). The bundles "
+          "differ if a dataset is in only one of them. Attributes are compared only with "
+          "--attributes.")
       .section("Comparison")
       .number("rtol", "X", "Tolerated error relative to |b|", Range::non_negative(), 0.0)
       .number("atol", "X", "Tolerated absolute error", Range::non_negative(), 0.0)
-      .flag("nan-equal", "A NaN is the same as another NaN.")
-      .text("datasets", "LIST", "Compare these datasets only, names or paths separated by commas")
+      .flag("nan-equal", "Treats NaNs as equal to each other.")
+      .text("datasets", "LIST", "Compares only these datasets: names or paths, separated by commas")
       .flag("allow-external", cli::allow_external_help)
       .flag("attributes",
-            "Compare the attributes of root, groups and datasets too, within the same tolerances; "
-            "not `history` and `attn_result`, nor what HDF5 keeps of axes and their scales.")
-      .example("tensor-compare a.h5 b.h5", "Exactly the same?")
+            "Also compares the attributes of the root, groups and datasets, with the same "
+            "tolerances, except `history`, `attn_result` and HDF5's own attributes of axes and "
+            "scales.")
+      .example("tensor-compare a.h5 b.h5", "Check that two bundles are identical.")
       .example("tensor-compare --rtol 1e-5 --atol 1e-8 out.h5:/out reference.h5:/out",
-               "Two datasets, as numpy.allclose has it.")
+               "Compare two datasets like numpy.allclose.")
       .exit_status(0, "A and B are the same")
       .exit_status(1, "A and B differ")
       .exit_status(4, "");

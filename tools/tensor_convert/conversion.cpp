@@ -28,8 +28,7 @@ std::string format_by_ending(const std::string& output, cli::Report& report) {
   const std::string extension = std::filesystem::path(output).extension();
   const std::vector<std::string> usual = {"", ".h5", ".hdf5", ".hdf", ".he5"};
   if (std::find(usual.begin(), usual.end(), extension) == usual.end()) {
-    report.warn(
-        fmt::format("{}: no format is known by {}, a bundle (HDF5) is written", output, extension));
+    report.warn(fmt::format("{}: unknown ending {}, writing a bundle (HDF5)", output, extension));
   }
   return "h5";
 }
@@ -83,12 +82,12 @@ Conversion::Conversion(const cli::Arguments& arguments, cli::Report& report)
   }
   if (arguments.compress > 0 && format_ != "h5") {
     throw Error(Failure::usage,
-                fmt::format("--compress goes with bundles only, not with {}", format_));
+                fmt::format("--compress applies only to bundles, not to {}", format_));
   }
   const bool model = arguments.given("model");
   for (const char* option : {"layer", "part", "heads", "kv-heads"}) {
     if (!model && arguments.given(option)) {
-      throw Error(Failure::usage, fmt::format("--{} goes with --model only", option));
+      throw Error(Failure::usage, fmt::format("--{} requires --model", option));
     }
   }
   open_words();
@@ -148,10 +147,10 @@ void Conversion::take_model() {
   wanted.heads = arguments_.integer("heads");
   wanted.kv_heads = arguments_.integer("kv-heads");
   if (wanted.model != "t5" && arguments_.given("part")) {
-    throw Error(Failure::usage, "--part goes with --model t5 only");
+    throw Error(Failure::usage, "--part requires --model t5");
   }
   if (wanted.model != "llama" && wanted.kv_heads) {
-    throw Error(Failure::usage, "--kv-heads goes with --model llama only");
+    throw Error(Failure::usage, "--kv-heads requires --model llama");
   }
   const std::filesystem::path file = io::parse_address(files_[0]).file;
   wanted.config = (file.parent_path() / "config.json").string();
@@ -224,7 +223,7 @@ void Conversion::require_something() const {
   const bool groups = left_out_.empty();
   throw Error(Failure::input,
               fmt::format("{} has nothing that {} can hold, only {}", bundles_[0].description(),
-                          format_, groups ? "groups" : "strings or such types"),
+                          format_, groups ? "groups" : "strings or other unsupported types"),
               groups ? "name one of its groups, FILE:/group" : "");
 }
 
@@ -240,7 +239,7 @@ void Conversion::warn_of_losses() {
     report_.warn(
         fmt::format("{} cannot hold {}; left out: {}", format_, what, fmt::join(names, ", ")));
   };
-  warn("strings or such types", left_out_);
+  warn("strings or other unsupported types", left_out_);
   warn("groups", bundles_[0].group_names());
   warn("attributes", bundles_[0].attribute_names());
 }

@@ -20,16 +20,15 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 cli::Declaration declare() {
-  cli::Declaration d("tensor-info", "Says what is in a bundle: datasets, attributes, history",
+  cli::Declaration d("tensor-info", "Lists the datasets, attributes and history of a bundle",
                      cli::Role::inspect);
   d.about(
       "Lists every dataset with its shape, type and the range of its finite numbers, counts NaNs "
-      "and "
-      "infinities, and prints the attributes and the commands that made the bundle. What cannot be "
-      "read is listed as unreadable, and the exit status is then 3.");
-  d.flag("brief", "Do not read the numbers: no ranges, at once whatever the size.");
-  d.example("attn-compute layer3.h5 | tensor-info", "what goes through the pipe?");
-  d.example("tensor-info dump.h5:/text/wiki/layer0", "one group");
+      "and infinities, and prints the attributes and the commands that made the bundle. Unreadable "
+      "objects are marked as such, and the exit status is then 3.");
+  d.flag("brief", "Does not read the numbers: shows no ranges, but is fast for any size.");
+  d.example("attn-compute layer3.h5 | tensor-info", "Show the contents of a pipe.");
+  d.example("tensor-info dump.h5:/text/wiki/layer0", "Show one group.");
   d.exit_status(1, "");
   d.exit_status(4, "");
   d.exit_status(5, "");

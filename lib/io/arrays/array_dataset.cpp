@@ -52,7 +52,7 @@ Shape strides_of(const StoredArray& array) {
 
 void append_utf8(std::uint32_t point, const std::string& address, std::string& text) {
   if (point >= 0x110000 || (point >= 0xd800 && point < 0xe000)) {
-    throw Error(Failure::input, address + " holds a string with an impossible character");
+    throw Error(Failure::input, address + " holds a string with an invalid character");
   }
   const auto tail = [&](int shift) { text += static_cast<char>(0x80 | (point >> shift & 0x3f)); };
   if (point < 0x80) {

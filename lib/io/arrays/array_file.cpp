@@ -53,8 +53,8 @@ class SafetensorsFile : public ArrayFile {
     const std::uint64_t length = header_length(start.data());
     if (length > most_header || static_cast<Index>(length) > bytes->size() - 8) {
       throw Error(Failure::input, label + " claims a safetensors header of " +
-                                      std::to_string(length) + " bytes, of " +
-                                      std::to_string(bytes->size()) + " in all");
+                                      std::to_string(length) + " bytes in a total of " +
+                                      std::to_string(bytes->size()) + " bytes");
     }
     std::string json(static_cast<std::size_t>(length), '\0');
     const Index data = 8 + static_cast<Index>(length);

@@ -121,7 +121,7 @@ ZipEntry NpzFile::entry(zip_uint64_t index, const std::string& address) const {
   if (!possible) {
     throw Error(Failure::input, address + " claims " + std::to_string(status.size) + " bytes in " +
                                     std::to_string(status.comp_size) +
-                                    " stored ones, which cannot be (the file has " +
+                                    " compressed ones, which is impossible (the file has " +
                                     std::to_string(size_) + ")");
   }
   return {index, static_cast<Index>(status.size), static_cast<Index>(status.comp_size), deflated};

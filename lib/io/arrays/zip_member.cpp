@@ -93,7 +93,7 @@ class StoredMember : public Bytes {
     if (offset > 0 && !std::exchange(checked_, true)) check();
     stream_->seek(offset);
     if (stream_->read(count, static_cast<char*>(out)) != count) {
-      stream_->refuse("it ends before its time");
+      stream_->refuse("it ends too early");
     }
   }
 

@@ -54,7 +54,7 @@ h5::Handle creation_properties(hid_t type, const std::vector<hsize_t>& chunk, in
 
 void require_name(const std::string& name) {
   if (name.empty() || name.front() == '/' || name.back() == '/' || name == ".") {
-    throw std::invalid_argument("'" + name + "' is no name for a dataset");
+    throw std::invalid_argument("'" + name + "' is not a valid name for a dataset");
   }
 }
 

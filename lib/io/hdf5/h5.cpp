@@ -129,7 +129,7 @@ Reason last_reason() {
   Reason found;
   H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, look_at, &found);
   if (found.error_number != 0) found.text = system_reason(found.error_number);
-  if (found.text.empty()) found.text = "HDF5 does not say why";
+  if (found.text.empty()) found.text = "HDF5 gives no reason";
   return found;
 }
 

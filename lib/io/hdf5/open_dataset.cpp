@@ -112,7 +112,8 @@ void require_stored_chunks(hid_t dataset, const InputFile& file, const std::stri
   const hsize_t stored = H5Dget_storage_size(dataset);
   if (stored <= file_size) return;
   throw Error(Failure::input, address + " is damaged: its chunks take " + std::to_string(stored) +
-                                  " bytes, of " + std::to_string(file_size) + " in the file");
+                                  " bytes, more than the " + std::to_string(file_size) +
+                                  " of the file");
 }
 
 h5::Handle raw_access(const InputFile& file) {
@@ -219,9 +220,10 @@ std::int64_t OpenDataset::packed_bytes(hid_t selection) const {
 void refuse_unread(hid_t dataset, const std::string& address, const h5::Reason& why) {
   const std::string filter = missing_filter(dataset);
   if (!filter.empty()) {
-    throw Error(Failure::input,
-                address + " is compressed with filter " + filter + ", which this HDF5 has not got",
-                "set HDF5_PLUGIN_PATH to where the filter's plugin is");
+    throw Error(
+        Failure::input,
+        address + " is compressed with filter " + filter + ", which this HDF5 does not have",
+        "set HDF5_PLUGIN_PATH to the folder of the filter's plugin");
   }
   throw Error(Failure::input, address + " cannot be read: " + why.text);
 }

@@ -155,7 +155,7 @@ LinkTarget link_target(hid_t group, const std::string& name, const std::string& 
   LinkTarget target{info.type, {}, {}};
   if (info.type == H5L_TYPE_HARD) return target;
   if (info.type != H5L_TYPE_SOFT && info.type != H5L_TYPE_EXTERNAL) {
-    refuse(address, "is a link of a type that is not known here");
+    refuse(address, "is a link of an unknown type");
   }
   std::vector<char> value(info.u.val_size + 1);
   if (H5Lget_val(group, name.c_str(), value.data(), value.size(), H5P_DEFAULT) < 0) {

@@ -140,7 +140,7 @@ void VirtualParts::add(hid_t creation, std::size_t index, std::vector<std::strin
   const std::optional<std::string> plain_path = plain_name(path);
   if (!plain_file || !plain_path || is_unlimited(selection.get()) || is_unlimited(source.get())) {
     throw Error(Failure::input,
-                address_ + " is virtual with parts that may grow, which is not read here",
+                address_ + " is virtual with unlimited parts, which are not supported",
                 "h5repack -l NAME:CONTI makes a copy that holds the values");
   }
   Part part;
