@@ -28,7 +28,7 @@ class Parser {
       if (first < last) ranges_.push_back({first, last});
       return;
     }
-    // Written so that nothing overflows, however large the step.
+    // Written so that nothing overflows, however large the step is.
     for (Index row = first; row < last; row += step) {
       ranges_.push_back({row, row + 1});
       if (last - row <= step) break;

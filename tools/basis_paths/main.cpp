@@ -1,4 +1,4 @@
-// basis-paths: what the scores depend on, and training in it.
+// basis-paths: the basis paths of attention weights, and training on their values.
 
 #include <algorithm>
 
@@ -146,7 +146,7 @@ std::string run_verb(PathRun& run) {
 cli::Outcome transform(const cli::Arguments& arguments, const Sections& sections,
                        cli::Report& report) {
   const Survey found = survey<PathTask>(arguments, sections, report);
-  // Panels are parts of rows, some KiB of each.
+  // Panels are parts of rows, of some KiB each.
   io::OutputBundle::Options options;
   options.least_part = 4096;
   SectionOutput output(arguments, sections, found.plans, options);
@@ -188,7 +188,8 @@ cli::Outcome check(const cli::Arguments& arguments, const Sections& sections, cl
   return {holds ? 0 : 1};
 }
 
-// What is updated goes under its own name, so that a loop would read the old numbers ever again.
+// Updated datasets are written under the tool's names, so a loop would read the old numbers
+// forever.
 void require_own_names(const cli::Arguments& arguments, const Sections& sections) {
   const std::vector<std::string> verbs = {"step", "rescale", "reconstruct"};
   if (std::find(verbs.begin(), verbs.end(), arguments.verb) == verbs.end()) return;

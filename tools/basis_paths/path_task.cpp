@@ -13,7 +13,7 @@
 namespace attn::tools {
 namespace {
 
-// Bytes of a few matrices as large can be counted.
+// Bytes of a few matrices of this size can still be counted.
 constexpr Index most_weights = Index{1} << 54;
 
 bool is_vector(const std::string& name) {
@@ -22,7 +22,7 @@ bool is_vector(const std::string& name) {
   return std::find(vectors.begin(), vectors.end(), name) != vectors.end();
 }
 
-// What may have fewer leading axes than the weights, and is then the same for all.
+// Whether the dataset may have fewer leading axes than the weights, and is then shared.
 bool may_stretch(const std::string& name) {
   return name == "scale" || name == "skeleton_q" || name == "skeleton_k" || name == "path";
 }

@@ -36,7 +36,7 @@ std::optional<T> as(const toml::node& node) {
   return node.value<T>();
 }
 
-// Of one table, for messages: "claims.toml:12: expected: ...".
+// One table, with its place for messages: "claims.toml:12: expected: ...".
 class Table {
  public:
   Table(const std::string& file, const toml::table& table) : file_(file), table_(table) {}
@@ -70,7 +70,7 @@ class Table {
   std::optional<T> get(const std::string& key, const char* expected) const {
     const toml::node* node = table_.get(key);
     if (node == nullptr) return std::nullopt;
-    // A whole number is a number too; a truth value is none, nor the other way round.
+    // An integer counts as a number; a boolean does not, nor the other way round.
     auto value = as<T>(*node);
     if (!value) refuse(key, std::string("expected ") + expected);
     return value;
@@ -98,7 +98,7 @@ class Table {
     return value;
   }
 
-  // A value or an array of such.
+  // A value or an array of values.
   template <class T>
   std::vector<T> list(const std::string& key, const char* expected) const {
     const toml::node* node = table_.get(key);
@@ -117,7 +117,7 @@ class Table {
     return values;
   }
 
-  // The place of a word among `names`.
+  // The index of a word among `names`.
   std::optional<std::size_t> choice(const std::string& key,
                                     const std::vector<std::string>& names) const {
     const auto word = text(key);
@@ -229,7 +229,7 @@ bool is_word(const std::string& text) {
   });
 }
 
-// A directory is called so.
+// A directory is named after it.
 constexpr std::size_t longest_id = 200;
 
 void require_words(const Table& table, const std::string& key,
@@ -269,7 +269,7 @@ Claim read_claim(const Table& table, const Table& top, const std::string& file) 
   return claim;
 }
 
-// Far above what people write.
+// Far larger than any file written by hand.
 constexpr std::size_t most_bytes = std::size_t{64} << 20;
 
 std::string text_of(const std::string& file) {

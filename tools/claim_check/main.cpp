@@ -1,4 +1,4 @@
-// claim-check: numerical claims kept as data, checked.
+// claim-check: checks numerical claims that are stored in files.
 
 #include <unistd.h>
 
@@ -90,7 +90,7 @@ bool is_any_of(const Claim& claim, const std::vector<std::string>& words) {
                      [&](const std::string& word) { return is_called(claim, word); });
 }
 
-// The ids and tags of a list, each of which some claim has.
+// The ids and tags in a list; each must belong to some claim.
 std::vector<std::string> words_of(const cli::Arguments& arguments, const std::string& option,
                                   const std::vector<Claim>& claims) {
   std::vector<std::string> words = split_list(arguments.text(option));
@@ -129,7 +129,7 @@ std::string listing(const std::vector<Claim>& claims) {
   return text;
 }
 
-// The tools are where this one is.
+// The other tools are in the folder of this one.
 std::string tool_folder() {
   std::error_code failed;
   const auto self = std::filesystem::read_symlink("/proc/self/exe", failed);
@@ -139,7 +139,7 @@ std::string tool_folder() {
 
 std::vector<ClaimResult> check(const cli::Arguments& arguments, const std::vector<Claim>& claims,
                                cli::Report& report) {
-  // Inherited as ignored, it would keep this process from waiting for its children.
+  // If inherited as ignored, it would keep this process from waiting for its children.
   std::signal(SIGCHLD, SIG_DFL);
   ClaimPlace place;
   place.keeps = arguments.given("keep");
@@ -171,7 +171,7 @@ std::vector<ClaimResult> check(const cli::Arguments& arguments, const std::vecto
   return results;
 }
 
-// No file is written over another one of the same run.
+// No output may replace an input or another output of this run.
 void require_outputs(const cli::Arguments& arguments) {
   std::vector<std::string> taken = arguments.words();
   if (arguments.json && !arguments.json->empty()) taken.push_back(*arguments.json);

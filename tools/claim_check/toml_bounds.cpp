@@ -52,7 +52,7 @@ class Scan {
       default:
         return;
     }
-    // None of these stands within a key; a number or a date between two of them has one dot.
+    // None of these occurs within a key; a number or a date between two of them has one dot.
     dots_ = 0;
   }
 

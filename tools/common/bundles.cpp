@@ -20,8 +20,8 @@
 namespace attn::tools {
 namespace {
 
-// Blocks that are freed and allocated again, head after head, stay mapped: to have the kernel clear
-// new pages for each would take longer than small heads do.
+// Keeps freed blocks mapped: having the kernel clear new pages for each head would take longer than
+// computing a small head.
 void keep_freed_memory() {
   constexpr int largest_kept = 64 << 20;
   mallopt(M_MMAP_THRESHOLD, largest_kept);
@@ -34,7 +34,7 @@ std::string kind_name(io::FollowedSource::Kind kind) {
   return kind == Kind::external_link ? "external link" : "raw storage";
 }
 
-// Where memory has run out, a failure of another kind is reported as a lack of memory.
+// If memory was short, another failure is reported as a lack of memory.
 cli::Outcome run_watched(const std::function<cli::Outcome()>& run) {
   try {
     cli::Outcome outcome = run();

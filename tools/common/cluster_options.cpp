@@ -30,7 +30,7 @@ std::vector<double> deviations(std::vector<double> variances, const char* option
   return variances;
 }
 
-// Rows of `columns` numbers: `each` of them for all clusters, or for one after the other.
+// Checks rows of `columns` numbers: `each` of them for all clusters, or as many for each cluster.
 void require_rows(const Points& rows, const char* option, std::size_t each, std::size_t columns,
                   std::size_t clusters) {
   if (rows.front().size() == columns && (rows.size() == each || rows.size() == each * clusters)) {

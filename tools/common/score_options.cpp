@@ -87,7 +87,7 @@ std::string attribute_of(const std::string& option) {
   return name;
 }
 
-// A number of the command line, or of the bundle's attribute where the option was not given.
+// A number from the command line, or from the bundle's attribute if the option is not given.
 std::optional<double> resolve_number(const std::string& option, bool positive,
                                      const cli::Arguments& arguments,
                                      const io::InputBundle* recorded) {
@@ -102,7 +102,7 @@ std::optional<double> resolve_number(const std::string& option, bool positive,
   return stored;
 }
 
-// A word of the command line, or of the bundle's attribute where the option was not given.
+// A word from the command line, or from the bundle's attribute if the option is not given.
 template <class Table>
 auto resolve_word(const Table& table, const std::string& option, const cli::Arguments& arguments,
                   const io::InputBundle* recorded) {
@@ -121,8 +121,8 @@ auto resolve_word(const Table& table, const std::string& option, const cli::Argu
   return value_in(table, word).value_or(table.front().first);
 }
 
-// Whether the energy in the bundle is one that fenchel takes over: a run of another scheme has left
-// that scheme's, which may be a default.
+// Whether fenchel uses the energy recorded in the bundle. The energy of a run of another scheme
+// does not count, as it may be that scheme's default.
 bool records_energy(const io::InputBundle* recorded) {
   if (recorded == nullptr || !recorded->text_attribute("attn_energy")) return false;
   return recorded->text_attribute("attn_scheme").value_or("fenchel") == "fenchel";
@@ -272,7 +272,7 @@ std::vector<std::pair<std::string, Setting>> score_settings(const ScoreOptions& 
       {"attn_causal", causal_name(causal)},
       {"attn_source", name_in(sources, options.source)},
   };
-  // What is not there stays unsaid.
+  // Absent options are not recorded.
   if (options.relative != ScoreOptions::Relative::none) {
     settings.emplace_back("attn_relative_bias", name_in(relative_biases, options.relative));
   }

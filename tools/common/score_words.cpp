@@ -50,7 +50,7 @@ ScoreWords score_words(ScoreUse use) {
       words.scale = "Multiplies the templates, including the 1/sqrt(d) of scaled-dot.";
       words.relative_bias =
           "Multiplies preferences by exp(bias) of a bias that depends on the distance i-j";
-      words.softcap = "";  // capped scores are no inner products
+      words.softcap = "";  // capped scores are not inner products
       words.alpha = "Weight of the evidence relative to the preferences.";
       words.sources = {"qk", "projection", "templates"};
       words.from =

@@ -26,7 +26,7 @@ class Writer {
     table();
     bounds();
     histograms();
-    // "lowest" under the first scheme, which by default is softmax.
+    // "lowest" refers to the first scheme, by default softmax.
     keys("least", summaries_.lowest);
     keys("most", summaries_.highest);
     conclusion();
@@ -106,7 +106,7 @@ class Writer {
     }
   }
 
-  // One line a bin, schemes side by side, the empty ends left out.
+  // One line per bin, schemes side by side, without empty bins at the ends.
   void histograms() {
     Index largest = 0;
     std::size_t low = edges_.size();
@@ -149,7 +149,7 @@ class Writer {
     std::string line = padded(label, 16);
     for (const SchemeSummaryOf& summary : all_) {
       const Index count = count_of(summary.histogram);
-      // A key is a key: the shortest bar is one mark.
+      // Even a single key gets a bar of one mark.
       const Index marks =
           count == 0 ? 0 : std::max<Index>(1, count * bar_width / std::max<Index>(1, largest));
       line += padded(std::string(static_cast<std::size_t>(marks), '#') +

@@ -14,7 +14,7 @@
 namespace attn::tools {
 namespace {
 
-// Column sums over some queries would look like those over all.
+// Column sums over some queries would be mistaken for those over all.
 void require_all_rows(const io::InputBundle& bundle, const ColumnOptions& options) {
   if (!options.wants(stored) || !bundle.has("weights") || !bundle.has("queries") ||
       !bundle.text_attribute("attn_scheme")) {

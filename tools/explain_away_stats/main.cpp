@@ -1,4 +1,4 @@
-// explain-away-stats: column sums, and what follows from them.
+// explain-away-stats: column sums and their statistics.
 
 #include <limits>
 #include <utility>
@@ -69,7 +69,7 @@ SummaryOptions summary_options(const cli::Arguments& arguments) {
   return options;
 }
 
-// Writes the vectors of each head as they are found: of all heads together they are large.
+// Writes the vectors of each head as they are computed, since those of all heads are large.
 class VectorWriter {
  public:
   VectorWriter(io::OutputBundle bundle, const ColumnTask& task, cli::Report& report)
@@ -105,7 +105,7 @@ std::string long_report(const ColumnTask& task, const ColumnStatistics& statisti
          column_report(statistics, wanted, summaries);
 }
 
-// Of all sections: a broken bound is the worst that can be said.
+// Over all sections: a violated bound is the worst outcome.
 struct Verdict {
   bool broken = false;
   bool unconverged = false;
@@ -125,7 +125,7 @@ struct Verdict {
   }
 };
 
-// Lines of figures for a program, or tables for a person.
+// Lines of figures for programs, or tables for people.
 void report_groups(const cli::Arguments& arguments, const std::vector<GroupColumns>& groups,
                    const Sections& sections, cli::Report& report) {
   const SummaryOptions wanted = summary_options(arguments);
@@ -148,7 +148,7 @@ void require_one_report(const cli::Arguments& arguments) {
   }
 }
 
-// Everything is looked at before anything is computed.
+// Everything is checked before anything is computed.
 Survey look_at_all(const cli::Arguments& arguments, const Sections& sections, GroupReport& groups,
                    cli::Report& report) {
   Survey found;
@@ -218,7 +218,7 @@ cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
       read_key_names(task.bundle, statistics, report);
       const SummaryOptions wanted = summary_options(arguments);
       ColumnSummaries summaries = summarise_columns(statistics, wanted);
-      // Of thousands of heads it is larger than all that it tells of.
+      // For thousands of heads the JSON is larger than the statistics.
       if (arguments.json) report.result() = column_json(statistics, summaries);
       if (!sections.each() || arguments.verbose) {
         report.print(long_report(task, statistics, wanted, summaries) +

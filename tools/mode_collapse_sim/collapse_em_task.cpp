@@ -117,7 +117,7 @@ PointPlan EmTask::plan(const cli::Arguments& arguments) const {
   }
   if (stored) require_readable(*stored, arguments.memory);
   constexpr auto number = static_cast<std::int64_t>(sizeof(double));
-  // What is kept grows one by one.
+  // The vectors of figures grow one element at a time.
   const double figures = 4.0 * static_cast<double>(steps + 1) * static_cast<double>(sets.sets);
   const auto kept =
       static_cast<std::int64_t>(std::min(static_cast<double>(most_bytes), figures * number));

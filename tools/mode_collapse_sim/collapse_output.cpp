@@ -34,7 +34,7 @@ RunEffect effect_of(const cli::Arguments& arguments, const PointSets& sets,
   effect.tool = arguments.tool + " " + arguments.verb;
   effect.replaced.insert(groups.begin(), groups.end());
   const std::set<std::string> points = {"x", "label", "start"};
-  // Drawn, they are other points than the input's, written or not.
+  // Drawn points differ from the input's, whether or not they are written.
   if (sets.drawn()) effect.changed = {"x", "label"};
   for (const std::string& name : emitted) {
     if (name == "x" || name == "label") {

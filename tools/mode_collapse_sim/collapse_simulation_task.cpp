@@ -35,7 +35,7 @@ collapse::SelfAttention options_of(const cli::Arguments& arguments, const std::s
   return options;
 }
 
-// An option that would change nothing is a mistake that is told.
+// Rejects options that have no effect.
 void require_effect(const cli::Arguments& arguments, const std::vector<std::string>& schemes) {
   for (const auto& [option, scheme] : {std::pair<const char*, const char*>{"hybrid", "hnas"},
                                        {"iterations", "sinkhorn"},
@@ -71,8 +71,8 @@ PointPlan SimulationTask::plan(const cli::Arguments& arguments) const {
   constexpr auto number = static_cast<std::int64_t>(sizeof(double));
   const auto runs = static_cast<Index>(schemes.size());
   const Index times = steps + 1;
-  // In floating point, lest the product of what was typed overflows.
-  // Those that are not written are kept for a step alone.
+  // In floating point, since the product of the user's numbers may overflow. Statistics that are
+  // not written are kept for only one step.
   const double kept_distances = emits("centre_distance") ? static_cast<double>(runs * times) : 1.0;
   const double statistics =
       static_cast<double>(runs * times) *
@@ -82,7 +82,7 @@ PointPlan SimulationTask::plan(const cli::Arguments& arguments) const {
   const double figures =
       3.0 * static_cast<double>(runs * times) * static_cast<double>(sets.sets) * 2;
   const auto kept = static_cast<std::int64_t>(std::min(most, figures * number));
-  // Twice, as they are put together to be written.
+  // Twice, since they are assembled in a second copy before they are written.
   const auto own = static_cast<std::int64_t>(std::min(most, 2 * statistics * number));
   return plan_points(
       sets.sets, sets.points, kept,

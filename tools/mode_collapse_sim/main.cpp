@@ -1,4 +1,4 @@
-// mode-collapse-sim: whether clusters of points that attend to each other run into one.
+// mode-collapse-sim: whether clusters of points that attend to each other merge.
 
 #include "common/bundles.hpp"
 #include "common/cluster_options.hpp"

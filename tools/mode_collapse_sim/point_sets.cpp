@@ -43,7 +43,7 @@ void PointSets::draw(const cli::Arguments& arguments) {
   dimension = clusters_->dimension;
   clusters = static_cast<Index>(count_ends_.size());
   for (Index c = 0; c < clusters; ++c) names_.push_back(c);
-  // Beyond any memory, so that what is counted of it does not overflow.
+  // Beyond any memory, so that byte counts derived from it do not overflow.
   constexpr Index most = Index{1} << 48;
   if (points > most / dimension) {
     throw Error(Failure::usage, "--counts add up to too many points");
@@ -73,7 +73,7 @@ void PointSets::take_labels(const io::InputBundle& input, std::int64_t memory) {
                                             to_string(label.shape()), to_string(own)));
   }
   datasets_.push_back(label);
-  // They are read at once, before what is to be done with them is known.
+  // Labels are read at once, before the verb is known.
   require_readable(label, memory);
   if (points > memory / static_cast<Index>(sizeof(std::int64_t))) {
     throw Error(Failure::memory,

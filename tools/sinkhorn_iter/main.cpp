@@ -1,4 +1,4 @@
-// sinkhorn-iter: a plan of given marginals, by Sinkhorn's iterations, and what certifies it.
+// sinkhorn-iter: a plan with given marginals, by Sinkhorn's iterations, and its certificate.
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

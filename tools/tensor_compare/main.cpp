@@ -51,7 +51,7 @@ cli::Declaration declare() {
   return tool;
 }
 
-// "1.19e-07", "nan"; a dash where no numbers were compared.
+// "1.19e-07", "nan"; a dash if no numbers were compared.
 std::string number_text(const tools::Compared& item, double value) {
   return item.comparable && !item.is_text ? fmt::format("{:.4g}", value) : "-";
 }
@@ -123,7 +123,7 @@ cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
   const std::vector<tools::Compared>& attributes = comparison.attributes();
   const bool one_sided = !comparison.only_in_a().empty() || !comparison.only_in_b().empty();
   if (all.empty() && attributes.empty() && !one_sided) {
-    // Nothing compared must not pass for the same.
+    // An empty comparison must not count as equal.
     throw Error(Failure::input, "neither A nor B has a dataset");
   }
   const auto is_same = [](const tools::Compared& item) { return item.same(); };
@@ -141,7 +141,7 @@ cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
   result["only_in_a"] = comparison.only_in_a();
   result["only_in_b"] = comparison.only_in_b();
 
-  // Of attributes those alone that differ: there are many, and most say nothing new.
+  // Only attributes that differ: most of the many attributes are equal.
   std::vector<tools::Compared> shown = all;
   std::remove_copy_if(attributes.begin(), attributes.end(), std::back_inserter(shown), is_same);
   if (!shown.empty()) report.print(table(shown));

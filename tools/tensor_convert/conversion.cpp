@@ -59,7 +59,7 @@ bool has_type(const std::string& format, DType type) {
   return io::holds(array_format(format), type);
 }
 
-/// "NAME=" of a word NAME=ADDRESS; empty where the word is a FILE. A file may have '=' in its name.
+/// "NAME=" of an argument NAME=ADDRESS; empty for a FILE. A file name may contain '='.
 std::string name_in(const std::string& word) {
   const std::size_t equals = word.find('=');
   if (equals == std::string::npos || equals == 0 || std::filesystem::exists(word)) return {};
@@ -211,7 +211,7 @@ void Conversion::take(const std::string& name, bool named) {
   datasets_.push_back(produced(dataset, type));
 }
 
-// An empty file would only be found out about by whoever reads it.
+// An empty file would be noticed only by its readers.
 void Conversion::require_something() const {
   if (!datasets_.empty() || !copied_.empty()) return;
   const std::vector<io::Item> items = io::contents(bundles_[0]);
@@ -249,7 +249,7 @@ std::function<void()> Conversion::write() {
   return format_ == "h5" ? write_bundle() : write_arrays();
 }
 
-// Whether the weights are of a layer whose queries see no later keys.
+// Whether the weights belong to a causal layer.
 bool Conversion::is_decoder() const {
   const std::string model = arguments_.text("model");
   return model == "gpt2" || model == "llama" ||
@@ -265,7 +265,7 @@ std::function<void()> Conversion::write_bundle() {
   for (const Produced& dataset : datasets_) {
     if (!model && !is_rewritten(dataset.name)) continue;
     tools::write(arguments_, dataset, output);
-    // A result is one in another type, too.
+    // A result stays a result in another type.
     const auto mark = io::result_mark_of(bundles_[0], dataset.name);
     if (!model && mark && !is_named(dataset.name)) {
       output.dataset_attribute(dataset.name, io::result_mark, *mark);

@@ -14,16 +14,16 @@
 namespace attn::tools {
 namespace {
 
-/// A stored matrix with some of its columns or rows meant: those of one projection.
+/// A stored matrix, and which of its columns or rows belong to one projection.
 struct Matrix {
   io::InputDataset dataset;
   bool in_out = false;  ///< (in, out), else (out, in)
   Index in = 0;
-  Index out = 0;    ///< of the projection
-  Index first = 0;  ///< among the stored ones
+  Index out = 0;    ///< number of outputs of the projection
+  Index first = 0;  ///< index of its first output in the stored matrix
 };
 
-/// `parts` projections lie side by side, of which this is number `part`.
+/// `parts` projections are stored side by side; this is number `part`.
 Matrix matrix_of(const io::InputDataset& dataset, bool in_out, Index part, Index parts) {
   if (dataset.shape().size() != 2 || !is_floating(dataset.dtype())) {
     throw Error(Failure::input,
@@ -42,7 +42,7 @@ Matrix matrix_of(const io::InputDataset& dataset, bool in_out, Index part, Index
   return matrix;
 }
 
-/// Turns (rows, columns) to (columns, rows).
+/// Transposes (rows, columns) to (columns, rows).
 void transpose(const char* in, Index rows, Index columns, std::size_t size, char* out) {
   for (Index i = 0; i < rows; ++i) {
     for (Index j = 0; j < columns; ++j) {
@@ -102,7 +102,7 @@ struct Heads {
   Index keys = 0;
 };
 
-/// The number of heads that `out` channels make, of `size` each.
+/// The number of heads of `size` channels each in `out` channels.
 Index divided(const Matrix& matrix, Index size) {
   if (size < 1 || matrix.out % size != 0) {
     throw Error(Failure::input,

@@ -23,7 +23,7 @@ namespace {
 using namespace attn;
 using Range = cli::Declaration::Range;
 
-constexpr Index piece_limit = Index{1} << 22;  // elements between two writes
+constexpr Index piece_limit = Index{1} << 22;  // elements per write
 constexpr Index chunk = Index{1} << 13;        // elements that a thread makes at once
 
 cli::Declaration declare() {
@@ -75,7 +75,7 @@ cli::Declaration declare() {
 template <class T>
 using Make = std::function<void(Index first, Index count, T* out)>;
 
-// Rounds to the type that is stored, and refuses what it cannot hold.
+// Rounds to the stored type, and refuses numbers that exceed it.
 template <class T>
 void store(const std::string& name, const double* values, Index count, T* out) {
   for (Index k = 0; k < count; ++k) {

@@ -1,4 +1,4 @@
-// tensor-info: what is in a bundle.
+// tensor-info: lists the contents of a bundle.
 
 #include <algorithm>
 #include <map>
@@ -98,8 +98,8 @@ std::string history_lines(const std::vector<io::AttributeValue>& attributes) {
   return text.empty() ? "" : "history\n" + text;
 }
 
-// Names of results by the tool that has marked them, "attn-compute: out, weights"; of those in
-// several groups each once.
+// Names of results by the tool that marked them, "attn-compute: out, weights"; each name once, even
+// if it occurs in several groups.
 std::string result_lines(const std::vector<Inventory::Entry>& entries) {
   std::map<std::string, std::set<std::string>> by_tool;
   for (const Inventory::Entry& entry : entries) {
