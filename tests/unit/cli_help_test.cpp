@@ -41,7 +41,7 @@ Declaration everything() {
   return declaration;
 }
 
-// The text kept in tests/golden; with ATTN_UPDATE_GOLDEN set, `now` is kept from here on.
+// The text stored in tests/golden; with ATTN_UPDATE_GOLDEN set, `now` replaces it.
 std::string golden(const std::string& name, const std::string& now) {
   const char* const source = std::getenv("ATTN_SOURCE");
   const std::string here = __FILE__;
@@ -57,7 +57,7 @@ std::string golden(const std::string& name, const std::string& now) {
 
 }  // namespace
 
-TEST_CASE("--help is as it was") {
+TEST_CASE("--help matches its golden text") {
   const std::string text = help_text(everything());
   CHECK(text == golden("cli_help.txt", text));
 }
@@ -74,7 +74,7 @@ TEST_CASE("--help fits into 80 columns") {
   }
 }
 
-TEST_CASE("--help shows what the role has") {
+TEST_CASE("--help shows the arguments of the role") {
   const auto shows = [](Role role, const std::string& what) {
     return help_text(Declaration("attn-try", "Tries", role)).find(what) != std::string::npos;
   };

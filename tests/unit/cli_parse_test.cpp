@@ -60,7 +60,7 @@ Refusal refusal(const Words& words, Role role = Role::transform) {
 
 }  // namespace
 
-TEST_CASE("fallbacks where nothing is given") {
+TEST_CASE("defaults of options") {
   const Arguments a = parsed({});
   CHECK_FALSE(a.flag("bare"));
   CHECK(a.text("from") == "");
@@ -130,7 +130,7 @@ TEST_CASE("values may begin with a minus") {
   CHECK(parsed({"--from", ""}).text("from") == "");
 }
 
-TEST_CASE("an optional value is taken after '=' only") {
+TEST_CASE("an optional value is accepted only after '='") {
   Arguments a = parsed({"--causal", "x.h5", "--json", "-o", "f"});
   CHECK(a.given("causal"));
   CHECK(a.text("causal") == "");
@@ -231,7 +231,7 @@ TEST_CASE("command lines that are refused") {
   }
 }
 
-TEST_CASE("roles have the options that make sense for them") {
+TEST_CASE("roles have only the options that apply to them") {
   CHECK_FALSE(parsed({"x"}, Role::report).output);
   CHECK(parsed({}, Role::report).input == "-");
   CHECK(parsed({"--json", "x"}, Role::report).json == "");
@@ -306,7 +306,7 @@ TEST_CASE("a verb may have a role of its own") {
         "--input does not go with curve, only with step, check");
 }
 
-TEST_CASE("mistakes in a declaration are found") {
+TEST_CASE("mistakes in a declaration are detected") {
   Declaration declaration = declared(Role::transform);
   CHECK_THROWS_AS(declaration.flag("bare", ""), std::logic_error);
   CHECK_THROWS_AS(declaration.flag("force", ""), std::logic_error);

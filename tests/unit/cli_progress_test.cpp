@@ -18,7 +18,7 @@ TEST_CASE("the progress line") {
   CHECK(progress_line("dnas", 0, 0, 10) == "dnas 100%");
 }
 
-TEST_CASE("the rate, in the unit of what is done") {
+TEST_CASE("the rate, in the unit of the work") {
   CHECK(progress_line("dnas", 0, 8, 5, "heads") == "dnas   0%");
   CHECK(progress_line("dnas", 2, 8, 5, "heads") == "dnas  25%, 0.4 heads/s, 15 s left");
   CHECK(progress_line("dnas", 8, 8, 600, "heads") == "dnas 100%, 0.0133 heads/s");

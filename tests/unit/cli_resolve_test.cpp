@@ -34,7 +34,7 @@ TEST_CASE("threads: the option, then the variables in their order, then the CPUs
   CHECK(cpus_allowed() >= 1);
 }
 
-TEST_CASE("threads: what cannot be read in a variable of others is passed over, in ours refused") {
+TEST_CASE("threads: an invalid value is ignored in foreign variables and refused in ours") {
   CHECK(resolve_threads({}, of({{"OMP_NUM_THREADS", "many"}, {"SLURM_CPUS_PER_TASK", "2"}})) == 2);
   CHECK(resolve_threads({}, of({{"OMP_NUM_THREADS", "0"}, {"SLURM_CPUS_PER_TASK", "2"}})) == 2);
   CHECK(resolve_threads({}, of({{"SLURM_CPUS_PER_TASK", "-2"}})) == cpus_allowed());

@@ -29,7 +29,7 @@ std::string contents(const std::string& path) {
   return text.str();
 }
 
-// A folder of its own, gone at the end.
+// A folder of its own, removed at the end.
 struct Folder {
   std::string path = std::filesystem::temp_directory_path() / "attn-cli-XXXXXX";
   Folder() { REQUIRE(mkdtemp(path.data()) != nullptr); }
@@ -37,7 +37,7 @@ struct Folder {
   std::string operator/(const std::string& name) const { return path + "/" + name; }
 };
 
-// Standard output or error leads to a file while this lives.
+// Redirects standard output or error to a file while it exists.
 class Redirected {
  public:
   Redirected(int descriptor, const std::string& path)
@@ -100,7 +100,7 @@ Run failing(Failure failure, const std::string& message, const std::string& hint
 
 }  // namespace
 
-TEST_CASE("a transform says one line, a report tool prints its report") {
+TEST_CASE("a transform prints one summary line, a report tool prints its report") {
   Ran ran = run(Role::transform, {"-o", "f"}, say);
   CHECK(ran.status == 0);
   CHECK(ran.out == "");
@@ -152,7 +152,7 @@ TEST_CASE("a wrong command line") {
         "attn-try: hint: did you mean --force?\n");
 }
 
-TEST_CASE("--help and --version win over mistakes") {
+TEST_CASE("--help and --version take precedence over mistakes") {
   for (const std::vector<std::string>& words :
        {std::vector<std::string>{"--help"}, {"-h"}, {"--bad", "--help"}, {"-qh"}}) {
     const Ran ran = run(Role::transform, words, say);
@@ -230,7 +230,7 @@ TEST_CASE("the status in the JSON") {
         }) == "infeasible");
 }
 
-TEST_CASE("a failed run still gives its JSON") {
+TEST_CASE("a failed run still writes its JSON") {
   const Folder folder;
   const std::string file = folder / "report.json";
   Ran ran = run(Role::transform, {"--json=" + file}, failing(Failure::input, "no q", "give one"));
@@ -272,7 +272,7 @@ TEST_CASE("a JSON destination that cannot be written is refused before the run")
   CHECK_FALSE(ran_at_all);
 }
 
-TEST_CASE("JSON on standard error comes after what stood there") {
+TEST_CASE("JSON is appended to standard error") {
   const Ran ran =
       run(Role::transform, {"--json=/dev/stderr"}, [](const Arguments&, Report& report) {
         report.warn("first");

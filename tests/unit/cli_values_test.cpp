@@ -12,7 +12,7 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-// What the refusal says; empty where the value is taken.
+// The message of the error; empty if the value is accepted.
 std::string refusal(const Option& option, const std::string& text) {
   try {
     parse_value(option, text);

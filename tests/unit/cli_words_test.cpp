@@ -15,7 +15,7 @@ TEST_CASE("edit distance") {
   CHECK(edit_distance("foo", "force") == 3);
 }
 
-TEST_CASE("what may have been meant") {
+TEST_CASE("suggestions for mistyped words") {
   const std::vector<std::string> names = {"force", "iterations", "tolerance", "threads", "tmpdir"};
   CHECK(nearest("forse", names) == "force");
   CHECK(nearest("iteratoins", names) == "iterations");

@@ -6,8 +6,7 @@
 namespace attn::tools {
 
 struct ShellCommand {
-  std::string
-      command;  ///< for bash, with -e and pipefail: a failure anywhere in a pipe fails the command
+  std::string command;                             ///< for bash, with -e and pipefail
   std::string directory;                           ///< working directory
   std::map<std::string, std::string> environment;  ///< added to this process's environment
   std::string errors;                              ///< file for its stderr and unused stdout

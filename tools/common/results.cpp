@@ -176,8 +176,7 @@ class Planner {
     given.insert(effect_.changed.begin(), effect_.changed.end());
     Names changed = written_;
     for (const std::string& name : effect_.unchanged) {
-      if (renamed_.count(name) > 0)
-        continue;  // a result written under this name has another origin
+      if (renamed_.count(name) > 0) continue;  // a result of this name has another origin
       changed.erase(name);
       given.erase(name);
     }

@@ -37,8 +37,7 @@ struct ResultPlan {
   std::vector<std::string> without;             ///< not to be copied: rewritten or left out
   std::map<std::string, std::string> marks;     ///< marks of the results to be written, by name
   std::vector<std::string> removed_attributes;  ///< root attributes to be removed
-  std::set<std::pair<std::string, std::string>>
-      left_out;  ///< tool and name of results that are left out and not rewritten
+  std::set<std::pair<std::string, std::string>> left_out;  ///< tool and name, not rewritten
 };
 
 /// The rule for all tools. A result of an earlier run stays only while its inputs and settings are

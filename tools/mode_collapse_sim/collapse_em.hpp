@@ -27,8 +27,7 @@ struct EmTask {
   double variance;  ///< initial value
   collapse::EmOptions options;
   std::vector<std::vector<double>> start;  ///< --start
-  std::optional<io::InputDataset>
-      stored;  ///< dataset start; if there is neither, the points themselves
+  std::optional<io::InputDataset> stored;  ///< dataset start; if neither, the points themselves
   Index components = 0;
   std::set<std::string> emitted;
 
@@ -47,9 +46,8 @@ struct EmRuns {
   std::vector<double> log_likelihood;  ///< (sets, T + 1)
   std::vector<double> variance;        ///< (sets, T + 1)
   Index floored = 0;                   ///< sets whose variance reached its lower bound
-  Index empty = 0;  ///< the largest number of components without a share, over all steps
-  double dnas_error =
-      0;  ///< difference between the first step and dnas, in units of its error bound
+  Index empty = 0;        ///< the largest number of components without a share, over all steps
+  double dnas_error = 0;  ///< of the first step against dnas, in units of its bound
 };
 
 /// Declares the options of em besides those of the points.

@@ -10,8 +10,7 @@ namespace attn::io {
 namespace {
 
 constexpr Index stretch = Index{256} << 10;  // bytes read into the buffer at once: fits a cache
-constexpr Index page =
-    4096;  // skipping less costs more than reading it: the system has read the page anyway
+constexpr Index page = 4096;  // skipping less is no gain: the system reads whole pages
 
 template <std::size_t size>
 void copy_apart(const char* in, Index in_step, Index count, char* out, Index out_step) {
@@ -113,9 +112,8 @@ class StridedReader {
   const Bytes& bytes_;
   Index element_;
   std::vector<StridedAxis> axes_;  // out_step is in bytes here
-  std::vector<Index>
-      span_;  // per axis: bytes from its first to its last element, inner axes included
-  std::vector<bool> dense_;  // per axis: the gaps in that span are too small to skip
+  std::vector<Index> span_;        // per axis: bytes from its first to its last element
+  std::vector<bool> dense_;        // per axis: the gaps in that span are too small to skip
   Buffer<char> buffer_;
 };
 
