@@ -1,4 +1,4 @@
-"""What is read may be nested as deeply as it likes: the answer is an error, never a crash."""
+"""Inputs may be nested to any depth: the result is an error, never a crash."""
 
 import resource
 import unittest
@@ -51,7 +51,7 @@ class Depth(ToolTest):
                              says=["claims.toml:2: a value has more than 32 brackets"])
 
     def test_keys_within_bounds_that_add_up(self):
-        # 31 parts in each of 31 tables within each other: as deep as the bounds let it become.
+        # 31 parts in each of 31 nested tables: the deepest text within the bounds.
         self.claims("y = " + ("{" + ".".join("a" * 31) + " = ") * 31 + "1" + "}" * 31 + "\n")
         self.refused("claim-check", "claims.toml", output=None, status=3, says=["no such key"],
                      preexec_fn=None if SANITIZED else self.small_stack)

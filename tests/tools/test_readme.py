@@ -14,7 +14,7 @@ README = SOURCE / "README.md"
 
 
 def blocks(text):
-    """(line number, script) of the ```sh blocks."""
+    """(line number, script) for each ```sh block."""
     found = re.finditer(r"^```sh\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     return [(text.count("\n", 0, match.start()) + 2, match[1]) for match in found]
 
@@ -24,7 +24,7 @@ def contents(folder):
 
 
 def pipelines(scripts, tools):
-    """The commands in which at least two tools are joined by a pipe."""
+    """The commands that join at least two tools by a pipe."""
     commands = re.sub(r"\\\n|(?<=\|)\n", " ", "\n".join(scripts)).splitlines()
     starts = [[(part.split() or [""])[0] for part in command.split("|")] for command in commands]
     return [c for c, names in zip(commands, starts) if sum(n in tools for n in names) >= 2]
@@ -64,7 +64,7 @@ class Readme(ToolTest):
 
 
 class Itself(unittest.TestCase):
-    """That the runner sees what it is to run."""
+    """Checks that the runner finds the blocks."""
 
     TEXT = ("a\n```sh\nattn-compute x |\n  head\n```\n"
             "```text\nno\n```\n```sh\ntensor-gen | cat\n```\n")
