@@ -34,7 +34,7 @@ std::vector<std::string_view> split(std::string_view text, char at) {
   }
 }
 
-/// Reads the text between the brackets of one address; `address_` is for messages alone.
+/// Parses the text between the brackets of one address; `address_` is used only in messages.
 class SelectionParser {
  public:
   explicit SelectionParser(std::string_view address) : address_(address) {}
@@ -47,7 +47,7 @@ class SelectionParser {
     for (const std::string_view part : parts) items.push_back(item(part));
     const auto is_ellipsis = [](const SliceItem& i) { return i.kind == SliceItem::Kind::ellipsis; };
     if (std::count_if(items.begin(), items.end(), is_ellipsis) > 1) {
-      refuse("at most one ellipsis may stand in a selection");
+      refuse("a selection may have at most one ellipsis");
     }
     return items;
   }
@@ -71,8 +71,8 @@ class SelectionParser {
     return range;
   }
 
-  /// Saturates where the number does not fit: as a bound of a range it is clipped anyway, and as
-  /// an integer it is out of range of any axis.
+  /// Saturates if the number does not fit: a bound of a range is clipped anyway, and an integer is
+  /// out of range for every axis.
   Index number(std::string_view text) const {
     std::string_view digits = text;
     const bool negative = !digits.empty() && digits.front() == '-';
@@ -92,7 +92,7 @@ class SelectionParser {
   std::string_view address_;
 };
 
-/// Fills path and selection from what follows the file's name.
+/// Sets path and selection from the text after the file name.
 void parse_rest(std::string_view rest, Address& address) {
   if (!rest.empty() && rest.back() == ']') {
     const std::size_t open = rest.rfind('[');
@@ -145,7 +145,7 @@ std::vector<SliceItem> expanded(const std::vector<SliceItem>& selection, const S
 Address parse_address(std::string_view text) {
   Address address{std::string(text), std::string(text), "/", {}};
   if (is_readable_name(text)) return address;
-  // From the end, so that the longest file name wins; "FILE[sel]" is "FILE:/[sel]" for short.
+  // From the end, so that the longest file name wins; "FILE[sel]" is short for "FILE:/[sel]".
   const bool selected = !text.empty() && text.back() == ']';
   for (std::size_t at = text.size(); at-- > 1;) {
     const bool colon = text[at] == ':';

@@ -9,8 +9,9 @@
 
 namespace attn::io {
 
-/// One item of NumPy's basic slicing: an integer (drops the axis), `start:stop:step` with
-/// step > 0, or an ellipsis (as many full axes as are left). Negative positions count from the end.
+/// One item of NumPy's basic slicing: an integer (which drops the axis), `start:stop:step` with
+/// step > 0, or an ellipsis (which stands for all remaining axes). Negative positions count from
+/// the end.
 struct SliceItem {
   enum class Kind { integer, range, ellipsis };
   Kind kind = Kind::range;
@@ -19,7 +20,7 @@ struct SliceItem {
   Index step = 1;
 };
 
-/// Where a dataset or a group lies: `FILE[:/path][sel]` (DESIGN.md §2).
+/// The location of a dataset or a group: `FILE[:/path][sel]` (tools/README.md).
 struct Address {
   std::string text;                  ///< as the user wrote it, for messages
   std::string file;                  ///< "-" is standard input
@@ -27,16 +28,16 @@ struct Address {
   std::vector<SliceItem> selection;  ///< empty: everything
 };
 
-/// Splits at the last ':' whose left side exists and is no folder (or is "-"), so that file names
-/// may hold colons and brackets; text that exists as a whole is a file. FILE[sel] is FILE:/[sel].
-/// Text that names no existing file becomes the file itself, to be refused when it is opened.
-/// Numbers beyond 64 bits count as the largest of these. Throws Error(usage) on a malformed
-/// selection: a step that is not positive, a second ellipsis, an empty item.
+/// Splits at the last ':' whose left side is "-" or an existing file that is not a folder, so file
+/// names may contain colons and brackets. If the whole text is an existing file, it is not split.
+/// FILE[sel] means FILE:/[sel]. If no part of the text names an existing file, the whole text
+/// becomes the file, which is refused when it is opened. Numbers beyond 64 bits saturate. Throws
+/// Error(usage) for a malformed selection: a step that is not positive, a second ellipsis, an empty
+/// item.
 Address parse_address(std::string_view text);
 
-/// A selection resolved against a shape: element k of result axis a lies at
-/// start[source_axis] + k*step[source_axis]; integer-indexed axes have count 1 and are dropped
-/// from `shape`.
+/// A selection resolved against a shape: element k of result axis a lies at start[source_axis] +
+/// k*step[source_axis]. Axes indexed by an integer have count 1 and are dropped from `shape`.
 struct Hyperslab {
   Shape start;                           ///< per source axis
   Shape step;                            ///< per source axis
@@ -45,8 +46,9 @@ struct Hyperslab {
   std::vector<std::size_t> source_axis;  ///< per result axis
 };
 
-/// NumPy's rules: an integer out of range is an error, a range is clipped. Throws Error(input)
-/// naming `what`, the item and the axis' length; also for more items than axes.
+/// Follows NumPy's rules: an integer out of range is an error, a range is clipped. Throws
+/// Error(input) naming `what`, the item and the length of the axis; also if there are more items
+/// than axes.
 Hyperslab resolve(const std::vector<SliceItem>& selection, const Shape& shape,
                   const std::string& what);
 

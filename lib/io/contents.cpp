@@ -15,7 +15,7 @@
 namespace attn::io {
 namespace {
 
-/// Fills in what `describe` can read, and says why where it cannot.
+/// Fills in the description if `describe` succeeds, and otherwise records why it failed.
 void describe_or_say_why(Item& item, const std::function<void()>& describe) {
   try {
     describe();

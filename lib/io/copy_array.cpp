@@ -21,19 +21,19 @@ namespace {
   throw Error(Failure::input, address + " cannot be copied: " + why);
 }
 
-/// HDF5 takes a slash for a group, and a name that leads through a dataset, or to a group that is
-/// there already, cannot be made.
+/// Refuses a name that leads through a dataset or to an existing group, since HDF5 reads a slash as
+/// a group separator and cannot create such a dataset.
 void require_free_name(const InputDataset::Impl& source, OutputFile& output,
                        const std::string& path) {
   require_bundle_name(source.address, path);
   for (std::size_t end = path.find('/'); end != std::string::npos; end = path.find('/', end + 1)) {
     const h5::Kind kind = h5::kind_of(output.root(), path.substr(0, end));
     if (kind != h5::Kind::absent && kind != h5::Kind::group) {
-      refuse(source.address, "there is a dataset " + path.substr(0, end) + " already");
+      refuse(source.address, "a dataset " + path.substr(0, end) + " exists already");
     }
   }
   if (h5::linked(output.root(), path))
-    refuse(source.address, "there is something called " + path + " already");
+    refuse(source.address, "an object " + path + " exists already");
 }
 
 void copy_text(const InputDataset::Impl& source, OutputFile& output, const std::string& path) {
@@ -65,7 +65,7 @@ void copy_text(const InputDataset::Impl& source, OutputFile& output, const std::
 void require_bundle_name(const std::string& address, const std::string& name) {
   if (name.empty() || name.front() == '/' || name.back() == '/' ||
       name.find("//") != std::string::npos || ("/" + name + "/").find("/./") != std::string::npos) {
-    refuse(address, "a bundle can have no dataset of this name");
+    refuse(address, "a bundle cannot have a dataset of this name");
   }
 }
 

@@ -7,13 +7,13 @@
 
 namespace attn::io {
 
-/// Copies a dataset of any format to `path` under the output's root, where there is nothing:
-/// numbers and bool bit for bit (bfloat16, which HDF5 does not have, widened to float32), strings
-/// as strings of variable length. Contiguous, without attributes. Throws Error(input) naming the
-/// dataset where the output cannot have one of its type or name.
+/// Copies a dataset of any format to `path` under the output's root, which must be free: numbers
+/// and bool bit for bit (bfloat16, which HDF5 does not have, is widened to float32), strings as
+/// strings of variable length. The copy is contiguous and has no attributes. Throws Error(input)
+/// naming the dataset if the output cannot have one of its type or name.
 void copy_array(const InputDataset::Impl& source, OutputFile& output, const std::string& path);
 
-/// Throws Error(input) naming `address` where a bundle can have no dataset called `name`.
+/// Throws Error(input) naming `address` if a bundle cannot have a dataset called `name`.
 void require_bundle_name(const std::string& address, const std::string& name);
 
 }  // namespace attn::io

@@ -17,7 +17,7 @@ namespace {
               "SOURCE_DATE_EPOCH is '" + std::string(text) + "', expected seconds since 1970");
 }
 
-/// ISO 8601, UTC.
+/// The time in ISO 8601, UTC.
 std::string time_stamp() {
   std::time_t seconds = std::time(nullptr);
   const char* fixed = std::getenv("SOURCE_DATE_EPOCH");

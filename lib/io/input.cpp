@@ -15,7 +15,7 @@
 namespace attn::io {
 namespace {
 
-/// Opens what addresses lead to.
+/// Opens the files and datasets of addresses.
 class Opener {
  public:
   explicit Opener(const InputBundle::Options& options)
@@ -41,7 +41,7 @@ class Opener {
     return root;
   }
 
-  /// Where the address leads to a group, the dataset called `name` in it is meant.
+  /// If the address leads to a group, its dataset `name` is meant.
   std::shared_ptr<const InputDataset::Impl> dataset(const std::string& name,
                                                     const Address& address) {
     const std::shared_ptr<const InputFile> from = file(address.file);
@@ -76,7 +76,7 @@ class Opener {
   }
 
   std::shared_ptr<InputFiles> files_;
-  /// Until all addresses are opened: what a stream held could not be read again.
+  /// Kept until all addresses are opened, since a stream cannot be read again.
   std::vector<std::shared_ptr<const InputFile>> opened_;
 };
 
@@ -94,12 +94,12 @@ void refuse_second_stream(const std::optional<Address>& input,
   const auto streams = std::count_if(named.begin(), named.end(),
                                      [](const auto& item) { return item.second.file == "-"; });
   if (streams + (input && input->file == "-" ? 1 : 0) > 1) {
-    throw Error(Failure::usage, "standard input can be one input only",
+    throw Error(Failure::usage, "standard input can be used for only one input",
                 "write the stream to a file first, and address that");
   }
 }
 
-/// Says which datasets there are; those that -i names among them.
+/// Throws with a list of the existing datasets, including those named by -i.
 [[noreturn]] void refuse_dataset(const InputBundle::Impl& bundle, const std::string& name,
                                  const std::string& description) {
   if (bundle.root && bundle.root->group && bundle.named.empty()) {

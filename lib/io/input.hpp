@@ -14,36 +14,36 @@
 
 namespace attn::io {
 
-/// One dataset to read, whole or in blocks, after its address' slicing. Cheap to copy; keeps its
-/// file open. Reads may come from any thread (they take turns: HDF5 is not re-entrant).
+/// One dataset to read, whole or in blocks, after the slicing of its address. Cheap to copy; keeps
+/// its file open. Reads may come from any thread (they take turns: HDF5 is not re-entrant).
 class InputDataset {
  public:
   struct Impl;
   explicit InputDataset(std::shared_ptr<const Impl> impl);
 
-  const std::string& name() const;     ///< as tools know it: "q"
+  const std::string& name() const;     ///< its name in the tool: "q"
   const std::string& address() const;  ///< for messages: "k.h5:/layer3/Q", "standard input:/q"
   const Shape& shape() const;          ///< after slicing
   DType dtype() const;
 
   /// Reads the block that starts at `start` and has `count` elements along each axis, row-major,
-  /// converted to the type of `out`: float and double take floating and integral datasets
-  /// (float16 and bfloat16 are widened exactly; float64 read as float is rounded to nearest and may
-  /// become infinite, which callers refuse); uint8_t takes integral ones as non-zero = 1; int64_t
-  /// takes integral ones. Other stored types: Error(input) naming the dataset, its type and what
-  /// was expected; so too a uint64 that does not fit. Takes 1 MiB of memory beside `out`, and HDF5
-  /// its cache of chunks. A block outside of shape() is a bug: std::invalid_argument.
+  /// converted to the type of `out`: float and double take floating and integral datasets (float16
+  /// and bfloat16 are widened exactly; float64 read as float is rounded to nearest and may become
+  /// infinite, which callers refuse); uint8_t takes integral ones as non-zero = 1; int64_t takes
+  /// integral ones. Throws Error(input) naming the dataset, its type and the expected type for
+  /// other stored types, and for a uint64 that does not fit. Uses 1 MiB of memory besides `out`,
+  /// and HDF5 its cache of chunks. A block outside shape() is a bug: std::invalid_argument.
   void read(const Shape& start, const Shape& count, float* out) const;
   void read(const Shape& start, const Shape& count, double* out) const;
   void read(const Shape& start, const Shape& count, std::uint8_t* out) const;
   void read(const Shape& start, const Shape& count, std::int64_t* out) const;
 
   /// The same without any conversion: size_of(dtype()) bytes per element, in the machine's byte
-  /// order, bool as bytes of 0 and 1. Numbers and bool only, else Error(input).
+  /// order, bool as bytes of 0 and 1. Throws Error(input) unless the dataset holds numbers or bool.
   void read_stored(const Shape& start, const Shape& count, void* out) const;
 
-  /// The least that any read takes, beside `out`: a compressed chunk of an HDF5 dataset is
-  /// decompressed as a whole, however large it is. 0 where nothing is.
+  /// The least memory that any read takes besides `out`: a compressed chunk of an HDF5 dataset is
+  /// decompressed as a whole, however large it is. 0 if nothing is compressed.
   std::int64_t bytes_at_once() const;
 
   /// All elements of a string dataset (fixed or variable length, UTF-8 or ASCII).
@@ -53,91 +53,92 @@ class InputDataset {
   std::shared_ptr<const Impl> impl_;
 };
 
-/// A file other than those the user named from which an input takes values.
+/// A file, other than those the user named, that holds values of an input.
 struct FollowedSource {
   enum class Kind { virtual_dataset, external_link, raw_storage };
   Kind kind;
-  std::string address;             ///< of what leads there: "a.h5:/q"
+  std::string address;             ///< of the link or dataset that refers to it: "a.h5:/q"
   std::vector<std::string> files;  ///< real paths
 };
 
-/// What a tool reads: one INPUT (a file, a group of one, or the stream "-") and named datasets
-/// from elsewhere, which win over INPUT's (DESIGN.md §2, `-i NAME=ADDRESS`). Files are HDF5, .npz
-/// or .safetensors, whose arrays are datasets, and for named datasets .npy too; their first bytes
-/// say which. Streams are HDF5.
+/// The input of a tool: one INPUT (a file, a group of a file, or the stream "-") and named datasets
+/// from elsewhere, which take precedence over INPUT's (tools/README.md, `-i NAME=ADDRESS`). Files
+/// are HDF5, .npz or .safetensors, whose arrays are datasets; named datasets may also be .npy. File
+/// formats are detected from their first bytes. Streams are HDF5.
 class InputBundle {
  public:
   struct Options {
     std::optional<std::string> input;  ///< an address; "-" is standard input; absent: none
-    /// NAME, ADDRESS. Where the address leads to a group or a file, dataset NAME in it is meant;
-    /// of several with one NAME the last wins.
+    /// NAME, ADDRESS. If the address leads to a group or a file, its dataset NAME is meant; if a
+    /// NAME is repeated, the last one wins.
     std::vector<std::pair<std::string, std::string>> named;
-    /// NAME, STORED: dataset NAME is the one that INPUT, and each group of it, calls STORED (a name
-    /// or a path from there). Names that are not listed keep their own.
+    /// NAME, STORED: dataset NAME is called STORED (a name or a relative path) in INPUT and in each
+    /// group of it. Names that are not listed are unchanged.
     std::vector<std::pair<std::string, std::string>> renamed = {};
-    std::string tmpdir;  ///< for spools and what is unpacked: this, else $TMPDIR, else /tmp
-    /// Virtual datasets, external links and external raw storage may lead to files outside the
-    /// folder of the file that the user named. They are always looked for beside the file that
-    /// names them, symbolic links resolved, never in the current directory.
+    std::string tmpdir;  ///< for spools and unpacked members: this, else $TMPDIR, else /tmp
+    /// Whether virtual datasets, external links and external raw storage may refer to files outside
+    /// the folder of the file that the user named. Such files are always looked up relative to the
+    /// file that refers to them, with symbolic links resolved, never in the current directory.
     bool allow_external = false;
-    /// Called for each link or dataset that leads to other files, when it is opened; possibly more
-    /// than once for one address.
+    /// Called for each link or dataset that refers to other files, when it is opened; possibly more
+    /// than once per address.
     std::function<void(const FollowedSource&)> on_source = {};
   };
 
-  /// Opens everything read-only; standard input and files that are not regular ones (a FIFO, a
-  /// process substitution) are spooled to their end. Throws Error(input): missing file, not HDF5,
-  /// truncated, an empty stream (with the hint that the command before failed), a lock refused
-  /// (with the hint HDF5_USE_FILE_LOCKING), a dataset that is not there (listing what there is);
-  /// Error(usage): a terminal as the stream, more than one "-", a selection on INPUT;
-  /// Error(output): the spool cannot be written.
+  /// Opens everything read-only; standard input and files that are not regular (a FIFO, a process
+  /// substitution) are spooled to their end. Throws Error(input) for a missing file, a file that is
+  /// not HDF5 or is truncated, an empty stream (with the hint that the command before it failed), a
+  /// refused lock (with the hint HDF5_USE_FILE_LOCKING), a missing dataset (listing those present);
+  /// Error(usage) for a terminal as the stream, more than one "-", a selection on INPUT;
+  /// Error(output) if the spool cannot be written.
   explicit InputBundle(const Options& options);
   ~InputBundle();
   InputBundle(InputBundle&&) noexcept;
   InputBundle& operator=(InputBundle&&) noexcept;
 
-  /// Whether there is a link of that name. A link that does not lead to a dataset that can be
-  /// opened is an Error(input): what cannot be read is never taken for absent.
+  /// Whether there is a link of that name. Throws Error(input) if it does not lead to a dataset
+  /// that can be opened: an unreadable dataset must not be mistaken for a missing one.
   bool has(const std::string& name) const;
 
-  /// The same for comparisons: false also where `path` leads to something else, such as a group.
+  /// The same for comparisons, but false if `path` leads to something else, such as a group.
   bool is_dataset(const std::string& path) const;
 
-  /// The dataset called `name`. Throws Error(input) listing the datasets there are.
+  /// The dataset called `name`. Throws Error(input) listing the datasets that exist.
   InputDataset dataset(const std::string& name) const;
 
-  /// Throws as dataset() does for what Options::renamed renames; asks for nothing.
+  /// Throws as dataset() does for the datasets that Options::renamed renames, without counting them
+  /// as used.
   void require_renamed() const;
 
-  /// The named and the renamed datasets that neither has() nor dataset() was asked for, of this
-  /// bundle or of a group() of it: nothing depends on them.
+  /// The named and renamed datasets that were never passed to has() or dataset() of this bundle or
+  /// of a group() of it, so no result depends on them.
   std::vector<std::string> unused_names() const;
 
   /// Names of all datasets at the root (of INPUT, and the named ones), sorted. Throws Error(input)
-  /// for a link that leads to nothing that can be opened.
+  /// for a link whose target cannot be opened.
   std::vector<std::string> names() const;
 
-  /// Attributes of INPUT's root; absent where there is none. Numbers of any width are given as
-  /// double. Throws Error(input) where it is not one number, not one text.
+  /// Attributes of INPUT's root; empty if there is none of that name. Numbers of any width are
+  /// returned as double. Throws Error(input) if the attribute is not one number, or not one string.
   std::optional<double> number_attribute(const std::string& name) const;
   std::optional<std::string> text_attribute(const std::string& name) const;
 
-  /// Names of the root's attributes, and of the groups in it, sorted: what a format without them
-  /// leaves out.
+  /// Names of the root's attributes and of its groups, sorted: a format without these leaves them
+  /// out.
   std::vector<std::string> attribute_names() const;
   std::vector<std::string> group_names() const;
 
   /// Paths, without a leading slash, of the groups below INPUT's root that `pattern` matches: one
-  /// pattern of fnmatch(3) for each level, with slashes between, a leading one optional
-  /// ("/text/*/layer*"). Depth first, numbers in the order of their values (layer2 before layer10);
-  /// a group that several links lead to stands under the first that matches. Throws Error(input)
-  /// listing the groups there are where none matches; Error(usage) where there is no INPUT or the
-  /// pattern names no level.
+  /// pattern of fnmatch(3) for each level, separated by slashes, with an optional leading slash
+  /// ("/text/*/layer*"). Depth first, with numbers in numerical order (layer2 before layer10); a
+  /// group that several links lead to is listed under the first that matches. Throws Error(input)
+  /// listing the existing groups if none matches; Error(usage) if there is no INPUT or the pattern
+  /// names no level.
   std::vector<std::string> groups_like(const std::string& pattern) const;
 
-  /// One group below INPUT's root ("" is the root itself) as a bundle of its own, with this one's
-  /// named datasets and renamings; it shares the open file. Throws Error(input) where there is no
-  /// such group.
+  /// One group below INPUT's root ("" is the root itself) as a bundle of its own, with the same
+  /// named datasets and renamings; it shares the open file. Throws Error(input) if there is no such
+  /// group.
   InputBundle group(const std::string& path) const;
 
   /// INPUT without the named datasets.

@@ -14,38 +14,38 @@
 namespace attn::io {
 
 struct InputBundle::Impl {
-  /// The group that INPUT addresses, or all of a file of arrays.
+  /// The group that INPUT addresses, or the whole of a file of arrays.
   struct Root {
-    std::shared_ptr<const InputFile> file;  ///< that the user named
+    std::shared_ptr<const InputFile> file;  ///< the file that the user named
     std::string path;                       ///< "/" or "/layer3"
-    std::optional<Object> group;            ///< none in a file of arrays
+    std::optional<Object> group;            ///< unset for a file of arrays
 
     hid_t id() const { return group->handle.get(); }
 
     std::string description() const;                        ///< "dump.h5" or "dump.h5:/layer3"
     std::string address_of(const std::string& name) const;  ///< "dump.h5:/layer3/q"
-    /// What stands before a slash and a name: "dump.h5:" or "dump.h5:/layer3".
+    /// The prefix before a slash and a name: "dump.h5:" or "dump.h5:/layer3".
     std::string address() const { return file->label + ":" + (path == "/" ? "" : path); }
 
-    /// What is called `name`; nothing where there is no link of that name. Error(input) where it
-    /// leads to nothing that can be opened.
+    /// The object called `name`; empty if there is no link of that name. Throws Error(input) if its
+    /// target cannot be opened.
     std::optional<Object> find(const std::string& name) const;
     bool has(const std::string& name) const;
     bool is_dataset(const std::string& name) const;
     std::vector<std::string> names() const;  ///< of its datasets, sorted
-    /// The dataset called `stored` here and `name` by tools. Null where there is no link of that
-    /// name; Error(input) where it is not a dataset that can be opened.
+    /// The dataset called `stored` here and `name` by tools. Null if there is no link of that name;
+    /// throws Error(input) if it is not a dataset that can be opened.
     std::shared_ptr<const InputDataset::Impl> dataset(const std::string& stored,
                                                       const std::string& name) const;
-    /// A group below, "text/layer3". Throws Error(input) where there is none.
+    /// A group below, such as "text/layer3". Throws Error(input) if it does not exist.
     Root below(const std::string& below_path) const;
-    /// The same group once more.
+    /// A second handle to the same group.
     Root again() const;
   };
   std::optional<Root> root;
   std::map<std::string, std::shared_ptr<const InputDataset::Impl>> named;
-  std::map<std::string, std::string> renamed;  ///< from what tools say to what is stored
-  /// Names that were asked for, of this bundle and of its groups; under the lock.
+  std::map<std::string, std::string> renamed;  ///< from the tool's name to the stored name
+  /// Names asked for, of this bundle and of its groups; protected by the lock.
   std::shared_ptr<std::set<std::string>> asked = std::make_shared<std::set<std::string>>();
 
   const std::string& stored_name(const std::string& name) const {
@@ -54,8 +54,8 @@ struct InputBundle::Impl {
   }
 };
 
-/// An array of a file that is no HDF5 file. `path` is that of an address: the name of the array
-/// after a slash, or the slash alone, where `name` is meant.
+/// An array of a file that is not HDF5. `path` is that of an address: a slash and the name of the
+/// array, or only a slash, which means `name`.
 std::shared_ptr<const InputDataset::Impl> open_array(const InputFile& file, const std::string& path,
                                                      const std::string& name,
                                                      const std::string& selection_text,

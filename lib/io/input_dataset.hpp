@@ -8,10 +8,10 @@
 
 namespace attn::io {
 
-/// What stands behind an InputDataset: elements as some kind of file stores them. Another format
-/// is another derived class; conversion, checks and messages are common.
+/// The implementation of InputDataset for one kind of storage. A new format needs a new derived
+/// class; conversion, checks and messages are shared.
 struct InputDataset::Impl {
-  std::string name;     ///< as tools know it
+  std::string name;     ///< its name in the tool
   std::string address;  ///< for messages
   Shape shape;          ///< after slicing
   DType dtype = DType::other;
@@ -23,18 +23,18 @@ struct InputDataset::Impl {
   virtual ~Impl() = default;
 
   /// Fills `out` with a block's elements as stored, row-major: size_of(dtype) bytes each, in the
-  /// machine's byte order; bool as one byte. Called with blocks inside of `shape` that are not
-  /// empty, from any thread, and with numbers and bool only.
+  /// machine's byte order; bool as one byte. Called with non-empty blocks inside `shape`, from any
+  /// thread, for numbers and bool only.
   virtual void read_stored(const Shape& start, const Shape& count, void* out) const = 0;
 
   /// See InputDataset::bytes_at_once.
   virtual std::int64_t bytes_at_once() const { return 0; }
 
-  /// Called where dtype is string only.
+  /// Called only if dtype is string.
   virtual std::vector<std::string> read_strings() const = 0;
 };
 
-/// InputDataset::read, for where there is only what stands behind it.
+/// InputDataset::read for an Impl.
 void read_floats(const InputDataset::Impl& source, const Shape& start, const Shape& count,
                  float* out);
 

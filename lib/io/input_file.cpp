@@ -38,7 +38,7 @@ bool has_signature(int descriptor, const std::string& label, off_t size) {
                 "HDF5_USE_FILE_LOCKING=FALSE");
   }
   if (why.truncated) {
-    throw Error(Failure::input, label + " is truncated: it is shorter than it says itself");
+    throw Error(Failure::input, label + " is truncated: it is shorter than its header says");
   }
   if (why.error_number == EIO) {
     throw Error(Failure::input, label + " cannot be read: " + why.text);
@@ -46,12 +46,12 @@ bool has_signature(int descriptor, const std::string& label, off_t size) {
   throw Error(Failure::input, label + " is a damaged HDF5 file: " + why.text);
 }
 
-/// `path` is what HDF5 opens, `label` what the user called it.
+/// HDF5 opens `path`; messages call it `label`.
 h5::Handle open_hdf5(const std::string& path, const std::string& label, bool lock_file) {
   const h5::Lock lock;
   h5::set_subject(label);
   const h5::Handle access = h5::properties(H5P_FILE_ACCESS);
-  // A temporary of our own needs no locks, which its file system may not have.
+  // Our own temporary needs no locks, which its file system may not support.
   if (!lock_file) h5::require(H5Pset_file_locking(access.get(), false, true), "properties");
   h5::Handle file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()), H5Fclose);
   if (!file) refuse_unopened(label, h5::last_reason());
@@ -68,7 +68,7 @@ void check_content(int descriptor, const std::string& label) {
   const std::string other = array_format(start.data(), got);
   if (!other.empty()) {
     throw Error(Failure::input, label + " is " + other + ", expected an HDF5 file in a stream",
-                "name the file itself, or make a bundle of it with tensor-convert");
+                "name the file itself, or convert it to a bundle with tensor-convert");
   }
   throw Error(Failure::input, label + " is not an HDF5 file");
 }
@@ -114,7 +114,7 @@ InputFile open_input_file(const std::string& file, const std::string& tmpdir) {
   if (file == "-") return open_stream(STDIN_FILENO, "standard input", tmpdir);
   Descriptor descriptor = open_descriptor(file, O_RDONLY | O_NOCTTY);
   if (!descriptor) {
-    // An address whose file is not there could not be split: what was meant as a path is cut here.
+    // An address with a missing file could not be split; its path is cut off here.
     if (errno == ENOENT) {
       throw Error(Failure::input, "no such file: " + file.substr(0, file.find(":/")));
     }
@@ -133,7 +133,7 @@ InputFile open_input_file(const std::string& file, const std::string& tmpdir) {
     }
   }
   check_content(descriptor.get(), file);
-  // Where HDF5 locks with fcntl, closing this one later would drop the lock.
+  // If HDF5 locks with fcntl, closing this descriptor later would drop the lock.
   descriptor.reset();
   InputFile opened;
   opened.label = file;

@@ -13,18 +13,18 @@ class InputFiles;
 /// A file open for reading, shared by the datasets that come from it.
 struct InputFile {
   std::string label;                             ///< "layer3.h5" or "standard input"
-  h5::Handle handle;                             ///< of an HDF5 file
-  std::shared_ptr<const ArrayFile> arrays = {};  ///< of one of the other formats
+  h5::Handle handle;                             ///< set for an HDF5 file
+  std::shared_ptr<const ArrayFile> arrays = {};  ///< set for the other formats
   bool is_stream = false;
-  // Where the sources of what it holds may lie (InputFiles); symbolic links are resolved.
-  std::string folder = {};  ///< its own; empty for a stream
-  std::string limit = {};   ///< that of the file the user named
+  // Where the source files of its contents may lie (InputFiles); symbolic links are resolved.
+  std::string folder = {};  ///< its own folder; empty for a stream
+  std::string limit = {};   ///< the folder of the file that the user named
   std::shared_ptr<InputFiles> files = {};
 };
 
-/// Opens a regular file, whose format its first bytes tell, as it is; a stream (a FIFO, a process
-/// substitution, "-" for standard input) is read to its end into an unnamed temporary in `tmpdir`
-/// first, and is HDF5. Throws what InputBundle's constructor promises.
+/// Opens a regular file in place; its format is detected from its first bytes. A stream (a FIFO, a
+/// process substitution, "-" for standard input) must be HDF5 and is first read to its end into an
+/// unnamed temporary in `tmpdir`. Throws what InputBundle's constructor promises.
 InputFile open_input_file(const std::string& file, const std::string& tmpdir);
 
 }  // namespace attn::io

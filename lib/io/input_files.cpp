@@ -15,14 +15,14 @@
 namespace attn::io {
 namespace {
 
-/// With symbolic links resolved; nothing, with errno set, where there is no such file.
+/// The path with symbolic links resolved; empty, with errno set, if there is no such file.
 std::optional<std::string> real_path(const std::string& path) {
   std::array<char, PATH_MAX> buffer{};
   if (realpath(path.c_str(), buffer.data()) == nullptr) return {};
   return buffer.data();
 }
 
-/// Of an absolute path.
+/// The folder of an absolute path.
 std::string folder_of(const std::string& path) {
   const std::size_t slash = path.rfind('/');
   return slash == 0 ? "/" : path.substr(0, slash);
@@ -41,7 +41,7 @@ bool lies_in(const std::string& path, const std::string& folder) {
   throw Error(Failure::input, description_of(reference) + ": " + why, hint);
 }
 
-/// HDF5 would look for sources where these say, before it looks beside the file.
+/// HDF5 would search the folders in these variables before the folder of the file.
 void forget_prefix_variables() {
   for (const char* name : {"HDF5_VDS_PREFIX", "HDF5_EXT_PREFIX", "HDF5_EXTFILE_PREFIX"}) {
     unsetenv(name);
@@ -59,7 +59,7 @@ std::string description_of(const SourceReference& reference) {
     case FollowedSource::Kind::raw_storage:
       break;
   }
-  return reference.address + " keeps its values in " + reference.file;
+  return reference.address + " stores its values in " + reference.file;
 }
 
 InputFiles::InputFiles(std::string tmpdir, bool allow_external,
@@ -85,8 +85,8 @@ std::shared_ptr<const InputFile> InputFiles::named(const std::string& file) {
 
 std::string InputFiles::source_path(const InputFile& from, const SourceReference& reference) const {
   if (from.folder.empty()) {
-    refuse(reference, "a stream has no folder in which to look for it",
-           "name the file rather than sending it through a pipe");
+    refuse(reference, "a stream has no folder in which to find it",
+           "name the file instead of piping it");
   }
   const std::string& name = reference.file;
   const bool absolute = !name.empty() && name.front() == '/';
@@ -109,7 +109,7 @@ std::string InputFiles::source_path(const InputFile& from, const SourceReference
 std::shared_ptr<const InputFile> InputFiles::source(const InputFile& from,
                                                     const SourceReference& reference) {
   const std::string path = source_path(from, reference);
-  // What a file may lead to depends on who named it.
+  // The limit depends on the file that the user named, so it is part of the key.
   std::weak_ptr<const InputFile>& slot = open_[from.limit + '\n' + path];
   if (auto found = slot.lock()) return found;
   InputFile opened;

@@ -17,8 +17,8 @@ std::shared_ptr<const InputDataset::Impl> open_array(const InputFile& file, cons
   if (arrays.is_single()) {
     if (path != "/") {
       throw Error(Failure::input,
-                  file.label + " is one array without a name, expected one called " + inside,
-                  "leave out what follows its name");
+                  file.label + " holds one array without a name, expected one called " + inside,
+                  "leave out the part after the file name");
     }
     inside.clear();
   } else if (!arrays.has(inside)) {

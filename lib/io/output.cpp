@@ -17,7 +17,7 @@
 namespace attn::io {
 namespace {
 
-/// Nothing where a foreign `history` is no text: that is no reason to refuse the file.
+/// Empty if a foreign `history` is not text: that is no reason to refuse the file.
 std::string earlier_history(hid_t root) {
   try {
     return h5::text_attribute(root, "history", "").value_or("");
@@ -31,10 +31,10 @@ std::string earlier_history(hid_t root) {
 struct OutputBundle::Impl {
   std::shared_ptr<OutputFile> file;
   int deflate = 0;
-  std::string path;      // of a group; empty: the root
-  bool is_view = false;  // of a file that belongs to another
+  std::string path;      // path of the group; empty: the root
+  bool is_view = false;  // whether it is a group of another bundle's file
 
-  /// The file, ready for a sequence of HDF5 calls.
+  /// The file, checked to be ready for a sequence of HDF5 calls.
   OutputFile& open() const {
     file->require_open();
     return *file;
@@ -49,7 +49,7 @@ struct OutputBundle::Impl {
     return path.empty() ? name : path + "/" + name;
   }
 
-  /// What has the attributes; the file's root is its owner's.
+  /// Calls `body` with the object that carries the attributes.
   template <class Body>
   void with_object(const Body& body) const {
     OutputFile& output = open();
@@ -60,7 +60,7 @@ struct OutputBundle::Impl {
     output.close(object, output.address_of(path));
   }
 
-  // Datasets may live longer than the bundle; what was not committed must not.
+  // Datasets may outlive the bundle; uncommitted data must not.
   ~Impl() {
     if (file && !is_view) file->discard();
   }
@@ -125,7 +125,7 @@ OutputDataset OutputBundle::create(const std::string& own_name, DType type, cons
   const h5::Lock lock;
   OutputFile& file = impl_->open();
   const std::string name = impl_->inside(own_name);
-  const h5::Unwatched writing;  // space may be filled as it is allocated
+  const h5::Unwatched writing;  // allocating the space may also fill it
   h5::Handle dataset =
       create_dataset(file, name, h5::file_type(type).get(), shape, {chunk, impl_->deflate});
   label_axes(file, dataset.get(), name, labels);

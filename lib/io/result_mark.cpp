@@ -33,7 +33,7 @@ std::optional<std::string> result_mark_of(const InputBundle& bundle, const std::
     return h5::text_attribute(dataset.get(), result_mark, path);
   } catch (const Error& error) {
     if (error.failure() != Failure::input) throw;
-    return std::nullopt;  // of somebody else
+    return std::nullopt;  // written by another program
   }
 }
 

@@ -1,5 +1,4 @@
-// How the process ends by a signal: without temporaries, and with a line where an input is at
-// fault.
+// How the process ends on a signal: temporaries are removed, and a damaged input is named.
 
 #include <signal.h>
 #include <unistd.h>
@@ -28,7 +27,7 @@ bool (*short_of_memory)() noexcept = nullptr;
 
 void give_up() noexcept {
   remove_temporaries();
-  end_with(Failure::input, h5::subject(), " is damaged: HDF5 does not come to an end with it");
+  end_with(Failure::input, h5::subject(), " is damaged: HDF5 does not finish reading it");
 }
 
 bool is_crash(int signal_number) noexcept {
@@ -37,18 +36,18 @@ bool is_crash(int signal_number) noexcept {
 }
 
 void remove_and_die(int signal_number) {
-  // A crash cannot wait: what it interrupts would crash again.
+  // A crash cannot wait: resuming the interrupted code would crash again.
   if (!is_crash(signal_number) && !may_end_process(signal_number)) return;
   remove_temporaries();
   if (is_crash(signal_number)) {
     if (short_of_memory != nullptr && short_of_memory()) {
       end_with(Failure::memory, "out of memory", "");
     }
-    // Some damaged files make HDF5 itself crash. That is bad input.
+    // Some damaged files crash HDF5 itself. This counts as bad input.
     if (h5::in_library())
-      end_with(Failure::input, h5::subject(), " is damaged: HDF5 crashed over it");
+      end_with(Failure::input, h5::subject(), " is damaged: HDF5 crashed on it");
   }
-  // Blocked while it is handled: the second one is delivered when this handler returns.
+  // Blocked while it is handled: the second signal is delivered when this handler returns.
   signal(signal_number, SIG_DFL);
   raise(signal_number);
 }
@@ -58,7 +57,7 @@ void remove_and_die(int signal_number) {
 void install_cleanup_handlers(bool (*memory_was_short)() noexcept) {
   short_of_memory = memory_was_short;
   ensure_alternate_stack();
-  // The last five are crashes: of this code, or of HDF5 over a damaged file.
+  // The last five are crashes: of this code, or of HDF5 on a damaged file.
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGXCPU, SIGPIPE,
                            SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) {
     struct sigaction action {};
@@ -70,7 +69,7 @@ void install_cleanup_handlers(bool (*memory_was_short)() noexcept) {
     sigfillset(&action.sa_mask);
     sigaction(number, &action, nullptr);
   }
-  // A file above `ulimit -f` is a failed write (EFBIG) to report, not a reason to die half-way.
+  // A file above `ulimit -f` is reported as a failed write (EFBIG) instead of killing the process.
   signal(SIGXFSZ, SIG_IGN);
   h5::start_watch(give_up);
 }

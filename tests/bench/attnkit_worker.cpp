@@ -1,4 +1,4 @@
-// The library as tests/bench/run times it, and the matrix product that it is held against.
+// The library as timed by tests/bench/run, and the matrix product that it is compared with.
 
 #include <cblas.h>
 #include <omp.h>

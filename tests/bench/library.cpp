@@ -1,12 +1,13 @@
 // Times the library's attention with everything in memory, and OpenBLAS' matrix product beside it.
 //
-//   attn-bench [--runs N] [--threads N] [--json] CASE...
+// attn-bench [--runs N] [--threads N] [--json] CASE...
 //
 // A CASE is SCHEME:HxLxD[:word...], with the words f64, causal, colsum (column sums too), entropy,
-// backward (gradients of q, k and v after it), rows=N (queries), dv=N, spread=S (standard deviation
-// of q and k, 1: how large the scores are), iterations=T and memory=BYTES (a head's, for what
-// sinkhorn keeps). For each a line: GFLOP/s counted as 2 Lq Lk (d + dv) a head, the median of the
-// runs, and its ratio to sgemm (dgemm) of 4096 cubed on as many threads, timed between the runs.
+// backward (followed by gradients of q, k and v), rows=N (queries), dv=N, spread=S (standard
+// deviation of q and k, 1: sets the size of the scores), iterations=T and memory=BYTES (per head,
+// for the kernel that sinkhorn keeps). Prints a line per case: GFLOP/s, counting 2 Lq Lk (d + dv)
+// per head, the median of the runs, and its ratio to sgemm (dgemm) of 4096 cubed on as many
+// threads, timed between the runs.
 
 #include <cblas.h>
 #include <malloc.h>
@@ -231,7 +232,7 @@ void run(const Case& c, int runs, int threads, bool json) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  // As the tools do: blocks that are freed and allocated again stay mapped. (glibc ignores more.)
+  // As in the tools: freed blocks stay mapped. (glibc ignores larger values.)
   mallopt(M_MMAP_THRESHOLD, 32 << 20);
   mallopt(M_TRIM_THRESHOLD, 64 << 20);
   int runs = 7;

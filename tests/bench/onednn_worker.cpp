@@ -1,7 +1,7 @@
 // oneDNN: matrix product, softmax, matrix product, with the weights of a block in memory. Softmax
-// runs over the last axis of plain layouts, since oneDNN has no fast code for another axis and none
-// for a product with a transposed result: dnas therefore makes its scores by keys x queries from
-// the start, and its output by channels x queries, adding up blocks of keys.
+// runs over the last axis of plain layouts, since oneDNN has no fast code for other axes and none
+// for a product with a transposed result. dnas therefore computes its scores as keys x queries from
+// the start, and its output as channels x queries, adding up blocks of keys.
 
 #include <algorithm>
 #include <cmath>
@@ -38,7 +38,7 @@ class Attention {
     }
   }
 
-  /// Some heads at a time, and of each so many queries (dnas: keys).
+  /// Some heads at a time, and some queries (dnas: keys) of each.
   void compute(long heads, long rows) {
     const Steps& steps = made(heads, rows);
     std::fill(product_.begin(), product_.end(), 0.0F);

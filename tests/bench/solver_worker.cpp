@@ -1,4 +1,4 @@
-// The solvers as tests/bench/solvers.py times them: Sinkhorn on a cost, batches of Sinkhorn, the
+// The solvers as timed by tests/bench/solvers.py: Sinkhorn on a cost, batches of Sinkhorn, the
 // Fenchel dual.
 
 #include <omp.h>
@@ -37,7 +37,8 @@ std::vector<T> cost_of(const std::vector<double>& x, const std::vector<double>& 
   return cost;
 }
 
-// log u and log v of diag(u) K diag(v), less their means: a constant may go from one to the other.
+// log u and log v of diag(u) K diag(v), less their means, since a constant may move from one to the
+// other.
 void put_centred(const std::vector<double>& potential, double* to) {
   const double mean = std::accumulate(potential.begin(), potential.end(), 0.0) /
                       static_cast<double>(potential.size());

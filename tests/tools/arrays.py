@@ -1,4 +1,4 @@
-"""Files of arrays made by hand, byte by byte, with NumPy's help for .npy alone."""
+"""Array files made by hand, byte by byte; only .npy uses NumPy."""
 
 import io
 import json
@@ -13,7 +13,7 @@ ORDER = ["U64", "I64", "F64", "F32", "U32", "I32", "BF16", "F16", "U16", "I16", 
 
 
 class Brain(np.ndarray):
-    """uint16 bits that mean bfloat16."""
+    """uint16 bits as bfloat16."""
 
 
 def brain(values):
@@ -30,7 +30,7 @@ def dtype_of(array):
 
 
 def framed(header, data=b""):
-    """A .safetensors of this header (text, or what becomes JSON) and data."""
+    """A .safetensors with this header (text, or an object to be written as JSON) and data."""
     text = header
     if not isinstance(header, bytes):
         text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
@@ -39,7 +39,7 @@ def framed(header, data=b""):
 
 
 def safetensors(arrays, metadata=None):
-    """As the reference implementation writes them: by type, then by name."""
+    """In the order of the reference implementation: by type, then by name."""
     header, data = {}, b""
     if metadata is not None:
         header["__metadata__"] = metadata

@@ -1,4 +1,5 @@
-"""What the tests of the tools share: running the real binaries, and bundles by way of h5py.
+"""Shared by the tests of the tools: running the real binaries, and reading and writing bundles
+through h5py.
 
 ctest sets ATTN_BIN (the folder of the binaries) and ATTN_SOURCE (the project's root); by hand:
 
@@ -21,9 +22,10 @@ import numpy as np
 BIN = Path(os.environ["ATTN_BIN"]).resolve()
 SOURCE = Path(os.environ["ATTN_SOURCE"]).resolve()
 SANITIZED = "ASAN_OPTIONS" in os.environ
-# The least limit on the size of files: clang's OpenMP makes one of that size before main begins.
+# The lowest usable limit on the size of files: clang's OpenMP creates a file of that size before
+# main begins.
 LEAST_FILE_SIZE = 1024 if SANITIZED else 0
-TIMEOUT = 300  # seconds for one command: far above what any takes, sanitizers included
+TIMEOUT = 300  # seconds per command: far more than any takes, even with sanitizers
 
 
 class Bundle(dict):
@@ -48,7 +50,7 @@ class Bundle(dict):
 
 
 def write(path, /, attributes=None, **datasets):
-    """Writes a bundle; in a dataset's name "__" stands for "/". Returns the path."""
+    """Writes a bundle; "__" in a dataset's name stands for "/". Returns the path."""
     with h5py.File(path, "w") as file:
         for name, values in datasets.items():
             file[name.replace("__", "/")] = values
@@ -57,7 +59,7 @@ def write(path, /, attributes=None, **datasets):
 
 
 def bundle_bytes(**datasets):
-    """A bundle as it goes through a pipe."""
+    """A bundle as bytes, to be sent through a pipe."""
     stream = io.BytesIO()
     write(stream, **datasets)
     return stream.getvalue()
@@ -73,9 +75,9 @@ def require_program(test, program):
 
 
 class Run(NamedTuple):
-    """How a command ended."""
+    """The result of a command."""
 
-    status: int  # negative: by that signal
+    status: int  # negative: the signal that ended it
     out: bytes
     err: str
 
@@ -88,7 +90,7 @@ class Run(NamedTuple):
 
 class ToolTest(unittest.TestCase):
     """A test with a folder of its own, in which the tools run, and another one for their
-    temporaries, which must be empty again when the test ends."""
+    temporaries, which must be empty when the test ends."""
 
     def setUp(self):
         base = Path(tempfile.mkdtemp(prefix="attn-test-"))
@@ -116,7 +118,8 @@ class ToolTest(unittest.TestCase):
         return json.loads((self.folder / name).read_text())
 
     def run_tool(self, tool, *arguments, status=0, stdin=b"", environment=None, cwd=None, **more):
-        """Runs a tool on `stdin` (bytes, or a file), checks its exit status unless that is None."""
+        """Runs a tool on `stdin` (bytes, or a file), and checks its exit status unless that is
+        None."""
         command = [str(BIN / tool), *map(str, arguments)]
         feed = {"input": stdin} if isinstance(stdin, bytes) else {"stdin": stdin}
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
@@ -128,8 +131,9 @@ class ToolTest(unittest.TestCase):
         return Run(done.returncode, done.stdout, error)
 
     def refused(self, tool, *arguments, status, says=(), hint=None, output="out.h5", **more):
-        """Runs a tool that is to refuse: one line of error that holds the words `says`, at most one
-        of hint (which is to hold `hint`), and nothing written, with `-o output` unless None."""
+        """Runs a tool that must refuse its input: one line of error that contains the words `says`,
+        at most one line of hint (which must contain `hint`), and nothing written, with `-o output`
+        unless None."""
         before = sorted(os.listdir(self.folder))
         if output is not None:
             arguments = [*arguments, "-o", output]
@@ -145,7 +149,7 @@ class ToolTest(unittest.TestCase):
         self.assertEqual(sorted(os.listdir(self.folder)), before)
 
     def compute(self, *arguments, **more):
-        """What attn-compute writes to its standard output, as a Bundle."""
+        """The standard output of attn-compute, as a Bundle."""
         return self.run_tool("attn-compute", *arguments, **more).bundle()
 
     def stats(self, *arguments, **more):
@@ -153,8 +157,8 @@ class ToolTest(unittest.TestCase):
         return self.run_tool("explain-away-stats", *arguments, "--json", **more).json()["result"]
 
     def shell(self, script, status=0):
-        """Runs bash on `script`, tools on the PATH, in the test's folder; a pipeline fails with any
-        of its commands."""
+        """Runs bash on `script` in the test's folder with the tools on PATH; a pipeline fails if
+        any of its commands fails."""
         command = ["bash", "-o", "pipefail", "-c", script]
         done = subprocess.run(command, cwd=self.folder, env=self.environment, capture_output=True,
                               timeout=TIMEOUT, check=False)
@@ -163,8 +167,8 @@ class ToolTest(unittest.TestCase):
         return Run(done.returncode, done.stdout, done.stderr.decode())
 
     def assert_near(self, name, actual, expected, limit):
-        """|actual − expected| <= limit (an array that broadcasts, or a number) everywhere, equal
-        infinities counting as equal."""
+        """Checks |actual − expected| <= limit (an array that broadcasts, or a number) everywhere;
+        equal infinities are equal."""
         actual, expected = np.asarray(actual), np.asarray(expected)
         self.assertEqual(actual.shape, expected.shape, name)
         with np.errstate(invalid="ignore"):
@@ -179,7 +183,7 @@ class ToolTest(unittest.TestCase):
                       f"limit {np.broadcast_to(limit, wrong.shape)[at]:.3g}")
 
     def assert_same_bits(self, actual, expected, names=None):
-        """Two Bundles hold the same datasets, to the last bit."""
+        """Checks that two Bundles hold the same datasets, to the last bit."""
         names = sorted(expected) if names is None else names
         for name in names:
             a, b = actual[name], expected[name]

@@ -1,10 +1,10 @@
-"""Objects of an HDF5 file that cannot be read, in the ways in which that happens."""
+"""Ways to make objects of an HDF5 file unreadable."""
 
 import h5py
 
 
 def damaged_header(path, name):
-    """Its object header begins with bytes that no header begins with."""
+    """The object header begins with invalid bytes."""
     with h5py.File(path, "r") as file:
         address = h5py.h5o.get_info(file[name].id).addr
     with open(path, "r+b") as file:
@@ -34,7 +34,7 @@ def wrong_kind(path, name):
         file.create_group(name)
 
 
-# How it becomes unreadable, and what a message about it says.
+# Ways to damage an object, and the text of the message about it.
 KINDS = {
     damaged_header: "cannot be opened",
     dangling_link: "is a link that leads nowhere",

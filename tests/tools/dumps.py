@@ -1,5 +1,5 @@
-"""A made-up dump of a model, by text and layer, and the trained decoder's: what the tests of --each
-share."""
+"""A synthetic dump of a model, by text and layer, and the dump of a trained decoder, shared by the
+tests of --each."""
 
 import h5py
 import numpy as np
@@ -19,7 +19,7 @@ def tensors(seed, heads, queries, keys):
 
 
 class Dump(ToolTest):
-    """text/{a,b}/layer{0,2,10}, other lengths and numbers of heads in each text."""
+    """text/{a,b}/layer{0,2,10}, with different lengths and numbers of heads in each text."""
 
     def setUp(self):
         super().setUp()
@@ -37,7 +37,7 @@ class Dump(ToolTest):
                     file[f"{path}/note"] = np.float64(number)
 
     def one_by_one(self, *options):
-        """Results by path of a run per group, its INPUT being that group."""
+        """Results by path of one run per group, with that group as INPUT."""
         return {group: self.compute("-q", "--only", *MAP, *options, f"dump.h5:/{group}")
                 for group in self.groups}
 

@@ -1,4 +1,4 @@
-"""SPEC.md sections 1 to 3 once more, straight from the formulas, in NumPy's long double.
+"""The formulas of MATHEMATICS.md sections 1 to 3 in NumPy's long double, independent of the library.
 
 Shapes are as there: q (..., Lq, d), k (..., Lk, d), v (..., Lk, dv).
 """
@@ -12,7 +12,7 @@ FORBIDDEN = -np.inf
 
 
 def stretched(x, leading, own, grouped):
-    """`x`, whose last `own` axes are its own, with the leading axes broadcast to `leading`. Where
+    """`x`, whose last `own` axes are its own, with the leading axes broadcast to `leading`. If
     grouped, query head h uses head h // (Hq / H) of x."""
     if grouped and x.ndim > own and leading[-1] % x.shape[-own - 1] == 0:
         x = np.repeat(x, leading[-1] // x.shape[-own - 1], axis=-own - 1)
@@ -33,7 +33,7 @@ def energies(q, k, kind, scale):
     if kind == "scaled-dot":
         products /= np.sqrt(LONG(q.shape[-1]))
     if kind == "gaussian":
-        # Nothing is lost by not centring: the long double has 19 digits, and 4 of them go.
+        # Centring is not needed: the long double has 19 digits, of which 4 are lost.
         products -= (q * q).sum(-1)[..., :, None] / 2 + (k * k).sum(-1)[..., None, :] / 2
     return LONG(scale) * products
 
@@ -68,13 +68,13 @@ def log_sum_exp(x, axis):
 
 
 def less(s, potential):
-    """s − potential, where forbidden entries stay so."""
+    """s − potential; forbidden entries stay -inf."""
     with np.errstate(invalid="ignore"):
         return np.where(s == FORBIDDEN, FORBIDDEN, s - potential)
 
 
 def potentials(s, scheme, iterations=1):
-    """f (..., Lq) and g (..., Lk); -inf where nothing is allowed."""
+    """f (..., Lq) and g (..., Lk); -inf for rows and columns without allowed pairs."""
     closed_keys = (s == FORBIDDEN).all(axis=-2)
     if scheme == "unas":
         return log_sum_exp(s, -1), np.where(closed_keys, FORBIDDEN, LONG(0))
@@ -99,7 +99,7 @@ def weights_of(s, f, g):
 
 
 def entropies(weights):
-    """Of the rows, in nats."""
+    """Row entropies, in nats."""
     logarithms = np.log(np.where(weights > 0, weights, 1))
     return -(weights * logarithms).sum(axis=-1)
 
@@ -123,7 +123,7 @@ def attention(s, v=None, scheme="unas", hybrid=None, iterations=1):
 
 
 def tolerance(s, precision):
-    """The error allowed for each head, relative to its largest entry, shaped (..., 1, 1): some
+    """The error bound for each head, relative to its largest entry, shaped (..., 1, 1): some
     rounding errors of sums and exponentials, and those of the scores themselves, which the
     exponential turns from absolute into relative ones."""
     size = np.abs(np.where(s == FORBIDDEN, 0, s)).max(axis=(-1, -2), keepdims=True)

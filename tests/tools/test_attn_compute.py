@@ -29,12 +29,12 @@ LEADING = [
 
 
 def size(random, most):
-    """Log-uniform in [1, most], so that small and awkward ones come up as often as large ones."""
+    """Log-uniform in [1, most], so that small and awkward sizes are as frequent as large ones."""
     return int(np.exp(random.uniform(0, np.log(most + 1))))
 
 
 def shape_broadcasting_to(random, shape):
-    """Some axes of `shape` stretched from 1, some of the first ones left out."""
+    """Some axes of `shape` replaced by 1, some of the first ones left out."""
     own = [1 if random.random() < 0.3 else n for n in shape]
     return tuple(own[random.integers(0, len(own) + 1):])
 
@@ -47,7 +47,7 @@ def random_mask(random, shape):
         mask[..., random.integers(mask.shape[-2]), :] = False
     if random.random() < 0.5:
         return mask
-    # Any number but zero is true.
+    # Any non-zero number means true.
     kind = random.choice([np.int8, np.uint8, np.int64])
     return (mask * random.integers(1, 100, shape)).astype(kind)
 
@@ -104,8 +104,8 @@ def random_problem(seed):
 class AttnCompute(ToolTest):
 
     def agrees(self, data, ready=False, precision=None, **options):
-        """Runs attn-compute with everything emitted and compares with the formulas. Returns the
-        bundle."""
+        """Runs attn-compute with everything emitted and compares the results with the formulas.
+        Returns the bundle."""
         data = {name: np.asarray(values) for name, values in data.items()}
         self.write("in.h5", **data)
         command = ["in.h5", "-q", "--emit", ",".join(n for n in ALL if n != "out" or "v" in data)]
@@ -139,18 +139,18 @@ class AttnCompute(ToolTest):
             if name not in bundle:
                 continue
             values = getattr(expected, name)
-            # Of each head; "out" of one query may cancel, so there it is the largest of all.
+            # Per head; "out" of one query may cancel, so for it over all heads.
             axes = {"weights": (-1, -2), "out": None, "col_sum": -1}[name]
             largest = np.abs(values).max(axis=axes, keepdims=True)
             allowed = limit[..., 0] if name == "col_sum" else limit
             self.assert_near(name, bundle[name], values, allowed * largest)
             self.assertEqual(bundle[name].dtype, np.float64 if name == "col_sum" else kind)
 
-        # An error of the share t in the weights moves an entropy by at most t·Σ π |1 + log π|.
+        # A relative error t in the weights changes an entropy by at most t·Σ π |1 + log π|.
         entropy = expected.row_entropy
         self.assert_near("row_entropy", bundle["row_entropy"], entropy,
                          limit[..., 0] * (entropy + 1))
-        # A potential is a logarithm: what is relative in weights is absolute there.
+        # A potential is a logarithm: relative errors of weights are absolute errors here.
         names = [n for n in ("row_potential", "col_potential", "unas_row_potential") if n in bundle]
         for name in names:
             self.assertEqual(bundle[name].dtype, np.float64)
@@ -166,7 +166,7 @@ class AttnCompute(ToolTest):
         largest = expected.weights.max(axis=(-1, -2), keepdims=True)
         self.assert_near("weights from the potentials", rebuilt, expected.weights, limit * largest)
 
-        # In no rounding at all: what is closed.
+        # Masked entries are exact.
         self.assertTrue((bundle["weights"][s == formulas.FORBIDDEN] == 0).all())
         closed_keys = (s == formulas.FORBIDDEN).all(axis=-2)
         closed_queries = (s == formulas.FORBIDDEN).all(axis=-1)
@@ -202,7 +202,8 @@ class AttnCompute(ToolTest):
         random = np.random.default_rng(1)
         data = {n: random.normal(size=(2, 40, 8)) for n in "qkv"}
         shift = random.choice([-5000.0, 0, 5000], size=40)
-        # One row 5000 below the others: its column-softmax underflows, its dnas weights must not.
+        # One row is 5000 below the others: its column softmax underflows, its dnas weights must
+        # not.
         one_row = np.where(np.arange(40) == 7, -5000.0, 0)
         self.agree(data | {"bias": shift[:, None]}, data | {"bias": shift[None, :]},
                    data | {"bias": one_row[:, None]})
@@ -231,7 +232,7 @@ class AttnCompute(ToolTest):
             with self.subTest(**scheme):
                 self.agrees({"scores": s}, ready=True, **scheme)
                 self.agrees({"scores": s, "v": v, "mask": mask}, ready=True, scale=0.5, **scheme)
-        # Where there are q and k, they win unless ready-made scores are asked for.
+        # q and k take precedence unless ready-made scores are requested.
         q, k = (random.normal(size=(2, n, 4)).astype(np.float32) for n in (30, 20))
         self.write("both.h5", q=q, k=k, scores=s)
         self.write("vectors.h5", q=q, k=k)
@@ -273,7 +274,7 @@ class AttnCompute(ToolTest):
                    mask=mask)
         for given, promised, slack in (
             ([], 1e-10, 1e-12),
-            (["--precision=f32"], 1e-6, 1e-6),  # rounding of float32 comes on top
+            (["--precision=f32"], 1e-6, 1e-6),  # plus the rounding of float32
             (["--tolerance=1e-3"], 1e-3, 1e-12),
         ):
             with self.subTest(given=given):

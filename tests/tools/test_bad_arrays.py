@@ -16,7 +16,7 @@ MEMORY = 300 << 20
 
 
 def limited():
-    if not SANITIZED:  # whose shadow is larger than any limit
+    if not SANITIZED:  # whose shadow memory exceeds any limit
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY + (1 << 30), MEMORY + (1 << 30)))
 
 
@@ -37,7 +37,7 @@ def archive(members, method=zipfile.ZIP_STORED):
 
 
 def patched(content, signature, at, form, value, every=True):
-    """`value` at `at` bytes behind each place where `signature` stands."""
+    """Writes `value` at `at` bytes after each occurrence of `signature`."""
     content, place = bytearray(content), -1
     while (place := content.find(signature, place + 1)) >= 0:
         struct.pack_into(form, content, place + at, value)
@@ -219,7 +219,8 @@ class BadArrays(ToolTest):
             (archive([("m/data.pkl", b"x"), ("m/data/0", b"x")]), ["PyTorch"]),
             (archive([("a\nb.npy", member), ("x.npy", member)]), ["control"]),
             (archive([("x.npy", member)], zipfile.ZIP_BZIP2), ["method 12"]),
-            # Sizes: in the directory, in the local header; of the content, of what is stored.
+            # Sizes: in the directory and in the local header; of the content and of the stored
+            # bytes.
             (patched(stored, DIRECTORY, 20, "<I", big), []),
             (patched(stored, DIRECTORY, 24, "<I", big), []),
             (patched(stored, DIRECTORY, 24, "<I", 100), []),
@@ -229,7 +230,7 @@ class BadArrays(ToolTest):
             (patched(packed, DIRECTORY, 24, "<I", 0xfffffffe), []),
             (patched(packed, DIRECTORY, 24, "<I", len(zeros) + 1), []),
             (patched(packed, DIRECTORY, 24, "<I", len(zeros) - 1), []),
-            # Places beyond the file, into the directory; check sums, methods, encryption.
+            # Positions beyond the file and inside the directory; checksums, methods, encryption.
             (patched(stored, DIRECTORY, 42, "<I", 0xfffffff0), []),
             (patched(stored, DIRECTORY, 42, "<I", 64), []),
             (patched(packed, DIRECTORY, 16, "<I", 1), []),
@@ -246,10 +247,10 @@ class BadArrays(ToolTest):
         self.refuse("bad.npz", twice, ["two arrays", "x"], "bad.npz:x")
 
     def test_zip_bombs(self):
-        # An honest header before far more than it asks for.
+        # A valid header that declares far more data than the file holds.
         bomb = npy(np.zeros(2)) + bytes(512 << 20)
         self.refuse("b.npz", archive([("x.npy", bomb)], zipfile.ZIP_DEFLATED), ["(2)"], "b.npz:x")
-        # A directory that declares little, or more than deflate can make of it.
+        # A directory that declares too little, or more than deflate can produce.
         one = archive([("x.npy", npy(np.zeros(1 << 22)))], zipfile.ZIP_DEFLATED)
         for declared in (144, 200_000, 0xfffffff0):
             content = patched(one, DIRECTORY, 24, "<I", declared)
@@ -265,7 +266,8 @@ class BadArrays(ToolTest):
             self.refuse("bad.npz", content, [], "bad.npz:x")
 
     def test_flipped_bits(self):
-        # Stored and deflated, below and above what is unpacked at once: NumPy refuses all of them.
+        # Stored and deflated members, below and above the size unpacked at once: NumPy refuses all
+        # of them.
         random = np.random.default_rng(11)
         for save in (np.savez, np.savez_compressed):
             for rows in (50, 40_000):
@@ -280,7 +282,7 @@ class BadArrays(ToolTest):
                         (self.folder / "bad.npz").write_bytes(damaged)
                         self.refused("tensor-compare", "bad.npz", "whole.npz", status=3,
                                      says=["bad.npz"], output=None)
-                        # A listing goes on with what can be read.
+                        # A listing continues with the readable objects.
                         listed = self.run_tool("tensor-info", "bad.npz", status=3)
                         self.assertRegex(listed.err, r"\Atensor-info: error: bad.npz.*\n\Z")
 

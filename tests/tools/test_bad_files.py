@@ -66,7 +66,7 @@ class BadFiles(ToolTest):
                              says=["standard input"])
 
     def test_damaged(self):
-        # Whatever a flipped byte does: done or refused, never a crash.
+        # For any flipped byte, the tool succeeds or refuses, but never crashes.
         whole = bytearray((self.folder / "good.h5").read_bytes())
         random = np.random.default_rng(2)
         for _ in range(60):
@@ -114,18 +114,18 @@ class BadFiles(ToolTest):
                      preexec_fn=lambda: self.own_terminal(terminal))
         for tool in BOTH:
             self.refused(tool, stdin=terminal, status=2, says=["standard input is a terminal"])
-        # A report may well go to a terminal.
+        # A report may be printed on a terminal.
         done = self.run_tool("explain-away-stats", "good.h5", stdout=terminal)
         self.assertEqual(done.err, "")
 
     @staticmethod
     def own_terminal(terminal):
-        """Makes `terminal` what /dev/tty is to the process."""
+        """Makes `terminal` the controlling terminal of the process."""
         os.setsid()
         fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
 
     def test_closed_streams(self):
-        # A descriptor that the tool opens must not become the missing standard stream.
+        # A descriptor opened by the tool must not become the missing standard stream.
         for closed in ("<&-", ">&-", "2>&-", "<&- >&- 2>&-"):
             with self.subTest(closed=closed):
                 done = self.shell(f"attn-compute -q good.h5 -o out.h5 --force {closed}")

@@ -1,5 +1,5 @@
-"""Bad datasets and options: for each kind its exit status, one line that says what and where, at
-most one hint, and nothing written."""
+"""Bad datasets and options: for each kind its exit status, one line that names the mistake and its
+place, at most one hint, and nothing written."""
 
 import unittest
 
@@ -31,7 +31,7 @@ class BadInput(ToolTest):
         self.write("good.h5", **good())
 
     def table(self, cases):
-        """Rows of (what, tools, datasets, options, status, words of the error)."""
+        """Rows of (name, tools, datasets, options, status, words of the error)."""
         for what, tools, data, options, status, says in cases:
             for tool in tools:
                 with self.subTest(what, tool=tool):
@@ -133,14 +133,15 @@ class BadInput(ToolTest):
         ])
 
     def test_attributes(self):
-        # They stand for options where a bundle is analysed, and have the same ranges.
+        # They act as options for an analysed bundle, and have the same ranges.
         for name, value in (("attn_energy", "cosine"), ("attn_causal", "middle"),
                             ("attn_source", "nowhere"), ("attn_scale", np.nan),
                             ("attn_scale", np.inf), ("attn_hybrid", 1.5), ("attn_hybrid", np.nan),
                             ("attn_iterations", 0), ("attn_iterations", -3),
                             ("attn_tolerance", -1e-3), ("attn_tolerance", np.nan),
                             ("attn_precision", "f16"), ("attn_scheme", "softmax"),
-                            # Of another type, or more than one, they are not as good as absent.
+                            # An attribute of another type, or with several values, must not be
+                            # treated as missing.
                             ("attn_scale", "x"), ("attn_causal", 1), ("attn_energy", 2.0),
                             ("attn_iterations", [1, 2]), ("attn_iterations", 2.7),
                             ("attn_tolerance", "1e-3"), ("attn_precision", 32)):
@@ -153,7 +154,7 @@ class BadInput(ToolTest):
     def test_options(self):
         rows = [
             (BOTH, ["--bogus"], ["--bogus"]),
-            (BOTH, ["--schem=unas"], ["--schem"]),  # nothing is guessed from its beginning
+            (BOTH, ["--schem=unas"], ["--schem"]),  # abbreviations are not accepted
             (COMPUTE, ["--scheme=softmax"], ["softmax", "unas, dnas, hnas, sinkhorn, fenchel"]),
             (STATS, ["--scheme=unas,softmax"], ["softmax", "unas, dnas, hnas, sinkhorn, fenchel, stored"]),
             (BOTH, ["--energy=cosine"], ["cosine", "scaled-dot", "gaussian"]),
@@ -168,7 +169,7 @@ class BadInput(ToolTest):
             (COMPUTE, ["--iterations=0"], ["--iterations", "0"]),
             (COMPUTE, ["--iterations=2.5"], ["--iterations", "2.5"]),
             (COMPUTE, ["--tolerance=0"], ["--tolerance", "0"]),
-            # What would have no effect.
+            # Options without effect.
             (COMPUTE, ["--iterations=3"], ["--iterations", "sinkhorn"]),
             (COMPUTE, ["--scheme=dnas", "--tolerance=0.1"], ["--tolerance", "sinkhorn"]),
             (BOTH, ["--hybrid=0.5"], ["--hybrid", "hnas"]),
@@ -212,10 +213,10 @@ class BadInput(ToolTest):
                                  says=["query 0", "key 0", "float32"], hint="--precision f64")
                     self.run_tool(tool, "big.h5", f"--energy={energy}", "--precision=f64",
                                   "-o", "/dev/null")
-        # In float64 all scores are alike, so the weights are the same for all.
+        # In float64 all scores are equal, so all weights are, too.
         found = self.compute("big.h5", "--precision=f64", "--emit=weights")
         np.testing.assert_allclose(found["weights"], 1 / 3)
-        # What a mask forbids may be of any size.
+        # Forbidden entries may have any size.
         apart = {n: np.ones((3, 2), np.float32) for n in "qkv"}
         apart["q"][0] = apart["k"][0] = 1e25
         self.write("apart.h5", mask=~np.eye(3, dtype=bool), **apart)
@@ -224,7 +225,7 @@ class BadInput(ToolTest):
         self.write("apart.h5", mask=np.arange(3) > 0, **apart)
         found = self.compute("apart.h5", "--energy=dot", "--scale=1e20", "--emit=weights")
         np.testing.assert_allclose(found["weights"], [[0, 0.5, 0.5]] * 3)
-        # Nothing is beyond float64 but what is.
+        # In float64, only numbers beyond float64 are refused.
         self.write("big.h5", **{n: np.full((3, 2), 1e200) for n in "qkv"})
         self.refused("attn-compute", "big.h5", status=4, says=["float64"])
         self.refused("attn-compute", "big.h5", "--precision=f32", status=4,
@@ -244,11 +245,11 @@ class BadInput(ToolTest):
                                        ("sinkhorn", True)):
                     done = self.run_tool(tool, "in.h5", f"--scheme={scheme}", "-o", "/dev/null",
                                          status=None)
-                    self.assertIn(done.status, (0, 1))  # sinkhorn need not converge on it
+                    self.assertIn(done.status, (0, 1))  # sinkhorn need not converge here
                     self.assertEqual(done.err.count(f"{warning} {scheme}:"), int(warned))
         done = self.run_tool("explain-away-stats", "in.h5")
         self.assertEqual(done.err.count(f"{warning} dnas:"), 1)
-        # Also in a bias that is read by tiles.
+        # The same in a bias that is read by tiles.
         large = np.zeros((1600, 1500), np.float32)
         large[1000, 700] = -1e9
         self.write("in.h5", bias=large, q=np.ones((1600, 2)), k=np.ones((1500, 2)))
@@ -259,7 +260,7 @@ class BadInput(ToolTest):
             self.write("in.h5", bias=bias, **vectors)
             done = self.run_tool("attn-compute", "in.h5", "--scheme=dnas", "-o", "/dev/null")
             self.assertNotIn("warning", done.err)
-        # The lowest number of a format leaves no room for a score.
+        # The lowest number of a format leaves no range for scores.
         for kind, options in ((np.float32, []), (np.float32, ["--scheme=dnas"]), (np.float64, []),
                               (np.float64, ["--precision=f32"])):
             bias = np.where(closed, np.finfo(kind).min, 0).astype(kind)
@@ -272,7 +273,7 @@ class BadInput(ToolTest):
                     self.assertEqual(done.out, b"")
 
     def test_what_is_refused_does_not_depend_on_memory(self):
-        # Wrong where causality lets nobody look, in a bias that is held or read by tiles.
+        # NaN in pairs that causality forbids anyway, in a bias that is held or read by tiles.
         bias = np.zeros((1600, 1500), np.float32)
         bias[3, 1400] = np.nan
         vectors = {n: np.ones((length, 2), np.float32) for n, length in (("q", 1600), ("k", 1500))}

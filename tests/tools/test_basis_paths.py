@@ -1,4 +1,4 @@
-"""basis-paths: every verb against formulas in NumPy's long double, and the loop of pipes that trains."""
+"""basis-paths: every verb against formulas in NumPy's long double, and a training loop of pipes."""
 
 import itertools
 import json
@@ -42,7 +42,8 @@ def basis_of(rows, q, k):
 
 
 def loss_gradients(random, wq, wk):
-    """Of a loss of the scores of some inputs: rescaled columns leave it as it is."""
+    """The gradient of a loss of the scores of some inputs: rescaling columns does not change the
+    loss."""
     x = random.normal(size=(9, wq.shape[-2])).astype(LONG)
     slopes = random.normal(size=wq.shape[:-2] + (9, 9)).astype(LONG)
     q, k = x @ wq.astype(LONG), x @ wk.astype(LONG)
@@ -50,7 +51,7 @@ def loss_gradients(random, wq, wk):
 
 
 class Step:
-    """One head's weights under an optimiser."""
+    """The weights of one head under an optimiser."""
 
     def __init__(self, optimizer, wq, wk, q, k, rate, b1=0.9, b2=0.999, epsilon=1e-8):
         self.__dict__.update(locals())
@@ -190,11 +191,12 @@ class BasisPaths(ToolTest):
         found = self.read("r.h5")
         if not SANITIZED:
             peak = json.loads((self.folder / "r.json").read_text())["runtime"]["peak_rss_bytes"]
-            self.assertLess(peak, 64e6)  # some 30 MB are the program's; all paths would be 120 MB
+            # Some 30 MB belong to the program; all paths would take 120 MB.
+            self.assertLess(peak, 64e6)
         i, j, c = asked.T
         expected = wq[i, c] * wk[j, c]
         self.assert_near("path_value", found["path_value"], expected, 1e-15 * np.abs(expected))
-        # Blocks of every size give the same bits: of one path, of some, of all.
+        # Blocks of one path, of some and of all paths give the same bits.
         self.write("p.h5", path=asked[:1001])
         basis = 7 * (119 * 8 + 48)
         for memory in (basis + 56, basis + 56 * 7, 1 << 30):
@@ -211,7 +213,7 @@ class BasisPaths(ToolTest):
         for dry in ([], ["--dry-run"]):
             self.refused("basis-paths", "reconstruct", *more, f"--memory={basis + 55}", *dry,
                          status=6, says=["the basis of one head needs"], hint="--memory")
-        with h5py.File(self.folder / "huge.h5", "w") as file:  # nothing of it is stored
+        with h5py.File(self.folder / "huge.h5", "w") as file:  # no element is stored
             file.create_dataset("basis_value", (2 ** 29 - 1, 1), "f4")
             file.create_dataset("skeleton_q", (1,), "i4")
             file.create_dataset("skeleton_k", (1,), "i4")
@@ -250,7 +252,7 @@ class BasisPaths(ToolTest):
         np.testing.assert_array_equal(found["basis_path"], basis_of(4, q, k))
         self.assertEqual(self.result("values", "in.h5")["skeleton"], "stored")
         np.testing.assert_array_equal(self.read("result.h5")["wk_skeleton"], wk[k, range(3)])
-        # What belongs to another skeleton does not stay beside it.
+        # Datasets that belong to another skeleton are not kept beside it.
         anew = self.paths("identify", "--skeleton=cyclic", "result.h5").bundle()
         self.assertNotIn("basis_value", anew)
         self.write("bad.h5", wq=wq, wk=wk, skeleton_q=q + 1, skeleton_k=k)
@@ -311,7 +313,7 @@ class BasisPaths(ToolTest):
                     self.assertNotIn("grad_wq", found)
                     self.assertEqual(found["other"], 1)
                     for h, head in enumerate(heads):
-                        # From what is stored, so that errors do not add up.
+                        # From the stored values, so that errors do not accumulate.
                         head.wq, head.wk = wq[h].astype(LONG), wk[h].astype(LONG)
                         ratios = head.step(gq[h].astype(LONG), gk[h].astype(LONG))
                         for name, expected in (("wq", head.wq), ("wk", head.wk)):
@@ -332,7 +334,7 @@ class BasisPaths(ToolTest):
                     (self.folder / "result.h5").rename(self.folder / "in.h5")
 
     def train(self, start, steps, step):
-        """Datasets after a loop of pipes over the bundle `start`."""
+        """Datasets after a training loop of pipes, starting with the bundle `start`."""
         self.shell(f"cp {start} loop.h5\nfor i in $(seq {steps}); do\n"
                    "attn-compute -q --from projection --emit grad_wq,grad_wk loop.h5 |\n"
                    f"basis-paths step -q {step} -o next.h5\nmv next.h5 loop.h5\ndone")
@@ -352,8 +354,8 @@ class BasisPaths(ToolTest):
             np.testing.assert_array_equal(found["wk"], expected[1])
 
     def test_a_loop_from_rescaled_weights(self):
-        # So small that attn-compute takes the same way to the same scores, whatever the lengths of
-        # their vectors.
+        # So small that attn-compute uses the same method for the same scores, whatever the lengths
+        # of their vectors.
         self.run_tool("tensor-gen", "normal", "x=12x6", "wq=2x6x4", "wk=2x6x4", "wv=2x6x3",
                       "grad_out=2x12x3", "--dtype=f64", "--seed=5", "--std=0.3", "-o", "start.h5",
                       "-q")
@@ -369,7 +371,7 @@ class BasisPaths(ToolTest):
             self.assertEqual(np.array_equal(*ends), same, optimizer)
 
     def singular(self):
-        """Datasets of which column 1 of head 1 alone is singular."""
+        """Datasets in which only column 1 of head 1 is singular."""
         random = np.random.default_rng(7)
         wq, wk = weights(random, 2, 3, 4), weights(random, 2, 3, 4)
         wq[1, 1, 1], wk[1, :, 1] = 1e-6, [0, 1, 0]
@@ -403,7 +405,7 @@ class BasisPaths(ToolTest):
         done = self.run_tool("basis-paths", *step, "--on-singular=skip", "-o", "s.h5")
         self.assertIn("warning: in.h5:/wq, head [1]: column 1", done.err)
         self.assertIn("singular columns: 1 left as before", done.err)
-        # What has no ratio is not clipped, and not called so.
+        # A column without a ratio is neither clipped nor reported as clipped.
         w, g = np.array([[1e-200, 1], [1, 1]]), np.array([[-1, 1.5], [0, 0]])
         self.write("far.h5", wq=w, wk=w, grad_wq=g, grad_wk=0 * g, skeleton_q=np.zeros(2, int),
                    skeleton_k=np.zeros(2, int))
@@ -500,7 +502,7 @@ class BasisPaths(ToolTest):
         wq = weights(random, 2, 4, 3)
         basis = basis_of(4, *(np.array([0, 3, 1]),) * 2).reshape(-1, 3)
         every = np.array(list(np.ndindex(4, 4, 3)))
-        # A cycle: the last is the product of two over the third.
+        # A cycle: the last path is the product of two divided by the third.
         cycle = np.array([[0, 0, 1], [0, 2, 1], [3, 0, 1], [3, 2, 1]])
         for asked, rank in ((basis, 21), (basis[::-1], 21), (basis[1:], 20), (cycle, 3),
                             (cycle[:3], 3), (np.concatenate([basis[1:], basis[1:2]]), 20),
@@ -510,7 +512,7 @@ class BasisPaths(ToolTest):
             vectors[range(len(asked)), 0, i, c] = vectors[range(len(asked)), 1, j, c] = 1
             by_svd = np.linalg.matrix_rank(vectors.reshape(len(asked), -1))
             self.assertIn(rank, (None, by_svd))
-            # The list that is asked for, rather than the basis that is there.
+            # The requested list, not the basis in the bundle.
             self.write("in.h5", wq=wq, wk=wq, path=asked, basis_path=basis.reshape(7, 3, 3))
             expected = {"paths": len(asked), "rank": by_svd,
                         "independent": bool(by_svd == len(asked)), "complete": bool(by_svd == 21)}
@@ -549,7 +551,7 @@ class BasisPaths(ToolTest):
         self.refused("basis-paths", "reconstruct", "--paths=all", "--memory=64K", stdin=values,
                      status=6, says=["the basis of one head"])
         for rule in ("cyclic", "largest"):
-            # The forest and the skeleton, in whose place panels of weights were before.
+            # The forest and the skeleton use the memory that held panels of weights.
             self.check("in.h5", f"--skeleton={rule}", f"--memory={columns * (16 * rows + 48)}")
             self.refused("basis-paths", "check", "in.h5", f"--skeleton={rule}",
                          f"--memory={columns * (16 * rows + 48) - 1}", status=6, output=None,
@@ -673,7 +675,7 @@ class BasisPaths(ToolTest):
         for paths, at in (("all", "[1, 1, 0]"), ("0,0,0;1,0,0;0,1,1;1,1,1;1,1,0", "[4]")):
             self.refused("basis-paths", "reconstruct", "v.h5", f"--paths={paths}", status=4,
                          says=[f"path_value would be below float32 at {at}"], hint="--precision f64")
-        # What is in the basis is as it is there, and a product with 0 is 0.
+        # Basis values are kept, and a product with 0 is 0.
         found = self.paths("reconstruct", "v.h5", "--paths=1,0,0;0,1,1;1,1,1").bundle()
         np.testing.assert_array_equal(found["path_value"], np.float32([1e-20, 1e-40, 0]))
         found = self.paths("reconstruct", "v.h5", "--paths=1,1,0", "--precision=f64").bundle()
@@ -681,7 +683,7 @@ class BasisPaths(ToolTest):
         self.write("v.h5", basis_value=np.float32([[1e-30, 1], [1, 0], [1e30, 1e-40]]), **stored)
         self.refused("basis-paths", "reconstruct", "v.h5", "--paths=1,1,0", status=4,
                      says=["path_value would be beyond float32 at [0]"], hint="--precision f64")
-        # Weights: wq is values over wk's in the skeleton, wk values over wq's.
+        # Weights: wq is values divided by wk's skeleton weights, wk values divided by wq's.
         for kept, below in (([1e30, 1], "wq would be below float32 at [1, 0]"),
                             ([1e-30, 1], "wk would be below float32 at [1, 0]")):
             self.write("v.h5", basis_value=values, wk_skeleton=np.float32(kept), **stored)

@@ -1,5 +1,5 @@
-"""The last bit: results depend neither on the number of threads nor on --memory, and dnas is the
-first iteration of sinkhorn."""
+"""The last bit: results depend neither on the number of threads nor on --memory, and dnas equals
+the first iteration of sinkhorn."""
 
 import unittest
 
@@ -20,7 +20,7 @@ def vectors(random, heads, queries, keys, d, kind=np.float32):
 class Bits(ToolTest):
 
     def same_for(self, variants, *arguments, tool="attn-compute"):
-        """The same results for each of the lists of options in `variants`."""
+        """Checks that all lists of options in `variants` give the same results."""
         first = None
         for variant in variants:
             if tool == "attn-compute":
@@ -36,7 +36,8 @@ class Bits(ToolTest):
 
     def test_threads(self):
         random = np.random.default_rng(1)
-        # Fewer heads than threads and more; one panel, several, and more than are summed apart.
+        # Fewer heads than threads, and more; one panel, several, and more than there are partial
+        # sums.
         for heads, queries, keys, d, kind in ((1, 900, 700, 40, np.float32),
                                               (7, 70, 130, 9, np.float32),
                                               (2, 300, 500, 8, np.float64),
@@ -44,14 +45,14 @@ class Bits(ToolTest):
                                               (1, 20, 8500, 3, np.float32)):
             data = vectors(random, heads, queries, keys, d, kind)
             self.write("in.h5", mask=random.random((queries, keys)) < 0.8, **data)
-            # Sanitizers look at what is done, once without a team and once with.
+            # Sanitizers need one run without a team of threads and one with.
             threads = [[f"--threads={n}"] for n in ((1, 3) if SANITIZED else (1, 2, 3, 5))]
             for scheme in SCHEMES:
                 self.same_for(threads, "in.h5", EVERYTHING, "--energy=gaussian", *scheme)
             self.same_for(threads, "in.h5", tool="explain-away-stats")
 
     def test_memory(self):
-        # A mask, a bias and scores that are held for a head at a time, or read by tiles: where they
+        # A mask, a bias and scores that are held for one head at a time, or read by tiles if they
         # take more than an eighth of the memory.
         random = np.random.default_rng(2)
         data = vectors(random, 2, 1600, 1500, 8)
@@ -71,9 +72,9 @@ class Bits(ToolTest):
         self.same_for(memory, "bias.h5", tool="explain-away-stats")
 
     def test_memory_that_sinkhorn_keeps_exponentials_in(self):
-        # All of them for either head at once, for one at a time, a part of them, none.
+        # All of them for both heads at once, for one head at a time, a part of them, none.
         random = np.random.default_rng(5)
-        for spread in (1, 5):  # scores near zero, and not
+        for spread in (1, 5):  # scores near zero, and large ones
             data = vectors(random, 2, 1100, 900, 16)
             self.write("in.h5", q=spread * data["q"], k=spread * data["k"], v=data["v"])
             memory = [[f"--memory={size}M", f"--threads={threads}"]
@@ -117,7 +118,7 @@ class Bits(ToolTest):
                 once = self.compute("in.h5", EVERYTHING, "--scheme=sinkhorn", "--iterations=1")
                 self.assertFalse(np.array_equal(dnas["col_potential"], once["col_potential"]))
                 for name in ("weights", "out", "col_sum"):
-                    # The column potentials differ by one constant, of size 1: a few roundings.
+                    # The column potentials differ by a constant of size 1: a few roundings.
                     self.assert_near(name, once[name], dnas[name], 1e-14)
 
 

@@ -1,5 +1,5 @@
-"""What attn-compute reads and writes besides numbers: names, attributes, history, what it carries
-along, addresses and slices, reproducible bytes."""
+"""The inputs and outputs of attn-compute besides numbers: names, attributes, history, copied
+datasets, addresses and slices, reproducible bytes."""
 
 import unittest
 
@@ -37,7 +37,7 @@ class Results(ToolTest):
         self.assertEqual(sorted(self.results()), ["col_potential", "out", "row_potential"])
         three = ["col_potential", "out", "row_potential", "unas_row_potential"]
         self.assertEqual(sorted(self.results("--scheme=hnas", "--hybrid=0.5")), three)
-        # Without u they would not rebuild the mixture.
+        # Without u the potentials would not rebuild the mixture.
         self.assertEqual(sorted(self.results("--scheme=hnas")), sorted([*three, "hybrid"]))
         self.assertEqual(list(self.results("--scheme=hnas", "--emit=out")), ["out"])
 
@@ -69,7 +69,7 @@ class Results(ToolTest):
             (["--energy=gaussian", "--scale=0.3"], {"attn_energy": "gaussian", "attn_scale": 0.3}),
             (["--causal=bottom-right"], {"attn_causal": "bottom-right"}),
             (["--scheme=hnas", "--hybrid=0.25"], {"attn_scheme": "hnas", "attn_hybrid": 0.25}),
-            (["--scheme=hnas"], {"attn_scheme": "hnas"}),  # one u per head is a dataset
+            (["--scheme=hnas"], {"attn_scheme": "hnas"}),  # one u per head is stored as a dataset
             (["--scheme=sinkhorn", "--iterations=3", "--precision=f64"],
              {"attn_scheme": "sinkhorn", "attn_iterations": 3, "attn_precision": "f64"}),
         ):
@@ -90,7 +90,7 @@ class Results(ToolTest):
         newest, first = last.attributes["history"].split("\n")
         time = "1970-01-02T00:00:00Z"
         self.assertRegex(newest, rf"^{time}: attn-compute --scheme dnas \(.*0\.1\.0\)$")
-        # A name with a space is quoted, so that the line can be run again.
+        # A name with a space is quoted, so that the command line can be run again.
         self.assertRegex(first, rf"^{time}: attn-compute in.h5 -o 'a b.h5' \(.*\)$")
         now = self.results().attributes["history"]
         self.assertRegex(now, r"^20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ: attn-compute ")

@@ -1,4 +1,4 @@
-"""claim-check: claims kept as data, on commands of the real tools."""
+"""claim-check: claims stored as data, with commands of the real tools."""
 
 import json
 import os
@@ -104,7 +104,7 @@ class ClaimCheck(ToolTest):
         results = self.check()
         self.assertEqual(results["wrong"]["verdict"], "refuted")
         self.assertTrue(results["wrong"]["as_expected"])
-        # One that is said to be wrong and holds is as bad as the other way round.
+        # A refuted claim that holds is as wrong as a claim that does not hold.
         self.claims(claim("right", expected=1), claim("wrong", more='expect = "refuted"\nright = "right"'))
         results = self.check(status=1)
         self.assertEqual([c["as_expected"] for c in results.values()], [False, False])
@@ -122,11 +122,11 @@ class ClaimCheck(ToolTest):
         self.assertFalse(any(os.path.exists(place) for place in places))
         self.check("--keep=kept")
         self.assertTrue((self.folder / "kept/one/x").exists())
-        # Not over what is there.
+        # Existing files are not overwritten.
         self.refused("claim-check", "claims.toml", "--keep=kept", status=5, says=["one"], output=None)
 
     def test_what_it_leaves_running_is_ended(self):
-        # Those with another group, and those that no signal but one ends, too.
+        # Also processes in another group, and processes that only SIGKILL ends.
         stubborn = """setsid bash -c 'trap "" TERM; sleep 97.5; true'"""
         self.claims(claim("one", f"sleep 97.25 & setsid sleep 97.75 & {stubborn} & sleep 0.2"),
                     claim("limit", f"{stubborn} & sleep 97.25", more="time-limit = 0.3"))
@@ -135,7 +135,7 @@ class ClaimCheck(ToolTest):
         self.assertNotIn(b"sleep 97.", self.processes())
 
     def test_nothing_around_it_matters(self):
-        """Options of a shell, functions, and signals that are ignored, as make, CI and nohup have them."""
+        """Options of a shell, functions, and ignored signals, as under make, CI and nohup."""
         self.claims(claim("fails", "false", expected=1, more="status = [0, 1]"),
                     claim("trap", "trap 'exit 7' INT; kill -INT $$; sleep 1", expected=7,
                           more="status = [7]"))
@@ -160,13 +160,14 @@ class ClaimCheck(ToolTest):
 
     def test_what_cannot_be_removed_at_once(self):
         self.claims(claim("shut", "mkdir -p d/e; touch d/e/f; chmod 000 d"))
-        self.assertEqual(self.check()["shut"]["verdict"], "holds")  # and tearDown looks for leftovers
+        # TearDown looks for leftover processes.
+        self.assertEqual(self.check()["shut"]["verdict"], "holds")
 
     def processes(self):
         return subprocess.run(["ps", "-eo", "args"], stdout=subprocess.PIPE, check=True).stdout
 
     def soon(self, holds):
-        """Whether it does within 20 seconds."""
+        """Whether the condition becomes true within 20 seconds."""
         for _ in range(2000):
             if holds():
                 return True
@@ -174,7 +175,7 @@ class ClaimCheck(ToolTest):
         return False
 
     def test_interrupted(self):
-        # While its command runs, and while what that has made is read.
+        # While the command runs, and while its results are read.
         numbers = PRINT.format('"[" + "0.1234567890123456," * 3000000 + "0]"')
         for command in ("touch $CLAIMS/begun; setsid sleep 98.75 & sleep 98.25 | sleep 98.5",
                         f"{numbers}; touch $CLAIMS/begun"):
@@ -243,7 +244,7 @@ class ClaimCheck(ToolTest):
                 (("expected = 0", "expected = 0\nright = \"x\""), ["right"]),
                 (("expected = 0", "expected = 0\nexpect = \"refuted\"\nright = \"y\""), ["right", "y"]),
                 (("expected = 0", "expected = 0\nexpect = \"refuted\"\nright = \"x\""),
-                 ["right", "refuted itself"]),
+                 ["right", "itself marked as refuted"]),
                 (("expected = 0", "expected = 0\nstatus = []"), [":10:", "status"]),
                 (("expected = 0", "expected = 0\nstatus = [true]"), [":10:", "status"]),
                 (("expected = 0", "expected = 0\nalone = 1"), [":10:", "alone"]),

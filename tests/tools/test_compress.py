@@ -1,4 +1,4 @@
-"""--compress: the same numbers in a smaller file, and refusals."""
+"""--compress: the same numbers in a smaller file, and errors."""
 
 import unittest
 
@@ -20,7 +20,7 @@ class Compress(ToolTest):
         self.write("in.h5", **data, tokens=[f"word {n}" for n in range(700)])
 
     def filters(self, name):
-        """The level of gzip by dataset, None where there is none."""
+        """The level of gzip by dataset, None for a dataset without it."""
         with h5py.File(self.folder / name) as file:
             for dataset in file.values():
                 if dataset.compression:
@@ -41,7 +41,7 @@ class Compress(ToolTest):
                                       ["q", "k", "v", "out", "weights", "row_potential",
                                        "col_potential", "col_sum", "row_entropy"])
                 levels = self.filters("small.h5")
-                # Of the results the vectors are below 64 KiB; q, k and v are copied.
+                # The vectors among the results are below 64 KiB; q, k and v are copied.
                 self.assertEqual({n for n, level in levels.items() if level == 4},
                                  {"out", "weights"})
                 self.assertLess(self.size("small.h5"), self.size("plain.h5"))
@@ -50,12 +50,12 @@ class Compress(ToolTest):
         clock = {"SOURCE_DATE_EPOCH": "0"}
         command = ["attn-compute", "in.h5", "--compress", "gzip:1", "--threads"]
         one, three = (self.run_tool(*command, n, environment=clock).out for n in (1, 3))
-        # The number of threads is in the history, and nothing else differs.
+        # The number of threads appears in the history; nothing else differs.
         self.assertEqual(one.replace(b"--threads 1", b"--threads 3"), three)
         sizes = {len(self.run_tool(*command, n, "--only", "--emit=weights", environment=clock).out)
                  for n in (1, 2, 3, 8)}
         # The index of the 99 chunks has nodes of 3 KiB, split in the order of writing; one chunk
-        # deflated twice would be some 50 KiB.
+        # deflated twice would take some 50 KiB.
         self.assertLess(max(sizes) - min(sizes), 32768)
 
     def test_every_writer(self):
@@ -64,7 +64,7 @@ class Compress(ToolTest):
         self.assertEqual(self.filters("gen.h5"), {"x": 9, "small": None})
         self.run_tool("tensor-gen", "normal", "x=300x300", "-o", "plain.h5")
         self.assert_same_bits(self.read("gen.h5"), self.read("plain.h5"), ["x"])
-        # Those that are copied stay as they are, those that are rounded are written.
+        # Copied datasets stay unchanged, rounded ones are written anew.
         self.run_tool("tensor-convert", "plain.h5", "--compress=gzip:2", "-o", "copied.h5")
         self.assertEqual(self.filters("copied.h5"), {"x": None})
         self.run_tool("tensor-convert", "plain.h5", "--dtype=f64", "--compress=gzip:2", "-o",

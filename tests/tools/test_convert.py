@@ -17,7 +17,7 @@ SHAPES = [(), (0,), (1,), (7,), (3, 5), (2, 0, 3), (2, 3, 5), (1, 1, 1, 1), (4, 
 
 
 def numbers(dtype, shape, seed=0):
-    """Any bits at all, NaN and infinities among them; bool as 0 and 1."""
+    """Arbitrary bits, including NaN and infinities; bool as 0 and 1."""
     random = np.random.default_rng(seed)
     if dtype == "?":
         return random.integers(0, 2, shape).astype(bool)
@@ -105,7 +105,7 @@ class Reading(Arrays):
     def test_unpacking(self):
         arrays = {"small": np.arange(10.0), "large": np.arange(1e5)}
         np.savez_compressed(self.folder / "z.npz", **arrays)
-        # What the first bytes hold is had without a temporary.
+        # Data in the first bytes is read without a temporary.
         self.convert("x=z.npz:small", "--tmpdir", "missing", "-o", "x.npy")
         self.refused("tensor-convert", "x=z.npz:large", "--tmpdir", "missing", status=5,
                      says=["missing"], hint="--tmpdir", output="y.npy")
@@ -121,7 +121,7 @@ class Reading(Arrays):
         np.savez(self.folder / "n.npz", q=np.asfortranarray(values))
         for text in ("[0]", "[-1,...]", "[...,0]", "[:,::3,1:20:5]", "[2,3,4]", "[1:1]", "[::5,7]",
                      "[:,69:,-1:]", "[...,::32]", "[4,1::68]"):
-            expected = np.ascontiguousarray(eval(f"values{text}"))  # what NumPy itself makes of it
+            expected = np.ascontiguousarray(eval(f"values{text}"))  # the result of NumPy itself
             for address in ("c.npy", "f.npy", "s.safetensors:layer.0.q", "z.npz:q", "n.npz:q"):
                 self.convert(f"x={address}{text}", "-o", "x.h5", "--force")
                 self.assert_bits(self.read("x.h5")["x"].reshape(expected.shape), expected,
@@ -200,7 +200,7 @@ class Writing(Arrays):
                 self.assertEqual(at % 64, 0, member.filename)
                 self.assertEqual(content[at:at + 6], b"\x93NUMPY")
         first = self.get("a.npz")
-        self.convert("a.npz", "-o", "b.npz")  # read by ourselves, and again
+        self.convert("a.npz", "-o", "b.npz")  # read by the tool, and written again
         self.assertEqual(self.get("b.npz"), first)
 
     def test_safetensors_is_what_the_reference_writes(self):
@@ -250,7 +250,7 @@ class Writing(Arrays):
         self.convert("x=a.h5:/x", "--dtype", "bf16", "-o", "b.safetensors")
         found = widened(read_safetensors(self.get("b.safetensors"))["x"])
         finite = np.isfinite(values)
-        # Nearest: no further away than half the distance of neighbours, 2^-8 relative in all.
+        # Nearest: at most half the distance of neighbours, a relative 2^-8.
         self.assertTrue((np.abs(found[finite] - values[finite])
                          <= np.abs(values[finite]) * 2.0**-8).all())
         self.assertEqual(np.isnan(found).sum(), 1)

@@ -11,7 +11,7 @@ import numpy as np
 from arrays import brain, safetensors, widened
 from attn import ToolTest
 
-D, H, SIZE = 12, 3, 5  # of the model; heads; channels of a head (a product other than D)
+D, H, SIZE = 12, 3, 5  # size of the model; heads; channels per head (whose product differs from D)
 
 
 def matrices(seed, shapes, dtype=np.float32):
@@ -20,7 +20,7 @@ def matrices(seed, shapes, dtype=np.float32):
 
 
 def by_head(projected, heads):
-    """(length, heads * size) as the model computes it to (heads, length, size)."""
+    """Reshapes (length, heads * size), as the model computes it, to (heads, length, size)."""
     return projected.reshape(len(projected), heads, -1).transpose(1, 0, 2)
 
 
@@ -58,7 +58,7 @@ class Models(ToolTest):
             for letter, part in zip("qkv", ("query", "key", "value")):
                 base = f"{prefix}encoder.layer.2.attention.self.{part}."
                 self.assertEqual(found["w" + letter].shape, (H, D, SIZE))
-                # Bit for bit where they are, too.
+                # Bit for bit, if they are stored, too.
                 self.assertEqual(found["w" + letter][1, 4, 2],
                                  tensors[base + "weight"][SIZE + 2, 4])
                 self.assert_projects(found, letter, lambda x, b=base: x @ tensors[b + "weight"].T
@@ -141,7 +141,7 @@ class Models(ToolTest):
                 self.assert_projects(found, letter, lambda x, s=stored: x @ s.T, count)
         self.put(tensors, full)
         self.run_tool("tensor-convert", "m.safetensors", "--model", "llama", "--layer", 0, "-o",
-                      "w.safetensors")  # bfloat16 stays
+                      "w.safetensors")  # stays bfloat16
         self.assertLess((self.folder / "w.safetensors").stat().st_size, 2 * 10 * SIZE * D + 600)
         self.refused("tensor-convert", "m.safetensors", "--model", "llama", "--layer", 0,
                      "--kv-heads", 1, status=3, says=["k_proj", "2 heads", "expected 1"])

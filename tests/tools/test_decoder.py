@@ -24,20 +24,20 @@ class Decoder(ToolTest):
             self.assertEqual(len(layers), 20)
             for number, layer in enumerate(layers):
                 with self.subTest(layer=layer):
-                    # Two spellings of one scale: d_head is 8.
+                    # Two spellings of the same scale: d_head is 8.
                     energy = (["--energy=dot", f"--scale={scale!r}"], [])[number % 2]
                     tensors = [f"-i{name.lower()}={MODEL}:{layer}/{name}" for name in "QKV"]
                     found = self.compute("-q", "--only", "--scheme=unas", "--causal", *energy,
                                          *tensors, "--emit=out,col_sum")
                     stored = file[layer]
-                    # What is stored is right to 3e-6, relative to the largest entry.
+                    # The stored values are accurate to 3e-6, relative to the largest entry.
                     for name, source in (("out", "O"), ("col_sum", "colsum")):
                         expected = stored[source][()]
                         self.assert_near(name, found[name], expected, 1e-5 * np.abs(expected).max())
 
     @unittest.skipUnless(RAW.exists(), f"{RAW} is not there")
     def test_raw_weights_through_projections(self):
-        # The layers' scores before rotation, from what goes into them.
+        # The layers' scores before rotation, from the layers' inputs.
         raw = np.fromfile(RAW, np.float32, offset=7 * 4)
         dim, layers, heads, groups, size, vocabulary = 64, 5, 8, 4, 8, 512
         at = vocabulary * dim + layers * dim
@@ -61,7 +61,7 @@ class Decoder(ToolTest):
                                      "--emit=out,weights,col_sum")
                 q, k, v = (x.astype(formulas.LONG) @ weights["w" + n].astype(formulas.LONG)
                            for n in "qkv")
-                # Values are not rotated: what is projected is what the model stores.
+                # Values are not rotated: the projection equals the values stored by the model.
                 self.assert_near("V", v, file[f"{place}/V"][()], 1e-5 * np.abs(v).max())
                 s = formulas.scores(q, k, causal="top-left")
                 expected = formulas.attention(s, v, "dnas")

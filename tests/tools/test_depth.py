@@ -1,4 +1,4 @@
-"""What is read may be nested as deeply as it likes: the answer is an error, never a crash."""
+"""Inputs may be nested to any depth: the result is an error, never a crash."""
 
 import resource
 import unittest
@@ -51,7 +51,7 @@ class Depth(ToolTest):
                              says=["claims.toml:2: a value has more than 32 brackets"])
 
     def test_keys_within_bounds_that_add_up(self):
-        # 31 parts in each of 31 tables within each other: as deep as the bounds let it become.
+        # 31 parts in each of 31 nested tables: the deepest text within the bounds.
         self.claims("y = " + ("{" + ".".join("a" * 31) + " = ") * 31 + "1" + "}" * 31 + "\n")
         self.refused("claim-check", "claims.toml", output=None, status=3, says=["no such key"],
                      preexec_fn=None if SANITIZED else self.small_stack)
@@ -97,7 +97,7 @@ class Depth(ToolTest):
         for tool in ("tensor-info", "attn-compute"):
             for source in ("deep.h5", "-"):
                 with self.subTest(tool=tool, source=source):
-                    self.refused(tool, source, status=3, says=["is damaged: HDF5 crashed over it"],
+                    self.refused(tool, source, status=3, says=["is damaged: HDF5 crashed on it"],
                                  output="out.h5" if tool == "attn-compute" else None,
                                  stdin=(self.folder / "deep.h5").read_bytes(),
                                  environment={"OMP_NUM_THREADS": "1"}, preexec_fn=lambda: self.small_stack(200 << 10))

@@ -1,4 +1,4 @@
-"""scripts/dump-attention.py: what attn-compute makes of a dump is what PyTorch computed."""
+"""scripts/dump-attention.py: attn-compute applied to a dump reproduces PyTorch's results."""
 
 import importlib.util
 import shutil
@@ -27,7 +27,7 @@ else:
 
 
 def own_attention(q, k, v, attn_mask=None, is_causal=False, scale=None):
-    """scaled_dot_product_attention, as its documentation has it."""
+    """scaled_dot_product_attention, as documented."""
     scale = q.shape[-1]**-0.5 if scale is None else scale
     scores = q @ k.transpose(-2, -1) * scale
     if is_causal:
@@ -41,7 +41,7 @@ def own_attention(q, k, v, attn_mask=None, is_causal=False, scale=None):
 
 
 class SomethingRuns(unittest.TestCase):
-    """So that a run without torch is not one without tests."""
+    """Makes a run without torch fail instead of skipping all tests."""
 
     def test_what_is_tested(self):
         if WITHOUT_TORCH:
@@ -69,19 +69,20 @@ class DumpTest(ToolTest):
             return dict(file[group].attrs)
 
     def computed(self, group):
-        """attn-compute's out and weights of a group, with the energy and scale that it names."""
+        """attn-compute's out and weights of a group, with the energy and scale that the group
+        records."""
         recorded = self.attributes(group)
         options = [f"--energy={recorded['attn_energy']}", f"--scale={recorded['attn_scale']!r}"]
         return self.compute(f"dump.h5:/{group}", *options, "--emit=out,weights", "--only")
 
     def check_module(self, module, group, result):
-        """`result`: what the module returned, weights by head."""
+        """`result`: the return value of the module, with weights by head."""
         bundle = self.computed(group)
         out, weights = (x.detach() for x in result)
         if weights.dim() == 3:
             weights = weights[None]
         self.assert_near("weights", bundle["weights"], weights.numpy(), 2e-6)
-        # After the heads, the module projects once more.
+        # After the heads, the module applies another projection.
         heads = torch.from_numpy(bundle["out"]).transpose(1, 2)
         mine = module.out_proj(heads.flatten(2)).detach()
         if out.dim() == 2:
@@ -231,7 +232,7 @@ class Functions(DumpTest):
                 return nn.functional.scaled_dot_product_attention(q, k, v, None, 0.0, True)
 
         if not hasattr(nn.functional, "scaled_dot_product_attention"):
-            # Before PyTorch 2: one with its parameters stands in.
+            # Before PyTorch 2: a module with its parameters replaces it.
             def stand_in(q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None):
                 del dropout_p
                 return own_attention(q, k, v, attn_mask, is_causal, scale)
@@ -245,8 +246,9 @@ class Functions(DumpTest):
         q, k, v = (torch.randn(2, 4, 6, 8) for _ in "qkv")
         with dump_attention(model, self.path):
             out = model["layer"](q, k, v)
-            nn.functional.scaled_dot_product_attention(q, k, v)  # in no module of the model
-            model["other"](q[0], k[0], v[0])  # may call the function itself: once is enough
+            # Called outside the modules of the model.
+            nn.functional.scaled_dot_product_attention(q, k, v)
+            model["other"](q[0], k[0], v[0])  # it may call the function itself: once is enough
         self.assertEqual(self.groups(), ["layer", "other"])
         self.assert_near("out", self.computed("layer")["out"], out.numpy(), 1e-5)
 

@@ -62,7 +62,7 @@ class Compute(Dump):
     def test_named_inputs_apply_to_every_group(self):
         mask = np.tri(1, 5, 2, dtype=np.uint8)
         with h5py.File(self.folder / "dump.h5", "a") as file:
-            file["text/b/layer2/mask"] = np.ones((1, 5), np.uint8)  # -i wins
+            file["text/b/layer2/mask"] = np.ones((1, 5), np.uint8)  # -i takes precedence
         self.write("mask.h5", mask=mask)
         each = ["--each=text/b/*", *MAP, "-imask=mask.h5:/mask"]
         found = self.compute("-q", *each, "--scheme=dnas", "dump.h5")
@@ -70,7 +70,7 @@ class Compute(Dump):
             expected = self.compute("-q", "--only", *MAP, "-imask=mask.h5:/mask", "--scheme=dnas",
                                     f"dump.h5:/{group}")
             self.assert_same_bits({name: found[f"{group}/{name}"] for name in expected}, expected)
-        # So that the next tool finds it; stored once.
+        # So that the next tool finds it; it is stored once.
         with h5py.File(io.BytesIO(self.run_tool("attn-compute", "-q", *each, "dump.h5").out)) as f:
             masks = [f[f"{group}/mask"] for group in self.groups[3:]]
             np.testing.assert_array_equal(masks[1][()], mask)
@@ -98,7 +98,7 @@ class Compute(Dump):
         groups = done["result"]["groups"]
         self.assertEqual([group["group"] for group in groups], self.groups)
         self.assertEqual([group["problems"] for group in groups], [2, 2, 2, 3, 3, 3])
-        # One query: its plan is right at once.
+        # One query: its plan is correct at once.
         self.assertEqual([group["status"] for group in groups],
                          3 * ["not_converged"] + 3 * ["converged"])
         self.assertEqual(len(done["inputs"]), 18)
@@ -122,7 +122,7 @@ class Compute(Dump):
         runs = {self.run_tool("attn-compute", "-q", *EACH, *MAP, "dump.h5", *more,
                               environment=epoch).out
                 for more in ([], ["--threads=1"], ["--threads=2", "--only"], ["--only"])}
-        self.assertEqual(len(runs), 4)  # the command line is in the history
+        self.assertEqual(len(runs), 4)  # the command lines in the history
         runs = {self.run_tool("attn-compute", "-q", *EACH, *MAP, "dump.h5", environment=epoch).out
                 for _ in range(3)}
         self.assertEqual(len(runs), 1)
@@ -137,7 +137,7 @@ class Refused(Dump):
                              ("--each=//", "'//' names no groups")):
             self.refused("attn-compute", option, "dump.h5", status=2, says=[says])
         self.refused("attn-compute", "--map=k=K", "-ik=dump.h5:/text/a/layer0/K", "dump.h5",
-                     status=2, says=["both --map and -i say what k is"])
+                     status=2, says=["both --map and -i define k,"])
         self.refused("attn-compute", "--each=text/*", "-iq=dump.h5:/text/a/layer0/Q", status=2,
                      says=["there is no INPUT"])
 
@@ -186,7 +186,7 @@ class Decoder(ToolTest):
             for group in groups:
                 for name, source in (("out", "O"), ("col_sum", "colsum")):
                     expected = file[group][source][()]
-                    # What is stored is right to 3e-6, relative to the largest entry.
+                    # The stored values are accurate to 3e-6, relative to the largest entry.
                     self.assert_near(name, found[f"{group}/{name}"], expected,
                                      1e-5 * np.abs(expected).max())
 

@@ -136,7 +136,7 @@ class Statistics(Dump):
         for group in stored["groups"]:
             a, b = group["stored"]["col_sum"], group["dnas"]["col_sum"]
             self.assertLess(abs(a["min"] - b["min"]), 1e-12)
-        # A parameter that groups do not share stands with them.
+        # A parameter that differs between groups is listed with each group.
         with h5py.File(self.folder / "made.h5", "a") as file:
             file["text/b/layer2"].attrs["attn_scale"] = 2.0
         report = self.run_tool("explain-away-stats", *EACH, *MAP, "--json", "made.h5").json()

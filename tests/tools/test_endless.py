@@ -1,4 +1,4 @@
-"""Damage over which HDF5 does not come to an end, and reads that are cut into parts."""
+"""Damaged files that make HDF5 loop forever, and reads that are cut into parts."""
 
 import os
 import struct
@@ -11,12 +11,12 @@ import numpy as np
 from attn import BIN, TIMEOUT, ToolTest
 
 HEADER = 16  # of a global heap, and of an object in it
-LOOPS = 2**64 - HEADER  # with its header, an object of this size takes no room
+LOOPS = 2**64 - HEADER  # with its header, an object of this size takes no space
 
 
 def damaged(whole, size, last=False):
-    """The bytes of a bundle whose global heap has a first object (or, `last`, the free space at its
-    end) of that size."""
+    """The bytes of a bundle whose global heap has a first object (with `last`: the free space at
+    its end) of that size."""
     whole = bytearray(whole)
     at = whole.index(b"GCOL") + HEADER
     while last:
@@ -55,7 +55,7 @@ class Endless(ToolTest):
         commands += [["attn-compute", "-"]]
         before = sorted(os.listdir(self.folder))
         processes = []
-        # All at once, as each takes 10 seconds of CPU time.
+        # All at the same time, as each takes 10 seconds of CPU time.
         for number, (tool, name) in enumerate(commands):
             more = ["-o", f"out{number}.h5"] if tool == "attn-compute" else []
             with open(self.folder / ("tokens.h5" if name == "-" else name), "rb") as stream:
@@ -73,14 +73,14 @@ class Endless(ToolTest):
                 self.assertEqual(process.returncode, 3, error)
                 self.assertEqual(out, b"")
                 self.assertRegex(error.decode(), rf"\A{tool}: error: {subject}.* is damaged: "
-                                                 r"HDF5 does not come to an end with it\n\Z")
+                                                 r"HDF5 does not finish reading it\n\Z")
         self.assertEqual(sorted(os.listdir(self.folder)), before)
 
 
 class Parts(ToolTest):
 
     def test_large_reads(self):
-        # More than 64 MiB, whole and sliced, whatever the chunks: the same bits.
+        # More than 64 MiB, whole and sliced, with various chunks: the same bits.
         random = np.random.default_rng(1)
         small = {n: random.normal(size=(4, 4096)).astype(np.float32) for n in "qv"}
         k = random.normal(size=(4200, 4096)).astype(np.float32)

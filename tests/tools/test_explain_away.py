@@ -1,4 +1,4 @@
-"""explain-away-stats: every number of its JSON, and what it takes from a bundle."""
+"""explain-away-stats: every number in its JSON, and its inputs from a bundle."""
 
 import unittest
 
@@ -9,7 +9,7 @@ from attn import ToolTest
 
 
 def close(a, b):
-    """Equal, numbers to the rounding of sums taken in another order."""
+    """Equal, numbers up to the rounding of sums in another order."""
     if isinstance(b, dict):
         return isinstance(a, dict) and all(k in a and close(a[k], b[k]) for k in b)
     if isinstance(b, list):
@@ -28,8 +28,9 @@ def extreme_keys(c, open_keys, heads, names, top, sign):
 
 
 def expected_summary(c, entropy, allowed, u, epsilons, edges, heads, names, top):
-    """What the JSON is to say of column sums c (heads, Lk) and row entropies (heads, Lq), where
-    `allowed` is (heads, Lq, Lk) and c >= u/(most keys of a query) is proven (u = 0: nothing is)."""
+    """The expected JSON for column sums c (heads, Lk) and row entropies (heads, Lq), where
+    `allowed` is (heads, Lq, Lk) and c >= u/(most keys of a query) is proven (u = 0: there is no
+    bound)."""
     open_keys, open_rows = allowed.any(axis=1), allowed.any(axis=2)
     counted = c[open_keys]
     bounds = u / np.maximum(1, allowed.sum(axis=2).max(axis=1))
@@ -65,8 +66,8 @@ class Figures(ToolTest):
 
     def check(self, data, schemes=("unas", "dnas"), epsilons=(1e-8,), top=10, bins=20, u=0.0,
               **options):
-        """Runs the tool on `data`; checks the column sums that it writes against the formulas, and
-        its figures against NumPy's for the written sums."""
+        """Runs the tool on `data`; compares the column sums that it writes with the formulas, and
+        its figures with those of NumPy for the written sums."""
         data = {name: np.asarray(values) for name, values in data.items()}
         self.write("in.h5", **data)
         flags = [f"--{name}={value}" for name, value in options.items()]
@@ -144,7 +145,7 @@ class Figures(ToolTest):
         self.check(data, ("hnas",), u=0.0)
 
     def test_sums_that_are_zero(self):
-        # Scores 3000 apart: under unas most keys get exactly nothing, in float64 too.
+        # Scores 3000 apart: under unas most keys get exactly 0, in float64 too.
         random = np.random.default_rng(3)
         data = {"q": random.normal(size=(9, 2)), "k": random.normal(size=(12, 2))}
         result = self.check(data, energy="dot", scale=3e3)
@@ -160,8 +161,8 @@ class Figures(ToolTest):
         self.check(data | {"mask": np.zeros((1, 1), np.int8)})
 
     def test_bound_within_one_percent(self):
-        # Query 0 likes all keys by so much that they spend their columns on it; the other queries
-        # like the last key less than the rest. So its share of row 0 is all that it gets.
+        # Query 0 prefers all keys so strongly that they spend their columns on it; the other
+        # queries prefer the last key less than the rest. So it gets only its share of row 0.
         for keys in (2, 3, 10, 200):
             with self.subTest(keys=keys):
                 q = np.array([[20.0, 0]] + [[0, 1.0]] * 4)
@@ -178,13 +179,13 @@ class Figures(ToolTest):
                 queries, keys, d = random.integers(2, 60, size=3)
                 spread = 10.0 ** random.integers(-1, 3)
                 mask = random.random((3, queries, keys)) < random.choice([0.3, 0.9, 1])
-                # Of sinkhorn, any iteration.
+                # For sinkhorn, any iteration.
                 self.write("in.h5", {"attn_iterations": random.integers(1, 4)}, mask=mask,
                            q=spread * random.normal(size=(3, queries, d)),
                            k=spread * random.normal(size=(3, keys, d)))
                 result = self.stats("in.h5", "--scheme=dnas,hnas,sinkhorn", "--hybrid=0.01")
                 for scheme, figures in result.items():
-                    # Least over the heads, so one look is enough.
+                    # The minimum over the heads, so one comparison suffices.
                     self.assertGreaterEqual(figures["margin"], 1 - 1e-6, scheme)
                     self.assertIs(figures["holds"], True)
 
@@ -198,7 +199,7 @@ class FromTheBundle(ToolTest):
                    hybrid=np.array([0.2, 0.9]), mask=random.random((30, 30)) < 0.8)
 
     def same_figures(self, found, expected):
-        """Figures of weights that were rounded once more on their way."""
+        """Figures of weights that were rounded once more on the way."""
         self.assertEqual(found["keys"], expected["keys"])
         self.assertEqual(found["masked_keys"], expected["masked_keys"])
         for group in ("col_sum", "row_entropy"):
@@ -212,10 +213,10 @@ class FromTheBundle(ToolTest):
         expected = self.stats("in.h5", *options)
         self.assertEqual(self.stats("made.h5"), expected)
         self.assertNotEqual(self.stats("in.h5"), expected)
-        # An option overrules its attribute, and no other.
+        # An option overrides only its own attribute.
         self.assertEqual(self.stats("made.h5", "--scale=0.5"),
                          self.stats("in.h5", "--energy=gaussian", "--scale=0.5", "--causal"))
-        # The precision of the run that made the bundle, too.
+        # So does the precision of the run that made the bundle.
         self.run_tool("attn-compute", "in.h5", "--precision=f32", "-o", "single.h5")
         self.assertEqual(self.stats("single.h5"), self.stats("in.h5", "--precision=f32"))
         self.assertNotEqual(self.stats("single.h5"), self.stats("in.h5"))
@@ -252,7 +253,7 @@ class FromTheBundle(ToolTest):
                 self.assertEqual(found, self.stats("in.h5", "--scheme=hnas", *given))
 
     def test_sinkhorn_that_does_not_converge(self):
-        # Under a causal mask the error falls as 1/T only.
+        # Under a causal mask the error falls only as 1/T.
         done = self.run_tool("explain-away-stats", "in.h5", "--scheme=sinkhorn", "--causal",
                              "--json", status=1)
         self.assertEqual(done.json()["status"], "not_converged")
@@ -260,14 +261,14 @@ class FromTheBundle(ToolTest):
         self.assertIs(done.json()["result"]["sinkhorn"]["holds"], True)
 
     def test_weights_alone(self):
-        # Where there is nothing to compute weights from, the stored ones are the default.
+        # If weights cannot be computed, the stored ones are the default.
         self.run_tool("attn-compute", "in.h5", "--scheme=dnas", "--emit=weights", "--only",
                       "-o", "w.h5")
         expected = self.stats("in.h5", "--scheme=dnas")["dnas"]
         result = self.stats("w.h5")
         self.assertEqual(list(result), ["stored"])
         self.same_figures(result["stored"], expected)
-        # From anywhere, and of any scheme: then no bound is known.
+        # Weights of unknown origin and scheme: no bound is known.
         weights = self.read("w.h5")["weights"]
         self.write("foreign.h5", weights=weights)
         foreign = self.stats("foreign.h5")["stored"]
@@ -275,7 +276,7 @@ class FromTheBundle(ToolTest):
         self.assertEqual([foreign[n] for n in ("bound", "margin", "holds")], [None] * 3)
 
     def test_weights_alone_with_masked_keys(self):
-        # Nothing says that the key was masked but its column sum of 0, which dnas cannot give.
+        # Only its column sum of 0, which dnas cannot produce, shows that the key was masked.
         mask = np.arange(30) != 7
         self.run_tool("attn-compute", "in.h5", "--scheme=dnas", "--emit=weights", "--only",
                       "-i", f"mask={self.write('mask.h5', mask=mask)}", "-o", "w.h5")
@@ -299,7 +300,7 @@ class FromTheBundle(ToolTest):
         self.assertEqual(self.stats("made.h5", "--causal=none"), self.stats("in.h5"))
 
     def test_what_only_keeps(self):
-        # The history goes on, and a mixture can be rebuilt.
+        # The history continues, and a mixture can be rebuilt.
         self.run_tool("attn-compute", "in.h5", "--scheme=hnas", "-o", "all.h5")
         self.run_tool("attn-compute", "all.h5", "--scheme=hnas", "--only", "-o", "only.h5")
         only = self.read("only.h5")
@@ -310,7 +311,7 @@ class FromTheBundle(ToolTest):
         self.same_figures(found, self.stats("in.h5", "--scheme=hnas")["hnas"])
 
     def test_masked_keys_of_stored_weights(self):
-        # One key gets exactly nothing and is not masked, another one is.
+        # One key gets exactly 0 without being masked, another one is masked.
         scores = np.zeros((2, 4, 6))
         scores[:, :, 2] = -3000
         self.write("scores.h5", scores=scores, mask=np.arange(6) != 4)
@@ -335,11 +336,11 @@ class FromTheBundle(ToolTest):
             alone = self.stats(*own, f"--scheme={scheme}", "--bins=1")[scheme]
             for result in (alone, together[scheme]):
                 for part in (result, *result["heads"]):
-                    del part["histogram"]  # whose edges suit all schemes
+                    del part["histogram"]  # its edges cover all schemes
             self.assertEqual(alone, together[scheme])
 
     def test_bundle(self):
-        # Nothing is written unless asked for, and then with all that the input holds.
+        # Nothing is written without -o; with it, the output also holds all of the input.
         self.run_tool("explain-away-stats", "in.h5", "-o", "out.h5")
         results = ["dnas_col_sum", "dnas_row_entropy", "unas_col_sum", "unas_row_entropy"]
         bundle = self.read("out.h5")
@@ -348,7 +349,7 @@ class FromTheBundle(ToolTest):
         self.assertEqual(bundle.labels["unas_row_entropy"], ["head", "query"])
         self.run_tool("explain-away-stats", "in.h5", "--only", "-o", "only.h5")
         self.assertEqual(sorted(self.read("only.h5")), results)
-        # To standard output, the report goes to the other stream.
+        # If the bundle goes to standard output, the report goes to standard error.
         stream = self.run_tool("explain-away-stats", "in.h5", "-o", "-")
         self.assert_same_bits(stream.bundle(), bundle, results)
         self.assertIn("entropy", stream.err)

@@ -1,5 +1,5 @@
-"""Calls of the system that fail one by one: memory, renames and reads. A tool works, or says in one
-line what is the matter, and leaves nothing half-done."""
+"""System calls that fail one by one: memory, renames and reads. A tool works, or reports the
+problem in one line, and leaves nothing half-done."""
 
 import os
 import re
@@ -16,8 +16,8 @@ import numpy as np
 
 from attn import BIN, SANITIZED, TIMEOUT, ToolTest
 
-# Preloaded. The call number FAIL_AT of the kind FAIL_KIND fails, counted once main has begun; the
-# count goes to the file COUNT_TO.
+# Preloaded. Call number FAIL_AT of kind FAIL_KIND fails, counted from the start of main; the count
+# is written to the file COUNT_TO.
 SHIM = r"""
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -154,7 +154,7 @@ class Failures(ToolTest):
                               input=stdin, capture_output=True, timeout=TIMEOUT, check=False)
 
     def calls(self, kind, tool, *arguments, **more):
-        """How many calls of that kind a tool makes."""
+        """The number of calls of that kind that a tool makes."""
         done = self.run_failing(kind, 0, tool, *arguments, count=True, **more)
         self.assertEqual(done.returncode, 0, done.stderr)
         return int((self.shim_folder / "count").read_text())
@@ -184,7 +184,7 @@ class Failures(ToolTest):
                 stdin = self.whole if pipe else b""
                 total = self.calls("m", *command, stdin=stdin)
                 (self.folder / "out.h5").unlink(missing_ok=True)
-                # The first and the last, and some between.
+                # The first and the last, and some in between.
                 numbers = {*range(1, 4), *range(total - 8, total + 1),
                            *map(int, random.integers(4, total - 8, 40))}
                 for number in sorted(numbers):
@@ -217,7 +217,7 @@ class Failures(ToolTest):
                         self.assertIn(b'"ok"', after["report.json"])
                         self.assertEqual(after["out.h5"][:4], b"\x89HDF")
                         continue
-                    # A report of the failure may have come after it.
+                    # The report of the failure may follow it.
                     if b'"error"' in after.get("report.json", b""):
                         after.pop("report.json")
                         before.pop("report.json", None)
@@ -246,7 +246,7 @@ class Failures(ToolTest):
         after = self.listing()
         self.assertEqual(sorted(after), ["input.h5", "out.h5", "report.json"])
         self.assertIn(b'"ok"', after["report.json"])
-        # The report has its name while the bundle flows out, and gives it back.
+        # The report has its name while the bundle is written to the stream, and loses it again.
         os.unlink(self.folder / "out.h5")
         os.mkfifo(self.folder / "out.h5")
         (self.folder / "report.json").write_text("old")

@@ -84,7 +84,7 @@ class Figures(FigureTest):
                 self.assertGreater(len(np.unique(picture.reshape(-1, picture.shape[2]), axis=0)), 50)
                 self.assertTrue((out / f"{name}.pdf").read_bytes().startswith(b"%PDF"))
         self.assertIn("Nothing to be done", self.make("figures.mk", f"OUT={out}"))
-        # What one of them is made of is made again, and it alone; so is a picture that is gone.
+        # If an input of one figure changes, only that figure is drawn again; so is a deleted one.
         (out / "evidence.png").unlink()
         self.assertEqual(self.make("figures.mk", f"OUT={out}").count("-o"), 1)
         (out / "data/curves.h5").unlink()
@@ -117,7 +117,7 @@ class Figures(FigureTest):
         self.write("a.h5", unas_col_sum=[[0, 0.5, 2.5]])
         self.assertIn("unas: least 0, 33% below ε (1 get none: not drawn)",
                       self.words("column-sums", "a.h5"))
-        self.write("b.h5", unas_col_sum=[[0.0]])  # nothing to draw, which is no reason to fail
+        self.write("b.h5", unas_col_sum=[[0.0]])  # nothing to draw, which is not an error
         self.words("column-sums", "b.h5")
 
     def test_collapse_curves_find_the_largest_gap(self):
@@ -283,7 +283,7 @@ class Refused(FigureTest):
         for script in self.SCRIPTS:
             with self.subTest(script=script):
                 self.refused(script, "other.h5", "-o", "f", status=3, says=["other.h5", "no "])
-        # All read by way of scripts/plot/plotting.py.
+        # All of them use scripts/plot/plotting.py.
         self.refused(script, "none.h5", "-o", "f", status=3, says=["none.h5", "no such file"])
         self.refused(script, "text.h5", "-o", "f", status=3, says=["text.h5", "not a bundle"])
         self.refused(script, "other.h5:/group", "-o", "f", status=3, says=["other.h5", "/group"])
@@ -325,7 +325,7 @@ class Refused(FigureTest):
         run = self.shell(f"ulimit -f 1; {sys.executable} -B {script} w.h5 -o f", status=5)
         self.assertRegex(run.err, r"\Aattention-map: error: f\.png: .+\n\Z")
         self.assertEqual(sorted(self.folder.iterdir()), before)
-        # The first of two fits and the second does not: neither is left.
+        # The first of two fits and the second does not: neither remains.
         self.plot("attention-map", "w.h5", "-o", "f", "--dpi", "20")
         png, pdf = ((self.folder / f"f{ending}").stat().st_size for ending in (".png", ".pdf"))
         self.assertLess(png, pdf)
@@ -357,13 +357,13 @@ class Sweep(FigureTest):
             self.assertEqual(float(row["min"]), head["col_sum"]["min"])
         for again in ((), ("-n",)):
             self.assertIn("Nothing to be done", self.make("sweep.mk", out, *self.SIZE, *again))
-        # Interrupted, it goes on; what is there is not made again.
+        # After an interruption it continues; finished parts are not computed again.
         (self.folder / "sweep/stats/1_0.tsv").unlink()
         self.assertEqual(self.make("sweep.mk", out, *self.SIZE).count("--tsv"), 1)
         more = self.make("sweep.mk", out, "SCALES=0.5 1 2", "SHARES=0 1")
         self.assertEqual(more.count("attn-compute"), 2)
         self.assertEqual(len(self.rows()), 6 * 4)
-        # Only what is asked for is in the table, and of the input that is asked for.
+        # The table has only the requested rows of the requested input.
         self.make("sweep.mk", out, "SCALES=2", "SHARES=1")
         self.assertEqual(len(self.rows()), 4)
         older = self.folder / "older.h5"

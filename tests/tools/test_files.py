@@ -33,7 +33,7 @@ class FilesTest(ToolTest):
         return (self.folder / name).read_bytes()
 
     def mounted(self, options):
-        """A tmpfs of its own for the test, which is skipped where nothing may be mounted."""
+        """A tmpfs of its own for the test, which is skipped if mounting is not allowed."""
         folder = self.folder.parent / "mounted"
         folder.mkdir()
         command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", folder]
@@ -43,7 +43,7 @@ class FilesTest(ToolTest):
             self.skipTest("there is no mount")
         if done.returncode != 0:
             self.skipTest(f"a tmpfs cannot be mounted: {done.stderr.decode().strip()}")
-        # Lazily: a process that is still dying may hold it.
+        # Lazily: a dying process may still use it.
         self.addCleanup(subprocess.run, ["umount", "-l", folder], check=False)
         return folder
 
@@ -51,7 +51,7 @@ class FilesTest(ToolTest):
 class Pipes(FilesTest):
 
     def test_reader_that_leaves(self):
-        # More than a pipe holds, so that the tool is still writing when head is gone.
+        # More than a pipe holds, so that the tool is still writing when head has exited.
         self.write("in.h5", **vectors(), big=np.zeros(2**20))
         for command in ("attn-compute -q in.h5", "cat in.h5 | attn-compute -q",
                         "explain-away-stats in.h5 -o - 2>/dev/null",
@@ -64,7 +64,7 @@ class Pipes(FilesTest):
                 self.assertEqual(os.listdir(self.tmp), [])
 
     def test_everything_is_read_before_the_end(self):
-        # Who writes into the pipe must not be killed because the tool refuses early.
+        # The writer of the pipe must not be killed because the tool refuses early.
         done = self.shell("cat in.h5 | attn-compute -o in.h5; echo ${PIPESTATUS[*]}")
         self.assertEqual(done.out, b"0 5\n")
         self.assertIn("in.h5 exists", done.err)
@@ -111,7 +111,7 @@ class FullDisks(FilesTest):
         needed = len(self.run_tool("attn-compute", *options).out)
         usable = os.statvfs(disk).f_bavail * os.statvfs(disk).f_frsize
         self.assertGreater(needed, 64 * 1024)
-        # Full from the start, in the middle, and when all but the last page was written.
+        # Full from the start, in the middle, and with room for all but the last page.
         for free in [0, 4096, *range(8192, needed, needed // 12), (needed - 1) // 4096 * 4096]:
             with self.subTest(free=free):
                 (disk / "filler").write_bytes(bytes(usable - free))
@@ -189,8 +189,8 @@ class FullDisks(FilesTest):
 class Killed(FilesTest):
 
     def kill_at_random_moments(self, number, times, check):
-        """Starts a run that replaces out.h5 and sends it a signal somewhere between its start and
-        its end; `check` is called with its status. Returns how many were killed."""
+        """Starts a run that replaces out.h5 and sends it a signal at some time between its start
+        and its end; `check` is called with its status. Returns the number of killed runs."""
         self.write("in.h5", big=np.zeros(2**17), **vectors(400))
         command = [str(BIN / "attn-compute"), "in.h5", "-q", "--emit=weights,out", "--force",
                    "-o", "out.h5"]
@@ -213,7 +213,7 @@ class Killed(FilesTest):
 
     def test_kill_9(self):
         def check():
-            # The old file, or the new one with all there is to it.
+            # The old file, or the complete new one.
             bundle = self.read("out.h5")
             if "old" in bundle:
                 self.assertEqual(self.bytes_of("out.h5"), old)
@@ -228,7 +228,7 @@ class Killed(FilesTest):
         old = self.bytes_of("out.h5")
         self.write("in.h5", big=np.zeros(2**17), **vectors(400))
         whole = self.compute("in.h5", "-q", "--emit=weights,out")
-        # Under a sanitizer a run takes ten times as long.
+        # With a sanitizer a run takes ten times as long.
         killed = self.kill_at_random_moments(signal.SIGKILL, 20 if SANITIZED else 60, check)
         self.assertGreater(killed, 5)
 
@@ -241,7 +241,7 @@ class Killed(FilesTest):
                 self.assertGreater(killed, 1)
 
     def test_signals_while_temporaries_are_open(self):
-        # Waiting for the end of its input, and at the end for a reader.
+        # While it waits for the end of its input, and at the end for a reader.
         numbers = (signal.SIGTERM, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU)
         commands = (["-o", "out.h5"], ["in.h5", "--emit=weights"])
         for number, command in itertools.product(numbers, commands):
@@ -261,7 +261,7 @@ class Killed(FilesTest):
                 self.assertEqual(os.listdir(self.tmp), [])
 
     def test_report_of_a_run_that_is_killed(self):
-        # It has its name while the bundle flows out, and must give it back.
+        # It has its name while the bundle is written to the stream, and must lose it again.
         os.mkfifo(self.folder / "fifo")
         for old in (None, "the old report"):
             with self.subTest(old=old):
@@ -281,7 +281,8 @@ class Killed(FilesTest):
                     self.assertEqual(self.bytes_of("report.json"), old.encode())
 
     def test_report_and_bundle_of_a_run_that_is_killed(self):
-        """Both are new, or neither is, at whatever moment a signal comes; and nothing else is left."""
+        """Both files are new, or neither is, whenever a signal arrives; and nothing else
+        remains."""
         self.write("in.h5", **vectors(20))
         command = [BIN / "attn-compute", "in.h5", "-q", "-o", "out.h5", "--json=report.json",
                    "--force", "--threads=2"]
@@ -381,7 +382,7 @@ class Targets(FilesTest):
         self.assertEqual(mode("new.h5"), 0o604)
 
     def test_a_file_that_appears_meanwhile_is_kept(self):
-        # Long enough to be seen at work.
+        # Long enough to be observed at work.
         done = self.shell("attn-compute in.h5 --scheme=sinkhorn --iterations=3000 -o out.h5 & "
                           "until compgen -G '.out.h5.*' > names; do sleep 0.01; done; rm names; "
                           "echo mine > out.h5; wait $!", status=5)

@@ -1,4 +1,5 @@
-"""What inputs have in common, or hold where no loss looks, costs gradients no digits."""
+"""Common offsets of inputs, and values without influence on the loss, do not reduce the accuracy of
+gradients."""
 
 import unittest
 
@@ -14,7 +15,7 @@ class GradientValues(ToolTest):
         self.random = np.random.default_rng(17)
 
     def normal(self, *shape):
-        # What float32 holds too.
+        # Values representable in float32.
         return self.random.normal(size=shape).astype(np.float32).astype(np.float64)
 
     def gradients(self, *options, **data):
@@ -26,7 +27,7 @@ class GradientValues(ToolTest):
             self.assert_near(name, got[name], want[name], bound * np.abs(want[name]).max())
 
     def test_values_that_differ_by_query(self):
-        """What only queries without a loss, or none at all, can see changes nothing for others."""
+        """Values seen only by queries without a loss, or by none, do not affect other gradients."""
         data = {n: self.normal(300, 8) for n in ("q", "k", "v", "grad_out")}
         for scheme in ("unas", "dnas", "hnas", "sinkhorn"):
             options = [f"--scheme={scheme}", "--precision=f32"]
@@ -35,7 +36,7 @@ class GradientValues(ToolTest):
             if scheme == "sinkhorn":
                 options.append("--iterations=3")
             with self.subTest(scheme=scheme):
-                # The last key is for the last query alone, which has no loss.
+                # Only the last query sees the last key, and it has no loss.
                 last = {n: a.copy() for n, a in data.items()}
                 last["grad_out"][-1] = 0
                 want = self.gradients("--causal=top-left", *options, **last)
@@ -47,7 +48,7 @@ class GradientValues(ToolTest):
                 mask[:100] = False
                 want = self.gradients(*options, mask=mask, **data)
                 got = self.gradients(*options, mask=mask, **data | {"v": data["v"] + 1000})
-                # The values themselves are rounded to 6e-5 of what they differ by.
+                # The values themselves are rounded to 6e-5 of their differences.
                 self.assert_alike(got, want, bound=4e-4)
                 # Padding of any size.
                 closed = np.arange(300) < 290
@@ -55,11 +56,11 @@ class GradientValues(ToolTest):
                 padded[290:] = 3e38
                 want = self.gradients(*options, mask=closed[None], **data)
                 got = self.gradients(*options, mask=closed[None], **data | {"v": padded})
-                # Output is gathered times 2^-128 then, where some of its values are subnormal.
+                # Output is then scaled by 2^-128, at which some of its values are subnormal.
                 self.assert_alike(got, want, bound=1e-4)
 
     def test_hybrid_of_scores_that_are_near_each_other(self):
-        """dnas and unas then hardly differ, by less than sums of float32 lose."""
+        """dnas and unas then differ by less than the rounding of sums in float32."""
         for _ in range(4):
             self.write("in.h5", q=0.15 * self.normal(700, 64), k=0.15 * self.normal(700, 64),
                        v=self.normal(700, 64), grad_out=self.normal(700, 64))

@@ -1,5 +1,5 @@
-"""Gradients through the binaries against central differences of the forward formulas in NumPy's long
-double, which know nothing of how gradients are computed."""
+"""Gradients of the binaries against central differences of the forward formulas in NumPy's long
+double, which do not use gradients."""
 
 import unittest
 
@@ -13,8 +13,8 @@ from test_terms import alibi_slopes, positions, t5_bucket
 SCHEMES = {"unas": [], "dnas": [], "hnas": ["--hybrid=0.3"],
            "sinkhorn": ["--iterations=3"], "fenchel": ["--alpha=1.3"]}
 ENERGIES = ["scaled-dot", "dot", "gaussian", "bilinear", "mlp"]
-# Of float32: sums, exponentials and eight roundings of scores below 30; float64's is far above what
-# differences of this step and its own rounding are off by.
+# For float32: sums, exponentials and eight roundings of scores below 30; the bound for float64 is
+# far above the errors of differences with this step.
 TOLERANCE = {"f64": 1e-8, "f32": 7e-5}
 STEP = LONG(1e-6)
 
@@ -30,7 +30,7 @@ def projected(data, name, of):
 
 
 class Problem:
-    """What is computed, by the options it stands for."""
+    """The computation, with the options that select it."""
 
     def __init__(self, scheme="unas", energy="scaled-dot", scale=1.0, causal=None, softcap=None,
                  relative=None, window=None, inside=False, hybrid=0.3, iterations=3, alpha=1.3):
@@ -60,7 +60,7 @@ class Problem:
         return formulas.energies(q, k, self.energy, 1)
 
     def out(self, data):
-        """Of data in long double."""
+        """Converts data to long double."""
         heads_first = (lambda x: np.swapaxes(x, -2, -3)) if self.inside else (lambda x: x)
         if "x" in data:
             of = "y" if "y" in data else "x"
@@ -127,11 +127,11 @@ class Gradients(ToolTest):
         self.random = np.random.default_rng(17)
 
     def normal(self, *shape):
-        # What float32 holds too.
+        # Values representable in float32.
         return self.random.normal(size=shape).astype(np.float32).astype(np.float64)
 
     def near(self, problem, data, names, precisions=("f64", "f32"), options=(), floor=0.0):
-        """grad_x for the datasets x = `names`, by attn-compute, are what differences say."""
+        """Checks grad_x of attn-compute for the datasets x = `names` against differences."""
         out = problem.out({n: np.array(a, LONG) if a.dtype.kind == "f" else a
                            for n, a in data.items()})
         grad_out = self.normal(*out.shape)
@@ -176,7 +176,7 @@ class Gradients(ToolTest):
                 data = {"q": self.normal(2, 4, 3, 2), "k": self.normal(2, 2, 4, 2),
                         "v": self.normal(2, 4, 3)}
                 self.near(Problem(scheme), data, ["q", "k", "v"])
-                # One k for the whole batch, and energy weights by head.
+                # One k for the whole batch, and energy weights per head.
                 data = {"q": self.normal(2, 2, 3, 3), "k": self.normal(1, 4, 2),
                         "v": self.normal(2, 1, 4, 3), "w": self.normal(2, 3, 2)}
                 self.near(Problem(scheme, "bilinear"), data, ["q", "k", "v", "w"])
@@ -225,7 +225,7 @@ class Gradients(ToolTest):
                     data = self.vectors() | {"bias": self.normal(*shape)}
                     if shape == (5, 6):
                         data["bias"][1, 2] = -np.inf
-                    # Whatever is added to a whole row of a softmax changes nothing.
+                    # A constant added to a row of a softmax changes nothing.
                     self.near(Problem(scheme), data, ["bias", "q"], floor=0.1)
 
     def test_relative_bias(self):

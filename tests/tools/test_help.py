@@ -1,6 +1,6 @@
 """--help of every tool, word by word, and --version.
 
-ATTN_RENEW_GOLDEN=1 writes the texts of tests/golden anew, for the difference to be looked at."""
+ATTN_RENEW_GOLDEN=1 rewrites the texts in tests/golden, so that their changes can be reviewed."""
 
 import os
 import unittest
@@ -40,7 +40,7 @@ class Help(ToolTest):
                 for line in lines:
                     self.assertLessEqual(len(line), 80, line)
                     self.assertEqual(line, line.rstrip())
-                # The first sentence says what the tool is for: one full stop, not two.
+                # The first sentence states the purpose of the tool: one full stop, not two.
                 self.assertRegex(lines[2], r"^[A-Z].*\w[.?]$")
                 self.assertIn("Exit status:", lines)
                 self.assertEqual(self.run_tool(tool, "-h").out, done.out)

@@ -17,7 +17,7 @@ def softmax(logits, log_u):
 
 
 def solve(t, z, u, alpha):
-    """lambda and p of one query by damped Newton steps; t (n, d), u (n) of any sum."""
+    """lambda and p of one query by damped Newton steps; t (n, d), u (n) with any sum."""
     with np.errstate(divide="ignore"):
         log_u = np.log(u / u.sum())
     target = z + (u / u.sum()) @ t
@@ -53,7 +53,7 @@ class LambdaSolve(ToolTest):
                 continue
             x, p = solve(t, z[q], u[q], alpha)
             self.assert_near("lambda", found["lambda"][problem][q], x, 2e-9)
-            # An error of lambda moves logits by that much times the norm of a template.
+            # An error of lambda changes logits by at most its size times the norm of a template.
             reach = 2e-9 * np.linalg.norm(t, axis=1).max() * 2
             self.assert_near("p", found["p"][problem][q], p, reach + 1e-12)
             self.assert_near("h", found["h"][problem][q], p @ t,
@@ -132,7 +132,7 @@ class LambdaSolve(ToolTest):
         self.write("in.h5", q=q, k=k, rel_bias=table)
         for causal in ([], ["--causal"]):
             found = self.everything("in.h5", "--relative-bias=t5", *causal)
-            # Weights of attn-compute on zero vectors are the preferences.
+            # The weights of attn-compute for zero vectors are the preferences.
             self.write("zero.h5", q=0 * q, k=0 * k, rel_bias=table)
             u = self.compute("zero.h5", "--relative-bias=t5", *causal, "--emit=weights", "-q")
             for head in range(2):
@@ -144,7 +144,7 @@ class LambdaSolve(ToolTest):
         self.write("in.h5", q=q, k=k, v=v)
         found = self.solve("in.h5", "--causal", "-q")
         plain = self.compute("in.h5", "--causal", "-q")
-        # Of a query that sees one key everything is the same.
+        # For a query with one allowed key all results agree.
         self.assert_near("out", found["out"][:, 0], v[:, 0], 1e-12)
         self.assertFalse(found["relative_deviation"][:, 0].any())
         away = np.linalg.norm(found["out"] - plain["out"], axis=-1)
@@ -353,7 +353,7 @@ class LambdaSolve(ToolTest):
                                      2e-9 * max(1, size))
                     self.assert_near("deviation", found[f"{place}/relative_deviation"][head, query],
                                      np.linalg.norm(x - q[head, query]) / size, 1e-8)
-                    # out is of the type of v.
+                    # out has the type of v.
                     self.assert_near("out", found[f"{place}/out"][head, query],
                                      p @ v[head // 2, :query + 1], 1e-6)
 

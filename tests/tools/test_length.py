@@ -8,7 +8,7 @@ from attn import BIN, SANITIZED, TIMEOUT, ToolTest, write
 
 import numpy as np
 
-# To Linux, the peak of a process includes that of the one that started it. So an interpreter
+# On Linux, the peak memory of a process includes that of its parent. Therefore an interpreter
 # without modules, smaller than any of the tools, starts them.
 LAUNCHER = """
 import os, resource, sys
@@ -53,7 +53,7 @@ class Length(ToolTest):
             write(self.folder / f"{keys}.h5", q=values, k=values[::-1])
             peaks.append(self.peak("attn-compute", f"{keys}.h5", "-q", "--scheme=dnas",
                                    "--emit=col_sum", "-o", f"{keys}.out", "--threads=2"))
-        # A float32 matrix would take 268 MB of the larger one.
+        # A float32 matrix would take 268 MB for the larger one.
         self.assertLess(peaks[1] - peaks[0], 30e6)
 
     def test_points_that_attend_to_each_other(self):
@@ -92,12 +92,13 @@ class Length(ToolTest):
                     kept = self.peak(*command, f"--memory={allowed}M") - least
                     print(f"{tool}: {kept / 1e6:.0f} MB more for {allowed} MB", file=sys.stderr)
                     self.assertLess(kept, (allowed - 32 << 20) + 4e6)
-                    # One head at a time, which has some of them under the least memory already.
+                    # One head at a time, which already reads some of them by tiles at the least
+                    # memory.
                     self.assertLess(kept, matrix + 4e6)
                     self.assertGreater(kept, matrix / 3)
 
     def test_memory_does_not_grow_with_the_heads(self):
-        # 6 and 60 MB through a pipe of three tools, each by itself here as a pipe would run it.
+        # 6 and 60 MB through a pipe of three tools, each run separately here.
         random = np.random.default_rng(2)
         peaks = []
         for heads in (64, 640):

@@ -1,4 +1,5 @@
-"""Under any limit on the address space a tool works or says in one line that memory is short."""
+"""Under any limit on the address space, a tool works or reports in one line that memory is
+short."""
 
 import resource
 import subprocess
@@ -9,13 +10,13 @@ import numpy as np
 
 from attn import BIN, SANITIZED, ToolTest
 
-SECONDS = 20  # far more than a refusal takes, on a busy machine too
+SECONDS = 20  # far more than a refusal takes, even on a busy machine
 LOADER = 127
 TOOLS = sorted(path.name for path in BIN.iterdir() if path.is_file())
 
 
 def loads_openblas(tool):
-    """Whether the loader brings in OpenBLAS before the tool begins."""
+    """Whether the loader loads OpenBLAS before the tool begins."""
     return "libopenblas" in subprocess.run(["ldd", BIN / tool], capture_output=True, check=True,
                                            text=True).stdout
 
@@ -32,8 +33,8 @@ class MemoryLimits(ToolTest):
         self.write("dual.h5", t=random.normal(size=(2, 30, 5)), z=random.normal(size=(2, 10, 5)))
 
     def limited(self, megabytes, tool, *arguments, environment=None):
-        """How a tool ends under a limit: its status and what it says; never by a signal or without
-        end, with one error, and without leaving anything."""
+        """The status and message of a tool under a limit; it must not end by a signal or run
+        forever, must report one error and must leave nothing behind."""
         def limit():
             resource.setrlimit(resource.RLIMIT_AS, (megabytes << 20, megabytes << 20))
 
@@ -50,7 +51,7 @@ class MemoryLimits(ToolTest):
         return done.returncode, error
 
     def statuses(self, *command):
-        """The statuses under rising limits, each once: the loader's, then 6, then 0."""
+        """The statuses under rising limits, each listed once: the loader's, then 6, then 0."""
         statuses = [self.limited(megabytes, *command)[0] for megabytes in range(40, 600, 20)]
         self.assertEqual(statuses[-1], 0)
         return set(statuses)
@@ -84,7 +85,7 @@ class MemoryLimits(ToolTest):
                         self.assertEqual(statuses, {LOADER, 6, 0})
 
     def test_blas_in_threads(self):
-        # Every thread needs a buffer of its own, which OpenBLAS would wait for without end.
+        # Every thread needs a buffer of its own, for which OpenBLAS would wait forever.
         command = ["attn-compute", "in.h5", "--energy=bilinear", "--emit=out,weights", "--threads=3",
                    "-o", "out.h5"]
         seen = {self.limited(megabytes, *command, environment={"OMP_NUM_THREADS": "1"})

@@ -47,7 +47,7 @@ def likelihood(x, centres, prior, variance):
 class CollapseTest(ToolTest):
 
     def sim(self, *arguments, json=False, **more):
-        """The bundle, or with `json` the result as well."""
+        """The bundle; with `json` also the result."""
         if not json:
             return self.run_tool("mode-collapse-sim", *arguments, "-q", **more).bundle()
         done = self.run_tool("mode-collapse-sim", *arguments, "-o", "sim.h5", "--force", "--json",

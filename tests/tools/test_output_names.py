@@ -1,4 +1,4 @@
-"""What the name of an output promises: an ending of another format is refused before anything runs."""
+"""Output names: an ending of another format is refused before anything runs."""
 
 import unittest
 
@@ -6,7 +6,8 @@ import numpy as np
 
 from attn import ToolTest
 
-# A command of each tool that writes bundles. Its input is not there: refusing comes before reading.
+# A command for each tool that writes bundles. Its input does not exist: the name is refused before
+# reading.
 COMMANDS = (
     ["attn-compute", "missing.h5"],
     ["explain-away-stats", "missing.h5"],
@@ -57,7 +58,7 @@ class OutputNames(ToolTest):
         (self.folder / "link.npz").symlink_to("real.h5")
         self.refused("tensor-convert", "in.h5", output="link.npz", status=2, says=["npz"])
         self.assertFalse((self.folder / "real.h5").exists())
-        # A link to a name without an ending, as in a store of contents, stays fine.
+        # A link to a name without an ending, as in content-addressed stores, is accepted.
         (self.folder / "stored.npz").symlink_to("0a1b2c")
         self.run_tool("tensor-convert", "-q", "in.h5", "-o", "stored.npz")
         self.assertEqual(sorted(np.load(self.folder / "0a1b2c")), ["k", "q", "v"])
@@ -96,7 +97,7 @@ class OutputNames(ToolTest):
                              says=[f"out.{ending}", "tensor-convert"], hint="--to")
         self.run_tool("tensor-convert", "-q", "in.h5", "-o", "OUT.NPZ")
         self.assertEqual(sorted(np.load(self.folder / "OUT.NPZ")), ["k", "q", "v"])
-        # Who says the format has thought of it.
+        # An explicit format takes precedence over the name.
         self.run_tool("tensor-convert", "-q", "in.h5", "--to=h5", "-o", "out.pt")
         self.assertIn("q", self.read("out.pt"))
 

@@ -1,4 +1,5 @@
-"""--queries: rows of the weights and of what goes with them, against slices of the whole."""
+"""--queries: rows of the weights and the results that belong to them, against slices of the
+whole."""
 
 import unittest
 
@@ -20,7 +21,7 @@ def vectors(seed, heads, queries, keys, kind):
 class Queries(ToolTest):
 
     def assert_rows(self, rows, arguments, status=0):
-        """Of `--queries rows`, everything is what slicing the whole gives."""
+        """Checks that all results of `--queries rows` equal slices of the whole."""
         common = ["-q", "--only", "--emit", EVERYTHING, *arguments]
         whole = self.compute(*common, status=status)
         some = self.compute(*common, f"--queries={rows}", status=status)
@@ -48,17 +49,17 @@ class Queries(ToolTest):
         schemes = (["--scheme=unas"], ["--scheme=dnas"], ["--scheme=hnas", "--hybrid=0.3"],
                    ["--scheme=sinkhorn", "--iterations=3"],
                    ["--scheme=sinkhorn", "--tolerance=1e-2", "--iterations=9"])
-        # One past a panel and past a tile, and a query alone.
+        # One past a panel and past a tile, and a single query.
         for seed, (queries, keys, rows) in enumerate((
                 (129, 513, "0,17,100:108,-1"), (1, 3, "0"), (300, 65, ":129,::77,-3:"),
                 (65, 1, "64"), (7, 5, "6,0,0,2:100,-2"))):
             for kind in (np.float32, np.float64):
                 data = vectors(seed, 2, queries, keys, kind)
                 mask = np.random.default_rng(seed).random((queries, keys)) < 0.8
-                mask[queries // 2] = False  # a query that may attend to nothing
+                mask[queries // 2] = False  # a query without allowed keys
                 self.write("in.h5", mask=mask, **data)
                 for scheme in schemes:
-                    # A mask without a matching may keep sinkhorn from its tolerance.
+                    # sinkhorn may fail to converge under a mask without a matching.
                     with self.subTest(queries=queries, kind=kind, scheme=scheme):
                         self.assert_rows(rows, [*scheme, "in.h5"], status=None)
 
@@ -76,7 +77,7 @@ class Queries(ToolTest):
         self.assertEqual({n: a.shape for n, a in made.items() if n not in "qkv"},
                          {"out": (1, 2, 5), "row_potential": (1, 6), "col_potential": (1, 4),
                           "queries": (2,)})
-        # A later run without --queries leaves none behind.
+        # A later run without --queries leaves no such dataset behind.
         (self.folder / "made.h5").write_bytes(
             self.run_tool("attn-compute", "-q", "--queries=1:3", "--emit=weights", "in.h5").out)
         again = self.compute("-q", "made.h5")
@@ -98,8 +99,8 @@ class Queries(ToolTest):
         self.write("in.h5", **vectors(0, 1, 6, 4, np.float32))
         for rows, says in (("6", "--queries has 6, in.h5 has 6 queries"),
                            ("0,-7", "--queries has -7, in.h5 has 6 queries"),
-                           ("3:3", "3:3 chooses none of the 6 queries"),
-                           ("6:", "6: chooses none"), ("1,,2", "''"), ("a", "'a'"),
+                           ("3:3", "3:3 selects none of the 6 queries"),
+                           ("6:", "6: selects none"), ("1,,2", "''"), ("a", "'a'"),
                            ("1.5", "'1.5'"),
                            ("::0", "'::0'"), ("::-1", "'::-1'"), ("1:2:3:4", "'1:2:3:4'"),
                            ("1:b", "'1:b'"), ("99999999999999999999", "'99999999999999999999'")):
@@ -117,7 +118,7 @@ class Queries(ToolTest):
             self.run_tool("attn-compute", *only, "--queries=0:2", "--emit=weights", "in.h5",
                           "-o", "some.h5", "--force")
             self.refused("explain-away-stats", "--scheme=stored", "some.h5", status=3,
-                         says=["some.h5:/weights holds the rows of some queries"])
+                         says=["some.h5:/weights holds rows for only some queries"])
 
     def test_dry_run(self):
         self.write("in.h5", **vectors(0, 2, 100, 40, np.float32))

@@ -1,4 +1,4 @@
-"""What the tools say: the report of explain-away-stats for people, the JSON for machines."""
+"""Reports of the tools: the report of explain-away-stats for people, and the JSON for programs."""
 
 import os
 import pty
@@ -60,7 +60,7 @@ class Report(ToolTest):
         self.assertIn(f"unas explains away {count} of 80 keys (c < 0.5), dnas ", text)
 
     def test_words_that_a_terminal_must_not_see(self):
-        # A control sequence in one byte or in two, and what is no UTF-8.
+        # A control sequence of one byte or two, and invalid UTF-8.
         keys = self.read("in.h5")["k"].shape[-2]
         words = [b"\x1b[31m", b"\xc2\x9b31m", b"\xff\xfe", "\u00e9".encode(), b"\xc3"] * keys
         datasets = {n: a for n, a in self.read("in.h5").items() if n != "tokens"}
@@ -106,7 +106,7 @@ class Json(ToolTest):
         done = self.run_tool("explain-away-stats", "in.h5", "--json=a b.json")
         self.assertIn("entropy", done.out.decode())
         self.assertIn('"attnkit/1"', (self.folder / "a b.json").read_text())
-        # A stream of a bundle and one of JSON do not go together.
+        # A bundle and JSON cannot share a stream.
         refused = self.run_tool("attn-compute", "in.h5", "--json", status=2)
         self.assertIn("--json", refused.err)
         self.run_tool("explain-away-stats", "in.h5", "-o", "-", "--json", status=2)
@@ -118,15 +118,15 @@ class Json(ToolTest):
         self.assertIn("missing.h5", done.json()["error"]["message"])
 
     def test_memory_is_that_of_the_tool(self):
-        # Not that of its parent, which Linux counts into the peak of a child.
+        # Not the peak of its parent, which Linux includes in that of a child.
         ballast = bytearray(b"x") * 300_000_000
         report = self.run_tool("explain-away-stats", "in.h5", "--json").json()
         self.assertLess(report["runtime"]["peak_rss_bytes"], len(ballast))
 
 
 def everything_drawn(terminal):
-    """What was written to a terminal whose other side is closed: it comes in pieces, and Linux ends
-    it with EIO."""
+    """The bytes written to a terminal whose other side is closed: they come in pieces, and Linux
+    ends them with EIO."""
     drawn = b""
     while True:
         try:
@@ -252,14 +252,14 @@ class Messages(ToolTest):
         report = self.run_tool("attn-compute", "in.h5", "--dry-run", "--json",
                                "--emit=weights,out").json()
         self.assertEqual(report["result"]["result_bytes"], 3 * (6 * 5 + 6 * 4) * 4)
-        # With -o alone does explain-away-stats write anything.
+        # explain-away-stats writes a bundle only with -o.
         for options, size in (([], 0), (["-o", "s.h5"], 2 * 3 * (6 + 5) * 8)):
             stats = self.run_tool("explain-away-stats", "in.h5", "--dry-run", "--json",
                                   *options).json()["result"]
             self.assertEqual(stats["result_bytes"], size)
             # unas takes one pass over the scores, dnas two.
             self.assertEqual(stats["flops"], 3 * 2 * 3 * 6 * 5 * 4)
-        # What is predicted is what is refused.
+        # Predicted needs are the needs that are refused.
         needed = report["result"]["working_bytes"]
         enough, too_little = f"--memory={needed}", f"--memory={needed // 3}"
         self.run_tool("attn-compute", "in.h5", enough, "--emit=weights,out", "-o", "done.h5")
@@ -283,7 +283,7 @@ class Messages(ToolTest):
         found = self.run_tool("attn-compute", "x.h5", "--from=projection", "--dry-run", "--json",
                               "--emit=col_sum").json()["result"]["flops"]
         self.assertEqual(found, 3 * (2 * 2 * 6 * 9 * 4) + 3 * 36 * 2 * 4)
-        # Causality leaves 1, 2, ... keys, a window of one the key at a query's own position.
+        # Causality leaves 1, 2, ... keys, a window of one only the key at a query's own position.
         for options, pairs in ((["--causal=top-left"], 1 + 2 + 3 + 4 + 5 + 5), (["--window=1"], 5)):
             found = self.run_tool("attn-compute", "in.h5", "--dry-run", "--json", "--emit=col_sum",
                                   *options).json()["result"]["flops"]
@@ -291,7 +291,7 @@ class Messages(ToolTest):
 
     def test_dry_run_knows_the_size_of_the_file(self):
         every = "--emit=out,weights,row_potential,col_potential,col_sum,row_entropy"
-        # On and off the bounds of the chunks that weights are kept in.
+        # Sizes on and off multiples of the chunks in which weights are stored.
         for heads, queries, keys in ((3, 65, 65), (1, 513, 513), (2, 100, 1100), (1, 1030, 20),
                                      (1, 2049, 700), (12, 128, 512), (1, 64, 5000)):
             with self.subTest(heads=heads, queries=queries, keys=keys):
@@ -306,7 +306,7 @@ class Messages(ToolTest):
                     self.run_tool(*command, "-q", "--force", "-o", "out.h5")
                     growth = (self.folder / "out.h5").stat().st_size - before
                     predicted = plan["result"]["result_bytes"]
-                    # Headers, attributes and the index of chunks come on top.
+                    # Plus headers, attributes and the index of chunks.
                     self.assertLess(abs(growth - predicted), 0.1 * predicted + 8192, command)
 
 

@@ -1,4 +1,4 @@
-"""sinkhorn-iter: its numbers against the formulas, what it refuses, and what it says."""
+"""sinkhorn-iter: its numbers against the formulas, its errors, and its reports."""
 
 import unittest
 
@@ -17,14 +17,14 @@ def log_sum(x, axis):
 
 
 def log_plan(s, f, g):
-    """0 for what is closed."""
+    """0 for masked entries."""
     closed = np.isinf(f)[:, None] | np.isinf(g)[None]
     with np.errstate(invalid="ignore"):
         return np.where(closed, -INF, s - g[None] - f[:, None])
 
 
 def iterate(s, a, b, iterations):
-    """f, g and the L1 errors of each iteration, by the formulas of SPEC.md section 2."""
+    """f, g and the L1 errors of each iteration, by the formulas of MATHEMATICS.md section 2."""
     s = np.asarray(s, np.longdouble)
     with np.errstate(divide="ignore", invalid="ignore"):
         log_a, log_b = np.log(np.asarray(a, np.longdouble)), np.log(np.asarray(b, np.longdouble))
@@ -40,7 +40,7 @@ def iterate(s, a, b, iterations):
 
 
 def points(random, m, n):
-    """Squared distances over their maximum, and the points."""
+    """Squared distances divided by their maximum, and the points."""
     x, y = random.normal(size=(m, 2)), random.normal(size=(n, 2)) + 1
     cost = ((x[:, None] - y[None]) ** 2).sum(-1)
     scale = np.sqrt(cost.max())
@@ -50,7 +50,7 @@ def points(random, m, n):
 class SinkhornTest(ToolTest):
 
     def solve(self, *arguments, **more):
-        """The bundle, and the JSON beside it."""
+        """The bundle, and the JSON report."""
         self.run_tool("sinkhorn-iter", *arguments, "-o", "out.h5", "--force", "--json=out.json",
                       **more)
         return self.read("out.h5"), self.report()
@@ -75,7 +75,7 @@ class Numbers(SinkhornTest):
                                              "--emit", "plan,row_potential,col_potential,error")
                     f, g, plan, errors = iterate(-cost.astype(np.longdouble) / epsilon,
                                                  a.astype(np.longdouble), b.astype(np.longdouble), 7)
-                    # Potentials carry roundings of scores of up to 1/epsilon, 7 times over.
+                    # Potentials carry roundings of scores of up to 1/epsilon, 7 times.
                     self.assert_near("f", out["row_potential"], f, bound)
                     self.assert_near("g", out["col_potential"], g, bound)
                     self.assert_near("plan", out["plan"], plan, bound * plan.max())
@@ -100,7 +100,7 @@ class Numbers(SinkhornTest):
         out, report = self.solve("cost.h5", "--epsilon", 0.5, "--emit", "plan")
         self.assert_near("rows", out["plan"].sum(1), np.full(6, 1 / 6), 1e-9)
         self.assert_near("columns", out["plan"].sum(0), np.full(4, 1 / 4), 1e-9)
-        # a alone: b has its total.
+        # Only a is given: b has its total.
         self.write("a.h5", scores=scores, a=np.arange(1, 7.0))
         out, _ = self.solve("a.h5", "--emit", "plan")
         self.assert_near("columns", out["plan"].sum(0), np.full(4, 21 / 4), 1e-8)
@@ -121,7 +121,7 @@ class Numbers(SinkhornTest):
                 self.assertLessEqual(result["dual"], best + 1e-13)
                 self.assertGreaterEqual(result["dual"] + result["gap"], best - 1e-13)
                 if iterations == 100000:
-                    # No more than the error times scores of 1/epsilon and their potentials.
+                    # At most the error times scores of 1/epsilon and their potentials.
                     self.assertLess(result["gap"], 1e-11 * 10)
                     self.assertEqual(result["status"], "converged")
 
@@ -131,7 +131,7 @@ class Numbers(SinkhornTest):
         self.write("points.h5", q=x, k=y)
         want, by_cost = self.solve("cost.h5", "--epsilon", 0.01, "--iterations", 30)
         got, by_points = self.solve("points.h5", "--epsilon", 0.01, "--iterations", 30)
-        # Scores of up to 100, made of products.
+        # Scores of up to 100, from products.
         self.assert_near("f", got["row_potential"], want["row_potential"], 1e-10)
         self.assert_near("g", got["col_potential"], want["col_potential"], 1e-10)
         self.assertAlmostEqual(by_points["result"]["value"], by_cost["result"]["value"], 11)
@@ -208,14 +208,14 @@ class Identities(SinkhornTest):
         want, plain = self.solve("in.h5", *options)
         for more in (("--relax", 1.7), ("--anneal",), ("--anneal", "--relax", 1.5)):
             got, report = self.solve("in.h5", *options, *more)
-            # Errors of 1e-10, times what an iteration shows of what is missing.
+            # Errors of 1e-10, times the share of the remaining error that one iteration shows.
             self.assert_near("plan", got["plan"], want["plan"], 1e-7)
             self.assertEqual(report["result"]["status"], "converged")
             if "--relax" in more:
                 self.assertLess(report["result"]["iterations"], plain["result"]["iterations"])
 
     def test_a_small_epsilon(self):
-        """1e-4 of the largest cost: exp(-C/E) is 0 nearly everywhere."""
+        """epsilon is 1e-4 of the largest cost: exp(-C/E) is 0 nearly everywhere."""
         cost = points(np.random.default_rng(16), 50, 50)[0]
         self.write("in.h5", cost=cost)
         out, report = self.solve("in.h5", "--epsilon", 1e-4, "--tolerance", 1e-4, "--iterations",
@@ -293,7 +293,7 @@ class Statuses(SinkhornTest):
         self.assertIn("error:", done.err)
         report = self.report()
         self.assertEqual(report["status"], "infeasible")
-        # So many iterations run all the same.
+        # A fixed number of iterations runs anyway.
         self.solve("in.h5", *arguments, "--iterations", 3)
         return report["result"]
 
@@ -303,14 +303,14 @@ class Statuses(SinkhornTest):
         self.assertEqual((result["row_total"], result["col_total"]), (1, 1.5))
 
     def test_totals_apart_by_less_than_the_tolerance(self):
-        # As marginals are that were rounded to float32 and stored as float64.
+        # Marginals that were rounded to float32 and stored as float64.
         a = np.full(3, np.float64(np.float32(1 / 3)))
         b = np.full(5, np.float64(np.float32(1 / 5)))
         apart = abs(a.sum() - b.sum())
         self.assertGreater(apart, 1e-8)
         self.write("in.h5", cost=np.random.default_rng(3).random((3, 5)), a=a, b=b)
         self.refused("sinkhorn-iter", "in.h5", "--epsilon=1", status=4, says="no plan",
-                     hint="takes them for equal")
+                     hint="accepts them as equal")
         for tolerance, status in ((apart * 1.9, 4), (apart * 2.1, 0), (1e-3, 0)):
             self.run_tool("sinkhorn-iter", "in.h5", "--epsilon=1", "--emit=plan", "--force",
                           f"--tolerance={tolerance!r}", "-o", "out.h5", status=status)
@@ -454,10 +454,10 @@ class Bundles(SinkhornTest):
 
 
 class Honesty(SinkhornTest):
-    """What is said is true of the plan that is written."""
+    """The reported figures are true for the written plan."""
 
     def test_converged_is_said_of_the_plan_as_it_is(self):
-        """Where rounding of the scores' size leaves no such plan it says so."""
+        """If rounding at the size of the scores rules out such a plan, it reports so."""
         random = np.random.default_rng(50)
         n = 40
         for size in (1, 1e3, 1e6, 1e9):
@@ -474,12 +474,12 @@ class Honesty(SinkhornTest):
                 self.assertEqual(result["tolerance"], 1e-10)
 
     def test_value_of_a_large_epsilon(self):
-        """The value is of a cost in [0, 1], however large the potentials are beside it."""
+        """The value belongs to a cost in [0, 1], however large the potentials are."""
         cost = np.random.default_rng(51).uniform(size=(50, 50))
         for dtype, epsilon, bound in ((np.float64, 1e12, 1e-12), (np.float32, 1e6, 1e-6)):
             self.write("in.h5", cost=cost.astype(dtype))
             _, report = self.solve("in.h5", "--epsilon", epsilon)
-            # The plan is uniform to 1/epsilon.
+            # The plan is uniform up to 1/epsilon.
             self.assertAlmostEqual(report["result"]["value"], cost.mean(), delta=bound + 1 / epsilon)
 
     def test_lines_that_cannot_be_served_are_in_the_error(self):

@@ -1,5 +1,5 @@
-"""Datasets whose values lie in other files: virtual ones, external links, external raw storage. They
-are looked for beside the file that names them, and nowhere else."""
+"""Datasets whose values lie in other files: virtual ones, external links, external raw storage.
+They are looked up relative to the file that names them, and nowhere else."""
 
 import os
 import shutil
@@ -22,7 +22,7 @@ Q, K, V = normal(1), normal(2), normal(3)
 
 
 def virtual(path, sources, name="q", shape=SHAPE, dtype="f4", **more):
-    """A virtual dataset; `sources`: of (key, file, dataset, shape of the source[, its key])."""
+    """A virtual dataset; `sources`: tuples (key, file, dataset, shape of the source[, its key])."""
     layout = h5py.VirtualLayout(shape, dtype)
     for key, file, dataset, source_shape, *source_key in sources:
         source = h5py.VirtualSource(file, dataset, source_shape, dtype)
@@ -79,7 +79,7 @@ class Sources(ToolTest):
     SOURCES = {"virtual.h5": "1.h5", "link.h5": "whole.h5", "raw.h5": "q2.raw"}
 
     def assert_refused(self, name, *says, hint=None, **more):
-        """By everything that would have to read `q` of it, and no values are listed."""
+        """Refused by every command that has to read its `q`, and no values are listed."""
         for tool, *arguments in (["attn-compute"], ["attn-compute", "--only"], ["tensor-convert"]):
             self.refused(tool, *arguments, name, status=3, says=[f"{name}:/q ", *says],
                          hint=hint, **more)
@@ -102,7 +102,7 @@ class Sources(ToolTest):
                               source["files"])
                 quiet = self.run_tool("attn-compute", "-q", f"data/{name}", "-o", "out.h5", "--force")
                 self.assertEqual(quiet.err, "")
-                # The copy holds the values, and leads nowhere.
+                # The copy holds the values and refers to no other file.
                 shutil.copy(self.folder / "out.h5", self.away / "alone.h5")
                 self.run_tool("tensor-compare", "--datasets", "q", "away/alone.h5", "plain.h5")
                 self.assertNotIn("sources", self.run_tool(
@@ -123,7 +123,7 @@ class Sources(ToolTest):
             with self.subTest(name=name):
                 (self.away / "parts").mkdir(exist_ok=True)
                 shutil.move(self.data / "parts" / source, self.away / "parts" / source)
-                # It would be found from here, and so say the variables.
+                # It exists relative to this folder, and so in the folders of these variables.
                 shutil.copy(self.folder / "plain.h5", self.away)
                 variables = {f"HDF5_{kind}_PREFIX": str(self.away)
                              for kind in ("VDS", "EXT", "EXTFILE")}
@@ -158,7 +158,7 @@ class Sources(ToolTest):
         self.assert_refused("data/raw.h5", "q2.raw", "expected at least 120")
 
     def assert_with_copy(self, source, says):
-        """While the writer has it open, its content stands in a copy."""
+        """While the writer has the file open, its content is in a copy."""
         folder = self.folder / "shape"
         shutil.rmtree(folder, ignore_errors=True)
         shutil.copytree(self.data, folder)
@@ -186,7 +186,7 @@ class Sources(ToolTest):
         for prefix in ("../outside/", f"{self.folder}/outside/", "parts/"):
             for name in self.FILES:
                 (self.data / name).unlink()
-            # What lies there through a symbolic link lies outside as well.
+            # A file reached through a symbolic link to the outside counts as outside.
             if prefix == "parts/":
                 (self.data / "parts").symlink_to(self.folder / "outside")
             else:
@@ -208,13 +208,13 @@ class Sources(ToolTest):
                                   "/dev/null")
 
     def test_sources_of_sources(self):
-        # Each is found beside the file that names it.
+        # Each is found relative to the file that names it.
         deep = self.data / "parts" / "deep"
         deep.mkdir()
         virtual(self.data / "parts" / "middle.h5", [(np.s_[:], "deep/end.h5", "z", SHAPE)], "y")
         with h5py.File(deep / "end.h5", "w") as file:
             file["z"] = Q
-        # Not this one, which lies where the first file is.
+        # Not this one, which is beside the first file.
         (self.data / "deep").mkdir()
         with h5py.File(self.data / "deep" / "end.h5", "w") as file:
             file["z"] = Q + 1
@@ -223,7 +223,7 @@ class Sources(ToolTest):
         np.testing.assert_array_equal(self.compute("data/top.h5")["out"], self.expected)
         (deep / "end.h5").unlink()
         self.refused("attn-compute", "data/top.h5", status=3, says=["deep/end.h5", "no such file"])
-        # A link to a file that leads on, and out.
+        # A link to a file that leads further, to the outside.
         with h5py.File(deep / "end.h5", "w") as file:
             file["z"] = h5py.ExternalLink("../../../plain.h5", "/q")
         self.refused("attn-compute", "data/top.h5", status=3, says=["plain.h5", "outside"],
@@ -244,7 +244,7 @@ class Sources(ToolTest):
                 file["q"] = h5py.ExternalLink(b, "/q")
             rest(self.folder / a)
         self.refused("attn-compute", "c.h5", status=3, says=["c.h5:/q leads through more than 40"])
-        # Groups of two files in each other: each is copied once.
+        # Two files whose groups link to each other: each is copied once.
         for a, b in (("e.h5", "f.h5"), ("f.h5", "e.h5")):
             with h5py.File(self.folder / a, "w") as file:
                 file.update({"q": Q, "k": K, "v": V, "other": h5py.ExternalLink(b, "/")})
@@ -261,7 +261,7 @@ class Sources(ToolTest):
             np.testing.assert_array_equal(found[name], self.expected)
 
     def test_selections(self):
-        # Interleaved parts, slices of sources, parts that nothing is mapped to, many sources.
+        # Interleaved parts, slices of sources, unmapped parts, many sources.
         whole = normal(7, (12, 10))
         for n in range(2):
             with h5py.File(self.folder / f"half{n}.h5", "w") as file:

@@ -1,4 +1,4 @@
-"""Results of another run do not stay beside new attributes or inputs, and what still holds does."""
+"""Results of another run are removed when attributes or inputs change, and valid ones are kept."""
 
 import json
 import unittest
@@ -9,7 +9,7 @@ import numpy as np
 from attn import Bundle, ToolTest
 from dumps import EACH, MAP, Dump
 
-NOT_COPIED = "not copied, since no longer true after this run: "
+NOT_COPIED = "not copied, because this run makes them outdated: "
 COLUMN_SUMS = {"unas_col_sum", "unas_row_entropy", "dnas_col_sum", "dnas_row_entropy"}
 
 
@@ -27,14 +27,14 @@ class Stale(ToolTest):
         return self.random.normal(size=shape).astype(np.float32)
 
     def made(self, tool, *arguments, name="made.h5", status=0):
-        """Runs a tool with -o; the bundle that it writes, with what it says as `err`."""
+        """Runs a tool with -o; the bundle that it writes, with its messages as `err`."""
         done = self.run_tool(tool, *arguments, "--force", "-o", name, status=status)
         bundle = self.read(name)
         bundle.err = done.err
         return bundle
 
     def dropped(self, bundle, tool, *names):
-        """These are gone, and one line says so."""
+        """Checks that these are gone, and that one line says so."""
         for name in names:
             self.assertNotIn(name, bundle)
         self.assertIn(f"warning: {NOT_COPIED}{', '.join(sorted(names))} (of an earlier {tool})\n",
@@ -47,13 +47,13 @@ class Stale(ToolTest):
         self.assertNotIn(NOT_COPIED, bundle.err)
 
     def strip_marks(self, name):
-        """As the tools wrote it before they marked their results."""
+        """The bundle as the tools wrote it before they marked their results."""
         with h5py.File(self.folder / name, "r+") as file:
             for item in file.values():
                 item.attrs.pop("attn_result", None)
 
     def consistent(self, bundle):
-        """Where a bundle with attributes of a run holds weights and out, they belong together."""
+        """If a bundle with attributes of a run holds weights and out, they must belong together."""
         if {"weights", "out"} <= set(bundle) and "attn_scheme" in bundle.attributes:
             made = bundle["weights"].astype(float) @ bundle["v"]
             self.assert_near("out", bundle["out"], made, 1e-5)
@@ -72,7 +72,7 @@ class OtherTools(Stale):
     def test_plan_before_attention(self):
         self.made("sinkhorn-iter", "--emit=plan,error", "in.h5")
         self.dropped(self.made("attn-compute", "made.h5"), "sinkhorn-iter", "plan", "error")
-        # Even where both call it the same and one has asked for nothing else.
+        # Even if both use the same name and one requests nothing else.
         self.made("sinkhorn-iter", "--emit=plan", "--iterations=5", "in.h5")
         again = self.made("attn-compute", "--scheme=sinkhorn", "--iterations=5", "made.h5")
         self.dropped(again, "sinkhorn-iter", "plan")
@@ -83,7 +83,7 @@ class OtherTools(Stale):
                      *COLUMN_SUMS)
         same = self.made("attn-compute", "--scheme=dnas", "sums.h5")
         self.kept(same, *COLUMN_SUMS)
-        # Of the scheme, of which dnas' sums are not.
+        # It belongs to the scheme, unlike dnas' sums.
         masked = self.made("attn-compute", "--causal=top-left", "made.h5")
         self.dropped(masked, "explain-away-stats", *COLUMN_SUMS)
 
@@ -100,7 +100,7 @@ class OtherTools(Stale):
         only = self.made("lambda-solve", "--only", "made.h5", name="only.h5")
         self.assertNotIn("attn_scheme", only.attributes)
         self.assertNotIn(NOT_COPIED, only.err)
-        # Without an out of its own it leaves the other's.
+        # Without writing out itself, it removes the other's.
         beside = self.made("lambda-solve", "--emit=lambda", "made.h5", name="beside.h5")
         self.kept(beside, "out", "weights", "grad_q")
         self.assertEqual(beside.attributes["attn_scheme"], "unas")
@@ -182,12 +182,12 @@ class SameTool(Stale):
         self.assertIn("col_potential", other)
         everything = self.made("attn-compute", "--emit=weights", "made.h5", name="all.h5")
         self.dropped(everything, "attn-compute", "out", "queries")
-        # Rows of all beside a list of some would be taken for those.
+        # All rows beside a list of some queries would be mistaken for the rows of these.
         self.made("attn-compute", "--emit=out", "in.h5")
         self.dropped(self.made(*chosen, "weights", "made.h5"), "attn-compute", "out")
 
     def test_templates_and_keys(self):
-        # Of one axis: the usual scale is 1 for both.
+        # With one axis, the default scale is 1 for both.
         self.write("dual.h5", q=self.normal(7, 1), k=self.normal(6, 1), t=self.normal(6, 1),
                    z=self.normal(7, 1))
         made = self.made("lambda-solve", "--emit=h", "dual.h5")
@@ -211,7 +211,7 @@ class SameTool(Stale):
         self.dropped(other, "explain-away-stats", "unas_col_sum", "unas_row_entropy")
         self.kept(self.made("explain-away-stats", "--scheme=dnas", "made.h5"), "unas_col_sum",
                   "dnas_col_sum")
-        # Its own scale, and then the root's.
+        # First its own scale, then the root's.
         self.made("explain-away-stats", "--scale=2", "in.h5")
         self.dropped(self.made("attn-compute", "made.h5", name="other.h5"), "explain-away-stats",
                      *COLUMN_SUMS)
@@ -230,7 +230,7 @@ class Inputs(Stale):
         values = self.made("attn-compute", "--emit=out", "-i", "v=other.h5", "made.h5",
                            name="values.h5")
         self.dropped(values, "attn-compute", "grad_q")
-        self.assertIn("weights", values)  # v has no part in them
+        self.assertIn("weights", values)  # which do not depend on v
         self.consistent(values)
         for name in ("q", "mask"):
             other = self.made("explain-away-stats", "-i", f"{name}=other.h5", "made.h5",
@@ -284,7 +284,7 @@ class Inputs(Stale):
         self.consistent(self.made("attn-compute", "--emit=out", "sums.h5", name="out.h5"))
         self.kept(self.made("explain-away-stats", "--scheme=stored", "made.h5", name="sums.h5"),
                   "out", "weights")
-        # Two layers in a row: the weights of the second are not those of the first's out.
+        # Two layers in a row: the weights of the second do not belong to the first's out.
         self.write("three.h5", k=self.normal(2, 6, 3))
         second = self.made("attn-compute", "--map=q=out", "-i", "k=three.h5", "--emit=weights",
                            "made.h5", name="second.h5")
@@ -309,13 +309,13 @@ class Inputs(Stale):
                 names = [first] if first else ["unas_col_sum", "unas_row_entropy"]
                 self.dropped(self.made(tool, *two, "made.h5", name="other.h5"), tool, *names)
                 self.kept(self.made(tool, "--map=q=Q,k=K", *two, "made.h5"), *names)
-        # A run that reads no v says nothing of it.
+        # A run that does not read v cannot invalidate results by it.
         self.made("attn-compute", mapped, "--emit=out", "both.h5")
         self.kept(self.made("attn-compute", "--map=q=Q,k=K", "--emit=weights", "made.h5"), "out")
         # -i Q would be copied, but not read.
         self.refused("attn-compute", mapped, "-i", "Q=both.h5:/q", "both.h5", status=2,
-                     says=["both --map q=Q and -i say what Q is"], hint="-i q=ADDRESS")
-        # The same datasets in other parts.
+                     says=["both --map q=Q and -i define Q"], hint="-i q=ADDRESS")
+        # The same datasets in other roles.
         self.write("square.h5", A=self.normal(5, 4), B=self.normal(5, 4), v=self.normal(5, 3))
         self.made("attn-compute", "--map=q=A,k=B", "--emit=out", "square.h5")
         self.dropped(self.made("attn-compute", "--map=q=B,k=A", "--emit=weights", "made.h5"),
@@ -333,14 +333,14 @@ class Inputs(Stale):
             name = "made.h5"
             for dataset, values in own.items():
                 np.testing.assert_array_equal(made[dataset], values, str(step))
-        # Replaced by name, as ever.
+        # Replaced by name, as always.
         replaced = self.made("lambda-solve", "--emit=out", "made.h5")
         self.assertEqual(replaced["out"].shape, (2, 7, 3))
         np.testing.assert_array_equal(replaced["p"], own["p"])
 
 
 class OlderFiles(Stale):
-    """Results that carry no mark."""
+    """Results without a mark."""
 
     def test_beside_attributes_of_a_run(self):
         self.made("attn-compute", "--emit=out,weights,grad_q", "in.h5")
@@ -454,7 +454,7 @@ class Paths(Stale):
                       "wk_skeleton (of an earlier basis-paths)\n", stepped.err)
         self.assertEqual({name for name in stepped if name not in self.read("model.h5")},
                          {"skeleton_q", "skeleton_k", "si_adam_m", "si_adam_v", "si_adam_step"})
-        # State and skeleton are inputs: they stay, whatever else runs.
+        # State and skeleton are inputs: they stay, whatever else is run.
         again = self.made("attn-compute", "--from=projection", "--emit=grad_wq,grad_wk", "step.h5")
         self.kept(again, "si_adam_m", "si_adam_v", "si_adam_step", "skeleton_q")
         twice = self.made(*step, "made.h5")
@@ -475,7 +475,7 @@ class Paths(Stale):
         self.write("scale.h5", scale=np.full(3, 2, np.float32))
         scaled = self.made("basis-paths", "rescale", "-i", "scale=scale.h5", "paths.h5")
         self.dropped(scaled, "attn-compute", "out")
-        # No scale changes the values of paths: they make the rescaled weights again.
+        # No scale changes the values of paths, which rebuild the rescaled weights.
         self.assertLessEqual({"basis_path", "basis_value", "path_value"}, set(scaled))
         again = self.made("basis-paths", "reconstruct", "made.h5", name="again.h5")
         np.testing.assert_allclose(again["wq"], scaled["wq"], rtol=1e-6)
@@ -492,7 +492,7 @@ class Points(Stale):
     def test_other_points(self):
         points = ["mode-collapse-sim", "simulate", "--counts=5,4", "--centres=1,0;-1,0", "--steps=2"]
         self.made(*points, "--scheme=unas,dnas")
-        # Of the same points, which are read.
+        # From the same points, which are read.
         more = self.made("mode-collapse-sim", "simulate", "--scheme=hnas", "--hybrid=0.5",
                          "--steps=1", "made.h5", name="more.h5")
         self.kept(more, "unas/centre", "dnas/centre", "hnas/centre")

@@ -1,4 +1,4 @@
-"""tensor-info: everything that a bundle holds, as it is."""
+"""tensor-info: shows everything that a bundle holds."""
 
 import unittest
 

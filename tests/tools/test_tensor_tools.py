@@ -1,5 +1,5 @@
-"""tensor-gen and tensor-compare: seeded numbers that are what they are said to be, and a
-comparison that lets nothing pass."""
+"""tensor-gen and tensor-compare: seeded numbers with the stated distribution, and a comparison that
+detects every difference."""
 
 import math
 import unittest
@@ -9,7 +9,7 @@ import numpy as np
 
 from attn import ToolTest
 
-SIGMAS = 6  # of an estimator: one false alarm in 5e8
+SIGMAS = 6  # standard errors of an estimator: one false alarm in 5e8
 
 
 class TensorGen(ToolTest):
@@ -46,12 +46,14 @@ class TensorGen(ToolTest):
         self.assertIn("tensor-gen uniform a=1 b=3x1x2", bundle.attributes["history"])
 
     def is_distributed(self, x, mean, deviation, kurtosis, cumulative):
-        """Moments and the distribution function are those given, neighbours do not correlate."""
+        """Moments and the distribution function are as specified, and neighbours do not
+        correlate."""
         n = x.size
         z = (x.ravel().astype(np.float64) - mean) / deviation
         self.assertLess(abs(z.mean()), SIGMAS / math.sqrt(n))
         self.assertLess(abs((z**2).mean() - 1), SIGMAS * math.sqrt((kurtosis - 1) / n))
-        self.assertLess(abs((z**3).mean()), SIGMAS * math.sqrt(15 / n))  # 15 is that of the normal
+        # 15 is the value for the normal distribution.
+        self.assertLess(abs((z**3).mean()), SIGMAS * math.sqrt(15 / n))
         # Kolmogorov: beyond 3/√n with probability 2·exp(−18).
         empirical = (np.arange(n) + 0.5) / n
         self.assertLess(np.abs(cumulative(np.sort(z)) - empirical).max(), 3 / math.sqrt(n))
@@ -124,7 +126,7 @@ class TensorGen(ToolTest):
 class TensorCompare(ToolTest):
 
     def compare(self, a, b, *options, same):
-        """The JSON's result; `same` is what the comparison is to find."""
+        """The result in the JSON; `same` is the expected outcome."""
         done = self.run_tool("tensor-compare", a, b, *options, "--json", status=0 if same else 1)
         self.assertEqual(done.json()["status"], "ok" if same else "no")
         result = done.json()["result"]
@@ -132,7 +134,7 @@ class TensorCompare(ToolTest):
         return result
 
     def pair(self, a, b, *options, same):
-        """Compares two arrays; what the result has on them."""
+        """Compares two arrays; returns their entry in the result."""
         self.write("a.h5", x=a)
         self.write("b.h5", x=b)
         return self.compare("a.h5", "b.h5", *options, same=same)["datasets"][0]
@@ -176,7 +178,7 @@ class TensorCompare(ToolTest):
                            ([inf], [1e308], False), ([1.0], [inf], False)):
             with self.subTest(a=a, b=b):
                 self.pair(np.array(a), np.array(b), same=same)
-                # No tolerance makes up for it.
+                # No tolerance excuses it.
                 self.pair(np.array(a), np.array(b), "--rtol=1e9", "--atol=1e300", same=same)
                 both = bool(np.isnan(a + b).all())
                 self.pair(np.array(a), np.array(b), "--nan-equal", same=same or both)
@@ -245,7 +247,7 @@ class TensorCompare(ToolTest):
         self.write("links.h5", first__x=np.arange(3))
         with h5py.File(self.folder / "links.h5", "a") as file:
             file["second"] = file["first"]
-            file["first/round"] = file["first"]  # without end
+            file["first/round"] = file["first"]  # an endless cycle
         self.compare("links.h5", "copies.h5", same=True)
         self.compare("copies.h5", "links.h5", same=True)
         self.compare("links.h5", "links.h5", "--datasets=second/x", same=True)

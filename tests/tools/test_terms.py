@@ -1,5 +1,5 @@
-"""Everything that scores can be made of, through the binaries, against the formulas in NumPy's long
-double: energies, projections, relative biases, windows, padding, soft caps, preferences, layouts."""
+"""Every term of the scores, through the binaries, against the formulas in NumPy's long double:
+energies, projections, relative biases, windows, padding, soft caps, preferences, layouts."""
 
 import unittest
 
@@ -13,7 +13,7 @@ MODEL_SCHEMES = ["unas", "dnas", "hnas", "sinkhorn"]
 
 
 def t5_bucket(relative, bidirectional, buckets=32, most=128):
-    """As Hugging Face's T5Attention._relative_position_bucket has it, float32 logarithms included;
+    """As Hugging Face's T5Attention._relative_position_bucket, including its float32 logarithms;
     `relative` is key minus query position."""
     found = np.zeros_like(relative)
     if bidirectional:
@@ -41,7 +41,7 @@ def alibi_slopes(heads):
 
 
 def positions(queries, keys, causal):
-    """Key minus query position: the last query stands at the last key under bottom-right."""
+    """Key minus query position: under bottom-right the last query is at the last key."""
     shift = keys - queries if causal == "bottom-right" else 0
     return np.arange(keys)[None, :] - (np.arange(queries)[:, None] + shift)
 
@@ -49,7 +49,7 @@ def positions(queries, keys, causal):
 class Terms(ToolTest):
 
     def near(self, options, data, s, scheme="unas", v=None, precision="f64", **more):
-        """attn-compute's out, weights and col_sum are those of scores `s`."""
+        """Checks that attn-compute's out, weights and col_sum are those of scores `s`."""
         self.write("in.h5", **data)
         hybrid = [f"--hybrid={more['hybrid']}"] if "hybrid" in more else []
         iterations = ["--iterations=2"] if scheme == "sinkhorn" else []
@@ -69,7 +69,7 @@ class Terms(ToolTest):
         return found
 
     def in_every_way(self, random, options, data, s, v=None):
-        """Two schemes drawn at random, in float64, and one in float32 of rounded data."""
+        """Two random schemes in float64, and one in float32 with rounded data."""
         for scheme in random.choice(MODEL_SCHEMES, 2, replace=False):
             more = {"hybrid": 0.3} if scheme == "hnas" else {}
             self.near(options, data, s, scheme, v, **more)
@@ -189,7 +189,7 @@ class Terms(ToolTest):
             with self.subTest(number=number):
                 preferred = data | {"preference": u}
                 self.near(["--alpha=1.7"], preferred, s, "fenchel", data["v"])
-                # The bundle says so, for its potentials to be used again.
+                # The bundle records it, so that its potentials can be used again.
                 self.run_tool("attn-compute", "in.h5", "--scheme=fenchel", "--alpha=1.7", "--force",
                               "-o", "made.h5")
                 attributes = self.read("made.h5").attributes
@@ -199,7 +199,7 @@ class Terms(ToolTest):
                 expected = formulas.attention(s).col_sum
                 for scheme in ("stored", "fenchel"):
                     self.assert_near("max", stats[scheme]["col_sum"]["max"], expected.max(), 1e-9)
-        # Without a preference all are alike; other schemes do not look at it.
+        # Without a preference all are equal; other schemes ignore it.
         s = formulas.scores(data["q"], data["k"], energy="dot")
         self.near([], data, s, "fenchel")
         self.near([], preferred, formulas.scores(data["q"], data["k"]), "unas")
@@ -226,7 +226,7 @@ class Terms(ToolTest):
 
             s = formulas.scores(made(data["x"], "q"), made(y, "k"))
             with self.subTest(number=number):
-                # What is made has an error of its own.
+                # Computed operands carry errors of their own.
                 self.in_every_way(random, ["--from=projection"], data, s, made(y, "v"))
         self.write("in.h5", **data)
         self.run_tool("attn-compute", "in.h5", "--from=projection", "--scheme=dnas", "-o", "made.h5")
@@ -250,7 +250,7 @@ class Terms(ToolTest):
                 np.testing.assert_array_equal(found["col_sum"], expected["col_sum"])
                 self.assertEqual(found.labels["out"], ["", "query", "head", "channel"])
                 self.assertEqual(found.attributes["attn_layout"], "blhd")
-                # How the axes lie does not have to be said twice.
+                # The order of the axes need not be given twice.
                 self.run_tool("attn-compute", "inside.h5", "--layout=blhd", "--force", "-o", "o.h5")
                 chained = self.compute("o.h5", "-q", f"--scheme={scheme}", "--emit=out,col_sum")
                 self.assert_same_bits(chained, found, ["out", "col_sum"])
@@ -279,7 +279,7 @@ class Terms(ToolTest):
         self.assertEqual(self.stats("made.h5"), self.stats("in.h5", *options))
         stored = self.stats("made.h5", "--scheme=stored")["stored"]["col_sum"]
         self.assert_near("max", stored["max"], self.stats("made.h5")["dnas"]["col_sum"]["max"], 1e-12)
-        # A later run without them leaves none of them behind.
+        # A later run without them removes their attributes.
         self.run_tool("attn-compute", "made.h5", "-o", "plain.h5")
         left = [n for n in self.read("plain.h5").attributes
                 if n in ("attn_window", "attn_softcap", "attn_relative_bias", "attn_alpha")]
@@ -309,10 +309,10 @@ class Terms(ToolTest):
         self.assert_same_bits(found, expected, ["out", "row_potential"])
         for name in ("attn_energy", "attn_scale", "attn_window"):
             self.assertEqual(found.attributes[name], expected.attributes[name])
-        # Those of an earlier run are its own.
+        # Attributes of an earlier run describe that run.
         self.run_tool("attn-compute", "in.h5", "-o", "made.h5")
         run = self.run_tool("attn-compute", "made.h5", "-o", "again.h5")
-        self.assertIn("an earlier run had energy dot, scale 0.3, window 7;", run.err)
+        self.assertIn("an earlier run used energy dot, scale 0.3, window 7;", run.err)
         again = self.read("again.h5")
         self.assert_same_bits(again, self.compute("plain.h5", "-q"), ["out", "row_potential"])
         self.write("in.h5", {"attn_energy": "cosine"}, **data)

@@ -1,5 +1,5 @@
-"""What cannot be read is never taken for absent: every dataset name of every tool, unreadable in
-every way; listings, copies and comparisons of such files."""
+"""Unreadable datasets are never taken for missing: every dataset name of every tool, made
+unreadable in every way; also listings, copies and comparisons of such files."""
 
 import shutil
 import unittest
@@ -35,8 +35,8 @@ STATE = {"adam_m": normal(12, 3), "adam_v": abs(normal(12, 3)), "adam_step": np.
 GRADIENTS = {"grad_wq": normal(6, 3), "grad_wk": normal(6, 3)}
 RELATIVE = {"rel_bias": normal(32, HEADS)}
 
-# Tool, options, and the datasets that it then reads. All of them are made unreadable in turn; the
-# names behind are other datasets that it needs.
+# Tool, options, and the datasets that it then reads. All of these are made unreadable in turn; the
+# remaining names are other datasets that it needs.
 READ = [
     ("attn-compute", "", VECTORS | TERMS),
     ("attn-compute", "--scheme hnas", VECTORS | {"hybrid": np.array([0.3, 0.6])}),
@@ -75,7 +75,7 @@ READ = [
      PATHS | GRADIENTS | {"scale": np.array([2.0, 4, 0.5]), "bq": normal(3), "bk": normal(3)}),
     ("basis-paths check", "", PATHS | {"path": np.array([[0, 0, 0], [1, 1, 1]])}),
 ]
-# Those that have no --only, since they write no bundle here.
+# Tools without --only, since they write no bundle here.
 REPORTS = ("explain-away-stats", "basis-paths check")
 ATTRIBUTES = {"--scheme stored": {"attn_scheme": "unas"}}
 
@@ -97,7 +97,7 @@ class Names(ToolTest):
             self.write("good.h5", attributes, **datasets)
             name, arguments, output = self.attempt(tool, options, "good.h5")
             written = [] if output is None else ["-o", "/dev/null"]
-            # 1: basis-paths check finds that the paths are no basis.
+            # 1: basis-paths check finds that the paths are not a basis.
             self.assertIn(self.run_tool(name, *arguments, *written, status=None).status, (0, 1))
             for dataset in datasets:
                 for damage, says in KINDS.items():
@@ -110,7 +110,7 @@ class Names(ToolTest):
                                      says=[f"bad.h5:/{dataset} ", says])
 
     def test_groups_and_other_names(self):
-        # With --each, with --map and as an address, the same is refused.
+        # The same is refused with --each, with --map and as an address.
         for damage, says in KINDS.items():
             with self.subTest(kind=damage.__name__):
                 self.write("dump.h5", **{f"layer{n}__{name}": VECTORS[name]
@@ -140,7 +140,7 @@ class Names(ToolTest):
         self.write("bad.h5", {"attn_scale": 2.0}, **VECTORS)
         content = (self.folder / "bad.h5").read_bytes()
         at = content.index(b"attn_scale\0")
-        # The version of its datatype, which stands behind the name.
+        # The version of its datatype, which follows the name.
         broken = bytearray(content)
         broken[at + 16] = 0xFF
         (self.folder / "bad.h5").write_bytes(broken)
@@ -208,7 +208,7 @@ class Listings(ToolTest):
             chunked = file.create_dataset("q", data=np.arange(1000), chunks=(100,), compression=4)
             size = chunked.id.get_chunk_info(0).size
         content = bytearray((self.folder / "bad.h5").read_bytes())
-        # The key of the first chunk: its size, the filters that were left out, its offset.
+        # The key of the first chunk: its size, the omitted filters, its offset.
         at = content.index(size.to_bytes(4, "little") + bytes(4) + bytes(16))
         content[at:at + 4] = (0x7FFFFFF0).to_bytes(4, "little")
         (self.folder / "bad.h5").write_bytes(content)

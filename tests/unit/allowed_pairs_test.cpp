@@ -64,7 +64,7 @@ bool consistent(const AllowedPairs& pairs, Random& random) {
 
 }  // namespace
 
-TEST_CASE("a set of indices that shrinks, against std::set") {
+TEST_CASE("a shrinking set of indices, against std::set") {
   Random random(11);
   for (const Index size : {0, 1, 2, 63, 64, 65, 127, 4095, 4096, 4097, 300000}) {
     IndexSet set(size);
@@ -87,7 +87,7 @@ TEST_CASE("a set of indices that shrinks, against std::set") {
   }
 }
 
-TEST_CASE_TEMPLATE("allowed pairs are those with a score", T, float, double) {
+TEST_CASE_TEMPLATE("pairs with a finite score are allowed", T, float, double) {
   Random random(12);
   int in_runs = 0;
   for (int n = 0; n < 150; ++n) {
@@ -107,7 +107,7 @@ TEST_CASE_TEMPLATE("allowed pairs are those with a score", T, float, double) {
   CHECK(in_runs < 140);
 }
 
-TEST_CASE("masks that broadcast over queries close keys; ready-made scores are looked at") {
+TEST_CASE("masks that broadcast over queries forbid keys; ready-made scores are inspected") {
   Random random(13);
   for (int n = 0; n < 60; ++n) {
     const Index rows = random_size(random, 1, 90);
@@ -138,7 +138,7 @@ TEST_CASE("masks that broadcast over queries close keys; ready-made scores are l
   }
 }
 
-TEST_CASE("bits that are runs are found to be such, whatever rows and columns are closed") {
+TEST_CASE("runs of bits are detected, whichever rows and columns are masked") {
   Random random(15);
   int others = 0;
   for (int n = 0; n < 300; ++n) {
@@ -178,7 +178,7 @@ TEST_CASE("bits that are runs are found to be such, whatever rows and columns ar
   CHECK(others > 20);
 }
 
-TEST_CASE("pairs without rows or columns, and what is refused") {
+TEST_CASE("empty pairs, and invalid input") {
   Random random(14);
   for (const Index rows : {0, 1, 3}) {
     for (const Index cols : {0, 1, 70}) {

@@ -35,7 +35,7 @@ Verdict judge_all(Relation relation, const std::vector<double>& measured,
 
 }  // namespace
 
-TEST_CASE("relations at their bounds") {
+TEST_CASE("relations at the edges of their bounds") {
   CHECK(holds(Relation::equal, 1, 1));
   CHECK_FALSE(holds(Relation::equal, 1, std::nextafter(1, 2)));
   CHECK(holds(Relation::within, 1.5, 1, 0.5));
@@ -54,7 +54,7 @@ TEST_CASE("relations at their bounds") {
   CHECK_FALSE(holds(Relation::at_least, 0.5, 1, 0.25));
 }
 
-TEST_CASE("NaN never holds, infinities do where they should") {
+TEST_CASE("NaN never holds, infinities hold where they should") {
   for (const Relation relation : {Relation::equal, Relation::within, Relation::less,
                                   Relation::at_most, Relation::greater, Relation::at_least}) {
     CAPTURE(name(relation));
@@ -74,7 +74,7 @@ TEST_CASE("NaN never holds, infinities do where they should") {
   CHECK(holds(Relation::less, 1, inf));
 }
 
-TEST_CASE("of several numbers the worst is told") {
+TEST_CASE("the worst of several numbers is reported") {
   const Verdict verdict = judge_all(Relation::at_most, {1, 5, 3}, {4});
   CHECK_FALSE(verdict.holds);
   CHECK(verdict.measured == 5);

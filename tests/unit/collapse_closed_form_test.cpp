@@ -16,7 +16,7 @@ struct Printed {
   long double dnas;
 };
 
-// DN (12) with q as it is right (SPEC.md §9, E12).
+// DN (12) with the corrected q (MATHEMATICS.md §9, E12).
 Printed printed(long double r, long double a) {
   const long double s = std::exp(-2 * a * a);
   const long double q = (r + s) / (r * s + 1);
@@ -46,7 +46,7 @@ TEST_CASE("known distances") {
   CHECK(std::abs(ten.dnas - 1.411642138288099) <= 1e-13);
 }
 
-TEST_CASE("distances are those of the printed formulas") {
+TEST_CASE("distances agree with the printed formulas") {
   Random random(81);
   std::uniform_real_distribution<double> log_r(-60, 60);
   std::uniform_real_distribution<double> log_a(-3, 2.2);
@@ -57,7 +57,7 @@ TEST_CASE("distances are those of the printed formulas") {
     CAPTURE(a);
     const collapse::Distances found = collapse::distances(r, a);
     const Printed expected = printed(r, a);
-    // 1 − s² of the printed form loses digits for small a, in long double as well.
+    // 1 − s² in the printed form loses digits for small a, even in long double.
     const double limit = 2.3e-16 * (10 + 4 * a * a) + 1.1e-19 * 10 / (a * a);
     const auto near = [&](double value, long double exact) {
       return std::abs(value - exact) <= limit * exact;
@@ -76,7 +76,7 @@ TEST_CASE("distances are those of the printed formulas") {
   }
 }
 
-TEST_CASE("the gap, however near r is to 1") {
+TEST_CASE("the gap is accurate however near r is to 1") {
   // Differences of the printed formulas in 60 digits.
   struct Known {
     double r, a, gap;
@@ -93,7 +93,7 @@ TEST_CASE("the gap, however near r is to 1") {
   }
 }
 
-TEST_CASE("r by the printed formulas, 1/r by those that are used") {
+TEST_CASE("the printed formulas at r agree with the used ones at 1/r") {
   Random random(85);
   std::uniform_real_distribution<double> log_r(0, 690);
   std::uniform_real_distribution<double> log_a(-6, 5);
@@ -104,7 +104,7 @@ TEST_CASE("r by the printed formulas, 1/r by those that are used") {
     CAPTURE(a);
     const collapse::Distances found = collapse::distances(1 / r, a);
     const collapse::Distances other = collapse::printed_distances(r, a);
-    // Below the least normal number one spacing is so much of it.
+    // Below the least normal number, one spacing is this large.
     CHECK(std::abs(found.unas - other.unas) <= 5e-15 * std::max(other.unas, 2.3e-308));
     CHECK(std::abs(found.dnas - other.dnas) <= 5e-15 * std::max(other.dnas, 2.3e-308));
     if (other.unas < 1e-300) continue;
@@ -122,7 +122,7 @@ TEST_CASE("r by the printed formulas, 1/r by those that are used") {
   }
 }
 
-TEST_CASE("at the ends nothing overflows, beyond them there is no number") {
+TEST_CASE("nothing overflows at the ends of the range; beyond them the result is NaN") {
   for (const double r : {1e-300, 1e-150, 1.0, 1e150, 1e300}) {
     for (const double a : {1e-3, 1.0, 30.0, 1e100, 1e300}) {
       CAPTURE(r);
@@ -133,7 +133,7 @@ TEST_CASE("at the ends nothing overflows, beyond them there is no number") {
       CHECK(found.dnas <= 2 * a * (1 + 1e-15));
     }
   }
-  // Far apart, the groups stay where they are.
+  // Far apart, the groups do not move.
   CHECK(collapse::distances(1e300, 100).unas == 200);
   const double nan = std::nan("");
   for (const double bad : {0.0, -1.0, 1e302, HUGE_VAL, nan}) {
@@ -144,7 +144,7 @@ TEST_CASE("at the ends nothing overflows, beyond them there is no number") {
 }
 
 TEST_CASE("the gap peaks and then vanishes (E11)") {
-  // r to the digits that are given.
+  // r to the printed digits.
   CHECK(std::abs(std::exp(collapse::gap_peak(0.5).log_r) - 7.1) <= 0.05);
   CHECK(std::abs(std::exp(collapse::gap_peak(1).log_r) - 26.8) <= 0.05);
   CHECK(std::abs(std::exp(collapse::gap_peak(2).log_r) - 1.6e5) <= 0.05e5);
@@ -162,8 +162,8 @@ TEST_CASE("the gap peaks and then vanishes (E11)") {
   }
 }
 
-TEST_CASE("where the gap peaks, to the last digits") {
-  // Roots of the printed formulas' derivative in 60 digits; the first is all but log(3 + 2√2).
+TEST_CASE("the position of the peak is accurate to the last digits") {
+  // Roots of the printed formulas' derivative in 60 digits; the first is close to log(3 + 2√2).
   for (const auto& [a, log_r] : {std::pair<double, double>{0.001, 1.76274770437014037},
                                  {0.1, 1.76814839153814254},
                                  {0.5, 1.95825988210719748},
@@ -174,7 +174,7 @@ TEST_CASE("where the gap peaks, to the last digits") {
   }
 }
 
-TEST_CASE("far apart the gap peaks at s^(-3/2), where it is all there is") {
+TEST_CASE("far apart the gap peaks at s^(-3/2), where it equals the whole distance") {
   for (const double a : {6.0, 20.0, 1e3, 1e50}) {
     CAPTURE(a);
     const collapse::Peak peak = collapse::gap_peak(a);

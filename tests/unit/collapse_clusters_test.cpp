@@ -49,7 +49,7 @@ TEST_CASE("factors of covariances, singular ones too") {
           if (c > r) CHECK(at(r, c) == 0);
           double sum = 0;
           for (Index b = 0; b < d; ++b) sum += at(r, b) * at(c, b);
-          // Where a pivot counts as 0, the root of its rounding is left.
+          // If a pivot counts as 0, the square root of its rounding remains.
           const double limit = rank == d ? 1e-13 : 1e-6;
           CHECK(std::abs(sum - covariance[static_cast<std::size_t>(r * d + c)]) <=
                 limit * static_cast<double>(d) * 10);
@@ -59,7 +59,7 @@ TEST_CASE("factors of covariances, singular ones too") {
   }
 }
 
-TEST_CASE("what is no covariance is refused") {
+TEST_CASE("an invalid covariance is refused") {
   const double nan = std::nan("");
   const double inf = std::numeric_limits<double>::infinity();
   CHECK_FALSE(covariance_factor(std::vector<double>{-1}, 1));
@@ -71,7 +71,7 @@ TEST_CASE("what is no covariance is refused") {
   CHECK(covariance_factor(std::vector<double>{1, 1, 1, 1}, 2));
 }
 
-TEST_CASE("what is a covariance does not depend on its unit") {
+TEST_CASE("the validity of a covariance does not depend on its unit") {
   for (const double unit : {1e-250, 1e-200, 1.0, 1e200, 1e300}) {
     CAPTURE(unit);
     const auto factor = [&](std::vector<double> covariance) {
@@ -84,7 +84,7 @@ TEST_CASE("what is a covariance does not depend on its unit") {
   }
 }
 
-TEST_CASE("a diagonal covariance places points as its variances do, to the bit") {
+TEST_CASE("a diagonal covariance draws the same points as its variances, to the bit") {
   Random random(83);
   std::normal_distribution<double> normal;
   collapse::Clusters full;
@@ -105,7 +105,7 @@ TEST_CASE("a diagonal covariance places points as its variances do, to the bit")
   CHECK(a[5] == 3);
 }
 
-TEST_CASE("points have the covariance that was asked for") {
+TEST_CASE("points have the requested covariance") {
   Random random(84);
   const Index d = 4;
   const std::vector<double> covariance = random_covariance(random, d, d);
@@ -123,7 +123,7 @@ TEST_CASE("points have the covariance that was asked for") {
       double sum = 0;
       for (std::size_t n = 0; n < count; ++n) sum += points[n * 4 + r] * points[n * 4 + c];
       const double size = std::sqrt(covariance[r * 4 + r] * covariance[c * 4 + c]);
-      // Six deviations of the estimate, which are at most √2 of the size each.
+      // Six standard deviations of the estimate, each at most √2 of the size.
       CHECK(std::abs(sum / count - covariance[r * 4 + c]) <= 6 * 1.42 * size / std::sqrt(count));
     }
   }

@@ -75,7 +75,7 @@ long double squared(MatrixView<const double> points, Index j, const reference::M
   return sum;
 }
 
-// The formulas of SPEC.md §2 by plain loops.
+// The formulas of MATHEMATICS.md §2 by plain loops.
 Expected expected_step(MatrixView<const double> points, const GaussianMixture& from) {
   const Index m = from.components, n = points.rows, d = points.cols;
   reference::Matrix q(m, d);
@@ -118,7 +118,7 @@ Expected expected_step(MatrixView<const double> points, const GaussianMixture& f
 
 }  // namespace
 
-TEST_CASE("scores of components are found from differences") {
+TEST_CASE("scores of components are computed from differences") {
   Random random(87);
   for (const double offset : {0.0, 1e6}) {
     const Fitting problem = random_problem(random, 70, 9, 3, 1, offset);
@@ -145,7 +145,7 @@ TEST_CASE("scores of components are found from differences") {
   }
 }
 
-TEST_CASE("a step of EM is that of the formulas") {
+TEST_CASE("a step of EM follows the formulas") {
   Random random(88);
   for (const auto& shape : {std::array<Index, 3>{1, 1, 1},
                             {2, 1, 3},
@@ -156,7 +156,7 @@ TEST_CASE("a step of EM is that of the formulas") {
     const Index n = shape[0], m = shape[1], d = shape[2];
     for (const double offset : {0.0, 1e5}) {
       for (const Priors priors : all_priors) {
-        // Far off, dnas' priors leave shares that underflow, even in long double.
+        // Far from the origin, dnas' priors make shares underflow, even in long double.
         if (priors == Priors::dnas && offset > 0) continue;
         CAPTURE(n);
         CAPTURE(m);
@@ -185,7 +185,7 @@ TEST_CASE("a step of EM is that of the formulas") {
                   1e-12);
           }
         }
-        // The mean of a cluster of one point is off by its rounding.
+        // The mean of a cluster of one point has its rounding error.
         const double rounding = 1e-12 * (10 + offset);
         CHECK(std::abs(to.variance - std::max(expected.variance, 1e-12L)) <=
               1e-12L * expected.variance + rounding * rounding);
@@ -228,7 +228,7 @@ TEST_CASE("the likelihood never falls under EM") {
   }
 }
 
-TEST_CASE("with priors of dnas a step is dnas, and steps are not EM") {
+TEST_CASE("with dnas priors the first step equals dnas, and steps are not EM") {
   Random random(90);
   double largest_fall = 0;
   for (int n = 0; n < 20; ++n) {
@@ -247,7 +247,7 @@ TEST_CASE("with priors of dnas a step is dnas, and steps are not EM") {
       CHECK(limit <= 1e-11);
       for (Index i = 0; i < now.components; ++i) {
         for (Index c = 0; c < d; ++c) {
-          // Of points of size 10 at most.
+          // For points of size at most 10.
           CHECK(std::abs(centres.view()(i, c) - next.centre[i * d + c]) <= 10 * limit);
         }
       }
@@ -291,8 +291,8 @@ TEST_CASE("the variance stops at its floor, and a component may be left without 
   CHECK(std::abs(mixture.centre[1] + 1) <= 1e-15);
 }
 
-TEST_CASE("a likelihood beyond the format is refused") {
-  // Each point's term is within it, their sum is not.
+TEST_CASE("a likelihood that exceeds the format is refused") {
+  // Each point's term fits the format, their sum does not.
   Fitting problem{Guarded<double>(1000, 1), {}};
   problem.points.fill([] { return 1e153; });
   GaussianMixture& mixture = problem.mixture;

@@ -62,7 +62,7 @@ void check_step(Random& random, Index points, Index dimension, Scheme scheme) {
   const reference::Matrix expected = expected_step(matrix_of(x), options);
   long double largest = 0;
   for (const long double value : expected.values) largest = std::max(largest, std::abs(value));
-  // README's bound for outputs, for scores of some 10.
+  // The bound for outputs in tests/README.md, for scores of about 10.
   const double limit = sizeof(T) == sizeof(float) ? 3e-5 : 1e-12;
   for (Index i = 0; i < points; ++i) {
     for (Index c = 0; c < dimension; ++c) {
@@ -84,7 +84,7 @@ Guarded<double> point_masses(Index above, Index below, double a) {
 
 }  // namespace
 
-TEST_CASE("a step is attention of the points on themselves") {
+TEST_CASE("a step is self-attention of the points") {
   Random random(85);
   for (const Scheme scheme : all_schemes) {
     for (const auto& [points, dimension] :
@@ -122,7 +122,7 @@ TEST_CASE("point masses give the closed form") {
   }
 }
 
-TEST_CASE("points that leave the format are an error") {
+TEST_CASE("points that exceed the format are an error") {
   SelfAttention options;
   options.residual = true;
   options.scale = 1e-37;
@@ -200,7 +200,7 @@ TEST_CASE("statistics of clusters") {
   }
 }
 
-TEST_CASE("modes count from one to all") {
+TEST_CASE("the number of modes lies between one and the number of clusters") {
   const std::vector<std::int64_t> labels = {0, 1, 2};
   Guarded<double> x(3, 1);
   const Guarded<double>& constant = x;
@@ -215,7 +215,7 @@ TEST_CASE("modes count from one to all") {
   CHECK(modes(1, 1) < modes(2, 1));
 }
 
-TEST_CASE("distances of clusters do not depend on the unit, and none is infinite") {
+TEST_CASE("distances of clusters do not depend on the unit and are never infinite") {
   const std::vector<std::int64_t> labels = {0, 0, 1, 1};
   const auto found = [&](double unit) {
     Guarded<double> points(4, 2);

@@ -1,6 +1,6 @@
 #pragma once
 
-// Random problems of Fenchel-dual inference, and their solutions with the memory they lie in.
+// Random problems of Fenchel-dual inference and their solutions, which own their memory.
 
 #include <algorithm>
 #include <cmath>
@@ -21,9 +21,9 @@ struct DualShape {
   double norm = 2;        ///< of the longest template and evidence
   double offset = 0;      ///< added to every component of every template
   bool by_query = false;  ///< a preference for each query
-  bool zeros = false;     ///< in preferences; whole rows of them where they are by query
-  double decades = 3;     ///< that preferences range over
-  double gamma = 0;       ///< of optimal transport; 0: KL
+  bool zeros = false;  ///< zeros in preferences; whole rows of zeros if preferences are per query
+  double decades = 3;  ///< range of the preferences in decades
+  double gamma = 0;    ///< for optimal transport; 0: KL
 };
 
 class OwnedDual {

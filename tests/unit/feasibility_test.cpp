@@ -70,8 +70,8 @@ unsigned partners_of(unsigned rows, const AllowedPairs& pairs) {
   return cols;
 }
 
-// From Hall's condition (Gale 1957) on every set of rows: no plan where one asks for more than its
-// columns have; where one asks for all they have, nobody else gets any of it.
+// By Hall's condition (Gale 1957) on every set of rows: there is no plan if a set demands more than
+// its columns have; if it demands all they have, other rows get nothing from these columns.
 Verdict by_subsets(const AllowedPairs& pairs, const Masses& a, const Masses& b) {
   Verdict verdict;
   if (std::accumulate(a.begin(), a.end(), Index{0}) !=
@@ -81,7 +81,7 @@ Verdict by_subsets(const AllowedPairs& pairs, const Masses& a, const Masses& b) 
   }
   unsigned open = 0;
   for (std::size_t i = 0; i < a.size(); ++i) open |= a[i] > 0 ? 1U << i : 0U;
-  std::vector<unsigned> closed_to(a.size(), 0);  // the columns that a row gets nothing of
+  std::vector<unsigned> closed_to(a.size(), 0);  // the columns from which a row gets nothing
   for (unsigned rows = 0; rows < 1U << a.size(); ++rows) {
     if ((rows & ~open) != 0) continue;
     const unsigned cols = partners_of(rows, pairs);
@@ -106,7 +106,7 @@ Verdict by_subsets(const AllowedPairs& pairs, const Masses& a, const Masses& b) 
   return verdict;
 }
 
-// From all permutations.
+// By all permutations.
 Verdict by_permutations(const AllowedPairs& pairs) {
   std::vector<Index> to(static_cast<std::size_t>(pairs.rows()));
   std::iota(to.begin(), to.end(), 0);
@@ -142,7 +142,7 @@ void check_same(const Feasibility& got, const Verdict& want) {
   CHECK(got.vanishing_count == static_cast<Index>(want.vanishing.size()));
 }
 
-// Whether the lines named have less than they ask for, by the pairs alone.
+// Whether the named rows or columns have less than they demand, judged only by the pairs.
 void check_proof(const Shortage& shortage, const AllowedPairs& pairs, const std::vector<double>& a,
                  const std::vector<double>& b) {
   REQUIRE(!shortage.lines.empty());
@@ -165,7 +165,7 @@ void check_proof(const Shortage& shortage, const AllowedPairs& pairs, const std:
   CHECK(shortage.demand > shortage.capacity);
 }
 
-// Random pairs, and masses that are often just right: those of a plan over some of the pairs.
+// Random pairs, and masses that often match exactly: those of a plan over some of the pairs.
 struct Draw {
   AllowedPairs pairs;
   Masses a, b;
@@ -196,7 +196,7 @@ Draw random_draw(Random& random) {
     }
   }
   if (chance(random, 0.4)) {
-    // One unit elsewhere, which may be too much there.
+    // One unit elsewhere, which may exceed the capacity there.
     ++draw.a[static_cast<std::size_t>(random_index(random, 0, rows - 1))];
     ++draw.b[static_cast<std::size_t>(random_index(random, 0, cols - 1))];
   }
@@ -235,7 +235,7 @@ TEST_CASE("support by hand") {
   const Feasibility triangle = square("x.. xx. xxx");
   CHECK(triangle.prospect == Prospect::vanishing);
   CHECK(triangle.vanishing == Pairs{{1, 0}, {2, 0}, {2, 1}});
-  // One pair more closes a cycle through all of the triangle, or through a part.
+  // One more pair closes a cycle through all of the triangle, or through a part of it.
   CHECK(square("x.x xx. xxx").prospect == Prospect::total_support);
   CHECK(square("xx. xx. xxx").vanishing == Pairs{{2, 0}, {2, 1}});
   // Blocks, a band.
@@ -249,7 +249,7 @@ TEST_CASE("support by hand") {
   CHECK(hall.rows.capacity == 2);
   CHECK(hall.cols.lines == std::vector<Index>{2, 3});
   CHECK(hall.cols.capacity == 1);
-  // A row that may go nowhere is named alone, and so is a column.
+  // A row without allowed pairs is named on its own, and so is a column.
   const Feasibility empty = square("xxx ... xxx");
   CHECK(empty.rows.lines == std::vector<Index>{1});
   CHECK(empty.rows.partners == 0);
@@ -269,7 +269,7 @@ TEST_CASE("marginals by hand") {
   CHECK(unequal.prospect == Prospect::unequal_totals);
   CHECK(unequal.row_total == 4);
   CHECK(unequal.col_total == 3);
-  // A marginal 0 closes a line, which is then no hindrance.
+  // A marginal of 0 masks a row or column, which then imposes no condition.
   CHECK(examine(drawn("xx .. x."), std::vector<double>{1, 0, 0}, std::vector<double>{0.5, 0.5})
             .prospect == Prospect::total_support);
   CHECK(examine(drawn("x. xx"), std::vector<double>{0, 2}, std::vector<double>{1, 1}).prospect ==
@@ -287,7 +287,7 @@ TEST_CASE("every small set of pairs and marginals, against Hall's condition on a
     ++met[static_cast<std::size_t>(want.prospect)];
     CAPTURE(n);
     check_scaled<double>(draw, 1, want);
-    // Rounded, ties are such no longer to the bit: at most 150 units, they are told all the same.
+    // Rounded, ties are no longer exact; with at most 150 units, they are still detected.
     check_scaled<double>(draw, 1.0 / 3, want);
     check_scaled<float>(draw, std::uniform_real_distribution<double>(0.01, 100)(random), want);
     check_scaled<float>(draw, 1e-30, want);
@@ -308,7 +308,7 @@ TEST_CASE("equal marginals, against all permutations") {
   }
 }
 
-TEST_CASE("runs of columns and the same as bits") {
+TEST_CASE("runs of columns and equal sets of bits") {
   Random random(23);
   for (int n = 0; n < 400; ++n) {
     const Index rows = random_size(random, 1, 70);
@@ -322,7 +322,7 @@ TEST_CASE("runs of columns and the same as bits") {
     for (auto& may : open) may = chance(random, 0.8) ? 1 : 0;
     std::vector<Index> begin, end;
     std::string text;
-    // Marginals of a plan, of which a few fail.
+    // Marginals of a plan, some of them perturbed.
     std::vector<double> a(static_cast<std::size_t>(rows)), b(static_cast<std::size_t>(cols));
     const double used = chance(random, 0.5) ? 1 : 0.3;
     for (Index i = 0; i < rows; ++i) {
@@ -354,17 +354,17 @@ TEST_CASE("runs of columns and the same as bits") {
     CHECK(one.vanishing_count == other.vanishing_count);
     CHECK(static_cast<Index>(one.vanishing.size()) ==
           std::min(options.listed, one.vanishing_count));
-    // The cut next to what is left is the same for every maximum flow.
+    // The minimum cut nearest to the remaining supply is the same for every maximum flow.
     CHECK(one.rows.lines == other.rows.lines);
     CHECK(one.cols.lines == other.cols.lines);
   }
 }
 
-TEST_CASE("marginals of a real plan: what it uses stays, what leads out of its blocks vanishes") {
+TEST_CASE("marginals of a real plan: its pairs stay, pairs between its blocks vanish") {
   Random random(24);
   std::uniform_real_distribution<double> decades(-6, 0);
   for (int n = 0; n < 200; ++n) {
-    // Lower block-triangular pairs, a plan on the blocks of the diagonal alone.
+    // Lower block-triangular pairs, with a plan only on the diagonal blocks.
     const Index blocks = random_index(random, 1, 5);
     std::vector<Index> row_block, col_block;
     for (Index block = 0; block < blocks; ++block) {
@@ -404,7 +404,7 @@ TEST_CASE("marginals of a real plan: what it uses stays, what leads out of its b
   }
 }
 
-TEST_CASE("totals: what is rounding, and what is not") {
+TEST_CASE("totals: rounding is accepted, larger differences are not") {
   const AllowedPairs pairs = drawn("xx xx xx");
   FeasibilityOptions single;
   single.epsilon = std::numeric_limits<float>::epsilon();
@@ -418,7 +418,7 @@ TEST_CASE("totals: what is rounding, and what is not") {
         Prospect::total_support);
 }
 
-TEST_CASE("marginals that make no sense are refused") {
+TEST_CASE("invalid marginals are refused") {
   const AllowedPairs pairs = drawn("xx");
   const double infinity = std::numeric_limits<double>::infinity();
   for (const double x : {-1.0, infinity, std::nan("")}) {
@@ -441,7 +441,7 @@ TEST_CASE("no rows, no columns, one pair") {
   CHECK(square(".").rows.lines == std::vector<Index>{0});
 }
 
-TEST_CASE("a square causal mask of 131072 keeps its diagonal alone, in a moment") {
+TEST_CASE("a square causal mask of 131072 keeps only its diagonal, and is solved quickly") {
   const Index size = 131072;
   const auto energy = make_zero_energy<float>(size, size);
   Scores<float>::Terms terms;
@@ -454,7 +454,7 @@ TEST_CASE("a square causal mask of 131072 keeps its diagonal alone, in a moment"
   CHECK(equal.prospect == Prospect::vanishing);
   CHECK(equal.vanishing_count == size * (size - 1) / 2);
   CHECK(equal.vanishing == Pairs{{1, 0}, {2, 0}, {2, 1}, {3, 0}});
-  // Query 0 asks for a little more than key 0 has; all others' keys have enough.
+  // Query 0 demands slightly more than key 0 has; the keys of all others have enough.
   std::vector<double> more = ones(size);
   more.front() = 1.001;
   more.back() = 0.999;
@@ -462,14 +462,14 @@ TEST_CASE("a square causal mask of 131072 keeps its diagonal alone, in a moment"
   CHECK(none.prospect == Prospect::no_plan);
   CHECK(none.rows.lines == std::vector<Index>{0});
   CHECK(none.cols.lines == std::vector<Index>{size - 1});
-  // The other way there is something to spare everywhere.
+  // Transposed, there is slack everywhere.
   CHECK(examine(pairs, ones(size), more, options).prospect == Prospect::total_support);
 }
 
 TEST_CASE("4096 × 4096 at random, dense and sparse") {
   Random random(25);
   const Index size = 4096;
-  for (const int and_words : {1, 8}) {  // of all pairs 1/2, and 1/256: 16 a row
+  for (const int and_words : {1, 8}) {  // half of all pairs, or 1/256 of them: 16 per row
     std::vector<IndexSet::Word> words(static_cast<std::size_t>(size * size / 64));
     for (auto& word : words) {
       word = random();
@@ -480,7 +480,7 @@ TEST_CASE("4096 × 4096 at random, dense and sparse") {
     }
     const auto pairs = AllowedPairs::from_bits(size, size, words);
     CHECK(examine(pairs, ones(size), ones(size)).prospect == Prospect::total_support);
-    // Marginals of the plan that has the same mass at every pair.
+    // Marginals of the plan with equal mass at every pair.
     std::vector<double> a(static_cast<std::size_t>(size)), b(a.size());
     for (Index i = 0; i < size; ++i) {
       for (Index j = 0; j < size; ++j) {

@@ -19,7 +19,7 @@ double away(const double* a, const double* b, Index n) {
   return std::sqrt(sum);
 }
 
-// How fast the errors of both closed forms fall with α: slopes over α from 1e-4 to 1e-2.
+// The order in α of the errors of both closed forms: slopes over α from 1e-4 to 1e-2.
 std::pair<double, double> slopes(const OwnedDual& owned) {
   const Index d = owned.depth();
   std::vector<double> sizes;

@@ -16,8 +16,8 @@ using namespace attn::testing;
 
 namespace {
 
-// What rounding leaves of a gradient, times alpha: float64 has no nearer λ. Logits are sums of d
-// products, here of errors that do not all point one way.
+// The rounding error of a gradient, times alpha: float64 cannot represent a more exact λ. Logits
+// are sums of d products, whose errors do not all have one sign.
 long double lambda_rounding(const OwnedDual& owned, const reference::Dual& exact) {
   const auto norm = [](const auto& values) {
     long double sum = 0;
@@ -31,7 +31,7 @@ long double lambda_rounding(const OwnedDual& owned, const reference::Dual& exact
          (evidence + reach * (1 + 4 * logits));
 }
 
-// Worst of everything over the queries of a problem, each in units of what is allowed.
+// The worst errors over the queries of a problem, each in units of its bound.
 struct Worst {
   long double lambda = 0, h = 0, p = 0, gap = 0, certificate = 0;
 };
@@ -40,7 +40,7 @@ Worst compare(const OwnedDual& owned, const DualOptions& options) {
   const SolvedDual found(owned.problem(), options);
   Worst worst;
   const auto add = [](long double& largest, long double value) {
-    // Written so that a NaN stays.
+    // Written so that a NaN is kept.
     if (!(value <= largest)) largest = value;
   };
   for (Index q = 0; q < owned.queries(); ++q) {
@@ -64,14 +64,14 @@ Worst compare(const OwnedDual& owned, const DualOptions& options) {
     }
     const long double allowed = std::max(1e-9L, lambda_rounding(owned, exact));
     add(worst.lambda, std::sqrt(away) / allowed);
-    // λ = α (μ̃ + z − ĥ): an error of λ is α times that of ĥ, but for the rounding of ĥ itself.
+    // λ = α (μ̃ + z − ĥ): the error of λ is α times that of ĥ, plus the rounding of ĥ itself.
     const long double offset = owned.largest_component() * 1e-14L;
     add(worst.h, std::sqrt(h_away) / (allowed / owned.problem().alpha + 1e-9L + offset));
     long double sum = 0;
     for (Index i = 0; i < owned.count(); ++i) {
       const long double p = found.p(q, i);
       sum += p;
-      // p moves by p times what its logit moves by.
+      // p changes by p times the change of its logit.
       const long double logit = 2 * owned.largest_template() * allowed * 2;
       add(worst.p, std::abs(p - exact.p[static_cast<std::size_t>(i)]) / (logit + 1e-12L));
       if (owned.preference_of(q, i) == 0) CHECK(p == 0);
@@ -81,7 +81,7 @@ Worst compare(const OwnedDual& owned, const DualOptions& options) {
     add(worst.gap, relative / options.tolerance);
     CHECK(summary.gap == doctest::Approx(owned.problem().alpha / 2 * summary.gradient_norm *
                                          summary.gradient_norm));
-    // Each value is a sum of n + d rounded terms, the logits among them of d products each.
+    // Each value is a sum of n + d rounded terms, including logits of d products each.
     add(worst.certificate,
         summary.certificate_error / static_cast<double>(64 + 4 * (owned.count() + owned.depth())));
     const long double size = 1 + std::abs(exact.primal);
@@ -122,7 +122,7 @@ TEST_CASE("duals of all sizes against Newton's method in long double") {
 
 TEST_CASE("duals of many templates and of many axes") {
   Random random(402);
-  // The reference is cubic in the axes, and takes a minute of sanitizers for 800.
+  // The reference is cubic in the axes; under sanitizers, 800 axes take a minute.
   const Index most_axes = sanitized ? 300 : 800;
   for (const auto& [n, d] :
        {std::pair<Index, Index>{600, 3}, {600, 60}, {4, most_axes}, {40, 200}}) {
@@ -153,7 +153,7 @@ TEST_CASE("duals at alpha from 1e-3 to 1e3 with templates of norm up to 50") {
   }
 }
 
-TEST_CASE("preferences by query, with zeros, of any sum, some all zero") {
+TEST_CASE("preferences per query: with zeros, with any sum, some entirely zero") {
   Random random(404);
   for (int n = 0; n < 30; ++n) {
     DualShape shape;
@@ -167,7 +167,7 @@ TEST_CASE("preferences by query, with zeros, of any sum, some all zero") {
   }
 }
 
-TEST_CASE("a shift of all templates costs no digits") {
+TEST_CASE("a shift of all templates does not reduce accuracy") {
   Random random(405);
   for (const auto& [n, d] : {std::pair<Index, Index>{30, 4}, {50, 20}, {12, 40}}) {
     DualShape shape;
@@ -176,14 +176,14 @@ TEST_CASE("a shift of all templates costs no digits") {
     shape.queries = 5;
     shape.offset = 1024;
     OwnedDual owned(shape, random);
-    // Multiples of 2^-30: what is left when the shift is taken off again is the same.
+    // Multiples of 2^-30: subtracting the shift restores the same numbers.
     for (double& value : owned.templates_)
       value = std::ldexp(std::round(std::ldexp(value, 30)), -30);
     check(owned);
   }
 }
 
-TEST_CASE("what a query gets depends neither on what others are nor on threads") {
+TEST_CASE("the result of a query depends neither on other queries nor on threads") {
   Random random(406);
   for (const auto& [n, d] : {std::pair<Index, Index>{64, 8}, {80, 50}, {150, 30}, {40, 90}}) {
     DualShape shape;
@@ -208,7 +208,7 @@ TEST_CASE("what a query gets depends neither on what others are nor on threads")
   }
 }
 
-TEST_CASE("gradient_tolerance is what is met; what is not met is said") {
+TEST_CASE("gradient_tolerance is met, or the status reports that it is not") {
   Random random(407);
   DualShape shape;
   shape.count = 60;
@@ -221,7 +221,7 @@ TEST_CASE("gradient_tolerance is what is met; what is not met is said") {
     CHECK(summary.status == DualStatus::converged);
     CHECK(summary.gradient_norm <= 1e-3);
   }
-  // No float64 has such a gradient.
+  // No float64 has such a small gradient.
   options.gradient_tolerance = 1e-30;
   for (const DualSummary& summary : SolvedDual(owned.problem(), options).summaries) {
     CHECK(summary.status == DualStatus::stalled);
@@ -236,7 +236,7 @@ TEST_CASE("gradient_tolerance is what is met; what is not met is said") {
   }
 }
 
-TEST_CASE("a lambda near 0 has its digits too, and 0 is found") {
+TEST_CASE("a lambda near 0 is accurate, and an exact 0 is found") {
   Random random(408);
   for (const double gamma : {0.0, 0.7}) {
     for (const auto& [n, d] : {std::pair<Index, Index>{9, 5}, {60, 30}, {20, 40}}) {
@@ -287,8 +287,9 @@ TEST_CASE("extreme alpha and templates do not take hundreds of steps") {
   }
 }
 
-TEST_CASE("bytes are a square of the templates only where such a matrix is made") {
-  // A square would be thousands of billions; wide vectors pad templates of few numbers.
+TEST_CASE("memory grows as the square of the templates only if such a matrix is used") {
+  // A square would take thousands of billions of bytes; wide vectors pad templates with few
+  // numbers.
   CHECK(dual_bytes(1, 1000000, 2, false, 1) < 4'000'000'000);
   CHECK(dual_bytes(8, 50000, 64, false, 1) < 4'000'000'000);
   CHECK(dual_bytes(8, 20000, 12000, false, 1) > 2 * 20000LL * 20000 * 4);
@@ -317,7 +318,7 @@ TEST_CASE("no queries, no templates, no axes") {
   for (Index i = 0; i < 3; ++i) CHECK(flat.p(0, i) == doctest::Approx(several[i] / 8));
 }
 
-TEST_CASE("templates that are all one leave attention as it is") {
+TEST_CASE("equal templates leave attention unchanged") {
   const double templates[] = {3, 4, 3, 4, 3, 4};
   const double evidence[] = {0.5, -2};
   const double preference[] = {1, 2, 5};
@@ -334,7 +335,7 @@ TEST_CASE("templates that are all one leave attention as it is") {
   CHECK(found.h(0, 1) == 4);
 }
 
-TEST_CASE("problems that are none are refused") {
+TEST_CASE("invalid problems are refused") {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const auto attempt = [](std::vector<double> t, std::vector<double> z, std::vector<double> u,
                           double alpha) {

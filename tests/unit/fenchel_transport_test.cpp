@@ -73,8 +73,8 @@ TEST_CASE("the transport divergence against Newton's method in long double") {
   }
 }
 
-TEST_CASE("groups with nothing to pay inside and no way out keep their weight") {
-  // Within a group all templates have one product with z.
+TEST_CASE("groups with free transport inside and none outside keep their weight") {
+  // Within a group all templates have the same product with z.
   const double templates[] = {1, 0, 1, 3, 1, -2, -2, 1, -2, 7};
   const double evidence[] = {0.75, 0};
   const double preference[] = {0.125, 0, 0.25, 0.5, 0.125};
@@ -91,7 +91,7 @@ TEST_CASE("groups with nothing to pay inside and no way out keep their weight") 
     problem.transport = TransportCost{{cost.data(), 5, 5}, 0.5};
     const SolvedDual found(problem, {});
     CHECK(found.summaries.front().status == DualStatus::converged);
-    // Exactly, but for the rounding of means of numbers up to 7.
+    // Exact, except for the rounding of means of numbers up to 7.
     CHECK(std::abs(found.lambda(0, 0) - alpha * 0.75) <= alpha * 1e-14);
     CHECK(std::abs(found.lambda(0, 1)) <= alpha * 1e-14);
     for (Index i = 0; i < 5; ++i) {
@@ -100,8 +100,8 @@ TEST_CASE("groups with nothing to pay inside and no way out keep their weight") 
   }
 }
 
-TEST_CASE("sources far apart take no more steps for being far apart") {
-  // The covariance of their mixture is much larger than what curves the dual along a step.
+TEST_CASE("the distance between sources does not increase the number of steps") {
+  // The covariance of their mixture is much larger than the curvature of the dual along a step.
   for (unsigned seed = 425; seed < 431; ++seed) {
     Random random(seed);
     DualShape shape;
@@ -130,7 +130,7 @@ TEST_CASE("sources far apart take no more steps for being far apart") {
   }
 }
 
-TEST_CASE("as gamma falls what stays costs least, and p at 0 becomes u") {
+TEST_CASE("as gamma falls staying becomes cheapest, and p at lambda = 0 becomes u") {
   Random random(422);
   DualShape shape;
   shape.count = 9;
@@ -144,7 +144,7 @@ TEST_CASE("as gamma falls what stays costs least, and p at 0 becomes u") {
   for (const double gamma : {0.5, 0.1, 0.02, 0.004}) {
     DualProblem problem = owned.problem();
     problem.transport->gamma = gamma;
-    // To stay costs nothing, to go at least 0.1.
+    // Staying costs nothing, moving at least 0.1.
     std::vector<double> cost = owned.cost_;
     for (Index t = 0; t < 9; ++t) {
       for (Index i = 0; i < 9; ++i) {
@@ -165,7 +165,7 @@ TEST_CASE("as gamma falls what stays costs least, and p at 0 becomes u") {
   CHECK(before <= 8 * std::exp(-0.1 / 0.004) + 1e-8);
 }
 
-TEST_CASE("the closed form of transport is off by the square of alpha") {
+TEST_CASE("the closed form of transport has an error of order alpha^2") {
   Random random(423);
   DualShape shape;
   shape.count = 20;
@@ -189,7 +189,7 @@ TEST_CASE("the closed form of transport is off by the square of alpha") {
   CHECK(std::abs(slope - 2) <= 0.1);
 }
 
-TEST_CASE("costs that are none are refused") {
+TEST_CASE("invalid costs are refused") {
   const double templates[] = {1, 2};
   const double evidence[] = {1};
   const double preference[] = {1, 1};
@@ -208,6 +208,6 @@ TEST_CASE("costs that are none are refused") {
   CHECK(attempt({0, 1, 1, 0}, 0).failure() == Failure::input);
   CHECK(attempt({0, 1, 1, 0}, nan).failure() == Failure::input);
   CHECK(attempt({0, 1, 1e300, 0}, 1e-300).failure() == Failure::numerical);
-  // The second source can go nowhere.
+  // The second source has no allowed target.
   CHECK(attempt({0, infinity, 1, infinity}, 1).failure() == Failure::numerical);
 }

@@ -19,7 +19,7 @@
 
 namespace attn::testing {
 
-/// Of everything that a problem has; what it has not is empty.
+/// The gradients of all operands of a problem; empty for missing operands.
 template <class T>
 struct Gradients {
   std::vector<T> q, k, v, w, w2, b1;
@@ -30,7 +30,7 @@ struct Gradients {
 inline reference::Matrix random_matrix(Index rows, Index cols, Random& random) {
   std::normal_distribution<double> unit;
   reference::Matrix m(rows, cols);
-  // Values of float32, which both types hold.
+  // Values representable in float32.
   for (long double& x : m.values) x = static_cast<float>(unit(random));
   return m;
 }
@@ -110,7 +110,7 @@ Gradients<T> gradients_of(const Problem<T>& problem, const SchemeOptions& option
   return found;
 }
 
-/// The same by the reference.
+/// The same from the reference.
 template <class T>
 Gradients<long double> reference_gradients(const Problem<T>& problem, const SchemeOptions& options,
                                            const reference::Matrix& grad_out) {
@@ -201,8 +201,7 @@ void check_gradients(const Problem<T>& problem, const SchemeOptions& options, Ra
   const auto got = gradients_of(problem, options, grad_out);
   const auto want = reference_gradients(problem, options, grad_out);
   const double bound = gradient_tolerance<T>(largest_score(problem.reference_scores()));
-  // What the terms of dS are made of, which may cancel: a gradient that vanishes is held against
-  // it.
+  // The terms of dS, which may cancel: a gradient that vanishes is compared with their size.
   auto v = problem.reference_v();
   for (long double& x : v.values) x -= shape.value_offset;
   const double products = std::abs(static_cast<double>(problem.v().cols)) *
@@ -210,7 +209,7 @@ void check_gradients(const Problem<T>& problem, const SchemeOptions& options, Ra
   const double vectors =
       std::abs(shape.scale) * std::max(largest_entry(problem.reference_q().values),
                                        largest_entry(problem.reference_k().values));
-  // Of the largest terms a part that the tests of larger gradients never reach.
+  // A fraction of the largest terms that tests of larger gradients never reach.
   const double floor = 1e-2 * products;
   CAPTURE(static_cast<int>(options.scheme));
   CAPTURE(problem.scores().rows());

@@ -47,7 +47,7 @@ TEST_CASE_TEMPLATE("gradients of random problems", T, float, double) {
   }
 }
 
-// Beyond what counts as small, where δ comes from the output.
+// Above the size limit, where δ is computed from the output.
 TEST_CASE_TEMPLATE("gradients of larger random problems", T, float, double) {
   Random random(209);
   for (int n = 0; n < 4; ++n) {
@@ -62,7 +62,7 @@ TEST_CASE_TEMPLATE("gradients of larger random problems", T, float, double) {
   }
 }
 
-// What all values have in common cancels from dS before it costs digits.
+// A constant offset of all values cancels from dS before it costs digits.
 TEST_CASE_TEMPLATE("gradients of values far from the origin", T, float, double) {
   Random random(211);
   for (const double offset : {10.0, -1000.0}) {
@@ -70,7 +70,7 @@ TEST_CASE_TEMPLATE("gradients of values far from the origin", T, float, double) 
     options.value_offset = offset;
     options.depth = 16;
     options.v_head_dim = 12;
-    for (const Index length : {40, 270}) {  // small and not
+    for (const Index length : {40, 270}) {  // below and above the size limit
       options.queries = length;
       options.keys = length + 3;
       options.causal = Causal::bottom_right;
@@ -80,7 +80,7 @@ TEST_CASE_TEMPLATE("gradients of values far from the origin", T, float, double) 
   }
 }
 
-// Softmax of small scores has exp(s) for weights, and dO scaled instead, unless it is of extreme
+// Softmax of small scores uses exp(s) as weights and scales dO instead, unless dO has an extreme
 // size.
 TEST_CASE_TEMPLATE("gradients of softmax by plain exponentials", T, float, double) {
   Random random(210);
@@ -110,7 +110,7 @@ TEST_CASE_TEMPLATE("gradients of softmax by plain exponentials", T, float, doubl
       CHECK(gradient_error(large.q, usual.q, 0) <= bound);
       CHECK(gradient_error(large.k, usual.k, 0) <= bound);
       CHECK(gradient_error(large.v, usual.v, 0) <= bound);
-      CHECK(large.q != usual.q);  // it did go the other way
+      CHECK(large.q != usual.q);  // it did use the other method
     }
   }
 }
@@ -145,8 +145,8 @@ TEST_CASE_TEMPLATE("gradients at the edges of tiles and panels", T, float, doubl
   }
 }
 
-// SPEC.md §2: weights that underflow before they are divided.
-TEST_CASE_TEMPLATE("gradients where a row lies far below the others", T, float, double) {
+// MATHEMATICS.md §2: weights that underflow before they are divided.
+TEST_CASE_TEMPLATE("gradients when one row lies far below the others", T, float, double) {
   Random random(204);
   ProblemOptions options;
   options.queries = 70;
@@ -205,7 +205,7 @@ TEST_CASE_TEMPLATE("identities of gradients", T, float, double) {
   const Problem<T> problem(options, random);
   const auto grad_out = random_matrix(options.queries, options.v_head_dim, random);
   const double bound = 100 * std::numeric_limits<T>::epsilon();
-  // What is added to a whole row changes nothing, under dnas nor what is added to a column.
+  // A constant added to a row changes nothing; under dnas, neither does one added to a column.
   for (const Scheme scheme : schemes) {
     const auto found = gradients_of(problem, fixed(scheme), grad_out);
     CHECK(largest_entry(found.scores) > 1e-3);
@@ -216,7 +216,7 @@ TEST_CASE_TEMPLATE("identities of gradients", T, float, double) {
       CHECK(largest_entry(found.by_key) <= bound);
     }
   }
-  // One query: dnas is uniform whatever it asks for.
+  // With one query, dnas is uniform for any scores.
   options.queries = 1;
   options.mask = false;
   const Problem<T> single(options, random);
@@ -227,7 +227,7 @@ TEST_CASE_TEMPLATE("identities of gradients", T, float, double) {
   CHECK(largest_entry(found.v) > 1e-3);
 }
 
-TEST_CASE_TEMPLATE("nothing allowed, nothing there", T, float, double) {
+TEST_CASE_TEMPLATE("no allowed pairs, and empty problems", T, float, double) {
   Random random(207);
   ProblemOptions options;
   options.queries = 5;
@@ -246,7 +246,7 @@ TEST_CASE_TEMPLATE("nothing allowed, nothing there", T, float, double) {
   }
 }
 
-TEST_CASE_TEMPLATE("values or queries alone", T, float, double) {
+TEST_CASE_TEMPLATE("gradients of only values or only queries", T, float, double) {
   Random random(208);
   ProblemOptions options;
   options.queries = 40;
@@ -273,7 +273,7 @@ TEST_CASE_TEMPLATE("values or queries alone", T, float, double) {
     forward.grad_out = {narrow.data(), 40, 2};
     differentiate(forward, targets, 1);
     CHECK(values == all.v);
-    // And queries alone cost no values.
+    // Gradients of only the queries need no gradients of values.
     std::vector<T> of_queries(120);
     targets.v.data = nullptr;
     const auto energy = make_product_gradient<T>(EnergyKind::scaled_dot, problem.q(), problem.k(),

@@ -15,12 +15,12 @@
 
 namespace attn::testing {
 
-/// A matrix with known numbers all around it: before it, between its rows and behind it. Behind it
-/// only where no address sanitizer watches, which sees reads past the end as well.
+/// A matrix surrounded by known numbers: before it, between its rows and after it. Those after it
+/// are left out if an address sanitizer is active, so that it detects reads past the end as well.
 template <class T>
 class Guarded {
  public:
-  /// `before` elements stand before the first one, and so decide how it is aligned.
+  /// `before` elements precede the first one, and thereby set its alignment.
   Guarded(Index rows, Index cols, Index gap = 5, Index before = 3)
       : rows_(rows), cols_(cols), stride_(cols + gap), before_(before) {
 #ifdef ATTN_TEST_UNDER_ASAN
@@ -44,10 +44,10 @@ class Guarded {
     for (Index i = 0; i < rows_; ++i) std::generate_n(view().row(i), cols_, make);
   }
 
-  /// The same numbers inside and around.
+  /// Equal numbers inside and around.
   bool operator==(const Guarded& other) const { return values_ == other.values_; }
 
-  /// Whether everything around the matrix is as it was.
+  /// Whether everything around the matrix is unchanged.
   bool intact() const {
     Index inside = 0;
     Index guards = 0;

@@ -13,8 +13,8 @@ using namespace attn::testing;
 
 namespace {
 
-/// What a Python loop over range(*slice.indices(length)) visits, written without arithmetic on
-/// counts: every position is tried.
+/// The positions that a Python loop over range(*slice.indices(length)) visits, found by trying
+/// every position instead of computing counts.
 std::vector<Index> visited(const SliceItem& item, Index length) {
   Index start = item.start.value_or(0);
   Index stop = item.stop.value_or(length);
@@ -80,7 +80,7 @@ TEST_CASE("An address is split at the last colon whose left side is a file") {
   CHECK(parse_address("-").file == "-");
   CHECK(parse_address("-:/q").path == "/q");
   CHECK(parse_address("-:/q[0]").selection.size() == 1);
-  // A folder is no file.
+  // A folder is not a file.
   CHECK(parse_address(folder.path() + ":/q").file == folder.path() + ":/q");
 }
 
@@ -111,7 +111,8 @@ TEST_CASE("Ranges of one axis visit what Python's slices visit") {
   }
 }
 
-TEST_CASE("Integers drop their axis, an ellipsis fills up, absent items are full") {
+TEST_CASE(
+    "Integers drop their axis, an ellipsis stands for the remaining axes, missing items are full") {
   CHECK(resolved("[1]", {2, 3, 4}).shape == Shape{3, 4});
   CHECK(resolved("[-1]", {2, 3, 4}).start == Shape{1, 0, 0});
   CHECK(resolved("[..., 1]", {2, 3, 4}).source_axis == std::vector<std::size_t>{0, 1});
@@ -134,7 +135,7 @@ TEST_CASE("Numbers of any size are clipped, not wrapped around") {
   CHECK(resolved("[1:" + huge + ":2]", {most}).shape == Shape{most / 2});
 }
 
-TEST_CASE("What does not fit the shape is an input error") {
+TEST_CASE("A selection that does not fit the shape is an input error") {
   struct Case {
     const char* selection;
     const char* says;

@@ -37,7 +37,7 @@ const std::vector<ArrayPlan> plans = {{"q", DType::f32, {5, 3}},
                                       {"none", DType::f64, {0, 2}},
                                       {"n", DType::i64, {}}};
 
-/// Those of the plans above that the format can take, with elements.
+/// Writes those of the plans above that the format can store, with elements.
 void write_good(const std::string& path, ArrayFormat format, const TemporaryFolder& folder) {
   std::vector<ArrayPlan> some = plans;
   if (format == ArrayFormat::npy) some.resize(1);
@@ -110,7 +110,7 @@ TEST_CASE("arrays are written whole and read back") {
   }
 }
 
-TEST_CASE("what is not committed leaves nothing behind") {
+TEST_CASE("uncommitted arrays leave nothing behind") {
   const TemporaryFolder folder;
   for (const Named& named : formats) {
     {
@@ -149,7 +149,7 @@ TEST_CASE("arrays that a format cannot hold are refused before anything is writt
                  "__metadata__"));
 }
 
-TEST_CASE("bundles are copied from arrays, sliced or not, without what is to be replaced") {
+TEST_CASE("bundles are copied from arrays, sliced or not, without datasets to be replaced") {
   const TemporaryFolder folder;
   for (const Named& named : {formats[1], formats[2]}) {
     const std::string path = folder / named.file;
@@ -172,11 +172,11 @@ TEST_CASE("bundles are copied from arrays, sliced or not, without what is to be 
 
 namespace {
 
-/// One of a few ways to damage a file.
+/// Damages a file in one of several ways.
 std::string damaged(std::string content, std::mt19937& random) {
   const int times = 1 + static_cast<int>(random() % 3);
   for (int i = 0; i < times && !content.empty(); ++i) {
-    // Half of the damage in the first bytes, where the headers are.
+    // Half of the damage hits the first bytes, where the headers are.
     const std::size_t reach =
         random() % 2 == 0 ? std::min<std::size_t>(content.size(), 160) : content.size();
     const std::size_t at = random() % reach;
@@ -196,7 +196,7 @@ std::string damaged(std::string content, std::mt19937& random) {
       case 4:
         content.erase(at, 1 + random() % 9);
         break;
-      default:  // a number of 8 bytes that is at some limit
+      default:  // an 8-byte number at one of several limits
         for (std::size_t k = 0; k < 8 && at + k < content.size(); ++k) {
           content[at + k] = static_cast<char>(random() % 2 == 0 ? 0xff : k == 7 ? 0x7f : 0);
         }
@@ -208,7 +208,7 @@ std::string damaged(std::string content, std::mt19937& random) {
 void read_everything(const InputBundle& bundle) {
   for (const std::string& name : bundle.names()) {
     const InputDataset dataset = bundle.dataset(name);
-    // A shape with 0 in it may have lengths that cannot be multiplied.
+    // A shape containing 0 may have lengths whose product overflows.
     if (dataset.dtype() == DType::string) {
       dataset.read_strings();
     } else if (dataset.dtype() != DType::other) {
@@ -220,7 +220,7 @@ void read_everything(const InputBundle& bundle) {
 
 }  // namespace
 
-TEST_CASE("damaged files are refused or read, and nothing else") {
+TEST_CASE("damaged files are refused or read, and never crash") {
   const TemporaryFolder folder;
   const char* const given = std::getenv("ATTN_FUZZ_ROUNDS");
   const int rounds = given != nullptr ? std::atoi(given) : 600;
@@ -229,7 +229,7 @@ TEST_CASE("damaged files are refused or read, and nothing else") {
     write_good(folder / named.file, named.format, folder);
     good.emplace_back(named.file, content_of(folder / named.file));
   }
-  // Members that are deflated, as numpy.savez_compressed has them: libzip makes them here.
+  // Deflated members, as written by numpy.savez_compressed, are made by libzip here.
   zip_t* const archive = zip_open((folder / "z.npz").c_str(), ZIP_CREATE, nullptr);
   REQUIRE(archive != nullptr);
   std::string member = npy_header(DType::f64, {30000});
@@ -269,5 +269,5 @@ TEST_CASE("damaged files are refused or read, and nothing else") {
     CHECK(refused > rounds / 4);
     fs::remove(folder / name);
   }
-  CHECK(folder.entries().empty());  // no temporary of what was unpacked
+  CHECK(folder.entries().empty());  // no temporary of unpacked members
 }

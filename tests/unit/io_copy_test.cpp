@@ -40,7 +40,7 @@ class Copy {
   h5::Handle file_;
 };
 
-/// A file with the kinds of things that the toolkit itself does not write.
+/// Writes a file with objects that the toolkit itself does not write.
 void write_odd(const std::string& path) {
   RawFile file(path);
   const std::vector<double> values = {1, 2, 3, 4, 5, 6};
@@ -86,7 +86,7 @@ std::string link_value(hid_t location, const char* name) {
 
 }  // namespace
 
-TEST_CASE("Everything in INPUT is carried along as it is") {
+TEST_CASE("Everything in INPUT is copied unchanged") {
   const TemporaryFolder folder;
   write_odd(folder / "in.h5");
   const Copy copy(folder, open_input(folder / "in.h5"));
@@ -122,7 +122,7 @@ TEST_CASE("Everything in INPUT is carried along as it is") {
   CHECK(h5::number_attribute(copy.open("plain").get(), "note", "") == 1.0);
 }
 
-TEST_CASE("A link that leads to nothing is refused, not left out") {
+TEST_CASE("A link without a target is refused, not left out") {
   const TemporaryFolder folder;
   const auto refusal = [&](const std::string& name, const auto& link) {
     {
@@ -176,7 +176,9 @@ TEST_CASE("Records with strings are copied by value") {
   }
 }
 
-TEST_CASE("Named datasets win, what is written is left out, what was written stays") {
+TEST_CASE(
+    "Named datasets take precedence; datasets to be written are skipped; datasets already written "
+    "stay") {
   const TemporaryFolder folder;
   {
     RawFile file(folder / "in.h5");
@@ -207,7 +209,7 @@ TEST_CASE("Named datasets win, what is written is left out, what was written sta
   CHECK(read.number_attribute("other") == 3.0);
 }
 
-TEST_CASE("Attributes alone") {
+TEST_CASE("Only attributes") {
   const TemporaryFolder folder;
   write_odd(folder / "in.h5");
   OutputBundle output = open_output(folder / "out.h5");
@@ -220,7 +222,7 @@ TEST_CASE("Attributes alone") {
   CHECK(h5::attribute_names(file.get(), "").size() == 3);
 }
 
-TEST_CASE("Links that lead out of an addressed group become what they lead to") {
+TEST_CASE("Links that lead out of an addressed group are replaced by their targets") {
   const TemporaryFolder folder;
   write_counting(folder / "other.h5", "x", {3});
   {
@@ -244,7 +246,7 @@ TEST_CASE("Links that lead out of an addressed group become what they lead to") 
   CHECK(bundle.number_attribute("index") == 1.0);
 }
 
-TEST_CASE("A slice keeps its type, its attributes and the labels of the axes that are left") {
+TEST_CASE("A slice keeps its type, its attributes and the labels of the remaining axes") {
   const TemporaryFolder folder;
   {
     RawFile file(folder / "in.h5");
@@ -303,7 +305,7 @@ TEST_CASE("Dimension scales are attached to the copies; other references become 
   CHECK(h5::attribute_names(copy.open("/").get(), "").empty());
 }
 
-TEST_CASE("Chunks that were never written stay so, groups keep the order of their members") {
+TEST_CASE("Unwritten chunks stay unwritten, and groups keep the order of their members") {
   const TemporaryFolder folder;
   {
     RawFile file(folder / "in.h5");

@@ -19,11 +19,11 @@ using attn::testing::contains;
 namespace {
 
 struct End {
-  int status = 0;  // as waitpid has it
+  int status = 0;  // as returned by waitpid
   std::string error;
 };
 
-/// How a child process ends that crashes, inside a Lock or outside.
+/// How a child process that crashes inside or outside a Lock ends.
 End crash(bool in_library) {
   std::array<int, 2> ends{};
   REQUIRE(pipe(ends.data()) == 0);
@@ -54,11 +54,11 @@ End crash(bool in_library) {
 
 }  // namespace
 
-TEST_CASE("A crash of HDF5 is told as bad input, one of our own is a crash") {
+TEST_CASE("A crash inside HDF5 is reported as bad input, our own crash as a crash") {
   const End in_library = crash(true);
   REQUIRE(WIFEXITED(in_library.status));
   CHECK(WEXITSTATUS(in_library.status) == 3);
-  CHECK(contains(in_library.error, ": error: a.h5:/tokens is damaged: HDF5 crashed over it\n"));
+  CHECK(contains(in_library.error, ": error: a.h5:/tokens is damaged: HDF5 crashed on it\n"));
   const End elsewhere = crash(false);
   CHECK(WIFSIGNALED(elsewhere.status));
   CHECK(elsewhere.error.empty());

@@ -1,4 +1,4 @@
-// --compress as the files have it: chunks, filters, bits, and how often a chunk is deflated.
+// --compress as stored in files: chunks, filters, bits, and how often a chunk is deflated.
 
 #include <doctest/doctest.h>
 
@@ -23,7 +23,7 @@ OutputBundle open_deflating(const std::string& target, int level = 4) {
   return OutputBundle(options);
 }
 
-/// Smooth, so that shuffling its bytes pays.
+/// Smooth numbers, so that shuffling their bytes helps.
 std::vector<float> smooth(Index count) {
   std::vector<float> values(static_cast<std::size_t>(count));
   for (std::size_t i = 0; i < values.size(); ++i) {
@@ -32,7 +32,7 @@ std::vector<float> smooth(Index count) {
   return values;
 }
 
-/// Chunk and filters of a dataset; no chunk where it is contiguous.
+/// Chunk and filters of a dataset; no chunk if it is contiguous.
 struct Layout {
   Shape chunk;
   std::vector<H5Z_filter_t> filters;
@@ -58,10 +58,10 @@ Layout layout_of(const std::string& path, const std::string& name) {
 
 }  // namespace
 
-TEST_CASE("Chunks to deflate are runs of consecutive elements of half a MiB at most") {
+TEST_CASE("Chunks to be deflated are runs of consecutive elements of at most half a MiB") {
   CHECK(deflate_chunk({8, 2048, 64}, 4) == Shape{1, 2048, 64});
   CHECK(deflate_chunk({12, 512, 64}, 4) == Shape{4, 512, 64});
-  // Even parts: 10 heads of which 4 would fit are cut 4, 4, 2.
+  // Even parts: 10 heads, of which 4 would fit, are cut into 4, 4, 2.
   CHECK(deflate_chunk({10, 512, 64}, 4) == Shape{4, 512, 64});
   CHECK(deflate_chunk({9, 256, 64}, 4) == Shape{5, 256, 64});
   CHECK(deflate_chunk({2, 4097, 64}, 4) == Shape{1, 1366, 64});
@@ -74,7 +74,7 @@ TEST_CASE("Chunks to deflate are runs of consecutive elements of half a MiB at m
   }
 }
 
-TEST_CASE("What is deflated is read back bit for bit, and what is small stays contiguous") {
+TEST_CASE("Deflated datasets are read back bit for bit, and small ones stay contiguous") {
   const TemporaryFolder folder;
   const Shape shape = {5, 257, 67};
   const std::vector<float> values = smooth(element_count(shape));
@@ -129,8 +129,8 @@ TEST_CASE("Copied datasets stay as they are") {
   CHECK(layout_of(folder / "out.h5", "part").filters.empty());
 }
 
-// A chunk deflated twice leaves the room of its first form behind, or moves: the file would be
-// larger than that of one write of everything.
+// A chunk that is deflated twice leaves unused space behind, or moves: the file would be larger
+// than one written at once.
 TEST_CASE("Written by heads or by pieces, a chunk is deflated once") {
   const TemporaryFolder folder;
   const Shape shape = {12, 500, 64};
@@ -181,8 +181,8 @@ TEST_CASE("Tiles of several threads are deflated once, in any order") {
     return std::filesystem::file_size(folder / name);
   };
   const auto one = static_cast<double>(size_by("one.h5", 1));
-  // The index of the chunks has nodes that are filled in the order of writing; one chunk more would
-  // be some 50 KiB.
+  // The nodes of the chunk index are filled in the order of writing; one more chunk would take some
+  // 50 KiB.
   constexpr double index = 16384;
   CHECK(std::abs(static_cast<double>(size_by("four.h5", 4)) - one) < index);
 }

@@ -16,7 +16,7 @@ using namespace attn::testing;
 
 namespace {
 
-/// Writes a bundle with small and large things in it, for the failures on the way.
+/// Writes a bundle with small and large objects, so that writing may fail in many places.
 void write_everything(const std::string& target, const std::string& input, bool force = false) {
   OutputBundle output = open_output(target, force);
   output.copy_from(open_input(input), {});
@@ -44,7 +44,7 @@ void limit_file_size(std::size_t bytes) {
   setrlimit(RLIMIT_FSIZE, &limit);
 }
 
-/// 0: written; 5: refused as it should be, and nothing left behind; else what went wrong.
+/// 0: written; 5: refused as expected, with nothing left behind; otherwise a code for the mistake.
 int outcome(const TemporaryFolder& folder, const std::string& target, const std::string& input) {
   try {
     write_everything(target, input);
@@ -59,7 +59,7 @@ int outcome(const TemporaryFolder& folder, const std::string& target, const std:
 
 }  // namespace
 
-TEST_CASE("Wherever the file may not grow any further, it is an output error without a trace") {
+TEST_CASE("A file that cannot grow at any point is an output error and leaves no trace") {
   const TemporaryFolder folder;
   write_input(folder / "in.h5");
   write_everything(folder / "whole.h5", folder / "in.h5");
@@ -71,7 +71,7 @@ TEST_CASE("Wherever the file may not grow any further, it is an output error wit
     const int status = status_of_child([&] {
       install_cleanup_handlers();
       limit_file_size(limit);
-      // The way out is part of what is tried: an ordinary exit must do no harm.
+      // The exit is part of the test: an ordinary exit must do no harm.
       std::exit(outcome(folder, folder / "out.h5", folder / "in.h5"));
     });
     CHECK(WIFEXITED(status));
@@ -83,14 +83,14 @@ TEST_CASE("Wherever the file may not grow any further, it is an output error wit
   CHECK(refused > 50);
 }
 
-TEST_CASE("After a failure the same error comes again, and other bundles work") {
+TEST_CASE("After a failure the same error is thrown again, and other bundles work") {
   const TemporaryFolder folder;
   const int status = status_of_child([&] {
     install_cleanup_handlers();
     limit_file_size(10000);
     OutputBundle output = open_output(folder / "out.h5");
     OutputDataset dataset = output.create("x", DType::f32, {100000});
-    // Less than this would wait in HDF5's buffers until commit.
+    // A smaller dataset would stay in HDF5's buffers until commit.
     const std::vector<float> values(100000);
     const Error first = thrown_error([&] { dataset.write({0}, {100000}, values.data()); });
     const Error second = thrown_error([&] { dataset.write({0}, {1}, values.data()); });
@@ -105,7 +105,7 @@ TEST_CASE("After a failure the same error comes again, and other bundles work") 
   CHECK(WEXITSTATUS(status) == 0);
 }
 
-TEST_CASE("A full disk says so") {
+TEST_CASE("A full disk is reported") {
   const TemporaryFolder folder;
   fs::create_directory(folder / "small");
   if (mount("tmpfs", (folder / "small").c_str(), "tmpfs", 0, "size=256k") != 0) {
@@ -136,7 +136,7 @@ TEST_CASE("A full disk says so") {
   CHECK(WEXITSTATUS(status) == 0);
 }
 
-TEST_CASE("Signals remove the temporary and end the process as ever") {
+TEST_CASE("Signals remove the temporary and end the process as usual") {
   const TemporaryFolder folder;
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) {
     CAPTURE(number);
@@ -159,7 +159,7 @@ TEST_CASE("Signals remove the temporary and end the process as ever") {
   CHECK(WIFEXITED(ignored));
 }
 
-TEST_CASE("A bundle flows to standard output only in the end") {
+TEST_CASE("A bundle is copied to standard output only at the end") {
   const TemporaryFolder folder;
   fs::create_directory(folder / "tmp");
   const auto write_stream = [&](bool commit) {
@@ -211,7 +211,7 @@ TEST_CASE("Streams that cannot be written") {
   CHECK_FALSE(output_failed());
 }
 
-TEST_CASE("An existing output that is no regular file is a stream") {
+TEST_CASE("An existing output that is not a regular file is a stream") {
   const TemporaryFolder folder;
   write_input(folder / "in.h5");
   write_everything("/dev/null", folder / "in.h5");

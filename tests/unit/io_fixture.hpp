@@ -42,7 +42,7 @@ class TemporaryFolder {
   std::string operator/(const std::string& name) const { return (path_ / name).string(); }
   std::string path() const { return path_.string(); }
 
-  /// Names of what is in it, sorted, hidden files too.
+  /// Names of the entries, sorted, including hidden files.
   std::vector<std::string> entries() const {
     std::vector<std::string> names;
     for (const auto& entry : fs::directory_iterator(path_))
@@ -64,12 +64,12 @@ inline void write_file(const std::string& path, const std::string& content) {
   std::ofstream(path, std::ios::binary) << content;
 }
 
-/// A descriptor (0 or 1) that leads to a file, for as long as this lives.
+/// Redirects a descriptor (0 or 1) to a file while it exists.
 class Redirected {
  public:
   Redirected(int descriptor, const std::string& path, int flags)
       : Redirected(descriptor, open(path.c_str(), flags | O_CLOEXEC, 0644)) {}
-  /// Takes `onto` over.
+  /// Takes ownership of `onto`.
   Redirected(int descriptor, int onto)
       : descriptor_(descriptor), saved_(fcntl(descriptor, F_DUPFD_CLOEXEC, 10)) {
     dup2(onto, descriptor_);
@@ -87,10 +87,10 @@ class Redirected {
   int saved_;
 };
 
-/// Runs `body` in a child process and gives what waitpid says of its end; an exception is exit 99.
+/// Runs `body` in a child process and returns its status from waitpid; an exception is exit 99.
 template <class Body>
 int status_of_child(const Body& body) {
-  std::fflush(nullptr);  // lest the child writes it once more
+  std::fflush(nullptr);  // so that the child does not write it again
   const pid_t child = fork();
   if (child == 0) {
     try {
@@ -113,7 +113,7 @@ class RawFile {
 
   hid_t root() const { return file_.get(); }
 
-  /// Writes `data`, which has elements of `memory`, as elements of `stored`.
+  /// Writes `data`, whose elements have type `memory`, as elements of type `stored`.
   void put(const std::string& name, hid_t stored, hid_t memory, const Shape& shape,
            const void* data, const Shape& chunk = {}, bool compressed = false) {
     const io::h5::Handle space = io::h5::dataspace({shape.begin(), shape.end()});

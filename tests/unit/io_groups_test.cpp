@@ -13,7 +13,8 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-/// text/{a,b}/layer{0,2,10} with Q = {n} and x = {-n}, and groups that patterns are not to match.
+/// Writes text/{a,b}/layer{0,2,10} with Q = {n} and x = {-n}, and groups that the patterns must not
+/// match.
 void write_dump(const std::string& path) {
   RawFile file(path);
   double n = 0;
@@ -43,7 +44,7 @@ double first_of(const InputDataset& dataset) { return values_of<double>(dataset)
 
 }  // namespace
 
-TEST_CASE("Groups are found by a pattern for each level, numbers in their order") {
+TEST_CASE("Groups are found by one pattern per level, in numerical order") {
   const TemporaryFolder folder;
   const std::string path = folder / "dump.h5";
   write_dump(path);
@@ -73,7 +74,7 @@ TEST_CASE("Groups are found by a pattern for each level, numbers in their order"
         }).failure() == Failure::usage);
 }
 
-TEST_CASE("A group that several links lead to is found once, and rings of groups end") {
+TEST_CASE("A group with several links is found once, and cycles of groups end") {
   const TemporaryFolder folder;
   const std::string path = folder / "links.h5";
   {
@@ -87,7 +88,7 @@ TEST_CASE("A group that several links lead to is found once, and rings of groups
   }
   const InputBundle bundle = open_input(path);
   CHECK(bundle.groups_like("[a-k]*") == Names{"also2"});
-  // It might be a group that is meant.
+  // The text might name a group.
   CHECK(contains(thrown_error([&] { bundle.groups_like("*"); }).what(),
                  "links.h5:/lost is a link that leads nowhere"));
   CHECK(bundle.groups_like("layer*") == Names{"layer1", "layer2"});
@@ -124,7 +125,7 @@ TEST_CASE("One group is a bundle of its own, with named and renamed datasets") {
   CHECK(first_of(open_renamed(path, "q", "a/layer2/Q").group("text").dataset("q")) == 2);
 }
 
-TEST_CASE("Groups are written to as bundles of their own, in one file") {
+TEST_CASE("Groups are written as bundles of their own in one file") {
   const TemporaryFolder folder;
   const std::string path = folder / "dump.h5";
   write_dump(path);
@@ -169,7 +170,7 @@ TEST_CASE("Groups are written to as bundles of their own, in one file") {
   CHECK_FALSE(read.has("k"));
 }
 
-TEST_CASE("A group given up leaves nothing, as a file does") {
+TEST_CASE("An abandoned group leaves nothing behind, like a file") {
   const TemporaryFolder folder;
   {
     OutputBundle output = open_output(folder / "out.h5");

@@ -30,7 +30,7 @@ Error refusal(const std::string& input,
 
 }  // namespace
 
-TEST_CASE("INPUT is a file or a group of it, and named datasets win") {
+TEST_CASE("INPUT is a file or a group of it, and named datasets take precedence") {
   const TemporaryFolder folder;
   write_example(folder / "in.h5");
   write_counting(folder / "other.h5", "k", {3});
@@ -68,7 +68,7 @@ TEST_CASE("INPUT is a file or a group of it, and named datasets win") {
                  "the named datasets: no dataset k (there are: Q)"));
 }
 
-TEST_CASE("What is not there is named, with what there is") {
+TEST_CASE("A missing object is named, with a list of existing ones") {
   const TemporaryFolder folder;
   write_example(folder / "in.h5");
   const std::string in = folder / "in.h5";
@@ -94,7 +94,7 @@ TEST_CASE("What is not there is named, with what there is") {
   CHECK(contains(selected.what(), "cannot be sliced"));
 }
 
-TEST_CASE("Files that are no bundles are told apart") {
+TEST_CASE("Files that are not bundles have different messages") {
   const TemporaryFolder folder;
   write_example(folder / "in.h5");
   const std::string whole = content_of(folder / "in.h5");
@@ -122,7 +122,7 @@ TEST_CASE("Files that are no bundles are told apart") {
   CHECK(refusal(folder.path()).what() == folder.path() + " is a folder, expected a file");
 }
 
-TEST_CASE("A file behind a user block is a bundle") {
+TEST_CASE("A file with a user block is a bundle") {
   const TemporaryFolder folder;
   {
     const h5::Lock lock;
@@ -145,7 +145,7 @@ TEST_CASE("A refused lock names the file and the variable") {
   CHECK(contains(error.hint(), "HDF5_USE_FILE_LOCKING"));
 }
 
-TEST_CASE("Links are followed where they lead somewhere") {
+TEST_CASE("Links with a target are followed") {
   const TemporaryFolder folder;
   write_counting(folder / "other.h5", "x", {4});
   {
@@ -171,11 +171,11 @@ TEST_CASE("Links are followed where they lead somewhere") {
   }
 }
 
-TEST_CASE("A filter that is not there is named when the dataset is read") {
+TEST_CASE("A missing filter is named when the dataset is read") {
   const TemporaryFolder folder;
   write_counting(folder / "in.h5", "x", {4});
   {
-    // Registered for as long as the file is written.
+    // Registered while the file is written.
     const h5::Lock lock;
     const H5Z_class2_t filter = {H5Z_CLASS_T_VERS,
                                  32123,
@@ -208,7 +208,7 @@ TEST_CASE("A filter that is not there is named when the dataset is read") {
   CHECK(error.failure() == Failure::input);
   CHECK(contains(error.what(), "in.h5:/packed is compressed with filter 32123 (squeeze)"));
   CHECK(contains(error.hint(), "HDF5_PLUGIN_PATH"));
-  // It can be copied all the same, as its chunks are not looked into.
+  // It can still be copied, since its chunks are not decoded.
   OutputBundle copy = open_output(folder / "out.h5");
   copy.copy_from(bundle, {});
   copy.commit();

@@ -21,13 +21,13 @@ struct Format {
 const Format formats[] = {{"float16", narrow_half, widen_half, 0x7c00},
                           {"bfloat16", narrow_bfloat16, widen_bfloat16, 0x7f80}};
 
-/// The nearest of all finite codes, found by looking at every one; of two as near, the even one.
-/// In long double, where differences are exact here.
+/// The nearest finite code, found by trying all of them; the even one of two equally near codes. In
+/// long double, in which the differences are exact.
 std::uint16_t reference(const Format& format, double value) {
   std::uint16_t best = 0;
   long double least = std::numeric_limits<long double>::infinity();
   for (std::uint32_t code = 0; code <= format.infinity; ++code) {
-    // Infinity stands for the number that would be next.
+    // Infinity represents the next number.
     const long double last = format.widen(static_cast<std::uint16_t>(format.infinity - 1));
     const long double step = last - format.widen(static_cast<std::uint16_t>(format.infinity - 2));
     const long double at =
@@ -43,7 +43,7 @@ std::uint16_t reference(const Format& format, double value) {
 
 }  // namespace
 
-TEST_CASE("every number of the narrow formats stays itself") {
+TEST_CASE("every number of the narrow formats is preserved") {
   for (const Format& format : formats) {
     for (std::uint32_t code = 0; code < 0x10000; ++code) {
       const auto bits = static_cast<std::uint16_t>(code);
@@ -56,7 +56,7 @@ TEST_CASE("every number of the narrow formats stays itself") {
   }
 }
 
-TEST_CASE("ties go to even, and what is next to a tie to its side") {
+TEST_CASE("ties round to even, and neighbours of a tie to their own side") {
   for (const Format& format : formats) {
     for (std::uint32_t code = 0; code + 1 < format.infinity; ++code) {
       const double low = format.widen(static_cast<std::uint16_t>(code));
@@ -79,7 +79,7 @@ TEST_CASE("ties go to even, and what is next to a tie to its side") {
   }
 }
 
-TEST_CASE("numbers of all sizes go to the nearest") {
+TEST_CASE("numbers of all magnitudes round to the nearest") {
   std::mt19937_64 random(3);
   std::uniform_real_distribution<double> mantissa(-2, 2);
   for (const Format& format : formats) {

@@ -21,7 +21,7 @@ std::vector<double> counting(Index count) {
   return values;
 }
 
-/// Sets an environment variable for as long as this lives.
+/// Sets an environment variable while it exists.
 class Variable {
  public:
   Variable(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }
@@ -35,7 +35,7 @@ class Variable {
 
 }  // namespace
 
-TEST_CASE("What is written is read back, with its labels and attributes") {
+TEST_CASE("Written datasets are read back with labels and attributes") {
   const TemporaryFolder folder;
   OutputBundle bundle = open_output(folder / "out.h5");
   CHECK(bundle.description() == folder / "out.h5");
@@ -143,7 +143,7 @@ TEST_CASE("Strided blocks above the size of the buffer, and a vector with a stri
   CHECK(values_of<double>(read.dataset("wide")) == std::vector<double>(400000, 3.0));
 }
 
-TEST_CASE("Parts of rows are the same bytes, straight or by way of a buffer") {
+TEST_CASE("Parts of rows give the same bytes, written directly or through a buffer") {
   const TemporaryFolder folder;
   const Variable date("SOURCE_DATE_EPOCH", "0");
   const Index rows = 50;
@@ -154,7 +154,7 @@ TEST_CASE("Parts of rows are the same bytes, straight or by way of a buffer") {
     const std::string path = folder / std::to_string(least_part);
     OutputBundle bundle({.target = path, .tmpdir = {}, .least_part = least_part});
     OutputDataset dataset = bundle.create("x", DType::f64, {rows, columns});
-    // Parts of 4096 bytes and one less and one more number, and what is left.
+    // Parts of 4096 bytes, of one number less and one more, and the remainder.
     Index first = 0;
     for (const Index width : {512, 511, 513, 1, 463}) {
       dataset.write({0, first}, {rows, width}, values.data() + first, columns);
@@ -201,7 +201,7 @@ TEST_CASE("Chunks may be written by several threads, in any order, to the same b
   }
 }
 
-TEST_CASE("The same writes give the same bytes at another time") {
+TEST_CASE("The same writes produce the same bytes at another time") {
   const TemporaryFolder folder;
   const Variable epoch("SOURCE_DATE_EPOCH", "86400");
   for (const char* name : {"a.h5", "b.h5"}) {
@@ -218,7 +218,7 @@ TEST_CASE("The same writes give the same bytes at another time") {
   CHECK(content_of(folder / "a.h5") == content_of(folder / "b.h5"));
 }
 
-TEST_CASE("History grows at its beginning, by one line each") {
+TEST_CASE("Each run adds one line at the beginning of history") {
   const TemporaryFolder folder;
   {
     const Variable epoch("SOURCE_DATE_EPOCH", "86400");
@@ -240,7 +240,7 @@ TEST_CASE("History grows at its beginning, by one line each") {
   CHECK(contains(error.what(), "SOURCE_DATE_EPOCH is 'yesterday'"));
 }
 
-TEST_CASE("A name that cannot be is a bug") {
+TEST_CASE("An impossible name is a bug") {
   const TemporaryFolder folder;
   OutputBundle bundle = open_output(folder / "x.h5");
   for (const char* name : {"", "/", "/x", "x/", "."}) {

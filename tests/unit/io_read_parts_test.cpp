@@ -13,7 +13,7 @@ constexpr Index most = Index{64} << 20;
 
 struct Seen {
   std::vector<Part> parts;
-  std::vector<int> times;  // that each element was met
+  std::vector<int> times;  // how often each element was visited
 };
 
 Seen parts_of(const Parts& parts, const Shape& count) {
@@ -47,7 +47,7 @@ TEST_CASE("A small read is one part") {
 }
 
 TEST_CASE("A large read is cut into parts that meet each element once") {
-  // Elements as large as a MiB, so that few are many bytes.
+  // Elements of a MiB each, so that few elements are many bytes.
   constexpr Index mib = Index{1} << 20;
   const std::vector<Shape> chunks = {{}, {1, 1, 1}, {2, 3, 4}, {5, 50, 7}, {64, 64, 64}};
   for (const Shape& chunk : chunks) {
@@ -67,7 +67,7 @@ TEST_CASE("A large read is cut into parts that meet each element once") {
 
 TEST_CASE("Chunks are not cut") {
   const Parts parts{{3}, {2}, {10}, most / 16};
-  Index behind = -1;  // the last chunk of the part before
+  Index behind = -1;  // the last chunk of the previous part
   for (const Part& part : parts_of(parts, {100}).parts) {
     const Index first = (3 + 2 * part.start[0]) / 10;
     CHECK(first > behind);

@@ -121,7 +121,7 @@ TEST_CASE("Extreme numbers are rounded, kept or refused") {
   CHECK(contains(error.what(), "e.h5:/natural holds 9223372036854775808"));
 }
 
-TEST_CASE("bool is h5py's enumeration or a bit field of one byte; others are not read") {
+TEST_CASE("bool is h5py's enumeration or a one-byte bit field; others are not read") {
   const TemporaryFolder folder;
   {
     RawFile file(folder / "b.h5");
@@ -204,7 +204,7 @@ TEST_CASE("Strings of every kind are read without their padding") {
                  "s.h5:/null holds strings, expected numbers"));
 }
 
-TEST_CASE("Blocks of slices are those of an element-wise model") {
+TEST_CASE("Blocks of slices agree with an element-wise model") {
   const TemporaryFolder folder;
   std::mt19937 random(7);
   for (int trial = 0; trial < 60; ++trial) {
@@ -242,7 +242,7 @@ TEST_CASE("Blocks of slices are those of an element-wise model") {
   }
 }
 
-TEST_CASE("Blocks above the size of the buffer are put together rightly") {
+TEST_CASE("Blocks larger than the buffer are assembled correctly") {
   const TemporaryFolder folder;
   const Shape shape = {3, 1001, 401};
   std::vector<std::int32_t> values(static_cast<std::size_t>(element_count(shape)));
@@ -275,7 +275,7 @@ TEST_CASE("Scalars, empty axes and null dataspaces") {
   CHECK(contains(error.what(), "z.h5:/null has no values"));
 }
 
-TEST_CASE("A dataset stays readable when its bundle is gone, and from several threads") {
+TEST_CASE("A dataset stays readable after its bundle is destroyed, and from several threads") {
   const TemporaryFolder folder;
   write_counting(folder / "t.h5", "x", {64, 1000});
   const InputDataset dataset = open_input(folder / "t.h5").dataset("x");

@@ -31,7 +31,7 @@ Error refusal(const std::string& input,
 
 }  // namespace
 
-TEST_CASE("Standard input is a stream, spooled without a trace") {
+TEST_CASE("Standard input is a stream, and its spool leaves no trace") {
   const TemporaryFolder folder;
   write_example(folder / "in.h5");
   InputBundle::Options options;
@@ -69,7 +69,7 @@ TEST_CASE("Standard input is a stream, spooled without a trace") {
   }
 }
 
-TEST_CASE("Streams that hold no bundle") {
+TEST_CASE("Streams without a bundle") {
   const TemporaryFolder folder;
   write_example(folder / "in.h5");
   write_file(folder / "text", "text");
@@ -94,7 +94,7 @@ TEST_CASE("Streams that hold no bundle") {
   }
   const Error twice = refusal("-", {{"q", "-:/q"}});
   CHECK(twice.failure() == Failure::usage);
-  CHECK(contains(twice.what(), "standard input can be one input only"));
+  CHECK(contains(twice.what(), "standard input can be used for only one input"));
 }
 
 TEST_CASE("A spool that cannot be written is an output error") {
@@ -118,7 +118,7 @@ TEST_CASE("A FIFO as INPUT is read as a stream") {
   writer.join();
 }
 
-TEST_CASE("Unnamed files have a name only while they are opened, in both ways") {
+TEST_CASE("Unnamed files have a name only while they are opened, with either method") {
   for (const bool allow_tmpfile : {true, false}) {
     CAPTURE(allow_tmpfile);
     const TemporaryFolder folder;

@@ -12,7 +12,7 @@ using namespace attn::io;
 
 namespace {
 
-/// Bytes in memory that count how often and how much of them is read, and refuse to be read beyond.
+/// Bytes in memory that count reads and read bytes, and refuse reads beyond the end.
 class CountedBytes : public Bytes {
  public:
   explicit CountedBytes(std::vector<char> content)
@@ -41,7 +41,7 @@ std::vector<char> random_content(Index size) {
   return content;
 }
 
-/// Element by element, as the contract says.
+/// Element by element, as in the contract.
 std::vector<char> plain(const std::vector<char>& content, Index offset,
                         const std::vector<StridedAxis>& axes, std::size_t size, Index total) {
   std::vector<char> out(static_cast<std::size_t>(total) * size);
@@ -62,7 +62,7 @@ std::vector<char> plain(const std::vector<char>& content, Index offset,
 
 }  // namespace
 
-TEST_CASE("strided blocks hold what indexing element by element gives") {
+TEST_CASE("strided blocks equal element-by-element indexing") {
   std::mt19937 random(1);
   const std::vector<char> content = random_content(3 << 20);
   const CountedBytes bytes(content);
@@ -96,13 +96,13 @@ TEST_CASE("strided blocks hold what indexing element by element gives") {
 }
 
 TEST_CASE("a block in Fortran order takes few calls") {
-  // 300 x 500 float32, the first axis' elements neighbours.
+  // 300 x 500 float32, with the first axis varying fastest.
   const CountedBytes bytes(random_content(300 * 500 * 4));
   std::vector<float> out(300 * 500);
   read_strided(bytes, 0, {{500, 1200, 1}, {300, 4, 500}}, 4, out.data());
   CHECK(bytes.calls <= 4);
   CHECK(bytes.bytes == bytes.size());
-  // Some rows of it: stretches of each column, together.
+  // Some rows of it: ranges of each column, read together.
   bytes.calls = 0;
   read_strided(bytes, 40, {{500, 1200, 1}, {8, 4, 500}}, 4, out.data());
   CHECK(bytes.calls <= 4);
@@ -119,7 +119,7 @@ TEST_CASE("a contiguous block is one call, straight into memory") {
   CHECK(bytes.calls == 1);
 }
 
-TEST_CASE("what lies far apart is not read for the sake of what lies between") {
+TEST_CASE("bytes between distant elements are not read") {
   const CountedBytes bytes(random_content(1 << 20));
   std::vector<float> out(16);
   read_strided(bytes, 0, {{16, 1 << 16, 1}}, 4, out.data());

@@ -40,7 +40,7 @@ TEST_CASE("Nothing appears without commit") {
   CHECK(content_of(folder / "old.h5") == "old");
 }
 
-TEST_CASE("A dataset that outlives its bundle keeps nothing of it") {
+TEST_CASE("A dataset that outlives its bundle leaves no file behind") {
   const TemporaryFolder folder;
   std::vector<OutputDataset> kept;
   const float value = 1;
@@ -60,7 +60,7 @@ TEST_CASE("A dataset that outlives its bundle keeps nothing of it") {
   CHECK(values_of<float>(open_input(folder / "b.h5").dataset("x")) == std::vector<float>{1});
 }
 
-TEST_CASE("An existing file is replaced with force alone, and keeps its mode") {
+TEST_CASE("An existing file is replaced only with force, and keeps its mode") {
   const TemporaryFolder folder;
   const std::string path = folder / "out.h5";
   write_file(path, "precious");
@@ -83,7 +83,7 @@ TEST_CASE("A new file has the usual mode") {
   CHECK(mode_of(folder / "out.h5") == 0640);
 }
 
-TEST_CASE("A file that appears meanwhile is not overwritten without force") {
+TEST_CASE("A file that appears in the meantime is not overwritten without force") {
   const TemporaryFolder folder;
   OutputBundle bundle = open_output(folder / "out.h5");
   write_file(folder / "out.h5", "somebody else's");
@@ -94,7 +94,7 @@ TEST_CASE("A file that appears meanwhile is not overwritten without force") {
   CHECK(folder.entries() == std::vector<std::string>{"out.h5"});
 }
 
-TEST_CASE("A symbolic link stays, and what it leads to is replaced or made") {
+TEST_CASE("A symbolic link stays, and its target is replaced or created") {
   const TemporaryFolder folder;
   fs::create_directory(folder / "data");
   write_counting(folder / "data/real.h5", "old", {1});
@@ -111,7 +111,7 @@ TEST_CASE("A symbolic link stays, and what it leads to is replaced or made") {
   CHECK(open_input(folder / "data/new.h5").names() == std::vector<std::string>{"y"});
 }
 
-TEST_CASE("Places where no file can be are refused at once") {
+TEST_CASE("Impossible output paths are refused at once") {
   const TemporaryFolder folder;
   write_file(folder / "file", "");
   for (const auto& one : std::vector<std::pair<std::string, std::string>>{
@@ -136,7 +136,7 @@ TEST_CASE("Places where no file can be are refused at once") {
   }
 }
 
-TEST_CASE("Reading and writing the same file is fine") {
+TEST_CASE("The same file can be read and written") {
   const TemporaryFolder folder;
   write_counting(folder / "x.h5", "x", {5});
   const InputBundle input = open_input(folder / "x.h5");

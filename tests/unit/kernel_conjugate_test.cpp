@@ -82,7 +82,7 @@ TEST_CASE_TEMPLATE("covariances of weights times a vector", T, float, double) {
   });
 }
 
-TEST_CASE("spreads of what is open") {
+TEST_CASE("spreads of the unmasked columns") {
   on_every_target([] {
     Random random(83);
     for (const Index n : sizes) {

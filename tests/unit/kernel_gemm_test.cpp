@@ -28,8 +28,9 @@ Guarded<T> random_matrix(Index rows, Index cols, Index gap, Random& random) {
   return matrix;
 }
 
-// The largest error in units of (k + 2)·u·(|start| + Σ|a||b|), which no order of summation exceeds:
-// k products and sums, and two more roundings for alpha and the final addition. NaN stays.
+// The largest error in units of (k + 2)·u·(|start| + Σ|a||b|), which bounds every order of
+// summation: k products and sums, and two more roundings for alpha and the final addition. A NaN is
+// kept.
 template <class T>
 class ProductError {
  public:
@@ -97,7 +98,7 @@ TEST_CASE_TEMPLATE("multiply_transposed against loops", T, float, double) {
         const auto a = random_matrix<T>(rows, depth, depth % 2, random);
         const auto b = random_matrix<T>(cols, depth, 3, random);
         Guarded<T> out(rows, cols, 1 + cols % 4);
-        // What was there must not matter.
+        // The previous contents must not matter.
         out.fill([] { return std::numeric_limits<T>::quiet_NaN(); });
         kernel::multiply_transposed(static_cast<T>(alpha), a.view(), b.view(), out.view());
         CAPTURE(rows);
@@ -154,8 +155,8 @@ TEST_CASE_TEMPLATE("add_transposed_product against loops", T, float, double) {
   }
 }
 
-TEST_CASE_TEMPLATE("an alpha of 0 gives zeros, a depth of 0 gives zeros or leaves alone", T, float,
-                   double) {
+TEST_CASE_TEMPLATE("an alpha of 0 gives zeros, a depth of 0 gives zeros or changes nothing", T,
+                   float, double) {
   Random random(53);
   const auto a = random_matrix<T>(5, 9, 1, random);
   const auto b = random_matrix<T>(6, 9, 1, random);
@@ -180,8 +181,8 @@ TEST_CASE_TEMPLATE("an alpha of 0 gives zeros, a depth of 0 gives zeros or leave
   CHECK(out == before);
 }
 
-TEST_CASE_TEMPLATE("the bits do not depend on who calls", T, float, double) {
-  // Large enough for OpenBLAS to split over threads of its own, as it would if let.
+TEST_CASE_TEMPLATE("the bits do not depend on the calling thread", T, float, double) {
+  // Large enough that OpenBLAS would use threads of its own if allowed.
   Random random(54);
   const auto a = random_matrix<T>(300, 411, 1, random);
   const auto b = random_matrix<T>(290, 411, 1, random);

@@ -14,7 +14,7 @@ using attn::testing::Guarded;
 
 namespace {
 
-// A tile and what it may be multiplied with: g, row and factor·col are each there or not.
+// A tile and its optional factors: g, row and factor·col may each be missing.
 template <class T>
 struct AdjointCase {
   AdjointCase(Index rows, Index cols, int which, Random& random)
@@ -136,7 +136,7 @@ TEST_CASE_TEMPLATE("add_difference_columns", T, float, double) {
         kernel::add_difference_columns(std::as_const(p).view(), std::as_const(r).view(), row.data(),
                                        col.data(), given.x, sums.data());
         for (std::size_t j = 0; j < sums.size(); ++j) {
-          // The potentials' difference of 1000 and 1000 keeps its digits in float64 alone.
+          // Only float64 keeps the digits of the difference of potentials 1000 and 1000.
           const long double lost = 1000 * rounding<double> / spread;
           worst.add(sums[j], want[j], (80 * rounding<T> + 4 * lost) * magnitudes[j]);
         }
@@ -216,7 +216,7 @@ TEST_CASE_TEMPLATE("add_tanh_gradient", T, float, double) {
       std::vector<double> dw(hidden, 0.5);
       kernel::add_tanh_gradient(std::as_const(u).view(), std::as_const(v).view(), w.data(),
                                 std::as_const(grad).view(), du.view(), dv.view(), dw.data());
-      // Every term is below 4, and there are as many roundings as terms, and some each.
+      // Every term is below 4, and there are about as many roundings as terms.
       const long double unit = rounding<T> * 4 * static_cast<long double>(cols + rows + 20);
       Worst worst;
       for (Index a = 0; a < hidden; ++a) {

@@ -11,8 +11,8 @@ using attn::testing::Guarded;
 
 namespace {
 
-// What a row has gathered by online_softmax must be Σ_j exp(s_j − max), whatever the tiles, and so
-// must a sum that is kept outside and scaled as told.
+// The sums collected by online_softmax must equal Σ_j exp(s_j − max) for every division into tiles,
+// and so must a sum that the caller keeps and scales by the returned factors.
 template <class T>
 void check_row(Random& random, Index n, bool grows) {
   std::vector<T> row(static_cast<std::size_t>(n));
@@ -48,8 +48,8 @@ void check_row(Random& random, Index n, bool grows) {
   }
   CAPTURE(n);
   CHECK(max == largest);
-  // An ulp for each exponential and the rounding of its argument, at most 60 here where it counts;
-  // a rounding of each factor and one of each multiplication, n at most.
+  // An ulp for each exponential and the rounding of its argument, at most 60 where it matters; a
+  // rounding of each factor and of each multiplication, at most n.
   const long double bound =
       want * (62 * 2 * rounding<T> + static_cast<long double>(n) * 2 * rounding<T>);
   CHECK(std::abs(sum - want) <= bound);
@@ -71,7 +71,7 @@ TEST_CASE_TEMPLATE("the running softmax of a row, in any tiles", T, float, doubl
   });
 }
 
-TEST_CASE_TEMPLATE("rows with nothing allowed so far", T, float, double) {
+TEST_CASE_TEMPLATE("rows without allowed pairs so far", T, float, double) {
   on_every_target([] {
     const T nothing = static_cast<T>(-infinity);
     std::vector<T> tile(18, nothing);
@@ -113,7 +113,7 @@ TEST_CASE_TEMPLATE("add_row_products", T, float, double) {
       CHECK(tile == before);
       CHECK(sum.intact());
 
-      // Two at once are each to the same bits as alone.
+      // Two sums at once have the same bits as each on its own.
       Guarded<double> other(1, cols);
       other.fill([&] { return uniform(random, 0, 1); });
       Guarded<double> alone(1, rows), first(1, rows), second(1, rows);

@@ -12,7 +12,7 @@ using attn::testing::Guarded;
 
 namespace {
 
-// One short of a register tile, one past it, and so on, for every width there is.
+// One below a register tile, one past it, and so on, for every width.
 constexpr Index extents[] = {0, 1, 2, 5, 6, 7, 13, 16, 17, 63, 64, 65, 100};
 
 template <class T>
@@ -50,7 +50,7 @@ TEST_CASE_TEMPLATE("a panel's width is a power of two, at most 64", T, float, do
   });
 }
 
-TEST_CASE_TEMPLATE("packed products against loops, from any panel on", T, float, double) {
+TEST_CASE_TEMPLATE("packed products against loops, starting at any panel", T, float, double) {
   on_every_target([] {
     Random random(91);
     const Index width = kernel::packed_width<T>();
@@ -90,7 +90,7 @@ TEST_CASE_TEMPLATE("packed products against loops, from any panel on", T, float,
   });
 }
 
-TEST_CASE_TEMPLATE("packed products are added, from any row on", T, float, double) {
+TEST_CASE_TEMPLATE("packed products are added, starting at any row", T, float, double) {
   on_every_target([] {
     Random random(92);
     for (const Index rows : extents) {
@@ -124,7 +124,7 @@ TEST_CASE_TEMPLATE("packed products are added, from any row on", T, float, doubl
   });
 }
 
-// The bits of an element are those of its row and column alone.
+// The bits of an element depend only on its row and column.
 TEST_CASE_TEMPLATE("a product's bits do not depend on the tile it lies in", T, float, double) {
   on_every_target([] {
     Random random(93);
@@ -215,7 +215,7 @@ TEST_CASE_TEMPLATE("exponentials of products, and their sums by row and column",
   });
 }
 
-TEST_CASE_TEMPLATE("exp_tile gives 0 for what is forbidden", T, float, double) {
+TEST_CASE_TEMPLATE("exp_tile gives 0 for forbidden pairs", T, float, double) {
   on_every_target([] {
     Random random(95);
     for (const Index cols : sizes) {

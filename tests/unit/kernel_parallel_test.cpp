@@ -16,7 +16,7 @@ using kernel::parallel_for;
 
 namespace {
 
-// doctest's checks are not for several threads at once: bodies count, checks follow.
+// doctest's checks are not thread-safe: bodies count, checks follow.
 using Counts = std::vector<std::atomic<int>>;
 
 bool all_are(const Counts& counts, int value) {
@@ -26,7 +26,7 @@ bool all_are(const Counts& counts, int value) {
   return true;
 }
 
-// Waits for what another thread does; not for ever, lest a machine that grants one thread hangs.
+// Waits for another thread, but not forever: a machine may grant only one thread.
 template <class Condition>
 bool becomes_true(const Condition& condition) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
@@ -52,7 +52,7 @@ std::string thrown_by(const std::vector<Index>& failing, Index count, int thread
 
 }  // namespace
 
-TEST_CASE("each item exactly once, by a worker that does nothing else meanwhile") {
+TEST_CASE("each item runs exactly once, and a worker runs one item at a time") {
   for (const int threads : {-1, 0, 1, 2, 3, 8}) {
     for (const Index count : {0, 1, 2, 3, 7, 8, 9, 1000}) {
       CAPTURE(threads);
@@ -77,7 +77,7 @@ TEST_CASE("each item exactly once, by a worker that does nothing else meanwhile"
   }
 }
 
-TEST_CASE("several items are worked on at once where there are threads for them") {
+TEST_CASE("several items run at once if there are enough threads") {
   // Each of two items waits until the other has begun.
   std::atomic<int> begun{0};
   std::atomic<int> met{0};
@@ -88,7 +88,7 @@ TEST_CASE("several items are worked on at once where there are threads for them"
   CHECK(met == 2);
 }
 
-TEST_CASE("one thread works in order, on the caller's thread") {
+TEST_CASE("a single thread runs in order, on the caller's thread") {
   std::vector<Index> order;
   bool here = true;
   const auto caller = std::this_thread::get_id();
@@ -100,7 +100,7 @@ TEST_CASE("one thread works in order, on the caller's thread") {
   CHECK(here);
 }
 
-TEST_CASE("the exception of the lowest failing item is thrown again") {
+TEST_CASE("the exception of the lowest failing item is rethrown") {
   std::vector<Index> all(200);
   for (std::size_t n = 0; n < all.size(); ++n) all[n] = static_cast<Index>(n);
   for (const int threads : {1, 2, 4}) {
@@ -113,7 +113,7 @@ TEST_CASE("the exception of the lowest failing item is thrown again") {
   }
 }
 
-TEST_CASE("a late exception of a lower item wins over an early one of a higher") {
+TEST_CASE("a late exception of a lower item takes precedence over an early one of a higher item") {
   bool together = true;
   for (int repeat = 0; repeat < 20 && together; ++repeat) {
     std::atomic<bool> thrown{false};
@@ -155,8 +155,8 @@ TEST_CASE("an exception ends the loop") {
   }
 }
 
-TEST_CASE("a loop within a loop runs on its caller's thread alone, in order") {
-  // OpenMP itself must not be what keeps the inner loop from having threads.
+TEST_CASE("a loop within a loop runs only on its caller's thread, in order") {
+  // OpenMP's own settings must not be the reason that the inner loop has no threads.
   const int levels = omp_get_max_active_levels();
   omp_set_max_active_levels(2);
   constexpr Index outer = 6;
@@ -176,7 +176,7 @@ TEST_CASE("a loop within a loop runs on its caller's thread alone, in order") {
   CHECK(all_are(done, 1));
 }
 
-TEST_CASE("an exception passes through both of two loops") {
+TEST_CASE("an exception passes through two nested loops") {
   std::string caught;
   try {
     parallel_for(4, 2, [](Index item, int) {

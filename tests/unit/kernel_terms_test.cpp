@@ -13,7 +13,7 @@ using attn::testing::Guarded;
 
 namespace {
 
-// Over all sizes that tanh tells apart from 0 and ±1, and beyond.
+// Covers all sizes at which tanh differs from 0 and ±1, and larger ones.
 template <class T>
 T argument(Random& random) {
   if (one_in(random, 20)) return T{0};
@@ -69,7 +69,7 @@ TEST_CASE_TEMPLATE("tanh itself", T, float, double) {
       const long double want = std::tanh(static_cast<long double>(x[i]));
       worst.add(out[i], want, ulp<T>(want));
     }
-    CHECK(worst.value() <= 4);  // what Highway promises
+    CHECK(worst.value() <= 4);  // the bound promised by Highway
   });
 }
 

@@ -99,7 +99,7 @@ TEST_CASE_TEMPLATE("column_max", T, float, double) {
       const Guarded<T> s = random_tile<T>(rows, cols, random);
       Guarded<double> f(1, rows);
       f.fill([&] { return potential(random); });
-      Guarded<double> plain(1, cols);  // what was there before takes part
+      Guarded<double> plain(1, cols);  // the previous contents take part
       plain.fill([&] { return one_in(random, 2) ? -infinity : uniform(random, -9, 9); });
       Guarded<double> shifted = plain;
       Guarded<double> want_plain = plain;
@@ -113,7 +113,7 @@ TEST_CASE_TEMPLATE("column_max", T, float, double) {
       }
       kernel::column_max(s.view(), nullptr, plain.data());
       kernel::column_max(s.view(), f.data(), shifted.data());
-      // One rounding to float64 and comparisons: exact, and so is all around.
+      // One rounding to float64 and comparisons: exact, and the surroundings are unchanged.
       CHECK(plain == want_plain);
       CHECK(shifted == want_shifted);
     });
@@ -164,7 +164,7 @@ TEST_CASE_TEMPLATE("add_columns", T, float, double) {
 TEST_CASE_TEMPLATE("add_outer", T, float, double) {
   on_every_target([] {
     for_all_sizes(45, [](Index rows, Index cols, Random& random) {
-      // Energies, before anything is forbidden: finite.
+      // Energies before masking: finite.
       Guarded<T> before(rows, cols);
       before.fill([&] { return static_cast<T>(uniform(random, -1e4, 1e4)); });
       const Guarded<double> row = random_vector(rows, 1e4, random);
@@ -185,7 +185,7 @@ TEST_CASE_TEMPLATE("add_outer", T, float, double) {
 }
 
 TEST_CASE_TEMPLATE("long columns are summed in float64", T, float, double) {
-  // 2e4 terms of 0.1 added up in float32 alone are off by up to 1e-4.
+  // Adding 2e4 terms of 0.1 in float32 only has an error of up to 1e-4.
   constexpr Index rows = 20000;
   constexpr Index cols = 17;
   on_every_target([] {

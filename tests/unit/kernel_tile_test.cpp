@@ -42,7 +42,7 @@ void check_exp_row(Random& random, Index n, bool with_g, bool in_place) {
 
 }  // namespace
 
-TEST_CASE("every instruction set of this CPU is tested, and the choice is left as it was") {
+TEST_CASE("every instruction set of this CPU is tested, and the selection is restored") {
   const std::string best = kernel::simd_description();
   const auto targets = hwy::SupportedAndGeneratedTargets();
   REQUIRE(!targets.empty());
@@ -72,7 +72,7 @@ TEST_CASE_TEMPLATE("row_max", T, float, double) {
       // One rounding to float64 and comparisons: exact.
       CHECK(kernel::row_max(s.data(), n, nullptr) == plain);
       CHECK(kernel::row_max(s.data(), n, g.data()) == shifted);
-      // The largest of all may stand anywhere, in the last incomplete vector too.
+      // The largest element may be anywhere, also in the last incomplete vector.
       for (Index j = 0; j < n; ++j) {
         const T kept = s.data()[j];
         s.data()[j] = T{30000};
@@ -213,7 +213,7 @@ TEST_CASE_TEMPLATE("weighted_sum", T, float, double) {
 }
 
 TEST_CASE_TEMPLATE("long rows are summed in float64", T, float, double) {
-  // 1e5 terms of 0.1 added up in float32 alone are off by up to 1e-3.
+  // Adding 1e5 terms of 0.1 in float32 only has an error of up to 1e-3.
   constexpr Index n = 100003;
   on_every_target([] {
     std::vector<T> e(static_cast<std::size_t>(n), T{0});

@@ -75,7 +75,7 @@ void check_products(Random& random, Index rows, Index cols) {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("products with factors from either side", T, float, double) {
+TEST_CASE_TEMPLATE("products with packed factors on either side", T, float, double) {
   on_every_target([] {
     Random random(501);
     for (const Index cols : sizes) {
@@ -85,7 +85,7 @@ TEST_CASE_TEMPLATE("products with factors from either side", T, float, double) {
   });
 }
 
-TEST_CASE_TEMPLATE("products from both sides at once are those of either", T, float, double) {
+TEST_CASE_TEMPLATE("products with both sides packed equal those with one", T, float, double) {
   on_every_target([] {
     Random random(502);
     constexpr Index rows = kernel::two_sided_rows;
@@ -134,8 +134,8 @@ TEST_CASE_TEMPLATE("products from both sides at once are those of either", T, fl
   });
 }
 
-TEST_CASE_TEMPLATE("rows cut after two_sided_cols lie and are summed as they do whole", T, float,
-                   double) {
+TEST_CASE_TEMPLATE("rows split after two_sided_cols have the same layout and sums as whole rows", T,
+                   float, double) {
   on_every_target([] {
     Random random(503);
     constexpr Index rows = kernel::two_sided_rows;

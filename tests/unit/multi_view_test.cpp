@@ -137,7 +137,7 @@ void check_random(Random& random, Scheme scheme) {
                                    {out.values.data(), things, width}, 2);
   CHECK(found.size() == views.size());
   const Wanted want = wanted(primary, wq, views, options);
-  // Each sum is within the tolerance of attention; division by the deviation magnifies that.
+  // Each sum is within the tolerance of attention; dividing by the deviation magnifies the error.
   const auto magnified = static_cast<double>((1 + want.largest_sum) /
                                              std::min<long double>(1, want.smallest_deviation));
   const double views_added = 1 + static_cast<double>(views.size());

@@ -1,4 +1,4 @@
-// The output alone in one pass by column panels, against the reference, where it is cut awkwardly.
+// Output only, in one pass by column panels, against the reference at awkward sizes.
 
 #include "pass/one_pass.hpp"
 
@@ -22,7 +22,7 @@ ProblemOptions shaped(Index queries, Index keys, double spread) {
   return options;
 }
 
-// Whether the mixture's output and potentials alone are what they should be.
+// Whether the output and potentials of a mixture are correct when nothing else is asked for.
 template <class T>
 void check_output(const Problem<T>& problem, const SchemeOptions& options) {
   const auto s = problem.reference_scores();
@@ -65,8 +65,8 @@ TEST_CASE_TEMPLATE("hnas under masks and causality", T, float, double) {
   }
 }
 
-// Rows far below the others, whose exponentials are flushed beside them; columns far above the
-// panels before them.
+// Rows far below the others, whose exponentials underflow beside them; columns far above the panels
+// before them.
 TEST_CASE_TEMPLATE("hnas of rows and columns of different sizes", T, float, double) {
   Random random(133);
   for (const double shift : {25.0, 100.0, 5000.0}) {
@@ -80,8 +80,8 @@ TEST_CASE_TEMPLATE("hnas of rows and columns of different sizes", T, float, doub
   }
 }
 
-// What has been gathered is rescaled where a panel has a larger score than those before.
-TEST_CASE_TEMPLATE("hnas of scores that grow from panel to panel", T, float, double) {
+// Accumulated sums are rescaled if a panel has a larger score than earlier ones.
+TEST_CASE_TEMPLATE("hnas with scores that grow from panel to panel", T, float, double) {
   constexpr Index rows = 60;
   constexpr Index cols = 1100;
   Random random(134);
@@ -130,7 +130,7 @@ TEST_CASE_TEMPLATE("one pass by columns on every instruction set", T, float, dou
   });
 }
 
-TEST_CASE("one pass by columns of nothing") {
+TEST_CASE("one pass by columns over empty problems") {
   Random random(136);
   ProblemOptions options = shaped(7, 9, 1);
   options.key_length = 0;
@@ -157,7 +157,8 @@ TEST_CASE("one pass by columns of nothing") {
   }
 }
 
-// Found by the pass itself, whatever else is observed; alone, nothing is kept for it.
+// Entropies are computed by the pass itself, with or without other observers; without, nothing is
+// kept for them.
 TEST_CASE_TEMPLATE("entropies of softmax", T, float, double) {
   Random random(137);
   for (int n = 0; n < 60; ++n) {
@@ -182,8 +183,9 @@ TEST_CASE_TEMPLATE("entropies of softmax", T, float, double) {
   }
 }
 
-// Nobody else would notice: queries that are left are found again.
-TEST_CASE_TEMPLATE("one pass by columns leaves no query of ordinary scores", T, float, double) {
+// No other test would notice: missing queries are computed by a second pass.
+TEST_CASE_TEMPLATE("one pass by columns completes every query with ordinary scores", T, float,
+                   double) {
   Random random(138);
   std::vector<T> s;
   constexpr Index rows = 199;

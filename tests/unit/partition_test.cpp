@@ -21,7 +21,7 @@ void check_partition(Order order, Index rows, Index cols, std::size_t element_si
   CHECK(p.rows == rows);
   CHECK(p.cols == cols);
 
-  // The panels cover all lines, the last one not in vain.
+  // The panels cover all lines, and the last one is not empty.
   CHECK(p.panel >= 1);
   CHECK(p.panels * p.panel >= lines);
   CHECK((p.panels - 1) * p.panel < lines);
@@ -39,13 +39,13 @@ void check_partition(Order order, Index rows, Index cols, std::size_t element_si
     CHECK(shortest >= 1);
   }
 
-  // What a thread holds: 32 MiB, or as few lines as products can do with.
+  // Memory per thread: 32 MiB, or as few lines as products need.
   constexpr Index mebi = Index{1} << 20;
   CHECK((p.panel * length * static_cast<Index>(element_size) <= 32 * mebi || p.panel == 8));
   CHECK(p.panel <= 128);
-  // What observers hold, a float64 along the other axis for each slot: 32 MiB, or eight slots.
+  // Memory of observers, a float64 along the other axis for each slot: 32 MiB, or eight slots.
   CHECK((p.slots * length * 8 <= 32 * mebi || p.slots <= 8));
-  // Enough of them to keep threads busy where there is that much to do.
+  // Enough slots to keep threads busy if there is enough work.
   CHECK(p.slots >= std::min<Index>(8, p.panels));
 }
 
@@ -65,7 +65,7 @@ TEST_CASE("partitions of random shapes up to 1e6 x 1e6") {
   check_partition(Order::column_panels, 1000000, 1000000, 8);
 }
 
-TEST_CASE("a partition by columns is that of the transposed shape by rows") {
+TEST_CASE("a partition by columns equals that of the transposed shape by rows") {
   Random random(92);
   for (int n = 0; n < 300; ++n) {
     const Index rows = random_size(random, 1, 1000000);
@@ -89,7 +89,7 @@ TEST_CASE("scratch memory of a pass") {
     // Each further thread and each further part of a mixture takes a panel of its own.
     CHECK(pass_bytes(order, 5000, 7000, 1, 4, 3) >= one + 2 * panel);
     CHECK(pass_bytes(order, 5000, 7000, 2, 4, 1) >= one + panel);
-    // More threads than slots are of no use, and take nothing.
+    // Threads beyond the number of slots are useless and take no memory.
     CHECK(pass_bytes(order, 5000, 7000, 1, 4, 1000) ==
           pass_bytes(order, 5000, 7000, 1, 4, static_cast<int>(p.slots)));
   }

@@ -1,4 +1,4 @@
-// Passes over what has no weights, and what a pass refuses.
+// Passes without any weights, and requests that a pass refuses.
 
 #include <doctest/doctest.h>
 
@@ -23,9 +23,9 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("tiles with nothing allowed come in order with the others, as zeros", T, float,
+TEST_CASE_TEMPLATE("tiles without allowed pairs come in order with the others, as zeros", T, float,
                    double) {
-  // Long enough for whole tiles beyond the diagonal, before and behind the allowed ones.
+  // Long enough for whole tiles beyond the diagonal, before and after the allowed ones.
   for (const Index rows : {1100, 1300}) {
     const Index cols = rows == 1100 ? 1300 : 600;
     for (const Causal causal : {Causal::top_left, Causal::bottom_right}) {
@@ -51,7 +51,7 @@ TEST_CASE_TEMPLATE("tiles with nothing allowed come in order with the others, as
         CHECK(all.saw_each_once(exact, true));
         CHECK(some.in_promised_order());
         CHECK(all.in_promised_order());
-        // No potentials: the weights are exp(0) where something is allowed.
+        // No potentials: the weights are exp(0) at allowed pairs.
         bool right = true;
         for (std::size_t n = 0; n < exact.values.size(); ++n) {
           right = right && all.weights()[n] == (exact.values[n] == 0 ? T{1} : T{0});
@@ -62,7 +62,7 @@ TEST_CASE_TEMPLATE("tiles with nothing allowed come in order with the others, as
   }
 }
 
-TEST_CASE_TEMPLATE("a window empties tiles at both ends of a panel, padding those at one", T, float,
+TEST_CASE_TEMPLATE("a window empties tiles at both ends of a panel, padding at one end", T, float,
                    double) {
   const Index rows = 1300;
   const Index cols = 1700;
@@ -106,7 +106,7 @@ TEST_CASE_TEMPLATE("an empty span is all zeros, for each part of a mixture by it
   const Scores<T> scores({energy.get(), nullptr, nullptr, Causal::none});
   std::vector<double> f = {std::log(2.0), -infinity};
   std::vector<double> g = {std::log(4.0), 0, -infinity};
-  // By hand: π = Σ coefficient / (exp(g)·exp(f)), 0 where closed.
+  // By hand: π = Σ coefficient / (exp(g)·exp(f)), 0 where masked.
   const std::vector<double> only_f = {0.5, 0.5, 0.5, 0, 0, 0};
   const std::vector<double> only_g = {0.25, 1, 0, 0.25, 1, 0};
   const auto sum = [](const std::vector<double>& a, double factor, const std::vector<double>& b) {
@@ -160,7 +160,7 @@ TEST_CASE_TEMPLATE("lengths of 0", T, float, double) {
   }
 }
 
-TEST_CASE("what an order cannot complete is a logic error") {
+TEST_CASE("a request that the order cannot complete is a logic error") {
   const auto energy = make_zero_energy<float>(5, 6);
   const Scores<float> scores({energy.get(), nullptr, nullptr, Causal::none});
   std::vector<double> f(5), g(6);
@@ -188,7 +188,7 @@ TEST_CASE("what an order cannot complete is a logic error") {
   CHECK_NOTHROW(attempt(by_col, Completes::columns, {pair}));
 }
 
-TEST_CASE("an error of the scores comes out of the pass, the same on any number of threads") {
+TEST_CASE("a pass rethrows an error of the scores, the same for any number of threads") {
   constexpr Index rows = 1000;
   std::vector<float> s(rows * 3, 0.0F);
   for (const std::size_t at : {700U, 1300U, 2900U}) s[at] = 1e38F;

@@ -21,7 +21,7 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr Causal all_causal[] = {Causal::none, Causal::top_left, Causal::bottom_right};
 using Numbers = std::vector<long double>;
 
-// Ready-made random scores, some of them −inf, whole rows and columns of them too.
+// Ready-made random scores, some of them −inf, including whole rows and columns.
 template <class T>
 class RandomScores {
  public:
@@ -35,7 +35,7 @@ class RandomScores {
     for (Index i = 0; i < rows; ++i) closed_row.push_back(chance(random, 0.05));
     for (Index j = 0; j < cols; ++j) closed_col.push_back(chance(random, 0.05));
     const double hole = chance(random, 0.5) ? 0.3 : 0;
-    // Potentials then are large as well: in float32 they would lose what weights are made of.
+    // Potentials are then large as well: in float32 they would lose the digits of the weights.
     const double shift = chance(random, 0.4) ? 5000 : 0;
     for (Index i = 0; i < rows; ++i) {
       for (Index j = 0; j < cols; ++j) {
@@ -65,7 +65,7 @@ class RandomScores {
   reference::Matrix exact;
 };
 
-// a − b, −inf where either is: a closed line.
+// a − b, −inf if either is: a masked row or column.
 long double less(long double a, long double b) {
   return std::isinf(a) || std::isinf(b) ? -infinity : a - b;
 }
@@ -110,7 +110,7 @@ Numbers exact_numbers(const std::vector<double>& values, Index count) {
   return numbers;
 }
 
-// Potentials as they come: any size, some lines closed. Empty: not given.
+// Potentials of any size, some of them −inf. Empty: not given.
 std::vector<double> random_potential(Index count, Random& random) {
   std::vector<double> potential;
   if (chance(random, 0.3)) return potential;
@@ -122,7 +122,7 @@ std::vector<double> random_potential(Index count, Random& random) {
   return potential;
 }
 
-// Each number relative to its own size; numbers of the size of T's smallest may be lost.
+// Each number relative to its own size; numbers near T's smallest may be lost.
 template <class T>
 double weight_error(const std::vector<T>& got, const Numbers& want) {
   long double worst = 0;
@@ -136,7 +136,7 @@ double weight_error(const std::vector<T>& got, const Numbers& want) {
   return got.size() == want.size() ? static_cast<double>(worst) : infinity;
 }
 
-// Absolute: a potential is the logarithm of what is relative.
+// Absolute: a potential is the logarithm of a number with a relative error.
 double potential_error(const std::vector<double>& got, const Numbers& want) {
   long double worst = 0;
   for (std::size_t n = 0; n < want.size(); ++n) {
@@ -158,7 +158,7 @@ struct Case {
 
 template <class T>
 void check_pass(const Case& what, int n, Random& random) {
-  // Tiles are 512 long: some problems have more than one each way.
+  // Tiles have length 512: some problems have several in each direction.
   const bool large = n % 6 == 5;
   const Index rows = large ? random_index(random, 513, 600) : random_size(random, 1, 250);
   const Index cols = large ? random_index(random, 513, 600) : random_size(random, 1, 250);
@@ -223,7 +223,7 @@ void check_pass(const Case& what, int n, Random& random) {
   CHECK(all.in_promised_order());
   CHECK(some.started_and_finished_once());
 
-  // The same bits on any number of threads.
+  // The same bits for any number of threads.
   const auto kept_f = f;
   const auto kept_g = g;
   const auto weights = some.weights();

@@ -41,13 +41,12 @@ struct Matrix {
   bool operator==(const Matrix&) const = default;
 };
 
-/// Sizes at which something may go wrong: one row, one column, more columns than rows, a stripe and
-/// one past it.
+/// Critical sizes: one row, one column, more columns than rows, a stripe and one past it.
 inline std::vector<std::pair<Index, Index>> path_sizes() {
   return {{1, 1}, {1, 5}, {2, 1}, {2, 2}, {3, 7}, {7, 3}, {4, 128}, {3, 129}};
 }
 
-/// Numbers of size 1/4 to 2 and either sign, so that a skeleton is nowhere near 0.
+/// Numbers of size 1/4 to 2 and either sign, so that a skeleton is not near 0.
 class Numbers {
  public:
   explicit Numbers(unsigned seed) : random_(seed) {}
@@ -72,7 +71,7 @@ inline Skeleton random_skeleton(Index rows, Index columns, Numbers& numbers) {
   return skeleton;
 }
 
-/// Some loss of the values of all paths, Σ w p + ½ Σ w' p² with random w, and its gradients.
+/// A loss of the values of all paths, Σ w p + ½ Σ w' p² with random w, and its gradients.
 struct PathLoss {
   Index rows;
   Index columns;
@@ -110,7 +109,8 @@ struct PathLoss {
     grad_wk = Matrix<T>(of_k);
   }
 
-  /// Of one column, by the values of its basis paths (2 d1 − 1) alone: other paths as p₁p₂/p₃.
+  /// The loss of one column as a function of the values of its basis paths (2 d1 − 1): other paths
+  /// are p₁p₂/p₃.
   long double of_basis(const std::vector<long double>& basis, Index q, Index k, Index c) const {
     long double sum = 0;
     for (Index i = 0; i < rows; ++i) {

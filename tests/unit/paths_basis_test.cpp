@@ -65,7 +65,7 @@ TEST_CASE("skeletons") {
   wq.values = {1, -4, 0, -2, 4, 0, 2, 3, 0};
   Matrix<float> wk(3, 3);
   wk.values = {0, 0, 1, 0, 5, 1, -1e-30F, 0, -1};
-  // Of several of one size the first.
+  // The first of several entries of equal size.
   const Skeleton largest = largest_skeleton<float>(wq.view(), wk.view());
   CHECK(largest.q == std::vector<Index>{1, 0, 0});
   CHECK(largest.k == std::vector<Index>{2, 1, 0});
@@ -116,7 +116,7 @@ TEST_CASE("values give all paths, and with W_K's skeleton the weights, to roundi
   }
 }
 
-TEST_CASE("a path within float64 has its value, however large or small the others are") {
+TEST_CASE("a path value within float64 is exact, however large or small the others are") {
   const auto value = [](double through_q, double skeleton, double through_k) {
     Matrix<double> values(3, 1);
     values.values = {skeleton, through_q, through_k};
@@ -136,7 +136,7 @@ TEST_CASE("a path within float64 has its value, however large or small the other
   CHECK(value(0x1p-900, 0x1p200, 0x1p30) == 0x1p-1070);
 }
 
-TEST_CASE("rescaled columns have the same values of paths, bit for bit by powers of two") {
+TEST_CASE("rescaled columns have the same path values, bit for bit for powers of two") {
   PathProblem<double> problem(5, 4, 12);
   Matrix<double> before(9, 4);
   basis_values<double>(problem.wq.view(), problem.wk.view(), problem.skeleton, before.view(), 1);

@@ -22,8 +22,8 @@ StepOptions options_of(Optimizer optimizer, double rate = 1e-3) {
   return options;
 }
 
-// The same by the formulas, in long double and without blocks. Moments by the place of what they
-// belong to: weights, or basis paths.
+// The same by the formulas, in long double and without blocks. Moments are indexed like their
+// weights or basis paths.
 struct Reference {
   using Real = long double;
   Matrix<Real> wq, wk, grad_wq, grad_wk, first, second;
@@ -125,15 +125,15 @@ TEST_CASE("every optimiser against its formulas in long double") {
   for (const Optimizer optimizer : all_optimizers) {
     for (const auto& [rows, columns] : path_sizes()) {
       INFO("optimiser " << static_cast<int>(optimizer));
-      // Of what is stored, a rounding; what is computed is within some of float64, sums of it and a
-      // division by a ratio near 1 amplified by weights of at least a quarter.
+      // One rounding of stored values; computed values carry some roundings of float64, its sums
+      // and a division by a ratio near 1, amplified by weights of at least a quarter.
       check_against_reference<double>(optimizer, rows, columns, 1e-13);
       check_against_reference<float>(optimizer, rows, columns, 1.2e-7);
     }
   }
 }
 
-TEST_CASE("a step of si-sgd is the gradient's on the values of basis paths") {
+TEST_CASE("a step of si-sgd is a gradient step on the values of basis paths") {
   const Index rows = 4;
   const Index columns = 3;
   PathProblem<double> problem(rows, columns, 32);
@@ -147,7 +147,7 @@ TEST_CASE("a step of si-sgd is the gradient's on the values of basis paths") {
     std::vector<long double> basis;
     for (Index r = 0; r < before.rows; ++r) basis.push_back(before(r, c));
     for (Index r = 0; r < before.rows; ++r) {
-      // Central differences of the loss through the paths: off by h² and by rounding over h.
+      // Central differences of the loss through the paths: errors of h² and of rounding over h.
       const long double h = 1e-5L;
       std::vector<long double> moved = basis;
       moved[static_cast<std::size_t>(r)] += h;
@@ -160,7 +160,7 @@ TEST_CASE("a step of si-sgd is the gradient's on the values of basis paths") {
   }
 }
 
-TEST_CASE("rescaled weights step the same values of paths") {
+TEST_CASE("rescaled weights have the same path values after a step") {
   for (const Optimizer optimizer : {Optimizer::si_sgd, Optimizer::si_adam}) {
     PathProblem<double> plain(6, 4, 33);
     PathProblem<double> powers = plain;
@@ -182,7 +182,7 @@ TEST_CASE("rescaled weights step the same values of paths") {
               1e-10 * std::abs(expected.values[at]));
       }
     }
-    // Steps by paths leave the skeleton of W_K where it is.
+    // Steps by paths do not change the skeleton of W_K.
     const PathProblem<double> start(6, 4, 33);
     for (Index c = 0; c < 4; ++c) {
       CHECK(plain.wk(plain.skeleton.k_of(c), c) == start.wk(plain.skeleton.k_of(c), c));
@@ -190,7 +190,7 @@ TEST_CASE("rescaled weights step the same values of paths") {
   }
 }
 
-TEST_CASE("as printed only a skeleton of ones is right, for one step") {
+TEST_CASE("the printed update is correct only for a skeleton of ones, for one step") {
   PathProblem<double> exact(5, 3, 34);
   for (Index c = 0; c < 3; ++c) {
     exact.wq(exact.skeleton.q_of(c), c) = 1;
@@ -209,7 +209,7 @@ TEST_CASE("as printed only a skeleton of ones is right, for one step") {
   CHECK(exact.wk != printed.wk);
 }
 
-TEST_CASE("neither threads nor the range of columns change a bit") {
+TEST_CASE("neither threads nor the range of columns changes a bit") {
   for (const Optimizer optimizer : all_optimizers) {
     PathProblem<float> whole(9, 300, 35);
     PathProblem<float> threaded = whole;
@@ -256,11 +256,10 @@ TEST_CASE("neither threads nor the range of columns change a bit") {
   }
 }
 
-TEST_CASE("singular columns stay, or are clipped") {
+TEST_CASE("singular columns are kept or clipped") {
   PathProblem<double> start(4, 3, 36);
   start.skeleton = {{1, 2, 3}, {0, 1, 2}};
-  // Of column 1 alone the skeleton's path is so near 0 that the step would take it to the other
-  // side.
+  // Only in column 1, the skeleton's path is so close to 0 that the step would change its sign.
   const double sign = start.grad_wq(2, 1) > 0 ? 1 : -1;
   start.wq(2, 1) = 1e-6 * sign;
   for (Index j = 0; j < 4; ++j) start.wk(j, 1) = j == 1 ? 1 : 0;
@@ -293,7 +292,7 @@ TEST_CASE("singular columns stay, or are clipped") {
   }
 }
 
-TEST_CASE("a skeleton through 0 moves nothing") {
+TEST_CASE("a column whose skeleton weight is 0 does not move") {
   for (const bool of_q : {true, false}) {
     for (const Optimizer optimizer : {Optimizer::si_sgd, Optimizer::si_adam}) {
       PathProblem<double> problem(3, 2, 37);
@@ -316,7 +315,7 @@ TEST_CASE("a skeleton through 0 moves nothing") {
   }
 }
 
-TEST_CASE("gradients of something else than the scores are told") {
+TEST_CASE("gradients of a loss that does not depend only on the scores are detected") {
   PathProblem<double> problem(8, 5, 38);
   CHECK(PathProblem<double>(problem).step(options_of(Optimizer::si_sgd)).inconsistency <= 1e-14);
   // The decay of one column's weights: its gradient changes under a rescaling.

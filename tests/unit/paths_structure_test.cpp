@@ -76,7 +76,7 @@ TEST_CASE("the rank of all paths, by forest and by elimination, is that of the t
   CHECK(structure_rank(1, 1000) == 1000);
 }
 
-TEST_CASE("a basis is independent and complete, whatever the skeleton") {
+TEST_CASE("a basis is independent and complete for every skeleton") {
   Numbers numbers(20);
   for (const auto& [rows, columns] : path_sizes()) {
     const Skeleton skeleton = random_skeleton(rows, columns, numbers);
@@ -104,7 +104,7 @@ TEST_CASE("ranks of any sets of paths") {
   CHECK(forest_rank({{0, 0, 0}, {0, 1, 0}, {1, 0, 0}, {1, 1, 0}}, 2, 1) == 3);
 }
 
-TEST_CASE("how many paths there are, by both readings") {
+TEST_CASE("the number of paths, by both definitions") {
   CHECK(*path_count(2, 1) == 4);
   CHECK(*path_count(4096, 4096) == 68719476736);
   CHECK(*path_instances(3, 2, 1) == 36);

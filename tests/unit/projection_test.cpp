@@ -65,7 +65,7 @@ TEST_CASE_TEMPLATE("a projection agrees with the reference on any number of thre
   }
 }
 
-TEST_CASE_TEMPLATE("projections that do not fit, or go beyond the format, are refused", T, float,
+TEST_CASE_TEMPLATE("projections that do not fit or exceed the format are refused", T, float,
                    double) {
   std::vector<T> numbers(24, T{1});
   std::vector<T> out(24);

@@ -1,6 +1,6 @@
 #pragma once
 
-// Random attention problems, once as the library takes them and once for the reference.
+// Random attention problems, as arguments of the library and of the reference.
 
 #include <cmath>
 #include <limits>
@@ -23,7 +23,7 @@ inline Index random_index(Random& random, Index low, Index high) {
   return std::uniform_int_distribution<Index>(low, high)(random);
 }
 
-/// Log-uniform, so that small and awkward sizes come up as often as large ones.
+/// Log-uniform, so that small and awkward sizes are as frequent as large ones.
 inline Index random_size(Random& random, Index low, Index high) {
   std::uniform_real_distribution<double> exponent(std::log(static_cast<double>(low)),
                                                   std::log(static_cast<double>(high) + 1));
@@ -58,7 +58,7 @@ struct ProblemOptions {
   double col_shift = 0;
   bool mask = false;  ///< random, with empty rows and columns
   Causal causal = Causal::none;
-  Mechanism mechanism = Mechanism::product;  ///< the others in place of `energy`
+  Mechanism mechanism = Mechanism::product;  ///< the others replace `energy`
   Index key_depth = 1;                       ///< of bilinear and mlp; product has `depth`
   Index hidden = 1;                          ///< of mlp
   bool hidden_bias = false;
@@ -67,10 +67,10 @@ struct ProblemOptions {
   std::optional<Index> key_length;
   std::optional<double> softcap;
   bool preference = false;  ///< random over many decades, some of it 0
-  double value_offset = 0;  ///< what the values are normal about
+  double value_offset = 0;  ///< centre of the values
 };
 
-/// Of up to `largest` queries and keys, with all that a product energy may have beside it.
+/// Up to `largest` queries and keys, with all terms that a product energy may have.
 inline ProblemOptions random_options(Random& random, Index largest) {
   ProblemOptions options;
   options.queries = random_size(random, 1, largest);
@@ -141,7 +141,7 @@ class Problem {
   const Energy<T>& energy() const { return *energy_; }
   const Scores<T>& scores() const { return *scores_; }
 
-  /// What the energies are made of, as the reference takes it.
+  /// The operands of the energy, as the reference takes them.
   reference::Matrix reference_q() const { return matrix(q_, options_.depth); }
   reference::Matrix reference_k() const { return matrix(k_, options_.key_depth); }
   reference::Matrix reference_w() const { return matrix(w_, w().cols); }
@@ -301,8 +301,8 @@ class Problem {
   std::optional<Scores<T>> scores_;
 };
 
-/// max |got − want| / max |want|; NaN and infinite where the numbers do not allow a comparison, so
-/// that "error <= tolerance" fails on them. All-zero `want` asks for zeros.
+/// max |got − want| / max |want|; NaN and infinite if the numbers cannot be compared, so that
+/// "error <= tolerance" fails. If `want` is all zero, `got` must be, too.
 template <class Got, class Want>
 double relative_error(const Got& got, const Want& want) {
   if (static_cast<std::size_t>(std::size(got)) != static_cast<std::size_t>(std::size(want))) {
@@ -329,8 +329,8 @@ inline double largest_score(const reference::Matrix& s) {
   return static_cast<double>(largest);
 }
 
-/// The project's bound on out, weights and column sums: 2e-5 (1e-12) for the exponentials and sums,
-/// and four roundings of the largest score, which no computation in the format can avoid.
+/// The bound on out, weights and column sums: 2e-5 (1e-12) for the exponentials and sums, and four
+/// roundings of the largest score, which no computation in the format can avoid.
 template <class T>
 double tolerance(double largest_score) {
   return sizeof(T) == sizeof(float) ? 2e-5 + 4 * std::ldexp(largest_score, -24)

@@ -15,14 +15,14 @@ long double inner(const reference::Matrix& a, const reference::Matrix& b) {
   return sum;
 }
 
-// Central differences of a smooth function are off by some step² and rounding/step.
+// Central differences of a smooth function have errors of step² and rounding/step.
 constexpr long double step = 1e-6L;
 constexpr double bound = 1e-9;
 
 }  // namespace
 
-// The formulas against differences of the forward reference, which knows nothing of them.
-TEST_CASE("the reference gradients are those of the reference") {
+// The formulas against differences of the forward reference, which does not share code with them.
+TEST_CASE("the reference gradients match differences of the reference") {
   Random random(211);
   for (int n = 0; n < 24; ++n) {
     ProblemOptions options;

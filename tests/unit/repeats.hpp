@@ -14,8 +14,8 @@ inline constexpr bool sanitized = false;
 inline constexpr bool sanitized = false;
 #endif
 
-/// How many of `count` random problems to try. Every kind of problem comes up within a quarter of
-/// them, which is enough for sanitizers: they look at what is done, not at how it is rounded.
+/// The number of random problems to try. Every kind of problem occurs within a quarter of them,
+/// which is enough for sanitizers: they check memory accesses, not rounding.
 constexpr int repeats(int count) { return sanitized ? (count + 3) / 4 : count; }
 
 }  // namespace attn::testing

@@ -17,7 +17,7 @@ using namespace attn::testing;
 
 namespace {
 
-// What is shown outside of the chosen rows counts as wrong, and so does a missing row.
+// Rows shown although they are not selected, and missing rows, count as errors.
 template <class T>
 bool only_chosen_rows(const RowSelection& rows, const std::vector<T>& all,
                       const TileRecorder<T>& got, Index cols) {
@@ -39,7 +39,7 @@ RowSelection random_rows(Random& random, Index rows) {
 
 }  // namespace
 
-TEST_CASE("a selection is the union of what was named") {
+TEST_CASE("a selection is the union of its items") {
   const RowSelection rows({{17, 18}, {0, 1}, {100, 108}, {104, 110}, {50, 50}, {18, 20}}, 110);
   REQUIRE(rows.ranges().size() == 3);
   CHECK(rows.ranges()[1].first == 17);
@@ -65,7 +65,7 @@ TEST_CASE("a selection is the union of what was named") {
   CHECK(RowSelection({}, 5).count() == 0);
 }
 
-TEST_CASE("rows that are not there are refused") {
+TEST_CASE("rows out of range are refused") {
   for (const RowRange& bad : {RowRange{-1, 2}, RowRange{3, 2}, RowRange{0, 6}}) {
     const Error error = thrown_error([&] { RowSelection({{0, 1}, bad}, 5); });
     CHECK(error.failure() == Failure::input);
@@ -73,8 +73,8 @@ TEST_CASE("rows that are not there are refused") {
   }
 }
 
-TEST_CASE_TEMPLATE("the weights of chosen queries are those of all, bit for bit", T, float,
-                   double) {
+TEST_CASE_TEMPLATE("the weights of selected queries equal those of a full pass, bit for bit", T,
+                   float, double) {
   Random random(111);
   for (int n = 0; n < 24; ++n) {
     ProblemOptions options;
@@ -87,7 +87,7 @@ TEST_CASE_TEMPLATE("the weights of chosen queries are those of all, bit for bit"
     const Problem<T> problem(options, random);
     const RowSelection rows = random_rows(random, options.queries);
     SchemeOptions scheme = fixed(all_schemes[n % 4]);
-    // Towards a tolerance sinkhorn's weights are shown in another way.
+    // With a tolerance, sinkhorn shows its weights by another method.
     if (n % 8 == 7) scheme.tolerance = 1e-3;
     CAPTURE(n);
     CAPTURE(options.queries);
@@ -106,8 +106,8 @@ TEST_CASE_TEMPLATE("the weights of chosen queries are those of all, bit for bit"
   }
 }
 
-TEST_CASE("only the panels of the chosen rows are made") {
-  // Scores that cannot be had beyond the first panel.
+TEST_CASE("only the panels of the selected rows are computed") {
+  // Scores that fail beyond the first panel.
   class FirstPanel final : public Energy<double> {
    public:
     Index rows() const override { return 1000; }
@@ -133,7 +133,7 @@ TEST_CASE("only the panels of the chosen rows are made") {
                   std::runtime_error);
 }
 
-TEST_CASE("rows cannot be chosen of column panels") {
+TEST_CASE("column panels do not accept a selection of rows") {
   const auto energy = make_zero_energy<double>(3, 3);
   Scores<double>::Terms terms;
   terms.energy = energy.get();

@@ -1,6 +1,6 @@
 #pragma once
 
-// Attention on a random problem, and what of it is held against the reference.
+// Attention on a random problem, and its comparison with the reference.
 
 #include <doctest/doctest.h>
 
@@ -51,7 +51,7 @@ Run<T> run_all(const Problem<T>& problem, const SchemeOptions& options, int thre
   return run;
 }
 
-// The output alone, which may be found in another way than everything at once.
+// The output only, which may be computed by another method than all results together.
 template <class T>
 Run<T> run_output(const Problem<T>& problem, const SchemeOptions& options, int threads = 2) {
   Run<T> run;
@@ -63,7 +63,7 @@ Run<T> run_output(const Problem<T>& problem, const SchemeOptions& options, int t
   return run;
 }
 
-// Potentials carry the error of the scores, absolutely, and are −inf where nothing is allowed.
+// Potentials carry the error of the scores, absolutely, and are −inf for masked rows or columns.
 inline void check_potentials(const std::vector<double>& got, const std::vector<long double>& want,
                              double bound) {
   REQUIRE(got.size() == want.size());
@@ -97,14 +97,14 @@ void check_against_reference(const Problem<T>& problem, const SchemeOptions& opt
   CHECK(relative_error(alone.out, out) <= bound);
   check_potentials(alone.attention.potentials.row, want.row, 4 * bound);
   CHECK(alone.attention.potentials.col == got.attention.potentials.col);
-  // Softmax gathers it in the same way whatever else is observed.
+  // Softmax uses the same method whatever else is observed.
   if (is_softmax(options.scheme)) CHECK(alone.out == got.out);
   const auto again = run_output(problem, options, 3);
   CHECK(again.out == alone.out);
   CHECK(again.attention.potentials.row == alone.attention.potentials.row);
 }
 
-/// `count` random problems, each under some scheme; `change` may add to their options.
+/// `count` random problems, each with some scheme; `change` may modify their options.
 template <class T, class Change>
 void check_random_problems(int count, unsigned seed, Index largest, const Change& change) {
   Random random(seed);

@@ -1,4 +1,4 @@
-// Every scheme on every energy and on everything that scores can be made of.
+// Every scheme with every energy and every term of the scores.
 
 #include <doctest/doctest.h>
 
@@ -11,7 +11,7 @@ using namespace attn::testing;
 
 namespace {
 
-// Another energy, and the terms that only some models have.
+// Another energy, and terms that only some models have.
 void add_terms(ProblemOptions& options, Random& random) {
   options.mechanism = all_mechanisms[random_index(random, 0, 2)];
   options.key_depth = random_size(random, 1, 130);
@@ -122,7 +122,7 @@ TEST_CASE_TEMPLATE("unas with a preference is FD (17)", T, float, double) {
   }
 }
 
-TEST_CASE("dnas' bound on column sums holds whatever the scores are made of") {
+TEST_CASE("dnas' bound on column sums holds for every energy and term") {
   Random random(108);
   for (int n = 0; n < repeats(60); ++n) {
     ProblemOptions options = usual_sizes(all_mechanisms[n % 3]);
@@ -147,7 +147,8 @@ TEST_CASE("dnas' bound on column sums holds whatever the scores are made of") {
   }
 }
 
-TEST_CASE_TEMPLATE("threads change no bit of what energies precompute", T, float, double) {
+TEST_CASE_TEMPLATE("the number of threads does not change the bits of precomputed energies", T,
+                   float, double) {
   Random random(107);
   const Index length = 700;
   std::vector<T> q(static_cast<std::size_t>(length * 30));

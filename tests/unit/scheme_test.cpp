@@ -52,7 +52,7 @@ TEST_CASE_TEMPLATE("gaussian energy far away from the origin", T, float, double)
   }
 }
 
-TEST_CASE_TEMPLATE("one panel and one tile more than fit", T, float, double) {
+TEST_CASE_TEMPLATE("one row past a panel and one key past a tile", T, float, double) {
   Random random(5);
   for (const Index queries : {1, 63, 64, 65, 127, 128, 129, 257}) {
     for (const Index keys : {1, 511, 512, 513}) {
@@ -123,7 +123,7 @@ TEST_CASE_TEMPLATE("identities between the schemes", T, float, double) {
     }
     CHECK(relative_error(hnas.weights, mixed) <= tolerance<T>(0));
   }
-  SUBCASE("a shift per key does not change dnas, one per query changes nothing") {
+  SUBCASE("a shift per key does not change dnas, and a shift per query changes nothing") {
     // Added to the scores as bias: weights agree to the rounding of the shifted scores.
     Random again(7);
     ProblemOptions shifted = options;
@@ -134,7 +134,7 @@ TEST_CASE_TEMPLATE("identities between the schemes", T, float, double) {
   }
 }
 
-TEST_CASE("sinkhorn of unequal lengths with one iteration has dnas' weights") {
+TEST_CASE("one iteration of sinkhorn with unequal lengths gives dnas' weights") {
   Random random(8);
   ProblemOptions options;
   options.queries = 90;
@@ -147,7 +147,7 @@ TEST_CASE("sinkhorn of unequal lengths with one iteration has dnas' weights") {
   CHECK(relative_error(sinkhorn.weights, dnas.weights) <= 1e-14);
 }
 
-TEST_CASE_TEMPLATE("sinkhorn to a tolerance has both marginals", T, float, double) {
+TEST_CASE_TEMPLATE("sinkhorn with a tolerance meets both marginals", T, float, double) {
   Random random(9);
   for (const Index keys : {70, 110}) {
     ProblemOptions options;
@@ -165,7 +165,8 @@ TEST_CASE_TEMPLATE("sinkhorn to a tolerance has both marginals", T, float, doubl
     for (const double sum : run.column_sums) {
       error += std::abs(sum - 110.0 / static_cast<double>(keys));
     }
-    // In float32 the weights themselves carry some 1e-7 each, of one sign within a column at worst.
+    // In float32 the weights themselves have errors of some 1e-7 each, at worst all of one sign in
+    // a column.
     CHECK(error / 110 <= usual + 10 * std::numeric_limits<T>::epsilon());
 
     scheme.iterations = 2;
@@ -177,7 +178,7 @@ TEST_CASE_TEMPLATE("sinkhorn to a tolerance has both marginals", T, float, doubl
   }
 }
 
-TEST_CASE("under a square causal mask sinkhorn goes to the identity as 1/T and says so") {
+TEST_CASE("under a square causal mask sinkhorn converges to the identity as 1/T and reports it") {
   Random random(10);
   ProblemOptions options;
   options.queries = 40;
@@ -213,8 +214,8 @@ TEST_CASE("dnas' column sums are at least 1/Lk, and come within 1% of it") {
       CHECK(sum >= (1 - 1e-6) / static_cast<double>(options.keys));
     }
   }
-  // One query prefers every key equally, the others all but the first: with one query alone for
-  // key 0, its column is normalised to 1 there, and that row shares its weight out evenly.
+  // One query prefers all keys equally, the others all but the first: with only one query for key
+  // 0, its column is normalised to 1 there, and that row distributes its weight evenly.
   constexpr Index keys = 100;
   std::vector<double> s(static_cast<std::size_t>(2 * keys), 0.0);
   for (Index j = 0; j < keys; ++j) s[static_cast<std::size_t>(keys + j)] = -1e3;
@@ -223,8 +224,8 @@ TEST_CASE("dnas' column sums are at least 1/Lk, and come within 1% of it") {
   Scores<double>::Terms terms;
   terms.energy = energy.get();
   const Scores<double> scores(terms);
-  SUBCASE("every key wants the same query: each gets 1/Lk from it") {
-    // The second query is wanted by nobody but must spend its weight: put it all on key 1.
+  SUBCASE("all keys prefer the same query: each gets 1/Lk from it") {
+    // No key prefers the second query, but it must spend its weight: on key 1.
     s[static_cast<std::size_t>(keys + 1)] = -1e3 + 50;
     ColumnSums<double> sums;
     attend<double>(scores, fixed(Scheme::dnas), {&sums}, 1);
@@ -233,7 +234,7 @@ TEST_CASE("dnas' column sums are at least 1/Lk, and come within 1% of it") {
   }
 }
 
-TEST_CASE("under unas a column sum can be as small as one likes") {
+TEST_CASE("under unas a column sum can be arbitrarily small") {
   const std::vector<double> s = {0, 0, -60, -60};  // key 1 is 60 below for both queries
   const BroadcastMatrix<double> source(s.data(), 0, 2, 60);
   const auto energy = make_stored_energy<double>(source, 2, 2, 1);
@@ -244,7 +245,7 @@ TEST_CASE("under unas a column sum can be as small as one likes") {
   CHECK(sums.values()[1] == doctest::Approx(2 * std::exp(-60.0)).epsilon(1e-12));
 }
 
-TEST_CASE_TEMPLATE("weights shown again from their potentials", T, float, double) {
+TEST_CASE_TEMPLATE("weights computed again from their potentials", T, float, double) {
   Random random(12);
   ProblemOptions options;
   options.queries = 150;
@@ -262,9 +263,8 @@ TEST_CASE_TEMPLATE("weights shown again from their potentials", T, float, double
   }
 }
 
-// Weights that are not yet normalised may be e^30 or e^-60 themselves: what they are multiplied by
-// must not matter.
-TEST_CASE_TEMPLATE("values of any size: out is linear in them, bit for bit", T, float, double) {
+// Weights that are not yet normalised may be e^30 or e^-60: the factors of these must not matter.
+TEST_CASE_TEMPLATE("out is linear in values of any size, bit for bit", T, float, double) {
   Random random(17);
   constexpr int largest = std::numeric_limits<T>::max_exponent;
   for (const Scheme scheme : all_schemes) {
@@ -292,7 +292,7 @@ TEST_CASE_TEMPLATE("values of any size: out is linear in them, bit for bit", T, 
           Output<T> output({v.data(), options.keys, options.v_head_dim},
                            {out.data(), queries, options.v_head_dim});
           attend<T>(problem.scores(), fixed(scheme, 0.3, 1), {&output}, 2);
-          // To a few roundings of the smallest numbers, which lose bits where v is as small.
+          // Up to a few roundings of the smallest numbers, which lose bits if v is as small.
           bool same = true;
           for (std::size_t n = 0; n < out.size(); ++n) {
             const T want = std::ldexp(plain.out[n], exponent);

@@ -44,7 +44,7 @@ TEST_CASE("windows and padding by hand") {
   CHECK(drawn(Band(3, 3, none, {}, 2), 3, 3) == "xx. xx. xx.");
   CHECK(drawn(Band(3, 3, top, {}, 1), 3, 3) == "x.. x.. x..");
   CHECK(drawn(Band(2, 3, none, {}, 0), 2, 3) == "... ...");
-  // Positions are counted with the padding.
+  // Positions include the padding.
   CHECK(drawn(Band(2, 4, bottom, {}, 3), 2, 4) == "xxx. xxx.");
   CHECK(drawn(Band(2, 4, bottom, 2, 3), 2, 4) == ".xx. ..x.");
 }
@@ -113,7 +113,7 @@ TEST_CASE("a band against its definition, its emptiness and its counts") {
   CHECK(empty < ranges * 9 / 10);
 }
 
-TEST_CASE("a window or a length that makes no sense is refused") {
+TEST_CASE("an invalid window or length is refused") {
   for (const Index window : {Index{0}, Index{-3}}) {
     const Error error = thrown_error([&] { Band(2, 3, Causal::none, window, {}); });
     CHECK(error.failure() == Failure::input);
@@ -126,7 +126,7 @@ TEST_CASE("a window or a length that makes no sense is refused") {
   }
 }
 
-TEST_CASE("at a million queries and keys a band is counted, not looked at") {
+TEST_CASE("a band of a million queries and keys is counted without visiting its pairs") {
   const Index length = 1000000;
   const auto energy = make_zero_energy<float>(length, length);
   Scores<float>::Terms terms;
@@ -137,5 +137,5 @@ TEST_CASE("at a million queries and keys a band is counted, not looked at") {
   const AllowedCounts allowed = Scores<float>(terms).allowed_counts();
   CHECK(allowed.most_keys() == 100);
   CHECK(allowed.empty_keys() == 1000);
-  CHECK(allowed.empty_queries() == 901);  // those that see padding only: 999099 to the last
+  CHECK(allowed.empty_queries() == 901);  // those that see only padding: 999099 to the last
 }

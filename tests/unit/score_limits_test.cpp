@@ -1,4 +1,4 @@
-// Scores at the edges of the format, ready-made scores, and what may attend to what.
+// Scores at the edges of the format, ready-made scores, and allowed pairs.
 
 #include <doctest/doctest.h>
 
@@ -81,8 +81,7 @@ constexpr T large = sizeof(T) == sizeof(float) ? T{1e25F} : static_cast<T>(1e160
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("scores beyond the format are refused, whatever way they leave it", T, float,
-                   double) {
+TEST_CASE_TEMPLATE("scores that exceed the format in any way are refused", T, float, double) {
   constexpr T x = large<T>;
   constexpr T most = std::numeric_limits<T>::max();
   SUBCASE("to +inf") { check_refused(scores_of(*Dots<T>({x, 1}, {1, 1, x, 1}).energy), "1"); }
@@ -91,7 +90,7 @@ TEST_CASE_TEMPLATE("scores beyond the format are refused, whatever way they leav
     check_refused(scores_of(*dots.energy), "1");
     CHECK(scores_of(*dots.energy).allowed_counts().keys_of_query == std::vector<Index>{2});
   }
-  SUBCASE("inf - inf, whatever BLAS makes of it") {
+  SUBCASE("inf - inf, whatever BLAS computes for it") {
     check_refused(scores_of(*Dots<T>({x, x}, {1, 1, x, -x}).energy), "1");
   }
   SUBCASE("to NaN") {
@@ -102,12 +101,12 @@ TEST_CASE_TEMPLATE("scores beyond the format are refused, whatever way they leav
     check_refused(scores_of(*Dots<T>({1, 0}, {most / 16, 0, most / 8, 0}).energy), "1");
     check_refused(scores_of(*Dots<T>({1, 0}, {-most / 16, 0, -most / 8, 0}).energy), "1");
   }
-  SUBCASE("by the scale alone") {
+  SUBCASE("by the scale only") {
     check_refused(scores_of(*Dots<T>({1, 0}, {0, 1, 1, 0}, most).energy), "1");
     check_refused(scores_of(*Dots<T>({1, 0}, {0, 1, 1, 0}, -static_cast<double>(most)).energy),
                   "1");
   }
-  SUBCASE("by the bias alone") {
+  SUBCASE("by the bias only") {
     const Dots<T> dots({1, 0}, {1, 0, 1, 0});
     const std::vector<T> values = {0, -most};
     for (const double bound : {static_cast<double>(most), infinity}) {
@@ -124,11 +123,11 @@ TEST_CASE_TEMPLATE("scores beyond the format are refused, whatever way they leav
   }
 }
 
-TEST_CASE_TEMPLATE("what just fits is computed", T, float, double) {
+TEST_CASE_TEMPLATE("scores that just fit are computed", T, float, double) {
   const T most = std::numeric_limits<T>::max() / 16;
   CHECK(fill(scores_of(*Dots<T>({1, 0}, {most, 0, -most, 0}).energy)) ==
         std::vector<T>{most, -most});
-  // An energy that is too large may come back through the bias.
+  // A bias may bring an energy that is too large back into range.
   const Dots<T> dots({1, 0}, {2 * most, 0, 0, 0});
   const std::vector<T> values = {-2 * most, 1};
   const BroadcastMatrix<T> bias(values.data(), 2, 1);
@@ -188,7 +187,7 @@ TEST_CASE_TEMPLATE("ready-made scores: scale, bias and -inf", T, float, double) 
   }
 }
 
-TEST_CASE_TEMPLATE("ready-made scores that the scale takes beyond the format are refused", T, float,
+TEST_CASE_TEMPLATE("ready-made scores that exceed the format after scaling are refused", T, float,
                    double) {
   const T x = std::numeric_limits<T>::max() / 16;
   for (const T score : {x, -x}) {
@@ -201,7 +200,7 @@ TEST_CASE_TEMPLATE("ready-made scores that the scale takes beyond the format are
         const BroadcastMatrix<T> source(s.data(), 2, 1, bound);
         const auto energy = make_stored_energy<T>(source, 1, 2, scale);
         check_refused(scores_of(*energy), "1");
-        // It is allowed all the same: only a ready-made -inf forbids.
+        // It is still allowed: only a ready-made -inf forbids.
         CHECK(scores_of(*energy).allowed_counts().keys_of_query == std::vector<Index>{2});
       }
     }
@@ -210,7 +209,7 @@ TEST_CASE_TEMPLATE("ready-made scores that the scale takes beyond the format are
 
 namespace {
 
-// A random pattern of everything that can forbid, and which pairs it leaves.
+// A random pattern of everything that can forbid pairs, and the remaining pairs.
 template <class T>
 struct Pattern {
   Index rows, cols;
@@ -220,7 +219,7 @@ struct Pattern {
 
   explicit Pattern(Random& random)
       : rows(random_size(random, 1, 200)),
-        // Beyond 1024 columns allowed_counts() looks at more than one tile.
+        // Beyond 1024 columns allowed_counts() visits more than one tile.
         cols(chance(random, 0.1) ? random_index(random, 1000, 1500) : random_size(random, 1, 200)),
         causal(all_causal[random_index(random, 0, 2)]) {
     const auto count = static_cast<std::size_t>(rows * cols);
@@ -267,7 +266,7 @@ struct Pattern {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("support counts what may attend to what", T, float, double) {
+TEST_CASE_TEMPLATE("support counts the allowed pairs", T, float, double) {
   Random random(71);
   for (int n = 0; n < 120; ++n) {
     const Pattern<T> pattern(random);
@@ -295,7 +294,7 @@ TEST_CASE_TEMPLATE("support counts what may attend to what", T, float, double) {
   }
 }
 
-TEST_CASE("what a support says in numbers") {
+TEST_CASE("the counts of a support") {
   AllowedCounts allowed;
   allowed.keys_of_query = {0, 3, 0, 2};
   allowed.queries_of_key = {2, 2, 1, 0, 0};
@@ -305,7 +304,7 @@ TEST_CASE("what a support says in numbers") {
   CHECK(AllowedCounts{}.most_keys() == 0);
 }
 
-TEST_CASE("empty is true where causality alone forbids all, and never with an allowed pair") {
+TEST_CASE("empty is true if causality forbids all pairs, and false if a pair is allowed") {
   Random random(72);
   int empty = 0;
   for (int n = 0; n < 400; ++n) {

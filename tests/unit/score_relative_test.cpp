@@ -45,7 +45,7 @@ TEST_CASE("T5's buckets begin at the published distances") {
   CHECK(first_distances(rule_of(false)) == causal);
 }
 
-TEST_CASE("keys ahead have the second half of the buckets, or all the first one") {
+TEST_CASE("later keys use the second half of the buckets, or all share the first one") {
   for (const Index distance : {1, 7, 8, 11, 12, 90, 91, 127, 128, 1000, 1 << 20}) {
     CHECK(t5_bucket(distance, rule_of(true)) == t5_bucket(-distance, rule_of(true)) + 16);
     CHECK(t5_bucket(distance, rule_of(false)) == 0);
@@ -85,7 +85,7 @@ TEST_CASE("buckets never decrease with distance, and follow the definition") {
   }
 }
 
-TEST_CASE_TEMPLATE("the bias of a pair is that of its bucket, positions as for causality", T, float,
+TEST_CASE_TEMPLATE("a pair has the bias of its bucket, with positions as for causality", T, float,
                    double) {
   Random random(92);
   std::vector<T> table(32 * 3);
@@ -139,7 +139,8 @@ TEST_CASE("ALiBi's slopes are the published ones") {
   }
 }
 
-TEST_CASE_TEMPLATE("ALiBi falls with the distance, positions as for causality", T, float, double) {
+TEST_CASE_TEMPLATE("ALiBi falls with the distance, with positions as for causality", T, float,
+                   double) {
   for (const Causal causal : {Causal::none, Causal::top_left, Causal::bottom_right}) {
     const auto bias = alibi_bias<T>(0.3, 3, 5, causal);
     const Index first = causal == Causal::bottom_right ? 2 : 0;
@@ -152,7 +153,7 @@ TEST_CASE_TEMPLATE("ALiBi falls with the distance, positions as for causality", 
   }
 }
 
-TEST_CASE_TEMPLATE("what makes no relative bias is refused", T, float, double) {
+TEST_CASE_TEMPLATE("invalid tables of relative bias are refused", T, float, double) {
   const std::vector<T> table(32, T{1});
   const auto failure = [&](Index buckets, Index most, Causal causal) {
     return thrown_error([&] {

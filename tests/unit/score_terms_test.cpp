@@ -1,4 +1,4 @@
-// Bilinear and mlp energies and the further terms at the edges: formats, shapes, bits, bounds.
+// Bilinear and mlp energies and further terms at their limits: formats, shapes, bits, bounds.
 
 #include <doctest/doctest.h>
 
@@ -57,7 +57,7 @@ class Pair final : public Energy<T> {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("tiles of scores agree with the reference wherever they lie", T, float, double) {
+TEST_CASE_TEMPLATE("tiles of scores agree with the reference at every position", T, float, double) {
   Random random(141);
   for (int n = 0; n < 40; ++n) {
     ProblemOptions options;
@@ -110,8 +110,8 @@ TEST_CASE_TEMPLATE("tiles of scores agree with the reference wherever they lie",
   }
 }
 
-TEST_CASE_TEMPLATE("a bound that is not known beforehand changes no bit of any term", T, float,
-                   double) {
+TEST_CASE_TEMPLATE("a bound that is not known in advance does not change a bit of any term", T,
+                   float, double) {
   Random random(142);
   const Index rows = 37;
   const Index cols = 53;
@@ -143,7 +143,7 @@ TEST_CASE_TEMPLATE("a bound that is not known beforehand changes no bit of any t
   }
 }
 
-TEST_CASE_TEMPLATE("a cap does not hide what left the format, and keeps -inf", T, float, double) {
+TEST_CASE_TEMPLATE("a soft cap does not hide overflows, and keeps -inf", T, float, double) {
   typename Scores<T>::Terms terms;
   terms.softcap = 2;
   for (const double bad : {infinity, -infinity, std::nan("")}) {
@@ -153,7 +153,7 @@ TEST_CASE_TEMPLATE("a cap does not hide what left the format, and keeps -inf", T
     const Error error = thrown_error([&] { fill(Scores<T>(terms)); });
     CHECK(error.failure() == Failure::numerical);
     CHECK(contains(error.what(), "query 0 and key 1"));
-    // Forbidden, it may be anything.
+    // If it is forbidden, it may have any energy.
     terms.key_length = 1;
     CHECK(fill(Scores<T>(terms))[1] == forbidden<T>);
   }
@@ -161,7 +161,7 @@ TEST_CASE_TEMPLATE("a cap does not hide what left the format, and keeps -inf", T
   const Pair<T> stored(1, forbidden<T>, true);
   terms.energy = &stored;
   CHECK(fill(Scores<T>(terms))[1] == forbidden<T>);
-  // A finite energy beyond what scores may be comes back under the cap.
+  // The cap brings a finite energy that is too large for a score back into range.
   const Pair<T> large(1, std::numeric_limits<T>::max());
   terms.energy = &large;
   CHECK(fill(Scores<T>(terms))[1] == T{2});
@@ -171,7 +171,7 @@ TEST_CASE_TEMPLATE("a cap does not hide what left the format, and keeps -inf", T
   }
 }
 
-TEST_CASE_TEMPLATE("a preference that is none is refused by query and key", T, float, double) {
+TEST_CASE_TEMPLATE("an invalid preference is refused with its query and key", T, float, double) {
   const auto energy = make_zero_energy<T>(2, 3);
   std::vector<T> values(6, T{0.5});
   const BroadcastMatrix<T> source(values.data(), 3, 1);
@@ -195,7 +195,7 @@ TEST_CASE_TEMPLATE("a preference that is none is refused by query and key", T, f
   }
 }
 
-TEST_CASE_TEMPLATE("energies whose projections leave the format are refused", T, float, double) {
+TEST_CASE_TEMPLATE("energies whose projections exceed the format are refused", T, float, double) {
   constexpr T x = sizeof(T) == 4 ? static_cast<T>(1e25F) : static_cast<T>(1e160);
   const std::vector<T> q = {x, x};
   const std::vector<T> k = {1, 1, 1, 0};
@@ -209,7 +209,7 @@ TEST_CASE_TEMPLATE("energies whose projections leave the format are refused", T,
     terms.energy = energy.get();
     CHECK(thrown_error([&] { fill(Scores<T>(terms)); }).failure() == Failure::numerical);
   }
-  SUBCASE("mlp: an argument that is not a number would pass for any") {
+  SUBCASE("mlp: tanh would turn a NaN argument into a number") {
     const std::vector<T> w1 = {x, -x, 0, 0};
     const std::vector<T> w2 = {1};
     const auto energy = make_mlp_energy<T>(rows, cols, {{w1.data(), 1, 4}, w2, {}}, 1);
@@ -232,7 +232,7 @@ TEST_CASE_TEMPLATE("energies whose projections leave the format are refused", T,
   }
 }
 
-TEST_CASE_TEMPLATE("bounds hold, and the bytes are those of the projections", T, float, double) {
+TEST_CASE_TEMPLATE("bounds hold, and the bytes equal those of the projections", T, float, double) {
   Random random(143);
   for (const Mechanism mechanism : {Mechanism::bilinear, Mechanism::mlp}) {
     for (int n = 0; n < 20; ++n) {
@@ -290,7 +290,7 @@ TEST_CASE_TEMPLATE("weights of other shapes are refused", T, float, double) {
   CHECK_THROWS_AS(Scores<T>{terms}, std::logic_error);
 }
 
-TEST_CASE_TEMPLATE("rows that are all alike are looked at once", T, float, double) {
+TEST_CASE_TEMPLATE("identical rows are inspected once", T, float, double) {
   Random random(144);
   for (int n = 0; n < 60; ++n) {
     const Index rows = random_size(random, 1, 100);

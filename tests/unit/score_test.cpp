@@ -49,8 +49,8 @@ double largest_norm(const reference::Matrix& q, const reference::Matrix& k, bool
   return static_cast<double>(largest);
 }
 
-// What a dot product of this depth in T may be off by: (depth + 8) half-units of ‖q‖‖k‖, for the
-// products, sums, scale and, of the gaussian, the centring and the norms.
+// The error bound of a dot product of this depth in T: (depth + 8) half-units of ‖q‖‖k‖, for the
+// products, sums and scale and, with the gaussian energy, the centring and the norms.
 template <class T>
 double energy_error(EnergyKind kind, double scale, const reference::Matrix& q,
                     const reference::Matrix& k) {
@@ -72,7 +72,7 @@ TileRange random_range(Random& random, Index rows, Index cols) {
   return range;
 }
 
-// Fills `range` into memory that held garbage, and sees that nothing else is written.
+// Fills `range` in memory that contained garbage, and checks that nothing else is written.
 template <class T>
 Guarded<T> fill(const Scores<T>& scores, const TileRange& range) {
   typename Scores<T>::Scratch scratch;
@@ -83,7 +83,7 @@ Guarded<T> fill(const Scores<T>& scores, const TileRange& range) {
   return out;
 }
 
-// The largest error against `want`, infinite where a −inf is missing or wrong.
+// The largest error against `want`, infinite if a −inf is missing or wrong.
 template <class T>
 double score_error(const Guarded<T>& got, const TileRange& range, const reference::Matrix& want) {
   double worst = 0;
@@ -144,8 +144,8 @@ TEST_CASE_TEMPLATE("energies agree with the reference to the error of a dot prod
   }
 }
 
-TEST_CASE_TEMPLATE("an offset of all points costs the gaussian energy no digits", T, float,
-                   double) {
+TEST_CASE_TEMPLATE("an offset of all points does not reduce the accuracy of the gaussian energy", T,
+                   float, double) {
   Random random(62);
   for (int n = 0; n < 10; ++n) {
     for (const double offset : {100.0, 1e4, -1e4}) {
@@ -200,7 +200,7 @@ TEST_CASE_TEMPLATE("mask, bias and causality against the reference", T, float, d
   }
 }
 
-TEST_CASE_TEMPLATE("causality by hand, with queries that see nothing", T, float, double) {
+TEST_CASE_TEMPLATE("causality by hand, with queries without allowed keys", T, float, double) {
   const auto allowed = [](Index rows, Index cols, Causal causal) {
     const auto energy = make_zero_energy<T>(rows, cols);
     typename Scores<T>::Terms terms;
@@ -225,7 +225,7 @@ TEST_CASE_TEMPLATE("causality by hand, with queries that see nothing", T, float,
   CHECK(allowed(1, 3, Causal::bottom_right) == "xxx");
 }
 
-TEST_CASE_TEMPLATE("whether a bound is known beforehand changes no bit", T, float, double) {
+TEST_CASE_TEMPLATE("a bound known in advance does not change a bit", T, float, double) {
   Random random(65);
   for (const Causal causal : all_causal) {
     const Index rows = 37;

@@ -29,7 +29,7 @@ long double log_sum(const Vector& terms) {
   return largest + std::log(sum);
 }
 
-// Scores in memory, as the library takes them and as the reference does.
+// Scores in memory, as arguments of the library and of the reference.
 template <class T>
 struct Ready {
   Index rows, cols;
@@ -54,7 +54,7 @@ struct Ready {
   }
 };
 
-// −|x − y|²/ε of points in the plane, the largest distance being 1.
+// −|x − y|²/ε for points in the plane with largest distance 1.
 template <class T>
 Ready<T> plane(Index m, Index n, double epsilon, Random& random) {
   std::normal_distribution<double> normal;
@@ -84,7 +84,7 @@ Marginals random_marginals(Index m, Index n, double range, Random& random) {
   const auto fill = [&](std::vector<double>& values, Index size) {
     double total = 0;
     for (Index i = 0; i < size; ++i) values.push_back(std::exp(log(random)));
-    if (size > 3) values[1] = 0;  // a closed line
+    if (size > 3) values[1] = 0;  // a masked row or column
     for (const double x : values) total += x;
     for (double& x : values) x /= total;
   };
@@ -169,9 +169,10 @@ SinkhornSolution solve(const Ready<T>& problem, const Marginals& marginals,
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("so many iterations agree with the reference", T, float, double) {
+TEST_CASE_TEMPLATE("a fixed number of iterations agrees with the reference", T, float, double) {
   Random random(301);
-  // Scores of all sizes: exp(s) alone, kernels that absorb, and, in float64, the range between.
+  // Scores of all sizes: plain exp(s), kernels that absorb potentials and, in float64, the range
+  // between.
   for (const double epsilon : {0.5, 0.05, 0.02, 0.005, 0.001, 0.0001}) {
     for (const Index m : {1, 2, 49, 97}) {
       for (const Index n : {1, 3, 257}) {
@@ -185,14 +186,14 @@ TEST_CASE_TEMPLATE("so many iterations agree with the reference", T, float, doub
         options.kept_bytes = chance(random, 0.5) ? 1 << 20 : 0;
         const auto got = solve(problem, marginals, options);
         const auto want = iterate(problem, marginals, 12);
-        // The rounding of each iteration stays in the potentials.
+        // The rounding errors of all iterations add up in the potentials.
         const double bound = 4 * 12 * tolerance<T>(largest_of(problem));
         check_potentials(got.potentials.row, want.f, bound);
         check_potentials(got.potentials.col, want.g, bound);
         CHECK(got.summary.iterations == 12);
         CHECK(got.summary.status == SolveStatus::done);
         CHECK(got.errors.size() == 12);
-        // Sums of weights of total 1 that carry that error, times scores of this size.
+        // Sums of weights with total 1 that carry that error, times scores of this size.
         const double size = 1 + 2 * largest_of(problem);
         CHECK(std::abs(got.summary.score - static_cast<double>(want.score)) <= bound * size);
         CHECK(std::abs(got.summary.primal - static_cast<double>(want.value)) <= bound * size);
@@ -205,7 +206,7 @@ TEST_CASE_TEMPLATE("so many iterations agree with the reference", T, float, doub
   }
 }
 
-TEST_CASE("a plan of the tolerance asked for, and what certifies it") {
+TEST_CASE("a plan within the requested tolerance, and its certificate") {
   Random random(302);
   for (const double epsilon : {1.0, 0.1, 0.02}) {
     for (const Index n : {1, 7, 60}) {
@@ -219,7 +220,7 @@ TEST_CASE("a plan of the tolerance asked for, and what certifies it") {
       options.kept_bytes = 1 << 20;
       const auto got = solve(problem, marginals, options);
       CHECK(got.summary.status == SolveStatus::converged);
-      // What potentials of this size are rounded to.
+      // The rounding of potentials of this size.
       const double rounding = largest_of(problem) * 1e-15;
       CHECK(got.summary.row_error + got.summary.col_error <= 1e-9 + rounding);
       const auto best = iterate(problem, marginals, 2 * got.summary.iterations + 50);
@@ -233,7 +234,7 @@ TEST_CASE("a plan of the tolerance asked for, and what certifies it") {
   }
 }
 
-TEST_CASE("the gap bounds what a plan far from its marginals lacks") {
+TEST_CASE("the gap is a bound even for a plan far from its marginals") {
   Random random(303);
   for (const Index iterations : {1, 2, 5}) {
     const auto problem = plane<double>(40, 30, 0.02, random);
@@ -248,14 +249,14 @@ TEST_CASE("the gap bounds what a plan far from its marginals lacks") {
   }
 }
 
-TEST_CASE("where pairs are forbidden the gap is found along trees") {
+TEST_CASE("with forbidden pairs the gap is computed along trees") {
   Random random(304);
   std::uniform_real_distribution<double> chance;
   for (const Index n : {5, 13, 97}) {
     for (const double share : {0.1, 0.6}) {
       CAPTURE(n);
       CAPTURE(share);
-      // A cycle through all lines; of others some are allowed, never all.
+      // A cycle through all rows and columns; some other pairs are allowed, never all.
       auto dense = plane<double>(n, n, 0.2, random);
       std::vector<double> s = dense.values;
       for (Index i = 0; i < n; ++i) {
@@ -271,7 +272,7 @@ TEST_CASE("where pairs are forbidden the gap is found along trees") {
       SinkhornOptions exactly;
       exactly.tolerance = 1e-13;
       exactly.iterations = 40000;
-      // From below, of an error whose square is nothing.
+      // From below, with an error whose square is negligible.
       const double best = solve(problem, marginals, exactly).summary.dual;
       const double slack = 1e-14 * (1 + largest_of(problem));
       double before = std::numeric_limits<double>::infinity();
@@ -283,8 +284,8 @@ TEST_CASE("where pairs are forbidden the gap is found along trees") {
         REQUIRE(got.summary.status == SolveStatus::converged);
         CHECK(got.summary.dual <= best + slack);
         CHECK(got.summary.dual + got.summary.gap >= best - slack);
-        // Of second order: the tolerance squared over the lightest link, which no plan of so few
-        // lines and scores of this size has below 1e-6.
+        // Of second order: the tolerance squared over the lightest link, which in a plan of this
+        // size and with scores of this size is above 1e-6.
         CHECK(got.summary.gap <= tolerance * tolerance * static_cast<double>(2 * n) * 1e6);
         CHECK(got.summary.gap <= before);
         before = got.summary.gap;
@@ -293,7 +294,7 @@ TEST_CASE("where pairs are forbidden the gap is found along trees") {
   }
 }
 
-TEST_CASE("in float32 too there is a gap where pairs are forbidden") {
+TEST_CASE("with forbidden pairs there is a gap in float32, too") {
   Random random(305);
   for (const Index n : {16, 64, 512}) {
     CAPTURE(n);
@@ -308,7 +309,8 @@ TEST_CASE("in float32 too there is a gap where pairs are forbidden") {
   }
 }
 
-TEST_CASE("no gap along trees for a plan too far from its marginals, or of parts that miss some") {
+TEST_CASE(
+    "no gap along trees if the plan is too far from its marginals or its parts are incomplete") {
   constexpr double none = -std::numeric_limits<double>::infinity();
   const Ready<double> parts(2, 2, {0, none, none, 0});
   Potentials potentials;
@@ -321,9 +323,9 @@ TEST_CASE("no gap along trees for a plan too far from its marginals, or of parts
   CHECK(gap({0, 0}, {0, 0}) == 0);
   CHECK(gap({0.5, -1}, {0.5, -1}) == 0.25 + 1);
   CHECK(std::isnan(gap({0.5, -1.001}, {0.5, -1.001})));
-  // As a whole nothing is missing.
+  // In total nothing is missing.
   CHECK(std::isnan(gap({0.5, 0}, {0, 0.5})));
-  // A small part is not excused by a large one.
+  // A large part does not excuse a small one.
   const Marginals uneven{{1, 1e-13}, {1, 1e-13}};
   const std::vector<double> few = {0, 1e-13}, none_at_all = {0, 0};
   CHECK(std::isnan(
@@ -335,7 +337,9 @@ TEST_CASE("no gap along trees for a plan too far from its marginals, or of parts
         3 * 0.0625);
 }
 
-TEST_CASE("no gap is told where totals differ; a closed line forbids nothing") {
+TEST_CASE(
+    "no gap is reported if totals differ; a masked row or column does not count as forbidden "
+    "pairs") {
   std::vector<double> s(9, 0.5);
   const Marginals marginals{{1, 1, 1}, {1, 1, 1}};
   SinkhornOptions options;
@@ -347,7 +351,7 @@ TEST_CASE("no gap is told where totals differ; a closed line forbids nothing") {
   CHECK(closed.summary.gap >= 0);
 }
 
-TEST_CASE("over-relaxation and annealing end where plain iterations do, sooner") {
+TEST_CASE("over-relaxation and annealing reach the plain solution in fewer iterations") {
   Random random(304);
   const auto problem = plane<double>(80, 80, 0.002, random);
   const Marginals marginals = uniform(80, 80);
@@ -362,8 +366,8 @@ TEST_CASE("over-relaxation and annealing end where plain iterations do, sooner")
     KeepWeights<double> weights;
     const auto got = solve<double>(problem, marginals, changed, 2, {&weights});
     REQUIRE(got.summary.status == SolveStatus::converged);
-    // Both are as near to the limit as their errors say, but for how much slower the slowest part
-    // falls than an iteration shows.
+    // Both are as near to the limit as their errors say, except that the slowest part falls more
+    // slowly than one iteration shows.
     double error = 0;
     for (std::size_t n = 0; n < weights.values.size(); ++n) {
       error += std::abs(weights.values[n] - plain.values[n]);
@@ -379,13 +383,13 @@ TEST_CASE("over-relaxation and annealing end where plain iterations do, sooner")
   check(annealed);
   annealed.relaxation = 1.7;
   check(annealed);
-  // Far too much of it: given up, and converged all the same.
+  // Far too strong: abandoned, but still converged.
   SinkhornOptions wild = options;
   wild.relaxation = 1.999;
   check(wild);
 }
 
-TEST_CASE_TEMPLATE("neither memory nor threads change a bit", T, float, double) {
+TEST_CASE_TEMPLATE("neither memory nor threads changes a bit", T, float, double) {
   Random random(305);
   for (const double epsilon : {0.5, 0.01, 0.0005}) {
     const auto problem = plane<T>(130, 300, epsilon, random);
@@ -430,7 +434,7 @@ TEST_CASE_TEMPLATE("one iteration with all marginals 1 is dnas to the last bit",
   }
 }
 
-TEST_CASE("a tenth of a thousandth of the largest cost") {
+TEST_CASE("epsilon of 1e-4 times the largest cost") {
   Random random(307);
   const Index points = sanitized ? 24 : 64;
   const auto problem = plane<double>(points, points, 1e-4, random);
@@ -466,7 +470,7 @@ TEST_CASE("at convergence the transposed problem has the transposed plan") {
   REQUIRE(b.summary.status == SolveStatus::converged);
   for (std::size_t i = 0; i < 60; ++i) {
     for (std::size_t j = 0; j < 45; ++j) {
-      // The errors of both, as many times over as it took iterations.
+      // The errors of both, times the number of iterations.
       CHECK(std::abs(plan.values[i * 45 + j] - mirrored.values[j * 60 + i]) <=
             1e-12 * static_cast<double>(a.summary.iterations + b.summary.iterations));
     }
@@ -488,7 +492,7 @@ TEST_CASE("tolerances in force") {
   CHECK(useful_sinkhorn_bytes(options, 10, 20, 8) == 0);
 }
 
-TEST_CASE("float32 reaches the usual tolerance in the plan as it is, and claims no more") {
+TEST_CASE("float32 reaches the default tolerance in the stored plan, and reports no more") {
   Random random(309);
   for (const Index n : {8, 100, 256, 700}) {
     const auto problem = plane<float>(n, n, n == 256 ? 0.02 : 0.1, random);
@@ -499,7 +503,7 @@ TEST_CASE("float32 reaches the usual tolerance in the plan as it is, and claims 
     const auto got = solve(problem, ones, options);
     CHECK(got.summary.status == SolveStatus::converged);
     CHECK(got.summary.row_error + got.summary.col_error <= 1e-6 * static_cast<double>(n));
-    // A thousandth of that is below what float32 can tell.
+    // A thousandth of that is below the resolution of float32.
     options.tolerance = 1e-9 * static_cast<double>(n);
     CHECK(solve(problem, ones, options).summary.status == SolveStatus::not_converged);
   }

@@ -27,7 +27,7 @@ long double log_sum(const Vector& terms) {
   return largest + std::log(sum);
 }
 
-// By the formula, closed lines left out.
+// By the formula, without masked rows and columns.
 struct ReferenceIteration {
   reference::Matrix s;
   Vector log_a, log_b, f, g;
@@ -70,7 +70,7 @@ ProblemOptions options_of(Index queries, Index keys, double spread = 1) {
   return options;
 }
 
-// Logarithms of positive numbers between e^-range and e^range, some −inf.
+// Logarithms of positive numbers between e^-range and e^range, some of them −inf.
 std::vector<double> random_marginal(Index size, double range, Random& random) {
   std::uniform_real_distribution<double> log(-range, range);
   std::vector<double> values(static_cast<std::size_t>(size));
@@ -92,7 +92,7 @@ void check_iterations(const Problem<T>& problem, const std::vector<double>& log_
   want.log_b = log_b.empty() ? Vector(cols, 0) : Vector(log_b.begin(), log_b.end());
   want.f.assign(rows, 0);
   want.g.assign(cols, 0);
-  // The rounding of every iteration stays in the potentials.
+  // The rounding errors of all iterations add up in the potentials.
   const double bound = 4 * iterations * tolerance<T>(largest_score(want.s));
 
   SinkhornIteration<T> iteration(scores, {log_a, log_b}, 1 << 20, 2);
@@ -174,13 +174,13 @@ TEST_CASE_TEMPLATE("potentials that leave the range of the kernel", T, float, do
     for (const double range : {20.0, 30.0, 60.0}) {
       const Problem<T> problem(options_of(90, 300), random);
       REQUIRE(problem.scores().near_zero());
-      // Both small and large ones, so that e^g is beyond e^45 for some.
+      // Both small and large ones, so that e^g exceeds e^45 for some.
       std::vector<double> log_b(300, 0.0);
       for (std::size_t j = 0; j < log_b.size(); j += 3) log_b[j] = -2 * range;
       check_iterations(problem, {}, log_b, 4);
     }
   }
-  SUBCASE("a query that sees nothing but a key of very small marginal") {
+  SUBCASE("a query whose only allowed key has a very small marginal") {
     ProblemOptions options = options_of(60, 60);
     options.causal = Causal::top_left;
     const Problem<T> problem(options, random);
@@ -188,7 +188,7 @@ TEST_CASE_TEMPLATE("potentials that leave the range of the kernel", T, float, do
     log_b[0] = sizeof(T) == sizeof(float) ? -100 : -800;
     check_iterations(problem, {}, log_b, 4);
   }
-  SUBCASE("marginals that cannot be met: potentials go on growing") {
+  SUBCASE("marginals that cannot be met: potentials grow without bound") {
     for (const double spread : {1.0, 6.0, 12.0}) {
       for (const double large : {60.0, 300.0}) {
         const Problem<T> problem(options_of(90, 300, spread), random);
@@ -198,7 +198,7 @@ TEST_CASE_TEMPLATE("potentials that leave the range of the kernel", T, float, do
       }
     }
   }
-  SUBCASE("scores so large that each iteration moves the potentials far") {
+  SUBCASE("scores so large that each iteration changes the potentials a lot") {
     for (const double spread : {3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 30.0, 60.0}) {
       const Problem<T> problem(options_of(70, 70, spread), random);
       REQUIRE(!problem.scores().near_zero());
@@ -213,7 +213,7 @@ TEST_CASE_TEMPLATE("potentials that leave the range of the kernel", T, float, do
   }
 }
 
-TEST_CASE_TEMPLATE("what is kept and what is made again have the same bits", T, float, double) {
+TEST_CASE_TEMPLATE("kept and recomputed tiles have the same bits", T, float, double) {
   Random random(204);
   for (int n = 0; n < 24; ++n) {
     ProblemOptions options = random_options(random, 400);
@@ -251,8 +251,8 @@ TEST_CASE_TEMPLATE("what is kept and what is made again have the same bits", T, 
   }
 }
 
-TEST_CASE("tiles that are kept are made once, and others each time") {
-  // Counts the scores that are asked for.
+TEST_CASE("kept tiles are computed once, others in every iteration") {
+  // Counts the requested scores.
   class Counted final : public Energy<float> {
    public:
     Index rows() const override { return 200; }
@@ -267,7 +267,7 @@ TEST_CASE("tiles that are kept are made once, and others each time") {
   const Counted energy;
   Scores<float>::Terms terms;
   terms.energy = &energy;
-  terms.key_length = 299;  // a closed key makes no difference
+  terms.key_length = 299;  // a masked key makes no difference
   const Scores<float> scores(terms);
   REQUIRE(scores.near_zero());
   constexpr Index pairs = Index{200} * 300;
@@ -286,7 +286,7 @@ TEST_CASE("tiles that are kept are made once, and others each time") {
   CHECK(passes(0) == 6 * pairs);
 }
 
-TEST_CASE("sinkhorn has no use for memory in one iteration, nor has any other scheme") {
+TEST_CASE("useful memory is 0 for one iteration of sinkhorn and for every other scheme") {
   SchemeOptions once = fixed(Scheme::sinkhorn, 0, 1);
   CHECK(useful_attend_bytes(once, 100, 100, 4) == 0);
   once.tolerance = 0.1;

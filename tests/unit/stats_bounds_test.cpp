@@ -1,4 +1,4 @@
-// Column sums and entropies of attention against what is proven about them.
+// Column sums and entropies of attention against their proven bounds.
 
 #include <doctest/doctest.h>
 
@@ -23,14 +23,14 @@ struct Observed {
   Observed(const Scores<T>& scores, const SchemeOptions& options)
       : attention(attend<T>(scores, options, {&sums, &entropy}, 2)) {}
 
-  // min c_j·most_keys over the keys that a query may attend to; 1 where there is none.
+  // min c_j·most_keys over the keys that have an allowed query; 1 if there are none.
   double margin() const {
     const auto& allowed = attention.allowed;
     double least = std::numeric_limits<double>::infinity();
     for (std::size_t j = 0; j < sums.values().size(); ++j) {
       if (allowed.queries_of_key[j] == 0) continue;
       const double share = sums.values()[j] * static_cast<double>(allowed.most_keys());
-      if (!(share >= least)) least = share;  // a NaN stays
+      if (!(share >= least)) least = share;  // a NaN is kept
     }
     return least;
   }
@@ -65,19 +65,20 @@ TEST_CASE("the bound on column sums, by scheme") {
   CHECK(column_sum_bound(Scheme::sinkhorn, 0, 8) == 0.125);
   CHECK(column_sum_bound(Scheme::hnas, 0.25, 8) == 0.03125);
   CHECK(column_sum_bound(Scheme::hnas, 1, 8) == 0.125);
-  CHECK(!column_sum_bound(Scheme::hnas, 0, 8));  // that is unas
+  CHECK(!column_sum_bound(Scheme::hnas, 0, 8));  // this is unas
   for (const Scheme scheme : {Scheme::unas, Scheme::dnas, Scheme::hnas, Scheme::sinkhorn}) {
-    CHECK(!column_sum_bound(scheme, 0.5, 0));  // nothing is allowed
+    CHECK(!column_sum_bound(scheme, 0.5, 0));  // no allowed pairs
   }
-  // Not more than what exp loses at the edge of the format: its argument is rounded at 88 (708).
+  // At most the error of exp at the edge of the format: its argument is rounded at 88 (708).
   CHECK(bound_slack(4) >= 88 * 0x1p-24);
   CHECK(bound_slack(8) >= 708 * 0x1p-53);
   CHECK(bound_slack(4) <= 1e-3);
   CHECK(bound_slack(8) <= 1e-3);
 }
 
-TEST_CASE_TEMPLATE("sinkhorn keeps 1/most_keys at any iteration, on any shape and mask", T, float,
-                   double) {
+TEST_CASE_TEMPLATE(
+    "sinkhorn keeps column sums >= 1/most_keys in every iteration, for every shape and mask", T,
+    float, double) {
   Random random(121);
   double least = std::numeric_limits<double>::infinity();
   for (int n = 0; n < 60; ++n) {
@@ -90,10 +91,11 @@ TEST_CASE_TEMPLATE("sinkhorn keeps 1/most_keys at any iteration, on any shape an
       least = std::min(least, run.margin());
     }
   }
-  CHECK(least <= 1.5);  // some came near it: the problems are hard ones
+  CHECK(least <= 1.5);  // some came near it, so the problems are hard enough
 }
 
-TEST_CASE_TEMPLATE("dnas keeps 1/most_keys and hnas u/most_keys, unas nothing", T, float, double) {
+TEST_CASE_TEMPLATE("dnas keeps column sums >= 1/most_keys, hnas >= u/most_keys, unas has no bound",
+                   T, float, double) {
   Random random(122);
   double unas = 1;
   double hnas = std::numeric_limits<double>::infinity();
@@ -136,7 +138,7 @@ TEST_CASE_TEMPLATE("entropies lie between 0 and the logarithm of the number of a
   }
 }
 
-TEST_CASE_TEMPLATE("uniform weights have entropy log n, a single one none", T, float, double) {
+TEST_CASE_TEMPLATE("uniform weights have entropy log n, a single weight 0", T, float, double) {
   for (const Index keys : {1, 2, 3, 100, 513, 2000}) {
     const auto energy = make_zero_energy<T>(3, keys);
     const Scores<T> scores({energy.get(), nullptr, nullptr, Causal::none});
@@ -151,7 +153,7 @@ TEST_CASE_TEMPLATE("uniform weights have entropy log n, a single one none", T, f
       }
     }
   }
-  // Queries that see 0, 1 and 2 keys, all alike.
+  // Queries with 0, 1 and 2 allowed keys, all with equal scores.
   const auto energy = make_zero_energy<T>(4, 2);
   const Scores<T> scores({energy.get(), nullptr, nullptr, Causal::bottom_right});
   const Observed<T> run(scores, scheme_of(Scheme::unas));
@@ -161,7 +163,7 @@ TEST_CASE_TEMPLATE("uniform weights have entropy log n, a single one none", T, f
   CHECK(std::abs(run.entropy.values()[3] - std::log(2.0)) <= 4 * std::numeric_limits<T>::epsilon());
 }
 
-TEST_CASE("bytes of column sums: one vector, and one for each slot of row panels") {
+TEST_CASE("bytes of column sums: one vector, plus one per slot of row panels") {
   const auto by_row = partition_of(Order::row_panels, 4000, 300, 4);
   const auto by_col = partition_of(Order::column_panels, 4000, 300, 4);
   REQUIRE(by_row.slots > 1);

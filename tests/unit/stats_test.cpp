@@ -41,7 +41,7 @@ std::vector<double> edges_of(const std::vector<std::vector<double>>& sets,
   return histogram_edges(spans, bins);
 }
 
-// Column sums as they come: over many decades, with zeros and ties.
+// Realistic column sums: over many decades, with zeros and ties.
 std::vector<double> random_sums(Random& random) {
   std::vector<double> sums(static_cast<std::size_t>(random_size(random, 1, 300)));
   const double low = std::uniform_real_distribution<double>(-300, 0)(random);
@@ -91,7 +91,7 @@ TEST_CASE("a key is explained away strictly below epsilon") {
   CHECK(s.explained_away[0].share == 0.5);
 }
 
-TEST_CASE("summaries of no key and of one") {
+TEST_CASE("summaries of zero keys and one key") {
   for (const auto& [sums, masked] :
        {std::pair<std::vector<double>, Masked>{{}, {}}, {{3.0, 4.0}, {1, 1}}}) {
     const auto s = summary_of(sums, masked);
@@ -183,7 +183,7 @@ TEST_CASE("summaries of random sums against sorting them") {
 TEST_CASE("histograms by hand") {
   CHECK(edges_of({{0.01, 1}}, 4) == std::vector<double>{-2, -1.5, -1, -0.5, 0});
   CHECK(edges_of({{0.02}, {0}, {3}}, 3) == std::vector<double>{-2, -1, 0, 1});
-  // At least a decade, beside a power of ten alone too.
+  // At least one decade, even for a single power of ten.
   CHECK(edges_of({{1}}, 1) == std::vector<double>{0, 1});
   CHECK(edges_of({{10}}, 2) == std::vector<double>{1, 1.5, 2});
   CHECK(edges_of({{5}}, 1) == std::vector<double>{0, 1});
@@ -217,7 +217,7 @@ TEST_CASE("histograms of random sums") {
     if (bins) {
       CHECK(count == *bins);
     } else {
-      // A whole number of bins to the decade, or of decades to the bin.
+      // A whole number of bins per decade, or of decades per bin.
       CHECK(count <= 24);
       const double whole = width < 1 ? 1 / width : width;
       CHECK(std::abs(whole - std::round(whole)) <= 1e-12);
@@ -248,8 +248,8 @@ TEST_CASE("histograms of random sums") {
       CHECK(h.zeros == zeros);
       CHECK(std::accumulate(h.counts.begin(), h.counts.end(), h.zeros) == unmasked);
     }
-    // All lie within, and a decade less at the lower end would not do (nor at the upper one, where
-    // whole numbers of decades to the bin do not ask for more).
+    // All lie within, and one decade less at the lower end would not suffice (nor at the upper one,
+    // except that whole numbers of decades per bin may need more).
     CHECK(edges.front() <= low);
     CHECK(edges.front() > low - 1);
     CHECK(edges.back() >= high);

@@ -34,7 +34,7 @@ struct Shown {
   std::vector<T> out;
 
   Shown(const std::vector<T>& weights, const std::vector<T>& v, Index rows, Index cols, int threads)
-      // What was in `out` before must not matter.
+      // The previous contents of `out` must not matter.
       : out(static_cast<std::size_t>(rows * 3), std::numeric_limits<T>::quiet_NaN()) {
     const BroadcastMatrix<T> source(weights.data(), cols, 1);
     Output<T> output({v.data(), cols, 3}, {out.data(), rows, 3});
@@ -54,7 +54,7 @@ std::string refusal(std::vector<T> weights, Index cols, int threads = 2) {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("observers of stored weights see what plain loops see", T, float, double) {
+TEST_CASE_TEMPLATE("observers of stored weights agree with plain loops", T, float, double) {
   Random random(101);
   for (int n = 0; n < 16; ++n) {
     const Index rows = n == 0 ? 300 : random_size(random, 1, 300);
@@ -75,8 +75,9 @@ TEST_CASE_TEMPLATE("observers of stored weights see what plain loops see", T, fl
     const Partition expected = partition_of(Order::row_panels, rows, cols, sizeof(T));
     CHECK(shown.tiles.partition().panel == expected.panel);
     CHECK(shown.tiles.partition().slots == expected.slots);
-    // All terms are >= 0 but those of the entropies (weights up to e): sums in T of at most 64
-    // (out: of one tile, 512, in BLAS' order), the rest in float64 (out: in T, one for each tile).
+    // All terms are >= 0 except those of the entropies (weights up to e): sums in T of at most 64
+    // terms (out: of one tile, 512, in BLAS' order), the rest in float64 (out: in T, one term per
+    // tile).
     const double u = std::numeric_limits<T>::epsilon() / 2;
     CHECK(relative_error(shown.sums.values(), reference::column_sums(exact)) <= 70 * u);
     CHECK(relative_error(shown.out, reference::output(exact, values).values) <= 520 * u);
@@ -110,8 +111,8 @@ TEST_CASE_TEMPLATE("stored weights on any number of threads give the same bits",
   }
 }
 
-TEST_CASE_TEMPLATE("a stored weight that is no finite number >= 0 is refused by its place", T,
-                   float, double) {
+TEST_CASE_TEMPLATE("a stored weight that is not a finite number >= 0 is refused with its position",
+                   T, float, double) {
   constexpr double infinity = std::numeric_limits<double>::infinity();
   for (const double bad : {-1.0, -1e-30, std::nan(""), infinity, -infinity}) {
     std::vector<T> weights(300 * 700, T{0.5});
@@ -122,7 +123,7 @@ TEST_CASE_TEMPLATE("a stored weight that is no finite number >= 0 is refused by 
   CHECK(contains(refusal(std::vector<T>{1, -2}, 2), "-2"));
 }
 
-TEST_CASE("of several bad weights the one of the lowest panel is named, on any number of threads") {
+TEST_CASE("the first of several bad weights is named, for any number of threads") {
   std::vector<float> weights(1000 * 4, 0.25F);
   for (const std::size_t query : {400U, 700U, 990U}) weights[query * 4 + 1] = -1;
   for (const int threads : {1, 2, 4}) {
@@ -143,7 +144,7 @@ TEST_CASE_TEMPLATE("all other numbers are weights", T, float, double) {
   }
 }
 
-TEST_CASE_TEMPLATE("what is gathered by rows refuses column panels", T, float, double) {
+TEST_CASE_TEMPLATE("observers by rows refuse column panels", T, float, double) {
   const Partition by_column = partition_of(Order::column_panels, 3, 4, sizeof(T));
   RowEntropy<T> entropy;
   CHECK_THROWS_AS(entropy.start(by_column), std::logic_error);

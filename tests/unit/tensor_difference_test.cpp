@@ -26,7 +26,7 @@ bool same(double a, double b, const Tolerance& tolerance = {}) {
 
 }  // namespace
 
-TEST_CASE("exact unless told otherwise") {
+TEST_CASE("the default tolerance is exact") {
   CHECK(same(1, 1));
   CHECK(same(0.0, -0.0));
   CHECK_FALSE(same(1, std::nextafter(1.0, 2.0)));
@@ -42,7 +42,7 @@ TEST_CASE("the tolerance is relative to b") {
   CHECK(same(102, 100, {.relative = 0.01, .absolute = 1}));
 }
 
-TEST_CASE("infinities and NaN pass for nothing else, whatever the tolerance") {
+TEST_CASE("infinities and NaN equal nothing else at any tolerance") {
   const Tolerance loose{.relative = 1e300, .absolute = 1e300};
   CHECK(same(inf, inf));
   CHECK(same(-inf, -inf));
@@ -93,7 +93,7 @@ TEST_CASE("the largest errors and where they are") {
   CHECK(d.relative_at == 2);
 }
 
-TEST_CASE("errors within the tolerance are told too") {
+TEST_CASE("errors within the tolerance are reported too") {
   const Difference d = between({1.5}, {1}, {.absolute = 1});
   CHECK(d.differing == 0);
   CHECK(d.largest_absolute == 0.5);
@@ -110,7 +110,7 @@ TEST_CASE("blocks add up") {
   CHECK(d.largest_absolute == 4);
 }
 
-TEST_CASE("integers beyond the doubles are told apart") {
+TEST_CASE("integers beyond 2^53 are distinguished") {
   constexpr std::int64_t big = std::numeric_limits<std::int64_t>::max();
   constexpr std::int64_t small = std::numeric_limits<std::int64_t>::min();
   const std::vector<std::int64_t> a = {big, small, 7}, b = {big - 1, big, 7};

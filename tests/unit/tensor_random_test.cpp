@@ -26,8 +26,9 @@ std::vector<double> uniforms(const RandomStream& stream, Index first, Index coun
 
 }  // namespace
 
-TEST_CASE("values of an implementation apart from this one") {
-  // Philox4x32-10 and FNV-1a written anew in Python, with its math.log, cos and sin.
+TEST_CASE("values of an independent implementation") {
+  // From an independent implementation of Philox4x32-10 and FNV-1a in Python, with its math.log,
+  // cos and sin.
   struct Known {
     std::uint64_t seed;
     const char* name;
@@ -53,7 +54,7 @@ TEST_CASE("values of an implementation apart from this one") {
   }
 }
 
-TEST_CASE("the bits are pinned") {
+TEST_CASE("the bits never change") {
   // The same from g++ 12 and clang 14, at -O0 to -O3, with and without AVX-512 and FMA.
   std::uint64_t hash = 0;
   for (const double value : normals(RandomStream(0, "q"), 0, 100000)) {
@@ -64,7 +65,7 @@ TEST_CASE("the bits are pinned") {
   CHECK(hash == 13260466288946143338U);
 }
 
-TEST_CASE("any stretch of a stream is the same by itself") {
+TEST_CASE("any range of a stream is reproducible by itself") {
   const RandomStream stream(7, "x");
   const std::vector<double> all = normals(stream, 0, 3000);
   const std::vector<double> flat = uniforms(stream, 0, 3000);
@@ -121,7 +122,7 @@ TEST_CASE("uniform numbers fill [0, 1) evenly") {
   CHECK(chi_square < 99 + 5 * 14);
 }
 
-TEST_CASE("streams of other names and seeds are unrelated") {
+TEST_CASE("streams with different names or seeds are independent") {
   const Index count = 100000;
   const std::vector<double> a = normals(RandomStream(0, "q"), 0, count);
   for (const RandomStream& other : {RandomStream(0, "k"), RandomStream(1, "q")}) {

@@ -33,8 +33,8 @@ Shape random_shape(Random& random, Index max_axes, const std::vector<Index>& len
   return shape;
 }
 
-// NumPy's rule as its manual words it: ones are prepended to the shorter shape; then, axis by axis,
-// all lengths other than 1 must be the same. Written for any number of shapes, from the left.
+// NumPy's rule as worded in its manual: ones are prepended to the shorter shape; then, axis by
+// axis, all lengths other than 1 must be equal. Written for any number of shapes, from the left.
 std::optional<Shape> numpy_broadcast(std::vector<Shape> shapes) {
   std::size_t axes = 0;
   for (const Shape& shape : shapes) axes = std::max(axes, shape.size());
@@ -61,13 +61,13 @@ Index position(const Shape& index, const Shape& shape) {
   return sum;
 }
 
-// What LeadingMap is for, by multi-indices instead of strides.
+// The purpose of LeadingMap, by multi-indices instead of strides.
 Index mapped(Index problem, const Shape& result, const Shape& operand) {
   const Shape at = unravel(problem, result);
   const std::size_t absent = result.size() - operand.size();
   Shape index;
   for (std::size_t axis = 0; axis < operand.size(); ++axis) {
-    const Index group = result[axis + absent] / operand[axis];  // all of them where it stretches
+    const Index group = result[axis + absent] / operand[axis];  // all of them if it broadcasts
     index.push_back(at[axis + absent] / group);
   }
   return position(index, operand);
@@ -86,7 +86,7 @@ TEST_CASE("element_count") {
   CHECK(element_count({largest}) == largest);
   CHECK(element_count({1, largest, 1}) == largest);
   CHECK(element_count({Index{1} << 31, Index{1} << 31}) == Index{1} << 62);
-  // A zero decides, before or after axes whose product does not fit.
+  // A zero decides, before or after axes whose product overflows.
   CHECK(element_count({0, largest, largest}) == 0);
   CHECK(element_count({largest, largest, 0}) == 0);
   for (const Shape& shape : {Shape{largest, 2}, Shape{Index{1} << 32, Index{1} << 31},
@@ -174,7 +174,7 @@ TEST_CASE("ravel and unravel are inverse and row-major") {
       }
       CHECK(ravel(index, shape) == flat);
       CHECK(position(index, shape) == flat);
-      if (flat > 0) CHECK(before < index);  // the last axis runs fastest
+      if (flat > 0) CHECK(before < index);  // the last axis varies fastest
       before = index;
     }
   }
@@ -198,7 +198,7 @@ TEST_CASE("grouped heads: query head h uses key head h / (Hq/Hk)") {
   CHECK(blocks({2, 4}, {2, 1}) == std::vector<Index>{0, 0, 0, 0, 1, 1, 1, 1});
 }
 
-TEST_CASE("LeadingMap over random shapes: the right block, or a refusal that names both") {
+TEST_CASE("LeadingMap over random shapes: the right block, or an error that names both") {
   Random random(23);
   int fitting = 0;
   int grouping = 0;
@@ -243,7 +243,7 @@ TEST_CASE("result_axes") {
   CHECK(axes({5, 4}, {1, 2}) == Shape{5, 4});
   CHECK(axes({4}, {5, 2}) == Shape{5, 4});
   CHECK(axes({3, 1, 6}, {2, 3}) == Shape{3, 2, 6});
-  // No heads at all is a shape like any other.
+  // A shape without heads is valid.
   CHECK(axes({0}, {0}) == Shape{0});
   CHECK(axes({2, 0}, {0}) == Shape{2, 0});
 }
@@ -315,7 +315,7 @@ TEST_CASE_TEMPLATE("Buffer", T, std::uint8_t, float, double) {
     CHECK(reinterpret_cast<std::uintptr_t>(buffer.data()) % 64 == 0);
     CHECK(buffer.end() - buffer.begin() == size);
     for (Index i = 0; i < size; ++i) buffer[i] = static_cast<T>(i % 100);
-    buffer.reserve(size / 2);  // enough room: nothing moves
+    buffer.reserve(size / 2);  // enough capacity: nothing moves
     CHECK(buffer.size() == size);
     bool kept = true;
     for (Index i = 0; i < size; ++i) kept = kept && buffer.data()[i] == static_cast<T>(i % 100);
@@ -329,7 +329,7 @@ TEST_CASE_TEMPLATE("Buffer", T, std::uint8_t, float, double) {
     std::fill(moved.begin(), moved.end(), T{1});
   }
   CHECK_THROWS_AS(Buffer<T>(-1), std::bad_alloc);
-  // 2^64 bytes and more: a wrapped product would ask for nothing, and get it.
+  // 2^64 bytes and more: a wrapped product would request, and get, nothing.
   const Index wraps = sizeof(T) == 8 ? Index{1} << 61 : Index{1} << 62;
   if (sizeof(T) > 1) CHECK_THROWS_AS(Buffer<T>{wraps}, std::bad_alloc);
 }

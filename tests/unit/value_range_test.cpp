@@ -8,7 +8,7 @@
 
 using namespace attn;
 
-TEST_CASE("Finite values have a range, the others are counted") {
+TEST_CASE("Finite values have a range, others are counted") {
   constexpr double infinity = std::numeric_limits<double>::infinity();
   const std::vector<double> values = {3, std::nan(""), -2, infinity, -infinity, -infinity, 0};
   ValueRange range;

@@ -15,15 +15,15 @@
 
 namespace attn::tools {
 
-/// What attn-compute was asked for.
+/// The options of attn-compute, resolved.
 struct ComputeOptions {
   SchemeOptions scheme;
   ScoreOptions scores;
   std::vector<double> hybrid;           ///< u per head; hnas only
-  std::string settings_left;            ///< of an earlier run, which this one does not take over
+  std::string settings_left;            ///< settings of an earlier run that this run does not use
   std::set<std::string> emitted;        ///< names of the datasets to write
-  std::optional<RowSelection> queries;  ///< those that results by query are wanted for; else all
-  std::vector<GradientKind> gradients;  ///< those of `emitted` that are gradients
+  std::optional<RowSelection> queries;  ///< queries selected for the results per query; else all
+  std::vector<GradientKind> gradients;  ///< the gradients among `emitted`
 
   bool emits(const std::string& name) const { return emitted.count(name) > 0; }
   bool emits_gradients() const;
@@ -32,17 +32,17 @@ struct ComputeOptions {
 /// Lengths of a result's own axes.
 Shape own_shape(const ResultKind& kind, const ComputeOptions& options, const AttentionInput& input);
 
-/// Creates the datasets asked for, weights in chunks that tile the tiles of a pass.
+/// Creates the requested datasets; the chunks of weights match the tiles of a pass.
 void create_results(HeadOutputs& outputs, const ComputeOptions& options,
                     const AttentionInput& input, bool f64);
 
-/// What the computation takes in memory beside its inputs.
+/// The memory that the computation needs besides its inputs.
 HeadNeeds compute_needs(const ComputeOptions& options, const AttentionInput& input,
                         std::size_t element_size);
 
-/// Shapes, bytes and flops of what would be done, for --dry-run. The bytes of the results are those
-/// that the output's file will have more than without them (but for some KiB, and deflating); the
-/// working memory is that of the plan, to which the program and its libraries add 10 to 30 MB.
+/// Reports shapes, bytes and flops for --dry-run. The bytes of the results are the amount by which
+/// they enlarge the output file (up to some KiB, before compression); the working memory is that of
+/// the plan, to which the program and its libraries add 10 to 30 MB.
 void report_cost(const cli::Arguments& arguments, const ComputeOptions& options,
                  const AttentionInput& input, bool f64, cli::Report& report);
 

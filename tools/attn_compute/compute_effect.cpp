@@ -1,4 +1,4 @@
-// What a run of attn-compute does to the results in a bundle.
+// The effect of a run of attn-compute on the results in a bundle.
 
 #include <cstdint>
 #include <optional>
@@ -25,7 +25,7 @@ Settings settings_of(const cli::Arguments& arguments, const ComputeTask& task) {
     settings["attn_hybrid"] = *arguments.number("hybrid");
   }
   if (scheme.scheme != Scheme::sinkhorn) return settings;
-  // How many were needed is known only afterwards: the same is asked for, the same comes of it.
+  // The number of iterations needed is known only afterwards, but equal options give equal results.
   if (scheme.iterations) settings["attn_iterations"] = std::int64_t{*scheme.iterations};
   if (scheme.tolerance || !scheme.iterations) {
     settings["attn_tolerance"] =
@@ -34,7 +34,7 @@ Settings settings_of(const cli::Arguments& arguments, const ComputeTask& task) {
   return settings;
 }
 
-// Whether the dataset queries, or that there is none, says which rows this run writes.
+// Whether the dataset queries, or its absence, describes the rows that this run writes.
 bool same_queries(const io::InputBundle& section, const std::optional<RowSelection>& chosen) {
   const io::InputBundle bundle = section.without_named();
   if (!bundle.has("queries")) return !chosen;
@@ -79,7 +79,7 @@ RunEffect ComputeTask::effect(const cli::Arguments& arguments) const {
   outputs.insert("grad_out");
   for (const GradientKind& gradient : options.gradients) effect.results[gradient.name] = outputs;
   if (options.queries) effect.results["queries"] = {"queries"};
-  // Rows of other queries do not stay beside these, nor the list of theirs.
+  // Rows of other queries, and their list, must not stay beside these.
   if (!by_query || arguments.only) return effect;
   (same_queries(bundle, options.queries) ? effect.unchanged : effect.changed).insert("queries");
   return effect;

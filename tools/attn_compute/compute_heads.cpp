@@ -26,8 +26,8 @@ void warn_about_leaks(const ComputeOptions& options, const AttentionInput& input
   const std::string scheme = scheme_name(options.scheme.scheme);
   if (input.causal != Causal::none) {
     report.warn("under " + scheme +
-                " a query sees later queries through the column normalisation, causal mask or not: "
-                "fine for analysis, a leak in an autoregressive model");
+                " each query depends on later ones through the column normalisation, even with a "
+                "causal mask: fine for analysis, but a leak in an autoregressive model");
   }
   if (input.queries == 1 && options.scheme.scheme != Scheme::hnas) {
     report.warn("with one query " + scheme + " is uniform over the keys it may attend to");

@@ -8,8 +8,8 @@
 
 namespace attn::tools {
 
-/// Computes one section head by head and writes results and attributes to `output`, not yet
-/// committed.
+/// Computes one section head by head and writes results and attributes to `output` without
+/// committing it.
 Totals compute_section(const cli::Arguments& arguments, const ComputeTask& task,
                        io::OutputBundle output, cli::Progress& progress, cli::Report& report);
 

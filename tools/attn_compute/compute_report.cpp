@@ -11,14 +11,14 @@
 namespace attn::tools {
 namespace {
 
-// What the summary line says after the shape.
+// The remarks of the summary line after the shape.
 std::string remarks(const ComputeOptions& options, const Totals& totals) {
   std::string text;
   if (totals.empty_queries > 0) {
-    text += fmt::format(", {} queries may attend to nothing", totals.empty_queries);
+    text += fmt::format(", {} queries have no key to attend to", totals.empty_queries);
   }
   if (totals.masked_keys > 0) {
-    text += fmt::format(", {} keys are masked from all", totals.masked_keys);
+    text += fmt::format(", {} keys are masked for all queries", totals.masked_keys);
   }
   if (options.scheme.scheme == Scheme::sinkhorn) {
     text += fmt::format(", {} iterations", totals.worst.iterations);

@@ -8,20 +8,21 @@
 #include "common/totals.hpp"
 #include "io/output.hpp"
 
-/// What attn-compute has to say of a run: in the bundle's attributes, in the JSON, in a line.
+/// The results of a run of attn-compute in the bundle's attributes, the JSON report and the summary
+/// line.
 namespace attn::tools {
 
-/// Writes the attn_* attributes: everything later tools need to make the same weights again.
+/// Writes the attn_* attributes, which later tools need to compute the same weights again.
 void record_results(const cli::Arguments& arguments, const ComputeOptions& options,
                     const AttentionInput& input, bool f64, const Totals& totals,
                     io::OutputBundle& output);
 
-/// Fills the report's result; the summary line and the exit status.
+/// Fills in the report's result and returns the summary line and the exit status.
 cli::Outcome conclude(const ComputeOptions& options, const AttentionInput& input, bool f64,
                       const Totals& totals, cli::Report& report);
 
-/// The same for all groups of --each together, whose own conclusions `groups` has gathered: the
-/// worst status goes into the result, beside them.
+/// The same for all groups of --each, whose own results `groups` has collected: adds the worst
+/// status to the report's result.
 cli::Outcome conclude_groups(const GroupReport& groups, const ComputeOptions& options, Index heads,
                              const Totals& totals, cli::Report& report);
 

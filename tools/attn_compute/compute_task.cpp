@@ -13,12 +13,12 @@
 namespace attn::tools {
 namespace {
 
-// An option that would change nothing is a mistake that is told.
+// Rejects options that have no effect.
 void require_effect(const cli::Arguments& arguments, Scheme scheme) {
   const auto goes_with = [&](const char* option, Scheme only) {
     if (!arguments.given(option) || scheme == only) return;
     throw Error(Failure::usage,
-                fmt::format("--{} goes with --scheme {}", option, scheme_name(only)));
+                fmt::format("--{} requires --scheme {}", option, scheme_name(only)));
   };
   goes_with("hybrid", Scheme::hnas);
   goes_with("iterations", Scheme::sinkhorn);
@@ -29,12 +29,14 @@ void require_effect(const cli::Arguments& arguments, Scheme scheme) {
 ComputeOptions resolve(const cli::Arguments& arguments, const io::InputBundle& bundle) {
   ComputeOptions options;
   options.scheme.scheme = scheme_of(arguments.text("scheme")).value();
-  // Those of an earlier run are its own; those that came with the tensors say what they are.
+  // Attributes of an earlier run describe that run; attributes that came with the tensors describe
+  // the tensors.
   const ScoreOptions recorded = resolve_score_options(arguments, &bundle);
   options.scores = recorded;
   if (bundle.text_attribute("attn_scheme")) {
     options.scores = resolve_score_options(arguments, nullptr);
-    options.scores.layout = recorded.layout;  // how the axes lie is no choice of that run
+    options.scores.layout =
+        recorded.layout;  // the order of axes belongs to the tensors, not to that run
     options.settings_left = settings_left(recorded, options.scores);
   }
   options.scheme.iterations = arguments.integer("iterations");
@@ -47,11 +49,11 @@ ComputeOptions resolve(const cli::Arguments& arguments, const io::InputBundle& b
     options.emitted = {"row_potential", "col_potential"};
     if (bundle.has(values)) options.emitted.insert("out");
   }
-  // The third vector without which the mixture cannot be rebuilt.
+  // The mixture cannot be rebuilt without the third vector.
   if (options.emits("row_potential") && options.scheme.scheme == Scheme::hnas) {
     options.emitted.insert("unas_row_potential");
   }
-  // Refused by name where it is asked for and not there.
+  // A missing dataset is refused by name.
   if (options.emits("out")) static_cast<void>(bundle.dataset(values));
   require_gradients(options, bundle, arguments.given("queries"));
   return options;

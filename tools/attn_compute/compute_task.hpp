@@ -7,13 +7,13 @@
 
 namespace attn::tools {
 
-/// What attn-compute has to do for one section: INPUT, or one group of it.
+/// The task of attn-compute for one section: INPUT, or one group of it.
 struct ComputeTask {
-  /// Looks at everything but the numbers. Throws what resolving the options and AttentionInput
-  /// throw, and Error(usage) for options that would have no effect.
+  /// Checks everything but the numbers. Throws the errors of resolving the options and of
+  /// AttentionInput, and Error(usage) for options that would have no effect.
   ComputeTask(const cli::Arguments& arguments, io::InputBundle section);
 
-  /// What results of earlier runs depend on, and what this run makes its own from.
+  /// The effect of the run on results of earlier runs, and the inputs of its own results.
   RunEffect effect(const cli::Arguments& arguments) const;
 
   void report_params(cli::Report& report) const;

@@ -36,7 +36,7 @@ const std::string& first_gradient(const ComputeOptions& options) {
   if (name == "grad_hybrid") refuse(name, "only --scheme hnas has a hybrid", "--scheme hnas");
   if (name == "grad_w") refuse(name, "only --energy bilinear has a w");
   if (name == "grad_w1" || name == "grad_w2") refuse(name, "only --energy mlp has one");
-  if (name == "grad_b1") refuse(name, "there is no b1 of an mlp energy");
+  if (name == "grad_b1") refuse(name, "there is no mlp energy with a dataset b1");
   if (name == "grad_rel_bias") refuse(name, "there is no --relative-bias t5");
   refuse(name, "there is no dataset bias, nor a --relative-bias t5");
 }
@@ -116,13 +116,13 @@ void require_gradients(const ComputeOptions& options, const io::InputBundle& bun
                        bool chooses_queries) {
   if (!options.emits_gradients()) return;
   const std::string& name = first_gradient(options);
-  if (chooses_queries) refuse(name, "gradients are of all queries, --queries chooses some");
+  if (chooses_queries) refuse(name, "gradients need all queries, but --queries selects some");
   if (!bundle.has("grad_out")) {
-    refuse(name, "there is no dataset grad_out, the loss' gradient with respect to out",
+    refuse(name, "there is no dataset grad_out, the gradient of the loss with respect to out",
            "-i grad_out=FILE:/path");
   }
   const std::string values = options.scores.source == Source::projection ? "wv" : "v";
-  if (!bundle.has(values)) refuse(name, "there is no " + values + ", and so no out");
+  if (!bundle.has(values)) refuse(name, "there is no " + values + ", hence no out");
 }
 
 std::vector<GradientKind> gradient_kinds(const ComputeOptions& options, const AttentionInput& input,

@@ -18,56 +18,58 @@ cli::Declaration declare() {
                      "Computes attention from queries and keys, exactly, at any length",
                      cli::Role::transform);
   d.about(
-      "Reads q (..., Lq, d), k (..., Lk, d) and, where there is one, v (..., Lk, dv) from a "
-      "bundle, "
-      "finds the potentials of the attention weights and writes the bundle with the results added. "
-      "mask (non-zero = may attend), bias (added to the scores, -inf allowed), key_length (B) "
-      "(keys "
-      "behind it are padding) and hybrid are used where they are there. Leading axes broadcast; q "
-      "may have a multiple of k's heads. Where tensors come with attributes attn_energy, "
-      "attn_scale "
-      "and the like, those are the defaults; not so where an earlier run has left them.");
+      "Reads q (..., Lq, d), k (..., Lk, d) and optionally v (..., Lk, dv) from a bundle, computes "
+      "the potentials of the attention weights and writes the bundle with the results added. "
+      "Optional datasets: mask (non-zero = may attend), bias (added to the scores, -inf allowed), "
+      "key_length (B) (keys at index >= key_length are padding) and hybrid. Leading axes "
+      "broadcast; q may have a multiple of k's heads. Attributes attn_energy, attn_scale and the "
+      "like of the input set the defaults, unless an earlier run wrote them.");
   d.section("Attention");
-  d.choice(
-      "scheme", {"unas", "dnas", "hnas", "sinkhorn", "fenchel"},
-      "unas: softmax. dnas: columns normalised, then rows. hnas: u dnas + (1-u) unas. sinkhorn: "
-      "dnas' two steps repeated. fenchel: softmax of alpha <q,k> + log preference.",
-      "unas");
+  d.choice("scheme", {"unas", "dnas", "hnas", "sinkhorn", "fenchel"},
+           "Normalisation of the scores. unas: softmax over keys. dnas: softmax over queries, then "
+           "each row divided by its sum. hnas: u dnas + (1-u) unas. sinkhorn: repeats the two "
+           "steps of dnas. fenchel: softmax of alpha <q,k> + log preference.",
+           "unas");
   declare_score_options(d, false);
-  d.number("hybrid", "U", "u of hnas; else the dataset hybrid, a scalar or one per head.",
+  d.number("hybrid", "U",
+           "Share u of dnas in hnas. Default: the dataset hybrid, a scalar or one number per head.",
            {0, 1, false, false});
   d.integer("iterations", "T",
-            "Of sinkhorn: exactly T, or at most T where --tolerance is given (1000).", 1,
-            Index{1} << 40);
-  d.number("tolerance", "E",
-           "Of sinkhorn: stop when the L1 error of the column sums, relative to their total, is at "
-           "most E (1e-6 in float32, 1e-10 in float64, unless --iterations is given alone).",
-           {0, 1, true, false});
+            "Iterations of sinkhorn: exactly T, or at most T if --tolerance is given (then 1000 by "
+            "default).",
+            1, Index{1} << 40);
+  d.number(
+      "tolerance", "E",
+      "Stops sinkhorn when the L1 error of the column sums, relative to their total, is at most E. "
+      "Default: 1e-6 in float32, 1e-10 in float64; no tolerance if only --iterations is given.",
+      {0, 1, true, false});
   std::vector<std::string> results = {"out",           "weights", "row_potential",
                                       "col_potential", "col_sum", "row_entropy"};
   results.insert(results.end(), gradient_names().begin(), gradient_names().end());
-  d.choices("emit", results,
-            "What to write (default: out where there is a v, and the potentials). weights takes Lq "
-            "x Lk numbers. grad_... are gradients of a loss, of which dataset grad_out, shaped "
-            "like out, is the gradient with respect to out; each has the shape of what it belongs "
-            "to, summed over the heads that share it. grad_bias is of the dataset bias or, without "
-            "one, of T5's table, which grad_rel_bias is in any case.");
+  d.choices(
+      "emit", results,
+      "Results to write (default: out if there is a v, and the potentials). weights takes Lq x Lk "
+      "numbers. grad_NAME is the gradient of a loss with respect to NAME; the dataset grad_out, "
+      "shaped like out, holds the gradient with respect to out. Each gradient has the shape of its "
+      "dataset and is summed over the heads that share it. grad_bias refers to the dataset bias, "
+      "or to T5's table if there is no bias; grad_rel_bias always refers to T5's table.");
   d.text("queries", "LIST",
-         "Write out, weights and row_entropy of these queries alone, such as 0,17,100:108,-1; the "
-         "weights stay normalised over all queries. Dataset queries says which they are.");
+         "Writes out, weights and row_entropy only for these queries, such as 0,17,100:108,-1; "
+         "weights are still normalised over all queries. The dataset queries lists the indices.");
   declare_sections(d);
   declare_compute_datasets(d);
   d.example("attn-compute --scheme dnas layer3.h5 | explain-away-stats",
-            "which keys does nobody attend to?");
+            "Find the keys that no query attends to.");
   d.example(
       "attn-compute -i q=dump.h5:/layer3/Q -i k=dump.h5:/layer3/K \\\n"
       "      --emit col_sum -o c.h5",
-      "column sums of tensors that lie elsewhere");
+      "Column sums of tensors stored elsewhere.");
   d.example("attn-compute --each '/text/*/layer*' --map q=Q,k=K,v=V dump.h5 -o out.h5",
-            "a model's whole dump");
+            "All layers of a model's dump.");
   d.example("attn-compute --scheme dnas --emit out,grad_q,grad_k,grad_v layer3.h5 -o g.h5",
-            "gradients, where layer3.h5 has grad_out");
-  d.exit_status(1, "sinkhorn did not converge; the results are written, attn_status says so");
+            "Gradients; layer3.h5 holds grad_out.");
+  d.exit_status(
+      1, "sinkhorn did not converge; the results are written with attn_status not_converged");
   return d;
 }
 

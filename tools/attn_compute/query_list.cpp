@@ -28,7 +28,7 @@ class Parser {
       if (first < last) ranges_.push_back({first, last});
       return;
     }
-    // Written so that nothing overflows, however large the step.
+    // Written so that nothing overflows, however large the step is.
     for (Index row = first; row < last; row += step) {
       ranges_.push_back({row, row + 1});
       if (last - row <= step) break;
@@ -77,7 +77,7 @@ RowSelection parse_queries(const std::string& list, Index rows, const std::strin
   for (const std::string& item : cli::split(list, ',')) parser.take(item);
   RowSelection chosen(parser.ranges(), rows);
   if (chosen.count() == 0) {
-    throw Error(Failure::usage, fmt::format("--queries {} chooses none of the {} queries of {}",
+    throw Error(Failure::usage, fmt::format("--queries {} selects none of the {} queries of {}",
                                             list, rows, where));
   }
   return chosen;

@@ -9,12 +9,13 @@
 
 namespace attn::tools {
 
-/// The queries that --queries names, "0,17,100:108,-1,::1000": indices, negative ones from the end,
-/// and ranges as NumPy takes them, clipped, with a positive step. `rows` is how many `where` has.
-/// Throws Error(usage): no such list, an index that is not there, nothing chosen.
+/// Parses the queries of --queries, "0,17,100:108,-1,::1000": indices, negative ones counted from
+/// the end, and ranges with a positive step, clipped as in NumPy. `rows` is the number of queries
+/// of `where`. Throws Error(usage) for a malformed list, an index out of range or an empty
+/// selection.
 RowSelection parse_queries(const std::string& list, Index rows, const std::string& where);
 
-/// Moves the chosen ones of `values`' rows of `width` numbers to the front.
+/// Moves the selected rows of `values`, of `width` numbers each, to the front.
 template <class T>
 void keep_chosen(const RowSelection& rows, T* values, Index width) {
   Index kept = 0;
@@ -24,7 +25,7 @@ void keep_chosen(const RowSelection& rows, T* values, Index width) {
   }
 }
 
-/// Writes the indices of the chosen queries as the dataset `queries` (n), int64.
+/// Writes the indices of the selected queries as the dataset `queries` (n), int64.
 void write_queries(const RowSelection& queries, io::OutputBundle& output, cli::Report& report);
 
 }  // namespace attn::tools

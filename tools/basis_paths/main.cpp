@@ -1,4 +1,4 @@
-// basis-paths: what the scores depend on, and training in it.
+// basis-paths: the basis paths of attention weights, and training on their values.
 
 #include <algorithm>
 
@@ -23,93 +23,96 @@ cli::Declaration declare() {
                      "Finds the basis paths of attention weights, and trains in their space",
                      cli::Role::transform);
   d.about(
-      "Weights wq and wk (..., d1, d2), leading axes layers and heads, act on the scores through "
-      "the paths wq[i,c] wk[j,c] alone, which a rescaling of column c, wq[:,c] f and wk[:,c] / f, "
-      "leaves as they are. Of d1^2 d2 paths d2 (2 d1 - 1) make a basis: in each column, those "
-      "through a skeleton's row of wq or of wk. A gradient step on basis paths does not depend on "
-      "how the columns are scaled.");
+      "The weights wq and wk (..., d1, d2), with leading axes such as layers and heads, affect the "
+      "scores only through the paths wq[i,c] wk[j,c]. Rescaling column c to wq[:,c] f and wk[:,c] "
+      "/ f does not change these. Of the d1^2 d2 paths, d2 (2 d1 - 1) form a basis: in each "
+      "column, the paths through the skeleton's row of wq or of wk. A gradient step on basis paths "
+      "does not depend on the scale of the columns.");
   d.about(
-      "Writes skeleton_q, skeleton_k (..., d2): the skeleton's rows by column. basis_path (..., 2 "
-      "d1 - 1, d2, 3), int32: row of wq, row of wk, column. Row r < d1 has the paths through row r "
-      "of wq, the rows after that those through the other rows of wk in their order. basis_value "
-      "(..., 2 d1 - 1, d2): their values. wk_skeleton (..., d2): wk's weights in the skeleton, "
-      "which make weights of values. path_value: (..., n), or (..., d1, d1, d2) of all.");
+      "Writes skeleton_q, skeleton_k (..., d2), the skeleton's row in each column; basis_path "
+      "(..., 2 d1 - 1, d2, 3), int32, with row of wq, row of wk, column, where entry r < d1 holds "
+      "the paths through row r of wq and the later entries those through the other rows of wk in "
+      "order; basis_value (..., 2 d1 - 1, d2), their values; wk_skeleton (..., d2), the skeleton's "
+      "weights in wk, with which values can be turned into weights; path_value (..., n), or (..., "
+      "d1, d1, d2) for all paths.");
   d.about(
       "In the report, result has: shape, skeleton; basis_paths (identify, values); paths "
-      "(reconstruct, check); rescaled (names); optimizer, step, ratio {min, max}, inconsistency, "
-      "singular (how many columns) and heads [{index, ratio, inconsistency, singular [{column, "
-      "ratio}]}] (step); weights, rank, expected_rank, paths = d1^2 d2, path_instances = s^2 d1^2 "
-      "d2, judged (path, basis_path or skeleton), basis {paths, rank, independent, complete} and "
-      "heads [{index, the same}] (check).");
+      "(reconstruct, check); rescaled, a list of names (rescale); optimizer, step, ratio {min, "
+      "max}, inconsistency, singular (number of columns) and heads [{index, ratio, inconsistency, "
+      "singular [{column, ratio}]}] (step); weights, rank, expected_rank, paths = d1^2 d2, "
+      "path_instances = s^2 d1^2 d2, judged (path, basis_path or skeleton), basis {paths, rank, "
+      "independent, complete} and heads [{index, and the same}] (check).");
   d.verbs(
       "VERB",
-      {{"identify", "Skeleton and basis paths as indices."},
-       {"values", "Values of the basis paths. A skeleton's weight of 0 is an error."},
+      {{"identify", "Writes the skeleton and the basis paths as indices."},
+       {"values", "Writes the values of the basis paths. Fails if a weight of the skeleton is 0."},
        {"reconstruct",
-        "From basis_value and the skeleton: wq and wk (with wk_skeleton), or by --paths or the "
-        "dataset path (..., n, 3) the values of any paths."},
+        "Computes wq and wk from basis_value, the skeleton and wk_skeleton, or the values of the "
+        "paths given by --paths or the dataset path (..., n, 3)."},
        {"rescale",
-        "Columns by the dataset scale (..., d2): wq times, wk over it, and what belongs to "
-        "them (bq, bk, grad_wq, grad_wk, adam's moments, wk_skeleton)."},
+        "Multiplies the columns of wq by the dataset scale (..., d2), divides those of wk by it, "
+        "and rescales bq, bk, grad_wq, grad_wk, adam's moments and wk_skeleton to match."},
        {"step",
-        "One update from grad_wq and grad_wk, which are then used up. State of adam and "
-        "si-adam (adam_m, adam_v, adam_step, si_adam_...) travels in the bundle. Results made "
-        "from the weights before are left out."},
+        "Makes one update from grad_wq and grad_wk, which are then removed. The state of adam and "
+        "si-adam (adam_m, adam_v, adam_step, si_adam_...) is kept in the bundle. Results made from "
+        "the old weights are removed."},
        {"check",
-        "Rank of all paths, exactly; whether the paths of the dataset path (..., n, 3), else of "
-        "basis_path, else the skeleton's basis are independent and complete; how many paths "
-        "there are.",
+        "Computes the exact rank of all paths, and checks whether the paths of the dataset path "
+        "(..., n, 3), else of basis_path, else of the skeleton's basis are independent and "
+        "complete. Counts the paths.",
         cli::Role::inspect}});
   d.section("Basis");
   d.choice("skeleton", {"cyclic", "largest"},
-           "Rows of the skeleton: c mod d1 for column c, as published, or those of the entries of "
-           "largest magnitude. Default: the bundle's skeleton_q and skeleton_k, else cyclic. A "
-           "step keeps the bundle's.");
+           "Rows of the skeleton. cyclic: c mod d1 for column c, as published. largest: the "
+           "entries of largest magnitude. Default: the bundle's skeleton_q and skeleton_k, else "
+           "cyclic. step always uses the bundle's if present.");
   d.only_with({"identify", "values", "step", "check"});
   d.text("paths", "LIST",
-         "Paths to reconstruct, row of wq, row of wk, column, such as \"0,1,2;3,0,2\"; or all.");
+         "Paths to reconstruct, as row of wq, row of wk, column, such as \"0,1,2;3,0,2\"; or all.");
   d.only_with({"reconstruct"});
-  d.text("shape", "D1xD2", "Weights of that shape, in place of INPUT.");
+  d.text("shape", "D1xD2", "Checks weights of this shape instead of INPUT.");
   d.only_with({"check"});
-  d.integer("length", "S", "Inputs, for path_instances. Default: those of the dataset x.", 1,
-            most_axis);
+  d.integer("length", "S", "Number of inputs, for path_instances. Default: that of the dataset x.",
+            1, most_axis);
   d.only_with({"check"});
   d.section("Step");
   const auto with_step = [&] { d.only_with({"step"}); };
   d.choice("optimizer", optimizer_names(),
-           "sgd, adam: on the weights. si-sgd, si-adam: on the values of the basis paths. "
-           "si-sgd-printed: as published, right only where the skeleton's weights are 1.",
+           "Update rule. sgd, adam: on the weights. si-sgd, si-adam: on the values of the basis "
+           "paths. si-sgd-printed: as published, correct only if the skeleton's weights are 1.",
            "si-sgd");
   with_step();
-  d.number("rate", "ETA", "Rate of the step.", Range::positive());
+  d.number("rate", "ETA", "Learning rate.", Range::positive());
   with_step();
   d.number("min-ratio", "R",
-           "A column is singular where the ratio of its skeleton's path after the step to that "
-           "before it is below R: the rate is too large for a path so near 0.",
+           "A column is singular if its skeleton's path after the step, divided by that before it, "
+           "is below R: the learning rate is too large for a path so close to 0.",
            {0, 1, true, true}, 1e-3);
   with_step();
   d.choice("on-singular", {"error", "skip", "clip"},
-           "Then: nothing is written; the column stays as it is; its ratio becomes that of "
-           "--min-ratio.",
+           "Handling of singular columns. error: nothing is written. skip: the column is "
+           "unchanged. clip: its ratio is set to --min-ratio.",
            "error");
   with_step();
-  d.number("beta1", "B", "Decay of the first moments.", {0, 1, false, true}, 0.9);
+  d.number("beta1", "B", "Decay rate of the first moments.", {0, 1, false, true}, 0.9);
   with_step();
-  d.number("beta2", "B", "Decay of the second moments.", {0, 1, false, true}, 0.999);
+  d.number("beta2", "B", "Decay rate of the second moments.", {0, 1, false, true}, 0.999);
   with_step();
-  d.number("epsilon", "E", "Added to the root of the second moments.", Range::positive(), 1e-8);
+  d.number("epsilon", "E", "Added to the square root of the second moments.", Range::positive(),
+           1e-8);
   with_step();
   declare_sections(d);
   declare_path_datasets(d);
   d.example("basis-paths values layer3.h5 | basis-paths reconstruct -o again.h5",
-            "weights, from basis paths alone");
+            "Reconstruct the weights from the basis paths.");
   d.example(
       "attn-compute --from projection --emit grad_wq,grad_wk layer3.h5 |\n"
       "      basis-paths step --rate 0.001 -o next.h5",
-      "a step on the weights, where layer3.h5 has x, wq, wk, wv and grad_out");
-  d.example("basis-paths check --shape 512x64", "the rank of the paths, and how many there are");
-  d.exit_status(1, "check: the paths judged are not independent or not complete");
-  d.exit_status(4, "a skeleton's weight is 0, a column is singular, or numbers beyond the format");
+      "An update of the weights; layer3.h5 holds x, wq, wk, wv and grad_out.");
+  d.example("basis-paths check --shape 512x64", "The rank and the number of the paths.");
+  d.exit_status(1, "check: the paths are not independent or not complete");
+  d.exit_status(
+      4, "a weight of the skeleton is 0, a column is singular, or a number exceeds the format");
   return d;
 }
 
@@ -145,7 +148,7 @@ std::string run_verb(PathRun& run) {
 cli::Outcome transform(const cli::Arguments& arguments, const Sections& sections,
                        cli::Report& report) {
   const Survey found = survey<PathTask>(arguments, sections, report);
-  // Panels are parts of rows, some KiB of each.
+  // Panels are parts of rows, of some KiB each.
   io::OutputBundle::Options options;
   options.least_part = 4096;
   SectionOutput output(arguments, sections, found.plans, options);
@@ -187,7 +190,8 @@ cli::Outcome check(const cli::Arguments& arguments, const Sections& sections, cl
   return {holds ? 0 : 1};
 }
 
-// What is updated goes under its own name, so that a loop would read the old numbers ever again.
+// Updated datasets are written under the tool's names, so a loop would read the old numbers
+// forever.
 void require_own_names(const cli::Arguments& arguments, const Sections& sections) {
   const std::vector<std::string> verbs = {"step", "rescale", "reconstruct"};
   if (std::find(verbs.begin(), verbs.end(), arguments.verb) == verbs.end()) return;

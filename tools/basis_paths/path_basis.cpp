@@ -1,4 +1,4 @@
-// Of basis-paths: identify and values.
+// The verbs identify and values of basis-paths.
 
 #include <algorithm>
 

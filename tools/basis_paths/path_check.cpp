@@ -1,4 +1,4 @@
-// Of basis-paths: check, and what all verbs report.
+// The verb check of basis-paths, and the report of the structure.
 
 #include <algorithm>
 
@@ -54,7 +54,7 @@ std::string number_text(std::optional<Index> count) {
 
 std::string yes_or_no(bool holds) { return holds ? "yes" : "NO"; }
 
-// The list whose paths are judged; without one ABPI's are.
+// The list whose paths are judged; null for those of ABPI.
 const Operand* judged_list(const PathTask& task) {
   const Operand* const asked = task.operand("path");
   return asked != nullptr ? asked : task.operand("basis_path");
@@ -86,7 +86,7 @@ std::string forest_text(Index rows, Index columns) {
   return fmt::format("the forest of {} weights", 2 * rows * columns);
 }
 
-// How many rows of the list are in memory at a time, beside the forest of one head.
+// The number of rows of the list in memory at a time, besides the forest of one head.
 Index list_rows(const cli::Arguments& arguments, const PathTask& task) {
   const PathInput& input = task.input;
   const std::string what = forest_text(input.rows, input.columns);

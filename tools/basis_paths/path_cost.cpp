@@ -7,7 +7,7 @@
 namespace attn::tools {
 namespace {
 
-// Numbers of one head that are written, by the size of their type.
+// Counts of the numbers written per head, by the size of their type.
 struct Written {
   double floating = 0;
   double int32 = 0;

@@ -1,4 +1,4 @@
-// What a run of basis-paths does to the results in a bundle.
+// The effect of a run of basis-paths on the results in a bundle.
 
 #include "basis_paths/path_task.hpp"
 
@@ -11,7 +11,7 @@ const Names skeleton = {"skeleton_q", "skeleton_k"};
 
 void add(Names& names, const Names& more) { names.insert(more.begin(), more.end()); }
 
-// Weights and what belongs to them, as far as it was read: written anew in another scale. Values of
+// Weights and the datasets that scale with them, as far as they were read, are rewritten. Values of
 // paths stay: no scale changes them.
 void rescale(const std::vector<io::InputDataset>& read, RunEffect& effect) {
   for (const io::InputDataset& dataset : read) {
@@ -48,7 +48,7 @@ RunEffect PathTask::effect(const cli::Arguments& arguments) const {
   }
   if (verb == "rescale") rescale(datasets(), effect);
   if (verb != "step") return effect;
-  // The gradients are used up.
+  // A step removes the gradients.
   add(effect.replaced, {"wq", "wk", "grad_wq", "grad_wk"});
   if (keeps_moments(step.optimizer)) {
     for (const char* part : {"m", "v", "step"}) {

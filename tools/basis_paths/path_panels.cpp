@@ -9,13 +9,13 @@
 namespace attn::tools {
 namespace {
 
-// More at a time would be no faster.
+// Larger panels would not be faster.
 constexpr std::int64_t panel_bytes = std::int64_t{640} << 20;
 
-// Elements of a chunk, about.
+// Approximate number of elements in a chunk.
 constexpr Index chunk_elements = Index{1} << 16;
 
-// Start and count of a panel in a dataset whose axes behind the leading ones are `own`.
+// Start and count of a panel in a dataset whose axes after the leading ones are `own`.
 struct PanelAxes {
   Shape start;
   Shape count;
@@ -46,7 +46,7 @@ std::vector<Index> read_rows(const Operand& operand, const PathPanel& panel, Ind
   return {values.begin(), values.end()};
 }
 
-// Of memory, in the task's verb.
+// Memory per column for the task's verb.
 std::int64_t column_bytes(const PathTask& task) {
   const auto size = static_cast<std::int64_t>(task.f64 ? sizeof(double) : sizeof(float));
   const Index rows = task.input.rows;

@@ -26,31 +26,32 @@ struct PathPanel {
   Index count;
 };
 
-/// Reads one section, some columns at a time. Columns have nothing to do with each other, so the
-/// answer never depends on how many are in memory.
+/// Reads one section, some columns at a time. Columns are independent of each other, so results do
+/// not depend on the number of columns in memory.
 class PathReader {
  public:
-  /// The arguments and task must outlive it.
+  /// The arguments and the task must outlive it.
   PathReader(const cli::Arguments& given, const PathTask& what) : arguments(given), task(what) {}
 
   const cli::Arguments& arguments;
   const PathTask& task;
 
-  /// Calls `body` with panels of one head as wide as --memory allows.
+  /// Calls `body` with panels of one head, as wide as --memory allows.
   void for_each_panel(Index problem, const std::function<void(const PathPanel&)>& body) const;
 
-  /// The columns of an operand's block for the panel, finite. Error(input) names what is not.
+  /// The columns of an operand's block for the panel. Throws Error(input) naming an element that is
+  /// not finite.
   template <class T>
   Buffer<T> read(const std::string& name, const PathPanel& panel) const;
 
-  /// The skeleton of the panel: as stored, or of its weights, which only `largest` looks at.
+  /// The skeleton of the panel: the stored one, or that of its weights, which only `largest` needs.
   template <class T>
   Skeleton skeleton(const PathPanel& panel, MatrixView<const T> wq, MatrixView<const T> wk) const;
 
-  /// That of all columns of a head.
+  /// The skeleton of all columns of a head.
   Skeleton head_skeleton(Index problem) const;
 
-  /// Throws Error(numerical) naming a skeleton's weight that is 0.
+  /// Throws Error(numerical) naming a weight of the skeleton that is 0.
   template <class T>
   void require_skeleton(const PathPanel& panel, const Skeleton& skeleton, MatrixView<const T> wq,
                         MatrixView<const T> wk) const;
@@ -71,7 +72,7 @@ struct PanelWeights {
         wk(k_numbers.data(), reader.task.input.rows, panel.count) {}
 };
 
-/// The same with an output.
+/// A PathReader with an output.
 class PathRun : public PathReader {
  public:
   /// Progress and report must outlive it, too.
@@ -84,21 +85,22 @@ class PathRun : public PathReader {
 
   DType type() const { return task.f64 ? DType::f64 : DType::f32; }
 
-  /// A result of the task's own_shape, in chunks of panels where it is deflated.
+  /// Creates a result with the task's own_shape, in chunks of panels if it is compressed.
   void create(const std::string& name, DType type);
 
-  /// All heads: `body` gets each in turn.
+  /// Calls `body` for every head in turn.
   void for_each_head(const std::function<void(Index problem)>& body);
 
-  /// Runs `body` as mathematics, on the clock.
+  /// Runs `body` and adds its time to the computing time of the report.
   void compute(const std::function<void()>& body);
 
-  /// Throws Error(numerical): element `flat` of a panel's result is "beyond" or "below" T.
+  /// Throws Error(numerical): element `flat` of a panel's result is "beyond" or "below" the range
+  /// of T.
   template <class T>
   [[noreturn]] void refuse_result(const std::string& name, const PathPanel& panel, Index flat,
                                   const char* where) const;
 
-  /// The same for the first value that T has no full significand for, unless `is_exact(flat)`.
+  /// The same for the first value for which T has no full significand, unless `is_exact(flat)`.
   template <class T, class IsExact>
   void require_normal(const std::string& name, const PathPanel& panel, const Buffer<T>& values,
                       const IsExact& is_exact) const {
@@ -108,7 +110,7 @@ class PathRun : public PathReader {
     }
   }
 
-  /// Columns of a result created before. Error(numerical) where one is not finite.
+  /// Writes columns of an existing result. Throws Error(numerical) if a number is not finite.
   template <class T>
   void write(const std::string& name, const PathPanel& panel, const T* values);
   void write_skeleton(const PathPanel& panel, const Skeleton& skeleton);
@@ -117,7 +119,8 @@ class PathRun : public PathReader {
   cli::Progress& progress_;
 };
 
-/// Throws Error(numerical): element `flat` of a block of a result is "beyond" or "below" T.
+/// Throws Error(numerical): element `flat` of a block of a result is "beyond" or "below" the range
+/// of T.
 template <class T>
 [[noreturn]] void refuse_number(const std::string& name, const Shape& start, const Shape& count,
                                 Index flat, const char* where) {
@@ -128,11 +131,11 @@ template <class T>
               single ? "--precision f64" : "");
 }
 
-/// Of the rows of a skeleton, as they are and as they are read.
+/// Memory for the rows of a skeleton, per column, including buffers.
 constexpr auto skeleton_column_bytes = 6 * static_cast<std::int64_t>(sizeof(Index));
 
-/// How many columns are in memory at a time, as rows of the plan. Throws Error(memory) where not
-/// even one fits, or not a chunk of a dataset.
+/// The number of columns in memory at a time, as rows of the plan. Throws Error(memory) if not even
+/// one column, or one chunk of a dataset, fits.
 BlockPlan plan_panels(const cli::Arguments& arguments, const PathTask& task);
 
 }  // namespace attn::tools

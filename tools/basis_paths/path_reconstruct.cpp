@@ -1,4 +1,4 @@
-// Of basis-paths: reconstruct.
+// The verb reconstruct of basis-paths.
 
 #include <algorithm>
 #include <cmath>
@@ -15,7 +15,7 @@
 namespace attn::tools {
 namespace {
 
-// Refuses a zero that everything else is divided by.
+// Refuses a zero by which everything else is divided.
 template <class T>
 void require_divisors(const PathRun& run, const PathPanel& panel, const Skeleton& skeleton,
                       MatrixView<const T> values, const T* kept) {
@@ -63,7 +63,7 @@ void find_weights(PathRun& run, Index problem) {
   });
 }
 
-// The basis of a head, all of it: a path may go anywhere.
+// The whole basis of a head, since a path may use any part of it.
 template <class T>
 struct HeadBasis {
   Buffer<T> numbers;
@@ -80,8 +80,8 @@ struct HeadBasis {
 
   double value(const Path& path) const { return path_value<T>(values, skeleton, path); }
 
-  // Whether the value is one of the basis, or a product with one that is 0: small or not, it is not
-  // cut off.
+  // Whether the value is a basis value, or a product with a basis value of 0: such a value is exact
+  // even if it is tiny.
   bool is_exact(const Path& path) const {
     const Index q = skeleton.q_of(path.col);
     const Index k = skeleton.k_of(path.col);
@@ -90,8 +90,8 @@ struct HeadBasis {
   }
 };
 
-// Values of paths where they lie in path_value. Error(numerical) where T has one only as infinite
-// or without its full significand; `path_of(n)` is that of a value.
+// Writes the values of paths to path_value. Throws Error(numerical) if T can hold a value only as
+// infinity or without its full significand; `path_of(n)` is the path of value n.
 template <class T, class PathOf>
 void write_values(PathRun& run, const HeadBasis<T>& basis, const Shape& start, const Shape& count,
                   const Buffer<T>& values, const PathOf& path_of) {

@@ -13,7 +13,7 @@
 namespace attn::tools {
 namespace {
 
-// Bytes of a few matrices as large can be counted.
+// Bytes of a few matrices of this size can still be counted.
 constexpr Index most_weights = Index{1} << 54;
 
 bool is_vector(const std::string& name) {
@@ -22,7 +22,7 @@ bool is_vector(const std::string& name) {
   return std::find(vectors.begin(), vectors.end(), name) != vectors.end();
 }
 
-// What may have fewer leading axes than the weights, and is then the same for all.
+// Whether the dataset may have fewer leading axes than the weights, and is then shared.
 bool may_stretch(const std::string& name) {
   return name == "scale" || name == "skeleton_q" || name == "skeleton_k" || name == "path";
 }
@@ -156,7 +156,7 @@ void PathTask::take(const std::string& name) {
         name == "wk" && shape.size() > 2 && shape.size() == input.leading.size() + 2;
     throw Error(Failure::input,
                 shape_text(dataset) + ", expected " + to_string(join(input.leading, own)),
-                grouped ? "of grouped heads, which share wk, slice one of each group" : "");
+                grouped ? "grouped heads share wk: slice one head of each group" : "");
   }
   const Shape leading = leading_axes(shape, own.size());
   if (is_floating(dataset.dtype())) input.any_float64 |= dataset.dtype() == DType::f64;
@@ -168,7 +168,7 @@ void PathTask::take_skeleton(const cli::Arguments& arguments) {
   const bool stored = bundle.has("skeleton_q");
   if (stored != bundle.has("skeleton_k")) {
     throw Error(Failure::input,
-                fmt::format("{} has skeleton_{} alone, expected skeleton_{}, too",
+                fmt::format("{} has only skeleton_{}, expected also skeleton_{}",
                             bundle.description(), stored ? 'q' : 'k', stored ? 'k' : 'q'));
   }
   const bool chooses = arguments.given("skeleton");
@@ -184,7 +184,7 @@ void PathTask::take_skeleton(const cli::Arguments& arguments) {
   throw Error(
       Failure::input,
       fmt::format("{} has {}, which belongs to a skeleton {}", bundle.description(), moments,
-                  stored ? "that another would replace" : "that is not there"),
+                  stored ? "that would be replaced" : "that is missing"),
       stored && !arguments.only ? "leave out its state, or --skeleton" : "leave out its state");
 }
 

@@ -14,7 +14,7 @@ namespace attn::tools {
 
 enum class SkeletonRule { cyclic, largest, stored };
 
-/// What is known of the weights before any number is read.
+/// The properties of the weights that are known before any number is read.
 struct PathInput {
   Shape leading;
   Index problems = 1;  ///< heads
@@ -23,35 +23,35 @@ struct PathInput {
   bool any_float64 = false;
 };
 
-/// What basis-paths has to do for one section: INPUT, or one group of it.
+/// The task of basis-paths for one section: INPUT, or one group of it.
 struct PathTask {
-  /// Looks at everything but the numbers, of which it reads how many steps were made. Throws
-  /// Error(input) for datasets that are not there or do not fit, Error(usage) for options that are
-  /// missing, clash or have no effect.
+  /// Checks everything but the numbers, of which it reads only the number of past steps. Throws
+  /// Error(input) for missing or mismatched datasets, Error(usage) for options that are missing,
+  /// contradictory or without effect.
   PathTask(const cli::Arguments& arguments, io::InputBundle section);
 
-  /// What results of earlier runs depend on, and what this run makes its own from.
+  /// The effect of the run on results of earlier runs, and the inputs of its own results.
   RunEffect effect(const cli::Arguments& arguments) const;
   void report_params(cli::Report& report) const;
 
-  /// All that are read; one of them, or none.
+  /// All datasets that are read; the one called `name`, or none.
   std::vector<io::InputDataset> datasets() const;
   const Operand* operand(const std::string& name) const;
 
-  /// Axes of a dataset behind the heads: (rows, d2), or (d2).
+  /// Axes of a dataset after those of the heads: (rows, d2), or (d2).
   Shape own_shape(const std::string& name) const;
 
   std::string place(const std::string& name, Index problem) const;
 
-  /// Of reconstruct: paths rather than weights.
+  /// Whether reconstruct computes paths rather than weights.
   bool makes_paths() const {
     return verb == "reconstruct" && (all_paths || !listed.empty() || operand("path") != nullptr);
   }
 
-  /// How many of a head those are.
+  /// The number of requested paths per head.
   Index paths_asked() const;
 
-  /// Whether skeletons are wanted.
+  /// Whether a skeleton is needed.
   bool has_skeleton() const;
 
   io::InputBundle bundle;
@@ -59,11 +59,11 @@ struct PathTask {
   PathInput input;
   bool f64 = false;
   SkeletonRule rule = SkeletonRule::cyclic;
-  StepOptions step;             ///< of `step`
-  bool stops = true;            ///< at a singular column
-  bool all_paths = false;       ///< of `reconstruct`
-  std::vector<Path> listed;     ///< of `reconstruct`, by --paths
-  std::optional<Index> length;  ///< of `check`: inputs, s
+  StepOptions step;             ///< for `step`
+  bool stops = true;            ///< whether a singular column is an error
+  bool all_paths = false;       ///< for `reconstruct`
+  std::vector<Path> listed;     ///< for `reconstruct`, from --paths
+  std::optional<Index> length;  ///< for `check`: number of inputs, s
 
  private:
   void take_shape(const std::string& name, bool of_basis);
@@ -85,8 +85,8 @@ std::string state_name(Optimizer optimizer, const std::string& part);
 
 std::string rule_name(SkeletonRule rule);
 
-/// Throws Error(input) where a dataset is not of an integer type, for an `index`, or a floating
-/// one.
+/// Throws Error(input) unless a dataset has an integer type (for an `index`) or a floating-point
+/// type (otherwise).
 void require_path_type(const io::InputDataset& dataset, bool index);
 
 /// "in.h5:/wq has shape (3, 4)"

@@ -1,4 +1,4 @@
-// What basis-paths step is asked for.
+// The options of basis-paths step.
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-// Of basis-paths: rescale and step.
+// The verbs rescale and step of basis-paths.
 
 #include <algorithm>
 #include <cmath>
@@ -17,7 +17,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Where rounding of gradients cannot be the reason any more.
+// Beyond this, rounding of the gradients cannot be the reason.
 template <class T>
 constexpr double inconsistent = sizeof(T) == sizeof(float) ? 1e-2 : 1e-6;
 
@@ -73,7 +73,7 @@ void rescale_head(PathRun& run, Index problem) {
   });
 }
 
-// What a step reads of a panel and writes back.
+// The datasets that a step reads for a panel and writes back.
 template <class T>
 struct PanelStep {
   Buffer<T> wq, wk, grad_wq, grad_wk, first, second;
@@ -157,7 +157,7 @@ Json head_json(const Shape& index, const StepSummary& found) {
           {"singular", std::move(singular)}};
 }
 
-// How many of the singular columns got the least ratio: what is not below it has none to be had.
+// The number of singular columns that got the least ratio; the others have no finite ratio.
 std::size_t clipped_columns(const PathTask& task, const StepSummary& found) {
   if (!task.step.clips) return 0;
   return static_cast<std::size_t>(std::count_if(
@@ -253,10 +253,10 @@ std::string step_weights(PathRun& run) {
   report_step(task, all, heads, run.report);
   const double limit = task.f64 ? inconsistent<double> : inconsistent<float>;
   if (all.inconsistency > limit) {
-    run.report.warn(fmt::format(
-        "the gradients are not those of a loss that depends on the scores alone: sums of grad_wq "
-        "wq and of grad_wk wk differ by {:.2g} of their size",
-        all.inconsistency));
+    run.report.warn(
+        fmt::format("the gradients are not those of a loss that depends only on the scores: sums "
+                    "of grad_wq wq and of grad_wk wk differ by {:.2g} of their size",
+                    all.inconsistency));
   }
   std::string text = optimizer_name(task.step.optimizer);
   if (keeps_moments(task.step.optimizer)) text += fmt::format(", step {}", task.step.number);

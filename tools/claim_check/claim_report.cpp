@@ -17,10 +17,10 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Lines of what a command wrote last.
+// The number of lines shown of a command's last output.
 constexpr std::size_t most_lines = 12;
 
-// A NaN has no sign worth showing.
+// The sign of a NaN has no meaning.
 std::string digits(double value, int count = 6) {
   return std::isnan(value) ? "nan" : fmt::format("{:.{}g}", value, count);
 }
@@ -68,7 +68,7 @@ const std::vector<std::string>& headings() {
   return all;
 }
 
-// What there is to say of one that is not as expected.
+// The explanation of an unexpected verdict.
 std::string explanation(const Claim& claim, const ClaimResult& result) {
   if (!result.ran()) return result.error;
   return fmt::format("measured {}, expected {}", digits(result.verdict.measured),
@@ -104,7 +104,7 @@ std::string markdown_cell(const std::string& text) {
   return cell;
 }
 
-// XML has no room for other control characters, nor for U+FFFE and U+FFFF.
+// XML does not allow other control characters, U+FFFE or U+FFFF.
 std::string xml_text(const std::string& text) {
   std::string kept;
   std::string_view rest = text;

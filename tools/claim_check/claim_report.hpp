@@ -11,28 +11,28 @@
 
 namespace attn::tools {
 
-/// Claims with what became of them, one each, in order.
+/// Claims and their results, one each, in order.
 struct ClaimResults {
   std::span<const Claim> claims;
   std::span<const ClaimResult> results;
 
   struct Counts {
     Index as_expected = 0;
-    Index otherwise = 0;  ///< a verdict, but not the one expected
+    Index otherwise = 0;  ///< a verdict other than the expected one
     Index errors = 0;
   };
   Counts counts() const;
 };
 
-/// The table: id, source, expected, measured, margin, verdict, seconds; what went wrong below it,
-/// with the statement and what the command wrote last.
+/// The table: id, source, expected, measured, margin, verdict, seconds. Below it, for each failure,
+/// the statement, the reason and the last output of the command.
 std::string claims_table(const ClaimResults& all);
 
-/// The same as a table of Markdown, with statements in place of ids alone.
+/// The same table in Markdown, with statements besides the ids.
 std::string claims_markdown(const ClaimResults& all);
 
-/// As JUnit's XML, which CI systems read: a suite for each file of claims, a case for each claim
-/// with `failure` for a verdict that was not expected, `error` for none.
+/// The results as JUnit XML, which CI systems read: a suite per file of claims and a case per
+/// claim, with `failure` for an unexpected verdict and `error` if there is no verdict.
 std::string claims_junit(const ClaimResults& all);
 
 /// {"claims", "as_expected", "otherwise", "errors", "list": [{"id", ...}]}.

@@ -27,18 +27,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Of what a command writes.
+// The number of bytes kept of a command's output.
 constexpr std::streamoff most_log = 4000;
 
-// Numbers of one value.
+// The maximum count of numbers in one value.
 constexpr Index most_values = Index{1} << 24;
 
-// The claim's own directory, removed with it unless it is to stay.
+// The claim's own directory, removed at the end unless it is kept.
 class Folder {
  public:
   Folder(const Claim& claim, const ClaimPlace& place)
       : keeps_(place.keeps), path_(fs::absolute(place.folder + "/" + claim.id).string()) {
-    if (keeps_) mkdir(place.folder.c_str(), 0777);  // where it is there, so much the better
+    if (keeps_) mkdir(place.folder.c_str(), 0777);  // it may exist already
     if (mkdir(path_.c_str(), 0777) == 0) return;
     throw Error(Failure::output, path_ + ": " + system_reason(errno));
   }
@@ -77,10 +77,10 @@ double number_of(const nlohmann::json& json, const std::string& place) {
 
 struct Values {
   std::vector<double> numbers;
-  std::optional<Shape> shape;  // of a dataset
+  std::optional<Shape> shape;  // set for a dataset
 };
 
-// What reads for ever, or never, has no number.
+// A device or FIFO could be read forever.
 void require_regular(const std::string& file, const std::string& place) {
   std::error_code failed;
   if (!fs::exists(file, failed)) throw Error(Failure::input, place + ": no such file");
@@ -89,7 +89,7 @@ void require_regular(const std::string& file, const std::string& place) {
   }
 }
 
-// Arrays in arrays, row-major, as deep as datasets are.
+// Appends arrays in arrays, row-major, nested at most as deep as datasets.
 void add_numbers(const nlohmann::json& json, const std::string& place, int depth,
                  std::vector<double>& numbers) {
   if (!json.is_array()) {
@@ -142,7 +142,7 @@ Values read_values(const std::string& place, const Folder& folder, int status) {
   return of_json(folder.file(place.substr(0, end)), place.substr(end + 1), place);
 }
 
-// A NaN would refute any claim, and pass for what is to be refuted.
+// NaN is refused, since it would refute any claim, including those that must fail.
 Values values_at(const std::string& place, const Folder& folder, int status) {
   Values values = read_values(place, folder, status);
   const auto& numbers = values.numbers;

@@ -21,7 +21,7 @@ struct Slack {
   bool holds() const { return closed ? margin >= 0 : margin > 0; }
 };
 
-// Infinities of one sign are as near as can be.
+// Infinities of the same sign differ by 0.
 double difference(double x, double y) { return x == y ? 0 : x - y; }
 
 Slack slack(const Criterion& criterion, double measured, double expected) {
@@ -47,7 +47,7 @@ Slack slack(const Criterion& criterion, double measured, double expected) {
   return {room - std::abs(difference(measured, expected)), true};
 }
 
-// The number with the least margin; one that is NaN is the worst of all.
+// The number with the least margin; NaN is worst.
 class Worst {
  public:
   void take(const Slack& found, double measured, double expected) {
@@ -106,7 +106,7 @@ double log_slope(std::span<const double> measured, std::span<const double> over)
     square += (x[k] - x_mean) * (x[k] - x_mean);
   }
   if (!(square > 0)) {
-    throw Error(Failure::input, "a slope over numbers that are all the same");
+    throw Error(Failure::input, "a slope over numbers that are all equal");
   }
   return both / square;
 }

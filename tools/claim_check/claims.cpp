@@ -36,7 +36,7 @@ std::optional<T> as(const toml::node& node) {
   return node.value<T>();
 }
 
-// Of one table, for messages: "claims.toml:12: expected: ...".
+// One table, with its place for messages: "claims.toml:12: expected: ...".
 class Table {
  public:
   Table(const std::string& file, const toml::table& table) : file_(file), table_(table) {}
@@ -70,7 +70,7 @@ class Table {
   std::optional<T> get(const std::string& key, const char* expected) const {
     const toml::node* node = table_.get(key);
     if (node == nullptr) return std::nullopt;
-    // A whole number is a number too; a truth value is none, nor the other way round.
+    // An integer counts as a number; a boolean does not, nor the other way round.
     auto value = as<T>(*node);
     if (!value) refuse(key, std::string("expected ") + expected);
     return value;
@@ -98,7 +98,7 @@ class Table {
     return value;
   }
 
-  // A value or an array of such.
+  // A value or an array of values.
   template <class T>
   std::vector<T> list(const std::string& key, const char* expected) const {
     const toml::node* node = table_.get(key);
@@ -117,7 +117,7 @@ class Table {
     return values;
   }
 
-  // The place of a word among `names`.
+  // The index of a word among `names`.
   std::optional<std::size_t> choice(const std::string& key,
                                     const std::vector<std::string>& names) const {
     const auto word = text(key);
@@ -149,7 +149,7 @@ void read_expected(const Table& table, Claim& claim) {
     claim.expected = table.needed_text("expected");
     return;
   }
-  auto numbers = table.list<double>("expected", "numbers, or where they stand");
+  auto numbers = table.list<double>("expected", "numbers, or their address");
   if (numbers.empty()) table.refuse("expected", "is empty");
   if (std::any_of(numbers.begin(), numbers.end(), [](double x) { return std::isnan(x); })) {
     table.refuse("expected", "is nan, which nothing equals");
@@ -167,7 +167,7 @@ void read_criterion(const Table& table, Claim& claim) {
   const bool tolerant = criterion.tolerance > 0 || criterion.relative_tolerance > 0;
   claim.why = table.text("why").value_or("");
   if (tolerant && claim.why.empty()) {
-    table.refuse("why", "is missing: why is this the tolerance?");
+    table.refuse("why", "is missing: state the reason for the tolerance");
   }
   if (!tolerant &&
       (criterion.relation == Relation::within || criterion.relation == Relation::slope)) {
@@ -187,7 +187,7 @@ void read_value(const Table& table, Claim& claim) {
     }
   }
   if (claim.over.has_value() != (claim.criterion.relation == Relation::slope)) {
-    table.refuse("over", claim.over ? "goes with slope alone" : "is missing: a slope over what?");
+    table.refuse("over", claim.over ? "requires relation slope" : "is missing: slope needs it");
   }
   if (const auto reduction = table.choice("reduce", reduction_names())) {
     if (claim.over || is_ordered(claim.criterion.relation)) {
@@ -217,8 +217,8 @@ void read_verdict(const Table& table, Claim& claim) {
   claim.refuted = table.choice("expect", {"holds", "refuted"}).value_or(0) == 1;
   claim.right = table.text("right").value_or("");
   if (claim.refuted == claim.right.empty()) {
-    table.refuse("right", claim.refuted ? "is missing: the id of the claim that says it right"
-                                        : "goes with expect = \"refuted\" alone");
+    table.refuse("right", claim.refuted ? "is missing: the id of the corrected claim"
+                                        : "requires expect = \"refuted\"");
   }
 }
 
@@ -229,7 +229,7 @@ bool is_word(const std::string& text) {
   });
 }
 
-// A directory is called so.
+// A directory is named after it.
 constexpr std::size_t longest_id = 200;
 
 void require_words(const Table& table, const std::string& key,
@@ -269,7 +269,7 @@ Claim read_claim(const Table& table, const Table& top, const std::string& file) 
   return claim;
 }
 
-// Far above what people write.
+// Far larger than any file written by hand.
 constexpr std::size_t most_bytes = std::size_t{64} << 20;
 
 std::string text_of(const std::string& file) {
@@ -327,7 +327,7 @@ void require_unique_ids(const std::vector<Claim>& claims) {
     const auto [at, is_new] = by_id.emplace(claim.id, &claim);
     if (is_new) continue;
     throw Error(Failure::input,
-                fmt::format("{}:{}: id: {} is that of {}:{}, too", claim.file, claim.line, claim.id,
+                fmt::format("{}:{}: id: {} is also used at {}:{}", claim.file, claim.line, claim.id,
                             at->second->file, at->second->line));
   }
   for (const Claim& claim : claims) {
@@ -337,7 +337,7 @@ void require_unique_ids(const std::vector<Claim>& claims) {
     throw Error(Failure::input,
                 fmt::format("{}:{}: right: {}", claim.file, claim.line,
                             right == by_id.end() ? "no claim is called " + claim.right
-                                                 : claim.right + " is to be refuted itself"));
+                                                 : claim.right + " is itself marked as refuted"));
   }
 }
 

@@ -9,7 +9,7 @@
 
 namespace attn::tools {
 
-/// A numerical claim of a document, as a file of claims has it.
+/// A numerical claim of a document, as written in a file of claims.
 struct Claim {
   std::string id;
   std::string source;     ///< document and place: "DN Lemma 1"
@@ -19,26 +19,26 @@ struct Claim {
   std::string command;         ///< for bash, in a fresh directory
   double time_limit = 60;      ///< seconds
   std::vector<int> status{0};  ///< exit statuses that the command may have
-  bool alone = false;          ///< nothing runs beside it: it measures time
+  bool alone = false;          ///< nothing may run at the same time, since it measures time
 
-  std::string value;                ///< where what is claimed of stands: claim_values.hpp
-  std::optional<std::string> over;  ///< slope: where the abscissae stand
+  std::string value;                ///< address of the measured number: see claim_run.hpp
+  std::optional<std::string> over;  ///< for slope: address of the abscissae
   std::optional<Reduction> reduction;
-  std::variant<std::vector<double>, std::string> expected;  ///< numbers, or where they stand
+  std::variant<std::vector<double>, std::string> expected;  ///< numbers, or their address
   Criterion criterion;
-  std::string why;  ///< of the tolerance
+  std::string why;  ///< reason for the tolerance
 
-  bool refuted = false;  ///< printed, and wrong: it is to fail
-  std::string right;     ///< refuted: the id of the claim that says it right
+  bool refuted = false;  ///< printed but wrong: it must fail
+  std::string right;     ///< if refuted: the id of the corrected claim
 
-  std::string file;  ///< where it stands
+  std::string file;  ///< file that contains it
   std::size_t line = 0;
 };
 
-/// The claims of TOML files, in their order: an array of tables `claim`. Keys `source` and `tags`
-/// at the top of a file are the defaults of its claims' (tags add up). Throws Error(input), naming
-/// file, line and key, for what is not TOML, keys that are unknown, missing, of another type or at
-/// odds with others, and ids that are there twice or, in `right`, nowhere.
+/// Reads the claims of TOML files, in order: an array of tables `claim`. Keys `source` and `tags`
+/// at the top of a file are defaults for its claims (tags add up). Throws Error(input), naming
+/// file, line and key, for text that is not TOML; keys that are unknown, missing, of the wrong type
+/// or contradictory; repeated ids; and ids in `right` that do not exist.
 std::vector<Claim> read_claims(const std::vector<std::string>& files);
 
 }  // namespace attn::tools

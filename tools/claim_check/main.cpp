@@ -1,4 +1,4 @@
-// claim-check: numerical claims kept as data, checked.
+// claim-check: checks numerical claims that are stored in files.
 
 #include <unistd.h>
 
@@ -24,38 +24,41 @@ namespace attn::tools {
 namespace {
 
 cli::Declaration declare() {
-  cli::Declaration d("claim-check", "Checks numerical claims that are kept as data",
+  cli::Declaration d("claim-check", "Checks numerical claims that are stored in TOML files",
                      cli::Role::compare);
-  d.words("FILE...", "Files of claims, TOML.", 1, -1);
+  d.words("FILE...", "TOML files of claims.", 1, -1);
   d.about(
-      "A file of claims has a table [[claim]] for each: id; source (document and place), the "
-      "statement in one sentence, tags; command, for bash, which stops at what fails in a pipe "
-      "too, run in a fresh directory with these tools first on PATH, the directory of the file as "
-      "$CLAIMS, and time-limit (60 seconds); status, the exit statuses it may have (0); alone = "
-      "true, so that nothing runs beside it.");
+      "A file of claims has one table [[claim]] per claim, with: id; source (document and place); "
+      "statement, one sentence; tags; command, run by bash (a failure anywhere in a pipe counts) "
+      "in a fresh directory, with these tools first on PATH and the directory of the file as "
+      "$CLAIMS; time-limit (60 seconds); status, the allowed exit statuses (0); alone = true, if "
+      "nothing else may run at the same time.");
   d.about(
-      "value says where the number stands that the command has made: report.json:/result/gap (a "
-      "JSON pointer, to arrays of numbers too), out.h5:/col_sum[0] (a dataset, sliced), or status. "
-      "Of several numbers each must hold, or reduce (min, max, max-abs, mean, sum, count, first, "
-      "last) makes one of them. relation is =, within, <, <=, >, >=, increasing, decreasing, or "
-      "slope, that of log value over log of the numbers at over; expected a number, a list, or "
-      "where they stand; tolerance and relative-tolerance (of expected) with why, a sentence. "
-      "expect = \"refuted\" marks what is printed and wrong; right is then the id of the claim "
-      "that says it right.");
+      "value is the address of the measured number: report.json:/result/gap (a JSON pointer, also "
+      "to arrays of numbers), out.h5:/col_sum[0] (a dataset, sliced), or status. The relation must "
+      "hold for each of several numbers, unless reduce (min, max, max-abs, mean, sum, count, "
+      "first, last) makes one of them. relation is =, within, <, <=, >, >=, increasing, "
+      "decreasing, or slope (the slope of log value over the log of the numbers at over). expected "
+      "is a number, a list, or an address. tolerance and relative-tolerance (relative to expected) "
+      "need why, a sentence. expect = \"refuted\" marks a claim that is wrong as printed; right is "
+      "then the id of the corrected claim.");
   d.about(
-      "In the report, result has claims, as_expected, otherwise, errors (counts) and list, with "
-      "verdict (holds, refuted, error), measured, expected and margin of each: how far inside its "
-      "tolerance the measured number lies, below 0 outside.");
+      "In the report, result has the counts claims, as_expected, otherwise and errors, and a list "
+      "with verdict (holds, refuted, error), measured, expected and margin of each claim. The "
+      "margin is the distance of the measured number from the edge of its tolerance, negative if "
+      "it lies outside.");
   d.section("Claims");
-  d.text("select", "LIST", "Only claims with these ids or tags, separated by commas.");
-  d.text("skip", "LIST", "All but these.");
-  d.integer("jobs", "N", "Claims checked side by side; they share --threads. Default: all of them.",
+  d.text("select", "LIST", "Checks only claims with these ids or tags, separated by commas.");
+  d.text("skip", "LIST", "Leaves out claims with these ids or tags, separated by commas.");
+  d.integer("jobs", "N",
+            "Number of claims checked at the same time; they share --threads. Default: the number "
+            "of threads.",
             1, 1024);
   d.letter('j');
-  d.text("junit", "FILE", "Write the verdicts as JUnit XML.");
-  d.text("markdown", "FILE", "Write the table as Markdown.");
-  d.text("keep", "DIR", "Run in new directories DIR/id, and leave them there.");
-  d.flag("list", "List the claims, and run none.");
+  d.text("junit", "FILE", "Writes the verdicts as JUnit XML.");
+  d.text("markdown", "FILE", "Writes the table as Markdown.");
+  d.text("keep", "DIR", "Runs each command in a new directory DIR/id and keeps it.");
+  d.flag("list", "Lists the claims without running them.");
   d.report_member("claims, as_expected, otherwise, errors", "the numbers of claims")
       .report_member("list",
                      "an array of id, source, statement, tags, relation, tolerance, "
@@ -67,11 +70,11 @@ cli::Declaration declare() {
       .reference(mechanisms_reference)
       .reference(scale_invariant_reference)
       .reference(fenchel_reference);
-  d.example("claim-check data/claims/*.toml", "do all claims still hold?");
+  d.example("claim-check data/claims/*.toml", "Check that all claims still hold.");
   d.example("claim-check --select gradients --junit claims.xml paper.toml",
-            "those of one tag, in CI");
+            "Check the claims of one tag in CI.");
   d.exit_status(0, "every claim came out as expected");
-  d.exit_status(1, "some did not, or could not run");
+  d.exit_status(1, "some claim did not, or could not be run");
   d.exit_status(4, "");
   d.exit_status(6, "");
   return d;
@@ -99,7 +102,7 @@ bool is_any_of(const Claim& claim, const std::vector<std::string>& words) {
                      [&](const std::string& word) { return is_called(claim, word); });
 }
 
-// The ids and tags of a list, each of which some claim has.
+// The ids and tags in a list; each must belong to some claim.
 std::vector<std::string> words_of(const cli::Arguments& arguments, const std::string& option,
                                   const std::vector<Claim>& claims) {
   std::vector<std::string> words = split_list(arguments.text(option));
@@ -138,7 +141,7 @@ std::string listing(const std::vector<Claim>& claims) {
   return text;
 }
 
-// The tools are where this one is.
+// The other tools are in the folder of this one.
 std::string tool_folder() {
   std::error_code failed;
   const auto self = std::filesystem::read_symlink("/proc/self/exe", failed);
@@ -148,7 +151,7 @@ std::string tool_folder() {
 
 std::vector<ClaimResult> check(const cli::Arguments& arguments, const std::vector<Claim>& claims,
                                cli::Report& report) {
-  // Inherited as ignored, it would keep this process from waiting for its children.
+  // If inherited as ignored, it would keep this process from waiting for its children.
   std::signal(SIGCHLD, SIG_DFL);
   ClaimPlace place;
   place.keeps = arguments.given("keep");
@@ -180,7 +183,7 @@ std::vector<ClaimResult> check(const cli::Arguments& arguments, const std::vecto
   return results;
 }
 
-// No file is written over another one of the same run.
+// No output may replace an input or another output of this run.
 void require_outputs(const cli::Arguments& arguments) {
   std::vector<std::string> taken = arguments.words();
   if (arguments.json && !arguments.json->empty()) taken.push_back(*arguments.json);

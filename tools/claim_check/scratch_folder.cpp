@@ -17,12 +17,12 @@
 namespace attn::tools {
 namespace {
 
-// What still runs in the directory may be making files in it.
+// Processes that still run in the directory may be creating files in it.
 constexpr const char* keeper =
     "read -r _; n=0; until rm -rf -- \"$1\" || [ $n = 100 ]; do "
     "chmod -R u+rwx -- \"$1\"; n=$((n + 1)); sleep 0.1; done";
 
-// The signals that end this process wait meanwhile. The keeper inherits that, and stays.
+// Blocks the signals that end this process. The keeper inherits the mask and keeps it.
 class Undisturbed {
  public:
   Undisturbed() {
@@ -41,7 +41,8 @@ class Undisturbed {
   sigset_t before_;
 };
 
-// Returns 0 or the error's number. In a session of its own: no terminal's signals reach it.
+// Returns 0 or the error number. The child gets its own session, so no signals of a terminal reach
+// it.
 int spawn(pid_t& child, int input, std::string path) {
   posix_spawn_file_actions_t files;
   posix_spawn_file_actions_init(&files);
@@ -68,7 +69,7 @@ ScratchFolder::ScratchFolder(const std::string& parent)
     : path_(std::filesystem::absolute(parent) / "attn-claims-XXXXXX") {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) {
-    throw Error(Failure::output, "no pipe can be made: " + system_reason(errno));
+    throw Error(Failure::output, "cannot create a pipe: " + system_reason(errno));
   }
   held_ = ends[1];
   const Undisturbed until_kept;
@@ -79,7 +80,7 @@ ScratchFolder::ScratchFolder(const std::string& parent)
   close(held_);
   if (made) rmdir(path_.c_str());
   throw Error(Failure::output,
-              (made ? "no process can be made: " : parent + ": ") + system_reason(failure));
+              (made ? "cannot create a process: " : parent + ": ") + system_reason(failure));
 }
 
 bool ScratchFolder::remove() {
@@ -89,7 +90,7 @@ bool ScratchFolder::remove() {
     keeper_ = -1;
   }
   std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);  // had the keeper been killed
+  std::filesystem::remove_all(path_, ignored);  // in case the keeper was killed
   return !std::filesystem::exists(path_, ignored);
 }
 

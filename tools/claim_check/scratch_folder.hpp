@@ -6,9 +6,10 @@
 
 namespace attn::tools {
 
-/// A new directory in another one, removed with all in it by the destructor or, where this process
-/// ends before that, by signal too, by a process that does nothing but wait for it. Made before
-/// there are other threads. Throws Error(output) where no directory or process can be made.
+/// A new directory inside another one. The destructor removes it with its contents; if this process
+/// ends earlier, also by a signal, a helper process that only waits for this removes it. Must be
+/// created before other threads start. Throws Error(output) if no directory or process can be
+/// created.
 class ScratchFolder {
  public:
   explicit ScratchFolder(const std::string& parent);
@@ -18,12 +19,12 @@ class ScratchFolder {
 
   const std::string& path() const { return path_; }  ///< absolute
 
-  /// Removes it now; false where something of it cannot be removed.
+  /// Removes it now; returns false if some of it cannot be removed.
   bool remove();
 
  private:
   std::string path_;
-  int held_ = -1;  ///< its end of a pipe, which closes with this process
+  int held_ = -1;  ///< its end of a pipe that closes when this process ends
   pid_t keeper_ = -1;
 };
 

@@ -28,10 +28,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// $1 is the command. It runs beside the shell that waits for it, which a signal then reaches at
-// once: that tells the group, whose members have no other handler. What loses its parent becomes
-// this shell's child, whatever its group: children that are left at the end are killed, from the
-// N-th hundredth of a second on.
+// $1 is the command. It runs beside the shell that waits for it, which can therefore handle a
+// signal at once: it signals the group, whose members have no other handler. Orphaned processes of
+// any group become this shell's children; children that remain at the end are killed, from the N-th
+// hundredth of a second on.
 constexpr const char* wrapper = R"(
 left() {
   children=()
@@ -53,10 +53,10 @@ end_after 0
 exit $status
 )";
 
-// The shell's own time to end all, where it is told to.
+// The time that the shell has to end all processes when asked to.
 constexpr auto grace = std::chrono::seconds(10);
 
-// What would change what bash does, or be a function that stands before a tool.
+// Whether the variable would change the behaviour of bash, or define a function that hides a tool.
 bool is_of_bash(const std::string& name) {
   static constexpr std::array<std::string_view, 5> options = {"BASH_ENV", "ENV", "SHELLOPTS",
                                                               "BASHOPTS", "POSIXLY_CORRECT"};
@@ -82,11 +82,11 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   return all;
 }
 
-// In the child, where nothing but system calls may be made: other threads may have held locks.
+// Runs in the child, where only system calls are allowed: other threads may have held locks.
 [[noreturn]] void become(const ShellCommand& command, char** words, char** environment,
                          pid_t parent) {
   setpgid(0, 0);
-  // A signal that is ignored here could not be trapped by the shell.
+  // The shell could not trap a signal that is ignored here.
   for (const int number :
        {SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU, SIGPIPE, SIGCHLD}) {
     signal(number, SIG_DFL);
@@ -96,7 +96,7 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   sigprocmask(SIG_SETMASK, &none, nullptr);
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   prctl(PR_SET_CHILD_SUBREAPER, 1);
-  // The parent may have ended before that.
+  // The parent may have ended before the call above.
   if (getppid() != parent) _exit(127);
   const int nothing = open("/dev/null", O_RDONLY);
   const int errors = open(command.errors.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
@@ -108,7 +108,7 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   _exit(127);
 }
 
-// Whether the child has ended; it is still to be waited for, so that nobody else gets its number.
+// Whether the child has ended; it is not reaped yet, so its number is not reused.
 bool has_ended(pid_t child) {
   siginfo_t info = {};
   return waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
@@ -118,7 +118,7 @@ bool has_ended(pid_t child) {
 // Whether it ended before `end`.
 bool wait_until(pid_t child, Clock::time_point end) {
   const int handle = static_cast<int>(syscall(SYS_pidfd_open, child, 0));
-  // Where the kernel has no such handles, by looking again and again.
+  // If the kernel has no such handles, this polls.
   const auto most = std::chrono::milliseconds(handle >= 0 ? 3600000 : 20);
   bool ended = has_ended(child);
   while (!ended && Clock::now() < end) {
@@ -142,10 +142,10 @@ ShellOutcome run_shell(const ShellCommand& command) {
   const pid_t parent = getpid();
   const pid_t child = fork();
   if (child < 0) {
-    throw Error(Failure::output, "no process can be made: " + system_reason(errno));
+    throw Error(Failure::output, "cannot create a process: " + system_reason(errno));
   }
   if (child == 0) become(command, word_list.data(), environment_list.data(), parent);
-  // Whichever of the two comes first.
+  // In parent and child, whichever comes first.
   setpgid(child, child);
   const auto limit = std::chrono::duration_cast<Clock::duration>(
       std::chrono::duration<double>(command.time_limit));
@@ -155,7 +155,7 @@ ShellOutcome run_shell(const ShellCommand& command) {
     kill(child, SIGTERM);
     wait_until(child, Clock::now() + grace);
   }
-  // Where it could not.
+  // If the shell could not do it.
   kill(-child, SIGKILL);
   int status = 0;
   waitpid(child, &status, 0);

@@ -37,8 +37,7 @@ class Scan {
         return;
       case '[':
       case '{':
-        if (++depth_ > most_brackets)
-          refuse("a value", "brackets within each other", most_brackets);
+        if (++depth_ > most_brackets) refuse("a value", "nested brackets", most_brackets);
         break;
       case ']':
       case '}':
@@ -53,7 +52,7 @@ class Scan {
       default:
         return;
     }
-    // None of these stands within a key; a number or a date between two of them has one dot.
+    // None of these occurs within a key; a number or a date between two of them has one dot.
     dots_ = 0;
   }
 

@@ -25,7 +25,7 @@ io::InputDataset required(const io::InputBundle& bundle, const std::string& name
     std::string hint;
     if (bundle.has("scores")) hint = "--from scores takes the dataset scores instead";
     if (bundle.has("x") && bundle.has("wq"))
-      hint = "--from projection makes q and k of x, wq and wk";
+      hint = "--from projection computes q and k from x, wq and wk";
     throw Error(error.failure(), error.what(), hint);
   }
 }

@@ -13,7 +13,7 @@ void refuse_memory(const std::string& what, std::int64_t bytes, std::int64_t mem
   const bool small = bytes < (std::int64_t{1} << 20);
   throw Error(
       Failure::memory,
-      fmt::format("{} needs {} of working memory, --memory allows {}", what,
+      fmt::format("{} needs {} of working memory, but --memory allows {}", what,
                   bytes_text(static_cast<double>(bytes)), bytes_text(static_cast<double>(memory))),
       fmt::format("--memory {}{}", (bytes >> (small ? 10 : 20)) + 1, small ? 'K' : 'M'));
 }

@@ -20,8 +20,8 @@
 namespace attn::tools {
 namespace {
 
-// Blocks that are freed and allocated again, head after head, stay mapped: to have the kernel clear
-// new pages for each would take longer than small heads do.
+// Keeps freed blocks mapped: having the kernel clear new pages for each head would take longer than
+// computing a small head.
 void keep_freed_memory() {
   constexpr int largest_kept = 64 << 20;
   mallopt(M_MMAP_THRESHOLD, largest_kept);
@@ -34,7 +34,7 @@ std::string kind_name(io::FollowedSource::Kind kind) {
   return kind == Kind::external_link ? "external link" : "raw storage";
 }
 
-// Where memory has run out, a failure of another kind is reported as a lack of memory.
+// If memory was short, another failure is reported as a lack of memory.
 cli::Outcome run_watched(const std::function<cli::Outcome()>& run) {
   try {
     cli::Outcome outcome = run();
@@ -116,13 +116,13 @@ void report_input(cli::Report& report, const io::InputDataset& dataset) {
 void require_readable(const io::InputDataset& dataset, std::int64_t memory) {
   const std::int64_t needed = dataset.bytes_at_once();
   if (needed <= memory) return;
-  throw Error(Failure::memory,
-              fmt::format("{} is compressed in chunks of {}, each to be read as a whole, --memory "
-                          "allows {}",
-                          dataset.address(), bytes_text(static_cast<double>(needed)),
-                          bytes_text(static_cast<double>(memory))),
-              fmt::format("smaller chunks: h5repack -l NAME:CHUNK=..., or --memory {}M",
-                          (needed >> 20) + 1));
+  throw Error(
+      Failure::memory,
+      fmt::format("{} is compressed in chunks of {}, each read as a whole, but --memory allows {}",
+                  dataset.address(), bytes_text(static_cast<double>(needed)),
+                  bytes_text(static_cast<double>(memory))),
+      fmt::format("smaller chunks: h5repack -l NAME:CHUNK=..., or --memory {}M",
+                  (needed >> 20) + 1));
 }
 
 std::string times(const Shape& shape) {

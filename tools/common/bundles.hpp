@@ -13,33 +13,33 @@
 
 namespace attn::tools {
 
-/// How inputs are opened: with --tmpdir and --allow-external in force, and files that they lead to
-/// named in the report, which must outlive what is opened.
+/// Options for opening inputs: applies --tmpdir and --allow-external, and lists the files that
+/// inputs refer to in the report, which must outlive the inputs.
 io::InputBundle::Options input_options(const cli::Arguments& arguments, cli::Report& report);
 
-/// What the user named as INPUT and with -i, opened; `renamed` as io::InputBundle::Options has it.
-/// Usage errors and unreadable files throw as io::InputBundle says.
+/// Opens INPUT and the datasets of -i; `renamed` as in io::InputBundle::Options. Throws what
+/// io::InputBundle throws.
 io::InputBundle open_input(const cli::Arguments& arguments, cli::Report& report,
                            std::vector<std::pair<std::string, std::string>> renamed = {});
 
-/// The bundle for -o, with --force, --tmpdir and --compress in force, the rest as in `options`.
-/// Requires arguments.output.
+/// The bundle for -o, with --force, --tmpdir and --compress applied and other settings as in
+/// `options`. Requires arguments.output.
 io::OutputBundle open_output(const cli::Arguments& arguments,
                              io::OutputBundle::Options options = {});
 
-/// Warns of datasets that -i names and nothing has asked `input` for: a slip of the pen would only
-/// be copied. `tokens` are for whoever reports on the keys, here or down the pipe.
+/// Warns of datasets that -i names but that were never requested from `input`: a mistyped name
+/// would otherwise only be copied. `tokens` is exempt, since later tools may use it.
 void warn_of_unused(const cli::Arguments& arguments, const io::InputBundle& input,
                     cli::Report& report);
 
-/// What a transform writes into: open_output, holding what `input` holds except the datasets in
-/// `results` (of it the root's attributes alone with --only), and with the command line in front of
-/// its history.
+/// The output of a transform: open_output with the contents of `input` except the datasets in
+/// `results` (with --only just the root's attributes), and with the command line in front of its
+/// history.
 io::OutputBundle open_output_like(const cli::Arguments& arguments, const io::InputBundle& input,
                                   const std::vector<std::string>& results,
                                   const io::OutputBundle::Options& options = {});
 
-/// What cli::Outcome::commit is to be for an OutputBundle or ArrayOutput that is complete.
+/// The cli::Outcome::commit of a complete OutputBundle or ArrayOutput.
 template <class Output>
 std::function<void()> commit_of(Output output) {
   const auto kept = std::make_shared<Output>(std::move(output));
@@ -49,7 +49,7 @@ std::function<void()> commit_of(Output output) {
 /// Lists `dataset` under the inputs of the JSON report.
 void report_input(cli::Report& report, const io::InputDataset& dataset);
 
-/// Throws Error(memory), with a hint, where no part of `dataset` can be read within --memory.
+/// Throws Error(memory), with a hint, if no part of `dataset` can be read within --memory.
 void require_readable(const io::InputDataset& dataset, std::int64_t memory);
 
 /// "8 x 2048 x 64", "scalar": a shape in a summary line.
@@ -58,10 +58,10 @@ std::string times(const Shape& shape);
 /// "3.0 GiB", "640 bytes".
 std::string bytes_text(double bytes);
 
-/// The main of every tool of the project: cli::run_tool with what input and output need around it
-/// (temporaries removed on a signal or a failure, HDF5's own messages with -v only, after a
-/// failure an end by _exit, so that HDF5 does not try again to write what could not be written).
-/// `libraries` is what --version shows besides HDF5 and libzip: "OpenBLAS 0.3.21".
+/// The main function of every tool: cli::run_tool plus the handling of inputs and outputs
+/// (temporaries are removed on a signal or a failure; HDF5's own messages are shown only with -v;
+/// after a failure the process ends by _exit, so that HDF5 does not retry a failed write).
+/// `libraries` is shown by --version besides HDF5 and libzip: "OpenBLAS 0.3.21".
 int tool_main(int argc, char** argv, const cli::Declaration& declaration,
               const std::function<cli::Outcome(const cli::Arguments&, cli::Report&)>& run,
               std::vector<std::string> libraries = {});

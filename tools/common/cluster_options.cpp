@@ -30,7 +30,7 @@ std::vector<double> deviations(std::vector<double> variances, const char* option
   return variances;
 }
 
-// Rows of `columns` numbers: `each` of them for all clusters, or for one after the other.
+// Checks rows of `columns` numbers: `each` of them for all clusters, or as many for each cluster.
 void require_rows(const Points& rows, const char* option, std::size_t each, std::size_t columns,
                   std::size_t clusters) {
   if (rows.front().size() == columns && (rows.size() == each || rows.size() == each * clusters)) {
@@ -60,21 +60,22 @@ std::vector<double> covariance_of(const Points& rows, std::size_t cluster, std::
 
 void declare_clusters(cli::Declaration& d, const std::vector<std::string>& verbs,
                       const std::vector<std::string>& counted) {
-  d.points("centres", "POINTS", "Centres, coordinates separated by commas and points by semicolons")
+  d.points("centres", "POINTS", "Centres: coordinates separated by commas, points by semicolons")
       .only_with(verbs)
-      .numbers("variance", "LIST", "Variance of every coordinate, one for all or one per centre",
+      .numbers("variance", "LIST",
+               "Variance of every coordinate, one for all centres or one per centre",
                Range::non_negative(), {1.0})
       .only_with(verbs)
-      .points(
-          "diagonal", "POINTS",
-          "Instead of it: a variance for each coordinate, one row for all centres or one for each")
+      .points("diagonal", "POINTS",
+              "Variance of each coordinate: one row for all centres or one per centre; replaces "
+              "--variance")
       .only_with(verbs)
-      .points(
-          "covariance", "POINTS",
-          "Instead of it: covariance matrices by their rows, one for all centres or one for each "
-          "below the other")
+      .points("covariance", "POINTS",
+              "Covariance matrices by rows: one for all centres or one per centre, stacked; "
+              "replaces --variance")
       .only_with(verbs)
-      .integers("counts", "LIST", "Points of each centre; they add up to the axis of points", 1,
+      .integers("counts", "LIST",
+                "Number of points of each centre; the sum is the length of the axis of points", 1,
                 std::numeric_limits<Index>::max())
       .only_with(counted);
 }

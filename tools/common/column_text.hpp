@@ -5,16 +5,16 @@
 
 #include "tensor/shape.hpp"
 
-/// How the tables of explain-away-stats spell what is in them.
+/// Formatting of the tables of explain-away-stats.
 namespace attn::tools {
 
-/// Ready for a table: what would not print made visible, at most `width` characters wide.
+/// Text for a table: control characters are made visible, and at most `width` characters are kept.
 std::string printable(std::string_view name, std::size_t width);
 
-/// The characters of UTF-8 text.
+/// The number of characters of UTF-8 text.
 std::size_t characters(std::string_view text);
 
-/// `text` and blanks up to `width` characters, at least one blank.
+/// `text` padded with spaces to `width` characters, with at least one space.
 std::string padded(const std::string& text, std::size_t width);
 
 /// Three digits, "-" for NaN.
@@ -23,7 +23,7 @@ std::string number(double value);
 /// 1e-8 rather than 1e-08.
 std::string compact(double value);
 
-/// "3", "0,3": where a head lies among the leading axes.
+/// The position of a head among the leading axes: "3", "0,3".
 std::string head_label(const Shape& leading, Index head);
 
 }  // namespace attn::tools

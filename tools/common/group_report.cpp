@@ -16,7 +16,7 @@ void GroupReport::add(const std::string& group, cli::Report& report,
   try {
     body();
   } catch (...) {
-    // What is known of it stays in the report, under its name.
+    // The partial result stays in the report, under the group's name.
     if (!group.empty() && !report.result().empty()) {
       keep();
       write(report);

@@ -15,7 +15,7 @@ void HeadOutputs::create(const std::string& name, DType type, const Shape& own,
                          const std::vector<std::string>& own_labels, const Shape& own_chunk,
                          bool heads_inside) {
   Shape shape = join(leading_, own);
-  // Further out than the heads, leading axes have no usual name.
+  // Leading axes before that of the heads have no common name.
   std::vector<std::string> labels(leading_.size(), "");
   if (!labels.empty()) labels.back() = problem_;
   labels.insert(labels.end(), own_labels.begin(), own_labels.end());

@@ -12,21 +12,21 @@
 
 namespace attn::tools {
 
-/// Results that are written head by head: datasets whose leading axes are those of the problems.
+/// Results written head by head: datasets whose leading axes are those of the problems.
 class HeadOutputs {
  public:
   /// `bundle` and `report` must outlive it. The last leading axis is labelled `problem`.
   HeadOutputs(io::OutputBundle& bundle, Shape leading, cli::Report& report,
               std::string problem = "head");
 
-  /// A dataset of shape leading + own, listed in the report. `own_labels` names its own axes.
-  /// `own_chunk`: empty is contiguous.
-  /// `heads_inside`: the last leading axis stands behind the first of its own, (…, Lq, H, dv).
+  /// Creates a dataset of shape leading + own and lists it in the report. `own_labels` names its
+  /// own axes. An empty `own_chunk` means contiguous. `heads_inside`: the last leading axis comes
+  /// after the first own axis, (…, Lq, H, dv).
   void create(const std::string& name, DType type, const Shape& own,
               const std::vector<std::string>& own_labels, const Shape& own_chunk = {},
               bool heads_inside = false);
 
-  /// All of what dataset `name` holds for `problem`; nothing where it was not created.
+  /// Writes all of dataset `name` for `problem`; does nothing if it was not created.
   template <class T>
   void write(const std::string& name, Index problem, const Shape& own, const T* values) {
     const auto found = datasets_.find(name);
@@ -41,7 +41,7 @@ class HeadOutputs {
     found->second.write(start, count, values);
   }
 
-  /// A dataset created before, and where a problem lies in it.
+  /// An existing dataset, and the position of a problem in it.
   io::OutputDataset dataset(const std::string& name) const { return datasets_.at(name); }
   Shape position(Index problem) const { return unravel(problem, leading_); }
 

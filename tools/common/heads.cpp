@@ -33,11 +33,10 @@ void warn_of_finite_masks(double least_bias, const std::vector<Scheme>& schemes,
     if (!is_softmax(scheme) && !listed) names.push_back(name);
   }
   if (names.empty()) return;
-  report.warn(
-      fmt::format("bias has finite values of -1e4 or less, which forbid nothing under {}: "
-                  "keys that they were to close get as much attention as others; only -inf "
-                  "forbids",
-                  fmt::join(names, ", ")));
+  report.warn(fmt::format(
+      "bias has finite values of -1e4 or less, which forbid nothing under {}: keys that they were "
+      "meant to mask receive as much attention as others; only -inf forbids",
+      fmt::join(names, ", ")));
 }
 
 MemoryPlan plan_memory(const AttentionInput& input, std::size_t element_size,

@@ -60,7 +60,7 @@ auto naming_head(const AttentionInput& input, const Head<T>& head, const Body& b
     const bool overflows = head.least_bias() < -std::numeric_limits<T>::max() / 32;
     if (error.failure() != Failure::numerical || !overflows) throw;
     throw Error(error.failure(), error.what(),
-                "only -inf forbids in bias, which has lower numbers");
+                "only -inf forbids a pair; bias has very low finite numbers");
   }
 }
 

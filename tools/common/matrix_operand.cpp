@@ -36,7 +36,7 @@ void require_kept(const Operand& operand, const BlockAxes& axes) {
                               stored[n], element_text(start, piece.count, n)),
                   operand.zero_forbids || operand.of_cost
                       ? "--precision f64"
-                      : "-inf is what forbids; --precision f64 takes the number");
+                      : "-inf forbids a pair; --precision f64 accepts the number");
     }
   });
 }

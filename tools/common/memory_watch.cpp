@@ -1,6 +1,6 @@
-// Libraries do not always say that an allocation failed: they report a damaged file, crash, or call
-// exit. So that it is known, and of which size it was, every allocation of the process passes here,
-// to whatever allocator comes next (LD_PRELOAD, else the C library).
+// Libraries do not always report a failed allocation: they report a damaged file, crash, or call
+// exit. To detect it, and its size, every allocation of the process passes through this file to the
+// next allocator (LD_PRELOAD, else the C library).
 
 #include "common/memory_watch.hpp"
 
@@ -28,7 +28,7 @@ namespace {
 constexpr std::size_t most_sensible = std::size_t{1} << 30;
 
 std::atomic<bool> was_short{false};
-std::atomic<int> finished{-1};  // with this status
+std::atomic<int> finished{-1};  // the status, once the output is in place
 
 [[noreturn]] void end_for_memory() noexcept {
   if (const int status = finished.load(); status >= 0) _exit(status);
@@ -39,8 +39,8 @@ std::atomic<int> finished{-1};  // with this status
   _exit(attn::exit_status(attn::Failure::memory));
 }
 
-// HDF5 does not survive a failed allocation in all places: it may crash, corrupt its memory, call
-// exit, or go on as if what it has no memory for were not there. The process ends before that.
+// HDF5 does not survive a failed allocation everywhere: it may crash, corrupt its memory, call
+// exit, or continue as if the data did not exist. The process ends before that.
 [[maybe_unused]] void note(const void* memory, std::size_t size) noexcept {
   if (memory != nullptr || size == 0 || size > most_sensible) return;
   was_short.store(true);
@@ -60,8 +60,8 @@ void* __libc_memalign(std::size_t, std::size_t);
 
 namespace {
 
-// The function that would be called if this file were not there. While it is looked for, and only
-// then, the C library's serves.
+// The function that would be called without this file. Only while it is being looked up, the C
+// library's function is used.
 template <class Function>
 Function* next(std::atomic<Function*>& known, const char* name, Function* meanwhile) noexcept {
   Function* found = known.load(std::memory_order_acquire);

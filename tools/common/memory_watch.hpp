@@ -2,30 +2,30 @@
 
 namespace attn::tools {
 
-/// Whether an allocation of at most 1 GiB has failed in this process, in a library or here. One of
-/// more is no sign of it: damaged files have HDF5 ask for absurd sizes. For signal handlers too.
-/// Under a sanitizer never.
+/// Whether an allocation of at most 1 GiB has failed in this process, in a library or here. Larger
+/// allocations do not count, since damaged files make HDF5 ask for absurd sizes. For signal
+/// handlers too. Always false under a sanitizer.
 bool memory_was_short() noexcept;
 
-/// Sees to it that the process, where memory was short, ends with one line and status 6 without
-/// temporaries also by std::terminate, or because a library calls exit. Inside HDF5 it ends so at
-/// once, whether this was called or not.
+/// Makes the process end with one line and status 6, without temporaries, if memory was short and
+/// it ends by std::terminate or because a library calls exit. Inside HDF5 it ends at once, whether
+/// or not this was called.
 void watch_memory();
 
-/// What the tool is to write is in its place: from now on a lack of memory makes no difference to
-/// the exit status.
+/// To be called once the output is in place: from now on, a lack of memory does not change the exit
+/// status.
 void finish_with(int status) noexcept;
 
-/// The process is about to leave in order: what is called at exit has nothing to do.
+/// To be called before an orderly exit: handlers that run at exit then do nothing.
 void leave_in_order() noexcept;
 
-/// Throws Error(memory), with a hint, where memory was short: a library may have gone on as if what
-/// it had no memory for were not there.
+/// Throws Error(memory), with a hint, if memory was short: a library may have continued as if the
+/// data for which it had no memory did not exist.
 void require_memory();
 
-/// To be called where an exception is handled: throws what require_memory() does where memory was
-/// short and the failure is of the input or unexpected, as it then only followed; else throws the
-/// exception again.
+/// To be called in a catch block. If memory was short, and the failure concerns the input or is
+/// unexpected, throws what require_memory() throws, since that failure is a consequence; else
+/// rethrows the exception.
 [[noreturn]] void throw_for_memory();
 
 }  // namespace attn::tools

@@ -5,7 +5,7 @@
 
 namespace attn::tools {
 
-/// What --version of a tool that computes shows besides: the BLAS and the instruction set in use.
+/// The BLAS and the instruction set in use, for --version of tools that compute.
 std::vector<std::string> numeric_libraries();
 
 }  // namespace attn::tools

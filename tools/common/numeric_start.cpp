@@ -1,6 +1,6 @@
-// Refuses, before OpenBLAS's constructor runs, a limit on memory under which it would try for ever
-// to allocate its buffers: a line and exit status 6. Every tool is linked with this file; it does
-// nothing in those that do not load OpenBLAS.
+// Refuses, before OpenBLAS's constructor runs, a memory limit under which OpenBLAS would retry
+// forever to allocate its buffers: prints a line and exits with status 6. Every tool is linked with
+// this file; it does nothing in tools that do not load OpenBLAS.
 
 #include <sched.h>
 #include <sys/mman.h>
@@ -18,19 +18,19 @@
 
 #ifndef ATTN_SANITIZED
 
-// A weak reference: null where nothing else in the tool needs OpenBLAS, which is then not loaded.
+// A weak reference: null if nothing else in the tool needs OpenBLAS, which is then not loaded.
 extern "C" [[gnu::weak]] char* openblas_get_config();
 
 namespace attn::tools {
 namespace {
 
-// Nothing is set up yet: no C++ library, no environ. System calls and plain C only.
+// Nothing is set up yet: no C++ library, no environ. Only system calls and plain C work.
 
-constexpr std::size_t buffer = std::size_t{128} << 20;  // of one thread, in OpenBLAS 0.3
-constexpr std::size_t besides = std::size_t{8} << 20;   // what other constructors need
-constexpr int most_threads = 128;                       // that Debian's build knows of
+constexpr std::size_t buffer = std::size_t{128} << 20;  // per thread, in OpenBLAS 0.3
+constexpr std::size_t besides = std::size_t{8} << 20;   // needed by other constructors
+constexpr int most_threads = 128;                       // the maximum of Debian's build
 
-// Returns nullptr where `name` is not there.
+// Returns nullptr if `name` is not set.
 const char* variable(char** environment, const char* name) {
   const std::size_t length = std::strlen(name);
   for (char** entry = environment; *entry != nullptr; ++entry) {
@@ -41,11 +41,11 @@ const char* variable(char** environment, const char* name) {
   return nullptr;
 }
 
-// As many as OpenBLAS makes buffers for, or more.
+// At least the number of threads for which OpenBLAS makes buffers.
 int threads_at_start(char** environment) {
   cpu_set_t allowed;
   CPU_ZERO(&allowed);
-  // It fails where there are more CPUs than the set has room for.
+  // Fails if there are more CPUs than the set can hold.
   const int cpus =
       sched_getaffinity(0, sizeof(allowed), &allowed) == 0 ? CPU_COUNT(&allowed) : most_threads;
   const char* asked = variable(environment, "OMP_NUM_THREADS");
@@ -89,7 +89,7 @@ void check_room(int argc, char** argv, char** environment) {
   _exit(exit_status(Failure::memory));
 }
 
-// The loader calls what stands there before the constructors of all libraries.
+// The loader calls these functions before the constructors of all libraries.
 [[gnu::section(".preinit_array"),
   gnu::used]] void (*const before_constructors)(int, char**, char**) = check_room;
 

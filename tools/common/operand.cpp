@@ -188,7 +188,7 @@ template <class T>
                   "--precision f64");
     }
   }
-  // Of a NaN the sign says nothing.
+  // The sign of a NaN has no meaning.
   throw Error(Failure::input, fmt::format("{} has {} at {}, expected {}", dataset.address(),
                                           std::isnan(value) ? "nan" : fmt::format("{}", value),
                                           element_text(start, count, flat), expected));

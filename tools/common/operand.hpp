@@ -15,24 +15,25 @@ namespace attn::tools {
 struct Operand {
   io::InputDataset dataset;
   Shape leading;   ///< its leading axes, heads first
-  Index rows = 1;  ///< of a block; for a mask or bias 1 where it stretches
+  Index rows = 1;  ///< of a block; 1 for a mask or bias that broadcasts
   Index cols = 1;
-  LeadingMap block;           ///< problem → block
-  bool zero_forbids = false;  ///< of a matrix: 0 is a mask (preference), as −inf is elsewhere
-  bool of_cost = false;       ///< of a matrix: its negatives are the scores, +inf forbids
-  bool heads_inside = false;  ///< the last leading axis stands behind the rows: (…, L, H, d)
+  LeadingMap block;  ///< problem → block
+  bool zero_forbids =
+      false;             ///< for a matrix: 0 forbids a pair (preference), as −inf does elsewhere
+  bool of_cost = false;  ///< for a matrix: its negatives are the scores, and +inf forbids a pair
+  bool heads_inside = false;  ///< the last leading axis comes after the rows: (…, L, H, d)
 };
 
-/// Start and count, among the axes the dataset has, of some rows and columns of a block.
+/// Start and count of some rows and columns of a block, along the axes of the dataset.
 struct BlockAxes {
   Shape start;
   Shape count;
   BlockAxes(const Operand& operand, Index block, Index row0, Index rows, Index col0, Index cols);
 };
 
-/// Vectors (…, L, d), or (…, L, H, d), at least two axes and none empty; `expected` says which.
-/// `grouped`: a block may serve several of the last leading axis (grouped heads). Throws
-/// Error(input) naming dataset and shape.
+/// Vectors (…, L, d), or (…, L, H, d), with at least two axes and none empty; `expected` describes
+/// the axes. `grouped`: a block may serve several positions of the last leading axis (grouped
+/// heads). Throws Error(input) naming dataset and shape.
 Operand vectors_operand(const io::InputDataset& dataset, const Shape& leading, bool grouped,
                         ScoreOptions::Layout layout);
 void require_vectors(const io::InputDataset& dataset, const char* expected);
@@ -44,9 +45,9 @@ Shape heads_first(const io::InputDataset& dataset, ScoreOptions::Layout layout);
 Operand vector_operand(const io::InputDataset& dataset, const Shape& leading, bool grouped,
                        Index length);
 
-/// A whole number in [0, most] per problem, from integers aligned with the first leading axes, of
-/// which length 1 or absent ones stretch: key_length (B), (B, 1), (1), a scalar. Throws
-/// Error(input) naming what does not fit.
+/// A whole number in [0, most] per problem, from integers aligned with the first leading axes; axes
+/// of length 1 and missing axes broadcast: key_length (B), (B, 1), (1), a scalar. Throws
+/// Error(input) naming the dataset if it does not match.
 std::vector<Index> lengths_of(const io::InputDataset& dataset, const Shape& leading, Index most);
 
 /// The operand called `name`, of shape (…, rows or 1, cols or 1) broadcasting to leading.
@@ -54,14 +55,14 @@ Operand matrix_operand(const io::InputBundle& bundle, const std::string& name, c
                        Index rows, Index cols);
 
 /// One finite number per problem from a dataset that is a scalar or aligned with the last leading
-/// axes; used for `hybrid`. Throws Error(input) naming it where a value lies outside [low, high].
+/// axes; used for `hybrid`. Throws Error(input) naming it if a value lies outside [low, high].
 std::vector<double> numbers_per_problem(const io::InputDataset& dataset, const Shape& leading,
                                         double low, double high);
 
-/// "a.h5:/weights, head [0, 3]"; without the head where there are no leading axes.
+/// "a.h5:/weights, head [0, 3]"; without the head if there are no leading axes.
 std::string problem_place(const std::string& what, const Shape& leading, Index problem);
 
-/// Runs `body`, and puts `place()` in front of the message of an Error it throws.
+/// Runs `body`, and puts `place()` in front of the message of an Error that it throws.
 template <class Place, class Body>
 auto naming(const Place& place, const Body& body) {
   try {
@@ -71,14 +72,14 @@ auto naming(const Place& place, const Body& body) {
   }
 }
 
-/// Throws Error(input) where the dataset is not of a floating type.
+/// Throws Error(input) unless the dataset has a floating-point type.
 void require_floating(const io::InputDataset& dataset);
 
-/// "[0, 3, 17]": where element `flat` of a block lies in its dataset.
+/// The position of element `flat` of a block in its dataset: "[0, 3, 17]".
 std::string element_text(const Shape& start, const Shape& count, Index flat);
 
-/// Refuses element `flat` of a block read from `dataset`: Error(input) naming its index and what
-/// was `expected`, Error(numerical) where the file has a number that is beyond float32 only.
+/// Refuses element `flat` of a block read from `dataset`: Error(input) naming its index and the
+/// `expected` values, or Error(numerical) if the number is only beyond float32.
 template <class T>
 [[noreturn]] void refuse_element(const io::InputDataset& dataset, const Shape& start,
                                  const Shape& count, Index flat, T value, const char* expected);

@@ -13,7 +13,7 @@ namespace attn::tools {
 namespace {
 
 constexpr const char* to_hint =
-    "--to names the format whatever the name ends in: h5, npy, npz or safetensors";
+    "--to sets the format for any file name: h5, npy, npz or safetensors";
 
 enum class Kind { arrays, table, json, compressed, torch, matlab };
 
@@ -53,7 +53,7 @@ std::string with_link(const std::string& output, const std::string& file) {
   return file == output ? output : fmt::format("{}, a link to {}", output, file);
 }
 
-// What writes a file such as `output`, which has this ending.
+// A command that writes a file such as `output`, which has this ending.
 std::string hint_for(const cli::Arguments& arguments, const std::string& output,
                      const Ending& ending) {
   const std::string stem = output.substr(0, output.size() - ending.text.size());

@@ -7,20 +7,21 @@
 
 namespace attn::tools {
 
-/// What `output` ends in where that ending promises another format than a bundle: ".npz", ".csv",
-/// ".gz" and their like, in lower case, whatever the case in `output`. Nothing for all other names.
+/// The ending of `output`, in lower case, if it belongs to another format than a bundle: ".npz",
+/// ".csv", ".gz" and the like. Empty for all other names.
 std::optional<std::string> foreign_ending(const std::string& output);
 
-/// Throws Error(usage), with a hint, where --output, or the file that it is a symbolic link to, has
-/// a foreign ending: a bundle under such a name would mislead whatever reads it. Tools with an
-/// option --to check that for themselves.
+/// Throws Error(usage), with a hint, if --output, or the file that it links to, has a foreign
+/// ending: a bundle of such a name would mislead its readers. Tools with an option --to check this
+/// themselves.
 void require_bundle_name(const cli::Arguments& arguments);
 
-/// Throws Error(usage), with a hint, where `output` is a symbolic link to a file whose ending
-/// promises another format than `format` (h5, npy, npz or safetensors).
+/// Throws Error(usage), with a hint, if `output` is a symbolic link to a file whose ending belongs
+/// to another format than `format` (h5, npy, npz or safetensors).
 void require_same_ending(const std::string& output, const std::string& format);
 
-/// The error of require_bundle_name for tensor-convert, which writes arrays but not `ending`.
+/// The error of require_bundle_name in tensor-convert, which writes arrays but not the format of
+/// `ending`.
 [[noreturn]] void refuse_ending(const std::string& output, const std::string& ending);
 
 }  // namespace attn::tools

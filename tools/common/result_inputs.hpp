@@ -7,11 +7,11 @@
 
 namespace attn::tools {
 
-/// The datasets that the weights of a computation are made from, and the optional ones among them
-/// that are not there: to add one later changes the weights.
+/// The datasets that determine the weights, including missing optional ones: adding one of these
+/// later changes the weights.
 std::set<std::string> score_inputs(const AttentionInput& input);
 
-/// Those, and the ones that out is made from besides.
+/// score_inputs and the other datasets that determine out.
 std::set<std::string> output_inputs(const AttentionInput& input);
 
 }  // namespace attn::tools

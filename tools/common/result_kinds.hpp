@@ -5,21 +5,21 @@
 
 namespace attn::tools {
 
-/// One dataset that attn-compute can write: its own axes, behind the leading ones, and its type.
+/// One dataset that attn-compute can write: its own axes, after the leading ones, and its type.
 struct ResultKind {
   std::string name;
   std::vector<std::string> axes;  ///< of "query", "key", "channel"
-  bool computed_type;             ///< of the type computed in; else float64
-  bool by_choice;                 ///< of the chosen queries alone where some are chosen
+  bool computed_type;             ///< has the type of the computation; else float64
+  bool by_choice;                 ///< if queries are selected, has only these
 };
 
 const std::vector<ResultKind>& result_kinds();
 
-/// One dataset that lambda-solve can write: its own axes, behind the leading ones.
+/// One dataset that lambda-solve can write: its own axes, after the leading ones.
 struct DualResultKind {
   std::string name;
   std::vector<std::string> axes;  ///< of "query", "template", "axis", "channel"
-  bool computed_type;             ///< of --precision; else float64
+  bool computed_type;             ///< has the type of --precision; else float64
 };
 
 const std::vector<DualResultKind>& dual_result_kinds();

@@ -24,8 +24,8 @@ Json json_of(const Setting& setting) {
       setting);
 }
 
-// Marks are of the file, which anybody may have written: bounded, as nlohmann's library recurses
-// over nested values. Null where the text is no mark.
+// Marks come from files that anybody may have written. They are bounded, since nlohmann's library
+// recurses over nested values. Null if the text is not a mark.
 Json parse_mark(const std::string& text) {
   constexpr std::size_t longest = 65536;
   if (text.size() > longest) return {};
@@ -33,7 +33,7 @@ Json parse_mark(const std::string& text) {
   const auto is_shallow = [&](int depth, Json::parse_event_t event, const Json&) {
     const bool opens =
         event == Json::parse_event_t::object_start || event == Json::parse_event_t::array_start;
-    // The mark, and in it "from" and "with".
+    // Two levels: the mark, and in it "from" and "with".
     if (opens && depth > 1) too_deep = true;
     return !too_deep;
   };
@@ -42,7 +42,7 @@ Json parse_mark(const std::string& text) {
   return mark;
 }
 
-// Null where the mark has no such member.
+// Null if the mark has no such member.
 const Json* member(const Json& mark, const char* name) {
   if (!mark.is_object()) return nullptr;
   const auto found = mark.find(name);

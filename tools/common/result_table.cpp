@@ -67,7 +67,7 @@ ResultFamily columns() {
           .inputs = joined(score_inputs, {"hybrid"}),
           .attributes = joined({"attn_hybrid", "attn_alpha", "attn_iterations", "attn_tolerance"},
                                score_attributes()),
-          // It leaves no attributes itself: those of a run whose bundle it was given.
+          // It writes no attributes itself; these are from the run whose bundle it was given.
           .left_by_run = "attn_scheme",
           .value_left = "",
           .inputs_of = {{"stored_col_sum", of_stored}, {"stored_row_entropy", of_stored}},

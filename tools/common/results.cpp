@@ -12,15 +12,15 @@ namespace attn::tools {
 namespace {
 
 using Names = std::set<std::string>;
-using Renamed = std::map<std::string, std::string>;  // what tools call them, the stored names
+using Renamed = std::map<std::string, std::string>;  // from the tool's names to the stored names
 
-// "unas" of "unas/centre", empty for what lies in no group.
+// "unas" for "unas/centre"; empty for a name outside groups.
 std::string group_of(const std::string& name) {
   const std::size_t slash = name.rfind('/');
   return slash == std::string::npos ? "" : name.substr(0, slash);
 }
 
-/// Finds the results in a section, and what becomes of them.
+/// Finds the results in a section and decides their fate.
 class Planner {
  public:
   Planner(const io::InputBundle& section, const RunEffect& effect, Renamed renamed)
@@ -73,8 +73,8 @@ class Planner {
     }
   }
 
-  // Whether the section may hold results of the family without a mark: an attribute says that there
-  // was a run, and no mark that it was one of a version that marks its results.
+  // Whether the section may hold unmarked results of the family: an attribute shows that the tool
+  // was run, and no mark shows that the version that ran writes marks.
   bool has_unmarked(const ResultFamily& family) const {
     if (family.left_by_run.empty()) return &family == own_;
     const auto marked = std::any_of(held_.begin(), held_.end(), [&](const auto& held) {
@@ -117,8 +117,8 @@ class Planner {
     return out != held_.end() && out->second.family->tool == "lambda-solve";
   }
 
-  // out, weights and potentials of a bundle are those of one run: no tool rebuilds weights that out
-  // was not made with.
+  // out, weights and potentials of a bundle come from one run: no tool rebuilds weights that do not
+  // belong to out.
   void take_over_attention(ResultPlan& plan) {
     if (!says_what_attention_is()) return;
     const bool dual = holds_dual_out();
@@ -141,7 +141,7 @@ class Planner {
 
   bool agrees(const std::string& name, const Held& held) const {
     if (held.family == own_) {
-      // Attributes say what came of the run, not what it was asked for.
+      // Attributes record the results of the run, not its options.
       if (!held.marked && !own_->attributes.empty()) return false;
       const Settings settings = settings_for(*own_, name, effect_.settings);
       const auto equal = [&](const Settings& all) {
@@ -161,8 +161,8 @@ class Planner {
     });
   }
 
-  // Results that belong together may not be of q and of Q: weights are those that out was made
-  // with. Where only one of them is made from v, that says nothing.
+  // Results that belong together must have the same inputs, not q in one and Q in the other. A
+  // dataset v that only one of them uses does not matter.
   bool has_same_inputs(const Held& held) const {
     if (own_->attributes.empty()) return true;
     return std::all_of(inputs_.begin(), inputs_.end(), [&](const auto& input) {
@@ -172,17 +172,17 @@ class Planner {
   }
 
   void leave_out(ResultPlan& plan) {
-    Names given = named_;  // what changes besides what this run writes
+    Names given = named_;  // changes besides those that this run writes
     given.insert(effect_.changed.begin(), effect_.changed.end());
     Names changed = written_;
     for (const std::string& name : effect_.unchanged) {
-      if (renamed_.count(name) > 0) continue;  // what is written under the name is of another
+      if (renamed_.count(name) > 0) continue;  // a result of this name has another origin
       changed.erase(name);
       given.erase(name);
     }
     given.insert(named_.begin(), named_.end());
     changed.insert(given.begin(), given.end());
-    // One that is left out may have been what another was made from.
+    // A result that is left out may be the input of another.
     for (bool again = true; again;) {
       again = false;
       for (const auto& [name, held] : held_) {
@@ -202,7 +202,7 @@ class Planner {
     }
   }
 
-  // Groups of which nothing is left, as their attributes say how it was made.
+  // Leaves out groups that became empty, since their attributes describe how they were made.
   void leave_out_groups(ResultPlan& plan) const {
     std::map<std::string, std::size_t> left_out;
     for (const auto& [tool, name] : plan.left_out) {
@@ -220,12 +220,12 @@ class Planner {
   const RunEffect& effect_;
   const Renamed renamed_;
   const Names& named_;
-  const ResultFamily* own_;  // null: of a tool that writes no results
+  const ResultFamily* own_;  // null for a tool that writes no results
   Names written_;
-  Renamed inputs_;  // of all that it writes
+  Renamed inputs_;  // inputs of all results that the run writes
   std::map<std::string, Held> held_;
   Names displaced_;
-  Settings attributes_;  // of the root, as the run sets or removes them
+  Settings attributes_;  // root attributes as the run sets or removes them
 };
 
 }  // namespace
@@ -254,7 +254,7 @@ void warn_of_left_out(const std::vector<ResultPlan>& plans, cli::Report& report)
     parts.push_back(fmt::format("{} (of an earlier {})", fmt::join(names, ", "), tool));
   }
   report.warn(
-      fmt::format("not copied, since no longer true after this run: {}", fmt::join(parts, "; ")));
+      fmt::format("not copied, because this run makes them outdated: {}", fmt::join(parts, "; ")));
 }
 
 }  // namespace attn::tools

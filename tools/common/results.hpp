@@ -14,51 +14,52 @@
 
 namespace attn::tools {
 
-/// What a run does to one section, INPUT or one group of it, as far as results depend on it.
-/// Datasets are named as the tool knows them.
+/// The effect of a run on one section, INPUT or one group of it, as far as results depend on it.
+/// Datasets have the names that the tool uses.
 struct RunEffect {
-  std::string tool;  ///< of result_table(); another name for a tool that writes no results
-  /// Results that it writes, each with the names of its inputs. Optional inputs that are not there
-  /// count: a mask that is added later changes the result.
+  std::string tool;  ///< as in result_table(); any other name for a tool that writes no results
+  /// The results that it writes, each with the names of its inputs. Missing optional inputs count:
+  /// a mask that is added later changes the result.
   std::map<std::string, std::set<std::string>> results;
-  std::set<std::string> replaced;   ///< inputs that it writes anew, or uses up
-  std::set<std::string> changed;    ///< datasets that it does not write, but makes untrue
-  std::set<std::string> unchanged;  ///< datasets that it writes with the same elements as before
-  /// Results that hold whatever it writes: the values of paths, from which it makes weights.
+  std::set<std::string> replaced;   ///< inputs that it overwrites or removes
+  std::set<std::string> changed;    ///< datasets that it does not write but makes outdated
+  std::set<std::string> unchanged;  ///< datasets that it writes with unchanged elements
+  /// Results that stay valid although their inputs are written, such as path values from which
+  /// weights are computed.
   std::set<std::string> still_true;
-  std::set<std::string> named;  ///< taken from elsewhere; plan_results adds what -i names
-  Settings settings;            ///< how its results are made
-  Settings attributes;          ///< of the root, that it sets, or removes where absent
+  std::set<std::string> named;  ///< datasets taken from elsewhere; plan_results adds those of -i
+  Settings settings;            ///< settings of its results
+  Settings attributes;          ///< root attributes that it sets, or removes if the value is absent
 };
 
-/// What becomes of the results that one section of INPUT holds, and of the attributes about them.
+/// The fate of the results in one section of INPUT, and of the attributes that describe them.
 struct ResultPlan {
-  std::vector<std::string> without;             ///< not to be copied: written anew, or left out
-  std::map<std::string, std::string> marks;     ///< of the results to be written, by name
-  std::vector<std::string> removed_attributes;  ///< of the root
-  std::set<std::pair<std::string, std::string>> left_out;  ///< tool, name: what is not written anew
+  std::vector<std::string> without;             ///< not to be copied: rewritten or left out
+  std::map<std::string, std::string> marks;     ///< marks of the results to be written, by name
+  std::vector<std::string> removed_attributes;  ///< root attributes to be removed
+  std::set<std::pair<std::string, std::string>> left_out;  ///< tool and name, not rewritten
 };
 
-/// The rule for all tools. A result of an earlier run stays only while what it was made from and
-/// with is unchanged. It is left out where this run
-///  - writes one of its inputs, or another result that it was made from, or -i names one;
-///  - sets or removes an attribute that it was made with, unless to the same value;
-///  - is one of the same tool with other settings, or reads other datasets as what both call by one
-///    name (q);
-///  - says what out, weights and potentials are, and another tool's run said so before.
-/// Being read by the run protects no result: it is used, and not copied. A dataset is a result
-/// where it carries its mark. One without a mark, as tools wrote them before there were marks, is a
-/// result where result_table() has its name and the root has an attribute that only a run leaves;
-/// runs that set that attribute leave it out. With --only, where nothing is copied, nothing is left
-/// out. `renamed` as Sections has it.
+/// The rule for all tools. A result of an earlier run stays only while its inputs and settings are
+/// unchanged. It is left out if this run
+/// - writes one of its inputs or another result that it was computed from, or -i names one;
+/// - sets or removes an attribute that it depends on, unless to the same value;
+/// - is a run of the same tool with other settings, or reads another dataset under a name that both
+/// use (q);
+/// - describes out, weights and potentials, and a run of another tool did so before.
+/// Being read by the run does not protect a result: it is used, but not copied. A dataset is a
+/// result if it carries its mark. A dataset without a mark, as older versions of the tools wrote
+/// them, is a result if result_table() has its name and the root has an attribute that only a run
+/// writes; runs that set that attribute leave it out. With --only nothing is copied, so nothing is
+/// left out. `renamed` as in Sections.
 ResultPlan plan_results(const cli::Arguments& arguments, const io::InputBundle& section,
                         RunEffect effect,
                         const std::vector<std::pair<std::string, std::string>>& renamed = {});
 
-/// Marks the results that were written to a section, whose root or group `output` is.
+/// Marks the results that were written to a section; `output` is its root or group.
 void write_marks(const ResultPlan& plan, io::OutputBundle& output);
 
-/// One line about what was left out of all sections.
+/// Warns, in one line, of the results left out of all sections.
 void warn_of_left_out(const std::vector<ResultPlan>& plans, cli::Report& report);
 
 }  // namespace attn::tools

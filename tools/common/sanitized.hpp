@@ -1,7 +1,7 @@
 #pragma once
 
-/// ATTN_SANITIZED is defined where the compiler adds a sanitizer that has an allocator of its own
-/// and reserves terabytes of address space.
+/// ATTN_SANITIZED is defined if the compiler adds a sanitizer that has its own allocator and
+/// reserves terabytes of address space.
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || \
     __has_feature(memory_sanitizer)

@@ -7,15 +7,15 @@
 namespace attn::tools {
 
 /// u per head: --hybrid, else with `recorded` the attribute attn_hybrid, else the dataset hybrid.
-/// Throws Error(usage) where there is none, Error(input) where one lies outside [0, 1].
+/// Throws Error(usage) if there is none, Error(input) if a value lies outside [0, 1].
 std::vector<double> hybrid_per_head(const cli::Arguments& arguments, const io::InputBundle& bundle,
                                     const AttentionInput& input, bool recorded);
 
-/// Iterations of sinkhorn, at most; 1 for other schemes.
+/// The maximum number of iterations of sinkhorn; 1 for other schemes.
 Index most_iterations(const SchemeOptions& options);
 
-/// How often all scores are made by what goes forward; at most, for sinkhorn until a tolerance is
-/// met.
+/// The number of times the forward computation evaluates all scores; an upper bound for sinkhorn
+/// with a tolerance.
 double score_passes(const SchemeOptions& options);
 
 }  // namespace attn::tools

@@ -87,7 +87,7 @@ std::string attribute_of(const std::string& option) {
   return name;
 }
 
-// A number of the command line, or of the bundle's attribute where the option was not given.
+// A number from the command line, or from the bundle's attribute if the option is not given.
 std::optional<double> resolve_number(const std::string& option, bool positive,
                                      const cli::Arguments& arguments,
                                      const io::InputBundle* recorded) {
@@ -102,7 +102,7 @@ std::optional<double> resolve_number(const std::string& option, bool positive,
   return stored;
 }
 
-// A word of the command line, or of the bundle's attribute where the option was not given.
+// A word from the command line, or from the bundle's attribute if the option is not given.
 template <class Table>
 auto resolve_word(const Table& table, const std::string& option, const cli::Arguments& arguments,
                   const io::InputBundle* recorded) {
@@ -114,15 +114,15 @@ auto resolve_word(const Table& table, const std::string& option, const cli::Argu
       word = *stored;
       if (!value_in(table, word)) {
         throw Error(Failure::input, recorded->description() + ": attribute " + attribute + " is " +
-                                        word + ", which is not known here");
+                                        word + ", which is unknown");
       }
     }
   }
   return value_in(table, word).value_or(table.front().first);
 }
 
-// Whether the energy in the bundle is one that fenchel takes over: a run of another scheme has left
-// that scheme's, which may be a default.
+// Whether fenchel uses the energy recorded in the bundle. The energy of a run of another scheme
+// does not count, as it may be that scheme's default.
 bool records_energy(const io::InputBundle* recorded) {
   if (recorded == nullptr || !recorded->text_attribute("attn_energy")) return false;
   return recorded->text_attribute("attn_scheme").value_or("fenchel") == "fenchel";
@@ -146,22 +146,22 @@ std::optional<Index> resolve_window(const cli::Arguments& arguments,
 
 void declare_score_options(cli::Declaration& declaration, bool inherited, ScoreUse use) {
   const ScoreWords words = score_words(use);
-  const std::string from_bundle = inherited ? " Default: as the bundle was made." : "";
+  const std::string from_bundle = inherited ? " Default: as recorded in the bundle." : "";
   constexpr double infinity = std::numeric_limits<double>::infinity();
   declaration.choice("energy", words.energies, words.energy + from_bundle, "scaled-dot")
       .number("scale", "X", words.scale + from_bundle, {-infinity, infinity, true, true}, 1.0)
       .optional_choice("causal", {"none", "top-left", "bottom-right"},
-                       "Queries see no later keys: j <= i (top-left), or j <= i + Lk - Lq "
-                       "(bottom-right). The alignment is needed where Lq and Lk differ." +
+                       "Hides later keys from each query: j <= i (top-left) or j <= i + Lk - Lq "
+                       "(bottom-right). The alignment is required if Lq and Lk differ." +
                            from_bundle)
       .choice("relative-bias", names_of(relative_biases),
               words.relative_bias +
-                  ": t5, the dataset rel_bias (buckets, H), bidirectional unless "
-                  "causal; alibi, -slope |i-j| with the published slopes." +
+                  ": t5 uses the dataset rel_bias (buckets, H), bidirectional unless causal; alibi "
+                  "is -slope |i-j| with the published slopes." +
                   from_bundle,
               "none")
       .integer("window", "W",
-               "Queries see the keys less than W positions away alone; others cost nothing." +
+               "Restricts each query to keys fewer than W positions away; the rest is skipped." +
                    from_bundle,
                1, Index{1} << 40)
       .or_none();
@@ -218,7 +218,7 @@ ScoreOptions resolve_score_options(const cli::Arguments& arguments,
     const auto causal = recorded->text_attribute("attn_causal");
     if (causal && !value_in(causal_masks, *causal)) {
       throw Error(Failure::input, recorded->description() + ": attribute attn_causal is " +
-                                      *causal + ", which is not known here");
+                                      *causal + ", which is unknown");
     }
     if (causal && *causal != "none") options.causal = *causal;
   }
@@ -241,8 +241,8 @@ std::string settings_left(const ScoreOptions& recorded, const ScoreOptions& used
 }
 
 void warn_of_settings_left(const std::string& settings, cli::Report& report) {
-  report.warn("an earlier run had " + settings +
-              "; options that are not given again are at their defaults");
+  report.warn("an earlier run used " + settings +
+              "; options that are not given again take their defaults");
 }
 
 Causal resolve_causal(const ScoreOptions& options, Index queries, Index keys) {
@@ -250,7 +250,7 @@ Causal resolve_causal(const ScoreOptions& options, Index queries, Index keys) {
   if (!options.causal->empty()) return value_in(causal_masks, *options.causal).value();
   if (queries != keys) {
     throw Error(Failure::usage,
-                "--causal has two meanings for " + std::to_string(queries) + " queries and " +
+                "--causal is ambiguous for " + std::to_string(queries) + " queries and " +
                     std::to_string(keys) + " keys",
                 "--causal=top-left (j <= i) or --causal=bottom-right (j <= i + Lk - Lq)");
   }
@@ -272,7 +272,7 @@ std::vector<std::pair<std::string, Setting>> score_settings(const ScoreOptions& 
       {"attn_causal", causal_name(causal)},
       {"attn_source", name_in(sources, options.source)},
   };
-  // What is not there stays unsaid.
+  // Absent options are not recorded.
   if (options.relative != ScoreOptions::Relative::none) {
     settings.emplace_back("attn_relative_bias", name_in(relative_biases, options.relative));
   }

@@ -15,15 +15,15 @@
 
 namespace attn::tools {
 
-/// How scores are made, as asked for on a command line or recorded in a bundle.
+/// The options that define the scores, from the command line or as recorded in a bundle.
 struct ScoreOptions {
   enum class Source {
     vectors,     ///< from q and k
     projection,  ///< q, k and v are x (and y) times wq, wk, wv
     scores,      ///< ready-made, from the dataset scores
-    cost,        ///< −cost/epsilon, from the dataset cost: of sinkhorn-iter
-    templates,   ///< from templates t and evidence z, in the places of k and q: the dual alone
-    weights,     ///< there are none, only weights: never asked for, see explain-away-stats
+    cost,        ///< −cost/epsilon, from the dataset cost: only in sinkhorn-iter
+    templates,   ///< from templates t and evidence z in the places of k and q: only in lambda-solve
+    weights,     ///< no scores, only weights: set by explain-away-stats, not an option
   };
   enum class Energy { scaled_dot, dot, gaussian, bilinear, mlp };
   enum class Relative { none, t5, alibi };
@@ -32,54 +32,54 @@ struct ScoreOptions {
 
   Source source = Source::vectors;
   Energy energy = Energy::scaled_dot;
-  bool energy_chosen = false;  ///< for fenchel: given, or recorded of a run of it or of no run
+  bool energy_chosen = false;  ///< for fenchel: given, or recorded by a run of fenchel or by no run
   double scale = 1;
-  double epsilon = 1;  ///< of a cost
-  double alpha = 1;    ///< of fenchel, multiplies the scale
+  double epsilon = 1;  ///< for a cost
+  double alpha = 1;    ///< for fenchel, multiplies the scale
   std::optional<std::string>
-      causal;  ///< "" where the alignment is left open, "top-left", "bottom-right"
+      causal;  ///< "" if the alignment is left open, "top-left", "bottom-right"
   Relative relative = Relative::none;
   std::optional<Index> window;
   std::optional<double> softcap;
   Layout layout = Layout::heads_first;
 
-  /// FD 17 is of inner products.
+  /// FD 17 holds for inner products.
   Energy energy_of(Scheme scheme) const {
     return scheme == Scheme::fenchel && !energy_chosen ? Energy::dot : energy;
   }
 };
 
-/// What scores are for: attention; transport, which may have a cost; the dual, of inner products
-/// alone.
+/// The purpose of the scores: attention; transport, which may have a cost; the dual, only for inner
+/// products.
 enum class ScoreUse { attention, transport, dual };
 
-/// Declares the options that say how scores are made. `inherited`: their defaults are what the
-/// bundle says was used to make it.
+/// Declares the score options. `inherited`: their defaults are the settings recorded in the bundle.
 void declare_score_options(cli::Declaration& declaration, bool inherited,
                            ScoreUse use = ScoreUse::attention);
 
-/// The options given; with `recorded`, those not given come from its attn_* attributes where it has
-/// them. Throws Error(input) on an attribute that makes no sense.
+/// The options given; with `recorded`, options that are not given come from its attn_* attributes,
+/// if present. Throws Error(input) for an attribute with an invalid value.
 ScoreOptions resolve_score_options(const cli::Arguments& arguments,
                                    const io::InputBundle* recorded);
 
-/// What `recorded` has and `used` does not: "energy dot, scale 0.3"; empty where there is nothing.
+/// Settings that `recorded` has and `used` does not: "energy dot, scale 0.3"; empty if there are
+/// none.
 std::string settings_left(const ScoreOptions& recorded, const ScoreOptions& used);
 
-/// Warns that they are not taken over.
+/// Warns that these settings are not used.
 void warn_of_settings_left(const std::string& settings, cli::Report& report);
 
-/// Throws Error(usage) where the alignment is open and Lq ≠ Lk.
+/// Throws Error(usage) if the alignment is left open and Lq ≠ Lk.
 Causal resolve_causal(const ScoreOptions& options, Index queries, Index keys);
 
 /// Names of the attributes that record score options.
 const std::vector<std::string>& score_attributes();
 
-/// What they are to be, in the order in which they are written.
+/// The values of these attributes, in the order in which they are written.
 std::vector<std::pair<std::string, Setting>> score_settings(const ScoreOptions& options,
                                                             Scheme scheme, Causal causal);
 
-/// Their counterparts in `params`.
+/// Writes these settings to `params`.
 void report_score_options(const ScoreOptions& options, Causal causal, cli::Report& report);
 
 /// "unas", ... and back; nullopt for another word.

@@ -7,13 +7,13 @@ ScoreWords words_of_attention() {
   ScoreWords words;
   words.energies = {"scaled-dot", "dot", "gaussian", "bilinear", "mlp"};
   words.energy =
-      "What scores are made of: scaled-dot <q,k>/sqrt(d), dot <q,k>, gaussian -|q-k|^2/2, bilinear "
-      "q'Wk (dataset w), mlp w2'tanh(W1[q;k]+b1) (datasets w1, w2 and, where there is one, b1).";
+      "Energy of a query and a key: scaled-dot <q,k>/sqrt(d), dot <q,k>, gaussian -|q-k|^2/2, "
+      "bilinear q'Wk (dataset w), mlp w2'tanh(W1[q;k]+b1) (datasets w1, w2 and optionally b1).";
   words.scale =
-      "Multiplies the energy, 1/sqrt(d) of scaled-dot included: PyTorch's scale=X is --energy dot "
-      "--scale X.";
-  words.relative_bias = "Adds a bias by distance";
-  words.softcap = "Caps energies: X tanh(energy/X), before bias and mask.";
+      "Multiplies the energy, including the 1/sqrt(d) of scaled-dot. PyTorch's scale=X is --energy "
+      "dot --scale X.";
+  words.relative_bias = "Adds a bias that depends on the distance i-j";
+  words.softcap = "Soft cap: replaces the energy by X tanh(energy/X), before bias and mask.";
   words.sources = {"qk", "projection", "scores"};
   return words;
 }
@@ -24,12 +24,12 @@ ScoreWords score_words(ScoreUse use) {
   ScoreWords words = words_of_attention();
   switch (use) {
     case ScoreUse::attention:
-      words.energy += " fenchel is of dot unless told otherwise.";
-      words.alpha = "Of fenchel: multiplies the energy.";
+      words.energy += " The scheme fenchel uses dot by default.";
+      words.alpha = "Multiplies the energy of the scheme fenchel.";
       words.source_default = "qk";
       words.from =
-          "Scores from q and k; from projections, q = x wq, k = y wk, v = y wv by head (y is x "
-          "unless given; biases bq, bk, bv where there are); or ready-made from the dataset "
+          "Source of the scores. qk: the datasets q and k. projection: q = x wq, k = y wk, v = y "
+          "wv per head, plus biases bq, bk, bv if present (y defaults to x). scores: the dataset "
           "scores.";
       words.layout = "Axes of q, k, v and out";
       break;
@@ -37,25 +37,26 @@ ScoreWords score_words(ScoreUse use) {
       words.energy += " Default: scaled-dot; with --epsilon gaussian.";
       words.sources.push_back("cost");
       words.from =
-          "Scores from q and k; from projections, q = x wq, k = y wk by head (y is x unless "
-          "given); ready-made from the dataset scores; or of the dataset cost. Default: cost where "
-          "there is one and --epsilon is given, else q and k, else scores.";
+          "Source of the scores. qk: the datasets q and k. projection: q = x wq, k = y wk per head "
+          "(y defaults to x). scores: the dataset scores. cost: the dataset cost. Default: cost if "
+          "present and --epsilon is given, else qk if present, else scores.";
       words.layout = "Axes of q, k";
       break;
     case ScoreUse::dual:
       words.energies = {"scaled-dot", "dot"};
       words.energy =
-          "Templates of qk are k/sqrt(d) (scaled-dot) or k (dot), of projection the same of the "
-          "layer's input.";
-      words.scale = "Multiplies the templates, 1/sqrt(d) of scaled-dot included.";
-      words.relative_bias = "Preferences exp(bias) by distance";
-      words.softcap = "";  // capped scores are no inner products
-      words.alpha = "How much the evidence weighs against the preferences.";
+          "Templates from q and k are k/sqrt(d) (scaled-dot) or k (dot); templates from "
+          "projections are the layer's input, scaled in the same way.";
+      words.scale = "Multiplies the templates, including the 1/sqrt(d) of scaled-dot.";
+      words.relative_bias =
+          "Multiplies preferences by exp(bias) of a bias that depends on the distance i-j";
+      words.softcap = "";  // capped scores are not inner products
+      words.alpha = "Weight of the evidence relative to the preferences.";
       words.sources = {"qk", "projection", "templates"};
       words.from =
-          "Templates and evidence from k and q; from projections, y and x wq wk' by head (y is x "
-          "unless given; biases bq, bv where there are); or as the datasets t and z. Default: "
-          "templates where there are t and z, else qk.";
+          "Source of templates and evidence. qk: k and q. projection: y and x wq wk' per head (y "
+          "defaults to x), plus biases bq, bv if present. templates: the datasets t and z. "
+          "Default: templates if t and z are present, else qk.";
       words.layout = "Axes of q, k, v and out";
       break;
   }

@@ -8,14 +8,13 @@
 
 namespace attn::tools {
 
-/// What --help says of the options that say how scores are made, and which words they take: the
-/// same options in other words, by what the scores are for.
+/// The help texts and choices of the score options, by purpose of the scores.
 struct ScoreWords {
   std::vector<std::string> energies;
   std::string energy;
   std::string scale;
   std::string relative_bias;
-  std::string softcap;  ///< empty: there is no such option, as with alpha
+  std::string softcap;  ///< empty: the option does not exist; so for alpha
   std::string alpha;
   std::vector<std::string> sources;
   std::optional<std::string> source_default;

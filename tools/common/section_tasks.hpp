@@ -9,14 +9,14 @@
 
 namespace attn::tools {
 
-/// What is known of all sections before the first is computed.
+/// The properties of all sections that are known before the first is computed.
 struct Survey {
   std::vector<ResultPlan> plans;  ///< by section
   Index problems = 0;             ///< of all sections
 };
 
-/// Makes the Task of every section, so that what is wrong with the last is said before the first is
-/// computed, and lists what they read in the report. A Task has datasets(), effect(),
+/// Makes the Task of every section, so that errors in the last are reported before the first is
+/// computed, and lists its datasets in the report. A Task has datasets(), effect(),
 /// report_params(report), the InputBundle `bundle` and the AttentionInput `input`.
 template <class Task>
 Survey survey(const cli::Arguments& arguments, const Sections& sections, cli::Report& report) {

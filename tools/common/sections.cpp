@@ -34,15 +34,14 @@ Names parse_map(const cli::Arguments& arguments) {
       throw Error(Failure::usage, "--map names " + name + " twice");
     }
     if (names_dataset(arguments, name)) {
-      throw Error(Failure::usage, "both --map and -i say what " + name + " is, expected one");
+      throw Error(Failure::usage, "both --map and -i define " + name + " , expected one");
     }
     const std::string stored = item.substr(equals + 1);
     if (names_dataset(arguments, stored)) {
-      // INPUT's would be read, and the other one written beside the results.
-      throw Error(
-          Failure::usage,
-          fmt::format("both --map {0}={1} and -i say what {1} is, expected one", name, stored),
-          fmt::format("-i {}=ADDRESS in place of both", name));
+      // INPUT's dataset would be read, and the other one written beside the results.
+      throw Error(Failure::usage,
+                  fmt::format("both --map {0}={1} and -i define {1}, expected one", name, stored),
+                  fmt::format("-i {}=ADDRESS in place of both", name));
     }
     renamed.emplace_back(name, stored);
   }
@@ -69,11 +68,11 @@ io::OutputBundle open_whole(const cli::Arguments& arguments, const Sections& sec
 void declare_sections(cli::Declaration& declaration) {
   declaration.section("Whole dumps")
       .text("each", "PATTERN",
-            "Run over every group of INPUT that matches, such as '/text/*/layer*' (a pattern for "
-            "each level; layer2 comes before layer10), and write the results into the same groups. "
+            "Runs over every group of INPUT that matches, such as '/text/*/layer*' (one pattern "
+            "per level; layer2 comes before layer10), and writes the results into the same groups. "
             "-i datasets apply to every group.")
       .text("map", "NAME=STORED,...",
-            "What INPUT, or each group, calls the datasets: q=Q,k=K,v=V. The others keep their "
+            "Names of the datasets in INPUT, or in each group: q=Q,k=K,v=V. Others keep their "
             "names.");
 }
 

@@ -14,12 +14,12 @@ namespace attn::tools {
 /// Declares --each and --map.
 void declare_sections(cli::Declaration& declaration);
 
-/// The parts of INPUT that a tool works on, one after the other: INPUT itself, or with --each every
-/// group that matches. Datasets are called as --map says, and -i applies to every section.
+/// The parts of INPUT that a tool processes in turn: INPUT itself, or with --each every matching
+/// group. Datasets are renamed by --map, and -i applies to every section.
 class Sections {
  public:
-  /// Opens INPUT. Throws what io::InputBundle throws; Error(usage) for a --map that is none or that
-  /// names what -i names; Error(input) where no group matches.
+  /// Opens INPUT. Throws what io::InputBundle throws; Error(usage) for a malformed --map or one
+  /// that names a dataset of -i; Error(input) if no group matches.
   Sections(const cli::Arguments& arguments, cli::Report& report);
 
   bool each() const { return each_; }
@@ -31,10 +31,10 @@ class Sections {
   /// All of INPUT.
   const io::InputBundle& whole() const { return input_; }
 
-  /// By --map: what tools say, and what is stored.
+  /// Pairs of --map: the tool's name and the stored name.
   const std::vector<std::pair<std::string, std::string>>& renamed() const { return renamed_; }
 
-  /// One section. Throws Error(input) where a dataset that --map names is not in it.
+  /// One section. Throws Error(input) if it lacks a dataset that --map names.
   io::InputBundle open(std::size_t section) const;
 
  private:
@@ -44,20 +44,22 @@ class Sections {
   std::vector<std::string> groups_;
 };
 
-/// The output of a tool that works on sections: INPUT with results in the same groups, or with
-/// --only these alone; -i datasets are stored once, under their names in every section.
+/// The output of a tool that processes sections: INPUT with results in the same groups, or with
+/// --only just the results; -i datasets are stored once and linked under their names in every
+/// section.
 class SectionOutput {
  public:
-  /// Copies what is to be copied to what open_output makes with `options`: of section n what
-  /// `plans[n]` does not leave out. The arguments must outlive it.
+  /// Makes the output by open_output with `options` and copies every section n except what
+  /// `plans[n]` leaves out. The arguments must outlive it.
   SectionOutput(const cli::Arguments& arguments, const Sections& sections,
                 std::vector<ResultPlan> plans, const io::OutputBundle::Options& options = {});
 
-  /// Where the results of one section go; to be asked for in order. What was written to the
-  /// sections before is closed.
+  /// The output for the results of one section; must be requested in order. Closes the datasets of
+  /// earlier sections.
   io::OutputBundle open(std::size_t section);
 
-  /// All of it, with its results marked, to be committed. Warns of what was left out.
+  /// The complete output with its results marked, ready to be committed. Warns of results that were
+  /// left out.
   io::OutputBundle take(cli::Report& report);
 
  private:
@@ -67,7 +69,7 @@ class SectionOutput {
   const Sections& sections_;
   std::vector<ResultPlan> plans_;
   io::OutputBundle output_;
-  std::vector<std::string> shared_;  // names of the -i datasets that every section has
+  std::vector<std::string> shared_;  // names of the -i datasets, which every section has
 };
 
 }  // namespace attn::tools

@@ -43,12 +43,12 @@ Setting root_setting(const io::InputBundle& bundle, const std::string& name) {
     if (const auto text = bundle.text_attribute(name)) return *text;
     return {};
   } catch (const Error&) {
-    // It is no text.
+    // Not a string.
   }
   try {
     if (const auto number = bundle.number_attribute(name)) return *number;
   } catch (const Error&) {
-    // Nor a number: whoever needs it refuses it.
+    // Not a number either: code that needs it refuses it.
   }
   return {};
 }

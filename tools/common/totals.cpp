@@ -23,7 +23,7 @@ void Totals::add(const Attention& attention) {
 void Totals::add(const Totals& more) {
   const SchemeSummary& summary = more.worst;
   worst.iterations = std::max(worst.iterations, summary.iterations);
-  // NaN where nothing had to converge.
+  // NaN if nothing had to converge.
   if (!(worst.column_error >= summary.column_error)) worst.column_error = summary.column_error;
   if (worst.status != SolveStatus::not_converged) worst.status = summary.status;
   empty_queries += more.empty_queries;

@@ -6,7 +6,7 @@
 
 namespace attn::tools {
 
-/// What became of a scheme over all heads.
+/// The combined result of a scheme over all heads.
 struct Totals {
   SchemeSummary worst;
   Index empty_queries = 0;

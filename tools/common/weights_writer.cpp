@@ -8,8 +8,8 @@ namespace {
 
 Index padded(Index length, Index chunk) { return (length + chunk - 1) / chunk * chunk; }
 
-// A part of the usual length that leaves at most an eighth of the last axis' length to padding,
-// where there is one of at least `least`.
+// The usual length, halved (not below `least`) until padding takes at most an eighth of the last
+// axis.
 Index fitting(Index length, Index usual, Index least) {
   if (length <= usual) return length;
   Index chunk = usual;

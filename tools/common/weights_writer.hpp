@@ -5,19 +5,21 @@
 
 namespace attn::tools {
 
-/// Chunks of a weights dataset: as wide as a pass's tiles, and of about as many rows, which the
-/// chunk cache completes. Smaller ones where much would be padding: the file holds whole chunks.
+/// Chunk shape of a weights dataset: as wide as a pass's tiles, and of about as many rows, so that
+/// the chunk cache completes each chunk. Smaller if much of it would be padding, since the file
+/// holds whole chunks.
 Shape weights_chunk(Index queries, Index keys);
 
-/// Elements that one head's weights take in the file, padding included, unless they are deflated.
+/// Elements that one head's weights take in the file, including padding, without compression.
 double weights_elements(Index queries, Index keys);
 
-/// Writes the weights of one head by tiles as they are shown, zeros where nothing is allowed.
+/// Writes the weights of one head by tiles as a pass shows them, with zeros for forbidden pairs.
 template <class T>
 class WeightsWriter final : public Observer<T> {
  public:
   /// `dataset` is (leading…, Lq, Lk), `head` the position among the leading axes. With `rows`,
-  /// which must outlive this, it is shown the chosen rows alone, and the dataset has those.
+  /// which must outlive this, it is shown only the selected rows, which are all that the dataset
+  /// holds.
   WeightsWriter(io::OutputDataset dataset, Shape head, const RowSelection* rows = nullptr)
       : dataset_(std::move(dataset)), head_(std::move(head)), rows_(rows) {}
 

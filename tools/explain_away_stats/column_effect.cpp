@@ -1,4 +1,4 @@
-// What a run of explain-away-stats does to the results in a bundle.
+// The effect of a run of explain-away-stats on the results in a bundle.
 
 #include <cstdint>
 
@@ -11,7 +11,7 @@ namespace {
 Settings settings_of(const cli::Arguments& arguments, const ColumnTask& task) {
   const ColumnOptions& options = task.options;
   Settings settings;
-  // The energy of unas: that of fenchel follows from it.
+  // The energy of unas; that of fenchel follows from it.
   for (const auto& [name, value] :
        score_settings(options.scores, Scheme::unas, task.input.causal)) {
     settings[name] = value;

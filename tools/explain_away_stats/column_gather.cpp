@@ -25,8 +25,8 @@ struct HeadResult {
   std::vector<SchemeResult> schemes;
 };
 
-// Far more than rounding, float16 included: potentials that were found for other scores, weights
-// that are not normalised. A query may attend to nothing.
+// Far larger than any rounding, even of float16: detects potentials computed for other scores, and
+// weights that are not normalised. A query may have no allowed key.
 void require_row_sums(const std::vector<double>& row_sums, const StoredAttention& in_bundle,
                       Index problem) {
   if (in_bundle.has_marginals()) return;
@@ -39,11 +39,11 @@ void require_row_sums(const std::vector<double>& row_sums, const StoredAttention
         fmt::format(
             "{}: the weights of query {} add up to {:.6g}, expected 1{}", in_bundle.place(problem),
             query, sum,
-            in_bundle.holds_weights() ? "" : ": the potentials were found for other scores"));
+            in_bundle.holds_weights() ? "" : ": the potentials were computed for other scores"));
   }
 }
 
-// Where no scores say what is masked, the column potentials do or, under a scheme that bounds them,
+// If no scores show what is masked, the column potentials do or, under a scheme that bounds them,
 // column sums of 0.
 void close_unattended(const std::vector<double>& column_sums,
                       const std::vector<std::uint8_t>& closed, bool bounded, HeadResult& result) {
@@ -60,7 +60,7 @@ void require_masked(const std::vector<double>& column_sums, const AllowedCounts&
     throw Error(Failure::input,
                 fmt::format("{}: key {} has a column sum of {:.6g}, but no query may attend to it",
                             in_bundle.place(problem), key, column_sums[key]),
-                "do mask, bias and --causal belong to the stored weights?");
+                "check that mask, bias and --causal match the stored weights");
   }
 }
 
@@ -103,7 +103,7 @@ HeadResult compute_head(const ColumnOptions& options,
       require_masked(sums.values(), allowed, *in_bundle, head.problem);
       scheme = options.recorded;
       if (input.options.source == ScoreOptions::Source::weights) {
-        // Nothing else says what was masked; a row of zeros can only be a query without keys.
+        // Nothing else shows the mask; a row of zeros can only be a query without allowed keys.
         const auto& rows = row_sums.values();
         result.empty_queries = static_cast<Index>(std::count(rows.begin(), rows.end(), 0.0));
         close_unattended(sums.values(), in_bundle->closed_keys(head.problem),
@@ -130,8 +130,8 @@ ColumnStatistics gather(const cli::Arguments& arguments, const ColumnOptions& op
   statistics.queries = input.queries;
   statistics.keys = input.keys;
   statistics.slack = bound_slack(sizeof(T));
-  // At once: blocks that come head by head and stay would leave no room between them for the next
-  // head's keys where the last one's were.
+  // Allocated at once: blocks allocated head by head would fragment the memory that the next head's
+  // keys need.
   const auto all_keys = static_cast<std::size_t>(input.problems * input.keys);
   statistics.masked.reserve(all_keys);
   for (const std::string& name : options.schemes) {
@@ -179,7 +179,7 @@ HeadNeeds column_needs(const ColumnOptions& options, const io::InputBundle& bund
   const auto schemes = static_cast<Index>(options.schemes.size());
   HeadNeeds needs;
   needs.result_bytes = (schemes + 1) * (input.queries + input.keys) * number;
-  // The column sums stay for the report, with a byte that says what is masked.
+  // The column sums are kept for the report, with a byte per key that marks masked keys.
   needs.kept_bytes = input.problems * input.keys * (schemes * number + 1);
   const Partition partition =
       partition_of(Order::row_panels, input.queries, input.keys, element_size);

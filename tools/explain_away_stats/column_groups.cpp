@@ -13,12 +13,12 @@ namespace {
 
 constexpr std::size_t table_width = 100;
 constexpr std::size_t cell_width = 8;
-constexpr std::size_t label_width = 28;  // at most
+constexpr std::size_t label_width = 28;  // maximum
 
-// What a cell says; cells pool into those of whole rows and columns.
+// The figures of a cell; cells are pooled into those of whole rows and columns.
 struct Cell {
   Index keys = 0;
-  Index explained = 0;  // below the first epsilon
+  Index explained = 0;  // keys below the first epsilon
   double least = std::numeric_limits<double>::infinity();
 
   void add(const Cell& more) {
@@ -31,7 +31,7 @@ struct Cell {
     if (keys == 0) return "-";
     if (explained == 0) return number(least);
     const double share = 100 * static_cast<double>(explained) / static_cast<double>(keys);
-    // Some are never shown as none.
+    // A few must not be shown as none.
     return share < 0.05 ? "<0.1%" : fmt::format("{:.1f}%", share);
   }
 };
@@ -44,7 +44,7 @@ Cell cell_of(const ColumnSumSummary& sums) {
   return cell;
 }
 
-// "text/wiki/" of text/wiki/layer0 and text/wiki/layer1: whole levels only.
+// The common prefix "text/wiki/" of text/wiki/layer0 and text/wiki/layer1: whole levels only.
 std::string common_beginning(const std::vector<GroupColumns>& groups) {
   std::string common = groups.front().group;
   for (const GroupColumns& group : groups) {
@@ -57,7 +57,7 @@ std::string common_beginning(const std::vector<GroupColumns>& groups) {
   return slash == std::string::npos ? "" : common.substr(0, slash + 1);
 }
 
-// The end says more of a long name than its beginning.
+// The end of a long name is more informative than its beginning.
 std::string label_of(const std::string& name) {
   std::string text = printable(name, name.size());
   if (characters(text) <= label_width) return text;
@@ -170,7 +170,7 @@ std::string groups_report(const std::vector<GroupColumns>& groups, const Summary
   const std::string epsilon = compact(options.epsilons.front());
   const std::string beginning = common_beginning(groups);
   std::string text = fmt::format(
-      "{} groups{}\n\nshare of keys with c < {}, or where there are none the least c, by group and "
+      "{} groups{}\n\nshare of keys with c < {}, or the least c if there are none, by group and "
       "head\n",
       groups.size(),
       beginning.empty() ? "" : ", names below " + printable(beginning, beginning.size()), epsilon);

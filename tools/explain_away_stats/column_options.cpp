@@ -26,7 +26,7 @@ bool has_scores(const io::InputBundle& bundle, const ScoreOptions& options) {
   }
 }
 
-// A number that attn-compute has left in the bundle, and in the range in which it does.
+// A number recorded by attn-compute, which must be in the range that attn-compute allows.
 std::optional<double> recorded_number(const io::InputBundle& bundle, const std::string& name,
                                       double low, double high) {
   const auto value = bundle.number_attribute(name);
@@ -43,11 +43,11 @@ std::optional<double> recorded_number(const io::InputBundle& bundle, const std::
               bundle.description() + ": attribute " + name + " is " + value + ", " + expected);
 }
 
-// Where neither is given: what there is to compute from, else what there is.
+// The default schemes: those that can be computed, else the stored weights.
 std::vector<std::string> usual_schemes(const io::InputBundle& bundle, bool computable) {
   if (computable) return {"unas", "dnas"};
   if (bundle.has("weights")) return {stored};
-  // Refused further on, by the names of the datasets that are missing.
+  // The missing datasets are refused by name later.
   return {"unas", "dnas"};
 }
 
@@ -81,23 +81,23 @@ ColumnOptions resolve_column_options(const cli::Arguments& arguments,
   const bool computable = has_scores(bundle, options.scores);
   options.schemes = arguments.words_of("scheme");
   if (options.schemes.empty()) options.schemes = usual_schemes(bundle, computable);
-  // Stored weights are enough by themselves; potentials need the scores.
+  // Stored weights are sufficient by themselves; potentials need the scores.
   if (options.schemes == std::vector<std::string>{stored} && bundle.has("weights") && !computable) {
     options.scores.source = ScoreOptions::Source::weights;
   }
   if (const auto scheme = bundle.text_attribute("attn_scheme")) {
     options.recorded = scheme_of(*scheme);
     if (!options.recorded && options.wants(stored)) {
-      refuse_attribute(bundle, "attn_scheme", *scheme, "which is not known here");
+      refuse_attribute(bundle, "attn_scheme", *scheme, "which is unknown");
     }
   }
   if (arguments.given("hybrid") && !options.wants("hnas") &&
       !(options.wants(stored) && options.recorded == Scheme::hnas)) {
-    throw Error(Failure::usage, "--hybrid goes with --scheme hnas");
+    throw Error(Failure::usage, "--hybrid requires --scheme hnas");
   }
   if (arguments.given("alpha") && !options.wants("fenchel") &&
       !(options.wants(stored) && options.recorded == Scheme::fenchel)) {
-    throw Error(Failure::usage, "--alpha goes with --scheme fenchel");
+    throw Error(Failure::usage, "--alpha requires --scheme fenchel");
   }
 
   options.tolerance =

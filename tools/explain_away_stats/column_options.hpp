@@ -12,31 +12,31 @@ namespace attn::tools {
 /// The word for the bundle's own weights, among the schemes of explain-away-stats.
 inline const std::string stored = "stored";
 
-/// What explain-away-stats was asked for, completed by what the bundle says of itself.
+/// The options of explain-away-stats, completed by the bundle's attributes.
 struct ColumnOptions {
   ScoreOptions scores;
   std::vector<std::string> schemes;
-  std::vector<double> hybrid;       ///< u per head; empty where nobody needs it
+  std::vector<double> hybrid;       ///< u per head; empty if not needed
   std::optional<Scheme> recorded;   ///< the scheme that made the stored weights
-  std::optional<Index> iterations;  ///< of sinkhorn, recorded
-  std::optional<double> tolerance;  ///< of sinkhorn, recorded
-  bool f64 = false;                 ///< --precision, else as recorded, else as the datasets have it
+  std::optional<Index> iterations;  ///< for sinkhorn, as recorded
+  std::optional<double> tolerance;  ///< for sinkhorn, as recorded
+  bool f64 = false;  ///< --precision, else as recorded, else by the type of the datasets
 
   bool wants(const std::string& scheme) const;
 
-  /// Those whose scores are needed, the recorded one for stored potentials.
+  /// The schemes whose scores are needed, which include the recorded one for stored potentials.
   std::vector<Scheme> scored_schemes() const;
 
-  /// What `scheme` needs for one problem.
+  /// The options of `scheme` for one problem.
   SchemeOptions scheme_options(Scheme scheme, Index problem) const;
 };
 
-/// Everything but hybrid and f64, which need the shapes. Throws Error(input) on attributes that
-/// make no sense, Error(usage) on options that would have no effect.
+/// All options but hybrid and f64, which need the shapes. Throws Error(input) for attributes with
+/// invalid values, Error(usage) for options that would have no effect.
 ColumnOptions resolve_column_options(const cli::Arguments& arguments,
                                      const io::InputBundle& bundle);
 
-/// hybrid and f64.
+/// Sets hybrid and f64.
 void complete_column_options(const cli::Arguments& arguments, const io::InputBundle& bundle,
                              const AttentionInput& input, ColumnOptions& options);
 

@@ -26,7 +26,7 @@ class Writer {
     table();
     bounds();
     histograms();
-    // "lowest" under the first scheme, which by default is softmax.
+    // "lowest" refers to the first scheme, by default softmax.
     keys("least", summaries_.lowest);
     keys("most", summaries_.highest);
     conclusion();
@@ -87,26 +87,26 @@ class Writer {
 
   void bounds() {
     text_ +=
-        "\nc is the column sum of a key: all the attention it gets. entropy is the rows' mean, in "
-        "nats.\n";
+        "\nc is the column sum of a key: the total attention that it receives. entropy is the mean "
+        "over rows, in nats.\n";
     for (std::size_t n = 0; n < all_.size(); ++n) {
       const std::string& name = statistics_.schemes[n].name;
       if (!all_[n].bound) {
-        if (name == "unas") add("{}: no bound, c can be as small as one likes.\n", name);
+        if (name == "unas") add("{}: no bound, c can be arbitrarily small.\n", name);
         continue;
       }
       add("{}: c >= {} is proven; {}, the least margin is {:.6g} times the bound.\n", name,
-          number(*all_[n].bound), all_[n].holds ? "it holds" : "IT IS BROKEN", *all_[n].margin);
+          number(*all_[n].bound), all_[n].holds ? "it holds" : "IT IS VIOLATED", *all_[n].margin);
     }
     const ColumnSumSummary& first = all_.front().sums;
     if (first.masked_keys > 0)
       add("{} keys are masked from every query and left out.\n", first.masked_keys);
     if (all_.front().empty_queries > 0) {
-      add("{} queries may attend to nothing.\n", all_.front().empty_queries);
+      add("{} queries have no key to attend to.\n", all_.front().empty_queries);
     }
   }
 
-  // One line a bin, schemes side by side, the empty ends left out.
+  // One line per bin, schemes side by side, without empty bins at the ends.
   void histograms() {
     Index largest = 0;
     std::size_t low = edges_.size();
@@ -149,7 +149,7 @@ class Writer {
     std::string line = padded(label, 16);
     for (const SchemeSummaryOf& summary : all_) {
       const Index count = count_of(summary.histogram);
-      // A key is a key: the shortest bar is one mark.
+      // Even a single key gets a bar of one mark.
       const Index marks =
           count == 0 ? 0 : std::max<Index>(1, count * bar_width / std::max<Index>(1, largest));
       line += padded(std::string(static_cast<std::size_t>(marks), '#') +

@@ -10,7 +10,7 @@ namespace attn::tools {
 
 namespace {
 
-// What lies at the keys of heads `first` to `last` in a vector (heads, Lk).
+// The elements of heads `first` to `last` in a vector (heads, Lk).
 template <class T>
 std::span<const T> of_heads(const ColumnStatistics& statistics, const std::vector<T>& all,
                             Index first, Index last) {
@@ -40,7 +40,7 @@ void add_margin(const ColumnStatistics& statistics, const SchemeColumns& scheme,
   summary.margin = std::min(summary.margin.value_or(margin), margin);
 }
 
-// Of heads `first` to `last`, all but the summary of the column sums.
+// Everything but the summary of the column sums, for heads `first` to `last`.
 SchemeSummaryOf summarise_heads(const ColumnStatistics& statistics, const SchemeColumns& scheme,
                                 Index first, Index last, const std::vector<double>& edges) {
   SchemeSummaryOf summary;

@@ -8,7 +8,7 @@
 #include "common/heads.hpp"
 #include "stats/summary.hpp"
 
-/// What explain-away-stats finds out; its report and its JSON are two ways to tell it.
+/// The statistics of explain-away-stats, which its report and its JSON present.
 namespace attn::tools {
 
 /// Column sums and row entropies of one head under one scheme.
@@ -22,7 +22,7 @@ struct SchemeColumns {
   std::vector<double> sums;                   ///< (heads, Lk)
   std::vector<double> mean_entropies;         ///< per head, over queries with keys; NaN if none
   std::vector<std::optional<double>> bounds;  ///< per head
-  bool converged = true;                      ///< false: some head's sinkhorn was stopped early
+  bool converged = true;                      ///< false: sinkhorn was stopped early for some head
 };
 
 struct ColumnStatistics {
@@ -32,8 +32,8 @@ struct ColumnStatistics {
   std::vector<std::uint8_t> masked;  ///< (heads, Lk): no query may attend to the key
   std::vector<Index> empty_queries;  ///< per head
   std::vector<SchemeColumns> schemes;
-  double slack = 0;  ///< bound_slack of the type computed in
-  /// Names of the keys, per block of `heads_per_name` consecutive heads; empty: none.
+  double slack = 0;  ///< bound_slack of the type of the computation
+  /// Names of the keys, per block of `heads_per_name` consecutive heads; empty if there are none.
   std::vector<std::string> names;
   Index heads_per_name = 1;
 
@@ -42,15 +42,16 @@ struct ColumnStatistics {
   std::string name_of(Index head, Index key) const;
 };
 
-/// The summary of one scheme, for one head or for the keys of all together.
+/// The summary of one scheme, for one head or pooled over all.
 struct SchemeSummaryOf {
   ColumnSumSummary sums;
   Histogram histogram;
   double mean_entropy = 0;
   Index empty_queries = 0;
-  std::optional<double> bound;   ///< the smallest of the heads'
-  std::optional<double> margin;  ///< min over heads of min_j c_j / bound; at least 1 where it holds
-  bool holds = true;             ///< margin >= 1 − slack
+  std::optional<double> bound;  ///< the smallest over the heads
+  std::optional<double>
+      margin;            ///< min over heads of min_j c_j / bound; at least 1 if the bound holds
+  bool holds = true;     ///< margin >= 1 − slack
   Index first_head = 0;  ///< a position p in sums.lowest is key p % Lk of head first_head + p / Lk
 };
 
@@ -70,7 +71,7 @@ struct ColumnSummaries {
   std::vector<KeySums> highest;
 };
 
-/// Uses up the column sums: of many heads they are large.
+/// Consumes the column sums, which are large for many heads.
 ColumnSummaries summarise_columns(ColumnStatistics& statistics, const SummaryOptions& options);
 
 }  // namespace attn::tools

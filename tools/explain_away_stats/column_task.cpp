@@ -14,16 +14,16 @@
 namespace attn::tools {
 namespace {
 
-// Column sums over some queries would look like those over all.
+// Column sums over some queries would be mistaken for those over all.
 void require_all_rows(const io::InputBundle& bundle, const ColumnOptions& options) {
   if (!options.wants(stored) || !bundle.has("weights") || !bundle.has("queries") ||
       !bundle.text_attribute("attn_scheme")) {
     return;
   }
-  throw Error(Failure::input,
-              bundle.dataset("weights").address() +
-                  " holds the rows of some queries, expected those of all",
-              "attn-compute without --queries writes them");
+  throw Error(
+      Failure::input,
+      bundle.dataset("weights").address() + " holds rows for only some queries, expected all",
+      "attn-compute without --queries writes them");
 }
 
 }  // namespace

@@ -9,14 +9,14 @@
 
 namespace attn::tools {
 
-/// What explain-away-stats has to do for one section: INPUT, or one group of it.
+/// The task of explain-away-stats for one section: INPUT, or one group of it.
 struct ColumnTask {
-  /// Looks at everything but the numbers. Throws what resolving the options and AttentionInput
-  /// throw, and Error(input) where stored weights are those of some queries only, or what is stored
-  /// does not fit the input.
+  /// Checks everything but the numbers. Throws the errors of resolving the options and of
+  /// AttentionInput, and Error(input) if stored weights cover only some queries, or stored datasets
+  /// do not match the input.
   ColumnTask(const cli::Arguments& arguments, io::InputBundle section);
 
-  /// What results of earlier runs depend on, and what this run makes its own from.
+  /// The effect of the run on results of earlier runs, and the inputs of its own results.
   RunEffect effect(const cli::Arguments& arguments) const;
 
   void report_params(cli::Report& report) const;
@@ -26,12 +26,12 @@ struct ColumnTask {
   AttentionInput input;
 };
 
-/// Takes the names of the keys from the dataset tokens, where there is one: (Lk), or (B, Lk) for
-/// the outermost of the leading axes. Warns where it is of another shape or type.
+/// Reads the names of the keys from the dataset tokens, if present: (Lk), or (B, Lk) for the
+/// outermost leading axis. Warns if it has another shape or type.
 void read_key_names(const io::InputBundle& bundle, ColumnStatistics& statistics,
                     cli::Report& report);
 
-/// Shape and bytes of what would be done, for --dry-run.
+/// Reports shape and bytes for --dry-run.
 void report_column_cost(const cli::Arguments& arguments, const ColumnTask& task,
                         cli::Report& report);
 

@@ -12,7 +12,7 @@ std::string field(double value) { return std::isfinite(value) ? fmt::format("{}"
 
 std::string field(const std::optional<double>& value) { return value ? field(*value) : ""; }
 
-// A name may hold anything but a slash.
+// A name may contain anything but a slash.
 std::string field(const std::string& name) {
   std::string text;
   for (const char c : name) {

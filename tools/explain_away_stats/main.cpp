@@ -1,4 +1,4 @@
-// explain-away-stats: column sums, and what follows from them.
+// explain-away-stats: column sums and their statistics.
 
 #include <limits>
 #include <utility>
@@ -27,37 +27,39 @@ cli::Declaration declare() {
   cli::Declaration d("explain-away-stats", "Finds the keys that attention explains away",
                      cli::Role::report);
   d.about(
-      "The column sum of key j, c_j = sum_i weight_ij, is all the attention it gets. A key is "
-      "explained away when c_j < epsilon. Softmax (unas) may do that to any key; under dnas c_j is "
-      "at "
-      "least 1/Lk. Computed anew from q and k with the scores the bundle was made with, or taken "
-      "from "
-      "what it holds (stored: its weights, else its potentials).");
+      "The column sum of key j, c_j = sum_i weight_ij, is the total attention that it receives. A "
+      "key is explained away if c_j < epsilon. Softmax (unas) can explain away any key; under dnas "
+      "c_j is at least 1/Lk. The weights are computed from q and k with the score options recorded "
+      "in the bundle, or taken from the bundle (stored: its weights, else its potentials).");
   d.about(
-      "Options of the scores win over the attributes of the bundle, which -o copies as they are; "
-      "attribute attn_result of each result says what it was made with.");
+      "Score options on the command line take precedence over the bundle's attributes. -o copies "
+      "these attributes unchanged; the attribute attn_result of each result records the settings "
+      "that were used.");
   d.section("Statistics");
-  d.choices("scheme", {"unas", "dnas", "hnas", "sinkhorn", "fenchel", stored},
-            "Normalisations to compare. Default: unas,dnas; stored where there are no q and k.");
-  d.numbers("epsilon", "E", "Thresholds of explaining away.", {0, infinity, true, true}, {1e-8});
-  d.number("hybrid", "U", "u of hnas. Default: the bundle's.", {0, 1, false, false});
-  d.integer("bins", "N", "Bins of the histogram of log10 c_j. Default: up to 24, at round places.",
+  d.choices(
+      "scheme", {"unas", "dnas", "hnas", "sinkhorn", "fenchel", stored},
+      "Normalisations to compare. Default: unas,dnas, or stored if the bundle has no q and k.");
+  d.numbers("epsilon", "E", "Thresholds below which a key counts as explained away.",
+            {0, infinity, true, true}, {1e-8});
+  d.number("hybrid", "U", "Share u of dnas in hnas. Default: as recorded in the bundle.",
+           {0, 1, false, false});
+  d.integer("bins", "N", "Bins in the histogram of log10 c_j. Default: up to 24, with round edges.",
             1, 10000);
-  d.integer("top", "N", "How many keys with the least and the most attention to list.", 0,
+  d.integer("top", "N", "Number of keys with the least and the most attention to list.", 0,
             Index{1} << 40, 10);
   d.flag("tsv",
-         "Print the figures of every group, head and scheme as tab-separated values, with a line "
-         "of names, in place of the report.");
+         "Prints the figures of every group, head and scheme as tab-separated values with a header "
+         "line, instead of the report.");
   d.section("Scores");
   declare_score_options(d, true);
   declare_sections(d);
   declare_column_datasets(d);
-  d.example("attn-compute --scheme dnas layer3.h5 | explain-away-stats", "unas beside dnas");
+  d.example("attn-compute --scheme dnas layer3.h5 | explain-away-stats", "Compare unas and dnas.");
   d.example("explain-away-stats --epsilon 1e-8,1e-3 --json=stats.json layer3.h5",
-            "two thresholds, and the figures for a script");
+            "Two thresholds, and the figures for a script.");
   d.example("explain-away-stats --each '/text/*/layer*' --map q=Q,k=K --causal dump.h5",
-            "a model's whole dump: layers by heads");
-  d.exit_status(1, "a proven bound on the column sums is broken, or sinkhorn did not converge");
+            "All layers and heads of a model's dump.");
+  d.exit_status(1, "a proven bound on the column sums is violated, or sinkhorn did not converge");
   return d;
 }
 
@@ -69,7 +71,7 @@ SummaryOptions summary_options(const cli::Arguments& arguments) {
   return options;
 }
 
-// Writes the vectors of each head as they are found: of all heads together they are large.
+// Writes the vectors of each head as they are computed, since those of all heads are large.
 class VectorWriter {
  public:
   VectorWriter(io::OutputBundle bundle, const ColumnTask& task, cli::Report& report)
@@ -105,7 +107,7 @@ std::string long_report(const ColumnTask& task, const ColumnStatistics& statisti
          column_report(statistics, wanted, summaries);
 }
 
-// Of all sections: a broken bound is the worst that can be said.
+// Over all sections: a violated bound is the worst outcome.
 struct Verdict {
   bool broken = false;
   bool unconverged = false;
@@ -125,7 +127,7 @@ struct Verdict {
   }
 };
 
-// Lines of figures for a program, or tables for a person.
+// Lines of figures for programs, or tables for people.
 void report_groups(const cli::Arguments& arguments, const std::vector<GroupColumns>& groups,
                    const Sections& sections, cli::Report& report) {
   const SummaryOptions wanted = summary_options(arguments);
@@ -148,7 +150,7 @@ void require_one_report(const cli::Arguments& arguments) {
   }
 }
 
-// Everything is looked at before anything is computed.
+// Everything is checked before anything is computed.
 Survey look_at_all(const cli::Arguments& arguments, const Sections& sections, GroupReport& groups,
                    cli::Report& report) {
   Survey found;
@@ -218,7 +220,7 @@ cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
       read_key_names(task.bundle, statistics, report);
       const SummaryOptions wanted = summary_options(arguments);
       ColumnSummaries summaries = summarise_columns(statistics, wanted);
-      // Of thousands of heads it is larger than all that it tells of.
+      // For thousands of heads the JSON is larger than the statistics.
       if (arguments.json) report.result() = column_json(statistics, summaries);
       if (!sections.each() || arguments.verbose) {
         report.print(long_report(task, statistics, wanted, summaries) +

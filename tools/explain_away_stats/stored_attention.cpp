@@ -10,7 +10,7 @@
 namespace attn::tools {
 namespace {
 
-// One matrix per head, or one vector, a matrix of one row. Nothing broadcasts: these are results.
+// One matrix per head, or one vector as a matrix of one row. Results do not broadcast.
 Operand result_operand(const io::InputBundle& bundle, const std::string& name, const Shape& leading,
                        const Shape& own) {
   const io::InputDataset dataset = bundle.dataset(name);

@@ -11,36 +11,35 @@
 
 namespace attn::tools {
 
-/// What a bundle holds of weights: themselves (dataset weights), else the potentials to make them
-/// again from, three of them (unas_row_potential) for hnas.
+/// The weights that a bundle holds: the dataset weights, else the potentials from which they are
+/// computed again, three of them (unas_row_potential) for hnas.
 class StoredAttention {
  public:
-  /// `scheme` is the recorded one, `hybrid` its u per head (hnas only). Throws Error(input) where
-  /// the datasets are missing or have other shapes than `input`'s problems, which must outlive
-  /// this.
+  /// `scheme` is the recorded one, `hybrid` its u per head (hnas only). Throws Error(input) if the
+  /// datasets are missing or their shapes do not match `input`'s problems, which must outlive this.
   StoredAttention(const io::InputBundle& bundle, const AttentionInput& input,
                   std::optional<Scheme> scheme, std::vector<double> hybrid,
                   std::int64_t dense_limit);
 
-  /// Shows the weights of one head. Thread-safe. Throws Error(input) naming a weight that is no
+  /// Shows the weights of one head. Thread-safe. Throws Error(input) naming a weight that is not a
   /// number >= 0.
   template <class T>
   void show(const Head<T>& head, const std::vector<Observer<T>*>& observers, int threads) const;
 
-  /// Beside weights that attn-compute has made, what its col_potential says of each key: non-zero
-  /// where no query may attend to it. Empty where there is none.
+  /// For weights that attn-compute made: per key, according to col_potential, non-zero if no query
+  /// may attend to it. Empty if there is no col_potential.
   std::vector<std::uint8_t> closed_keys(Index problem) const;
 
-  /// Whether these are the weights themselves.
+  /// Whether the bundle holds the weights themselves.
   bool holds_weights() const { return weights_.has_value(); }
 
-  /// Whether rows may have any sum: sinkhorn-iter was given what they are to add up to.
+  /// Whether rows may have any sum, as sinkhorn-iter was given the marginals.
   bool has_marginals() const { return has_marginals_; }
 
   /// "a.h5:/weights, head [0, 3]".
   std::string place(Index problem) const;
 
-  /// Bytes that show takes per thread; see matrix_source.
+  /// Bytes that show needs per thread; see matrix_source.
   static std::int64_t bytes(const io::InputBundle& bundle, const AttentionInput& input,
                             std::size_t element_size, std::int64_t dense_limit);
 

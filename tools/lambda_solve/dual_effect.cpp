@@ -1,4 +1,4 @@
-// What a run of lambda-solve does to the results in a bundle.
+// The effect of a run of lambda-solve on the results in a bundle.
 
 #include <cstdint>
 
@@ -29,7 +29,7 @@ RunEffect DualTask::effect(const cli::Arguments& arguments) const {
     settings[name] = value;
   }
   if (options.scores.source == ScoreOptions::Source::templates) {
-    // Which attention has no part in: templates and evidence are there as they are.
+    // Given templates and evidence have no energy.
     settings.erase("attn_energy");
     settings.erase("attn_source");
     settings["source"] = "templates";

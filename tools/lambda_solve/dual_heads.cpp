@@ -39,7 +39,7 @@ bool rows_alike(const Scores<double>::Terms& terms) {
          alike(terms.bias) && alike(terms.mask) && alike(terms.preference);
 }
 
-// u_i ∝ preference exp(bias), 0 where anything forbids: scores without energies.
+// u_i ∝ preference exp(bias), 0 for forbidden pairs: scores without energies.
 void make_preferences(const Head<double>& head, const AttentionInput& input, HeadProblem& made) {
   Scores<double>::Terms terms = head.scores(Scheme::fenchel).terms();
   const auto nothing = make_zero_energy<double>(input.queries, input.keys);
@@ -69,14 +69,15 @@ Buffer<double> copy_of(MatrixView<const double> matrix) {
   return made;
 }
 
-// A source without a way out can keep no preference.
+// A source without an allowed target must have no preference.
 void require_ways_out(const DualTask& task, MatrixView<const double> preference) {
   for (const Index source : task.walled_sources) {
     for (Index row = 0; row < preference.rows; ++row) {
       if (!(preference(row, source) > 0)) continue;
-      throw Error(Failure::numerical,
-                  fmt::format("{}: source {} has a preference and can go nowhere, column {} is inf",
-                              task.cost_dataset->address(), source, source));
+      throw Error(
+          Failure::numerical,
+          fmt::format("{}: source {} has a preference but no allowed target: column {} is inf",
+                      task.cost_dataset->address(), source, source));
     }
   }
 }
@@ -85,7 +86,7 @@ HeadProblem problem_of(const DualTask& task, const Head<double>& head) {
   const AttentionInput& input = task.input;
   HeadProblem made;
   if (input.options.source == ScoreOptions::Source::projection) {
-    // FD 20: templates are what goes into the layer, evidence the query by way of both matrices.
+    // FD 20: templates are the layer's input, evidence is the query times both matrices.
     const MatrixView<const double> wk = head.made_of_k().weights;
     made.templates = copy_of(head.made_of_k().input);
     made.evidence = Buffer<double>(input.queries * wk.rows);
@@ -107,7 +108,7 @@ HeadProblem problem_of(const DualTask& task, const Head<double>& head) {
   return made;
 }
 
-// What is said of a head; empty queries have deviations of 0 and count in none.
+// The figures of a head; empty queries have deviations of 0 and are not counted elsewhere.
 DualHead figures_of(const std::vector<DualSummary>& summaries, const HeadResult& result) {
   DualHead figures;
   figures.queries = static_cast<Index>(summaries.size());
@@ -143,7 +144,7 @@ void require_float32(const DualTask& task, const Buffer<double>& out) {
   }
 }
 
-// out = p v, and how far it is from what the first order gives.
+// out = p v, and its distance from the output of the first order.
 void make_outputs(const HeadProblem& made, const Head<double>& head, const DualTask& task,
                   int threads, HeadResult& result) {
   const Index queries = task.input.queries;
@@ -161,7 +162,7 @@ void make_outputs(const HeadProblem& made, const Head<double>& head, const DualT
   closed_forms(made.problem, threads, {{}, {p.data(), queries, keys}, {}});
   mean_of_values(p, first.data());
   for (Index q = 0; q < queries; ++q) {
-    // As λ − αz over λ: relative to the exact one.
+    // As |λ − αz|/|λ|: relative to the exact result.
     result.out_deviation.push_back(
         relative_deviation(result.out.data() + q * width, first.data() + q * width, width, 1));
   }
@@ -197,7 +198,7 @@ HeadResult solve_head(const DualTask& task, const Head<double>& head, int thread
   for (Index q = 0; q < queries; ++q) {
     result.relative_deviation.push_back(relative_deviation(
         result.lambda.data() + q * axes, made.problem.evidence.row(q), axes, options.alpha));
-    // Nothing was solved, however far 0 is from what it was to be.
+    // Nothing was solved, so the distance of 0 from the tolerance is irrelevant.
     if (summaries[static_cast<std::size_t>(q)].status == DualStatus::empty) {
       result.relative_deviation.back() = 0;
     }
@@ -207,8 +208,8 @@ HeadResult solve_head(const DualTask& task, const Head<double>& head, int thread
   return result;
 }
 
-// By names of their own: the attributes without "dual" say how attn-compute's results, which the
-// bundle may hold too, were made. attn_status is where readers look for why a tool exited with 1.
+// Uses names of its own: attributes without "dual" describe attn-compute's results, which the
+// bundle may also hold. attn_status explains why a tool exited with 1.
 void record_results(const DualTask& task, bool converged, io::OutputBundle& output) {
   const std::string not_converged = "not_converged";
   output.attribute("attn_dual_divergence", std::string(task.options.gamma ? "ot" : "kl"));

@@ -8,8 +8,8 @@
 
 namespace attn::tools {
 
-/// Solves one section head by head, on all threads, and writes results and attributes to `output`,
-/// not yet committed. Gives what there is to say of each head.
+/// Solves one section head by head, on all threads, and writes results and attributes to `output`
+/// without committing it. Returns the figures of each head.
 std::vector<DualHead> solve_section(const cli::Arguments& arguments, const DualTask& task,
                                     io::OutputBundle output, cli::Progress& progress,
                                     cli::Report& report);

@@ -124,7 +124,7 @@ cli::Outcome conclude_dual(const DualTask& last, const DualHead& all, Index head
   const bool converged = all.converged == all.problems();
   if (each) {
     groups.write(report);
-    // Those of each group are in it.
+    // Includes the figures of each group.
     Json total = figures(all);
     for (auto& [name, value] : total.items()) report.result()[name] = value;
     outcome.summary =

@@ -9,7 +9,7 @@
 
 namespace attn::tools {
 
-/// What lambda-solve has to say of the queries of one head; empty ones count nowhere else.
+/// The figures of lambda-solve for the queries of one head; empty queries are only counted.
 struct DualHead {
   Index queries = 0;
   Index converged = 0;
@@ -17,17 +17,17 @@ struct DualHead {
   double max_gap = 0;
   double max_relative_gap = 0;  ///< gap/(1 + |primal|)
   double max_gradient_norm = 0;
-  double max_certificate_error = 0;  ///< of primal − dual − gap, in roundings
+  double max_certificate_error = 0;  ///< error of primal − dual − gap, in roundings
   Index max_iterations = 0;
-  Index iterations = 0;                    ///< of all queries
+  Index iterations = 0;                    ///< sum over all queries
   std::vector<double> relative_deviation;  ///< of each query
-  std::vector<double> out_deviation;       ///< of each query, where there are values
+  std::vector<double> out_deviation;       ///< of each query, if there are values
 
   Index problems() const { return queries - empty; }
   void add(const DualHead& more);
 };
 
-/// Fills the report's result, by head, and prints a line for each.
+/// Fills in the report's result, by head, and prints a line for each.
 void report_dual(const DualTask& task, const std::vector<DualHead>& heads, const std::string& group,
                  cli::Report& report);
 

@@ -15,7 +15,7 @@ namespace {
 
 using Source = ScoreOptions::Source;
 
-// Of evidence and templates that are there as they are; energies of two widths are none here.
+// For given evidence and templates, which must have equal widths.
 void require_one_width(const io::InputBundle& bundle, Source source) {
   const bool ready = source == Source::templates;
   const std::string rows = ready ? "t" : "k";
@@ -28,21 +28,21 @@ void require_one_width(const io::InputBundle& bundle, Source source) {
                                           k.shape().back(), q.address(), q.shape().back()));
 }
 
-// Whether the attributes of a bundle are of an earlier run rather than of its tensors.
+// Attributes may describe an earlier run rather than the tensors.
 ScoreOptions resolve_scores(const cli::Arguments& arguments, const io::InputBundle& bundle) {
   const bool earlier_run = bundle.text_attribute("attn_scheme").has_value();
   const ScoreOptions recorded = resolve_score_options(arguments, &bundle);
   ScoreOptions options = recorded;
   if (earlier_run) {
     options = resolve_score_options(arguments, nullptr);
-    options.layout = recorded.layout;  // how the axes lie is no choice of that run
+    options.layout = recorded.layout;  // the order of axes belongs to the tensors, not to that run
   }
   if (!arguments.given("from") && bundle.has("t") && bundle.has("z")) {
     options.source = Source::templates;
   }
   const auto refuse = [&](const std::string& what) {
     throw Error(Failure::input, bundle.description() + ": " + what +
-                                    " makes scores that are no inner products of templates");
+                                    " makes scores that are not inner products of templates");
   };
   if (options.softcap) refuse("softcap");
   if (options.energy != ScoreOptions::Energy::scaled_dot &&
@@ -55,12 +55,12 @@ ScoreOptions resolve_scores(const cli::Arguments& arguments, const io::InputBund
   if (options.source == Source::templates) {
     if (arguments.given("energy")) {
       throw Error(Failure::usage, "--energy has no effect on ready-made templates",
-                  arguments.given("from") ? "" : "--from qk makes them of k");
+                  arguments.given("from") ? "" : "--from qk takes them from k");
     }
     options.energy = ScoreOptions::Energy::dot;
   }
   require_one_width(bundle, options.source);
-  // What AttentionInput asks of datasets is then what dot asks for.
+  // AttentionInput then requires the datasets of the energy dot.
   options.energy_chosen = true;
   return options;
 }
@@ -68,11 +68,11 @@ ScoreOptions resolve_scores(const cli::Arguments& arguments, const io::InputBund
 DualTaskOptions resolve(const cli::Arguments& arguments, const io::InputBundle& bundle) {
   DualTaskOptions options;
   options.scores = resolve_scores(arguments, bundle);
-  // That of the bundle is of attn-compute's results.
+  // The bundle's attribute describes attn-compute's results.
   options.alpha = arguments.number("alpha").value_or(1);
   const bool transport = arguments.text("divergence") == "ot";
   if (arguments.given("gamma") && !transport) {
-    throw Error(Failure::usage, "--gamma goes with --divergence ot");
+    throw Error(Failure::usage, "--gamma requires --divergence ot");
   }
   if (transport) {
     options.gamma = arguments.number("gamma");
@@ -188,13 +188,13 @@ HeadNeeds DualTask::needs() const {
   const Index q = input.queries;
   const Index n = input.keys;
   const Index d = axes();
-  // Whatever is emitted: λ, ĥ and those of the closed forms, scalars, both outputs.
+  // For any --emit: λ, ĥ and those of the closed forms, scalars, both outputs.
   needs.result_bytes = (q * (4 * d + 6 + 2 * input.v_head_dim) + n) * number;
   if (options.emits("p") || input.v) needs.result_bytes += q * n * number;
   needs.kept_bytes = cost.size() * number + input.problems * q * 3 * number;
   const bool transport = options.gamma.has_value();
   needs.work_bytes = [q, n, d, transport, v = input.v.has_value()](int threads, std::int64_t) {
-    // Templates and evidence as they are solved, preferences by query, weights of first order.
+    // Templates and evidence as solved, preferences per query, weights of first order.
     const std::int64_t own = (n * d + q * d + q * n + (v ? q * n : 0)) * number;
     const std::int64_t apart = threads * (own + dual_bytes(q, n, d, transport, 1));
     return std::max(apart, own + dual_bytes(q, n, d, transport, threads));
@@ -214,7 +214,7 @@ void report_dual_cost(const cli::Arguments& arguments, const DualTask& task, cli
     bytes += heads * static_cast<double>(element_count(task.own_shape(kind))) *
              static_cast<double>(narrow ? sizeof(float) : sizeof(double));
   }
-  // Two products with the templates an iteration, besides those of the steps.
+  // Two products with the templates per iteration, besides those of the steps.
   const double flops = 4 * heads * static_cast<double>(input.queries) *
                        static_cast<double>(input.keys) * static_cast<double>(task.axes());
   const Shape shape = join(input.leading, {input.queries, input.keys});

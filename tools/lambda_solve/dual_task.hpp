@@ -15,31 +15,31 @@
 
 namespace attn::tools {
 
-/// What lambda-solve was asked for.
+/// The options of lambda-solve, resolved.
 struct DualTaskOptions {
   ScoreOptions scores;
   double alpha = 1;
-  double template_scale = 1;    ///< what k, x or t is multiplied by
-  std::optional<double> gamma;  ///< of optimal transport, else KL
+  double template_scale = 1;    ///< factor of k, x or t
+  std::optional<double> gamma;  ///< for optimal transport; unset for KL
   DualOptions solver;           ///< without threads
   std::set<std::string> emitted;
 
   bool emits(const std::string& name) const { return emitted.count(name) > 0; }
 };
 
-/// What lambda-solve has to do for one section: INPUT, or one group of it.
+/// The task of lambda-solve for one section: INPUT, or one group of it.
 struct DualTask {
-  /// Looks at everything but the numbers, of which it reads the cost. Throws what AttentionInput
-  /// throws, Error(usage) for options that would have no effect, Error(input) for a cost that is
-  /// none or an energy that is no inner product.
+  /// Checks everything but the numbers, of which it reads only the cost. Throws what AttentionInput
+  /// throws, Error(usage) for options that would have no effect, Error(input) for an invalid cost
+  /// or an energy that is not an inner product.
   DualTask(const cli::Arguments& arguments, io::InputBundle section);
 
-  /// What results of earlier runs depend on, and what this run makes its own from.
+  /// The effect of the run on results of earlier runs, and the inputs of its own results.
   RunEffect effect(const cli::Arguments& arguments) const;
   void report_params(cli::Report& report) const;
   std::vector<io::InputDataset> datasets() const;
 
-  /// Axes of templates and evidence: d, or D of projections.
+  /// Axes of templates and evidence: d, or D for projections.
   Index axes() const;
   Shape own_shape(const DualResultKind& kind) const;
   HeadNeeds needs() const;
@@ -50,13 +50,13 @@ struct DualTask {
   bool f64;
   std::optional<io::InputDataset> cost_dataset;
   Buffer<double> cost;                ///< (n, n)
-  std::vector<Index> walled_sources;  ///< that the cost lets go nowhere
+  std::vector<Index> walled_sources;  ///< sources for which every target is forbidden by the cost
 
  private:
   void read_cost();
 };
 
-/// Shapes, bytes and flops of what would be done, for --dry-run.
+/// Reports shapes, bytes and flops for --dry-run.
 void report_dual_cost(const cli::Arguments& arguments, const DualTask& task, cli::Report& report);
 
 }  // namespace attn::tools

@@ -19,50 +19,55 @@ cli::Declaration declare() {
   d.about(
       "For templates t_i with preferences u_i and evidence z, finds the lambda that maximises "
       "<lambda, mu + z> - |lambda|^2/(2 alpha) - log sum_i u_i exp<t_i, lambda>, with mu = sum_i "
-      "u_i t_i: the dual of min_p alpha/2 |mu + z - sum_i p_i t_i|^2 + KL(p|u). p_i is "
-      "proportional to u_i exp<t_i, lambda>; at lambda = alpha z that is softmax attention. Each "
-      "answer has its duality gap.");
+      "u_i t_i. This is the dual of min_p alpha/2 |mu + z - sum_i p_i t_i|^2 + KL(p|u), where p_i "
+      "is proportional to u_i exp<t_i, lambda>; at lambda = alpha z, p is softmax attention. Each "
+      "answer comes with its duality gap.");
   d.about(
-      "Reads q (..., Lq, d), k (..., Lk, d) and, where there is one, v (templates k/sqrt(d), "
-      "evidence q; q may have a multiple of k's heads), or x, wq, wk; or t (..., n, d), z (..., Q, "
-      "d). preference (..., n) or (..., Q, n), mask, bias, key_length and rel_bias make the "
-      "preferences, uniform without them. A query without any template has lambda 0 and is "
-      "counted. Computes in float64 always: --precision is of p and out, and of the usual "
-      "tolerance.");
-  d.section("The problem");
+      "Reads q (..., Lq, d), k (..., Lk, d) and optionally v (templates k/sqrt(d), evidence q; q "
+      "may have a multiple of k's heads); or x, wq, wk; or t (..., n, d), z (..., Q, d). "
+      "Preferences are the product of preference (..., n) or (..., Q, n), mask, exp(bias), "
+      "key_length and rel_bias; uniform without these. A query with no template has lambda 0 and "
+      "is counted. All computation is in float64; --precision sets the type of p and out, and the "
+      "default tolerance.");
+  d.section("Problem");
   declare_score_options(d, false, ScoreUse::dual);
   d.choice("divergence", {"kl", "ot"},
-           "kl: Kullback-Leibler. ot: entropic optimal transport from u to p, by the dataset cost "
-           "(n, n) >= 0 (row: to, column: from; inf forbids) and --gamma.",
+           "Divergence of p from u. kl: Kullback-Leibler. ot: entropic optimal transport from u to "
+           "p, with the dataset cost (n, n) >= 0 (row: to, column: from; inf forbids) and --gamma.",
            "kl");
   d.number("gamma", "G", "Weight of the entropy in ot.", Range::positive());
-  d.section("The solution");
-  d.number(
-      "tolerance", "E",
-      "A query is done when its gap is at most E (1 + |primal|), and lambda within 10 E min(1, "
-      "|lambda|) of the optimum unless rounding is in the way (1e-10; 1e-4 for float32).",
-      Range::positive());
-  d.number("gradient-tolerance", "E", "Instead: when the norm of its gradient is at most E.",
+  d.section("Solution");
+  d.number("tolerance", "E",
+           "A query has converged when its gap is at most E (1 + |primal|) and lambda is within 10 "
+           "E min(1, |lambda|) of the optimum, as far as rounding allows. Default: 1e-10; for "
+           "float32 1e-4.",
            Range::positive());
-  d.integer("max-iterations", "N", "Newton steps of a query, at most.", 1, Index{1} << 40, 1000);
+  d.number(
+      "gradient-tolerance", "E",
+      "A query has converged when the norm of its gradient is at most E; replaces --tolerance.",
+      Range::positive());
+  d.integer("max-iterations", "N", "Maximum number of Newton steps per query.", 1, Index{1} << 40,
+            1000);
   std::vector<std::string> names;
   for (const DualResultKind& kind : dual_result_kinds()) names.push_back(kind.name);
-  d.choices("emit", names,
-            "What to write (default: all but p). h: sum_i p_i t_i. gap, gradient_norm, iterations: "
-            "of each query. relative_deviation: |lambda - alpha z|/|lambda|. h_first_order, "
-            "h_second_order: h of the closed forms. out: sum_i p_i v_i. out_deviation: how far "
-            "softmax attention is from that, relative to it. lambda and the h are float64 always.");
+  d.choices(
+      "emit", names,
+      "Results to write (default: all but p). h: sum_i p_i t_i. gap, gradient_norm, iterations: "
+      "per query. relative_deviation: |lambda - alpha z|/|lambda|. h_first_order, h_second_order: "
+      "h from the closed-form approximations. out: sum_i p_i v_i. out_deviation: relative "
+      "difference between softmax attention and out. lambda and the three h are always float64.");
   declare_sections(d);
   declare_dual_datasets(d);
   d.example("lambda-solve --causal layer3.h5 -o exact.h5",
-            "how far is a layer's attention from exact inference?");
+            "Measure how far a layer's attention is from exact inference.");
   d.example(
       "lambda-solve --each '/text/*/layer*' --map q=Q,k=K,v=V --causal \\\n"
       "      --emit relative_deviation,out_deviation --only dump.h5 -o d.h5",
-      "the same of a model's whole dump");
+      "The same for all layers of a model's dump.");
   d.example("lambda-solve --from projection --emit lambda layer3.h5 | tensor-info",
-            "from x, wq and wk");
-  d.exit_status(1, "some query did not converge; the results are written, attn_status says so");
+            "From x, wq and wk.");
+  d.exit_status(
+      1, "some query did not converge; the results are written with attn_status not_converged");
   return d;
 }
 

@@ -28,15 +28,15 @@ constexpr double least = 1e-300;
 constexpr double most = 1e300;
 constexpr double least_a = 1e-3;
 constexpr double most_a = 1e100;
-// In units of 2^-52: what the contract of collapse::distances leaves room for.
+// In units of 2^-52: the error that the contract of collapse::distances allows.
 constexpr double most_difference = 4;
 constexpr double most_asymmetry = 32;
 constexpr double smallest = std::numeric_limits<double>::min();
 
-// The larger, or a NaN for good.
+// The larger one; NaN if either is NaN.
 double worse(double a, double b) { return std::isnan(a) || b <= a ? a : b; }
 
-/// r from LO to HI, equally far from each other in logarithms.
+/// r from LO to HI, equally spaced in the logarithm.
 struct Grid {
   double low = 1;
   double high = 1;
@@ -65,21 +65,21 @@ Grid read_grid(const cli::Arguments& arguments) {
     refuse("1e-300 <= LO <= HI <= 1e300");
   }
   if (*count < 1 || *count > (Index{1} << 40)) refuse("N in [1, 1099511627776]");
-  if (*count == 1 && *low != *high) refuse("LO = HI where N is 1");
+  if (*count == 1 && *low != *high) refuse("LO = HI if N is 1");
   return {*low, *high, *count};
 }
 
-/// What is found of a row of the grid, or of a part of it.
+/// The findings for a row of the grid, or a part of it.
 struct Findings {
-  double least_difference = std::numeric_limits<double>::infinity();  ///< of dnas − unas, in ulps
-  double asymmetry = 0;  ///< relative, of r against 1/r
+  double least_difference = std::numeric_limits<double>::infinity();  ///< for dnas − unas, in ulps
+  double asymmetry = 0;  ///< relative, for r against 1/r
   double gap = -1;       ///< the largest on the grid
   double gap_at = 0;
 
   void add(const collapse::Distances& d, double r, double a) {
     const double ulp = epsilon * std::max(d.unas, smallest);
     least_difference = 0.0 - worse(-least_difference, (d.unas - d.dnas) / ulp);
-    // distances goes by the one of r and 1/r that is below 1, this by the other.
+    // distances uses whichever of r and 1/r is below 1, this function the other.
     const collapse::Distances other = collapse::printed_distances(std::max(r, 1 / r), a);
     asymmetry = worse(asymmetry, std::abs(d.unas - other.unas) / std::max(other.unas, smallest));
     asymmetry = worse(asymmetry, std::abs(d.dnas - other.dnas) / std::max(other.dnas, smallest));
@@ -119,7 +119,7 @@ class Curve {
   std::vector<Findings> run() {
     cli::Progress progress(arguments_, "curve", static_cast<double>(grid_.count), "points");
     std::vector<Findings> found(a_.size());
-    // Four numbers for each point that is in memory.
+    // Four numbers for each point in memory.
     const Index limit = std::clamp<Index>(arguments_.memory / 64, 1, Index{1} << 18);
     const Buffer<double> values(4 * std::min(limit, grid_.count));
     for (Index first = 0; first < grid_.count; first += limit) {
@@ -202,11 +202,11 @@ std::string row_of(double a, const Findings& found, const collapse::Peak& peak) 
 void declare_curve(cli::Declaration& d) {
   d.section("curve");
   d.text("r", "LO:HI:N",
-         "N ratios of the numbers of points from LO to HI, equally far apart in "
-         "logarithms.",
+         "N ratios of the numbers of points, from LO to HI, equally spaced in the logarithm.",
          "1:1e6:121");
   d.only_with({"curve"});
-  d.numbers("a", "LIST", "Half the distances of the two groups.", {least_a, most_a}, {0.5, 1, 2});
+  d.numbers("a", "LIST", "Half the initial distance of the two groups.", {least_a, most_a},
+            {0.5, 1, 2});
   d.only_with({"curve"});
 }
 

@@ -8,7 +8,7 @@ namespace attn::tools {
 /// Declares --r and --a of mode-collapse-sim curve.
 void declare_curve(cli::Declaration& d);
 
-/// The closed forms over a grid, and what is to hold of them.
+/// Evaluates the closed forms over a grid and checks the properties that must hold.
 cli::Outcome run_curve(const cli::Arguments& arguments, cli::Report& report);
 
 }  // namespace attn::tools

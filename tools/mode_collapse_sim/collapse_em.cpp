@@ -17,7 +17,7 @@ namespace {
 using collapse::GaussianMixture;
 using collapse::Priors;
 
-/// What comes of one set.
+/// The result of one set.
 struct EmRun {
   std::vector<double> log_likelihood;
   std::vector<double> variance;
@@ -32,9 +32,9 @@ void shift(double* rows, Index count, const std::vector<double>& by, double sign
   }
 }
 
-// The mean along each axis of which it can be taken off points and centres without a rounding, as
-// all are between half and twice the mean; 0 along the others. Centres far off from the origin have
-// the digits to climb with only beside it.
+// The mean along each axis on which it can be subtracted from points and centres without rounding,
+// since all are between half and twice the mean; 0 along the others. Centres far from the origin
+// have enough digits to climb only relative to this origin.
 std::vector<double> exact_origin(MatrixView<const double> points,
                                  MatrixView<const double> centres) {
   std::vector<double> origin;
@@ -90,7 +90,7 @@ class Fit {
     const MatrixView<const double> points(storage.data(), sets.points, sets.dimension);
     GaussianMixture now = task_.first(set, points);
     GaussianMixture next = task_.first(set, points);
-    // Priors of dnas go by the centres' place.
+    // Priors of dnas depend on the position of the centres.
     std::vector<double> origin(static_cast<std::size_t>(sets.dimension), 0.0);
     if (task_.options.priors != Priors::dnas) origin = exact_origin(points, now.centres());
     shift(storage.data(), sets.points, origin, -1);
@@ -120,7 +120,7 @@ class Fit {
     }
   }
 
-  // Of the step from `now` to `next`, in units of what it may be.
+  // The difference between the step from `now` to `next` and dnas, in units of its error bound.
   double dnas_error(MatrixView<const double> points, const GaussianMixture& now,
                     const GaussianMixture& next) const {
     const Buffer<double> centres(now.centre.size());

@@ -17,7 +17,7 @@ void report_em_cost(const cli::Arguments& arguments, const EmTask& task, cli::Re
   const auto n = static_cast<double>(sets.points);
   const auto d = static_cast<double>(sets.dimension);
   const auto m = static_cast<double>(task.components);
-  // Squared differences, the means, and once more the differences for a variance.
+  // Squared differences, the means, and the differences again for a variance.
   const double per_pair = 3 * d + 2 * d + (task.options.estimates_variance ? 6 * d : 0);
   const double flops = count * moments * n * m * per_pair;
   double numbers = 2 * moments;
@@ -42,7 +42,7 @@ cli::Outcome report_em(const EmTask& task, const EmRuns& runs, cli::Report& repo
     const double before = runs.log_likelihood[static_cast<std::size_t>(n - 1)];
     const double down = before - runs.log_likelihood[static_cast<std::size_t>(n)];
     const double part = down / std::max(1.0, std::abs(before));
-    // A NaN is a fall.
+    // A NaN counts as a fall.
     falls += part <= most_fall ? 0 : 1;
     fall = down <= fall ? fall : down;
     relative = part <= relative ? relative : part;
@@ -82,10 +82,10 @@ cli::Outcome report_em(const EmTask& task, const EmRuns& runs, cli::Report& repo
                             runs.floored));
   }
   if (runs.empty > 0) {
-    report.warn(fmt::format("up to {} components have a share of no point", runs.empty));
+    report.warn(fmt::format("up to {} components have no share of any point", runs.empty));
   }
   const bool is_dnas = runs.dnas_error <= 1;
-  if (!is_dnas) outcome.summary += ", and its first step is not dnas";
+  if (!is_dnas) outcome.summary += ", and its first step differs from dnas";
   if ((proven && falls > 0) || !is_dnas) {
     report.status("no");
     outcome.status = 1;

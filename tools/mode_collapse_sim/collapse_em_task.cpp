@@ -40,7 +40,7 @@ EmTask::EmTask(const cli::Arguments& arguments, const io::InputBundle* input)
   options.estimates_variance = arguments.flag("estimate-variance");
   options.min_variance = arguments.number("min-variance").value();
   if (arguments.given("min-variance") && !options.estimates_variance) {
-    throw Error(Failure::usage, "--min-variance goes with --estimate-variance");
+    throw Error(Failure::usage, "--min-variance requires --estimate-variance");
   }
   if (options.estimates_variance && variance < options.min_variance) {
     throw Error(Failure::usage, fmt::format("--model-variance is {}, below --min-variance {}",
@@ -117,7 +117,7 @@ PointPlan EmTask::plan(const cli::Arguments& arguments) const {
   }
   if (stored) require_readable(*stored, arguments.memory);
   constexpr auto number = static_cast<std::int64_t>(sizeof(double));
-  // What is kept grows one by one.
+  // The vectors of figures grow one element at a time.
   const double figures = 4.0 * static_cast<double>(steps + 1) * static_cast<double>(sets.sets);
   const auto kept =
       static_cast<std::int64_t>(std::min(static_cast<double>(most_bytes), figures * number));
@@ -136,20 +136,19 @@ void declare_em(cli::Declaration& d) {
   using Range = cli::Declaration::Range;
   d.section("em");
   d.points("start", "POINTS",
-           "Centres to begin with; else the dataset start (M, d), else every point is one, as in "
+           "Initial centres. Default: the dataset start (M, d), else every point, as in "
            "self-attention.");
   d.only_with(verb);
   d.choice("priors", {"fixed", "estimated", "dnas"},
-           "fixed: all the same. estimated: by EM. dnas: proportional to exp(|q|^2/(2 variance)) "
-           "anew in each step, which makes the steps those of iterated dnas.",
+           "Priors of the components. fixed: equal. estimated: by EM. dnas: proportional to "
+           "exp(|q|^2/(2 variance)) in each step, which makes the steps those of iterated dnas.",
            "fixed");
   d.only_with(verb);
-  d.number("model-variance", "S", "Variance of the components, to begin with.", Range::positive(),
-           1.0);
+  d.number("model-variance", "S", "Initial variance of the components.", Range::positive(), 1.0);
   d.only_with(verb);
-  d.flag("estimate-variance", "Estimate it in each step, one for all.");
+  d.flag("estimate-variance", "Estimates the variance in each step, one for all components.");
   d.only_with(verb);
-  d.number("min-variance", "S", "It is kept from falling below.", Range::positive(), 1e-6);
+  d.number("min-variance", "S", "Lower bound of the estimated variance.", Range::positive(), 1e-6);
   d.only_with(verb);
 }
 

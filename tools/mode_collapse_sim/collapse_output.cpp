@@ -34,7 +34,7 @@ RunEffect effect_of(const cli::Arguments& arguments, const PointSets& sets,
   effect.tool = arguments.tool + " " + arguments.verb;
   effect.replaced.insert(groups.begin(), groups.end());
   const std::set<std::string> points = {"x", "label", "start"};
-  // Drawn, they are other points than the input's, written or not.
+  // Drawn points differ from the input's, whether or not they are written.
   if (sets.drawn()) effect.changed = {"x", "label"};
   for (const std::string& name : emitted) {
     if (name == "x" || name == "label") {
@@ -61,8 +61,9 @@ CollapseOutput open_collapse_output(const cli::Arguments& arguments,
   if (!sets.drawn() && arguments.given("emit")) {
     for (const char* name : {"x", "label"}) {
       if (emitted.count(name) == 0) continue;
-      throw Error(Failure::usage, fmt::format("--emit {} is of points that are drawn, {} has some",
-                                              name, input->description()));
+      throw Error(Failure::usage,
+                  fmt::format("--emit {} is for drawn points, but {} has a dataset x", name,
+                              input->description()));
     }
   }
   const RunEffect effect = effect_of(arguments, sets, emitted, groups);

@@ -18,10 +18,10 @@ namespace {
 
 using Statistics = std::vector<collapse::ClusterStatistics>;  // by step
 
-/// What comes of one set under one scheme.
+/// The result of one set under one scheme.
 struct SchemeRun {
   Statistics statistics;
-  std::vector<double> least;  // distance of two centres, by step
+  std::vector<double> least;  // least distance of two centres, by step
   Totals totals;
 };
 
@@ -70,7 +70,8 @@ class Simulation {
     if (task_.emits(name)) outputs_.create(scheme + "/" + name, type, shape, labels, chunk);
   }
 
-  // Deflated, each step of each set is written as whole chunks, whatever the threads' order.
+  // With compression, each step of each set is written as whole chunks, whatever the order of
+  // threads.
   Shape trajectory_chunk(const cli::Arguments& arguments) const {
     if (arguments.compress == 0) return {};
     constexpr Index most_bytes = Index{512} << 10;

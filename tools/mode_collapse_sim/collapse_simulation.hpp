@@ -14,17 +14,17 @@
 
 namespace attn::tools {
 
-/// What mode-collapse-sim simulate was asked for.
+/// The options of mode-collapse-sim simulate.
 struct SimulationTask {
-  /// Throws Error(usage) for options that do not fit together.
+  /// Throws Error(usage) for contradictory options.
   SimulationTask(const cli::Arguments& arguments, const io::InputBundle* input);
 
   PointSets sets;
   std::vector<std::string> names;  ///< of the schemes
   std::vector<collapse::SelfAttention> schemes;
   Index steps;
-  double width;   ///< of the modes
-  double merged;  ///< centres nearer to each other than this count as one
+  double width;   ///< width for the number of modes
+  double merged;  ///< centres nearer to each other than this count as merged
   std::set<std::string> emitted;
 
   bool emits(const std::string& name) const { return emitted.count(name) > 0; }
@@ -34,25 +34,25 @@ struct SimulationTask {
   PointPlan plan(const cli::Arguments& arguments) const;
 };
 
-/// What is kept of a scheme's runs for the report: a number for each set and step.
+/// The figures of a scheme's runs for the report: a number for each set and step.
 struct SchemeRuns {
-  std::vector<double> distance;  ///< (sets, T + 1): the least of any two centres
-  std::vector<double> spread;    ///< the largest of any cluster
+  std::vector<double> distance;  ///< (sets, T + 1): the least distance of two centres
+  std::vector<double> spread;    ///< the largest over clusters
   std::vector<double> modes;
   Totals totals;  ///< of all steps
 };
 
-/// Declares what simulate has besides the points.
+/// Declares the options of simulate besides those of the points.
 void declare_simulation(cli::Declaration& d);
 
-/// Points that attend to each other, step by step.
+/// Runs steps of self-attention on points.
 cli::Outcome run_simulation(const cli::Arguments& arguments, cli::Report& report);
 
-/// Fills in the report; `runs` by scheme.
+/// Fills in the report; `runs` is by scheme.
 cli::Outcome report_simulation(const SimulationTask& task, const std::vector<SchemeRuns>& runs,
                                cli::Report& report);
 
-/// Shapes, bytes and flops, for --dry-run.
+/// Reports shapes, bytes and flops for --dry-run.
 void report_simulation_cost(const cli::Arguments& arguments, const SimulationTask& task,
                             cli::Report& report);
 

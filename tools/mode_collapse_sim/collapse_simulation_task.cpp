@@ -35,14 +35,14 @@ collapse::SelfAttention options_of(const cli::Arguments& arguments, const std::s
   return options;
 }
 
-// An option that would change nothing is a mistake that is told.
+// Rejects options that have no effect.
 void require_effect(const cli::Arguments& arguments, const std::vector<std::string>& schemes) {
   for (const auto& [option, scheme] : {std::pair<const char*, const char*>{"hybrid", "hnas"},
                                        {"iterations", "sinkhorn"},
                                        {"tolerance", "sinkhorn"}}) {
     if (!arguments.given(option)) continue;
     if (std::find(schemes.begin(), schemes.end(), scheme) != schemes.end()) continue;
-    throw Error(Failure::usage, fmt::format("--{} goes with --scheme {}", option, scheme));
+    throw Error(Failure::usage, fmt::format("--{} requires --scheme {}", option, scheme));
   }
 }
 
@@ -71,8 +71,8 @@ PointPlan SimulationTask::plan(const cli::Arguments& arguments) const {
   constexpr auto number = static_cast<std::int64_t>(sizeof(double));
   const auto runs = static_cast<Index>(schemes.size());
   const Index times = steps + 1;
-  // In floating point, lest the product of what was typed overflows.
-  // Those that are not written are kept for a step alone.
+  // In floating point, since the product of the user's numbers may overflow. Statistics that are
+  // not written are kept for only one step.
   const double kept_distances = emits("centre_distance") ? static_cast<double>(runs * times) : 1.0;
   const double statistics =
       static_cast<double>(runs * times) *
@@ -82,7 +82,7 @@ PointPlan SimulationTask::plan(const cli::Arguments& arguments) const {
   const double figures =
       3.0 * static_cast<double>(runs * times) * static_cast<double>(sets.sets) * 2;
   const auto kept = static_cast<std::int64_t>(std::min(most, figures * number));
-  // Twice, as they are put together to be written.
+  // Twice, since they are assembled in a second copy before they are written.
   const auto own = static_cast<std::int64_t>(std::min(most, 2 * statistics * number));
   return plan_points(
       sets.sets, sets.points, kept,
@@ -101,33 +101,36 @@ PointPlan SimulationTask::plan(const cli::Arguments& arguments) const {
 void declare_simulation(cli::Declaration& d) {
   using Range = cli::Declaration::Range;
   d.section("simulate");
-  d.choices("scheme", {"unas", "dnas", "hnas", "sinkhorn"}, "How weights are normalised.",
+  d.choices("scheme", {"unas", "dnas", "hnas", "sinkhorn"}, "Normalisations of the weights.",
             "unas,dnas");
   d.only_with(verb);
-  d.choice("energy", {"dot", "gaussian"}, "Scores <x,y>, or -|x-y|^2/2.", "dot");
+  d.choice("energy", {"dot", "gaussian"},
+           "Energy of two points x, y: dot <x,y>, gaussian -|x-y|^2/2.", "dot");
   d.only_with(verb);
   d.number("scale", "X", "Multiplies the energy.", Range::any(), 1.0);
   d.only_with(verb);
-  d.flag("residual", "A point is added to what it gathers.");
+  d.flag("residual", "Adds each point to its update.");
   d.only_with(verb);
-  d.number("hybrid", "U", "u of hnas.", {0, 1});
+  d.number("hybrid", "U", "Share u of dnas in hnas.", {0, 1});
   d.only_with(verb);
   d.integer("iterations", "T",
-            "Of sinkhorn: exactly T a step, or at most T where --tolerance is given (1000).", 1,
-            Index{1} << 40);
+            "Iterations of sinkhorn in each step: exactly T, or at most T if --tolerance is given "
+            "(then 1000 by default).",
+            1, Index{1} << 40);
   d.only_with(verb);
-  d.number("tolerance", "E",
-           "Of sinkhorn: until the L1 error of the column sums, relative to their total, is at "
-           "most E (1e-6 in float32, 1e-10 in float64, unless --iterations is given alone).",
-           {0, 1, true, false});
+  d.number(
+      "tolerance", "E",
+      "Stops sinkhorn when the L1 error of the column sums, relative to their total, is at most E. "
+      "Default: 1e-6 in float32, 1e-10 in float64; no tolerance if only --iterations is given.",
+      {0, 1, true, false});
   d.only_with(verb);
   d.number("width", "H",
-           "Of the effective number of modes, exp(-1/C sum_c log(1/C sum_c' exp(-|m_c - "
-           "m_c'|^2/(2 H^2)))) for C centres m: 1 where all are in one place, C where all are far "
-           "apart (Leinster & Cobbold 2012, order 1).",
+           "Width H in the effective number of modes, exp(-1/C sum_c log(1/C sum_c' exp(-|m_c - "
+           "m_c'|^2/(2 H^2)))) for C centres m: 1 if all coincide, C if all are far apart "
+           "(Leinster & Cobbold 2012, order 1).",
            Range::positive(), 1.0);
   d.only_with(verb);
-  d.number("merged", "D", "The report counts the sets of which two centres are less than D apart.",
+  d.number("merged", "D", "The report counts the sets that have two centres less than D apart.",
            Range::positive(), 0.1);
   d.only_with(verb);
 }

@@ -15,7 +15,7 @@ PointPlan plan_points(Index sets, Index points, std::int64_t kept,
                       std::int64_t memory, const std::string& what) {
   const std::int64_t allowed = std::min(memory, most_bytes - 1);
   const auto bytes = [&](int times, int inside) {
-    // What is counted of more points would overflow.
+    // Byte counts for more points would overflow.
     if (points > (Index{1} << 32)) return most_bytes;
     const double sum = static_cast<double>(kept) + times * static_cast<double>(work(inside));
     return static_cast<std::int64_t>(std::min(sum, static_cast<double>(most_bytes)));
@@ -30,7 +30,7 @@ PointPlan plan_points(Index sets, Index points, std::int64_t kept,
     plan.bytes = bytes(1, plan.threads);
     if (plan.bytes <= allowed) return plan;
   }
-  // --memory may be beyond most_bytes, which are always refused.
+  // --memory may exceed most_bytes, at which every plan is refused.
   refuse_memory(what, plan.bytes, memory);
 }
 

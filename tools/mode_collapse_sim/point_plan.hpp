@@ -13,8 +13,8 @@
 
 namespace attn::tools {
 
-/// How sets of points are worked on: several at once, a thread for each, or one after the other by
-/// all threads. The answer never depends on it.
+/// How sets of points are processed: several at once, one thread each, or one after the other by
+/// all threads. Results do not depend on it.
 struct PointPlan {
   int threads = 1;
   bool over_sets = false;
@@ -24,22 +24,22 @@ struct PointPlan {
   int inside() const { return over_sets ? 1 : threads; }
 };
 
-/// Counts of bytes end here, beyond any memory.
+/// Upper limit of byte counts, beyond any memory.
 constexpr std::int64_t most_bytes = std::int64_t{1} << 60;
 
-/// Fits the work into `memory` bytes, with fewer threads where need be: `kept` is held throughout,
-/// `work(threads)` by each set that is worked on by so many, both at most some most_bytes; it is
-/// not asked for sets of more than 2^32 `points`. Throws Error(memory) naming `what`, and always
-/// where most_bytes are reached.
+/// Fits the work into `memory` bytes, with fewer threads if necessary: `kept` bytes are held
+/// throughout and `work(threads)` by each set processed by that many threads, both at most about
+/// most_bytes. `work` is not called for sets of more than 2^32 `points`. Throws Error(memory)
+/// naming `what`, in any case if most_bytes is reached.
 PointPlan plan_points(Index sets, Index points, std::int64_t kept,
                       const std::function<std::int64_t(int)>& work, int threads,
                       std::int64_t memory, const std::string& what);
 
-/// What a run of `what` takes, for --dry-run.
+/// Reports the cost of a run of `what` for --dry-run.
 void report_points_cost(const std::string& what, const PointPlan& plan, double result_bytes,
                         double flops, cli::Report& report);
 
-/// Runs `run` on every set, as planned, and hands the results to `keep` in order, on the calling
+/// Runs `run` on every set, as planned, and passes the results to `keep` in order, on the calling
 /// thread.
 template <class Result>
 void for_each_set(Index sets, const PointPlan& plan, cli::Report& report,

@@ -26,8 +26,8 @@ PointSets::PointSets(const cli::Arguments& arguments, const io::InputBundle* inp
   for (const char* option :
        {"centres", "counts", "variance", "diagonal", "covariance", "seed", "seeds"}) {
     if (!arguments.given(option)) continue;
-    throw Error(Failure::usage, fmt::format("--{} is of points to be drawn, {} has some", option,
-                                            input->description()));
+    throw Error(Failure::usage, fmt::format("--{} is for drawn points, but {} has a dataset x",
+                                            option, input->description()));
   }
   take(*input, labelled, arguments.memory);
   f64 = arguments.f64.value_or(datasets_.front().dtype() == DType::f64);
@@ -43,7 +43,7 @@ void PointSets::draw(const cli::Arguments& arguments) {
   dimension = clusters_->dimension;
   clusters = static_cast<Index>(count_ends_.size());
   for (Index c = 0; c < clusters; ++c) names_.push_back(c);
-  // Beyond any memory, so that what is counted of it does not overflow.
+  // Beyond any memory, so that byte counts derived from it do not overflow.
   constexpr Index most = Index{1} << 48;
   if (points > most / dimension) {
     throw Error(Failure::usage, "--counts add up to too many points");
@@ -73,11 +73,11 @@ void PointSets::take_labels(const io::InputBundle& input, std::int64_t memory) {
                                             to_string(label.shape()), to_string(own)));
   }
   datasets_.push_back(label);
-  // They are read at once, before what is to be done with them is known.
+  // Labels are read at once, before the verb is known.
   require_readable(label, memory);
   if (points > memory / static_cast<Index>(sizeof(std::int64_t))) {
     throw Error(Failure::memory,
-                fmt::format("{} takes {} of a set, --memory allows {}", label.address(),
+                fmt::format("{} takes {} per set, but --memory allows {}", label.address(),
                             bytes_text(8.0 * static_cast<double>(points)),
                             bytes_text(static_cast<double>(memory))));
   }
@@ -116,7 +116,7 @@ std::vector<std::int64_t> PointSets::labels(Index set) const {
   const auto missing = std::find(seen.begin(), seen.end(), false);
   if (missing == seen.end()) return labels;
   throw Error(Failure::input,
-              fmt::format("{} has no point labelled {}, as there is elsewhere", place(set),
+              fmt::format("{} has no point labelled {}, but another set has one", place(set),
                           names_[static_cast<std::size_t>(missing - seen.begin())]));
 }
 
@@ -149,7 +149,7 @@ void PointSets::read(Index set, T* out) const {
       T& value = out[first * dimension + static_cast<Index>(k)];
       value = static_cast<T>(some[k]);
       if (std::isfinite(value)) continue;
-      throw Error(Failure::numerical, place(set) + ": a point lies beyond the format",
+      throw Error(Failure::numerical, place(set) + ": a point exceeds the format",
                   sizeof(T) == sizeof(float) ? "--precision f64" : "");
     }
   }

@@ -15,27 +15,28 @@
 
 namespace attn::tools {
 
-/// The sets of points that mode-collapse-sim works on: the dataset x (..., N, d), labelled by the
-/// dataset label (N) or (..., N), or drawn as --centres and the like say, a set for each of --seeds
-/// seeds from --seed on. Drawn points are those of `tensor-gen clusters x=NxD` with that seed.
+/// The sets of points of mode-collapse-sim: the dataset x (..., N, d), labelled by the dataset
+/// label (N) or (..., N), or points drawn by --centres and the like, one set for each of --seeds
+/// seeds starting with --seed. Drawn points equal those of `tensor-gen clusters x=NxD` with that
+/// seed.
 class PointSets {
  public:
-  /// `input`: null where nothing was named. Throws Error(usage) where points are asked for twice or
-  /// not at all, Error(input) naming a dataset whose type or shape does not fit,
-  /// Error(memory) where the labels of a set do not fit into --memory.
+  /// `input` is null if nothing was named. Throws Error(usage) if points are specified twice or not
+  /// at all, Error(input) naming a dataset whose type or shape does not match, Error(memory) if the
+  /// labels of a set do not fit into --memory.
   PointSets(const cli::Arguments& arguments, const io::InputBundle* input, bool labelled);
 
-  Shape leading;     ///< of x, or the seeds where --seeds is given
+  Shape leading;     ///< of x, or the seeds if --seeds is given
   Index sets = 1;    ///< product of these
   Index points = 0;  ///< N
   Index dimension = 0;
-  Index clusters = 0;  ///< 0 where labels were not asked for
+  Index clusters = 0;  ///< 0 if labels were not requested
   bool f64 = true;     ///< computed in float64
 
   bool drawn() const { return clusters_.has_value(); }
   const std::vector<io::InputDataset>& datasets() const { return datasets_; }
 
-  /// Lists the datasets, and what the options came to, in the report.
+  /// Lists the datasets and the resolved options in the report.
   void report_params(const cli::Arguments& arguments, Index steps,
                      const std::set<std::string>& emitted, cli::Report& report) const;
 
@@ -43,11 +44,11 @@ class PointSets {
   template <class T>
   void read(Index set, T* out) const;
 
-  /// From 0 to clusters − 1, the labels that occur in ascending order. Throws Error(input) where a
-  /// set lacks one of them.
+  /// The labels as indices from 0 to clusters − 1, in ascending order of the labels. Throws
+  /// Error(input) if a set lacks one of them.
   std::vector<std::int64_t> labels(Index set) const;
 
-  /// The labels that these stand for (clusters).
+  /// The stored labels of these indices (clusters).
   const std::vector<std::int64_t>& names() const { return names_; }
 
   /// "points 100 x 550 x 2": sets, points, coordinates.

@@ -11,19 +11,20 @@ namespace attn::tools {
 
 /// One figure after a step, over all sets of points.
 struct StepFigures {
-  double min = 0;  ///< these: NaN where there is none
+  double min = 0;  ///< NaN if there are no numbers
   double median = 0;
   double max = 0;
   std::vector<double> sorted;
 
-  /// Of numbers (sets, times), those of time `step`.
+  /// From numbers (sets, times), those of time `step`.
   StepFigures(const std::vector<double>& numbers, Index times, Index step);
 
   Index below(double limit) const;
   nlohmann::ordered_json json() const;
 };
 
-/// Whether a table of `times` steps has a line for `step`: some 40 of many, the first and the last.
+/// Whether a table of `times` steps shows `step`: at most some 40 lines, with the first and the
+/// last.
 bool is_shown(Index step, Index times);
 
 /// Right-aligned in ten columns, "-" for a NaN.

@@ -1,4 +1,4 @@
-// sinkhorn-iter: a plan of given marginals, by Sinkhorn's iterations, and what certifies it.
+// sinkhorn-iter: a plan with given marginals, by Sinkhorn's iterations, and its certificate.
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -15,60 +15,63 @@ namespace {
 
 cli::Declaration declare() {
   cli::Declaration d("sinkhorn-iter",
-                     "Finds the plan of given marginals: entropic optimal transport",
+                     "Finds the plan with given marginals: entropic optimal transport",
                      cli::Role::transform);
   d.about(
-      "Solves min <P, C> + E sum P (log P - 1) over the plans P >= 0 with row sums a and column "
-      "sums b, by Sinkhorn's iterations on the potentials f and g of P = exp((s - g) - f), s = "
-      "-C/E: one pass over the scores each. Reads the dataset cost (..., Lq, Lk), where inf "
-      "forbids, with --epsilon; or scores; or makes scores of q and k, never all of them at once: "
-      "with --epsilon points whose cost is |q-k|^2. Leading axes are problems of their own. a "
-      "(..., Lq) and b (..., Lk) default to 1/Lq and 1/Lk for a cost, to 1 and Lq/Lk for scores, "
-      "lines with nothing allowed left out. mask, bias and key_length are as attn-compute has "
-      "them.");
+      "Minimises <P, C> + E sum P (log P - 1) over plans P >= 0 with row sums a and column sums b, "
+      "by Sinkhorn's iterations on the potentials f and g of P = exp((s - g) - f), with s = -C/E. "
+      "Each iteration is one pass over the scores. The scores come from the dataset cost (..., Lq, "
+      "Lk; inf forbids a pair) with --epsilon, from the dataset scores, or from q and k, where "
+      "they are never all stored at once; with --epsilon q and k are points with cost |q-k|^2. "
+      "Leading axes are independent problems. The marginals a (..., Lq) and b (..., Lk) default to "
+      "1/Lq and 1/Lk for a cost and to 1 and Lq/Lk for scores, without rows and columns where "
+      "nothing is allowed. mask, bias and key_length are as in attn-compute.");
   d.about(
-      "The report has the value <P, C> (of scores: <P, s>), the dual -E (<a, f> + <b, g> + sum P) "
-      "and a gap: the optimum is at most dual + gap. Any plan of the right marginals proves E "
-      "KL(plan, P) to be one; it is bounded without a subtraction. Where pairs are forbidden it is "
-      "null for a P far from its marginals, and unless there is a tolerance. In float32 both are "
-      "up to the rounding of P. Scores have E = 1.");
+      "The report has the value <P, C> (for scores: <P, s>), the dual value -E (<a, f> + <b, g> + "
+      "sum P) and a gap: the optimum is at most dual + gap. The gap is a bound on E KL(Q, P) for a "
+      "plan Q with the right marginals, computed without cancellation. With forbidden pairs, the "
+      "gap is null if P is far from its marginals or there is no tolerance. In float32 dual and "
+      "gap are subject to the rounding of P. For scores E = 1.");
   d.section("Transport");
-  d.number("epsilon", "E", "Of a cost: scores are -cost/E.", cli::Declaration::Range::positive());
-  d.integer("iterations", "T",
-            "Exactly T, or at most T where --tolerance is given (1000 unless given).", 1,
-            Index{1} << 40);
+  d.number("epsilon", "E", "Regularisation of a cost: scores are -cost/E.",
+           cli::Declaration::Range::positive());
+  d.integer(
+      "iterations", "T",
+      "Runs exactly T iterations, or at most T if --tolerance is given (then 1000 by default).", 1,
+      Index{1} << 40);
   d.number(
       "tolerance", "E",
-      "Stop when the L1 error of both marginals is at most E. Unless --iterations is given "
-      "alone: 1e-10, in float32 1e-6 times the larger of 1 and the plan's total. Whether "
-      "there is such a plan is looked at first; sums of a and b that differ by up to half of a "
-      "given E are taken, b scaled (result: rescaled), and count for the error.",
+      "Stops when the L1 error of both marginals is at most E. Default, unless only --iterations "
+      "is given: 1e-10, or in float32 1e-6 times the larger of 1 and the plan's total. Feasibility "
+      "is checked first. If E is given, the sums of a and b may differ by up to E/2: b is then "
+      "rescaled (reported as rescaled), and the difference counts as error.",
       {0, std::numeric_limits<double>::infinity(), true, true});
   d.number("relax", "W",
-           "Over-relaxed iterations, for fewer of them: 1 is plain, 1.5 to 1.9 where it is slow. "
-           "Plain again where that leads nowhere; the answer is the same.",
+           "Over-relaxation, which can save iterations: 1 is the plain iteration; try 1.5 to 1.9 "
+           "if it is slow. Reverts to plain iterations if it stalls. The answer is the same.",
            {1, 2, false, true}, 1.0);
   d.flag("anneal",
-         "Begin with a larger epsilon and lower it: fewer iterations for a small one. The answer "
-         "is the same.");
+         "Begins with a larger epsilon and lowers it, which saves iterations if epsilon is small. "
+         "The answer is the same.");
   d.choices("emit", {"plan", "row_potential", "col_potential", "error"},
-            "What to write. plan takes Lq x Lk numbers; error (..., T) is the L1 error by "
-            "iteration, nan after a problem's last; with --anneal the rough ones come first.",
+            "Results to write. plan takes Lq x Lk numbers. error (..., T) is the L1 error of each "
+            "iteration, nan after a problem's last one; with --anneal it begins with the "
+            "iterations at larger epsilon.",
             "row_potential,col_potential,error");
   d.section("Scores");
   declare_score_options(d, false, ScoreUse::transport);
   declare_sections(d);
   declare_transport_datasets(d);
   d.example("sinkhorn-iter --epsilon 0.01 --emit plan cost.h5 -o plan.h5",
-            "a plan of uniform marginals");
+            "A plan with uniform marginals.");
   d.example("sinkhorn-iter --epsilon 0.05 -i q=x.npy -i k=y.npy -o potentials.h5",
-            "points: exponentials are kept in what --memory has room for, or made anew");
+            "Point clouds; exponentials are kept as far as --memory allows, else recomputed.");
   d.example("sinkhorn-iter layer3.h5 | explain-away-stats --scheme unas,stored",
-            "softmax beside what is doubly stochastic");
-  d.exit_status(1, "not converged; the results are written, attn_status says so");
+            "Compare softmax with doubly stochastic weights.");
+  d.exit_status(1, "not converged; the results are written with attn_status not_converged");
   d.exit_status(4,
-                "no plan has these marginals, or only one with zeros where pairs are allowed; "
-                "scores beyond float32");
+                "no plan has these marginals, or every such plan is zero at some allowed pair; or "
+                "scores exceed float32");
   return d;
 }
 

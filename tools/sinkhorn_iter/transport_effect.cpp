@@ -1,4 +1,4 @@
-// What a run of sinkhorn-iter does to the results in a bundle.
+// The effect of a run of sinkhorn-iter on the results in a bundle.
 
 #include <cstdint>
 
@@ -23,7 +23,7 @@ RunEffect TransportTask::effect(const cli::Arguments& arguments) const {
   settings["attn_precision"] = f64 ? "f64" : "f32";
   if (of_cost) settings["attn_epsilon"] = scores.epsilon;
   if (of_cost || a) settings["attn_marginals"] = "given";
-  // What was needed is known only afterwards: the same is asked for, the same comes of it.
+  // The number of iterations needed is known only afterwards, but equal options give equal results.
   if (solver.iterations) settings["attn_iterations"] = std::int64_t{*solver.iterations};
   if (solver.tolerance) settings["attn_tolerance"] = *solver.tolerance;
   for (const std::string& name : result_family(effect.tool)->attributes) {

@@ -16,13 +16,14 @@
 namespace attn::tools {
 namespace {
 
-// Lines named in a message.
+// The maximum number of rows or columns named in a message.
 constexpr std::size_t most_named = 8;
 
-// Of a tolerance that was asked for: the most that Σa and Σb may differ by.
+// The largest accepted |Σa − Σb| as a share of a tolerance given by the user.
 constexpr double tolerated_share = 0.5;
 
-// Of the totals: what may be rounding of marginals to a shorter type, or else is a mistake.
+// As a share of the totals: a smaller difference may be rounding of marginals to a shorter type, a
+// larger one is a mistake.
 constexpr double rounded_share = 1e-2;
 
 template <class T>
@@ -42,18 +43,16 @@ std::string lines_text(const char* one, const char* many, const std::vector<Inde
 }
 
 std::string shortage_text(const Feasibility& found) {
-  // Whichever is told in fewer words.
+  // Reports the side with the shorter list.
   if (found.cols.lines.empty() ||
       (!found.rows.lines.empty() && found.rows.lines.size() <= found.cols.lines.size())) {
     return fmt::format(
-        "{} cannot be served: {:.6g} to give, and the {} keys that they may attend "
-        "to take {:.6g}",
+        "{0}: row mass {1:.6g} exceeds the {3:.6g} that the {2} reachable keys accept",
         lines_text("query", "queries", found.rows.lines), found.rows.demand, found.rows.partners,
         found.rows.capacity);
   }
   return fmt::format(
-      "{} cannot be served: {:.6g} to take, and the {} queries that may attend to "
-      "them give {:.6g}",
+      "{0}: column mass {1:.6g} exceeds the {3:.6g} that the {2} reachable queries supply",
       lines_text("key", "keys", found.cols.lines), found.cols.demand, found.cols.partners,
       found.cols.capacity);
 }
@@ -61,14 +60,14 @@ std::string shortage_text(const Feasibility& found) {
 std::string totals_hint(const Feasibility& found) {
   const double apart = std::abs(found.row_total - found.col_total);
   if (apart > rounded_share * std::max(found.row_total, found.col_total)) {
-    return "--iterations T runs so many iterations all the same";
+    return "--iterations T runs exactly T iterations anyway";
   }
-  // Two digits must not round it below what is enough.
-  return fmt::format("--tolerance {:.2g}, or more, takes them for equal",
+  // Rounding to two digits must not make it too small.
+  return fmt::format("--tolerance {:.2g} or larger accepts them as equal",
                      1.1 * apart / tolerated_share);
 }
 
-// Why there is no answer, if so.
+// Why the problem cannot be solved, if so.
 void judge(const TransportTask& task, TransportResult& result) {
   const Feasibility& found = result.feasibility;
   const std::string place = task.input.place(result.problem);
@@ -84,7 +83,7 @@ void judge(const TransportTask& task, TransportResult& result) {
     case Prospect::no_plan:
       result.refusal =
           fmt::format("{}: no plan has these marginals: {}", place, shortage_text(found));
-      result.hint = "--iterations T runs so many iterations all the same";
+      result.hint = "--iterations T runs exactly T iterations anyway";
       return;
     case Prospect::vanishing:
       break;
@@ -95,20 +94,20 @@ void judge(const TransportTask& task, TransportResult& result) {
     first.push_back(fmt::format("[{}, {}]", i, j));
   }
   result.refusal = fmt::format(
-      "{}: support without total support: {} allowed entries are 0 in the limit, for which there "
-      "are no finite potentials: {}{}",
+      "{}: support without total support: {} allowed entries tend to 0, so no finite potentials "
+      "exist: {}{}",
       place, found.vanishing_count, fmt::join(first, ", "),
       static_cast<Index>(first.size()) < found.vanishing_count ? ", ..." : "");
-  result.hint = "mask these too, or --iterations T runs so many iterations all the same";
+  result.hint = "mask these too, or run exactly T iterations with --iterations T";
 }
 
-// Sums that differ by no more than rounding, or than is tolerated, are made equal.
+// Makes sums equal that differ by no more than rounding or the tolerance.
 void make_equal(Marginals& marginals, const Feasibility& found) {
   if (found.row_total == found.col_total || found.col_total == 0) return;
   for (double& value : marginals.col) value *= found.row_total / found.col_total;
 }
 
-// Looks at what there is to find and makes the sums equal; what is left of the tolerance.
+// Checks feasibility and makes the sums equal; returns the remaining tolerance.
 double prepare(const TransportTask& task, const AllowedPairs& pairs, Marginals& marginals,
                TransportResult& result) {
   FeasibilityOptions options;
@@ -168,7 +167,7 @@ void create_results(HeadOutputs& outputs, const TransportTask& task) {
   if (task.emits("col_potential")) outputs.create("col_potential", DType::f64, {keys}, {"key"});
 }
 
-// As long as the longest, NaN past a problem's last iteration.
+// As long as the longest, with NaN after a problem's last iteration.
 void write_errors(HeadOutputs& outputs, std::vector<std::vector<double>>& errors) {
   std::size_t longest = 1;
   for (const auto& each : errors) longest = std::max(longest, each.size());
@@ -193,7 +192,7 @@ std::string status_name(const TransportResult& result) {
   return "not_converged";
 }
 
-// What later tools need to make the plan again.
+// Records the settings that later tools need to compute the plan again.
 void record(const TransportTask& task, const TransportResults& results, io::OutputBundle& output) {
   for (const std::string& name : scheme_attributes()) output.remove_attribute(name);
   for (const std::string& name : score_attributes()) output.remove_attribute(name);
@@ -207,7 +206,7 @@ void record(const TransportTask& task, const TransportResults& results, io::Outp
   }
   output.attribute("attn_iterations", static_cast<std::int64_t>(iterations));
   if (task.of_cost) output.attribute("attn_epsilon", task.scores.epsilon);
-  // Rows need not add up to 1, as they do elsewhere.
+  // Unlike elsewhere, rows need not sum to 1.
   if (task.of_cost || task.a) output.attribute("attn_marginals", std::string("given"));
   const auto tolerance = results.worst().tolerance;
   if (tolerance) output.attribute("attn_tolerance", *tolerance);
@@ -217,8 +216,7 @@ void warn_of_rescaled(const TransportTask& task, const TransportResult& result,
                       cli::Report& report) {
   if (result.rescaled == 0) return;
   report.warn(fmt::format(
-      "{}: {} and {} add up to sums {:.2g} apart: the latter is scaled to the "
-      "sum of the former",
+      "{}: the sums of {} and {} differ by {:.2g}: the latter is rescaled to the sum of the former",
       task.input.place(result.problem), task.row_address(), task.col_address(), result.rescaled));
 }
 

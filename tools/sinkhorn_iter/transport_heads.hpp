@@ -13,34 +13,34 @@
 
 namespace attn::tools {
 
-/// How one problem ended.
+/// The result of one problem.
 struct TransportResult {
   Index problem = 0;
   SinkhornSummary summary;
   std::optional<double> tolerance;  ///< in force
-  Feasibility feasibility;          ///< of what was looked at, where a tolerance is in force
-  double rescaled = 0;              ///< |Σa − Σb| that the tolerance has room for: b was scaled
-  std::string refusal;              ///< why it cannot be solved, for people; empty where it was
+  Feasibility feasibility;          ///< set if a tolerance is in force
+  double rescaled = 0;              ///< |Σa − Σb| accepted by the tolerance: b was scaled
+  std::string refusal;              ///< why it cannot be solved, for people; empty if it was solved
   std::string hint;
 
   bool infeasible() const { return !refusal.empty(); }
 };
 
-/// Of several problems. The worst: one that cannot be solved, one that has not converged, the one
-/// of the largest error.
+/// The results of several problems. The worst is one that cannot be solved, else one that has not
+/// converged, else the one with the largest error.
 struct TransportResults {
   std::vector<TransportResult> problems;
   const TransportResult& worst() const;
 };
 
-/// Solves the problems of one section and writes what is asked for. Where some cannot be solved the
-/// rest of the results is void, and nothing may be committed.
+/// Solves the problems of one section and writes the requested results. If some cannot be solved,
+/// the other results are incomplete, and nothing may be committed.
 TransportResults solve_section(const cli::Arguments& arguments, const TransportTask& task,
                                io::OutputBundle output, cli::Progress& progress,
                                cli::Report& report);
 
-/// Fills the report's result. Throws Error(numerical), naming the problem, where the worst cannot
-/// be solved; else the summary line and the exit status.
+/// Fills in the report's result. Throws Error(numerical), naming the problem, if the worst cannot
+/// be solved; else returns the summary line and the exit status.
 cli::Outcome conclude_transport(const TransportTask& task, const TransportResults& results,
                                 cli::Report& report);
 

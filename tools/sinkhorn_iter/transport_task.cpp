@@ -26,7 +26,7 @@ Source usual_source(const cli::Arguments& arguments, const io::InputBundle& bund
   return !vectors && bundle.has("scores") ? Source::scores : Source::vectors;
 }
 
-// epsilon is that of a cost, or of squared distances, which the gaussian energy has halved.
+// epsilon refers to a cost, or to squared distances, which the gaussian energy halves.
 void take_epsilon(const cli::Arguments& arguments, ScoreOptions& options) {
   const auto epsilon = arguments.number("epsilon");
   if (options.source == Source::cost) {
@@ -46,9 +46,10 @@ void take_epsilon(const cli::Arguments& arguments, ScoreOptions& options) {
     throw Error(Failure::usage, "both --scale and --epsilon scale the energy, expected one");
   }
   if (arguments.given("energy") && options.energy != ScoreOptions::Energy::gaussian) {
-    throw Error(Failure::usage,
-                "--epsilon is of the cost |q-k|^2, --energy is " + energy_name(options.energy),
-                "--scale X multiplies other energies");
+    throw Error(
+        Failure::usage,
+        "--epsilon applies to the cost |q-k|^2, but --energy is " + energy_name(options.energy),
+        "--scale X multiplies other energies");
   }
   options.energy = ScoreOptions::Energy::gaussian;
   options.scale = 2 / *epsilon;
@@ -58,7 +59,8 @@ void take_epsilon(const cli::Arguments& arguments, ScoreOptions& options) {
 ScoreOptions resolve(const cli::Arguments& arguments, const io::InputBundle& bundle) {
   const ScoreOptions recorded = resolve_score_options(arguments, &bundle);
   ScoreOptions options = recorded;
-  // As attn-compute: those of an earlier run are its own, but how the axes lie is no choice of it.
+  // As in attn-compute: attributes of an earlier run describe that run, but the order of axes
+  // belongs to the tensors.
   if (bundle.text_attribute("attn_scheme")) {
     options = resolve_score_options(arguments, nullptr);
     options.layout = recorded.layout;
@@ -83,8 +85,7 @@ SinkhornOptions solver_options(const cli::Arguments& arguments) {
   options.relaxation = arguments.number("relax").value_or(1.0);
   options.anneals = arguments.flag("anneal");
   if (options.anneals && options.iterations && !options.tolerance) {
-    throw Error(Failure::usage,
-                "--anneal goes with a tolerance, not with exactly so many iterations",
+    throw Error(Failure::usage, "--anneal needs a tolerance, not a fixed number of iterations",
                 "--tolerance E");
   }
   return options;
@@ -117,7 +118,7 @@ double sum_of(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0);
 }
 
-// The same for all lines that have anything, and of that total.
+// Equal numbers for all rows (or columns) with an allowed pair, with this total.
 std::vector<double> spread(double total, const std::vector<Index>& partners) {
   const auto open = static_cast<double>(
       std::count_if(partners.begin(), partners.end(), [](Index count) { return count > 0; }));
@@ -175,11 +176,11 @@ Marginals TransportTask::marginals(Index problem, const AllowedCounts& allowed) 
 }
 
 std::string TransportTask::row_address() const {
-  return a ? a->dataset.address() : "the usual row marginal";
+  return a ? a->dataset.address() : "the default row marginal";
 }
 
 std::string TransportTask::col_address() const {
-  return b ? b->dataset.address() : "the usual column marginal";
+  return b ? b->dataset.address() : "the default column marginal";
 }
 
 double TransportTask::marginal_epsilon() const {
@@ -201,13 +202,13 @@ HeadNeeds transport_needs(const TransportTask& task, std::size_t element_size) {
   HeadNeeds needs;
   const Index iterations = task.solver.most_iterations();
   needs.result_bytes = (4 * (input.queries + input.keys)) * number;
-  // Twice, as they grow one by one.
+  // Twice, since they grow one element at a time.
   constexpr double most_bytes = 0x1p62;
   const double errors = 2.0 * static_cast<double>(input.problems) *
                         static_cast<double>(iterations) * static_cast<double>(number);
   if (task.emits("error")) needs.kept_bytes = static_cast<Index>(std::min(errors, most_bytes));
   needs.useful_bytes = useful_sinkhorn_bytes(task.solver, input.queries, input.keys, element_size);
-  // What is allowed, in bits, and the flow over it; O(Lq + Lk) where it is a band.
+  // The allowed pairs, in bits, and the flow over them; O(Lq + Lk) for a band.
   const bool by_pair = input.scores || input.mask || input.bias;
   const std::int64_t checked =
       (by_pair ? input.queries * input.keys / 4 : 0) + 32 * (input.queries + input.keys) * number;
@@ -235,7 +236,7 @@ void report_transport_cost(const cli::Arguments& arguments, const TransportTask&
   if (task.emits("col_potential")) bytes += static_cast<double>(input.keys) * number;
   if (task.emits("error")) bytes += iterations * number;
   bytes *= problems;
-  // Scores once where the kernel is kept; two products an iteration.
+  // If the kernel is kept, scores are computed once; two products per iteration.
   const bool kept = plan.useful_bytes > 0;
   const double flops = input.score_flops(Scheme::sinkhorn, kept ? 2 : iterations + 2) +
                        4 * iterations * input.pairs();

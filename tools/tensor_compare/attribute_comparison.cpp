@@ -21,7 +21,7 @@ using Doubles = std::vector<double>;
 using Integers = std::vector<std::int64_t>;
 using Texts = std::vector<std::string>;
 
-// The root and what is below, in the order of the file.
+// The root and the objects below it, in the order of the file.
 std::vector<io::Item> objects_of(const io::InputBundle& bundle) {
   constexpr Index all = std::numeric_limits<Index>::max();
   io::Item root;
@@ -42,7 +42,7 @@ Attributes compared_of(const io::Item& item) {
     if (std::find(left_out.begin(), left_out.end(), attribute.name) != left_out.end()) continue;
     found.emplace(attribute.name, &attribute);
   }
-  // Of a dimension scale only are these HDF5's own.
+  // Only for a dimension scale are these HDF5's own.
   const auto marked = found.find("CLASS");
   if (marked == found.end()) return found;
   const auto* texts = std::get_if<Texts>(&marked->second->value);
@@ -150,7 +150,7 @@ std::vector<Compared> compare_attributes(const io::InputBundle& a, const io::Inp
   for (const io::Item& item : items_a) {
     const auto found = in_b.find(item.path);
     const bool in_both = found != in_b.end() && found->second->is_group == item.is_group;
-    // A dataset that one side alone has is told of as such.
+    // A dataset in only one bundle is reported as such.
     if (wanted(item) && (in_both || item.is_group))
       take(item.path, item, in_both ? *found->second : none);
   }

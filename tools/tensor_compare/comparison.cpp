@@ -28,7 +28,7 @@ struct Side {
   std::optional<std::string> single;
 };
 
-// The last part of the path, or of the file's name without what follows its last dot.
+// The last part of the path, or else the file name without its extension.
 std::string dataset_name(const io::Address& address) {
   std::string name = address.path;
   while (!name.empty() && name.back() == '/') name.pop_back();
@@ -55,7 +55,7 @@ Side open_side(const std::string& text, const io::InputBundle::Options& usual) {
   };
   if (!address.selection.empty()) return as_dataset();
   const bool whole_file = address.path == "/" || address.path.empty();
-  // A stream can be read once: a path in it can only be tried as one of the two.
+  // A stream can be read only once: its path can only be tried as one of the two.
   if (address.file == "-") return whole_file ? as_bundle() : as_dataset();
   try {
     return as_bundle();
@@ -119,7 +119,7 @@ Compared compare(const std::string& name, const io::InputDataset& a, const io::I
     item.reason = std::exchange(item.note, "");
     return item;
   } else {
-    // Neither same nor different can be said: the types are ones that io does not read.
+    // Types that lib/io does not read can be called neither same nor different.
     const io::InputDataset& unread = a.dtype() == DType::other ? a : b;
     throw Error(Failure::input, unread.address() + " is of a type that cannot be compared",
                 "leave it out with --datasets");
@@ -128,7 +128,7 @@ Compared compare(const std::string& name, const io::InputDataset& a, const io::I
   return item;
 }
 
-// Those of the groups below too, as paths: "text/wiki/layer0/out".
+// Includes those of subgroups, as paths: "text/wiki/layer0/out".
 std::vector<std::string> datasets_of(const Side& side) {
   std::vector<std::string> paths;
   const std::vector<io::Item> items = io::contents(side.bundle);
@@ -157,17 +157,17 @@ std::set<std::string> chosen(const std::string& list, const Side& a, const Side&
 
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 
-// Names in A and in B of what is to be compared.
+// Pairs of names in A and in B to be compared.
 Pairs pairs_of(const Side& a, const Side& b, const std::optional<std::set<std::string>>& wanted,
                std::vector<std::string>& only_in_a, std::vector<std::string>& only_in_b) {
   if (a.single && b.single) return {{*a.single, *b.single}};
-  // The datasets that the bundle holds besides are not asked about.
+  // Other datasets of the bundle are ignored.
   if (a.single) return {{*a.single, *a.single}};
   if (b.single) return {{*b.single, *b.single}};
   Pairs pairs;
   std::set<std::string> seen;
-  // A path that only one side lists may lead somewhere on the other, through a second link to a
-  // group that is listed under its first.
+  // A path that only one side lists may exist on the other side through a second link to a group
+  // that is listed under its first link.
   const auto take = [&](const Side& from, const Side& other, std::vector<std::string>& only) {
     const std::vector<std::string> paths =
         wanted ? std::vector<std::string>(wanted->begin(), wanted->end()) : datasets_of(from);
@@ -215,7 +215,7 @@ Comparison::Comparison(const cli::Arguments& arguments, cli::Report& report) {
     }
   }
   cli::Progress progress(arguments, "comparing", elements, "elements");
-  // Opened anew each, lest the caches of a whole dump be there at once.
+  // Each is opened anew, so that the caches of a whole dump are not held at once.
   for (const auto& [name_a, name_b] : pairs) {
     compared_.push_back(compare(name_a, a.bundle.dataset(name_a), b.bundle.dataset(name_b),
                                 tolerance, arguments.memory, progress));

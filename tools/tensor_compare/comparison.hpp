@@ -9,25 +9,25 @@
 
 namespace attn::tools {
 
-/// Two datasets, or two attributes, compared.
+/// The comparison of two datasets or attributes.
 struct Compared {
-  std::string name;  ///< "layer0/out"; of an attribute "layer0/out@units", the root's "@units"
+  std::string name;  ///< "layer0/out"; for an attribute "layer0/out@units", for the root's "@units"
   Shape shape;       ///< of the one in A
   bool comparable = false;  ///< shapes and kinds agree
-  bool is_text = false;     ///< strings: there are no errors to tell, only which one differs first
-  Difference difference;    ///< where comparable; of strings the counts and absolute_at alone
-  std::string reason;  ///< why they differ where they cannot be compared: "shape (3) against (4)"
-  std::string note;    ///< "float32 against float64"
+  bool is_text = false;     ///< strings: no errors, only the position of the first difference
+  Difference difference;    ///< if comparable; for strings only the counts and absolute_at
+  std::string reason;       ///< why they cannot be compared: "shape (3) against (4)"
+  std::string note;         ///< "float32 against float64"
 
   bool same() const { return comparable && difference.differing == 0; }
 };
 
-/// What tensor-compare was asked to compare, compared.
+/// The comparisons that tensor-compare was asked for.
 class Comparison {
  public:
-  /// Opens both sides, takes the datasets by their paths and reads them block by block, in
-  /// arguments.memory. Throws Error(input) for what cannot be read or is in neither, Error(usage)
-  /// for attributes of what is no bundle.
+  /// Opens both sides, pairs the datasets by their paths and reads them block by block within
+  /// arguments.memory. Throws Error(input) for unreadable datasets and for names that neither side
+  /// has, Error(usage) for attributes of single datasets.
   Comparison(const cli::Arguments& arguments, cli::Report& report);
 
   const std::vector<Compared>& compared() const { return compared_; }

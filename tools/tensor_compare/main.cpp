@@ -20,28 +20,28 @@ cli::Declaration declare() {
   cli::Declaration tool("tensor-compare", "Compares the datasets of two bundles",
                         cli::Role::compare);
   tool.words("A B",
-             "Two bundles: FILE, FILE:/group or \"-\" (standard input, for one of them at most). "
-             "Or two datasets: FILE:/group/name, with slices as in a.h5:/q[0]. A dataset against "
-             "a bundle is compared with the one of its name there.",
+             "Two bundles: FILE, FILE:/group or \"-\" (standard input, for one of them at most); "
+             "or two datasets: FILE:/group/name, with slices as in a.h5:/q[0]. A dataset is "
+             "compared with the dataset of its name if the other one is a bundle.",
              2, 2)
       .about(
-          "Elements are the same where |a - b| <= atol + rtol |b|; unless told otherwise, where "
-          "they are equal. Infinities are the same as themselves only, a NaN as nothing. Numbers "
-          "of "
-          "different types are compared by value, strings byte by byte.")
+          "Elements are the same if |a - b| <= atol + rtol |b|; by default, if they are equal. An "
+          "infinity is the same only as itself, a NaN as nothing. Numbers of different types are "
+          "compared by value, strings byte by byte.")
       .about(
-          "Datasets of groups below are compared too, by their paths (text/wiki/layer0/out). One "
-          "that is in one of the bundles only makes them differ. Attributes are not compared "
-          "unless --attributes asks for it.")
+          "Datasets in subgroups are compared too, by path (text/wiki/layer0/out). The bundles "
+          "differ if a dataset is in only one of them. Attributes are compared only with "
+          "--attributes.")
       .section("Comparison")
       .number("rtol", "X", "Tolerated error relative to |b|", Range::non_negative(), 0.0)
       .number("atol", "X", "Tolerated absolute error", Range::non_negative(), 0.0)
-      .flag("nan-equal", "A NaN is the same as another NaN.")
-      .text("datasets", "LIST", "Compare these datasets only, names or paths separated by commas")
+      .flag("nan-equal", "Treats NaNs as equal to each other.")
+      .text("datasets", "LIST", "Compares only these datasets: names or paths, separated by commas")
       .allow_external()
       .flag("attributes",
-            "Compare the attributes of root, groups and datasets too, within the same tolerances; "
-            "not `history` and `attn_result`, nor what HDF5 keeps of axes and their scales.")
+            "Also compares the attributes of the root, groups and datasets, with the same "
+            "tolerances, except `history`, `attn_result` and HDF5's own attributes of axes and "
+            "scales.")
       .formula("|a - b| <= atol + rtol |b|")
       .report_member("same", "whether A and B are the same")
       .report_member("datasets",
@@ -49,16 +49,16 @@ cli::Declaration declare() {
                      "with its rel_index, differing (a count) and note for each dataset")
       .report_member("attributes", "with --attributes: the same for each attribute")
       .report_member("only_in_a, only_in_b", "the names of datasets that the other lacks")
-      .example("tensor-compare a.h5 b.h5", "Exactly the same?")
+      .example("tensor-compare a.h5 b.h5", "Check that two bundles are identical.")
       .example("tensor-compare --rtol 1e-5 --atol 1e-8 out.h5:/out reference.h5:/out",
-               "Two datasets, as numpy.allclose has it.")
+               "Compare two datasets like numpy.allclose.")
       .exit_status(0, "A and B are the same")
       .exit_status(1, "A and B differ")
       .exit_status(4, "");
   return tool;
 }
 
-// "1.19e-07", "nan"; a dash where no numbers were compared.
+// "1.19e-07", "nan"; a dash if no numbers were compared.
 std::string number_text(const tools::Compared& item, double value) {
   return item.comparable && !item.is_text ? fmt::format("{:.4g}", value) : "-";
 }
@@ -130,7 +130,7 @@ cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
   const std::vector<tools::Compared>& attributes = comparison.attributes();
   const bool one_sided = !comparison.only_in_a().empty() || !comparison.only_in_b().empty();
   if (all.empty() && attributes.empty() && !one_sided) {
-    // Nothing compared must not pass for the same.
+    // An empty comparison must not count as equal.
     throw Error(Failure::input, "neither A nor B has a dataset");
   }
   const auto is_same = [](const tools::Compared& item) { return item.same(); };
@@ -148,7 +148,7 @@ cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
   result["only_in_a"] = comparison.only_in_a();
   result["only_in_b"] = comparison.only_in_b();
 
-  // Of attributes those alone that differ: there are many, and most say nothing new.
+  // Only attributes that differ: most of the many attributes are equal.
   std::vector<tools::Compared> shown = all;
   std::remove_copy_if(attributes.begin(), attributes.end(), std::back_inserter(shown), is_same);
   if (!shown.empty()) report.print(table(shown));

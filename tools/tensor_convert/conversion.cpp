@@ -28,8 +28,7 @@ std::string format_by_ending(const std::string& output, cli::Report& report) {
   const std::string extension = std::filesystem::path(output).extension();
   const std::vector<std::string> usual = {"", ".h5", ".hdf5", ".hdf", ".he5"};
   if (std::find(usual.begin(), usual.end(), extension) == usual.end()) {
-    report.warn(
-        fmt::format("{}: no format is known by {}, a bundle (HDF5) is written", output, extension));
+    report.warn(fmt::format("{}: unknown ending {}, writing a bundle (HDF5)", output, extension));
   }
   return "h5";
 }
@@ -60,7 +59,7 @@ bool has_type(const std::string& format, DType type) {
   return io::holds(array_format(format), type);
 }
 
-/// "NAME=" of a word NAME=ADDRESS; empty where the word is a FILE. A file may have '=' in its name.
+/// "NAME=" of an argument NAME=ADDRESS; empty for a FILE. A file name may contain '='.
 std::string name_in(const std::string& word) {
   const std::size_t equals = word.find('=');
   if (equals == std::string::npos || equals == 0 || std::filesystem::exists(word)) return {};
@@ -83,12 +82,12 @@ Conversion::Conversion(const cli::Arguments& arguments, cli::Report& report)
   }
   if (arguments.compress > 0 && format_ != "h5") {
     throw Error(Failure::usage,
-                fmt::format("--compress goes with bundles only, not with {}", format_));
+                fmt::format("--compress applies only to bundles, not to {}", format_));
   }
   const bool model = arguments.given("model");
   for (const char* option : {"layer", "part", "heads", "kv-heads"}) {
     if (!model && arguments.given(option)) {
-      throw Error(Failure::usage, fmt::format("--{} goes with --model only", option));
+      throw Error(Failure::usage, fmt::format("--{} requires --model", option));
     }
   }
   open_words();
@@ -148,10 +147,10 @@ void Conversion::take_model() {
   wanted.heads = arguments_.integer("heads");
   wanted.kv_heads = arguments_.integer("kv-heads");
   if (wanted.model != "t5" && arguments_.given("part")) {
-    throw Error(Failure::usage, "--part goes with --model t5 only");
+    throw Error(Failure::usage, "--part requires --model t5");
   }
   if (wanted.model != "llama" && wanted.kv_heads) {
-    throw Error(Failure::usage, "--kv-heads goes with --model llama only");
+    throw Error(Failure::usage, "--kv-heads requires --model llama");
   }
   const std::filesystem::path file = io::parse_address(files_[0]).file;
   wanted.config = (file.parent_path() / "config.json").string();
@@ -212,7 +211,7 @@ void Conversion::take(const std::string& name, bool named) {
   datasets_.push_back(produced(dataset, type));
 }
 
-// An empty file would only be found out about by whoever reads it.
+// An empty file would be noticed only by its readers.
 void Conversion::require_something() const {
   if (!datasets_.empty() || !copied_.empty()) return;
   const std::vector<io::Item> items = io::contents(bundles_[0]);
@@ -224,7 +223,7 @@ void Conversion::require_something() const {
   const bool groups = left_out_.empty();
   throw Error(Failure::input,
               fmt::format("{} has nothing that {} can hold, only {}", bundles_[0].description(),
-                          format_, groups ? "groups" : "strings or such types"),
+                          format_, groups ? "groups" : "strings or other unsupported types"),
               groups ? "name one of its groups, FILE:/group" : "");
 }
 
@@ -240,7 +239,7 @@ void Conversion::warn_of_losses() {
     report_.warn(
         fmt::format("{} cannot hold {}; left out: {}", format_, what, fmt::join(names, ", ")));
   };
-  warn("strings or such types", left_out_);
+  warn("strings or other unsupported types", left_out_);
   warn("groups", bundles_[0].group_names());
   warn("attributes", bundles_[0].attribute_names());
 }
@@ -250,7 +249,7 @@ std::function<void()> Conversion::write() {
   return format_ == "h5" ? write_bundle() : write_arrays();
 }
 
-// Whether the weights are of a layer whose queries see no later keys.
+// Whether the weights belong to a causal layer.
 bool Conversion::is_decoder() const {
   const std::string model = arguments_.text("model");
   return model == "gpt2" || model == "llama" ||
@@ -266,7 +265,7 @@ std::function<void()> Conversion::write_bundle() {
   for (const Produced& dataset : datasets_) {
     if (!model && !is_rewritten(dataset.name)) continue;
     tools::write(arguments_, dataset, output);
-    // A result is one in another type, too.
+    // A result stays a result in another type.
     const auto mark = io::result_mark_of(bundles_[0], dataset.name);
     if (!model && mark && !is_named(dataset.name)) {
       output.dataset_attribute(dataset.name, io::result_mark, *mark);

@@ -12,24 +12,24 @@
 
 namespace attn::tools {
 
-/// What tensor-convert is asked for: its words opened, the datasets to be written, and the writing.
+/// The task of tensor-convert: opened arguments, the datasets to be written, and the writing.
 class Conversion {
  public:
-  /// Throws Error(usage) for options that do not go together, Error(input) for files that cannot
-  /// be read or have nothing that would be written. Warns of what the format cannot hold and is
-  /// left out; refuses it where it was named.
+  /// Throws Error(usage) for contradictory options, Error(input) for files that cannot be read or
+  /// contain nothing that can be written. Warns of objects that the format cannot hold, which are
+  /// left out; refuses them if they were named.
   Conversion(const cli::Arguments& arguments, cli::Report& report);
 
   /// "h5", "npy", "npz" or "safetensors".
   const std::string& format() const { return format_; }
 
-  /// The numbers that will be written, and what else of INPUT's root is copied as it is; groups, of
-  /// which there are so many at the root, excepted.
+  /// The datasets that will be written, and the others of INPUT's root that are copied unchanged;
+  /// without groups, of which there may be many.
   const std::vector<Produced>& datasets() const { return datasets_; }
   const std::vector<io::InputDataset>& copied() const { return copied_; }
   Index groups() const;
 
-  /// Gives what cli::Outcome::commit is to be.
+  /// Returns the value for cli::Outcome::commit.
   std::function<void()> write();
 
  private:
@@ -54,10 +54,10 @@ class Conversion {
   std::vector<std::pair<std::string, std::string>> named_;
   std::vector<io::InputBundle> bundles_;
   std::vector<Produced> datasets_;
-  std::vector<io::InputDataset> copied_;  ///< strings and such types, into a bundle
+  std::vector<io::InputDataset> copied_;  ///< strings and other such types, copied into a bundle
   std::vector<std::string> left_out_;
-  std::vector<std::string> rewritten_;  ///< by us, where the others are copied as they are
-  ResultPlan results_;                  ///< that do not belong to what the words name
+  std::vector<std::string> rewritten_;  ///< written by this class; others are copied unchanged
+  ResultPlan results_;                  ///< results that do not belong to the named datasets
 };
 
 }  // namespace attn::tools

@@ -18,43 +18,44 @@ cli::Declaration declare() {
   cli::Declaration tool("tensor-convert", "Converts between bundles, .npy, .npz and .safetensors",
                         cli::Role::generator);
   tool.about(
-          "Each word is NAME=ADDRESS, a dataset to take under that NAME (FILE[:name][slices]; in "
-          "an "
-          ".npy there is one without a name), or a FILE, all of whose datasets are taken. Without "
-          "words a bundle is read from standard input. What a file is, its first bytes tell.")
+          "Each argument is NAME=ADDRESS, which takes one dataset under that NAME "
+          "(FILE[:name][slices]; the dataset of an .npy has no name), or a FILE, which takes all "
+          "of its datasets. Without arguments, a bundle is read from standard input. File formats "
+          "are detected from their first bytes.")
       .about(
-          "Elements are kept bit for bit, unless --dtype asks for another type. bfloat16 becomes "
-          "float32, exactly, where a format has none: in all but .safetensors. Formats other than "
-          "bundles have neither attributes nor groups, and strings are not written to them: with "
-          "a warning these are left out.")
-      .words("[FILE | NAME=ADDRESS]...", "What to convert.", 0, -1)
+          "Elements are kept bit for bit unless --dtype converts them. bfloat16 becomes float32, "
+          "exactly, in formats that lack it (all but .safetensors). Attributes, groups and strings "
+          "can be stored only in bundles; other formats leave them out with a warning.")
+      .words("[FILE | NAME=ADDRESS]...", "Files or datasets to convert.", 0, -1)
       .section("Conversion")
       .choice("to", {"h5", "npy", "npz", "safetensors"},
-              "Format to write; unless given, what the name of the output ends in, else h5")
+              "Format to write. Default: by the ending of the output's name, else h5")
       .choice("dtype", {"f16", "bf16", "f32", "f64"},
-              "Type of floating-point datasets, to which their elements are rounded; unless given, "
-              "their own")
+              "Rounds floating-point datasets to this type. Default: their own type")
       .allow_external()
-      .section("Weights of a model, with Hugging Face's names")
-      .choice("model", {"bert", "gpt2", "t5", "llama"},
-              "Write the attention weights of one layer by head: wq, wk, wv of (heads, in, "
-              "channels), so that a head's queries are x wq; bq, bk, bv of (heads, channels) where "
-              "there are biases; for t5 rel_bias of (buckets, heads). The words are the FILEs of "
-              "the checkpoint")
-      .integer("layer", "N", "Which layer, from 0", 0, 1 << 20)
-      .choice("part", {"encoder", "decoder", "cross"}, "Which attention of t5", "encoder")
-      .integer("heads", "N", "Heads; unless given, what config.json beside the first FILE says", 1,
+      .section("Weights of a model with Hugging Face's names")
+      .choice(
+          "model", {"bert", "gpt2", "t5", "llama"},
+          "Writes the attention weights of one layer per head: wq, wk, wv (heads, in, channels), "
+          "so that a head's queries are x wq; bq, bk, bv (heads, channels) if there are biases; "
+          "for t5 rel_bias (buckets, heads). The arguments are the FILEs of the checkpoint")
+      .integer("layer", "N", "Index of the layer, from 0", 0, 1 << 20)
+      .choice("part", {"encoder", "decoder", "cross"}, "Attention of t5", "encoder")
+      .integer("heads", "N", "Number of heads. Default: from config.json beside the first FILE", 1,
                1 << 20)
-      .integer("kv-heads", "N", "Heads of keys and values (llama), likewise", 1, 1 << 20)
+      .integer("kv-heads", "N", "Number of heads of keys and values (llama). Default: likewise", 1,
+               1 << 20)
       .result("wq, wk, wv", "(heads, in, channels)", "with --model: the projections by head")
       .result("bq, bk, bv", "(heads, channels)", "with --model: their biases, if it has some")
       .result("rel_bias", "(buckets, heads)", "with --model t5: the table of relative biases")
       .report_member("format", "the format written")
       .report_member("datasets, elements", "the numbers of datasets and of their elements")
-      .example("tensor-convert q=q.npy k=k.npy v=v.npy -o layer.h5", "A bundle of three arrays.")
-      .example("attn-compute data/passage.h5 | tensor-convert -o out.npz", "Results for NumPy.")
+      .example("tensor-convert q=q.npy k=k.npy v=v.npy -o layer.h5",
+               "Make a bundle of three arrays.")
+      .example("attn-compute data/passage.h5 | tensor-convert -o out.npz",
+               "Write results for NumPy.")
       .example("tensor-convert model.safetensors --model bert --layer 3 -o weights.h5",
-               "The projections of a checkpoint's layer.");
+               "Extract the projections of a checkpoint's layer.");
   return tool;
 }
 

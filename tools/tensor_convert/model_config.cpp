@@ -15,8 +15,7 @@ constexpr std::size_t most_bytes = std::size_t{16} << 20;
 constexpr int most_depth = 64;
 
 [[noreturn]] void refuse(const std::string& path, const std::string& why) {
-  throw Error(Failure::input, path + " " + why,
-              "give the number of heads with --heads, and it is not read");
+  throw Error(Failure::input, path + " " + why, "with --heads it is not read");
 }
 
 std::optional<Index> positive(const nlohmann::json& config, const char* key,
@@ -25,7 +24,7 @@ std::optional<Index> positive(const nlohmann::json& config, const char* key,
   if (found == config.end() || found->is_null()) return std::nullopt;
   constexpr Index most = 1 << 20;
   if (!found->is_number_integer() || *found < 1 || *found > most) {
-    refuse(path, fmt::format("has a {} that is no positive integer", key));
+    refuse(path, fmt::format("has a {} that is not a positive integer", key));
   }
   return found->get<Index>();
 }
@@ -44,7 +43,7 @@ ModelConfig read_model_config(const std::string& path, const std::string& model)
     return true;
   };
   const nlohmann::json config = nlohmann::json::parse(text, shallow, false);
-  if (!config.is_object()) refuse(path, "is no JSON object");
+  if (!config.is_object()) refuse(path, "is not a JSON object");
   ModelConfig result;
   if (model == "gpt2") {
     result.heads = positive(config, "n_head", path);

@@ -46,7 +46,7 @@ void refuse_layer(const std::vector<io::InputBundle>& bundles, ModelLayer wanted
   const std::string where =
       bundles.size() == 1 ? bundles[0].description() : fmt::format("the {} files", bundles.size());
   const std::string hint =
-      wanted.layer == 0      ? "--model says whose names are meant: bert, gpt2, t5 or llama"
+      wanted.layer == 0      ? "--model selects the naming scheme: bert, gpt2, t5 or llama"
       : asked < wanted.layer ? "a checkpoint in several files needs all of them on the command line"
                              : fmt::format("its layers are 0 to {}", wanted.layer - 1);
   throw Error(Failure::input,

@@ -9,21 +9,21 @@
 
 namespace attn::tools {
 
-/// What Hugging Face's checkpoints call the tensors of one attention, without what may stand before
-/// the name of all tensors of a model.
+/// The names of one attention's tensors in Hugging Face's checkpoints, without the prefix common to
+/// all tensors of a model.
 struct ModelNames {
   std::string q, k, v;        ///< without ".weight" and ".bias"
-  std::string relative_bias;  ///< empty where there is none
+  std::string relative_bias;  ///< empty if there is none
 };
 
 ModelNames names_in(const ModelLayer& wanted);
 
-/// The tensor of that name, as it is or after "bert.", "transformer." or "model.", in the first
-/// file that has it.
+/// The tensor of that name, as it is or with the prefix "bert.", "transformer." or "model.", in the
+/// first file that has it.
 std::optional<io::InputDataset> find_tensor(const std::vector<io::InputBundle>& bundles,
                                             const std::string& name);
 
-/// Throws Error(input): there is no tensor `name`, with the hint which layers there are.
+/// Throws Error(input): there is no tensor `name`; the hint says which layers exist.
 [[noreturn]] void refuse_layer(const std::vector<io::InputBundle>& bundles, ModelLayer wanted,
                                const std::string& name);
 

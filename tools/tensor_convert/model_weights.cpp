@@ -14,16 +14,16 @@
 namespace attn::tools {
 namespace {
 
-/// A stored matrix with some of its columns or rows meant: those of one projection.
+/// A stored matrix, and which of its columns or rows belong to one projection.
 struct Matrix {
   io::InputDataset dataset;
   bool in_out = false;  ///< (in, out), else (out, in)
   Index in = 0;
-  Index out = 0;    ///< of the projection
-  Index first = 0;  ///< among the stored ones
+  Index out = 0;    ///< number of outputs of the projection
+  Index first = 0;  ///< index of its first output in the stored matrix
 };
 
-/// `parts` projections lie side by side, of which this is number `part`.
+/// `parts` projections are stored side by side; this is number `part`.
 Matrix matrix_of(const io::InputDataset& dataset, bool in_out, Index part, Index parts) {
   if (dataset.shape().size() != 2 || !is_floating(dataset.dtype())) {
     throw Error(Failure::input,
@@ -42,7 +42,7 @@ Matrix matrix_of(const io::InputDataset& dataset, bool in_out, Index part, Index
   return matrix;
 }
 
-/// Turns (rows, columns) to (columns, rows).
+/// Transposes (rows, columns) to (columns, rows).
 void transpose(const char* in, Index rows, Index columns, std::size_t size, char* out) {
   for (Index i = 0; i < rows; ++i) {
     for (Index j = 0; j < columns; ++j) {
@@ -102,11 +102,12 @@ struct Heads {
   Index keys = 0;
 };
 
-/// The number of heads that `out` channels make, of `size` each.
+/// The number of heads of `size` channels each in `out` channels.
 Index divided(const Matrix& matrix, Index size) {
   if (size < 1 || matrix.out % size != 0) {
-    throw Error(Failure::input, fmt::format("{} has {} channels, which heads of {} do not divide",
-                                            matrix.dataset.address(), matrix.out, size));
+    throw Error(Failure::input,
+                fmt::format("{} has {} channels, which is not a multiple of the head size {}",
+                            matrix.dataset.address(), matrix.out, size));
   }
   return matrix.out / size;
 }
@@ -126,14 +127,15 @@ Heads heads_of(const ModelLayer& wanted, const Matrix& q, const Matrix& k,
   if (!heads && kv_heads) heads = divided(q, k.out / *kv_heads);
   if (!heads) {
     throw Error(Failure::usage,
-                fmt::format("the number of heads of {} is not known: its shapes do not tell it, "
+                fmt::format("the number of heads of {} is unknown: its shapes do not determine it, "
                             "and there is no {}",
                             q.dataset.address(), wanted.config),
                 "give it with --heads");
   }
   if (*heads < 1 || q.out % *heads != 0 || q.out == 0) {
-    throw Error(Failure::input, fmt::format("{} has {} channels, which {} heads do not divide",
-                                            q.dataset.address(), q.out, *heads));
+    throw Error(Failure::input,
+                fmt::format("{} has {} channels, which is not a multiple of {} heads",
+                            q.dataset.address(), q.out, *heads));
   }
   const Heads result{*heads, divided(k, q.out / *heads)};
   if (kv_heads && *kv_heads != result.keys) {
@@ -144,7 +146,7 @@ Heads heads_of(const ModelLayer& wanted, const Matrix& q, const Matrix& k,
   if (result.keys == 0 || result.queries % result.keys != 0 ||
       (wanted.model != "llama" && result.keys != result.queries)) {
     throw Error(Failure::input,
-                fmt::format("{} has {} heads and {} has {}, which do not go together",
+                fmt::format("{} has {} heads and {} has {}, which do not match",
                             q.dataset.address(), result.queries, k.dataset.address(), result.keys));
   }
   return result;
@@ -198,7 +200,7 @@ std::vector<Produced> model_weights(const std::vector<io::InputBundle>& bundles,
       continue;
     }
     throw Error(Failure::input,
-                fmt::format("{} has shape {}, which does not go with {} of {}",
+                fmt::format("{} has shape {}, which does not match {} of {}",
                             matrix.dataset.address(), to_string(matrix.dataset.shape()),
                             matrices[0].dataset.address(), to_string(matrices[0].dataset.shape())));
   }

@@ -25,7 +25,7 @@ constexpr Index piece_bytes = Index{1} << 22;
               fmt::format("{} holds {:g}, which is beyond {}", address, value, attn::name(type)));
 }
 
-/// All of them, to float64, which holds whatever the floating types do.
+/// Widens all elements to float64, which holds every floating-point type.
 void widen(DType type, const void* in, Index count, double* out) {
   switch (type) {
     case DType::f16:
@@ -73,7 +73,7 @@ void round_to(const Produced& source, DType type, const double* values, Index co
   }
 }
 
-/// Calls `put` with each piece's place and its elements.
+/// Calls `put` with the position and the elements of each piece.
 template <class Put>
 void for_pieces(const cli::Arguments& arguments, const Produced& dataset, const Put& put) {
   const auto size = static_cast<Index>(size_of(dataset.type));
@@ -103,7 +103,7 @@ Produced produced(const io::InputDataset& dataset, std::optional<DType> type) {
 Produced rounded(const Produced& dataset, DType type) {
   Produced result = dataset;
   result.type = type;
-  // Kept from one piece to the next.
+  // Reused from piece to piece.
   const auto stored = std::make_shared<Buffer<char>>();
   const auto values = std::make_shared<Buffer<double>>();
   result.read = [=](const Shape& start, const Shape& count, void* out) {

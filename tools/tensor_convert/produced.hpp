@@ -12,26 +12,26 @@
 
 namespace attn::tools {
 
-/// A dataset that is about to be written: what it is, and where its elements come from.
+/// A dataset that is about to be written, and the source of its elements.
 struct Produced {
   std::string name;
   DType type = DType::f32;
   Shape shape;
-  std::vector<std::string> labels;  ///< of its axes, for formats that have them
-  std::string address;              ///< where it comes from, for messages
+  std::vector<std::string> labels;  ///< of its axes, for formats that store them
+  std::string address;              ///< its source, for messages
   /// Fills `out` with a block's elements of `type`, row-major.
   std::function<void(const Shape& start, const Shape& count, void* out)> read;
 };
 
-/// `dataset` under its own name, as it is stored, or rounded() where a type is given.
+/// `dataset` under its own name, as stored, or rounded() if a type is given.
 Produced produced(const io::InputDataset& dataset, std::optional<DType> type);
 
-/// A floating-point dataset with its elements rounded to nearest (ties to even) to another floating
-/// type. Throws Error(numerical) on reading where a finite element is beyond that.
+/// A floating-point dataset with its elements rounded to nearest (ties to even) to another
+/// floating-point type. Reading throws Error(numerical) if a finite element exceeds that type.
 Produced rounded(const Produced& dataset, DType type);
 
-/// All elements, piece by piece, into a new dataset of a bundle; into a file of arrays, which must
-/// be made for these (in any order). --memory bounds the pieces.
+/// Writes all elements, piece by piece, into a new dataset of a bundle, or into a file of arrays,
+/// which must have been created for these datasets (in any order). --memory bounds the pieces.
 void write(const cli::Arguments& arguments, const Produced& dataset, io::OutputBundle& output);
 void write(const cli::Arguments& arguments, const std::vector<Produced>& datasets,
            io::ArrayOutput& output);

@@ -23,26 +23,29 @@ namespace {
 using namespace attn;
 using Range = cli::Declaration::Range;
 
-constexpr Index piece_limit = Index{1} << 22;  // elements between two writes
+constexpr Index piece_limit = Index{1} << 22;  // elements per write
 constexpr Index chunk = Index{1} << 13;        // elements that a thread makes at once
 
 cli::Declaration declare() {
   cli::Declaration tool("tensor-gen", "Makes datasets of seeded random numbers",
                         cli::Role::generator);
   tool.about(
-          "Each number is a function of the seed, the dataset's NAME and its row-major index alone "
-          "(Philox4x32-10; the name enters by its FNV-1a hash). So a dataset does not depend on "
-          "what "
-          "else is made, nor on threads or machine; float32 values are the float64 ones rounded.")
+          "Each number depends only on the seed, the dataset's NAME and the row-major index "
+          "(Philox4x32-10, keyed with the FNV-1a hash of the name). A dataset therefore does not "
+          "depend on other datasets, threads or the machine. float32 values are the float64 "
+          "values, rounded.")
       .about(
-          "In clusters and mixture the last axis of a SHAPE holds coordinates and the axis before "
-          "it points, leading axes hold further sets of points. The cluster of each point goes to "
-          "a dataset `label` (int64), or `NAME_label` where several datasets are made.")
+          "In clusters and mixture, the last axis of SHAPE holds coordinates and the axis before "
+          "it points; leading axes hold independent sets of points. The cluster of each point is "
+          "written to a dataset `label` (int64), or `NAME_label` if several datasets are made.")
       .verbs("KIND",
-             {{"normal", "Independent normal numbers."},
-              {"uniform", "Independent numbers, uniform between --low and --high."},
-              {"clusters", "Normal points about given centres, in the order and as many as given."},
-              {"mixture", "The same, the centre of each point drawn at random by --weights."}})
+             {{"normal", "Independent normally distributed numbers."},
+              {"uniform", "Independent numbers, uniform in [--low, --high)."},
+              {"clusters",
+               "Normally distributed points around the centres, in order, --counts of each."},
+              {"mixture",
+               "Normally distributed points, each around a centre drawn with probability "
+               "proportional to --weights."}})
       .words("NAME=SHAPE...", "Datasets to make, such as q=8x2048x64.", 1, -1)
       .section("Numbers")
       .choice("dtype", {"f32", "f64"}, "Type to store", "f32")
@@ -51,13 +54,13 @@ cli::Declaration declare() {
       .only_with({"normal"})
       .number("std", "X", "Standard deviation", Range::non_negative(), 1.0)
       .only_with({"normal"})
-      .number("low", "X", "Least value", Range::any(), 0.0)
+      .number("low", "X", "Lower end of the values", Range::any(), 0.0)
       .only_with({"uniform"})
-      .number("high", "X", "End of the values, not reached by itself, only in rounding to float32",
+      .number("high", "X", "Upper end of the values; reached only by rounding to float32",
               Range::any(), 1.0)
       .only_with({"uniform"});
   tools::declare_clusters(tool, {"clusters", "mixture"}, {"clusters"});
-  tool.numbers("weights", "LIST", "Weight of each centre, in any unit; unless given, all the same",
+  tool.numbers("weights", "LIST", "Weight of each centre, in any unit; equal by default",
                Range::non_negative())
       .only_with({"mixture"})
       .result("NAME", "SHAPE", "the random numbers, float32 or float64 by --dtype")
@@ -67,18 +70,18 @@ cli::Declaration declare() {
       .report_member("kind", "normal, uniform, clusters or mixture")
       .report_member("elements, bytes", "the size of all datasets")
       .example("tensor-gen normal q=8x2048x64 k=8x2048x64 v=8x2048x64 -o qkv.h5",
-               "Attention inputs of 8 heads.")
+               "Make attention inputs with 8 heads.")
       .example(
           "tensor-gen clusters x=550x2 --counts 500,50 --centres \"1.8,0.7;-1,-1\" \\\n"
           "      --variance 0.1 -o points.h5",
-          "An unbalanced pair of clusters, with their labels.");
+          "Make an unbalanced pair of clusters with labels.");
   return tool;
 }
 
 template <class T>
 using Make = std::function<void(Index first, Index count, T* out)>;
 
-// Rounds to the type that is stored, and refuses what it cannot hold.
+// Rounds to the stored type, and refuses numbers that exceed it.
 template <class T>
 void store(const std::string& name, const double* values, Index count, T* out) {
   for (Index k = 0; k < count; ++k) {

@@ -15,7 +15,7 @@
 namespace attn::tools {
 namespace {
 
-constexpr std::size_t most_axes = 32;  // of HDF5
+constexpr std::size_t most_axes = 32;  // the limit of HDF5
 
 [[noreturn]] void usage(const std::string& message, std::string hint = {}) {
   throw Error(Failure::usage, message, std::move(hint));
@@ -54,7 +54,7 @@ Planned parse_word(const std::string& word, DType type) {
   return planned;
 }
 
-// The axes that the project's names stand for.
+// The labels of the axes of the project's dataset names.
 std::vector<std::string> axis_labels(const std::string& name, std::size_t rank, bool points) {
   std::vector<std::string> last;
   if (points) {
@@ -183,7 +183,7 @@ void Recipe::points(const Planned& planned, Index first, Index count, double* ou
   label.points_name = planned.name;
   std::vector<std::int64_t> clusters(static_cast<std::size_t>(points));
   labels(label, first_point, points, clusters.data());
-  // Whole points, as a coordinate may depend on those before it.
+  // Whole points, as a coordinate may depend on the coordinates before it.
   std::vector<double> whole(static_cast<std::size_t>(points * dimension));
   RandomStream(seed_, planned.name)
       .normal(first_point * dimension, points * dimension, whole.data());

@@ -22,12 +22,12 @@ struct Planned {
   std::string points_name;
 };
 
-/// What tensor-gen was asked for, checked: which datasets, and what their elements are. Values are
-/// functions of the seed, the dataset's name and the element's row-major index alone.
+/// The checked task of tensor-gen: the datasets and the formulas of their elements. Values depend
+/// only on the seed, the dataset's name and the element's row-major index.
 class Recipe {
  public:
-  /// Throws Error(usage): a NAME=SHAPE that is none, a name asked for twice, clusters that do not
-  /// fit the shape.
+  /// Throws Error(usage) for a malformed NAME=SHAPE, a repeated name, or clusters that do not match
+  /// the shape.
   explicit Recipe(const cli::Arguments& arguments);
 
   const std::vector<Planned>& plan() const { return plan_; }
@@ -37,9 +37,9 @@ class Recipe {
   /// z and u the elements of the RandomStream of the dataset's name.
   void values(const Planned& planned, Index first, Index count, double* out) const;
 
-  /// The same of a dataset of labels: in clusters by the position of the point; in mixture by the
-  /// uniform element of that point in the stream "NAME/component", against the running sum of the
-  /// weights.
+  /// The same for a dataset of labels: in clusters by the position of the point; in mixture by the
+  /// uniform element of that point in the stream "NAME/component", compared with the running sum of
+  /// the weights.
   void labels(const Planned& planned, Index first, Index count, std::int64_t* out) const;
 
  private:
@@ -56,8 +56,8 @@ class Recipe {
   double factor_ = 1;
   std::optional<collapse::Clusters> clusters_;
   std::vector<Index> count_ends_;    // running sum of the counts
-  std::vector<double> weight_ends_;  // running sum of the weights, in shares of the whole
-  Index last_component_ = 0;         // the last one with a weight
+  std::vector<double> weight_ends_;  // running sum of the weights, normalised to 1
+  Index last_component_ = 0;         // the last one with a positive weight
   std::vector<Planned> plan_;
 };
 

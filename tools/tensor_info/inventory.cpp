@@ -17,7 +17,7 @@
 namespace attn::tools {
 namespace {
 
-constexpr Index strings_read = 100'000;  // a vocabulary; more are not looked at
+constexpr Index strings_read = 100'000;  // enough for a vocabulary; larger datasets are not read
 constexpr std::size_t strings_shown = 3;
 
 bool is_number(DType type) { return is_floating(type) || is_integral(type); }
@@ -44,7 +44,7 @@ std::string first_strings(const io::InputDataset& dataset) {
   return all.size() > strings_shown ? text + ", ..." : text;
 }
 
-// Integers in full, as far as a double knows them.
+// Integers in full, as far as a double represents them.
 std::string number_text(const io::Item& item, double value) {
   constexpr double exact = 9007199254740992.0;
   const bool whole = is_integral(item.dtype) && std::abs(value) <= exact;

@@ -11,7 +11,7 @@
 
 namespace attn::tools {
 
-/// The attribute in which HDF5 keeps the names of a dataset's axes.
+/// The attribute in which HDF5 stores the names of a dataset's axes.
 inline const std::string axis_labels = "DIMENSION_LABELS";
 
 /// The groups and datasets of a bundle, with the ranges of their numbers.
@@ -19,21 +19,21 @@ class Inventory {
  public:
   struct Entry {
     io::Item item;
-    std::optional<ValueRange> range;  ///< of numbers and bools, where they were read
-    std::string first;                ///< of strings: the first few
+    std::optional<ValueRange> range;  ///< for numbers and bools, if they were read
+    std::string first;                ///< for strings: the first few
   };
 
-  /// Datasets named with -i stand for those of INPUT. `with_values`: reads every number once, 2 MiB
-  /// at a time. An item that cannot be read says why (io::Item::unreadable).
+  /// Datasets named with -i replace those of INPUT. `with_values`: reads every number once, 2 MiB
+  /// at a time. An unreadable item has a reason (io::Item::unreadable).
   Inventory(const cli::Arguments& arguments, const io::InputBundle& bundle, bool with_values);
 
   const std::vector<Entry>& entries() const { return entries_; }
 
-  /// A line per dataset: path, shape, type, range; and for each item that cannot be read.
+  /// A line per dataset: path, shape, type, range; also one per unreadable item.
   std::string table() const;
 
-  /// Why the first unreadable item cannot be read, and how many more there are; nothing where all
-  /// can be read.
+  /// Why the first unreadable item cannot be read, and how many more there are; empty if all can be
+  /// read.
   std::optional<std::string> unreadable() const;
 
  private:

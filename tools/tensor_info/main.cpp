@@ -1,4 +1,4 @@
-// tensor-info: what is in a bundle.
+// tensor-info: lists the contents of a bundle.
 
 #include <algorithm>
 #include <map>
@@ -20,22 +20,21 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 cli::Declaration declare() {
-  cli::Declaration d("tensor-info", "Says what is in a bundle: datasets, attributes, history",
+  cli::Declaration d("tensor-info", "Lists the datasets, attributes and history of a bundle",
                      cli::Role::inspect);
   d.about(
       "Lists every dataset with its shape, type and the range of its finite numbers, counts NaNs "
-      "and "
-      "infinities, and prints the attributes and the commands that made the bundle. What cannot be "
-      "read is listed as unreadable, and the exit status is then 3.");
-  d.flag("brief", "Do not read the numbers: no ranges, at once whatever the size.");
+      "and infinities, and prints the attributes and the commands that made the bundle. Unreadable "
+      "objects are marked as such, and the exit status is then 3.");
+  d.flag("brief", "Does not read the numbers: shows no ranges, but is fast for any size.");
   d.report_member("attributes", "the attributes of the root")
       .report_member("groups", "an array of path and attributes of each group")
       .report_member("datasets",
                      "an array of path, shape, dtype and attributes of each dataset and, unless "
                      "--brief is given, min and max of its finite numbers and the counts nan and "
                      "infinite; unreadable is the reason why one cannot be read");
-  d.example("attn-compute layer3.h5 | tensor-info", "what goes through the pipe?");
-  d.example("tensor-info dump.h5:/text/wiki/layer0", "one group");
+  d.example("attn-compute layer3.h5 | tensor-info", "Show the contents of a pipe.");
+  d.example("tensor-info dump.h5:/text/wiki/layer0", "Show one group.");
   d.exit_status(1, "");
   d.exit_status(4, "");
   d.exit_status(5, "");
@@ -105,8 +104,8 @@ std::string history_lines(const std::vector<io::AttributeValue>& attributes) {
   return text.empty() ? "" : "history\n" + text;
 }
 
-// Names of results by the tool that has marked them, "attn-compute: out, weights"; of those in
-// several groups each once.
+// Names of results by the tool that marked them, "attn-compute: out, weights"; each name once, even
+// if it occurs in several groups.
 std::string result_lines(const std::vector<Inventory::Entry>& entries) {
   std::map<std::string, std::set<std::string>> by_tool;
   for (const Inventory::Entry& entry : entries) {

@@ -52,7 +52,7 @@ Shape strides_of(const StoredArray& array) {
 
 void append_utf8(std::uint32_t point, const std::string& address, std::string& text) {
   if (point >= 0x110000 || (point >= 0xd800 && point < 0xe000)) {
-    throw Error(Failure::input, address + " holds a string with an impossible character");
+    throw Error(Failure::input, address + " holds a string with an invalid character");
   }
   const auto tail = [&](int shift) { text += static_cast<char>(0x80 | (point >> shift & 0x3f)); };
   if (point < 0x80) {
@@ -72,7 +72,7 @@ void append_utf8(std::uint32_t point, const std::string& address, std::string& t
   }
 }
 
-/// What a padded string of code points says, in UTF-8.
+/// The contents of a padded string of code points, in UTF-8.
 std::string text_of(const char* data, std::size_t size, const std::string& address) {
   std::vector<std::uint32_t> points(size / 4);
   std::memcpy(points.data(), data, points.size() * 4);
@@ -105,7 +105,7 @@ void ArrayDataset::read_elements(const Shape& start, const Shape& count, void* o
   for (std::size_t axis = count.size(); axis-- > 0;) {
     const std::size_t source = slab_.source_axis[axis];
     offset += start[axis] * slab_.step[source] * strides_[source];
-    // A step may be as long as 64 bits allow where only one element is taken.
+    // A step may be as long as 64 bits allow if only one element is taken.
     const Index step = count[axis] > 1 ? slab_.step[source] * strides_[source] : 1;
     axes[source] = {count[axis], step, out_step};
     out_step *= count[axis];

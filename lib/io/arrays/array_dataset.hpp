@@ -12,7 +12,7 @@ namespace attn::io {
 /// An array of an .npy, .npz or .safetensors file, or a slice of it.
 class ArrayDataset : public InputDataset::Impl {
  public:
-  /// Throws Error(input) for a selection that does not fit.
+  /// Throws Error(input) if the selection does not fit the array.
   ArrayDataset(StoredArray array, std::string dataset_name, std::string address_text,
                const std::vector<SliceItem>& selection);
 

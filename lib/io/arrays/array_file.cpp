@@ -34,8 +34,8 @@ class NpyFile : public ArrayFile {
   StoredArray array_;
 };
 
-/// The length of the header is a claim, but it must be one that the file can keep; the reference
-/// implementation reads no headers beyond 100 MB either.
+/// The header's length is read from the file, so it is bounded by the file's size; the reference
+/// implementation also refuses headers beyond 100 MB.
 constexpr std::uint64_t most_header = 100'000'000;
 
 std::uint64_t header_length(const unsigned char* start) {
@@ -53,8 +53,8 @@ class SafetensorsFile : public ArrayFile {
     const std::uint64_t length = header_length(start.data());
     if (length > most_header || static_cast<Index>(length) > bytes->size() - 8) {
       throw Error(Failure::input, label + " claims a safetensors header of " +
-                                      std::to_string(length) + " bytes, of " +
-                                      std::to_string(bytes->size()) + " in all");
+                                      std::to_string(length) + " bytes in a total of " +
+                                      std::to_string(bytes->size()) + " bytes");
     }
     std::string json(static_cast<std::size_t>(length), '\0');
     const Index data = 8 + static_cast<Index>(length);
@@ -88,13 +88,13 @@ bool is_npy(const unsigned char* start, std::size_t size) {
   return size >= npy_magic_size && std::memcmp(start, npy_magic, npy_magic_size) == 0;
 }
 
-/// A local header, or the end of a directory without entries.
+/// Whether the bytes are a local header, or the end of a directory without entries.
 bool is_zip(const unsigned char* start, std::size_t size) {
   return size >= 4 &&
          (std::memcmp(start, "PK\x03\x04", 4) == 0 || std::memcmp(start, "PK\x05\x06", 4) == 0);
 }
 
-/// A length that the file can keep, and an object after it.
+/// Whether the bytes are a length that fits the file and the beginning of a JSON object.
 bool may_be_safetensors(const unsigned char* start, std::size_t size, Index file_size) {
   return size > 8 && start[8] == '{' &&
          header_length(start) <= static_cast<std::uint64_t>(file_size - 8);

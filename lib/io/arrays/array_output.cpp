@@ -73,9 +73,9 @@ struct ArrayOutput::Impl {
   std::vector<ArrayPlan> arrays;
   TargetWriter out;
   ZipWriter zip;
-  std::size_t turn = 0;  ///< of which array it is
-  bool begun = false;    ///< it has its header
-  Index left = 0;        ///< elements that it lacks
+  std::size_t turn = 0;  ///< index of the current array
+  bool begun = false;    ///< whether its header is written
+  Index left = 0;        ///< elements not yet written
 
   void append(const void* data, Index count) {
     if (format == ArrayFormat::npz) {

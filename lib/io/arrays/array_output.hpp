@@ -10,46 +10,47 @@
 
 namespace attn::io {
 
-/// What a file of arrays is to look like.
+/// The format of a file of arrays that is to be written.
 enum class ArrayFormat { npy, npz, safetensors };
 
 /// An array that is to be written.
 struct ArrayPlan {
-  std::string name;  ///< not in an .npy
+  std::string name;  ///< not used in an .npy
   DType dtype = DType::f32;
   Shape shape;
 };
 
-/// Whether the format has arrays of this type: numbers and bool, and bfloat16 in .safetensors
-/// alone.
+/// Whether the format can store this type: numbers and bool, and bfloat16 only in .safetensors.
 bool holds(ArrayFormat format, DType dtype);
 
-/// A file of arrays that appears whole or not at all, as an OutputBundle does, with bytes that
-/// depend on the arrays alone: an .npy as numpy.save writes it; an .npz of members that are stored,
-/// dated 1980-01-01 and aligned so that their data begins at a multiple of 64; a .safetensors as
-/// the reference implementation writes it.
+/// A file of arrays that appears whole or not at all, as an OutputBundle does. Its bytes depend
+/// only on the arrays: an .npy as numpy.save writes it; an .npz with uncompressed members, dated
+/// 1980-01-01, whose data begins at multiples of 64 bytes; a .safetensors as the reference
+/// implementation writes it.
 class ArrayOutput {
  public:
-  /// Throws what OutputBundle's constructor throws, and Error(input) for arrays that the format
-  /// cannot hold: of other types than holds(), more or fewer than one in an .npy, two of one name,
-  /// names without characters or with control characters (in an .npz, of more than 65531 bytes).
+  /// Throws what OutputBundle's constructor throws, and Error(input) if the format cannot hold the
+  /// arrays: a type for which holds() is false, more or fewer than one array in an .npy, two arrays
+  /// of one name, a name that is empty or has control characters (or, in an .npz, more than 65531
+  /// bytes).
   ArrayOutput(const OutputBundle::Options& options, ArrayFormat format,
               std::vector<ArrayPlan> arrays);
   ~ArrayOutput();
   ArrayOutput(ArrayOutput&&) noexcept;
   ArrayOutput& operator=(ArrayOutput&&) noexcept;
 
-  /// The arrays in the order in which their elements are to be written: as given, but in a
-  /// .safetensors sorted as the reference implementation has them.
+  /// The arrays in the order in which their elements must be written: the given order, except that
+  /// a .safetensors is sorted as the reference implementation sorts it.
   const std::vector<ArrayPlan>& order() const;
 
-  /// Takes the next `count` elements of the array whose turn it is, row-major, size_of(dtype) bytes
-  /// each in the machine's byte order. Elements of two arrays are not mixed in one call: more than
-  /// the array has left is std::invalid_argument. Throws Error(output).
+  /// Writes the next `count` elements of the current array in order(), row-major, size_of(dtype)
+  /// bytes each in the machine's byte order. One call may not span two arrays:
+  /// std::invalid_argument if `count` exceeds the number of elements that the array still lacks.
+  /// Throws Error(output).
   void write(const void* elements, Index count);
 
-  /// Everything is written: brings the file to its target. Throws Error(output), and
-  /// std::logic_error where elements are missing.
+  /// Moves the complete file to its target. Throws Error(output), and std::logic_error if elements
+  /// are missing.
   void commit();
 
   std::string description() const;
@@ -59,7 +60,7 @@ class ArrayOutput {
   std::unique_ptr<Impl> impl_;
 };
 
-/// "1.7.3": for --version.
+/// The version of libzip, "1.7.3", for --version.
 std::string libzip_version();
 
 }  // namespace attn::io

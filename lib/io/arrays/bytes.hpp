@@ -8,7 +8,7 @@
 
 namespace attn::io {
 
-/// Bytes that can be read from anywhere: those of a file, or of a member of an archive.
+/// A random-access source of bytes: a file, or a member of an archive.
 class Bytes {
  public:
   virtual ~Bytes() = default;
@@ -17,8 +17,8 @@ class Bytes {
 
   Index size() const noexcept { return size_; }
 
-  /// Fills `out` with bytes [offset, offset + count), which lie within size(). From any thread.
-  /// Throws Error(input) naming the file where they cannot be had.
+  /// Fills `out` with bytes [offset, offset + count), which lie within size(). May be called from
+  /// any thread. Throws Error(input) naming the file if they cannot be read.
   virtual void read(Index offset, Index count, void* out) const = 0;
 
  protected:
@@ -28,11 +28,11 @@ class Bytes {
   Index size_;
 };
 
-/// A regular file. By pread(2) and not by a mapping: reading a mapped file that another program
-/// cuts short ends the process.
+/// A regular file. It is read by pread(2) rather than mapped: a process that reads a mapped file
+/// after another program has truncated it is killed.
 class FileBytes : public Bytes {
  public:
-  /// `label` is what messages call the file, `size` its length when it was opened.
+  /// `label` names the file in messages; `size` is its length when it was opened.
   FileBytes(Descriptor descriptor, std::string label, Index size)
       : Bytes(size), descriptor_(std::move(descriptor)), label_(std::move(label)) {}
 

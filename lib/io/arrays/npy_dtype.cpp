@@ -30,7 +30,7 @@ constexpr std::array<Known, 12> known = {{{"f2", DType::f16},
                                           {"u8", DType::u64},
                                           {"b1", DType::boolean}}};
 
-// A descr comes from the file: what is shown of it must stay short.
+// A descr comes from the file: messages show only a short piece of it.
 std::string shown(std::string_view descr) {
   constexpr std::size_t most = 40;
   return "'" + std::string(descr.substr(0, most)) + (descr.size() > most ? "..." : "") + "'";
@@ -73,7 +73,7 @@ void read_npy_dtype(std::string_view descr, const std::string& address, StoredAr
   std::uint32_t length = 0;
   const char* const end = code.data() + code.size();
   const auto [stopped, failed] = std::from_chars(code.data() + 1, end, length);
-  constexpr std::uint32_t most = 1u << 20;  // characters: absurd for names of keys
+  constexpr std::uint32_t most = 1u << 20;  // characters: far more than names of keys need
   if (failed != std::errc{} || stopped != end || length == 0 || length > most) {
     refuse(descr, address);
   }

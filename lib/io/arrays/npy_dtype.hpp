@@ -7,11 +7,11 @@
 
 namespace attn::io {
 
-/// Fills in what NumPy's dtype string ('<f4', '|b1', '>i8', '<U5') says of the elements. Throws
-/// Error(input) naming `address` for a type that is not read.
+/// Sets the element type of `array` from NumPy's dtype string ('<f4', '|b1', '>i8', '<U5'). Throws
+/// Error(input) naming `address` for a type that is not supported.
 void read_npy_dtype(std::string_view descr, const std::string& address, StoredArray& array);
 
-/// The other way: "<f4". For the types that npy_header takes.
+/// The inverse: NumPy's dtype string, such as "<f4". Accepts the types that npy_header accepts.
 std::string npy_dtype(DType dtype);
 
 }  // namespace attn::io

@@ -45,7 +45,7 @@ class HeaderParser {
       }
       if (!accept(',') && peek() != '}') refuse("a missing comma");
     }
-    if (peek() != '\0' || at_ != text_.size()) refuse("something after its end");
+    if (peek() != '\0' || at_ != text_.size()) refuse("text after its end");
     if (!descr || !fortran || !shape) refuse("one of descr, fortran_order and shape missing");
     read_npy_dtype(*descr, address_, array);
     array.fortran = *fortran;
@@ -57,7 +57,7 @@ class HeaderParser {
     throw Error(Failure::input, address_ + " has a malformed .npy header, with " + why);
   }
 
-  /// The next character that is no space; '\0' at the end, and for a NUL.
+  /// The next character that is not a space; '\0' at the end, and for a NUL.
   char peek() {
     while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\n' || text_[at_] == '\t')) {
       ++at_;
@@ -83,7 +83,7 @@ class HeaderParser {
     const std::string_view inside = text_.substr(at_ + 1, end - at_ - 1);
     at_ = end + 1;
     if (std::any_of(inside.begin(), inside.end(), [](char c) { return c < ' ' || c == '\\'; })) {
-      refuse("a string of other than plain characters");
+      refuse("a string with special characters");
     }
     return std::string(inside);
   }
@@ -107,7 +107,7 @@ class HeaderParser {
         refuse("more than " + std::to_string(most_axes) + " axes");
       }
       const bool comma = accept(',');
-      if (!comma && (peek() != ')' || shape.size() == 1)) refuse("a shape that is no tuple");
+      if (!comma && (peek() != ')' || shape.size() == 1)) refuse("a shape that is not a tuple");
     }
     return shape;
   }
@@ -122,7 +122,7 @@ class HeaderParser {
         refuse("a length in its shape beyond 64 bits");
       }
     }
-    if (at_ == first) refuse("a length in its shape that is no integer");
+    if (at_ == first) refuse("a length in its shape that is not an integer");
     if (at_ < text_.size() && text_[at_] == 'L') ++at_;  // as Python 2 wrote them
     return value;
   }
@@ -133,15 +133,15 @@ class HeaderParser {
 };
 
 struct Preamble {
-  Index begin = 0;   ///< of the header's text
-  Index length = 0;  ///< of it
+  Index begin = 0;   ///< where the header's text begins
+  Index length = 0;  ///< its length
 };
 
 Preamble read_preamble(const Bytes& bytes, const std::string& address) {
   unsigned char start[12] = {};
   bytes.read(0, std::min<Index>(bytes.size(), sizeof(start)), start);
   if (bytes.size() < 10 || std::memcmp(start, npy_magic, npy_magic_size) != 0) {
-    throw Error(Failure::input, address + " is no .npy: it does not begin as one");
+    throw Error(Failure::input, address + " is not an .npy: its first bytes are wrong");
   }
   const int major = start[6];
   const int minor = start[7];
@@ -154,7 +154,8 @@ Preamble read_preamble(const Bytes& bytes, const std::string& address) {
   const Preamble preamble{major > 1 ? 12 : 10, length};
   if (length > most_header || length > bytes.size() - preamble.begin) {
     throw Error(Failure::input, address + " claims an .npy header of " + std::to_string(length) +
-                                    " bytes, of " + std::to_string(bytes.size()) + " in all");
+                                    " bytes in a total of " + std::to_string(bytes.size()) +
+                                    " bytes");
   }
   return preamble;
 }
@@ -172,9 +173,9 @@ StoredArray read_npy_header(std::shared_ptr<const Bytes> bytes, const std::strin
   const Index there = bytes->size() - array.offset;
   if (expected != there) {
     throw Error(Failure::input, address + (there < expected ? " is truncated: it" : "") + " has " +
-                                    std::to_string(there) + " bytes of data, its shape " +
+                                    std::to_string(there) + " bytes of data, but its shape " +
                                     to_string(array.shape) + " of " + array.description +
-                                    " asks for " + std::to_string(expected));
+                                    " needs " + std::to_string(expected));
   }
   array.bytes = std::move(bytes);
   return array;

@@ -51,7 +51,7 @@ NpzFile::NpzFile(int descriptor, const std::string& label, std::string tmpdir)
   if (!own) throw Error(Failure::input, "cannot open " + label + ": " + system_reason(errno));
   int error = 0;
   errno = 0;
-  // Duplicates the descriptor, and closes the one that it is given where it succeeds.
+  // Duplicates the descriptor, and closes the original if it succeeds.
   archive_->handle = zip_fdopen(own.get(), 0, &error);
   if (archive_->handle == nullptr) {
     const int failure = errno;
@@ -112,7 +112,7 @@ ZipEntry NpzFile::entry(zip_uint64_t index, const std::string& address) const {
                                     ", expected none or deflate");
   }
   const bool deflated = status.comp_method == ZIP_CM_DEFLATE;
-  // Deflate makes at most 258 bytes of 2 bits.
+  // Deflate expands 2 bits to at most 258 bytes.
   constexpr zip_uint64_t most_growth = 1032;
   const auto size = static_cast<zip_uint64_t>(size_);
   const bool possible =
@@ -121,7 +121,7 @@ ZipEntry NpzFile::entry(zip_uint64_t index, const std::string& address) const {
   if (!possible) {
     throw Error(Failure::input, address + " claims " + std::to_string(status.size) + " bytes in " +
                                     std::to_string(status.comp_size) +
-                                    " stored ones, which cannot be (the file has " +
+                                    " compressed ones, which is impossible (the file has " +
                                     std::to_string(size_) + ")");
   }
   return {index, static_cast<Index>(status.size), static_cast<Index>(status.comp_size), deflated};

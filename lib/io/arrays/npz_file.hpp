@@ -12,7 +12,7 @@
 
 namespace attn::io {
 
-/// A zip archive that is open for reading. libzip is not re-entrant: one user at a time.
+/// A zip archive open for reading. libzip is not re-entrant: only one thread may use it at a time.
 struct ZipArchive {
   zip_t* handle = nullptr;
   std::string label;
@@ -26,7 +26,7 @@ struct ZipArchive {
   }
 };
 
-/// One member of it, as its directory describes it.
+/// One member of the archive, as its directory describes it.
 struct ZipEntry {
   zip_uint64_t index = 0;
   Index size = 0;
@@ -34,12 +34,12 @@ struct ZipEntry {
   bool deflated = false;
 };
 
-/// A NumPy .npz: a zip archive whose members NAME.npy are its arrays NAME. Other members are left
-/// out of consideration.
+/// A NumPy .npz: a zip archive whose members NAME.npy are its arrays NAME. Other members are
+/// ignored.
 class NpzFile : public ArrayFile {
  public:
-  /// `descriptor` leads to the file and stays the caller's. Throws Error(input): no zip archive,
-  /// a damaged one, two arrays of one name.
+  /// `descriptor` refers to the file and still belongs to the caller. Throws Error(input) if it is
+  /// not a zip archive, is damaged, or has two arrays of one name.
   NpzFile(int descriptor, const std::string& label, std::string tmpdir);
 
   std::vector<std::string> names() const override;

@@ -12,8 +12,8 @@
 namespace attn::io {
 namespace {
 
-/// Takes the header as events and keeps what the form allows only, so that neither depth nor
-/// repetition in a hostile header costs memory. Bounds are looked at when all is read.
+/// Reads the header as a stream of events and keeps only what the form allows, so that a hostile
+/// header cannot use memory by depth or repetition. Bounds are checked after all of it is read.
 class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
  public:
   explicit HeaderReader(const std::string& label) : label_(label) {}
@@ -77,7 +77,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   bool boolean(bool) override { refuse_value(); }
   bool binary(binary_t&) override { refuse_value(); }
   bool parse_error(std::size_t at, const std::string&, const nlohmann::json::exception&) override {
-    refuse("something that is no JSON at byte " + std::to_string(at));
+    refuse("invalid JSON at byte " + std::to_string(at));
   }
 
  private:
@@ -115,7 +115,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
     }
     const Shape& offsets = fields_["data_offsets"];
     if (offsets.size() != 2 || offsets[0] > offsets[1]) {
-      refuse("data_offsets that are no stretch of bytes in " + name_);
+      refuse("data_offsets that are not a range of bytes in " + name_);
     }
     const std::optional<SafetensorsType> type = safetensors_type(dtype_);
     if (!type) refuse("the unknown dtype '" + dtype_.substr(0, 40) + "' in " + name_);
@@ -134,13 +134,13 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
 
   void check_size(const SafetensorsEntry& entry, std::size_t bits) const {
     const std::string what = label_ + ":" + name_;
-    // In bits, as there are types of less than a byte.
+    // In bits, since some types have less than a byte.
     const Index expected = array_bytes(entry.array.shape, bits, what);
     const Index there = entry.end - entry.begin;
     if (expected % 8 != 0 || expected / 8 != there) {
       throw Error(Failure::input, what + " has " + std::to_string(there) + " bytes, its shape " +
                                       to_string(entry.array.shape) + " of " +
-                                      entry.array.description + " asks for " +
+                                      entry.array.description + " needs " +
                                       std::to_string(expected / 8));
     }
   }
@@ -158,7 +158,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   std::vector<std::string> has_array_;
 };
 
-/// The arrays follow each other without gap or overlap, and fill the data.
+/// Checks that the arrays follow each other without gap or overlap and fill the data section.
 void check_cover(const std::map<std::string, SafetensorsEntry>& entries, Index data_size,
                  const std::string& label) {
   std::vector<std::pair<std::pair<Index, Index>, const std::string*>> order;
@@ -180,7 +180,7 @@ void check_cover(const std::map<std::string, SafetensorsEntry>& entries, Index d
   }
   if (at != data_size) {
     throw Error(Failure::input, label + " has " + std::to_string(data_size) +
-                                    " bytes of data, its arrays end at " + std::to_string(at));
+                                    " bytes of data, but its arrays end at " + std::to_string(at));
   }
 }
 
@@ -191,7 +191,7 @@ std::map<std::string, SafetensorsEntry> read_safetensors_header(std::string_view
                                                                 const std::string& label) {
   HeaderReader reader(label);
   if (json.empty() || json.front() != '{') {
-    throw Error(Failure::input, label + " has a malformed safetensors header: it is no object");
+    throw Error(Failure::input, label + " has a malformed safetensors header: it is not an object");
   }
   nlohmann::json::sax_parse(json.begin(), json.end(), &reader);
   check_cover(reader.entries, data_size, label);

@@ -8,18 +8,19 @@
 
 namespace attn::io {
 
-/// One entry of a .safetensors header: an array without its bytes, and where they lie.
+/// One entry of a .safetensors header: the description of an array and the range of its bytes.
 struct SafetensorsEntry {
   StoredArray array;
-  Index begin = 0;  ///< in the data, which follows the header
+  Index begin = 0;  ///< offset in the data section, which follows the header
   Index end = 0;
 };
 
-/// Reads the JSON header of a .safetensors whose data has `data_size` bytes. Throws Error(input)
-/// naming `label`: no JSON or not of this form, a name twice, without characters or with control
-/// characters, an unknown dtype, a negative or overflowing shape, offsets that do not fit the
-/// shape, overlap, leave gaps or lie outside of the data. Memory goes with the entries that the
-/// header really holds; what is nested deeper than the form allows is refused where it begins.
+/// Reads the JSON header of a .safetensors whose data section has `data_size` bytes. Throws
+/// Error(input) naming `label` if it is not JSON of this form, a name is repeated, empty or has
+/// control characters, a dtype is unknown, a shape is negative or overflows, or offsets do not
+/// match the shape, overlap, leave gaps or lie outside the data. Memory use is proportional to the
+/// entries that the header really holds; JSON nested deeper than the form allows is refused as soon
+/// as it begins.
 /// Source: the reference implementation's README, section Format.
 std::map<std::string, SafetensorsEntry> read_safetensors_header(std::string_view json,
                                                                 Index data_size,

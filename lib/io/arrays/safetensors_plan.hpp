@@ -15,13 +15,13 @@ struct SafetensorsPlan {
   Shape shape;
 };
 
-/// The header that the reference implementation writes before arrays in this order: 8 bytes of
-/// length, then JSON without spaces in the order given, padded with spaces to a multiple of 8.
-/// Throws std::invalid_argument for a type that there is not.
+/// The header that the reference implementation writes for arrays in this order: 8 bytes of length,
+/// then JSON without spaces in the given order, padded with spaces to a multiple of 8 bytes. Throws
+/// std::invalid_argument for a type that .safetensors does not have.
 std::string safetensors_header(const std::vector<SafetensorsPlan>& arrays);
 
-/// Whether the reference implementation writes array a before b: those of the types of the widest
-/// alignment come first, those of one type by name. Both of types that there are.
+/// Whether the reference implementation writes array a before b: arrays are sorted by alignment,
+/// largest first, then by type and then by name. Both must have a type that .safetensors has.
 bool safetensors_before(const SafetensorsPlan& a, const SafetensorsPlan& b);
 
 }  // namespace attn::io

@@ -5,8 +5,8 @@
 namespace attn::io {
 namespace {
 
-// In the reference implementation's order, which is that of alignment. Those without a rank are
-// newer ones, told here from nonsense only.
+// In the reference implementation's order, which is that of alignment. Types without a rank are
+// newer ones; they are listed only so that they are not reported as unknown.
 constexpr std::array<SafetensorsType, 20> types = {{
     {"BOOL", DType::boolean, 8, 0},   {"U8", DType::u8, 8, 1},
     {"I8", DType::i8, 8, 2},          {"F8_E5M2", DType::other, 8, 3},

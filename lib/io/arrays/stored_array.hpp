@@ -10,8 +10,8 @@
 
 namespace attn::io {
 
-/// An array of elements of one size that lie next to each other in a file, as the file's header
-/// describes it. Whoever makes one has seen to it that all of it lies within `bytes`.
+/// An array whose elements have one size and are contiguous in a file, as the file's header
+/// describes it. The code that creates one has checked that all of it lies within `bytes`.
 struct StoredArray {
   enum class Text {
     none,
@@ -21,20 +21,20 @@ struct StoredArray {
 
   DType dtype = DType::other;
   std::string description;       ///< of the type, for messages: "float32"
-  std::size_t element_size = 0;  ///< size_of(dtype), but for strings and other
+  std::size_t element_size = 0;  ///< size_of(dtype), except for strings and `other`
   Text text = Text::none;
   bool swap_bytes = false;  ///< stored in the other byte order
-  bool fortran = false;     ///< the first axis is the one whose elements are neighbours
+  bool fortran = false;     ///< column-major: the first axis varies fastest
   Shape shape;
   std::shared_ptr<const Bytes> bytes;
   Index offset = 0;  ///< of the first element in `bytes`
 };
 
-/// Elements times `element_size`. Throws Error(input) naming `what` where that does not fit an
-/// Index, or where an axis is negative.
+/// The number of elements times `element_size`. Throws Error(input) naming `what` if the product
+/// does not fit an Index or an axis is negative.
 Index array_bytes(const Shape& shape, std::size_t element_size, const std::string& what);
 
-/// The most axes an array may have: as many as HDF5 and NumPy 1 can do with.
+/// The largest number of axes an array may have: the limit of HDF5 and of NumPy 1.
 constexpr std::size_t most_axes = 32;
 
 }  // namespace attn::io

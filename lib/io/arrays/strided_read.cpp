@@ -9,8 +9,8 @@
 namespace attn::io {
 namespace {
 
-constexpr Index stretch = Index{256} << 10;  // bytes read at once into the buffer: fits a cache
-constexpr Index page = 4096;  // to skip less costs more than to read it: the system has read it
+constexpr Index stretch = Index{256} << 10;  // bytes read into the buffer at once: fits a cache
+constexpr Index page = 4096;  // skipping less is no gain: the system reads whole pages
 
 template <std::size_t size>
 void copy_apart(const char* in, Index in_step, Index count, char* out, Index out_step) {
@@ -55,8 +55,8 @@ class StridedReader {
   }
 
  private:
-  /// Two axes are one where both in the file and in memory the inner one ends where the next
-  /// element of the outer one begins.
+  /// Merges two axes if, in the file and in memory, the inner one ends where the next element of
+  /// the outer one begins.
   void merge() {
     std::vector<StridedAxis> merged;
     for (const StridedAxis& axis : axes_) {
@@ -111,9 +111,9 @@ class StridedReader {
 
   const Bytes& bytes_;
   Index element_;
-  std::vector<StridedAxis> axes_;  // out_step in bytes here
-  std::vector<Index> span_;        // per axis, of it and those within: bytes from first to last
-  std::vector<bool> dense_;        // per axis: nothing in that span is worth skipping
+  std::vector<StridedAxis> axes_;  // out_step is in bytes here
+  std::vector<Index> span_;        // per axis: bytes from its first to its last element
+  std::vector<bool> dense_;        // per axis: the gaps in that span are too small to skip
   Buffer<char> buffer_;
 };
 

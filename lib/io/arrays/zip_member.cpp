@@ -18,10 +18,10 @@
 namespace attn::io {
 namespace {
 
-constexpr Index prefix_size = Index{128} << 10;  // more than the longest header that is read
+constexpr Index prefix_size = Index{128} << 10;  // longer than the longest header that is accepted
 constexpr Index piece_size = Index{1} << 20;
 
-/// An open member. Its archive's mutex is held by whoever uses it.
+/// An open member. Its user must hold the archive's mutex.
 class ZipStream {
  public:
   ZipStream(const ZipArchive& archive, zip_uint64_t index, const std::string& address)
@@ -34,7 +34,7 @@ class ZipStream {
   ZipStream(const ZipStream&) = delete;
   ZipStream& operator=(const ZipStream&) = delete;
 
-  /// Up to `count` bytes; fewer at the end only.
+  /// Reads up to `count` bytes; fewer only at the end.
   Index read(Index count, char* out) {
     Index done = 0;
     while (done < count) {
@@ -47,7 +47,7 @@ class ZipStream {
     return done;
   }
 
-  /// At the end, which is where libzip compares the check sum: whether there is nothing more.
+  /// Whether the member ends here. libzip compares the checksum at this point.
   bool at_end() {
     char byte = 0;
     return read(1, &byte) == 0;
@@ -57,7 +57,7 @@ class ZipStream {
     if (zip_fseek(handle_, offset, SEEK_SET) < 0) refuse(zip_file_get_error(handle_));
   }
 
-  // Where the system has a reason, that says more than libzip's own.
+  // The system's reason, if there is one, is more precise than libzip's.
   [[noreturn]] void refuse(zip_error_t* error) const {
     const int number = zip_error_code_system(error);
     const bool of_system = zip_error_system_type(error) == ZIP_ET_SYS && number != 0;
@@ -93,7 +93,7 @@ class StoredMember : public Bytes {
     if (offset > 0 && !std::exchange(checked_, true)) check();
     stream_->seek(offset);
     if (stream_->read(count, static_cast<char*>(out)) != count) {
-      stream_->refuse("it ends before its time");
+      stream_->refuse("it ends too early");
     }
   }
 
@@ -103,7 +103,7 @@ class StoredMember : public Bytes {
     return std::make_unique<ZipStream>(*archive_, entry.index, address);
   }
 
-  // Once through all of it, before the first element is used; a header is read from 0.
+  // Reads all of it once before the first element is used; a header is read from 0.
   void check() const {
     ZipStream stream(*archive_, index_, address_);
     const Buffer<char> buffer(std::min(piece_size, size()));
@@ -115,7 +115,7 @@ class StoredMember : public Bytes {
   zip_uint64_t index_;
   std::string address_;
   std::unique_ptr<ZipStream> stream_;
-  mutable bool checked_ = false;  // under the archive's mutex
+  mutable bool checked_ = false;  // protected by the archive's mutex
 };
 
 class DeflatedMember : public Bytes {

@@ -10,7 +10,7 @@ namespace {
 constexpr std::uint16_t version = 45;            // the first with ZIP64
 constexpr std::uint16_t utf8_names = 0x800;      // flag bit 11
 constexpr std::uint32_t elsewhere = 0xffffffff;  // the value is in the ZIP64 field
-constexpr std::uint16_t first_day = 1 << 5 | 1;  // 1980-01-01, the first there is
+constexpr std::uint16_t first_day = 1 << 5 | 1;  // 1980-01-01, the earliest date
 constexpr std::size_t alignment = 64;
 
 /// Appends little-endian numbers.
@@ -36,7 +36,7 @@ bool is_ascii(const std::string& text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return (c & 0x80) == 0; });
 }
 
-/// What the local header and the directory have in common, from the flags to the sizes.
+/// Writes the fields common to the local header and the directory, from the flags to the sizes.
 void common(Fields& fields, const std::string& name, std::uint32_t check) {
   fields.u16(is_ascii(name) ? 0 : utf8_names).u16(0).u16(0).u16(first_day).u32(check);
   fields.u32(elsewhere).u32(elsewhere).u16(name.size());
@@ -47,7 +47,7 @@ void common(Fields& fields, const std::string& name, std::uint32_t check) {
 std::string ZipWriter::local_header(const Member& member) const {
   Fields extra;
   extra.u16(1).u16(16).u64(member.size).u64(member.size);
-  // Padding has an extra field of its own, as Android's zipalign writes it.
+  // Padding goes into an extra field of its own, as Android's zipalign writes it.
   const std::size_t before = member.offset + 30 + member.name.size() + extra.bytes.size() + 6;
   const std::size_t padding = (alignment - before % alignment) % alignment;
   extra.u16(0xd935).u16(2 + padding).u16(alignment).text(std::string(padding, '\0'));
@@ -79,7 +79,7 @@ void ZipWriter::begin(const std::string& name) {
 }
 
 void ZipWriter::append(const void* data, Index count) {
-  if (count == 0) return;  // crc32_z takes a null pointer for a reset
+  if (count == 0) return;  // crc32_z treats a null pointer as a reset
   Member& member = members_.back();
   const auto size = static_cast<std::size_t>(count);
   member.check = static_cast<std::uint32_t>(

@@ -8,10 +8,10 @@
 
 namespace attn::io {
 
-/// Writes a zip archive of members that are stored. By hand and not through libzip, which makes a
-/// temporary of its own beside the file and renames it at the end: the target does that here, and
-/// a signal in between must leave nothing behind. Sizes stand in ZIP64 fields always, as NumPy has
-/// them, so that they need not be known before.
+/// Writes a zip archive of uncompressed members. libzip is not used for this, because it would make
+/// its own temporary beside the file and rename it at the end; here the Target does so, which
+/// leaves nothing behind if a signal arrives. Sizes are always written in ZIP64 fields, as NumPy
+/// does, so they need not be known in advance.
 /// Source: PKWARE's APPNOTE.TXT 6.3.10, sections 4.3.7, 4.3.12, 4.3.14 to 4.3.16, 4.5.3.
 class ZipWriter {
  public:
@@ -23,7 +23,7 @@ class ZipWriter {
   void append(const void* data, Index count);
   void end();
 
-  /// The directory; after the last member's end.
+  /// Writes the directory; to be called after the last member's end().
   void finish();
 
  private:

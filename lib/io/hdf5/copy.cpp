@@ -24,7 +24,7 @@ void copy_one(const InputDataset::Impl& dataset, const std::string& name, Output
   }
 }
 
-// What was a result elsewhere is an input here.
+// A result of another bundle is an input here.
 void remove_mark(OutputFile& output, const std::string& name) {
   h5::Handle dataset = output.own(H5Dopen2(output.root(), name.c_str(), H5P_DEFAULT), H5Dclose,
                                   output.address_of(name));
@@ -37,14 +37,14 @@ void remove_mark(OutputFile& output, const std::string& name) {
 void copy_bundle(const InputBundle::Impl& input, OutputFile& output,
                  const std::vector<std::string>& without) {
   const std::set<std::string> left_out(without.begin(), without.end());
-  // What was written before lies at the root.
+  // Objects written before lie at the root.
   const auto excluded = [&](const std::string& path) {
     return left_out.count(path) != 0 ||
            (path.find('/') == std::string::npos && h5::linked(output.root(), path));
   };
   if (input.root && !input.root->group) {
     for (const std::string& name : input.root->names()) {
-      // First, as "." would count as there already.
+      // Checked first, as "." would count as already present.
       require_bundle_name(array_address(input.root->file->label, name), name);
       if (!excluded(name) && input.named.count(name) == 0) {
         copy_array(*input.root->dataset(name, name), output, name);

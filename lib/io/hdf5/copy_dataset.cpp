@@ -23,8 +23,8 @@ h5::Handle type_of(hid_t dataset) {
   return h5::copied_type(stored.get());
 }
 
-/// A chunk's bytes can be written whether or not its filters are there, but a dataset is only
-/// made without a filter that is optional.
+/// A chunk's bytes can be written whether or not its filters are available, but HDF5 creates a
+/// dataset with a missing filter only if that filter is optional.
 void allow_missing_filters(hid_t creation) {
   const int filters = H5Pget_nfilters(creation);
   for (int i = 0; i < filters; ++i) {
@@ -43,7 +43,7 @@ void allow_missing_filters(hid_t creation) {
 
 h5::Handle creation_like(hid_t source) {
   h5::Handle creation = h5::made(H5Dget_create_plist(source), H5Pclose, "properties");
-  // Where the data lies in other files, it comes into this one.
+  // Data stored in other files is copied into this one.
   if (H5Pget_layout(creation.get()) == H5D_VIRTUAL || H5Pget_external_count(creation.get()) > 0) {
     creation = h5::properties(H5P_DATASET_CREATE);
   }
@@ -55,7 +55,7 @@ h5::Handle creation_like(hid_t source) {
   return creation;
 }
 
-/// Blocks of elements; `read` fills a buffer with one.
+/// Copies blocks of elements; `read` fills a buffer with one.
 void copy_blocks(const Shape& shape, hid_t type,
                  const std::function<void(const Piece&, void*)>& read, OutputFile& output,
                  hid_t dataset, const std::string& path) {
@@ -97,20 +97,20 @@ void copy_all_blocks(const OpenDataset& source, OutputFile& output, hid_t datase
     const std::vector<hsize_t> count(piece.count.begin(), piece.count.end());
     h5::select(space.get(), {piece.start.begin(), piece.start.end()},
                std::vector<hsize_t>(count.size(), 1), count);
-    // Closed after the reason of a failure is asked for, which any other call clears.
+    // Closed only after the reason of a failure has been read, which any other call clears.
     const h5::Handle memory = h5::dataspace(count);
     source.read(type, memory.get(), space.get(), out);
   };
   copy_blocks(extent_of(source.handle()).shape, type, read, output, dataset, path);
 }
 
-/// Bytes of a chunk in the file, 0 where it was never written.
+/// The size in bytes of a chunk in the file, 0 if it was never written.
 hsize_t stored_size(hid_t source, const std::string& address, const std::vector<hsize_t>& offset) {
   const h5::Quiet quiet;
   hsize_t size = 0;
   if (H5Dget_chunk_storage_size(source, offset.data(), &size) >= 0) return size;
-  // It fails for chunks that are not there. The question that would tell this from a damaged index
-  // takes time in proportion to the number of chunks, so it is asked only where need be.
+  // The call fails for chunks that do not exist. The query that distinguishes these from a damaged
+  // index takes time proportional to the number of chunks, so it is made only if needed.
   const h5::Reason why = h5::last_reason();
   if (why.text == "chunk storage is not allocated") return 0;
   unsigned filters = 0;
@@ -121,7 +121,7 @@ hsize_t stored_size(hid_t source, const std::string& address, const std::vector<
   return place == HADDR_UNDEF ? 0 : size;
 }
 
-/// Chunks as they are stored, compressed or not; those that were never written stay so.
+/// Copies chunks as stored, compressed or not; chunks that were never written stay unwritten.
 void copy_chunks(hid_t source, const std::string& address, OutputFile& output, hid_t dataset,
                  hid_t creation, const std::string& path) {
   const Shape shape = extent_of(source).shape;
@@ -160,9 +160,9 @@ void copy_content(const OpenDataset& source, OutputFile& output, hid_t dataset, 
   const H5D_layout_t layout = H5Pget_layout(creation.get());
   const bool here = (layout == H5D_CONTIGUOUS && H5Pget_external_count(creation.get()) == 0) ||
                     layout == H5D_CHUNKED;
-  // What was never written has its fill value here and there.
+  // Elements that were never written have the fill value in both files.
   if (here && H5Dget_storage_size(source.handle()) == 0) return;
-  // References name places in their file.
+  // References denote addresses in their own file.
   if (H5Tdetect_class(type, H5T_REFERENCE) > 0 && H5Tget_class(type) != H5T_COMPOUND) return;
   if (layout == H5D_CHUNKED && !h5::holds_pointers(type)) {
     copy_chunks(source.handle(), source.address(), output, dataset, creation.get(), path);
@@ -171,7 +171,7 @@ void copy_content(const OpenDataset& source, OutputFile& output, hid_t dataset, 
   }
 }
 
-/// What HDF5 keeps about axes, which a slice has others of.
+/// Whether HDF5 uses the attribute to describe axes; a slice has other axes.
 bool tells_of_axes(const std::string& attribute, bool is_scale) {
   for (const char* one : {"DIMENSION_LABELS", "DIMENSION_LIST", "REFERENCE_LIST"}) {
     if (attribute == one) return true;
@@ -179,7 +179,7 @@ bool tells_of_axes(const std::string& attribute, bool is_scale) {
   return is_scale && (attribute == "CLASS" || attribute == "NAME");
 }
 
-/// The label of one axis, empty where it has none.
+/// The label of one axis, empty if it has none.
 std::string label_of(hid_t dataset, std::size_t axis) {
   const ssize_t length = H5DSget_label(dataset, static_cast<unsigned>(axis), nullptr, 0);
   if (length <= 0) return {};

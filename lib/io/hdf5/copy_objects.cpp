@@ -21,7 +21,7 @@ void ObjectCopier::copy_members(const Object& group, const std::string& address)
   attach_scales(scaled_, copied_, output_);
 }
 
-/// A group whose members are to be copied next.
+/// Copies a member; returns it if it is a group whose members must be copied next.
 std::optional<Object> ObjectCopier::copy_member(const GroupWalk::Member& member) {
   if (skip_(member.path)) return {};
   std::optional<Object> object;
@@ -60,7 +60,7 @@ std::optional<Object> ObjectCopier::copy_member(const GroupWalk::Member& member)
   return {};
 }
 
-/// Whether the object was copied before: then a link leads to that copy.
+/// Whether the object was copied before; if so, a link to that copy is made.
 bool ObjectCopier::is_copied(const std::string& identity, const std::string& address,
                              const CopyTarget& target) {
   const auto [found, is_new] = copied_.emplace(identity, target.path);

@@ -14,21 +14,21 @@
 
 namespace attn::io {
 
-/// Copies what lies below a group under the root of a new file. An object that several hard links
-/// lead to is copied once, and links lead to it there too. Called under h5::Lock.
+/// Copies the objects below a group under the root of a new file. An object that several hard links
+/// lead to is copied once and linked as often. Called under h5::Lock.
 class ObjectCopier {
  public:
-  /// With `keep_soft_links` those are copied as such, which is right where all of a file is
-  /// copied; else they become what they lead to. External links, whose file names are relative to
-  /// where their file lies, become what they lead to.
-  /// Members at paths of the output that `skip` picks are left out.
+  /// With `keep_soft_links`, soft links are copied as links, which is right if the whole file is
+  /// copied; otherwise they are replaced by their targets. External links, whose file names are
+  /// relative to the folder of their file, are always replaced by their targets. Members whose
+  /// output paths `skip` accepts are left out.
   ObjectCopier(OutputFile& output, bool keep_soft_links,
                std::function<bool(const std::string&)> skip)
       : output_(output), keep_soft_links_(keep_soft_links), skip_(std::move(skip)) {}
 
-  /// The members of a group that is called `address` in messages ("in.h5:" for the root). Throws
-  /// Error(input) naming what cannot be copied, a link that leads to nothing that can be opened
-  /// among it.
+  /// Copies the members of a group, called `address` in messages ("in.h5:" for the root). Throws
+  /// Error(input) naming the first object that cannot be copied, which includes a link whose target
+  /// cannot be opened.
   void copy_members(const Object& group, const std::string& address);
 
  private:
@@ -43,7 +43,7 @@ class ObjectCopier {
   std::function<bool(const std::string&)> skip_;
   std::vector<h5::Handle> groups_;  // of the output, from the root to the one being filled
   std::vector<ScaledDataset> scaled_;
-  std::map<std::string, std::string> copied_;  // from identity to path
+  std::map<std::string, std::string> copied_;  // from an object's identity to the path of its copy
 };
 
 }  // namespace attn::io

@@ -12,11 +12,11 @@ herr_t add_identity(hid_t, unsigned, hid_t scale, void* data) {
     static_cast<std::vector<std::string>*>(data)->push_back(h5::identity(scale));
     return 0;
   } catch (...) {
-    return -1;  // no exception may pass through C
+    return -1;  // an exception must not pass through C code
   }
 }
 
-/// Identities of the scales of one axis; those that cannot be found any more are left out.
+/// Identities of the scales of one axis; scales that no longer exist are left out.
 std::vector<std::string> scales_of(hid_t dataset, unsigned axis) {
   const h5::Quiet quiet;
   std::vector<std::string> found;

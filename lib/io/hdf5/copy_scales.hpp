@@ -9,18 +9,18 @@
 
 namespace attn::io {
 
-/// A dataset that was copied, and that has dimension scales attached where it comes from.
+/// A copied dataset whose original has dimension scales attached.
 struct ScaledDataset {
   h5::Handle source;
   std::string path;  ///< of the copy
 };
 
-/// Whether dimension scales (HDF5's, and with them netCDF's, axes with values) are attached to it.
+/// Whether dimension scales (axes with values, in HDF5 and netCDF) are attached to the dataset.
 bool has_scales(hid_t dataset);
 
 /// Attaches to each copy the copies of its scales, as far as those were copied too. The attributes
-/// that say so consist of references, which are not copied. `copied` leads from an object's
-/// identity to its copy's path. Called under h5::Lock.
+/// that record the attachment consist of references, which are not copied. `copied` maps an
+/// object's identity to the path of its copy. Called under h5::Lock.
 void attach_scales(const std::vector<ScaledDataset>& datasets,
                    const std::map<std::string, std::string>& copied, OutputFile& output);
 

@@ -13,7 +13,7 @@ namespace {
 
 std::vector<hsize_t> extents(const Shape& shape) { return {shape.begin(), shape.end()}; }
 
-/// HDF5 takes neither chunks that reach beyond the dataset nor any for a scalar or empty one.
+/// HDF5 accepts neither chunks larger than the dataset nor chunks for a scalar or empty one.
 std::vector<hsize_t> clamped_chunk(const Shape& shape, const Shape& chunk) {
   if (chunk.empty() || shape.empty() || element_count(shape) == 0) return {};
   if (chunk.size() != shape.size()) throw std::invalid_argument("chunk and shape differ in rank");
@@ -24,8 +24,8 @@ std::vector<hsize_t> clamped_chunk(const Shape& shape, const Shape& chunk) {
   return clamped;
 }
 
-/// The chunk's size is known only once it is deflated; and what is not written of it, beyond the
-/// edge of the dataset, is to be zeros and not whatever was in memory.
+/// A chunk's size is known only once it is deflated, so space cannot be allocated early. The
+/// unwritten part of an edge chunk must be zeros rather than arbitrary memory.
 void add_deflate(hid_t properties, int level) {
   h5::require(H5Pset_shuffle(properties), "properties");
   h5::require(H5Pset_deflate(properties, static_cast<unsigned>(level)), "properties");
@@ -45,7 +45,7 @@ h5::Handle creation_properties(hid_t type, const std::vector<hsize_t>& chunk, in
     return properties;
   }
   h5::require(H5Pset_alloc_time(properties.get(), H5D_ALLOC_TIME_EARLY), "properties");
-  // What holds pointers must be filled, or HDF5 would follow whatever is there.
+  // Types that hold pointers must be filled, or HDF5 would follow arbitrary ones.
   if (!h5::holds_pointers(type)) {
     h5::require(H5Pset_fill_time(properties.get(), H5D_FILL_TIME_NEVER), "properties");
   }
@@ -54,12 +54,12 @@ h5::Handle creation_properties(hid_t type, const std::vector<hsize_t>& chunk, in
 
 void require_name(const std::string& name) {
   if (name.empty() || name.front() == '/' || name.back() == '/' || name == ".") {
-    throw std::invalid_argument("'" + name + "' is no name for a dataset");
+    throw std::invalid_argument("'" + name + "' is not a valid name for a dataset");
   }
 }
 
-/// Threads that write weights are each in a strip of chunks of their own; what is not complete when
-/// it leaves the cache is inflated and deflated once more.
+/// Each thread that writes weights works in its own strip of chunks; a chunk that leaves the cache
+/// before it is complete is inflated and deflated once more.
 constexpr std::size_t written_side_by_side = 16;
 
 }  // namespace

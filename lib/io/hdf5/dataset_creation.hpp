@@ -10,42 +10,42 @@
 
 namespace attn::io {
 
-/// How a dataset lies in its file.
+/// The layout of a dataset in its file.
 struct Storage {
   Shape chunk;      ///< empty: contiguous; may be larger than the dataset
-  int deflate = 0;  ///< level, 1 to 9, for datasets worth it (deflate_worth_bytes); 0: none
+  int deflate = 0;  ///< level 1 to 9, used for datasets of at least deflate_worth_bytes; 0: none
 };
 
-/// Below that, chunks and their index take about as much as deflating saves.
+/// Below this size, chunks and their index take about as much space as compression saves.
 constexpr std::int64_t deflate_worth_bytes = std::int64_t{64} << 10;
 
-/// A new dataset under the root, in groups made for it where `name` has slashes; what has that
-/// name already is replaced. No time stamps. Without deflate all space is allocated now and nothing
-/// filled in: its bytes depend on what is written to it alone. With it chunks, of `deflate_chunk`
-/// where none are given, are allocated as they are complete. Throws std::invalid_argument for an
-/// impossible name. Called under h5::Lock.
+/// Creates a dataset under the root, with the groups that `name` needs if it has slashes, and
+/// replaces any object of that name. Without time stamps. Without deflate, all space is allocated
+/// at once and not filled, so the dataset's bytes depend only on the values written to it. With
+/// deflate, chunks (of `deflate_chunk` if no chunk shape is given) are allocated as they become
+/// complete. Throws std::invalid_argument for an impossible name. Called under h5::Lock.
 h5::Handle create_dataset(OutputFile& output, const std::string& name, hid_t type,
                           const Shape& shape, const Storage& storage);
 
-/// Chunks for a dataset that is written in row-major order, by heads or by pieces: each a run of
-/// consecutive elements, of even lengths of 512 KiB or a little less. So one is complete before the
-/// next is begun.
+/// The chunk shape for a dataset written in row-major order, by heads or by pieces: each chunk is a
+/// run of consecutive elements, of even lengths, of 512 KiB or slightly less, so that each is
+/// complete before the next begins.
 Shape deflate_chunk(const Shape& shape, std::size_t element_size);
 
-/// Refuses --compress (Error(usage)) where this HDF5 was built without deflate or shuffle.
+/// Throws Error(usage) for --compress if this HDF5 was built without deflate or shuffle.
 void require_deflate(int level);
 
-/// Removes the link `name`, a path from the root, where there is one.
+/// Removes the link `name`, a path from the root, if it exists.
 void make_room(OutputFile& output, const std::string& name);
 
-/// A group at `path` from the root, with those on the way, where there is none yet. No time stamps.
+/// Creates the group `path` (from the root) and its parents unless they exist. Without time stamps.
 void create_group(OutputFile& output, const std::string& path);
 
-/// For new links: groups on the way are made.
+/// Properties for new links: missing groups on the way are created.
 h5::Handle link_properties();
 
-/// Names the axes of a dataset (HDF5 dimension labels); empty ones stay unnamed. Throws
-/// std::invalid_argument for more labels than axes.
+/// Names the axes of a dataset (HDF5 dimension labels); empty names are skipped. Throws
+/// std::invalid_argument if there are more labels than axes.
 void label_axes(OutputFile& output, hid_t dataset, const std::string& name,
                 const std::vector<std::string>& labels);
 

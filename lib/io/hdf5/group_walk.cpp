@@ -9,14 +9,14 @@
 namespace attn::io {
 namespace {
 
-/// HDF5 keeps the path of each open group: memory grows with the square of the depth.
+/// HDF5 keeps the path of each open group, so memory grows with the square of the depth.
 constexpr std::size_t longest_path = std::size_t{16} << 10;
 
 struct Level {
   Object group;
   std::vector<h5::Link> links;
   std::size_t next;
-  std::size_t address_size;  // of the group itself
+  std::size_t address_size;  // length of the group's own address
   std::size_t path_size;
 };
 

@@ -32,7 +32,7 @@ class Match {
                                     " levels, expected at most " + std::to_string(most));
   }
 
-  /// As deep as the pattern has levels.
+  /// Recurses to the depth of the pattern.
   void visit(const Object& group, const std::string& address, const std::string& path,
              std::size_t level) {
     if (level == levels_.size()) {
@@ -56,7 +56,7 @@ class Match {
   std::vector<std::string> found_;
 };
 
-/// Nothing where the link leads to nothing that can be opened.
+/// The group behind the link; empty if it cannot be opened.
 std::optional<Object> group_behind(const GroupWalk::Member& member) {
   try {
     auto object =

@@ -16,7 +16,7 @@
 namespace attn::io {
 namespace {
 
-// The one global state of lib/io besides the signal handlers' list, since HDF5 is one.
+// Besides the signal handlers' list, the only global state of lib/io, since HDF5 itself is global.
 std::recursive_mutex library_mutex;
 bool show_errors = false;
 
@@ -57,13 +57,13 @@ Lock::Lock() {
   library_mutex.lock();
   if (locks_held++ == 0) enter_library();
   beat();
-  // HDF5 must not close files at exit by itself: one that failed before would be written again.
+  // HDF5 must not close files at exit by itself: it would write to files that failed before.
   [[maybe_unused]] static const herr_t once = H5dont_atexit();
-  // Where HDF5 is a thread-safe build, each thread has its own setting.
+  // In a thread-safe build of HDF5, each thread has its own setting.
   thread_local bool first = true;
   if (!std::exchange(first, false)) return;
   apply_error_printing();
-  ensure_alternate_stack();  // damaged files may have HDF5 recurse without end
+  ensure_alternate_stack();  // damaged files can make HDF5 recurse until the stack overflows
 }
 
 Lock::~Lock() {
@@ -105,7 +105,7 @@ bool Handle::reset() noexcept {
 
 namespace {
 
-/// Of the system call that failed, which HDF5 tells in words only.
+/// The errno of the failed system call, which HDF5 reports only in words.
 int error_number_in(const char* description) {
   const char* found = std::strstr(description, "errno = ");
   return found == nullptr ? 0 : std::atoi(found + std::strlen("errno = "));
@@ -114,7 +114,7 @@ int error_number_in(const char* description) {
 herr_t look_at(unsigned, const H5E_error2_t* error, void* data) {
   auto& found = *static_cast<Reason*>(data);
   const char* description = error->desc == nullptr ? "" : error->desc;
-  // The walk begins at the innermost.
+  // The walk begins at the innermost entry.
   if (found.text.empty()) found.text = description;
   if (found.error_number == 0) found.error_number = error_number_in(description);
   found.writing |= error->min_num == H5E_WRITEERROR && error->maj_num == H5E_IO;
@@ -129,7 +129,7 @@ Reason last_reason() {
   Reason found;
   H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, look_at, &found);
   if (found.error_number != 0) found.text = system_reason(found.error_number);
-  if (found.text.empty()) found.text = "HDF5 does not say why";
+  if (found.text.empty()) found.text = "HDF5 gives no reason";
   return found;
 }
 
@@ -171,7 +171,7 @@ herr_t add_link(hid_t, const char* name, const H5L_info_t* info, void* data) {
     static_cast<std::vector<Link>*>(data)->push_back({name, info->type});
     return 0;
   } catch (...) {
-    return -1;  // no exception may pass through C
+    return -1;  // an exception must not pass through C code
   }
 }
 

@@ -7,14 +7,14 @@
 #include <utility>
 #include <vector>
 
-// The C interface of HDF5, made safe: every call sequence under one lock, every identifier owned,
-// every status looked at. Internal to lib/io.
+// A safe interface to the C library of HDF5: every sequence of calls runs under one lock, every
+// identifier has an owner, and every status is checked. Internal to lib/io.
 
 namespace attn::io::h5 {
 
-/// Held around every sequence of HDF5 calls: Debian's serial build is not re-entrant. Locks may
-/// nest, since owners of identifiers take one too when they close. Also sees to it that the
-/// library is set up as this toolkit wants it.
+/// Held during every sequence of HDF5 calls: Debian's serial build is not re-entrant. Locks may
+/// nest, since owners of identifiers also take one when they close. The first lock configures the
+/// library.
 class Lock {
  public:
   Lock();
@@ -23,16 +23,16 @@ class Lock {
   Lock& operator=(const Lock&) = delete;
 };
 
-/// What HDF5 is about to look into, for the message of a crash: to be said under a Lock. Kept until
-/// the next; cut after some 500 bytes.
+/// Sets the name of the object that HDF5 is about to read, for the message after a crash. Called
+/// under a Lock. Kept until the next call; cut to some 500 bytes.
 void set_subject(const std::string& address) noexcept;
 
-/// Whether the calling thread is inside a Lock, and the subject last set: for signal handlers.
+/// Whether the calling thread holds a Lock, and the subject set last. For signal handlers.
 bool in_library() noexcept;
 const char* subject() noexcept;
 
-/// While it is there, failures are expected and HDF5 prints none, whatever show_hdf5_errors says.
-/// May nest.
+/// While one exists, failures are expected and HDF5 prints no errors, whatever show_hdf5_errors
+/// says. May nest.
 class Quiet {
  public:
   Quiet();
@@ -51,7 +51,7 @@ class Handle {
   using Close = herr_t (*)(hid_t);
 
   Handle() = default;
-  /// `leak`, where given, must outlive the handle: while it is true the identifier is left open.
+  /// If `leak` is given, it must outlive the handle: while it is true the identifier is left open.
   Handle(hid_t id, Close close, const bool* leak = nullptr) noexcept
       : id_(id), close_(close), leak_(leak) {}
   ~Handle() { reset(); }
@@ -62,7 +62,7 @@ class Handle {
   hid_t get() const noexcept { return id_; }
   explicit operator bool() const noexcept { return id_ >= 0; }
 
-  /// Closes now. False where HDF5 says that this failed.
+  /// Closes now. Returns false if HDF5 reports a failure.
   bool reset() noexcept;
 
  private:
@@ -71,32 +71,33 @@ class Handle {
   const bool* leak_ = nullptr;
 };
 
-/// Why the last HDF5 call failed, from its error stack.
+/// The reason why the last HDF5 call failed, from its error stack.
 struct Reason {
-  std::string text;        ///< of the innermost error, or the system's word for it
-  int error_number = 0;    ///< the system's, 0 where no system call failed
-  bool writing = false;    ///< a file could not be written (rather than read)
-  bool locking = false;    ///< a file is locked by somebody else
-  bool truncated = false;  ///< a file is shorter than it says
+  std::string text;        ///< the innermost error, or the system's message for it
+  int error_number = 0;    ///< errno of the system call, 0 if none failed
+  bool writing = false;    ///< whether writing a file failed (rather than reading)
+  bool locking = false;    ///< whether another process has locked the file
+  bool truncated = false;  ///< whether the file is shorter than its header says
 };
 
-/// To be asked straight after the failure: the next call clears the stack.
+/// To be called directly after the failure: the next call clears the stack.
 Reason last_reason();
 
-/// A property list, dataspace or datatype: things in memory, whose making only fails where memory
-/// is short or the calling code is wrong. Throws std::runtime_error naming `what`.
+/// Takes ownership of a property list, dataspace or datatype. These live in memory, so making them
+/// fails only if memory is short or the calling code is wrong. Throws std::runtime_error naming
+/// `what`.
 Handle made(hid_t id, Handle::Close close, const char* what);
 
-/// The same for a status.
+/// The same check for a status.
 void require(herr_t status, const char* what);
 
 Handle properties(hid_t of_class);
 Handle copied_type(hid_t type);
 
-/// Of `shape`; a scalar's has no axes.
+/// A dataspace of this shape; without axes it is a scalar.
 Handle dataspace(const std::vector<hsize_t>& shape);
 
-/// The lengths of its axes: none of a scalar's, nor where it has no values at all.
+/// The lengths of the axes; empty for a scalar or a null dataspace.
 std::vector<hsize_t> extents_of(hid_t space);
 
 /// One entry of a group.
@@ -105,20 +106,21 @@ struct Link {
   H5L_type_t type;
 };
 
-/// All entries, sorted by name, or by age in a group that keeps track of that where `by_age` asks
-/// for it. Throws Error(input) naming `what`.
+/// All entries, sorted by name; with `by_age`, by age if the group keeps track of it. Throws
+/// Error(input) naming `what`.
 std::vector<Link> links(hid_t group, const std::string& what, bool by_age = false);
 
-/// Whether every link along `path` is there; the last may still lead nowhere.
+/// Whether every link along `path` exists; the last may still have no target.
 bool linked(hid_t location, const std::string& path);
 
 enum class Kind { absent, group, dataset, other };
 
-/// The same for two objects if and only if they are one, whatever links lead to them.
+/// A string that is equal for two identifiers if and only if they denote the same object, whatever
+/// links lead to it.
 std::string identity(hid_t object);
 
-/// What `path` leads to from `location` in a file that is being written; absent also where a link
-/// leads nowhere. Links of inputs are followed by open_object.
+/// The kind of the object that `path` leads to from `location` in a file being written; also absent
+/// if a link has no target. Links of inputs are followed by open_object.
 Kind kind_of(hid_t location, const std::string& path);
 
 }  // namespace attn::io::h5

@@ -22,7 +22,7 @@ struct Attribute {
   throw Error(Failure::input, what + ": attribute " + name + " is not " + expected);
 }
 
-/// The attribute where it is there; refused where it has more or fewer elements than one.
+/// The attribute if it exists; throws if it does not have exactly one element.
 std::optional<Attribute> single(hid_t object, const std::string& name, const std::string& what,
                                 const char* expected) {
   const htri_t exists = H5Aexists(object, name.c_str());
@@ -45,11 +45,11 @@ herr_t add_name(hid_t, const char* name, const H5A_info_t*, void* data) {
     static_cast<std::vector<std::string>*>(data)->emplace_back(name);
     return 0;
   } catch (...) {
-    return -1;  // no exception may pass through C
+    return -1;  // an exception must not pass through C code
   }
 }
 
-/// Strings as they stand behind each other in `type`.
+/// The strings stored one after the other in `type`.
 std::vector<std::string> texts(const Attribute& attribute, Index count) {
   std::vector<std::string> values;
   if (H5Tis_variable_str(attribute.type.get()) > 0) {
@@ -102,7 +102,7 @@ AttributeValue value_of(hid_t object, const std::string& name, const std::string
     made_of.value = readable(texts(attribute, count));
   } else if (is_integral(dtype)) {
     const auto values = readable(numbers<std::int64_t>(attribute, count, H5T_NATIVE_INT64));
-    // What does not fit is read as the largest number that does.
+    // Values that do not fit are read as the largest number that does.
     const bool clipped = dtype == DType::u64 && std::count(values.begin(), values.end(), largest);
     made_of.value = values;
     if (clipped) made_of.value = numbers<double>(attribute, count, H5T_NATIVE_DOUBLE);

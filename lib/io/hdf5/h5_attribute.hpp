@@ -12,17 +12,17 @@ namespace attn::io::h5 {
 /// Names of an object's attributes, sorted. Throws Error(input) naming `what`.
 std::vector<std::string> attribute_names(hid_t object, const std::string& what);
 
-/// All attributes of an object, sorted by name, those of more than `most_values` values described.
-/// Throws Error(input) naming `what` and the one that cannot be read.
+/// All attributes of an object, sorted by name; those with more than `most_values` values are only
+/// described. Throws Error(input) naming `what` and the attribute that cannot be read.
 std::vector<AttributeValue> attributes(hid_t object, const std::string& what, Index most_values);
 
-/// A single number (or bool) of any width as double; absent where there is no such attribute.
-/// Throws Error(input) naming `what` where it is something else: a setting that cannot be
-/// understood must not pass for one that was not made.
+/// A single number (or bool) of any width as double; empty if there is no such attribute. Throws
+/// Error(input) naming `what` if the attribute is anything else: an unreadable setting must not be
+/// mistaken for a missing one.
 std::optional<double> number_attribute(hid_t object, const std::string& name,
                                        const std::string& what);
 
-/// A single string, of fixed or variable length; otherwise as number_attribute.
+/// A single string, of fixed or variable length; otherwise like number_attribute.
 std::optional<std::string> text_attribute(hid_t object, const std::string& name,
                                           const std::string& what);
 

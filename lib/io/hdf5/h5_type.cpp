@@ -92,7 +92,7 @@ Handle boolean_type() {
   return type;
 }
 
-/// IEEE half precision, as h5py has NumPy's float16.
+/// IEEE half precision, as h5py stores NumPy's float16.
 Handle half_type(hid_t like) {
   Handle type = copied_type(like);
   require(H5Tset_fields(type.get(), 15, 10, 5, 0, 10), "datatype");
@@ -167,7 +167,7 @@ Handle file_type(DType type) {
 Handle memory_type(DType type) {
   if (type == DType::f16) return half_type(H5T_NATIVE_FLOAT);
   Handle stored = file_type(type);
-  // An enumeration of one byte and strings are in memory as they are in the file.
+  // One-byte enumerations and strings are the same in memory as in the file.
   if (type == DType::boolean || type == DType::string) return stored;
   return made(H5Tget_native_type(stored.get(), H5T_DIR_DEFAULT), H5Tclose, "datatype");
 }
@@ -216,7 +216,7 @@ std::string unpadded(const char* data, hid_t type) {
 
 void select(hid_t space, const std::vector<hsize_t>& start, const std::vector<hsize_t>& step,
             const std::vector<hsize_t>& count) {
-  if (start.empty()) return;  // a scalar: all of it is selected
+  if (start.empty()) return;  // a scalar: its only element is selected already
   require(
       H5Sselect_hyperslab(space, H5S_SELECT_SET, start.data(), step.data(), count.data(), nullptr),
       "selection");

@@ -7,36 +7,36 @@
 
 namespace attn::io::h5 {
 
-/// How the elements of a stored datatype are told apart and read.
+/// How the elements of a stored datatype are identified and read.
 struct StoredType {
   DType dtype = DType::other;
-  Handle memory;            ///< to read with: elements of size_of(dtype) bytes; none for other
-  bool swap_bytes = false;  ///< elements come in the other byte order (float16 alone)
+  Handle memory;            ///< to read with: elements of size_of(dtype) bytes; unset for `other`
+  bool swap_bytes = false;  ///< elements come in the other byte order (float16 only)
   std::string description;  ///< for messages: "float32", "a compound type"
 };
 
-/// float16 and bool are read as they are stored (bool: h5py's enumeration FALSE, TRUE, or a bit
-/// field of one byte); other numbers in the machine's byte order; for strings `memory` is the
-/// stored type itself.
+/// float16 and bool are read as stored (bool: h5py's enumeration FALSE, TRUE, or a one-byte bit
+/// field); other numbers are read in the machine's byte order; for strings `memory` is the stored
+/// type itself.
 StoredType stored_type(hid_t type);
 
-/// The type of new datasets: little-endian, bool as h5py has it, strings of variable length in
-/// UTF-8. Throws std::invalid_argument for types that are not written.
+/// The type of new datasets: little-endian, bool as h5py stores it, variable-length UTF-8 strings.
+/// Throws std::invalid_argument for types that are not written.
 Handle file_type(DType type);
 
-/// What elements of that type are in memory: those of InputDataset::read_stored.
+/// The in-memory type of such elements, as InputDataset::read_stored returns them.
 Handle memory_type(DType type);
 
-/// Strings of variable length in UTF-8.
+/// Variable-length UTF-8 strings.
 Handle text_type();
 
-/// Whether values of this type refer to other storage and must be reclaimed after reading.
+/// Whether values of this type point to other memory, which must be reclaimed after reading.
 bool holds_pointers(hid_t type);
 
-/// What a string of fixed length holds, without its padding (NUL or space, as `type` says).
+/// The contents of a fixed-length string without its padding (NUL or space, as `type` says).
 std::string unpadded(const char* data, hid_t type);
 
-/// Selects every step-th element from `start`, `count` of them, along each axis.
+/// Selects `count` elements from `start`, `step` apart, along each axis.
 void select(hid_t space, const std::vector<hsize_t>& start, const std::vector<hsize_t>& step,
             const std::vector<hsize_t>& count);
 

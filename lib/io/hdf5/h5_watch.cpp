@@ -38,8 +38,8 @@ double seconds(clockid_t clock) noexcept {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-// What the handler saw when it last ran. Handlers of two ticks may overlap in two threads: the
-// second one leaves the matter to the first.
+// The state seen by the handler's last run. Handlers of two ticks may overlap in two threads: the
+// second one returns without doing anything.
 std::atomic_flag looking = ATOMIC_FLAG_INIT;
 unsigned seen_beats = 0;
 double seen_seconds = 0;
@@ -55,7 +55,7 @@ void look() noexcept {
     seen_beats = now;
     seen_seconds = used;
   } else if (used - seen_seconds > allowed.load()) {
-    // Not without a last look: the call may have come to its end meanwhile.
+    // A last check: the call may have ended meanwhile.
     if (beats.load() == now && inside.load()) when_stuck();
   }
 }

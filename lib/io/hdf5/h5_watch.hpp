@@ -2,21 +2,22 @@
 
 #include <cstdint>
 
-// Damaged files make HDF5 loop without end: a timer of the process's CPU time looks, each second,
-// whether the thread inside HDF5 still comes from one call to the next.
+// Damaged files can make HDF5 loop forever. A timer on the process's CPU time checks once a second
+// whether the thread inside HDF5 still finishes its calls.
 
 namespace attn::io::h5 {
 
-/// Says that a call of HDF5 has come to its end, or is about to begin. Locks and handles do; code
-/// that makes many calls in a row without either has to.
+/// Reports that a call of HDF5 has ended or is about to begin. Locks and handles do this; code that
+/// makes many calls in a row without either must do it itself.
 void beat() noexcept;
 
-/// Says that the calling thread enters or leaves HDF5, being the only one there: h5::Lock.
+/// Reports that the calling thread enters or leaves HDF5, where at most one thread may be. Called
+/// by h5::Lock.
 void enter_library() noexcept;
 void leave_library() noexcept;
 
-/// While it exists nothing is watched: writing, flushing and closing may take as long as a disk
-/// and a compressor need. May nest; under a Lock.
+/// Suspends the watch while it exists: writing, flushing and closing may take as long as a disk and
+/// a compressor need. May nest; used under a Lock.
 class Unwatched {
  public:
   Unwatched() noexcept;
@@ -27,7 +28,7 @@ class Unwatched {
 
 /// While it exists, a call may take longer than 10 seconds: one second more for every 16 MiB by
 /// which `bytes` exceeds 64 MiB, as a slow compressor needs. `bytes` is the unpacked size of all
-/// chunks that a read unpacks. Under a Lock.
+/// chunks that a read unpacks. Used under a Lock.
 class Allowance {
  public:
   explicit Allowance(std::int64_t bytes) noexcept;
@@ -36,8 +37,8 @@ class Allowance {
   Allowance& operator=(const Allowance&) = delete;
 };
 
-/// Starts the timer. `give_up` is called by a signal handler where one call has taken more than
-/// 10 seconds of its thread's CPU time (and what is allowed besides). Once for a process.
+/// Starts the timer. A signal handler calls `give_up` if one call has taken more than 10 seconds of
+/// its thread's CPU time plus any Allowance. May be called once per process.
 void start_watch(void (*give_up)() noexcept) noexcept;
 
 }  // namespace attn::io::h5

@@ -57,7 +57,7 @@ Hdf5Dataset::Selection Hdf5Dataset::select(const Shape& start, const Shape& coun
     selection.count[source] = static_cast<hsize_t>(count[axis]);
   }
   for (std::size_t axis = 0; axis < step.size(); ++axis) {
-    // With one element there is nothing to step over, and HDF5 would refuse a step that overflows.
+    // A single element needs no step, and HDF5 would refuse a step that overflows.
     if (selection.count[axis] == 1) step[axis] = 1;
   }
   h5::select(selection.space.get(), first, step, selection.count);
@@ -71,7 +71,7 @@ void Hdf5Dataset::read_raw(const Shape& start, const Shape& count, hid_t memory_
   const h5::Lock lock;
   h5::set_subject(address);
   const Selection selection = select(start, count);
-  // Of the same rank as the file's: otherwise HDF5 goes through chunks element by element.
+  // Same rank as the file's dataspace: otherwise HDF5 reads chunks element by element.
   const h5::Handle memory = h5::dataspace(selection.count);
   const Shape& chunk = dataset_.chunk();
   const Parts parts{selection.first, selection.step, chunk,

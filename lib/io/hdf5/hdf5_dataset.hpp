@@ -15,8 +15,8 @@ namespace attn::io {
 /// A dataset of an HDF5 file, or a hyperslab of it.
 class Hdf5Dataset : public InputDataset::Impl {
  public:
-  /// `address_text` is what messages call it. Throws Error(input) for a dataset without a dataspace
-  /// and for a selection that does not fit.
+  /// `address_text` is its name in messages. Throws Error(input) if the dataset has no dataspace or
+  /// the selection does not fit.
   Hdf5Dataset(std::shared_ptr<const InputFile> file, OpenDataset dataset, std::string dataset_name,
               std::string address_text, const std::vector<SliceItem>& selection);
   ~Hdf5Dataset() override;
@@ -25,7 +25,7 @@ class Hdf5Dataset : public InputDataset::Impl {
   std::vector<std::string> read_strings() const override;
   std::int64_t bytes_at_once() const override;
 
-  /// Any elements, of any type, as `memory_type` has them; under the lock. For copying.
+  /// Reads elements of any type as `memory_type`; called under the lock. For copying.
   void read_raw(const Shape& start, const Shape& count, hid_t memory_type, void* out) const;
 
   const OpenDataset& stored() const noexcept { return dataset_; }
@@ -34,11 +34,12 @@ class Hdf5Dataset : public InputDataset::Impl {
   const Hyperslab& slab() const noexcept { return slab_; }
 
  private:
-  /// The selection in the file of a block of the result, and its axes' lengths in the file.
+  /// The selection in the file that corresponds to a block of the result, and the lengths of the
+  /// file's axes.
   struct Selection {
     h5::Handle space;
     std::vector<hsize_t> count;
-    Shape first;  ///< in the file, of its first element
+    Shape first;  ///< position of its first element in the file
     Shape step;
   };
   Selection select(const Shape& start, const Shape& count) const;

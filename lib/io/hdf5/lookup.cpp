@@ -67,7 +67,7 @@ void refuse_missing(const std::string& where, h5::Kind kind, const std::string& 
       const auto object = open_object(group.file, group.handle.get(), link.name, where);
       if (object) found = object->kind;
     } catch (const Error&) {
-      // It is there, whatever it leads to.
+      // The link exists, whatever it leads to.
     }
     if (found == kind) there.push_back(std::move(link.name));
   }

@@ -21,9 +21,9 @@ namespace {
 constexpr std::size_t most_cached = std::size_t{32} << 20;
 
 struct Chunks {
-  std::vector<hsize_t> shape;  // no axes: the dataset has no chunks
+  std::vector<hsize_t> shape;  // no axes: the dataset is not chunked
   std::size_t element_size = 0;
-  std::size_t bytes = 0;  // of one
+  std::size_t bytes = 0;  // size of one chunk
   bool filtered = false;
 };
 
@@ -42,7 +42,7 @@ Chunks chunks_of(hid_t dataset) {
   return chunks;
 }
 
-/// "32015 (zstd)" for the first filter that this HDF5 has not got; empty where it has all.
+/// The first filter that this HDF5 does not have, "32015 (zstd)"; empty if it has all of them.
 std::string missing_filter(hid_t dataset) {
   const h5::Handle creation = h5::made(H5Dget_create_plist(dataset), H5Pclose, "properties");
   const int filters = H5Pget_nfilters(creation.get());
@@ -60,7 +60,8 @@ std::string missing_filter(hid_t dataset) {
   return {};
 }
 
-/// One file of external raw storage: HDF5 reads zeros beyond the end of one that is too short.
+/// Checks one file of external raw storage: HDF5 reads zeros beyond the end of a file that is too
+/// short.
 void require_raw_bytes(const std::string& path, const SourceReference& reference, hsize_t offset,
                        hsize_t bytes) {
   struct stat status {};
@@ -74,7 +75,7 @@ void require_raw_bytes(const std::string& path, const SourceReference& reference
                                   std::to_string(offset + bytes));
 }
 
-/// Looks at the files in which the values of `dataset` lie.
+/// Checks the files in which the values of `dataset` are stored.
 void require_raw_files(hid_t dataset, hid_t creation, const InputFile& file,
                        const std::string& address) {
   const h5::Handle space = h5::made(H5Dget_space(dataset), H5Sclose, "dataspace");
@@ -104,14 +105,15 @@ void require_raw_files(hid_t dataset, hid_t creation, const InputFile& file,
   file.files->followed(followed);
 }
 
-/// HDF5 would allocate and fill with zeros whatever size a damaged index claims for a packed chunk.
+/// HDF5 would allocate and zero whatever size a damaged index claims for a compressed chunk.
 void require_stored_chunks(hid_t dataset, const InputFile& file, const std::string& address) {
   hsize_t file_size = 0;
   if (H5Fget_filesize(file.handle.get(), &file_size) < 0) return;
   const hsize_t stored = H5Dget_storage_size(dataset);
   if (stored <= file_size) return;
   throw Error(Failure::input, address + " is damaged: its chunks take " + std::to_string(stored) +
-                                  " bytes, of " + std::to_string(file_size) + " in the file");
+                                  " bytes, more than the " + std::to_string(file_size) +
+                                  " of the file");
 }
 
 h5::Handle raw_access(const InputFile& file) {
@@ -129,9 +131,9 @@ h5::Handle opened(const Object& object, const h5::Handle& access) {
   throw Error(Failure::input, address + " cannot be opened: " + why.text);
 }
 
-/// How to open `dataset` for reading: its raw files beside its own file; its chunks with a cache
-/// that suits them, or without one where they are larger than that and not compressed, as HDF5 then
-/// reads no more than it is asked for.
+/// How to open `dataset` for reading: raw files are looked up beside its own file. Chunks get a
+/// cache of suitable size, or none if they are uncompressed and larger than the cache, since HDF5
+/// then reads only the bytes that are asked for.
 h5::Handle suitable_access(hid_t dataset, hid_t creation, const Chunks& chunks,
                            const InputFile& file, const std::string& address) {
   if (H5Pget_external_count(creation) > 0) {
@@ -152,7 +154,7 @@ OpenDataset::OpenDataset(const Object& object, std::string address, int depth)
   } catch (const Error&) {
     throw;
   } catch (const std::runtime_error& error) {
-    // What HDF5 makes of a header is wrong only where the header is.
+    // HDF5's reading of a header is inconsistent only if the header is damaged.
     throw Error(Failure::input, address_ + " is damaged: " + error.what());
   }
 }
@@ -160,7 +162,7 @@ OpenDataset::OpenDataset(const Object& object, std::string address, int depth)
 void OpenDataset::complete(const Object& object, int depth) {
   if (!handle_) {
     const h5::Reason why = h5::last_reason();
-    // HDF5 insists on the prefix with which a dataset is open already.
+    // HDF5 requires the prefix with which the dataset is already open.
     handle_ = opened(object, raw_access(*object.file));
     if (!handle_) refuse_unopened(address_, why);
   }
@@ -178,7 +180,7 @@ void OpenDataset::complete(const Object& object, int depth) {
   const h5::Handle access =
       suitable_access(handle_.get(), creation.get(), chunks, *object.file, address_);
   if (!access) return;
-  // Cache and prefix are fixed by the first opening that is still there.
+  // Cache and prefix are fixed by the first handle that is still open.
   handle_.reset();
   handle_ = opened(object, access);
   if (!handle_) refuse_unopened(address_, h5::last_reason());
@@ -201,7 +203,7 @@ std::int64_t OpenDataset::bytes_at_once() const {
   return packed_chunk_bytes_;
 }
 
-/// Of all compressed chunks that a selection may meet, unpacked.
+/// The unpacked size of all compressed chunks that a selection may touch.
 std::int64_t OpenDataset::packed_bytes(hid_t selection) const {
   if (packed_chunk_bytes_ == 0 || H5Sget_select_npoints(selection) <= 0) return 0;
   std::vector<hsize_t> low(chunk_.size()), high(chunk_.size());
@@ -218,9 +220,10 @@ std::int64_t OpenDataset::packed_bytes(hid_t selection) const {
 void refuse_unread(hid_t dataset, const std::string& address, const h5::Reason& why) {
   const std::string filter = missing_filter(dataset);
   if (!filter.empty()) {
-    throw Error(Failure::input,
-                address + " is compressed with filter " + filter + ", which this HDF5 has not got",
-                "set HDF5_PLUGIN_PATH to where the filter's plugin is");
+    throw Error(
+        Failure::input,
+        address + " is compressed with filter " + filter + ", which this HDF5 does not have",
+        "set HDF5_PLUGIN_PATH to the folder of the filter's plugin");
   }
   throw Error(Failure::input, address + " cannot be read: " + why.text);
 }
@@ -236,9 +239,9 @@ h5::Handle cached_access(const std::vector<hsize_t>& shape, const std::vector<hs
   const std::size_t held = std::max<std::size_t>(across * strips, 1);
   const std::size_t cache =
       std::max({least, bytes, bytes > most_cached / held ? most_cached : bytes * held});
-  // HDF5 asks for a prime about a hundred times the number of chunks that fit.
+  // HDF5 recommends a prime about a hundred times the number of chunks that fit.
   const std::size_t slots = cache / std::max<std::size_t>(bytes, 1) < 100 ? 10007 : 100003;
-  // 1: a chunk that is complete always goes before one that is not.
+  // 1: complete chunks are always evicted before incomplete ones.
   h5::require(H5Pset_chunk_cache(access.get(), slots, cache, 1.0), "properties");
   return access;
 }

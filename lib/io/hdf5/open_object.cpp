@@ -17,7 +17,7 @@ namespace {
   refuse(address, "cannot be opened: " + h5::last_reason().text);
 }
 
-/// The same identifier once more.
+/// A second owner of the same identifier.
 h5::Handle shared(hid_t id) {
   if (id < 0) return {};
   h5::require(H5Iinc_ref(id) < 0 ? -1 : 0, "object");
@@ -69,7 +69,7 @@ class Follower {
     for (std::size_t n = 0;; ++n) {
       std::optional<Object> next = step(file, here, parts[n]);
       if (!next || n + 1 == parts.size()) return next;
-      // Nothing lies below a dataset.
+      // Nothing can lie below a dataset.
       if (next->kind != h5::Kind::group) return {};
       file = std::move(next->file);
       here = std::move(next->handle);
@@ -119,7 +119,7 @@ class Follower {
 
   std::optional<Object> follow_link(std::shared_ptr<const InputFile> file, hid_t here,
                                     const std::string& path) {
-    constexpr int most = 40;  // as Linux has it
+    constexpr int most = 40;  // the limit of Linux
     if (++links_ > most) refuse(address_, "leads through more than 40 links");
     return follow(std::move(file), here, path);
   }
@@ -155,7 +155,7 @@ LinkTarget link_target(hid_t group, const std::string& name, const std::string& 
   LinkTarget target{info.type, {}, {}};
   if (info.type == H5L_TYPE_HARD) return target;
   if (info.type != H5L_TYPE_SOFT && info.type != H5L_TYPE_EXTERNAL) {
-    refuse(address, "is a link of a type that is not known here");
+    refuse(address, "is a link of an unknown type");
   }
   std::vector<char> value(info.u.val_size + 1);
   if (H5Lget_val(group, name.c_str(), value.data(), value.size(), H5P_DEFAULT) < 0) {

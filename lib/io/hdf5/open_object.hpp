@@ -8,27 +8,29 @@
 
 namespace attn::io {
 
-/// What a path of an input leads to.
+/// The object that a path of an input leads to.
 struct Object {
-  std::shared_ptr<const InputFile> file;  ///< in which it lies: another one behind external links
-  h5::Kind kind = h5::Kind::absent;       ///< group, dataset or other
-  h5::Handle handle;                      ///< open; none for a dataset, which OpenDataset opens
-  h5::Handle parent;                      ///< with `name`: the hard link that leads to it
+  std::shared_ptr<const InputFile>
+      file;                          ///< the file that holds it: another one behind external links
+  h5::Kind kind = h5::Kind::absent;  ///< group, dataset or other
+  h5::Handle handle;  ///< open identifier; unset for a dataset, which OpenDataset opens
+  h5::Handle parent;  ///< with `name`: the hard link that leads to it
   std::string name;
 
-  /// The same object once more.
+  /// A second handle to the same object.
   Object again() const;
 };
 
-/// Follows `path` from `location` in `file` (from the root where it begins with a slash), one link
-/// after the other: soft and external links are resolved here and never by HDF5, which would look
-/// for files in the current directory. Nothing where there is no link of that name; whatever else
-/// does not lead to an object that can be read is refused by an Error(input) that names `address`.
-/// Called under h5::Lock.
+/// Follows `path` from `location` in `file` (from the root if it begins with a slash), link by
+/// link. Soft and external links are resolved here and never by HDF5, which would look for files in
+/// the current directory. Returns nothing if there is no link of that name. Throws Error(input)
+/// naming `address` if the path leads to anything other than a readable object. Called under
+/// h5::Lock.
 std::optional<Object> open_object(const std::shared_ptr<const InputFile>& file, hid_t location,
                                   const std::string& path, const std::string& address);
 
-/// Where a soft or external link leads, as it stands there. Throws Error(input) naming `address`.
+/// The target of a soft or external link, as stored in the file. Throws Error(input) naming
+/// `address`.
 struct LinkTarget {
   H5L_type_t type;
   std::string file;  ///< of an external link

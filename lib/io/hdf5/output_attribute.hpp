@@ -8,7 +8,7 @@
 
 namespace attn::io {
 
-// Attributes of an object in a file that is being written. One of the same name is replaced.
+// Attributes of an object in a file being written. An attribute of the same name is replaced.
 
 void write_attribute(OutputFile& file, hid_t object, const std::string& name, double value);
 void write_attribute(OutputFile& file, hid_t object, const std::string& name, std::int64_t value);
@@ -17,9 +17,9 @@ void write_attribute(OutputFile& file, hid_t object, const std::string& name,
 
 void remove_attribute(OutputFile& file, hid_t object, const std::string& name);
 
-/// Copies all attributes of `source`, of any type, except those that `skip` picks. Those that hold
-/// references are left out too: what they refer to has another address in the new file. Throws
-/// Error(input) naming `source_name` where one cannot be read.
+/// Copies all attributes of `source`, of any type, except those for which `skip` is true and those
+/// that hold references, since their targets have other addresses in the new file. Throws
+/// Error(input) naming `source_name` if one cannot be read.
 void copy_attributes(hid_t source, const std::string& source_name, OutputFile& file, hid_t object,
                      const std::function<bool(const std::string&)>& skip);
 

@@ -19,7 +19,7 @@ h5::Handle memory_type(const Sink&, const std::int64_t*) {
   return h5::copied_type(H5T_NATIVE_INT64);
 }
 h5::Handle memory_type(const Sink& sink, const std::uint8_t*) {
-  // HDF5 converts no integers to enumerations; bool is written as the bytes it consists of.
+  // HDF5 does not convert integers to enumerations, so bool is written as raw bytes.
   return sink.dtype == DType::boolean ? h5::file_type(DType::boolean)
                                       : h5::copied_type(H5T_NATIVE_UINT8);
 }
@@ -45,7 +45,7 @@ void write_contiguous(const Sink& sink, const Shape& start, const Shape& count, 
   write_as(sink, start, count, memory_type(sink, data).get(), data);
 }
 
-/// Elements [offset, offset + size) of a row-major block whose rows of `row` elements lie
+/// Elements [offset, offset + size) of a row-major block whose rows of `row` elements are
 /// `row_stride` apart in `data`.
 template <class T>
 void pack(const T* data, Index row, Index row_stride, Index offset, Index size, T* packed) {
@@ -68,7 +68,7 @@ void write_block(const Sink& sink, const Shape& start, const Shape& count, const
   if (row_stride == 0 || row_stride == row || total == row) {
     return write_contiguous(sink, start, count, data);
   }
-  // Packed here: HDF5 would write each row by itself.
+  // Packed here: HDF5 would write each row separately.
   const Index limit = piece_elements(sizeof(T));
   const Buffer<T> packed(std::min(limit, total));
   for_each_piece(count, limit, [&](const Piece& piece) {

@@ -9,8 +9,8 @@
 
 namespace attn::io {
 
-/// What stands behind an OutputDataset. The identifier belongs to the file, which closes it when
-/// nobody can write to the dataset any more: its chunk cache is memory.
+/// The implementation of OutputDataset. The identifier belongs to the file, which closes it as soon
+/// as no OutputDataset refers to it, because its chunk cache takes memory.
 struct OutputDataset::Impl {
   Impl(std::shared_ptr<OutputFile> in, const h5::Handle* identifier, std::string path, Shape extent,
        DType type)

@@ -10,14 +10,14 @@
 namespace attn::io {
 namespace {
 
-// Of the process, as it is about how to leave it.
+// Global to the process, since it decides how the process exits.
 std::atomic<bool> any_abandoned{false};
 
 h5::Handle temporary_access() {
   h5::Handle access = h5::properties(H5P_FILE_ACCESS);
-  // Closing the file closes what is open in it, so that nothing can be left unwritten.
+  // Closing the file closes everything open in it, so that nothing stays unwritten.
   h5::require(H5Pset_fclose_degree(access.get(), H5F_CLOSE_STRONG), "properties");
-  // Nobody else knows of a temporary, and its file system may have no locks.
+  // No other process knows the temporary, and its file system may not support locks.
   h5::require(H5Pset_file_locking(access.get(), false, true), "properties");
   return access;
 }
@@ -75,12 +75,12 @@ void OutputFile::release(const h5::Handle* dataset, const std::string& name) noe
                                   [&](const h5::Handle& kept) { return &kept == dataset; });
   if (found == datasets_.end()) return;
   try {
-    // Flushed first, as closing with something left to write is what may go wrong on a full disk.
+    // Flushed first, since closing with unwritten data can go wrong on a full disk.
     check(H5Dflush(found->get()), address_of(name));
     close(*found, address_of(name));
     datasets_.erase(found);
   } catch (...) {
-    // Kept by abandon(), for the next call.
+    // Kept by abandon() for the next call.
   }
 }
 
@@ -99,7 +99,7 @@ void OutputFile::mark_abandoned() noexcept {
 
 void OutputFile::close_all() {
   const h5::Unwatched writing;
-  // H5Fclose may return success after it failed to write what was left: nothing is to be left.
+  // H5Fclose may return success although writing the remaining data failed, so nothing may remain.
   check(H5Fflush(file_.get(), H5F_SCOPE_LOCAL), description());
   for (h5::Handle& dataset : datasets_) close(dataset, description());
   datasets_.clear();
@@ -134,7 +134,7 @@ void OutputFile::discard() noexcept {
   const h5::Lock lock;
   const h5::Unwatched writing;
   done_ = true;
-  // Flushed first, as closing with something left to write is what may go wrong on a full disk.
+  // Flushed first, since closing with unwritten data can go wrong on a full disk.
   if (H5Fflush(file_.get(), H5F_SCOPE_LOCAL) < 0) {
     mark_abandoned();
     return;

@@ -13,19 +13,19 @@ Index chunk_at(const Parts& parts, std::size_t axis, Index element) {
   return (parts.first[axis] + element * parts.step[axis]) / parts.chunk[axis];
 }
 
-/// How many chunks lie between the first and the last, both included, that the part meets.
+/// The number of chunks from the first to the last that the part touches.
 Index chunks_along(const Parts& parts, const Part& part, std::size_t axis) {
   if (part.count[axis] == 0) return 0;
   return chunk_at(parts, axis, part.start[axis] + part.count[axis] - 1) -
          chunk_at(parts, axis, part.start[axis]) + 1;
 }
 
-/// How many elements the first half along `axis` gets; 0 where it is not to be cut.
+/// The number of elements in the first half along `axis`; 0 if the axis must not be cut.
 Index half(const Parts& parts, const Part& part, std::size_t axis) {
   if (parts.chunk.empty()) return part.count[axis] / 2;
   const Index chunks = chunks_along(parts, part, axis);
   if (chunks < 2) return 0;
-  // The first element at or behind the beginning of the chunk in the middle.
+  // The first element in or after the middle chunk.
   const Index middle = (chunk_at(parts, axis, part.start[axis]) + chunks / 2) * parts.chunk[axis];
   const Index step = parts.step[axis];
   return (middle - parts.first[axis] + step - 1) / step - part.start[axis];
@@ -35,7 +35,7 @@ Index half(const Parts& parts, const Part& part, std::size_t axis) {
 
 void for_each_part(const Parts& parts, const Shape& count,
                    const std::function<void(const Part&)>& visit) {
-  // Last in, first out: the first part is visited first.
+  // Last in, first out, so the first part is visited first.
   std::vector<Part> waiting{Part{Shape(count.size(), 0), count}};
   while (!waiting.empty()) {
     Part part = std::move(waiting.back());

@@ -14,10 +14,10 @@
 namespace attn::io {
 
 struct VirtualParts::Part {
-  SourceReference reference;  // its file is "." where the source lies in the same one
-  std::string path;           // of the source
-  h5::Handle selection;       // of the virtual dataset
-  h5::Handle source;          // of the source
+  SourceReference reference;  // its file is "." if the source lies in the same file
+  std::string path;           // path of the source
+  h5::Handle selection;       // selection in the virtual dataset
+  h5::Handle source;          // selection in the source
   std::vector<hsize_t> low;   // bounds of `selection`
   std::vector<hsize_t> high;
 };
@@ -33,7 +33,8 @@ std::string text_of(const std::function<ssize_t(char*, std::size_t)>& get) {
   return text;
 }
 
-/// "%%" is a percent sign; "%b" would be the number of a block.
+/// The name if it is a constant: "%%" stands for a percent sign, and "%b" would be the number of a
+/// block.
 std::optional<std::string> plain_name(const std::string& pattern) {
   std::string name;
   for (std::size_t i = 0; i < pattern.size(); ++i) {
@@ -47,7 +48,7 @@ std::optional<std::string> plain_name(const std::string& pattern) {
 
 bool selects_all(hid_t space) { return H5Sget_select_type(space) == H5S_SEL_ALL; }
 
-/// A selection of all elements made one that can be intersected with others.
+/// Turns a selection of all elements into one that can be intersected with others.
 void make_explicit(hid_t space) {
   if (!selects_all(space)) return;
   const std::vector<hsize_t> extents = h5::extents_of(space);
@@ -56,7 +57,7 @@ void make_explicit(hid_t space) {
              std::vector<hsize_t>(extents.size(), 1), extents);
 }
 
-/// `selection` on a space of the extents of `space`; nothing where it does not fit.
+/// `selection` on a space with the extents of `space`; empty handle if it does not fit.
 h5::Handle selection_on(hid_t space, hid_t selection) {
   h5::Handle made(H5Scopy(space), H5Sclose);
   if (selects_all(selection)) {
@@ -68,7 +69,7 @@ h5::Handle selection_on(hid_t space, hid_t selection) {
   return made;
 }
 
-/// The lengths of a box or of a dataspace without its axes of length 1.
+/// The lengths of a box or a dataspace without axes of length 1.
 std::vector<hsize_t> squeezed(std::vector<hsize_t> lengths) {
   lengths.erase(std::remove(lengths.begin(), lengths.end(), hsize_t{1}), lengths.end());
   return lengths;
@@ -139,7 +140,7 @@ void VirtualParts::add(hid_t creation, std::size_t index, std::vector<std::strin
   const std::optional<std::string> plain_path = plain_name(path);
   if (!plain_file || !plain_path || is_unlimited(selection.get()) || is_unlimited(source.get())) {
     throw Error(Failure::input,
-                address_ + " is virtual with parts that may grow, which is not read here",
+                address_ + " is virtual with unlimited parts, which are not supported",
                 "h5repack -l NAME:CONTI makes a copy that holds the values");
   }
   Part part;
@@ -161,7 +162,7 @@ void VirtualParts::add(hid_t creation, std::size_t index, std::vector<std::strin
   if (recent_.size() < most_open) recent_.emplace_back(&parts_.back(), dataset);
 }
 
-/// Completes the selections of a part, now that the extents of its source are known.
+/// Completes the selections of a part once the extents of its source are known.
 void VirtualParts::check(Part& part, hid_t source) const {
   const h5::Handle space = h5::made(H5Dget_space(source), H5Sclose, "dataspace");
   const bool whole = selects_all(part.source.get());
@@ -182,7 +183,7 @@ void VirtualParts::check(Part& part, hid_t source) const {
       boxed *= static_cast<hssize_t>(box.back());
     }
   }
-  // A whole source of another shape with as many elements would be read in another order.
+  // A whole source of another shape with as many elements would be read in a different order.
   const bool reshaped = whole && boxed == elements && squeezed(box) != squeezed(extents);
   if (!taken || H5Sget_select_npoints(taken.get()) != elements || (elements > 0 && reshaped)) {
     const std::string shape = to_string(Shape(extents.begin(), extents.end()));

@@ -10,19 +10,19 @@
 
 namespace attn::io {
 
-/// The parts of a virtual dataset, each a selection of it and one of a source of the same number of
-/// elements. HDF5 would look for sources in the current directory too, and read those it does not
-/// find as fill values: here they are found, checked and read one by one.
+/// The parts of a virtual dataset. Each maps a selection of it to a selection of a source with the
+/// same number of elements. HDF5 would also look for sources in the current directory and replace
+/// missing ones by fill values, so sources are found, checked and read one by one here.
 class VirtualParts {
  public:
-  /// Of the open dataset `handle`, which lies in `file`. Throws Error(input) naming `address` and
-  /// the source for one that is missing, cannot be read, or is smaller or of another shape than the
-  /// part that is taken of it; and for parts without fixed extents.
+  /// `handle` is the open dataset, which lies in `file`. Throws Error(input) naming `address` and
+  /// the source if a source is missing, cannot be read, or is smaller or of another shape than the
+  /// part taken from it; also for parts without fixed extents.
   VirtualParts(hid_t handle, const std::shared_ptr<const InputFile>& file,
                const std::string& address, int depth);
   ~VirtualParts();
 
-  /// As OpenDataset::read has it.
+  /// As OpenDataset::read.
   void read(hid_t type, hid_t memory, hid_t selection, void* out) const;
 
   std::int64_t bytes_at_once() const { return bytes_at_once_; }
@@ -42,7 +42,7 @@ class VirtualParts {
   h5::Handle space_;
   std::vector<Part> parts_;
   std::int64_t bytes_at_once_ = 0;
-  /// Sources that were used last; a dataset may have more of them than files can be open.
+  /// The sources used last; a dataset may have more sources than a process can have open files.
   mutable std::vector<std::pair<const Part*, std::shared_ptr<const OpenDataset>>> recent_;
 };
 

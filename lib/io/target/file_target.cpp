@@ -18,19 +18,19 @@ namespace attn::io {
 namespace {
 
 constexpr mode_t private_mode = 0600;
-constexpr mode_t usual_mode = 0666;  // less the umask
+constexpr mode_t usual_mode = 0666;  // before the umask
 
-/// ".out.h5.", shortened where the temporary's name would be longer than names can be.
+/// The prefix of the temporary, ".out.h5.", shortened if its name would exceed the limit for names.
 std::string prefix_for(const std::string& name) {
   constexpr std::size_t room = NAME_MAX - sizeof("..XXXXXX.tmp");
   return "." + name.substr(0, room) + ".";
 }
 
-/// rename(2) that never replaces; false with errno set where it fails.
+/// rename(2) that never replaces a file; returns false with errno set if it fails.
 bool rename_without_replacing(const std::string& from, const std::string& to) {
   if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return true;
   if (errno != EINVAL && errno != ENOSYS && errno != ENOTSUP) return false;
-  // File systems that do not know the flag mostly know hard links.
+  // File systems without this flag usually support hard links.
   if (link(from.c_str(), to.c_str()) == 0) return unlink(from.c_str()) == 0;
   if (errno == EEXIST) return false;
   struct stat status {};
@@ -41,8 +41,8 @@ bool rename_without_replacing(const std::string& from, const std::string& to) {
   return rename(from.c_str(), to.c_str()) == 0;
 }
 
-/// So that the new name survives a crash too. Best effort: the content is safe already, and there
-/// are folders that cannot be opened or synchronised.
+/// Makes the new name survive a crash. Best effort: the content is safe already, and some folders
+/// cannot be opened or synchronised.
 void synchronise_folder(const std::string& folder) noexcept {
   const Descriptor descriptor = open_descriptor(folder, O_RDONLY | O_DIRECTORY);
   if (descriptor) fsync(descriptor.get());
@@ -84,7 +84,7 @@ void FileTarget::with_path(const std::function<void(const std::string&)>& open) 
 
 void FileTarget::make_durable() {
   if (mode_ && fchmod(descriptor_.get(), static_cast<mode_t>(*mode_)) != 0) refuse(errno);
-  // EINVAL: the file system has nothing to synchronise.
+  // EINVAL: the file system does not support fsync.
   if (fsync(descriptor_.get()) != 0 && errno != EINVAL && errno != ENOTSUP) refuse(errno);
 }
 
@@ -112,7 +112,7 @@ void FileTarget::finish() {
 void FileTarget::discard() noexcept {
   name_.remove();
   if (descriptor_ && ftruncate(descriptor_.get(), 0) != 0) {
-    // The space is freed with the process, then.
+    // The space is freed when the process ends.
   }
   descriptor_.reset();
 }

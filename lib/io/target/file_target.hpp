@@ -9,11 +9,12 @@
 
 namespace attn::io {
 
-/// A file that appears whole or not at all: a temporary beside it takes its name in the end.
+/// A file that appears whole or not at all: it is made in a temporary beside it, which finish()
+/// renames.
 class FileTarget : public Target {
  public:
-  /// `path` is no link and no folder; `mode` is that of the file to be replaced. Without
-  /// `replace`, a file that appears there before finish() is left alone and refused.
+  /// `path` is neither a link nor a folder; `mode` is that of the file to be replaced. Without
+  /// `replace`, a file that appears there before finish() is kept, and finish() refuses.
   FileTarget(std::string description, std::string path, std::optional<unsigned> mode, bool replace);
 
   void with_path(const std::function<void(const std::string&)>& open) override;

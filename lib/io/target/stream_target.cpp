@@ -47,7 +47,7 @@ void StreamTarget::flow_into(int descriptor) {
   std::size_t bytes = 0;
   const CopyFailure failure = copy_to_end(temporary_.descriptor(), descriptor, bytes);
   if (failure.error_number != 0) refuse(failure.error_number);
-  // Some file systems tell only when a descriptor is closed that they could not store its data.
+  // Some file systems report a failed write only when a descriptor is closed.
   const int copy = dup(descriptor);
   if (copy >= 0 && close(copy) != 0 && errno != EINTR) refuse(errno);
 }
@@ -62,7 +62,7 @@ void StreamTarget::finish() {
 
 void StreamTarget::discard() noexcept {
   if (ftruncate(temporary_.descriptor(), 0) != 0) {
-    // The space is freed with the process, then.
+    // The space is freed when the process ends.
   }
 }
 

@@ -7,15 +7,15 @@
 
 namespace attn::io {
 
-/// A stream, to which the bundle's bytes flow when it is complete; until then it is made in an
-/// unnamed temporary, of which nothing is left even when the stream's reader goes away.
+/// A stream, to which the bundle's bytes are copied when it is complete. Until then it is made in
+/// an unnamed temporary, which leaves nothing behind even if the stream's reader exits.
 class StreamTarget : public Target {
  public:
   /// Standard output. Throws Error(usage) for a terminal.
   explicit StreamTarget(const std::string& tmpdir);
 
-  /// A path that leads to something other than a regular file. A FIFO is opened in the end only,
-  /// since that waits for its reader; anything else now.
+  /// A path that leads to something other than a regular file. A FIFO is opened only at the end,
+  /// since opening it waits for its reader; anything else is opened now.
   StreamTarget(const std::string& path, bool is_fifo, const std::string& tmpdir);
 
   void with_path(const std::function<void(const std::string&)>& open) override;

@@ -8,7 +8,7 @@
 
 namespace attn::io {
 
-/// Where a finished bundle goes, and the temporary in which it is made until then.
+/// The destination of a finished bundle, and the temporary in which it is made.
 class Target {
  public:
   virtual ~Target() = default;
@@ -18,14 +18,14 @@ class Target {
   /// "out.h5" or "standard output": for messages.
   const std::string& description() const noexcept { return description_; }
 
-  /// Calls `open` with the temporary's path, which may lead there until `open` returns only.
+  /// Calls `open` with the temporary's path, which may be valid only until `open` returns.
   virtual void with_path(const std::function<void(const std::string&)>& open) = 0;
 
-  /// The temporary's path where it has one until the end; else empty.
+  /// The temporary's path if it keeps one until the end; else empty.
   virtual std::string lasting_path() const = 0;
 
-  /// The content is complete: brings it to where it belongs. Throws Error(output); then, and
-  /// after that, there is nothing left of the temporary.
+  /// Moves the complete content to its destination. Throws Error(output). Nothing is left of the
+  /// temporary in either case.
   virtual void finish() = 0;
 
   /// Removes the temporary and frees its space, even while HDF5 still has it open.
@@ -38,7 +38,7 @@ class Target {
   std::string description_;
 };
 
-/// Looks at what is there and refuses what OutputBundle's constructor promises to refuse. A path
+/// Checks the existing target and refuses it where OutputBundle's constructor promises to. A path
 /// that leads to something other than a regular file is a stream; symbolic links are followed.
 std::unique_ptr<Target> make_target(const OutputBundle::Options& options);
 

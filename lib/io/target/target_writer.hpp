@@ -8,8 +8,8 @@
 
 namespace attn::io {
 
-/// Plain bytes on their way to a target. After an Error(output), and without finish(), nothing is
-/// left behind.
+/// Plain bytes written to a target. After an Error(output), or without finish(), nothing is left
+/// behind.
 class TargetWriter {
  public:
   explicit TargetWriter(std::unique_ptr<Target> target);
