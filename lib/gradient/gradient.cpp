@@ -17,38 +17,6 @@
 namespace attn {
 namespace {
 
-// Tiles of a panel run along the queries in steps of this length.
-constexpr Index tile_rows = 256;
-
-// A slot clears and adds its lane's sums by query once; this many keys outweigh that cost.
-constexpr Index slot_keys = 512;
-constexpr Index most_slots = 32;
-
-constexpr Index panel_keys = 128;
-constexpr Index fewest_keys = 8;
-
-// With open columns, a thread holds a panel of weights and one of products with dO.
-constexpr Index held_bytes = Index{64} << 20;
-
-Index slots_of(Index cols) {
-  return std::clamp<Index>((cols + slot_keys - 1) / slot_keys, 1, most_slots);
-}
-
-Partition gradient_partition(Index rows, Index cols, std::size_t element_size, bool open) {
-  Partition partition;
-  partition.order = Order::column_panels;
-  partition.rows = rows;
-  partition.cols = cols;
-  partition.panel = panel_keys;
-  const Index line_bytes = 2 * rows * static_cast<Index>(element_size);
-  while (open && partition.panel > fewest_keys && partition.panel * line_bytes > held_bytes) {
-    partition.panel /= 2;
-  }
-  partition.panels = (cols + partition.panel - 1) / partition.panel;
-  partition.slots = slots_of(cols);
-  return partition;
-}
-
 template <class T>
 struct Workspace {
   std::vector<Buffer<T>> weights;  // by adjoint; the first starts as the scores
@@ -174,13 +142,15 @@ class Runner {
 
  private:
   void run_panel(Index index, Index lane, Workspace<T>& workspace) {
-    const Index first = index * partition_.panel;
-    const Index count = std::min(partition_.panel, partition_.cols - first);
+    const RowRange keys = partition_.lines(index);
+    const Index first = keys.first;
+    const Index count = keys.last - first;
     const PanelLayout layout{{0, partition_.rows, first, count}, open_};
     workspace.weights.resize(adjoints_.size() > 1 && !open_ ? 2 : adjoints_.size());
     std::vector<TileRange> tiles;
-    for (Index row0 = 0; row0 < partition_.rows; row0 += tile_rows) {
-      const TileRange tile{row0, std::min(tile_rows, partition_.rows - row0), first, count};
+    for (Index row0 = 0; row0 < partition_.rows; row0 += gradient_tile_rows) {
+      const TileRange tile{row0, std::min(gradient_tile_rows, partition_.rows - row0), first,
+                           count};
       if (!forward_.scores->empty(tile)) tiles.push_back(tile);
     }
     if (!open_) {
@@ -345,7 +315,7 @@ double differentiate(const Forward<T>& given, const GradientTargets<T>& targets,
 }
 
 Index gradient_lanes(Index cols, int threads) {
-  return std::clamp<Index>(threads, 1, slots_of(cols));
+  return std::clamp<Index>(threads, 1, gradient_partition(0, cols, sizeof(double), false).slots);
 }
 
 std::int64_t differentiate_bytes(Scheme scheme, Index rows, Index cols, Index v_head_dim,
@@ -355,11 +325,11 @@ std::int64_t differentiate_bytes(Scheme scheme, Index rows, Index cols, Index v_
                     (scheme == Scheme::sinkhorn && iterations == 1);
   const Partition partition = gradient_partition(rows, cols, element_size, open);
   const Index panels = scheme == Scheme::hnas || (scheme == Scheme::sinkhorn && !open) ? 3 : 2;
-  const Index held = panels * (open ? rows : std::min(rows, tile_rows)) +
-                     (panels > 2 ? std::min(rows, tile_rows) : 0);
+  const Index held = panels * (open ? rows : std::min(rows, gradient_tile_rows)) +
+                     (panels > 2 ? std::min(rows, gradient_tile_rows) : 0);
   std::int64_t bytes =
       gradient_lanes(cols, threads) *
-      (held * partition.panel * element + tile_rows * partition.panel * (2 * element + 1));
+      (held * partition.panel * element + gradient_tile_rows * partition.panel * (2 * element + 1));
   const auto number = static_cast<std::int64_t>(sizeof(double));
   const Index sets = scheme == Scheme::sinkhorn ? 2 * iterations : 3;
   bytes += (rows + cols) * (sets + 1) * number + (2 * rows + cols) * sets * element;
@@ -372,7 +342,7 @@ std::int64_t differentiate_bytes(Scheme scheme, Index rows, Index cols, Index v_
   if (scheme == Scheme::hnas) bytes += rows * v_head_dim * element;
   if (scheme == Scheme::hnas || scheme == Scheme::sinkhorn) {
     const Partition columns = partition_of(Order::column_panels, rows, cols, element_size);
-    bytes += columns.slots * std::min<Index>(rows, 512) * columns.panel * element;
+    bytes += columns.slots * std::min(rows, pass_tile_length) * columns.panel * element;
     bytes += std::max(pass_bytes(Order::row_panels, rows, cols, 1, element_size, threads),
                       pass_bytes(Order::column_panels, rows, cols, 1, element_size, threads));
   }

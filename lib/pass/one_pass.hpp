@@ -51,11 +51,6 @@ bool can_run_rows(const RowPass<T>& pass);
 template <class T>
 void run_rows(const RowPass<T>& pass, int threads);
 
-/// The columns of a tile, and the blocks of run_rows, if some observers are not by_row or there are
-/// `exponentials`.
-constexpr Index row_tile_cols = 256;
-Partition row_pass_partition(Index rows, Index cols, std::size_t element_size);
-
 /// Bytes of scratch memory of run_rows, without observers.
 std::int64_t row_pass_bytes(Index rows, Index cols, std::size_t element_size, bool by_row_alone,
                             int threads);
@@ -82,11 +77,6 @@ template <class T>
 std::vector<Index> one_pass_hybrid(const Scores<T>& scores, double hybrid, std::span<double> row,
                                    std::span<double> unas_row, std::span<double> col,
                                    const std::vector<Observer<T>*>& observers, int threads);
-
-/// How both cut their panels for observers: into few slots, because observers keep a sum by row for
-/// each. `parts`: 1 for one_pass_columns, 0 if its `row` is empty, 2 for one_pass_hybrid.
-Partition one_pass_columns_partition(Index rows, Index cols, std::size_t element_size,
-                                     Index parts = 1);
 
 /// Bytes of scratch memory of either function, without observers.
 std::int64_t one_pass_columns_bytes(Index rows, Index cols, std::size_t element_size, Index parts,

@@ -3,33 +3,16 @@
 #include <limits>
 
 #include "kernel/online_softmax.hpp"
-#include "kernel/parallel.hpp"
 #include "kernel/tile.hpp"
 #include "pass/one_pass.hpp"
+#include "tensor/infinity.hpp"
 
 namespace attn {
 namespace {
 
-constexpr double minus_infinity = -std::numeric_limits<double>::infinity();
-
-// A panel of exponentials is written and read once, while results by row are read and written for
-// every panel: a few wide panels are cheaper, in cache or not. Measured.
-constexpr Index usual_lines = 128;
-constexpr Index most_lines = 256;
-constexpr Index short_rows = 1024;
-constexpr Index held_bytes = Index{16} << 20;
-constexpr Index held_bytes_alone = Index{8} << 20;  // if nothing is gathered
-
-// Each slot keeps the sums of its panels by row; slots are added up at the end.
-constexpr Index fewest_panels_a_slot = 4;
-constexpr Index most_slots = 16;
-constexpr Index slot_bytes = Index{24} << 20;
-constexpr Index usual_row_bytes = 256;  // 64 float32 channels
-
 // Tiles of a panel are computed as in every other pass, so that g is the same to the last bit.
 // Results are gathered from pieces of them that stay in the second-level cache for all observers.
 constexpr Index tile_rows = pass_tile_length;
-constexpr Index piece_rows = 96;
 
 // Flushed exponentials are below 2⁻¹²⁶, and their weights are smaller still: rows that sum to more
 // than this lose nothing to them in either type.
@@ -99,12 +82,12 @@ class ColumnsRun {
 
   std::vector<Index> run(int threads) {
     for (Observer<T>* observer : observers_) observer->start(shown_);
-    std::vector<Workspace<T>> workspaces(static_cast<std::size_t>(std::max(1, threads)));
-    kernel::parallel_for(slots_, threads, [&](Index slot, int worker) {
-      auto& work = workspaces[static_cast<std::size_t>(worker)];
-      const Index last = (slot + 1) * shown_.panels / slots_;
-      for (Index p = slot * shown_.panels / slots_; p < last; ++p) run_panel(p, slot, work);
-    });
+    auto workspaces = workspaces_for<Workspace<T>>(threads);
+    Partition one_part = shown_;
+    one_part.slots = slots_;
+    for_each_panel(
+        one_part, threads, nullptr, workspaces,
+        [&](Index panel, Index slot, Workspace<T>& work) { run_panel(panel, slot, work); });
     std::vector<Index> left = normalise_rows();
     for (Observer<T>* observer : observers_) observer->finish();
     return left;
@@ -119,8 +102,9 @@ class ColumnsRun {
 
   Panel make_panel(Index index) const {
     Panel panel;
-    panel.col0 = index * shown_.panel;
-    panel.cols = std::min(shown_.panel, shown_.cols - panel.col0);
+    const RowRange lines = shown_.lines(index);
+    panel.col0 = lines.first;
+    panel.cols = lines.last - lines.first;
     for (Index at = 0; at < shown_.rows; at += tile_rows) {
       const TileRange tile{at, std::min(tile_rows, shown_.rows - at), panel.col0, panel.cols};
       if (!scores_.empty(tile)) panel.tiles.push_back(tile);
@@ -156,9 +140,9 @@ class ColumnsRun {
     if (parts_.size() > 1) find_unas_factors(parts_[1], slot, work);
     for (const TileRange& tile : panel.tiles) {
       TileRange piece = tile;
-      for (Index i = 0; i < tile.rows; i += piece_rows) {
+      for (Index i = 0; i < tile.rows; i += column_piece_rows) {
         piece.row0 = tile.row0 + i;
-        piece.rows = std::min(piece_rows, tile.rows - i);
+        piece.rows = std::min(column_piece_rows, tile.rows - i);
         gather(piece, view(piece), slot, work);
       }
     }
@@ -275,25 +259,6 @@ class ColumnsRun {
 };
 
 }  // namespace
-
-Partition one_pass_columns_partition(Index rows, Index cols, std::size_t element_size,
-                                     Index parts) {
-  Partition partition = partition_of(Order::column_panels, rows, cols, element_size);
-  const Index line_bytes = std::max<Index>(1, rows) * static_cast<Index>(element_size);
-  const Index wide_bytes = parts == 0 ? held_bytes_alone : held_bytes;
-  if (line_bytes * most_lines <= wide_bytes && rows > short_rows) {
-    partition.panel = most_lines;
-  } else if (line_bytes * usual_lines <= held_bytes) {
-    partition.panel = usual_lines;
-  }
-  partition.panels = (cols + partition.panel - 1) / partition.panel;
-  const Index affordable = slot_bytes / (std::max<Index>(1, rows) * usual_row_bytes);
-  const Index slots = std::clamp<Index>(
-      std::min(partition.panels / fewest_panels_a_slot, affordable), 2, most_slots);
-  // Even, so that two threads get equal work.
-  partition.slots = std::max<Index>(1, parts) * std::min(slots - slots % 2, partition.panels);
-  return partition;
-}
 
 template <class T>
 std::vector<Index> one_pass_columns(const Scores<T>& scores, std::span<double> row,

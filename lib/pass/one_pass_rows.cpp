@@ -3,45 +3,16 @@
 #include <limits>
 
 #include "kernel/online_softmax.hpp"
-#include "kernel/parallel.hpp"
 #include "kernel/tile.hpp"
 #include "pass/one_pass.hpp"
 #include "pass/selected_rows.hpp"
+#include "tensor/infinity.hpp"
 
 namespace attn {
 namespace {
 
-constexpr double minus_infinity = -std::numeric_limits<double>::infinity();
-
-// A tile of scores with its keys and values should stay in the second-level cache; a multiple of
-// the register tile's six rows. The bits of a row depend only on the columns of its tiles.
-constexpr Index tile_rows = 96;
-constexpr Index tile_cols = row_tile_cols;
-constexpr Index most_slots = 1024;  // if nothing is kept per slot
-
-// A tile on the diagonal of a causal mask ends at a multiple of this, where packed products may
-// begin and sums of float32 are cut: the exponentials left out would add zeros.
-constexpr Index least_cols = 64;
-
-// Blocks whose tiles are all kept until the rows are complete: in the second-level cache at a few
-// thousand keys, also a multiple of six, and never more than a thread may hold.
-constexpr Index kept_rows = 48;
-constexpr Index fewest_rows = 8;
-constexpr Index held_bytes = Index{16} << 20;
-
 // exp(−g) times exp(s) then lies well inside float32.
 constexpr double largest_potential = 45;
-
-Partition blocks_of(Index rows, Index cols, Index block) {
-  Partition partition;
-  partition.order = Order::row_panels;
-  partition.rows = rows;
-  partition.cols = cols;
-  partition.panel = block;
-  partition.panels = (rows + block - 1) / block;
-  partition.slots = std::min(most_slots, partition.panels);
-  return partition;
-}
 
 // One thread's scratch: tiles side by side, one or as many as a block has.
 template <class T>
@@ -66,24 +37,20 @@ class RowRun {
     const Index rows = pass.scores->rows();
     const Index cols = pass.scores->cols();
     partition_ = others_.empty() && pass.exponentials == nullptr
-                     ? blocks_of(rows, cols, tile_rows)
+                     ? row_tile_partition(rows, cols)
                      : row_pass_partition(rows, cols, sizeof(T));
     for (const double g : pass.col) key_factor_.push_back(g == minus_infinity ? 0 : std::exp(-g));
   }
 
   void run(int threads) {
     for (Observer<T>* observer : pass_.observers) observer->start(partition_);
-    std::vector<Workspace<T>> workspaces(static_cast<std::size_t>(std::max(1, threads)));
-    kernel::parallel_for(partition_.slots, threads, [&](Index slot, int worker) {
-      Workspace<T>& work = workspaces[static_cast<std::size_t>(worker)];
-      for (Index b = partition_.first_panel(slot); b < partition_.first_panel(slot + 1); ++b) {
-        const Index first = b * partition_.panel;
-        const Index count = std::min(partition_.panel, partition_.rows - first);
-        if (pass_.rows == nullptr || pass_.rows->meets({first, first + count})) {
-          run_block({first, count, 0, partition_.cols}, slot, work);
-        }
-      }
-    });
+    auto workspaces = workspaces_for<Workspace<T>>(threads);
+    for_each_panel(
+        partition_, threads, pass_.rows, workspaces,
+        [&](Index block, Index slot, Workspace<T>& work) {
+          const RowRange rows = partition_.lines(block);
+          run_block({rows.first, rows.last - rows.first, 0, partition_.cols}, slot, work);
+        });
     for (Observer<T>* observer : pass_.observers) observer->finish();
   }
 
@@ -103,7 +70,7 @@ class RowRun {
     work.factor.resize(rows);
     work.maxima.clear();
     work.tiles.reserve(block.rows *
-                       (others_.empty() ? std::min(tile_cols, block.cols) : block.cols));
+                       (others_.empty() ? std::min(row_tile_cols, block.cols) : block.cols));
     for_tiles(block, work, [&](const TileRange& range, MatrixView<T> tile, bool empty) {
       if (!empty) add(range, tile, slot, work);
       if (!others_.empty()) work.maxima.insert(work.maxima.end(), work.max.begin(), work.max.end());
@@ -116,11 +83,12 @@ class RowRun {
   template <class Body>
   void for_tiles(const TileRange& block, Workspace<T>& work, const Body& body) const {
     TileRange range = block;
-    for (range.col0 = 0; range.col0 < block.cols; range.col0 += tile_cols) {
-      range.cols = std::min(tile_cols, block.cols - range.col0);
+    for (range.col0 = 0; range.col0 < block.cols; range.col0 += row_tile_cols) {
+      range.cols = std::min(row_tile_cols, block.cols - range.col0);
       if (pass_.exponentials == nullptr && !show_empty_) {
         const Index used = pass_.scores->cols_in_use(range);
-        range.cols = std::min(range.cols, (used + least_cols - 1) / least_cols * least_cols);
+        range.cols =
+            std::min(range.cols, (used + row_tile_step - 1) / row_tile_step * row_tile_step);
       }
       T* first = work.tiles.data() + (others_.empty() ? 0 : block.rows * range.col0);
       body(range, MatrixView<T>(first, range.rows, range.cols), pass_.scores->empty(range));
@@ -263,24 +231,15 @@ void run_rows(const RowPass<T>& pass, int threads) {
   RowRun<T>(pass).run(threads);
 }
 
-Partition row_pass_partition(Index rows, Index cols, std::size_t element_size) {
-  const Index line_bytes = std::max<Index>(1, cols) * static_cast<Index>(element_size);
-  Index block = kept_rows;
-  while (block > fewest_rows && block * line_bytes > held_bytes) block /= 2;
-  Partition partition = blocks_of(rows, cols, block);
-  // Observers hold a vector along the keys per slot.
-  partition.slots =
-      std::min(partition.panels, partition_of(Order::row_panels, rows, cols, element_size).slots);
-  return partition;
-}
-
 std::int64_t row_pass_bytes(Index rows, Index cols, std::size_t element_size, bool by_row_alone,
                             int threads) {
   const auto element = static_cast<std::int64_t>(element_size);
-  const Index block = by_row_alone ? tile_rows : row_pass_partition(rows, cols, element_size).panel;
-  const Index kept = by_row_alone ? tile_cols : cols;
+  const Index block =
+      (by_row_alone ? row_tile_partition(rows, cols) : row_pass_partition(rows, cols, element_size))
+          .panel;
+  const Index kept = by_row_alone ? row_tile_cols : cols;
   // Exponentials; bias, preference and mask of a tile; exp(−g).
-  return threads * block * (kept * element + tile_cols * (2 * element + 1)) +
+  return threads * block * (kept * element + row_tile_cols * (2 * element + 1)) +
          cols * static_cast<std::int64_t>(sizeof(double));
 }
 

@@ -1,45 +1,126 @@
-#include <algorithm>
-
-#include "pass/pass.hpp"
+#include "pass/partition.hpp"
 
 namespace attn {
 namespace {
 
-// A panel is kept whole between its products, its maxima, its exponentials and its observers, so it
-// should fit a second-level cache; more lines make the products faster. Beyond that size it goes
-// through memory anyway, and only the memory that a thread may hold limits it.
-constexpr Index cached_bytes = Index{1} << 20;
-constexpr Index held_bytes = Index{32} << 20;
-constexpr Index most_lines = 128;
-constexpr Index usual_lines = 64;
-constexpr Index fewest_lines = 8;
+constexpr Index kib = Index{1} << 10;
+constexpr Index mib = Index{1} << 20;
 
-// Observers hold a vector along the other axis per slot.
-constexpr Index slot_vector_bytes = Index{32} << 20;
-constexpr Index most_slots = 64;
-constexpr Index fewest_slots = 8;
-
-}  // namespace
-
-Partition partition_of(Order order, Index rows, Index cols, std::size_t element_size) {
+Partition panels_of(Order order, Index rows, Index cols, Index panel) {
   Partition partition;
   partition.order = order;
   partition.rows = rows;
   partition.cols = cols;
+  partition.panel = panel;
   const Index lines = order == Order::row_panels ? rows : cols;
+  partition.panels = (lines + panel - 1) / panel;
+  return partition;
+}
+
+// Halves `panel` lines until they take at most `bytes`, or `fewest` are left.
+Index lines_within(Index panel, Index fewest, Index line_bytes, Index bytes) {
+  while (panel > fewest && panel * line_bytes > bytes) panel /= 2;
+  return panel;
+}
+
+}  // namespace
+
+// A panel is kept whole between its products, its maxima, its exponentials and its observers, so it
+// should fit a second-level cache; more lines make the products faster. Beyond that size it goes
+// through memory anyway, and only the memory that a thread may hold limits it.
+Partition partition_of(Order order, Index rows, Index cols, std::size_t element_size) {
+  constexpr Index cached_bytes = mib;
+  constexpr Index held_bytes = 32 * mib;
+  constexpr Index most_lines = 128;
+  constexpr Index usual_lines = 64;
+  constexpr Index fewest_lines = 8;
   const Index length = std::max<Index>(1, order == Order::row_panels ? cols : rows);
   const Index line_bytes = length * static_cast<Index>(element_size);
+  Index panel = most_lines;
+  if (panel * line_bytes > cached_bytes) panel = usual_lines;
+  Partition partition =
+      panels_of(order, rows, cols, lines_within(panel, fewest_lines, line_bytes, held_bytes));
 
-  partition.panel = most_lines;
-  if (partition.panel * line_bytes > cached_bytes) partition.panel = usual_lines;
-  while (partition.panel > fewest_lines && partition.panel * line_bytes > held_bytes) {
-    partition.panel /= 2;
-  }
-  partition.panels = (lines + partition.panel - 1) / partition.panel;
-
+  // Observers hold a vector along the other axis per slot.
+  constexpr Index slot_vector_bytes = 32 * mib;
+  constexpr Index most_slots = 64;
+  constexpr Index fewest_slots = 8;
   const Index affordable = slot_vector_bytes / (length * static_cast<Index>(sizeof(double)));
-  const Index slots = std::clamp(affordable, fewest_slots, most_slots);
-  partition.slots = std::min(slots, partition.panels);
+  partition.slots = std::min(std::clamp(affordable, fewest_slots, most_slots), partition.panels);
+  return partition;
+}
+
+// A tile of scores with its keys and values should stay in the second-level cache; a multiple of
+// the register tile's six rows. The bits of a row depend only on the columns of its tiles.
+Partition row_tile_partition(Index rows, Index cols) {
+  constexpr Index tile_rows = 96;
+  constexpr Index most_slots = 1024;
+  Partition partition = panels_of(Order::row_panels, rows, cols, tile_rows);
+  partition.slots = std::min(most_slots, partition.panels);
+  return partition;
+}
+
+// In the second-level cache at a few thousand keys, also a multiple of six, and never more than a
+// thread may hold.
+Partition row_pass_partition(Index rows, Index cols, std::size_t element_size) {
+  constexpr Index usual_rows = 48;
+  constexpr Index fewest_rows = 8;
+  constexpr Index held_bytes = 16 * mib;
+  const Index line_bytes = std::max<Index>(1, cols) * static_cast<Index>(element_size);
+  Partition partition = panels_of(Order::row_panels, rows, cols,
+                                  lines_within(usual_rows, fewest_rows, line_bytes, held_bytes));
+  // Observers hold a vector along the keys per slot.
+  partition.slots =
+      std::min(partition.panels, partition_of(Order::row_panels, rows, cols, element_size).slots);
+  return partition;
+}
+
+// A panel of exponentials is written and read once, while results by row are read and written for
+// every panel: a few wide panels are cheaper, in cache or not. Measured.
+Partition one_pass_columns_partition(Index rows, Index cols, std::size_t element_size,
+                                     Index parts) {
+  constexpr Index usual_lines = 128;
+  constexpr Index most_lines = 256;
+  constexpr Index short_rows = 1024;
+  constexpr Index held_bytes = 16 * mib;
+  constexpr Index held_bytes_without_rows = 8 * mib;
+  const Index length = std::max<Index>(1, rows);
+  const Index line_bytes = length * static_cast<Index>(element_size);
+  const Index wide_bytes = parts == 0 ? held_bytes_without_rows : held_bytes;
+  Index panel = partition_of(Order::column_panels, rows, cols, element_size).panel;
+  if (line_bytes * most_lines <= wide_bytes && rows > short_rows) {
+    panel = most_lines;
+  } else if (line_bytes * usual_lines <= held_bytes) {
+    panel = usual_lines;
+  }
+  Partition partition = panels_of(Order::column_panels, rows, cols, panel);
+
+  // Each slot keeps the sums of its panels by row; slots are added up at the end.
+  constexpr Index fewest_panels_a_slot = 4;
+  constexpr Index most_slots = 16;
+  constexpr Index slot_bytes = 24 * mib;
+  constexpr Index usual_row_bytes = kib / 4;  // 64 float32 channels
+  const Index affordable = slot_bytes / (length * usual_row_bytes);
+  const Index slots = std::clamp<Index>(
+      std::min(partition.panels / fewest_panels_a_slot, affordable), 2, most_slots);
+  // Even, so that two threads get equal work.
+  partition.slots = std::max<Index>(1, parts) * std::min(slots - slots % 2, partition.panels);
+  return partition;
+}
+
+Partition gradient_partition(Index rows, Index cols, std::size_t element_size, bool whole_columns) {
+  constexpr Index panel_keys = 128;
+  constexpr Index fewest_keys = 8;
+  constexpr Index held_bytes = 64 * mib;
+  const Index line_bytes = 2 * rows * static_cast<Index>(element_size);
+  const Index panel =
+      whole_columns ? lines_within(panel_keys, fewest_keys, line_bytes, held_bytes) : panel_keys;
+  Partition partition = panels_of(Order::column_panels, rows, cols, panel);
+
+  // A slot clears and adds its lane's sums by query once; this many keys outweigh that cost.
+  constexpr Index slot_keys = 512;
+  constexpr Index most_slots = 32;
+  partition.slots = std::clamp<Index>((cols + slot_keys - 1) / slot_keys, 1, most_slots);
   return partition;
 }
 

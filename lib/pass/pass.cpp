@@ -5,14 +5,12 @@
 #include <limits>
 #include <stdexcept>
 
-#include "kernel/parallel.hpp"
 #include "kernel/tile.hpp"
 #include "pass/selected_rows.hpp"
+#include "tensor/infinity.hpp"
 
 namespace attn {
 namespace {
-
-constexpr double minus_infinity = -std::numeric_limits<double>::infinity();
 
 // A potential of −inf masks its line. Subtracting +inf in its place yields −inf for every score,
 // finite or not, where −inf − (−inf) would be NaN.
@@ -86,22 +84,15 @@ class Runner {
     if (!pass_.resumes) {
       for (Observer<T>* observer : pass_.observers) observer->start(partition_);
     }
-    std::vector<Workspace<T>> workspaces(static_cast<std::size_t>(std::max(1, threads_)));
-    kernel::parallel_for(partition_.slots, threads_, [&](Index slot, int worker) {
-      auto& workspace = workspaces[static_cast<std::size_t>(worker)];
-      for (Index p = partition_.first_panel(slot); p < partition_.first_panel(slot + 1); ++p) {
-        if (chosen(p)) run_panel(p, slot, workspace);
-      }
-    });
+    auto workspaces = workspaces_for<Workspace<T>>(threads_);
+    for_each_panel(partition_, threads_, pass_.rows, workspaces,
+                   [&](Index panel, Index slot, Workspace<T>& workspace) {
+                     run_panel(panel, slot, workspace);
+                   });
     for (Observer<T>* observer : pass_.observers) observer->finish();
   }
 
  private:
-  bool chosen(Index panel) const {
-    const Index first = panel * partition_.panel;
-    return pass_.rows == nullptr || pass_.rows->meets({first, first + partition_.panel});
-  }
-
   void check() const {
     const bool fits = pass_.completes == Completes::nothing ||
                       (pass_.completes == Completes::rows && pass_.order == Order::row_panels) ||
@@ -153,10 +144,10 @@ class Runner {
 
   PanelTiles make_panel(Index index) const {
     const bool by_row = pass_.order == Order::row_panels;
-    const Index lines = by_row ? partition_.rows : partition_.cols;
     const Index length = by_row ? partition_.cols : partition_.rows;
-    const Index first = index * partition_.panel;
-    const Index count = std::min(partition_.panel, lines - first);
+    const RowRange lines = partition_.lines(index);
+    const Index first = lines.first;
+    const Index count = lines.last - first;
     PanelTiles panel;
     panel.panel = by_row ? TileRange{first, count, 0, length} : TileRange{0, length, first, count};
     panel.stride = panel.panel.cols;

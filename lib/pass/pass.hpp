@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "pass/partition.hpp"
 #include "pass/row_selection.hpp"
 #include "score/scores.hpp"
 #include "tensor/view.hpp"
@@ -14,9 +15,6 @@
 /// way to compute potentials, a new statistic a new observer, a new energy a new source; none knows
 /// the others.
 namespace attn {
-
-/// row_panels: some queries × all keys at a time; column_panels: all queries × some keys.
-enum class Order { row_panels, column_panels };
 
 /// The potentials that a panel completes from its scores before its weights are shown.
 enum class Completes {
@@ -48,27 +46,6 @@ struct WeightTile {
   /// takes_row_factor see such tiles.
   const T* row_factor = nullptr;
 };
-
-/// How a pass cuts its panels into slots. A slot is a run of panels that one thread at a time works
-/// through in order. Observers accumulate per slot and add up the slots in order, so results do not
-/// depend on the number of threads. Slots depend only on the shape.
-struct Partition {
-  Order order = Order::row_panels;
-  Index rows = 0;
-  Index cols = 0;
-  Index panel = 1;  ///< lines (rows or columns) per panel
-  Index panels = 0;
-  Index slots = 0;
-
-  /// Panels [first, last) of `slot`.
-  Index first_panel(Index slot) const { return slot * panels / slots; }
-};
-
-/// Tiles of a panel run along its long axis in steps of this length.
-constexpr Index pass_tile_length = 512;
-
-/// For float32 (element_size 4) or float64 (8) scores of that shape.
-Partition partition_of(Order order, Index rows, Index cols, std::size_t element_size);
 
 /// Sees the weights while a tile is in cache.
 template <class T>

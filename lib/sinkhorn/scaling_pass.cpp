@@ -44,7 +44,7 @@ class ScalingPasses<T>::Run {
         partition_(kernel.partition()),
         threads_(threads),
         from_memory_(GibbsKernel<T>::bytes(partition_.rows, partition_.cols) > cached_bytes),
-        workspaces_(static_cast<std::size_t>(std::max(1, threads))),
+        workspaces_(workspaces_for<Workspace<T>>(threads)),
         col_factor_(partition_.cols),
         col_sums_(static_cast<std::size_t>(partition_.slots)) {}
 
@@ -53,17 +53,13 @@ class ScalingPasses<T>::Run {
     for (std::size_t j = 0; j < pass.col_scale.size(); ++j) {
       col_factor_[static_cast<Index>(j)] = static_cast<T>(pass.col_scale[j]);
     }
-    kernel::parallel_for(partition_.slots, threads_, [&](Index slot, int worker) {
-      Workspace<T>& work = workspaces_[static_cast<std::size_t>(worker)];
-      Buffer<double>& sums = col_sums_[static_cast<std::size_t>(slot)];
-      sums.reserve(partition_.cols);
-      std::fill(sums.begin(), sums.end(), 0.0);
-      for (Index b = partition_.first_panel(slot); b < partition_.first_panel(slot + 1); ++b) {
-        const Index first = b * partition_.panel;
-        run_block({first, std::min(partition_.panel, partition_.rows - first), 0, partition_.cols},
-                  slot, work);
-      }
-    });
+    for_each_panel(
+        partition_, threads_, nullptr, workspaces_,
+        [&](Index block, Index slot, Workspace<T>& work) {
+          if (block == partition_.first_panel(slot)) clear_sums(slot);
+          const RowRange rows = partition_.lines(block);
+          run_block({rows.first, rows.last - rows.first, 0, partition_.cols}, slot, work);
+        });
     const Index strips = (partition_.cols + strip_cols - 1) / strip_cols;
     kernel::parallel_for(strips, threads_, [&](Index strip, int) {
       const Index first = strip * strip_cols;
@@ -73,6 +69,12 @@ class ScalingPasses<T>::Run {
 
  private:
   static constexpr Index group = GibbsKernel<T>::kept_rows;
+
+  void clear_sums(Index slot) {
+    Buffer<double>& sums = col_sums_[static_cast<std::size_t>(slot)];
+    sums.reserve(partition_.cols);
+    std::fill(sums.begin(), sums.end(), 0.0);
+  }
 
   // Adds up the slots over columns [first, end).
   void add_slots(std::span<double> col_sum, Index first, Index end) const {

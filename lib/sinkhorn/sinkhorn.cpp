@@ -7,11 +7,10 @@
 #include "pass/column_sums.hpp"
 #include "pass/one_pass.hpp"
 #include "sinkhorn/scaling_pass.hpp"
+#include "tensor/infinity.hpp"
 
 namespace attn {
 namespace {
-
-constexpr double minus_infinity = -std::numeric_limits<double>::infinity();
 
 // The largest |log κ| and |log ρ|. In float32: with scores of at most 30 their products lie well
 // inside the format; with a plan as kernel, entries flushed to 0 are then still below 1e-29 of

@@ -1,0 +1,95 @@
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "kernel/parallel.hpp"
+#include "pass/row_selection.hpp"
+#include "tensor/shape.hpp"
+
+/// How every pass over tiles of scores cuts its work. The cuts follow from the shape and the type
+/// only, never from the number of threads, and the bits of all results depend on them.
+namespace attn {
+
+/// row_panels: some queries × all keys at a time; column_panels: all queries × some keys.
+enum class Order { row_panels, column_panels };
+
+/// Panels of neighbouring lines, and slots of neighbouring panels. One thread at a time works
+/// through the panels of a slot in order. Observers accumulate per slot and add up the slots in
+/// order, so results do not depend on the number of threads.
+struct Partition {
+  Order order = Order::row_panels;
+  Index rows = 0;
+  Index cols = 0;
+  Index panel = 1;  ///< lines (rows or columns) per panel
+  Index panels = 0;
+  Index slots = 0;
+
+  /// Panels [first, last) of `slot`.
+  Index first_panel(Index slot) const { return slot * panels / slots; }
+
+  /// The lines of panel `index`.
+  RowRange lines(Index index) const {
+    const Index all = order == Order::row_panels ? rows : cols;
+    return {index * panel, std::min((index + 1) * panel, all)};
+  }
+};
+
+/// Tiles of a panel run along its long axis in steps of this length.
+constexpr Index pass_tile_length = 512;
+
+/// Panels of a pass that holds one at a time: for float32 (element_size 4) or float64 (8) scores of
+/// that shape.
+Partition partition_of(Order order, Index rows, Index cols, std::size_t element_size);
+
+/// Columns per tile of run_rows and of the Gibbs kernel.
+constexpr Index row_tile_cols = 256;
+
+/// A tile on the diagonal of a causal mask ends at a multiple of this, where packed products may
+/// begin and sums of float32 are cut: the exponentials left out would add zeros.
+constexpr Index row_tile_step = 64;
+
+/// Blocks of run_rows whose tiles are used once, so that nothing is kept per slot.
+Partition row_tile_partition(Index rows, Index cols);
+
+/// Blocks of run_rows whose tiles are kept until the rows are complete: if some observers are not
+/// by_row, or for a Gibbs kernel.
+Partition row_pass_partition(Index rows, Index cols, std::size_t element_size);
+
+/// Panels of one_pass_columns and one_pass_hybrid as observers see them: few slots, because
+/// observers keep a sum by row for each. `parts`: 1 for one_pass_columns, 0 if it writes no rows, 2
+/// for one_pass_hybrid, whose slots are those of dnas and then those of softmax.
+Partition one_pass_columns_partition(Index rows, Index cols, std::size_t element_size,
+                                     Index parts = 1);
+
+/// Rows at a time of a tile that one_pass_columns shows to its observers.
+constexpr Index column_piece_rows = 96;
+
+/// Queries per tile of a gradient's panels.
+constexpr Index gradient_tile_rows = 256;
+
+/// Panels of a gradient. `whole_columns`: a thread holds a whole panel of weights and one of
+/// products, because columns are completed before they are used.
+Partition gradient_partition(Index rows, Index cols, std::size_t element_size, bool whole_columns);
+
+/// One workspace per thread for for_each_panel.
+template <class Workspace>
+std::vector<Workspace> workspaces_for(int threads) {
+  return std::vector<Workspace>(static_cast<std::size_t>(std::max(1, threads)));
+}
+
+/// Calls body(panel, slot, workspace) for all panels, on up to `threads` threads: those of a slot
+/// in order and by one thread at a time, with that thread's workspace. If rows are selected, only
+/// for panels of rows that hold one of them.
+template <class Workspace, class Body>
+void for_each_panel(const Partition& partition, int threads, const RowSelection* rows,
+                    std::vector<Workspace>& workspaces, const Body& body) {
+  kernel::parallel_for(partition.slots, threads, [&](Index slot, int worker) {
+    Workspace& workspace = workspaces[static_cast<std::size_t>(worker)];
+    for (Index p = partition.first_panel(slot); p < partition.first_panel(slot + 1); ++p) {
+      if (rows == nullptr || rows->meets(partition.lines(p))) body(p, slot, workspace);
+    }
+  });
+}
+
+}  // namespace attn

@@ -1,0 +1,10 @@
+#pragma once
+
+#include <limits>
+
+namespace attn {
+
+/// The score of a forbidden pair, and the potential of a query or key with nothing allowed.
+inline constexpr double minus_infinity = -std::numeric_limits<double>::infinity();
+
+}  // namespace attn
