@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernel/team.hpp"
+#include "tensor/memory_pool.hpp"
 #include "tensor/shape.hpp"
 
 namespace attn::kernel {
@@ -23,8 +24,9 @@ struct alignas(64) Share {
 /// through a share of its own, the same in every loop of so many items (what it left in its cache
 /// may still be there), and then through what is left of the others', so a body's result must not
 /// depend on its worker. Called from inside another parallel_for it runs on the caller's thread
-/// alone. An exception ends the loop: that of the lowest item seen is thrown again here. Where the
-/// threads cannot be started, nothing is called: Error(memory).
+/// alone. Workers draw from the caller's MemoryPool. An exception ends the loop: that of the lowest
+/// item seen is thrown again here. Where the threads cannot be started, nothing is called:
+/// Error(memory).
 template <class Body>
 void parallel_for(Index count, int threads, const Body& body) {
   const int team = static_cast<int>(std::min<Index>(threads, count));
@@ -37,9 +39,11 @@ void parallel_for(Index count, int threads, const Body& body) {
   std::atomic<Index> failed_item = std::numeric_limits<Index>::max();
   std::vector<Share> shares(static_cast<std::size_t>(team));
   for (int n = 0; n < team; ++n) shares[static_cast<std::size_t>(n)].next = n * count / team;
+  MemoryPool* const pool = MemoryPool::current();
 #pragma omp parallel num_threads(team)
   for (int n = 0; n < team; ++n) {
     const int worker = omp_get_thread_num();
+    const MemoryPool::Use use(pool);
     const int share = (worker + n) % team;
     const Index end = (share + 1) * count / team;
     for (;;) {

@@ -6,17 +6,21 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
-#include <memory>
 #include <new>
 #include <type_traits>
 #include <utility>
 
+#include "tensor/memory_pool.hpp"
 #include "tensor/shape.hpp"
 
 namespace attn {
 
+/// The most that a Buffer takes beyond its elements, in bytes.
+inline constexpr Index buffer_margin = 128;
+
 /// Uninitialised, owning storage for numbers, aligned for any vector unit. Not std::vector, whose
-/// elements would be written once by the constructor only to be overwritten.
+/// elements would be written once by the constructor only to be overwritten. From the MemoryPool
+/// that the thread draws from, if any.
 template <class T>
 class Buffer {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -26,7 +30,7 @@ class Buffer {
 
   /// Room for `size` elements, values unspecified. Throws std::bad_alloc.
   explicit Buffer(Index size)
-      : block_(new std::byte[bytes(size) + alignment]), data_(aligned(block_.get())), size_(size) {
+      : block_(take_block(bytes(size) + alignment)), data_(aligned(block_.get())), size_(size) {
     // What is beyond the last element belongs to nobody, which the sanitizer is to know.
     [[maybe_unused]] const std::byte* const past = block_.get() + bytes(size) + alignment;
     ASAN_POISON_MEMORY_REGION(end(), past - reinterpret_cast<std::byte*>(end()));
@@ -69,7 +73,7 @@ class Buffer {
     if (size < 0 || size > most) throw std::bad_alloc();
     return static_cast<std::size_t>(size) * sizeof(T);
   }
-  std::unique_ptr<std::byte[]> block_;
+  MemoryBlock block_;
   T* data_ = nullptr;
   Index size_ = 0;
 };
