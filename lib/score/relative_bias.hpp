@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "score/causal.hpp"
+#include "attnkit/causal.hpp"
 #include "tensor/view.hpp"
 
 namespace attn {
@@ -41,15 +41,18 @@ struct BucketRule {
   Index max_distance = 128;   ///< from here on everything is in the last bucket of its side
 };
 
+/// Throws Error(input) where there are too few buckets (2, bidirectional 4), or where max_distance
+/// is not beyond the distances that have a bucket each.
+void require_buckets(const BucketRule& rule);
+
 /// The bucket of `relative` = key minus query position, as Hugging Face's T5 computes it, float32
 /// roundings included. Per side of n buckets the first n/2 distances have one each, the others grow
 /// as powers up to max_distance; keys ahead of the query come in the second half. Requires a rule
-/// that t5_relative_bias accepts. (SPEC.md §4; FD 18-19)
+/// that require_buckets accepts. (SPEC.md §4; FD 18-19)
 Index t5_bucket(Index relative, const BucketRule& rule);
 
 /// Column `head` of rel_bias (buckets, H) by the bucket of j − p_i; bidirectional unless causal.
-/// Throws Error(input) where there are too few buckets (2, bidirectional 4), where max_distance is
-/// not beyond the distances that have a bucket each, or a bias is not finite.
+/// Throws what require_buckets throws, and Error(input) for a bias that is not finite.
 template <class T>
 RelativeBias<T> t5_relative_bias(MatrixView<const T> rel_bias, Index head, Index rows, Index cols,
                                  Causal causal, Index max_distance = 128);

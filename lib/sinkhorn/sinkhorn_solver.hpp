@@ -7,7 +7,7 @@
 
 #include "pass/potentials.hpp"
 #include "sinkhorn/marginals.hpp"
-#include "sinkhorn/stopping.hpp"
+#include "attnkit/stopping.hpp"
 
 /// Entropic optimal transport of scores s with marginals a and b (Cuturi 2013; SPEC.md §2):
 ///
