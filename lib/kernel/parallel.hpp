@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernel/team.hpp"
+#include "tensor/memory_pool.hpp"
 #include "tensor/shape.hpp"
 
 namespace attn::kernel {
@@ -22,7 +23,8 @@ struct alignas(64) Share {
 /// `worker` in [0, threads) identifies the thread, for scratch memory. Each thread works through
 /// its own share first, which is the same in every loop with the same count (its data may still be
 /// in its cache), and then through the rest of the others' shares, so a body's result must not
-/// depend on its worker. Inside another parallel_for, all items run on the caller's thread. An
+/// depend on its worker. Inside another parallel_for, all items run on the caller's thread. Workers
+/// draw from the caller's MemoryPool. An
 /// exception ends the loop, and the one of the lowest item seen is rethrown here. If the threads
 /// cannot be started, throws Error(memory) and calls nothing.
 template <class Body>
@@ -37,9 +39,11 @@ void parallel_for(Index count, int threads, const Body& body) {
   std::atomic<Index> failed_item = std::numeric_limits<Index>::max();
   std::vector<Share> shares(static_cast<std::size_t>(team));
   for (int n = 0; n < team; ++n) shares[static_cast<std::size_t>(n)].next = n * count / team;
+  MemoryPool* const pool = MemoryPool::current();
 #pragma omp parallel num_threads(team)
   for (int n = 0; n < team; ++n) {
     const int worker = omp_get_thread_num();
+    const MemoryPool::Use use(pool);
     const int share = (worker + n) % team;
     const Index end = (share + 1) * count / team;
     for (;;) {

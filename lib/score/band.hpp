@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "score/allowed_counts.hpp"
-#include "score/causal.hpp"
+#include "attnkit/causal.hpp"
 #include "tensor/view.hpp"
 
 namespace attn {

@@ -17,20 +17,6 @@ Index buckets_of_side(const BucketRule& rule) {
   return rule.bidirectional ? rule.buckets / 2 : rule.buckets;
 }
 
-void require_usable(const BucketRule& rule) {
-  const Index fewest = rule.bidirectional ? 4 : 2;
-  if (rule.buckets < fewest) {
-    throw Error(Failure::input, "rel_bias has " + std::to_string(rule.buckets) +
-                                    " buckets, expected at least " + std::to_string(fewest));
-  }
-  const Index exact = buckets_of_side(rule) / 2;
-  if (rule.max_distance <= exact) {
-    throw Error(Failure::input, "the largest distance of the relative bias is " +
-                                    std::to_string(rule.max_distance) + ", expected more than " +
-                                    std::to_string(exact));
-  }
-}
-
 // of_distance(j − p_i) for every pair.
 template <class T, class OfDistance>
 RelativeBias<T> tabulate(Index rows, Index cols, Causal causal, const OfDistance& of_distance) {
@@ -43,6 +29,20 @@ RelativeBias<T> tabulate(Index rows, Index cols, Causal causal, const OfDistance
 }
 
 }  // namespace
+
+void require_buckets(const BucketRule& rule) {
+  const Index fewest = rule.bidirectional ? 4 : 2;
+  if (rule.buckets < fewest) {
+    throw Error(Failure::input, "rel_bias has " + std::to_string(rule.buckets) +
+                                    " buckets, expected at least " + std::to_string(fewest));
+  }
+  const Index exact = buckets_of_side(rule) / 2;
+  if (rule.max_distance <= exact) {
+    throw Error(Failure::input, "the largest distance of the relative bias is " +
+                                    std::to_string(rule.max_distance) + ", expected more than " +
+                                    std::to_string(exact));
+  }
+}
 
 template <class T>
 RelativeBias<T>::RelativeBias(Index rows, Index cols, std::vector<T> values)
@@ -83,7 +83,7 @@ RelativeBias<T> t5_relative_bias(MatrixView<const T> rel_bias, Index head, Index
   rule.bidirectional = causal == Causal::none;
   rule.buckets = rel_bias.rows;
   rule.max_distance = max_distance;
-  require_usable(rule);
+  require_buckets(rule);
   return tabulate<T>(rows, cols, causal,
                      [&](Index relative) { return rel_bias(t5_bucket(relative, rule), head); });
 }

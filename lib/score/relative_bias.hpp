@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "score/causal.hpp"
+#include "attnkit/causal.hpp"
 #include "tensor/view.hpp"
 
 namespace attn {
@@ -41,15 +41,18 @@ struct BucketRule {
   Index max_distance = 128;   ///< from here on, all positions share the last bucket of their side
 };
 
+/// Throws Error(input) if there are too few buckets (fewer than 2, or 4 if bidirectional), or if
+/// max_distance is not beyond the distances that have a bucket each.
+void require_buckets(const BucketRule& rule);
+
 /// The bucket of `relative` = key minus query position, as Hugging Face's T5 computes it, float32
 /// roundings included. On a side of n buckets the first n/2 distances have one each; the others
 /// cover distances in geometric progression up to max_distance. Keys ahead of the query use the
-/// second half. Requires a rule that t5_relative_bias accepts. (MATHEMATICS.md §4; FD 18-19)
+/// second half. Requires a rule that require_buckets accepts. (MATHEMATICS.md §4; FD 18-19)
 Index t5_bucket(Index relative, const BucketRule& rule);
 
 /// Column `head` of rel_bias (buckets, H), at the bucket of j − p_i; bidirectional unless causal.
-/// Throws Error(input) if there are too few buckets (fewer than 2, or 4 if bidirectional), if
-/// max_distance is not beyond the distances that have a bucket each, or if a bias is not finite.
+/// Throws what require_buckets throws, and Error(input) if a bias is not finite.
 template <class T>
 RelativeBias<T> t5_relative_bias(MatrixView<const T> rel_bias, Index head, Index rows, Index cols,
                                  Causal causal, Index max_distance = 128);

@@ -6,7 +6,7 @@
 
 #include "score/allowed_counts.hpp"
 #include "score/band.hpp"
-#include "score/causal.hpp"
+#include "attnkit/causal.hpp"
 #include "score/energy.hpp"
 #include "score/matrix_source.hpp"
 #include "score/relative_bias.hpp"

@@ -47,7 +47,7 @@ GibbsKernel<T>::GibbsKernel(const Scores<T>& scores, std::int64_t kept_bytes)
   }
   if (kept_blocks_ == 0) return;
   const Index rows = std::min(kept_blocks_ * partition_.panel, partition_.rows);
-  kept_ = MappedMemory(static_cast<std::size_t>(bytes(rows, partition_.cols)));
+  kept_ = LargeMemory(static_cast<std::size_t>(bytes(rows, partition_.cols)));
   there_.assign(static_cast<std::size_t>(kept_blocks_ * tiles_per_block(partition_)), 0);
 }
 

@@ -6,7 +6,7 @@
 
 #include "kernel/two_sided.hpp"
 #include "pass/one_pass.hpp"
-#include "tensor/mapped_memory.hpp"
+#include "tensor/large_memory.hpp"
 
 namespace attn {
 
@@ -72,7 +72,7 @@ class GibbsKernel final : public ExponentialTiles<T> {
   std::vector<double> row_;
   std::vector<double> col_;
   Index kept_blocks_ = 0;
-  MappedMemory kept_;                // by block, kept_rows of it, tile
+  LargeMemory kept_;                 // by block, kept_rows of it, tile
   std::vector<std::uint8_t> there_;  // by tile
 };
 

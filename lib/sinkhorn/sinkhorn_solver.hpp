@@ -7,7 +7,7 @@
 
 #include "pass/potentials.hpp"
 #include "sinkhorn/marginals.hpp"
-#include "sinkhorn/stopping.hpp"
+#include "attnkit/stopping.hpp"
 
 /// Entropic optimal transport of scores s with marginals a and b (Cuturi 2013; MATHEMATICS.md §2):
 ///

@@ -6,17 +6,20 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
-#include <memory>
 #include <new>
 #include <type_traits>
 #include <utility>
 
+#include "tensor/memory_pool.hpp"
 #include "tensor/shape.hpp"
 
 namespace attn {
 
+/// The most that a Buffer takes beyond its elements, in bytes.
+inline constexpr Index buffer_margin = 128;
+
 /// Uninitialised, owning storage for numbers, aligned for any vector unit. std::vector would first
-/// write every element in its constructor.
+/// write every element in its constructor. Drawn from the MemoryPool of the thread, if it has one.
 template <class T>
 class Buffer {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -26,7 +29,7 @@ class Buffer {
 
   /// Room for `size` elements, values unspecified. Throws std::bad_alloc.
   explicit Buffer(Index size)
-      : block_(new std::byte[bytes(size) + alignment]), data_(aligned(block_.get())), size_(size) {
+      : block_(take_block(bytes(size) + alignment)), data_(aligned(block_.get())), size_(size) {
     // Lets the address sanitizer catch accesses past the last element.
     [[maybe_unused]] const std::byte* const past = block_.get() + bytes(size) + alignment;
     ASAN_POISON_MEMORY_REGION(end(), past - reinterpret_cast<std::byte*>(end()));
@@ -69,7 +72,7 @@ class Buffer {
     if (size < 0 || size > most) throw std::bad_alloc();
     return static_cast<std::size_t>(size) * sizeof(T);
   }
-  std::unique_ptr<std::byte[]> block_;
+  MemoryBlock block_;
   T* data_ = nullptr;
   Index size_ = 0;
 };

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "tensor/shape.hpp"
+#include "attnkit/tensor.hpp"
 
 namespace attn {
 

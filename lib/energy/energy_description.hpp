@@ -1,0 +1,123 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gradient/gradient_sink.hpp"
+#include "score/energy.hpp"
+
+namespace attn {
+
+/// The sizes of one problem: what the energy of a single head is computed of.
+struct EnergySizes {
+  Index queries = 0;
+  Index keys = 0;
+  Index q_depth = 0;  ///< length of a query
+  Index k_depth = 0;  ///< length of a key
+  Index hidden = 0;   ///< length that only the energy's own operands have; 0: not known yet
+};
+
+/// The length of an axis of an operand.
+enum class OperandLength {
+  one,          ///< no axis: the operand is a vector
+  query_depth,  ///< d_q
+  key_depth,    ///< d_k
+  both_depths,  ///< d_q + d_k
+  hidden,       ///< A, free; all operands that have it agree
+};
+
+/// An array that an energy takes beside q and k; it broadcasts over heads.
+struct EnergyOperand {
+  std::string name;  ///< "w": of the dataset; its gradient is "grad_w"
+  OperandLength rows = OperandLength::one;
+  OperandLength cols = OperandLength::one;
+  bool required = true;
+
+  bool is_vector() const { return rows == OperandLength::one; }
+};
+
+/// What an energy is made of. `operands` has one matrix for each of EnergyDescription::operands, a
+/// vector as one row; an optional one that is absent has no data.
+template <class T>
+struct EnergyArguments {
+  MatrixView<const T> q;  ///< (Lq, d_q)
+  MatrixView<const T> k;  ///< (Lk, d_k)
+  std::span<const MatrixView<const T>> operands;
+  double scale = 1;
+  int threads = 1;  ///< for products before the first tile and after the last one
+};
+
+/// Where the gradients of an energy's arguments go; one without data is not wanted. Contiguous.
+template <class T>
+struct EnergyGradients {
+  MatrixView<T> q;
+  MatrixView<T> k;
+  std::span<const MatrixView<T>> operands;
+
+  /// Whether any gradient is wanted.
+  bool any() const {
+    bool wanted = q.data != nullptr || k.data != nullptr;
+    for (const MatrixView<T>& operand : operands) wanted = wanted || operand.data != nullptr;
+    return wanted;
+  }
+};
+
+/// Floating-point operations: `before` of all tiles, once, and `per_pair` in every pass.
+struct EnergyFlops {
+  double before = 0;
+  double per_pair = 0;
+};
+
+/// An energy of queries and keys, s_ij = energy(q_i, k_j) before mask, bias and soft cap: its name,
+/// its operands, how it is computed and differentiated, and its cost. One object per energy, in a
+/// file of its own; `energies` lists all.
+class EnergyDescription {
+ public:
+  virtual ~EnergyDescription() = default;
+
+  /// "scaled-dot": the word of the command line.
+  virtual std::string_view name() const = 0;
+
+  /// What it takes beside q and k, in a fixed order.
+  virtual const std::vector<EnergyOperand>& operands() const = 0;
+
+  /// Whether d_q = d_k is required.
+  virtual bool needs_equal_depths() const = 0;
+
+  /// Requires arguments whose shapes agree. What they view must outlive the energy.
+  virtual std::unique_ptr<Energy<float>> make(const EnergyArguments<float>& arguments) const = 0;
+  virtual std::unique_ptr<Energy<double>> make(const EnergyArguments<double>& arguments) const = 0;
+
+  /// The adjoint of `make`: takes tiles of dE, the gradient with respect to the energies with their
+  /// scale. Requires `gradients.any()`.
+  virtual std::unique_ptr<GradientSink<float>> differentiate(
+      const EnergyArguments<float>& arguments, const EnergyGradients<float>& gradients) const = 0;
+  virtual std::unique_ptr<GradientSink<double>> differentiate(
+      const EnergyArguments<double>& arguments, const EnergyGradients<double>& gradients) const = 0;
+
+  /// Bytes that `make` allocates, for float32 (element_size 4) or float64 (8).
+  virtual std::int64_t bytes(const EnergySizes& sizes, std::size_t element_size) const = 0;
+
+  /// Bytes that `differentiate` allocates where all gradients are wanted and tiles come on so many
+  /// lanes.
+  virtual std::int64_t gradient_bytes(const EnergySizes& sizes, std::size_t element_size,
+                                      Index lanes) const = 0;
+
+  /// A tanh counts one.
+  virtual EnergyFlops flops(const EnergySizes& sizes) const = 0;
+};
+
+/// The length of an axis; 0 for a hidden one that is not known yet.
+Index length_of(OperandLength length, const EnergySizes& sizes);
+
+/// All energies, in the order in which the help lists them.
+const std::vector<const EnergyDescription*>& energies();
+
+/// The energy of that name. Throws Error(usage) naming those that there are.
+const EnergyDescription& energy_called(std::string_view name);
+
+}  // namespace attn

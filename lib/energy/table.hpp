@@ -1,0 +1,14 @@
+#pragma once
+
+namespace attn {
+
+class EnergyDescription;
+
+/// One function per energy, defined in its file: what `energies` lists.
+const EnergyDescription& scaled_dot_energy();
+const EnergyDescription& dot_energy();
+const EnergyDescription& gaussian_energy();
+const EnergyDescription& bilinear_energy();
+const EnergyDescription& mlp_energy();
+
+}  // namespace attn

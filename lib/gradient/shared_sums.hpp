@@ -1,0 +1,48 @@
+#pragma once
+
+#include <map>
+#include <span>
+#include <vector>
+
+#include "tensor/buffer.hpp"
+
+namespace attn {
+
+/// The gradient of an operand whose blocks are shared by several problems: the sum over those, in
+/// float64 and in the order in which they come, rounded once. A sum exists only from the first of
+/// its problems to the last one. Buffers come from the pool of the thread that adds.
+template <class T>
+class SharedSums {
+ public:
+  /// `block_of[n]` is the block of problem n, `blocks` their number.
+  SharedSums(std::vector<Index> block_of, Index blocks);
+
+  /// Whether only this problem has a part in its block: its part is the gradient.
+  bool is_alone(Index problem) const { return uses_[block(problem)] == 1; }
+
+  /// Whether any block is shared.
+  bool any_shared() const;
+
+  /// Forgets all sums.
+  void restart();
+
+  /// Adds the part of a problem. Each comes once after a restart; returns the block's gradient with
+  /// the last of them, valid until the next call, else nothing.
+  std::span<const T> add(Index problem, std::span<const T> part);
+
+  /// The most sums that exist at a time if the problems come in order.
+  Index most_open() const;
+
+ private:
+  std::size_t block(Index problem) const {
+    return static_cast<std::size_t>(block_of_[static_cast<std::size_t>(problem)]);
+  }
+
+  std::vector<Index> block_of_;
+  std::vector<Index> uses_;  // by block
+  std::vector<Index> left_;
+  std::map<std::size_t, Buffer<double>> sums_;
+  Buffer<T> rounded_;
+};
+
+}  // namespace attn

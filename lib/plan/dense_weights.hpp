@@ -1,0 +1,33 @@
+#pragma once
+
+#include <algorithm>
+
+#include "pass/pass.hpp"
+
+namespace attn {
+
+/// Writes all weights down, (Lq, Lk), in the caller's memory.
+template <class T>
+class DenseWeights final : public Observer<T> {
+ public:
+  explicit DenseWeights(MatrixView<T> weights) : weights_(weights) {}
+
+  // Tiles with nothing allowed are not shown.
+  void start(const Partition& partition) override {
+    static_cast<void>(partition);
+    for (Index i = 0; i < weights_.rows; ++i) std::fill_n(weights_.row(i), weights_.cols, T{0});
+  }
+
+  void observe(const WeightTile<T>& tile, Index slot) override {
+    static_cast<void>(slot);
+    for (Index i = 0; i < tile.range.rows; ++i) {
+      std::copy_n(tile.weights.row(i), tile.range.cols,
+                  weights_.row(tile.range.row0 + i) + tile.range.col0);
+    }
+  }
+
+ private:
+  MatrixView<T> weights_;
+};
+
+}  // namespace attn

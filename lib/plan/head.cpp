@@ -1,0 +1,63 @@
+#include "plan/head.hpp"
+
+namespace attn {
+
+template <class T>
+std::optional<RelativeBias<T>> relative_bias_of(const ScoreRecipe& recipe,
+                                                MatrixView<const T> table,
+                                                const HeadArrays<T>& head) {
+  const Index column = head.problem % recipe.heads;
+  switch (recipe.relative) {
+    case RelativePositions::none:
+      break;
+    case RelativePositions::alibi:
+      return alibi_bias<T>(alibi_slopes(recipe.heads)[static_cast<std::size_t>(column)],
+                           head.queries, head.keys, recipe.causal);
+    case RelativePositions::t5:
+      return t5_relative_bias<T>(table, column, head.queries, head.keys, recipe.causal);
+  }
+  return std::nullopt;
+}
+
+template <class T>
+HeadScores<T>::HeadScores(const ScoreRecipe& recipe, const HeadArrays<T>& head, int threads) {
+  if (head.scores != nullptr) {
+    energy_ =
+        make_stored_energy<T>(*head.scores, head.queries, head.keys, recipe.scale, recipe.divisor);
+  } else if (head.q.data == nullptr) {
+    energy_ = make_zero_energy<T>(head.queries, head.keys);
+  } else {
+    energy_ = recipe.energy->make(head.energy_arguments(recipe.scale, threads));
+  }
+  typename Scores<T>::Terms terms;
+  terms.energy = energy_.get();
+  terms.bias = head.bias;
+  terms.mask = head.mask;
+  terms.causal = recipe.causal;
+  terms.relative = head.relative;
+  terms.window = recipe.window;
+  terms.key_length = head.key_length;
+  terms.softcap = recipe.softcap;
+  terms.preference = head.preference;
+  scores_.emplace(terms);
+}
+
+template <class T>
+std::int64_t HeadScores<T>::bytes(const ScoreRecipe& recipe, bool vectors,
+                                  const EnergySizes& sizes) {
+  std::int64_t bytes = vectors ? recipe.energy->bytes(sizes, sizeof(T)) : 0;
+  if (recipe.relative != RelativePositions::none) {
+    bytes += relative_bias_bytes(sizes.queries, sizes.keys, sizeof(T));
+  }
+  return bytes;
+}
+
+#define ATTN_FOR_TYPE(T)                                              \
+  template std::optional<RelativeBias<T>> relative_bias_of(           \
+      const ScoreRecipe&, MatrixView<const T>, const HeadArrays<T>&); \
+  template class HeadScores<T>;
+ATTN_FOR_TYPE(float)
+ATTN_FOR_TYPE(double)
+#undef ATTN_FOR_TYPE
+
+}  // namespace attn

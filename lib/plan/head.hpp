@@ -1,0 +1,129 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "attnkit/attention.hpp"
+#include "energy/energy_description.hpp"
+#include "scheme/scheme.hpp"
+#include "score/relative_bias.hpp"
+#include "score/scores.hpp"
+
+/// One problem of a batch (a *head*): its scores, weights and gradients. The plans and the tools
+/// compute every head by these functions.
+namespace attn {
+
+/// How the scores of all heads are made.
+struct ScoreRecipe {
+  const EnergyDescription* energy = nullptr;  ///< of q and k; unused where there are none
+  double scale = 1;
+  double divisor = 1;  ///< of ready-made scores
+  Causal causal = Causal::none;
+  std::optional<Index> window;
+  std::optional<double> softcap;
+  RelativePositions relative = RelativePositions::none;
+  Index heads = 1;  ///< length of the last leading axis, for the slopes of alibi
+};
+
+/// What one head is computed of, in memory that outlives it. Views without data and null pointers
+/// are absent.
+template <class T>
+struct HeadArrays {
+  Index problem = 0;  ///< its position among all; the head is problem % heads
+  Index queries = 0;
+  Index keys = 0;
+  MatrixView<const T> q, k, v;              ///< q and k both or neither
+  std::vector<MatrixView<const T>> energy;  ///< one per operand of the energy
+  const MatrixSource<T>* scores = nullptr;  ///< ready-made; without q and k
+  const MatrixSource<T>* bias = nullptr;
+  const MatrixSource<std::uint8_t>* mask = nullptr;
+  const MatrixSource<T>* preference = nullptr;
+  const RelativeBias<T>* relative = nullptr;
+  std::optional<Index> key_length;
+
+  /// For the energy, with the scale of a recipe.
+  EnergyArguments<T> energy_arguments(double scale, int threads) const {
+    return {q, k, energy, scale, threads};
+  }
+};
+
+/// The relative bias of a head; `table` (buckets, heads) is that of t5. Nothing for none. Throws
+/// what t5_relative_bias throws.
+template <class T>
+std::optional<RelativeBias<T>> relative_bias_of(const ScoreRecipe& recipe,
+                                                MatrixView<const T> table,
+                                                const HeadArrays<T>& head);
+
+/// The scores of a head, with the energy that they are made of. Without q, k and ready-made scores
+/// the energy is 0. Throws what the energy and Scores throw.
+template <class T>
+class HeadScores {
+ public:
+  HeadScores(const ScoreRecipe& recipe, const HeadArrays<T>& head, int threads);
+
+  const Scores<T>& scores() const { return *scores_; }
+
+  /// Bytes that it allocates at most, relative bias included. `vectors`: of q and k.
+  static std::int64_t bytes(const ScoreRecipe& recipe, bool vectors, const EnergySizes& sizes);
+
+ private:
+  std::unique_ptr<Energy<T>> energy_;
+  std::optional<Scores<T>> scores_;
+};
+
+/// What q, k or v of a head was projected from, out = input · weights + bias.
+template <class T>
+struct ProjectedFrom {
+  MatrixView<const T> input;    ///< (L, D)
+  MatrixView<const T> weights;  ///< (D, d)
+};
+
+/// Where a head's part in the gradients of x, y and their weights goes; without data: not wanted.
+template <class T>
+struct HeadProjectionTargets {
+  MatrixView<T> x;  ///< (Lq, D)
+  MatrixView<T> y;  ///< (Lk, D); the data of x where keys and values come from x too
+  MatrixView<T> wq, wk, wv;
+  MatrixView<T> bq, bk, bv;
+};
+
+/// Where the gradients of one head go, contiguous; one without data is not wanted.
+template <class T>
+struct HeadGradientTargets {
+  MatrixView<T> q, k, v;
+  std::vector<MatrixView<T>> energy;  ///< one per operand of the energy
+  MatrixView<T> bias;                 ///< (Lq or 1, Lk or 1)
+  MatrixView<T> relative_bias;        ///< (buckets, heads): 0 but for the column of the head
+  T* hybrid = nullptr;
+  HeadProjectionTargets<T> projections;
+};
+
+/// A head with its results.
+template <class T>
+struct HeadForward {
+  const ScoreRecipe* recipe = nullptr;
+  const HeadArrays<T>* arrays = nullptr;
+  const Scores<T>* scores = nullptr;
+  SchemeOptions options;
+  const Attention* attention = nullptr;  ///< of attend(scores, options)
+  MatrixView<const T> out;               ///< (Lq, dv)
+  MatrixView<const T> grad_out;          ///< (Lq, dv)
+  ProjectedFrom<T> q, k, v;              ///< views without data where nothing is projected
+};
+
+/// All gradients of a head: `differentiate`, the adjoints of energy and biases, and the chain rule
+/// through the projections. The gradient of x is that of q, then of k and of v where they come from
+/// x, added up in T.
+template <class T>
+void differentiate_head(const HeadForward<T>& head, const HeadGradientTargets<T>& targets,
+                        int threads);
+
+/// Bytes that differentiate_head allocates at most if all gradients are wanted, or only those that
+/// need no scores (v, wv, hybrid). `projects`: through projections.
+std::int64_t differentiate_head_bytes(const ScoreRecipe& recipe, const SchemeOptions& options,
+                                      bool vectors, bool projects, bool needs_scores,
+                                      const EnergySizes& sizes, Index v_head_dim,
+                                      std::size_t element_size, int threads);
+
+}  // namespace attn

@@ -1,0 +1,139 @@
+#include "plan/head_forward.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include "pass/output.hpp"
+#include "plan/dense_weights.hpp"
+#include "stats/observers.hpp"
+
+namespace attn {
+namespace {
+
+void copy_row(const std::vector<double>& from, const TensorView<double>& to, Index problem) {
+  if (to.data == nullptr) return;
+  std::copy(from.begin(), from.end(), to.data + problem * static_cast<Index>(from.size()));
+}
+
+template <class T>
+MatrixView<T> block_of(const TensorView<T>& view, Index problem, Index rows, Index cols) {
+  return {view.data == nullptr ? nullptr : view.data + problem * rows * cols, rows, cols};
+}
+
+// Without queries or without keys nothing is allowed.
+template <class T>
+Attention nothing_allowed(const AttentionLayout& layout) {
+  const auto queries = static_cast<std::size_t>(layout.queries());
+  const auto keys = static_cast<std::size_t>(layout.keys());
+  constexpr double minus_infinity = -std::numeric_limits<double>::infinity();
+  Attention attention;
+  attention.allowed.keys_of_query.assign(queries, 0);
+  attention.allowed.queries_of_key.assign(keys, 0);
+  attention.potentials.row.assign(queries, minus_infinity);
+  attention.potentials.col.assign(keys, minus_infinity);
+  if (layout.scheme.scheme == Scheme::hnas)
+    attention.potentials.unas_row = attention.potentials.row;
+  return attention;
+}
+
+}  // namespace
+
+template <class T>
+void require_outputs(const AttentionLayout& layout, const AttentionOutputs<T>& outputs) {
+  const auto require = [](const char* name, const auto& view, const Shape& expected) {
+    if (view.data == nullptr || view.shape == expected) return;
+    throw Error(Failure::input, std::string(name) + " has shape " + to_string(view.shape) +
+                                    ", expected " + to_string(expected));
+  };
+  if (outputs.out && !layout.v) throw Error(Failure::usage, "there is no v to make out of");
+  if (outputs.unas_row_potential && layout.scheme.scheme != Scheme::hnas) {
+    throw Error(Failure::usage, "unas_row_potential goes with the scheme hnas");
+  }
+  const Shape by_query = join(layout.leading, {layout.queries()});
+  const Shape by_key = join(layout.leading, {layout.keys()});
+  require("out", outputs.out, join(by_query, {layout.v_head_dim}));
+  require("row_potential", outputs.row_potential, by_query);
+  require("unas_row_potential", outputs.unas_row_potential, by_query);
+  require("col_potential", outputs.col_potential, by_key);
+  require("col_sum", outputs.col_sum, by_key);
+  require("row_entropy", outputs.row_entropy, by_query);
+  require("weights", outputs.weights, join(by_query, {layout.keys()}));
+}
+
+template <class T>
+void attend_head(const AttentionLayout& layout, const AttentionOutputs<T>& outputs, bool needs_out,
+                 HeadWork<T>& work, int threads) {
+  const Index problem = work.head.arrays.problem;
+  const Index queries = layout.queries();
+  const Index keys = layout.keys();
+  std::vector<Observer<T>*> observers;
+  work.out = block_of(outputs.out, problem, queries, layout.v_head_dim);
+  if (needs_out && work.out.data == nullptr) {
+    work.out_storage = Buffer<T>(queries * layout.v_head_dim);
+    work.out.data = work.out_storage.data();
+  }
+  std::optional<Output<T>> output;
+  if (work.out.data != nullptr) {
+    output.emplace(work.head.arrays.v, work.out);
+    observers.push_back(&*output);
+  }
+  ColumnSums<T> sums;
+  if (outputs.col_sum) observers.push_back(&sums);
+  RowEntropy<T> entropy;
+  if (outputs.row_entropy) observers.push_back(&entropy);
+  DenseWeights<T> weights(block_of(outputs.weights, problem, queries, keys));
+  if (outputs.weights) observers.push_back(&weights);
+  if (queries == 0 || keys == 0) {
+    for (Index n = 0; work.out.data != nullptr && n < queries * layout.v_head_dim; ++n) {
+      work.out.data[n] = T{0};
+    }
+    work.attention = nothing_allowed<T>(layout);
+    copy_row(std::vector<double>(static_cast<std::size_t>(keys), 0.0), outputs.col_sum, problem);
+    copy_row(std::vector<double>(static_cast<std::size_t>(queries), 0.0), outputs.row_entropy,
+             problem);
+  } else {
+    work.scores.emplace(layout.recipe, work.head.arrays, threads);
+    work.attention = attend(work.scores->scores(), work.scheme, observers, threads);
+    if (outputs.col_sum) copy_row(sums.values(), outputs.col_sum, problem);
+    if (outputs.row_entropy) copy_row(entropy.values(), outputs.row_entropy, problem);
+  }
+  const Potentials& potentials = work.attention.potentials;
+  copy_row(potentials.row, outputs.row_potential, problem);
+  copy_row(potentials.col, outputs.col_potential, problem);
+  copy_row(potentials.unas_row, outputs.unas_row_potential, problem);
+}
+
+template <class T>
+ProblemSummary summary_of(const HeadWork<T>& work) {
+  const SchemeSummary& scheme = work.attention.summary;
+  return {scheme.status, scheme.iterations, scheme.column_error,
+          work.attention.allowed.empty_queries(), work.attention.allowed.empty_keys()};
+}
+
+template <class T>
+std::int64_t attend_head_bytes(const AttentionLayout& layout, bool needs_out, int threads) {
+  const Index queries = layout.queries();
+  const Index keys = layout.keys();
+  std::int64_t bytes = attend_bytes(layout.scheme.scheme, queries, keys, sizeof(T), threads) +
+                       std::min(layout.scheme.kept_bytes,
+                                useful_attend_bytes(layout.scheme, queries, keys, sizeof(T)));
+  if (layout.v) {
+    bytes += output_bytes(layout.scheme.scheme, queries, keys, layout.v_head_dim, sizeof(T));
+    // Values far from 1 are scaled.
+    bytes += keys * layout.v_head_dim * static_cast<Index>(sizeof(T));
+  }
+  if (needs_out) bytes += queries * layout.v_head_dim * static_cast<Index>(sizeof(T));
+  return bytes;
+}
+
+#define ATTN_FOR_TYPE(T)                                                              \
+  template void require_outputs(const AttentionLayout&, const AttentionOutputs<T>&);  \
+  template void attend_head(const AttentionLayout&, const AttentionOutputs<T>&, bool, \
+                            HeadWork<T>&, int);                                       \
+  template ProblemSummary summary_of(const HeadWork<T>&);                             \
+  template std::int64_t attend_head_bytes<T>(const AttentionLayout&, bool, int);
+ATTN_FOR_TYPE(float)
+ATTN_FOR_TYPE(double)
+#undef ATTN_FOR_TYPE
+
+}  // namespace attn

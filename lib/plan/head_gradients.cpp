@@ -1,0 +1,136 @@
+#include <algorithm>
+
+#include "gradient/bias_gradient.hpp"
+#include "gradient/gradient.hpp"
+#include "gradient/projection_gradient.hpp"
+#include "plan/head.hpp"
+
+namespace attn {
+namespace {
+
+template <class T>
+void clear(MatrixView<T> matrix) {
+  if (matrix.data == nullptr) return;
+  for (Index i = 0; i < matrix.rows; ++i) std::fill_n(matrix.row(i), matrix.cols, T{0});
+}
+
+// The gradient of q, k or v: it goes where it is wanted, or into a buffer that the projection's
+// gradients are made of.
+template <class T>
+class VectorGradient {
+ public:
+  VectorGradient(MatrixView<const T> vectors, const ProjectedFrom<T>& from, MatrixView<T> own,
+                 const ProjectionTargets<T>& projection)
+      : from_(from), projection_(projection), view_(own.data, vectors.rows, vectors.cols) {
+    if (own.data != nullptr || !projection.any()) return;
+    storage_ = Buffer<T>(vectors.rows * vectors.cols);
+    view_.data = storage_.data();
+  }
+
+  MatrixView<T> view() const { return view_; }
+
+  void project_back(int threads) const {
+    if (!projection_.any()) return;
+    differentiate_projection<T>(from_.input, from_.weights, view_, projection_, threads);
+  }
+
+ private:
+  ProjectedFrom<T> from_;
+  ProjectionTargets<T> projection_;
+  Buffer<T> storage_;
+  MatrixView<T> view_;
+};
+
+template <class T>
+std::unique_ptr<GradientSink<T>> energy_sink(const HeadForward<T>& head,
+                                             const HeadGradientTargets<T>& targets,
+                                             MatrixView<T> grad_q, MatrixView<T> grad_k,
+                                             int threads) {
+  const HeadArrays<T>& arrays = *head.arrays;
+  if (arrays.q.data == nullptr) return nullptr;
+  const EnergyGradients<T> gradients{grad_q, grad_k, targets.energy};
+  if (!gradients.any()) return nullptr;
+  return head.recipe->energy->differentiate(arrays.energy_arguments(head.recipe->scale, threads),
+                                            gradients);
+}
+
+template <class T>
+std::vector<std::unique_ptr<GradientSink<T>>> bias_sinks(const HeadForward<T>& head,
+                                                         const HeadGradientTargets<T>& targets) {
+  const HeadArrays<T>& arrays = *head.arrays;
+  std::vector<std::unique_ptr<GradientSink<T>>> sinks;
+  if (targets.bias.data != nullptr) {
+    sinks.push_back(make_bias_gradient<T>(arrays.queries, arrays.keys, targets.bias));
+  }
+  const MatrixView<T>& table = targets.relative_bias;
+  if (table.data == nullptr) return sinks;
+  BucketRule rule;
+  rule.bidirectional = head.recipe->causal == Causal::none;
+  rule.buckets = table.rows;
+  clear(table);
+  const MatrixView<T> column(table.data + arrays.problem % table.cols, table.rows, 1, table.cols);
+  sinks.push_back(
+      make_t5_gradient<T>(arrays.queries, arrays.keys, head.recipe->causal, rule, column));
+  return sinks;
+}
+
+}  // namespace
+
+template <class T>
+void differentiate_head(const HeadForward<T>& head, const HeadGradientTargets<T>& targets,
+                        int threads) {
+  const HeadArrays<T>& arrays = *head.arrays;
+  const HeadProjectionTargets<T>& back = targets.projections;
+  const VectorGradient<T> q(arrays.q, head.q, targets.q, {back.x, back.wq, back.bq});
+  const VectorGradient<T> k(arrays.k, head.k, targets.k, {back.y, back.wk, back.bk});
+  const VectorGradient<T> v(arrays.v, head.v, targets.v, {back.y, back.wv, back.bv});
+
+  Forward<T> forward;
+  forward.scores = head.scores;
+  forward.options = head.options;
+  forward.attention = head.attention;
+  forward.v = arrays.v;
+  forward.out = head.out;
+  forward.grad_out = head.grad_out;
+  GradientTargets<T> sinks;
+  sinks.v = v.view();
+  const auto energy = energy_sink(head, targets, q.view(), k.view(), threads);
+  if (energy) sinks.energies.push_back(energy.get());
+  const auto biases = bias_sinks(head, targets);
+  for (const auto& bias : biases) sinks.scores.push_back(bias.get());
+  sinks.hybrid = targets.hybrid != nullptr;
+  const double hybrid = differentiate(forward, sinks, threads);
+  if (targets.hybrid != nullptr) *targets.hybrid = static_cast<T>(hybrid);
+
+  clear(back.x);
+  clear(back.y);
+  q.project_back(threads);
+  k.project_back(threads);
+  v.project_back(threads);
+}
+
+std::int64_t differentiate_head_bytes(const ScoreRecipe& recipe, const SchemeOptions& options,
+                                      bool vectors, bool projects, bool needs_scores,
+                                      const EnergySizes& sizes, Index v_head_dim,
+                                      std::size_t element_size, int threads) {
+  const bool sinkhorn = options.scheme == Scheme::sinkhorn;
+  std::int64_t bytes =
+      differentiate_bytes(options.scheme, sizes.queries, sizes.keys, v_head_dim,
+                          sinkhorn ? options.most_iterations() : 1, element_size, threads);
+  if (!needs_scores) return bytes;
+  const Index lanes = gradient_lanes(sizes.keys, threads);
+  bytes += bias_gradient_bytes(sizes.queries, sizes.keys, lanes) +
+           t5_gradient_bytes(sizes.queries, sizes.keys, lanes);
+  if (!vectors) return bytes;
+  if (projects) {
+    bytes += (sizes.queries * sizes.q_depth + sizes.keys * (sizes.k_depth + v_head_dim)) *
+             static_cast<std::int64_t>(element_size);
+  }
+  return bytes + recipe.energy->gradient_bytes(sizes, element_size, lanes);
+}
+
+template void differentiate_head(const HeadForward<float>&, const HeadGradientTargets<float>&, int);
+template void differentiate_head(const HeadForward<double>&, const HeadGradientTargets<double>&,
+                                 int);
+
+}  // namespace attn

@@ -1,0 +1,141 @@
+#include "plan/number_check.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+#include "attnkit/error.hpp"
+#include "kernel/parallel.hpp"
+
+namespace attn {
+namespace {
+
+constexpr Index piece_size = Index{1} << 16;
+
+template <class T>
+bool is_allowed(T value, Allowed allowed) {
+  switch (allowed) {
+    case Allowed::finite:
+      break;
+    case Allowed::finite_or_minus_infinity:
+      return std::isfinite(value) || value == -std::numeric_limits<T>::infinity();
+    case Allowed::finite_not_negative:
+      return std::isfinite(value) && value >= 0;
+  }
+  return std::isfinite(value);
+}
+
+const char* text_of(Allowed allowed) {
+  switch (allowed) {
+    case Allowed::finite:
+      break;
+    case Allowed::finite_or_minus_infinity:
+      return "finite numbers or -inf";
+    case Allowed::finite_not_negative:
+      return "finite numbers >= 0";
+  }
+  return "finite numbers";
+}
+
+template <class T>
+struct Magnitudes {
+  bool all_finite = true;
+  bool any_negative = false;  // -0 included
+  T largest_finite = 0;
+};
+
+// Magnitudes are compared as the integers that they are stored as, which keep their order: such a
+// loop is compiled to vector instructions, which one that may meet a NaN is not.
+template <class T>
+Magnitudes<T> magnitudes(const T* values, Index count) {
+  using Bits = std::conditional_t<sizeof(T) == sizeof(float), std::uint32_t, std::uint64_t>;
+  constexpr auto sign = static_cast<Bits>(Bits{1} << (8 * sizeof(T) - 1));
+  constexpr auto infinite = std::bit_cast<Bits>(std::numeric_limits<T>::infinity());
+  Bits largest = 0;
+  Bits largest_finite = 0;
+  Bits signs = 0;
+  for (Index n = 0; n < count; ++n) {
+    const auto bits = std::bit_cast<Bits>(values[n]);
+    const auto magnitude = static_cast<Bits>(bits & static_cast<Bits>(~sign));
+    largest = std::max(largest, magnitude);
+    largest_finite = std::max(largest_finite, magnitude < infinite ? magnitude : Bits{0});
+    signs |= bits;
+  }
+  return {largest < infinite, (signs & sign) != 0, std::bit_cast<T>(largest_finite)};
+}
+
+}  // namespace
+
+template <class T>
+bool all_finite(const T* values, Index count) {
+  return magnitudes(values, count).all_finite;
+}
+
+template <class T>
+std::size_t NumberCheck<T>::add(const std::string& name, const Shape& shape, Index block_size,
+                                Allowed allowed) {
+  Array array{name, shape, allowed, nullptr, {}};
+  const Index total = element_count(shape);
+  for (Index block = 0; block_size > 0 && block < total; block += block_size) {
+    array.first_piece.push_back(pieces_.size());
+    for (Index first = 0; first < block_size; first += piece_size) {
+      pieces_.push_back(
+          {arrays_.size(), block + first, std::min(piece_size, block_size - first), T{0}});
+    }
+  }
+  array.first_piece.push_back(pieces_.size());
+  arrays_.push_back(std::move(array));
+  return arrays_.size() - 1;
+}
+
+template <class T>
+void NumberCheck<T>::look(int threads) {
+  kernel::parallel_for(static_cast<Index>(pieces_.size()), threads,
+                       [&](Index n, int) { look(pieces_[static_cast<std::size_t>(n)]); });
+}
+
+template <class T>
+void NumberCheck<T>::look(Piece& piece) const {
+  const Array& array = arrays_[piece.array];
+  const T* const values = array.values + piece.first;
+  const Magnitudes<T> found = magnitudes(values, piece.count);
+  piece.largest = found.largest_finite;
+  const bool negative = array.allowed == Allowed::finite_not_negative && found.any_negative;
+  if (found.all_finite && !negative) return;
+  for (Index n = 0; n < piece.count; ++n) {
+    if (!is_allowed(values[n], array.allowed)) refuse(array, piece.first + n);
+  }
+}
+
+template <class T>
+double NumberCheck<T>::largest(std::size_t array, Index block) const {
+  const auto& first = arrays_[array].first_piece;
+  const auto at = static_cast<std::size_t>(block);
+  T largest = 0;
+  for (std::size_t n = first[at]; n < first[at + 1]; ++n) {
+    largest = std::max(largest, pieces_[n].largest);
+  }
+  return static_cast<double>(largest);
+}
+
+template <class T>
+void NumberCheck<T>::refuse(const Array& array, Index at) const {
+  const T value = array.values[at];
+  const Shape index = unravel(at, array.shape);
+  std::string place;
+  for (const Index n : index) place += (place.empty() ? "" : ", ") + std::to_string(n);
+  // The sign of a NaN has no meaning.
+  throw Error(Failure::input, array.name + " has " +
+                                  (std::isnan(value) ? "nan" : std::to_string(value)) + " at [" +
+                                  place + "], expected " + text_of(array.allowed));
+}
+
+template bool all_finite(const float*, Index);
+template bool all_finite(const double*, Index);
+template class NumberCheck<float>;
+template class NumberCheck<double>;
+
+}  // namespace attn

@@ -1,0 +1,30 @@
+#pragma once
+
+#include "attnkit/attention.hpp"
+
+namespace attn {
+
+/// Calls body(name, a.operand, b.operand) for every operand but those of the energy.
+template <class A, class B, class Body>
+void for_operand_pairs(A& a, B& b, const Body& body) {
+  body("q", a.q, b.q);
+  body("k", a.k, b.k);
+  body("v", a.v, b.v);
+  body("scores", a.scores, b.scores);
+  body("x", a.x, b.x);
+  body("y", a.y, b.y);
+  body("wq", a.wq, b.wq);
+  body("wk", a.wk, b.wk);
+  body("wv", a.wv, b.wv);
+  body("bq", a.bq, b.bq);
+  body("bk", a.bk, b.bk);
+  body("bv", a.bv, b.bv);
+  body("bias", a.bias, b.bias);
+  body("preference", a.preference, b.preference);
+  body("rel_bias", a.rel_bias, b.rel_bias);
+  body("mask", a.mask, b.mask);
+  body("key_length", a.key_length, b.key_length);
+  body("hybrid", a.hybrid, b.hybrid);
+}
+
+}  // namespace attn
