@@ -1,9 +1,9 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <vector>
 
+#include "attnkit/collapse.hpp"
 #include "tensor/buffer.hpp"
 #include "tensor/view.hpp"
 
@@ -18,28 +18,6 @@ struct GaussianMixture {
   double variance = 1;            ///< σ²
 
   MatrixView<const double> centres() const { return {centre.data(), components, dimension}; }
-};
-
-/// What a step does with β.
-enum class Priors {
-  fixed,
-  estimated,  ///< β_i = mean_j ξ_ij
-  /// β_i ∝ exp(½‖q_i‖²/σ²): a step is then dnas with the dot product, scale 1/σ² and v = k, but
-  /// steps are not those of one EM, and the likelihood can fall.
-  dnas,
-};
-
-struct EmOptions {
-  Priors priors = Priors::fixed;
-  bool estimates_variance = false;
-  double min_variance = 1e-6;  ///< > 0, as the likelihood is unbounded for σ² → 0
-};
-
-/// What a step found of the mixture that it started from.
-struct EmStep {
-  double log_likelihood = 0;  ///< Σ_j log Σ_i β_i N(k_j | q_i, σ²I)
-  bool at_floor = false;      ///< σ² would have been below min_variance, and is that
-  Index empty = 0;            ///< components whose share of all points underflows to 0
 };
 
 /// β_i ∝ exp(½‖q_i‖²/σ²), summing to 1, for the mixture as it is.

@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "attnkit/dual.hpp"
 #include "tensor/view.hpp"
 
 namespace attn {
@@ -34,41 +35,6 @@ struct DualProblem {
   std::optional<TransportCost> transport = std::nullopt;  ///< else KL
 };
 
-/// A query is done when
-///
-///   gap <= tolerance · (1 + |primal|)  and  α‖gradient‖ <= 10 · tolerance · min(1, ‖λ‖),
-///
-/// the second of which bounds ‖λ − λ*‖, so that a λ near 0 has its digits too, or with
-/// gradient_tolerance when ‖gradient‖ is at most that. Where rounding does not let the gradient
-/// meet the second (see solve_dual), the first is enough: float64 has no nearer λ.
-struct DualOptions {
-  double tolerance = 1e-10;
-  std::optional<double> gradient_tolerance = std::nullopt;
-  Index max_iterations = 1000;  ///< Newton steps of a query, >= 1
-  int threads = 1;
-};
-
-enum class DualStatus : std::uint8_t {
-  converged,
-  iteration_limit,
-  stalled,  ///< no step makes the gradient smaller, and it is not small enough
-  empty,    ///< no template has a preference
-};
-
-/// Of one query. `primal` and `dual` are computed apart from each other, by (3) and (8); their
-/// difference loses the gap to rounding: gap = (α/2)‖gradient‖² is exact for p of the form (10).
-struct DualSummary {
-  DualStatus status = DualStatus::empty;
-  Index iterations = 0;
-  double gradient_norm = 0;
-  double gap = 0;
-  double primal = 0;
-  double dual = 0;
-
-  /// |(primal − dual) − gap| in units of 2⁻⁵³ of the terms that either is the sum of.
-  double certificate_error = 0;
-};
-
 /// Where results go, each of Q rows; a view without rows is not wanted.
 struct DualResults {
   MatrixView<double> lambda;  ///< λ (Q, d), always
@@ -87,7 +53,7 @@ struct DualResults {
 /// disagree and numbers out of the ranges above, Error(numerical) where αz, or a logit, is beyond
 /// the format.
 std::vector<DualSummary> solve_dual(const DualProblem& problem, const DualOptions& options,
-                                    const DualResults& results);
+                                    int threads, const DualResults& results);
 
 /// Bytes that solve_dual allocates, at most.
 std::int64_t dual_bytes(Index queries, Index templates, Index depth, bool transport, int threads);

@@ -1,31 +1,8 @@
 #pragma once
 
-#include <limits>
-#include <vector>
-
 #include "paths/skeleton.hpp"
 
 namespace attn {
-
-enum class Optimizer { sgd, adam, si_sgd, si_adam, si_sgd_printed };
-
-struct StepOptions {
-  Optimizer optimizer = Optimizer::si_sgd;
-  double rate = 1e-3;  ///< η > 0
-
-  // Of adam and si_adam: m ← β₁m + (1−β₁)g, v ← β₂v + (1−β₂)g², a step of
-  // η m/(1−β₁ᵗ) / (√(v/(1−β₂ᵗ)) + ε), t = `number`, counted from 1.
-  double beta1 = 0.9;
-  double beta2 = 0.999;
-  double epsilon = 1e-8;
-  Index number = 1;
-
-  /// A column is singular where its ratio R, by which a step multiplies the skeleton's path, is
-  /// below this (> 0), or not finite. It stays as it is, moments too; or with `clips` R becomes
-  /// this, unless it is infinite or not a number: such a column stays.
-  double min_ratio = 1e-3;
-  bool clips = false;
-};
 
 /// What a step works on; matrices of one shape (d1, d2).
 template <class T>
@@ -38,24 +15,6 @@ struct StepMatrices {
   /// (2 d1 − 1, d2), as the basis (basis.hpp). Zeros before the first step; else not looked at.
   MatrixView<T> first_moment = {};
   MatrixView<T> second_moment = {};
-};
-
-struct SingularColumn {
-  Index col;
-  double ratio;  ///< R before it was clipped; NaN where a skeleton's weight is 0
-};
-
-struct StepSummary {
-  std::vector<SingularColumn> singular;  ///< in order; of optimisers in paths only
-  /// Of R, those of singular columns too; inverted where there is none.
-  double least_ratio = std::numeric_limits<double>::infinity();
-  double largest_ratio = -std::numeric_limits<double>::infinity();
-  /// max over columns of |Σ G_Q W_Q − Σ G_K W_K| / (Σ |G_Q W_Q| + Σ |G_K W_K|): 0 but for rounding
-  /// where the loss does not change under rescalings, else paths do not follow their gradients.
-  double inconsistency = 0;
-
-  /// Takes in that of the columns from `first` on, which come after those so far.
-  void add(const StepSummary& more, Index first);
 };
 
 /// Whether it steps in paths, with a skeleton and ratios; whether it keeps moments.

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "tensor/shape.hpp"
+#include "attnkit/tensor.hpp"
 
 namespace attn {
 
