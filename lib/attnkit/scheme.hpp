@@ -2,7 +2,7 @@
 
 namespace attn {
 
-/// How scores become weights (SPEC.md §2): each is a pair of potentials, π_ij = exp((s_ij − g_j) −
+/// How scores become weights (MATHEMATICS.md §2): each is a pair of potentials, π_ij = exp((s_ij − g_j) −
 /// f_i).
 enum class Scheme {
   unas,  ///< g = 0, f_i = LSE_j s_ij: softmax (DN's LNAS)

@@ -1,9 +1,9 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <vector>
 
+#include "attnkit/collapse.hpp"
 #include "tensor/buffer.hpp"
 #include "tensor/view.hpp"
 
@@ -20,29 +20,8 @@ struct GaussianMixture {
   MatrixView<const double> centres() const { return {centre.data(), components, dimension}; }
 };
 
-/// How a step treats β.
-enum class Priors {
-  fixed,
-  estimated,  ///< β_i = mean_j ξ_ij
-  /// β_i ∝ exp(½‖q_i‖²/σ²): a step is then dnas with the dot product, scale 1/σ² and v = k, but
-  /// steps are not those of one EM, and the likelihood can fall.
-  dnas,
-};
+/// β_i ∝ exp(½‖q_i‖²/σ²), summing to 1, for the mixture as it is.
 
-struct EmOptions {
-  Priors priors = Priors::fixed;
-  bool estimates_variance = false;
-  double min_variance = 1e-6;  ///< > 0, as the likelihood is unbounded for σ² → 0
-};
-
-/// Results for the mixture from which a step started.
-struct EmStep {
-  double log_likelihood = 0;  ///< Σ_j log Σ_i β_i N(k_j | q_i, σ²I)
-  bool at_floor = false;      ///< σ² would have been below min_variance, and was set to it
-  Index empty = 0;            ///< components whose share of all points underflows to 0
-};
-
-/// Sets β_i ∝ exp(½‖q_i‖²/σ²), summing to 1, for the present centres and σ².
 void set_dnas_priors(GaussianMixture& mixture);
 
 /// One step of EM (DN 2-8, EA 2-8; MATHEMATICS.md §2, the mixture view) for the points k (N, d):

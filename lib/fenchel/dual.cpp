@@ -30,11 +30,13 @@ constexpr Index most_direct_steps = 20;
 
 class Solver {
  public:
-  Solver(const DualProblem& problem, const DualOptions& options, const DualResults& results)
+  Solver(const DualProblem& problem, const DualOptions& options, int threads,
+         const DualResults& results)
       : problem_(problem),
         options_(options),
+        threads_(threads),
         results_(results),
-        all_(problem.templates, options.threads),
+        all_(problem.templates, threads),
         summaries_(static_cast<std::size_t>(problem.evidence.rows)),
         left_(summaries_.size(), 0),
         mean_(problem.evidence.rows, problem.evidence.cols) {
@@ -64,9 +66,9 @@ class Solver {
     if (small) {
       finder = std::make_unique<MomentSteps>(templates, problem_.alpha);
     } else if (GramSteps::pays(templates, problem_.alpha, queries())) {
-      finder = std::make_unique<GramSteps>(templates, problem_.alpha, options_.threads);
+      finder = std::make_unique<GramSteps>(templates, problem_.alpha, threads_);
     } else {
-      finder = std::make_unique<ConjugateSteps>(templates, problem_.alpha, options_.threads);
+      finder = std::make_unique<ConjugateSteps>(templates, problem_.alpha, threads_);
     }
     Rows<double> evidence, lambda, mean;
     BlockProblem block{
@@ -83,8 +85,8 @@ class Solver {
     }
     const Index rows = block_rows(queries());
     const Index blocks = (queries() + rows - 1) / rows;
-    std::vector<std::unique_ptr<BlockSolver>> solvers(static_cast<std::size_t>(options_.threads));
-    kernel::parallel_for(blocks, options_.threads, [&](Index n, int worker) {
+    std::vector<std::unique_ptr<BlockSolver>> solvers(static_cast<std::size_t>(threads_));
+    kernel::parallel_for(blocks, threads_, [&](Index n, int worker) {
       auto& solver = solvers[static_cast<std::size_t>(worker)];
       if (!solver) solver = std::make_unique<BlockSolver>(block, rows);
       solver->solve(n * rows, std::min(rows, queries() - n * rows));
@@ -132,13 +134,12 @@ class Solver {
     }
     if (left.empty()) return;
     const Space space(all_, all_.count() < all_.depth());
-    std::vector<std::unique_ptr<DenseNewton>> solvers(static_cast<std::size_t>(options_.threads));
-    kernel::parallel_for(static_cast<Index>(left.size()), options_.threads,
-                         [&](Index n, int worker) {
-                           auto& solver = solvers[static_cast<std::size_t>(worker)];
-                           if (!solver) solver = std::make_unique<DenseNewton>(space.templates());
-                           solve_one(space, *solver, left[static_cast<std::size_t>(n)]);
-                         });
+    std::vector<std::unique_ptr<DenseNewton>> solvers(static_cast<std::size_t>(threads_));
+    kernel::parallel_for(static_cast<Index>(left.size()), threads_, [&](Index n, int worker) {
+      auto& solver = solvers[static_cast<std::size_t>(worker)];
+      if (!solver) solver = std::make_unique<DenseNewton>(space.templates());
+      solve_one(space, *solver, left[static_cast<std::size_t>(n)]);
+    });
   }
 
   void solve_one(const Space& space, DenseNewton& solver, Index q) {
@@ -216,6 +217,7 @@ class Solver {
 
   const DualProblem& problem_;
   const DualOptions& options_;
+  int threads_;
   const DualResults& results_;
   Templates all_;
   std::vector<DualSummary> summaries_;
@@ -227,9 +229,9 @@ class Solver {
 }  // namespace
 
 std::vector<DualSummary> solve_dual(const DualProblem& problem, const DualOptions& options,
-                                    const DualResults& results) {
+                                    int threads, const DualResults& results) {
   require_shapes(problem);
-  return Solver(problem, options, results).solve();
+  return Solver(problem, options, threads, results).solve();
 }
 
 std::int64_t dual_bytes(Index queries, Index templates, Index depth, bool transport, int threads) {

@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "attnkit/dual.hpp"
 #include "tensor/view.hpp"
 
 namespace attn {
@@ -35,41 +36,6 @@ struct DualProblem {
   std::optional<TransportCost> transport = std::nullopt;  ///< else KL
 };
 
-/// A query is done when
-///
-///   gap <= tolerance · (1 + |primal|)  and  α‖gradient‖ <= 10 · tolerance · min(1, ‖λ‖),
-///
-/// the second of which bounds ‖λ − λ*‖, so that a λ near 0 has accurate digits, too; or, with
-/// gradient_tolerance, when ‖gradient‖ is at most that. If rounding keeps the gradient from meeting
-/// the second (see solve_dual), the first is enough: float64 has no nearer λ.
-struct DualOptions {
-  double tolerance = 1e-10;
-  std::optional<double> gradient_tolerance = std::nullopt;
-  Index max_iterations = 1000;  ///< Newton steps of a query, >= 1
-  int threads = 1;
-};
-
-enum class DualStatus : std::uint8_t {
-  converged,
-  iteration_limit,
-  stalled,  ///< no step makes the gradient smaller, and it is still too large
-  empty,    ///< no template has a preference
-};
-
-/// The result of one query. `primal` and `dual` are computed separately, by (3) and (8). Their
-/// difference loses the gap to rounding: gap = (α/2)‖gradient‖² is exact for p of the form (10).
-struct DualSummary {
-  DualStatus status = DualStatus::empty;
-  Index iterations = 0;
-  double gradient_norm = 0;
-  double gap = 0;
-  double primal = 0;
-  double dual = 0;
-
-  /// |(primal − dual) − gap| in units of 2⁻⁵³ of the terms that the two are sums of.
-  double certificate_error = 0;
-};
-
 /// Where results go, each of Q rows; a view without rows is not wanted.
 struct DualResults {
   MatrixView<double> lambda;  ///< λ (Q, d), required
@@ -88,7 +54,7 @@ struct DualResults {
 /// Error(input) for shapes that disagree and numbers out of the ranges above, Error(numerical) if
 /// αz, or a logit, is beyond the format.
 std::vector<DualSummary> solve_dual(const DualProblem& problem, const DualOptions& options,
-                                    const DualResults& results);
+                                    int threads, const DualResults& results);
 
 /// The most bytes that solve_dual allocates.
 std::int64_t dual_bytes(Index queries, Index templates, Index depth, bool transport, int threads);

@@ -6,6 +6,7 @@
 
 #include "kernel/gradient.hpp"
 #include "pass/output.hpp"
+#include "sinkhorn/attention_iterations.hpp"
 
 namespace attn {
 namespace {
@@ -244,7 +245,8 @@ class Builder {
   }
 
   std::vector<WeightAdjoint<T>> sinkhorn(Index iterations) {
-    find_half_steps(iterations);
+    unrolled_ =
+        unroll_attention(*forward_.scores, forward_.attention->allowed, iterations, threads_);
     std::vector<WeightAdjoint<T>> adjoints;
     WeightAdjoint<T> last = iteration(iterations);
     last.coefficient = 1;
@@ -266,15 +268,19 @@ class Builder {
     return adjoints;
   }
 
-  const Numbers& row_potential(Index t) const { return rows_[static_cast<std::size_t>(t - 1)]; }
-  const Numbers& col_potential(Index t) const { return cols_[static_cast<std::size_t>(t - 1)]; }
+  const Numbers& row_potential(Index t) const {
+    return unrolled_.rows[static_cast<std::size_t>(t - 1)];
+  }
+  const Numbers& col_potential(Index t) const {
+    return unrolled_.cols[static_cast<std::size_t>(t - 1)];
+  }
 
   WeightAdjoint<T> iteration(Index t) const {
     WeightAdjoint<T> adjoint;
     adjoint.f = to_subtract(row_potential(t));
     adjoint.g = to_subtract(col_potential(t));
     adjoint.factor =
-        row_factors<T>(row_potential(t), t > 1 ? row_potential(t - 1) : Numbers(), log_b_);
+        row_factors<T>(row_potential(t), t > 1 ? row_potential(t - 1) : Numbers(), unrolled_.log_b);
     return adjoint;
   }
 
@@ -300,46 +306,17 @@ class Builder {
     Pass<T> pass;
     pass.scores = forward_.scores;
     pass.order = order;
-    pass.components = {Component{1, rows_[static_cast<std::size_t>(t - 1)],
-                                 cols_[static_cast<std::size_t>(t - 1)]}};
+    pass.components = {Component{1, unrolled_.rows[static_cast<std::size_t>(t - 1)],
+                                 unrolled_.cols[static_cast<std::size_t>(t - 1)]}};
     pass.observers = {&observer};
     run(pass, threads_);
-  }
-
-  // The potentials of all iterations, as attend found them.
-  void find_half_steps(Index iterations) {
-    const AllowedCounts& allowed = forward_.attention->allowed;
-    const Scores<T>& scores = *forward_.scores;
-    const auto queries = static_cast<double>(scores.rows() - allowed.empty_queries());
-    const auto keys = static_cast<double>(scores.cols() - allowed.empty_keys());
-    log_b_ = keys > 0 ? std::log(queries / keys) : 0;
-    const Numbers marginal(static_cast<std::size_t>(scores.cols()), log_b_);
-    for (Index t = 1; t <= iterations; ++t) {
-      rows_.emplace_back(static_cast<std::size_t>(scores.rows()));
-      cols_.emplace_back(static_cast<std::size_t>(scores.cols()));
-      Pass<T> pass;
-      pass.scores = &scores;
-      pass.order = Order::column_panels;
-      pass.completes = Completes::columns;
-      pass.log_marginal = marginal;
-      pass.components = {Component{1, {}, cols_.back()}};
-      if (t > 1) pass.components.front().row = rows_[static_cast<std::size_t>(t - 2)];
-      run(pass, threads_);
-      pass.order = Order::row_panels;
-      pass.completes = Completes::rows;
-      pass.log_marginal = {};
-      pass.components = {Component{1, rows_.back(), cols_.back()}};
-      run(pass, threads_);
-    }
   }
 
   const Forward<T>& forward_;
   const TileProduct<T>& products_;
   int threads_;
   bool small_;
-  double log_b_ = 0;
-  std::vector<Numbers> rows_;  // fᵗ of sinkhorn, t = 1 first
-  std::vector<Numbers> cols_;  // gᵗ
+  UnrolledPotentials unrolled_;  // of sinkhorn
 };
 
 }  // namespace

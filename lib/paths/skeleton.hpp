@@ -3,6 +3,7 @@
 #include <optional>
 #include <vector>
 
+#include "attnkit/basis_paths.hpp"
 #include "tensor/view.hpp"
 
 /// Basis paths (SI; MATHEMATICS.md §6). Weights W_Q and W_K of one head are (d1, d2). The scores
@@ -10,16 +11,6 @@
 /// is rescaled to W_Q[:,c] f and W_K[:,c] / f. Columns share no weight, so each column is treated
 /// by itself: any range of columns is a problem of its own.
 namespace attn {
-
-/// The row of W_Q and the row of W_K through which the basis paths of a column go.
-struct Skeleton {
-  std::vector<Index> q;  ///< by column
-  std::vector<Index> k;
-
-  Index columns() const { return static_cast<Index>(q.size()); }
-  Index q_of(Index column) const { return q[static_cast<std::size_t>(column)]; }
-  Index k_of(Index column) const { return k[static_cast<std::size_t>(column)]; }
-};
 
 /// As published (SI Alg. 1, ABPI): row t mod d1 of both, t = first, first + 1, ... Requires rows >=
 /// 1.

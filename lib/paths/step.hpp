@@ -1,33 +1,11 @@
 #pragma once
 
-#include <limits>
-#include <vector>
-
 #include "paths/skeleton.hpp"
 
 namespace attn {
 
-enum class Optimizer { sgd, adam, si_sgd, si_adam, si_sgd_printed };
+/// What a step works on; matrices of one shape (d1, d2).
 
-struct StepOptions {
-  Optimizer optimizer = Optimizer::si_sgd;
-  double rate = 1e-3;  ///< η > 0
-
-  // For adam and si_adam: m ← β₁m + (1−β₁)g, v ← β₂v + (1−β₂)g², a step of η m/(1−β₁ᵗ) /
-  // (√(v/(1−β₂ᵗ)) + ε), t = `number`, counted from 1.
-  double beta1 = 0.9;
-  double beta2 = 0.999;
-  double epsilon = 1e-8;
-  Index number = 1;
-
-  /// A column is singular if its ratio R, by which a step multiplies the skeleton's path, is below
-  /// this (> 0), or not finite. It stays as it is, moments too. With `clips`, R becomes this
-  /// instead, unless it is infinite or NaN: such a column stays.
-  double min_ratio = 1e-3;
-  bool clips = false;
-};
-
-/// The matrices of a step, of one shape (d1, d2).
 template <class T>
 struct StepMatrices {
   MatrixView<T> wq;  ///< updated in place
@@ -38,24 +16,6 @@ struct StepMatrices {
   /// (2 d1 − 1, d2), as the basis (basis.hpp). Zeros before the first step; unused by the others.
   MatrixView<T> first_moment = {};
   MatrixView<T> second_moment = {};
-};
-
-struct SingularColumn {
-  Index col;
-  double ratio;  ///< R before it was clipped; NaN where a skeleton's weight is 0
-};
-
-struct StepSummary {
-  std::vector<SingularColumn> singular;  ///< in order; only for optimisers in paths
-  /// The range of R, singular columns included; inverted if there is no R.
-  double least_ratio = std::numeric_limits<double>::infinity();
-  double largest_ratio = -std::numeric_limits<double>::infinity();
-  /// max over columns of |Σ G_Q W_Q − Σ G_K W_K| / (Σ |G_Q W_Q| + Σ |G_K W_K|): 0 up to rounding if
-  /// the loss does not change under rescalings; otherwise paths do not follow their gradients.
-  double inconsistency = 0;
-
-  /// Merges the summary of the columns from `first` on, which follow those so far.
-  void add(const StepSummary& more, Index first);
 };
 
 /// Whether it steps in paths, with a skeleton and ratios; whether it keeps moments.

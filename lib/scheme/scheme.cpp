@@ -1,12 +1,12 @@
 #include "scheme/scheme.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <utility>
 
 #include "pass/one_pass.hpp"
 #include "pass/output.hpp"
+#include "sinkhorn/attention_iterations.hpp"
 #include "sinkhorn/one_iteration.hpp"
 #include "sinkhorn/sinkhorn.hpp"
 
@@ -100,82 +100,8 @@ class Solver {
   }
 
   void solve_sinkhorn() {
-    const auto queries = static_cast<double>(scores_.rows() - found_.allowed.empty_queries());
-    const auto keys = static_cast<double>(scores_.cols() - found_.allowed.empty_keys());
-    // Keys without a query need no marginal of their own: their column sums to 0, which masks it.
-    const double log_b = keys > 0 ? std::log(queries / keys) : 0;
-    if (options_.once()) {
-      solve_one_iteration(log_b);
-      return;
-    }
-    const std::vector<double> log_marginal(static_cast<std::size_t>(scores_.cols()), log_b);
-    SinkhornIteration<T> iteration(scores_, {{}, log_marginal}, options_.kept_bytes, threads_);
-    iteration.start(col());
-    if (options_.fixed()) {
-      iterate(iteration, *options_.iterations);
-    } else {
-      iterate_until(iteration, options_.tolerance.value_or(usual_tolerance(sizeof(T))),
-                    options_.most_iterations());
-    }
-  }
-
-  // Like dnas, to the last bit if the marginal is 1.
-  void solve_one_iteration(double log_b) {
-    if (all_by_row(observers_)) {
-      solve_doubly(observers_);
-      shift_potentials(log_b);
-    } else {
-      first_columns(scores_, col(), threads_);
-      for (double& g : col()) g -= log_b;
-      rows_from_columns(scores_, row(), col(), observers_, threads_);
-    }
-  }
-
-  // Converts column marginals from 1 to another constant: the same weights.
-  void shift_potentials(double log_marginal) {
-    for (double& g : col()) g -= log_marginal;
-    for (double& f : row()) f += log_marginal;
-  }
-
-  void iterate(SinkhornIteration<T>& iteration, Index iterations) {
-    std::vector<double> next(found_.potentials.col.size());
-    for (Index t = 1; t < iterations; ++t) {
-      iteration.step(col(), row(), next);
-      found_.potentials.col.swap(next);
-    }
-    iteration.show(col(), row(), observers_);
-    found_.summary.iterations = iterations;
-  }
-
-  // The next g contains the column sums of the present plan, so checks are free, except the last
-  // one, whose g is not used.
-  void iterate_until(SinkhornIteration<T>& iteration, double tolerance, Index most) {
-    std::vector<double> next(found_.potentials.col.size());
-    SchemeSummary& summary = found_.summary;
-    summary.status = SolveStatus::not_converged;
-    for (summary.iterations = 1;; ++summary.iterations) {
-      iteration.step(col(), row(), next);
-      summary.column_error = relative_change(found_.potentials.col, next);
-      if (summary.column_error <= tolerance) {
-        summary.status = SolveStatus::converged;
-        break;
-      }
-      if (summary.iterations == most) break;
-      found_.potentials.col.swap(next);
-    }
-    if (!observers_.empty()) show_weights(scores_, found_.potentials, 0, observers_, threads_);
-  }
-
-  // Σ_j |c_j − b_j| / Σ_j b_j over the open columns, which all have the same b.
-  static double relative_change(const std::vector<double>& g, const std::vector<double>& next) {
-    double error = 0;
-    double columns = 0;
-    for (std::size_t j = 0; j < g.size(); ++j) {
-      if (std::isinf(g[j])) continue;
-      error += std::abs(std::expm1(next[j] - g[j]));
-      columns += 1;
-    }
-    return columns > 0 ? error / columns : 0;
+    found_.summary = iterate_attention(scores_, found_.allowed, options_, options_.kept_bytes,
+                                       found_.potentials, observers_, threads_);
   }
 
   const Scores<T>& scores_;

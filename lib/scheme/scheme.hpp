@@ -1,12 +1,12 @@
 #pragma once
 
-#include <limits>
 #include <optional>
 #include <vector>
 
 #include "attnkit/scheme.hpp"
 #include "attnkit/stopping.hpp"
 #include "pass/potentials.hpp"
+#include "sinkhorn/attention_iterations.hpp"
 
 namespace attn {
 
@@ -24,11 +24,8 @@ struct SchemeOptions : Stopping {
   std::int64_t kept_bytes = 0;
 };
 
-struct SchemeSummary {
-  SolveStatus status = SolveStatus::done;
-  Index iterations = 1;                                            ///< of sinkhorn
-  double column_error = std::numeric_limits<double>::quiet_NaN();  ///< of sinkhorn with a tolerance
-};
+/// Of sinkhorn; the other schemes are done after one.
+using SchemeSummary = IterationSummary;
 
 struct Attention {
   AllowedCounts allowed;

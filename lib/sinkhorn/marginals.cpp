@@ -1,6 +1,8 @@
 #include "sinkhorn/marginals.hpp"
 
+#include <cmath>
 #include <numeric>
+#include <utility>
 
 namespace attn {
 namespace {
@@ -15,9 +17,18 @@ double open(const std::vector<Index>& partners, Index empty) {
   return static_cast<double>(static_cast<Index>(partners.size()) - empty);
 }
 
+double sum_of(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0);
+}
+
+// The same for all lines that have anything, and of that total.
+std::vector<double> spread(double total, const std::vector<Index>& partners, Index empty) {
+  return where_open(partners, total / open(partners, empty));
+}
+
 }  // namespace
 
-double Marginals::total() const { return std::accumulate(row.begin(), row.end(), 0.0); }
+double Marginals::total() const { return sum_of(row); }
 
 Marginals attention_marginals(const AllowedCounts& allowed) {
   const double queries = open(allowed.keys_of_query, allowed.empty_queries());
@@ -25,11 +36,33 @@ Marginals attention_marginals(const AllowedCounts& allowed) {
   return {where_open(allowed.keys_of_query, 1), where_open(allowed.queries_of_key, queries / keys)};
 }
 
+double log_column_marginal(const AllowedCounts& allowed) {
+  const double queries = open(allowed.keys_of_query, allowed.empty_queries());
+  const double keys = open(allowed.queries_of_key, allowed.empty_keys());
+  return keys > 0 ? std::log(queries / keys) : 0;
+}
+
 Marginals uniform_marginals(const AllowedCounts& allowed) {
   const double queries = open(allowed.keys_of_query, allowed.empty_queries());
   const double keys = open(allowed.queries_of_key, allowed.empty_keys());
   return {where_open(allowed.keys_of_query, 1 / queries),
           where_open(allowed.queries_of_key, 1 / keys)};
+}
+
+Marginals complete_marginals(std::optional<std::vector<double>> row,
+                             std::optional<std::vector<double>> col, const AllowedCounts& allowed,
+                             bool of_cost) {
+  Marginals found = of_cost ? uniform_marginals(allowed) : attention_marginals(allowed);
+  if (row) found.row = std::move(*row);
+  if (col) {
+    found.col = std::move(*col);
+    if (!row && of_cost) {
+      found.row = spread(sum_of(found.col), allowed.keys_of_query, allowed.empty_queries());
+    }
+  } else if (row) {
+    found.col = spread(sum_of(found.row), allowed.queries_of_key, allowed.empty_keys());
+  }
+  return found;
 }
 
 }  // namespace attn

@@ -167,6 +167,16 @@ std::optional<double> column_sum_bound(Scheme scheme, double hybrid, Index most_
   return std::nullopt;
 }
 
+std::optional<double> column_sum_margin(std::span<const double> sums,
+                                        std::span<const std::uint8_t> masked, double bound) {
+  double smallest = std::numeric_limits<double>::infinity();
+  for (std::size_t j = 0; j < sums.size(); ++j) {
+    if (!is_masked(masked, j)) smallest = std::min(smallest, sums[j]);
+  }
+  if (std::isinf(smallest)) return std::nullopt;
+  return smallest / bound;
+}
+
 double bound_slack(std::size_t element_size) {
   // exp's argument reaches −88 (−708); its rounding to the type moves the weight by as many ulps.
   return element_size == sizeof(float) ? 1e-4 : 1e-6;

@@ -131,10 +131,9 @@ bench::Contest dual(const bench::Problem& problem) {
                          dual.preference = {arrays->preference.data(), 1, count};
                          DualOptions options;
                          options.gradient_tolerance = problem.option("tolerance", 1e-8);
-                         options.threads = omp_get_max_threads();
                          DualResults results;
                          results.lambda = {arrays->lambda.data(), queries, depth};
-                         solve_dual(dual, options, results);
+                         solve_dual(dual, options, omp_get_max_threads(), results);
                        }}};
   return contest;
 }

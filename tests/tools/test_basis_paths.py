@@ -344,7 +344,7 @@ class BasisPaths(ToolTest):
         self.run_tool("tensor-gen", "normal", "x=12x6", "wq=2x6x4", "wk=2x6x4", "wv=2x6x3",
                       "grad_out=2x12x3", "--dtype=f64", "--seed=5", "-o", "start.h5", "-q")
         for optimizer in ("si-adam", "si-sgd"):
-            program = [str(BIN.parent / "example-path_training"), optimizer]
+            program = [str(BIN.parent / "path-training"), optimizer]
             done = subprocess.run(program, stdout=subprocess.PIPE, check=True)
             expected = np.array(done.stdout.split(), float).reshape(2, 2, 6, 4)
             found = self.train("start.h5", 50, f"--optimizer {optimizer} --rate 0.01 "

@@ -101,7 +101,7 @@ class OwnedDual {
 };
 
 struct SolvedDual {
-  SolvedDual(const DualProblem& problem, const DualOptions& options)
+  SolvedDual(const DualProblem& problem, const DualOptions& options, int threads = 1)
       : depth(problem.templates.cols),
         count(problem.templates.rows),
         lambdas(size(problem.evidence.rows * depth)),
@@ -109,7 +109,7 @@ struct SolvedDual {
         ps(size(problem.evidence.rows * count), missing) {
     std::fill(lambdas.begin(), lambdas.end(), missing);
     const Index queries = problem.evidence.rows;
-    summaries = solve_dual(problem, options,
+    summaries = solve_dual(problem, options, threads,
                            {{lambdas.data(), queries, depth},
                             {hs.data(), queries, depth},
                             {ps.data(), queries, count}});

@@ -136,7 +136,7 @@ TEST_CASE("a Gaussian preference has its closed form, to the error of sampling")
       problem.preference = {preference.data(), 1, n};
       problem.alpha = alpha;
       double lambda[2];
-      const auto summaries = solve_dual(problem, {}, {{lambda, 1, 2}});
+      const auto summaries = solve_dual(problem, {}, 1, {{lambda, 1, 2}});
       CHECK(summaries.front().status == DualStatus::converged);
       // Means of n templates of variance 1 under weights exp⟨t,λ⟩: 4 standard errors of each.
       const double error = 4 * std::exp(0.5) * alpha / std::sqrt(static_cast<double>(n));

@@ -36,7 +36,7 @@ struct Worst {
   long double lambda = 0, h = 0, p = 0, gap = 0, certificate = 0;
 };
 
-Worst compare(const OwnedDual& owned, const DualOptions& options) {
+Worst compare(const OwnedDual& owned, const DualOptions& options, int threads = 1) {
   const SolvedDual found(owned.problem(), options);
   Worst worst;
   const auto add = [](long double& largest, long double value) {
@@ -96,8 +96,7 @@ void check(const OwnedDual& owned, DualOptions options = {}) {
   CAPTURE(owned.queries());
   CAPTURE(owned.problem().alpha);
   CAPTURE(owned.largest_template());
-  options.threads = 2;
-  const Worst worst = compare(owned, options);
+  const Worst worst = compare(owned, options, 2);
   CHECK(worst.lambda <= 1);
   CHECK(worst.h <= 1);
   CHECK(worst.p <= 1);
@@ -195,8 +194,7 @@ TEST_CASE("the result of a query depends neither on other queries nor on threads
     const OwnedDual owned(shape, random);
     DualOptions options;
     const SolvedDual one(owned.problem(), options);
-    options.threads = 3;
-    const SolvedDual three(owned.problem(), options);
+    const SolvedDual three(owned.problem(), options, 3);
     CHECK(one.lambdas == three.lambdas);
     CHECK(one.hs == three.hs);
     CHECK(one.ps == three.ps);

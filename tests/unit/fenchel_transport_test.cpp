@@ -43,8 +43,7 @@ TEST_CASE("the transport divergence against Newton's method in long double") {
         shape.by_query = n == 25;
         const OwnedDual owned(shape, random);
         DualOptions options;
-        options.threads = 2;
-        const SolvedDual found(owned.problem(), options);
+        const SolvedDual found(owned.problem(), options, 2);
         for (Index q = 0; q < owned.queries(); ++q) {
           const DualSummary& summary = found.summaries[static_cast<std::size_t>(q)];
           if (owned.is_empty(q)) {

@@ -10,6 +10,7 @@
 
 #include "random_problem.hpp"
 #include "reference/reference.hpp"
+#include "tensor/random.hpp"
 #include "thrown_error.hpp"
 
 using namespace attn;
@@ -194,4 +195,59 @@ TEST_CASE_TEMPLATE("views of other shapes are refused", T, float, double) {
   CHECK(contains(message({}, {view(3, 4), view(5, 4)}), "the keys of a view"));
   CHECK(contains(message({}, {view(3, 4), {}}, 0), "expected a finite number > 0"));
   CHECK(contains(message({}, {view(3, 4), {}}, std::nan("")), "expected a finite number > 0"));
+}
+
+// Most words say the same, and one says something of its own.
+TEST_CASE("multi-view: an odd word is explained away by unas and not by dnas") {
+  constexpr Index objects = 6;
+  constexpr Index words = 8;
+  constexpr Index features = 16;
+  constexpr Index odd_word = 5;
+  constexpr double scale = 4;
+  const auto normal = [](const char* name, Index count) {
+    std::vector<double> values(static_cast<std::size_t>(count));
+    RandomStream(1, name).normal(0, count, values.data());
+    for (double& value : values) value *= 0.2;
+    return values;
+  };
+  // Objects and words alike about one direction, but for the odd word, which is opposite to it.
+  std::vector<double> seen = normal("seen", objects * features);
+  std::vector<double> read = normal("read", words * features);
+  for (Index i = 0; i < objects; ++i) seen[static_cast<std::size_t>(i * features)] += 3;
+  for (Index j = 0; j < words; ++j) {
+    read[static_cast<std::size_t>(j * features)] += j == odd_word ? -3 : 3;
+  }
+  const MatrixView<const double> primary(seen.data(), objects, features);
+  SecondaryView<double> secondary;
+  secondary.features = MatrixView<const double>(read.data(), words, features);
+  for (const Scheme scheme : {Scheme::unas, Scheme::dnas}) {
+    MultiViewOptions<double> options;
+    options.scheme.scheme = scheme;
+    options.scale = scale;
+    std::vector<double> out(seen.size());
+    const auto found = multi_view<double>(primary, {}, {&secondary, 1}, options,
+                                          {out.data(), objects, features}, 1);
+    // What the odd word is attended with in all: the weights anew from potentials and scores.
+    double odd = 0;
+    for (Index i = 0; i < objects; ++i) {
+      double score = 0;
+      for (Index c = 0; c < features; ++c) {
+        score += primary(i, c) * secondary.features(odd_word, c);
+      }
+      score *= scale / std::sqrt(static_cast<double>(features));
+      odd += std::exp((score - found[0].potentials.col[odd_word]) -
+                      found[0].potentials.row[static_cast<std::size_t>(i)]);
+    }
+    if (scheme == Scheme::unas) {
+      CHECK(odd < 1e-6);
+    } else {
+      CHECK(odd >= (1 - 1e-6) / static_cast<double>(words));
+    }
+    // Each row is a layer norm: of mean 0.
+    for (Index i = 0; i < objects; ++i) {
+      double mean = 0;
+      for (Index c = 0; c < features; ++c) mean += out[static_cast<std::size_t>(i * features + c)];
+      CHECK(std::abs(mean) < 1e-10);
+    }
+  }
 }

@@ -30,14 +30,10 @@ void add_margin(const ColumnStatistics& statistics, const SchemeColumns& scheme,
   if (!bound) return;
   const auto sums = of_heads(statistics, scheme.sums, head, head + 1);
   const auto masked = of_heads(statistics, statistics.masked, head, head + 1);
-  double smallest = std::numeric_limits<double>::infinity();
-  for (std::size_t j = 0; j < sums.size(); ++j) {
-    if (masked[j] == 0) smallest = std::min(smallest, sums[j]);
-  }
-  if (std::isinf(smallest)) return;
+  const std::optional<double> margin = column_sum_margin(sums, masked, *bound);
+  if (!margin) return;
   summary.bound = std::min(summary.bound.value_or(*bound), *bound);
-  const double margin = smallest / *bound;
-  summary.margin = std::min(summary.margin.value_or(margin), margin);
+  summary.margin = std::min(summary.margin.value_or(*margin), *margin);
 }
 
 // Everything but the summary of the column sums, for heads `first` to `last`.

@@ -179,11 +179,9 @@ HeadResult solve_head(const DualTask& task, const Head<double>& head, int thread
     return MatrixView<double>(values.data(), queries, width);
   };
   const DualTaskOptions& options = task.options;
-  DualOptions solver = options.solver;
-  solver.threads = threads;
   const bool outputs = options.emits("out") || options.emits("out_deviation");
   const std::vector<DualSummary> summaries =
-      solve_dual(made.problem, solver,
+      solve_dual(made.problem, options.solver, threads,
                  {view(result.lambda, true, axes), view(result.h, options.emits("h"), axes),
                   view(result.p, options.emits("p") || outputs, task.input.keys)});
   closed_forms(made.problem, threads,

@@ -12,15 +12,13 @@
 #include "common/result_table.hpp"
 #include "common/weights_writer.hpp"
 #include "feasibility/allowed_pairs.hpp"
+#include "sinkhorn/feasible_marginals.hpp"
 
 namespace attn::tools {
 namespace {
 
 // The maximum number of rows or columns named in a message.
 constexpr std::size_t most_named = 8;
-
-// The largest accepted |Σa − Σb| as a share of a tolerance given by the user.
-constexpr double tolerated_share = 0.5;
 
 // As a share of the totals: a smaller difference may be rounding of marginals to a shorter type, a
 // larger one is a mistake.
@@ -101,29 +99,15 @@ void judge(const TransportTask& task, TransportResult& result) {
   result.hint = "mask these too, or run exactly T iterations with --iterations T";
 }
 
-// Makes sums equal that differ by no more than rounding or the tolerance.
-void make_equal(Marginals& marginals, const Feasibility& found) {
-  if (found.row_total == found.col_total || found.col_total == 0) return;
-  for (double& value : marginals.col) value *= found.row_total / found.col_total;
-}
-
 // Checks feasibility and makes the sums equal; returns the remaining tolerance.
 double prepare(const TransportTask& task, const AllowedPairs& pairs, Marginals& marginals,
                TransportResult& result) {
-  FeasibilityOptions options;
-  options.epsilon = task.marginal_epsilon();
-  Feasibility& found = result.feasibility;
-  found = examine(pairs, marginals.row, marginals.col, options);
-  const double apart = std::abs(found.row_total - found.col_total);
-  if (found.prospect == Prospect::unequal_totals && task.solver.tolerance && found.row_total > 0 &&
-      found.col_total > 0 && apart <= *task.solver.tolerance * tolerated_share) {
-    result.rescaled = apart;
-    make_equal(marginals, found);
-    found = examine(pairs, marginals.row, marginals.col, options);
-  }
+  const FeasibleMarginals found = make_feasible(
+      pairs, {task.solver.tolerance, *result.tolerance, task.marginal_epsilon()}, marginals);
+  result.feasibility = found.feasibility;
+  result.rescaled = found.rescaled;
   judge(task, result);
-  make_equal(marginals, found);
-  return *result.tolerance - result.rescaled;
+  return found.tolerance;
 }
 
 template <class T>

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 #include <utility>
 
 #include <fmt/format.h>
@@ -114,19 +113,6 @@ std::vector<double> read_marginal(const Operand& operand, Index problem) {
   return values;
 }
 
-double sum_of(const std::vector<double>& values) {
-  return std::accumulate(values.begin(), values.end(), 0.0);
-}
-
-// Equal numbers for all rows (or columns) with an allowed pair, with this total.
-std::vector<double> spread(double total, const std::vector<Index>& partners) {
-  const auto open = static_cast<double>(
-      std::count_if(partners.begin(), partners.end(), [](Index count) { return count > 0; }));
-  std::vector<double> values;
-  for (const Index count : partners) values.push_back(count > 0 ? total / open : 0);
-  return values;
-}
-
 }  // namespace
 
 TransportTask::TransportTask(const cli::Arguments& arguments, io::InputBundle section)
@@ -164,15 +150,10 @@ void TransportTask::report_params(cli::Report& report) const {
 }
 
 Marginals TransportTask::marginals(Index problem, const AllowedCounts& allowed) const {
-  Marginals found = of_cost ? uniform_marginals(allowed) : attention_marginals(allowed);
-  if (a) found.row = read_marginal(*a, problem);
-  if (b) {
-    found.col = read_marginal(*b, problem);
-    if (!a && of_cost) found.row = spread(sum_of(found.col), allowed.keys_of_query);
-  } else if (a) {
-    found.col = spread(sum_of(found.row), allowed.queries_of_key);
-  }
-  return found;
+  std::optional<std::vector<double>> row, col;
+  if (a) row = read_marginal(*a, problem);
+  if (b) col = read_marginal(*b, problem);
+  return complete_marginals(std::move(row), std::move(col), allowed, of_cost);
 }
 
 std::string TransportTask::row_address() const {

@@ -1,0 +1,222 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "attnkit/error.hpp"
+#include "attnkit/scheme.hpp"
+#include "attnkit/stopping.hpp"
+#include "attnkit/tensor.hpp"
+
+/// Mode collapse: points that attend to each other move together, step by step, and mixtures that
+/// are fitted to points lose components. In batches; leading axes are batch axes. (DN §5.2, EA E;
+/// MATHEMATICS.md §5)
+namespace attn::collapse {
+
+/// How far apart one step of attention leaves the means of two groups of coinciding points on a
+/// line, r times as many at a as at −a (DN §5.2 and (12), EA E; MATHEMATICS.md §5). With s = exp(−2a²) and
+/// q = (r + s)/(rs + 1),
+///
+///   unas  2r(1 − s²)a / ((1 + rs)(r + s))       dnas  2qr(1 − s²)a / ((q + rs)(r + sq)),
+///
+/// for the gaussian energy and the dot product alike; the same for r and 1/r, and dnas >= unas.
+struct Distances {
+  double unas = 0;
+  double dnas = 0;
+  double gap = 0;  ///< dnas − unas, found without a subtraction: never below 0
+};
+
+/// For r and a in [1e-301, 1e301]; NaN for anything else. Relative error: some 10 + 4a² roundings,
+/// the latter as s cannot be known better from a, also of the gap, however small; but where s
+/// underflows (a > 18.8) the gap is off by up to 1e-22 of the distances, and what is below 2.3e-308
+/// by up to the spacing of numbers there. Nothing overflows.
+Distances distances(double r, double a);
+
+/// Where the gap is largest over r >= 1 (DN §5.2 has it grow without end: MATHEMATICS.md §9, E11).
+struct Peak {
+  double log_r = 0;  ///< natural logarithm: r itself is beyond double from a = 15.4 on
+  double gap = 0;
+};
+
+/// The root of d gap / d log r between 0 (r = 1, where the gap is 0) and 4a² + 4: from r = 3 + 2√2
+/// for a → 0 to s^(−3/2) for a → ∞. Relative error of log_r some 1e-14 max(1, 1/a²), in logarithms
+/// throughout. Requires a in [1e-3, 1e100]; NaN for anything else.
+Peak gap_peak(double a);
+
+/// How points attend to each other.
+struct SelfAttentionOptions {
+  Scheme scheme = Scheme::unas;
+  double hybrid = 0.5;         ///< u of hnas in [0, 1]
+  Stopping stopping = {};      ///< of sinkhorn; its error is that of the column sums
+  std::string energy = "dot";  ///< dot, scaled-dot or gaussian
+  double scale = 1;            ///< multiplies the energy; finite
+  bool residual = false;       ///< a point is added to what it gathers
+};
+
+/// What a step of one problem took.
+struct SelfAttentionStep {
+  SolveStatus status = SolveStatus::done;
+  Index iterations = 1;  ///< of sinkhorn
+};
+
+/// Steps of self-attention of float or double points x (leading, N, d), which are queries, keys and
+/// values: next_i = Σ_j π_ij x_j, + x_i with `residual`. Plans are independent of each other: they
+/// may run at the same time in different threads, each plan once at a time.
+template <class T>
+class SelfAttentionPlan {
+ public:
+  /// Throws Error(input) for points without two axes, Error(usage) for options out of range or that
+  /// do not exist. Threads: ≥ 1; they share the problems, or work on one problem at a time where
+  /// there are fewer. No result depends on their number.
+  SelfAttentionPlan(const Shape& points, const SelfAttentionOptions& options, int threads);
+
+  ~SelfAttentionPlan();
+  SelfAttentionPlan(SelfAttentionPlan&&) noexcept;
+  SelfAttentionPlan& operator=(SelfAttentionPlan&&) noexcept;
+
+  const Shape& leading() const;
+
+  /// Bytes that a step takes at most, beside points and results. O(N d).
+  std::int64_t workspace_bytes() const;
+
+  /// One step. `next` is not `points`. By problem, in row-major order of the leading axes. Throws
+  /// Error(input) for arrays of other shapes than the plan's and for numbers that are not finite,
+  /// Error(numerical) for scores or points beyond the range of T.
+  std::vector<SelfAttentionStep> step(TensorView<const T> points, TensorView<T> next);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// What a step does with β.
+enum class Priors {
+  fixed,
+  estimated,  ///< β_i = mean_j ξ_ij
+  /// β_i ∝ exp(½‖q_i‖²/σ²): a step is then dnas with the dot product, scale 1/σ² and v = k, but
+  /// steps are not those of one EM, and the likelihood can fall.
+  dnas,
+};
+
+struct EmOptions {
+  Priors priors = Priors::fixed;
+  bool estimates_variance = false;
+  double min_variance = 1e-6;  ///< > 0, as the likelihood is unbounded for σ² → 0
+};
+
+/// What a step found of the mixture that it started from.
+struct EmStep {
+  double log_likelihood = 0;  ///< Σ_j log Σ_i β_i N(k_j | q_i, σ²I)
+  bool at_floor = false;      ///< σ² would have been below min_variance, and is that
+  Index empty = 0;            ///< components whose share of all points underflows to 0
+};
+
+/// Mixtures of M Gaussians N(q_i, σ²I) with priors β_i that sum to 1, one for each problem. `T` is
+/// double or const double.
+template <class T>
+struct MixtureViews {
+  TensorView<T> centre;     ///< q (leading, M, d)
+  TensorView<T> log_prior;  ///< log β (leading, M)
+  TensorView<T> variance;   ///< σ² (leading)
+
+  operator MixtureViews<const T>() const requires(!std::is_const_v<T>) {
+    return {centre, log_prior, variance};
+  }
+};
+
+/// Expectation maximisation of mixtures on points k (…, N, d), in float64 (DN 2-8, EA 2-8). Plans
+/// are independent of each other: they may run at the same time in different threads, each plan
+/// once at a time.
+class MixturePlan {
+ public:
+  /// `centres` is the shape of q, `points` that of k, whose leading axes broadcast to those of the
+  /// centres. Throws Error(input) for shapes that do not fit, Error(usage) for options out of
+  /// range. Threads: ≥ 1. No result depends on their number.
+  MixturePlan(const Shape& points, const Shape& centres, const EmOptions& options, int threads);
+
+  ~MixturePlan();
+  MixturePlan(MixturePlan&&) noexcept;
+  MixturePlan& operator=(MixturePlan&&) noexcept;
+
+  const Shape& leading() const;
+  Shape log_prior_shape() const;  ///< leading, M
+
+  /// Bytes that a step takes at most, beside arrays and results.
+  std::int64_t workspace_bytes() const;
+
+  /// One step from `from` to `to`:
+  ///
+  ///   ξ_ij ∝_i β_i N(k_j | q_i, σ²I),   q_i ← Σ_j ξ_ij k_j / Σ_j ξ_ij,   β_i ← mean_j ξ_ij,
+  ///   σ² ← max(min_variance, Σ_ij ξ_ij ‖k_j − q_i‖² / (d N)) with the new q,
+  ///
+  /// the last two as EmOptions says. The first two are dnas of the scores log β_i + log N. `to` may
+  /// be `from`. By problem. Throws Error(input) for arrays of other shapes than the plan's and for
+  /// numbers that are not allowed, Error(numerical) where scores or the likelihood are beyond the
+  /// range of float64.
+  std::vector<EmStep> step(TensorView<const double> points, const MixtureViews<const double>& from,
+                           const MixtureViews<double>& to);
+
+  /// Σ_j log Σ_i β_i N(k_j | q_i, σ²I) by problem: what step reports of `from`, to the last bit.
+  std::vector<double> log_likelihood(TensorView<const double> points,
+                                     const MixtureViews<const double>& mixture);
+
+  /// β_i ∝ exp(½‖q_i‖²/σ²), summing to 1: the priors with which a step is dnas with the dot
+  /// product.
+  void set_dnas_priors(const MixtureViews<double>& mixture);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// How the C clusters of a set of points lie.
+struct ClusterStatistics {
+  std::vector<double> centre;    ///< (C, d), the mean of each cluster's points
+  std::vector<double> distance;  ///< (C, C), between centres
+  std::vector<double> spread;    ///< (C), the root of the mean squared distance to the centre
+
+  /// The effective number of modes: the similarity-sensitive diversity of order 1 (Leinster &
+  /// Cobbold 2012, Ecology 93:477, (1)) of the centres, all of the same weight, with the similarity
+  /// of a gaussian of width h,
+  ///
+  ///   exp(−(1/C) Σ_c log((1/C) Σ_c' exp(−‖m_c − m_c'‖²/(2h²)))),
+  ///
+  /// from 1 (all in one place) to C (far apart, in units of h).
+  double modes = 0;
+
+  double least_distance() const;  ///< of two different clusters; NaN for C = 1
+};
+
+/// Statistics of clusters of float or double points (leading, N, d). Plans are independent of each
+/// other: they may run at the same time in different threads, each plan once at a time.
+template <class T>
+class ClusterPlan {
+ public:
+  /// `labels` (…, N) broadcasts to (leading, N). `width` is that of the similarity, > 0 and finite.
+  /// Throws Error(input) for shapes that do not fit, Error(usage) for a width or a number of
+  /// clusters out of range. Threads: ≥ 1. No result depends on their number.
+  ClusterPlan(const Shape& points, const Shape& labels, Index clusters, double width, int threads);
+
+  ~ClusterPlan();
+  ClusterPlan(ClusterPlan&&) noexcept;
+  ClusterPlan& operator=(ClusterPlan&&) noexcept;
+
+  const Shape& leading() const;
+
+  /// Bytes that a run takes at most, beside arrays and results.
+  std::int64_t workspace_bytes() const;
+
+  /// By problem. Labels are in [0, clusters), each of which at least one point has. Throws
+  /// Error(input) where that is not so, and for arrays of other shapes than the plan's and for
+  /// points that are not finite; Error(numerical) where a sum or a distance is beyond float64.
+  std::vector<ClusterStatistics> run(TensorView<const T> points, TensorView<const Index> labels);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace attn::collapse

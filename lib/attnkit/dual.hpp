@@ -1,0 +1,130 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "attnkit/error.hpp"
+#include "attnkit/tensor.hpp"
+
+/// Fenchel-dual inference in batches: each problem has Q queries with evidence z over the same
+/// templates t_1 … t_n,
+///
+///   max_λ  D(λ) = ⟨λ, μ̃ + z⟩ − ‖λ‖²/(2α) − Ψ(Tλ),   p = ∇Ψ(Tλ),   ĥ = Σ p_i t_i,
+///
+/// where Ψ(ℓ) = log Σ u_i exp ℓ_i for the divergence KL(p‖u), so that p_i ∝ u_i exp⟨t_i,λ⟩, and for
+/// the divergence of optimal transport with cost M and regularisation γ
+///
+///   Ψ(ℓ) = γ Σ_i u_i log Σ_t exp((ℓ_t − M(t,i))/γ) + γ H(u).
+///
+/// μ̃ is the mean of the templates under p at λ = 0. To first order λ = αz, which for KL is softmax
+/// attention: p_i ∝ u_i exp(α⟨t_i,z⟩). Everything is computed in float64. (MATHEMATICS.md §4, FD 3-10)
+namespace attn {
+
+/// A query is done when
+///
+///   gap <= tolerance · (1 + |primal|)  and  α‖gradient‖ <= 10 · tolerance · min(1, ‖λ‖),
+///
+/// the second of which bounds ‖λ − λ*‖, so that a λ near 0 has its digits too, or with
+/// gradient_tolerance when ‖gradient‖ is at most that. Where rounding does not let the gradient
+/// meet the second (see solve_dual), the first is enough: float64 has no nearer λ.
+struct DualOptions {
+  double tolerance = 1e-10;
+  std::optional<double> gradient_tolerance = std::nullopt;
+  Index max_iterations = 1000;  ///< Newton steps of a query, >= 1
+};
+
+enum class DualStatus : std::uint8_t {
+  converged,
+  iteration_limit,
+  stalled,  ///< no step makes the gradient smaller, and it is not small enough
+  empty,    ///< no template has a preference
+};
+
+/// Of one query. `primal` and `dual` are computed apart from each other, by (3) and (8); their
+/// difference loses the gap to rounding: gap = (α/2)‖gradient‖² is exact for p of the form (10).
+struct DualSummary {
+  DualStatus status = DualStatus::empty;
+  Index iterations = 0;
+  double gradient_norm = 0;
+  double gap = 0;
+  double primal = 0;
+  double dual = 0;
+
+  /// |(primal − dual) − gap| in units of 2⁻⁵³ of the terms that either is the sum of.
+  double certificate_error = 0;
+};
+
+struct DualPlanOptions {
+  double alpha = 1;  ///< α > 0, finite
+  double gamma = 1;  ///< γ > 0, finite; used with a cost
+  DualOptions solver = {};
+};
+
+/// The shapes that a plan is made for.
+struct DualShapes {
+  std::optional<Shape> templates;   ///< t (…, n, d)
+  std::optional<Shape> evidence;    ///< z (…, Q, d)
+  std::optional<Shape> preference;  ///< u: broadcasts to (…, Q, n), its last axis is n
+  std::optional<Shape> cost;        ///< M (…, n, n)
+};
+
+/// The arrays of one run. A view without data and without axes is absent.
+struct DualInputs {
+  TensorView<const double> templates;  ///< finite
+  TensorView<const double> evidence;   ///< finite
+  /// Finite and ≥ 0; divided by its sum over n. Absent: the same for all templates. A query whose
+  /// preferences are all 0 has the status DualStatus::empty and zeros for results.
+  TensorView<const double> preference;
+  /// Numbers ≥ 0, row t, column source i; +inf forbids. Absent: the divergence is KL.
+  TensorView<const double> cost;
+};
+
+/// The shapes of arrays.
+DualShapes shapes_of(const DualInputs& inputs);
+
+/// Where results go; a view without data is not wanted. `leading` stands for the leading axes of
+/// the results.
+struct DualOutputs {
+  TensorView<double> lambda = {};         ///< λ (leading, Q, d)
+  TensorView<double> h = {};              ///< ĥ (leading, Q, d)
+  TensorView<double> p = {};              ///< p (leading, Q, n)
+  TensorView<double> first_order_h = {};  ///< ĥ at λ = αz (leading, Q, d)
+  TensorView<double> first_order_p = {};  ///< p there (leading, Q, n): of KL, softmax attention
+  TensorView<double> second_order_h = {};  ///< ĥ at λ = α(I + αΣ)⁻¹z, Σ the covariance under u
+};
+
+/// Fenchel-dual inference of double arrays. Plans are independent of each other: they may run at
+/// the same time in different threads, each plan once at a time.
+class DualPlan {
+ public:
+  /// Throws Error(input) naming operands whose shapes do not fit, Error(usage) for options out of
+  /// range. Threads: ≥ 1; they share the problems, or work on one problem at a time where there are
+  /// fewer. No result depends on their number.
+  DualPlan(const DualShapes& shapes, const DualPlanOptions& options, int threads);
+
+  ~DualPlan();
+  DualPlan(DualPlan&&) noexcept;
+  DualPlan& operator=(DualPlan&&) noexcept;
+
+  /// The shapes of the results.
+  const Shape& leading() const;
+  Shape lambda_shape() const;  ///< leading, Q, d
+  Shape p_shape() const;       ///< leading, Q, n
+
+  /// Bytes that a run takes at most, beside inputs, outputs and summaries.
+  std::int64_t workspace_bytes() const;
+
+  /// Solves all queries; their summaries in row-major order of (leading, Q). ‖λ − λ*‖ ≤ α ·
+  /// gradient_norm. Throws Error(input) for arrays of other shapes than the plan's and for numbers
+  /// that are not allowed, Error(numerical) where αz or a logit is beyond the range of float64.
+  /// After an error the outputs are unspecified and the plan can run again.
+  std::vector<DualSummary> run(const DualInputs& inputs, const DualOutputs& outputs);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace attn

@@ -1,0 +1,207 @@
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "attnkit/error.hpp"
+#include "attnkit/feasibility.hpp"
+#include "attnkit/stopping.hpp"
+#include "attnkit/tensor.hpp"
+
+/// Entropic optimal transport by Sinkhorn's iterations (Cuturi 2013), in batches. For scores s and
+/// marginals a and b:
+///
+///   primal  min_π  −⟨π, s⟩ + Σ_ij π_ij (log π_ij − 1),   π ≥ 0, Σ_j π_ij = a_i, Σ_i π_ij = b_j,
+///   dual    max_{f,g}  −⟨a, f⟩ − ⟨b, g⟩ − Σ_ij exp((s_ij − g_j) − f_i),
+///
+/// and π_ij = exp((s_ij − g_j) − f_i) at the optimum. With s = −C/ε, both times ε are the transport
+/// of a cost C: min ⟨π, C⟩ + ε Σ π (log π − 1). A plan is made once for some shapes and options and
+/// then runs many times:
+///
+///   attn::TransportInputs<double> in;  // two point clouds, cost |x_i − y_j|²
+///   in.x = {x, {1000, 3}};  in.y = {y, {2000, 3}};
+///   attn::TransportPlan<double> plan(attn::shapes_of(in), {.epsilon = 0.1}, 4);
+///   const auto summary = plan.run(in, {.row_potential = {f, {1000}}});
+///
+/// Arrays are dense and row-major, in the caller's memory. Leading axes are batch axes and
+/// broadcast: aligned at the last one, length 1 or absent stretches.
+namespace attn {
+
+/// The error is the L1 error of the marginals, Σ_i |r_i − a_i| + Σ_j |c_j − b_j|, of the plan as it
+/// is shown. The usual tolerance in float32 is 1e-6 times the larger of Σ a and 1, since a plan in
+/// that format has no better sums.
+struct SinkhornOptions : Stopping {
+  /// ω in [1, 2): over-relaxed iterations. The solver returns to plain ones (1) when they stop
+  /// getting nearer, so that the answer is the same.
+  double relaxation = 1;
+
+  /// Solves with ε enlarged first, roughly, lowering it by fours to its own: each solution is the
+  /// next one's start. Not where exactly so many iterations are wanted.
+  bool anneals = false;
+
+  /// Bytes in which exponentials of scores may be kept from one iteration to the next, at most all
+  /// m × n of them. Those that are not kept are computed again in every iteration: this takes
+  /// longer and gives the same bits.
+  std::int64_t kept_bytes = 0;
+
+  /// Whether the error of every iteration is wanted.
+  bool keeps_errors = true;
+};
+
+struct SinkhornSummary {
+  SolveStatus status = SolveStatus::done;
+  Index iterations = 0;
+
+  /// Of the plan exp((s − g) − f) as it is shown, rounding included.
+  double row_error = 0;
+  double col_error = 0;
+
+  double score = 0;  ///< ⟨π, s⟩
+  double primal = 0;  ///< −⟨π, s⟩ + Σ π (log π − 1) of this π, which meets a and b up to the errors
+  /// Of these f and g: never above the optimum, but for the rounding of Σ π, some 1e-7 max(1, S)
+  /// of it in float32 (2e-16 in float64), S = max |s_ij|.
+  double dual = 0;
+
+  /// The optimum is at most dual + gap, ≥ 0. Found without a subtraction: for any plan π̂ that meets
+  /// a and b its primal minus the dual is KL(π̂ ‖ π), and rounding π to such a plan (Altschuler,
+  /// Weed and Rigollet 2017, algorithm 2) costs at most
+  ///
+  ///   2 Σ_i r_i (1 − x_i)² + 2 Σ_j c_j (1 − y_j)² + E max(0, F + G + S),
+  ///
+  /// x_i = min(1, a_i/r_i), y_j = min(1, b_j/c_j), E = Σ_i (r_i − a_i)⁺ + Σ_j (b_j − c_j)⁺,
+  /// F = max_i (f_i + ½ log a_i), G = max_j (g_j + ½ log b_j), S = max |s_ij|. Where some pair of
+  /// an open row and column is forbidden (the rounding needs all), or S is not known, that what
+  /// is missing is sent along the heaviest spanning trees of the plan instead (rounding 1e-12, 1e-6
+  /// in float32). NaN where the plan is too far from its marginals for that, where a fixed number
+  /// of iterations was asked for, and where Σ a ≠ Σ b.
+  double gap = std::numeric_limits<double>::quiet_NaN();
+};
+
+struct TransportOptions {
+  /// ε > 0, finite. Used with a cost and with points; ready-made scores have no other than 1.
+  double epsilon = 1;
+
+  SinkhornOptions solver = {};
+
+  /// Relative rounding of the marginals: sums of a and b that differ by it count as equal. Pass
+  /// 2⁻²³ for marginals that were rounded to float32.
+  double marginal_rounding = std::numeric_limits<double>::epsilon();
+};
+
+/// The shapes that a plan is made for. Exactly one of `cost`, `scores`, and `x` with `y`.
+struct TransportShapes {
+  std::optional<Shape> cost;          ///< (…, m, n)
+  std::optional<Shape> scores;        ///< (…, m, n)
+  std::optional<Shape> x;             ///< (…, m, d)
+  std::optional<Shape> y;             ///< (…, n, d)
+  std::optional<Shape> mask;          ///< broadcasts to (…, m, n)
+  std::optional<Shape> row_marginal;  ///< (…, m)
+  std::optional<Shape> col_marginal;  ///< (…, n)
+};
+
+/// The arrays of one run. A view without data and without axes is absent.
+template <class T>
+struct TransportInputs {
+  TensorView<const T> cost;    ///< C (…, m, n): finite, or +inf, which forbids the pair
+  TensorView<const T> scores;  ///< s (…, m, n): finite, or −inf, which forbids the pair
+  /// Points (…, m, d) and (…, n, d), finite, whose cost is the squared distance |x_i − y_j|². No
+  /// m × n array is made.
+  TensorView<const T> x;
+  TensorView<const T> y;
+  TensorView<const std::uint8_t> mask;  ///< broadcasts to (…, m, n): 0 forbids the pair
+  /// a (…, m) and b (…, n): finite and ≥ 0, where 0 closes a line. Absent ones are uniform over the
+  /// lines with an allowed pair. With a cost or points both sum to what the other one does, or to 1
+  /// where both are absent. With scores an absent a is 1 in each line, and b sums to what a does.
+  TensorView<const double> row_marginal;
+  TensorView<const double> col_marginal;
+};
+
+/// The shapes of arrays.
+template <class T>
+TransportShapes shapes_of(const TransportInputs<T>& inputs);
+
+/// Where results go; a view without data is not wanted. `leading` stands for the leading axes of
+/// the results. A problem that cannot be solved has NaN everywhere.
+template <class T>
+struct TransportOutputs {
+  TensorView<double> row_potential = {};  ///< f (leading, m); −inf for a closed line
+  TensorView<double> col_potential = {};  ///< g (leading, n)
+  TensorView<T> plan = {};                ///< π (leading, m, n): all of it is written down
+  TensorView<double> row_sum = {};        ///< Σ_j π_ij (leading, m)
+  TensorView<double> col_sum = {};        ///< Σ_i π_ij (leading, n)
+};
+
+enum class TransportStatus {
+  done,           ///< after a fixed number of iterations
+  converged,      ///< the error is within the tolerance
+  not_converged,  ///< iterations used up; the potentials are those of the last one
+  infeasible,     ///< no solution exists, see `feasibility`: nothing was iterated
+};
+
+/// What became of one problem. Numbers are NaN for one that is infeasible. `value`, `primal`,
+/// `dual` and `gap` are in units of the cost, where there is a cost or points.
+struct TransportProblem {
+  TransportStatus status = TransportStatus::done;
+  Index iterations = 0;
+  std::optional<double> tolerance;  ///< in force; none with a fixed number of iterations
+  double row_error = 0;             ///< Σ_i |Σ_j π_ij − a_i|
+  double col_error = 0;             ///< Σ_j |Σ_i π_ij − b_j|
+  double value = 0;                 ///< ⟨π, C⟩, of scores ⟨π, s⟩
+  double primal = 0;                ///< see SinkhornSummary, as the two below
+  double dual = 0;
+  double gap = 0;
+
+  /// Of the marginals and allowed pairs; looked at where a tolerance is in force.
+  Feasibility feasibility;
+  /// |Σ a − Σ b|, where that is more than rounding but at most half of the tolerance that was asked
+  /// for: b was scaled to the sum of a, and the difference counts towards the tolerance.
+  double rescaled = 0;
+  std::vector<double> errors;  ///< by iteration, with SinkhornOptions::keeps_errors
+};
+
+struct TransportSummary {
+  std::vector<TransportProblem> problems;  ///< in row-major order of the leading axes
+
+  /// The worst: infeasible, not_converged, then the others.
+  TransportStatus status() const;
+};
+
+/// Optimal transport of float or double arrays. Plans are independent of each other: they may run
+/// at the same time in different threads, each plan once at a time.
+template <class T>
+class TransportPlan {
+ public:
+  /// Throws Error(input) naming operands whose shapes do not fit, Error(usage) for options out of
+  /// range. Threads: ≥ 1; they share the problems, or work on one problem at a time where there are
+  /// fewer. No result depends on their number.
+  TransportPlan(const TransportShapes& shapes, const TransportOptions& options, int threads);
+
+  ~TransportPlan();
+  TransportPlan(TransportPlan&&) noexcept;
+  TransportPlan& operator=(TransportPlan&&) noexcept;
+
+  /// The shapes of the results.
+  const Shape& leading() const;
+  Shape row_shape() const;   ///< leading, m
+  Shape col_shape() const;   ///< leading, n
+  Shape plan_shape() const;  ///< leading, m, n
+
+  /// Bytes that a run takes at most, beside inputs, outputs and the summary. O(m + n) for points
+  /// unless exponentials are kept (SinkhornOptions::kept_bytes).
+  std::int64_t workspace_bytes() const;
+
+  /// Solves every problem. Throws Error(input) for arrays of other shapes than the plan's and for
+  /// numbers that are not allowed, Error(numerical) for scores or marginals beyond the range of T.
+  /// Marginals that no plan has are no error, but TransportStatus::infeasible. After an error the
+  /// outputs are unspecified and the plan can run again.
+  TransportSummary run(const TransportInputs<T>& inputs, const TransportOutputs<T>& outputs);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace attn

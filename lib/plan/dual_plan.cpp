@@ -1,0 +1,182 @@
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string>
+
+#include "attnkit/dual.hpp"
+#include "fenchel/closed_forms.hpp"
+#include "fenchel/dual.hpp"
+#include "plan/operand.hpp"
+#include "plan/problems.hpp"
+#include "tensor/buffer.hpp"
+
+namespace attn {
+
+using plan::Operand;
+
+namespace {
+
+void require_options(const DualPlanOptions& options) {
+  const auto require_positive = [](const std::string& name, double value) {
+    // NaN fails the comparison.
+    if (value > 0 && std::isfinite(value)) return;
+    throw Error(Failure::usage,
+                name + " is " + std::to_string(value) + ", expected a finite number > 0");
+  };
+  require_positive("alpha", options.alpha);
+  require_positive("gamma", options.gamma);
+  require_positive("tolerance", options.solver.tolerance);
+  if (options.solver.gradient_tolerance) {
+    require_positive("gradient_tolerance", *options.solver.gradient_tolerance);
+  }
+  if (options.solver.max_iterations < 1) {
+    throw Error(Failure::usage, "max_iterations is " +
+                                    std::to_string(options.solver.max_iterations) +
+                                    ", expected at least 1");
+  }
+}
+
+}  // namespace
+
+DualShapes shapes_of(const DualInputs& inputs) {
+  using plan::shape_of;
+  return {shape_of(inputs.templates), shape_of(inputs.evidence), shape_of(inputs.preference),
+          shape_of(inputs.cost)};
+}
+
+class DualPlan::Impl {
+ public:
+  Impl(const DualShapes& shapes, const DualPlanOptions& options, int threads)
+      : options_(options),
+        threads_(plan::require_threads(threads)),
+        templates_("templates", shapes.templates, 2),
+        evidence_("evidence", shapes.evidence, 2),
+        preference_(Operand::broadcasting("preference", shapes.preference, 2)),
+        cost_("cost", shapes.cost, 2) {
+    require_options(options);
+    if (!templates_.present() || !evidence_.present()) {
+      throw Error(Failure::input, "expected templates and evidence");
+    }
+    count_ = templates_.axis(0);
+    depth_ = templates_.axis(1);
+    queries_ = evidence_.axis(0);
+    evidence_.require_block({queries_, depth_});
+    require_preference();
+    cost_.require_block({count_, count_});
+    const auto all = operands();
+    leading_ = plan::common_leading({all.begin(), all.end()});
+    for (Operand* operand : all) operand->broadcast_to(leading_);
+    element_count(p_shape());
+    element_count(lambda_shape());
+    uniform_.assign(preference_.present() ? 0 : static_cast<std::size_t>(count_), 1.0);
+  }
+
+  const Shape& leading() const { return leading_; }
+  Shape lambda_shape() const { return join(leading_, {queries_, depth_}); }
+  Shape p_shape() const { return join(leading_, {queries_, count_}); }
+
+  std::int64_t workspace_bytes() const {
+    const plan::ThreadShares shares(element_count(leading_), threads_);
+    constexpr auto number = static_cast<std::int64_t>(sizeof(double));
+    return shares.at_once * (dual_bytes(queries_, count_, depth_, cost_.present(), shares.inside) +
+                             queries_ * depth_ * number);
+  }
+
+  std::vector<DualSummary> run(const DualInputs& inputs, const DualOutputs& outputs) {
+    require(inputs, outputs);
+    std::vector<DualSummary> summaries(
+        static_cast<std::size_t>(element_count(leading_) * queries_));
+    plan::for_each_problem(leading_, threads_, [&](Index problem, int threads) {
+      const std::vector<DualSummary> found = solve(inputs, outputs, problem, threads);
+      std::copy(found.begin(), found.end(), summaries.begin() + problem * queries_);
+    });
+    return summaries;
+  }
+
+ private:
+  std::array<Operand*, 4> operands() { return {&templates_, &evidence_, &preference_, &cost_}; }
+
+  void require_preference() const {
+    if (!preference_.present()) return;
+    if (preference_.axis(0) != 1 || preference_.axis(1) != count_) {
+      preference_.require_block({queries_, count_});
+    }
+  }
+
+  void require(const DualInputs& inputs, const DualOutputs& outputs) const {
+    templates_.require(inputs.templates);
+    evidence_.require(inputs.evidence);
+    preference_.require(inputs.preference);
+    cost_.require(inputs.cost);
+    plan::require_output("lambda", outputs.lambda, lambda_shape());
+    plan::require_output("h", outputs.h, lambda_shape());
+    plan::require_output("p", outputs.p, p_shape());
+    plan::require_output("first_order_h", outputs.first_order_h, lambda_shape());
+    plan::require_output("first_order_p", outputs.first_order_p, p_shape());
+    plan::require_output("second_order_h", outputs.second_order_h, lambda_shape());
+  }
+
+  MatrixView<double> of_problem(const TensorView<double>& output, Index problem,
+                                Index width) const {
+    double* const first = plan::output_block(output, problem, queries_ * width);
+    return first == nullptr ? MatrixView<double>() : MatrixView<double>(first, queries_, width);
+  }
+
+  std::vector<DualSummary> solve(const DualInputs& inputs, const DualOutputs& outputs,
+                                 Index problem, int threads) const {
+    DualProblem made;
+    made.templates = {templates_.block(inputs.templates, problem), count_, depth_};
+    made.evidence = {evidence_.block(inputs.evidence, problem), queries_, depth_};
+    made.preference = {uniform_.data(), 1, count_};
+    if (preference_.present()) {
+      made.preference = {preference_.block(inputs.preference, problem), preference_.axis(0),
+                         count_};
+    }
+    made.alpha = options_.alpha;
+    if (cost_.present()) {
+      made.transport =
+          TransportCost{{cost_.block(inputs.cost, problem), count_, count_}, options_.gamma};
+    }
+    Buffer<double> unwanted;
+    DualResults results;
+    results.lambda = of_problem(outputs.lambda, problem, depth_);
+    if (!outputs.lambda) {
+      unwanted = Buffer<double>(queries_ * depth_);
+      results.lambda = {unwanted.data(), queries_, depth_};
+    }
+    results.h = of_problem(outputs.h, problem, depth_);
+    results.p = of_problem(outputs.p, problem, count_);
+    std::vector<DualSummary> summaries = solve_dual(made, options_.solver, threads, results);
+    if (outputs.first_order_h || outputs.first_order_p || outputs.second_order_h) {
+      closed_forms(made, threads,
+                   {of_problem(outputs.first_order_h, problem, depth_),
+                    of_problem(outputs.first_order_p, problem, count_),
+                    of_problem(outputs.second_order_h, problem, depth_)});
+    }
+    return summaries;
+  }
+
+  DualPlanOptions options_;
+  int threads_;
+  Operand templates_, evidence_, preference_, cost_;
+  Index count_ = 0;    // n
+  Index depth_ = 0;    // d
+  Index queries_ = 0;  // Q
+  Shape leading_;
+  std::vector<double> uniform_;  // u (n) where no preference is given
+};
+
+DualPlan::DualPlan(const DualShapes& shapes, const DualPlanOptions& options, int threads)
+    : impl_(std::make_unique<Impl>(shapes, options, threads)) {}
+DualPlan::~DualPlan() = default;
+DualPlan::DualPlan(DualPlan&&) noexcept = default;
+DualPlan& DualPlan::operator=(DualPlan&&) noexcept = default;
+const Shape& DualPlan::leading() const { return impl_->leading(); }
+Shape DualPlan::lambda_shape() const { return impl_->lambda_shape(); }
+Shape DualPlan::p_shape() const { return impl_->p_shape(); }
+std::int64_t DualPlan::workspace_bytes() const { return impl_->workspace_bytes(); }
+std::vector<DualSummary> DualPlan::run(const DualInputs& inputs, const DualOutputs& outputs) {
+  return impl_->run(inputs, outputs);
+}
+
+}  // namespace attn

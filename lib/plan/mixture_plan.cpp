@@ -1,0 +1,162 @@
+#include <algorithm>
+#include <cmath>
+
+#include "attnkit/collapse.hpp"
+#include "collapse/expectation_maximisation.hpp"
+#include "plan/operand.hpp"
+#include "plan/problems.hpp"
+
+namespace attn::collapse {
+
+using plan::Operand;
+
+class MixturePlan::Impl {
+ public:
+  Impl(const Shape& points, const Shape& centres, const EmOptions& options, int threads)
+      : options_(options),
+        threads_(plan::require_threads(threads)),
+        points_("points", points, 2),
+        centres_("centres", centres, 2),
+        centre_shape_(centres) {
+    points_.require_block({points_.axis(0), centres_.axis(1)});
+    points_.broadcast_to(leading());
+    if (points_.axis(0) < 1 || components() < 1) {
+      throw Error(Failure::input, "points are " + to_string(points) + " and centres " +
+                                      to_string(centres) + ", expected at least one of each");
+    }
+    // NaN fails the comparison.
+    if (!(options.min_variance > 0 && std::isfinite(options.min_variance))) {
+      throw Error(Failure::usage, "min_variance is " + std::to_string(options.min_variance) +
+                                      ", expected a finite number > 0");
+    }
+  }
+
+  const Shape& leading() const { return centres_.leading(); }
+  Shape log_prior_shape() const { return join(leading(), {components()}); }
+
+  std::int64_t workspace_bytes() const {
+    const plan::ThreadShares shares(element_count(leading()), threads_);
+    constexpr auto number = static_cast<std::int64_t>(sizeof(double));
+    const std::int64_t mixtures = 2 * components() * (dimension() + 1) * number;
+    return shares.at_once *
+           (em_step_bytes(components(), points_.axis(0), dimension(), shares.inside) + mixtures);
+  }
+
+  std::vector<EmStep> step(const TensorView<const double>& points,
+                           const MixtureViews<const double>& from,
+                           const MixtureViews<double>& to) const {
+    require(points, from);
+    require_shapes(to);
+    std::vector<EmStep> steps(problems());
+    plan::for_each_problem(leading(), threads_, [&](Index problem, int threads) {
+      const GaussianMixture now = mixture_of(from, problem);
+      GaussianMixture next = mixture_of(from, problem);
+      steps[static_cast<std::size_t>(problem)] =
+          em_step(points_of(points, problem), now, options_, next, threads);
+      write(next, to, problem);
+    });
+    return steps;
+  }
+
+  std::vector<double> log_likelihood(const TensorView<const double>& points,
+                                     const MixtureViews<const double>& mixture) const {
+    require(points, mixture);
+    std::vector<double> found(problems());
+    plan::for_each_problem(leading(), threads_, [&](Index problem, int threads) {
+      found[static_cast<std::size_t>(problem)] = collapse::log_likelihood(
+          points_of(points, problem), mixture_of(mixture, problem), threads);
+    });
+    return found;
+  }
+
+  void set_dnas_priors(const MixtureViews<double>& mixture) const {
+    require_shapes(mixture);
+    require_numbers(mixture, false);
+    plan::for_each_problem(leading(), threads_, [&](Index problem, int) {
+      GaussianMixture made = mixture_of(mixture, problem);
+      collapse::set_dnas_priors(made);
+      write(made, mixture, problem);
+    });
+  }
+
+ private:
+  Index components() const { return centres_.axis(0); }
+  Index dimension() const { return centres_.axis(1); }
+  std::size_t problems() const { return static_cast<std::size_t>(element_count(leading())); }
+
+  template <class T>
+  void require_shapes(const MixtureViews<T>& mixture) const {
+    plan::require_array("centre", mixture.centre, centre_shape_);
+    plan::require_array("log_prior", mixture.log_prior, log_prior_shape());
+    plan::require_array("variance", mixture.variance, leading());
+  }
+
+  void require_numbers(const MixtureViews<const double>& mixture, bool priors) const {
+    plan::require_finite("centre", mixture.centre);
+    if (priors) plan::require_finite("log_prior", mixture.log_prior);
+    plan::require_numbers("variance", mixture.variance.data, leading(), "finite numbers > 0",
+                          [](double value) { return value > 0 && std::isfinite(value); });
+  }
+
+  void require(const TensorView<const double>& points,
+               const MixtureViews<const double>& mixture) const {
+    points_.require(points);
+    plan::require_finite("points", points);
+    require_shapes(mixture);
+    require_numbers(mixture, true);
+  }
+
+  MatrixView<const double> points_of(const TensorView<const double>& points, Index problem) const {
+    return {points_.block(points, problem), points_.axis(0), dimension()};
+  }
+
+  GaussianMixture mixture_of(const MixtureViews<const double>& all, Index problem) const {
+    const Index numbers = components() * dimension();
+    GaussianMixture made;
+    made.components = components();
+    made.dimension = dimension();
+    made.centre = Buffer<double>(numbers);
+    std::copy_n(all.centre.data + problem * numbers, numbers, made.centre.data());
+    const double* const log_prior = all.log_prior.data + problem * components();
+    made.log_prior.assign(log_prior, log_prior + components());
+    made.variance = all.variance.data[problem];
+    return made;
+  }
+
+  void write(const GaussianMixture& made, const MixtureViews<double>& all, Index problem) const {
+    std::copy(made.centre.begin(), made.centre.end(),
+              all.centre.data + problem * made.centre.size());
+    std::copy(made.log_prior.begin(), made.log_prior.end(),
+              all.log_prior.data + problem * components());
+    all.variance.data[problem] = made.variance;
+  }
+
+  EmOptions options_;
+  int threads_;
+  Operand points_, centres_;
+  Shape centre_shape_;
+};
+
+MixturePlan::MixturePlan(const Shape& points, const Shape& centres, const EmOptions& options,
+                         int threads)
+    : impl_(std::make_unique<Impl>(points, centres, options, threads)) {}
+MixturePlan::~MixturePlan() = default;
+MixturePlan::MixturePlan(MixturePlan&&) noexcept = default;
+MixturePlan& MixturePlan::operator=(MixturePlan&&) noexcept = default;
+const Shape& MixturePlan::leading() const { return impl_->leading(); }
+Shape MixturePlan::log_prior_shape() const { return impl_->log_prior_shape(); }
+std::int64_t MixturePlan::workspace_bytes() const { return impl_->workspace_bytes(); }
+std::vector<EmStep> MixturePlan::step(TensorView<const double> points,
+                                      const MixtureViews<const double>& from,
+                                      const MixtureViews<double>& to) {
+  return impl_->step(points, from, to);
+}
+std::vector<double> MixturePlan::log_likelihood(TensorView<const double> points,
+                                                const MixtureViews<const double>& mixture) {
+  return impl_->log_likelihood(points, mixture);
+}
+void MixturePlan::set_dnas_priors(const MixtureViews<double>& mixture) {
+  impl_->set_dnas_priors(mixture);
+}
+
+}  // namespace attn::collapse

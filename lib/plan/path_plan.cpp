@@ -1,0 +1,262 @@
+#include <algorithm>
+#include <cmath>
+#include <span>
+#include <string>
+
+#include "attnkit/basis_paths.hpp"
+#include "paths/basis.hpp"
+#include "paths/step.hpp"
+#include "plan/operand.hpp"
+#include "plan/problems.hpp"
+
+namespace attn {
+
+using plan::Operand;
+
+namespace {
+
+void require_options(const StepOptions& options) {
+  const auto require = [](bool right, const std::string& name, const std::string& expected) {
+    if (!right) throw Error(Failure::usage, name + " is out of range, expected " + expected);
+  };
+  require(options.rate > 0 && std::isfinite(options.rate), "rate", "a finite number > 0");
+  require(options.min_ratio > 0 && std::isfinite(options.min_ratio), "min_ratio",
+          "a finite number > 0");
+  if (!keeps_moments(options.optimizer)) return;
+  require(options.beta1 >= 0 && options.beta1 < 1, "beta1", "a number >= 0 and < 1");
+  require(options.beta2 >= 0 && options.beta2 < 1, "beta2", "a number >= 0 and < 1");
+  require(options.epsilon > 0 && std::isfinite(options.epsilon), "epsilon", "a finite number > 0");
+  require(options.number >= 1, "number", "at least 1");
+}
+
+}  // namespace
+
+template <class T>
+class PathPlan<T>::Impl {
+ public:
+  Impl(const Shape& weights, int threads)
+      : threads_(plan::require_threads(threads)), weights_("weights", weights, 2) {
+    rows_ = weights_.axis(0);
+    columns_ = weights_.axis(1);
+    if (rows_ < 1) {
+      throw Error(Failure::input, "weights are " + to_string(weights) + ", expected rows");
+    }
+    leading_ = weights_.leading();
+    problems_ = element_count(leading_);
+    element_count(join(leading_, {2 * rows_, columns_}));
+  }
+
+  const Shape& leading() const { return leading_; }
+  Shape of_rows(Index rows) const { return join(leading_, {rows, columns_}); }
+  Shape weights_shape() const { return of_rows(rows_); }
+  Shape values_shape() const { return of_rows(basis_rows(rows_)); }
+  Shape skeleton_shape() const { return join(leading_, {columns_}); }
+  Shape moments_shape(Optimizer optimizer) const {
+    if (!keeps_moments(optimizer)) return {};
+    return of_rows(steps_in_paths(optimizer) ? basis_rows(rows_) : 2 * rows_);
+  }
+
+  // A step keeps some numbers of each column.
+  std::int64_t workspace_bytes() const {
+    constexpr std::int64_t of_column = 128;
+    return plan::ThreadShares(problems_, threads_).at_once * columns_ * of_column;
+  }
+
+  std::vector<Skeleton> cyclic_skeletons() const {
+    return std::vector<Skeleton>(static_cast<std::size_t>(problems_),
+                                 cyclic_skeleton(rows_, 0, columns_));
+  }
+
+  std::vector<Skeleton> largest_skeletons(const PathWeights<const T>& weights) const {
+    require_weights(weights);
+    plan::require_finite("wq", weights.wq);
+    plan::require_finite("wk", weights.wk);
+    std::vector<Skeleton> skeletons(static_cast<std::size_t>(problems_));
+    run([&](Index problem, int) {
+      skeletons[static_cast<std::size_t>(problem)] =
+          largest_skeleton<T>(matrix(weights.wq, problem), matrix(weights.wk, problem));
+    });
+    return skeletons;
+  }
+
+  void decompose(const PathWeights<const T>& weights, const std::vector<Skeleton>& skeletons,
+                 const TensorView<T>& values) const {
+    require_weights(weights);
+    require_skeletons(skeletons);
+    plan::require_array("values", values, values_shape());
+    run([&](Index problem, int threads) {
+      basis_values<T>(matrix(weights.wq, problem), matrix(weights.wk, problem),
+                      skeletons[static_cast<std::size_t>(problem)],
+                      matrix(values, problem, basis_rows(rows_)), threads);
+    });
+  }
+
+  void compose(const TensorView<const T>& values, const TensorView<const T>& wk_skeleton,
+               const std::vector<Skeleton>& skeletons, const PathWeights<T>& weights) const {
+    plan::require_array("values", values, values_shape());
+    plan::require_array("wk_skeleton", wk_skeleton, skeleton_shape());
+    require_weights(weights);
+    require_skeletons(skeletons);
+    run([&](Index problem, int threads) {
+      const std::span<const T> of_skeleton(wk_skeleton.data + problem * columns_,
+                                           static_cast<std::size_t>(columns_));
+      basis_weights<T>(matrix(values, problem, basis_rows(rows_)),
+                       skeletons[static_cast<std::size_t>(problem)], of_skeleton,
+                       matrix(weights.wq, problem), matrix(weights.wk, problem), threads);
+    });
+  }
+
+  std::vector<StepSummary> step(const StepOptions& options, const std::vector<Skeleton>& skeletons,
+                                const PathWeights<const T>& gradients,
+                                const PathWeights<T>& weights,
+                                const PathMoments<T>& moments) const {
+    require_options(options);
+    require_weights(weights);
+    const bool in_paths = steps_in_paths(options.optimizer);
+    if (in_paths) require_skeletons(skeletons);
+    const Operand grad_wq = gradient("grad_wq", gradients.wq);
+    const Operand grad_wk = gradient("grad_wk", gradients.wk);
+    const Shape of_moments = moments_shape(options.optimizer);
+    const bool keeps = keeps_moments(options.optimizer);
+    if (keeps) {
+      plan::require_array("the first moment", moments.first, of_moments);
+      plan::require_array("the second moment", moments.second, of_moments);
+    }
+    std::vector<StepSummary> summaries(static_cast<std::size_t>(problems_));
+    run([&](Index problem, int threads) {
+      const auto at = static_cast<std::size_t>(problem);
+      StepMatrices<T> matrices;
+      matrices.wq = matrix(weights.wq, problem);
+      matrices.wk = matrix(weights.wk, problem);
+      matrices.grad_wq = {grad_wq.block(gradients.wq, problem), rows_, columns_};
+      matrices.grad_wk = {grad_wk.block(gradients.wk, problem), rows_, columns_};
+      if (keeps) {
+        const Index rows = of_moments[of_moments.size() - 2];
+        matrices.first_moment = matrix(moments.first, problem, rows);
+        matrices.second_moment = matrix(moments.second, problem, rows);
+      }
+      summaries[at] =
+          attn::step<T>(options, in_paths ? skeletons[at] : Skeleton(), matrices, threads);
+    });
+    return summaries;
+  }
+
+ private:
+  template <class Body>
+  void run(const Body& body) const {
+    plan::for_each_problem(leading_, threads_, body);
+  }
+
+  template <class U>
+  MatrixView<U> matrix(const TensorView<U>& array, Index problem) const {
+    return matrix(array, problem, rows_);
+  }
+  template <class U>
+  MatrixView<U> matrix(const TensorView<U>& array, Index problem, Index rows) const {
+    return {array.data + problem * rows * columns_, rows, columns_};
+  }
+
+  template <class U>
+  void require_weights(const PathWeights<U>& weights) const {
+    plan::require_array("wq", weights.wq, weights_shape());
+    plan::require_array("wk", weights.wk, weights_shape());
+  }
+
+  Operand gradient(const std::string& name, const TensorView<const T>& array) const {
+    plan::require_array(name, array, array.shape);
+    Operand operand(name, array.shape, 2);
+    operand.require_block({rows_, columns_});
+    operand.broadcast_to(leading_);
+    return operand;
+  }
+
+  void require_skeletons(const std::vector<Skeleton>& skeletons) const {
+    if (static_cast<Index>(skeletons.size()) != problems_) {
+      throw Error(Failure::input, std::to_string(skeletons.size()) + " skeletons, expected " +
+                                      std::to_string(problems_));
+    }
+    const auto fits = [&](const std::vector<Index>& rows) {
+      return static_cast<Index>(rows.size()) == columns_ &&
+             std::all_of(rows.begin(), rows.end(),
+                         [&](Index row) { return row >= 0 && row < rows_; });
+    };
+    for (std::size_t n = 0; n < skeletons.size(); ++n) {
+      if (fits(skeletons[n].q) && fits(skeletons[n].k)) continue;
+      throw Error(Failure::input, "skeleton " + std::to_string(n) + " is not of " +
+                                      std::to_string(columns_) + " rows below " +
+                                      std::to_string(rows_));
+    }
+  }
+
+  int threads_;
+  Operand weights_;
+  Index rows_ = 0;     // d1
+  Index columns_ = 0;  // d2
+  Shape leading_;
+  Index problems_ = 0;
+};
+
+template <class T>
+PathPlan<T>::PathPlan(const Shape& weights, int threads)
+    : impl_(std::make_unique<Impl>(weights, threads)) {}
+template <class T>
+PathPlan<T>::~PathPlan() = default;
+template <class T>
+PathPlan<T>::PathPlan(PathPlan&&) noexcept = default;
+template <class T>
+PathPlan<T>& PathPlan<T>::operator=(PathPlan&&) noexcept = default;
+template <class T>
+const Shape& PathPlan<T>::leading() const {
+  return impl_->leading();
+}
+template <class T>
+Shape PathPlan<T>::weights_shape() const {
+  return impl_->weights_shape();
+}
+template <class T>
+Shape PathPlan<T>::values_shape() const {
+  return impl_->values_shape();
+}
+template <class T>
+Shape PathPlan<T>::skeleton_shape() const {
+  return impl_->skeleton_shape();
+}
+template <class T>
+Shape PathPlan<T>::moments_shape(Optimizer optimizer) const {
+  return impl_->moments_shape(optimizer);
+}
+template <class T>
+std::int64_t PathPlan<T>::workspace_bytes() const {
+  return impl_->workspace_bytes();
+}
+template <class T>
+std::vector<Skeleton> PathPlan<T>::cyclic_skeletons() const {
+  return impl_->cyclic_skeletons();
+}
+template <class T>
+std::vector<Skeleton> PathPlan<T>::largest_skeletons(const PathWeights<const T>& weights) {
+  return impl_->largest_skeletons(weights);
+}
+template <class T>
+void PathPlan<T>::decompose(const PathWeights<const T>& weights,
+                            const std::vector<Skeleton>& skeletons, TensorView<T> values) {
+  impl_->decompose(weights, skeletons, values);
+}
+template <class T>
+void PathPlan<T>::compose(TensorView<const T> values, TensorView<const T> wk_skeleton,
+                          const std::vector<Skeleton>& skeletons, const PathWeights<T>& weights) {
+  impl_->compose(values, wk_skeleton, skeletons, weights);
+}
+template <class T>
+std::vector<StepSummary> PathPlan<T>::step(const StepOptions& options,
+                                           const std::vector<Skeleton>& skeletons,
+                                           const PathWeights<const T>& gradients,
+                                           const PathWeights<T>& weights,
+                                           const PathMoments<T>& moments) {
+  return impl_->step(options, skeletons, gradients, weights, moments);
+}
+
+template class PathPlan<float>;
+template class PathPlan<double>;
+
+}  // namespace attn

@@ -1,0 +1,118 @@
+#include <array>
+#include <cmath>
+#include <utility>
+
+#include "attnkit/collapse.hpp"
+#include "collapse/self_attention.hpp"
+#include "plan/operand.hpp"
+#include "plan/problems.hpp"
+
+namespace attn::collapse {
+
+using plan::Operand;
+
+namespace {
+
+EnergyKind energy_of(const std::string& name) {
+  constexpr std::array<std::pair<const char*, EnergyKind>, 3> kinds = {
+      {{"dot", EnergyKind::dot},
+       {"scaled-dot", EnergyKind::scaled_dot},
+       {"gaussian", EnergyKind::gaussian}}};
+  for (const auto& kind : kinds) {
+    if (name == kind.first) return kind.second;
+  }
+  throw Error(Failure::usage,
+              "the energy is \"" + name + "\", expected dot, scaled-dot or gaussian");
+}
+
+SelfAttention taken(const SelfAttentionOptions& options) {
+  SelfAttention made;
+  static_cast<Stopping&>(made.scheme) = options.stopping;
+  made.scheme.scheme = options.scheme;
+  made.scheme.hybrid = options.hybrid;
+  made.energy = energy_of(options.energy);
+  made.scale = options.scale;
+  made.residual = options.residual;
+  const auto require = [](bool right, const std::string& name, const std::string& expected) {
+    if (!right) throw Error(Failure::usage, name + " is out of range, expected " + expected);
+  };
+  const Stopping& stopping = options.stopping;
+  require(options.hybrid >= 0 && options.hybrid <= 1, "hybrid", "a number in [0, 1]");
+  require(std::isfinite(options.scale), "scale", "a finite number");
+  require(!stopping.iterations || *stopping.iterations >= 1, "iterations", "at least 1");
+  require(!stopping.tolerance || (*stopping.tolerance > 0 && std::isfinite(*stopping.tolerance)),
+          "tolerance", "a finite number > 0");
+  return made;
+}
+
+}  // namespace
+
+template <class T>
+class SelfAttentionPlan<T>::Impl {
+ public:
+  Impl(const Shape& points, const SelfAttentionOptions& options, int threads)
+      : options_(taken(options)),
+        threads_(plan::require_threads(threads)),
+        points_("points", points, 2),
+        shape_(points) {}
+
+  const Shape& leading() const { return points_.leading(); }
+
+  std::int64_t workspace_bytes() const {
+    const plan::ThreadShares shares(element_count(leading()), threads_);
+    return shares.at_once * self_attention_bytes(options_, points_.axis(0), points_.axis(1),
+                                                 sizeof(T), shares.inside);
+  }
+
+  std::vector<SelfAttentionStep> step(const TensorView<const T>& points,
+                                      const TensorView<T>& next) const {
+    plan::require_array("points", points, shape_);
+    plan::require_array("next", next, shape_);
+    plan::require_finite("points", points);
+    const Index rows = points_.axis(0);
+    const Index cols = points_.axis(1);
+    std::vector<SelfAttentionStep> steps(static_cast<std::size_t>(element_count(leading())));
+    plan::for_each_problem(leading(), threads_, [&](Index problem, int threads) {
+      const Index first = problem * rows * cols;
+      const SchemeSummary found = attend_to_each_other<T>(
+          {points.data + first, rows, cols}, options_, {next.data + first, rows, cols}, threads);
+      steps[static_cast<std::size_t>(problem)] = {found.status, found.iterations};
+    });
+    return steps;
+  }
+
+ private:
+  SelfAttention options_;
+  int threads_;
+  Operand points_;
+  Shape shape_;
+};
+
+template <class T>
+SelfAttentionPlan<T>::SelfAttentionPlan(const Shape& points, const SelfAttentionOptions& options,
+                                        int threads)
+    : impl_(std::make_unique<Impl>(points, options, threads)) {}
+template <class T>
+SelfAttentionPlan<T>::~SelfAttentionPlan() = default;
+template <class T>
+SelfAttentionPlan<T>::SelfAttentionPlan(SelfAttentionPlan&&) noexcept = default;
+template <class T>
+SelfAttentionPlan<T>& SelfAttentionPlan<T>::operator=(SelfAttentionPlan&&) noexcept = default;
+template <class T>
+const Shape& SelfAttentionPlan<T>::leading() const {
+  return impl_->leading();
+}
+template <class T>
+std::int64_t SelfAttentionPlan<T>::workspace_bytes() const {
+  return impl_->workspace_bytes();
+}
+template <class T>
+std::vector<SelfAttentionStep> SelfAttentionPlan<T>::step(TensorView<const T> points,
+                                                          TensorView<T> next) {
+  return impl_->step(points, next);
+}
+
+template class SelfAttentionPlan<float>;
+template class SelfAttentionPlan<double>;
+
+}  // namespace attn::collapse

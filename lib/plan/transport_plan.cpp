@@ -1,0 +1,336 @@
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <utility>
+
+#include "attnkit/transport.hpp"
+#include "feasibility/allowed_pairs.hpp"
+#include "pass/column_sums.hpp"
+#include "plan/dense_weights.hpp"
+#include "plan/operand.hpp"
+#include "plan/problems.hpp"
+#include "plan/score_matrix.hpp"
+#include "sinkhorn/feasible_marginals.hpp"
+#include "sinkhorn/sinkhorn_solver.hpp"
+#include "stats/observers.hpp"
+
+namespace attn {
+
+using plan::Operand;
+
+namespace {
+
+constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+
+void require_options(const TransportOptions& options) {
+  const SinkhornOptions& solver = options.solver;
+  const auto refuse = [](const std::string& name, double value, const std::string& expected) {
+    throw Error(Failure::usage, name + " is " + std::to_string(value) + ", expected " + expected);
+  };
+  // NaN fails the comparisons.
+  if (!(options.epsilon > 0 && std::isfinite(options.epsilon))) {
+    refuse("epsilon", options.epsilon, "a finite number > 0");
+  }
+  if (solver.iterations && *solver.iterations < 1) {
+    refuse("iterations", static_cast<double>(*solver.iterations), "at least 1");
+  }
+  if (solver.tolerance && !(*solver.tolerance > 0 && std::isfinite(*solver.tolerance))) {
+    refuse("tolerance", *solver.tolerance, "a finite number > 0");
+  }
+  if (!(solver.relaxation >= 1 && solver.relaxation < 2)) {
+    refuse("relaxation", solver.relaxation, "a number >= 1 and < 2");
+  }
+  if (solver.kept_bytes < 0) {
+    refuse("kept_bytes", static_cast<double>(solver.kept_bytes), "at least 0");
+  }
+  if (!(options.marginal_rounding >= 0 && options.marginal_rounding < 1)) {
+    refuse("marginal_rounding", options.marginal_rounding, "a number >= 0 and < 1");
+  }
+  if (solver.anneals && solver.fixed()) {
+    throw Error(Failure::usage, "anneals has no effect with a fixed number of iterations",
+                "set a tolerance");
+  }
+}
+
+}  // namespace
+
+template <class T>
+TransportShapes shapes_of(const TransportInputs<T>& inputs) {
+  using plan::shape_of;
+  return {shape_of(inputs.cost),        shape_of(inputs.scores), shape_of(inputs.x),
+          shape_of(inputs.y),           shape_of(inputs.mask),   shape_of(inputs.row_marginal),
+          shape_of(inputs.col_marginal)};
+}
+
+TransportStatus TransportSummary::status() const {
+  TransportStatus worst = TransportStatus::done;
+  for (const TransportProblem& problem : problems) worst = std::max(worst, problem.status);
+  return worst;
+}
+
+template <class T>
+class TransportPlan<T>::Impl {
+ public:
+  Impl(const TransportShapes& shapes, const TransportOptions& options, int threads)
+      : options_(options),
+        threads_(plan::require_threads(threads)),
+        cost_("cost", shapes.cost, 2),
+        scores_("scores", shapes.scores, 2),
+        x_("x", shapes.x, 2),
+        y_("y", shapes.y, 2),
+        mask_(Operand::broadcasting("mask", shapes.mask, 2)),
+        row_marginal_("row_marginal", shapes.row_marginal, 1),
+        col_marginal_("col_marginal", shapes.col_marginal, 1) {
+    require_options(options);
+    require_source();
+    mask_.require_block({rows_, cols_}, true);
+    row_marginal_.require_block({rows_});
+    col_marginal_.require_block({cols_});
+    const auto all = operands();
+    leading_ = plan::common_leading({all.begin(), all.end()});
+    for (Operand* operand : all) operand->broadcast_to(leading_);
+    element_count(plan_shape());
+  }
+
+  const Shape& leading() const { return leading_; }
+  Shape row_shape() const { return join(leading_, {rows_}); }
+  Shape col_shape() const { return join(leading_, {cols_}); }
+  Shape plan_shape() const { return join(leading_, {rows_, cols_}); }
+
+  std::int64_t workspace_bytes() const {
+    const plan::ThreadShares shares(element_count(leading_), threads_);
+    constexpr auto number = static_cast<std::int64_t>(sizeof(double));
+    std::int64_t bytes =
+        sinkhorn_solver_bytes(rows_, cols_, sizeof(T), shares.inside) +
+        std::min(options_.solver.kept_bytes,
+                 useful_sinkhorn_bytes(options_.solver, rows_, cols_, sizeof(T))) +
+        ColumnSums<T>::bytes(partition_of(Order::row_panels, rows_, cols_, sizeof(T)));
+    // What is allowed, in bits, and the flow over it; O(m + n) without a mask.
+    const bool by_pair = !x_.present() || mask_.present();
+    bytes += (by_pair ? rows_ * cols_ / 4 : 0) + 32 * (rows_ + cols_) * number;
+    if (x_.present()) {
+      bytes += product_energy_bytes(EnergyKind::gaussian, rows_, cols_, x_.axis(1), sizeof(T));
+    }
+    return shares.at_once * bytes;
+  }
+
+  TransportSummary run(const TransportInputs<T>& inputs, const TransportOutputs<T>& outputs) {
+    require(inputs, outputs);
+    TransportSummary summary;
+    summary.problems.resize(static_cast<std::size_t>(element_count(leading_)));
+    plan::for_each_problem(leading_, threads_, [&](Index problem, int threads) {
+      summary.problems[static_cast<std::size_t>(problem)] =
+          solve(inputs, outputs, problem, threads);
+    });
+    return summary;
+  }
+
+ private:
+  std::array<Operand*, 7> operands() {
+    return {&cost_, &scores_, &x_, &y_, &mask_, &row_marginal_, &col_marginal_};
+  }
+
+  // Of a cost or of points, in whose units results are.
+  bool of_cost() const { return !scores_.present(); }
+
+  void require_source() {
+    const bool points = x_.present() && y_.present();
+    const int sources = int{cost_.present()} + int{scores_.present()} + int{points};
+    if (sources != 1 || x_.present() != y_.present()) {
+      throw Error(Failure::input, "expected exactly one of cost, scores, and x with y");
+    }
+    if (points) {
+      rows_ = x_.axis(0);
+      cols_ = y_.axis(0);
+      y_.require_block({cols_, x_.axis(1)});
+    } else {
+      const Operand& matrix = cost_.present() ? cost_ : scores_;
+      rows_ = matrix.axis(0);
+      cols_ = matrix.axis(1);
+    }
+  }
+
+  void require(const TransportInputs<T>& inputs, const TransportOutputs<T>& outputs) const {
+    cost_.require(inputs.cost);
+    scores_.require(inputs.scores);
+    x_.require(inputs.x);
+    y_.require(inputs.y);
+    mask_.require(inputs.mask);
+    row_marginal_.require(inputs.row_marginal);
+    col_marginal_.require(inputs.col_marginal);
+    plan::require_output("row_potential", outputs.row_potential, row_shape());
+    plan::require_output("col_potential", outputs.col_potential, col_shape());
+    plan::require_output("plan", outputs.plan, plan_shape());
+    plan::require_output("row_sum", outputs.row_sum, row_shape());
+    plan::require_output("col_sum", outputs.col_sum, col_shape());
+    if (x_.present()) {
+      plan::require_finite("x", inputs.x);
+      plan::require_finite("y", inputs.y);
+    }
+  }
+
+  std::optional<std::vector<double>> marginal(const Operand& operand,
+                                              const TensorView<const double>& given,
+                                              Index problem) const {
+    if (!operand.present()) return std::nullopt;
+    const Index size = operand.axis(0);
+    const double* const first = operand.block(given, problem);
+    plan::require_numbers(operand.name(), first, {size}, "finite numbers >= 0",
+                          [](double value) { return value >= 0 && std::isfinite(value); });
+    return std::vector<double>(first, first + size);
+  }
+
+  TransportProblem solve(const TransportInputs<T>& inputs, const TransportOutputs<T>& outputs,
+                         Index problem, int threads) const {
+    std::optional<plan::ScoreMatrix<T>> matrix;
+    std::unique_ptr<Energy<T>> energy;
+    if (x_.present()) {
+      const Index depth = x_.axis(1);
+      energy =
+          make_product_energy<T>(EnergyKind::gaussian, {x_.block(inputs.x, problem), rows_, depth},
+                                 {y_.block(inputs.y, problem), cols_, depth}, 2 / options_.epsilon);
+    } else {
+      const Operand& operand = of_cost() ? cost_ : scores_;
+      matrix.emplace(operand.name(),
+                     operand.block(of_cost() ? inputs.cost : inputs.scores, problem), rows_, cols_,
+                     of_cost());
+      energy = make_stored_energy<T>(*matrix, rows_, cols_, 1, of_cost() ? options_.epsilon : 1);
+    }
+    std::optional<BroadcastMatrix<std::uint8_t>> mask;
+    typename Scores<T>::Terms terms;
+    terms.energy = energy.get();
+    if (mask_.present()) {
+      mask.emplace(mask_.block(inputs.mask, problem), mask_.axis(0) > 1 ? mask_.axis(1) : 0,
+                   mask_.axis(1) > 1 ? 1 : 0, 1);
+      terms.mask = &*mask;
+    }
+    const Scores<T> scores(terms);
+    Marginals marginals = complete_marginals(marginal(row_marginal_, inputs.row_marginal, problem),
+                                             marginal(col_marginal_, inputs.col_marginal, problem),
+                                             scores.allowed_counts(), of_cost());
+    return solve(scores, marginals, outputs, problem, threads);
+  }
+
+  TransportProblem solve(const Scores<T>& scores, Marginals& marginals,
+                         const TransportOutputs<T>& outputs, Index problem, int threads) const {
+    TransportProblem found;
+    SinkhornOptions solver = options_.solver;
+    found.tolerance = tolerance_in_force(solver, marginals.total(), sizeof(T));
+    if (found.tolerance) {
+      FeasibleMarginals examined = make_feasible(
+          allowed_pairs(scores, threads),
+          {solver.tolerance, *found.tolerance, options_.marginal_rounding}, marginals);
+      found.feasibility = std::move(examined.feasibility);
+      found.rescaled = examined.rescaled;
+      solver.tolerance = examined.tolerance;
+      if (found.feasibility.prospect != Prospect::total_support) {
+        void_outputs(outputs, problem);
+        found.status = TransportStatus::infeasible;
+        found.row_error = found.col_error = nan;
+        found.value = found.primal = found.dual = found.gap = nan;
+        return found;
+      }
+    }
+    RowSums<T> row_sums;
+    ColumnSums<T> col_sums;
+    std::optional<DenseWeights<T>> dense;
+    std::vector<Observer<T>*> observers;
+    if (T* const to = plan::output_block(outputs.plan, problem, rows_ * cols_)) {
+      dense.emplace(MatrixView<T>(to, rows_, cols_));
+      observers.push_back(&*dense);
+    }
+    if (outputs.row_sum) observers.push_back(&row_sums);
+    if (outputs.col_sum) observers.push_back(&col_sums);
+    SinkhornSolution solution = solve_sinkhorn(scores, marginals, solver, observers, threads);
+    write(outputs.row_potential, problem, solution.potentials.row);
+    write(outputs.col_potential, problem, solution.potentials.col);
+    if (outputs.row_sum) write(outputs.row_sum, problem, row_sums.values());
+    if (outputs.col_sum) write(outputs.col_sum, problem, col_sums.values());
+    take(solution, found);
+    return found;
+  }
+
+  void take(SinkhornSolution& solution, TransportProblem& found) const {
+    const SinkhornSummary& summary = solution.summary;
+    const double unit = of_cost() ? options_.epsilon : 1;
+    found.status = summary.status == SolveStatus::done        ? TransportStatus::done
+                   : summary.status == SolveStatus::converged ? TransportStatus::converged
+                                                              : TransportStatus::not_converged;
+    found.iterations = summary.iterations;
+    found.row_error = summary.row_error;
+    found.col_error = summary.col_error;
+    found.value = of_cost() ? -unit * summary.score : summary.score;
+    found.primal = unit * summary.primal;
+    found.dual = unit * summary.dual;
+    found.gap = unit * summary.gap;
+    found.errors = std::move(solution.errors);
+  }
+
+  static void write(const TensorView<double>& output, Index problem,
+                    const std::vector<double>& values) {
+    if (!output) return;
+    std::copy(values.begin(), values.end(),
+              output.data + problem * static_cast<Index>(values.size()));
+  }
+
+  void void_outputs(const TransportOutputs<T>& outputs, Index problem) const {
+    const auto fill = [&](const auto& output, Index size) {
+      if (auto* const to = plan::output_block(output, problem, size)) std::fill_n(to, size, nan);
+    };
+    fill(outputs.row_potential, rows_);
+    fill(outputs.col_potential, cols_);
+    fill(outputs.plan, rows_ * cols_);
+    fill(outputs.row_sum, rows_);
+    fill(outputs.col_sum, cols_);
+  }
+
+  TransportOptions options_;
+  int threads_;
+  Operand cost_, scores_, x_, y_, mask_, row_marginal_, col_marginal_;
+  Index rows_ = 0;  // m
+  Index cols_ = 0;  // n
+  Shape leading_;
+};
+
+template <class T>
+TransportPlan<T>::TransportPlan(const TransportShapes& shapes, const TransportOptions& options,
+                                int threads)
+    : impl_(std::make_unique<Impl>(shapes, options, threads)) {}
+template <class T>
+TransportPlan<T>::~TransportPlan() = default;
+template <class T>
+TransportPlan<T>::TransportPlan(TransportPlan&&) noexcept = default;
+template <class T>
+TransportPlan<T>& TransportPlan<T>::operator=(TransportPlan&&) noexcept = default;
+template <class T>
+const Shape& TransportPlan<T>::leading() const {
+  return impl_->leading();
+}
+template <class T>
+Shape TransportPlan<T>::row_shape() const {
+  return impl_->row_shape();
+}
+template <class T>
+Shape TransportPlan<T>::col_shape() const {
+  return impl_->col_shape();
+}
+template <class T>
+Shape TransportPlan<T>::plan_shape() const {
+  return impl_->plan_shape();
+}
+template <class T>
+std::int64_t TransportPlan<T>::workspace_bytes() const {
+  return impl_->workspace_bytes();
+}
+template <class T>
+TransportSummary TransportPlan<T>::run(const TransportInputs<T>& inputs,
+                                       const TransportOutputs<T>& outputs) {
+  return impl_->run(inputs, outputs);
+}
+
+template TransportShapes shapes_of(const TransportInputs<float>&);
+template TransportShapes shapes_of(const TransportInputs<double>&);
+template class TransportPlan<float>;
+template class TransportPlan<double>;
+
+}  // namespace attn

@@ -1,0 +1,132 @@
+#include "sinkhorn/attention_iterations.hpp"
+
+#include <cmath>
+
+#include "sinkhorn/marginals.hpp"
+#include "sinkhorn/one_iteration.hpp"
+#include "sinkhorn/sinkhorn.hpp"
+
+namespace attn {
+namespace {
+
+// Σ_j |c_j − b_j| / Σ_j b_j over the open columns, whose b is one and the same.
+double relative_change(const std::vector<double>& g, const std::vector<double>& next) {
+  double error = 0;
+  double columns = 0;
+  for (std::size_t j = 0; j < g.size(); ++j) {
+    if (std::isinf(g[j])) continue;
+    error += std::abs(std::expm1(next[j] - g[j]));
+    columns += 1;
+  }
+  return columns > 0 ? error / columns : 0;
+}
+
+// As dnas does it, to the last bit where the marginal is 1.
+template <class T>
+void iterate_once(const Scores<T>& scores, const AllowedCounts& allowed, double log_b,
+                  Potentials& potentials, const std::vector<Observer<T>*>& observers, int threads) {
+  std::vector<double>& row = potentials.row;
+  std::vector<double>& col = potentials.col;
+  if (all_by_row(observers)) {
+    first_iteration<T>(scores, allowed, row, col, observers, threads);
+    // From the columns' marginal 1 to another constant one: the same weights.
+    for (double& g : col) g -= log_b;
+    for (double& f : row) f += log_b;
+  } else {
+    first_columns<T>(scores, col, threads);
+    for (double& g : col) g -= log_b;
+    rows_from_columns<T>(scores, row, col, observers, threads);
+  }
+}
+
+// The next g has the column sums of the present plan, so the check costs nothing but its last one.
+template <class T>
+IterationSummary iterate_until(SinkhornIteration<T>& iteration, double tolerance, Index most,
+                               Potentials& potentials) {
+  std::vector<double> next(potentials.col.size());
+  IterationSummary summary;
+  summary.status = SolveStatus::not_converged;
+  for (;; ++summary.iterations) {
+    iteration.step(potentials.col, potentials.row, next);
+    summary.column_error = relative_change(potentials.col, next);
+    if (summary.column_error <= tolerance) {
+      summary.status = SolveStatus::converged;
+      break;
+    }
+    if (summary.iterations == most) break;
+    potentials.col.swap(next);
+  }
+  return summary;
+}
+
+}  // namespace
+
+template <class T>
+IterationSummary iterate_attention(const Scores<T>& scores, const AllowedCounts& allowed,
+                                   const Stopping& stopping, std::int64_t kept_bytes,
+                                   Potentials& potentials,
+                                   const std::vector<Observer<T>*>& observers, int threads) {
+  // Keys without a query need no marginal of their own: their column sums to 0, which closes it.
+  const double log_b = log_column_marginal(allowed);
+  IterationSummary summary;
+  if (stopping.once()) {
+    iterate_once(scores, allowed, log_b, potentials, observers, threads);
+    return summary;
+  }
+  const std::vector<double> log_marginal(static_cast<std::size_t>(scores.cols()), log_b);
+  SinkhornIteration<T> iteration(scores, {{}, log_marginal}, kept_bytes, threads);
+  iteration.start(potentials.col);
+  if (stopping.fixed()) {
+    std::vector<double> next(potentials.col.size());
+    for (Index t = 1; t < *stopping.iterations; ++t) {
+      iteration.step(potentials.col, potentials.row, next);
+      potentials.col.swap(next);
+    }
+    iteration.show(potentials.col, potentials.row, observers);
+    summary.iterations = *stopping.iterations;
+    return summary;
+  }
+  summary = iterate_until(iteration, stopping.tolerance.value_or(usual_tolerance(sizeof(T))),
+                          stopping.most_iterations(), potentials);
+  if (!observers.empty()) show_weights(scores, potentials, 0, observers, threads);
+  return summary;
+}
+
+template <class T>
+UnrolledPotentials unroll_attention(const Scores<T>& scores, const AllowedCounts& allowed,
+                                    Index iterations, int threads) {
+  UnrolledPotentials found;
+  found.log_b = log_column_marginal(allowed);
+  const std::vector<double> marginal(static_cast<std::size_t>(scores.cols()), found.log_b);
+  for (Index t = 1; t <= iterations; ++t) {
+    found.rows.emplace_back(static_cast<std::size_t>(scores.rows()));
+    found.cols.emplace_back(static_cast<std::size_t>(scores.cols()));
+    Pass<T> pass;
+    pass.scores = &scores;
+    pass.order = Order::column_panels;
+    pass.completes = Completes::columns;
+    pass.log_marginal = marginal;
+    pass.components = {Component{1, {}, found.cols.back()}};
+    if (t > 1) pass.components.front().row = found.rows[static_cast<std::size_t>(t - 2)];
+    run(pass, threads);
+    pass.order = Order::row_panels;
+    pass.completes = Completes::rows;
+    pass.log_marginal = {};
+    pass.components = {Component{1, found.rows.back(), found.cols.back()}};
+    run(pass, threads);
+  }
+  return found;
+}
+
+template IterationSummary iterate_attention(const Scores<float>&, const AllowedCounts&,
+                                            const Stopping&, std::int64_t, Potentials&,
+                                            const std::vector<Observer<float>*>&, int);
+template IterationSummary iterate_attention(const Scores<double>&, const AllowedCounts&,
+                                            const Stopping&, std::int64_t, Potentials&,
+                                            const std::vector<Observer<double>*>&, int);
+template UnrolledPotentials unroll_attention(const Scores<float>&, const AllowedCounts&, Index,
+                                             int);
+template UnrolledPotentials unroll_attention(const Scores<double>&, const AllowedCounts&, Index,
+                                             int);
+
+}  // namespace attn

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "attnkit/stopping.hpp"
+#include "pass/potentials.hpp"
+
+/// Sinkhorn's iterations of attention scores: every row of the weights sums to 1 and every column
+/// to b = (queries with a key)/(keys with a query), lines without anything left out. Each iteration
+/// is dnas' two half-steps with that b (DN 10, EA 10).
+namespace attn {
+
+struct IterationSummary {
+  SolveStatus status = SolveStatus::done;
+  Index iterations = 1;
+  /// Σ_j |c_j − b_j| / Σ_j b_j of the column sums; only where a tolerance is in force.
+  double column_error = std::numeric_limits<double>::quiet_NaN();
+};
+
+/// Iterates until `stopping` ends it, by column_error, writes the potentials and shows the weights
+/// to `observers`. Row sums are exact to rounding: where a tolerance is in force rows are
+/// normalised by the iterations, else once more as the weights are shown. The first iteration with
+/// b = 1 is dnas to the last bit. Keeps exponentials in `kept_bytes` at most, which changes no bit.
+/// `allowed` is that of the scores; `potentials` has rows and columns of their sizes. Throws what
+/// the scores and observers throw.
+template <class T>
+IterationSummary iterate_attention(const Scores<T>& scores, const AllowedCounts& allowed,
+                                   const Stopping& stopping, std::int64_t kept_bytes,
+                                   Potentials& potentials,
+                                   const std::vector<Observer<T>*>& observers, int threads);
+
+/// The potentials of every iteration, in order.
+struct UnrolledPotentials {
+  double log_b = 0;
+  std::vector<std::vector<double>> rows;  ///< fᵗ (Lq), t = 1 first
+  std::vector<std::vector<double>> cols;  ///< gᵗ (Lk)
+};
+
+/// Those of a fixed number of iterations, by half-steps in logarithms: what a gradient through the
+/// iterations goes back over. They differ from those of iterate_attention by rounding.
+template <class T>
+UnrolledPotentials unroll_attention(const Scores<T>& scores, const AllowedCounts& allowed,
+                                    Index iterations, int threads);
+
+}  // namespace attn

@@ -1,0 +1,68 @@
+#pragma once
+
+// Arrays in memory as the plans of the public library take them.
+
+#include <cstring>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "attnkit/tensor.hpp"
+#include "random_problem.hpp"
+#include "tensor/batch.hpp"
+#include "tensor/view.hpp"
+
+namespace attn::testing {
+
+template <class T>
+struct Array {
+  Shape shape;
+  std::vector<T> values;
+
+  Array() = default;
+  explicit Array(Shape lengths, T value = T{})
+      : shape(std::move(lengths)), values(static_cast<std::size_t>(element_count(shape)), value) {}
+
+  TensorView<T> view() { return {values.data(), shape}; }
+  TensorView<const T> view() const { return {values.data(), shape}; }
+
+  /// What problem `problem` of these leading axes uses of it, where a block has `trailing` axes.
+  const T* block(Index problem, const Shape& leading, std::size_t trailing) const {
+    const LeadingMap map(leading, leading_axes(shape, trailing), false, "array");
+    Index size = 1;
+    for (std::size_t n = shape.size() - trailing; n < shape.size(); ++n) size *= shape[n];
+    return values.data() + map(problem) * size;
+  }
+  MatrixView<const T> matrix(Index problem, const Shape& leading) const {
+    return {block(problem, leading, 2), shape[shape.size() - 2], shape.back()};
+  }
+};
+
+template <class T>
+Array<T> normal_array(const Shape& shape, Random& random, double spread = 1) {
+  Array<T> array(shape);
+  std::normal_distribution<double> normal(0, spread);
+  for (T& value : array.values) value = static_cast<T>(normal(random));
+  return array;
+}
+
+/// Whether the bytes are the same, those of NaN included.
+template <class T>
+bool same_bits(const T* a, const T* b, Index count) {
+  return count == 0 || std::memcmp(a, b, static_cast<std::size_t>(count) * sizeof(T)) == 0;
+}
+
+template <class T>
+bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
+  return a.size() == b.size() && same_bits(a.data(), b.data(), static_cast<Index>(a.size()));
+}
+
+/// Runs both at the same time.
+template <class First, class Second>
+void at_the_same_time(const First& first, const Second& second) {
+  std::thread other(first);
+  second();
+  other.join();
+}
+
+}  // namespace attn::testing

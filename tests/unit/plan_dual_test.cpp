@@ -1,0 +1,284 @@
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "attnkit/dual.hpp"
+#include "fenchel/closed_forms.hpp"
+#include "fenchel/dual.hpp"
+#include "plan_array.hpp"
+#include "thrown_error.hpp"
+
+using namespace attn;
+using namespace attn::testing;
+
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+struct Setting {
+  Shape templates, evidence, preference, cost;
+  DualPlanOptions options = {};
+};
+
+struct Arrays {
+  Setting setting;
+  Array<double> templates, evidence, preference, cost;
+
+  Arrays(const Setting& given, Random& random)
+      : setting(given),
+        templates(normal_array<double>(given.templates, random)),
+        evidence(normal_array<double>(given.evidence, random)),
+        preference(normal_array<double>(given.preference, random)),
+        cost(normal_array<double>(given.cost, random)) {
+    for (double& u : preference.values) u *= u;
+    for (double& m : cost.values) m *= m;
+  }
+
+  DualInputs inputs() const {
+    DualInputs in{templates.view(), evidence.view(), {}, {}};
+    if (!setting.preference.empty()) in.preference = preference.view();
+    if (!setting.cost.empty()) in.cost = cost.view();
+    return in;
+  }
+};
+
+struct Found {
+  Array<double> lambda, h, p, first_h, first_p, second_h;
+  std::vector<DualSummary> summaries;
+
+  explicit Found(const DualPlan& plan)
+      : lambda(plan.lambda_shape(), 7),
+        h(lambda),
+        p(plan.p_shape(), 7),
+        first_h(lambda),
+        first_p(p),
+        second_h(lambda) {}
+
+  DualOutputs outputs() {
+    return {lambda.view(), h.view(), p.view(), first_h.view(), first_p.view(), second_h.view()};
+  }
+  bool operator==(const Found& other) const {
+    return same_bits(lambda.values, other.lambda.values) && same_bits(h.values, other.h.values) &&
+           same_bits(p.values, other.p.values) && same_bits(first_h.values, other.first_h.values) &&
+           same_bits(first_p.values, other.first_p.values) &&
+           same_bits(second_h.values, other.second_h.values);
+  }
+};
+
+Found run_plan(const Arrays& arrays, int threads) {
+  DualPlan plan(shapes_of(arrays.inputs()), arrays.setting.options, threads);
+  Found found(plan);
+  found.summaries = plan.run(arrays.inputs(), found.outputs());
+  return found;
+}
+
+void check(const Setting& setting, Random& random) {
+  const Arrays arrays(setting, random);
+  const Found found = run_plan(arrays, 1);
+  CHECK((found == run_plan(arrays, 3)));
+  const Shape leading = leading_axes(found.p.shape, 2);
+  const Index queries = found.p.shape[leading.size()];
+  const Index n = found.p.shape.back();
+  const Index d = found.lambda.shape.back();
+  const std::vector<double> ones(static_cast<std::size_t>(n), 1.0);
+  REQUIRE(static_cast<Index>(found.summaries.size()) == element_count(leading) * queries);
+  for (Index problem = 0; problem < element_count(leading); ++problem) {
+    CAPTURE(problem);
+    DualProblem made;
+    made.templates = arrays.templates.matrix(problem, leading);
+    made.evidence = arrays.evidence.matrix(problem, leading);
+    made.preference = {ones.data(), 1, n};
+    if (setting.preference.size() == 1) {
+      made.preference = {arrays.preference.values.data(), 1, n};
+    } else if (!setting.preference.empty()) {
+      made.preference = arrays.preference.matrix(problem, leading);
+    }
+    made.alpha = setting.options.alpha;
+    if (!setting.cost.empty()) {
+      made.transport = TransportCost{arrays.cost.matrix(problem, leading), setting.options.gamma};
+    }
+    Array<double> lambda({queries, d}), h({queries, d}), p({queries, n});
+    const auto summaries = solve_dual(made, setting.options.solver, 1,
+                                      {{lambda.values.data(), queries, d},
+                                       {h.values.data(), queries, d},
+                                       {p.values.data(), queries, n}});
+    CHECK(same_bits(found.lambda.values.data() + problem * queries * d, lambda.values.data(),
+                    queries * d));
+    CHECK(same_bits(found.h.values.data() + problem * queries * d, h.values.data(), queries * d));
+    CHECK(same_bits(found.p.values.data() + problem * queries * n, p.values.data(), queries * n));
+    Array<double> first_h({queries, d}), first_p({queries, n}), second_h({queries, d});
+    closed_forms(made, 1,
+                 {{first_h.values.data(), queries, d},
+                  {first_p.values.data(), queries, n},
+                  {second_h.values.data(), queries, d}});
+    CHECK(same_bits(found.first_h.values.data() + problem * queries * d, first_h.values.data(),
+                    queries * d));
+    CHECK(same_bits(found.first_p.values.data() + problem * queries * n, first_p.values.data(),
+                    queries * n));
+    CHECK(same_bits(found.second_h.values.data() + problem * queries * d, second_h.values.data(),
+                    queries * d));
+    for (Index q = 0; q < queries; ++q) {
+      const DualSummary& summary = found.summaries[static_cast<std::size_t>(problem * queries + q)];
+      const DualSummary& expected = summaries[static_cast<std::size_t>(q)];
+      CHECK(summary.status == expected.status);
+      CHECK(summary.iterations == expected.iterations);
+      CHECK(summary.gap == expected.gap);
+      CHECK(summary.primal == expected.primal);
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("dual plans give the bits of each problem's own solution") {
+  Random random(911);
+  for (const auto& size : {std::pair<Index, Index>{1, 1}, {1, 4}, {5, 1}, {17, 3}, {9, 33}}) {
+    const Index n = size.first;
+    const Index d = size.second;
+    CAPTURE(n);
+    CAPTURE(d);
+    Setting setting;
+    setting.templates = {n, d};
+    setting.evidence = {3, 5, d};
+    setting.options.alpha = 0.7;
+    check(setting, random);
+    setting.templates = {2, 1, n, d};
+    setting.preference = {n};
+    check(setting, random);
+    setting.preference = {3, 1, n};
+    check(setting, random);
+    setting.preference = {5, n};
+    check(setting, random);
+    setting.cost = {2, 1, n, n};
+    setting.options.gamma = 0.5;
+    check(setting, random);
+  }
+}
+
+TEST_CASE("dual plans without templates, queries or problems") {
+  Random random(912);
+  Setting setting;
+  setting.templates = {4, 2};
+  setting.evidence = {0, 2};
+  const Found none = run_plan(Arrays(setting, random), 2);
+  CHECK(none.summaries.empty());
+  setting.evidence = {0, 3, 2};
+  CHECK(run_plan(Arrays(setting, random), 2).summaries.empty());
+  setting.templates = {1, 2};
+  setting.evidence = {1, 2};
+  setting.preference = {1};
+  Arrays arrays(setting, random);
+  arrays.preference.values[0] = 0;
+  const Found empty = run_plan(arrays, 1);
+  CHECK(empty.summaries.front().status == DualStatus::empty);
+  for (const double value : empty.lambda.values) CHECK(value == 0);
+}
+
+TEST_CASE("dual plans: at small alpha the exact p is softmax to first order") {
+  Random random(913);
+  Setting setting;
+  setting.templates = {6, 3};
+  setting.evidence = {4, 3};
+  setting.options.alpha = 1e-4;
+  const Found found = run_plan(Arrays(setting, random), 1);
+  for (std::size_t n = 0; n < found.p.values.size(); ++n) {
+    CHECK(found.p.values[n] == doctest::Approx(found.first_p.values[n]).epsilon(1e-6));
+    CHECK(found.p.values[n] != found.first_p.values[n]);
+  }
+}
+
+TEST_CASE("dual plans refuse shapes, numbers and options") {
+  const auto message = [](const auto& body) { return std::string(thrown_error(body).what()); };
+  const auto plan_of = [](const DualShapes& shapes, const DualPlanOptions& options = {},
+                          int threads = 1) { DualPlan(shapes, options, threads); };
+  DualShapes shapes;
+  CHECK(contains(message([&] { plan_of(shapes); }), "expected templates and evidence"));
+  shapes.templates = Shape{2, 5, 3};
+  shapes.evidence = Shape{4, 2};
+  CHECK(contains(message([&] { plan_of(shapes); }), "evidence has the last axes (4, 2)"));
+  shapes.evidence = Shape{3, 4, 3};
+  CHECK(contains(message([&] { plan_of(shapes); }), "do not broadcast"));
+  shapes.evidence = Shape{4, 3};
+  shapes.preference = Shape{3, 5};
+  CHECK(contains(message([&] { plan_of(shapes); }), "preference has the last axes (3, 5)"));
+  shapes.preference = Shape{1};
+  CHECK(contains(message([&] { plan_of(shapes); }), "preference has the last axes (1, 1)"));
+  shapes.preference = Shape{4, 5};
+  shapes.cost = Shape{5, 4};
+  CHECK(contains(message([&] { plan_of(shapes); }), "cost has the last axes (5, 4)"));
+  shapes.cost = Shape{5, 5};
+  plan_of(shapes);
+  CHECK(thrown_error([&] { plan_of(shapes, {}, 0); }).failure() == Failure::usage);
+  for (const double wrong : {0.0, -1.0, infinity, std::nan("")}) {
+    DualPlanOptions options;
+    options.alpha = wrong;
+    CHECK(contains(message([&] { plan_of(shapes, options); }), "alpha is"));
+    options = {};
+    options.gamma = wrong;
+    CHECK(contains(message([&] { plan_of(shapes, options); }), "gamma is"));
+    options = {};
+    options.solver.tolerance = wrong;
+    CHECK(contains(message([&] { plan_of(shapes, options); }), "tolerance is"));
+  }
+  DualPlanOptions options;
+  options.solver.max_iterations = 0;
+  CHECK(contains(message([&] { plan_of(shapes, options); }), "max_iterations"));
+
+  Random random(914);
+  Setting setting;
+  setting.templates = {2, 5, 3};
+  setting.evidence = {4, 3};
+  setting.preference = {5};
+  Arrays arrays(setting, random);
+  DualPlan plan(shapes_of(arrays.inputs()), {}, 1);
+  DualInputs in = arrays.inputs();
+  in.evidence.shape = {3, 4};
+  CHECK(contains(message([&] { plan.run(in, {}); }), "evidence is (3, 4)"));
+  in = arrays.inputs();
+  in.preference = {};
+  CHECK(contains(message([&] { plan.run(in, {}); }), "preference is absent"));
+  Array<double> p({4, 5});
+  DualOutputs out;
+  out.p = p.view();
+  CHECK(contains(message([&] { plan.run(arrays.inputs(), out); }),
+                 "the output p is (4, 5), expected (2, 4, 5)"));
+  arrays.templates.values[16] = infinity;
+  const Error error = thrown_error([&] { plan.run(arrays.inputs(), {}); });
+  CHECK(error.failure() == Failure::input);
+  CHECK(contains(error.what(), "problem (1)"));
+  arrays.templates.values[16] = 1;
+  arrays.preference.values[2] = -1;
+  CHECK(thrown_error([&] { plan.run(arrays.inputs(), {}); }).failure() == Failure::input);
+  arrays.preference.values[2] = 1;
+  CHECK(plan.run(arrays.inputs(), {}).size() == 8);
+}
+
+TEST_CASE("two dual plans run at the same time, each many times") {
+  Random random(915);
+  Setting first;
+  first.templates = {30, 5};
+  first.evidence = {4, 20, 5};
+  Setting second;
+  second.templates = {3, 12, 4};
+  second.evidence = {7, 4};
+  second.cost = {12, 12};
+  const Arrays kl(first, random);
+  const Arrays transport(second, random);
+  const Found of_kl = run_plan(kl, 2);
+  const Found of_transport = run_plan(transport, 2);
+  const auto repeat = [](const Arrays& arrays, const Found& expected, bool& same) {
+    DualPlan plan(shapes_of(arrays.inputs()), arrays.setting.options, 2);
+    for (int n = 0; n < 3; ++n) {
+      Found found(plan);
+      plan.run(arrays.inputs(), found.outputs());
+      same = same && found == expected;
+    }
+  };
+  bool same_kl = true;
+  bool same_transport = true;
+  at_the_same_time([&] { repeat(kl, of_kl, same_kl); },
+                   [&] { repeat(transport, of_transport, same_transport); });
+  CHECK(same_kl);
+  CHECK(same_transport);
+}
