@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <set>
 #include <stdexcept>
 
 #include <nlohmann/json.hpp>
@@ -88,11 +89,12 @@ std::vector<std::vector<double>> Arguments::points(std::string_view name) const 
 std::vector<std::string> Arguments::words() const { return impl->words; }
 
 nlohmann::ordered_json params_of(const Arguments& arguments) {
+  const std::set<std::string> informative = {"help", "man", "completion", "version"};
   nlohmann::ordered_json params = nlohmann::ordered_json::object();
   if (!arguments.verb.empty()) params["verb"] = arguments.verb;
   params["arguments"] = arguments.impl->positionals;
   for (const std::string& name : arguments.impl->order) {
-    if (name == "help" || name == "version") continue;
+    if (informative.count(name) > 0) continue;
     std::string key = name;
     std::replace(key.begin(), key.end(), '-', '_');
     params[key] = to_json(arguments.impl->options.at(name), arguments.impl->values.at(name));

@@ -16,40 +16,37 @@
 
 namespace attn::cli {
 
-/// What a tool does with bundles decides which common options it has (DESIGN.md §3).
+/// How a tool uses bundles. The role determines which common options the tool has.
 enum class Role {
-  transform,       ///< reads a bundle, writes one to -o (default stdout)
-  optional_input,  ///< a transform that can do without: INPUT where named, never stdin by default
-  report,          ///< reads a bundle, prints a report; writes a bundle only where -o is given
+  transform,       ///< reads a bundle, writes one to -o (default: standard output)
+  optional_input,  ///< a transform whose INPUT may be absent; never reads standard input by default
+  report,          ///< reads a bundle, prints a report; writes a bundle only if -o is given
   generator,       ///< reads nothing, writes a bundle
-  inspect,         ///< reads a bundle, prints a report, writes none
-  compare,         ///< reads two bundles A and B (its words()), prints a report, writes none
+  inspect,         ///< reads a bundle, prints a report, writes no bundle
+  compare,         ///< reads bundles A and B (its words()), prints a report, writes no bundle
 };
 
-/// --allow-external, for tools that open inputs although their role has none.
-inline constexpr const char* allow_external_help =
-    "Follow virtual datasets, external links and external raw storage to files outside the folder "
-    "of the file that names them. Inside it they are followed anyway.";
-
-/// The options of one tool, declared once: parsing, range checks, --help and (later) the man page
-/// and completions come from it. Declared in the order in which --help shows them. Names that
-/// clash and fallbacks that their own checks refuse are bugs: std::logic_error.
+/// The options of one tool and the files that it reads and writes, declared once: parsing, range
+/// checks, --help, the man page and the completions come from it. Names that clash and fallbacks
+/// that their own checks refuse are bugs: std::logic_error.
 class Declaration {
  public:
   Declaration(std::string tool, std::string summary, Role role);
 
-  // Every `add` returns *this. `name` is the long name without dashes. `help` is one or two
-  // sentences; `placeholder` stands for the value in --help. A `range` check failing is exit 2:
-  // "attn-compute: error: --hybrid is 1.5, expected a number in [0, 1]".
+  // Every method returns *this. `name` is the long name without dashes. `help` is one or two
+  // sentences; `placeholder` stands for the value in --help. A value outside its range ends the
+  // tool with status 2: "attn-compute: error: --hybrid is 1.5, expected a number in [0, 1]".
 
-  Declaration& section(std::string title);  ///< heading in --help
+  /// The heading of the options declared from here on. Options of one heading are shown together,
+  /// even if another heading comes between their declarations.
+  Declaration& section(std::string title);
   Declaration& flag(std::string name, std::string help);
   Declaration& text(std::string name, std::string placeholder, std::string help,
                     std::optional<std::string> fallback = {});
   /// One of a fixed list of words; an unknown one is refused with the list.
   Declaration& choice(std::string name, std::vector<std::string> values, std::string help,
                       std::optional<std::string> fallback = {});
-  /// A comma-separated list of such words, each at most once; value is kept in the given order.
+  /// A comma-separated list of such words, each at most once, kept in the order given.
   Declaration& choices(std::string name, std::vector<std::string> values, std::string help,
                        std::optional<std::string> fallback = {});
   struct Range {
@@ -74,40 +71,55 @@ class Declaration {
                         Index high, const std::vector<Index>& fallback = {});  ///< comma-separated
   /// Points "1.8,0.7;-1,-1": rows separated by ';', all of one dimension.
   Declaration& points(std::string name, std::string placeholder, std::string help);
-  /// --name or --name=WORD: an option with an optional value takes it only after '='. Given bare,
-  /// its value is the empty string.
+  /// --name or --name=WORD: an optional value is taken only after '='. The value of a bare --name
+  /// is the empty string.
   Declaration& optional_choice(std::string name, std::vector<std::string> values, std::string help);
-  /// The option declared last, a number or an integer, may be "none": it is given then, and has no
-  /// value.
+  /// The option declared last, a number or an integer, accepts "none": it then counts as given and
+  /// has no value.
   Declaration& or_none();
-  /// The option declared last has a short name, too: -j.
+  /// Adds a short name such as -j to the option declared last.
   Declaration& letter(char letter);
-  /// --seed, for tools that use randomness.
+  /// Adds --seed, for tools that use randomness.
   Declaration& seeded();
+  /// Adds --allow-external to the common options, for tools that open inputs although their role
+  /// has no INPUT.
+  Declaration& allow_external();
 
-  /// Further positional words before INPUT (tensor-gen normal q=8x16x4 ...): `count_low` to
-  /// `count_high` of them (-1: any number, only where the role has no INPUT), shown as
-  /// `placeholder`.
+  /// Positional words before INPUT (tensor-gen normal q=8x16x4 ...): from `count_low` to
+  /// `count_high` of them (-1: any number, for roles without INPUT), shown as `placeholder`.
   Declaration& words(std::string placeholder, std::string help, int count_low, int count_high);
 
-  /// A tool that does several things: its first positional word says which. A verb may have a
-  /// role of its own.
+  /// The things that a tool can do; its first positional word selects one. A verb may have a role
+  /// of its own.
   struct Verb {
     std::string name;
     std::string help;
     std::optional<Role> role = {};
   };
   Declaration& verbs(std::string placeholder, std::vector<Verb> verbs);
-  /// The option declared last goes with these verbs only; with others it is refused.
+  /// Restricts the option declared last to these verbs; other verbs refuse it.
   Declaration& only_with(std::vector<std::string> verbs);
 
-  /// A line of the EXAMPLES at the end of --help.
-  Declaration& example(std::string command, std::string says);
+  /// A command in the examples of --help and the man page, with a line that explains it.
+  Declaration& example(std::string command, std::string explanation);
   /// A paragraph before the options.
   Declaration& about(std::string paragraph);
-  /// What an exit status means for this tool, in place of the general words in --help; an empty
-  /// meaning leaves out a status that the tool does not have.
+  /// The meaning of an exit status for this tool, in place of the general one; an empty meaning
+  /// omits a status that the tool never returns.
   Declaration& exit_status(int status, std::string meaning);
+
+  // Shown in the man page only.
+
+  /// A line of the formulas that the tool evaluates.
+  Declaration& formula(std::string line);
+  /// A dataset that the tool reads. `shape` is "(..., Lq, d)", or empty for "any".
+  Declaration& dataset(std::string name, std::string shape, std::string meaning);
+  /// A dataset that the tool writes.
+  Declaration& result(std::string name, std::string shape, std::string meaning);
+  /// A member of the object `result` in the JSON report.
+  Declaration& report_member(std::string name, std::string meaning);
+  /// A publication: authors, title, place, year.
+  Declaration& reference(std::string citation);
 
   struct Impl;
   const Impl& impl() const { return *impl_; }
@@ -116,14 +128,14 @@ class Declaration {
   std::shared_ptr<Impl> impl_;
 };
 
-/// What the user asked for: parsed, checked, and resolved. Asking for an option that was never
-/// declared, or for another type than its own, is a bug: std::logic_error.
+/// A command line: parsed, checked and resolved. It is a bug (std::logic_error) to ask for an
+/// option that was never declared, or for a type other than its own.
 class Arguments {
  public:
-  bool declared(std::string_view name) const;  ///< the tool has such an option
-  bool given(std::string_view name) const;     ///< stood on the command line
+  bool declared(std::string_view name) const;  ///< whether the tool has this option
+  bool given(std::string_view name) const;     ///< whether the command line has this option
   bool flag(std::string_view name) const;
-  std::string text(std::string_view name) const;  ///< given or fallback; else empty
+  std::string text(std::string_view name) const;  ///< given or fallback, else empty
   std::vector<std::string> words_of(std::string_view name) const;  ///< a `choices` list
   std::optional<double> number(std::string_view name) const;       ///< given or fallback
   std::vector<double> numbers(std::string_view name) const;
@@ -132,33 +144,33 @@ class Arguments {
   std::vector<std::vector<double>> points(std::string_view name) const;
   std::vector<std::string> words() const;  ///< the positional words
 
-  /// Whether a bundle will go to standard output (not in a dry run).
+  /// Whether a bundle will be written to standard output (never in a dry run).
   bool bundle_to_stdout() const { return output == "-" && !dry_run; }
 
   std::string tool;
-  std::string verb;  ///< empty where the tool has none
+  std::string verb;  ///< empty if the tool has none
 
   // The common options, resolved.
-  std::optional<std::string> input;  ///< INPUT, "-" where it is absent and no -i was given
+  std::optional<std::string> input;  ///< INPUT; "-" if it is absent and no -i is given
   std::vector<std::pair<std::string, std::string>> named_inputs;
-  std::optional<std::string> output;  ///< -o; for a transform or generator "-" unless given
+  std::optional<std::string> output;  ///< -o; "-" by default for a transform or generator
   bool allow_external = false;
   bool only = false;
   bool force = false;
-  int compress = 0;  ///< --compress: deflate's level, 1 to 9; 0: not asked for
+  int compress = 0;  ///< --compress: deflate level, 1 to 9; 0 for no compression
   bool quiet = false;
   bool verbose = false;
   bool dry_run = false;
   int threads =
       1;  ///< --threads, ATTN_NUM_THREADS, OMP_NUM_THREADS, SLURM_CPUS_PER_TASK, CPUs allowed
-  std::int64_t memory = 0;  ///< bytes
+  std::int64_t memory = 0;  ///< --memory in bytes
   std::uint64_t seed = 0;
-  std::optional<bool> f64;  ///< --precision; absent: the tool decides
+  std::optional<bool> f64;  ///< --precision; if absent, the tool decides
   std::string tmpdir;       ///< --tmpdir, TMPDIR, /tmp
   enum class Progress { automatic, always, never } progress = Progress::automatic;
-  std::optional<std::string> json;  ///< --json: "" is bare (stdout), else the file
+  std::optional<std::string> json;  ///< --json: "" for standard output, else the file
 
-  /// As typed, quoted for a shell, the program under its own name: for `history`.
+  /// The command line as typed, quoted for a shell, with the tool's own name: for `history`.
   std::string command_line;
   std::string version;
 
@@ -166,23 +178,23 @@ class Arguments {
   std::shared_ptr<Impl> impl;
 };
 
-/// What a tool's run gives back; the report itself is in `report`.
+/// The value that a tool's run returns; the report itself is in `report`.
 struct Outcome {
-  int status = 0;            ///< 0, or 1 where the answer is no
-  std::string summary = {};  ///< one line for stderr of tools that write bundles (not with -q)
-  /// Brings what was written to its place; called once the report and a JSON file are written, so
-  /// that a full disk under those leaves nothing behind.
+  int status = 0;            ///< 0, or 1 if the answer is no
+  std::string summary = {};  ///< one line for standard error (not with -q)
+  /// Moves the output to its final name. It is called after the report and a JSON file are written,
+  /// so that a full disk under those leaves no output behind.
   std::function<void()> commit = {};
-  /// What went wrong although there is a report: it is printed, then this as of a run that failed.
+  /// An error of a run that nevertheless has a report: the report is printed first, then the error.
   std::optional<Error> failure = {};
 };
 
-/// The main of every tool: parses (--help, --version and usage errors are done here), runs, prints
-/// errors and hints in the form of DESIGN.md §4, writes the JSON report, gives the exit status.
-/// Error(f) exits with f's value; std::bad_alloc with 6; anything else is a bug and exits 70
-/// saying so. `libraries` is what --version adds: lines such as "HDF5 1.10.8". After a failure, and
-/// after all that there is to say was written, `on_failure` is called: it may remove temporaries,
-/// and may end the process itself.
+/// The main function of every tool: parses the command line (and answers --help, --version, --man,
+/// --completion and usage errors), runs the tool, prints errors and hints, writes the JSON report
+/// and returns the exit status. An Error ends with the status of its category, std::bad_alloc with
+/// 6; any other exception is a bug and ends with 70. `libraries` are lines such as "HDF5 1.10.8"
+/// for --version. `on_failure` is called after a failure, when all messages are written: it may
+/// remove temporaries, and may end the process itself.
 int run_tool(int argc, char** argv, const Declaration& declaration,
              const std::function<Outcome(const Arguments&, Report&)>& run,
              const std::vector<std::string>& libraries,

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "cli/option.hpp"
 
 namespace attn::cli {
@@ -15,74 +17,85 @@ struct Common {
   bool (*has)(Role);
 };
 
-std::vector<Common> common_options() {
+std::vector<Common> file_options() {
   return {
       {{.name = "output",
         .letter = 'o',
         .kind = Kind::text,
         .placeholder = "FILE",
-        .help = "Write the bundle there; \"-\" is standard output."},
+        .help = "Write the bundle to FILE; \"-\" is standard output."},
        writes},
       {{.name = "input",
         .letter = 'i',
         .kind = Kind::assignment,
         .placeholder = "NAME=ADDRESS",
-        .help = "Take dataset NAME from ADDRESS (FILE[:/path][slices]) rather than from INPUT. "
-                "May be repeated."},
+        .help = "Read dataset NAME from ADDRESS (FILE[:/path][slices]) instead of INPUT. May be "
+                "repeated."},
        reads},
-      {{.name = "allow-external", .kind = Kind::flag, .help = allow_external_help}, reads},
+      {external_links_option(), reads},
       {{.name = "only",
         .kind = Kind::flag,
-        .help = "Write the results alone, without what else INPUT holds."},
+        .help = "Write only the results, without the other contents of INPUT."},
        computes},
       {{.name = "force", .kind = Kind::flag, .help = "Replace an existing output file."}, writes},
       {{.name = "compress",
         .kind = Kind::compression,
         .placeholder = "gzip[:N]",
-        .help = "Deflate results of 64 KiB and more, N from 1 (fast) to 9 (small), unless given "
-                "4. What is copied from an input stays as it is."},
+        .help = "Deflate results of 64 KiB and more at level N, from 1 (fast) to 9 (small), by "
+                "default 4. Datasets copied from an input keep their compression."},
        writes},
+  };
+}
+
+std::vector<Common> resource_options() {
+  return {
       {{.name = "precision",
         .kind = Kind::choice,
         .placeholder = "WORD",
-        .help = "Type to compute in; unless given, f64 where an input of the computation is "
-                "float64, else f32.",
+        .help = "Type to compute in. By default f64 if an input of the computation is float64, "
+                "else f32.",
         .values = {"f32", "f64"}},
        computes},
       {{.name = "threads",
         .kind = Kind::integer,
         .placeholder = "N",
-        .help = "Threads to use; unless given, ATTN_NUM_THREADS, OMP_NUM_THREADS, "
-                "SLURM_CPUS_PER_TASK or the CPUs allowed.",
+        .help = "Number of threads. By default the first of ATTN_NUM_THREADS, OMP_NUM_THREADS and "
+                "SLURM_CPUS_PER_TASK that is set, else the number of CPUs allowed.",
         .low = 1,
         .high = 65536},
        any},
       {{.name = "memory",
         .kind = Kind::size,
         .placeholder = "SIZE",
-        .help = "Working memory; K, M, G and T are powers of 1024. Never changes a result. The "
-                "program itself takes some 30 MB more.",
+        .help = "Working memory; K, M, G and T are powers of 1024. It never changes a result. The "
+                "program itself needs about 30 MB more.",
         .fallback = "1G"},
        any},
       {{.name = "tmpdir",
         .kind = Kind::text,
         .placeholder = "DIR",
-        .help = "Folder for temporaries of streams; unless given, TMPDIR or /tmp."},
+        .help = "Folder for temporary copies of streams. By default TMPDIR, else /tmp."},
        any},
+  };
+}
+
+std::vector<Common> report_options() {
+  return {
       {{.name = "dry-run",
         .kind = Kind::flag,
-        .help = "Say what would be done (shapes, bytes, flops), and do nothing."},
+        .help = "Print the shapes, bytes and floating-point operations of the run, and compute "
+                "nothing."},
        writes},
       {{.name = "json",
         .kind = Kind::optional_text,
         .placeholder = "FILE",
-        .help = "Write the report as JSON to FILE (replaced where it exists), or bare to standard "
-                "output in place of the text."},
+        .help = "Write the report as JSON to FILE, replacing an existing one. Without FILE, print "
+                "it on standard output in place of the text."},
        any},
       {{.name = "progress",
         .kind = Kind::choice,
         .placeholder = "WORD",
-        .help = "Show progress on standard error; auto: on a terminal.",
+        .help = "Show progress on standard error; auto does so on a terminal.",
         .values = {"auto", "always", "never"},
         .fallback = "auto"},
        any},
@@ -94,17 +107,87 @@ std::vector<Common> common_options() {
       {{.name = "verbose",
         .letter = 'v',
         .kind = Kind::flag,
-        .help = "Say more, with the messages of HDF5 itself."},
-       any},
-      {{.name = "help", .letter = 'h', .kind = Kind::flag, .help = "Print this and exit."}, any},
-      {{.name = "version",
-        .kind = Kind::flag,
-        .help = "Print the version and those of the libraries, and exit."},
+        .help = "Print more, including the error messages of HDF5."},
        any},
   };
 }
 
+std::vector<Common> information_options() {
+  return {
+      {{.name = "help", .letter = 'h', .kind = Kind::flag, .help = "Print this text and exit."},
+       any},
+      {{.name = "man",
+        .kind = Kind::flag,
+        .help = "Print the manual page (roff) and exit; show it with man -l."},
+       any},
+      {{.name = "completion",
+        .kind = Kind::choice,
+        .placeholder = "SHELL",
+        .help = "Print the completion script for a shell and exit.",
+        .values = {"bash", "zsh", "fish"}},
+       any},
+      {{.name = "version",
+        .kind = Kind::flag,
+        .help = "Print the versions of the tool and its libraries and exit."},
+       any},
+  };
+}
+
+std::vector<Common> common_options() {
+  std::vector<Common> all;
+  for (const std::vector<Common>& topic :
+       {file_options(), resource_options(), report_options(), information_options()}) {
+    all.insert(all.end(), topic.begin(), topic.end());
+  }
+  return all;
+}
+
+// Adds the common options that some role of the tool has, each restricted to the verbs with it.
+void add_common_options(const Declaration::Impl& declaration, std::vector<Option>& options) {
+  for (Common& common : common_options()) {
+    Option& option = common.option;
+    option.section = common_heading;
+    if (declaration.verbs.empty()) {
+      if (common.has(declaration.role)) options.push_back(std::move(option));
+      continue;
+    }
+    std::vector<std::string> verbs;
+    for (const Declaration::Verb& verb : declaration.verbs) {
+      if (common.has(declaration.role_of(verb.name))) verbs.push_back(verb.name);
+    }
+    if (verbs.empty()) continue;
+    if (verbs.size() < declaration.verbs.size()) option.verbs = std::move(verbs);
+    options.push_back(std::move(option));
+  }
+}
+
+// Brings options of the same heading together.
+void group_by_heading(std::vector<Option>& options) {
+  std::vector<std::string> headings;
+  for (const Option& option : options) {
+    if (option.section == common_heading) continue;
+    if (std::find(headings.begin(), headings.end(), option.section) == headings.end()) {
+      headings.push_back(option.section);
+    }
+  }
+  // The common heading is not in the list, and so comes last.
+  const auto rank = [&](const Option& option) {
+    return std::find(headings.begin(), headings.end(), option.section) - headings.begin();
+  };
+  std::stable_sort(options.begin(), options.end(),
+                   [&](const Option& a, const Option& b) { return rank(a) < rank(b); });
+}
+
 }  // namespace
+
+Option external_links_option() {
+  return {.name = "allow-external",
+          .kind = Kind::flag,
+          .help =
+              "Follow virtual datasets, external links and external raw storage to files "
+              "outside the folder of the file that names them. Files inside that folder are "
+              "always followed."};
+}
 
 bool has_input(Role role) {
   return role == Role::transform || role == Role::optional_input || role == Role::report ||
@@ -115,20 +198,8 @@ bool has_output(Role role) { return writes(role); }
 
 std::vector<Option> all_options(const Declaration::Impl& declaration) {
   std::vector<Option> options = declaration.options;
-  for (Common& common : common_options()) {
-    common.option.section = "Common options";
-    if (declaration.verbs.empty()) {
-      if (common.has(declaration.role)) options.push_back(std::move(common.option));
-      continue;
-    }
-    std::vector<std::string> verbs;
-    for (const Declaration::Verb& verb : declaration.verbs) {
-      if (common.has(declaration.role_of(verb.name))) verbs.push_back(verb.name);
-    }
-    if (verbs.empty()) continue;
-    if (verbs.size() < declaration.verbs.size()) common.option.verbs = std::move(verbs);
-    options.push_back(std::move(common.option));
-  }
+  add_common_options(declaration, options);
+  group_by_heading(options);
   return options;
 }
 

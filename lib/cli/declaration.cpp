@@ -29,7 +29,7 @@ void add(Declaration::Impl& impl, Option option) {
   } catch (const Error& error) {
     throw std::logic_error(std::string("fallback of an option: ") + error.what());
   }
-  option.section = impl.section;
+  if (option.section.empty()) option.section = impl.section;
   impl.options.push_back(std::move(option));
 }
 
@@ -167,8 +167,15 @@ Declaration& Declaration::seeded() {
   add(*impl_, {.name = "seed",
                .kind = Kind::seed,
                .placeholder = "N",
-               .help = "Seed of the random numbers: the same one gives the same numbers.",
+               .help = "Seed of the random numbers; equal seeds produce equal numbers.",
                .fallback = "0"});
+  return *this;
+}
+
+Declaration& Declaration::allow_external() {
+  Option option = external_links_option();
+  option.section = common_heading;
+  add(*impl_, std::move(option));
   return *this;
 }
 
@@ -204,8 +211,8 @@ Declaration& Declaration::or_none() {
   return *this;
 }
 
-Declaration& Declaration::example(std::string command, std::string says) {
-  impl_->examples.push_back({std::move(command), std::move(says)});
+Declaration& Declaration::example(std::string command, std::string explanation) {
+  impl_->examples.push_back({std::move(command), std::move(explanation)});
   return *this;
 }
 
@@ -219,11 +226,45 @@ Declaration& Declaration::exit_status(int status, std::string meaning) {
   return *this;
 }
 
+Declaration& Declaration::formula(std::string line) {
+  impl_->formulas.push_back(std::move(line));
+  return *this;
+}
+
+Declaration& Declaration::dataset(std::string name, std::string shape, std::string meaning) {
+  impl_->datasets.push_back({std::move(name), std::move(shape), std::move(meaning)});
+  return *this;
+}
+
+Declaration& Declaration::result(std::string name, std::string shape, std::string meaning) {
+  impl_->results.push_back({std::move(name), std::move(shape), std::move(meaning)});
+  return *this;
+}
+
+Declaration& Declaration::report_member(std::string name, std::string meaning) {
+  impl_->report_members.push_back({std::move(name), "", std::move(meaning)});
+  return *this;
+}
+
+Declaration& Declaration::reference(std::string citation) {
+  impl_->references.push_back(std::move(citation));
+  return *this;
+}
+
 Role Declaration::Impl::role_of(const std::string& verb) const {
   for (const Verb& candidate : verbs) {
     if (candidate.name == verb) return candidate.role.value_or(role);
   }
   return role;
+}
+
+std::set<Role> roles_of(const Declaration::Impl& declaration) {
+  std::set<Role> roles;
+  for (const Declaration::Verb& verb : declaration.verbs) {
+    roles.insert(declaration.role_of(verb.name));
+  }
+  if (roles.empty()) roles.insert(declaration.role);
+  return roles;
 }
 
 bool Option::goes_with(const std::string& verb) const {

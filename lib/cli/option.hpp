@@ -2,18 +2,18 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <variant>
 #include <vector>
 
 #include "cli/command.hpp"
 
-// What a Declaration holds. For the parts of lib/cli, and for what prints man pages and
-// completions; tools use command.hpp only.
+// The contents of a Declaration, for the files of lib/cli. Tools include command.hpp only.
 
 namespace attn::cli {
 
-/// One option, with all that parsing and --help need to know of it.
+/// One option: everything that parsing, --help, the man page and the completions use.
 struct Option {
   enum class Kind {
     flag,
@@ -29,8 +29,8 @@ struct Option {
     integers,
     points,
     size,         ///< "1.5G": bytes
-    seed,         ///< the whole of uint64
-    compression,  ///< "gzip:4", normalised
+    seed,         ///< any unsigned 64-bit integer
+    compression,  ///< "gzip" or "gzip:N", stored as "gzip:N"
   };
   std::string name;
   char letter = 0;
@@ -41,10 +41,10 @@ struct Option {
   Declaration::Range range = {0, 0};     ///< number, numbers
   Index low = 0;                         ///< integer, integers
   Index high = 0;
-  bool or_none = false;                      ///< "none" is a value too
-  std::optional<std::string> fallback = {};  ///< as it would be typed
-  std::vector<std::string> verbs = {};       ///< that it goes with; empty: all
-  std::string section = {};
+  bool or_none = false;                      ///< accepts "none", too
+  std::optional<std::string> fallback = {};  ///< as typed on a command line
+  std::vector<std::string> verbs = {};       ///< the verbs that accept it; empty: all
+  std::string section = {};                  ///< its heading
 
   bool takes_value() const { return kind != Kind::flag; }
   bool value_is_optional() const {
@@ -53,7 +53,7 @@ struct Option {
   bool goes_with(const std::string& verb) const;
 };
 
-/// The value of an option: nothing where it is neither given nor has a fallback.
+/// The value of an option; monostate if it is not given and has no fallback.
 using Value = std::variant<std::monostate, bool, std::string, std::vector<std::string>, double,
                            std::vector<double>, Index, std::vector<Index>,
                            std::vector<std::vector<double>>, std::uint64_t>;
@@ -63,8 +63,8 @@ struct Declaration::Impl {
   std::string summary;
   Role role = Role::transform;
   std::vector<std::string> about;
-  std::vector<Option> options;  ///< the tool's own; all_options adds the common ones
-  std::string section = "Options";
+  std::vector<Option> options;      ///< the tool's own; all_options adds the common ones
+  std::string section = "Options";  ///< the heading of the next option
 
   std::string verb_placeholder;
   std::vector<Verb> verbs;
@@ -76,28 +76,48 @@ struct Declaration::Impl {
 
   struct Example {
     std::string command;
-    std::string says;
+    std::string explanation;
   };
   std::vector<Example> examples;
   std::map<int, std::string> exit_statuses;
 
-  /// The role in force with `verb` (empty: no verb).
+  struct Dataset {
+    std::string name;
+    std::string shape;
+    std::string meaning;
+  };
+  std::vector<std::string> formulas;
+  std::vector<Dataset> datasets;        ///< read
+  std::vector<Dataset> results;         ///< written
+  std::vector<Dataset> report_members;  ///< of the JSON report's `result`, without shapes
+  std::vector<std::string> references;
+
+  /// The role that applies with `verb` (empty: no verb).
   Role role_of(const std::string& verb) const;
 };
 
-/// The tool's own options and then the common ones that its roles have.
+inline constexpr const char* common_heading = "Common options";
+
+/// The tool's own options and the common ones of its roles, by heading: headings in the order in
+/// which they were first used, the common options last.
 std::vector<Option> all_options(const Declaration::Impl& declaration);
 
-bool has_input(Role role);   ///< takes an INPUT
-bool has_output(Role role);  ///< takes -o
+/// The common option --allow-external, without its heading.
+Option external_links_option();
+
+bool has_input(Role role);   ///< accepts an INPUT
+bool has_output(Role role);  ///< accepts -o
+
+/// The roles of a tool's verbs, or its own.
+std::set<Role> roles_of(const Declaration::Impl& declaration);
 
 struct Arguments::Impl {
   std::map<std::string, Option, std::less<>> options;
   std::map<std::string, Value, std::less<>> values;
-  std::vector<std::string> order;  ///< names as in --help
-  std::vector<std::string> given;  ///< names that stood on the command line
+  std::vector<std::string> order;  ///< names in the order of --help
+  std::vector<std::string> given;  ///< names on the command line
   std::vector<std::string> words;
-  std::vector<std::string> positionals;  ///< words and INPUT as resolved
+  std::vector<std::string> positionals;  ///< the words and the resolved INPUT
 };
 
 }  // namespace attn::cli

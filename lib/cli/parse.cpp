@@ -28,9 +28,9 @@ bool contains(const std::vector<std::string>& list, std::string_view item) {
   return std::find(list.begin(), list.end(), item) != list.end();
 }
 
-// Whether `address` leads to `file`: as a whole, or with what follows a ':' or '[' cut off.
+// Whether `address`, or the part of it before a ':' or '[', names `file`.
 bool address_leads_to(std::string_view address, const std::string& file) {
-  // No longer path leads anywhere.
+  // A longer path names nothing.
   const std::size_t most = std::min<std::size_t>(address.size(), PATH_MAX);
   for (std::size_t end = 0; end <= most; ++end) {
     if (end < address.size() && address[end] != ':' && address[end] != '[') continue;
@@ -44,8 +44,8 @@ bool address_leads_to(std::string_view address, const std::string& file) {
   return false;
 }
 
-// Whether `word` of a command line, an address or an option with one, leads to `file`: the report
-// must not be written over what is read, or over the bundle.
+// Whether a word of the command line, an address or an option with one, names `file`. The report
+// must not overwrite an input or the bundle.
 bool leads_to(std::string_view word, const std::string& file) {
   if (address_leads_to(word, file)) return true;
   if (word.rfind("-o", 0) == 0 || word.rfind("-i", 0) == 0) {
@@ -62,7 +62,7 @@ std::string as_destination(const std::string& json) {
   return json == "-" || json == "/dev/stdout" ? "" : json;
 }
 
-// The steps of parse(), in the order in which they are taken.
+// The steps of parse(), in their order.
 class Parser {
  public:
   Parser(const Declaration::Impl& declaration, const Environment& environment)
@@ -137,7 +137,8 @@ class Parser {
     positionals_.erase(positionals_.begin());
   }
 
-  // Keeps the options that go with the verb, and gives those that are not given their fallbacks.
+  // Refuses options that the verb does not accept, and sets those that are not given to their
+  // fallbacks.
   void settle_options() {
     Arguments::Impl& impl = *arguments_.impl;
     for (const Option& option : options_) {
@@ -190,7 +191,7 @@ class Parser {
     }
     if (positionals_.empty()) return;
     usage("unexpected argument " + positionals_.front(),
-          arguments_.input ? "INPUT is " + *arguments_.input + " already" : "");
+          arguments_.input ? "INPUT is already " + *arguments_.input : "");
   }
 
   void resolve() {
@@ -241,7 +242,7 @@ class Parser {
     if (role_ != Role::report || arguments_.output) return;
     for (const char* option : {"only", "compress"}) {
       if (!contains(arguments_.impl->order, option) || !arguments_.given(option)) continue;
-      usage(fmt::format("--{} has no effect where no bundle is written", option),
+      usage(fmt::format("--{} has no effect without an output bundle", option),
             "name one with -o FILE");
     }
   }
@@ -295,6 +296,26 @@ bool asks_for(const std::vector<std::string>& command_line, std::string_view lon
     if (word == long_name || (!short_name.empty() && word == short_name)) return true;
   }
   return false;
+}
+
+std::optional<std::string> completion_shell(const std::vector<std::string>& command_line,
+                                            const Declaration& declaration) {
+  std::optional<std::string> shell;
+  for (std::size_t at = 0; at < command_line.size() && command_line[at] != "--"; ++at) {
+    const std::string& word = command_line[at];
+    const std::string name = "--completion";
+    if (word == name) {
+      if (at + 1 == command_line.size()) usage(name + " needs a value");
+      shell = command_line[at + 1];
+    } else if (word.rfind(name + "=", 0) == 0) {
+      shell = word.substr(name.size() + 1);
+    }
+  }
+  if (!shell) return shell;
+  for (const Option& option : all_options(declaration.impl())) {
+    if (option.name == "completion") parse_value(option, *shell);
+  }
+  return shell;
 }
 
 std::optional<std::string> json_of_refused(const std::vector<std::string>& command_line,

@@ -11,24 +11,29 @@
 
 namespace attn::cli {
 
-/// A command line (without the program's name) as `declaration` understands it, checked and
-/// resolved. Throws Error(usage).
+/// Parses a command line (without the program's name), checks it against the declaration and
+/// resolves the defaults. Throws Error(usage).
 Arguments parse(const std::vector<std::string>& command_line, const Declaration& declaration,
                 const Environment& environment);
 
-/// Whether --help (or -h) or --version stands among the options: they win over whatever else is
-/// wrong with a command line.
+/// Whether an option such as --help (or -h) is on the command line. Options that print information
+/// take precedence over any mistake in the rest of it.
 bool asks_for(const std::vector<std::string>& command_line, std::string_view long_name,
-              std::string_view short_name);
+              std::string_view short_name = {});
 
-/// Where --json would have the report go on a command line that parse() refuses: "" is standard
-/// output, unless a bundle may have been meant to go there. Absent: nowhere, also where another
-/// word leads to the same file.
+/// The value of --completion on a command line, in either form; absent if it is not there. Throws
+/// Error(usage) if the value is missing or is no shell.
+std::optional<std::string> completion_shell(const std::vector<std::string>& command_line,
+                                            const Declaration& declaration);
+
+/// The destination that --json names on a command line that parse() refuses: "" is standard output,
+/// unless a bundle might go there. Absent if there is no --json, or if another word leads to the
+/// same file.
 std::optional<std::string> json_of_refused(const std::vector<std::string>& command_line,
                                            const Declaration& declaration);
 
-/// Every option resolved, by its long name with '_' for '-', for the JSON's `params`; before them
-/// "verb" (where the tool has some) and "arguments", the positional words.
+/// The object `params` of the JSON report: "verb" (if the tool has verbs), "arguments" (the
+/// positional words) and every option resolved, by its long name with '_' for '-'.
 nlohmann::ordered_json params_of(const Arguments& arguments);
 
 /// The version of the toolkit: "0.1.0".

@@ -6,7 +6,9 @@
 
 #include "attnkit/error.hpp"
 #include "cli/command.hpp"
+#include "cli/completion.hpp"
 #include "cli/help.hpp"
+#include "cli/man_page.hpp"
 #include "cli/memory_hint.hpp"
 #include "cli/option.hpp"
 #include "cli/parse.hpp"
@@ -27,7 +29,7 @@ Failed failed_by(const Error& error) {
           wants_float64 ? "--precision f64" : one_line(error.hint())};
 }
 
-// What the exception being handled means to the caller of the tool.
+// The exit status and messages of the exception being handled.
 Failed failure_in_flight() {
   try {
     throw;
@@ -52,12 +54,8 @@ class Session {
   int run(const std::function<Outcome(const Arguments&, Report&)>& run,
           const std::vector<std::string>& libraries) {
     try {
-      if (asks_for(command_line_, "--help", "-h")) {
-        write_all(STDOUT_FILENO, help_text(declaration_), "standard output");
-        return 0;
-      }
-      if (asks_for(command_line_, "--version", "")) {
-        write_all(STDOUT_FILENO, version_text(declaration_, libraries), "standard output");
+      if (const auto text = information(libraries)) {
+        write_all(STDOUT_FILENO, *text, "standard output");
         return 0;
       }
       json_ = json_of_refused(command_line_, declaration_);
@@ -87,6 +85,17 @@ class Session {
   }
 
  private:
+  // The text of --help, --version, --man or --completion; absent if none of them is given.
+  std::optional<std::string> information(const std::vector<std::string>& libraries) const {
+    if (asks_for(command_line_, "--help", "-h")) return help_text(declaration_);
+    if (asks_for(command_line_, "--version")) return version_text(declaration_, libraries);
+    if (asks_for(command_line_, "--man")) return man_page(declaration_);
+    if (const auto shell = completion_shell(command_line_, declaration_)) {
+      return completion_script(declaration_, *shell);
+    }
+    return std::nullopt;
+  }
+
   void print(const Arguments& arguments, const Outcome& outcome) {
     if (outcome.failure) failed_ = failed_by(*outcome.failure);
     const Report::Impl& report = report_.impl();
@@ -103,7 +112,7 @@ class Session {
         write_error(report.text);
       }
     }
-    // Made before, so that nothing can fail once the bundle has its name.
+    // Composed before the commit, so that nothing can fail after it.
     std::string summary;
     if (!outcome.summary.empty() && !arguments.quiet) {
       summary = report.tool + ": " + one_line(outcome.summary) + "\n";
@@ -117,7 +126,7 @@ class Session {
     write_error(summary);
   }
 
-  // Nothing may be thrown here: a failure to report the failure is ignored.
+  // A failure to report the error is ignored.
   void report_failure() noexcept {
     bool reported = false;
     try {

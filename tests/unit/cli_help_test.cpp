@@ -41,7 +41,7 @@ Declaration everything() {
   return declaration;
 }
 
-// The text kept in tests/golden; with ATTN_UPDATE_GOLDEN set, `now` is kept from here on.
+// The text of a golden file; if ATTN_UPDATE_GOLDEN is set, `now` replaces it first.
 std::string golden(const std::string& name, const std::string& now) {
   const char* const source = std::getenv("ATTN_SOURCE");
   const std::string here = __FILE__;
@@ -57,7 +57,7 @@ std::string golden(const std::string& name, const std::string& now) {
 
 }  // namespace
 
-TEST_CASE("--help is as it was") {
+TEST_CASE("--help matches the golden file") {
   const std::string text = help_text(everything());
   CHECK(text == golden("cli_help.txt", text));
 }
@@ -74,7 +74,7 @@ TEST_CASE("--help fits into 80 columns") {
   }
 }
 
-TEST_CASE("--help shows what the role has") {
+TEST_CASE("--help shows the options of the role") {
   const auto shows = [](Role role, const std::string& what) {
     return help_text(Declaration("attn-try", "Tries", role)).find(what) != std::string::npos;
   };
@@ -88,6 +88,26 @@ TEST_CASE("--help shows what the role has") {
   }
   CHECK_FALSE(shows(Role::generator, "--only"));
   CHECK_FALSE(shows(Role::transform, "--seed"));
+}
+
+TEST_CASE("--help shows options of one heading together, the common ones last") {
+  const std::string text = help_text(Declaration("attn-try", "Tries", Role::compare)
+                                         .section("First")
+                                         .flag("one", "One")
+                                         .section("Second")
+                                         .flag("two", "Two")
+                                         .allow_external()
+                                         .section("First")
+                                         .flag("three", "Three"));
+  std::size_t at = 0;
+  for (const char* part : {"First:", "--one", "--three", "Second:", "--two",
+                           "Common options:", "--allow-external", "--threads"}) {
+    const std::size_t found = text.find(part, at);
+    CAPTURE(part);
+    REQUIRE(found != std::string::npos);
+    at = found;
+  }
+  CHECK(text.find("First:", text.find("First:") + 1) == std::string::npos);
 }
 
 TEST_CASE("--version names the tool, then libraries") {

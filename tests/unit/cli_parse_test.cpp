@@ -60,7 +60,7 @@ Refusal refusal(const Words& words, Role role = Role::transform) {
 
 }  // namespace
 
-TEST_CASE("fallbacks where nothing is given") {
+TEST_CASE("defaults of options that are not given") {
   const Arguments a = parsed({});
   CHECK_FALSE(a.flag("bare"));
   CHECK(a.text("from") == "");
@@ -130,7 +130,7 @@ TEST_CASE("values may begin with a minus") {
   CHECK(parsed({"--from", ""}).text("from") == "");
 }
 
-TEST_CASE("an optional value is taken after '=' only") {
+TEST_CASE("an optional value is taken only after '='") {
   Arguments a = parsed({"--causal", "x.h5", "--json", "-o", "f"});
   CHECK(a.given("causal"));
   CHECK(a.text("causal") == "");
@@ -156,7 +156,7 @@ TEST_CASE("positional words") {
   CHECK(parsed({"-i", "-=-:/q"}).named_inputs.front().second == "-:/q");
   CHECK(parsed({"--bare", "--", "-q"}).input == "-q");
   CHECK(refusal({"a", "b"}).message == "unexpected argument b");
-  CHECK(refusal({"a", "b"}).hint == "INPUT is a already");
+  CHECK(refusal({"a", "b"}).hint == "INPUT is already a");
   CHECK(refusal({""}).message == "INPUT is empty");
 }
 
@@ -231,7 +231,7 @@ TEST_CASE("command lines that are refused") {
   }
 }
 
-TEST_CASE("roles have the options that make sense for them") {
+TEST_CASE("each role has its own common options") {
   CHECK_FALSE(parsed({"x"}, Role::report).output);
   CHECK(parsed({}, Role::report).input == "-");
   CHECK(parsed({"--json", "x"}, Role::report).json == "");
@@ -339,7 +339,7 @@ TEST_CASE("the command line is kept as typed") {
         "attn-try --from 'a b' -o out.h5");
 }
 
-TEST_CASE("where the report of a refused command line goes") {
+TEST_CASE("the destination of the report of a refused command line") {
   const auto json = [](const Words& words, Role role) {
     return json_of_refused(words, declared(role));
   };

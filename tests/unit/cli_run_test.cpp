@@ -100,7 +100,7 @@ Run failing(Failure failure, const std::string& message, const std::string& hint
 
 }  // namespace
 
-TEST_CASE("a transform says one line, a report tool prints its report") {
+TEST_CASE("a transform prints one line, a report tool prints its report") {
   Ran ran = run(Role::transform, {"-o", "f"}, say);
   CHECK(ran.status == 0);
   CHECK(ran.out == "");
@@ -152,7 +152,7 @@ TEST_CASE("a wrong command line") {
         "attn-try: hint: did you mean --force?\n");
 }
 
-TEST_CASE("--help and --version win over mistakes") {
+TEST_CASE("options that print information win over mistakes") {
   for (const std::vector<std::string>& words :
        {std::vector<std::string>{"--help"}, {"-h"}, {"--bad", "--help"}, {"-qh"}}) {
     const Ran ran = run(Role::transform, words, say);
@@ -161,7 +161,18 @@ TEST_CASE("--help and --version win over mistakes") {
     CHECK(ran.err == "");
   }
   CHECK(run(Role::transform, {"--version"}, say).out.find("\nHDF5 1.10.8\n") != std::string::npos);
+  CHECK(run(Role::transform, {"--bad", "--man"}, say).out.find(".SH NAME\n") != std::string::npos);
+  const std::string script = run(Role::transform, {"--bad", "--completion=bash"}, say).out;
+  CHECK(script.find("complete -F _attn_try attn-try\n") != std::string::npos);
+  CHECK(run(Role::transform, {"--completion", "bash"}, say).out == script);
   CHECK(run(Role::transform, {"--", "--help"}, say).out == "");
+  CHECK(run(Role::transform, {"--", "--completion=bash"}, say).out == "");
+
+  const Ran refused = run(Role::transform, {"--completion=tcsh"}, say);
+  CHECK(refused.status == 2);
+  CHECK(refused.err == "attn-try: error: --completion is tcsh, expected one of bash, zsh, fish\n");
+  CHECK(run(Role::transform, {"--completion"}, say).err ==
+        "attn-try: error: --completion needs a value\n");
 }
 
 TEST_CASE("warnings") {
@@ -230,7 +241,7 @@ TEST_CASE("the status in the JSON") {
         }) == "infeasible");
 }
 
-TEST_CASE("a failed run still gives its JSON") {
+TEST_CASE("a failed run still writes its JSON") {
   const Folder folder;
   const std::string file = folder / "report.json";
   Ran ran = run(Role::transform, {"--json=" + file}, failing(Failure::input, "no q", "give one"));
@@ -272,7 +283,7 @@ TEST_CASE("a JSON destination that cannot be written is refused before the run")
   CHECK_FALSE(ran_at_all);
 }
 
-TEST_CASE("JSON on standard error comes after what stood there") {
+TEST_CASE("JSON on standard error is appended to earlier output") {
   const Ran ran =
       run(Role::transform, {"--json=/dev/stderr"}, [](const Arguments&, Report& report) {
         report.warn("first");

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "attn_compute/compute_datasets.hpp"
 #include "attn_compute/compute_heads.hpp"
 #include "attn_compute/compute_report.hpp"
 #include "common/bundles.hpp"
@@ -51,10 +52,11 @@ cli::Declaration declare() {
             "like out, is the gradient with respect to out; each has the shape of what it belongs "
             "to, summed over the heads that share it. grad_bias is of the dataset bias or, without "
             "one, of T5's table, which grad_rel_bias is in any case.");
-  declare_sections(d);
   d.text("queries", "LIST",
          "Write out, weights and row_entropy of these queries alone, such as 0,17,100:108,-1; the "
          "weights stay normalised over all queries. Dataset queries says which they are.");
+  declare_sections(d);
+  declare_compute_datasets(d);
   d.example("attn-compute --scheme dnas layer3.h5 | explain-away-stats",
             "which keys does nobody attend to?");
   d.example(

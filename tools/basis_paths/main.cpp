@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "attnkit/error.hpp"
+#include "basis_paths/path_datasets.hpp"
 #include "basis_paths/path_verbs.hpp"
 #include "cli/values.hpp"
 #include "common/bundles.hpp"
@@ -99,6 +100,7 @@ cli::Declaration declare() {
   d.number("epsilon", "E", "Added to the root of the second moments.", Range::positive(), 1e-8);
   with_step();
   declare_sections(d);
+  declare_path_datasets(d);
   d.example("basis-paths values layer3.h5 | basis-paths reconstruct -o again.h5",
             "weights, from basis paths alone");
   d.example(

@@ -16,6 +16,7 @@
 #include "cli/progress.hpp"
 #include "cli/text_file.hpp"
 #include "common/bundles.hpp"
+#include "common/dataset_words.hpp"
 #include "io/output.hpp"
 #include "kernel/parallel.hpp"
 
@@ -55,6 +56,17 @@ cli::Declaration declare() {
   d.text("markdown", "FILE", "Write the table as Markdown.");
   d.text("keep", "DIR", "Run in new directories DIR/id, and leave them there.");
   d.flag("list", "List the claims, and run none.");
+  d.report_member("claims, as_expected, otherwise, errors", "the numbers of claims")
+      .report_member("list",
+                     "an array of id, source, statement, tags, relation, tolerance, "
+                     "relative_tolerance, why, expect, verdict, as_expected, measured, expected, "
+                     "margin and seconds of each claim; right, if it is refuted; error, if it "
+                     "could not run");
+  d.reference(doubly_normalized_reference)
+      .reference(explain_away_reference)
+      .reference(mechanisms_reference)
+      .reference(scale_invariant_reference)
+      .reference(fenchel_reference);
   d.example("claim-check data/claims/*.toml", "do all claims still hold?");
   d.example("claim-check --select gradients --junit claims.xml paper.toml",
             "those of one tag, in CI");

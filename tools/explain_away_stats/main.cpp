@@ -12,6 +12,7 @@
 #include "common/head_outputs.hpp"
 #include "common/numeric_libraries.hpp"
 #include "common/section_tasks.hpp"
+#include "explain_away_stats/column_datasets.hpp"
 #include "explain_away_stats/column_gather.hpp"
 #include "explain_away_stats/column_groups.hpp"
 #include "explain_away_stats/column_report.hpp"
@@ -50,6 +51,7 @@ cli::Declaration declare() {
   d.section("Scores");
   declare_score_options(d, true);
   declare_sections(d);
+  declare_column_datasets(d);
   d.example("attn-compute --scheme dnas layer3.h5 | explain-away-stats", "unas beside dnas");
   d.example("explain-away-stats --epsilon 1e-8,1e-3 --json=stats.json layer3.h5",
             "two thresholds, and the figures for a script");

@@ -5,6 +5,7 @@
 #include "common/bundles.hpp"
 #include "common/numeric_libraries.hpp"
 #include "common/section_tasks.hpp"
+#include "lambda_solve/dual_datasets.hpp"
 #include "lambda_solve/dual_heads.hpp"
 
 namespace attn::tools {
@@ -52,6 +53,7 @@ cli::Declaration declare() {
             "h_second_order: h of the closed forms. out: sum_i p_i v_i. out_deviation: how far "
             "softmax attention is from that, relative to it. lambda and the h are float64 always.");
   declare_sections(d);
+  declare_dual_datasets(d);
   d.example("lambda-solve --causal layer3.h5 -o exact.h5",
             "how far is a layer's attention from exact inference?");
   d.example(

@@ -4,6 +4,7 @@
 #include "common/cluster_options.hpp"
 #include "common/numeric_libraries.hpp"
 #include "mode_collapse_sim/collapse_curve.hpp"
+#include "mode_collapse_sim/collapse_datasets.hpp"
 #include "mode_collapse_sim/collapse_em.hpp"
 #include "mode_collapse_sim/collapse_simulation.hpp"
 
@@ -82,6 +83,7 @@ cli::Declaration declare() {
   declare_points(d);
   declare_simulation(d);
   declare_em(d);
+  declare_collapse_datasets(d);
   d.example("mode-collapse-sim curve --r 1:1e7:200 --a 0.5,1,2 -o curve.h5",
             "closed forms of DN 5.2 and EA E, and where their gap peaks");
   d.example(

@@ -7,6 +7,7 @@
 #include "common/bundles.hpp"
 #include "common/numeric_libraries.hpp"
 #include "common/section_tasks.hpp"
+#include "sinkhorn_iter/transport_datasets.hpp"
 #include "sinkhorn_iter/transport_heads.hpp"
 
 namespace attn::tools {
@@ -57,6 +58,7 @@ cli::Declaration declare() {
   d.section("Scores");
   declare_score_options(d, false, ScoreUse::transport);
   declare_sections(d);
+  declare_transport_datasets(d);
   d.example("sinkhorn-iter --epsilon 0.01 --emit plan cost.h5 -o plan.h5",
             "a plan of uniform marginals");
   d.example("sinkhorn-iter --epsilon 0.05 -i q=x.npy -i k=y.npy -o potentials.h5",

@@ -38,10 +38,17 @@ cli::Declaration declare() {
       .number("atol", "X", "Tolerated absolute error", Range::non_negative(), 0.0)
       .flag("nan-equal", "A NaN is the same as another NaN.")
       .text("datasets", "LIST", "Compare these datasets only, names or paths separated by commas")
-      .flag("allow-external", cli::allow_external_help)
+      .allow_external()
       .flag("attributes",
             "Compare the attributes of root, groups and datasets too, within the same tolerances; "
             "not `history` and `attn_result`, nor what HDF5 keeps of axes and their scales.")
+      .formula("|a - b| <= atol + rtol |b|")
+      .report_member("same", "whether A and B are the same")
+      .report_member("datasets",
+                     "an array of name, same, shape, max_abs_error with its index, max_rel_error "
+                     "with its rel_index, differing (a count) and note for each dataset")
+      .report_member("attributes", "with --attributes: the same for each attribute")
+      .report_member("only_in_a, only_in_b", "the names of datasets that the other lacks")
       .example("tensor-compare a.h5 b.h5", "Exactly the same?")
       .example("tensor-compare --rtol 1e-5 --atol 1e-8 out.h5:/out reference.h5:/out",
                "Two datasets, as numpy.allclose has it.")

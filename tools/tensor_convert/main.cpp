@@ -34,7 +34,7 @@ cli::Declaration declare() {
       .choice("dtype", {"f16", "bf16", "f32", "f64"},
               "Type of floating-point datasets, to which their elements are rounded; unless given, "
               "their own")
-      .flag("allow-external", cli::allow_external_help)
+      .allow_external()
       .section("Weights of a model, with Hugging Face's names")
       .choice("model", {"bert", "gpt2", "t5", "llama"},
               "Write the attention weights of one layer by head: wq, wk, wv of (heads, in, "
@@ -46,6 +46,11 @@ cli::Declaration declare() {
       .integer("heads", "N", "Heads; unless given, what config.json beside the first FILE says", 1,
                1 << 20)
       .integer("kv-heads", "N", "Heads of keys and values (llama), likewise", 1, 1 << 20)
+      .result("wq, wk, wv", "(heads, in, channels)", "with --model: the projections by head")
+      .result("bq, bk, bv", "(heads, channels)", "with --model: their biases, if it has some")
+      .result("rel_bias", "(buckets, heads)", "with --model t5: the table of relative biases")
+      .report_member("format", "the format written")
+      .report_member("datasets, elements", "the numbers of datasets and of their elements")
       .example("tensor-convert q=q.npy k=k.npy v=v.npy -o layer.h5", "A bundle of three arrays.")
       .example("attn-compute data/passage.h5 | tensor-convert -o out.npz", "Results for NumPy.")
       .example("tensor-convert model.safetensors --model bert --layer 3 -o weights.h5",

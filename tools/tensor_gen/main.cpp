@@ -60,6 +60,12 @@ cli::Declaration declare() {
   tool.numbers("weights", "LIST", "Weight of each centre, in any unit; unless given, all the same",
                Range::non_negative())
       .only_with({"mixture"})
+      .result("NAME", "SHAPE", "the random numbers, float32 or float64 by --dtype")
+      .result("label", "(..., points)",
+              "clusters, mixture: the cluster of each point, int64; NAME_label if several datasets "
+              "are made")
+      .report_member("kind", "normal, uniform, clusters or mixture")
+      .report_member("elements, bytes", "the size of all datasets")
       .example("tensor-gen normal q=8x2048x64 k=8x2048x64 v=8x2048x64 -o qkv.h5",
                "Attention inputs of 8 heads.")
       .example(

@@ -28,6 +28,12 @@ cli::Declaration declare() {
       "infinities, and prints the attributes and the commands that made the bundle. What cannot be "
       "read is listed as unreadable, and the exit status is then 3.");
   d.flag("brief", "Do not read the numbers: no ranges, at once whatever the size.");
+  d.report_member("attributes", "the attributes of the root")
+      .report_member("groups", "an array of path and attributes of each group")
+      .report_member("datasets",
+                     "an array of path, shape, dtype and attributes of each dataset and, unless "
+                     "--brief is given, min and max of its finite numbers and the counts nan and "
+                     "infinite; unreadable is the reason why one cannot be read");
   d.example("attn-compute layer3.h5 | tensor-info", "what goes through the pipe?");
   d.example("tensor-info dump.h5:/text/wiki/layer0", "one group");
   d.exit_status(1, "");

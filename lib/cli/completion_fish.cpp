@@ -1,0 +1,92 @@
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "cli/completion_table.hpp"
+#include "cli/wording.hpp"
+
+namespace attn::cli {
+namespace {
+
+std::string quoted(const std::string& text) {
+  std::string safe;
+  for (const char c : text) {
+    if (c == '\'' || c == '\\') safe += '\\';
+    safe += c;
+  }
+  return "'" + safe + "'";
+}
+
+std::string list_function(const std::string& tool) { return "__" + identifier(tool) + "_list"; }
+
+// Prints each word with the items before it, since fish completes whole arguments.
+std::string list_definition(const std::string& tool) {
+  return fmt::format(
+      "function {}\n"
+      "    set -l before (commandline -ct | string replace -r -- '^--[^=]*=' '' |\n"
+      "        string match -r -- '^.*,')\n"
+      "    printf '%s\\n' \"$before\"$argv\n"
+      "end\n",
+      list_function(tool));
+}
+
+// -r: a value must follow; -x: the same, and it is no file.
+std::string value_flags(const std::string& tool, const Option& option) {
+  const std::string required = option.value_is_optional() ? "-f" : "-x";
+  switch (candidates_for(option)) {
+    case Candidates::words:
+      return fmt::format(" {} -a '{}'", required, fmt::join(candidate_words(option), " "));
+    case Candidates::list:
+      return fmt::format(" -x -a '({} {})'", list_function(tool),
+                         fmt::join(candidate_words(option), " "));
+    case Candidates::files:
+    case Candidates::address:
+      return option.value_is_optional() ? " -F" : " -r -F";
+    case Candidates::folders:
+      return " -x -a '(__fish_complete_directories)'";
+    case Candidates::none:
+      break;
+  }
+  return " -x";
+}
+
+// Holds before the verb and with the verbs of the option.
+std::string condition(const Declaration::Impl& declaration, const Option& option) {
+  if (option.verbs.empty()) return "";
+  return fmt::format(" -n 'not __fish_seen_subcommand_from {}; or __fish_seen_subcommand_from {}'",
+                     fmt::join(verb_names(declaration), " "), fmt::join(option.verbs, " "));
+}
+
+std::string verb_lines(const Declaration::Impl& declaration) {
+  std::string lines;
+  for (const Declaration::Verb& verb : declaration.verbs) {
+    lines += fmt::format("complete -c {} -f -n 'not __fish_seen_subcommand_from {}' -a {} -d {}\n",
+                         declaration.tool, fmt::join(verb_names(declaration), " "), verb.name,
+                         quoted(first_sentence(verb.help)));
+  }
+  return lines;
+}
+
+}  // namespace
+
+std::string fish_completion(const Declaration::Impl& declaration) {
+  const std::string& tool = declaration.tool;
+  const std::vector<Option> options = all_options(declaration);
+  const bool has_list = std::any_of(options.begin(), options.end(), [](const Option& option) {
+    return candidates_for(option) == Candidates::list;
+  });
+  std::string script = script_heading(tool, "fish") + "\n";
+  if (has_list) script += list_definition(tool) + "\n";
+  if (!accepts_files(declaration)) script += fmt::format("complete -c {} -f\n", tool);
+  script += verb_lines(declaration);
+  for (const Option& option : options) {
+    script += fmt::format("complete -c {}{}", tool, condition(declaration, option));
+    if (option.letter != 0) script += fmt::format(" -s {}", option.letter);
+    script += " -l " + option.name;
+    if (option.takes_value()) script += value_flags(tool, option);
+    script += " -d " + quoted(first_sentence(option.help)) + "\n";
+  }
+  return script;
+}
+
+}  // namespace attn::cli

@@ -1,0 +1,132 @@
+#include "cli/wording.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "cli/values.hpp"
+
+namespace attn::cli {
+namespace {
+
+using Kind = Option::Kind;
+
+constexpr const char* input_address =
+    "Bundle to read: FILE[:/group], or \"-\" for a stream on standard input";
+
+bool any_has(const std::set<Role>& roles, bool (*has)(Role)) {
+  return std::any_of(roles.begin(), roles.end(), has);
+}
+
+// "One of unas, dnas", "A number > 0"; empty for options that accept any text or number.
+std::string accepted_values(const Option& option) {
+  switch (option.kind) {
+    case Kind::choice:
+    case Kind::optional_choice:
+      return fmt::format("One of {}", fmt::join(option.values, ", "));
+    case Kind::choices:
+      return fmt::format("Any of {}, separated by commas", fmt::join(option.values, ", "));
+    case Kind::number:
+    case Kind::numbers:
+    case Kind::integer:
+    case Kind::integers: {
+      std::string expected = expectation(option);
+      if (expected == "a finite number") return "";
+      expected.front() = static_cast<char>(expected.front() - 'a' + 'A');
+      return expected;
+    }
+    default:
+      return "";
+  }
+}
+
+}  // namespace
+
+std::string as_sentence(std::string text) {
+  if (!text.empty() && text.back() != '.') text += '.';
+  return text;
+}
+
+std::string first_sentence(const std::string& text) {
+  const std::string sentence = text.substr(0, text.find(". "));
+  return !sentence.empty() && sentence.back() == '.' ? sentence.substr(0, sentence.size() - 1)
+                                                     : sentence;
+}
+
+std::string explanation(const Option& option) {
+  std::string text = as_sentence(option.help);
+  const auto append = [&](const std::string& sentence) {
+    if (!text.empty()) text += ' ';
+    text += sentence;
+  };
+  const std::string accepted = accepted_values(option);
+  if (!accepted.empty()) {
+    append(accepted);
+    text += option.fallback ? fmt::format(" (default {}).", *option.fallback) : ".";
+  } else if (option.fallback) {
+    append(fmt::format("Default {}.", *option.fallback));
+  }
+  if (!option.verbs.empty()) {
+    append(fmt::format("Only with {}.", fmt::join(option.verbs, ", ")));
+  }
+  return text;
+}
+
+std::vector<std::string> usage_words(const Declaration::Impl& declaration) {
+  std::vector<std::string> words;
+  if (!declaration.verbs.empty()) words.push_back(declaration.verb_placeholder);
+  words.emplace_back("[options]");
+  if (!declaration.words_placeholder.empty()) words.push_back(declaration.words_placeholder);
+  const std::set<Role> roles = roles_of(declaration);
+  if (any_has(roles, has_input)) words.emplace_back("[INPUT]");
+  if (any_has(roles, has_output)) words.emplace_back("[-o OUTPUT]");
+  return words;
+}
+
+std::vector<Entry> positional_entries(const Declaration::Impl& declaration) {
+  std::vector<Entry> entries;
+  if (!declaration.words_placeholder.empty()) {
+    entries.push_back({declaration.words_placeholder, declaration.words_help});
+  }
+  const std::set<Role> roles = roles_of(declaration);
+  const auto has = [&](Role role) { return roles.count(role) > 0; };
+  if (has(Role::transform) || has(Role::report) || has(Role::inspect)) {
+    entries.push_back(
+        {"INPUT", std::string(input_address) + ". \"-\" is the default unless -i is given."});
+  } else if (has(Role::optional_input)) {
+    entries.push_back({"INPUT", std::string(input_address) + "."});
+  }
+  if (has(Role::report)) {
+    entries.push_back({"OUTPUT", has(Role::transform)
+                                     ? "Bundle to write. By default it is a stream on standard "
+                                       "output, except for verbs that print a report there."
+                                     : "Bundle to write in addition to the report; none by "
+                                       "default."});
+  } else if (any_has(roles, has_output)) {
+    entries.push_back({"OUTPUT", "Bundle to write; by default it is a stream on standard output."});
+  }
+  return entries;
+}
+
+std::map<int, std::string> exit_meanings(const Declaration::Impl& declaration) {
+  std::map<int, std::string> meanings = {
+      {0, "success"},
+      {1, "the tool ran, and the answer is no"},
+      {2, "the command line is wrong"},
+      {3, "an input is missing or unreadable, or has a wrong type, shape or value"},
+      {4, "the computation is numerically impossible"},
+      {5, "the output exists already, or cannot be written"},
+      {6, "the computation does not fit into the memory allowed"},
+  };
+  for (const auto& [status, meaning] : declaration.exit_statuses) {
+    if (meaning.empty()) {
+      meanings.erase(status);
+    } else {
+      meanings[status] = meaning;
+    }
+  }
+  return meanings;
+}
+
+}  // namespace attn::cli

@@ -1,0 +1,66 @@
+#include "attn_compute/compute_datasets.hpp"
+
+#include "common/dataset_words.hpp"
+
+namespace attn::tools {
+namespace {
+
+void declare_formulas(cli::Declaration& d) {
+  d.formula("weight_ij = exp((s_ij - g_j) - f_i),   out_i = sum_j weight_ij v_j")
+      .formula("f_i = log sum_j exp(s_ij - g_j)      so that each row sums to 1")
+      .formula("unas      g_j = 0")
+      .formula("dnas      g_j = log sum_i exp(s_ij)")
+      .formula("sinkhorn  g_j = log sum_i exp(s_ij - f_i) - log(Lq/Lk), then f again, repeated")
+      .formula("hnas      out = u out(dnas) + (1 - u) out(unas)")
+      .formula("fenchel   unas of the scores alpha <q_i, k_j> + log preference_ij");
+}
+
+void declare_results(cli::Declaration& d) {
+  d.result("out", "(..., Lq, dv)", "the output of the layer, in the type of the computation")
+      .result("weights", "(..., Lq, Lk)", "the attention weights; only with --emit")
+      .result("row_potential", "(..., Lq)",
+              "f, float64; -inf for a query that may attend to no key. With hnas it is that of "
+              "dnas")
+      .result("unas_row_potential", "(..., Lq)", "with hnas: the row potential of unas, float64")
+      .result("col_potential", "(..., Lk)",
+              "g, float64; -inf for a key to which no query may attend")
+      .result("col_sum", "(..., Lk)", "sum_i weight_ij, float64")
+      .result("row_entropy", "(..., Lq)", "-sum_j weight_ij log weight_ij, float64")
+      .result("queries", "(n)", "with --queries: the indices of the queries computed")
+      .result(
+          "grad_q, grad_k, grad_v, grad_hybrid, grad_bias, grad_rel_bias, grad_w, grad_w1, "
+          "grad_w2, grad_b1, grad_x, grad_y, grad_wq, grad_wk, grad_wv",
+          "", "the gradient of the loss with respect to the dataset of that name, in its shape")
+      .report_member("scheme, problems, queries, keys",
+                     "the scheme and the sizes; a problem is "
+                     "one head of one sequence")
+      .report_member(
+          "status, iterations, column_error",
+          "of the problem that converged worst; with sinkhorn, the error is the relative L1 "
+          "error of the column sums")
+      .report_member("empty_queries", "the number of queries that may attend to no key")
+      .report_member("masked_keys", "the number of keys to which no query may attend");
+}
+
+}  // namespace
+
+void declare_compute_datasets(cli::Declaration& d) {
+  declare_formulas(d);
+  declare_score_datasets(d);
+  declare_value_datasets(d);
+  declare_energy_datasets(d);
+  d.dataset("preference", "broadcastable to (..., Lq, Lk)",
+            "with fenchel: a preference >= 0 for each key, by default uniform")
+      .dataset("hybrid", "() or the last leading axes",
+               "with hnas: the share u of dnas, unless --hybrid is given")
+      .dataset("grad_out", "(..., Lq, dv)",
+               "for gradients: the gradient of the loss with respect to out");
+  declare_results(d);
+  declare_groups_member(d);
+  d.reference(doubly_normalized_reference)
+      .reference(explain_away_reference)
+      .reference(fenchel_reference)
+      .reference(mechanisms_reference);
+}
+
+}  // namespace attn::tools

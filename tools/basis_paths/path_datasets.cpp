@@ -1,0 +1,71 @@
+#include "basis_paths/path_datasets.hpp"
+
+#include "common/dataset_words.hpp"
+
+namespace attn::tools {
+namespace {
+
+// S is the row of the skeleton in a column, i any other row.
+void declare_formulas(cli::Declaration& d) {
+  d.formula("path(i, j, c) = wq[i,c] wk[j,c],   rank = d2 (2 d1 - 1)")
+      .formula("si-sgd, in each column with skeleton row S, for rows i other than S:")
+      .formula("  G     = (grad_wq[S] - sum_i grad_wk[i] wk[i] / wq[S]) / wk[S]")
+      .formula("  R     = 1 - rate G / (wq[S] wk[S])")
+      .formula("  wq[S] = wq[S] R,   wk[S] stays")
+      .formula("  wq[i] = wq[i] - rate grad_wq[i] / wk[S]^2")
+      .formula("  wk[i] = (wk[i] - rate grad_wk[i] / wq[S]^2) / R");
+}
+
+void declare_inputs(cli::Declaration& d) {
+  d.dataset("wq, wk", "(..., d1, d2)", "the projections; leading axes are layers and heads")
+      .dataset("grad_wq, grad_wk", "(..., d1, d2)", "step, rescale: their gradients")
+      .dataset("scale", "(..., d2)", "rescale: the factor of each column")
+      .dataset("skeleton_q, skeleton_k", "(..., d2)", "the rows of the skeleton by column")
+      .dataset("basis_value", "(..., 2 d1 - 1, d2)", "reconstruct: the values of the basis paths")
+      .dataset("wk_skeleton", "(..., d2)", "reconstruct: the weights of wk in the skeleton")
+      .dataset("path", "(..., n, 3)",
+               "reconstruct, check: paths, each as row of wq, row of wk, column")
+      .dataset("bq, bk", "(..., d2)", "rescale: biases, scaled with their columns")
+      .dataset("adam_m, adam_v, adam_step, si_adam_m, si_adam_v, si_adam_step", "",
+               "step: the state of the optimizer")
+      .dataset("x", "(..., S, D)", "check: S, if --length is not given");
+}
+
+void declare_results(cli::Declaration& d) {
+  d.result("skeleton_q, skeleton_k", "(..., d2)", "the rows of the skeleton by column")
+      .result("basis_path", "(..., 2 d1 - 1, d2, 3)",
+              "identify: row of wq, row of wk and column of each basis path, int32")
+      .result("basis_value", "(..., 2 d1 - 1, d2)", "values: the values of the basis paths")
+      .result("wk_skeleton", "(..., d2)", "values: the weights of wk in the skeleton")
+      .result("path_value", "(..., n) or (..., d1, d1, d2)",
+              "reconstruct: the values of the paths asked for, or of all")
+      .result("wq, wk", "(..., d1, d2)", "reconstruct, rescale, step: the new weights")
+      .result("adam_m, adam_v, adam_step, si_adam_m, si_adam_v, si_adam_step", "",
+              "step: the state of the optimizer")
+      .report_member("shape, skeleton", "the shape of the weights and the rule of the skeleton")
+      .report_member("basis_paths", "identify, values: the number of basis paths")
+      .report_member("paths", "reconstruct, check: the number of paths; in check d1^2 d2")
+      .report_member("rescaled", "rescale: the names of the datasets that were scaled")
+      .report_member("optimizer, step, ratio, inconsistency, singular",
+                     "step: the optimizer, the number of the step, the range of R, and the number "
+                     "of singular columns")
+      .report_member("weights, rank, expected_rank, path_instances",
+                     "check: the number of weights, the rank of all paths, d2 (2 d1 - 1), and "
+                     "S^2 d1^2 d2")
+      .report_member("judged, basis",
+                     "check: the dataset of the paths that were judged, and paths, rank, "
+                     "independent and complete")
+      .report_member("heads", "step, check: an array of these figures for each head");
+}
+
+}  // namespace
+
+void declare_path_datasets(cli::Declaration& d) {
+  declare_formulas(d);
+  declare_inputs(d);
+  declare_results(d);
+  declare_groups_member(d);
+  d.reference(scale_invariant_reference);
+}
+
+}  // namespace attn::tools

@@ -1,0 +1,44 @@
+#include "common/dataset_words.hpp"
+
+namespace attn::tools {
+
+void declare_score_datasets(cli::Declaration& declaration) {
+  declaration
+      .dataset("q", "(..., Lq, d)",
+               "queries; float16, float32 or float64. They may have a multiple of the key heads "
+               "(grouped-query attention)")
+      .dataset("k", "(..., Lk, d)", "keys; leading axes broadcast against those of q")
+      .dataset("x", "(..., L, D)", "with --from projection: the input of the layer")
+      .dataset("y", "(..., Lk, D)",
+               "with --from projection: the input for keys and values, by default x")
+      .dataset("wq, wk", "(H, D, d)", "with --from projection: the projections of each head")
+      .dataset("bq, bk", "(H, d)", "with --from projection: their biases, optional")
+      .dataset("mask", "broadcastable to (..., Lq, Lk)",
+               "boolean or integer; a query may attend to a key where it is non-zero")
+      .dataset("bias", "broadcastable to (..., Lq, Lk)", "added to the scores; -inf is allowed")
+      .dataset("rel_bias", "(buckets, H)", "with --relative-bias t5: the table of biases")
+      .dataset("key_length", "broadcastable to the leading axes",
+               "the number of real keys of each sequence; keys at index >= key_length are padding");
+}
+
+void declare_energy_datasets(cli::Declaration& declaration) {
+  declaration.dataset("w", "(dq, dk)", "with --energy bilinear: the matrix of the energy")
+      .dataset("w1", "(A, dq + dk)", "with --energy mlp: the weights of the hidden layer")
+      .dataset("w2", "(A)", "with --energy mlp: the weights of the output")
+      .dataset("b1", "(A)", "with --energy mlp: the biases of the hidden layer, optional")
+      .dataset("scores", "(..., Lq, Lk)", "with --from scores: ready-made scores");
+}
+
+void declare_value_datasets(cli::Declaration& declaration) {
+  declaration.dataset("v", "(..., Lk, dv)", "values; without them there is no output of the layer")
+      .dataset("wv", "(H, D, dv)", "with --from projection: the projection of the values")
+      .dataset("bv", "(H, dv)", "with --from projection: its bias, optional");
+}
+
+void declare_groups_member(cli::Declaration& declaration) {
+  declaration.report_member("groups",
+                            "with --each: an array with the members of each group, its name as "
+                            "\"group\" and the options that differ between groups as \"params\"");
+}
+
+}  // namespace attn::tools

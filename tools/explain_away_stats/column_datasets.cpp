@@ -1,0 +1,50 @@
+#include "explain_away_stats/column_datasets.hpp"
+
+#include "common/dataset_words.hpp"
+
+namespace attn::tools {
+
+void declare_column_datasets(cli::Declaration& d) {
+  d.formula("c_j = sum_i weight_ij")
+      .formula("key j is explained away:  c_j < epsilon")
+      .formula("dnas:  c_j >= 1/Lk        hnas:  c_j >= u/Lk");
+  declare_score_datasets(d);
+  declare_energy_datasets(d);
+  d.dataset("preference", "broadcastable to (..., Lq, Lk)",
+            "with fenchel: a preference >= 0 for each key")
+      .dataset("hybrid", "() or the last leading axes", "with hnas: the share u of dnas")
+      .dataset("weights", "(..., Lq, Lk)", "with the scheme stored: the attention weights")
+      .dataset("row_potential, col_potential, unas_row_potential",
+               "(..., Lq), (..., Lk), (..., Lq)",
+               "with the scheme stored, in place of weights: the potentials that make them from "
+               "the scores")
+      .dataset("tokens", "(Lk) or (B, Lk)", "names of the keys, shown in the report")
+      .result("SCHEME_col_sum", "(..., Lk)",
+              "with -o: the column sums of each scheme, such as unas_col_sum, float64")
+      .result("SCHEME_row_entropy", "(..., Lq)",
+              "with -o: the entropy of each row of weights, float64")
+      .report_member("SCHEME",
+                     "an object for each scheme, such as \"unas\", with these members; "
+                     "its own figures pool the keys of all heads")
+      .report_member("SCHEME.col_sum", "min, max, mean, median and quantiles of the column sums")
+      .report_member("SCHEME.explained_away",
+                     "an array of epsilon, count and share of the keys below it")
+      .report_member("SCHEME.bound, margin, holds",
+                     "the proven lower bound on c_j, the least c_j Lk, and whether the bound "
+                     "holds; null if no bound is known")
+      .report_member("SCHEME.row_entropy", "the mean")
+      .report_member("SCHEME.histogram", "edges and counts of log10 c_j, and the number of zeros")
+      .report_member("SCHEME.lowest, highest",
+                     "the keys with the least and the most attention: head, index, key (its name) "
+                     "and value")
+      .report_member("SCHEME.keys, masked_keys, empty_rows",
+                     "the numbers of keys with an allowed query, of keys without one, and of "
+                     "queries without an allowed key")
+      .report_member("SCHEME.heads",
+                     "an array of the same members for each head; index is its place in the "
+                     "leading axes");
+  declare_groups_member(d);
+  d.reference(explain_away_reference).reference(doubly_normalized_reference);
+}
+
+}  // namespace attn::tools

@@ -1,0 +1,47 @@
+#include "lambda_solve/dual_datasets.hpp"
+
+#include "common/dataset_words.hpp"
+
+namespace attn::tools {
+
+void declare_dual_datasets(cli::Declaration& d) {
+  d.formula("primal  min_p  alpha/2 |mu + z - sum_i p_i t_i|^2 + KL(p|u)")
+      .formula("dual    max_lambda  <lambda, mu + z> - |lambda|^2/(2 alpha)")
+      .formula("                    - log sum_i u_i exp<t_i, lambda>")
+      .formula("p_i = u_i exp<t_i, lambda> / sum_j u_j exp<t_j, lambda>")
+      .formula("mu = sum_i u_i t_i,   h = sum_i p_i t_i");
+  d.dataset("t", "(..., n, d)", "with --from templates: the templates")
+      .dataset("z", "(..., Q, d)", "with --from templates: the evidence")
+      .dataset("preference", "(..., n) or (..., Q, n)",
+               "the preferences u >= 0, by default uniform; 0 excludes a template")
+      .dataset("cost", "(n, n)", "with --divergence ot: transport costs; inf forbids a pair");
+  declare_score_datasets(d);
+  declare_value_datasets(d);
+  d.result("lambda", "(..., Q, d)", "the maximiser of the dual, float64")
+      .result("h", "(..., Q, d)", "sum_i p_i t_i, float64")
+      .result("p", "(..., Q, n)", "the distribution over templates; only with --emit")
+      .result("gap", "(..., Q)", "the duality gap, float64")
+      .result("gradient_norm", "(..., Q)", "the norm of the gradient of the dual, float64")
+      .result("iterations", "(..., Q)", "the number of Newton steps")
+      .result("relative_deviation", "(..., Q)", "|lambda - alpha z|/|lambda|, float64")
+      .result("h_first_order", "(..., Q, d)", "h at lambda = alpha z, float64")
+      .result("h_second_order", "(..., Q, d)",
+              "h at lambda = alpha (1 + alpha C)^-1 z, C the covariance of the templates, float64")
+      .result("out", "(..., Q, dv)", "sum_i p_i v_i")
+      .result("out_deviation", "(..., Q)",
+              "the distance of softmax attention from out, relative to out, float64")
+      .report_member("problems, converged, empty",
+                     "the numbers of queries, of those that converged, and of those without a "
+                     "template")
+      .report_member("max_gap, max_relative_gap, max_gradient_norm, max_certificate_error",
+                     "the largest values over all queries")
+      .report_member("iterations", "max and mean")
+      .report_member("relative_deviation, out_deviation",
+                     "mean, median, min, max and quantiles over all queries")
+      .report_member("queries, templates, axes", "the sizes")
+      .report_member("heads", "an array of the same members for each head with its index");
+  declare_groups_member(d);
+  d.reference(fenchel_reference);
+}
+
+}  // namespace attn::tools

@@ -1,0 +1,66 @@
+#include "mode_collapse_sim/collapse_datasets.hpp"
+
+#include "common/dataset_words.hpp"
+
+namespace attn::tools {
+namespace {
+
+void declare_formulas(cli::Declaration& d) {
+  d.formula("curve     s = exp(-2 a^2),   q = (r + s)/(r s + 1)")
+      .formula("  unas    2 r (1 - s^2) a / ((1 + r s)(r + s))")
+      .formula("  dnas    2 q r (1 - s^2) a / ((q + r s)(r + s q))")
+      .formula("simulate  x_i = sum_j weight_ij x_j  (+ x_i with --residual)")
+      .formula("em        xi_ij ~ b_i N(x_j | q_i, S I),   sum_i xi_ij = 1")
+      .formula("          q_i = sum_j xi_ij x_j / sum_j xi_ij");
+}
+
+void declare_results(cli::Declaration& d) {
+  d.result("r, a", "(r), (a)", "curve: the ratios and half distances")
+      .result("unas_distance, dnas_distance, gap", "(a, r)",
+              "curve: the distance of the means after one step, and the difference of the two, "
+              "float64")
+      .result("x, label", "(..., N, d), (N)", "simulate, em: the points drawn, with their clusters")
+      .result("SCHEME/trajectory", "(..., T+1, N, d)", "simulate: the points after each step")
+      .result("SCHEME/centre", "(..., T+1, C, d)", "simulate: the centre of each cluster")
+      .result("SCHEME/centre_distance", "(..., T+1) or (..., T+1, C, C)",
+              "simulate: the distances of the centres; one number for two clusters")
+      .result("SCHEME/spread", "(..., T+1, C)",
+              "simulate: the root mean square distance of a cluster's points from its centre")
+      .result("SCHEME/modes", "(..., T+1)", "simulate: the effective number of modes")
+      .result("em/log_likelihood, em/variance", "(..., T+1)",
+              "em: the log-likelihood and the variance before each step and after the last")
+      .result("em/centre, em/prior", "(..., T+1, M, d), (..., T+1, M)",
+              "em: the centres and priors of the components");
+}
+
+void declare_report(cli::Declaration& d) {
+  d.report_member("r, curves, holds",
+                  "curve: the number of ratios; for each a its peak, grid_peak, "
+                  "least_difference_ulps, asymmetry and holds; whether all hold")
+      .report_member("sets, points, dimension", "simulate, em: the sizes")
+      .report_member("clusters, labels, schemes",
+                     "simulate: for each scheme status, iterations, steps (min, median and max "
+                     "over sets of centre_distance, spread and modes) and merged, the number of "
+                     "sets with two centres less than --merged apart")
+      .report_member("components, priors, steps",
+                     "em: min, median and max over sets of log_likelihood and variance by step")
+      .report_member("falls, largest_fall, largest_relative_fall, never_falls",
+                     "em: how often and how far the likelihood fell")
+      .report_member("sets_at_min_variance, empty_components, dnas_error",
+                     "em: sets whose variance reached its floor, components whose share "
+                     "underflowed, and the error of the first step against dnas");
+}
+
+}  // namespace
+
+void declare_collapse_datasets(cli::Declaration& d) {
+  declare_formulas(d);
+  d.dataset("x", "(..., N, d)", "simulate, em: the points, unless they are drawn")
+      .dataset("label", "(N) or (..., N)", "simulate, em: the cluster of each point, an integer")
+      .dataset("start", "(M, d)", "em: the first centres, unless --start is given");
+  declare_results(d);
+  declare_report(d);
+  d.reference(doubly_normalized_reference).reference(explain_away_reference);
+}
+
+}  // namespace attn::tools

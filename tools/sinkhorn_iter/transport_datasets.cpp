@@ -1,0 +1,38 @@
+#include "sinkhorn_iter/transport_datasets.hpp"
+
+#include "common/dataset_words.hpp"
+
+namespace attn::tools {
+
+void declare_transport_datasets(cli::Declaration& d) {
+  d.formula("plan_ij = exp((s_ij - g_j) - f_i),   s = -cost/epsilon")
+      .formula("g_j = log sum_i exp(s_ij - f_i) - log b_j")
+      .formula("f_i = log sum_j exp(s_ij - g_j) - log a_i,   repeated");
+  d.dataset("cost", "(..., Lq, Lk)", "with --epsilon: costs; inf forbids a pair")
+      .dataset("a", "(..., Lq)", "row sums; by default 1/Lq for a cost, 1 for scores")
+      .dataset("b", "(..., Lk)", "column sums; by default 1/Lk for a cost, Lq/Lk for scores");
+  declare_score_datasets(d);
+  declare_energy_datasets(d);
+  d.result("plan", "(..., Lq, Lk)", "the plan; only with --emit")
+      .result("row_potential", "(..., Lq)", "f, float64; -inf for a row with the sum 0")
+      .result("col_potential", "(..., Lk)", "g, float64; -inf for a column with the sum 0")
+      .result("error", "(..., T)",
+              "the L1 error of the marginals after each iteration, float64; NaN after the last one")
+      .report_member("iterations, status, tolerance, row_error, col_error",
+                     "of the problem that converged worst; the errors are L1 errors of the "
+                     "marginals")
+      .report_member("value, primal, dual, gap",
+                     "<P, C>, the primal and the dual objective, and a bound on how far the dual "
+                     "is from the optimum; null if unknown")
+      .report_member("rescaled", "the difference of the sums of a and b, if b was scaled")
+      .report_member(
+          "row_total, col_total, unserved_queries, unserved_keys, vanishing",
+          "if there is no plan: the sums of the marginals, and the rows and columns that "
+          "prove it")
+      .report_member("queries, keys, problems",
+                     "the sizes, and an array of the same members for each problem with its index");
+  declare_groups_member(d);
+  d.reference(doubly_normalized_reference).reference(explain_away_reference);
+}
+
+}  // namespace attn::tools
