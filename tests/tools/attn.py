@@ -63,6 +63,15 @@ def bundle_bytes(**datasets):
     return stream.getvalue()
 
 
+def require_program(test, program):
+    """Skips a test that needs a program which is not installed; where CI is set, fails it."""
+    if shutil.which(program):
+        return
+    if os.environ.get("CI"):
+        test.fail(f"{program} is not installed")
+    test.skipTest(f"{program} is not installed (scripts/install-deps lint installs it)")
+
+
 class Run(NamedTuple):
     """How a command ended."""
 
