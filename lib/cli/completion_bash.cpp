@@ -56,7 +56,7 @@ std::string name_of(Candidates candidates) {
 
 // The spellings after which a value of the option may follow: "-o | --output | --output=".
 std::string pattern(const Option& option) {
-  const std::string joined = "--" + option.name + "=";
+  std::string joined = "--" + option.name + "=";
   if (option.value_is_optional()) return joined;
   const std::string both = "--" + option.name + " | " + joined;
   return option.letter == 0 ? both : fmt::format("-{} | {}", option.letter, both);

@@ -194,12 +194,13 @@ std::string man_page(const Declaration& declaration) {
   return line(".\\\" -*- coding: UTF-8 -*-") +
          line(fmt::format(".TH \"{}\" 1 \"\" \"attnkit {}\" \"attnkit\"",
                           roff_escaped(upper(impl.tool)), version())) +
-         // Neither justified nor hyphenated: formulas and names stay as they are.
-         line(".ad l") + line(".nr HY 0") + name_section(impl) + synopsis_section(impl) +
-         description_section(impl) + verbs_section(impl) + options_section(impl) +
-         datasets_section(impl) + results_section(impl) + statuses_section(impl) +
-         examples_section(impl) + references_section(impl) + line(".SH SEE ALSO") +
-         line(".BR attnkit (7)");
+         // Neither justified nor hyphenated: formulas and names stay as they are. groff needs both
+         // ways of switching hyphenation off, for the first paragraph and for those after it.
+         line(".ad l") + line(".nr HY 0") + line(".nh") + name_section(impl) +
+         synopsis_section(impl) + description_section(impl) + verbs_section(impl) +
+         options_section(impl) + datasets_section(impl) + results_section(impl) +
+         statuses_section(impl) + examples_section(impl) + references_section(impl) +
+         line(".SH SEE ALSO") + line(".BR attnkit (7)");
 }
 
 }  // namespace attn::cli

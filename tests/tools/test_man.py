@@ -85,7 +85,7 @@ class ManPage(ToolTest):
 
     def test_results_that_can_be_chosen_are_described(self):
         for tool in TOOLS:
-            values = re.search(r"--emit LIST .*?Any of (.*?), separated", self.run_tool(
+            values = re.search(r"--emit LIST .*?Any\s+of\s+(.*?),\s+separated", self.run_tool(
                 tool, "--help").out.decode(), re.DOTALL)
             if not values:
                 continue
@@ -95,7 +95,7 @@ class ManPage(ToolTest):
                     self.assertRegex(results, rf"(?m)^(.*[ /])?{name}\b")
 
     def test_nothing_is_taken_for_a_request(self):
-        known = {"TH", "ad", "nr", "SH", "SS", "TP", "PP", "RS", "RE", "EX", "EE", "BR", '\\"'}
+        known = {"TH", "ad", "nr", "nh", "SH", "SS", "TP", "PP", "RS", "RE", "EX", "EE", "BR", '\\"'}
         for tool in TOOLS:
             with self.subTest(tool=tool):
                 for line in self.page(tool).splitlines():

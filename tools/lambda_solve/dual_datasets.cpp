@@ -5,10 +5,11 @@
 namespace attn::tools {
 
 void declare_dual_datasets(cli::Declaration& d) {
-  d.formula("primal  min_p  alpha/2 |mu + z - sum_i p_i t_i|^2 + KL(p|u),   mu = sum_i u_i t_i")
+  d.formula("primal  min_p  alpha/2 |mu + z - sum_i p_i t_i|^2 + KL(p|u)")
       .formula("dual    max_lambda  <lambda, mu + z> - |lambda|^2/(2 alpha)")
       .formula("                    - log sum_i u_i exp<t_i, lambda>")
-      .formula("p_i = u_i exp<t_i, lambda> / sum_j u_j exp<t_j, lambda>,   h = sum_i p_i t_i");
+      .formula("p_i = u_i exp<t_i, lambda> / sum_j u_j exp<t_j, lambda>")
+      .formula("mu = sum_i u_i t_i,   h = sum_i p_i t_i");
   d.dataset("t", "(..., n, d)", "with --from templates: the templates")
       .dataset("z", "(..., Q, d)", "with --from templates: the evidence")
       .dataset("preference", "(..., n) or (..., Q, n)",
