@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes what the attention of a PyTorch model sees into a bundle, a group per layer.
+"""Writes the inputs of a PyTorch model's attention into a bundle, one group per layer.
 
 As a script, around one that runs a model:
 
@@ -12,19 +12,20 @@ As a module (with scripts/ on PYTHONPATH):
     with torch.no_grad(), dump_attention(model, "dump.h5"):
         model(tokens)
 
-Every nn.MultiheadAttention is dumped, and every call of F.scaled_dot_product_attention, where this
-PyTorch has it, or of functions that are named ("package.module:function"). A group has the name of
-the module in the model, "encoder.layers.0.self_attn"; its second call gets "@2", and so on. In it:
+Dumps every call of nn.MultiheadAttention, of F.scaled_dot_product_attention (if this PyTorch has
+it) and of the functions named on the command line ("package.module:function"). A group has the name
+of the module in the model, "encoder.layers.0.self_attn"; its second call gets "@2", and so on. A
+group holds:
 
     q (B,H,Lq,d), k (B,H,Lk,d), v (B,H,Lk,dv)   after projection, by head
-    mask                                        true = may attend (PyTorch's nn.MultiheadAttention
-                                                has it the other way round)
+    mask                                        true = may attend (the opposite of PyTorch's
+                                                nn.MultiheadAttention)
     bias                                        added to the scores
-    attn_energy, attn_scale, attn_causal        attributes: how the scores were made. Where the
-                                                scale is not 1/sqrt(d), energy is "dot". A causal
-                                                call has its mask in `mask`, too.
+    attn_energy, attn_scale, attn_causal        attributes that define the scores. If the scale
+                                                is not 1/sqrt(d), energy is "dot". The mask of a
+                                                causal call is also stored in `mask`.
 
-bfloat16 becomes float32, which holds it exactly. Needs torch, h5py and numpy alone.
+bfloat16 becomes float32, which holds it exactly. Needs only torch, h5py and numpy.
 """
 
 import argparse
@@ -46,7 +47,7 @@ from torch.nn.modules import module as hooks
 __all__ = ["DumpError", "dump_attention"]
 
 SDPA = "torch.nn.functional:scaled_dot_product_attention"
-# As of PyTorch 2.5; the function itself is built in and tells no signature.
+# As of PyTorch 2.5; the function itself is built in and has no signature.
 SDPA_PARAMETERS = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale")
 ALIASES = {"q": ("query", "q"), "k": ("key", "k"), "v": ("value", "v"),
            "mask": ("attn_mask", "mask", "attention_mask"), "causal": ("is_causal", "causal"),
@@ -55,14 +56,13 @@ ALIASES = {"q": ("query", "q"), "k": ("key", "k"), "v": ("value", "v"),
 
 @contextlib.contextmanager
 def dump_attention(model, path, functions=(), force=False):
-    """Dumps the attention of `model` (None: of whatever is called) into a new bundle at `path`
-    while the context lasts. `functions` names more functions to follow, "package.module:function":
-    they take query, key and value first, or under these names or q, k, v; of their other arguments
-    attn_mask (boolean: true = may attend; else added to the scores), is_causal and scale are
-    understood as scaled_dot_product_attention means them. A function is replaced where it is named:
-    a copy that `from ... import` made elsewhere is to be named there. Raises DumpError where
-    nothing was called or something cannot be dumped, and FileExistsError; on any exception no file
-    is left behind."""
+    """Dumps the attention of `model` (None: of every model) into a new bundle at `path` while the
+    context lasts. `functions` names further functions to record, "package.module:function": they
+    take query, key and value first, or under these names or q, k, v; the arguments attn_mask
+    (boolean: true = may attend; else added to the scores), is_causal and scale have the meaning of
+    scaled_dot_product_attention. A function is replaced under the given name: a copy made elsewhere
+    by `from ... import` must be named there. Raises DumpError if no call was recorded or a call
+    cannot be dumped, and FileExistsError; on any exception no file is left behind."""
     if os.path.exists(path) and not force:
         raise FileExistsError(f"{path} exists (force=True replaces it)")
     part = f"{path}.part{os.getpid()}"
@@ -82,28 +82,28 @@ def dump_attention(model, path, functions=(), force=False):
 
 
 class DumpError(RuntimeError):
-    """What is called cannot be dumped, or nothing was."""
+    """An attention call cannot be dumped, or there was none."""
 
 
 class Recorder:
-    """What was called so far, and where: `calls` counts the calls by name of layer."""
+    """The calls so far: `calls` counts them by name of layer."""
 
     def __init__(self, file, model):
         self.calls = {}
         self.command = shlex.join(sys.argv)  # for the history
         self._file = file
         self._model = model
-        self._names = {}  # of modules, by identity
-        self._roots = []  # kept, so that no identity is used twice
-        self._stack = []  # modules being run, innermost last
-        self._inside = False  # a call that is recorded already
+        self._names = {}  # names of modules, by identity
+        self._roots = []  # kept alive, so that no identity is reused
+        self._stack = []  # running modules, innermost last
+        self._inside = False  # whether a recorded call is running
         self._undo = contextlib.ExitStack()
         if model is not None:
             self._enter_root(model)
 
     @contextlib.contextmanager
     def watching(self, functions):
-        """Replaces the functions, and puts them back."""
+        """Replaces the functions, and restores them at the end."""
         names = list(functions)
         if hasattr(F, "scaled_dot_product_attention") and SDPA not in names:
             names.append(SDPA)
@@ -117,7 +117,7 @@ class Recorder:
             self._undo.callback(after.remove)
             yield
 
-    # --- Where we are. -------------------------------------------------------------------------
+    # --- Running modules. ----------------------------------------------------------------------
 
     def _before(self, module, _):
         if not self._stack and self._model is None and id(module) not in self._names:
@@ -125,7 +125,7 @@ class Recorder:
         self._stack.append(module)
 
     def _after(self, module, _, __):
-        # A module that raised, and was caught, never came here.
+        # A module that raised a caught exception never came here.
         while self._stack and self._stack.pop() is not module:
             pass
 
@@ -137,8 +137,8 @@ class Recorder:
             self._keep_off_fast_path(module)
 
     def _keep_off_fast_path(self, module):
-        """In evaluation an encoder's layers may run as one fused kernel, without the modules, and
-        on nested tensors, whose padding is gone."""
+        """In evaluation, an encoder's layers may run as one fused kernel without calling the
+        modules, and on nested tensors, which have no padding."""
         if isinstance(module, torch.nn.TransformerEncoderLayer):
             self._replace(module, "activation_relu_or_gelu", lambda _: 0)
         if isinstance(module, torch.nn.TransformerEncoder):
@@ -153,13 +153,13 @@ class Recorder:
         self._undo.callback(setattr, owner, attribute, original)
 
     def _layer(self, fallback):
-        """The innermost module of the model that is running; None: some other model's."""
+        """The innermost running module of the model; None: a module of another model."""
         for module in reversed(self._stack):
             if id(module) in self._names:
                 return self._names[id(module)] or fallback
         return fallback if self._model is None else None
 
-    # --- What is called. -----------------------------------------------------------------------
+    # --- Recorded calls. -----------------------------------------------------------------------
 
     @contextlib.contextmanager
     def _once(self):
@@ -220,7 +220,7 @@ class Recorder:
         for name in ("q", "k", "v", "mask", "bias"):
             if call.get(name) is not None:
                 values = to_numpy(call[name])
-                # Masks are large and say little.
+                # Masks are large and compress well.
                 packed = {"compression": "gzip"} if name == "mask" and values.size > 4096 else {}
                 group.create_dataset(name, data=values, **packed)
         depth = call["q"].shape[-1]
@@ -258,8 +258,8 @@ def to_numpy(tensor):
 
 
 def masks_of(*given):
-    """`mask` (true = may attend) and `bias` of tensors that broadcast, boolean ones true where one
-    may attend, the others added."""
+    """Combines `mask` (true = may attend) and `bias` of tensors that broadcast: boolean tensors are
+    masks, others are added."""
     mask, bias = None, None
     for tensor in given:
         if tensor is None:
@@ -273,7 +273,7 @@ def masks_of(*given):
 
 
 def function_call(given, name):
-    """What a call of a function like scaled_dot_product_attention with these arguments sees."""
+    """The inputs of a call of a function like scaled_dot_product_attention with these arguments."""
     def argument(what):
         return next((given[alias] for alias in ALIASES[what] if given.get(alias) is not None), None)
 
@@ -290,7 +290,7 @@ def function_call(given, name):
 
 
 def module_call(module, given):
-    """What a call of nn.MultiheadAttention sees, by head: its own projections once more."""
+    """The inputs of a call of nn.MultiheadAttention, by head, from its own projections."""
     inputs = [given[name] for name in ("query", "key", "value")]
     if any(getattr(tensor, "is_nested", False) for tensor in inputs):
         raise DumpError("nested tensors cannot be dumped; enable_nested_tensor=False avoids them")
@@ -306,7 +306,7 @@ def module_call(module, given):
     biases = (None,) * 3 if module.in_proj_bias is None else module.in_proj_bias.chunk(3)
     q, k, v = map(F.linear, inputs, weights, biases)
     batch, heads, queries = len(q), module.num_heads, q.shape[1]
-    # Keys that belong to the module; no mask is over them.
+    # Keys that belong to the module, which no mask covers.
     more = 0
     if module.bias_k is not None:
         k = torch.cat([k, module.bias_k.expand(batch, 1, -1)], 1)
@@ -319,7 +319,7 @@ def module_call(module, given):
                for x in (q, k, v))
 
     def allowing(mask):
-        # true = shut out, to PyTorch.
+        # In PyTorch, true = masked.
         if mask is None:
             return None
         mask = mask.detach().cpu()
@@ -338,19 +338,19 @@ def module_call(module, given):
 
 def main():
     parser = argparse.ArgumentParser(
-        description="Runs a Python script, and writes what the attention in it sees into a bundle.",
+        description="Runs a Python script, and writes the inputs of its attention into a bundle.",
         epilog="Then: attn-compute --each '/*' dump.h5 | explain-away-stats --each '/*'")
     parser.add_argument("-o", "--output", metavar="FILE", required=True)
     parser.add_argument("--force", action="store_true", help="replace an existing FILE")
     parser.add_argument("--function", metavar="MODULE:NAME", action="append", default=[],
-                        help="a function of query, key and value to follow, beside every "
+                        help="another function of query, key and value to record, besides "
                         "nn.MultiheadAttention and scaled_dot_product_attention; may be repeated")
     parser.add_argument("script", help="Python script that runs the model")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments")
     options = parser.parse_args()
     if not os.path.isfile(options.script):
         parser.error(f"there is no script {options.script}")
-    # As Python does for a script: its arguments, and modules beside it.
+    # As Python does for a script: its arguments, and its folder for modules.
     sys.argv = [options.script, *options.arguments]
     sys.path[0] = os.path.dirname(os.path.abspath(options.script))
     command = shlex.join(["dump-attention.py", "-o", options.output, *sys.argv])

@@ -1,9 +1,9 @@
-# The figures of the documents, from the tools: bundles first, then pictures of them, each made anew
-# only when what it is made of has changed. `make figures` runs it; by hand, from the project's root:
+# The figures of the documents, from the tools: first bundles, then pictures of them, each made again
+# only if its inputs have changed. `make figures` runs it; by hand, from the project's root:
 #
 #   make -f scripts/figures.mk BIN=build/release/bin OUT=build/figures -j2
 #
-# Captions are the commands below, as the bundles' history has them.
+# Captions are the commands below, from the bundles' history.
 
 BIN    ?= build/release/bin
 OUT    ?= build/figures
@@ -21,13 +21,13 @@ FIGURES := column-sums collapse-curves collapse-steps-dot collapse-steps-gaussia
            relative-deviation sinkhorn-error attention-map
 all: $(FIGURES:%=$(OUT)/%.pdf) $(FIGURES:%=$(OUT)/%.png)
 
-# Those that the README shows, smaller.
+# The figures in the README, smaller.
 KEPT := column-sums collapse-steps-dot attention-map
 kept:
 	$(MAKE) -f $(firstword $(MAKEFILE_LIST)) OUT=$(OUT)/kept DPI=120 $(KEPT:%=$(OUT)/kept/%.png)
 	mkdir -p data/figures && cp $(KEPT:%=$(OUT)/kept/%.png) data/figures/
 
-# Both at once, by the script and of the bundles that are named with each below.
+# Makes both files at once, with the script and from the bundles that are named below.
 $(OUT)/%.pdf $(OUT)/%.png: $(PLOT)/plotting.py $(PLOT)/command.py $(PLOT)/bundle.py $(PLOT)/caption.py
 	$(PYTHON) $(filter-out %.py,$(filter $(PLOT)/%,$^)) $(filter %.h5,$^) $(OPTIONS) --dpi $(DPI) \
 	  -o $(OUT)/$*
@@ -59,7 +59,7 @@ $(STEPS): $(DATA)/steps-%.h5: $(BIN)/mode-collapse-sim | $(DATA)
 $(foreach e,$(ENERGIES),$(eval $(OUT)/collapse-steps-$e.pdf $(OUT)/collapse-steps-$e.png: \
   $(PLOT)/collapse-steps $(COUNTS:%=$(DATA)/steps-$e-%.h5)))
 
-# --- FD Fig. 3: evidence and what is inferred of it
+# --- FD Fig. 3: evidence and the inference from it
 
 ALPHAS := 0.3 1 3 10 30 100
 
@@ -71,7 +71,7 @@ $(ALPHAS:%=$(DATA)/alpha-%.h5): $(DATA)/alpha-%.h5: $(DATA)/problem.h5 $(BIN)/la
 
 $(OUT)/evidence.pdf $(OUT)/evidence.png: $(PLOT)/evidence $(ALPHAS:%=$(DATA)/alpha-%.h5)
 
-# --- FD Fig. 4: how far attention is from inference
+# --- FD Fig. 4: deviation of attention from inference
 
 $(DATA)/deviation.h5: $(INPUT) $(BIN)/lambda-solve | $(DATA)
 	lambda-solve --emit relative_deviation $< -q --only --force -o $@
@@ -106,7 +106,7 @@ $(OUT)/attention-map.%: OPTIONS := --head 1 --queries 0:36 --keys 0:36
 $(DATA):
 	mkdir -p $@
 
-# Last, so that it is not what $< names: with other commands here, other data.
+# Last, so that $< does not name it: changed commands here mean changed data.
 $(wildcard $(DATA)/*.h5): scripts/figures.mk
 
 .PHONY: all kept

@@ -7,8 +7,8 @@
 # INPUT -> attention/SCALE_SHARE.h5 -> stats/SCALE_SHARE.tsv -> table.tsv
 #       -> sums/SCALE.h5            -> sums/SCALE.pdf and .png
 #
-# Interrupted, it goes on where it was; with another value in a list it makes only what is missing, and
-# the table anew: every file appears whole or not at all. On a cluster, each command that `make -n`
+# After an interruption it continues; with another value in a list it makes only the missing files and
+# the table again: every file appears whole or not at all. On a cluster, each command that `make -n`
 # prints is a job. INPUT is a file.
 
 BIN    ?= build/release/bin
@@ -20,7 +20,7 @@ PYTHON ?= /usr/bin/python3
 $(if $(word 2,$(INPUT))$(word 2,$(OUT)),$(error INPUT and OUT are names without spaces))
 
 export PATH := $(abspath $(BIN)):$(PATH)
-# So that -j2 is two runs of one thread each.
+# With -j2, two runs of one thread each.
 export ATTN_NUM_THREADS ?= 1
 .DELETE_ON_ERROR:
 
@@ -29,25 +29,25 @@ CELLS := $(foreach scale,$(SCALES),$(foreach share,$(SHARES),$(scale)_$(share)))
 scale  = $(word 1,$(subst _, ,$*))
 share  = $(word 2,$(subst _, ,$*))
 
-# What is on the way is kept. Named, since without names a missing file would not be made again.
+# Intermediate files are kept. They are named, since an unnamed missing file would not be made again.
 .SECONDARY: $(CELLS:%=$(OUT)/attention/%.h5) $(SCALES:%=$(OUT)/sums/%.h5)
 
 all: $(OUT)/table.tsv $(SCALES:%=$(OUT)/sums/%.pdf)
 
-# What was asked for last time, written before anything else: where that has changed, these two are
-# newer than what was made then.
+# The settings of the last run, written before anything else: if they have changed, these two files
+# are newer than the results of that run.
 asked = $(shell mkdir -p $(OUT); echo '$2' | cmp -s - $(OUT)/$1 || echo '$2' >$(OUT)/$1)
 $(call asked,input,$(INPUT))$(call asked,cells,$(CELLS))
 
 $(OUT)/attention/%.h5: $(INPUT) $(OUT)/input | $(OUT)/attention
 	attn-compute --scheme hnas --scale $(scale) --hybrid $(share) $< --quiet --force -o $@
 
-# The options of the run above are in its bundle, and hold here: the same scores and shares.
+# The options of the run above are recorded in its bundle and apply here: the same scores and shares.
 $(OUT)/stats/%.tsv: $(OUT)/attention/%.h5 | $(OUT)/stats
 	explain-away-stats --scheme hnas --epsilon 1e-8,1e-3 --tsv $< >$@.part
 	mv $@.part $@
 
-# One line of names, then those of all cells, each with its scale and share in front.
+# A header line, then the lines of all cells, each preceded by its scale and share.
 $(OUT)/table.tsv: $(CELLS:%=$(OUT)/stats/%.tsv) $(OUT)/cells
 	awk -v OFS='\t' 'FNR == 1 && NR > 1 { next } \
 	  { cell = FILENAME; sub(".*/", "", cell); sub("[.]tsv$$", "", cell); split(cell, at, "_") } \

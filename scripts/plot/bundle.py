@@ -1,4 +1,4 @@
-"""Bundles, read with h5py: datasets that are there and of the right shape, or one line of error."""
+"""Bundles, read with h5py: datasets of the right shape, or one line of error."""
 
 import io
 import os
@@ -42,7 +42,7 @@ class Bundle:
     @classmethod
     def _stream(cls):
         if cls._stream_taken:
-            fail(2, "standard input is one bundle at most")
+            fail(2, "standard input can be used for only one bundle")
         cls._stream_taken = True
         if sys.stdin.isatty():
             fail(2, "the input would be read from the terminal", "give a file, or use a pipe")
@@ -76,27 +76,28 @@ class Bundle:
         return dataset
 
     def array(self, name, axes, made_by=None):
-        """A dataset of numbers of so many axes. `made_by` is the hint where there is none."""
+        """A dataset of numbers with this many axes. `made_by` is the hint if it is missing."""
         return self._numbers(name, axes, True, made_by)[()]
 
     def whole(self, name, axes, made_by=None):
-        """A dataset of numbers of so many axes or more, with what leads."""
+        """A dataset of numbers with at least this many axes."""
         return self._numbers(name, axes, False, made_by)[()]
 
     def axes(self, name):
-        """How many axes a dataset has; 0 where there is none."""
+        """The number of axes of a dataset; 0 if it is missing."""
         return self.root[name].ndim if name in self else 0
 
     def part(self, name, axes, index, made_by=None):
-        """The last `axes` axes of a dataset of numbers where those that lead are at `index`, a
-        tuple like (0, 3), or None for the first; one of size 1 is for all. Reads nothing else."""
+        """The last `axes` axes of a dataset of numbers at position `index` of the leading axes, a
+        tuple like (0, 3), or None for the first; an axis of size 1 broadcasts. Reads nothing
+        else."""
         dataset = self._numbers(name, axes, False, made_by)
         leading = dataset.shape[:dataset.ndim - axes]
         index = (0,) * len(leading) if index is None else index
         if len(index) != len(leading) or not all(-n <= i < n or n == 1
                                                  for i, n in zip(index, leading)):
-            fail(2, f"{self.name}:/{name}: its leading axes are {leading}, so there is nothing at "
-                    f"{','.join(map(str, index))}")
+            fail(2, f"{self.name}:/{name}: its leading axes are {leading}, expected a "
+                    f"position within them, got {','.join(map(str, index))}")
         return dataset[tuple(i % n for i, n in zip(index, leading))]
 
     def strings(self, name):
@@ -106,7 +107,7 @@ class Bundle:
         return self.root[name].asstr(errors="replace")[()]
 
     def attribute(self, name, group=""):
-        """An attribute of a group or, failing that, of the file; or None."""
+        """An attribute of a group or, if missing, of the file; or None."""
         for holder in (self.root[group] if group else self.root, self.root, self.file):
             if name in holder.attrs:
                 value = holder.attrs[name]
@@ -114,7 +115,7 @@ class Bundle:
         return None
 
     def commands(self):
-        """The commands that made it, first to last, as `history` has them."""
+        """The commands that made it, first to last, from `history`."""
         history = self.file.get("history")
         text = history[()] if isinstance(history, h5py.Dataset) else self.file.attrs.get("history", "")
         lines = [line.partition(": ")[2].rpartition(" (")[0] for line in _text(text).splitlines()]

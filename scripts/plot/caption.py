@@ -1,15 +1,15 @@
-"""What stands below a figure: the commands that made its data, to be run again."""
+"""The text below a figure: the commands that made its data, ready to be run again."""
 
 import shlex
 
 MOST_LINES = 8
 
-# Words that say where and how fast, not what; with the value that follows.
+# Options that affect location and speed but not results, including their values.
 _PLACES = {"-o": 1, "--output": 1, "--threads": 1, "--memory": 1, "--tmpdir": 1, "--force": 0,
            "--only": 0, "-q": 0, "--quiet": 0, "-v": 0, "--verbose": 0}
 
 
-# Options whose value may as well follow as a word: what figures loop over.
+# Options whose value may be a separate word: figures loop over these.
 _SPLIT = {"--alpha", "--epsilon", "--scheme", "--scale", "--energy", "--counts", "--variance", "--gamma",
           "--hybrid", "--iterations", "--seed"}
 
@@ -17,17 +17,18 @@ _SPLIT = {"--alpha", "--epsilon", "--scheme", "--scale", "--energy", "--counts",
 def _words(command):
     try:
         return shlex.split(command)
-    except ValueError:  # nobody's command line, but it may stand there
+    except ValueError:  # not a command line, but history may contain it
         return command.split()
 
 
 def _essential(command, read_later):
-    """Its words, without where it wrote unless that is read by what comes after."""
+    """The words of a command, without its output unless a later command reads it."""
     words, kept = iter(_words(command)), []
     for word in words:
         name, given, value = word.partition("=")
         if name not in _PLACES:
-            # The value of an option as a word of its own, so that it can be looped over.
+            # The value of an option becomes a word of its own, so that the caption can loop over
+            # it.
             kept += ([] if name == "--json" else [name, value] if given and name in _SPLIT else [word])
             continue
         if not given and _PLACES[word]:
@@ -37,14 +38,14 @@ def _essential(command, read_later):
 
 
 def _alike(one, other):
-    """Whether they differ in one value of an option, or not at all."""
+    """Whether the commands are equal except for at most one value of an option."""
     differ = [(a, b) for a, b in zip(one, other) if a != b]
     return (len(one) == len(other) and one[0] == other[0] and len(differ) <= 1 and
             not any(word.startswith("--") for pair in differ for word in pair))
 
 
 def _joined(commands):
-    """Commands of which each is alike to the first: one, or a loop of the shell over the value."""
+    """Commands that are similar to the first: a single one, or a shell loop over the value."""
     first = commands[0]
     places = [place for place in range(len(first)) if any(c[place] != first[place] for c in commands)]
     if not places:
@@ -58,8 +59,8 @@ def _joined(commands):
 
 
 def caption_of(bundles):
-    """The commands that made the bundles, a line for each stage; those of one stage that differ in
-    one value are a loop."""
+    """The commands that made the bundles, one line per stage; commands of one stage that differ in
+    one value become a loop."""
     stages = {}
     for commands in (bundle.commands() for bundle in bundles):
         words = [set(_words(command)) for command in commands]

@@ -1,4 +1,4 @@
-"""The command line of the scripts beside this one: arguments, errors, signals.
+"""The command line of the plotting scripts: arguments, errors, signals.
 
 Errors are one line on standard error, and the tools' exit status: 2 usage, 3 input, 5 output.
 """
@@ -13,7 +13,7 @@ TOOL = Path(sys.argv[0]).name
 
 
 def fail(status, message, hint=None):
-    """Says so and exits; SystemExit, so that what is half done is cleared away."""
+    """Prints the message and exits by SystemExit, so that temporaries are removed."""
     print(f"{TOOL}: error: {' '.join(str(message).split())}", file=sys.stderr)
     if hint:
         print(f"{TOOL}: hint: {hint}", file=sys.stderr)
@@ -40,7 +40,7 @@ def _tell(message, *_ignored, **_more):
 warnings.showwarning = _tell
 
 
-# --- Types of arguments: what argparse calls them in its errors is their names'.
+# --- Types of arguments: argparse names them in its errors by their function names.
 
 
 def _named(name):
@@ -67,7 +67,7 @@ def integers(text):
 
 @_named("range LO:HI")
 def span(text):
-    """Either end may be left out."""
+    """A range; either end may be left out."""
     low, colon, high = text.partition(":")
     if not colon:
         raise ValueError
@@ -80,20 +80,20 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parser(text, many=True):
-    """What all have: inputs, where to write, caption. `text` is the script's own."""
+    """The common options: inputs, output, caption. `text` describes the script."""
     made = _Parser(prog=TOOL, description=text,
                    formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("bundles", nargs="*" if many else "?", metavar="BUNDLE",
                       default=["-"] if many else "-",
-                      help="what a tool wrote: FILE[:/group], or - (the default), standard input")
+                      help="output of a tool: FILE[:/group], or - (the default), standard input")
     made.add_argument("-o", "--output", required=True, metavar="NAME",
-                      help="NAME.png and NAME.pdf are written, or replaced; one file alone where "
+                      help="writes or replaces NAME.png and NAME.pdf; only one file if "
                            "NAME ends in .png, .pdf or .svg")
     made.add_argument("--caption", metavar="TEXT",
-                      help="the text below; unless given, the commands that made the data")
-    made.add_argument("--title", metavar="TEXT", help="above the figure; unless given, none")
+                      help="caption below the figure; default: the commands that made the data")
+    made.add_argument("--title", metavar="TEXT", help="title above the figure; default: none")
     made.add_argument("--width", type=between(2, 40), default=7.0, metavar="INCHES",
-                      help="default %(default)g; text keeps its size")
+                      help="width, default %(default)g; the text size does not change")
     made.add_argument("--dpi", type=between(20, 1200), default=200, metavar="N",
-                      help="of the PNG; default %(default)s")
+                      help="resolution of the PNG; default %(default)s")
     return made

@@ -1,4 +1,4 @@
-"""How the scripts' figures look, and how they are written."""
+"""Appearance of the figures, and writing them."""
 
 import io
 import os
@@ -19,8 +19,8 @@ try:
 except ImportError as missing:
     fail(2, missing, "scripts/install-deps plots, for Debian's /usr/bin/python3")
 
-# Okabe and Ito's colours, which colour-blind readers tell apart. Lines differ by dashes besides and
-# points by shape, for prints in black and white.
+# Okabe and Ito's colours, which colour-blind readers can distinguish. Lines also differ by dashes
+# and points by shape, for prints in black and white.
 BLUE, RED, GREEN, PURPLE, ORANGE, SKY = COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7",
                                                    "#E69F00", "#56B4E9")
 GREY = "#777777"
@@ -39,18 +39,18 @@ plt.rcParams.update({
 
 
 def look(place):
-    """Colour and dashes of the n-th line: 42 that differ."""
+    """Colour and dashes of the n-th line: 42 distinct styles."""
     return COLOURS[place % len(COLOURS)], DASHES[place % len(DASHES)]
 
 
 def looks_of(schemes):
-    """Colour and dashes of each, the same in every figure where they are known."""
+    """Colour and dashes of each scheme, the same in every figure for known schemes."""
     others = [name for name in schemes if name not in _SCHEMES]
     return {name: _SCHEMES.get(name) or look(others.index(name) + 4) for name in schemes}
 
 
 def ordered(schemes):
-    """Schemes in the order of the documents, others after them."""
+    """Schemes in the order of the documents, then others."""
     known = list(_SCHEMES)
     return sorted(schemes, key=lambda name: known.index(name) if name in known else len(known))
 
@@ -63,7 +63,7 @@ def short(number, digits=6):
 
 
 def plain(text, most=None):
-    """Text from a file as matplotlib is to show it: no formulas, no line breaks, not too long."""
+    """Text from a file for matplotlib: no formulas, no line breaks, not too long."""
     text = "".join(c if c.isprintable() else "·" for c in str(text))
     if most is not None and len(text) > most:
         text = text[:most - 1] + "…"
@@ -71,7 +71,7 @@ def plain(text, most=None):
 
 
 def _drawn(figure, suffix, dpi):
-    # In memory: matplotlib's own writing of PDF does not say that a disk is full.
+    # In memory, since matplotlib's PDF writer does not report a full disk.
     stream = io.BytesIO()
     undated = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}}.get(suffix)
     figure.savefig(stream, format=suffix[1:], dpi=dpi, metadata=undated)
@@ -79,7 +79,7 @@ def _drawn(figure, suffix, dpi):
 
 
 def _write(figure, targets, dpi):
-    """All of them, or none: under other names first, which are given once all are written."""
+    """Writes all files or none: under temporary names first, renamed once all are written."""
     partials = []
     target = targets[0]
     try:
@@ -112,8 +112,8 @@ def _targets(output):
 
 
 def save(figure, arguments, bundles, legend=0):
-    """Adds title and caption, leaves so many inches for a legend above the panels, and writes the
-    figure, whole or not at all; the same data give the same file."""
+    """Adds title and caption, reserves the given inches for a legend above the panels, and writes
+    the figure, whole or not at all; the same data give the same file."""
     targets = _targets(arguments.output)
     lines = ([arguments.caption] if arguments.caption is not None else
              [f"$ {command}" for command in caption_of(bundles)])
@@ -136,7 +136,8 @@ def save(figure, arguments, bundles, legend=0):
 
 
 def legend_above(figure, axis, columns):
-    """A legend above the panels, of what is labelled in one of them; returns its inches."""
+    """Adds a legend above the panels with the labels of all of them; returns its height in
+    inches."""
     handles, labels = axis.get_legend_handles_labels()
     figure.legend(handles, labels, loc="upper center", ncols=columns)
     return 0.05 + 0.165 * -(-len(labels) // columns)

@@ -1,4 +1,4 @@
-"""The processes that run times: starting them, telling them what to do."""
+"""The processes that run times: starting them and sending them commands."""
 
 import json
 import os
@@ -10,11 +10,11 @@ HERE = Path(__file__).resolve().parent
 
 
 class Missing(Exception):
-    """A contender that cannot take part, and why."""
+    """A contender that cannot take part, with the reason."""
 
 
 class Worker:
-    """A process that speaks as worker.hpp says."""
+    """A process that speaks the protocol of worker.hpp."""
 
     def __init__(self, command, environment, why_missing):
         self.why_missing = why_missing
@@ -48,7 +48,7 @@ class Worker:
 
 
 class Tool:
-    """attn-compute on a bundle: compute_s of its report, which leaves out reading and writing."""
+    """attn-compute on a bundle: compute_s of its report, which excludes reading and writing."""
 
     def __init__(self, tool, threads):
         self.tool, self.threads = tool, threads
@@ -81,7 +81,7 @@ class Tool:
 
 
 def python_worker(script, environment, why_missing=""):
-    # OpenBLAS' OpenMP build, whatever BLAS Debian's alternatives chose.
+    # OpenBLAS' OpenMP build, whichever BLAS Debian's alternatives select.
     folder = next(Path("/usr/lib").glob("*/openblas-openmp"), "")
     paths = ":".join(filter(None, [str(folder), os.environ.get("LD_LIBRARY_PATH", "")]))
     return Worker([sys.executable, HERE / script], {**environment, "LD_LIBRARY_PATH": paths}, why_missing)
@@ -95,14 +95,14 @@ def onednn_worker(build, environment):
 
 
 def settings(threads):
-    """Environments: of all, and of PyTorch and NumPy beside it."""
+    """Environments: for all, and for PyTorch and NumPy."""
     omp = {"OMP_NUM_THREADS": str(threads), "BENCH_THREADS": str(threads)}
-    # Freed memory is kept, not given back and faulted in again, which can cost several times the
-    # computation: nothing is mapped apart, and threads share the one heap that is never trimmed.
-    # (A threshold of mapping above 32 MB would be ignored.)
+    # Freed memory is kept instead of being returned and faulted in again, which can cost several
+    # times the computation: nothing is mapped separately, and threads share one heap that is never
+    # trimmed. (A mapping threshold above 32 MB would be ignored.)
     kept = {"MALLOC_MMAP_MAX_": "0", "MALLOC_ARENA_MAX": "1",
             "MALLOC_TRIM_THRESHOLD_": str(2**40), "MALLOC_TOP_PAD_": str(2**26)}
-    # PyTorch does not take AVX-512 by itself on every CPU.
+    # PyTorch does not use AVX-512 by default on every CPU.
     flags = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     wide = all(flag in flags for flag in ("avx512f", "avx512bw", "avx512vl", "avx512dq"))
     return omp, {**omp, **kept}, {"ATEN_CPU_CAPABILITY": "avx512"} if wide else {}
@@ -112,7 +112,7 @@ NO_TORCH = "python3-torch is not installed (scripts/install-deps peers)"
 
 
 def contenders(build, threads):
-    """Name and how to start it; the first is what the others are compared with."""
+    """Names, and functions that start them; the others are compared with the first."""
     omp, kept, torch = settings(threads)
     return {
         "attnkit": lambda: Worker([build / "attn-bench-worker"], omp, ""),

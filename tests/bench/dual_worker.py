@@ -1,4 +1,4 @@
-"""The Fenchel dual by NumPy, for all queries at once, and by SciPy for one after the other.
+"""The Fenchel dual by NumPy, for all queries at once, and by SciPy, for one query at a time.
 
     max over lambda of  <lambda, mu + z> - |lambda|^2 / (2 alpha) - log sum_i u_i exp <t_i, lambda>
 
@@ -14,7 +14,7 @@ from scipy.optimize import minimize
 from worker import THREADS, serve
 
 TOLERANCE = 1e-8
-# OpenBLAS' OpenMP build asks OpenMP how many threads the calling one may have.
+# OpenBLAS' OpenMP build asks OpenMP for the number of threads of the calling thread.
 OPENMP = ctypes.CDLL("libgomp.so.1")
 POOL = ThreadPoolExecutor(THREADS, initializer=lambda: OPENMP.omp_set_num_threads(1))
 
@@ -31,7 +31,7 @@ def dots(a, b):
 
 
 def conjugate_gradients(product, dot, gradient, norm2):
-    """Solves for all queries together, each no further than its gradient is worth."""
+    """Solves for all queries together, each only as far as its gradient justifies."""
     step = np.zeros_like(gradient)
     residual, direction = gradient.copy(), gradient.copy()
     now = first = norm2
@@ -72,8 +72,8 @@ def newton(templates, z):
 
 
 def newton_by_gram(templates, z):
-    """lambda = z + c T: all in the coefficients c, one product with the Gram matrix an iteration of
-    conjugate gradients, whose scalar product is the Gram matrix's."""
+    """lambda = z + c T: works on the coefficients c, with one product with the Gram matrix per
+    iteration of conjugate gradients, whose scalar product is that of the Gram matrix."""
     t = templates - templates.mean(axis=0)
     gram = t @ t.T
     logits = z @ t.T
@@ -106,7 +106,7 @@ def newton_by_gram(templates, z):
 
 
 def nesterov(curvature, templates, z):
-    """With the largest second derivative taken for 1 + `curvature`."""
+    """Uses 1 + `curvature` as the largest second derivative."""
     t = templates - templates.mean(axis=0)
     columns = np.ascontiguousarray(t.T)
     root = np.sqrt(1 + curvature)
@@ -131,7 +131,7 @@ def nesterov_by_gram(curvature, templates, z):
     point, image = c, np.zeros_like(c)
     for n in range(2000):
         residual = 1 / len(t) - softmax(logits + image) - point
-        # The norm of the gradient costs another product: looked at now and then.
+        # The norm of the gradient costs another product, so it is checked only now and then.
         if n % 4 == 0 and dots(residual, residual @ gram).max() <= TOLERANCE**2:
             return z + point @ t
         before, c = c, point + residual / (1 + curvature)
@@ -163,12 +163,12 @@ def scipy_by_query(method, options, templates, z):
 
 
 def by_threads(solve, templates, z):
-    """A share of the queries for each Python thread, with BLAS on one."""
+    """Each Python thread solves a share of the queries, with BLAS on one thread."""
     return np.concatenate(list(POOL.map(partial(solve, templates), np.array_split(z, THREADS))))
 
 
 def curvatures(templates):
-    """To pick from by hand: shares of the largest eigenvalue of the templates' covariance."""
+    """Candidates chosen by hand: shares of the largest eigenvalue of the templates' covariance."""
     largest = np.linalg.svd(templates - templates.mean(axis=0), compute_uv=False)[0] ** 2
     return [share * largest / len(templates) for share in (0.35, 0.5, 0.7, 1, 1.4, 2)]
 
@@ -194,7 +194,7 @@ def prepare(problem):
     templates = problem.input("templates", np.float64, (count, depth))
     z = problem.input("evidence", np.float64, (queries, depth))
     method = problem.scheme.removeprefix("dual-")
-    # SciPy itself runs on one thread, and stops where its steps do not get lower.
+    # SciPy itself runs on one thread, and stops when its steps no longer improve.
     needed = TOLERANCE if method != "scipy" else 1e-5
     variants = {}
     for name, solve in ways(method, templates).items():

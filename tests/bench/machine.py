@@ -1,4 +1,4 @@
-"""What the figures were measured on, and with."""
+"""The hardware and software of the measurements."""
 
 import os
 import platform
@@ -18,7 +18,7 @@ def field(file, name):
 
 
 def versions():
-    """Of the Debian packages of the peers; nothing where dpkg is not known."""
+    """Versions of the Debian packages of the peers; empty without dpkg."""
     try:
         asked = subprocess.run(["dpkg-query", "-W", "-f", "${Package} ${Version}\n", *PACKAGES],
                                capture_output=True, text=True)

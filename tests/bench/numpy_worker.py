@@ -21,7 +21,7 @@ def exponentials(a, b, room):
 
 
 def softmax(q, k, v, size):
-    """Blocks of queries by all keys."""
+    """Blocks of queries with all keys."""
     heads, length, depth = q.shape
     out = np.empty_like(v)
     scale = np.float32(depth**-0.5)
@@ -39,9 +39,9 @@ def softmax(q, k, v, size):
 
 
 def doubly_normalised(q, k, v, size):
-    """Blocks of keys by all queries, so that columns lie contiguous. Column factors are folded into the
-    values, beside which a column of ones gives the rows' sums. Safe only while no row underflows, which
-    standard normal inputs see to."""
+    """Blocks of keys with all queries, so that columns are contiguous. Column factors are folded
+    into the values, beside which a column of ones gives the rows' sums. Safe only while no row
+    underflows, which standard normal inputs ensure."""
     heads, length, depth = q.shape
     scale = np.float32(depth**-0.5)
 

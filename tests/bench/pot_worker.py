@@ -11,7 +11,7 @@ from worker import serve
 
 
 def cost_of(problem):
-    """Squared distances of points in the plane over their maximum."""
+    """Squared distances of points in the plane, divided by their maximum."""
     dtype = np.float32 if problem.direction.startswith("f32") else np.float64
     n = problem.shape[1]
     x, y = (problem.input(name, np.float64, (n, 2)) for name in "xy")
@@ -20,13 +20,14 @@ def cost_of(problem):
 
 
 def centred(log_u, log_v):
-    """Without the constant that may go from one to the other."""
+    """Without the constant that may move between the potentials."""
     both = [np.asarray(log, np.float64) for log in (log_u, log_v)]
     return {"potentials": np.concatenate([log - log.mean() for log in both])}
 
 
 def iterations_needed(marginal, cost, reg, tolerance):
-    """The first at which POT can stop, one past a tenth, and has that L1 error."""
+    """The first number of iterations at which POT can stop, one past a multiple of ten, with that
+    L1 error."""
     kernel = np.exp(-cost / reg)
     u = np.full(len(cost), 1 / len(cost))
     for done in range(1, 10000):

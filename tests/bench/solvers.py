@@ -12,23 +12,23 @@ from pathlib import Path
 import numpy as np
 from contenders import Missing, solvers
 
-# Points a side: the two numbers of iterations whose times are subtracted, so that what is done once
-# (the kernel, the plan that POT returns) is not counted, and how often.
+# Points per side; the two numbers of iterations whose times are subtracted, so that work done once
+# (the kernel, the plan that POT returns) is not counted; repetitions.
 ITERATIONS = {512: (100, 2100, 7), 1024: (50, 1050, 7), 2048: (20, 320, 5), 4096: (10, 110, 3),
               8192: (5, 45, 3)}
-# Of sinkhorn_log, which is held against the library's same figure.
+# For sinkhorn_log, which is compared with the library's figure.
 LOG_ITERATIONS = {512: (2, 22, 3), 1024: (2, 12, 3), 2048: (2, 7, 3), 4096: (2, 5, 3)}
 TO_TOLERANCE = [512, 1024, 2048]
 BATCH = (16, 1024, 1)
 DUALS = [(128, 128, 64), (16, 512, 768)]  # queries, templates, their length
 RUNS = 7
-# Largest difference of potentials (of lambda) relative to the largest. What two solvers stop at is
-# not the same point: an L1 error of 1e-9, a gradient of 1e-8; SciPy's is 1e-7 or so.
+# Largest difference of potentials (of lambda), relative to the largest. The solvers stop at
+# different points: an L1 error of 1e-9, a gradient of 1e-8; SciPy's is about 1e-7.
 CLOSE = {"f64": 1e-9, "f32": 1e-4, "tolerance": 1e-6, "dual": 1e-7, "dual-scipy": 1e-5}
 
 
 class Contest:
-    """Contenders on one problem: `add` them, ours first, then `times`."""
+    """Contenders on one problem: `add` them, ours first, then call `times`."""
 
     def __init__(self, start, shape, answer, dtype=np.float64):
         self.start, self.shape, self.answer, self.dtype = start, shape, answer, dtype
@@ -79,7 +79,7 @@ def points(contest, length):
 
 
 def per_iteration(start, programs, scheme, kind, length, plan):
-    """Seconds an iteration of each of the programs: medians of the differences of each turn."""
+    """Seconds per iteration of each program: medians of the differences of each turn."""
     fewer, more, runs = plan
     contests, workers = [], {}
     for count in (fewer, more):
@@ -150,7 +150,8 @@ def print_sinkhorn(build, threads):
 
 
 def print_dual(build, threads):
-    """Templates and evidence as attention has them: N(0, 1/d) and N(0, 1), so that logits have variance 1."""
+    """Templates and evidence as in attention: N(0, 1/d) and N(0, 1), so that logits have variance
+    1."""
     start = solvers(build, threads)
     figures = []
     print("dual: ms to a gradient norm of 1e-8, float64, and theirs over ours")

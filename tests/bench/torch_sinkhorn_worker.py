@@ -31,7 +31,7 @@ def transposed(scores, iterations):
 
 
 def in_place(scores, iterations):
-    """One buffer for all differences, and their maxima taken by hand."""
+    """One buffer for all differences, with explicitly computed maxima."""
     flipped = scores.mT.contiguous()
     room = torch.empty_like(scores)
     row = torch.zeros(scores.shape[:-1])

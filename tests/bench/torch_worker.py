@@ -1,5 +1,5 @@
-"""PyTorch: of the ways below the fastest, which differs from shape to shape. Whole batches, with all
-weights in memory, are behind the fastest on every shape measured."""
+"""PyTorch: the fastest of the variants below, which depends on the shape. Whole batches, with all
+weights in memory, are slower than the fastest on every measured shape."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -15,7 +15,7 @@ def in_turn(task, items):
 
 
 def at_once(task, items):
-    """A Python thread for each CPU, and PyTorch's operators on one thread in each."""
+    """A Python thread per CPU, with PyTorch's operators on one thread in each."""
     return list(POOL.map(task, items))
 
 
@@ -23,7 +23,7 @@ WAYS = {"": in_turn, ", by Python threads": at_once}
 
 
 def softmax(each, q, k, v, size):
-    """Blocks of queries by all keys."""
+    """Blocks of queries with all keys."""
     out = torch.empty_like(v)
     scale = q.shape[2] ** -0.5
 
@@ -39,7 +39,8 @@ def softmax(each, q, k, v, size):
 
 
 def doubly_normalised(each, q, k, v, size):
-    """Blocks of keys by all queries: softmax over an axis that is not the last is several times slower."""
+    """Blocks of keys with all queries: softmax over an axis other than the last is several times
+    slower."""
     heads, length, depth = q.shape
     scale = depth**-0.5
 
@@ -66,7 +67,8 @@ def leaves(*tensors):
 
 
 def softmax_gradients(q, k, v, grad_out, size):
-    """One head by autograd. Blocks of queries have graphs of their own: their weights stay in cache."""
+    """One head by autograd. Blocks of queries have separate graphs, so their weights stay in
+    cache."""
     k, v = leaves(k, v)
     out, grad_q = torch.empty_like(v), torch.empty_like(q)
     for rows in blocks(len(q), size):
@@ -78,8 +80,8 @@ def softmax_gradients(q, k, v, grad_out, size):
 
 
 def doubly_normalised_gradients(q, k, v, grad_out, _):
-    """One head by autograd, its weights in memory: by blocks they have to be made twice, which is slower
-    but for the longest heads."""
+    """One head by autograd, with its weights in memory: blocks would compute them twice, which is
+    slower except for the longest heads."""
     q, k, v = leaves(q, k, v)
     weights = torch.softmax(torch.mm(k * len(q[0]) ** -0.5, q.T), 1)
     product = torch.mm(weights.T, torch.cat([v, torch.ones(len(v), 1)], 1))
@@ -89,8 +91,8 @@ def doubly_normalised_gradients(q, k, v, grad_out, _):
 
 
 def doubly_normalised_gradients_again(q, k, v, grad_out, size):
-    """One head: forward by blocks of keys; then each block again, with autograd from the gradients of
-    the sums that it is a term of."""
+    """One head: forward by blocks of keys; then each block again, with autograd from the gradients
+    of the sums to which it contributes."""
     scale = len(q[0]) ** -0.5
     product, total = torch.zeros_like(q), torch.zeros(len(q), 1)
     with torch.no_grad():

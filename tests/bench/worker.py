@@ -1,4 +1,4 @@
-"""What worker.hpp is to C++, to the contenders in Python."""
+"""The counterpart of worker.hpp for contenders in Python."""
 
 import os
 import sys
@@ -22,7 +22,7 @@ class Problem:
         return np.fromfile(self.folder / name, dtype).reshape(shape or self.shape)
 
     def option(self, name, usual=None):
-        """Of a direction such as "f64,reg=0.05,iterations=20"."""
+        """The options of a direction such as "f64,reg=0.05,iterations=20"."""
         found = dict(word.split("=") for word in self.direction.split(",") if "=" in word)
         return type(usual)(found[name]) if name in found else usual
 
@@ -34,7 +34,7 @@ def seconds_of(work):
 
 
 def fastest(variants):
-    """The name of the variant whose second run is shortest; a long first run says enough."""
+    """The name of the variant with the shortest second run; a long first run suffices."""
     times = {}
     for name, run in variants.items():
         times[name] = seconds_of(run)
@@ -48,14 +48,15 @@ def blocks(length, size):
 
 
 def parts(heads, length, size):
-    """(head, blocks) for each task: whole heads, or where they are fewer than threads, shares."""
+    """(head, blocks) for each task: whole heads, or shares of heads if there are fewer heads than
+    threads."""
     shares = 1 if heads >= THREADS else THREADS
     every = blocks(length, size)
     return [(head, every[share::shares]) for head in range(heads) for share in range(shares)]
 
 
 def serve(prepare):
-    """prepare(problem) gives the variants by name, each of which returns the answers by name."""
+    """prepare(problem) returns the variants by name, each of which returns the answers by name."""
     run = None
     for line in sys.stdin:
         verb, *words = line.split()

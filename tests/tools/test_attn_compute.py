@@ -239,7 +239,7 @@ class AttnCompute(ToolTest):
         self.assert_same_bits(self.compute("-q", "both.h5"), self.compute("-q", "vectors.h5"),
                               ["row_potential"])
 
-    def test_causal_without_alignment_where_it_is_clear(self):
+    def test_causal_without_alignment_if_lengths_are_equal(self):
         random = np.random.default_rng(5)
         data = {n: random.normal(size=(2, 33, 4)) for n in "qkv"}
         for scheme in self.SCHEMES:
@@ -255,7 +255,7 @@ class AttnCompute(ToolTest):
             with self.subTest(**scheme):
                 self.agrees(data, **scheme)
 
-    def test_hybrid_of_the_command_line_wins(self):
+    def test_hybrid_on_the_command_line_takes_precedence(self):
         random = np.random.default_rng(7)
         data = {n: random.normal(size=(3, 9, 4)) for n in "qkv"}
         data["hybrid"] = np.array([0.1, 0.5, 0.9])

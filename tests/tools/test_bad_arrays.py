@@ -198,7 +198,7 @@ class BadArrays(ToolTest):
                          says=["good.safetensors", name, "there are: x"])
         self.refused("attn-compute", "good.safetensors:x", status=3, says=["single array"])
 
-    def test_names_that_no_bundle_can_have(self):
+    def test_names_that_bundles_cannot_have(self):
         for names in (["/x"], ["x/"], ["a//b"], ["."], ["a/./b"], ["a", "a/b"], ["a/b", "a/b/c"]):
             arrays = {n: np.zeros(3, np.float32) for n in names}
             (self.folder / "n.safetensors").write_bytes(safetensors(arrays))

@@ -197,7 +197,7 @@ class BadInput(ToolTest):
                     self.refused(tool, "good.h5", *options, status=2, says=says)
                     self.assertEqual((self.folder / "good.h5").read_bytes(), whole)
 
-    def test_options_of_a_bundle_that_is_not_written(self):
+    def test_output_options_without_an_output(self):
         for option in ("--only", "--compress=gzip"):
             self.refused("explain-away-stats", "good.h5", option, status=2, output=None,
                          says=[option.partition("=")[0]], hint="-o FILE")
@@ -231,7 +231,7 @@ class BadInput(ToolTest):
         self.refused("attn-compute", "big.h5", "--precision=f32", status=4,
                      says=["big.h5:/q", "float32"], hint="--precision f64")
 
-    def test_numbers_that_are_meant_to_forbid(self):
+    def test_finite_numbers_meant_as_masks(self):
         random = np.random.default_rng(5)
         vectors = {n: random.normal(size=(2, 6, 4)).astype(np.float32) for n in "qk"}
         closed = np.arange(6) > 3
@@ -272,7 +272,7 @@ class BadInput(ToolTest):
                     self.assertIn("-inf", done.err.partition("hint: ")[2])
                     self.assertEqual(done.out, b"")
 
-    def test_what_is_refused_does_not_depend_on_memory(self):
+    def test_errors_do_not_depend_on_memory(self):
         # NaN in pairs that causality forbids anyway, in a bias that is held or read by tiles.
         bias = np.zeros((1600, 1500), np.float32)
         bias[3, 1400] = np.nan

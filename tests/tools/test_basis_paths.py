@@ -179,7 +179,7 @@ class BasisPaths(ToolTest):
         self.refused("basis-paths", "reconstruct", "-", "-i", "path=p.h5:/asked", stdin=values,
                      status=3, says=["p.h5:/asked has 3 at [0, 2], expected an index in [0, 3)"])
 
-    def test_as_many_paths_as_one_likes(self):
+    def test_any_number_of_paths(self):
         random = np.random.default_rng(13)
         wq, wk = weights(random, 60, 7), weights(random, 60, 7)
         self.write("in.h5", wq=wq, wk=wk)
@@ -442,7 +442,7 @@ class BasisPaths(ToolTest):
             self.refused("basis-paths", "step", "--rate=1", f"--optimizer={name}", "in.h5",
                          status=3, says=[f"in.h5:/{optimizer}_v has -1 at [1, 4, 2]"])
 
-    def test_gradients_of_something_else_are_told(self):
+    def test_gradients_of_another_loss_are_reported(self):
         random = np.random.default_rng(8)
         wq, wk = weights(random, 5, 3), weights(random, 5, 3)
         gq, gk = (np.asarray(g, float) for g in loss_gradients(random, wq, wk))
@@ -450,7 +450,7 @@ class BasisPaths(ToolTest):
             self.write("in.h5", wq=wq, wk=wk, grad_wq=gq + decay * wq, grad_wk=gk)
             done = self.run_tool("basis-paths", "step", "--rate=1e-4", "in.h5", "-o", "o.h5",
                                  "--force")
-            self.assertEqual("the scores alone" in done.err, told)
+            self.assertEqual("depends only on the scores" in done.err, told)
 
     def test_check(self):
         random = np.random.default_rng(9)
@@ -576,7 +576,7 @@ class BasisPaths(ToolTest):
         self.assertEqual([group["group"] for group in groups], ["layer0", "layer1"])
         self.assertTrue(all(group["basis"]["complete"] for group in groups))
 
-    def test_what_is_updated_is_not_mapped(self):
+    def test_updated_datasets_cannot_be_mapped(self):
         w = np.ones((2, 2))
         self.write("in.h5", Q=w, K=w, wq=w, wk=w, GQ=w, grad_wq=w, grad_wk=w, F=np.ones(2),
                    basis_value=np.ones((3, 2)), wk_skeleton=np.ones(2), skeleton_q=np.zeros(2, int),

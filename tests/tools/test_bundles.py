@@ -95,7 +95,7 @@ class Results(ToolTest):
         now = self.results().attributes["history"]
         self.assertRegex(now, r"^20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ: attn-compute ")
 
-    def test_earlier_results_do_not_stay(self):
+    def test_earlier_results_are_removed(self):
         self.run_tool("attn-compute", "in.h5", "-o", "a.h5", "--scheme=hnas", "--hybrid=0.5",
                       "--emit", ",".join(RESULTS))
         fresh, again = self.compute("in.h5", "-q"), self.compute("a.h5", "-q")
@@ -199,7 +199,7 @@ class Addresses(ToolTest):
         self.write("dump.h5", model__Q=self.stack, model__K=self.stack + 1, q=self.stack[0, 0])
         self.write("in.h5", **vectors(heads=4, queries=20, keys=20))
 
-    def test_named_inputs_win(self):
+    def test_named_inputs_take_precedence(self):
         bundle = self.compute("-q", "in.h5", "-i", "q=dump.h5:/model/Q[1,:,:,:4]", "--only")
         alone = vectors(heads=4, queries=20, keys=20) | {"q": self.stack[1, :, :, :4]}
         self.write("alone.h5", **alone)
@@ -207,7 +207,7 @@ class Addresses(ToolTest):
         whole = self.compute("-q", "in.h5", "-i", "q=dump.h5:/model/Q[1,:,:,:4]")
         np.testing.assert_array_equal(whole["q"], alone["q"])
 
-    def test_slices_are_those_of_numpy(self):
+    def test_slices_follow_numpy(self):
         selections = {
             "": np.s_[:], "[0]": np.s_[0], "[-1, 1]": np.s_[-1, 1], "[1:]": np.s_[1:],
             "[:, ::2]": np.s_[:, ::2], "[..., 1:5:3]": np.s_[..., 1:5:3],

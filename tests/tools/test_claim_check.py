@@ -66,7 +66,7 @@ class ClaimCheck(ToolTest):
         self.assertEqual(results["sum"]["measured"], 3)
         self.assertIn("11 claims: 11 as expected, 0 not, 0 could not run", self.text)
 
-    def test_what_could_not_run_is_never_a_pass(self):
+    def test_a_failed_command_is_never_a_pass(self):
         refuted = 'expect = "refuted"\nright = "fine"'
         self.claims(
             claim("fine"),
@@ -110,7 +110,7 @@ class ClaimCheck(ToolTest):
         self.assertEqual([c["as_expected"] for c in results.values()], [False, False])
         self.assertEqual(results["right"]["margin"], -1)
 
-    def test_a_place_of_its_own(self):
+    def test_its_own_directory(self):
         self.claims(claim("one", "test ! -e x && touch x && echo ${PWD} > $CLAIMS/one"),
                     claim("two", "test ! -e x && touch x && echo ${PWD} > $CLAIMS/two"),
                     claim("threads", "test $ATTN_NUM_THREADS = 1"),
@@ -125,7 +125,7 @@ class ClaimCheck(ToolTest):
         # Existing files are not overwritten.
         self.refused("claim-check", "claims.toml", "--keep=kept", status=5, says=["one"], output=None)
 
-    def test_what_it_leaves_running_is_ended(self):
+    def test_processes_left_running_are_ended(self):
         # Also processes in another group, and processes that only SIGKILL ends.
         stubborn = """setsid bash -c 'trap "" TERM; sleep 97.5; true'"""
         self.claims(claim("one", f"sleep 97.25 & setsid sleep 97.75 & {stubborn} & sleep 0.2"),
@@ -134,7 +134,7 @@ class ClaimCheck(ToolTest):
         self.assertIn("more than 0.3 seconds", self.text)
         self.assertNotIn(b"sleep 97.", self.processes())
 
-    def test_nothing_around_it_matters(self):
+    def test_the_environment_does_not_matter(self):
         """Options of a shell, functions, and ignored signals, as under make, CI and nohup."""
         self.claims(claim("fails", "false", expected=1, more="status = [0, 1]"),
                     claim("trap", "trap 'exit 7' INT; kill -INT $$; sleep 1", expected=7,
@@ -158,7 +158,7 @@ class ClaimCheck(ToolTest):
         self.assertTrue(self.soon(lambda: not os.path.exists(
             f"/proc/{(self.folder / 'pid').read_text().strip()}")))
 
-    def test_what_cannot_be_removed_at_once(self):
+    def test_directories_that_cannot_be_removed_at_once(self):
         self.claims(claim("shut", "mkdir -p d/e; touch d/e/f; chmod 000 d"))
         # TearDown looks for leftover processes.
         self.assertEqual(self.check()["shut"]["verdict"], "holds")

@@ -84,12 +84,12 @@ class Compress(ToolTest):
             found.append(self.stats("--scheme=stored", stdin=stream))
         self.assertEqual(*found)
 
-    def test_json_says_what(self):
+    def test_json_names_the_level(self):
         report = self.run_tool("attn-compute", "in.h5", "--compress", "gzip", "-o", "out.h5",
                                "--json").json()
         self.assertEqual(report["params"]["compress"], "gzip:4")
 
-    def test_nonsense(self):
+    def test_invalid_options(self):
         for value in ("zstd", "gzip:0", "gzip:10", "gzip:", "gzip:4.5", "9", "GZIP"):
             for tool in WRITERS:
                 with self.subTest(tool=tool, value=value):

@@ -127,7 +127,7 @@ class Reading(Arrays):
                 self.assert_bits(self.read("x.h5")["x"].reshape(expected.shape), expected,
                                  address + text)
 
-    def test_every_tool_takes_them(self):
+    def test_every_tool_accepts_them(self):
         arrays = qkv()
         self.write("qkv.h5", **arrays)
         words = []
@@ -259,7 +259,7 @@ class Writing(Arrays):
         self.refused("tensor-convert", "big.h5", "--dtype", "f16", status=4,
                      says=["big.h5:/x", "100000", "float16"])
 
-    def test_what_cannot_be_held(self):
+    def test_values_that_a_format_cannot_store(self):
         self.write("a.h5", {"attn_scheme": "dnas"}, x=np.arange(3.0), tokens=["a"], group__y=[1.0])
         done = self.convert("a.h5", "-o", "a.npz")
         for left_out in ("tokens", "group", "attn_scheme"):
@@ -271,7 +271,7 @@ class Writing(Arrays):
         self.write("b.h5", x=np.arange(3.0), y=np.arange(3.0))
         self.refused("tensor-convert", "b.h5", status=3, says=["one array", "2"], output="b.npy")
 
-    def test_nothing_is_not_written(self):
+    def test_empty_conversions_are_errors(self):
         np.savez(self.folder / "none.npz")
         self.put("none.safetensors", safetensors({}))
         self.write("none.h5", {"note": "alone"})
@@ -304,7 +304,7 @@ class Writing(Arrays):
         self.assertNotIn("warning", self.convert("a.h5", "--to=h5", "-o", "c.xyz").err)
         self.assertNotIn("warning", self.shell("tensor-convert a.h5 > d.h5").err)
 
-    def test_bytes_that_are_no_text(self):
+    def test_bytes_that_are_not_text(self):
         for word, wrong in ((b"caf\xc3\xa9", None), (b"\xf0\x9f\x99\x82", None), (b"", None),
                             (b"caf\xe9", "UTF-8"), (b"\xc0\xaf", "UTF-8"),
                             (b"\xed\xa0\x80", "UTF-8"), (b"\xf4\x90\x80\x80", "UTF-8"),

@@ -70,7 +70,7 @@ class Depth(ToolTest):
         done = self.run_tool("claim-check", "claims.toml", status=1)
         self.assertNotIn("parts", done.err)
 
-    def test_no_end(self):
+    def test_endless_loops(self):
         self.refused("claim-check", "/dev/zero", output=None, status=3, says=["/dev/zero", "64 MiB"])
 
     def test_words_of_many_signs(self):

@@ -43,7 +43,7 @@ def own_attention(q, k, v, attn_mask=None, is_causal=False, scale=None):
 class SomethingRuns(unittest.TestCase):
     """Makes a run without torch fail instead of skipping all tests."""
 
-    def test_what_is_tested(self):
+    def test_torch_is_installed(self):
         if WITHOUT_TORCH:
             self.skipTest("torch is not installed")
 
@@ -164,7 +164,7 @@ class Modules(DumpTest):
             np.testing.assert_array_equal(second["mask"][:, 0, 0], ~padding.numpy())
             self.assertIn("PyTorch", file.attrs["history"])
 
-    def test_other_models_are_left_alone(self):
+    def test_other_models_are_not_recorded(self):
         mine, other = nn.MultiheadAttention(8, 2), nn.MultiheadAttention(8, 2)
         x = torch.randn(4, 1, 8)
         with dump_attention(mine, self.path):
@@ -219,7 +219,7 @@ class Functions(DumpTest):
                 self.assertEqual((recorded["attn_energy"], recorded["attn_scale"],
                                   recorded["attn_causal"]), (energy, scale, causal))
 
-    def test_explain_away_takes_what_is_recorded(self):
+    def test_explain_away_uses_recorded_settings(self):
         self.follow(scale=0.7, is_causal=True)
         self.run_tool("explain-away-stats", "dump.h5:/own_attention", "--scheme=unas", "-o",
                       "stats.h5")

@@ -13,7 +13,7 @@ from dumps import EACH, MAP, MODEL, Dump
 
 class Compute(Dump):
 
-    def test_like_one_run_for_each_group(self):
+    def test_equals_one_run_per_group(self):
         for options in (["--scheme=dnas", "--emit=out,weights,col_sum,row_entropy"],
                         ["--scheme=hnas", "--hybrid=0.25"],
                         ["--scheme=sinkhorn", "--iterations=3", "--precision=f64"]):
@@ -44,7 +44,7 @@ class Compute(Dump):
         self.assert_same_bits({"out": inside["layer10/out"]},
                               {"out": expected["text/a/layer10/out"]})
 
-    def test_map_alone(self):
+    def test_map_without_each(self):
         found = self.compute("-q", *MAP, "--causal", "dump.h5:/text/a/layer2")
         self.assertEqual(sorted(found), ["K", "Q", "V", "col_potential", "note", "out",
                                          "row_potential"])
@@ -141,7 +141,7 @@ class Refused(Dump):
         self.refused("attn-compute", "--each=text/*", "-iq=dump.h5:/text/a/layer0/Q", status=2,
                      says=["there is no INPUT"])
 
-    def test_groups_and_datasets_that_are_not_there(self):
+    def test_missing_groups_and_datasets(self):
         self.refused("attn-compute", "--each=/text/*/block*", "dump.h5", status=3,
                      says=["dump.h5: no group like /text/*/block* (there are: text, text/a, "
                            "text/a/layer0, text/a/layer2, text/a/layer10, text/b,"])

@@ -24,7 +24,7 @@ class Statistics(Dump):
             rows[label] = cells
         return rows
 
-    def test_like_one_run_for_each_group(self):
+    def test_equals_one_run_per_group(self):
         options = [*MAP, "--causal=bottom-right", "--epsilon=0.5,1e-3"]
         pooled = self.stats(*EACH, *options, "dump.h5")
         self.assertEqual([group["group"] for group in pooled["groups"]], self.groups)

@@ -243,7 +243,7 @@ class FromTheBundle(ToolTest):
                 self.refused("explain-away-stats", "made.h5", "--scheme=stored", *options, status=3,
                              says=["potentials", "scores"])
 
-    def test_which_hybrid_counts(self):
+    def test_precedence_of_hybrid(self):
         self.write("u.h5", hybrid=np.array([0.0, 1.0]))
         self.run_tool("attn-compute", "in.h5", "--scheme=hnas", "--hybrid=0.5", "-o", "made.h5")
         for options, u in (([], "0.5"), (["--hybrid=0.3"], "0.3"), (["-i", "hybrid=u.h5"], None)):
@@ -260,7 +260,7 @@ class FromTheBundle(ToolTest):
         self.assertIn("sinkhorn", done.json()["warnings"][0])
         self.assertIs(done.json()["result"]["sinkhorn"]["holds"], True)
 
-    def test_weights_alone(self):
+    def test_only_weights(self):
         # If weights cannot be computed, the stored ones are the default.
         self.run_tool("attn-compute", "in.h5", "--scheme=dnas", "--emit=weights", "--only",
                       "-o", "w.h5")
@@ -275,7 +275,7 @@ class FromTheBundle(ToolTest):
         self.same_figures(foreign, expected)
         self.assertEqual([foreign[n] for n in ("bound", "margin", "holds")], [None] * 3)
 
-    def test_weights_alone_with_masked_keys(self):
+    def test_only_weights_with_masked_keys(self):
         # Only its column sum of 0, which dnas cannot produce, shows that the key was masked.
         mask = np.arange(30) != 7
         self.run_tool("attn-compute", "in.h5", "--scheme=dnas", "--emit=weights", "--only",
@@ -283,7 +283,7 @@ class FromTheBundle(ToolTest):
         stored = self.stats("w.h5")["stored"]
         self.assertEqual((stored["masked_keys"], stored["holds"]), (2, True))
 
-    def test_weights_alone_with_an_empty_query(self):
+    def test_only_weights_with_an_empty_query(self):
         mask = np.ones((30, 30), bool)
         mask[4] = False
         self.write("mask.h5", mask=mask)
@@ -299,7 +299,7 @@ class FromTheBundle(ToolTest):
         self.run_tool("attn-compute", "in.h5", "--causal", "-o", "made.h5")
         self.assertEqual(self.stats("made.h5", "--causal=none"), self.stats("in.h5"))
 
-    def test_what_only_keeps(self):
+    def test_results_kept_by_only(self):
         # The history continues, and a mixture can be rebuilt.
         self.run_tool("attn-compute", "in.h5", "--scheme=hnas", "-o", "all.h5")
         self.run_tool("attn-compute", "all.h5", "--scheme=hnas", "--only", "-o", "only.h5")

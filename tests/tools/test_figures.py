@@ -70,7 +70,7 @@ class FigureTest(ToolTest):
 
 class Figures(FigureTest):
 
-    def test_all_are_drawn_and_only_once(self):
+    def test_all_are_drawn_exactly_once(self):
         out = self.folder / "figures"
         before = {path: path.stat().st_mtime for path in SOURCE.glob("data/**/*")}
         self.make("figures.mk", f"OUT={out}", "DPI=100", "-j2")
@@ -170,7 +170,7 @@ class Figures(FigureTest):
         self.assertIn("$ for x in 0.5 0.1; do sinkhorn-iter points.h5 --epsilon \"$x\"; done", words)
         self.assertIn("$ tensor-gen uniform q=2x30x2 k=2x30x2 -o points.h5", words)
 
-    def test_an_error_of_nothing_has_no_logarithm(self):
+    def test_an_error_of_zero_has_no_logarithm(self):
         self.write("zeros.h5", error=[1e-3, 0.0, 0.0])
         run = self.plot("sinkhorn-error", "zeros.h5", "-o", "a.svg")
         self.assertNotIn("warning", run.err)
@@ -192,7 +192,7 @@ class Figures(FigureTest):
                        **{name: values})
             self.refused("evidence", f"{name}.h5", "-o", "f", status=3, says=[f"by {name}"])
 
-    def test_a_caption_is_the_commands_again(self):
+    def test_a_caption_repeats_the_commands(self):
         self.run_tool("tensor-gen", "normal", "q=9x4", "k=9x4", "--output=$in put.h5")
         for scheme in ("unas", "dnas"):
             self.run_tool("attn-compute", "$in put.h5", f"--scheme={scheme}", "--emit", "weights",
@@ -264,7 +264,7 @@ class Figures(FigureTest):
             self.assertEqual((self.folder / f"a{ending}").read_bytes(),
                              (self.folder / f"b{ending}").read_bytes(), ending)
 
-    def test_caption_of_ones_own(self):
+    def test_custom_caption(self):
         self.run_tool("mode-collapse-sim", "curve", "-o", "curve.h5")
         words = self.words("collapse-curves", "curve.h5", "--caption", "as printed", "--title", "T")
         self.assertIn("as printed", words)
@@ -277,7 +277,7 @@ class Refused(FigureTest):
     SCRIPTS = ("column-sums", "collapse-curves", "collapse-steps", "evidence", "relative-deviation",
                "sinkhorn-error", "attention-map")
 
-    def test_what_is_not_there(self):
+    def test_missing_inputs(self):
         self.write("other.h5", other=[1.0, 2.0])
         (self.folder / "text.h5").write_text("not HDF5")
         for script in self.SCRIPTS:
@@ -310,7 +310,7 @@ class Refused(FigureTest):
         self.refused("attention-map", "-", "-", "-o", "f", status=2, says=["standard input"],
                      stdin=(self.folder / "w.h5").read_bytes())
 
-    def test_points_that_are_none(self):
+    def test_invalid_points(self):
         for name, value in (("nan", np.nan), ("inf", np.inf)):
             self.write(f"{name}.h5", unas__trajectory=np.full((2, 3, 2), value), label=[0, 0, 1])
             self.refused("collapse-steps", f"{name}.h5", "-o", "f", status=3, says=["finite"])
@@ -373,7 +373,7 @@ class Sweep(FigureTest):
         self.assertEqual([row["keys"] for row in self.rows()], ["9", "9"])
         self.assertEqual(self.make("sweep.mk", f"OUT={self.folder}/a b", status=2), "")
 
-    def test_what_fails_leaves_no_table(self):
+    def test_a_failed_cell_leaves_no_table(self):
         self.make("sweep.mk", f"OUT={self.folder}/sweep", "SCALES=x", "SHARES=0", status=2)
         self.assertFalse((self.folder / "sweep/table.tsv").exists())
 

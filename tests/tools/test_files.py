@@ -344,7 +344,7 @@ class Targets(FilesTest):
                 self.assert_same_bits(self.read("in.h5"), self.expected)
                 self.assertEqual(self.listing(), self.before)
 
-    def test_force_where_there_is_nothing(self):
+    def test_force_without_an_existing_file(self):
         self.run_tool("attn-compute", "in.h5", "--force", "-o", "out.h5")
         self.assert_same_bits(self.read("out.h5"), self.expected)
 
@@ -381,7 +381,7 @@ class Targets(FilesTest):
         self.shell("umask 077; attn-compute -q in.h5 -o new.h5 --force")
         self.assertEqual(mode("new.h5"), 0o604)
 
-    def test_a_file_that_appears_meanwhile_is_kept(self):
+    def test_a_file_that_appears_in_the_meantime_is_kept(self):
         # Long enough to be observed at work.
         done = self.shell("attn-compute in.h5 --scheme=sinkhorn --iterations=3000 -o out.h5 & "
                           "until compgen -G '.out.h5.*' > names; do sleep 0.01; done; rm names; "

@@ -59,7 +59,7 @@ class GradientValues(ToolTest):
                 # Output is then scaled by 2^-128, at which some of its values are subnormal.
                 self.assert_alike(got, want, bound=1e-4)
 
-    def test_hybrid_of_scores_that_are_near_each_other(self):
+    def test_hybrid_of_similar_scores(self):
         """dnas and unas then differ by less than the rounding of sums in float32."""
         for _ in range(4):
             self.write("in.h5", q=0.15 * self.normal(700, 64), k=0.15 * self.normal(700, 64),

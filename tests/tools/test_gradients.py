@@ -281,7 +281,7 @@ class Gradients(ToolTest):
         for name in ("grad_q", "grad_k"):
             self.assert_near(name, found[name], np.zeros(found[name].shape), 5e-5 * size)
 
-    def test_tolerance_unrolls_what_was_done(self):
+    def test_tolerance_unrolls_the_iterations_that_ran(self):
         data = self.vectors(queries=6) | {"grad_out": self.normal(2, 6, 2)}
         self.write("in.h5", **data)
         found = self.compute("in.h5", "-q", "--only", "--scheme=sinkhorn", "--tolerance=1e-9",
@@ -321,7 +321,7 @@ class Gradients(ToolTest):
                 self.assertEqual(both.labels[f"{group}/{name}"], alone.labels[name])
         self.assertEqual(alone.labels["grad_k"], ["head", "key", "dimension"])
 
-    def test_carried_along(self):
+    def test_copied_unchanged(self):
         data = self.vectors() | {"grad_out": self.normal(2, 5, 2)}
         self.write("in.h5", **data)
         (self.folder / "made.h5").write_bytes(

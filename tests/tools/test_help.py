@@ -13,7 +13,7 @@ GOLDEN = SOURCE / "tests/golden"
 
 class Help(ToolTest):
 
-    def test_every_tool_is_looked_at(self):
+    def test_every_tool_has_a_golden_text(self):
         mains = (SOURCE / "tools").glob("*/main.cpp")
         sources = {path.parent.name.replace("_", "-") for path in mains}
         self.assertLessEqual(sources, set(TOOLS))

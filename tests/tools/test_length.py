@@ -63,7 +63,7 @@ class Length(ToolTest):
             peak = self.peak("mode-collapse-sim", *verb, *options, "-o", f"{verb[0]}.h5")
             self.assertLess(peak, (32 << 20) + 40e6)
 
-    def test_large_heads_lie_where_the_last_ones_lay(self):
+    def test_large_heads_reuse_memory(self):
         # 4.2 MB of keys each, 100 MB in all, of which explain-away-stats keeps 6.7 MB of sums.
         random = np.random.default_rng(3)
         commands = (["attn-compute", "--scheme=dnas", "--emit=col_sum", "--only", "-q", "--force",

@@ -85,7 +85,7 @@ class Curve(CollapseTest):
             self.assertLessEqual(curve["asymmetry"], 32 * np.finfo(float).eps)
             self.assertEqual(curve["grid_peak"]["gap"], bundle["gap"][row].max())
 
-    def test_asymmetry_is_of_other_formulas(self):
+    def test_asymmetry_uses_other_formulas(self):
         for grid in ("1:1e6:500", "1e-300:1e300:500", "1e-6:1:500"):
             _, result = self.sim("curve", f"--r={grid}", "--a=0.001,0.5,1,30,1e100", json=True)
             self.assertIs(result["holds"], True)
@@ -101,7 +101,7 @@ class Curve(CollapseTest):
         self.assertIsNone(peaks[3]["r"])  # beyond float64
         self.assertAlmostEqual(peaks[3]["log10_r"], 1200 / math.log(10), delta=1e-9)
 
-    def test_any_size_in_any_memory(self):
+    def test_any_size_with_any_memory(self):
         whole = self.sim("curve", "--r=1:1e6:20001", "--a=1,2")
         for option in ("--memory=4K", "--threads=1", "--threads=3"):
             self.assert_same_bits(self.sim("curve", "--r=1:1e6:20001", "--a=1,2", option), whole)
@@ -194,7 +194,7 @@ class Simulate(CollapseTest):
                     self.assert_near("unas", bundle["unas/centre_distance"], [2 * a, unas], 1e-12)
                     self.assert_near("dnas", bundle["dnas/centre_distance"], [2 * a, dnas], 1e-12)
 
-    def test_unbalanced_clusters_merge_under_unas_alone(self):
+    def test_unbalanced_clusters_merge_only_under_unas(self):
         bundle, result = self.sim("simulate", *UNBALANCED, "--seeds=100", "--steps=5",
                                   "--emit=centre_distance", json=True)
         unas, dnas = bundle["unas/centre_distance"], bundle["dnas/centre_distance"]
@@ -511,7 +511,7 @@ class Refused(CollapseTest):
             self.refused("mode-collapse-sim", "simulate", "in.h5", option, status=2,
                          says=[option.split("=")[0], "in.h5"])
 
-    def test_points_that_are_there_are_not_emitted(self):
+    def test_existing_points_are_not_emitted(self):
         self.write("in.h5", x=np.ones((6, 2)), label=np.arange(6) % 2)
         for name in ("x", "label"):
             self.refused("mode-collapse-sim", "simulate", "in.h5", f"--emit={name}", "--only",
@@ -530,7 +530,7 @@ class Refused(CollapseTest):
             self.refused("mode-collapse-sim", "simulate", "in.h5", "--memory=1M", *more, status=6,
                          says=["in.h5:/label", "--memory"])
 
-    def test_points_that_leave_the_format(self):
+    def test_points_that_exceed_the_format(self):
         far = ["--counts=3,3", "--centres=1e3;-1e3", "--residual", "--precision=f32", "--steps=200"]
         self.refused("mode-collapse-sim", "simulate", *far, status=4, says=["seed 0, unas, step"])
         self.refused("mode-collapse-sim", "simulate", "--counts=1", "--centres=1e39",
@@ -546,7 +546,7 @@ class Refused(CollapseTest):
         self.refused("mode-collapse-sim", "simulate", "--counts=3,3", "--centres=1;0",
                      "--steps=1000000000000", status=6, says=["--memory"])
 
-    def test_distances_that_are_not_written_take_no_memory(self):
+    def test_unwritten_distances_take_no_memory(self):
         x = np.arange(3000.0)[:, None] / 3000
         self.write("in.h5", x=x, label=np.arange(3000))
         options = ["simulate", "in.h5", "--steps=2", "--memory=300M", "--threads=1"]

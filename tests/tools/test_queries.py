@@ -71,7 +71,7 @@ class Queries(ToolTest):
         for run in runs[1:]:
             self.assert_same_bits(run, runs[0])
 
-    def test_default_emit_and_carried_along(self):
+    def test_default_emit_and_copied_datasets(self):
         self.write("in.h5", **vectors(0, 1, 6, 4, np.float32))
         made = self.run_tool("attn-compute", "-q", "--queries=1:3", "in.h5").bundle()
         self.assertEqual({n: a.shape for n, a in made.items() if n not in "qkv"},
@@ -112,7 +112,7 @@ class Queries(ToolTest):
                             "--queries=1::9223372036854775807,-9223372036854775808:1")
         np.testing.assert_array_equal(huge["queries"], [0, 1])
 
-    def test_statistics_do_not_take_some_rows_for_all(self):
+    def test_statistics_refuse_some_rows(self):
         self.write("in.h5", **vectors(0, 1, 6, 4, np.float32))
         for only in ([], ["--only"]):
             self.run_tool("attn-compute", *only, "--queries=0:2", "--emit=weights", "in.h5",

@@ -70,7 +70,7 @@ class Report(ToolTest):
             self.assertIn(f" {word} ", text)
         self.assertEqual([c for c in text if c < " " and c != "\n" or "\x7f" <= c < "\xa0"], [])
 
-    def test_words_of_the_wrong_shape_are_left_out(self):
+    def test_tokens_of_the_wrong_shape_are_left_out(self):
         self.write("bad.h5", **{n: a for n, a in self.read("in.h5").items() if n != "tokens"},
                    tokens=["too", "few"])
         done = self.run_tool("explain-away-stats", "bad.h5")
@@ -157,7 +157,7 @@ class Messages(ToolTest):
             done = self.run_tool(tool, "in.h5", "-q", "-o", f"{tool}.h5")
             self.assertEqual((done.err, done.out), ("", b""))
 
-    def test_leaks_are_told(self):
+    def test_leaks_are_reported(self):
         for options, words in ((["--scheme=dnas", "--causal=top-left"], "leak"),
                                (["--scheme=sinkhorn", "--causal=bottom-right"], "leak"),
                                (["--scheme=dnas", "-i", "q=in.h5:/q[:,:1]", "-i",
@@ -170,7 +170,7 @@ class Messages(ToolTest):
         done = self.run_tool("attn-compute", "in.h5", "--causal=top-left", "-o", "unas.h5")
         self.assertNotIn("warning", done.err)
 
-    def test_names_that_nothing_uses(self):
+    def test_unused_names(self):
         np.save(self.folder / "m.npy", np.ones((6, 5), bool))
         self.write("stored.h5", weights=np.full((6, 5), 0.2))
         pair = ["-i", "q=in.h5", "-i", "k=in.h5"]
@@ -200,14 +200,14 @@ class Messages(ToolTest):
         done = self.run_tool("explain-away-stats", "-i", "weights=stored.h5", "--json")
         self.assertEqual(done.json()["warnings"], [])
 
-    def test_a_map_that_nothing_uses(self):
+    def test_an_unused_map(self):
         for tool in ("attn-compute", "explain-away-stats"):
             done = self.run_tool(tool, "in.h5", "--map=maks=q", "--dry-run")
             self.assertIn("warning: --map maks: this computation does not use it", done.err)
             done = self.run_tool(tool, "in.h5", "--map=q=q", "--dry-run")
             self.assertNotIn("warning", done.err)
 
-    def test_names_that_nothing_uses_in_a_dump(self):
+    def test_unused_names_in_a_dump(self):
         vectors = {f"layer{n}__{x}": np.ones((3, 2)) for n in range(3) for x in "qk"}
         self.write("dump.h5", **vectors, bais=np.zeros((3, 3)))
         for tool in ("attn-compute", "explain-away-stats"):

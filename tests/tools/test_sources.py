@@ -118,7 +118,7 @@ class Sources(ToolTest):
                     found = self.compute(path, cwd=self.away)["out"]
                     np.testing.assert_array_equal(found, self.expected)
 
-    def test_a_missing_source_is_not_looked_for_elsewhere(self):
+    def test_a_missing_source_is_not_searched_elsewhere(self):
         for name, source in self.SOURCES.items():
             with self.subTest(name=name):
                 (self.away / "parts").mkdir(exist_ok=True)
@@ -164,7 +164,7 @@ class Sources(ToolTest):
         shutil.copytree(self.data, folder)
         self.assert_refused("shape/virtual.h5", "parts/1.h5", says)
 
-    def test_sources_that_are_something_else(self):
+    def test_sources_of_other_kinds(self):
         part = self.data / "parts" / "1.h5"
         part.write_bytes(b"this is not HDF5" * 100)
         self.assert_refused("data/virtual.h5", "parts/1.h5", "not an HDF5 file")
@@ -317,14 +317,14 @@ class Sources(ToolTest):
                 np.testing.assert_array_equal(found, values)
                 self.run_tool("tensor-compare", "typed.h5", "source.h5")
 
-    def test_parts_that_may_grow_are_refused(self):
+    def test_unlimited_parts_are_refused(self):
         with h5py.File(self.folder / "grows.h5", "w") as file:
             layout = h5py.VirtualLayout((3, 5, 4), "f4", maxshape=(None, 5, 4))
             source = h5py.VirtualSource("plain.h5", "q", SHAPE, maxshape=(None, 5, 4))
             layout[:h5py.h5s.UNLIMITED] = source[:h5py.h5s.UNLIMITED]
             file.create_virtual_dataset("q", layout)
         rest(self.folder / "grows.h5")
-        self.refused("attn-compute", "grows.h5", status=3, says=["grows.h5:/q", "may grow"],
+        self.refused("attn-compute", "grows.h5", status=3, says=["grows.h5:/q", "unlimited parts"],
                      hint="h5repack")
 
 

@@ -114,7 +114,7 @@ class OtherTools(Stale):
         self.kept(self.made("attn-compute", "made.h5"), "lambda", "out")
         self.assertEqual(self.read("made.h5").attributes["attn_dual_alpha"], 1)
 
-    def test_layout_is_of_the_tensors(self):
+    def test_layout_belongs_to_the_tensors(self):
         data = {name: values.swapaxes(0, 1) for name, values in self.data.items()}
         self.write("inside.h5", {"attn_layout": "blhd"}, **data)
         self.made("attn-compute", "--emit=weights,out", "inside.h5")
@@ -123,7 +123,7 @@ class OtherTools(Stale):
         self.assertEqual(dual.attributes["attn_layout"], "blhd")
         self.assertEqual(self.compute("dual.h5", "-q")["out"].shape, (7, 2, 3))
 
-    def test_whatever_the_order(self):
+    def test_any_order(self):
         steps = (["attn-compute", "--emit=weights"], ["attn-compute", "--scheme=dnas", "--emit=out"],
                  ["attn-compute", "--emit=out,weights,col_sum", "--scale=2"],
                  ["lambda-solve", "--emit=out,lambda"], ["sinkhorn-iter"],
@@ -197,7 +197,7 @@ class SameTool(Stale):
         self.dropped(self.made("lambda-solve", "--emit=p", "made.h5", name="keys.h5"),
                      "lambda-solve", "h")
 
-    def test_queries_that_do_not_open(self):
+    def test_unreadable_dataset_queries(self):
         with h5py.File(self.folder / "in.h5", "r+") as file:
             file["queries"] = h5py.SoftLink("/nowhere")
         self.made("attn-compute", "--only", "in.h5")
@@ -273,7 +273,7 @@ class Inputs(Stale):
                           "made.h5", name="sums.h5")
         self.dropped(other, "attn-compute", "weights")
 
-    def test_what_is_read_is_not_true_for_that(self):
+    def test_a_result_that_was_read_may_be_outdated(self):
         self.made("attn-compute", "--emit=weights,out", "in.h5")
         self.write("other.h5", q=self.normal(2, 7, 4))
         read = self.made("explain-away-stats", "--scheme=stored", "-i", "q=other.h5", "made.h5",
@@ -321,7 +321,7 @@ class Inputs(Stale):
         self.dropped(self.made("attn-compute", "--map=q=B,k=A", "--emit=weights", "made.h5"),
                      "attn-compute", "out")
 
-    def test_the_users_own(self):
+    def test_datasets_of_the_user_are_kept(self):
         own = {name: self.normal(3) for name in ("error", "p", "out", "plan", "h")}
         self.write("own.h5", {"attn_causal": "none"}, **self.data, **own)
         steps = (["attn-compute", "--emit=col_sum"], ["attn-compute", "--scale=2", "--emit=weights"],
@@ -369,7 +369,7 @@ class OlderFiles(Stale):
 
 class Marks(Stale):
 
-    def test_what_a_mark_says(self):
+    def test_contents_of_a_mark(self):
         made = self.made("attn-compute", "--emit=out,weights", "--scale=3", "in.h5")
         mark = json.loads(made.attributes_of["out"]["attn_result"])
         self.assertEqual((mark["name"], mark["tool"]), ("out", "attn-compute"))
@@ -382,7 +382,7 @@ class Marks(Stale):
         listed = self.run_tool("tensor-info", "--json", "made.h5").json()["result"]["datasets"]
         self.assertIn("attn_result", {d["path"]: d["attributes"] for d in listed}["out"])
 
-    def test_one_that_is_no_mark(self):
+    def test_a_text_that_is_not_a_mark(self):
         for text in ("", "{", "[]", '{"name": "out"}', '{"name": "out", "tool": 1, "from": {}}',
                      '{"name": "out", "tool": "nobody", "from": [], "with": {}}'):
             self.write("own.h5", {"attn_scheme": "unas"}, **self.data, out=np.zeros(2))
@@ -393,7 +393,7 @@ class Marks(Stale):
             file["out"].attrs["attn_result"] = np.arange(4)
         self.dropped(self.made("attn-compute", "--emit=col_sum", "own.h5"), "attn-compute", "out")
 
-    def test_one_that_would_use_up_the_stack(self):
+    def test_a_mark_that_would_overflow_the_stack(self):
         deep = ["[" * 100000 + "]" * 100000, '{"with":' * 200000 + "1" + "}" * 200000,
                 "[" * 30000 + "]" * 30000, '{"a":' * 10000 + "1" + "}" * 10000]
         marks = [f'{{"name":"out","tool":"attn-compute","from":{{}},"with":{value}}}'
@@ -415,13 +415,13 @@ class Marks(Stale):
         self.assertIn("attn_result", self.read("a.h5").attributes_of["out"])
         self.run_tool("tensor-compare", "--attributes", "a.h5", "b.h5")
 
-    def test_no_bytes_of_what_is_left_out(self):
+    def test_left_out_results_take_no_space(self):
         self.write("big.h5", q=self.normal(400, 4), k=self.normal(400, 4), v=self.normal(400, 4))
         self.made("sinkhorn-iter", "--emit=plan", "big.h5")
         self.made("attn-compute", "--emit=out", "made.h5", name="small.h5")
         self.assertLess((self.folder / "small.h5").stat().st_size, 60000)
 
-    def test_refused_runs_say_nothing_of_it(self):
+    def test_refused_runs_do_not_report_it(self):
         self.made("attn-compute", "--emit=out,grad_v", "in.h5")
         self.write("nan.h5", q=np.full((2, 7, 4), np.nan, np.float32))
         self.dropped(self.made("sinkhorn-iter", "made.h5", name="other.h5"), "attn-compute",

@@ -27,7 +27,7 @@ class TensorGen(ToolTest):
                 self.assertFalse(np.isin(other[name], first[name]).any())
         self.assertFalse(np.isin(first["q"], first["k"]).any())
 
-    def test_a_number_depends_on_seed_name_and_index_alone(self):
+    def test_a_number_depends_only_on_seed_name_and_index(self):
         whole = self.gen("normal", "x=100000", "--seed=3")["x"]
         for arguments in (["x=1000x100"], ["a=5", "x=100000", "z=7"], ["x=100000", "--threads=1"],
                           ["x=100000", "--threads=5"], ["x=100000", "--memory=64K"], ["x=99x1000"],
@@ -221,7 +221,7 @@ class TensorCompare(ToolTest):
         self.compare("a.h5:/y", "b.h5:/z", same=True)
         self.compare("a.h5:/x[1:]", "b.h5:/x[:2]", same=False)
 
-    def test_nothing_is_not_the_same(self):
+    def test_an_empty_comparison_is_an_error(self):
         for name in ("a.h5", "b.h5"):
             with h5py.File(self.folder / name, "w") as file:
                 file.create_group("group/empty")

@@ -285,7 +285,7 @@ class Terms(ToolTest):
                 if n in ("attn_window", "attn_softcap", "attn_relative_bias", "attn_alpha")]
         self.assertEqual(left, [])
 
-    def test_what_is_recorded_can_be_undone(self):
+    def test_recorded_settings_can_be_undone(self):
         data = self.vectors(np.random.default_rng(12))
         self.write("in.h5", **data)
         self.run_tool("attn-compute", "in.h5", "--window=3", "--softcap=0.1", "-o", "made.h5")
@@ -318,7 +318,7 @@ class Terms(ToolTest):
         self.write("in.h5", {"attn_energy": "cosine"}, **data)
         self.refused("attn-compute", "in.h5", status=3, says=["in.h5: attribute attn_energy is cosine"])
 
-    def test_layout_of_nothing(self):
+    def test_layout_without_effect(self):
         ones = np.ones
         self.write("scores.h5", scores=ones((2, 5, 6)), v=ones((2, 6, 3)))
         self.write("x.h5", x=ones((5, 6)), wq=ones((2, 6, 3)), wk=ones((2, 6, 3)))

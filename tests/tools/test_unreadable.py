@@ -186,7 +186,7 @@ class Listings(ToolTest):
                     if name == "v":
                         self.refused("tensor-convert", "bad.h5", output="out.npz", **expected)
 
-    def test_only_leaves_out_what_is_not_asked_for(self):
+    def test_only_leaves_out_other_datasets(self):
         dangling_link(self.folder / "good.h5", "other")
         self.refused("attn-compute", "good.h5", status=3, says=["/other"], hint="--only")
         self.run_tool("attn-compute", "--only", "good.h5", "-o", "out.h5")

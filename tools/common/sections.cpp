@@ -34,7 +34,7 @@ Names parse_map(const cli::Arguments& arguments) {
       throw Error(Failure::usage, "--map names " + name + " twice");
     }
     if (names_dataset(arguments, name)) {
-      throw Error(Failure::usage, "both --map and -i define " + name + " , expected one");
+      throw Error(Failure::usage, "both --map and -i define " + name + ", expected one");
     }
     const std::string stored = item.substr(equals + 1);
     if (names_dataset(arguments, stored)) {

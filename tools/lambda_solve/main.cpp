@@ -25,9 +25,9 @@ cli::Declaration declare() {
   d.about(
       "Reads q (..., Lq, d), k (..., Lk, d) and optionally v (templates k/sqrt(d), evidence q; q "
       "may have a multiple of k's heads); or x, wq, wk; or t (..., n, d), z (..., Q, d). "
-      "Preferences are the product of preference (..., n) or (..., Q, n), mask, exp(bias), "
-      "key_length and rel_bias; uniform without these. A query with no template has lambda 0 and "
-      "is counted. All computation is in float64; --precision sets the type of p and out, and the "
+      "Preferences combine preference (..., n) or (..., Q, n), mask, bias (as exp(bias)), rel_bias "
+      "and key_length; uniform without these. A query with no template has lambda 0 and is "
+      "counted. All computation is in float64; --precision sets the type of p and out, and the "
       "default tolerance.");
   d.section("Problem");
   declare_score_options(d, false, ScoreUse::dual);
