@@ -22,7 +22,7 @@ cli::Outcome conclude(const ComputeOptions& options, const AttentionInput& input
 
 /// The same for all groups of --each together, whose own conclusions `groups` has gathered: the
 /// worst status goes into the result, beside them.
-cli::Outcome conclude_groups(const GroupReport& groups, const ComputeOptions& options, Index heads,
+cli::Outcome conclude_groups(const GroupReport& groups, Scheme scheme, Index heads,
                              const Totals& totals, cli::Report& report);
 
 }  // namespace attn::tools
