@@ -1,3 +1,6 @@
+#include <string>
+
+#include "cli/memory_hint.hpp"
 #include "cli/option.hpp"
 
 namespace attn::cli {
@@ -60,8 +63,9 @@ std::vector<Common> common_options() {
       {{.name = "memory",
         .kind = Kind::size,
         .placeholder = "SIZE",
-        .help = "Working memory; K, M, G and T are powers of 1024. Never changes a result. The "
-                "program itself takes some 30 MB more.",
+        .help = std::string("Working memory; K, M, G and T are powers of 1024. Never changes a "
+                            "result. The program itself takes ") +
+                memory_of_program + " more.",
         .fallback = "1G"},
        any},
       {{.name = "tmpdir",
