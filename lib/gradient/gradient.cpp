@@ -372,7 +372,7 @@ std::int64_t differentiate_bytes(Scheme scheme, Index rows, Index cols, Index v_
   if (scheme == Scheme::hnas) bytes += rows * v_head_dim * element;
   if (scheme == Scheme::hnas || scheme == Scheme::sinkhorn) {
     const Partition columns = partition_of(Order::column_panels, rows, cols, element_size);
-    bytes += columns.slots * std::min<Index>(rows, 512) * columns.panel * element;
+    bytes += columns.slots * std::min(rows, pass_tile_length) * columns.panel * element;
     bytes += std::max(pass_bytes(Order::row_panels, rows, cols, 1, element_size, threads),
                       pass_bytes(Order::column_panels, rows, cols, 1, element_size, threads));
   }

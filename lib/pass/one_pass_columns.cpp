@@ -1,16 +1,14 @@
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "kernel/online_softmax.hpp"
 #include "kernel/parallel.hpp"
 #include "kernel/tile.hpp"
 #include "pass/one_pass.hpp"
+#include "tensor/infinity.hpp"
 
 namespace attn {
 namespace {
-
-constexpr double minus_infinity = -std::numeric_limits<double>::infinity();
 
 // A panel of exponentials is written and read once, what is gathered by row is read and written by
 // every panel: so that it is cheaper to have few wide panels, in cache or not. Measured.

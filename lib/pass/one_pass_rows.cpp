@@ -7,11 +7,10 @@
 #include "kernel/tile.hpp"
 #include "pass/one_pass.hpp"
 #include "pass/selected_rows.hpp"
+#include "tensor/infinity.hpp"
 
 namespace attn {
 namespace {
-
-constexpr double minus_infinity = -std::numeric_limits<double>::infinity();
 
 // A tile of scores with its keys and values should stay in the second-level cache; a multiple of
 // the register tile's six rows. What a row gathers depends on the columns of its tiles alone.

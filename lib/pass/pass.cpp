@@ -8,11 +8,10 @@
 #include "kernel/parallel.hpp"
 #include "kernel/tile.hpp"
 #include "pass/selected_rows.hpp"
+#include "tensor/infinity.hpp"
 
 namespace attn {
 namespace {
-
-constexpr double minus_infinity = -std::numeric_limits<double>::infinity();
 
 // A potential of −inf closes its line. To subtract +inf in its place gives −inf for every score,
 // finite or not, where −inf − (−inf) would be NaN.

@@ -12,8 +12,6 @@
 namespace attn {
 namespace {
 
-constexpr Index tile_length = 512;
-
 template <class T>
 void require_weights(const WeightTile<T>& tile) {
   for (Index i = 0; i < tile.range.rows; ++i) {
@@ -36,12 +34,12 @@ void show_stored_weights(const MatrixSource<T>& weights, Index rows, Index cols,
   const Partition partition = partition_of(Order::row_panels, rows, cols, sizeof(T));
   for (Observer<T>* observer : observers) observer->start(partition);
   kernel::parallel_for(partition.slots, threads, [&](Index slot, int) {
-    Buffer<T> storage(partition.panel * std::min(tile_length, cols));
+    Buffer<T> storage(partition.panel * std::min(pass_tile_length, cols));
     for (Index p = partition.first_panel(slot); p < partition.first_panel(slot + 1); ++p) {
       const Index row0 = p * partition.panel;
       const Index count = std::min(partition.panel, rows - row0);
-      for (Index col0 = 0; col0 < cols; col0 += tile_length) {
-        const TileRange range{row0, count, col0, std::min(tile_length, cols - col0)};
+      for (Index col0 = 0; col0 < cols; col0 += pass_tile_length) {
+        const TileRange range{row0, count, col0, std::min(pass_tile_length, cols - col0)};
         const MatrixView<T> values(storage.data(), range.rows, range.cols);
         weights.read(range, values);
         const WeightTile<T> tile{range, values};

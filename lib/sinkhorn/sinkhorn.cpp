@@ -2,16 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "pass/column_sums.hpp"
 #include "pass/one_pass.hpp"
 #include "sinkhorn/scaling_pass.hpp"
+#include "tensor/infinity.hpp"
 
 namespace attn {
 namespace {
-
-constexpr double minus_infinity = -std::numeric_limits<double>::infinity();
 
 // How far log κ and log ρ may be from 0. In float32: with scores of at most 30 their products lie
 // well inside of the format; with a plan as kernel, what was flushed to 0 is then still below 1e-29
