@@ -11,6 +11,8 @@
 #include <random>
 #include <utility>
 
+#include "system/replacement.hpp"
+
 namespace attn {
 namespace {
 
@@ -22,8 +24,6 @@ struct Slot {
 };
 static_assert(std::atomic<int>::is_always_lock_free);
 std::array<Slot, 32> slots;
-
-std::atomic<void (*)() noexcept> undo_besides{nullptr};
 
 /// -1 where all slots are taken or the path is too long for any file: the name is then removed by
 /// its owner only, not by signals.
@@ -95,10 +95,9 @@ std::string temporary_folder(const std::string& given) {
   return variable != nullptr && *variable != '\0' ? variable : "/tmp";
 }
 
-void also_at_removal(void (*undo)() noexcept) { undo_besides.store(undo); }
-
 void remove_temporaries() noexcept {
-  if (const auto undo = undo_besides.load()) undo();
+  // First: it may bring back an old file, which then has the name of a temporary.
+  undo_replacement();
   for (const Slot& slot : slots) {
     if (slot.state.load() == Slot::taken) unlink(slot.path.data());
   }

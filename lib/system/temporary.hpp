@@ -34,14 +34,11 @@ class TemporaryName {
 TemporaryName make_temporary(const std::string& folder, const std::string& prefix,
                              const std::function<bool(const std::string&)>& create);
 
-/// Removes the temporaries of this process and calls what also_at_removal was given. Safe to call
-/// from a signal handler.
+/// Undoes what a Replacement (replacement.hpp) has replaced for now, and removes the temporaries of
+/// this process. Safe to call from a signal handler.
 void remove_temporaries() noexcept;
 
-/// What else the end of the process undoes, from a signal handler too. Once for a process.
-void also_at_removal(void (*undo)() noexcept);
-
-/// A file for temporaries of streams: `given`, else $TMPDIR, else /tmp.
+/// The folder for temporaries of streams: `given`, else $TMPDIR, else /tmp.
 std::string temporary_folder(const std::string& given);
 
 }  // namespace attn
