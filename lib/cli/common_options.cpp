@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <string>
 
+#include "cli/memory_hint.hpp"
 #include "cli/option.hpp"
 
 namespace attn::cli {
@@ -67,8 +69,9 @@ std::vector<Common> resource_options() {
       {{.name = "memory",
         .kind = Kind::size,
         .placeholder = "SIZE",
-        .help = "Working memory; K, M, G and T are powers of 1024. It never changes a result. The "
-                "program itself needs about 30 MB more.",
+        .help = std::string("Working memory; K, M, G and T are powers of 1024. Never changes a "
+                            "result. The program itself takes ") +
+                memory_of_program + " more.",
         .fallback = "1G"},
        any},
       {{.name = "tmpdir",

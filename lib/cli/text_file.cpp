@@ -11,8 +11,8 @@
 
 #include "attnkit/error.hpp"
 #include "cli/terminal.hpp"
-#include "cli/text_replacement.hpp"
 #include "cli/values.hpp"
+#include "system/replacement.hpp"
 #include "system/system_reason.hpp"
 #include "system/uninterrupted.hpp"
 
@@ -51,7 +51,7 @@ bool is_regular_or_new(const std::string& file) {
 void replace_file(const std::string& text, const std::string& file, const std::string& subject,
                   const std::function<void()>& before_end) {
   const std::string target = behind_links(file);
-  TextReplacement temporary(target);
+  Replacement temporary(target);
   if (temporary.descriptor() < 0) fail(subject, errno);
   struct stat status = {};
   mode_t mode = 0;
@@ -71,7 +71,7 @@ void replace_file(const std::string& text, const std::string& file, const std::s
   if (!before_end) return;
   before_end();
   const Uninterrupted section;
-  keep_texts();
+  keep_replacement();
 }
 
 void write_stream(const std::string& text, const std::string& file, const std::string& subject) {
@@ -110,7 +110,7 @@ void check_text_destination(const std::string& destination, const std::string& o
   struct stat status = {};
   if (stat(destination.c_str(), &status) == 0 && S_ISDIR(status.st_mode)) fail(subject, EISDIR);
   if (!is_regular_or_new(destination)) return;
-  if (TextReplacement(behind_links(destination)).descriptor() < 0) fail(subject, errno);
+  if (Replacement(behind_links(destination)).descriptor() < 0) fail(subject, errno);
 }
 
 }  // namespace attn::cli

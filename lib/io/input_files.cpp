@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "attnkit/error.hpp"
+#include "system/paths.hpp"
 #include "system/system_reason.hpp"
 
 namespace attn::io {
@@ -20,12 +21,6 @@ std::optional<std::string> real_path(const std::string& path) {
   std::array<char, PATH_MAX> buffer{};
   if (realpath(path.c_str(), buffer.data()) == nullptr) return {};
   return buffer.data();
-}
-
-/// The folder of an absolute path.
-std::string folder_of(const std::string& path) {
-  const std::size_t slash = path.rfind('/');
-  return slash == 0 ? "/" : path.substr(0, slash);
 }
 
 std::string inside(const std::string& folder, const std::string& name) {

@@ -12,20 +12,7 @@ namespace attn::kernel::HWY_NAMESPACE {
 
 template <class T>
 double Dot(const T* x, const T* y, Index n) {
-  const Tag<T> d;
-  const Index step = lanes<T>();
-  Vec<T> even = hn::Zero(d);
-  Vec<T> odd = hn::Zero(d);
-  Index j = 0;
-  for (; j + 2 * step <= n; j += 2 * step) {
-    even = hn::MulAdd(hn::LoadU(d, x + j), hn::LoadU(d, y + j), even);
-    odd = hn::MulAdd(hn::LoadU(d, x + j + step), hn::LoadU(d, y + j + step), odd);
-  }
-  for (; j < n; j += step) {
-    const Index width = n - j < step ? n - j : step;
-    even = hn::MulAdd(load_part<T>(x + j, width), load_part<T>(y + j, width), even);
-  }
-  return sum_lanes<T>(hn::Add(even, odd));
+  return sum_lanes<T>(product_lanes(x, y, n));
 }
 
 template <class T>
@@ -88,46 +75,19 @@ double SpreadOfOpen(const double* x, const double* closed, Index n) {
   return most >= least ? most - least : 0;
 }
 
-// Names without overloads, as the dispatch tables need them.
-#define ATTN_FOR_TYPE(T, suffix)                                                                  \
-  double Dot_##suffix(const T* x, const T* y, Index n) { return Dot<T>(x, y, n); }                \
-  double MultiplyCovariance_##suffix(const T* p, T* a, Index n) {                                 \
-    return MultiplyCovariance<T>(p, a, n);                                                        \
-  }                                                                                               \
-  void AddMultiple_##suffix(T* x, const T* v, Index n, T step) { AddMultiple<T>(x, v, n, step); } \
-  void TurnDirection_##suffix(T* v, const T* x, Index n, T factor) {                              \
-    TurnDirection<T>(v, x, n, factor);                                                            \
-  }
-ATTN_FOR_TYPE(float, f32)
-ATTN_FOR_TYPE(double, f64)
-#undef ATTN_FOR_TYPE
-
 }  // namespace attn::kernel::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
+#define ATTN_KERNELS(KERNEL, T)                                                              \
+  KERNEL(T, double, dot, Dot, (const T* x, const T* y, Index n), (x, y, n));                 \
+  KERNEL(T, double, multiply_covariance, MultiplyCovariance, (const T* p, T* a, Index n),    \
+         (p, a, n));                                                                         \
+  KERNEL(T, void, axpy, AddMultiple, (T * x, const T* v, Index n, T step), (x, v, n, step)); \
+  KERNEL(T, void, xpby, TurnDirection, (T * v, const T* x, Index n, T factor), (v, x, n, factor))
+#include "kernel/dispatch-inl.hpp"
+
 #if HWY_ONCE
 namespace attn::kernel {
-
-#define ATTN_EXPORT(T, suffix)                                         \
-  HWY_EXPORT(Dot_##suffix);                                            \
-  HWY_EXPORT(MultiplyCovariance_##suffix);                             \
-  HWY_EXPORT(AddMultiple_##suffix);                                    \
-  HWY_EXPORT(TurnDirection_##suffix);                                  \
-  double dot(const T* x, const T* y, Index n) {                        \
-    return HWY_DYNAMIC_DISPATCH(Dot_##suffix)(x, y, n);                \
-  }                                                                    \
-  double multiply_covariance(const T* p, T* a, Index n) {              \
-    return HWY_DYNAMIC_DISPATCH(MultiplyCovariance_##suffix)(p, a, n); \
-  }                                                                    \
-  void axpy(T* x, const T* v, Index n, T step) {                       \
-    HWY_DYNAMIC_DISPATCH(AddMultiple_##suffix)(x, v, n, step);         \
-  }                                                                    \
-  void xpby(T* v, const T* x, Index n, T factor) {                     \
-    HWY_DYNAMIC_DISPATCH(TurnDirection_##suffix)(v, x, n, factor);     \
-  }
-ATTN_EXPORT(float, f32)
-ATTN_EXPORT(double, f64)
-#undef ATTN_EXPORT
 
 HWY_EXPORT(SpreadOfOpen);
 double spread_of_open(const double* x, const double* closed, Index n) {

@@ -17,22 +17,7 @@ T LaneSum(Vec<T> v) {
 
 template <class T>
 T Dot(const T* a, const T* b, Index n) {
-  const Tag<T> d;
-  const Index step = lanes<T>();
-  Vec<T> even = hn::Zero(d);
-  Vec<T> odd = hn::Zero(d);
-  Index j = 0;
-  for (; j + 2 * step <= n; j += 2 * step) {
-    even = hn::MulAdd(hn::LoadU(d, a + j), hn::LoadU(d, b + j), even);
-    odd = hn::MulAdd(hn::LoadU(d, a + j + step), hn::LoadU(d, b + j + step), odd);
-  }
-  for (; j < n; j += step) {
-    const Index rest = n - j < step ? n - j : step;
-    const Vec<T> left = rest == step ? hn::LoadU(d, a + j) : Tail<T>(a + j, rest, 0).vec();
-    const Vec<T> right = rest == step ? hn::LoadU(d, b + j) : Tail<T>(b + j, rest, 0).vec();
-    even = hn::MulAdd(left, right, even);
-  }
-  return LaneSum<T>(hn::Add(even, odd));
+  return LaneSum<T>(product_lanes(a, b, n));
 }
 
 // Multiplies each row of b by all rows of a, so that b is read once.
@@ -129,48 +114,15 @@ T LargestMagnitude(const T* x, Index n) {
   return largest_lane<T>(hn::Max(even, odd));
 }
 
-// Names without overloads, as the dispatch tables need them.
-#define ATTN_FOR_TYPE(T, suffix)                                                              \
-  void FewRowsTransposed_##suffix(T alpha, MatrixView<const T> a, MatrixView<const T> b,      \
-                                  MatrixView<T> out) {                                        \
-    FewRowsTransposed<T>(alpha, a, b, out);                                                   \
-  }                                                                                           \
-  void FewRowsAdd_##suffix(MatrixView<const T> a, MatrixView<const T> b, MatrixView<T> out) { \
-    FewRowsAdd<T>(a, b, out);                                                                 \
-  }                                                                                           \
-  double SquaredNorm_##suffix(const T* x, Index n) { return SquaredNorm<T>(x, n); }           \
-  T LargestMagnitude_##suffix(const T* x, Index n) { return LargestMagnitude<T>(x, n); }
-ATTN_FOR_TYPE(float, f32)
-ATTN_FOR_TYPE(double, f64)
-#undef ATTN_FOR_TYPE
-
 }  // namespace attn::kernel::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
-#if HWY_ONCE
-namespace attn::kernel {
-
-#define ATTN_EXPORT(T, suffix)                                                         \
-  HWY_EXPORT(FewRowsTransposed_##suffix);                                              \
-  HWY_EXPORT(FewRowsAdd_##suffix);                                                     \
-  HWY_EXPORT(SquaredNorm_##suffix);                                                    \
-  void few_rows_transposed(T alpha, MatrixView<const T> a, MatrixView<const T> b,      \
-                           MatrixView<T> out) {                                        \
-    HWY_DYNAMIC_DISPATCH(FewRowsTransposed_##suffix)(alpha, a, b, out);                \
-  }                                                                                    \
-  void few_rows_add(MatrixView<const T> a, MatrixView<const T> b, MatrixView<T> out) { \
-    HWY_DYNAMIC_DISPATCH(FewRowsAdd_##suffix)(a, b, out);                              \
-  }                                                                                    \
-  double squared_norm(const T* x, Index n) {                                           \
-    return HWY_DYNAMIC_DISPATCH(SquaredNorm_##suffix)(x, n);                           \
-  }                                                                                    \
-  HWY_EXPORT(LargestMagnitude_##suffix);                                               \
-  T largest_magnitude(const T* x, Index n) {                                           \
-    return HWY_DYNAMIC_DISPATCH(LargestMagnitude_##suffix)(x, n);                      \
-  }
-ATTN_EXPORT(float, f32)
-ATTN_EXPORT(double, f64)
-#undef ATTN_EXPORT
-
-}  // namespace attn::kernel
-#endif
+#define ATTN_KERNELS(KERNEL, T)                                                           \
+  KERNEL(T, void, few_rows_transposed, FewRowsTransposed,                                 \
+         (T alpha, MatrixView<const T> a, MatrixView<const T> b, MatrixView<T> out),      \
+         (alpha, a, b, out));                                                             \
+  KERNEL(T, void, few_rows_add, FewRowsAdd,                                               \
+         (MatrixView<const T> a, MatrixView<const T> b, MatrixView<T> out), (a, b, out)); \
+  KERNEL(T, double, squared_norm, SquaredNorm, (const T* x, Index n), (x, n));            \
+  KERNEL(T, T, largest_magnitude, LargestMagnitude, (const T* x, Index n), (x, n))
+#include "kernel/dispatch-inl.hpp"

@@ -152,71 +152,24 @@ void AddTanhGradient(MatrixView<const T> u, MatrixView<const T> v, const T* w,
   }
 }
 
-// Names without overloads, as the dispatch tables need them.
-#define ATTN_FOR_TYPE(T, suffix)                                                                \
-  void AdjointOfScores_##suffix(MatrixView<const T> p, const Adjoint<T>& x, bool add,           \
-                                MatrixView<T> out) {                                            \
-    AdjointOfScores<T>(p, x, add, out);                                                         \
-  }                                                                                             \
-  void AddAdjointColumns_##suffix(MatrixView<const T> p, const Adjoint<T>& x, double* sum) {    \
-    AddAdjointColumns<T>(p, x, sum);                                                            \
-  }                                                                                             \
-  void AddDifferenceColumns_##suffix(MatrixView<const T> p, MatrixView<const T> r,              \
-                                     const double* row, const double* col, const Adjoint<T>& x, \
-                                     double* sum) {                                             \
-    AddDifferenceColumns<T>(p, r, row, col, x, sum);                                            \
-  }                                                                                             \
-  double DotRow_##suffix(const T* p, const double* x, Index n) { return DotRow<T>(p, x, n); }   \
-  void SoftCapSlope_##suffix(T* grad, const T* s, Index n, double cap) {                        \
-    SoftCapSlope<T>(grad, s, n, cap);                                                           \
-  }                                                                                             \
-  void AddTanhGradient_##suffix(MatrixView<const T> u, MatrixView<const T> v, const T* w,       \
-                                MatrixView<const T> grad, MatrixView<T> du, MatrixView<T> dv,   \
-                                double* dw) {                                                   \
-    AddTanhGradient<T>(u, v, w, grad, du, dv, dw);                                              \
-  }
-ATTN_FOR_TYPE(float, f32)
-ATTN_FOR_TYPE(double, f64)
-#undef ATTN_FOR_TYPE
-
 }  // namespace attn::kernel::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
-#if HWY_ONCE
-namespace attn::kernel {
-
-#define ATTN_EXPORT(T, suffix)                                                                 \
-  HWY_EXPORT(AdjointOfScores_##suffix);                                                        \
-  HWY_EXPORT(AddAdjointColumns_##suffix);                                                      \
-  HWY_EXPORT(AddDifferenceColumns_##suffix);                                                   \
-  HWY_EXPORT(DotRow_##suffix);                                                                 \
-  HWY_EXPORT(SoftCapSlope_##suffix);                                                           \
-  HWY_EXPORT(AddTanhGradient_##suffix);                                                        \
-  void adjoint_of_scores(MatrixView<const T> p, const Adjoint<T>& x, bool add,                 \
-                         MatrixView<T> out) {                                                  \
-    HWY_DYNAMIC_DISPATCH(AdjointOfScores_##suffix)(p, x, add, out);                            \
-  }                                                                                            \
-  void add_adjoint_columns(MatrixView<const T> p, const Adjoint<T>& x, double* sum) {          \
-    HWY_DYNAMIC_DISPATCH(AddAdjointColumns_##suffix)(p, x, sum);                               \
-  }                                                                                            \
-  void add_difference_columns(MatrixView<const T> p, MatrixView<const T> r, const double* row, \
-                              const double* col, const Adjoint<T>& x, double* sum) {           \
-    HWY_DYNAMIC_DISPATCH(AddDifferenceColumns_##suffix)(p, r, row, col, x, sum);               \
-  }                                                                                            \
-  double dot_row(const T* p, const double* x, Index n) {                                       \
-    return HWY_DYNAMIC_DISPATCH(DotRow_##suffix)(p, x, n);                                     \
-  }                                                                                            \
-  void soft_cap_slope(T* grad, const T* s, Index n, double cap) {                              \
-    HWY_DYNAMIC_DISPATCH(SoftCapSlope_##suffix)(grad, s, n, cap);                              \
-  }                                                                                            \
-  void add_tanh_gradient(MatrixView<const T> u, MatrixView<const T> v, const T* w,             \
-                         MatrixView<const T> grad, MatrixView<T> du, MatrixView<T> dv,         \
-                         double* dw) {                                                         \
-    HWY_DYNAMIC_DISPATCH(AddTanhGradient_##suffix)(u, v, w, grad, du, dv, dw);                 \
-  }
-ATTN_EXPORT(float, f32)
-ATTN_EXPORT(double, f64)
-#undef ATTN_EXPORT
-
-}  // namespace attn::kernel
-#endif
+#define ATTN_KERNELS(KERNEL, T)                                                               \
+  KERNEL(T, void, adjoint_of_scores, AdjointOfScores,                                         \
+         (MatrixView<const T> p, const Adjoint<T>& x, bool add, MatrixView<T> out),           \
+         (p, x, add, out));                                                                   \
+  KERNEL(T, void, add_adjoint_columns, AddAdjointColumns,                                     \
+         (MatrixView<const T> p, const Adjoint<T>& x, double* sum), (p, x, sum));             \
+  KERNEL(T, void, add_difference_columns, AddDifferenceColumns,                               \
+         (MatrixView<const T> p, MatrixView<const T> r, const double* row, const double* col, \
+          const Adjoint<T>& x, double* sum),                                                  \
+         (p, r, row, col, x, sum));                                                           \
+  KERNEL(T, double, dot_row, DotRow, (const T* p, const double* x, Index n), (p, x, n));      \
+  KERNEL(T, void, soft_cap_slope, SoftCapSlope, (T * grad, const T* s, Index n, double cap),  \
+         (grad, s, n, cap));                                                                  \
+  KERNEL(T, void, add_tanh_gradient, AddTanhGradient,                                         \
+         (MatrixView<const T> u, MatrixView<const T> v, const T* w, MatrixView<const T> grad, \
+          MatrixView<T> du, MatrixView<T> dv, double* dw),                                    \
+         (u, v, w, grad, du, dv, dw))
+#include "kernel/dispatch-inl.hpp"

@@ -187,68 +187,35 @@ void AddScaledColumns(MatrixView<const T> tile, const T* factor, double* sum) {
   });
 }
 
-// Names without overloads, as the dispatch tables need them.
-#define ATTN_FOR_TYPE(T, suffix)                                                                   \
-  bool RunningSoftmax_##suffix(MatrixView<T> s, T* max, double* sum, T* factor, double* product) { \
-    return RunningSoftmax<T>(s, max, sum, factor, product);                                        \
-  }                                                                                                \
-  void ExpTile_##suffix(MatrixView<T> s, double* row_sum, double* col_sum, double* row_product) {  \
-    ExpTile<T>(s, row_sum, col_sum, row_product);                                                  \
-  }                                                                                                \
-  void AddRowProducts_##suffix(MatrixView<const T> tile, const double* factor, double* sum) {      \
-    AddRowProducts<1, T>(tile, &factor, &sum);                                                     \
-  }                                                                                                \
-  void AddTwoRowProducts_##suffix(MatrixView<const T> tile, const double* const* factor,           \
-                                  double* const* sum) {                                            \
-    AddRowProducts<2, T>(tile, factor, sum);                                                       \
-  }                                                                                                \
-  void ScaleColumnsSumRows_##suffix(MatrixView<const T> in, const double* factor,                  \
-                                    MatrixView<T> out, double* sum) {                              \
-    ScaleColumnsSumRows<T>(in, factor, out, sum);                                                  \
-  }                                                                                                \
-  void AddScaledColumns_##suffix(MatrixView<const T> tile, const T* factor, double* sum) {         \
-    AddScaledColumns<T>(tile, factor, sum);                                                        \
-  }
-ATTN_FOR_TYPE(float, f32)
-ATTN_FOR_TYPE(double, f64)
-#undef ATTN_FOR_TYPE
+template <class T>
+void AddOneRowProducts(MatrixView<const T> tile, const double* factor, double* sum) {
+  AddRowProducts<1, T>(tile, &factor, &sum);
+}
+
+template <class T>
+void AddTwoRowProducts(MatrixView<const T> tile, const double* const (&factor)[2],
+                       double* const (&sum)[2]) {
+  AddRowProducts<2, T>(tile, factor, sum);
+}
 
 }  // namespace attn::kernel::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
-#if HWY_ONCE
-namespace attn::kernel {
-
-#define ATTN_EXPORT(T, suffix)                                                                 \
-  HWY_EXPORT(RunningSoftmax_##suffix);                                                         \
-  HWY_EXPORT(ExpTile_##suffix);                                                                \
-  HWY_EXPORT(AddRowProducts_##suffix);                                                         \
-  bool online_softmax(MatrixView<T> s, T* max, double* sum, T* factor, double* product) {      \
-    return HWY_DYNAMIC_DISPATCH(RunningSoftmax_##suffix)(s, max, sum, factor, product);        \
-  }                                                                                            \
-  void exp_tile(MatrixView<T> s, double* row_sum, double* col_sum, double* row_product) {      \
-    HWY_DYNAMIC_DISPATCH(ExpTile_##suffix)(s, row_sum, col_sum, row_product);                  \
-  }                                                                                            \
-  void add_row_products(MatrixView<const T> tile, const double* factor, double* sum) {         \
-    HWY_DYNAMIC_DISPATCH(AddRowProducts_##suffix)(tile, factor, sum);                          \
-  }                                                                                            \
-  HWY_EXPORT(AddTwoRowProducts_##suffix);                                                      \
-  void add_two_row_products(MatrixView<const T> tile, const double* const(&factor)[2],         \
-                            double* const(&sum)[2]) {                                          \
-    HWY_DYNAMIC_DISPATCH(AddTwoRowProducts_##suffix)(tile, factor, sum);                       \
-  }                                                                                            \
-  HWY_EXPORT(ScaleColumnsSumRows_##suffix);                                                    \
-  HWY_EXPORT(AddScaledColumns_##suffix);                                                       \
-  void scale_columns_sum_rows(MatrixView<const T> in, const double* factor, MatrixView<T> out, \
-                              double* sum) {                                                   \
-    HWY_DYNAMIC_DISPATCH(ScaleColumnsSumRows_##suffix)(in, factor, out, sum);                  \
-  }                                                                                            \
-  void add_scaled_columns(MatrixView<const T> tile, const T* factor, double* sum) {            \
-    HWY_DYNAMIC_DISPATCH(AddScaledColumns_##suffix)(tile, factor, sum);                        \
-  }
-ATTN_EXPORT(float, f32)
-ATTN_EXPORT(double, f64)
-#undef ATTN_EXPORT
-
-}  // namespace attn::kernel
-#endif
+#define ATTN_KERNELS(KERNEL, T)                                                               \
+  KERNEL(T, bool, online_softmax, RunningSoftmax,                                             \
+         (MatrixView<T> s, T * max, double* sum, T* factor, double* product),                 \
+         (s, max, sum, factor, product));                                                     \
+  KERNEL(T, void, exp_tile, ExpTile,                                                          \
+         (MatrixView<T> s, double* row_sum, double* col_sum, double* row_product),            \
+         (s, row_sum, col_sum, row_product));                                                 \
+  KERNEL(T, void, add_row_products, AddOneRowProducts,                                        \
+         (MatrixView<const T> tile, const double* factor, double* sum), (tile, factor, sum)); \
+  KERNEL(T, void, add_two_row_products, AddTwoRowProducts,                                    \
+         (MatrixView<const T> tile, const double* const(&factor)[2], double* const(&sum)[2]), \
+         (tile, factor, sum));                                                                \
+  KERNEL(T, void, scale_columns_sum_rows, ScaleColumnsSumRows,                                \
+         (MatrixView<const T> in, const double* factor, MatrixView<T> out, double* sum),      \
+         (in, factor, out, sum));                                                             \
+  KERNEL(T, void, add_scaled_columns, AddScaledColumns,                                       \
+         (MatrixView<const T> tile, const T* factor, double* sum), (tile, factor, sum))
+#include "kernel/dispatch-inl.hpp"

@@ -52,61 +52,28 @@ void MultiplyAddTransposedPacked(MatrixView<const T> a, const Packed<T>& b, Inde
   }
 }
 
-// Names without overloads, as the dispatch tables need them.
-#define ATTN_FOR_TYPE(T, suffix)                                                                   \
-  Index Width_##suffix() { return Width<T>(); }                                                    \
-  void MultiplyPacked_##suffix(T alpha, MatrixView<const T> a, const Packed<T>& b, Index col0,     \
-                               MatrixView<T> out) {                                                \
-    MultiplyPacked<T>(alpha, a, b, col0, out);                                                     \
-  }                                                                                                \
-  void MultiplyAddPacked_##suffix(MatrixView<const T> a, const Packed<T>& b, Index row0,           \
-                                  MatrixView<T> out) {                                             \
-    MultiplyAddPacked<T>(a, b, row0, out);                                                         \
-  }                                                                                                \
-  void MultiplyAddTransposedPacked_##suffix(MatrixView<const T> a, const Packed<T>& b, Index row0, \
-                                            MatrixView<T> out) {                                   \
-    MultiplyAddTransposedPacked<T>(a, b, row0, out);                                               \
-  }
-ATTN_FOR_TYPE(float, f32)
-ATTN_FOR_TYPE(double, f64)
-#undef ATTN_FOR_TYPE
-
 }  // namespace attn::kernel::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
+
+#define ATTN_KERNEL_PREFIX template <>
+#define ATTN_KERNELS(KERNEL, T)                                                               \
+  KERNEL(T, Index, packed_width<T>, Width, (), ());                                           \
+  KERNEL(T, void, multiply_packed, MultiplyPacked,                                            \
+         (T alpha, MatrixView<const T> a, const Packed<T>& b, Index col0, MatrixView<T> out), \
+         (alpha, a, b, col0, out));                                                           \
+  KERNEL(T, void, multiply_add_packed, MultiplyAddPacked,                                     \
+         (MatrixView<const T> a, const Packed<T>& b, Index row0, MatrixView<T> out),          \
+         (a, b, row0, out));                                                                  \
+  KERNEL(T, void, multiply_add_transposed_packed, MultiplyAddTransposedPacked,                \
+         (MatrixView<const T> a, const Packed<T>& b, Index row0, MatrixView<T> out),          \
+         (a, b, row0, out))
+#include "kernel/dispatch-inl.hpp"
 
 #if HWY_ONCE
 
 #include <algorithm>
 
 namespace attn::kernel {
-
-#define ATTN_EXPORT(T, suffix)                                                               \
-  HWY_EXPORT(Width_##suffix);                                                                \
-  HWY_EXPORT(MultiplyPacked_##suffix);                                                       \
-  HWY_EXPORT(MultiplyAddPacked_##suffix);                                                    \
-  HWY_EXPORT(MultiplyAddTransposedPacked_##suffix);                                          \
-  template <>                                                                                \
-  Index packed_width<T>() {                                                                  \
-    return HWY_DYNAMIC_DISPATCH(Width_##suffix)();                                           \
-  }                                                                                          \
-  template <>                                                                                \
-  void multiply_packed(T alpha, MatrixView<const T> a, const Packed<T>& b, Index col0,       \
-                       MatrixView<T> out) {                                                  \
-    HWY_DYNAMIC_DISPATCH(MultiplyPacked_##suffix)(alpha, a, b, col0, out);                   \
-  }                                                                                          \
-  template <>                                                                                \
-  void multiply_add_packed(MatrixView<const T> a, const Packed<T>& b, Index row0,            \
-                           MatrixView<T> out) {                                              \
-    HWY_DYNAMIC_DISPATCH(MultiplyAddPacked_##suffix)(a, b, row0, out);                       \
-  }                                                                                          \
-  template <>                                                                                \
-  void multiply_add_transposed_packed(MatrixView<const T> a, const Packed<T>& b, Index row0, \
-                                      MatrixView<T> out) {                                   \
-    HWY_DYNAMIC_DISPATCH(MultiplyAddTransposedPacked_##suffix)(a, b, row0, out);             \
-  }
-ATTN_EXPORT(float, f32)
-ATTN_EXPORT(double, f64)
-#undef ATTN_EXPORT
 
 namespace {
 

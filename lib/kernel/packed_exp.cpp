@@ -173,35 +173,13 @@ void MultiplyExpPacked(T alpha, MatrixView<const T> a, const Packed<T>& b, Index
   }
 }
 
-// Names without overloads, as the dispatch tables need them.
-#define ATTN_FOR_TYPE(T, suffix)                                                                  \
-  void MultiplyExpPacked_##suffix(T alpha, MatrixView<const T> a, const Packed<T>& b, Index col0, \
-                                  MatrixView<T> out, double* row_sum, double* col_sum,            \
-                                  double* row_product) {                                          \
-    MultiplyExpPacked<T>(alpha, a, b, col0, out, row_sum, col_sum, row_product);                  \
-  }
-ATTN_FOR_TYPE(float, f32)
-ATTN_FOR_TYPE(double, f64)
-#undef ATTN_FOR_TYPE
-
 }  // namespace attn::kernel::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
-#if HWY_ONCE
-namespace attn::kernel {
-
-#define ATTN_EXPORT(T, suffix)                                                             \
-  HWY_EXPORT(MultiplyExpPacked_##suffix);                                                  \
-  template <>                                                                              \
-  void multiply_exp_packed(T alpha, MatrixView<const T> a, const Packed<T>& b, Index col0, \
-                           MatrixView<T> out, double* row_sum, double* col_sum,            \
-                           double* row_product) {                                          \
-    HWY_DYNAMIC_DISPATCH(MultiplyExpPacked_##suffix)                                       \
-    (alpha, a, b, col0, out, row_sum, col_sum, row_product);                               \
-  }
-ATTN_EXPORT(float, f32)
-ATTN_EXPORT(double, f64)
-#undef ATTN_EXPORT
-
-}  // namespace attn::kernel
-#endif
+#define ATTN_KERNEL_PREFIX template <>
+#define ATTN_KERNELS(KERNEL, T)                                                              \
+  KERNEL(T, void, multiply_exp_packed, MultiplyExpPacked,                                    \
+         (T alpha, MatrixView<const T> a, const Packed<T>& b, Index col0, MatrixView<T> out, \
+          double* row_sum, double* col_sum, double* row_product),                            \
+         (alpha, a, b, col0, out, row_sum, col_sum, row_product))
+#include "kernel/dispatch-inl.hpp"

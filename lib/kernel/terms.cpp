@@ -72,42 +72,14 @@ void AddTerms(T* row, Index n, const T* a, const T* b, const T* p) {
   });
 }
 
-// Names without overloads, as the dispatch tables need them.
-#define ATTN_FOR_TYPE(T, suffix)                                                     \
-  void TanhEnergy_##suffix(MatrixView<const T> u, MatrixView<const T> v, const T* w, \
-                           MatrixView<T> out) {                                      \
-    TanhEnergy<T>(u, v, w, out);                                                     \
-  }                                                                                  \
-  void SoftCap_##suffix(T* row, Index n, double cap) { SoftCap<T>(row, n, cap); }    \
-  void AddTerms_##suffix(T* row, Index n, const T* a, const T* b, const T* p) {      \
-    AddTerms<T>(row, n, a, b, p);                                                    \
-  }
-ATTN_FOR_TYPE(float, f32)
-ATTN_FOR_TYPE(double, f64)
-#undef ATTN_FOR_TYPE
-
 }  // namespace attn::kernel::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
-#if HWY_ONCE
-namespace attn::kernel {
-
-#define ATTN_EXPORT(T, suffix)                                                                    \
-  HWY_EXPORT(TanhEnergy_##suffix);                                                                \
-  HWY_EXPORT(SoftCap_##suffix);                                                                   \
-  HWY_EXPORT(AddTerms_##suffix);                                                                  \
-  void tanh_energy(MatrixView<const T> u, MatrixView<const T> v, const T* w, MatrixView<T> out) { \
-    HWY_DYNAMIC_DISPATCH(TanhEnergy_##suffix)(u, v, w, out);                                      \
-  }                                                                                               \
-  void soft_cap(T* row, Index n, double cap) {                                                    \
-    HWY_DYNAMIC_DISPATCH(SoftCap_##suffix)(row, n, cap);                                          \
-  }                                                                                               \
-  void add_terms(T* row, Index n, const T* a, const T* b, const T* p) {                           \
-    HWY_DYNAMIC_DISPATCH(AddTerms_##suffix)(row, n, a, b, p);                                     \
-  }
-ATTN_EXPORT(float, f32)
-ATTN_EXPORT(double, f64)
-#undef ATTN_EXPORT
-
-}  // namespace attn::kernel
-#endif
+#define ATTN_KERNELS(KERNEL, T)                                                                \
+  KERNEL(T, void, tanh_energy, TanhEnergy,                                                     \
+         (MatrixView<const T> u, MatrixView<const T> v, const T* w, MatrixView<T> out),        \
+         (u, v, w, out));                                                                      \
+  KERNEL(T, void, soft_cap, SoftCap, (T * row, Index n, double cap), (row, n, cap));           \
+  KERNEL(T, void, add_terms, AddTerms, (T * row, Index n, const T* a, const T* b, const T* p), \
+         (row, n, a, b, p))
+#include "kernel/dispatch-inl.hpp"

@@ -203,91 +203,34 @@ void AddOuter(MatrixView<T> tile, const double* row, const double* col) {
   });
 }
 
-// Names without overloads, as the dispatch tables need them.
-#define ATTN_FOR_TYPE(T, suffix)                                                                   \
-  double RowMax_##suffix(const T* s, Index n, const double* g) { return RowMax<T>(s, n, g); }      \
-  double ExpRow_##suffix(T* out, const T* s, Index n, const double* g, double shift) {             \
-    return ExpRow<T>(out, s, n, g, shift);                                                         \
-  }                                                                                                \
-  void ScaleRow_##suffix(T* row, Index n, double factor) { ScaleRow<T>(row, n, factor); }          \
-  void AddScaledRow_##suffix(T* out, const T* in, Index n, double factor) {                        \
-    AddScaledRow<T>(out, in, n, factor);                                                           \
-  }                                                                                                \
-  double EntropyRow_##suffix(const T* p, Index n) { return EntropyRow<T>(p, n); }                  \
-  double WeightedSum_##suffix(const T* p, const T* s, Index n) { return WeightedSum<T>(p, s, n); } \
-  void ColumnMax_##suffix(MatrixView<const T> s, const double* f, double* max) {                   \
-    ColumnMax<T>(s, f, max);                                                                       \
-  }                                                                                                \
-  void ExpColumns_##suffix(MatrixView<T> s, const double* f, const double* shift, double* sum) {   \
-    ExpColumns<T>(s, f, shift, sum);                                                               \
-  }                                                                                                \
-  void ScaleColumns_##suffix(MatrixView<T> tile, const double* factor) {                           \
-    ScaleColumns<T>(tile, factor);                                                                 \
-  }                                                                                                \
-  void AddColumns_##suffix(MatrixView<const T> tile, double* sum) { AddColumns<T>(tile, sum); }    \
-  void AddOuter_##suffix(MatrixView<T> tile, const double* row, const double* col) {               \
-    AddOuter<T>(tile, row, col);                                                                   \
-  }
-ATTN_FOR_TYPE(float, f32)
-ATTN_FOR_TYPE(double, f64)
-#undef ATTN_FOR_TYPE
-
 const char* TargetName() { return hwy::TargetName(HWY_TARGET); }
 
 }  // namespace attn::kernel::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
+#define ATTN_KERNELS(KERNEL, T)                                                                    \
+  KERNEL(T, double, row_max, RowMax, (const T* s, Index n, const double* g), (s, n, g));           \
+  KERNEL(T, double, exp_row, ExpRow,                                                               \
+         (T * out, const T* s, Index n, const double* g, double shift), (out, s, n, g, shift));    \
+  KERNEL(T, void, scale_row, ScaleRow, (T * row, Index n, double factor), (row, n, factor));       \
+  KERNEL(T, void, add_scaled_row, AddScaledRow, (T * out, const T* in, Index n, double factor),    \
+         (out, in, n, factor));                                                                    \
+  KERNEL(T, double, entropy_row, EntropyRow, (const T* p, Index n), (p, n));                       \
+  KERNEL(T, double, weighted_sum, WeightedSum, (const T* p, const T* s, Index n), (p, s, n));      \
+  KERNEL(T, void, column_max, ColumnMax, (MatrixView<const T> s, const double* f, double* max),    \
+         (s, f, max));                                                                             \
+  KERNEL(T, void, exp_columns, ExpColumns,                                                         \
+         (MatrixView<T> s, const double* f, const double* shift, double* sum),                     \
+         (s, f, shift, sum));                                                                      \
+  KERNEL(T, void, scale_columns, ScaleColumns, (MatrixView<T> tile, const double* factor),         \
+         (tile, factor));                                                                          \
+  KERNEL(T, void, add_columns, AddColumns, (MatrixView<const T> tile, double* sum), (tile, sum));  \
+  KERNEL(T, void, add_outer, AddOuter, (MatrixView<T> tile, const double* row, const double* col), \
+         (tile, row, col))
+#include "kernel/dispatch-inl.hpp"
+
 #if HWY_ONCE
 namespace attn::kernel {
-
-#define ATTN_EXPORT(T, suffix)                                                           \
-  HWY_EXPORT(RowMax_##suffix);                                                           \
-  HWY_EXPORT(ExpRow_##suffix);                                                           \
-  HWY_EXPORT(ScaleRow_##suffix);                                                         \
-  HWY_EXPORT(AddScaledRow_##suffix);                                                     \
-  HWY_EXPORT(EntropyRow_##suffix);                                                       \
-  HWY_EXPORT(WeightedSum_##suffix);                                                      \
-  HWY_EXPORT(ColumnMax_##suffix);                                                        \
-  HWY_EXPORT(ExpColumns_##suffix);                                                       \
-  HWY_EXPORT(ScaleColumns_##suffix);                                                     \
-  HWY_EXPORT(AddColumns_##suffix);                                                       \
-  HWY_EXPORT(AddOuter_##suffix);                                                         \
-  double row_max(const T* s, Index n, const double* g) {                                 \
-    return HWY_DYNAMIC_DISPATCH(RowMax_##suffix)(s, n, g);                               \
-  }                                                                                      \
-  double exp_row(T* out, const T* s, Index n, const double* g, double shift) {           \
-    return HWY_DYNAMIC_DISPATCH(ExpRow_##suffix)(out, s, n, g, shift);                   \
-  }                                                                                      \
-  void scale_row(T* row, Index n, double factor) {                                       \
-    HWY_DYNAMIC_DISPATCH(ScaleRow_##suffix)(row, n, factor);                             \
-  }                                                                                      \
-  void add_scaled_row(T* out, const T* in, Index n, double factor) {                     \
-    HWY_DYNAMIC_DISPATCH(AddScaledRow_##suffix)(out, in, n, factor);                     \
-  }                                                                                      \
-  double entropy_row(const T* p, Index n) {                                              \
-    return HWY_DYNAMIC_DISPATCH(EntropyRow_##suffix)(p, n);                              \
-  }                                                                                      \
-  double weighted_sum(const T* p, const T* s, Index n) {                                 \
-    return HWY_DYNAMIC_DISPATCH(WeightedSum_##suffix)(p, s, n);                          \
-  }                                                                                      \
-  void column_max(MatrixView<const T> s, const double* f, double* max) {                 \
-    HWY_DYNAMIC_DISPATCH(ColumnMax_##suffix)(s, f, max);                                 \
-  }                                                                                      \
-  void exp_columns(MatrixView<T> s, const double* f, const double* shift, double* sum) { \
-    HWY_DYNAMIC_DISPATCH(ExpColumns_##suffix)(s, f, shift, sum);                         \
-  }                                                                                      \
-  void scale_columns(MatrixView<T> tile, const double* factor) {                         \
-    HWY_DYNAMIC_DISPATCH(ScaleColumns_##suffix)(tile, factor);                           \
-  }                                                                                      \
-  void add_columns(MatrixView<const T> tile, double* sum) {                              \
-    HWY_DYNAMIC_DISPATCH(AddColumns_##suffix)(tile, sum);                                \
-  }                                                                                      \
-  void add_outer(MatrixView<T> tile, const double* row, const double* col) {             \
-    HWY_DYNAMIC_DISPATCH(AddOuter_##suffix)(tile, row, col);                             \
-  }
-ATTN_EXPORT(float, f32)
-ATTN_EXPORT(double, f64)
-#undef ATTN_EXPORT
 
 HWY_EXPORT(TargetName);
 const char* simd_description() { return HWY_DYNAMIC_DISPATCH(TargetName)(); }

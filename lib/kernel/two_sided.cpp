@@ -230,21 +230,16 @@ void PackedProductsOf(const TwoSided<T>& p) {
   }
 }
 
-// Names without overloads, as the dispatch tables need them.
-#define ATTN_FOR_TYPE(T, suffix)                                                      \
-  void RowProducts_##suffix(MatrixView<const T> tile, const T* factor, double* sum) { \
-    RowProducts<T>(tile, factor, sum);                                                \
-  }                                                                                   \
-  void ColumnProducts_##suffix(MatrixView<const T> tile, const T* factor, T* sum) {   \
-    ColumnProducts<T>(tile, factor, sum);                                             \
-  }                                                                                   \
-  void TwoSided_##suffix(const TwoSided<T>& products) { PackedProductsOf<T>(products); }
-ATTN_FOR_TYPE(float, f32)
-ATTN_FOR_TYPE(double, f64)
-#undef ATTN_FOR_TYPE
-
 }  // namespace attn::kernel::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
+
+#define ATTN_KERNELS(KERNEL, T)                                                          \
+  KERNEL(T, void, row_products, RowProducts,                                             \
+         (MatrixView<const T> tile, const T* factor, double* sum), (tile, factor, sum)); \
+  KERNEL(T, void, column_products, ColumnProducts,                                       \
+         (MatrixView<const T> tile, const T* factor, T* sum), (tile, factor, sum));      \
+  KERNEL(T, void, two_sided_products, PackedProductsOf, (const TwoSided<T>& products), (products))
+#include "kernel/dispatch-inl.hpp"
 
 #if HWY_ONCE
 namespace attn::kernel {
@@ -277,24 +272,10 @@ void unpack(const T* packed, MatrixView<T> rows) {
 
 }  // namespace
 
-#define ATTN_EXPORT(T, suffix)                                                   \
-  HWY_EXPORT(RowProducts_##suffix);                                              \
-  HWY_EXPORT(ColumnProducts_##suffix);                                           \
-  HWY_EXPORT(TwoSided_##suffix);                                                 \
-  void row_products(MatrixView<const T> tile, const T* factor, double* sum) {    \
-    HWY_DYNAMIC_DISPATCH(RowProducts_##suffix)(tile, factor, sum);               \
-  }                                                                              \
-  void column_products(MatrixView<const T> tile, const T* factor, T* sum) {      \
-    HWY_DYNAMIC_DISPATCH(ColumnProducts_##suffix)(tile, factor, sum);            \
-  }                                                                              \
-  void two_sided_products(const TwoSided<T>& products) {                         \
-    HWY_DYNAMIC_DISPATCH(TwoSided_##suffix)(products);                           \
-  }                                                                              \
-  void pack_rows(MatrixView<const T> rows, T* packed) { pack<T>(rows, packed); } \
-  void unpack_rows(const T* packed, MatrixView<T> rows) { unpack<T>(packed, rows); }
-ATTN_EXPORT(float, f32)
-ATTN_EXPORT(double, f64)
-#undef ATTN_EXPORT
+void pack_rows(MatrixView<const float> rows, float* packed) { pack<float>(rows, packed); }
+void pack_rows(MatrixView<const double> rows, double* packed) { pack<double>(rows, packed); }
+void unpack_rows(const float* packed, MatrixView<float> rows) { unpack<float>(packed, rows); }
+void unpack_rows(const double* packed, MatrixView<double> rows) { unpack<double>(packed, rows); }
 
 }  // namespace attn::kernel
 #endif

@@ -12,9 +12,9 @@
 
 #include <hwy/contrib/math/math-inl.h>
 
-#include <limits>
 #include <type_traits>
 
+#include "tensor/infinity.hpp"
 #include "tensor/view.hpp"
 
 HWY_BEFORE_NAMESPACE();
@@ -189,8 +189,6 @@ class RowSum {
   double total_ = 0;
 };
 
-constexpr double minus_infinity = -std::numeric_limits<double>::infinity();
-
 // exp for |x| <= 87, within 1 ulp with fused products and 1.2 without, in half the time of hn::Exp.
 inline Vec<float> exp_near_zero(Vec<float> x) {
   const Tag<float> d;
@@ -336,6 +334,25 @@ void for_vectors(Index n, const Body& body) {
 template <class T>
 Vec<T> load_part(const T* p, Index width) {
   return width == lanes<T>() ? hn::LoadU(Tag<T>(), p) : Tail<T>(p, width, 0).vec();
+}
+
+// Σ_j x_j y_j by lane, in two chains.
+template <class T>
+HWY_INLINE Vec<T> product_lanes(const T* x, const T* y, Index n) {
+  const Tag<T> d;
+  const Index step = lanes<T>();
+  Vec<T> even = hn::Zero(d);
+  Vec<T> odd = hn::Zero(d);
+  Index j = 0;
+  for (; j + 2 * step <= n; j += 2 * step) {
+    even = hn::MulAdd(hn::LoadU(d, x + j), hn::LoadU(d, y + j), even);
+    odd = hn::MulAdd(hn::LoadU(d, x + j + step), hn::LoadU(d, y + j + step), odd);
+  }
+  for (; j < n; j += step) {
+    const Index width = n - j < step ? n - j : step;
+    even = hn::MulAdd(load_part<T>(x + j, width), load_part<T>(y + j, width), even);
+  }
+  return hn::Add(even, odd);
 }
 
 template <class T>

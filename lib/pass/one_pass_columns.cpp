@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "kernel/online_softmax.hpp"
 #include "kernel/tile.hpp"

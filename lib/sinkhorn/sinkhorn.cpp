@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "pass/column_sums.hpp"
 #include "pass/one_pass.hpp"

@@ -11,6 +11,8 @@
 #include <random>
 #include <utility>
 
+#include "system/replacement.hpp"
+
 namespace attn {
 namespace {
 
@@ -23,8 +25,6 @@ struct Slot {
 };
 static_assert(std::atomic<int>::is_always_lock_free);
 std::array<Slot, 32> slots;
-
-std::atomic<void (*)() noexcept> further_undo{nullptr};
 
 /// Returns -1 if all slots are taken or the path is too long for any file: then only its owner
 /// removes the file, not a signal.
@@ -96,10 +96,9 @@ std::string temporary_folder(const std::string& given) {
   return variable != nullptr && *variable != '\0' ? variable : "/tmp";
 }
 
-void also_at_removal(void (*undo)() noexcept) { further_undo.store(undo); }
-
 void remove_temporaries() noexcept {
-  if (const auto undo = further_undo.load()) undo();
+  // First: it may bring back an old file, which then has the name of a temporary.
+  undo_replacement();
   for (const Slot& slot : slots) {
     if (slot.state.load() == Slot::taken) unlink(slot.path.data());
   }

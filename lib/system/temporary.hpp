@@ -34,15 +34,11 @@ class TemporaryName {
 TemporaryName make_temporary(const std::string& folder, const std::string& prefix,
                              const std::function<bool(const std::string&)>& create);
 
-/// Removes the temporaries of this process and calls the function set by also_at_removal. Safe to
-/// call from a signal handler.
+/// Undoes what a Replacement (replacement.hpp) has replaced for now, and removes the temporaries of
+/// this process. Safe to call from a signal handler.
 void remove_temporaries() noexcept;
 
-/// Sets a function that remove_temporaries also calls, possibly from a signal handler. One per
-/// process.
-void also_at_removal(void (*undo)() noexcept);
-
-/// The folder for temporary files: `given`, else $TMPDIR, else /tmp.
+/// The folder for temporaries of streams: `given`, else $TMPDIR, else /tmp.
 std::string temporary_folder(const std::string& given);
 
 }  // namespace attn

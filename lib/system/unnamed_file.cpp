@@ -10,17 +10,38 @@
 #include "system/system_reason.hpp"
 
 namespace attn {
+namespace {
 
-UnnamedFile::UnnamedFile(const std::string& folder, bool allow_tmpfile) : folder_(folder) {
-  if (allow_tmpfile) descriptor_ = open_descriptor(folder, O_TMPFILE | O_RDWR, 0600);
-  if (descriptor_) {
-    const std::string link = "/proc/self/fd/" + std::to_string(descriptor_.get());
-    if (access(link.c_str(), F_OK) == 0) return;
-  }
-  name_ = make_temporary(folder, ".attn.", [&](const std::string& path) {
-    descriptor_ = open_descriptor(path, O_RDWR | O_CREAT | O_EXCL, 0600);
-    return static_cast<bool>(descriptor_);
+constexpr const char* prefix = ".attn.";
+
+std::string link_of(int descriptor) { return "/proc/self/fd/" + std::to_string(descriptor); }
+
+}  // namespace
+
+Descriptor open_unnamed(const std::string& folder, const std::string& name_prefix,
+                        TemporaryName& name, bool allow_tmpfile) {
+  Descriptor opened;
+  if (allow_tmpfile) opened = open_descriptor(folder, O_TMPFILE | O_RDWR, 0600);
+  // Without /proc it could never be named.
+  if (opened && access(link_of(opened.get()).c_str(), F_OK) == 0) return opened;
+  opened.reset();
+  name = make_temporary(folder, name_prefix, [&](const std::string& path) {
+    opened = open_descriptor(path, O_RDWR | O_CREAT | O_EXCL, 0600);
+    return static_cast<bool>(opened);
   });
+  return opened;
+}
+
+TemporaryName name_unnamed(int descriptor, const std::string& folder,
+                           const std::string& name_prefix) {
+  const std::string link = link_of(descriptor);
+  return make_temporary(folder, name_prefix, [&](const std::string& path) {
+    return linkat(AT_FDCWD, link.c_str(), AT_FDCWD, path.c_str(), AT_SYMLINK_FOLLOW) == 0;
+  });
+}
+
+UnnamedFile::UnnamedFile(const std::string& folder, bool allow_tmpfile)
+    : folder_(folder), descriptor_(open_unnamed(folder, prefix, name_, allow_tmpfile)) {
   if (!descriptor_) {
     throw Error(Failure::output,
                 "cannot make a temporary file in " + folder + ": " + system_reason(errno),
@@ -30,10 +51,7 @@ UnnamedFile::UnnamedFile(const std::string& folder, bool allow_tmpfile) : folder
 
 void UnnamedFile::with_name(const std::function<void(const std::string&)>& open) {
   if (name_.path().empty()) {
-    const std::string link = "/proc/self/fd/" + std::to_string(descriptor_.get());
-    name_ = make_temporary(folder_, ".attn.", [&](const std::string& path) {
-      return linkat(AT_FDCWD, link.c_str(), AT_FDCWD, path.c_str(), AT_SYMLINK_FOLLOW) == 0;
-    });
+    name_ = name_unnamed(descriptor_.get(), folder_, prefix);
     if (name_.path().empty()) {
       throw Error(Failure::output,
                   "cannot name a temporary file in " + folder_ + ": " + system_reason(errno));

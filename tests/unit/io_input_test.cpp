@@ -3,34 +3,14 @@
 #include <sys/file.h>
 
 #include "io/hdf5/h5_type.hpp"
-#include "io_fixture.hpp"
+#include "layered_input.hpp"
 #include "system/descriptor.hpp"
-#include "thrown_error.hpp"
 
 using namespace attn;
 using namespace attn::io;
 using namespace attn::testing;
 
-namespace {
-
-/// k, v, tokens at the root; /layer3 with Q and an inner group.
-void write_example(const std::string& path) {
-  RawFile file(path);
-  file.put("v", {2}, {1, 2});
-  file.put("k", {2}, {3, 4});
-  file.put("tokens", {2}, {5, 6});
-  file.put("layer3/Q", {2, 2}, {7, 8, 9, 10});
-  file.put("layer3/inner/x", {}, {11});
-}
-
-Error refusal(const std::string& input,
-              const std::vector<std::pair<std::string, std::string>>& named = {}) {
-  return thrown_error([&] { open_input(input, named); });
-}
-
-}  // namespace
-
-TEST_CASE("INPUT is a file or a group of it, and named datasets take precedence") {
+TEST_CASE("INPUT is a file or a group of it, and named datasets win") {
   const TemporaryFolder folder;
   write_example(folder / "in.h5");
   write_counting(folder / "other.h5", "k", {3});

@@ -4,34 +4,14 @@
 
 #include <thread>
 
-#include "io_fixture.hpp"
+#include "layered_input.hpp"
 #include "system/unnamed_file.hpp"
-#include "thrown_error.hpp"
 
 using namespace attn;
 using namespace attn::io;
 using namespace attn::testing;
 
-namespace {
-
-/// k, v, tokens at the root; /layer3 with Q and an inner group.
-void write_example(const std::string& path) {
-  RawFile file(path);
-  file.put("v", {2}, {1, 2});
-  file.put("k", {2}, {3, 4});
-  file.put("tokens", {2}, {5, 6});
-  file.put("layer3/Q", {2, 2}, {7, 8, 9, 10});
-  file.put("layer3/inner/x", {}, {11});
-}
-
-Error refusal(const std::string& input,
-              const std::vector<std::pair<std::string, std::string>>& named = {}) {
-  return thrown_error([&] { open_input(input, named); });
-}
-
-}  // namespace
-
-TEST_CASE("Standard input is a stream, and its spool leaves no trace") {
+TEST_CASE("Standard input is a stream, spooled without a trace") {
   const TemporaryFolder folder;
   write_example(folder / "in.h5");
   InputBundle::Options options;

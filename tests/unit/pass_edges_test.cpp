@@ -21,6 +21,30 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
+// A pass without potentials shows every tile once and in order, to observers of all tiles and to
+// those of tiles with something allowed, which are returned; the weights are exp(0) where `exact`
+// is 0.
+template <class T>
+TileRecorder<T> check_tiles(const Scores<T>& scores, Order order, const reference::Matrix& exact) {
+  TileRecorder<T> some(false), all(true);
+  Pass<T> pass;
+  pass.scores = &scores;
+  pass.order = order;
+  pass.components = {Component{}};
+  pass.observers = {&some, &all};
+  run(pass, 2);
+  CHECK(some.saw_each_once(exact, false));
+  CHECK(all.saw_each_once(exact, true));
+  CHECK(some.in_promised_order());
+  CHECK(all.in_promised_order());
+  bool right = true;
+  for (std::size_t n = 0; n < exact.values.size(); ++n) {
+    right = right && all.weights()[n] == (exact.values[n] == 0 ? T{1} : T{0});
+  }
+  CHECK(right);
+  return some;
+}
+
 }  // namespace
 
 TEST_CASE_TEMPLATE("tiles without allowed pairs come in order with the others, as zeros", T, float,
@@ -37,26 +61,10 @@ TEST_CASE_TEMPLATE("tiles without allowed pairs come in order with the others, a
         for (Index j = 0; j < cols && j <= i + ahead; ++j) exact(i, j) = 0;
       }
       for (const Order order : {Order::row_panels, Order::column_panels}) {
-        TileRecorder<T> some(false), all(true);
-        Pass<T> pass;
-        pass.scores = &scores;
-        pass.order = order;
-        pass.components = {Component{}};
-        pass.observers = {&some, &all};
-        run(pass, 2);
         CAPTURE(rows);
         CAPTURE(static_cast<int>(causal));
         CAPTURE(static_cast<int>(order));
-        CHECK(some.saw_each_once(exact, false));
-        CHECK(all.saw_each_once(exact, true));
-        CHECK(some.in_promised_order());
-        CHECK(all.in_promised_order());
-        // No potentials: the weights are exp(0) at allowed pairs.
-        bool right = true;
-        for (std::size_t n = 0; n < exact.values.size(); ++n) {
-          right = right && all.weights()[n] == (exact.values[n] == 0 ? T{1} : T{0});
-        }
-        CHECK(right);
+        check_tiles(scores, order, exact);
       }
     }
   }
@@ -79,24 +87,9 @@ TEST_CASE_TEMPLATE("a window empties tiles at both ends of a panel, padding at o
   exact_terms.key_length = 1600;
   const auto exact = reference::scores(reference::Matrix(rows, cols), exact_terms);
   for (const Order order : {Order::row_panels, Order::column_panels}) {
-    TileRecorder<T> some(false), all(true);
-    Pass<T> pass;
-    pass.scores = &scores;
-    pass.order = order;
-    pass.components = {Component{}};
-    pass.observers = {&some, &all};
-    run(pass, 2);
     CAPTURE(static_cast<int>(order));
-    CHECK(some.saw_each_once(exact, false));
+    const TileRecorder<T> some = check_tiles(scores, order, exact);
     CHECK(!some.saw_each_once(exact, true));
-    CHECK(all.saw_each_once(exact, true));
-    CHECK(some.in_promised_order());
-    CHECK(all.in_promised_order());
-    bool right = true;
-    for (std::size_t n = 0; n < exact.values.size(); ++n) {
-      right = right && all.weights()[n] == (exact.values[n] == 0 ? T{1} : T{0});
-    }
-    CHECK(right);
   }
 }
 

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "feasibility/tree_gap.hpp"
+#include "log_sum.hpp"
 #include "random_problem.hpp"
 #include "repeats.hpp"
 #include "scheme_check.hpp"
@@ -16,20 +17,7 @@ using namespace attn::testing;
 
 namespace {
 
-using Vector = std::vector<long double>;
-
-constexpr long double nothing = -std::numeric_limits<long double>::infinity();
-
-long double log_sum(const Vector& terms) {
-  long double largest = nothing;
-  for (const long double x : terms) largest = std::max(largest, x);
-  if (largest == nothing) return nothing;
-  long double sum = 0;
-  for (const long double x : terms) sum += std::exp(x - largest);
-  return largest + std::log(sum);
-}
-
-// Scores in memory, as arguments of the library and of the reference.
+// Scores in memory, as the library takes them and as the reference does.
 template <class T>
 struct Ready {
   Index rows, cols;

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "log_sum.hpp"
 #include "pass/one_pass.hpp"
 #include "random_problem.hpp"
 #include "scheme_check.hpp"
@@ -14,20 +15,7 @@ using namespace attn::testing;
 
 namespace {
 
-constexpr long double nothing = -std::numeric_limits<long double>::infinity();
-
-using Vector = std::vector<long double>;
-
-long double log_sum(const Vector& terms) {
-  long double largest = nothing;
-  for (const long double x : terms) largest = std::max(largest, x);
-  if (largest == nothing) return nothing;
-  long double sum = 0;
-  for (const long double x : terms) sum += std::exp(x - largest);
-  return largest + std::log(sum);
-}
-
-// By the formula, without masked rows and columns.
+// By the formula, closed lines left out.
 struct ReferenceIteration {
   reference::Matrix s;
   Vector log_a, log_b, f, g;

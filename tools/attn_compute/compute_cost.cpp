@@ -8,6 +8,7 @@
 #include "attn_compute/attention_results.hpp"
 #include "attn_compute/head_gradients.hpp"
 #include "common/bundles.hpp"
+#include "common/cost_report.hpp"
 #include "common/scheme_settings.hpp"
 #include "common/weights_writer.hpp"
 #include "pass/output.hpp"
@@ -86,16 +87,12 @@ void report_cost(const cli::Arguments& arguments, const ComputeOptions& options,
   auto& result = report.result();
   result["scheme"] = scheme;
   result["shape"] = shape;
-  result["working_bytes"] = plan.bytes;
-  result["result_bytes"] = bytes;
+  report_run_cost({fmt::format("{} of {} in {}", scheme, times(shape), f64 ? "float64" : "float32"),
+                   plan.bytes, bytes, arguments.compress > 0,
+                   fmt::format("{:.3g} flops{}", flops,
+                               options.scheme.scheme == Scheme::sinkhorn ? " at most" : "")},
+                  report);
   result["flops"] = flops;
-  report.print(
-      fmt::format("{} of {} in {}\nworking memory  {}, and some 30 MB for the program itself\n"
-                  "results         {}{}\narithmetic      {:.3g} flops{}\n",
-                  scheme, times(shape), f64 ? "float64" : "float32",
-                  bytes_text(static_cast<double>(plan.bytes)), bytes_text(bytes),
-                  arguments.compress > 0 ? " before they are compressed" : "", flops,
-                  options.scheme.scheme == Scheme::sinkhorn ? " at most" : ""));
 }
 
 }  // namespace attn::tools

@@ -11,8 +11,8 @@
 namespace attn::tools {
 namespace {
 
-// The remarks of the summary line after the shape.
-std::string remarks(const ComputeOptions& options, const Totals& totals) {
+// What the summary line says after the shape.
+std::string remarks(Scheme scheme, const Totals& totals) {
   std::string text;
   if (totals.empty_queries > 0) {
     text += fmt::format(", {} queries have no key to attend to", totals.empty_queries);
@@ -20,7 +20,7 @@ std::string remarks(const ComputeOptions& options, const Totals& totals) {
   if (totals.masked_keys > 0) {
     text += fmt::format(", {} keys are masked for all queries", totals.masked_keys);
   }
-  if (options.scheme.scheme == Scheme::sinkhorn) {
+  if (scheme == Scheme::sinkhorn) {
     text += fmt::format(", {} iterations", totals.worst.iterations);
   }
   if (totals.worst.status == SolveStatus::not_converged) {
@@ -74,7 +74,7 @@ cli::Outcome conclude(const ComputeOptions& options, const AttentionInput& input
   outcome.summary = fmt::format("{}, {} in {}", scheme_name(options.scheme.scheme),
                                 times(join(input.leading, {input.queries, input.keys})),
                                 f64 ? "float64" : "float32") +
-                    remarks(options, totals);
+                    remarks(options.scheme.scheme, totals);
   if (totals.worst.status == SolveStatus::not_converged) {
     report.status("not_converged");
     outcome.status = 1;
@@ -82,15 +82,15 @@ cli::Outcome conclude(const ComputeOptions& options, const AttentionInput& input
   return outcome;
 }
 
-cli::Outcome conclude_groups(const GroupReport& groups, const ComputeOptions& options, Index heads,
+cli::Outcome conclude_groups(const GroupReport& groups, Scheme scheme, Index heads,
                              const Totals& totals, cli::Report& report) {
   groups.write(report);
   report.result()["status"] = status_name(totals.worst.status);
   cli::Outcome outcome;
   outcome.status = totals.worst.status == SolveStatus::not_converged ? 1 : 0;
-  outcome.summary = fmt::format("{}, {} heads in {} groups", scheme_name(options.scheme.scheme),
-                                heads, groups.size()) +
-                    remarks(options, totals);
+  outcome.summary =
+      fmt::format("{}, {} heads in {} groups", scheme_name(scheme), heads, groups.size()) +
+      remarks(scheme, totals);
   return outcome;
 }
 

@@ -21,9 +21,9 @@ void record_results(const cli::Arguments& arguments, const ComputeOptions& optio
 cli::Outcome conclude(const ComputeOptions& options, const AttentionInput& input, bool f64,
                       const Totals& totals, cli::Report& report);
 
-/// The same for all groups of --each, whose own results `groups` has collected: adds the worst
-/// status to the report's result.
-cli::Outcome conclude_groups(const GroupReport& groups, const ComputeOptions& options, Index heads,
+/// The same for all groups of --each together, whose own conclusions `groups` has gathered: the
+/// worst status goes into the result, beside them.
+cli::Outcome conclude_groups(const GroupReport& groups, Scheme scheme, Index heads,
                              const Totals& totals, cli::Report& report);
 
 }  // namespace attn::tools

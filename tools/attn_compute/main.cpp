@@ -1,5 +1,7 @@
 // attn-compute: scores → potentials → output, one head after the other.
 
+#include <optional>
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -8,7 +10,7 @@
 #include "attn_compute/compute_report.hpp"
 #include "common/bundles.hpp"
 #include "common/numeric_libraries.hpp"
-#include "common/section_tasks.hpp"
+#include "common/section_tool.hpp"
 
 namespace attn::tools {
 namespace {
@@ -73,35 +75,42 @@ cli::Declaration declare() {
   return d;
 }
 
-cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
-  const Sections sections(arguments, report);
-  if (arguments.dry_run) {
-    return report_costs<ComputeTask>(arguments, sections, report, [&](const ComputeTask& task) {
-      report_cost(arguments, task.options, task.input, task.f64, report);
-    });
+class Compute : public SectionTool<ComputeTask> {
+  using SectionTool::SectionTool;
+
+  void report_cost(const ComputeTask& task) override {
+    tools::report_cost(arguments(), task.options, task.input, task.f64, report());
   }
-  const Survey found = survey<ComputeTask>(arguments, sections, report);
-  SectionOutput output(arguments, sections, found.plans);
-  cli::Progress progress(arguments, arguments.text("scheme"), static_cast<double>(found.problems),
-                         "heads");
-  GroupReport groups;
-  Totals totals;
-  cli::Outcome outcome;
-  for (std::size_t n = 0; n < sections.size(); ++n) {
-    const ComputeTask task(arguments, sections.open(n));
-    groups.add(sections.groups()[n], report, [&] {
-      task.report_params(report);
-      const Totals own = compute_section(arguments, task, output.open(n), progress, report);
-      totals.add(own);
-      outcome = conclude(task.options, task.input, task.f64, own, report);
-    });
-    if (sections.each() && n + 1 == sections.size()) {
-      outcome = conclude_groups(groups, task.options, found.problems, totals, report);
+
+  void begin(Index problems) override {
+    progress_.emplace(arguments(), arguments().text("scheme"), static_cast<double>(problems),
+                      "heads");
+  }
+
+  void compute(const ComputeTask& task, const std::string& /*group*/,
+               std::optional<io::OutputBundle> results) override {
+    const Totals own =
+        compute_section(arguments(), task, *std::move(results), *progress_, report());
+    totals_.add(own);
+    outcome_ = tools::conclude(task.options, task.input, task.f64, own, report());
+  }
+
+  cli::Outcome conclude(const GroupReport& groups) override {
+    if (sections().each()) {
+      const Scheme scheme = scheme_of(arguments().text("scheme")).value();
+      return conclude_groups(groups, scheme, problems(), totals_, report());
     }
+    report().result() = groups.last();
+    return outcome_;
   }
-  outcome.commit = commit_of(output.take(report));
-  if (!sections.each()) report.result() = groups.last();
-  return outcome;
+
+  std::optional<cli::Progress> progress_;
+  Totals totals_;
+  cli::Outcome outcome_;  // of the section computed last
+};
+
+cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
+  return Compute(arguments, report).run();
 }
 
 }  // namespace

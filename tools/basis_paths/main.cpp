@@ -1,6 +1,7 @@
 // basis-paths: the basis paths of attention weights, and training on their values.
 
 #include <algorithm>
+#include <optional>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -10,15 +11,60 @@
 #include "basis_paths/path_verbs.hpp"
 #include "cli/values.hpp"
 #include "common/bundles.hpp"
-#include "common/section_tasks.hpp"
+#include "common/section_tool.hpp"
 
 namespace attn::tools {
 namespace {
 
 constexpr Index most_axis = Index{1} << 30;
 
-cli::Declaration declare() {
+void declare_basis(cli::Declaration& d) {
+  d.section("Basis");
+  d.choice("skeleton", {"cyclic", "largest"},
+           "Rows of the skeleton: c mod d1 for column c, as published, or those of the entries of "
+           "largest magnitude. Default: the bundle's skeleton_q and skeleton_k, else cyclic. A "
+           "step keeps the bundle's.");
+  d.only_with({"identify", "values", "step", "check"});
+  d.text("paths", "LIST",
+         "Paths to reconstruct, row of wq, row of wk, column, such as \"0,1,2;3,0,2\"; or all.");
+  d.only_with({"reconstruct"});
+  d.text("shape", "D1xD2", "Weights of that shape, in place of INPUT.");
+  d.only_with({"check"});
+  d.integer("length", "S", "Inputs, for path_instances. Default: those of the dataset x.", 1,
+            most_axis);
+  d.only_with({"check"});
+}
+
+void declare_step(cli::Declaration& d) {
   using Range = cli::Declaration::Range;
+  d.section("Step");
+  const auto with_step = [&] { d.only_with({"step"}); };
+  d.choice("optimizer", optimizer_names(),
+           "sgd, adam: on the weights. si-sgd, si-adam: on the values of the basis paths. "
+           "si-sgd-printed: as published, right only where the skeleton's weights are 1.",
+           "si-sgd");
+  with_step();
+  d.number("rate", "ETA", "Rate of the step.", Range::positive());
+  with_step();
+  d.number("min-ratio", "R",
+           "A column is singular where the ratio of its skeleton's path after the step to that "
+           "before it is below R: the rate is too large for a path so near 0.",
+           {0, 1, true, true}, 1e-3);
+  with_step();
+  d.choice("on-singular", {"error", "skip", "clip"},
+           "Then: nothing is written; the column stays as it is; its ratio becomes that of "
+           "--min-ratio.",
+           "error");
+  with_step();
+  d.number("beta1", "B", "Decay of the first moments.", {0, 1, false, true}, 0.9);
+  with_step();
+  d.number("beta2", "B", "Decay of the second moments.", {0, 1, false, true}, 0.999);
+  with_step();
+  d.number("epsilon", "E", "Added to the root of the second moments.", Range::positive(), 1e-8);
+  with_step();
+}
+
+cli::Declaration declare() {
   cli::Declaration d("basis-paths",
                      "Finds the basis paths of attention weights, and trains in their space",
                      cli::Role::transform);
@@ -61,46 +107,8 @@ cli::Declaration declare() {
         "(..., n, 3), else of basis_path, else of the skeleton's basis are independent and "
         "complete. Counts the paths.",
         cli::Role::inspect}});
-  d.section("Basis");
-  d.choice("skeleton", {"cyclic", "largest"},
-           "Rows of the skeleton. cyclic: c mod d1 for column c, as published. largest: the "
-           "entries of largest magnitude. Default: the bundle's skeleton_q and skeleton_k, else "
-           "cyclic. step always uses the bundle's if present.");
-  d.only_with({"identify", "values", "step", "check"});
-  d.text("paths", "LIST",
-         "Paths to reconstruct, as row of wq, row of wk, column, such as \"0,1,2;3,0,2\"; or all.");
-  d.only_with({"reconstruct"});
-  d.text("shape", "D1xD2", "Checks weights of this shape instead of INPUT.");
-  d.only_with({"check"});
-  d.integer("length", "S", "Number of inputs, for path_instances. Default: that of the dataset x.",
-            1, most_axis);
-  d.only_with({"check"});
-  d.section("Step");
-  const auto with_step = [&] { d.only_with({"step"}); };
-  d.choice("optimizer", optimizer_names(),
-           "Update rule. sgd, adam: on the weights. si-sgd, si-adam: on the values of the basis "
-           "paths. si-sgd-printed: as published, correct only if the skeleton's weights are 1.",
-           "si-sgd");
-  with_step();
-  d.number("rate", "ETA", "Learning rate.", Range::positive());
-  with_step();
-  d.number("min-ratio", "R",
-           "A column is singular if its skeleton's path after the step, divided by that before it, "
-           "is below R: the learning rate is too large for a path so close to 0.",
-           {0, 1, true, true}, 1e-3);
-  with_step();
-  d.choice("on-singular", {"error", "skip", "clip"},
-           "Handling of singular columns. error: nothing is written. skip: the column is "
-           "unchanged. clip: its ratio is set to --min-ratio.",
-           "error");
-  with_step();
-  d.number("beta1", "B", "Decay rate of the first moments.", {0, 1, false, true}, 0.9);
-  with_step();
-  d.number("beta2", "B", "Decay rate of the second moments.", {0, 1, false, true}, 0.999);
-  with_step();
-  d.number("epsilon", "E", "Added to the square root of the second moments.", Range::positive(),
-           1e-8);
-  with_step();
+  declare_basis(d);
+  declare_step(d);
   declare_sections(d);
   declare_path_datasets(d);
   d.example("basis-paths values layer3.h5 | basis-paths reconstruct -o again.h5",
@@ -145,77 +153,85 @@ std::string run_verb(PathRun& run) {
   return step_weights(run);
 }
 
-cli::Outcome transform(const cli::Arguments& arguments, const Sections& sections,
-                       cli::Report& report) {
-  const Survey found = survey<PathTask>(arguments, sections, report);
-  // Panels are parts of rows, of some KiB each.
-  io::OutputBundle::Options options;
-  options.least_part = 4096;
-  SectionOutput output(arguments, sections, found.plans, options);
-  cli::Progress progress(arguments, arguments.verb, static_cast<double>(found.problems), "heads");
-  GroupReport groups;
-  cli::Outcome outcome;
-  for (std::size_t n = 0; n < sections.size(); ++n) {
-    const PathTask task(arguments, sections.open(n));
-    groups.add(sections.groups()[n], report, [&] {
-      task.report_params(report);
-      PathRun run(arguments, task, output.open(n), progress, report);
-      outcome.summary = run_verb(run) + ", " +
-                        times(join(task.input.leading, {task.input.rows, task.input.columns}));
-    });
-  }
-  groups.conclude(sections.each(), report);
-  if (sections.each()) {
-    outcome.summary =
-        fmt::format("{}, {} heads in {} groups", arguments.verb, found.problems, sections.size());
-  }
-  outcome.commit = commit_of(output.take(report));
-  return outcome;
-}
-
-cli::Outcome check(const cli::Arguments& arguments, const Sections& sections, cli::Report& report) {
-  survey<PathTask>(arguments, sections, report);
-  GroupReport groups;
-  bool holds = true;
-  for (std::size_t n = 0; n < sections.size(); ++n) {
-    const PathTask task(arguments, sections.open(n));
-    groups.add(sections.groups()[n], report, [&] {
-      if (sections.each()) report.print((n == 0 ? "" : "\n") + sections.groups()[n] + "\n");
-      task.report_params(report);
-      if (!check_paths(arguments, task, report)) holds = false;
-    });
-  }
-  groups.conclude(sections.each(), report);
-  if (!holds) report.status("no");
-  return {holds ? 0 : 1};
-}
-
-// Updated datasets are written under the tool's names, so a loop would read the old numbers
-// forever.
-void require_own_names(const cli::Arguments& arguments, const Sections& sections) {
+// A verb that updates a dataset writes it under its own name: a loop would read the old numbers.
+void require_own_names(const PathTask& task, const cli::Arguments& arguments,
+                       const Sections& sections) {
   const std::vector<std::string> verbs = {"step", "rescale", "reconstruct"};
-  if (std::find(verbs.begin(), verbs.end(), arguments.verb) == verbs.end()) return;
-  const RunEffect effect = PathTask(arguments, sections.open(0)).effect(arguments);
+  if (std::find(verbs.begin(), verbs.end(), task.verb) == verbs.end()) return;
+  const RunEffect effect = task.effect(arguments);
   for (const auto& [name, stored] : sections.renamed()) {
     if (name == stored || effect.results.count(name) + effect.replaced.count(name) == 0) continue;
     throw Error(Failure::usage,
                 fmt::format("--map has {}={}, which {} would not update: it writes or uses up {} "
                             "under that name",
-                            name, stored, arguments.verb, name));
+                            name, stored, task.verb, name));
   }
 }
 
+class PathTool : public SectionTool<PathTask> {
+  using SectionTool::SectionTool;
+
+  void check(const PathTask& task) override { require_own_names(task, arguments(), sections()); }
+
+  void report_cost(const PathTask& task) override { report_path_cost(arguments(), task, report()); }
+};
+
+class TransformPaths : public PathTool {
+  using PathTool::PathTool;
+
+  io::OutputBundle::Options output_options() const override {
+    // Panels are parts of rows, some KiB of each.
+    io::OutputBundle::Options options;
+    options.least_part = 4096;
+    return options;
+  }
+
+  void begin(Index problems) override {
+    progress_.emplace(arguments(), arguments().verb, static_cast<double>(problems), "heads");
+  }
+
+  void compute(const PathTask& task, const std::string& /*group*/,
+               std::optional<io::OutputBundle> results) override {
+    PathRun run(arguments(), task, *std::move(results), *progress_, report());
+    summary_ = run_verb(run) + ", " +
+               times(join(task.input.leading, {task.input.rows, task.input.columns}));
+  }
+
+  cli::Outcome conclude(const GroupReport& groups) override {
+    groups.conclude(sections().each(), report());
+    cli::Outcome outcome;
+    outcome.summary = !sections().each() ? summary_
+                                         : fmt::format("{}, {} heads in {} groups",
+                                                       arguments().verb, problems(), groups.size());
+    return outcome;
+  }
+
+  std::optional<cli::Progress> progress_;
+  std::string summary_;  // of the section computed last
+};
+
+class CheckPaths : public PathTool {
+  using PathTool::PathTool;
+
+  void compute(const PathTask& task, const std::string& group,
+               std::optional<io::OutputBundle> /*results*/) override {
+    print_heading(group);
+    if (!check_paths(arguments(), task, report())) holds_ = false;
+  }
+
+  cli::Outcome conclude(const GroupReport& groups) override {
+    groups.conclude(sections().each(), report());
+    if (!holds_) report().status("no");
+    return {holds_ ? 0 : 1};
+  }
+
+  bool holds_ = true;  // of all sections
+};
+
 cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
   if (arguments.given("shape")) return check_shape(arguments, report);
-  const Sections sections(arguments, report);
-  require_own_names(arguments, sections);
-  if (arguments.dry_run) {
-    return report_costs<PathTask>(arguments, sections, report, [&](const PathTask& task) {
-      report_path_cost(arguments, task, report);
-    });
-  }
-  return arguments.verb == "check" ? check(arguments, sections, report)
-                                   : transform(arguments, sections, report);
+  if (arguments.verb == "check") return CheckPaths(arguments, report).run();
+  return TransformPaths(arguments, report).run();
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include "basis_paths/path_verbs.hpp"
 #include "common/bundles.hpp"
+#include "common/cost_report.hpp"
 
 namespace attn::tools {
 namespace {
@@ -48,14 +49,10 @@ void report_path_cost(const cli::Arguments& arguments, const PathTask& task, cli
   const BlockPlan plan =
       task.makes_paths() ? plan_paths(arguments, task) : plan_panels(arguments, task);
   report_path_shape(task, report);
-  auto& result = report.result();
-  result["working_bytes"] = plan.bytes;
-  result["result_bytes"] = bytes;
-  report.print(fmt::format(
-      "{} of {}\nworking memory  {}, and some 30 MB for the program itself\nresults         {}{}\n",
-      task.verb, times(join(task.input.leading, {task.input.rows, task.input.columns})),
-      bytes_text(static_cast<double>(plan.bytes)), bytes_text(bytes),
-      arguments.compress > 0 ? " before they are compressed" : ""));
+  const Shape shape = join(task.input.leading, {task.input.rows, task.input.columns});
+  report_run_cost({fmt::format("{} of {}", task.verb, times(shape)), plan.bytes, bytes,
+                   arguments.compress > 0, ""},
+                  report);
 }
 
 }  // namespace attn::tools

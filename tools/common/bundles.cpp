@@ -10,11 +10,9 @@
 #include <fmt/format.h>
 
 #include "attnkit/error.hpp"
-#include "cli/text_replacement.hpp"
 #include "common/memory_watch.hpp"
 #include "common/output_format.hpp"
 #include "io/arrays/array_output.hpp"
-#include "io/target/naming.hpp"
 #include "system/temporary.hpp"
 
 namespace attn::tools {
@@ -146,8 +144,6 @@ int tool_main(int argc, char** argv, const cli::Declaration& declaration,
               std::vector<std::string> libraries) {
   keep_freed_memory();
   watch_memory();
-  also_at_removal(cli::undo_texts);
-  io::also_at_naming(cli::keep_texts);
   io::install_cleanup_handlers(memory_was_short);
   io::show_hdf5_errors(false);
   libraries.insert(libraries.begin(),

@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "attnkit/error.hpp"
-#include "io/target/links.hpp"
+#include "system/paths.hpp"
 
 namespace attn::tools {
 namespace {
@@ -98,7 +98,7 @@ std::optional<std::string> foreign_ending(const std::string& output) {
 void require_bundle_name(const cli::Arguments& arguments) {
   if (!arguments.output || arguments.declared("to")) return;
   const std::string& output = *arguments.output;
-  for (const std::string& file : {output, io::without_links(output)}) {
+  for (const std::string& file : {output, without_links(output)}) {
     const Ending* found = find(file);
     if (found == nullptr) continue;
     throw Error(Failure::usage,
@@ -109,7 +109,7 @@ void require_bundle_name(const cli::Arguments& arguments) {
 }
 
 void require_same_ending(const std::string& output, const std::string& format) {
-  const std::string file = io::without_links(output);
+  const std::string file = without_links(output);
   const std::optional<std::string> ending = foreign_ending(file);
   const bool other = ending && *ending != "." + format;
   const bool is_bundle = !ending && (ends_in(file, ".h5") || ends_in(file, ".hdf5"));

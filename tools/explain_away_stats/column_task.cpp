@@ -7,6 +7,7 @@
 
 #include "attnkit/error.hpp"
 #include "common/bundles.hpp"
+#include "common/cost_report.hpp"
 #include "common/scheme_settings.hpp"
 #include "explain_away_stats/column_gather.hpp"
 #include "explain_away_stats/stored_attention.hpp"
@@ -84,15 +85,11 @@ void report_column_cost(const cli::Arguments& arguments, const ColumnTask& task,
                            : heads * static_cast<double>(input.queries + input.keys) *
                                  static_cast<double>(task.options.schemes.size()) * sizeof(double);
   report.result()["shape"] = shape;
-  report.result()["working_bytes"] = plan.bytes;
-  report.result()["result_bytes"] = bytes;
+  report_run_cost({fmt::format("column sums of {} in {}", times(shape),
+                               task.options.f64 ? "float64" : "float32"),
+                   plan.bytes, bytes, arguments.compress > 0, fmt::format("{:.3g} flops", flops)},
+                  report);
   report.result()["flops"] = flops;
-  report.print(fmt::format(
-      "column sums of {} in {}\nworking memory  {}, and some 30 MB for the program itself\n"
-      "results         {}{}\narithmetic      {:.3g} flops\n",
-      times(shape), task.options.f64 ? "float64" : "float32",
-      bytes_text(static_cast<double>(plan.bytes)), bytes_text(bytes),
-      arguments.compress > 0 ? " before they are compressed" : "", flops));
 }
 
 }  // namespace attn::tools

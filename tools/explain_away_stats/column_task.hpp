@@ -20,6 +20,7 @@ struct ColumnTask {
   RunEffect effect(const cli::Arguments& arguments) const;
 
   void report_params(cli::Report& report) const;
+  std::vector<io::InputDataset> datasets() const { return input.datasets(); }
 
   io::InputBundle bundle;
   ColumnOptions options;

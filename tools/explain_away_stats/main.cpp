@@ -1,6 +1,7 @@
 // explain-away-stats: column sums and their statistics.
 
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -11,7 +12,7 @@
 #include "common/group_report.hpp"
 #include "common/head_outputs.hpp"
 #include "common/numeric_libraries.hpp"
-#include "common/section_tasks.hpp"
+#include "common/section_tool.hpp"
 #include "explain_away_stats/column_datasets.hpp"
 #include "explain_away_stats/column_gather.hpp"
 #include "explain_away_stats/column_groups.hpp"
@@ -150,92 +151,72 @@ void require_one_report(const cli::Arguments& arguments) {
   }
 }
 
-// Everything is checked before anything is computed.
-Survey look_at_all(const cli::Arguments& arguments, const Sections& sections, GroupReport& groups,
-                   cli::Report& report) {
-  Survey found;
-  for (std::size_t n = 0; n < sections.size(); ++n) {
-    const ColumnTask task(arguments, sections.open(n));
-    for (const auto& dataset : task.input.datasets()) report_input(report, dataset);
-    found.problems += task.input.problems;
-    if (arguments.output && !arguments.dry_run) {
-      found.plans.push_back(
-          plan_results(arguments, task.bundle, task.effect(arguments), sections.renamed()));
-    }
-    if (!arguments.dry_run) continue;
-    if (sections.each()) {
-      report.print(fmt::format("{}{}\n", n == 0 ? "" : "\n", sections.groups()[n]));
-    }
-    groups.add(sections.groups()[n], report, [&] {
-      task.report_params(report);
-      report_column_cost(arguments, task, report);
-    });
-  }
-  return found;
-}
+class ColumnTool : public SectionTool<ColumnTask> {
+  using SectionTool::SectionTool;
 
-void finish(const Sections& sections, const GroupReport& groups, const Verdict& verdict,
-            cli::Report& report) {
-  if (sections.each()) {
-    groups.write(report);
-    report.result()["status"] = verdict.word();
-  } else {
-    report.result() = groups.last();
+  void report_cost(const ColumnTask& task) override {
+    report_column_cost(arguments(), task, report());
   }
-  report.status(verdict.word());
-}
+
+  void conclude_costs(const GroupReport& groups) override { finish(groups); }
+
+  void begin(Index problems) override {
+    progress_.emplace(arguments(), "column sums", static_cast<double>(problems), "heads");
+  }
+
+  void compute(const ColumnTask& task, const std::string& group,
+               std::optional<io::OutputBundle> results) override {
+    if (task.options.wants(stored) &&
+        task.bundle.text_attribute("attn_status") == "not_converged") {
+      report().warn("the stored weights had not converged when they were made");
+    }
+    std::optional<VectorWriter> writer;
+    if (results) writer.emplace(*std::move(results), task, report());
+    ColumnStatistics statistics = gather_columns(
+        arguments(), task.options, task.bundle, task.input,
+        [&](const std::string& scheme, Index head, const HeadColumns& columns) {
+          if (writer) writer->write(scheme, head, columns);
+        },
+        *progress_, report());
+    read_key_names(task.bundle, statistics, report());
+    summarise(task, group, statistics);
+  }
+
+  void summarise(const ColumnTask& task, const std::string& group, ColumnStatistics& statistics) {
+    const SummaryOptions wanted = summary_options(arguments());
+    ColumnSummaries summaries = summarise_columns(statistics, wanted);
+    // For thousands of heads the JSON is larger than the statistics themselves.
+    if (arguments().json) report().result() = column_json(statistics, summaries);
+    const bool each = sections().each();
+    if (!each || arguments().verbose) {
+      report().print(long_report(task, statistics, wanted, summaries) + (each ? "\n" : ""));
+    }
+    verdict_.add(statistics, summaries, group, report());
+    groups_.push_back({group, statistics.leading, task.options.schemes, std::move(summaries)});
+  }
+
+  cli::Outcome conclude(const GroupReport& groups) override {
+    report_groups(arguments(), groups_, sections(), report());
+    finish(groups);
+    cli::Outcome outcome;
+    outcome.status = verdict_.status();
+    return outcome;
+  }
+
+  void finish(const GroupReport& groups) {
+    groups.conclude(sections().each(), report());
+    if (sections().each()) report().result()["status"] = verdict_.word();
+    report().status(verdict_.word());
+  }
+
+  std::optional<cli::Progress> progress_;
+  std::vector<GroupColumns> groups_;
+  Verdict verdict_;
+};
 
 cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
   require_one_report(arguments);
-  const Sections sections(arguments, report);
-  GroupReport reports;
-  const Survey found = look_at_all(arguments, sections, reports, report);
-  warn_of_unused(arguments, sections.whole(), report);
-  if (arguments.dry_run) {
-    finish(sections, reports, {}, report);
-    return {};
-  }
-  std::optional<SectionOutput> output;
-  if (arguments.output) output.emplace(arguments, sections, found.plans);
-  cli::Progress progress(arguments, "column sums", static_cast<double>(found.problems), "heads");
-  std::vector<GroupColumns> groups;
-  Verdict verdict;
-  for (std::size_t n = 0; n < sections.size(); ++n) {
-    const std::string& group = sections.groups()[n];
-    const ColumnTask task(arguments, sections.open(n));
-    if (task.options.wants(stored) &&
-        task.bundle.text_attribute("attn_status") == "not_converged") {
-      report.warn("the stored weights had not converged when they were made");
-    }
-    reports.add(group, report, [&] {
-      task.report_params(report);
-      std::optional<VectorWriter> writer;
-      if (output) writer.emplace(output->open(n), task, report);
-      ColumnStatistics statistics = gather_columns(
-          arguments, task.options, task.bundle, task.input,
-          [&](const std::string& scheme, Index head, const HeadColumns& columns) {
-            if (writer) writer->write(scheme, head, columns);
-          },
-          progress, report);
-      read_key_names(task.bundle, statistics, report);
-      const SummaryOptions wanted = summary_options(arguments);
-      ColumnSummaries summaries = summarise_columns(statistics, wanted);
-      // For thousands of heads the JSON is larger than the statistics.
-      if (arguments.json) report.result() = column_json(statistics, summaries);
-      if (!sections.each() || arguments.verbose) {
-        report.print(long_report(task, statistics, wanted, summaries) +
-                     (sections.each() ? "\n" : ""));
-      }
-      verdict.add(statistics, summaries, group, report);
-      groups.push_back({group, statistics.leading, task.options.schemes, std::move(summaries)});
-    });
-  }
-  report_groups(arguments, groups, sections, report);
-  finish(sections, reports, verdict, report);
-  cli::Outcome outcome;
-  outcome.status = verdict.status();
-  if (output) outcome.commit = commit_of(output->take(report));
-  return outcome;
+  return ColumnTool(arguments, report).run();
 }
 
 }  // namespace

@@ -118,7 +118,7 @@ void report_dual(const DualTask& task, const std::vector<DualHead>& heads, const
   report.print(text + (group.empty() ? "" : "\n"));
 }
 
-cli::Outcome conclude_dual(const DualTask& last, const DualHead& all, Index heads,
+cli::Outcome conclude_dual(const Shape& shape, const DualHead& all, Index heads,
                            const GroupReport& groups, bool each, cli::Report& report) {
   cli::Outcome outcome;
   const bool converged = all.converged == all.problems();
@@ -131,9 +131,7 @@ cli::Outcome conclude_dual(const DualTask& last, const DualHead& all, Index head
         fmt::format("{} problems of {} heads in {} groups", all.problems(), heads, groups.size());
   } else {
     report.result() = groups.last();
-    outcome.summary =
-        fmt::format("{} problems, {}", all.problems(),
-                    times(join(last.input.leading, {last.input.queries, last.input.keys})));
+    outcome.summary = fmt::format("{} problems, {}", all.problems(), times(shape));
   }
   if (all.problems() > 0) {
     outcome.summary += fmt::format(", gap at most {:.2g}, relative deviation {:.3g} on average",

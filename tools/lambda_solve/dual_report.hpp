@@ -31,8 +31,9 @@ struct DualHead {
 void report_dual(const DualTask& task, const std::vector<DualHead>& heads, const std::string& group,
                  cli::Report& report);
 
-/// The summary line and the exit status of all sections.
-cli::Outcome conclude_dual(const DualTask& last, const DualHead& all, Index heads,
+/// The summary line and the exit status of all sections; `shape` is that of the scores of the only
+/// one, without --each.
+cli::Outcome conclude_dual(const Shape& shape, const DualHead& all, Index heads,
                            const GroupReport& groups, bool each, cli::Report& report);
 
 }  // namespace attn::tools

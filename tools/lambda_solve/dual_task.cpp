@@ -9,6 +9,7 @@
 
 #include "attnkit/error.hpp"
 #include "common/bundles.hpp"
+#include "common/cost_report.hpp"
 
 namespace attn::tools {
 namespace {
@@ -221,14 +222,11 @@ void report_dual_cost(const cli::Arguments& arguments, const DualTask& task, cli
   auto& result = report.result();
   result["shape"] = shape;
   result["axes"] = task.axes();
-  result["working_bytes"] = plan.bytes;
-  result["result_bytes"] = bytes;
+  report_run_cost(
+      {fmt::format("dual of {} in {} axes", times(shape), task.axes()), plan.bytes, bytes,
+       arguments.compress > 0, fmt::format("{:.3g} flops for each gradient of all queries", flops)},
+      report);
   result["flops_per_iteration"] = flops;
-  report.print(fmt::format(
-      "dual of {} in {} axes\nworking memory  {}, and some 30 MB for the program itself\n"
-      "results         {}{}\narithmetic      {:.3g} flops for each gradient of all queries\n",
-      times(shape), task.axes(), bytes_text(static_cast<double>(plan.bytes)), bytes_text(bytes),
-      arguments.compress > 0 ? " before they are compressed" : "", flops));
 }
 
 }  // namespace attn::tools

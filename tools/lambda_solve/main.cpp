@@ -1,10 +1,12 @@
 // lambda-solve: the Fenchel dual of attention, query by query, certified.
 
+#include <optional>
+
 #include <nlohmann/json.hpp>
 
 #include "common/bundles.hpp"
 #include "common/numeric_libraries.hpp"
-#include "common/section_tasks.hpp"
+#include "common/section_tool.hpp"
 #include "lambda_solve/dual_datasets.hpp"
 #include "lambda_solve/dual_heads.hpp"
 
@@ -71,34 +73,37 @@ cli::Declaration declare() {
   return d;
 }
 
+class SolveDual : public SectionTool<DualTask> {
+  using SectionTool::SectionTool;
+
+  void report_cost(const DualTask& task) override { report_dual_cost(arguments(), task, report()); }
+
+  bool holds_numbers(const DualTask& task) const override { return task.cost_dataset.has_value(); }
+
+  void begin(Index problems) override {
+    progress_.emplace(arguments(), "dual", static_cast<double>(problems), "heads");
+  }
+
+  void compute(const DualTask& task, const std::string& group,
+               std::optional<io::OutputBundle> results) override {
+    const std::vector<DualHead> found =
+        solve_section(arguments(), task, *std::move(results), *progress_, report());
+    for (const DualHead& head : found) all_.add(head);
+    report_dual(task, found, group, report());
+    shape_ = join(task.input.leading, {task.input.queries, task.input.keys});
+  }
+
+  cli::Outcome conclude(const GroupReport& groups) override {
+    return conclude_dual(shape_, all_, problems(), groups, sections().each(), report());
+  }
+
+  std::optional<cli::Progress> progress_;
+  DualHead all_;
+  Shape shape_;  // of the section solved last
+};
+
 cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
-  const Sections sections(arguments, report);
-  if (arguments.dry_run) {
-    return report_costs<DualTask>(arguments, sections, report, [&](const DualTask& task) {
-      report_dual_cost(arguments, task, report);
-    });
-  }
-  const Survey surveyed = survey<DualTask>(arguments, sections, report);
-  SectionOutput output(arguments, sections, surveyed.plans);
-  cli::Progress progress(arguments, "dual", static_cast<double>(surveyed.problems), "heads");
-  GroupReport groups;
-  DualHead all;
-  cli::Outcome outcome;
-  for (std::size_t n = 0; n < sections.size(); ++n) {
-    const DualTask task(arguments, sections.open(n));
-    groups.add(sections.groups()[n], report, [&] {
-      task.report_params(report);
-      const std::vector<DualHead> found =
-          solve_section(arguments, task, output.open(n), progress, report);
-      for (const DualHead& head : found) all.add(head);
-      report_dual(task, found, sections.groups()[n], report);
-    });
-    if (n + 1 == sections.size()) {
-      outcome = conclude_dual(task, all, surveyed.problems, groups, sections.each(), report);
-    }
-  }
-  outcome.commit = commit_of(output.take(report));
-  return outcome;
+  return SolveDual(arguments, report).run();
 }
 
 }  // namespace

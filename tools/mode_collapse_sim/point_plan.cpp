@@ -7,6 +7,7 @@
 
 #include "common/block_plan.hpp"
 #include "common/bundles.hpp"
+#include "common/cost_report.hpp"
 
 namespace attn::tools {
 
@@ -36,14 +37,9 @@ PointPlan plan_points(Index sets, Index points, std::int64_t kept,
 
 void report_points_cost(const std::string& what, const PointPlan& plan, double result_bytes,
                         double flops, cli::Report& report) {
-  auto& result = report.result();
-  result["working_bytes"] = plan.bytes;
-  result["result_bytes"] = result_bytes;
-  result["flops"] = flops;
-  report.print(fmt::format(
-      "{}\nworking memory  {}, and some 30 MB for the program itself\n"
-      "results         {}\narithmetic      {:.3g} flops\n",
-      what, bytes_text(static_cast<double>(plan.bytes)), bytes_text(result_bytes), flops));
+  report_run_cost({what, plan.bytes, result_bytes, false, fmt::format("{:.3g} flops", flops)},
+                  report);
+  report.result()["flops"] = flops;
 }
 
 }  // namespace attn::tools

@@ -1,12 +1,14 @@
 // sinkhorn-iter: a plan with given marginals, by Sinkhorn's iterations, and its certificate.
 
+#include <optional>
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "attnkit/error.hpp"
 #include "common/bundles.hpp"
 #include "common/numeric_libraries.hpp"
-#include "common/section_tasks.hpp"
+#include "common/section_tool.hpp"
 #include "sinkhorn_iter/transport_datasets.hpp"
 #include "sinkhorn_iter/transport_heads.hpp"
 
@@ -75,38 +77,41 @@ cli::Declaration declare() {
   return d;
 }
 
+class Transport : public SectionTool<TransportTask> {
+  using SectionTool::SectionTool;
+
+  void report_cost(const TransportTask& task) override {
+    report_transport_cost(arguments(), task, report());
+  }
+
+  void begin(Index problems) override {
+    progress_.emplace(arguments(), "sinkhorn", static_cast<double>(problems), "problems");
+  }
+
+  void compute(const TransportTask& task, const std::string& /*group*/,
+               std::optional<io::OutputBundle> results) override {
+    const TransportResults found =
+        solve_section(arguments(), task, *std::move(results), *progress_, report());
+    const cli::Outcome one = conclude_transport(task, found, report());
+    if (!worst_ || one.status > worst_->status) worst_ = one;
+  }
+
+  cli::Outcome conclude(const GroupReport& groups) override {
+    groups.conclude(sections().each(), report());
+    cli::Outcome outcome = *worst_;
+    if (sections().each()) {
+      outcome.summary = fmt::format("{} problems in {} groups, the worst: {}", problems(),
+                                    groups.size(), worst_->summary);
+    }
+    return outcome;
+  }
+
+  std::optional<cli::Progress> progress_;
+  std::optional<cli::Outcome> worst_;  // of the sections so far
+};
+
 cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
-  const Sections sections(arguments, report);
-  if (arguments.dry_run) {
-    return report_costs<TransportTask>(arguments, sections, report, [&](const TransportTask& task) {
-      report_transport_cost(arguments, task, report);
-    });
-  }
-  const Survey surveyed = survey<TransportTask>(arguments, sections, report);
-  SectionOutput output(arguments, sections, surveyed.plans);
-  cli::Progress progress(arguments, "sinkhorn", static_cast<double>(surveyed.problems), "problems");
-  GroupReport groups;
-  cli::Outcome outcome;
-  std::optional<std::string> worst;
-  for (std::size_t n = 0; n < sections.size(); ++n) {
-    const TransportTask task(arguments, sections.open(n));
-    groups.add(sections.groups()[n], report, [&] {
-      task.report_params(report);
-      const TransportResults found =
-          solve_section(arguments, task, output.open(n), progress, report);
-      const cli::Outcome one = conclude_transport(task, found, report);
-      if (!worst || one.status > outcome.status) worst = one.summary;
-      outcome.status = std::max(outcome.status, one.status);
-    });
-  }
-  outcome.summary = *worst;
-  if (sections.each()) {
-    outcome.summary = fmt::format("{} problems in {} groups, the worst: {}", surveyed.problems,
-                                  sections.size(), *worst);
-  }
-  groups.conclude(sections.each(), report);
-  outcome.commit = commit_of(output.take(report));
-  return outcome;
+  return Transport(arguments, report).run();
 }
 
 }  // namespace

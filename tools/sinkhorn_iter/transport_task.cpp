@@ -10,6 +10,7 @@
 
 #include "attnkit/error.hpp"
 #include "common/bundles.hpp"
+#include "common/cost_report.hpp"
 #include "common/weights_writer.hpp"
 
 namespace attn::tools {
@@ -224,15 +225,12 @@ void report_transport_cost(const cli::Arguments& arguments, const TransportTask&
   const Shape shape = join(input.leading, {input.queries, input.keys});
   auto& result = report.result();
   result["shape"] = shape;
-  result["working_bytes"] = plan.bytes;
-  result["result_bytes"] = bytes;
+  report_run_cost(
+      {fmt::format("sinkhorn of {} in {}, at most {} iterations", times(shape),
+                   task.f64 ? "float64" : "float32", iterations),
+       plan.bytes, bytes, arguments.compress > 0, fmt::format("{:.3g} flops at most", flops)},
+      report);
   result["flops"] = flops;
-  report.print(fmt::format(
-      "sinkhorn of {} in {}, at most {} iterations\nworking memory  {}, and some 30 MB for the "
-      "program itself\nresults         {}{}\narithmetic      {:.3g} flops at most\n",
-      times(shape), task.f64 ? "float64" : "float32", iterations,
-      bytes_text(static_cast<double>(plan.bytes)), bytes_text(bytes),
-      arguments.compress > 0 ? " before they are compressed" : "", flops));
 }
 
 }  // namespace attn::tools

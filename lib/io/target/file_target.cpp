@@ -6,13 +6,12 @@
 
 #include <cerrno>
 #include <climits>
-#include <cstdio>
 #include <utility>
 
 #include "attnkit/error.hpp"
-#include "io/target/naming.hpp"
+#include "system/paths.hpp"
+#include "system/replacement.hpp"
 #include "system/system_reason.hpp"
-#include "system/uninterrupted.hpp"
 
 namespace attn::io {
 namespace {
@@ -26,23 +25,8 @@ std::string prefix_for(const std::string& name) {
   return "." + name.substr(0, room) + ".";
 }
 
-/// rename(2) that never replaces a file; returns false with errno set if it fails.
-bool rename_without_replacing(const std::string& from, const std::string& to) {
-  if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return true;
-  if (errno != EINVAL && errno != ENOSYS && errno != ENOTSUP) return false;
-  // File systems without this flag usually support hard links.
-  if (link(from.c_str(), to.c_str()) == 0) return unlink(from.c_str()) == 0;
-  if (errno == EEXIST) return false;
-  struct stat status {};
-  if (lstat(to.c_str(), &status) == 0) {
-    errno = EEXIST;
-    return false;
-  }
-  return rename(from.c_str(), to.c_str()) == 0;
-}
-
-/// Makes the new name survive a crash. Best effort: the content is safe already, and some folders
-/// cannot be opened or synchronised.
+/// So that the new name survives a crash too. Best effort: the content is safe already, and there
+/// are folders that cannot be opened or synchronised.
 void synchronise_folder(const std::string& folder) noexcept {
   const Descriptor descriptor = open_descriptor(folder, O_RDONLY | O_DIRECTORY);
   if (descriptor) fsync(descriptor.get());
@@ -56,10 +40,12 @@ void refuse_existing(const std::string& description) {
 
 FileTarget::FileTarget(std::string description, std::string path, std::optional<unsigned> mode,
                        bool replace)
-    : Target(std::move(description)), path_(std::move(path)), mode_(mode), replace_(replace) {
-  const std::size_t slash = path_.rfind('/');
-  folder_ = slash == std::string::npos ? "." : path_.substr(0, slash == 0 ? 1 : slash);
-  const std::string name = slash == std::string::npos ? path_ : path_.substr(slash + 1);
+    : Target(std::move(description)),
+      path_(std::move(path)),
+      folder_(folder_of(path_)),
+      mode_(mode),
+      replace_(replace) {
+  const std::string name = path_.substr(path_.rfind('/') + 1);
   if (name.empty()) refuse(EISDIR);
   name_ = make_temporary(folder_, prefix_for(name), [&](const std::string& temporary) {
     descriptor_ =
@@ -88,19 +74,10 @@ void FileTarget::make_durable() {
   if (fsync(descriptor_.get()) != 0 && errno != EINVAL && errno != ENOTSUP) refuse(errno);
 }
 
-void FileTarget::take_name() {
-  const Uninterrupted section;
-  const bool taken = replace_ ? rename(name_.path().c_str(), path_.c_str()) == 0
-                              : rename_without_replacing(name_.path(), path_);
-  if (!taken) refuse(errno);
-  name_.release();
-  keep_besides();
-}
-
 void FileTarget::finish() {
   try {
     make_durable();
-    take_name();
+    if (!take_name(name_, path_, replace_)) refuse(errno);
   } catch (...) {
     discard();
     throw;

@@ -24,7 +24,6 @@ class FileTarget : public Target {
 
  private:
   void make_durable();
-  void take_name();
   [[noreturn]] void refuse(int error_number) const;
 
   std::string path_;

@@ -6,9 +6,9 @@
 
 #include "attnkit/error.hpp"
 #include "io/target/file_target.hpp"
-#include "io/target/links.hpp"
 #include "io/target/stream_target.hpp"
 #include "system/descriptor.hpp"
+#include "system/paths.hpp"
 #include "system/system_reason.hpp"
 
 namespace attn::io {

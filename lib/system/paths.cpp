@@ -1,11 +1,17 @@
-#include "io/target/links.hpp"
+#include "system/paths.hpp"
 
 #include <unistd.h>
 
 #include <array>
 #include <climits>
 
-namespace attn::io {
+namespace attn {
+
+std::string folder_of(const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
 
 std::string without_links(std::string path) {
   constexpr int as_many_as_linux_follows = 40;
@@ -21,4 +27,4 @@ std::string without_links(std::string path) {
   return path;
 }
 
-}  // namespace attn::io
+}  // namespace attn

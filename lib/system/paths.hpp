@@ -2,11 +2,14 @@
 
 #include <string>
 
-namespace attn::io {
+namespace attn {
+
+/// The folder that a path lies in: "out" for out/x.h5, "." for x.h5, "/" for /x.h5.
+std::string folder_of(const std::string& path);
 
 /// The path after following symbolic links at the end of `path`, whether or not anything exists
 /// there. Never throws for errors of the file system: a path that cannot be followed further is
 /// returned as it is.
 std::string without_links(std::string path);
 
-}  // namespace attn::io
+}  // namespace attn

@@ -1,0 +1,46 @@
+// Compiles the kernels that a file lists, for float and double and for each instruction set, and
+// makes the functions that call the version for the CPU at hand. The list is a macro
+// ATTN_KERNELS(KERNEL, T); its entry
+//
+//   KERNEL(T, double, row_max, RowMax, (const T* s, Index n, const double* g), (s, n, g))
+//
+// says that `double row_max(const T*, Index, const double*)` is RowMax<T>(s, n, g). If the
+// functions specialise a template, ATTN_KERNEL_PREFIX is `template <>`. Highway's tables hold plain
+// functions only, hence RowMax_float and RowMax_double between the two.
+//
+// Included after what is compiled once per instruction set, outside its namespaces; therefore there
+// is no #pragma once.
+
+#ifndef ATTN_KERNEL_PREFIX
+#define ATTN_KERNEL_PREFIX
+#endif
+
+#define ATTN_TARGET_KERNEL(T, result, name, kernel, parameters, arguments) \
+  result kernel##_##T parameters { return kernel<T> arguments; }
+
+#define ATTN_DISPATCH_KERNEL(T, result, name, kernel, parameters, arguments) \
+  HWY_EXPORT(kernel##_##T);                                                  \
+  ATTN_KERNEL_PREFIX result name parameters { return HWY_DYNAMIC_DISPATCH(kernel##_##T) arguments; }
+
+HWY_BEFORE_NAMESPACE();
+namespace attn::kernel::HWY_NAMESPACE {
+
+ATTN_KERNELS(ATTN_TARGET_KERNEL, float);
+ATTN_KERNELS(ATTN_TARGET_KERNEL, double);
+
+}  // namespace attn::kernel::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace attn::kernel {
+
+ATTN_KERNELS(ATTN_DISPATCH_KERNEL, float);
+ATTN_KERNELS(ATTN_DISPATCH_KERNEL, double);
+
+}  // namespace attn::kernel
+#endif
+
+#undef ATTN_KERNEL_PREFIX
+#undef ATTN_TARGET_KERNEL
+#undef ATTN_DISPATCH_KERNEL
+#undef ATTN_KERNELS

@@ -1,0 +1,157 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/bundles.hpp"
+#include "common/group_report.hpp"
+#include "common/results.hpp"
+#include "common/sections.hpp"
+
+namespace attn::tools {
+
+/// The course of a tool that runs over sections, INPUT itself or the groups of --each: every
+/// section is checked before the first is computed, --dry-run reports costs only, and results and
+/// reports of all sections are brought together. A tool derives a class and fills in the steps.
+///
+/// A Task is the work of one section. Its constructor, Task(arguments, bundle), checks everything
+/// but the numbers. It has datasets(), effect(arguments) and report_params(report), the InputBundle
+/// `bundle`, and `input` with the number of `problems`.
+template <class Task>
+class SectionTool {
+ public:
+  /// Opens INPUT. Throws what Sections throws; both arguments must outlive it.
+  SectionTool(const cli::Arguments& arguments, cli::Report& report)
+      : arguments_(arguments), report_(report), sections_(arguments, report) {}
+  virtual ~SectionTool() = default;
+  SectionTool(const SectionTool&) = delete;
+  SectionTool& operator=(const SectionTool&) = delete;
+
+  /// Everything from the checks to the outcome, whose `commit` completes the output.
+  cli::Outcome run() {
+    if (arguments_.dry_run) return report_costs();
+    survey();
+    std::optional<SectionOutput> output;
+    if (arguments_.output)
+      output.emplace(arguments_, sections_, std::move(plans_), output_options());
+    begin(problems_);
+    GroupReport groups;
+    for (std::size_t section = 0; section < sections_.size(); ++section) {
+      const std::unique_ptr<const Task> task = take(section);
+      groups.add(group(section), report_, [&] {
+        task->report_params(report_);
+        std::optional<io::OutputBundle> results;
+        if (output) results = output->open(section);
+        compute(*task, group(section), std::move(results));
+      });
+    }
+    cli::Outcome outcome = conclude(groups);
+    if (output) outcome.commit = commit_of(output->take(report_));
+    return outcome;
+  }
+
+ protected:
+  const cli::Arguments& arguments() const { return arguments_; }
+  cli::Report& report() const { return report_; }
+  const Sections& sections() const { return sections_; }
+  Index problems() const { return problems_; }  ///< of all sections
+
+  /// With --each, prints the name of a group above its report, a blank line between groups.
+  void print_heading(const std::string& group_name) {
+    if (!sections_.each()) return;
+    report_.print((headed_ ? "\n" : "") + group_name + "\n");
+    headed_ = true;
+  }
+
+ private:
+  /// Throws Error(usage) if a task and the sections contradict each other.
+  virtual void check(const Task&) {}
+
+  /// --dry-run: fills the report's result for one section.
+  virtual void report_cost(const Task& task) = 0;
+
+  /// Completes the report of --dry-run.
+  virtual void conclude_costs(const GroupReport& groups) {
+    groups.conclude(sections_.each(), report_);
+  }
+
+  /// Whether a task keeps elements of datasets, which no plan of another section's memory counts.
+  virtual bool holds_numbers(const Task&) const { return false; }
+
+  virtual io::OutputBundle::Options output_options() const { return {}; }
+
+  /// Called once before the first section is computed, with the problems of all of them.
+  virtual void begin(Index /*problems*/) {}
+
+  /// Computes one section: figures go into the report's result; datasets and attributes into
+  /// `results`, which is absent if the tool was asked for no bundle.
+  virtual void compute(const Task& task, const std::string& group,
+                       std::optional<io::OutputBundle> results) = 0;
+
+  /// Completes the report of all sections; returns the summary line and the exit status.
+  virtual cli::Outcome conclude(const GroupReport& groups) = 0;
+
+  // A task keeps datasets open in HDF5; for thousands of groups that would take too much memory.
+  static constexpr std::size_t most_kept_tasks = 64;
+
+  const std::string& group(std::size_t section) const { return sections_.groups()[section]; }
+
+  std::unique_ptr<const Task> make(std::size_t section) const {
+    return std::make_unique<const Task>(arguments_, sections_.open(section));
+  }
+
+  std::unique_ptr<const Task> take(std::size_t section) {
+    return kept_[section] ? std::move(kept_[section]) : make(section);
+  }
+
+  bool keeps(std::size_t section, const Task& task) const {
+    return sections_.size() == 1 || (section < most_kept_tasks && !holds_numbers(task));
+  }
+
+  std::unique_ptr<const Task> look_at(std::size_t section) {
+    std::unique_ptr<const Task> task = make(section);
+    check(*task);
+    for (const io::InputDataset& dataset : task->datasets()) report_input(report_, dataset);
+    return task;
+  }
+
+  void survey() {
+    for (std::size_t section = 0; section < sections_.size(); ++section) {
+      std::unique_ptr<const Task> task = look_at(section);
+      problems_ += task->input.problems;
+      if (arguments_.output) {
+        plans_.push_back(
+            plan_results(arguments_, task->bundle, task->effect(arguments_), sections_.renamed()));
+      }
+      if (!keeps(section, *task)) task.reset();
+      kept_.push_back(std::move(task));
+    }
+    warn_of_unused(arguments_, sections_.whole(), report_);
+  }
+
+  cli::Outcome report_costs() {
+    GroupReport groups;
+    for (std::size_t section = 0; section < sections_.size(); ++section) {
+      const std::unique_ptr<const Task> task = look_at(section);
+      task->report_params(report_);
+      print_heading(group(section));
+      groups.add(group(section), report_, [&] { report_cost(*task); });
+    }
+    warn_of_unused(arguments_, sections_.whole(), report_);
+    conclude_costs(groups);
+    return {};
+  }
+
+  const cli::Arguments& arguments_;
+  cli::Report& report_;
+  const Sections sections_;
+  Index problems_ = 0;
+  bool headed_ = false;
+  std::vector<ResultPlan> plans_;                  // by section
+  std::vector<std::unique_ptr<const Task>> kept_;  // by section, null where it is made anew
+};
+
+}  // namespace attn::tools
