@@ -3,10 +3,16 @@
 PREFIX ?= /usr/local
 PRESET ?= release
 JOBS   ?= $(shell nproc)
+# The names of all files that `make install` installed, for `make uninstall`.
+INSTALLED = build/$(PRESET)/installed_files.txt
+# What to build; empty: all.
+TARGETS =
+# The tools that scripts/demo runs.
+DEMO_TOOLS = attn-compute explain-away-stats
 
 all:      ## build the tools into build/release/bin (PRESET=debug, asan, clang for the others)
 	@scripts/install-deps --check build
-	@$(MAKE) --no-print-directory compile
+	@$(MAKE) --no-print-directory compile TARGETS=tools
 
 test:     ## build and run all tests; installs missing Debian packages
 	@scripts/install-deps build test plots
@@ -19,8 +25,8 @@ claims:   ## build, and check the claims of data/claims; installs missing Debian
 	build/$(PRESET)/bin/claim-check data/claims/*.toml --junit build/$(PRESET)/claims.xml $(if $(SKIP),--skip $(SKIP))
 
 demo:     ## build and show the tools at work; installs missing Debian packages
-	@scripts/install-deps build demo
-	@$(MAKE) --no-print-directory compile
+	@scripts/install-deps build
+	@$(MAKE) --no-print-directory compile TARGETS="$(DEMO_TOOLS)"
 	ATTN_BIN=$(CURDIR)/build/$(PRESET)/bin scripts/demo
 
 figures:  ## build, and draw the figures of the literature into build/figures; installs missing packages
@@ -33,8 +39,16 @@ bench:    ## build and measure; `scripts/install-deps peers` adds PyTorch, POT, 
 	@$(MAKE) --no-print-directory compile
 	ATTN_BIN=$(CURDIR)/build/$(PRESET)/bin tests/bench/run --json build/$(PRESET)/bench.json
 
-install: all  ## install the tools into PREFIX/bin (PREFIX=/usr/local; DESTDIR is honoured)
-	cmake --install build/$(PRESET) --prefix $(PREFIX)
+install: all  ## install the tools and the library into PREFIX (/usr/local; DESTDIR is honoured)
+	cmake --install build/$(PRESET) --prefix $(abspath $(PREFIX))
+	@sed 's|^|$(DESTDIR)|' build/$(PRESET)/install_manifest.txt | \
+	  sort -u - $(wildcard $(INSTALLED)) -o $(INSTALLED)
+
+uninstall:  ## remove what `make install` put into PREFIX
+	@scripts/uninstall $(INSTALLED) $(abspath $(PREFIX))
+
+package: all  ## build a Debian package, build/release/attnkit_*.deb
+	cd build/$(PRESET) && cpack
 
 format:   ## format the C++ sources in place
 	@scripts/install-deps --check lint
@@ -51,6 +65,6 @@ help:     ## this list
 
 compile:
 	@cmake --preset $(PRESET) >/dev/null
-	cmake --build --preset $(PRESET) --parallel $(JOBS)
+	cmake --build --preset $(PRESET) --parallel $(JOBS) $(if $(TARGETS),--target $(TARGETS))
 
-.PHONY: all test claims demo figures bench install format lint clean help compile
+.PHONY: all test claims demo figures bench install uninstall package format lint clean help compile

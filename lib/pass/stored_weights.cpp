@@ -1,15 +1,29 @@
 #include "pass/stored_weights.hpp"
 
 #include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
 #include <limits>
-
-#include <fmt/format.h>
+#include <string>
 
 #include "attnkit/error.hpp"
 #include "tensor/buffer.hpp"
 
 namespace attn {
 namespace {
+
+/// The fewest digits that read back as `value`.
+template <class T>
+std::string shortest(T value) {
+  const double size = std::abs(static_cast<double>(value));
+  const bool needs_exponent = size != 0 && (size < 1e-4 || size >= 1e16);
+  std::array<char, 64> digits;
+  const auto end =
+      std::to_chars(digits.begin(), digits.end(), value,
+                    needs_exponent ? std::chars_format::scientific : std::chars_format::fixed);
+  return {digits.begin(), end.ptr};
+}
 
 template <class T>
 void require_weights(const WeightTile<T>& tile) {
@@ -18,9 +32,9 @@ void require_weights(const WeightTile<T>& tile) {
       const T weight = tile.weights(i, j);
       // NaN fails the comparison.
       if (weight >= 0 && weight <= std::numeric_limits<T>::max()) continue;
-      throw Error(Failure::input,
-                  fmt::format("the weight of query {} and key {} is {}, expected a number >= 0",
-                              tile.range.row0 + i, tile.range.col0 + j, weight));
+      throw Error(Failure::input, "the weight of query " + std::to_string(tile.range.row0 + i) +
+                                      " and key " + std::to_string(tile.range.col0 + j) + " is " +
+                                      shortest(weight) + ", expected a number >= 0");
     }
   }
 }

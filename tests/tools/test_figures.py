@@ -6,9 +6,14 @@ What a picture says is read from its SVG, whose text is text.
 import importlib.util
 import os
 import re
+import runpy
+import signal
 import subprocess
 import sys
+import tempfile
+import traceback
 import unittest
+import warnings
 
 import h5py
 import numpy as np
@@ -21,10 +26,51 @@ if WITHOUT_PICTURES:
     print("test_figures: no matplotlib for this Python, so scripts/plot is not tested",
           file=sys.stderr)
 else:
+    import matplotlib.backends.backend_pdf
+    import matplotlib.backends.backend_svg
     import matplotlib.image
+    import matplotlib.pyplot
 
+USUAL_WARNINGS = list(warnings.filters)  # unittest adds its own later
 PASSAGE = SOURCE / "data/passage.h5"
 CLUSTERS = ["--centres", "1.8,0.7;-1,-1", "--variance", "0.1", "--seed", "1"]
+
+
+def run_loaded(script, arguments, folder, environment, stdin):
+    """Runs a script in a copy of this process, which has loaded matplotlib already: to load it
+    takes longer than to draw most figures. `make` and the tests of a full disk start Python anew."""
+    with tempfile.TemporaryFile() as source, tempfile.TemporaryFile() as out, \
+            tempfile.TemporaryFile() as err:
+        source.write(stdin)
+        source.seek(0)
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                for number, stream in enumerate((source, out, err)):
+                    os.dup2(stream.fileno(), number)
+                sys.stdin, sys.stdout, sys.stderr = (open(0), open(1, "w"), open(2, "w"))
+                signal.alarm(TIMEOUT)
+                os.chdir(folder)
+                os.environ.clear()
+                os.environ.update(environment)
+                warnings.filters[:] = USUAL_WARNINGS
+                sys.argv = [str(script), *arguments]
+                sys.path.insert(0, str(script.parent))
+                runpy.run_path(str(script), run_name="__main__")
+                status = 0
+            except SystemExit as end:
+                status = end.code or 0
+            except BaseException:  # pylint: disable=broad-except
+                traceback.print_exc()
+            finally:
+                sys.stdout.flush()
+                sys.stderr.flush()
+                os._exit(status)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        out.seek(0)
+        err.seek(0)
+        return Run(status, out.read(), err.read().decode())
 
 
 @unittest.skipIf(WITHOUT_PICTURES, "no matplotlib")
@@ -36,10 +82,8 @@ class FigureTest(ToolTest):
         self.environment.pop("TMPDIR")
 
     def plot(self, name, *arguments, status=0, stdin=b""):
-        command = [sys.executable, "-B", str(SOURCE / "scripts/plot" / name), *map(str, arguments)]
-        done = subprocess.run(command, cwd=self.folder, input=stdin, capture_output=True,
-                              timeout=TIMEOUT, check=False, env=self.environment)
-        run = Run(done.returncode, done.stdout, done.stderr.decode())
+        run = run_loaded(SOURCE / "scripts/plot" / name, list(map(str, arguments)), self.folder,
+                         self.environment, stdin)
         self.assertEqual(run.status, status, f"{name} {arguments}: {run.err}")
         return run
 

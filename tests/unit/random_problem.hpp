@@ -337,4 +337,8 @@ double tolerance(double largest_score) {
                                     : 1e-12 + 4 * std::ldexp(largest_score, -53);
 }
 
+// Compiled once, in shared/random_problem.cpp.
+extern template class Problem<float>;
+extern template class Problem<double>;
+
 }  // namespace attn::testing

@@ -127,4 +127,12 @@ void check_random_problems(int count, unsigned seed, Index largest, const Change
   }
 }
 
+// Compiled once, in shared/scheme_check.cpp.
+extern template Run<float> run_all(const Problem<float>&, const SchemeOptions&, int);
+extern template Run<double> run_all(const Problem<double>&, const SchemeOptions&, int);
+extern template Run<float> run_output(const Problem<float>&, const SchemeOptions&, int);
+extern template Run<double> run_output(const Problem<double>&, const SchemeOptions&, int);
+extern template void check_against_reference(const Problem<float>&, const SchemeOptions&);
+extern template void check_against_reference(const Problem<double>&, const SchemeOptions&);
+
 }  // namespace attn::testing

@@ -1,0 +1,69 @@
+# How everything is compiled and linked.
+
+add_compile_options(-Wall -Wextra -Wpedantic -Wshadow)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  # Fires inside of std::string on plain assignments (GCC bug 105651).
+  add_compile_options(-Wno-restrict)
+endif()
+if(ATTN_WERROR)
+  add_compile_options(-Werror)
+endif()
+
+# Never -ffast-math: NaN and infinity carry meaning. No contraction either: a product and a sum are
+# fused where the code says so, and the bits stay the same from one compiler to the next.
+add_compile_options(-fno-math-errno -ffp-contract=off)
+add_compile_definitions($<$<CONFIG:Debug>:_GLIBCXX_ASSERTIONS>)
+
+if(ATTN_SANITIZE)
+  add_compile_options(-fsanitize=${ATTN_SANITIZE} -fno-sanitize-recover=all
+                      -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=${ATTN_SANITIZE})
+  add_compile_definitions(_GLIBCXX_ASSERTIONS)
+  # Kernels for the most capable and the least capable instruction set of the usual machines:
+  # instrumented code takes ten times as long to compile for each, and the plain builds test all.
+  add_compile_definitions(HWY_DISABLED_TARGETS=\(HWY_AVX3_DL|HWY_AVX3|HWY_SSE4|HWY_SSSE3\))
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    # Instrumented code confuses its flow analysis.
+    add_compile_options(-Wno-maybe-uninitialized)
+  endif()
+endif()
+
+# A tool loads only the libraries that it uses, OpenBLAS from the directory in which it was found.
+add_link_options(LINKER:--as-needed LINKER:--enable-new-dtags)
+get_filename_component(openblas_directory ${OpenBLAS_LIBRARY} DIRECTORY)
+if(NOT openblas_directory IN_LIST CMAKE_CXX_IMPLICIT_LINK_DIRECTORIES)
+  set(CMAKE_INSTALL_RPATH ${openblas_directory})
+endif()
+set(CMAKE_BUILD_WITH_INSTALL_RPATH ON)
+
+# A static library of the given sources, or an interface while there are none. The linked libraries
+# are public unless PRIVATE stands before them.
+function(attn_library name sources)
+  if(sources)
+    add_library(${name} STATIC ${sources})
+    target_link_libraries(${name} PUBLIC ${ARGN})
+  else()
+    add_library(${name} INTERFACE)
+    list(REMOVE_ITEM ARGN PRIVATE)
+    target_link_libraries(${name} INTERFACE ${ARGN})
+  endif()
+endfunction()
+
+# Precompiles these headers for the target. They would hide a forgotten #include, which the builds
+# without them find (the preset tidy, and all with a compiler launcher).
+function(attn_precompile target)
+  if(NOT ATTN_PRECOMPILE)
+    return()
+  endif()
+  target_precompile_headers(${target} PRIVATE ${ARGN})
+  attn_allow_precompiled_strings(${target})
+endfunction()
+
+# GCC 12 forgets that precompiled headers are the system's, and warns inside of std::string (the
+# bug above). The builds without precompiled headers keep these warnings.
+function(attn_allow_precompiled_strings target)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+    target_compile_options(${target} PRIVATE -Wno-array-bounds -Wno-stringop-overflow
+                                             -Wno-stringop-overread)
+  endif()
+endfunction()

@@ -1,0 +1,48 @@
+# What `make install` installs: the tools, the library with its headers and its descriptions for
+# CMake and pkg-config, man pages and completions.
+
+# `make install` builds what it installs, and no tests.
+set(CMAKE_SKIP_INSTALL_ALL_DEPENDENCY ON)
+get_property(tools GLOBAL PROPERTY ATTN_TOOLS)
+install(TARGETS ${tools} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+
+# --- Library. -----------------------------------------------------------------------------------
+
+set(package_directory ${CMAKE_INSTALL_LIBDIR}/cmake/attnkit)
+install(TARGETS attn-math EXPORT attnkit-targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/lib/attnkit DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+        FILES_MATCHING PATTERN *.hpp)
+install(EXPORT attnkit-targets NAMESPACE attnkit:: DESTINATION ${package_directory})
+
+include(CMakePackageConfigHelpers)
+configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/attnkit-config.cmake.in
+                              attnkit-config.cmake INSTALL_DESTINATION ${package_directory}
+                              NO_SET_AND_CHECK_MACRO)
+write_basic_package_version_file(attnkit-config-version.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/attnkit-config.cmake
+              ${PROJECT_BINARY_DIR}/attnkit-config-version.cmake
+              ${CMAKE_CURRENT_LIST_DIR}/FindOpenBLAS.cmake
+        DESTINATION ${package_directory})
+
+# The only library is an archive, so that users need all that it needs: in Libs, since few call
+# pkg-config with --static. The prefix is found from the place of the file, so that `make install
+# PREFIX=...` and a package need not write it.
+set(pkgconfig_directory ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+file(RELATIVE_PATH pc_prefix /${pkgconfig_directory} /)
+string(REGEX REPLACE "/$" "" pc_prefix ${pc_prefix})
+set(pc_openblas "-L${openblas_directory} -lopenblas")
+if(CMAKE_INSTALL_RPATH)
+  string(APPEND pc_openblas " -Wl,-rpath,${openblas_directory}")
+endif()
+configure_file(${CMAKE_CURRENT_LIST_DIR}/attnkit.pc.in attnkit.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/attnkit.pc DESTINATION ${pkgconfig_directory})
+
+# --- Documents: the tools write their own man pages and completions. ----------------------------
+
+set(documents ${PROJECT_BINARY_DIR}/documents)
+install(CODE "
+  execute_process(COMMAND ${PROJECT_SOURCE_DIR}/scripts/write-documents
+                          ${CMAKE_RUNTIME_OUTPUT_DIRECTORY} ${documents} COMMAND_ERROR_IS_FATAL ANY)")
+install(DIRECTORY ${documents}/man/ DESTINATION ${CMAKE_INSTALL_MANDIR})
+install(DIRECTORY ${documents}/completion/ DESTINATION ${CMAKE_INSTALL_DATADIR})
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME copyright)
