@@ -53,10 +53,10 @@ struct SelfAttentionOptions {
   Stopping stopping = {};      ///< of sinkhorn; its error is that of the column sums
   std::string energy = "dot";  ///< dot, scaled-dot or gaussian
   double scale = 1;            ///< multiplies the energy; finite
-  bool residual = false;       ///< a point is added to what it gathers
+  bool residual = false;       ///< a point is added to the mean that it gathers
 };
 
-/// What a step of one problem took.
+/// The outcome of a step of one problem.
 struct SelfAttentionStep {
   SolveStatus status = SolveStatus::done;
   Index iterations = 1;  ///< of sinkhorn
@@ -92,7 +92,7 @@ class SelfAttentionPlan {
   std::unique_ptr<Impl> impl_;
 };
 
-/// What a step does with β.
+/// How a step sets β.
 enum class Priors {
   fixed,
   estimated,  ///< β_i = mean_j ξ_ij
@@ -107,7 +107,7 @@ struct EmOptions {
   double min_variance = 1e-6;  ///< > 0, as the likelihood is unbounded for σ² → 0
 };
 
-/// What a step found of the mixture that it started from.
+/// Findings of a step about the mixture that it started from.
 struct EmStep {
   double log_likelihood = 0;  ///< Σ_j log Σ_i β_i N(k_j | q_i, σ²I)
   bool at_floor = false;      ///< σ² would have been below min_variance, and is that
@@ -159,7 +159,8 @@ class MixturePlan {
   std::vector<EmStep> step(TensorView<const double> points, const MixtureViews<const double>& from,
                            const MixtureViews<double>& to);
 
-  /// Σ_j log Σ_i β_i N(k_j | q_i, σ²I) by problem: what step reports of `from`, to the last bit.
+  /// Σ_j log Σ_i β_i N(k_j | q_i, σ²I) by problem: the value that step reports of `from`, to the
+  /// last bit.
   std::vector<double> log_likelihood(TensorView<const double> points,
                                      const MixtureViews<const double>& mixture);
 

@@ -7,7 +7,7 @@
 
 namespace attn {
 
-/// What there is to find for Sinkhorn's iterations (MATHEMATICS.md §2; Sinkhorn & Knopp 1967).
+/// The solution that Sinkhorn's iterations can find (SPEC.md §2; Sinkhorn & Knopp 1967).
 enum class Prospect {
   total_support,   ///< finite potentials exist: every open pair carries mass in some plan
   vanishing,       ///< a limit plan exists, in which some open pairs are 0: potentials diverge

@@ -13,7 +13,7 @@
 /// (attended to by no query to speak of), and whether the proven lower bound of a scheme holds.
 namespace attn {
 
-/// One key's column sum; `position` counts within what was summarised.
+/// One key's column sum; `position` counts within the keys summarised.
 struct KeySum {
   Index position = 0;
   double value = 0;
@@ -31,7 +31,7 @@ struct Quantile {
   double value = 0;  ///< linear between order statistics, as NumPy's default
 };
 
-/// What there is to say about the column sums of a head, or of many together (MATHEMATICS.md §3). Keys
+/// A summary of the column sums of a head, or of many together (SPEC.md §3). Keys
 /// that no query may attend to count nowhere but in masked_keys.
 struct ColumnSumSummary {
   Index keys = 0;  ///< that count

@@ -39,7 +39,7 @@ struct SinkhornOptions : Stopping {
   double relaxation = 1;
 
   /// Solves with ε enlarged first, roughly, lowering it by fours to its own: each solution is the
-  /// next one's start. Not where exactly so many iterations are wanted.
+  /// next one's start. Not with a fixed number of iterations.
   bool anneals = false;
 
   /// Bytes in which exponentials of scores may be kept from one iteration to the next, at most all
@@ -113,8 +113,9 @@ struct TransportInputs {
   TensorView<const T> y;
   TensorView<const std::uint8_t> mask;  ///< broadcasts to (…, m, n): 0 forbids the pair
   /// a (…, m) and b (…, n): finite and ≥ 0, where 0 closes a line. Absent ones are uniform over the
-  /// lines with an allowed pair. With a cost or points both sum to what the other one does, or to 1
-  /// where both are absent. With scores an absent a is 1 in each line, and b sums to what a does.
+  /// lines with an allowed pair. With a cost or points an absent one has the sum of the other, or
+  /// 1 where both are absent. With scores an absent a is 1 in each line, and an absent b has the
+  /// sum of a.
   TensorView<const double> row_marginal;
   TensorView<const double> col_marginal;
 };
@@ -141,7 +142,7 @@ enum class TransportStatus {
   infeasible,     ///< no solution exists, see `feasibility`: nothing was iterated
 };
 
-/// What became of one problem. Numbers are NaN for one that is infeasible. `value`, `primal`,
+/// The outcome of one problem. Numbers are NaN for one that is infeasible. `value`, `primal`,
 /// `dual` and `gap` are in units of the cost, where there is a cost or points.
 struct TransportProblem {
   TransportStatus status = TransportStatus::done;

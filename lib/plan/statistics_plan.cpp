@@ -16,7 +16,7 @@ using plan::Operand;
 namespace {
 
 void require_options(const StatisticsOptions& options) {
-  const auto refuse = [](const std::string& what) { throw Error(Failure::usage, what); };
+  const auto refuse = [](const std::string& message) { throw Error(Failure::usage, message); };
   const SummaryOptions& summary = options.summary;
   for (const double epsilon : summary.epsilons) {
     if (!(epsilon >= 0)) refuse("epsilon is " + std::to_string(epsilon) + ", expected >= 0");

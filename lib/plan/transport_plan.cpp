@@ -105,7 +105,7 @@ class TransportPlan<T>::Impl {
         std::min(options_.solver.kept_bytes,
                  useful_sinkhorn_bytes(options_.solver, rows_, cols_, sizeof(T))) +
         ColumnSums<T>::bytes(partition_of(Order::row_panels, rows_, cols_, sizeof(T)));
-    // What is allowed, in bits, and the flow over it; O(m + n) without a mask.
+    // The allowed pairs, in bits, and the flow over them; O(m + n) without a mask.
     const bool by_pair = !x_.present() || mask_.present();
     bytes += (by_pair ? rows_ * cols_ / 4 : 0) + 32 * (rows_ + cols_) * number;
     if (x_.present()) {

@@ -38,8 +38,8 @@ struct UnrolledPotentials {
   std::vector<std::vector<double>> cols;  ///< gᵗ (Lk)
 };
 
-/// Those of a fixed number of iterations, by half-steps in logarithms: what a gradient through the
-/// iterations goes back over. They differ from those of iterate_attention by rounding.
+/// Those of a fixed number of iterations, by half-steps in logarithms, as a gradient through the
+/// iterations needs them. They differ from those of iterate_attention by rounding.
 template <class T>
 UnrolledPotentials unroll_attention(const Scores<T>& scores, const AllowedCounts& allowed,
                                     Index iterations, int threads);

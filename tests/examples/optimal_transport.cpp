@@ -58,8 +58,8 @@ int main() {
   std::printf("optimum, entropy included: from %.9f to %.9f, gap %.1e\n", found.dual,
               found.dual + found.gap, found.gap);
 
-  // What one source sends where, from the potentials: π_ij = exp((s_ij − g_j) − f_i) with
-  // s_ij = −|x_i − y_j|²/ε. Summed over the targets it is the source's mass.
+  // The mass that source 0 sends to each target follows from the potentials: π_ij = exp((s_ij −
+  // g_j) − f_i) with s_ij = −|x_i − y_j|²/ε. Its sum is the mass of the source.
   double sent = 0;
   for (attn::Index j = 0; j < targets; ++j) {
     const auto at = static_cast<std::size_t>(j);

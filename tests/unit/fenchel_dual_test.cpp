@@ -37,7 +37,7 @@ struct Worst {
 };
 
 Worst compare(const OwnedDual& owned, const DualOptions& options, int threads = 1) {
-  const SolvedDual found(owned.problem(), options);
+  const SolvedDual found(owned.problem(), options, threads);
   Worst worst;
   const auto add = [](long double& largest, long double value) {
     // Written so that a NaN is kept.

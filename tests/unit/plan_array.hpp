@@ -26,7 +26,7 @@ struct Array {
   TensorView<T> view() { return {values.data(), shape}; }
   TensorView<const T> view() const { return {values.data(), shape}; }
 
-  /// What problem `problem` of these leading axes uses of it, where a block has `trailing` axes.
+  /// The block that a problem of these leading axes uses, where a block has `trailing` axes.
   const T* block(Index problem, const Shape& leading, std::size_t trailing) const {
     const LeadingMap map(leading, leading_axes(shape, trailing), false, "array");
     Index size = 1;
