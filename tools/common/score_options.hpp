@@ -25,13 +25,12 @@ struct ScoreOptions {
     templates,   ///< from templates t and evidence z, in the places of k and q: the dual alone
     weights,     ///< there are none, only weights: never asked for, see explain-away-stats
   };
-  enum class Energy { scaled_dot, dot, gaussian, bilinear, mlp };
   enum class Relative { none, t5, alibi };
   /// The order of heads and positions among the axes of q, k, v and out.
   enum class Layout { heads_first, heads_inside };
 
   Source source = Source::vectors;
-  Energy energy = Energy::scaled_dot;
+  std::string energy = "scaled-dot";  ///< the name of one of lib/energy
   bool energy_chosen = false;  ///< for fenchel: given, or recorded of a run of it or of no run
   double scale = 1;
   double epsilon = 1;  ///< of a cost
@@ -44,8 +43,8 @@ struct ScoreOptions {
   Layout layout = Layout::heads_first;
 
   /// FD 17 is of inner products.
-  Energy energy_of(Scheme scheme) const {
-    return scheme == Scheme::fenchel && !energy_chosen ? Energy::dot : energy;
+  std::string energy_of(Scheme scheme) const {
+    return scheme == Scheme::fenchel && !energy_chosen ? "dot" : energy;
   }
 };
 
@@ -86,8 +85,7 @@ void report_score_options(const ScoreOptions& options, Causal causal, cli::Repor
 std::string scheme_name(Scheme scheme);
 std::optional<Scheme> scheme_of(const std::string& name);
 
-/// "scaled-dot", "none", "top-left": the words of the command line and the attributes.
-std::string energy_name(ScoreOptions::Energy energy);
+/// "none", "top-left": the words of the command line and the attributes.
 std::string causal_name(Causal causal);
 
 }  // namespace attn::tools
