@@ -134,7 +134,7 @@ struct AttentionGradients {
   TensorView<T> q, k, v;
   TensorView<T> x, y, wq, wk, wv, bq, bk, bv;  ///< x also has y's part where y is absent
   TensorView<T> bias, rel_bias;
-  TensorView<T> hybrid;  ///< one number where there is no operand hybrid; only under hnas
+  TensorView<T> hybrid;  ///< one number if there is no operand hybrid; only under hnas
   std::map<std::string, TensorView<T>> energy;
 };
 

@@ -203,7 +203,7 @@ class AttentionPlan<T>::Impl {
   int threads_;
   AttentionArrays<T> arrays_;
   std::vector<MemoryPool> pools_;  // one per head that is worked on at a time
-  MemoryPool shared_;              // of what is added up over heads
+  MemoryPool shared_;              // sums over heads and their parts
   GradientSlots<T> slots_;
   std::atomic<bool> running_{false};
 };

@@ -8,7 +8,7 @@
 namespace attn {
 namespace {
 
-// The hybrid of all problems, where there is no operand.
+// The hybrid that all problems share if there is no operand.
 PlannedOperand one_number(const char* name, Index problems) {
   PlannedOperand operand;
   operand.name = name;

@@ -17,9 +17,9 @@ class GradientSlots {
   /// `layout` must outlive it. Heads come in waves of at most `wave`.
   GradientSlots(const AttentionLayout& layout, Index wave);
 
-  /// Before the first wave of a run: what is wanted. Throws Error(usage) for the gradient of an
-  /// operand that the plan has not, Error(input) for one of another shape. Takes buffers from the
-  /// thread's pool, until `finish`.
+  /// Before the first wave of a run: takes the gradients that are wanted. Throws Error(usage) for
+  /// the gradient of an operand that the plan has not, Error(input) for one of another shape. Takes
+  /// buffers from the thread's pool, until `finish`.
   void start(const AttentionGradients<T>& wanted);
 
   /// Where the parts of head number `at` of a wave go. Thread-safe.

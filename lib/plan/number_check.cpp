@@ -15,6 +15,9 @@ namespace {
 
 constexpr Index piece_size = Index{1} << 16;
 
+// So little that to wake another thread takes as long as to look at it.
+constexpr Index pieces_per_thread = 16;
+
 template <class T>
 bool is_allowed(T value, Allowed allowed) {
   switch (allowed) {
@@ -93,7 +96,9 @@ std::size_t NumberCheck<T>::add(const std::string& name, const Shape& shape, Ind
 
 template <class T>
 void NumberCheck<T>::look(int threads) {
-  kernel::parallel_for(static_cast<Index>(pieces_.size()), threads,
+  const auto count = static_cast<Index>(pieces_.size());
+  const auto useful = static_cast<int>(std::min<Index>(threads, 1 + count / pieces_per_thread));
+  kernel::parallel_for(count, useful,
                        [&](Index n, int) { look(pieces_[static_cast<std::size_t>(n)]); });
 }
 

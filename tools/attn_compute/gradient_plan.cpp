@@ -5,6 +5,7 @@
 #include "attn_compute/attention_results.hpp"
 #include "attnkit/error.hpp"
 #include "common/result_kinds.hpp"
+#include "gradient/shared_sums.hpp"
 
 namespace attn::tools {
 namespace {
@@ -77,10 +78,11 @@ class Planner {
     if (name == "grad_k" || name == "grad_wk") return vectors(name, input_.k, "key");
     if (name == "grad_v" || name == "grad_wv") return vectors(name, input_.v, "key");
     if (name == "grad_x" || name == "grad_y") return of_projected(name);
-    if (name == "grad_w") return of(name, input_.w);
-    if (name == "grad_w1") return of(name, input_.w1);
-    if (name == "grad_w2") return of(name, input_.w2);
-    if (name == "grad_b1") return of(name, input_.b1);
+    for (std::size_t n = 0; n < input_.energy_operands.size(); ++n) {
+      if (name == "grad_" + input_.energy().operands()[n].name) {
+        return of(name, input_.energy_operands[n]);
+      }
+    }
     const bool of_dataset = name == "grad_bias" && input_.bias;
     if (of_dataset) return of(name, input_.bias, {"query", "key"});
     if (name == "grad_bias" || name == "grad_rel_bias") {
@@ -135,28 +137,17 @@ std::vector<GradientKind> gradient_kinds(const ComputeOptions& options, const At
   return kinds;
 }
 
-std::vector<Index> block_uses(const GradientKind& kind, Index problems) {
-  std::vector<Index> uses(static_cast<std::size_t>(kind.blocks()), 0);
-  for (Index problem = 0; problem < problems; ++problem) {
-    ++uses[static_cast<std::size_t>(kind.block(problem))];
-  }
-  return uses;
+std::vector<Index> blocks_by_problem(const GradientKind& kind, Index problems) {
+  std::vector<Index> blocks;
+  for (Index problem = 0; problem < problems; ++problem) blocks.push_back(kind.block(problem));
+  return blocks;
 }
 
 std::int64_t gradient_sum_bytes(const std::vector<GradientKind>& kinds, Index problems) {
   std::int64_t bytes = 0;
   for (const GradientKind& kind : kinds) {
-    const std::vector<Index> uses = block_uses(kind, problems);
-    std::vector<Index> left = uses;
-    Index held = 0;
-    Index most = 0;
-    for (Index problem = 0; problem < problems; ++problem) {
-      const auto block = static_cast<std::size_t>(kind.block(problem));
-      if (uses[block] == 1) continue;
-      if (left[block] == uses[block]) most = std::max(most, ++held);
-      if (--left[block] == 0) --held;
-    }
-    bytes += most * kind.size() * static_cast<std::int64_t>(sizeof(double));
+    const SharedSums<double> sums(blocks_by_problem(kind, problems), kind.blocks());
+    bytes += sums.most_open() * kind.size() * static_cast<std::int64_t>(sizeof(double));
   }
   return bytes;
 }

@@ -37,8 +37,8 @@ void require_gradients(const ComputeOptions& options, const io::InputBundle& bun
 std::vector<GradientKind> gradient_kinds(const ComputeOptions& options, const AttentionInput& input,
                                          const io::InputBundle& bundle, bool hybrid_given);
 
-/// How many problems have a part in each block.
-std::vector<Index> block_uses(const GradientKind& kind, Index problems);
+/// The block of each problem.
+std::vector<Index> blocks_by_problem(const GradientKind& kind, Index problems);
 
 /// Bytes of the sums over heads that are incomplete at the same time, at most.
 std::int64_t gradient_sum_bytes(const std::vector<GradientKind>& kinds, Index problems);

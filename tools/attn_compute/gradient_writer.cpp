@@ -30,13 +30,8 @@ GradientWriter<T>::GradientWriter(io::OutputBundle& output, const std::vector<Gr
     : input_(input) {
   const DType type = sizeof(T) == sizeof(double) ? DType::f64 : DType::f32;
   for (const GradientKind& kind : kinds) {
-    std::vector<Index> uses = block_uses(kind, input.problems);
-    std::vector<Index> left = uses;
-    gradients_.push_back({kind,
-                          output.create(kind.name, type, kind.shape(), axis_labels(kind)),
-                          std::move(uses),
-                          std::move(left),
-                          {}});
+    gradients_.push_back({kind, output.create(kind.name, type, kind.shape(), axis_labels(kind)),
+                          SharedSums<T>(blocks_by_problem(kind, input.problems), kind.blocks())});
     report.output(kind.name, output.address_of(kind.name), kind.shape(), type);
   }
 }
@@ -54,20 +49,13 @@ void GradientWriter<T>::add(Index problem, const std::vector<Buffer<T>>& parts) 
                   is_float ? "--precision f64" : "");
     }
     const Index block = gradient.kind.block(problem);
-    const auto at = static_cast<std::size_t>(block);
-    if (gradient.uses[at] == 1) {
+    if (gradient.sums.is_alone(problem)) {
       write(gradient, block, part.data());
       continue;
     }
-    std::vector<double>& sum = gradient.sums[block];
-    sum.resize(static_cast<std::size_t>(part.size()));
-    for (std::size_t x = 0; x < sum.size(); ++x) {
-      sum[x] += static_cast<double>(part[static_cast<Index>(x)]);
-    }
-    if (--gradient.left[at] > 0) continue;
-    const std::vector<T> narrow(sum.begin(), sum.end());
-    write(gradient, block, narrow.data());
-    gradient.sums.erase(block);
+    const auto sum =
+        gradient.sums.add(problem, {part.data(), static_cast<std::size_t>(part.size())});
+    if (!sum.empty()) write(gradient, block, sum.data());
   }
 }
 

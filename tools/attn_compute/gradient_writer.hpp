@@ -1,10 +1,10 @@
 #pragma once
 
-#include <map>
 #include <vector>
 
 #include "attn_compute/gradient_plan.hpp"
 #include "cli/report.hpp"
+#include "gradient/shared_sums.hpp"
 #include "io/output.hpp"
 #include "tensor/buffer.hpp"
 
@@ -27,9 +27,7 @@ class GradientWriter {
   struct Gradient {
     GradientKind kind;
     io::OutputDataset dataset;
-    std::vector<Index> uses;
-    std::vector<Index> left;
-    std::map<Index, std::vector<double>> sums;  // by block
+    SharedSums<T> sums;
   };
 
   void write(const Gradient& gradient, Index block, const T* values) const;

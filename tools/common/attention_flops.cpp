@@ -35,28 +35,9 @@ double AttentionInput::score_flops(Scheme scheme, double passes) const {
     if (!*vectors || !(*vectors)->weights) continue;
     before += product((*vectors)->rows, (*vectors)->weights->rows, (*vectors)->cols);
   }
-  double per_pair = 2 * static_cast<double>(q->cols);
-  switch (options.energy_of(scheme)) {
-    case ScoreOptions::Energy::dot:
-    case ScoreOptions::Energy::scaled_dot:
-    case ScoreOptions::Energy::gaussian:
-      break;
-    case ScoreOptions::Energy::bilinear: {
-      // make_bilinear_energy takes the cheaper way, by one pass.
-      const auto work = [&](Index projected, Index width) {
-        return product(projected, q->cols, k->cols) + product(queries, keys, width);
-      };
-      const bool of_queries = work(queries, k->cols) <= work(keys, q->cols);
-      before += product(of_queries ? queries : keys, q->cols, k->cols);
-      per_pair = 2 * static_cast<double>(of_queries ? k->cols : q->cols);
-      break;
-    }
-    case ScoreOptions::Energy::mlp:
-      before += product(queries, q->cols, w1->rows) + product(keys, k->cols, w1->rows);
-      per_pair = 4 * static_cast<double>(w1->rows);  // a sum, a tanh, a product, a sum
-      break;
-  }
-  return heads * before + passes * pairs() * per_pair;
+  const EnergyFlops energy_flops = recipe(scheme).energy->flops(sizes());
+  before += energy_flops.before;
+  return heads * before + passes * pairs() * energy_flops.per_pair;
 }
 
 }  // namespace attn::tools

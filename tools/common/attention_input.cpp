@@ -7,13 +7,11 @@
 
 #include "attnkit/error.hpp"
 #include "common/matrix_operand.hpp"
-#include "score/energy.hpp"
 #include "score/relative_bias.hpp"
 
 namespace attn::tools {
 namespace {
 
-using Energy = ScoreOptions::Energy;
 using Layout = ScoreOptions::Layout;
 
 // One of the datasets that scores are made of; where it is missing, what else there is.
@@ -115,7 +113,7 @@ AttentionInput::AttentionInput(const io::InputBundle& bundle, const ScoreOptions
   }
   problems = element_count(leading);
   causal = resolve_causal(options, queries, keys);
-  if (q) take_energy_weights(bundle);
+  if (q) take_energy_operands(bundle);
   take_terms(bundle);
   for (const Operand* operand : operands()) {
     const bool counts = !mask || operand != &*mask;
@@ -199,12 +197,56 @@ void AttentionInput::take_values_of_ready_made(const io::InputBundle& bundle) {
                                           scores ? scores->dataset.address() : "weights", keys));
 }
 
-void AttentionInput::take_energy_weights(const io::InputBundle& bundle) {
-  const Energy energy = options.energy_of(with_plain ? Scheme::unas : Scheme::fenchel);
-  const auto matrix = [&](const std::string& name, Index rows, Index cols) {
-    const io::InputDataset dataset = bundle.dataset(name);
+const EnergyDescription& AttentionInput::energy() const {
+  return energy_called(options.energy_of(with_plain ? Scheme::unas : Scheme::fenchel));
+}
+
+EnergySizes AttentionInput::sizes() const {
+  EnergySizes sizes;
+  sizes.queries = queries;
+  sizes.keys = keys;
+  if (!q) return sizes;
+  sizes.q_depth = q->cols;
+  sizes.k_depth = k->cols;
+  for (std::size_t n = 0; n < energy_operands.size(); ++n) {
+    const auto& operand = energy_operands[n];
+    if (operand && energy().operands()[n].rows == OperandLength::hidden) {
+      sizes.hidden = operand->rows;
+    }
+  }
+  return sizes;
+}
+
+ScoreRecipe AttentionInput::recipe(Scheme scheme) const {
+  ScoreRecipe recipe;
+  recipe.energy = &energy_called(options.energy_of(scheme));
+  recipe.scale = options.scale * (scheme == Scheme::fenchel ? options.alpha : 1);
+  if (options.source == ScoreOptions::Source::cost) recipe.divisor = options.epsilon;
+  recipe.causal = causal;
+  recipe.window = options.window;
+  recipe.softcap = options.softcap;
+  recipe.heads = heads();
+  switch (options.relative) {
+    case ScoreOptions::Relative::none:
+      break;
+    case ScoreOptions::Relative::t5:
+      recipe.relative = RelativePositions::t5;
+      break;
+    case ScoreOptions::Relative::alibi:
+      recipe.relative = RelativePositions::alibi;
+      break;
+  }
+  return recipe;
+}
+
+void AttentionInput::take_energy_operands(const io::InputBundle& bundle) {
+  const EnergyDescription& energy_taken = energy();
+  const auto matrix = [&](const EnergyOperand& wanted) {
+    const io::InputDataset dataset = bundle.dataset(wanted.name);
     require_vectors(dataset, "(rows, columns)");
     Operand operand = vectors_operand(dataset, leading, false, Layout::heads_first);
+    const Index rows = length_of(wanted.rows, sizes());
+    const Index cols = length_of(wanted.cols, sizes());
     if ((rows > 0 && operand.rows != rows) || operand.cols != cols) {
       throw Error(Failure::input,
                   fmt::format("{} is {} x {}, expected {} x {} for {} and {}", dataset.address(),
@@ -213,13 +255,17 @@ void AttentionInput::take_energy_weights(const io::InputBundle& bundle) {
     }
     return operand;
   };
-  if (energy == Energy::bilinear) {
-    w = matrix("w", q->cols, k->cols);
-  } else if (energy == Energy::mlp) {
-    w1 = matrix("w1", 0, q->cols + k->cols);
-    w2 = vector_operand(bundle.dataset("w2"), leading, false, w1->rows);
-    if (bundle.has("b1")) b1 = vector_operand(bundle.dataset("b1"), leading, false, w1->rows);
-  } else if (q->cols != k->cols) {
+  for (const EnergyOperand& wanted : energy_taken.operands()) {
+    if (!wanted.required && !bundle.has(wanted.name)) {
+      energy_operands.emplace_back();
+    } else if (wanted.is_vector()) {
+      energy_operands.emplace_back(vector_operand(bundle.dataset(wanted.name), leading, false,
+                                                  length_of(wanted.cols, sizes())));
+    } else {
+      energy_operands.emplace_back(matrix(wanted));
+    }
+  }
+  if (energy_taken.needs_equal_depths() && q->cols != k->cols) {
     throw Error(
         Failure::input,
         fmt::format("{}: last axis is {}, {} has {}", k->address(), k->cols, q->address(), q->cols),
@@ -296,10 +342,10 @@ std::vector<const Operand*> AttentionInput::operands() const {
     add(made.weights);
     add(made.bias);
   }
-  for (const auto* operand :
-       {&scores, &mask, &bias, &preference, &w, &w1, &w2, &b1, &rel_bias, &grad_out}) {
-    add(*operand);
-  }
+  for (const auto* operand : {&scores, &mask, &bias, &preference}) add(*operand);
+  for (const auto& operand : energy_operands) add(operand);
+  add(rel_bias);
+  add(grad_out);
   return all;
 }
 
@@ -316,22 +362,6 @@ std::string AttentionInput::place(Index problem) const {
   return problem_place(text, leading, problem);
 }
 
-std::int64_t AttentionInput::energy_bytes(Energy energy, std::size_t element_size) const {
-  switch (energy) {
-    case Energy::dot:
-      return product_energy_bytes(EnergyKind::dot, queries, keys, depth, element_size);
-    case Energy::scaled_dot:
-      return product_energy_bytes(EnergyKind::scaled_dot, queries, keys, depth, element_size);
-    case Energy::gaussian:
-      return product_energy_bytes(EnergyKind::gaussian, queries, keys, depth, element_size);
-    case Energy::bilinear:
-      return bilinear_energy_bytes(queries, keys, q->cols, k->cols, element_size);
-    case Energy::mlp:
-      return mlp_energy_bytes(queries, keys, w1->rows, element_size);
-  }
-  return 0;
-}
-
 std::int64_t AttentionInput::head_bytes(std::size_t element_size, std::int64_t dense_limit) const {
   const auto element = static_cast<std::int64_t>(element_size);
   std::int64_t bytes = 0;
@@ -345,9 +375,8 @@ std::int64_t AttentionInput::head_bytes(std::size_t element_size, std::int64_t d
   }
   if (q) {
     const bool two = with_plain && with_fenchel;
-    bytes +=
-        energy_bytes(options.energy_of(with_plain ? Scheme::unas : Scheme::fenchel), element_size);
-    if (two) bytes += energy_bytes(options.energy_of(Scheme::fenchel), element_size);
+    bytes += energy().bytes(sizes(), element_size);
+    if (two) bytes += recipe(Scheme::fenchel).energy->bytes(sizes(), element_size);
   }
   if (grad_out) bytes += queries * v_head_dim * element;
   if (options.relative != ScoreOptions::Relative::none) {

@@ -7,6 +7,7 @@
 #include "common/operand.hpp"
 #include "common/score_options.hpp"
 #include "io/input.hpp"
+#include "plan/head.hpp"
 #include "score/scores.hpp"
 
 namespace attn::tools {
@@ -44,11 +45,11 @@ struct AttentionInput {
   Index v_head_dim = 0;  ///< dv; 0 without v
   std::optional<Vectors> q, k, v;
   std::optional<Operand> scores, mask, bias, preference;
-  std::optional<Operand> w, w1, w2, b1;  ///< of bilinear and mlp
-  std::optional<Operand> rel_bias;       ///< (buckets, heads)
-  std::optional<Operand> grad_out;       ///< like out; see take_grad_out
-  std::vector<Index> key_length;         ///< per problem; empty: none
-  bool any_float64 = false;              ///< among what is computed with
+  std::vector<std::optional<Operand>> energy_operands;  ///< one per operand of energy()
+  std::optional<Operand> rel_bias;                      ///< (buckets, heads)
+  std::optional<Operand> grad_out;                      ///< like out; see take_grad_out
+  std::vector<Index> key_length;                        ///< per problem; empty: none
+  bool any_float64 = false;                             ///< among what is computed with
 
   /// Wants the dataset grad_out too, which is then read with the heads. Throws Error(input) where
   /// it has another shape than out.
@@ -56,6 +57,15 @@ struct AttentionInput {
 
   /// For the report: every dataset that is read.
   std::vector<io::InputDataset> datasets() const;
+
+  /// The energy whose operands are read: that of plain scores, if there are any.
+  const EnergyDescription& energy() const;
+
+  /// How the scores for `scheme` are made. Requires that the input was made for it.
+  ScoreRecipe recipe(Scheme scheme) const;
+
+  /// What the energies of a head are computed of.
+  EnergySizes sizes() const;
 
   /// Heads: the length of the last leading axis, 1 where there is none.
   Index heads() const { return leading.empty() ? 1 : leading.back(); }
@@ -80,10 +90,9 @@ struct AttentionInput {
   void take_vectors(const io::InputBundle& bundle, bool with_values);
   void take_projections(const io::InputBundle& bundle, bool with_values);
   void take_values_of_ready_made(const io::InputBundle& bundle);
-  void take_energy_weights(const io::InputBundle& bundle);
+  void take_energy_operands(const io::InputBundle& bundle);
   void take_terms(const io::InputBundle& bundle);
   std::vector<const Operand*> operands() const;
-  std::int64_t energy_bytes(ScoreOptions::Energy energy, std::size_t element_size) const;
 };
 
 /// Throws Error(usage) where --layout is given and nothing has heads to be laid out: no q and k,

@@ -73,74 +73,43 @@ std::shared_ptr<Block<T>> HeadReader<T>::vectors(const Vectors& vectors, Index p
 }
 
 template <class T>
-MlpWeights<T> Head<T>::mlp_weights() const {
-  const auto all_of = [](const Block<T>& block) {
-    return std::span<const T>(block.values.begin(), block.values.end());
-  };
-  MlpWeights<T> weights;
-  weights.w1 = w1_block_->view();
-  weights.w2 = all_of(*w2_block_);
-  if (b1_block_) weights.bias = all_of(*b1_block_);
-  return weights;
+void HeadReader<T>::read_vectors(Head<T>& head) {
+  HeadArrays<T>& arrays = head.arrays_;
+  if (input_.q) {
+    // Keys and values are of one y, which may be x.
+    const bool one_input = input_.q->input.dataset.address() == input_.k->input.dataset.address();
+    head.q_block_ = vectors(*input_.q, head.problem, last_x_, last_q_);
+    head.k_block_ = vectors(*input_.k, head.problem, one_input ? last_x_ : last_y_, last_k_);
+    arrays.q = head.q_block_->view();
+    arrays.k = head.k_block_->view();
+    read_energy_operands(head);
+  }
+  if (!input_.v) return;
+  const bool of_x =
+      input_.q && input_.q->input.dataset.address() == input_.v->input.dataset.address();
+  head.v_block_ = vectors(*input_.v, head.problem, of_x ? last_x_ : last_y_, last_v_);
+  arrays.v = {head.v_block_->values.data(), input_.keys, input_.v_head_dim};
 }
 
 template <class T>
-void HeadReader<T>::read_energy_weights(Head<T>& head) {
-  if (input_.w) head.w_block_ = block(*input_.w, head.problem, last_w_);
-  if (input_.w1) head.w1_block_ = block(*input_.w1, head.problem, last_w1_);
-  if (input_.w2) head.w2_block_ = block(*input_.w2, head.problem, last_w2_);
-  if (input_.b1) head.b1_block_ = block(*input_.b1, head.problem, last_b1_);
+void HeadReader<T>::read_energy_operands(Head<T>& head) {
+  last_energy_.resize(input_.energy_operands.size());
+  for (std::size_t n = 0; n < last_energy_.size(); ++n) {
+    const auto& operand = input_.energy_operands[n];
+    head.energy_blocks_.push_back(operand ? block(*operand, head.problem, last_energy_[n])
+                                          : Last());
+    const Last& read = head.energy_blocks_.back();
+    head.arrays_.energy.push_back(read ? read->view() : MatrixView<const T>());
+  }
 }
 
 template <class T>
-std::unique_ptr<Energy<T>> HeadReader<T>::energy(const Head<T>& head, ScoreOptions::Energy kind,
-                                                 double scale) {
-  if (input_.scores) {
-    const bool of_cost = input_.options.source == ScoreOptions::Source::cost;
-    return make_stored_energy<T>(*head.stored_, input_.queries, input_.keys, scale,
-                                 of_cost ? input_.options.epsilon : 1);
-  }
-  if (!input_.q) return make_zero_energy<T>(input_.queries, input_.keys);
-  const MatrixView<const T> q = head.q();
-  const MatrixView<const T> k = head.k();
-  switch (kind) {
-    case ScoreOptions::Energy::dot:
-      return make_product_energy<T>(EnergyKind::dot, q, k, scale);
-    case ScoreOptions::Energy::scaled_dot:
-      return make_product_energy<T>(EnergyKind::scaled_dot, q, k, scale);
-    case ScoreOptions::Energy::gaussian:
-      return make_product_energy<T>(EnergyKind::gaussian, q, k, scale);
-    case ScoreOptions::Energy::bilinear:
-      return make_bilinear_energy<T>(q, k, head.w(), scale, threads_);
-    case ScoreOptions::Energy::mlp:
-      break;
-  }
-  return make_mlp_energy<T>(q, k, head.mlp_weights(), scale, threads_);
-}
-
-template <class T>
-std::shared_ptr<RelativeBias<T>> HeadReader<T>::relative(Index problem) {
-  const Index head = problem % input_.heads();
-  switch (input_.options.relative) {
-    case ScoreOptions::Relative::none:
-      break;
-    case ScoreOptions::Relative::alibi:
-      return std::make_shared<RelativeBias<T>>(
-          alibi_bias<T>(alibi_slopes(input_.heads())[static_cast<std::size_t>(head)],
-                        input_.queries, input_.keys, input_.causal));
-    case ScoreOptions::Relative::t5: {
-      const auto table = block(*input_.rel_bias, problem, last_table_);
-      return std::make_shared<RelativeBias<T>>(
-          naming([&] { return input_.rel_bias->dataset.address(); },
-                 [&] {
-                   return t5_relative_bias<T>(
-                       MatrixView<const T>(table->values.data(), input_.rel_bias->rows,
-                                           input_.rel_bias->cols),
-                       head, input_.queries, input_.keys, input_.causal);
-                 }));
-    }
-  }
-  return nullptr;
+std::optional<RelativeBias<T>> HeadReader<T>::relative(const HeadArrays<T>& arrays) {
+  const ScoreRecipe recipe = input_.recipe(input_.with_plain ? Scheme::unas : Scheme::fenchel);
+  if (!input_.rel_bias) return relative_bias_of<T>(recipe, {}, arrays);
+  const auto table = block(*input_.rel_bias, arrays.problem, last_table_);
+  return naming([&] { return input_.rel_bias->dataset.address(); },
+                [&] { return relative_bias_of<T>(recipe, table->view(), arrays); });
 }
 
 template <class T>
@@ -153,50 +122,37 @@ std::shared_ptr<Head<T>> HeadReader<T>::read(Index problem) {
     if (last.index != index) last = {index, matrix_source<U>(*operand, problem, dense_limit_)};
     return last.source;
   };
+  HeadArrays<T>& arrays = head->arrays_;
+  arrays.problem = problem;
+  arrays.queries = input_.queries;
+  arrays.keys = input_.keys;
   head->stored_ = source(input_.scores, last_scores_);
-  if (input_.q) {
-    // Keys and values are of one y, which may be x.
-    const bool one_input = input_.q->input.dataset.address() == input_.k->input.dataset.address();
-    head->q_block_ = vectors(*input_.q, problem, last_x_, last_q_);
-    head->k_block_ = vectors(*input_.k, problem, one_input ? last_x_ : last_y_, last_k_);
-    read_energy_weights(*head);
-  }
-  if (input_.v) {
-    const bool of_x =
-        input_.q && input_.q->input.dataset.address() == input_.v->input.dataset.address();
-    head->v_block_ = vectors(*input_.v, problem, of_x ? last_x_ : last_y_, last_v_);
-    head->v_ = MatrixView<const T>(head->v_block_->values.data(), input_.keys, input_.v_head_dim);
-  }
+  read_vectors(*head);
   if (input_.grad_out) head->grad_out_block_ = block(*input_.grad_out, problem, last_grad_out_);
   head->bias_ = source(input_.bias, last_bias_);
   head->mask_ = source(input_.mask, last_mask_);
   head->preference_ = source(input_.preference, last_preference_);
-  head->relative_ = relative(problem);
-
-  typename Scores<T>::Terms terms;
-  terms.causal = input_.causal;
-  terms.bias = head->bias_.get();
-  terms.mask = head->mask_.get();
-  terms.relative = head->relative_.get();
-  terms.window = input_.options.window;
-  terms.softcap = input_.options.softcap;
+  head->relative_ = relative(arrays);
+  arrays.scores = head->stored_.get();
+  arrays.bias = head->bias_.get();
+  arrays.mask = head->mask_.get();
+  if (head->relative_) arrays.relative = &*head->relative_;
   if (!input_.key_length.empty()) {
-    terms.key_length = input_.key_length[static_cast<std::size_t>(problem)];
+    arrays.key_length = input_.key_length[static_cast<std::size_t>(problem)];
   }
-  const ScoreOptions& options = input_.options;
-  if (input_.with_plain) {
-    head->energy_ = energy(*head, options.energy_of(Scheme::unas), options.scale);
-    terms.energy = head->energy_.get();
-    head->plain_.emplace(terms);
-  }
-  if (input_.with_fenchel) {
-    head->fenchel_energy_ =
-        energy(*head, options.energy_of(Scheme::fenchel), options.scale * options.alpha);
-    terms.energy = head->fenchel_energy_.get();
-    terms.preference = head->preference_.get();
-    head->fenchel_.emplace(terms);
-  }
+  make_scores(*head);
   return head;
+}
+
+// Only fenchel has a preference.
+template <class T>
+void HeadReader<T>::make_scores(Head<T>& head) const {
+  if (input_.with_plain) {
+    head.plain_.emplace(input_.recipe(Scheme::unas), head.arrays_, threads_);
+  }
+  if (!input_.with_fenchel) return;
+  head.arrays_.preference = head.preference_.get();
+  head.fenchel_.emplace(input_.recipe(Scheme::fenchel), head.arrays_, threads_);
 }
 
 template class Head<float>;

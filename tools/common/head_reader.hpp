@@ -5,8 +5,7 @@
 
 #include "common/attention_input.hpp"
 #include "common/matrix_operand.hpp"
-#include "score/relative_bias.hpp"
-#include "score/scores.hpp"
+#include "plan/head.hpp"
 #include "tensor/buffer.hpp"
 
 namespace attn::tools {
@@ -24,13 +23,6 @@ struct Block {
   MatrixView<const T> view() const { return {values.data(), rows, cols}; }
 };
 
-/// The two matrices that q, k or v is the product of.
-template <class T>
-struct Projected {
-  MatrixView<const T> input;    ///< x or y (L, D)
-  MatrixView<const T> weights;  ///< (D, d)
-};
-
 /// One head in memory, with its scores.
 template <class T>
 class Head {
@@ -39,21 +31,20 @@ class Head {
 
   /// The scores for `scheme`: under fenchel those with α and the preference, else those without.
   const Scores<T>& scores(Scheme scheme) const {
-    return scheme == Scheme::fenchel ? *fenchel_ : *plain_;
+    return scheme == Scheme::fenchel ? fenchel_->scores() : plain_->scores();
   }
   /// Of any scheme that the input was made for: they have one support, but for a preference of 0.
-  const Scores<T>& scores() const { return plain_ ? *plain_ : *fenchel_; }
-  MatrixView<const T> v() const { return v_; }
+  const Scores<T>& scores() const { return (plain_ ? plain_ : fenchel_)->scores(); }
+  MatrixView<const T> v() const { return arrays_.v; }
 
   /// What is there of what scores are made of, and what the loss says of the output.
-  MatrixView<const T> q() const { return q_block_->view(); }
-  MatrixView<const T> k() const { return k_block_->view(); }
-  MatrixView<const T> w() const { return w_block_->view(); }
-  MlpWeights<T> mlp_weights() const;
+  MatrixView<const T> q() const { return arrays_.q; }
+  MatrixView<const T> k() const { return arrays_.k; }
+  const HeadArrays<T>& arrays() const { return arrays_; }
   MatrixView<const T> grad_out() const { return grad_out_block_->view(); }
-  Projected<T> made_of_q() const { return factors(*q_block_); }
-  Projected<T> made_of_k() const { return factors(*k_block_); }
-  Projected<T> made_of_v() const { return factors(*v_block_); }
+  ProjectedFrom<T> made_of_q() const { return factors(q_block_); }
+  ProjectedFrom<T> made_of_k() const { return factors(k_block_); }
+  ProjectedFrom<T> made_of_v() const { return factors(v_block_); }
 
   /// The smallest finite bias of this head where that is below 0, else 0.
   double least_bias() const { return bias_ ? bias_->least() : 0; }
@@ -61,17 +52,18 @@ class Head {
  private:
   template <class U>
   friend class HeadReader;
-  static Projected<T> factors(const Block<T>& product) {
-    return {product.input->view(), product.weights->view()};
+  static ProjectedFrom<T> factors(const std::shared_ptr<Block<T>>& product) {
+    if (!product || !product->input) return {};
+    return {product->input->view(), product->weights->view()};
   }
   std::shared_ptr<Block<T>> q_block_, k_block_, v_block_;
-  std::shared_ptr<Block<T>> w_block_, w1_block_, w2_block_, b1_block_, grad_out_block_;
-  MatrixView<const T> v_;
+  std::shared_ptr<Block<T>> grad_out_block_;
+  std::vector<std::shared_ptr<Block<T>>> energy_blocks_;
+  HeadArrays<T> arrays_;
   std::shared_ptr<OperandMatrix<T>> stored_, bias_, preference_;
   std::shared_ptr<OperandMatrix<std::uint8_t>> mask_;
-  std::shared_ptr<RelativeBias<T>> relative_;
-  std::unique_ptr<Energy<T>> energy_, fenchel_energy_;
-  std::optional<Scores<T>> plain_, fenchel_;
+  std::optional<RelativeBias<T>> relative_;
+  std::optional<HeadScores<T>> plain_, fenchel_;
 };
 
 /// Reads heads in order; blocks that consecutive heads share (grouped keys, a common mask) are read
@@ -93,15 +85,17 @@ class HeadReader {
   Last block(const Operand& operand, Index problem, Last& last);
   std::shared_ptr<Block<T>> vectors(const Vectors& vectors, Index problem, Last& last_input,
                                     Last& last);
-  void read_energy_weights(Head<T>& head);
-  std::unique_ptr<Energy<T>> energy(const Head<T>& head, ScoreOptions::Energy kind, double scale);
-  std::shared_ptr<RelativeBias<T>> relative(Index problem);
+  void read_vectors(Head<T>& head);
+  void read_energy_operands(Head<T>& head);
+  std::optional<RelativeBias<T>> relative(const HeadArrays<T>& arrays);
+  void make_scores(Head<T>& head) const;
 
   const AttentionInput& input_;
   std::int64_t dense_limit_;
   int threads_;
   Last last_q_, last_k_, last_v_, last_x_, last_y_;
-  Last last_w_, last_w1_, last_w2_, last_b1_, last_table_, last_grad_out_;
+  Last last_table_, last_grad_out_;
+  std::vector<Last> last_energy_;
   // Keyed by block: the last source made, and for which block.
   template <class U>
   struct Matrix {

@@ -18,11 +18,14 @@ Names score_inputs(const AttentionInput& input) {
   Names names = {"mask", "bias", "key_length"};
   add(input.q, names);
   add(input.k, names);
-  for (const auto* operand : {&input.scores, &input.w, &input.w1, &input.w2, &input.rel_bias}) {
+  for (const auto* operand : {&input.scores, &input.rel_bias}) {
     if (*operand) names.insert((*operand)->dataset.name());
   }
+  for (std::size_t n = 0; n < input.energy_operands.size(); ++n) {
+    const auto& operand = input.energy_operands[n];
+    names.insert(operand ? operand->dataset.name() : input.energy().operands()[n].name);
+  }
   if (input.with_fenchel) names.insert("preference");
-  if (input.w1) names.insert("b1");
   if (input.options.source == ScoreOptions::Source::projection) {
     names.insert({"y", "bq", "bk"});
   }

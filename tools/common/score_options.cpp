@@ -11,6 +11,7 @@
 
 #include "attnkit/error.hpp"
 #include "common/score_words.hpp"
+#include "energy/energy_description.hpp"
 
 namespace attn::tools {
 namespace {
@@ -21,14 +22,6 @@ constexpr std::array<std::pair<Scheme, const char*>, 5> schemes = {{
     {Scheme::hnas, "hnas"},
     {Scheme::sinkhorn, "sinkhorn"},
     {Scheme::fenchel, "fenchel"},
-}};
-
-constexpr std::array<std::pair<ScoreOptions::Energy, const char*>, 5> energies = {{
-    {ScoreOptions::Energy::scaled_dot, "scaled-dot"},
-    {ScoreOptions::Energy::dot, "dot"},
-    {ScoreOptions::Energy::gaussian, "gaussian"},
-    {ScoreOptions::Energy::bilinear, "bilinear"},
-    {ScoreOptions::Energy::mlp, "mlp"},
 }};
 
 constexpr std::array<std::pair<ScoreOptions::Relative, const char*>, 3> relative_biases = {{
@@ -102,7 +95,15 @@ std::optional<double> resolve_number(const std::string& option, bool positive,
   return stored;
 }
 
-// A word from the command line, or from the bundle's attribute if the option is not given.
+std::vector<std::pair<std::string, std::string>> energy_words() {
+  std::vector<std::pair<std::string, std::string>> words;
+  for (const EnergyDescription* energy : energies()) {
+    words.emplace_back(energy->name(), energy->name());
+  }
+  return words;
+}
+
+// A word of the command line, or of the bundle's attribute where the option was not given.
 template <class Table>
 auto resolve_word(const Table& table, const std::string& option, const cli::Arguments& arguments,
                   const io::InputBundle* recorded) {
@@ -183,7 +184,7 @@ void declare_score_options(cli::Declaration& declaration, bool inherited, ScoreU
 ScoreOptions resolve_score_options(const cli::Arguments& arguments,
                                    const io::InputBundle* recorded) {
   ScoreOptions options;
-  options.energy = resolve_word(energies, "energy", arguments, recorded);
+  options.energy = resolve_word(energy_words(), "energy", arguments, recorded);
   options.energy_chosen = arguments.given("energy") || records_energy(recorded);
   options.source = resolve_word(sources, "from", arguments, recorded);
   if (options.source == ScoreOptions::Source::scores && arguments.given("energy")) {
@@ -227,7 +228,7 @@ ScoreOptions resolve_score_options(const cli::Arguments& arguments,
 
 std::string settings_left(const ScoreOptions& recorded, const ScoreOptions& used) {
   std::vector<std::string> left;
-  if (recorded.energy != used.energy) left.push_back("energy " + energy_name(recorded.energy));
+  if (recorded.energy != used.energy) left.push_back("energy " + recorded.energy);
   if (recorded.scale != used.scale) left.push_back(fmt::format("scale {}", recorded.scale));
   if (recorded.source != used.source) left.push_back("from " + name_in(sources, recorded.source));
   if (recorded.relative != used.relative) {
@@ -267,7 +268,7 @@ const std::vector<std::string>& score_attributes() {
 std::vector<std::pair<std::string, Setting>> score_settings(const ScoreOptions& options,
                                                             Scheme scheme, Causal causal) {
   std::vector<std::pair<std::string, Setting>> settings = {
-      {"attn_energy", energy_name(options.energy_of(scheme))},
+      {"attn_energy", options.energy_of(scheme)},
       {"attn_scale", options.scale},
       {"attn_causal", causal_name(causal)},
       {"attn_source", name_in(sources, options.source)},
@@ -289,7 +290,7 @@ std::vector<std::pair<std::string, Setting>> score_settings(const ScoreOptions& 
 
 void report_score_options(const ScoreOptions& options, Causal causal, cli::Report& report) {
   auto& params = report.params();
-  params["energy"] = energy_name(options.energy);
+  params["energy"] = options.energy;
   params["scale"] = options.scale;
   params["causal"] = causal_name(causal);
   params["from"] = name_in(sources, options.source);
@@ -306,7 +307,6 @@ std::optional<Scheme> scheme_of(const std::string& name) {
   return found ? std::optional<Scheme>(*found) : std::nullopt;
 }
 
-std::string energy_name(ScoreOptions::Energy energy) { return name_in(energies, energy); }
 std::string causal_name(Causal causal) { return name_in(causal_masks, causal); }
 
 }  // namespace attn::tools

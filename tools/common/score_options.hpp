@@ -25,14 +25,13 @@ struct ScoreOptions {
     templates,   ///< from templates t and evidence z in the places of k and q: only in lambda-solve
     weights,     ///< no scores, only weights: set by explain-away-stats, not an option
   };
-  enum class Energy { scaled_dot, dot, gaussian, bilinear, mlp };
   enum class Relative { none, t5, alibi };
   /// The order of heads and positions among the axes of q, k, v and out.
   enum class Layout { heads_first, heads_inside };
 
   Source source = Source::vectors;
-  Energy energy = Energy::scaled_dot;
-  bool energy_chosen = false;  ///< for fenchel: given, or recorded by a run of fenchel or by no run
+  std::string energy = "scaled-dot";  ///< the name of one of lib/energy
+  bool energy_chosen = false;  ///< for fenchel: given, or recorded of a run of it or of no run
   double scale = 1;
   double epsilon = 1;  ///< for a cost
   double alpha = 1;    ///< for fenchel, multiplies the scale
@@ -43,9 +42,9 @@ struct ScoreOptions {
   std::optional<double> softcap;
   Layout layout = Layout::heads_first;
 
-  /// FD 17 holds for inner products.
-  Energy energy_of(Scheme scheme) const {
-    return scheme == Scheme::fenchel && !energy_chosen ? Energy::dot : energy;
+  /// FD 17 is of inner products.
+  std::string energy_of(Scheme scheme) const {
+    return scheme == Scheme::fenchel && !energy_chosen ? "dot" : energy;
   }
 };
 
@@ -86,8 +85,7 @@ void report_score_options(const ScoreOptions& options, Causal causal, cli::Repor
 std::string scheme_name(Scheme scheme);
 std::optional<Scheme> scheme_of(const std::string& name);
 
-/// "scaled-dot", "none", "top-left": the words of the command line and the attributes.
-std::string energy_name(ScoreOptions::Energy energy);
+/// "none", "top-left": the words of the command line and the attributes.
 std::string causal_name(Causal causal);
 
 }  // namespace attn::tools

@@ -1,11 +1,13 @@
 #include "common/score_words.hpp"
 
+#include "attnkit/attention.hpp"
+
 namespace attn::tools {
 namespace {
 
 ScoreWords words_of_attention() {
   ScoreWords words;
-  words.energies = {"scaled-dot", "dot", "gaussian", "bilinear", "mlp"};
+  words.energies = energy_names();
   words.energy =
       "Energy of a query and a key: scaled-dot <q,k>/sqrt(d), dot <q,k>, gaussian -|q-k|^2/2, "
       "bilinear q'Wk (dataset w), mlp w2'tanh(W1[q;k]+b1) (datasets w1, w2 and optionally b1).";

@@ -101,7 +101,7 @@ std::string long_report(const ColumnTask& task, const ColumnStatistics& statisti
   const AttentionInput& input = task.input;
   const ScoreOptions& scores = input.options;
   const std::string energy =
-      input.q ? energy_name(scores.energy_of(task.options.scored_schemes().front())) : "as stored";
+      input.q ? scores.energy_of(task.options.scored_schemes().front()) : "as stored";
   return fmt::format("{}: {}, {}, {}\n\n", task.bundle.description(),
                      times(join(input.leading, {input.queries, input.keys})), energy,
                      task.options.f64 ? "float64" : "float32") +

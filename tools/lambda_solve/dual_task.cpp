@@ -46,9 +46,8 @@ ScoreOptions resolve_scores(const cli::Arguments& arguments, const io::InputBund
                                     " makes scores that are not inner products of templates");
   };
   if (options.softcap) refuse("softcap");
-  if (options.energy != ScoreOptions::Energy::scaled_dot &&
-      options.energy != ScoreOptions::Energy::dot) {
-    refuse("energy " + energy_name(options.energy));
+  if (options.energy != "scaled-dot" && options.energy != "dot") {
+    refuse("energy " + options.energy);
   }
   if (options.source == Source::scores || options.source == Source::cost) {
     refuse("a source other than vectors");
@@ -58,7 +57,7 @@ ScoreOptions resolve_scores(const cli::Arguments& arguments, const io::InputBund
       throw Error(Failure::usage, "--energy has no effect on ready-made templates",
                   arguments.given("from") ? "" : "--from qk takes them from k");
     }
-    options.energy = ScoreOptions::Energy::dot;
+    options.energy = "dot";
   }
   require_one_width(bundle, options.source);
   // AttentionInput then requires the datasets of the energy dot.
@@ -116,7 +115,7 @@ DualTask::DualTask(const cli::Arguments& arguments, io::InputBundle section)
     throw Error(Failure::usage, "--layout has no effect: no q, k and v are read");
   }
   options.template_scale = options.scores.scale;
-  if (options.scores.energy == ScoreOptions::Energy::scaled_dot) {
+  if (options.scores.energy == "scaled-dot") {
     options.template_scale /= std::sqrt(static_cast<double>(input.depth));
   }
   options.solver.tolerance = arguments.number("tolerance").value_or(f64 ? 1e-10 : 1e-4);

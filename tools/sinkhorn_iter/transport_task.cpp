@@ -45,13 +45,11 @@ void take_epsilon(const cli::Arguments& arguments, ScoreOptions& options) {
   if (arguments.given("scale")) {
     throw Error(Failure::usage, "both --scale and --epsilon scale the energy, expected one");
   }
-  if (arguments.given("energy") && options.energy != ScoreOptions::Energy::gaussian) {
-    throw Error(
-        Failure::usage,
-        "--epsilon applies to the cost |q-k|^2, but --energy is " + energy_name(options.energy),
-        "--scale X multiplies other energies");
+  if (arguments.given("energy") && options.energy != "gaussian") {
+    throw Error(Failure::usage, "--epsilon is of the cost |q-k|^2, --energy is " + options.energy,
+                "--scale X multiplies other energies");
   }
-  options.energy = ScoreOptions::Energy::gaussian;
+  options.energy = "gaussian";
   options.scale = 2 / *epsilon;
   options.epsilon = *epsilon;
 }
