@@ -25,25 +25,25 @@ std::vector<Common> file_options() {
         .letter = 'o',
         .kind = Kind::text,
         .placeholder = "FILE",
-        .help = "Write the bundle to FILE; \"-\" is standard output."},
+        .help = "Writes the bundle to FILE; \"-\" is standard output."},
        writes},
       {{.name = "input",
         .letter = 'i',
         .kind = Kind::assignment,
         .placeholder = "NAME=ADDRESS",
-        .help = "Read dataset NAME from ADDRESS (FILE[:/path][slices]) instead of INPUT. May be "
+        .help = "Reads dataset NAME from ADDRESS (FILE[:/path][slices]) instead of INPUT. May be "
                 "repeated."},
        reads},
       {external_links_option(), reads},
       {{.name = "only",
         .kind = Kind::flag,
-        .help = "Write only the results, without the other contents of INPUT."},
+        .help = "Writes only the results, without the other contents of INPUT."},
        computes},
-      {{.name = "force", .kind = Kind::flag, .help = "Replace an existing output file."}, writes},
+      {{.name = "force", .kind = Kind::flag, .help = "Replaces an existing output file."}, writes},
       {{.name = "compress",
         .kind = Kind::compression,
         .placeholder = "gzip[:N]",
-        .help = "Deflate results of 64 KiB and more at level N, from 1 (fast) to 9 (small), by "
+        .help = "Deflates results of 64 KiB and more at level N, from 1 (fast) to 9 (small), by "
                 "default 4. Datasets copied from an input keep their compression."},
        writes},
   };
@@ -86,52 +86,53 @@ std::vector<Common> report_options() {
   return {
       {{.name = "dry-run",
         .kind = Kind::flag,
-        .help = "Print the shapes, bytes and floating-point operations of the run, and compute "
+        .help = "Prints the shapes, bytes and floating-point operations of the run, and computes "
                 "nothing."},
        writes},
       {{.name = "json",
         .kind = Kind::optional_text,
         .placeholder = "FILE",
-        .help = "Write the report as JSON to FILE, replacing an existing one. Without FILE, print "
-                "it on standard output in place of the text."},
+        .help =
+            "Writes the report as JSON to FILE, replacing an existing one. Without FILE, prints "
+            "it on standard output in place of the text."},
        any},
       {{.name = "progress",
         .kind = Kind::choice,
         .placeholder = "WORD",
-        .help = "Show progress on standard error; auto does so on a terminal.",
+        .help = "Shows progress on standard error; auto does so on a terminal.",
         .values = {"auto", "always", "never"},
         .fallback = "auto"},
        any},
       {{.name = "quiet",
         .letter = 'q',
         .kind = Kind::flag,
-        .help = "Print errors only: no text, summary, warnings or progress."},
+        .help = "Prints errors only: no text, summary, warnings or progress."},
        any},
       {{.name = "verbose",
         .letter = 'v',
         .kind = Kind::flag,
-        .help = "Print more, including the error messages of HDF5."},
+        .help = "Prints more, including the error messages of HDF5."},
        any},
   };
 }
 
 std::vector<Common> information_options() {
   return {
-      {{.name = "help", .letter = 'h', .kind = Kind::flag, .help = "Print this text and exit."},
+      {{.name = "help", .letter = 'h', .kind = Kind::flag, .help = "Prints this text and exits."},
        any},
       {{.name = "man",
         .kind = Kind::flag,
-        .help = "Print the manual page (roff) and exit; show it with man -l."},
+        .help = "Prints the manual page (roff) and exits; show it with man -l."},
        any},
       {{.name = "completion",
         .kind = Kind::choice,
         .placeholder = "SHELL",
-        .help = "Print the completion script for a shell and exit.",
+        .help = "Prints the completion script for a shell and exits.",
         .values = {"bash", "zsh", "fish"}},
        any},
       {{.name = "version",
         .kind = Kind::flag,
-        .help = "Print the versions of the tool and its libraries and exit."},
+        .help = "Prints the versions of the tool and its libraries and exits."},
        any},
   };
 }
@@ -187,7 +188,7 @@ Option external_links_option() {
   return {.name = "allow-external",
           .kind = Kind::flag,
           .help =
-              "Follow virtual datasets, external links and external raw storage to files "
+              "Follows virtual datasets, external links and external raw storage to files "
               "outside the folder of the file that names them. Files inside that folder are "
               "always followed."};
 }

@@ -21,17 +21,17 @@ constexpr Index most_axis = Index{1} << 30;
 void declare_basis(cli::Declaration& d) {
   d.section("Basis");
   d.choice("skeleton", {"cyclic", "largest"},
-           "Rows of the skeleton: c mod d1 for column c, as published, or those of the entries of "
-           "largest magnitude. Default: the bundle's skeleton_q and skeleton_k, else cyclic. A "
-           "step keeps the bundle's.");
+           "Rows of the skeleton. cyclic: c mod d1 for column c, as published. largest: the "
+           "entries of largest magnitude. Default: the bundle's skeleton_q and skeleton_k, else "
+           "cyclic. step always uses the bundle's if present.");
   d.only_with({"identify", "values", "step", "check"});
   d.text("paths", "LIST",
-         "Paths to reconstruct, row of wq, row of wk, column, such as \"0,1,2;3,0,2\"; or all.");
+         "Paths to reconstruct, as row of wq, row of wk, column, such as \"0,1,2;3,0,2\"; or all.");
   d.only_with({"reconstruct"});
-  d.text("shape", "D1xD2", "Weights of that shape, in place of INPUT.");
+  d.text("shape", "D1xD2", "Checks weights of this shape instead of INPUT.");
   d.only_with({"check"});
-  d.integer("length", "S", "Inputs, for path_instances. Default: those of the dataset x.", 1,
-            most_axis);
+  d.integer("length", "S", "Number of inputs, for path_instances. Default: that of the dataset x.",
+            1, most_axis);
   d.only_with({"check"});
 }
 
@@ -40,27 +40,28 @@ void declare_step(cli::Declaration& d) {
   d.section("Step");
   const auto with_step = [&] { d.only_with({"step"}); };
   d.choice("optimizer", optimizer_names(),
-           "sgd, adam: on the weights. si-sgd, si-adam: on the values of the basis paths. "
-           "si-sgd-printed: as published, right only where the skeleton's weights are 1.",
+           "Update rule. sgd, adam: on the weights. si-sgd, si-adam: on the values of the basis "
+           "paths. si-sgd-printed: as published, correct only if the skeleton's weights are 1.",
            "si-sgd");
   with_step();
-  d.number("rate", "ETA", "Rate of the step.", Range::positive());
+  d.number("rate", "ETA", "Learning rate.", Range::positive());
   with_step();
   d.number("min-ratio", "R",
-           "A column is singular where the ratio of its skeleton's path after the step to that "
-           "before it is below R: the rate is too large for a path so near 0.",
+           "A column is singular if its skeleton's path after the step, divided by that before it, "
+           "is below R: the learning rate is too large for a path so close to 0.",
            {0, 1, true, true}, 1e-3);
   with_step();
   d.choice("on-singular", {"error", "skip", "clip"},
-           "Then: nothing is written; the column stays as it is; its ratio becomes that of "
-           "--min-ratio.",
+           "Handling of singular columns. error: nothing is written. skip: the column is "
+           "unchanged. clip: its ratio is set to --min-ratio.",
            "error");
   with_step();
-  d.number("beta1", "B", "Decay of the first moments.", {0, 1, false, true}, 0.9);
+  d.number("beta1", "B", "Decay rate of the first moments.", {0, 1, false, true}, 0.9);
   with_step();
-  d.number("beta2", "B", "Decay of the second moments.", {0, 1, false, true}, 0.999);
+  d.number("beta2", "B", "Decay rate of the second moments.", {0, 1, false, true}, 0.999);
   with_step();
-  d.number("epsilon", "E", "Added to the root of the second moments.", Range::positive(), 1e-8);
+  d.number("epsilon", "E", "Added to the square root of the second moments.", Range::positive(),
+           1e-8);
   with_step();
 }
 
