@@ -48,6 +48,7 @@ uninstall:  ## remove what `make install` put into PREFIX
 	@scripts/uninstall $(INSTALLED) $(abspath $(PREFIX))
 
 package: all  ## build a Debian package, build/release/attnkit_*.deb
+	@scripts/install-deps --check package
 	cd build/$(PRESET) && cpack
 
 format:   ## format the C++ sources in place
