@@ -24,7 +24,7 @@ void require_axes(const char* name, const Shape& shape, const char* expected) {
   }
 }
 
-// Inserts an axis of length 1 for the heads after the input's own leading axes.
+// The input's own leading axes, if it has any, followed by an axis of length 1 for the heads.
 Shape before_heads(const Shape& input) {
   Shape leading = leading_axes(input, 2);
   if (!leading.empty()) leading.push_back(1);
