@@ -11,66 +11,68 @@
 #include "attnkit/stopping.hpp"
 #include "attnkit/tensor.hpp"
 
-/// Mode collapse: points that attend to each other move together, step by step, and mixtures that
-/// are fitted to points lose components. In batches; leading axes are batch axes. (DN §5.2, EA E;
+/// Mode collapse, in batches: points that attend to each other move together, step by step, and
+/// mixtures that are fitted to points lose components. Leading axes are batch axes. (DN §5.2, EA E;
 /// MATHEMATICS.md §5)
 namespace attn::collapse {
 
-/// How far apart one step of attention leaves the means of two groups of coinciding points on a
-/// line, r times as many at a as at −a (DN §5.2 and (12), EA E; MATHEMATICS.md §5). With s = exp(−2a²) and
-/// q = (r + s)/(rs + 1),
+/// The distance, after one step of attention, between the means of two groups of coinciding points
+/// on a line, r times as many at a as at −a (DN §5.2 and (12), EA E; MATHEMATICS.md §5). With s =
+/// exp(−2a²) and q = (r + s)/(rs + 1),
 ///
 ///   unas  2r(1 − s²)a / ((1 + rs)(r + s))       dnas  2qr(1 − s²)a / ((q + rs)(r + sq)),
 ///
-/// for the gaussian energy and the dot product alike; the same for r and 1/r, and dnas >= unas.
+/// for both the gaussian energy and the dot product; the same for r and 1/r, and dnas >= unas.
 struct Distances {
   double unas = 0;
   double dnas = 0;
-  double gap = 0;  ///< dnas − unas, found without a subtraction: never below 0
+  double gap = 0;  ///< dnas − unas, computed without a subtraction: never below 0
 };
 
-/// For r and a in [1e-301, 1e301]; NaN for anything else. Relative error: some 10 + 4a² roundings,
-/// the latter as s cannot be known better from a, also of the gap, however small; but where s
-/// underflows (a > 18.8) the gap is off by up to 1e-22 of the distances, and what is below 2.3e-308
-/// by up to the spacing of numbers there. Nothing overflows.
+/// For r and a in [1e-301, 1e301]; NaN for anything else. Relative error: about 10 + 4a² roundings,
+/// where 4a² is the error of s, also of the gap, however small; but where s underflows (a > 18.8)
+/// the gap is off by up to 1e-22 of the distances, and results below 2.3e-308 by up to the spacing
+/// of numbers there. Nothing overflows.
 Distances distances(double r, double a);
 
-/// Where the gap is largest over r >= 1 (DN §5.2 has it grow without end: MATHEMATICS.md §9, E11).
+/// The position of the largest gap over r >= 1 (DN §5.2 claims that it grows without end:
+/// MATHEMATICS.md §9, E11).
 struct Peak {
   double log_r = 0;  ///< natural logarithm: r itself is beyond double from a = 15.4 on
   double gap = 0;
 };
 
 /// The root of d gap / d log r between 0 (r = 1, where the gap is 0) and 4a² + 4: from r = 3 + 2√2
-/// for a → 0 to s^(−3/2) for a → ∞. Relative error of log_r some 1e-14 max(1, 1/a²), in logarithms
-/// throughout. Requires a in [1e-3, 1e100]; NaN for anything else.
+/// for a → 0 to s^(−3/2) for a → ∞. Relative error of log_r about 1e-14 max(1, 1/a²); computed in
+/// logarithms throughout. Requires a in [1e-3, 1e100]; NaN for anything else.
 Peak gap_peak(double a);
 
 /// How points attend to each other.
 struct SelfAttentionOptions {
   Scheme scheme = Scheme::unas;
   double hybrid = 0.5;         ///< u of hnas in [0, 1]
-  Stopping stopping = {};      ///< of sinkhorn; its error is that of the column sums
+  Stopping stopping = {};      ///< for sinkhorn; its error is that of the column sums
   std::string energy = "dot";  ///< dot, scaled-dot or gaussian
   double scale = 1;            ///< multiplies the energy; finite
-  bool residual = false;       ///< a point is added to the mean that it gathers
+  bool residual = false;       ///< adds each point to its output
 };
 
 /// The outcome of a step of one problem.
 struct SelfAttentionStep {
   SolveStatus status = SolveStatus::done;
-  Index iterations = 1;  ///< of sinkhorn
+  Index iterations = 1;  ///< for sinkhorn
 };
 
 /// Steps of self-attention of float or double points x (leading, N, d), which are queries, keys and
-/// values: next_i = Σ_j π_ij x_j, + x_i with `residual`. Plans are independent of each other: they
-/// may run at the same time in different threads, each plan once at a time.
+/// values: next_i = Σ_j π_ij x_j (+ x_i with `residual`). Different plans may run at the same time
+/// in different threads; one plan must not run twice at a time.
 template <class T>
 class SelfAttentionPlan {
  public:
-  /// Throws Error(input) for points without two axes, Error(usage) for options out of range or that
-  /// do not exist. Threads: ≥ 1; they share the problems, or work on one problem at a time where
-  /// there are fewer. No result depends on their number.
+  /// Requires threads ≥ 1. They share the problems, or work together on one problem at a time if
+  /// there are fewer problems than threads. No result depends on their number. Throws Error(input)
+  /// for points with fewer than two axes, and Error(usage) for options that do not exist or are out
+  /// of range.
   SelfAttentionPlan(const Shape& points, const SelfAttentionOptions& options, int threads);
 
   ~SelfAttentionPlan();
@@ -79,12 +81,12 @@ class SelfAttentionPlan {
 
   const Shape& leading() const;
 
-  /// Bytes that a step takes at most, beside points and results. O(N d).
+  /// The most bytes that a step allocates, points and results not included. O(N d).
   std::int64_t workspace_bytes() const;
 
-  /// One step. `next` is not `points`. By problem, in row-major order of the leading axes. Throws
-  /// Error(input) for arrays of other shapes than the plan's and for numbers that are not finite,
-  /// Error(numerical) for scores or points beyond the range of T.
+  /// One step. `next` must not be `points`. Returns the outcome of each problem, in row-major order
+  /// of the leading axes. Throws Error(input) for arrays whose shapes are not the plan's and for
+  /// numbers that are not finite, Error(numerical) for scores or points beyond the range of T.
   std::vector<SelfAttentionStep> step(TensorView<const T> points, TensorView<T> next);
 
  private:
@@ -92,7 +94,7 @@ class SelfAttentionPlan {
   std::unique_ptr<Impl> impl_;
 };
 
-/// How a step sets β.
+/// How a step treats β.
 enum class Priors {
   fixed,
   estimated,  ///< β_i = mean_j ξ_ij
@@ -107,10 +109,10 @@ struct EmOptions {
   double min_variance = 1e-6;  ///< > 0, as the likelihood is unbounded for σ² → 0
 };
 
-/// Findings of a step about the mixture that it started from.
+/// Results for the mixture from which a step started.
 struct EmStep {
   double log_likelihood = 0;  ///< Σ_j log Σ_i β_i N(k_j | q_i, σ²I)
-  bool at_floor = false;      ///< σ² would have been below min_variance, and is that
+  bool at_floor = false;      ///< σ² would have been below min_variance, and was set to it
   Index empty = 0;            ///< components whose share of all points underflows to 0
 };
 
@@ -127,14 +129,14 @@ struct MixtureViews {
   }
 };
 
-/// Expectation maximisation of mixtures on points k (…, N, d), in float64 (DN 2-8, EA 2-8). Plans
-/// are independent of each other: they may run at the same time in different threads, each plan
-/// once at a time.
+/// Expectation maximisation of mixtures on points k (…, N, d), in float64 (DN 2-8, EA 2-8;
+/// MATHEMATICS.md §2, the mixture view). Different plans may run at the same time in different
+/// threads; one plan must not run twice at a time.
 class MixturePlan {
  public:
-  /// `centres` is the shape of q, `points` that of k, whose leading axes broadcast to those of the
-  /// centres. Throws Error(input) for shapes that do not fit, Error(usage) for options out of
-  /// range. Threads: ≥ 1. No result depends on their number.
+  /// `centres` is the shape of q. `points` is the shape of k, whose leading axes broadcast to those
+  /// of the centres. Requires threads ≥ 1; no result depends on their number. Throws Error(input)
+  /// for shapes that do not fit, Error(usage) for options out of range.
   MixturePlan(const Shape& points, const Shape& centres, const EmOptions& options, int threads);
 
   ~MixturePlan();
@@ -144,7 +146,7 @@ class MixturePlan {
   const Shape& leading() const;
   Shape log_prior_shape() const;  ///< leading, M
 
-  /// Bytes that a step takes at most, beside arrays and results.
+  /// The most bytes that a step allocates, arguments and results not included.
   std::int64_t workspace_bytes() const;
 
   /// One step from `from` to `to`:
@@ -152,19 +154,18 @@ class MixturePlan {
   ///   ξ_ij ∝_i β_i N(k_j | q_i, σ²I),   q_i ← Σ_j ξ_ij k_j / Σ_j ξ_ij,   β_i ← mean_j ξ_ij,
   ///   σ² ← max(min_variance, Σ_ij ξ_ij ‖k_j − q_i‖² / (d N)) with the new q,
   ///
-  /// the last two as EmOptions says. The first two are dnas of the scores log β_i + log N. `to` may
-  /// be `from`. By problem. Throws Error(input) for arrays of other shapes than the plan's and for
-  /// numbers that are not allowed, Error(numerical) where scores or the likelihood are beyond the
-  /// range of float64.
+  /// β and σ² as EmOptions says. The first two are dnas of the scores log β_i + log N. `to` may be
+  /// `from`. Returns the results of each problem. Throws Error(input) for arrays whose shapes are
+  /// not the plan's and for numbers that are not allowed, Error(numerical) for scores or a
+  /// likelihood beyond the range of float64.
   std::vector<EmStep> step(TensorView<const double> points, const MixtureViews<const double>& from,
                            const MixtureViews<double>& to);
 
-  /// Σ_j log Σ_i β_i N(k_j | q_i, σ²I) by problem: the value that step reports of `from`, to the
-  /// last bit.
+  /// Returns Σ_j log Σ_i β_i N(k_j | q_i, σ²I) of each problem, with the same bits as in `step`.
   std::vector<double> log_likelihood(TensorView<const double> points,
                                      const MixtureViews<const double>& mixture);
 
-  /// β_i ∝ exp(½‖q_i‖²/σ²), summing to 1: the priors with which a step is dnas with the dot
+  /// Sets β_i ∝ exp(½‖q_i‖²/σ²), summing to 1: with these priors a step is dnas with the dot
   /// product.
   void set_dnas_priors(const MixtureViews<double>& mixture);
 
@@ -173,32 +174,32 @@ class MixturePlan {
   std::unique_ptr<Impl> impl_;
 };
 
-/// How the C clusters of a set of points lie.
+/// Positions and extent of the C clusters of a set of points.
 struct ClusterStatistics {
   std::vector<double> centre;    ///< (C, d), the mean of each cluster's points
   std::vector<double> distance;  ///< (C, C), between centres
   std::vector<double> spread;    ///< (C), the root of the mean squared distance to the centre
 
   /// The effective number of modes: the similarity-sensitive diversity of order 1 (Leinster &
-  /// Cobbold 2012, Ecology 93:477, (1)) of the centres, all of the same weight, with the similarity
-  /// of a gaussian of width h,
+  /// Cobbold 2012, Ecology 93:477, (1)) of the centres, all with the same weight and with the
+  /// similarity of a gaussian of width h,
   ///
   ///   exp(−(1/C) Σ_c log((1/C) Σ_c' exp(−‖m_c − m_c'‖²/(2h²)))),
   ///
   /// from 1 (all in one place) to C (far apart, in units of h).
   double modes = 0;
 
-  double least_distance() const;  ///< of two different clusters; NaN for C = 1
+  double least_distance() const;  ///< between two different clusters; NaN for C = 1
 };
 
-/// Statistics of clusters of float or double points (leading, N, d). Plans are independent of each
-/// other: they may run at the same time in different threads, each plan once at a time.
+/// Statistics of clusters of float or double points (leading, N, d). Different plans may run at the
+/// same time in different threads; one plan must not run twice at a time.
 template <class T>
 class ClusterPlan {
  public:
-  /// `labels` (…, N) broadcasts to (leading, N). `width` is that of the similarity, > 0 and finite.
-  /// Throws Error(input) for shapes that do not fit, Error(usage) for a width or a number of
-  /// clusters out of range. Threads: ≥ 1. No result depends on their number.
+  /// `labels` (…, N) broadcasts to (leading, N). `width` is the h of the similarity, > 0 and
+  /// finite. Requires threads ≥ 1; no result depends on their number. Throws Error(input) for
+  /// shapes that do not fit, Error(usage) for a width or a number of clusters out of range.
   ClusterPlan(const Shape& points, const Shape& labels, Index clusters, double width, int threads);
 
   ~ClusterPlan();
@@ -207,12 +208,13 @@ class ClusterPlan {
 
   const Shape& leading() const;
 
-  /// Bytes that a run takes at most, beside arrays and results.
+  /// The most bytes that a run allocates, arguments and results not included.
   std::int64_t workspace_bytes() const;
 
-  /// By problem. Labels are in [0, clusters), each of which at least one point has. Throws
-  /// Error(input) where that is not so, and for arrays of other shapes than the plan's and for
-  /// points that are not finite; Error(numerical) where a sum or a distance is beyond float64.
+  /// Returns the statistics of each problem. Every label is in [0, clusters), and every cluster has
+  /// at least one point. Throws Error(input) for other labels, for arrays whose shapes are not the
+  /// plan's and for points that are not finite; Error(numerical) if a sum of points or a distance
+  /// is beyond float64.
   std::vector<ClusterStatistics> run(TensorView<const T> points, TensorView<const Index> labels);
 
  private:

@@ -19,16 +19,17 @@
 ///   Ψ(ℓ) = γ Σ_i u_i log Σ_t exp((ℓ_t − M(t,i))/γ) + γ H(u).
 ///
 /// μ̃ is the mean of the templates under p at λ = 0. To first order λ = αz, which for KL is softmax
-/// attention: p_i ∝ u_i exp(α⟨t_i,z⟩). Everything is computed in float64. (MATHEMATICS.md §4, FD 3-10)
+/// attention: p_i ∝ u_i exp(α⟨t_i,z⟩). Everything is computed in float64. (MATHEMATICS.md §4, FD
+/// 3-10)
 namespace attn {
 
 /// A query is done when
 ///
 ///   gap <= tolerance · (1 + |primal|)  and  α‖gradient‖ <= 10 · tolerance · min(1, ‖λ‖),
 ///
-/// the second of which bounds ‖λ − λ*‖, so that a λ near 0 has its digits too, or with
-/// gradient_tolerance when ‖gradient‖ is at most that. Where rounding does not let the gradient
-/// meet the second (see solve_dual), the first is enough: float64 has no nearer λ.
+/// the second of which bounds ‖λ − λ*‖, so that a λ near 0 has accurate digits, too; or, with
+/// gradient_tolerance, when ‖gradient‖ is at most that. If rounding keeps the gradient from meeting
+/// the second (see DualPlan::run), the first is enough: float64 has no nearer λ.
 struct DualOptions {
   double tolerance = 1e-10;
   std::optional<double> gradient_tolerance = std::nullopt;
@@ -38,11 +39,11 @@ struct DualOptions {
 enum class DualStatus : std::uint8_t {
   converged,
   iteration_limit,
-  stalled,  ///< no step makes the gradient smaller, and it is not small enough
+  stalled,  ///< no step makes the gradient smaller, and it is still too large
   empty,    ///< no template has a preference
 };
 
-/// Of one query. `primal` and `dual` are computed apart from each other, by (3) and (8); their
+/// The result of one query. `primal` and `dual` are computed separately, by (3) and (8). Their
 /// difference loses the gap to rounding: gap = (α/2)‖gradient‖² is exact for p of the form (10).
 struct DualSummary {
   DualStatus status = DualStatus::empty;
@@ -52,13 +53,13 @@ struct DualSummary {
   double primal = 0;
   double dual = 0;
 
-  /// |(primal − dual) − gap| in units of 2⁻⁵³ of the terms that either is the sum of.
+  /// |(primal − dual) − gap| in units of 2⁻⁵³ of the terms that the two are sums of.
   double certificate_error = 0;
 };
 
 struct DualPlanOptions {
   double alpha = 1;  ///< α > 0, finite
-  double gamma = 1;  ///< γ > 0, finite; used with a cost
+  double gamma = 1;  ///< γ > 0, finite; used only with a cost
   DualOptions solver = {};
 };
 
@@ -66,7 +67,7 @@ struct DualPlanOptions {
 struct DualShapes {
   std::optional<Shape> templates;   ///< t (…, n, d)
   std::optional<Shape> evidence;    ///< z (…, Q, d)
-  std::optional<Shape> preference;  ///< u: broadcasts to (…, Q, n), its last axis is n
+  std::optional<Shape> preference;  ///< u: broadcasts to (…, Q, n); its last axis is n
   std::optional<Shape> cost;        ///< M (…, n, n)
 };
 
@@ -74,8 +75,9 @@ struct DualShapes {
 struct DualInputs {
   TensorView<const double> templates;  ///< finite
   TensorView<const double> evidence;   ///< finite
-  /// Finite and ≥ 0; divided by its sum over n. Absent: the same for all templates. A query whose
-  /// preferences are all 0 has the status DualStatus::empty and zeros for results.
+  /// Finite and ≥ 0; each row is divided by its sum over n. Absent: the same for all templates. A
+  /// query whose preferences are all 0 has no problem to solve: it gets DualStatus::empty, and
+  /// zeros for results.
   TensorView<const double> preference;
   /// Numbers ≥ 0, row t, column source i; +inf forbids. Absent: the divergence is KL.
   TensorView<const double> cost;
@@ -84,24 +86,25 @@ struct DualInputs {
 /// The shapes of arrays.
 DualShapes shapes_of(const DualInputs& inputs);
 
-/// Where results go; a view without data is not wanted. `leading` stands for the leading axes of
-/// the results.
+/// Where results go. A result whose view has no data is not returned. `leading` stands for the
+/// leading axes of the results.
 struct DualOutputs {
   TensorView<double> lambda = {};         ///< λ (leading, Q, d)
   TensorView<double> h = {};              ///< ĥ (leading, Q, d)
   TensorView<double> p = {};              ///< p (leading, Q, n)
   TensorView<double> first_order_h = {};  ///< ĥ at λ = αz (leading, Q, d)
-  TensorView<double> first_order_p = {};  ///< p there (leading, Q, n): of KL, softmax attention
+  TensorView<double> first_order_p =
+      {};  ///< p at λ = αz (leading, Q, n): for KL, softmax attention
   TensorView<double> second_order_h = {};  ///< ĥ at λ = α(I + αΣ)⁻¹z, Σ the covariance under u
 };
 
-/// Fenchel-dual inference of double arrays. Plans are independent of each other: they may run at
-/// the same time in different threads, each plan once at a time.
+/// Fenchel-dual inference of double arrays. Different plans may run at the same time in different
+/// threads; one plan must not run twice at a time.
 class DualPlan {
  public:
-  /// Throws Error(input) naming operands whose shapes do not fit, Error(usage) for options out of
-  /// range. Threads: ≥ 1; they share the problems, or work on one problem at a time where there are
-  /// fewer. No result depends on their number.
+  /// Requires threads ≥ 1. They share the problems, or work together on one problem at a time if
+  /// there are fewer problems than threads. No result depends on their number. Throws Error(input)
+  /// that names operands whose shapes do not fit, and Error(usage) for options out of range.
   DualPlan(const DualShapes& shapes, const DualPlanOptions& options, int threads);
 
   ~DualPlan();
@@ -113,13 +116,14 @@ class DualPlan {
   Shape lambda_shape() const;  ///< leading, Q, d
   Shape p_shape() const;       ///< leading, Q, n
 
-  /// Bytes that a run takes at most, beside inputs, outputs and summaries.
+  /// The most bytes that a run allocates; inputs, outputs and summaries are not included.
   std::int64_t workspace_bytes() const;
 
-  /// Solves all queries; their summaries in row-major order of (leading, Q). ‖λ − λ*‖ ≤ α ·
-  /// gradient_norm. Throws Error(input) for arrays of other shapes than the plan's and for numbers
-  /// that are not allowed, Error(numerical) where αz or a logit is beyond the range of float64.
-  /// After an error the outputs are unspecified and the plan can run again.
+  /// Solves all queries and returns their summaries in row-major order of (leading, Q). ‖λ − λ*‖ ≤
+  /// α‖gradient‖, in which rounding is about 2⁻⁵² (‖z‖ + max‖t‖ (1 + max‖t‖‖λ‖)) with t measured
+  /// from the mean of the templates. Throws Error(input) for arrays whose shapes are not the plan's
+  /// and for numbers that are not allowed, Error(numerical) if αz, or a logit, is beyond the range
+  /// of float64. After an error the outputs are unspecified and the plan can run again.
   std::vector<DualSummary> run(const DualInputs& inputs, const DualOutputs& outputs);
 
  private:

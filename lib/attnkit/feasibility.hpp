@@ -7,30 +7,31 @@
 
 namespace attn {
 
-/// The solution that Sinkhorn's iterations can find (SPEC.md §2; Sinkhorn & Knopp 1967).
+/// The prospect of Sinkhorn's iterations (MATHEMATICS.md §2; Sinkhorn & Knopp 1967).
 enum class Prospect {
   total_support,   ///< finite potentials exist: every open pair carries mass in some plan
   vanishing,       ///< a limit plan exists, in which some open pairs are 0: potentials diverge
   no_plan,         ///< no plan over the allowed pairs has these marginals
-  unequal_totals,  ///< no plan at all has: Σa ≠ Σb
+  unequal_totals,  ///< no plan has these marginals over any pairs: Σa ≠ Σb
 };
 
-/// Lines that have more to give than all that they may give to can take (Hall's condition fails).
+/// Lines (rows or columns) whose marginals exceed the sum that all their allowed partners accept
+/// (Hall's condition fails).
 struct Shortage {
   std::vector<Index> lines;  ///< ascending
-  Index partners = 0;        ///< lines of the other kind, marginal > 0, allowed to any of them
-  double demand = 0;         ///< what the marginals of `lines` add up to
-  double capacity = 0;       ///< what those of the partners do; < demand
+  Index partners = 0;        ///< lines of the other kind, marginal > 0, allowed to any of `lines`
+  double demand = 0;         ///< sum of the marginals of `lines`
+  double capacity = 0;       ///< sum of the marginals of the partners; < demand
 };
 
 struct Feasibility {
   Prospect prospect = Prospect::total_support;
   double row_total = 0;  ///< Σa
   double col_total = 0;  ///< Σb
-  /// no_plan: rows that cannot be served and columns that cannot, either of which is a proof; the
-  /// fewest that this cut tells.
+  /// no_plan: rows and columns whose demand cannot be met, each of which is a proof; the smallest
+  /// sets that this cut shows.
   Shortage rows, cols;
-  /// vanishing: the pairs that are 0 in every plan although allowed and of marginals > 0.
+  /// vanishing: pairs that are 0 in every plan although allowed and with marginals > 0.
   Index vanishing_count = 0;
   std::vector<std::pair<Index, Index>> vanishing;  ///< the first of them, row-major
 };

@@ -2,19 +2,19 @@
 
 namespace attn {
 
-/// How scores become weights (MATHEMATICS.md §2): each is a pair of potentials, π_ij = exp((s_ij − g_j) −
-/// f_i).
+/// How scores become weights (MATHEMATICS.md §2): each scheme is a pair of potentials, π_ij =
+/// exp((s_ij − g_j) − f_i).
 enum class Scheme {
   unas,  ///< g = 0, f_i = LSE_j s_ij: softmax (DN's LNAS)
   dnas,  ///< g_j = LSE_i s_ij, f_i = LSE_j(s_ij − g_j) (DN 7-8, EA 5)
   hnas,  ///< u·π_dnas + (1−u)·π_unas (DN §6, EA 12)
-  /// unas of scores that have a log-preference among their terms and α in the energy's scale (FD
-  /// 17; Scores::Terms): the scheme itself is softmax.
+  /// unas of scores that include a log-preference, with α in the energy's scale (FD 17): the scheme
+  /// itself is softmax.
   fenchel,
-  sinkhorn,  ///< dnas' two half-steps again and again, towards given marginals (DN 10, EA 10)
+  sinkhorn,  ///< repeats the two half-steps of dnas, towards given marginals (DN 10, EA 10)
 };
 
-/// Whether rows are normalised alone.
+/// Whether only rows are normalised.
 constexpr bool is_softmax(Scheme scheme) {
   return scheme == Scheme::unas || scheme == Scheme::fenchel;
 }

@@ -10,10 +10,10 @@
 #include "attnkit/tensor.hpp"
 
 /// Statistics of the column sums c_j = Σ_i π_ij of attention weights: which keys are explained away
-/// (attended to by no query to speak of), and whether the proven lower bound of a scheme holds.
+/// (receive almost no weight from any query), and whether the proven lower bound of a scheme holds.
 namespace attn {
 
-/// One key's column sum; `position` counts within the keys summarised.
+/// One key's column sum; `position` counts within the summarised keys.
 struct KeySum {
   Index position = 0;
   double value = 0;
@@ -31,12 +31,12 @@ struct Quantile {
   double value = 0;  ///< linear between order statistics, as NumPy's default
 };
 
-/// A summary of the column sums of a head, or of many together (SPEC.md §3). Keys
-/// that no query may attend to count nowhere but in masked_keys.
+/// Summary of the column sums of a head, or of many together (MATHEMATICS.md §3). Keys that no
+/// query may attend to count only in masked_keys.
 struct ColumnSumSummary {
   Index keys = 0;  ///< that count
   Index masked_keys = 0;
-  double min = 0;  ///< this to `median`: NaN where no key counts
+  double min = 0;  ///< min to `median`: NaN if no key counts
   double max = 0;
   double mean = 0;
   double median = 0;
@@ -49,11 +49,14 @@ struct ColumnSumSummary {
 struct SummaryOptions {
   std::vector<double> epsilons = {1e-8};
   std::vector<double> probabilities = {0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99};
-  Index top = 10;             ///< keys in lowest and highest
-  std::optional<Index> bins;  ///< of histogram_edges
+  Index top = 10;  ///< keys in lowest and highest
+  /// Bins of the histogram, >= 1; by default at most about 24, with edges that divide decades or
+  /// are whole ones.
+  std::optional<Index> bins;
 };
 
-/// Counts of log10 c_j in equal bins (EA Fig. 1); the last bin holds its upper edge.
+/// Counts of log10 c_j in equal bins (EA Fig. 1); the last bin includes its upper edge. The edges
+/// lie between the whole powers of ten that enclose all positive sums, at least one decade.
 struct Histogram {
   std::vector<double> edges;  ///< of log10 c_j, bins + 1 of them
   std::vector<Index> counts;
@@ -63,12 +66,12 @@ struct Histogram {
 struct StatisticsOptions {
   SummaryOptions summary = {};
 
-  /// The scheme that made the weights, for its bound; absent: no bound is looked at.
+  /// The scheme that made the weights, for its bound. Absent: no bound is checked.
   std::optional<Scheme> scheme = std::nullopt;
   double hybrid = 0.5;  ///< u of hnas in [0, 1]
 
-  /// Bytes of a number in the computation of the weights, 4 or 8, which decides how far rounding
-  /// may take a column sum below its bound.
+  /// Bytes of a number in the computation of the weights, 4 or 8, which determines how far below
+  /// its bound a column sum may be through rounding.
   std::size_t element_size = sizeof(double);
 };
 
@@ -79,8 +82,8 @@ struct StatisticsShapes {
   std::optional<Shape> most_keys;    ///< (…): broadcasts to heads
 };
 
-/// The arrays of one run. A view without data and without axes is absent, but a scalar most_keys,
-/// which has no axes.
+/// The arrays of one run. A view without data and without axes is absent; a scalar most_keys has
+/// data and no axes.
 struct StatisticsInputs {
   TensorView<const double> column_sums;   ///< finite and ≥ 0
   TensorView<const std::uint8_t> masked;  ///< non-zero: no query may attend to the key
@@ -92,13 +95,14 @@ struct StatisticsInputs {
 /// The shapes of arrays.
 StatisticsShapes shapes_of(const StatisticsInputs& inputs);
 
-/// Of one head, or of all heads together: then `sums` pools the keys of all heads, a position p in
-/// it is key p % n of head p / n, and bound and margin are the smallest of the heads.
+/// The statistics of one head, or of all heads together. In the latter case `sums` pools the keys
+/// of all heads, where position p is key p % n of head p / n, and bound and margin are the smallest
+/// of the heads.
 struct HeadStatistics {
   ColumnSumSummary sums;
   Histogram histogram;           ///< its edges are the same for all heads
-  std::optional<double> bound;   ///< none is known for unas and fenchel
-  std::optional<double> margin;  ///< min_j c_j / bound over the keys that count; ≥ 1 if it holds
+  std::optional<double> bound;   ///< none for unas and fenchel
+  std::optional<double> margin;  ///< min_j c_j / bound over the keys that count
   bool holds = true;             ///< the margin is at least 1, up to rounding
 };
 
@@ -107,12 +111,12 @@ struct Statistics {
   std::vector<HeadStatistics> heads;  ///< in row-major order of the leading axes
 };
 
-/// Statistics of double arrays. Plans are independent of each other: they may run at the same time
-/// in different threads, each plan once at a time.
+/// Statistics of double arrays. Different plans may run at the same time in different threads; one
+/// plan must not run twice at a time.
 class StatisticsPlan {
  public:
-  /// Throws Error(input) naming operands whose shapes do not fit, Error(usage) for options out of
-  /// range. Threads: ≥ 1. No result depends on their number.
+  /// Requires threads ≥ 1; no result depends on their number. Throws Error(input) that names
+  /// operands whose shapes do not fit, and Error(usage) for options out of range.
   StatisticsPlan(const StatisticsShapes& shapes, const StatisticsOptions& options, int threads);
 
   ~StatisticsPlan();
@@ -121,10 +125,10 @@ class StatisticsPlan {
 
   const Shape& leading() const;
 
-  /// Bytes that a run takes at most, beside inputs and results.
+  /// The most bytes that a run allocates, inputs and results not included.
   std::int64_t workspace_bytes() const;
 
-  /// Throws Error(input) for arrays of other shapes than the plan's and for numbers that are not
+  /// Throws Error(input) for arrays whose shapes are not the plan's and for numbers that are not
   /// allowed.
   Statistics run(const StatisticsInputs& inputs);
 

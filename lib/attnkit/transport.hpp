@@ -17,9 +17,9 @@
 ///   primal  min_π  −⟨π, s⟩ + Σ_ij π_ij (log π_ij − 1),   π ≥ 0, Σ_j π_ij = a_i, Σ_i π_ij = b_j,
 ///   dual    max_{f,g}  −⟨a, f⟩ − ⟨b, g⟩ − Σ_ij exp((s_ij − g_j) − f_i),
 ///
-/// and π_ij = exp((s_ij − g_j) − f_i) at the optimum. With s = −C/ε, both times ε are the transport
-/// of a cost C: min ⟨π, C⟩ + ε Σ π (log π − 1). A plan is made once for some shapes and options and
-/// then runs many times:
+/// and π_ij = exp((s_ij − g_j) − f_i) at the optimum. With s = −C/ε, ε times either value is that
+/// of the transport with cost C: min ⟨π, C⟩ + ε Σ π (log π − 1). A TransportPlan is made once for
+/// some shapes and options and then runs many times:
 ///
 ///   attn::TransportInputs<double> in;  // two point clouds, cost |x_i − y_j|²
 ///   in.x = {x, {1000, 3}};  in.y = {y, {2000, 3}};
@@ -27,27 +27,28 @@
 ///   const auto summary = plan.run(in, {.row_potential = {f, {1000}}});
 ///
 /// Arrays are dense and row-major, in the caller's memory. Leading axes are batch axes and
-/// broadcast: aligned at the last one, length 1 or absent stretches.
+/// broadcast: they are aligned at the last one, and an axis of length 1, or an absent one, is
+/// repeated.
 namespace attn {
 
 /// The error is the L1 error of the marginals, Σ_i |r_i − a_i| + Σ_j |c_j − b_j|, of the plan as it
-/// is shown. The usual tolerance in float32 is 1e-6 times the larger of Σ a and 1, since a plan in
-/// that format has no better sums.
+/// is shown. The usual tolerance in float32 is 1e-6 times the larger of Σ a and 1, because a plan
+/// in that format cannot have better sums.
 struct SinkhornOptions : Stopping {
-  /// ω in [1, 2): over-relaxed iterations. The solver returns to plain ones (1) when they stop
-  /// getting nearer, so that the answer is the same.
+  /// ω in [1, 2): over-relaxed iterations. Returns to 1 when the error stops falling, so that they
+  /// end where plain ones do.
   double relaxation = 1;
 
-  /// Solves with ε enlarged first, roughly, lowering it by fours to its own: each solution is the
-  /// next one's start. Not with a fixed number of iterations.
+  /// Solves roughly with a larger ε first and divides it by four until it is the given one: each
+  /// solution starts the next. Not done if an exact number of iterations is requested.
   bool anneals = false;
 
   /// Bytes in which exponentials of scores may be kept from one iteration to the next, at most all
-  /// m × n of them. Those that are not kept are computed again in every iteration: this takes
-  /// longer and gives the same bits.
+  /// m × n of them. Exponentials without room are computed again in every iteration, which takes
+  /// longer and yields the same bits.
   std::int64_t kept_bytes = 0;
 
-  /// Whether the error of every iteration is wanted.
+  /// Whether to record the error of every iteration.
   bool keeps_errors = true;
 };
 
@@ -55,43 +56,44 @@ struct SinkhornSummary {
   SolveStatus status = SolveStatus::done;
   Index iterations = 0;
 
-  /// Of the plan exp((s − g) − f) as it is shown, rounding included.
+  /// For the plan exp((s − g) − f) as it is shown, rounding included.
   double row_error = 0;
   double col_error = 0;
 
   double score = 0;  ///< ⟨π, s⟩
   double primal = 0;  ///< −⟨π, s⟩ + Σ π (log π − 1) of this π, which meets a and b up to the errors
-  /// Of these f and g: never above the optimum, but for the rounding of Σ π, some 1e-7 max(1, S)
-  /// of it in float32 (2e-16 in float64), S = max |s_ij|.
+  /// For these f and g: never above the optimum, except by the rounding of Σ π, about 1e-7 max(1,
+  /// S) of it in float32 (2e-16 in float64), S = max |s_ij|.
   double dual = 0;
 
-  /// The optimum is at most dual + gap, ≥ 0. Found without a subtraction: for any plan π̂ that meets
-  /// a and b its primal minus the dual is KL(π̂ ‖ π), and rounding π to such a plan (Altschuler,
-  /// Weed and Rigollet 2017, algorithm 2) costs at most
+  /// ≥ 0; the optimum is at most dual + gap. Computed without a subtraction: for any plan π̂ that
+  /// meets a and b, its primal minus the dual is KL(π̂ ‖ π), and rounding π to such a plan
+  /// (Altschuler, Weed and Rigollet 2017, algorithm 2) costs at most
   ///
   ///   2 Σ_i r_i (1 − x_i)² + 2 Σ_j c_j (1 − y_j)² + E max(0, F + G + S),
   ///
   /// x_i = min(1, a_i/r_i), y_j = min(1, b_j/c_j), E = Σ_i (r_i − a_i)⁺ + Σ_j (b_j − c_j)⁺,
-  /// F = max_i (f_i + ½ log a_i), G = max_j (g_j + ½ log b_j), S = max |s_ij|. Where some pair of
-  /// an open row and column is forbidden (the rounding needs all), or S is not known, that what
-  /// is missing is sent along the heaviest spanning trees of the plan instead (rounding 1e-12, 1e-6
-  /// in float32). NaN where the plan is too far from its marginals for that, where a fixed number
-  /// of iterations was asked for, and where Σ a ≠ Σ b.
+  /// F = max_i (f_i + ½ log a_i), G = max_j (g_j + ½ log b_j), S = max |s_ij|. If some pair of an
+  /// open row and column is forbidden (the rounding needs all), or S is unknown, the missing mass
+  /// is sent along the heaviest spanning trees of the plan instead, with a rounding of 1e-12, 1e-6
+  /// in float32. NaN if the plan is too far from its marginals for that, if an exact number of
+  /// iterations was requested, or if Σ a ≠ Σ b.
   double gap = std::numeric_limits<double>::quiet_NaN();
 };
 
 struct TransportOptions {
-  /// ε > 0, finite. Used with a cost and with points; ready-made scores have no other than 1.
+  /// ε > 0, finite. Used with a cost and with points; ready-made scores are taken as they are.
   double epsilon = 1;
 
   SinkhornOptions solver = {};
 
-  /// Relative rounding of the marginals: sums of a and b that differ by it count as equal. Pass
-  /// 2⁻²³ for marginals that were rounded to float32.
+  /// The rounding unit of the type that the marginals were rounded to, 2⁻²³ for float32: sums of a
+  /// and b that differ by rounding count as equal.
   double marginal_rounding = std::numeric_limits<double>::epsilon();
 };
 
-/// The shapes that a plan is made for. Exactly one of `cost`, `scores`, and `x` with `y`.
+/// The shapes that a plan is made for. Exactly one of `cost`, `scores`, and `x` with `y` is
+/// present.
 struct TransportShapes {
   std::optional<Shape> cost;          ///< (…, m, n)
   std::optional<Shape> scores;        ///< (…, m, n)
@@ -112,10 +114,10 @@ struct TransportInputs {
   TensorView<const T> x;
   TensorView<const T> y;
   TensorView<const std::uint8_t> mask;  ///< broadcasts to (…, m, n): 0 forbids the pair
-  /// a (…, m) and b (…, n): finite and ≥ 0, where 0 closes a line. Absent ones are uniform over the
-  /// lines with an allowed pair. With a cost or points an absent one has the sum of the other, or
-  /// 1 where both are absent. With scores an absent a is 1 in each line, and an absent b has the
-  /// sum of a.
+  /// a (…, m) and b (…, n): finite and ≥ 0, where 0 closes a line (row or column). An absent
+  /// marginal is uniform over the lines with an allowed pair. With a cost or points, it has the sum
+  /// of the other marginal, or 1 if both are absent. With scores, an absent a is 1 in each line,
+  /// and an absent b has the sum of a.
   TensorView<const double> row_marginal;
   TensorView<const double> col_marginal;
 };
@@ -124,13 +126,13 @@ struct TransportInputs {
 template <class T>
 TransportShapes shapes_of(const TransportInputs<T>& inputs);
 
-/// Where results go; a view without data is not wanted. `leading` stands for the leading axes of
-/// the results. A problem that cannot be solved has NaN everywhere.
+/// Where results go. A result whose view has no data is not returned. `leading` stands for the
+/// leading axes of the results. All results of an infeasible problem are NaN.
 template <class T>
 struct TransportOutputs {
   TensorView<double> row_potential = {};  ///< f (leading, m); −inf for a closed line
   TensorView<double> col_potential = {};  ///< g (leading, n)
-  TensorView<T> plan = {};                ///< π (leading, m, n): all of it is written down
+  TensorView<T> plan = {};                ///< π (leading, m, n): all π_ij, O(m n) memory
   TensorView<double> row_sum = {};        ///< Σ_j π_ij (leading, m)
   TensorView<double> col_sum = {};        ///< Σ_i π_ij (leading, n)
 };
@@ -139,45 +141,45 @@ enum class TransportStatus {
   done,           ///< after a fixed number of iterations
   converged,      ///< the error is within the tolerance
   not_converged,  ///< iterations used up; the potentials are those of the last one
-  infeasible,     ///< no solution exists, see `feasibility`: nothing was iterated
+  infeasible,     ///< no solution exists, see `feasibility`; no iteration was made
 };
 
-/// The outcome of one problem. Numbers are NaN for one that is infeasible. `value`, `primal`,
-/// `dual` and `gap` are in units of the cost, where there is a cost or points.
+/// The outcome of one problem. Its numbers are NaN if it is infeasible. `value`, `primal`, `dual`
+/// and `gap` are in units of the cost if the problem has a cost or points.
 struct TransportProblem {
   TransportStatus status = TransportStatus::done;
   Index iterations = 0;
-  std::optional<double> tolerance;  ///< in force; none with a fixed number of iterations
+  std::optional<double> tolerance;  ///< the one used; none with a fixed number of iterations
   double row_error = 0;             ///< Σ_i |Σ_j π_ij − a_i|
   double col_error = 0;             ///< Σ_j |Σ_i π_ij − b_j|
-  double value = 0;                 ///< ⟨π, C⟩, of scores ⟨π, s⟩
-  double primal = 0;                ///< see SinkhornSummary, as the two below
+  double value = 0;                 ///< ⟨π, C⟩; with scores, ⟨π, s⟩
+  double primal = 0;                ///< primal, dual and gap: see SinkhornSummary
   double dual = 0;
   double gap = 0;
 
-  /// Of the marginals and allowed pairs; looked at where a tolerance is in force.
+  /// Feasibility of the marginals over the allowed pairs. Examined only with a tolerance.
   Feasibility feasibility;
-  /// |Σ a − Σ b|, where that is more than rounding but at most half of the tolerance that was asked
-  /// for: b was scaled to the sum of a, and the difference counts towards the tolerance.
+  /// |Σ a − Σ b| if it is more than rounding but at most half of the requested tolerance: b was
+  /// scaled to the sum of a, and the difference counts towards the tolerance. Else 0.
   double rescaled = 0;
-  std::vector<double> errors;  ///< by iteration, with SinkhornOptions::keeps_errors
+  std::vector<double> errors;  ///< by iteration, if SinkhornOptions::keeps_errors
 };
 
 struct TransportSummary {
   std::vector<TransportProblem> problems;  ///< in row-major order of the leading axes
 
-  /// The worst: infeasible, not_converged, then the others.
+  /// The worst status of all problems: infeasible, else not_converged, else another.
   TransportStatus status() const;
 };
 
-/// Optimal transport of float or double arrays. Plans are independent of each other: they may run
-/// at the same time in different threads, each plan once at a time.
+/// Optimal transport of float or double arrays. Different plans may run at the same time in
+/// different threads; one plan must not run twice at a time.
 template <class T>
 class TransportPlan {
  public:
-  /// Throws Error(input) naming operands whose shapes do not fit, Error(usage) for options out of
-  /// range. Threads: ≥ 1; they share the problems, or work on one problem at a time where there are
-  /// fewer. No result depends on their number.
+  /// Requires threads ≥ 1. They share the problems, or work together on one problem at a time if
+  /// there are fewer problems than threads. No result depends on their number. Throws Error(input)
+  /// that names operands whose shapes do not fit, and Error(usage) for options out of range.
   TransportPlan(const TransportShapes& shapes, const TransportOptions& options, int threads);
 
   ~TransportPlan();
@@ -190,13 +192,13 @@ class TransportPlan {
   Shape col_shape() const;   ///< leading, n
   Shape plan_shape() const;  ///< leading, m, n
 
-  /// Bytes that a run takes at most, beside inputs, outputs and the summary. O(m + n) for points
-  /// unless exponentials are kept (SinkhornOptions::kept_bytes).
+  /// The most bytes that a run allocates; inputs, outputs and the summary are not included.
+  /// O(m + n) for points unless exponentials are kept (SinkhornOptions::kept_bytes).
   std::int64_t workspace_bytes() const;
 
-  /// Solves every problem. Throws Error(input) for arrays of other shapes than the plan's and for
+  /// Solves every problem. Throws Error(input) for arrays whose shapes are not the plan's and for
   /// numbers that are not allowed, Error(numerical) for scores or marginals beyond the range of T.
-  /// Marginals that no plan has are no error, but TransportStatus::infeasible. After an error the
+  /// Infeasible marginals are no error: they yield TransportStatus::infeasible. After an error the
   /// outputs are unspecified and the plan can run again.
   TransportSummary run(const TransportInputs<T>& inputs, const TransportOutputs<T>& outputs);
 

@@ -9,10 +9,11 @@
 
 namespace attn::collapse {
 
-/// Of `points` (N, d), labelled from 0 to clusters − 1, of each at least one. Sums in float64,
-/// corrected by the mean of what is left, so that coinciding points give their place to a rounding.
-/// Distances are found in units of their size: nothing overflows or vanishes on the way. Requires
-/// width > 0. Throws Error(numerical) where a sum of points or a distance is beyond float64.
+/// For `points` (N, d), labelled from 0 to clusters − 1, each label at least once. Sums are in
+/// float64 and corrected by the mean of the remainders, so that the centre of coinciding points is
+/// their place up to one rounding. Distances are computed in units of their size: no intermediate
+/// result overflows or vanishes. Requires width > 0. Throws Error(numerical) if a sum of points or
+/// a distance is beyond float64.
 
 template <class T>
 ClusterStatistics cluster_statistics(MatrixView<const T> points,

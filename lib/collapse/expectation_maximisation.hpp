@@ -20,7 +20,7 @@ struct GaussianMixture {
   MatrixView<const double> centres() const { return {centre.data(), components, dimension}; }
 };
 
-/// β_i ∝ exp(½‖q_i‖²/σ²), summing to 1, for the mixture as it is.
+/// Sets β_i ∝ exp(½‖q_i‖²/σ²), summing to 1, for the present centres and σ².
 
 void set_dnas_priors(GaussianMixture& mixture);
 

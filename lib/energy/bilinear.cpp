@@ -33,7 +33,7 @@ class BilinearDescription final : public TypedEnergy<BilinearDescription> {
     return bilinear_gradient_bytes(sizes.queries, sizes.keys, sizes.q_depth, sizes.k_depth,
                                    element_size, lanes);
   }
-  // make_bilinear_energy projects queries or keys, whichever is less work with one pass.
+  // make_bilinear_energy projects queries or keys, whichever takes less work for a single pass.
   EnergyFlops flops(const EnergySizes& sizes) const override {
     const auto projected = [&](Index rows) {
       return product_flops(rows, sizes.q_depth, sizes.k_depth);

@@ -12,13 +12,13 @@
 
 namespace attn {
 
-/// The sizes of one problem: what the energy of a single head is computed of.
+/// The sizes of the operands from which the energy of a single head is computed.
 struct EnergySizes {
   Index queries = 0;
   Index keys = 0;
   Index q_depth = 0;  ///< length of a query
   Index k_depth = 0;  ///< length of a key
-  Index hidden = 0;   ///< length that only the energy's own operands have; 0: not known yet
+  Index hidden = 0;   ///< A, a length that only the energy's own operands have; 0: unknown as yet
 };
 
 /// The length of an axis of an operand.
@@ -30,9 +30,9 @@ enum class OperandLength {
   hidden,       ///< A, free; all operands that have it agree
 };
 
-/// An array that an energy takes beside q and k; it broadcasts over heads.
+/// An operand of an energy besides q and k; it broadcasts over heads.
 struct EnergyOperand {
-  std::string name;  ///< "w": of the dataset; its gradient is "grad_w"
+  std::string name;  ///< name of the dataset, as "w"; its gradient is "grad_w"
   OperandLength rows = OperandLength::one;
   OperandLength cols = OperandLength::one;
   bool required = true;
@@ -40,8 +40,8 @@ struct EnergyOperand {
   bool is_vector() const { return rows == OperandLength::one; }
 };
 
-/// What an energy is made of. `operands` has one matrix for each of EnergyDescription::operands, a
-/// vector as one row; an optional one that is absent has no data.
+/// The arguments of an energy. `operands` has one matrix for each of EnergyDescription::operands: a
+/// vector is one row, and an absent optional operand has no data.
 template <class T>
 struct EnergyArguments {
   MatrixView<const T> q;  ///< (Lq, d_q)
@@ -51,14 +51,15 @@ struct EnergyArguments {
   int threads = 1;  ///< for products before the first tile and after the last one
 };
 
-/// Where the gradients of an energy's arguments go; one without data is not wanted. Contiguous.
+/// Where the gradients of an energy's arguments go, contiguous. A gradient whose view has no data
+/// is not computed.
 template <class T>
 struct EnergyGradients {
   MatrixView<T> q;
   MatrixView<T> k;
   std::span<const MatrixView<T>> operands;
 
-  /// Whether any gradient is wanted.
+  /// Whether any gradient is requested.
   bool any() const {
     bool wanted = q.data != nullptr || k.data != nullptr;
     for (const MatrixView<T>& operand : operands) wanted = wanted || operand.data != nullptr;
@@ -66,34 +67,35 @@ struct EnergyGradients {
   }
 };
 
-/// Floating-point operations: `before` of all tiles, once, and `per_pair` in every pass.
+/// Floating-point operations: `before` once, before the first tile, and `per_pair` for every pair
+/// in every pass.
 struct EnergyFlops {
   double before = 0;
   double per_pair = 0;
 };
 
-/// An energy of queries and keys, s_ij = energy(q_i, k_j) before mask, bias and soft cap: its name,
-/// its operands, how it is computed and differentiated, and its cost. One object per energy, in a
-/// file of its own; `energies` lists all.
+/// The description of an energy of queries and keys, s_ij = energy(q_i, k_j) before mask, bias and
+/// soft cap: its name, its operands, how it is computed and differentiated, and its cost. Each
+/// energy is one object in a file of its own; `energies` lists them all.
 class EnergyDescription {
  public:
   virtual ~EnergyDescription() = default;
 
-  /// "scaled-dot": the word of the command line.
+  /// The name on the command line, as "scaled-dot".
   virtual std::string_view name() const = 0;
 
-  /// What it takes beside q and k, in a fixed order.
+  /// The operands besides q and k, in a fixed order.
   virtual const std::vector<EnergyOperand>& operands() const = 0;
 
   /// Whether d_q = d_k is required.
   virtual bool needs_equal_depths() const = 0;
 
-  /// Requires arguments whose shapes agree. What they view must outlive the energy.
+  /// Requires arguments whose shapes agree. The viewed arrays must outlive the energy.
   virtual std::unique_ptr<Energy<float>> make(const EnergyArguments<float>& arguments) const = 0;
   virtual std::unique_ptr<Energy<double>> make(const EnergyArguments<double>& arguments) const = 0;
 
-  /// The adjoint of `make`: takes tiles of dE, the gradient with respect to the energies with their
-  /// scale. Requires `gradients.any()`.
+  /// The adjoint of `make`: takes tiles of dE, the gradient with respect to the scaled energies.
+  /// Requires `gradients.any()`.
   virtual std::unique_ptr<GradientSink<float>> differentiate(
       const EnergyArguments<float>& arguments, const EnergyGradients<float>& gradients) const = 0;
   virtual std::unique_ptr<GradientSink<double>> differentiate(
@@ -102,22 +104,22 @@ class EnergyDescription {
   /// Bytes that `make` allocates, for float32 (element_size 4) or float64 (8).
   virtual std::int64_t bytes(const EnergySizes& sizes, std::size_t element_size) const = 0;
 
-  /// Bytes that `differentiate` allocates where all gradients are wanted and tiles come on so many
+  /// Bytes that `differentiate` allocates if all gradients are requested, for tiles on `lanes`
   /// lanes.
   virtual std::int64_t gradient_bytes(const EnergySizes& sizes, std::size_t element_size,
                                       Index lanes) const = 0;
 
-  /// A tanh counts one.
+  /// A tanh counts as one operation.
   virtual EnergyFlops flops(const EnergySizes& sizes) const = 0;
 };
 
-/// The length of an axis; 0 for a hidden one that is not known yet.
+/// The length of an axis; 0 if it is `hidden` and still unknown.
 Index length_of(OperandLength length, const EnergySizes& sizes);
 
 /// All energies, in the order in which the help lists them.
 const std::vector<const EnergyDescription*>& energies();
 
-/// The energy of that name. Throws Error(usage) naming those that there are.
+/// The energy of that name. Throws Error(usage) that lists all energies if none has it.
 const EnergyDescription& energy_called(std::string_view name);
 
 }  // namespace attn

@@ -44,7 +44,7 @@ class MlpDescription final : public TypedEnergy<MlpDescription> {
     return mlp_gradient_bytes(sizes.queries, sizes.keys, sizes.hidden, element_size, lanes);
   }
   EnergyFlops flops(const EnergySizes& sizes) const override {
-    // A pair takes a sum, a tanh, a product and a sum for each hidden unit.
+    // For each hidden unit, a pair takes a sum, a tanh, a product and another sum.
     return {product_flops(sizes.queries, sizes.q_depth, sizes.hidden) +
                 product_flops(sizes.keys, sizes.k_depth, sizes.hidden),
             4 * static_cast<double>(sizes.hidden)};

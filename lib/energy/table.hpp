@@ -4,7 +4,7 @@ namespace attn {
 
 class EnergyDescription;
 
-/// One function per energy, defined in its file: what `energies` lists.
+/// One function per energy, defined in the energy's file. `energies` lists their results.
 const EnergyDescription& scaled_dot_energy();
 const EnergyDescription& dot_energy();
 const EnergyDescription& gaussian_energy();

@@ -4,7 +4,7 @@
 
 namespace attn {
 
-/// Writes an EnergyDescription's functions for both types once, as templates of Derived:
+/// Implements an EnergyDescription's functions for both types by templates of Derived:
 ///
 ///   template <class T> std::unique_ptr<Energy<T>> make_of(const EnergyArguments<T>&) const;
 ///   template <class T> std::unique_ptr<GradientSink<T>> differentiate_of(
@@ -33,7 +33,7 @@ class TypedEnergy : public EnergyDescription {
   const Derived& self() const { return static_cast<const Derived&>(*this); }
 };
 
-/// Operations of a product of matrices (rows, inner) and (inner, cols).
+/// Floating-point operations of a product of matrices (rows, inner) and (inner, cols).
 constexpr double product_flops(Index rows, Index inner, Index cols) {
   return 2 * static_cast<double>(rows) * static_cast<double>(inner) * static_cast<double>(cols);
 }

@@ -6,7 +6,8 @@
 
 namespace attn {
 
-/// Results of the closed forms of λ, means of (Q, d); a view without rows is not wanted.
+/// Results of the closed forms of λ, means of (Q, d). A result whose view has no rows is not
+/// returned.
 struct ClosedForms {
   MatrixView<double> h_first_order = {};   ///< at λ = αz (FD 15; for transport FD 24)
   MatrixView<double> p_first_order = {};   ///< p there (Q, n)

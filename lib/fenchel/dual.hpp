@@ -36,7 +36,7 @@ struct DualProblem {
   std::optional<TransportCost> transport = std::nullopt;  ///< else KL
 };
 
-/// Where results go, each of Q rows; a view without rows is not wanted.
+/// Where results go, each of Q rows. A result whose view has no rows is not returned.
 struct DualResults {
   MatrixView<double> lambda;  ///< λ (Q, d), required
   MatrixView<double> h = {};  ///< ĥ (Q, d)

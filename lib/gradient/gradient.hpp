@@ -19,7 +19,7 @@ struct Forward {
   MatrixView<const T> grad_out;          ///< dO (Lq, dv), finite
 };
 
-/// Where gradients go. A matrix without data is not wanted, and costs nothing.
+/// Where gradients go. A gradient whose matrix has no data is not computed and costs nothing.
 template <class T>
 struct GradientTargets {
   MatrixView<T> v;                         ///< dV = πᵀ dO (Lk, dv), contiguous

@@ -8,29 +8,30 @@
 
 namespace attn {
 
-/// The gradient of an operand whose blocks are shared by several problems: the sum over those, in
-/// float64 and in the order in which they come, rounded once. A sum exists only from the first of
-/// its problems to the last one. Buffers come from the pool of the thread that adds.
+/// The gradient of an operand whose blocks are shared by several problems: the sum over these
+/// problems, in float64, in the order in which their parts are added, rounded once. A sum exists
+/// only from the first of its problems to the last one. Buffers come from the pool of the thread
+/// that adds.
 template <class T>
 class SharedSums {
  public:
-  /// `block_of[n]` is the block of problem n, `blocks` their number.
+  /// `block_of[n]` is the block of problem n, `blocks` the number of blocks.
   SharedSums(std::vector<Index> block_of, Index blocks);
 
-  /// Whether only this problem has a part in its block: its part is the gradient.
+  /// Whether only this problem uses its block, so that its part is the block's gradient.
   bool is_alone(Index problem) const { return uses_[block(problem)] == 1; }
 
   /// Whether any block is shared.
   bool any_shared() const;
 
-  /// Forgets all sums.
+  /// Discards all sums.
   void restart();
 
-  /// Adds the part of a problem. Each comes once after a restart; returns the block's gradient with
-  /// the last of them, valid until the next call, else nothing.
+  /// Adds the part of a problem; each problem is added once after a restart. Returns the gradient
+  /// of the block if this was its last part, else an empty span. Valid until the next call.
   std::span<const T> add(Index problem, std::span<const T> part);
 
-  /// The most sums that exist at a time if the problems come in order.
+  /// The most sums that exist at a time if the problems are added in order.
   Index most_open() const;
 
  private:

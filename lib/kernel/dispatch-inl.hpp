@@ -1,15 +1,15 @@
 // Compiles the kernels that a file lists, for float and double and for each instruction set, and
-// makes the functions that call the version for the CPU at hand. The list is a macro
+// defines the functions that call the version for the CPU in use. The list is a macro
 // ATTN_KERNELS(KERNEL, T); its entry
 //
 //   KERNEL(T, double, row_max, RowMax, (const T* s, Index n, const double* g), (s, n, g))
 //
-// says that `double row_max(const T*, Index, const double*)` is RowMax<T>(s, n, g). If the
-// functions specialise a template, ATTN_KERNEL_PREFIX is `template <>`. Highway's tables hold plain
-// functions only, hence RowMax_float and RowMax_double between the two.
+// defines `double row_max(const T*, Index, const double*)` to call RowMax<T>(s, n, g). If the
+// functions specialise a template, ATTN_KERNEL_PREFIX is `template <>`. Highway's tables hold only
+// plain functions, hence RowMax_float and RowMax_double between the two.
 //
-// Included after what is compiled once per instruction set, outside its namespaces; therefore there
-// is no #pragma once.
+// Include it after the code that is compiled once per instruction set, outside the namespaces of
+// that code. It has no #pragma once because it is included once per instruction set.
 
 #ifndef ATTN_KERNEL_PREFIX
 #define ATTN_KERNEL_PREFIX

@@ -4,7 +4,7 @@
 
 namespace attn {
 
-/// What a step works on; matrices of one shape (d1, d2).
+/// The matrices of a step, of one shape (d1, d2).
 
 template <class T>
 struct StepMatrices {

@@ -10,7 +10,7 @@
 namespace attn {
 namespace {
 
-// A broadcasting block by strides, as it lies.
+// A block that broadcasts, read in place by strides.
 template <class U>
 BroadcastMatrix<U> broadcast(const PlannedOperand& plan, const U* data, Index problem,
                              double bound) {
@@ -92,7 +92,7 @@ BoundOperand<T> AttentionArrays<T>::checked(const std::optional<PlannedOperand>&
   return {&*plan, nullptr, numbers_.add(plan->name, plan->shape, plan->size(), allowed)};
 }
 
-// x and y are each looked at once, though several are made of them.
+// x and y are each checked once, although several projections use them.
 template <class T>
 void AttentionArrays<T>::check_vectors(const PlannedVectors& plan, BoundVectors<T>& vectors,
                                        bool first_use) {
@@ -201,7 +201,7 @@ void AttentionArrays<T>::require_small_numbers() const {
   }
   if (!layout_.hybrid) return;
   for (Index n = 0; n < layout_.hybrid->blocks; ++n) {
-    // Written so that a NaN is refused.
+    // NaN fails the comparisons.
     if (hybrid_[n] >= 0 && hybrid_[n] <= 1) continue;
     refuse(*layout_.hybrid, n, std::to_string(hybrid_[n]), "a number in [0, 1]");
   }

@@ -23,19 +23,19 @@ struct BoundOperand {
   MatrixView<const T> of(Index problem) const { return block(plan->block(problem)); }
 };
 
-/// q, k or v of all problems: an operand as it is, or products that are kept from run to run.
+/// q, k or v of all problems: an operand as it is, or projections that are kept from run to run.
 template <class T>
 class BoundVectors {
  public:
   explicit BoundVectors(const PlannedVectors& plan);
 
-  /// Makes the products of a projection. Throws what `project` throws.
+  /// Computes all projections. Throws the errors of `project`.
   void project_all(const char* what, int threads);
 
   MatrixView<const T> of(Index problem) const;
   ProjectedFrom<T> made_of(Index problem) const;
 
-  /// Bytes of the products.
+  /// Bytes of the projections.
   std::int64_t bytes() const { return products_.size() * static_cast<Index>(sizeof(T)); }
 
   BoundOperand<T> own, input, weights, bias;
@@ -47,7 +47,7 @@ class BoundVectors {
   Buffer<T> products_;
 };
 
-/// One head as the functions of plan/head.hpp take it, with the sources of its matrices.
+/// The arguments of the functions of plan/head.hpp for one head, with the sources of its matrices.
 template <class T>
 struct BoundHead {
   BoundHead() = default;
@@ -67,9 +67,9 @@ class AttentionArrays {
   /// `layout` must outlive it.
   AttentionArrays(const AttentionShapes& shapes, const AttentionLayout& layout);
 
-  /// Looks at all of the inputs, on up to `threads` threads, and makes projections; `grad_out` may
-  /// be absent. Throws Error(input) for what does not fit the plan, is not finite or out of range,
-  /// and what `project` throws.
+  /// Checks all inputs, on up to `threads` threads, and computes projections. `grad_out` may be
+  /// absent. Throws Error(input) for arrays that do not fit the plan and for numbers that are not
+  /// finite or out of range, and the errors of `project`.
   void bind(const AttentionInputs<T>& inputs, TensorView<const T> grad_out, int threads);
 
   /// Thread-safe.
@@ -81,7 +81,7 @@ class AttentionArrays {
   const BoundVectors<T>& k() const { return k_; }
   const BoundVectors<T>& v() const { return v_; }
 
-  /// Bytes that it keeps from run to run.
+  /// Bytes that are kept from run to run.
   std::int64_t bytes() const { return q_.bytes() + k_.bytes() + v_.bytes(); }
 
  private:

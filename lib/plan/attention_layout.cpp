@@ -24,7 +24,7 @@ void require_axes(const char* name, const Shape& shape, const char* expected) {
   }
 }
 
-// The input's own leading axes stand before that of the heads.
+// The input's own leading axes, if it has any, followed by an axis of length 1 for the heads.
 Shape before_heads(const Shape& input) {
   Shape leading = leading_axes(input, 2);
   if (!leading.empty()) leading.push_back(1);
@@ -100,7 +100,7 @@ PlannedOperand AttentionLayout::vector(const char* name, const Shape& shape, Ind
   return blocks_of(name, shape, leading_axes(shape, 1), 1, length, grouped);
 }
 
-// Broadcasts over queries and keys, too.
+// An operand that also broadcasts over queries and keys.
 PlannedOperand AttentionLayout::matrix(const char* name, const Shape& shape) const {
   const std::size_t own = std::min<std::size_t>(2, shape.size());
   const Index cols = own >= 1 ? shape.back() : 1;
@@ -182,7 +182,7 @@ void AttentionLayout::take_projections(const AttentionShapes& shapes) {
   require_weights("wq", *shapes.wq, "x", x);
   require_weights("wk", *shapes.wk, y_name, y);
   if (shapes.wv) require_weights("wv", *shapes.wv, y_name, y);
-  // Every position of x with every head, and the same of y.
+  // Every position of x with every head; the same for y.
   const Shape of_x = result_axes(before_heads(x), leading_axes(*shapes.wq, 2), "x", "wq");
   const Shape of_y = result_axes(before_heads(y), leading_axes(*shapes.wk, 2), y_name, "wk");
   leading = result_axes(of_x, of_y, "x wq", std::string(y_name) + " wk");

@@ -14,7 +14,7 @@ namespace attn {
 struct PlannedOperand {
   std::string name;
   Shape shape;
-  Index rows = 1;  ///< of a matrix that broadcasts 1 where it stretches
+  Index rows = 1;  ///< 1 along an axis of a block that broadcasts
   Index cols = 1;
   Index blocks = 1;
   std::vector<Index> block_of;  ///< by problem
@@ -23,7 +23,7 @@ struct PlannedOperand {
   Index block(Index problem) const { return block_of[static_cast<std::size_t>(problem)]; }
 };
 
-/// q, k or v made of other operands. Problems that use the same blocks share one product.
+/// q, k or v computed from other operands. Problems that use the same blocks share one product.
 struct PlannedProjection {
   PlannedOperand input, weights;
   std::optional<PlannedOperand> bias;
@@ -44,10 +44,11 @@ struct PlannedVectors {
   Index cols() const { return own ? own->cols : projected->cols(); }
 };
 
-/// Shapes and options of a plan, checked, and what follows from them for every problem.
+/// The checked shapes and options of a plan, and the layout of every problem that follows from
+/// them.
 class AttentionLayout {
  public:
-  /// Throws what AttentionPlan throws.
+  /// Throws the errors of AttentionPlan's constructor.
   AttentionLayout(const AttentionShapes& shapes, const AttentionOptions& options);
 
   Shape leading;
@@ -55,7 +56,7 @@ class AttentionLayout {
   EnergySizes sizes;
   Index v_head_dim = 0;  ///< 0 without values
   PlannedVectors q, k, v;
-  bool has_y = false;  ///< keys and values are made of y, not of x
+  bool has_y = false;  ///< keys and values are projected from y, not from x
   std::optional<PlannedOperand> scores, bias, preference, mask, rel_bias, hybrid, key_length;
   std::vector<std::optional<PlannedOperand>> energy;  ///< one per operand of the energy
   ScoreRecipe recipe;

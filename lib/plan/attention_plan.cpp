@@ -22,7 +22,8 @@ AttentionLayout layout_of(const AttentionShapes& shapes, const AttentionOptions&
   return layout;
 }
 
-// What first fit loses between blocks of different sizes, and the margins of small buffers.
+// Adds room for the gaps that first fit leaves between blocks of different sizes, and for the
+// margins of small buffers.
 std::int64_t with_gaps(std::int64_t bytes) { return bytes + bytes / 4 + (std::int64_t{64} << 10); }
 
 // Marks a plan as running.
@@ -112,7 +113,7 @@ class AttentionPlan<T>::Impl {
     ~Finish() { slots.finish(); }
   };
 
-  // Threads go over the heads, else over the panels of each.
+  // Whether threads share the heads; else they share the panels of one head at a time.
   bool over_heads() const { return layout_.problems >= threads_; }
   int threads_of_head() const { return over_heads() ? 1 : threads_; }
   Index wave() const {
@@ -137,7 +138,7 @@ class AttentionPlan<T>::Impl {
         std::max(attend_head_bytes<T>(layout_, true, threads_of_head()), out + backward));
   }
 
-  // Calls body(problem, threads) for problems [first, last), each with a pool of its own while it
+  // Calls body(problem, threads) for problems [first, last). Each uses a pool of its own while it
   // runs. An error names its problem.
   template <class Body>
   void for_heads(Index first, Index last, const Body& body) {
@@ -202,7 +203,7 @@ class AttentionPlan<T>::Impl {
   const AttentionLayout layout_;
   int threads_;
   AttentionArrays<T> arrays_;
-  std::vector<MemoryPool> pools_;  // one per head that is worked on at a time
+  std::vector<MemoryPool> pools_;  // one for each head that is computed at a time
   MemoryPool shared_;              // sums over heads and their parts
   GradientSlots<T> slots_;
   std::atomic<bool> running_{false};

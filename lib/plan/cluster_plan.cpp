@@ -35,7 +35,7 @@ class ClusterPlan<T>::Impl {
 
   const Shape& leading() const { return points_.leading(); }
 
-  // Sums of the clusters, counts and squared distances of each.
+  // For each cluster its sums, its count and its squared distances.
   std::int64_t workspace_bytes() const {
     const int at_once = plan::ThreadShares(element_count(leading()), threads_).at_once;
     constexpr auto number = static_cast<std::int64_t>(sizeof(double));

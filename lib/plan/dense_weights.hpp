@@ -6,13 +6,13 @@
 
 namespace attn {
 
-/// Writes all weights down, (Lq, Lk), in the caller's memory.
+/// Writes all weights (Lq, Lk) to the caller's memory.
 template <class T>
 class DenseWeights final : public Observer<T> {
  public:
   explicit DenseWeights(MatrixView<T> weights) : weights_(weights) {}
 
-  // Tiles with nothing allowed are not shown.
+  // Tiles without an allowed pair are not shown, so their weights are set here.
   void start(const Partition& partition) override {
     static_cast<void>(partition);
     for (Index i = 0; i < weights_.rows; ++i) std::fill_n(weights_.row(i), weights_.cols, T{0});

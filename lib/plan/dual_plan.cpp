@@ -163,7 +163,7 @@ class DualPlan::Impl {
   Index depth_ = 0;    // d
   Index queries_ = 0;  // Q
   Shape leading_;
-  std::vector<double> uniform_;  // u (n) where no preference is given
+  std::vector<double> uniform_;  // u (n) if the preference is absent
 };
 
 DualPlan::DualPlan(const DualShapes& shapes, const DualPlanOptions& options, int threads)

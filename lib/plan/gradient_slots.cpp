@@ -8,7 +8,7 @@
 namespace attn {
 namespace {
 
-// The hybrid that all problems share if there is no operand.
+// The hybrid that all problems share if the operand is absent.
 PlannedOperand one_number(const char* name, Index problems) {
   PlannedOperand operand;
   operand.name = name;

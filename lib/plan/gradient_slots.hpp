@@ -9,35 +9,36 @@
 
 namespace attn {
 
-/// The gradients of all operands of a plan, each of its operand's shape: the parts of a head go
-/// straight to where they belong, or are added up over the heads that share a block.
+/// The gradients of all operands of a plan, each of its operand's shape. A head's gradient is
+/// written straight to its block, or to a buffer if several heads share the block; it is then added
+/// to their sum.
 template <class T>
 class GradientSlots {
  public:
   /// `layout` must outlive it. Heads come in waves of at most `wave`.
   GradientSlots(const AttentionLayout& layout, Index wave);
 
-  /// Before the first wave of a run: takes the gradients that are wanted. Throws Error(usage) for
-  /// the gradient of an operand that the plan has not, Error(input) for one of another shape. Takes
-  /// buffers from the thread's pool, until `finish`.
+  /// To be called before the first wave of a run, with the requested gradients. Takes buffers from
+  /// the thread's pool, until `finish`. Throws Error(usage) for the gradient of an operand that the
+  /// plan lacks, Error(input) for one whose shape is not the operand's.
   void start(const AttentionGradients<T>& wanted);
 
-  /// Where the parts of head number `at` of a wave go. Thread-safe.
+  /// Where the gradients of head number `at` of a wave go. Thread-safe.
   HeadGradientTargets<T> targets(Index problem, Index at) const;
 
-  /// Throws Error(numerical) naming a gradient of the head that is not finite. Thread-safe.
+  /// Throws Error(numerical) that names a gradient of the head if it is not finite. Thread-safe.
   void require_finite(Index problem, Index at) const;
 
-  /// Sets the head's parts to 0. Thread-safe.
+  /// Sets the head's gradients to 0. Thread-safe.
   void clear(Index problem, Index at) const;
 
-  /// Adds up the parts of a head: all heads in order.
+  /// Adds a head's gradients to the sums of shared blocks. To be called for all heads in order.
   void collect(Index problem, Index at);
 
-  /// After the last wave, or an error: gives the buffers back.
+  /// Returns the buffers to the pool. To be called after the last wave or an error.
   void finish();
 
-  /// Bytes that `start` and `collect` take if everything is wanted.
+  /// Bytes that `start` and `collect` take if all gradients are requested.
   std::int64_t bytes() const;
 
  private:
@@ -47,7 +48,7 @@ class GradientSlots {
     std::function<void(HeadGradientTargets<T>&, MatrixView<T>)> place;
     SharedSums<T> sums;
     TensorView<T> view = {};
-    Buffer<T> parts = {};  // of a wave
+    Buffer<T> parts = {};  // gradients of the heads of a wave, for shared blocks
 
     bool wanted() const { return view.data != nullptr; }
     T* part(Index problem, Index at) const;

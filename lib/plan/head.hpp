@@ -14,11 +14,11 @@
 /// compute every head by these functions.
 namespace attn {
 
-/// How the scores of all heads are made.
+/// How the scores of all heads are computed.
 struct ScoreRecipe {
-  const EnergyDescription* energy = nullptr;  ///< of q and k; unused where there are none
+  const EnergyDescription* energy = nullptr;  ///< of q and k; unused without them
   double scale = 1;
-  double divisor = 1;  ///< of ready-made scores
+  double divisor = 1;  ///< ready-made scores are divided by it
   Causal causal = Causal::none;
   std::optional<Index> window;
   std::optional<double> softcap;
@@ -26,14 +26,14 @@ struct ScoreRecipe {
   Index heads = 1;  ///< length of the last leading axis, for the slopes of alibi
 };
 
-/// What one head is computed of, in memory that outlives it. Views without data and null pointers
-/// are absent.
+/// The inputs of one head, in memory that outlives it. Views without data and null pointers stand
+/// for absent inputs.
 template <class T>
 struct HeadArrays {
-  Index problem = 0;  ///< its position among all; the head is problem % heads
+  Index problem = 0;  ///< position among all problems; the head is problem % heads
   Index queries = 0;
   Index keys = 0;
-  MatrixView<const T> q, k, v;              ///< q and k both or neither
+  MatrixView<const T> q, k, v;              ///< q and k are both present or both absent
   std::vector<MatrixView<const T>> energy;  ///< one per operand of the energy
   const MatrixSource<T>* scores = nullptr;  ///< ready-made; without q and k
   const MatrixSource<T>* bias = nullptr;
@@ -42,21 +42,21 @@ struct HeadArrays {
   const RelativeBias<T>* relative = nullptr;
   std::optional<Index> key_length;
 
-  /// For the energy, with the scale of a recipe.
+  /// The energy's arguments, with the scale of a recipe.
   EnergyArguments<T> energy_arguments(double scale, int threads) const {
     return {q, k, energy, scale, threads};
   }
 };
 
-/// The relative bias of a head; `table` (buckets, heads) is that of t5. Nothing for none. Throws
-/// what t5_relative_bias throws.
+/// The relative bias of a head, or nothing for RelativePositions::none. `table` (buckets, heads) is
+/// that of t5. Throws the errors of t5_relative_bias.
 template <class T>
 std::optional<RelativeBias<T>> relative_bias_of(const ScoreRecipe& recipe,
                                                 MatrixView<const T> table,
                                                 const HeadArrays<T>& head);
 
-/// The scores of a head, with the energy that they are made of. Without q, k and ready-made scores
-/// the energy is 0. Throws what the energy and Scores throw.
+/// The scores of a head, with their energy. Without q, k and ready-made scores the energy is 0.
+/// Throws the errors of the energy and of Scores.
 template <class T>
 class HeadScores {
  public:
@@ -64,7 +64,7 @@ class HeadScores {
 
   const Scores<T>& scores() const { return *scores_; }
 
-  /// Bytes that it allocates at most, relative bias included. `vectors`: of q and k.
+  /// The most bytes that it allocates, relative bias included. `vectors`: scores of q and k.
   static std::int64_t bytes(const ScoreRecipe& recipe, bool vectors, const EnergySizes& sizes);
 
  private:
@@ -72,29 +72,31 @@ class HeadScores {
   std::optional<Scores<T>> scores_;
 };
 
-/// What q, k or v of a head was projected from, out = input · weights + bias.
+/// The operands of the projection that made q, k or v of a head: out = input · weights + bias.
 template <class T>
 struct ProjectedFrom {
   MatrixView<const T> input;    ///< (L, D)
   MatrixView<const T> weights;  ///< (D, d)
 };
 
-/// Where a head's part in the gradients of x, y and their weights goes; without data: not wanted.
+/// Where a head's gradients of x, y and their weights go. A gradient whose view has no data is not
+/// computed.
 template <class T>
 struct HeadProjectionTargets {
   MatrixView<T> x;  ///< (Lq, D)
-  MatrixView<T> y;  ///< (Lk, D); the data of x where keys and values come from x too
+  MatrixView<T> y;  ///< (Lk, D); the data of x if keys and values come from x, too
   MatrixView<T> wq, wk, wv;
   MatrixView<T> bq, bk, bv;
 };
 
-/// Where the gradients of one head go, contiguous; one without data is not wanted.
+/// Where the gradients of one head go, contiguous. A gradient whose view has no data is not
+/// computed.
 template <class T>
 struct HeadGradientTargets {
   MatrixView<T> q, k, v;
   std::vector<MatrixView<T>> energy;  ///< one per operand of the energy
   MatrixView<T> bias;                 ///< (Lq or 1, Lk or 1)
-  MatrixView<T> relative_bias;        ///< (buckets, heads): 0 but for the column of the head
+  MatrixView<T> relative_bias;        ///< (buckets, heads): 0 except in the head's column
   T* hybrid = nullptr;
   HeadProjectionTargets<T> projections;
 };
@@ -106,21 +108,21 @@ struct HeadForward {
   const HeadArrays<T>* arrays = nullptr;
   const Scores<T>* scores = nullptr;
   SchemeOptions options;
-  const Attention* attention = nullptr;  ///< of attend(scores, options)
+  const Attention* attention = nullptr;  ///< result of attend(scores, options)
   MatrixView<const T> out;               ///< (Lq, dv)
   MatrixView<const T> grad_out;          ///< (Lq, dv)
-  ProjectedFrom<T> q, k, v;              ///< views without data where nothing is projected
+  ProjectedFrom<T> q, k, v;              ///< views without data if nothing is projected
 };
 
-/// All gradients of a head: `differentiate`, the adjoints of energy and biases, and the chain rule
-/// through the projections. The gradient of x is that of q, then of k and of v where they come from
-/// x, added up in T.
+/// Computes all gradients of a head: `differentiate`, the adjoints of energy and biases, and the
+/// chain rule through the projections. The gradient of x is the sum, in T, of the parts through q,
+/// and then through k and v if they come from x.
 template <class T>
 void differentiate_head(const HeadForward<T>& head, const HeadGradientTargets<T>& targets,
                         int threads);
 
-/// Bytes that differentiate_head allocates at most if all gradients are wanted, or only those that
-/// need no scores (v, wv, hybrid). `projects`: through projections.
+/// The most bytes that differentiate_head allocates if all gradients are requested, or only those
+/// that need no scores (v, wv, hybrid). `projects`: through projections.
 std::int64_t differentiate_head_bytes(const ScoreRecipe& recipe, const SchemeOptions& options,
                                       bool vectors, bool projects, bool needs_scores,
                                       const EnergySizes& sizes, Index v_head_dim,

@@ -20,7 +20,7 @@ MatrixView<T> block_of(const TensorView<T>& view, Index problem, Index rows, Ind
   return {view.data == nullptr ? nullptr : view.data + problem * rows * cols, rows, cols};
 }
 
-// Without queries or without keys nothing is allowed.
+// Without queries or without keys no pair is allowed.
 template <class T>
 Attention nothing_allowed(const AttentionLayout& layout) {
   const auto queries = static_cast<std::size_t>(layout.queries());

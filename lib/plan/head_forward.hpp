@@ -6,34 +6,33 @@
 
 namespace attn {
 
-/// One head while it is worked on: what it is computed of, and its results so far. `head` must have
-/// been bound.
+/// One head while it is computed: its inputs, and its results so far. `head` must have been bound.
 template <class T>
 struct HeadWork {
   BoundHead<T> head;
   std::optional<HeadScores<T>> scores;
   SchemeOptions scheme;
   Attention attention;
-  Buffer<T> out_storage;  ///< of `out`, where it is not an output
+  Buffer<T> out_storage;  ///< memory of `out` if it is not an output
   MatrixView<T> out;
 };
 
-/// Throws Error(usage) for an output that the plan's operands and scheme cannot give, Error(input)
-/// for one of another shape.
+/// Throws Error(usage) for an output that the plan's operands and scheme do not have, Error(input)
+/// for one of a wrong shape.
 template <class T>
 void require_outputs(const AttentionLayout& layout, const AttentionOutputs<T>& outputs);
 
-/// Computes a head's outputs into the arrays of all heads. `needs_out`: keeps it in `work` even if
-/// it is no output. Throws what HeadScores and attend throw.
+/// Computes a head's outputs into the arrays of all heads. `needs_out`: keeps `out` in `work` even
+/// if it is not an output. Throws the errors of HeadScores and attend.
 template <class T>
 void attend_head(const AttentionLayout& layout, const AttentionOutputs<T>& outputs, bool needs_out,
                  HeadWork<T>& work, int threads);
 
-/// What became of it.
+/// The outcome of a computed head.
 template <class T>
 ProblemSummary summary_of(const HeadWork<T>& work);
 
-/// Bytes that attend_head and `work` allocate from the pool at most.
+/// The most bytes that attend_head and `work` allocate from the pool.
 template <class T>
 std::int64_t attend_head_bytes(const AttentionLayout& layout, bool needs_out, int threads);
 

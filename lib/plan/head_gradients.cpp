@@ -14,8 +14,8 @@ void clear(MatrixView<T> matrix) {
   for (Index i = 0; i < matrix.rows; ++i) std::fill_n(matrix.row(i), matrix.cols, T{0});
 }
 
-// The gradient of q, k or v: it goes where it is wanted, or into a buffer that the projection's
-// gradients are made of.
+// The gradient of q, k or v: it goes to its target, or into a buffer from which the projection's
+// gradients are computed.
 template <class T>
 class VectorGradient {
  public:

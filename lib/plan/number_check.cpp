@@ -15,7 +15,7 @@ namespace {
 
 constexpr Index piece_size = Index{1} << 16;
 
-// So little that to wake another thread takes as long as to look at it.
+// With fewer pieces, waking another thread takes as long as checking them.
 constexpr Index pieces_per_thread = 16;
 
 template <class T>
@@ -50,8 +50,8 @@ struct Magnitudes {
   T largest_finite = 0;
 };
 
-// Magnitudes are compared as the integers that they are stored as, which keep their order: such a
-// loop is compiled to vector instructions, which one that may meet a NaN is not.
+// Compares magnitudes by their bits as integers, which have the same order: the compiler vectorises
+// such a loop, but not one in which a NaN may occur.
 template <class T>
 Magnitudes<T> magnitudes(const T* values, Index count) {
   using Bits = std::conditional_t<sizeof(T) == sizeof(float), std::uint32_t, std::uint64_t>;

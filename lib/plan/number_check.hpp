@@ -14,24 +14,26 @@ enum class Allowed {
   finite_not_negative,
 };
 
-/// Whether there is neither a NaN nor an infinity among values[0, count).
+/// Whether values[0, count) contain neither a NaN nor an infinity.
 template <class T>
 bool all_finite(const T* values, Index count);
 
-/// Looks at all numbers of some arrays, in parallel, before anything is computed from them. Arrays
-/// are added once; where they lie is said anew for every look.
+/// Checks all numbers of some arrays, in parallel, before anything is computed from them. Arrays
+/// are added once; their addresses are set before every check.
 template <class T>
 class NumberCheck {
  public:
-  /// Returns the array's number here. A block is a run of `block_size` elements.
+  /// Returns the index of the array for `set` and `largest`. A block is a run of `block_size`
+  /// elements.
   std::size_t add(const std::string& name, const Shape& shape, Index block_size, Allowed allowed);
 
   void set(std::size_t array, const T* values) { arrays_[array].values = values; }
 
-  /// Throws Error(input) naming the array, the number and its index.
+  /// Checks all arrays. Throws Error(input) that names the array, the first number that is not
+  /// allowed, and its index.
   void look(int threads);
 
-  /// The largest finite number of a block, in magnitude; valid after a look.
+  /// The largest finite number of a block, in magnitude; valid after `look`.
   double largest(std::size_t array, Index block) const;
 
  private:

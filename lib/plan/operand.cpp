@@ -28,7 +28,7 @@ Operand::Operand(std::string name, std::optional<Shape> shape, std::size_t trail
                                               : ", expected at least " + std::to_string(trailing) +
                                                     (trailing == 1 ? " axis" : " axes")));
   }
-  element_count(*shape_);  // refuses what does not fit an Index
+  element_count(*shape_);  // throws if the count does not fit into an Index
   leading_ = leading_axes(*shape_, trailing);
   block_ = Shape(shape_->end() - static_cast<std::ptrdiff_t>(trailing), shape_->end());
   size_ = element_count(block_);

@@ -11,19 +11,19 @@
 
 namespace attn::plan {
 
-/// The shape of an array, or nothing for an array that is absent: one without data and axes.
+/// The shape of an array, or nothing if it is absent, that is, without data and axes.
 template <class T>
 std::optional<Shape> shape_of(const TensorView<T>& view) {
   if (view.data == nullptr && view.shape.empty()) return std::nullopt;
   return view.shape;
 }
 
-/// An input of a plan: its shape, and which block of it each problem uses. A block is made of the
-/// last axes, the leading ones broadcast to those of the plan.
+/// An input of a plan: its shape, and which block of it each problem uses. A block consists of the
+/// last axes; the leading ones broadcast to those of the plan.
 class Operand {
  public:
-  /// With `trailing` axes per block. Throws Error(input) for a shape that has fewer, or an axis of
-  /// negative length.
+  /// A block has `trailing` axes. Throws Error(input) for a shape with fewer axes, or with an axis
+  /// of negative length.
   Operand(std::string name, std::optional<Shape> shape, std::size_t trailing);
 
   /// An operand whose block also broadcasts: missing axes of the block have length 1.
@@ -37,21 +37,21 @@ class Operand {
   const Shape& leading() const { return leading_; }
   Index axis(std::size_t n) const { return block_[n]; }
 
-  /// Throws Error(input), naming both, where an operand that is present has another block than that
-  /// of these axes; with `stretches` an axis of length 1 fits, too.
+  /// Throws Error(input) that names both shapes if the operand is present and its block does not
+  /// have these axes. With `stretches`, an axis of length 1 fits, too.
   void require_block(const Shape& expected, bool stretches = false) const;
 
-  /// From here on `block` takes problems of these leading axes. Throws Error(input) where those of
-  /// the operand do not broadcast to them.
+  /// Sets the leading axes of the problems for `block`. Throws Error(input) if those of the operand
+  /// do not broadcast to them.
   void broadcast_to(const Shape& leading);
 
-  /// Throws Error(input) where the array of a run has another shape than the plan's.
+  /// Throws Error(input) if the shape of a run's array is not the plan's.
   template <class T>
   void require(const TensorView<T>& given) const {
     require_same(shape_of(given), given.data != nullptr);
   }
 
-  /// The block of a problem; null for an operand that is absent.
+  /// The block of a problem; null if the operand is absent.
   template <class T>
   T* block(const TensorView<T>& given, Index problem) const {
     return present() ? given.data + (*map_)(problem)*size_ : nullptr;
@@ -68,11 +68,11 @@ class Operand {
   std::optional<LeadingMap> map_;
 };
 
-/// The leading axes that those of the operands broadcast to, absent ones left out. Throws
-/// Error(input) naming two that disagree.
+/// The leading axes to which those of all present operands broadcast. Throws Error(input) that
+/// names two operands that disagree.
 Shape common_leading(const std::vector<const Operand*>& operands);
 
-/// Throws Error(input) where an output that is wanted has another shape than `expected`.
+/// Throws Error(input) if an output is requested and its shape is not `expected`.
 void require_output(const std::string& name, bool wanted, const Shape& shape,
                     const Shape& expected);
 template <class T>
@@ -80,7 +80,7 @@ void require_output(const std::string& name, const TensorView<T>& output, const 
   require_output(name, output.data != nullptr, output.shape, expected);
 }
 
-/// Throws Error(input) where an array that is needed has another shape than `expected`, or no data.
+/// Throws Error(input) if a required array has no data, or a shape that is not `expected`.
 void require_array(const std::string& name, bool has_data, const Shape& shape,
                    const Shape& expected);
 template <class T>
@@ -88,18 +88,18 @@ void require_array(const std::string& name, const TensorView<T>& array, const Sh
   require_array(name, array.data != nullptr, array.shape, expected);
 }
 
-/// The block of `size` numbers that a problem writes; null for an output that is not wanted.
+/// The block of `size` numbers that a problem writes; null if the output is not requested.
 template <class T>
 T* output_block(const TensorView<T>& output, Index problem, Index size) {
   return output.data == nullptr ? nullptr : output.data + problem * size;
 }
 
-/// Throws Error(input) naming the first of the numbers of `shape` for which `allowed` is false.
+/// Throws Error(input) that names the first number of an array for which `allowed` is false.
 template <class T, class Allowed>
 void require_numbers(const std::string& name, const T* values, const Shape& shape,
                      const std::string& expected, const Allowed& allowed);
 
-/// Throws Error(input) naming the first number that is NaN or infinite.
+/// Throws Error(input) that names the first number that is NaN or infinite.
 template <class T>
 void require_finite(const std::string& name, const TensorView<const T>& array);
 

@@ -56,7 +56,7 @@ class PathPlan<T>::Impl {
     return of_rows(steps_in_paths(optimizer) ? basis_rows(rows_) : 2 * rows_);
   }
 
-  // A step keeps some numbers of each column.
+  // A step stores a few numbers for each column.
   std::int64_t workspace_bytes() const {
     constexpr std::int64_t of_column = 128;
     return plan::ThreadShares(problems_, threads_).at_once * columns_ * of_column;

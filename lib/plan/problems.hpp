@@ -9,8 +9,9 @@
 
 namespace attn::plan {
 
-/// How threads are shared: as many problems at once as there are threads, one thread for each, or
-/// one problem after the other by all threads where there are fewer problems.
+/// How problems share the threads: as many problems at a time as there are threads, with one thread
+/// for each; or, if there are fewer problems than threads, one problem after another with all
+/// threads.
 struct ThreadShares {
   int at_once = 1;  ///< problems
   int inside = 1;   ///< threads of a problem
@@ -25,8 +26,8 @@ inline int require_threads(int threads) {
   throw Error(Failure::usage, "threads is " + std::to_string(threads) + ", expected >= 1");
 }
 
-/// Calls body(problem, threads) for each position of the leading axes, in row-major order. An Error
-/// of one names the problem, that of the first is thrown.
+/// Calls body(problem, threads) for each position of the leading axes, counted in row-major order.
+/// An Error names its problem; of several errors, the one of the first problem seen is thrown.
 template <class Body>
 void for_each_problem(const Shape& leading, int threads, const Body& body) {
   const Index count = element_count(leading);

@@ -9,12 +9,12 @@
 
 namespace attn::plan {
 
-/// Scores in memory, or the negatives of a cost in memory: an infinite one forbids the pair.
+/// Scores in memory, or the negatives of a cost in memory. An infinite value forbids the pair.
 template <class T>
 class ScoreMatrix final : public MatrixSource<T> {
  public:
-  /// `values` (rows, cols). Throws Error(input) naming the first number that is NaN or an infinity
-  /// of the wrong sign.
+  /// `values` (rows, cols). Throws Error(input) that names the first number that is NaN or an
+  /// infinity of the wrong sign.
   ScoreMatrix(const std::string& name, const T* values, Index rows, Index cols, bool of_cost)
       : values_(values), cols_(cols), of_cost_(of_cost) {
     constexpr T infinity = std::numeric_limits<T>::infinity();

@@ -64,7 +64,7 @@ class StatisticsPlan::Impl {
 
   const Shape& leading() const { return leading_; }
 
-  // Copies of what is pooled, and of one head for each thread that is at work.
+  // Copies of the pooled sums, and of one head for each running thread.
   std::int64_t workspace_bytes() const {
     const Index heads = element_count(leading_);
     const Index at_once = plan::ThreadShares(heads, threads_).at_once;
@@ -118,7 +118,7 @@ class StatisticsPlan::Impl {
                           [](Index count) { return count >= 0; });
   }
 
-  // By head; empty where nothing is masked.
+  // By head; empty if no key is masked.
   std::vector<std::uint8_t> gather_masks(const StatisticsInputs& inputs) const {
     std::vector<std::uint8_t> masks;
     if (!masked_.present()) return masks;

@@ -130,7 +130,7 @@ class TransportPlan<T>::Impl {
     return {&cost_, &scores_, &x_, &y_, &mask_, &row_marginal_, &col_marginal_};
   }
 
-  // Of a cost or of points, in whose units results are.
+  // Whether the problem has a cost or points; its results are then in units of the cost.
   bool of_cost() const { return !scores_.present(); }
 
   void require_source() {

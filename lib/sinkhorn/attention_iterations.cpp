@@ -9,7 +9,7 @@
 namespace attn {
 namespace {
 
-// Σ_j |c_j − b_j| / Σ_j b_j over the open columns, whose b is one and the same.
+// Σ_j |c_j − b_j| / Σ_j b_j over the open columns, which all have the same b.
 double relative_change(const std::vector<double>& g, const std::vector<double>& next) {
   double error = 0;
   double columns = 0;
@@ -21,7 +21,7 @@ double relative_change(const std::vector<double>& g, const std::vector<double>& 
   return columns > 0 ? error / columns : 0;
 }
 
-// As dnas does it, to the last bit where the marginal is 1.
+// The half-steps of dnas; the same to the last bit if the marginal is 1.
 template <class T>
 void iterate_once(const Scores<T>& scores, const AllowedCounts& allowed, double log_b,
                   Potentials& potentials, const std::vector<Observer<T>*>& observers, int threads) {
@@ -29,7 +29,7 @@ void iterate_once(const Scores<T>& scores, const AllowedCounts& allowed, double 
   std::vector<double>& col = potentials.col;
   if (all_by_row(observers)) {
     first_iteration<T>(scores, allowed, row, col, observers, threads);
-    // From the columns' marginal 1 to another constant one: the same weights.
+    // Changes the marginal of the columns from 1 to b. The weights stay the same.
     for (double& g : col) g -= log_b;
     for (double& f : row) f += log_b;
   } else {
@@ -39,7 +39,8 @@ void iterate_once(const Scores<T>& scores, const AllowedCounts& allowed, double 
   }
 }
 
-// The next g has the column sums of the present plan, so the check costs nothing but its last one.
+// The next g follows from the column sums of the present plan, so that only the last check costs a
+// half-step of its own.
 template <class T>
 IterationSummary iterate_until(SinkhornIteration<T>& iteration, double tolerance, Index most,
                                Potentials& potentials) {
@@ -66,7 +67,7 @@ IterationSummary iterate_attention(const Scores<T>& scores, const AllowedCounts&
                                    const Stopping& stopping, std::int64_t kept_bytes,
                                    Potentials& potentials,
                                    const std::vector<Observer<T>*>& observers, int threads) {
-  // Keys without a query need no marginal of their own: their column sums to 0, which closes it.
+  // Keys without a query need no marginal of their own: their column sum is 0, which closes them.
   const double log_b = log_column_marginal(allowed);
   IterationSummary summary;
   if (stopping.once()) {

@@ -8,23 +8,23 @@
 #include "pass/potentials.hpp"
 
 /// Sinkhorn's iterations of attention scores: every row of the weights sums to 1 and every column
-/// to b = (queries with a key)/(keys with a query), lines without anything left out. Each iteration
-/// is dnas' two half-steps with that b (DN 10, EA 10).
+/// to b = (queries with a key)/(keys with a query), except lines without an allowed pair. Each
+/// iteration is the two half-steps of dnas with that b (DN 10, EA 10).
 namespace attn {
 
 struct IterationSummary {
   SolveStatus status = SolveStatus::done;
   Index iterations = 1;
-  /// Σ_j |c_j − b_j| / Σ_j b_j of the column sums; only where a tolerance is in force.
+  /// Σ_j |c_j − b_j| / Σ_j b_j of the column sums c; NaN unless a tolerance is used.
   double column_error = std::numeric_limits<double>::quiet_NaN();
 };
 
-/// Iterates until `stopping` ends it, by column_error, writes the potentials and shows the weights
-/// to `observers`. Row sums are exact to rounding: where a tolerance is in force rows are
-/// normalised by the iterations, else once more as the weights are shown. The first iteration with
-/// b = 1 is dnas to the last bit. Keeps exponentials in `kept_bytes` at most, which changes no bit.
-/// `allowed` is that of the scores; `potentials` has rows and columns of their sizes. Throws what
-/// the scores and observers throw.
+/// Iterates until `stopping` ends it, where the error is column_error, writes the potentials and
+/// shows the weights to `observers`. Row sums are exact to rounding: with a tolerance the
+/// iterations normalise the rows, otherwise rows are normalised once more when the weights are
+/// shown. The first iteration with b = 1 is dnas to the last bit. Keeps exponentials in at most
+/// `kept_bytes`, which changes no bit. `allowed` is that of the scores; `potentials` has rows and
+/// columns of their sizes. Throws the errors of the scores and observers.
 template <class T>
 IterationSummary iterate_attention(const Scores<T>& scores, const AllowedCounts& allowed,
                                    const Stopping& stopping, std::int64_t kept_bytes,
@@ -38,8 +38,8 @@ struct UnrolledPotentials {
   std::vector<std::vector<double>> cols;  ///< gᵗ (Lk)
 };
 
-/// Those of a fixed number of iterations, by half-steps in logarithms, as a gradient through the
-/// iterations needs them. They differ from those of iterate_attention by rounding.
+/// The potentials of a fixed number of iterations, by half-steps in logarithms, as a gradient
+/// through the iterations needs them. They differ from those of iterate_attention by rounding.
 template <class T>
 UnrolledPotentials unroll_attention(const Scores<T>& scores, const AllowedCounts& allowed,
                                     Index iterations, int threads);

@@ -72,7 +72,7 @@ class GibbsKernel final : public ExponentialTiles<T> {
   std::vector<double> row_;
   std::vector<double> col_;
   Index kept_blocks_ = 0;
-  LargeMemory kept_;                 // by block, kept_rows of it, tile
+  LargeMemory kept_;                 // by block; in a block its kept rows, by tile
   std::vector<std::uint8_t> there_;  // by tile
 };
 

@@ -21,7 +21,7 @@ double sum_of(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0);
 }
 
-// The same for all lines that have anything, and of that total.
+// The same value for all lines with an allowed pair, with that total.
 std::vector<double> spread(double total, const std::vector<Index>& partners, Index empty) {
   return where_open(partners, total / open(partners, empty));
 }

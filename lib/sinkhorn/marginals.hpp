@@ -16,19 +16,19 @@ struct Marginals {
   double total() const;  ///< Σ a
 };
 
-/// MATHEMATICS.md §2: a = 1 and b = (queries with a key)/(keys with a query), 0 for lines with
-/// nothing allowed.
+/// MATHEMATICS.md §2: a = 1 and b = (queries with a key)/(keys with a query), 0 for lines without
+/// an allowed pair.
 Marginals attention_marginals(const AllowedCounts& allowed);
 
-/// log b of attention_marginals for keys with a query; 0 where there is no such key.
+/// log b of attention_marginals for keys with a query; 0 if no key has a query.
 double log_column_marginal(const AllowedCounts& allowed);
 
-/// a = 1/m and b = 1/n for the m queries and n keys with something allowed: a plan that sums to 1.
+/// a = 1/m and b = 1/n for the m queries and n keys with an allowed pair: the plan sums to 1.
 Marginals uniform_marginals(const AllowedCounts& allowed);
 
-/// The marginals `row` (Lq) and `col` (Lk), where absent ones are the usual: with `of_cost` those
-/// of uniform_marginals, else those of attention_marginals. A usual b adds up to what a given a
-/// does, and with `of_cost` a usual a to what a given b does.
+/// The marginals `row` (Lq) and `col` (Lk), with defaults for absent ones: those of
+/// uniform_marginals with `of_cost`, else those of attention_marginals. A default b is scaled to
+/// the sum of a given a, and with `of_cost` a default a to the sum of a given b.
 Marginals complete_marginals(std::optional<std::vector<double>> row,
                              std::optional<std::vector<double>> col, const AllowedCounts& allowed,
                              bool of_cost);

@@ -33,7 +33,7 @@ SinkhornSolution solve_sinkhorn(const Scores<T>& scores, const Marginals& margin
                                 const SinkhornOptions& options,
                                 const std::vector<Observer<T>*>& observers, int threads);
 
-/// The tolerance in force for a plan with that total; nothing if an exact number of iterations is
+/// The tolerance used for a plan with that total; nothing if an exact number of iterations is
 /// requested.
 std::optional<double> tolerance_in_force(const SinkhornOptions& options, double total,
                                          std::size_t element_size);

@@ -13,9 +13,8 @@ namespace attn {
 /// Quantile of ascending numbers; NaN if there are none.
 double quantile(const std::vector<double>& sorted, double probability);
 
-/// The `count` keys with the least sums, ascending, equal ones by position; fewer where there are
-/// not as many unmasked. `sums` and `masked` as for summarise.
-
+/// The `count` keys with the least sums, ascending, equal ones by position; fewer if fewer keys are
+/// unmasked. `sums` and `masked` as for summarise.
 std::vector<KeySum> lowest_keys(std::span<const double> sums, std::span<const std::uint8_t> masked,
                                 Index count);
 
@@ -28,11 +27,9 @@ std::vector<KeySum> highest_keys(std::span<const double> sums, std::span<const s
 ColumnSumSummary summarise(std::vector<double> sums, std::span<const std::uint8_t> masked,
                            const SummaryOptions& options);
 
-/// Edges of equal bins between the whole powers of ten around every positive one of `sums`, at
-/// least one decade: `bins` of them, or where that is absent at most some 24, with edges that
-/// divide decades or are whole ones. For several sets to be compared, give all of them. Requires
-/// bins >= 1.
-
+/// Edges of equal bins between the whole powers of ten that enclose all positive `sums`, at least
+/// one decade. There are `bins` of them; by default at most about 24, with edges that divide
+/// decades or are whole ones. To compare several sets, pass all of them. Requires bins >= 1.
 std::vector<double> histogram_edges(std::span<const std::span<const double>> sums,
                                     std::optional<Index> bins);
 
@@ -46,14 +43,13 @@ Histogram histogram(std::span<const double> sums, std::span<const std::uint8_t> 
 /// (after a column half-step no entry exceeds b, so no row sum exceeds most_keys·b). unas has none.
 std::optional<double> column_sum_bound(Scheme scheme, double hybrid, Index most_keys);
 
-/// min_j c_j / bound over the keys that are not masked: at least 1 where the bound holds. Nothing
-/// where all are masked.
+/// min_j c_j / bound over the unmasked keys: at least 1 if the bound holds. Nothing if all keys are
+/// masked.
 std::optional<double> column_sum_margin(std::span<const double> sums,
                                         std::span<const std::uint8_t> masked, double bound);
 
-/// How far below the bound a computed column sum may be: rounding of the exponentials, not of the
-/// scores, for whose rounded values the bound holds as well.
-
+/// How far below the bound a computed column sum may be through rounding of the exponentials.
+/// Rounding of the scores does not matter: the bound holds for the rounded scores as well.
 double bound_slack(std::size_t element_size);
 
 }  // namespace attn

@@ -4,7 +4,7 @@
 
 namespace attn {
 
-/// The folder that a path lies in: "out" for out/x.h5, "." for x.h5, "/" for /x.h5.
+/// The folder part of a path: "out" for out/x.h5, "." for x.h5, "/" for /x.h5.
 std::string folder_of(const std::string& path);
 
 /// The path after following symbolic links at the end of `path`, whether or not anything exists

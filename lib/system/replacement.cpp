@@ -22,12 +22,12 @@ namespace {
 
 constexpr const char* prefix = ".attn-text-";
 
-// What undo_replacement() has to do. Read by signal handlers, and therefore changed, together with
-// the files that it describes, in Uninterrupted sections.
+// The task of undo_replacement(). Signal handlers read it, so it changes only in Uninterrupted
+// sections, together with the files that it describes.
 enum class State {
   nothing,
-  created,    // `target` is to be removed
-  exchanged,  // `temporary` holds the old file, to be brought back to `target`
+  created,    // remove `target`
+  exchanged,  // `temporary` is the old file: rename it to `target`
 };
 struct Undo {
   std::atomic<State> state{State::nothing};
@@ -38,7 +38,7 @@ static_assert(std::atomic<State>::is_always_lock_free);
 Undo undo;
 
 void keep_path(const std::string& path, std::array<char, PATH_MAX>& copy) {
-  // The system has taken this path, and it takes none that is longer.
+  // The system has accepted this path, and it accepts no longer one.
   const std::size_t length = std::min(path.size(), copy.size() - 1);
   std::copy_n(path.c_str(), length, copy.begin());
   copy[length] = '\0';
@@ -48,7 +48,7 @@ void keep_path(const std::string& path, std::array<char, PATH_MAX>& copy) {
 bool rename_without_replacing(const std::string& from, const std::string& to) {
   if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return true;
   if (errno != EINVAL && errno != ENOSYS && errno != ENOTSUP) return false;
-  // File systems that do not know the flag mostly know hard links.
+  // Most file systems without this flag support hard links.
   if (link(from.c_str(), to.c_str()) == 0) return unlink(from.c_str()) == 0;
   if (errno == EEXIST) return false;
   struct stat status {};
@@ -91,7 +91,7 @@ bool Replacement::take_name_for_now() {
   const std::string temporary = name_.path();
   keep_path(temporary, undo.temporary);
   keep_path(target_, undo.target);
-  // Needs no second name for the old file, and tries the right to replace it.
+  // An exchange needs no second name for the old file, and fails if it may not be replaced.
   if (renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, target_.c_str(), RENAME_EXCHANGE) == 0) {
     undo.state = State::exchanged;
     return true;
@@ -105,7 +105,7 @@ bool Replacement::take_name_for_now() {
   return true;
 }
 
-// A file without a name gets one, as rename(2) replaces a target, which linkat(2) cannot.
+// Names an unnamed file, because rename(2) can replace a target and linkat(2) cannot.
 bool Replacement::have_a_name() {
   if (name_.path().empty()) name_ = name_unnamed(descriptor_.get(), folder_, prefix);
   return !name_.path().empty();
@@ -118,7 +118,8 @@ bool Replacement::move_old_aside() {
   });
   if (placeholder.path().empty()) return false;
   const std::string aside = placeholder.path();
-  // From here on the name is that of the old file, which nothing may remove before undo knows it.
+  // From here on the placeholder's name is for the old file, which must not be removed as a
+  // temporary.
   placeholder.release();
   if (rename(target_.c_str(), aside.c_str()) != 0) {
     const int failure = errno;

@@ -7,33 +7,33 @@
 
 namespace attn {
 
-/// Gives the file that `temporary` names the name `target`, for good, and makes final what a
-/// Replacement has replaced for now: both at once, as far as signals can see. Unless `replace`, a
-/// file that has the name already is left alone (EEXIST). False, with errno set and both files as
-/// they were, if the system refuses.
+/// Renames the file `temporary` to `target`, and makes a provisional Replacement final: no signal
+/// arrives between the two. Without `replace`, an existing file at `target` is not touched
+/// (EEXIST). On failure returns false, with errno set and both files as they were.
 bool take_name(TemporaryName& temporary, const std::string& target, bool replace);
 
-/// A file that is to take the name of another one, perhaps for now only. It is not visible until
-/// then, and is removed with its owner and by remove_temporaries(). One at a time in a process.
+/// A new file that replaces the file `target`, provisionally or for good. Until then it is not
+/// visible, and its owner's destructor and remove_temporaries() remove it. At most one per process
+/// may exist at a time.
 class Replacement {
  public:
-  /// Makes an empty file, which only its owner may open, in the folder of `target`, a path without
-  /// symbolic links. descriptor() is negative, with errno set, if that fails.
+  /// Makes an empty file of mode 0600 in the folder of `target`, a path without symbolic links. On
+  /// failure descriptor() is negative and errno is set.
   explicit Replacement(std::string target);
 
-  /// Brings back what was there before, unless the name was taken for good.
+  /// Restores the old file unless the replacement is final.
   ~Replacement();
   Replacement(const Replacement&) = delete;
   Replacement& operator=(const Replacement&) = delete;
 
   int descriptor() const { return descriptor_.get(); }
 
-  /// Takes the target's name for good. False, with errno set and the target as it was, if the
-  /// system refuses.
+  /// Replaces the target for good. On failure returns false, with errno set and the target as it
+  /// was.
   bool take_name();
 
-  /// Takes it until the owner goes or remove_temporaries() is called; keep_replacement() makes it
-  /// final.
+  /// Replaces the target provisionally: the destructor and remove_temporaries() restore the old
+  /// file unless keep_replacement() was called first. Fails as take_name().
   bool take_name_for_now();
 
  private:
@@ -46,10 +46,10 @@ class Replacement {
   Descriptor descriptor_;
 };
 
-/// Makes final what a Replacement has replaced for now. Safe to call from a signal handler.
+/// Makes a provisional Replacement final. Safe to call from a signal handler.
 void keep_replacement() noexcept;
 
-/// Brings back what a Replacement has replaced for now. Safe to call from a signal handler.
+/// Undoes a provisional Replacement. Safe to call from a signal handler.
 void undo_replacement() noexcept;
 
 }  // namespace attn

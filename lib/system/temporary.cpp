@@ -97,7 +97,7 @@ std::string temporary_folder(const std::string& given) {
 }
 
 void remove_temporaries() noexcept {
-  // First: it may bring back an old file, which then has the name of a temporary.
+  // First, because it may restore an old file that has the name of a temporary until then.
   undo_replacement();
   for (const Slot& slot : slots) {
     if (slot.state.load() == Slot::taken) unlink(slot.path.data());

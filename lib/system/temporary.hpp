@@ -34,11 +34,11 @@ class TemporaryName {
 TemporaryName make_temporary(const std::string& folder, const std::string& prefix,
                              const std::function<bool(const std::string&)>& create);
 
-/// Undoes what a Replacement (replacement.hpp) has replaced for now, and removes the temporaries of
-/// this process. Safe to call from a signal handler.
+/// Undoes a provisional Replacement (replacement.hpp) and removes the temporaries of this process.
+/// Safe to call from a signal handler.
 void remove_temporaries() noexcept;
 
-/// The folder for temporaries of streams: `given`, else $TMPDIR, else /tmp.
+/// The folder for temporary files of streams: `given`, else $TMPDIR, else /tmp.
 std::string temporary_folder(const std::string& given);
 
 }  // namespace attn

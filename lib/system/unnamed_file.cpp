@@ -22,7 +22,7 @@ Descriptor open_unnamed(const std::string& folder, const std::string& name_prefi
                         TemporaryName& name, bool allow_tmpfile) {
   Descriptor opened;
   if (allow_tmpfile) opened = open_descriptor(folder, O_TMPFILE | O_RDWR, 0600);
-  // Without /proc it could never be named.
+  // Without /proc, name_unnamed could not name it.
   if (opened && access(link_of(opened.get()).c_str(), F_OK) == 0) return opened;
   opened.reset();
   name = make_temporary(folder, name_prefix, [&](const std::string& path) {

@@ -8,22 +8,23 @@
 
 namespace attn {
 
-/// Opens a new file in `folder` for reading and writing, which only its owner may open: without a
-/// name (O_TMPFILE) or, if the file system cannot do that or `allow_tmpfile` is false, with one
-/// that begins with `prefix` and is put into `name`. Empty with errno set if both fail.
+/// Opens a new file of mode 0600 in `folder` for reading and writing. The file has no name
+/// (O_TMPFILE); if that is unsupported or `allow_tmpfile` is false, it has a name that begins with
+/// `prefix`, which is stored in `name`. On failure the result is empty and errno is set.
 Descriptor open_unnamed(const std::string& folder, const std::string& prefix, TemporaryName& name,
                         bool allow_tmpfile = true);
 
-/// Gives such a file a name in `folder`, that it was opened in. An empty path with errno set if
-/// that fails.
+/// Gives a file from open_unnamed a name in the folder in which it was opened. On failure the
+/// returned path is empty and errno is set.
 TemporaryName name_unnamed(int descriptor, const std::string& folder, const std::string& prefix);
 
-/// A file without a name: it is gone with its last descriptor, whatever ends the process. HDF5
-/// can open files by name only (1.10 not even through /proc), so it has one while it is opened.
+/// A file without a name: it disappears with its last descriptor, however the process ends. HDF5
+/// opens files by name only (1.10 not even through /proc), so the file has a name while HDF5 opens
+/// it.
 class UnnamedFile {
  public:
-  /// As open_unnamed (allow_tmpfile is false in tests); a file that must have a name keeps it up
-  /// to the end of with_name. Throws Error(output) naming the folder.
+  /// Opens the file by open_unnamed (tests set allow_tmpfile to false). A file that must have a
+  /// name keeps it until with_name ends. Throws Error(output) naming the folder.
   explicit UnnamedFile(const std::string& folder, bool allow_tmpfile = true);
 
   /// Initially at offset 0.

@@ -15,11 +15,12 @@
 
 namespace attn {
 
-/// The most that a Buffer takes beyond its elements, in bytes.
+/// The most bytes that a Buffer allocates in addition to its elements.
 inline constexpr Index buffer_margin = 128;
 
 /// Uninitialised, owning storage for numbers, aligned for any vector unit. std::vector would first
-/// write every element in its constructor. Drawn from the MemoryPool of the thread, if it has one.
+/// write every element in its constructor. Its memory comes from the thread's MemoryPool if it has
+/// one.
 template <class T>
 class Buffer {
   static_assert(std::is_trivially_copyable_v<T>);

@@ -5,8 +5,8 @@
 
 namespace attn {
 
-/// Memory for one large object, values unspecified: from the pool that the thread draws from, else
-/// pages of its own (MappedMemory).
+/// Memory for one large object, with unspecified values: from the thread's MemoryPool if it has
+/// one, else pages of its own (MappedMemory).
 class LargeMemory {
  public:
   LargeMemory() = default;

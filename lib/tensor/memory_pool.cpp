@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t alignment = 64;
 
-// So that a pool that has to grow again and again does so in few steps.
+// Limits the number of steps of a pool that grows repeatedly.
 constexpr std::size_t smallest_growth = std::size_t{1} << 20;
 
 thread_local MemoryPool* drawn_from = nullptr;
@@ -49,7 +49,7 @@ struct MemoryPool::State {
 
   // Requires that nothing is in use.
   void drop_regions() {
-    // The addresses may be mapped again by somebody else.
+    // Another allocation may be mapped at these addresses later.
     for (const Region& region : regions) {
       ASAN_UNPOISON_MEMORY_REGION(region.memory.data(), region.bytes);
     }
@@ -82,7 +82,7 @@ void MemoryPool::reserve(std::int64_t bytes) {
   const std::lock_guard lock(state_->mutex);
   const auto wanted = rounded_up(static_cast<std::size_t>(std::max<std::int64_t>(bytes, 0)));
   if (wanted <= state_->bytes) return;
-  // One large region has room for more kinds of blocks than two.
+  // One large region has room for larger blocks than two regions.
   if (state_->in_use == 0) state_->drop_regions();
   state_->grow(wanted - state_->bytes);
 }
@@ -116,7 +116,7 @@ void MemoryPool::give_back(std::byte* block) noexcept {
   state_->in_use -= size;
   auto& free = state_->free;
   auto next = free.lower_bound(block);
-  // Regions may lie side by side, but a block of two of them could not be given back to the system.
+  // Regions may be adjacent, but a block across two of them could not be returned to the system.
   if (next != free.end() && next->first == block + size && !state_->begins_region(next->first)) {
     size += next->second;
     next = free.erase(next);
@@ -129,7 +129,7 @@ void MemoryPool::give_back(std::byte* block) noexcept {
       return;
     }
   }
-  // The node of the block in use becomes that of the gap: nothing is allocated, nothing can fail.
+  // The map node of the block in use becomes that of the gap: without an allocation, nothing fails.
   auto node = state_->used.extract(used);
   node.mapped() = size;
   free.insert(std::move(node));

@@ -6,14 +6,14 @@
 
 namespace attn {
 
-/// Memory that is kept when the buffers in it are destroyed, so that a computation that is run
-/// again finds its pages in place: pages that go back to the system must be cleared by it and
-/// faulted in anew, which for problems of some MB costs more than the arithmetic.
+/// Keeps memory when the buffers in it are destroyed, so that a repeated computation reuses its
+/// pages. The system clears pages that are returned to it, and each must be faulted in again: for
+/// problems of a few MB this costs more than the arithmetic.
 ///
-/// While a thread is inside of a `Use`, every Buffer and LargeMemory that it makes lies in the
-/// pool; kernel::parallel_for hands the pool on to its workers. A buffer may be destroyed anywhere,
-/// but before the pool. Thread-safe. First fit by address: a sequence of requests that one thread
-/// makes again gets the same addresses again.
+/// While a `Use` exists in a thread, every Buffer and LargeMemory that the thread makes lies in the
+/// pool; kernel::parallel_for passes the pool to its workers. A buffer may be destroyed in any
+/// thread, but before the pool. Thread-safe. First fit by address: if one thread repeats a sequence
+/// of requests, it gets the same addresses.
 class MemoryPool {
  public:
   MemoryPool();
@@ -21,12 +21,12 @@ class MemoryPool {
   MemoryPool(MemoryPool&&) noexcept;
   MemoryPool& operator=(MemoryPool&&) noexcept;
 
-  /// Makes the pool hold at least `bytes`. What is not touched takes no physical memory. Throws
+  /// Makes the pool hold at least `bytes`. Untouched pages take no physical memory. Throws
   /// std::bad_alloc.
   void reserve(std::int64_t bytes);
 
-  /// A block of `bytes`, aligned for any vector unit, values unspecified. The pool grows where the
-  /// block fits nowhere. Throws std::bad_alloc.
+  /// Returns a block of `bytes`, aligned for any vector unit, with unspecified values. The pool
+  /// grows if it has no gap for the block. Throws std::bad_alloc.
   std::byte* take(std::size_t bytes);
   void give_back(std::byte* block) noexcept;
 
@@ -37,13 +37,13 @@ class MemoryPool {
   std::int64_t bytes_in_use() const;
   std::int64_t most_bytes_in_use() const;
 
-  /// How often pools of this process have asked the system for memory: what tests look at.
+  /// How often pools of this process have requested memory from the system; for tests.
   static std::int64_t growths() noexcept;
 
-  /// The pool that this thread draws from; null: none, memory comes from operator new.
+  /// The pool from which this thread allocates; null: none, memory comes from operator new.
   static MemoryPool* current() noexcept;
 
-  /// Makes this thread draw from `pool` until the end of the scope; null: from none.
+  /// Makes this thread allocate from `pool` until the end of the scope; null: from none.
   class Use {
    public:
     explicit Use(MemoryPool* pool) noexcept;
@@ -60,7 +60,7 @@ class MemoryPool {
   std::unique_ptr<State> state_;
 };
 
-/// The deleter of a block from `pool`, or from new std::byte[] where that is null.
+/// The deleter of a block from `pool`, or from new std::byte[] if `pool` is null.
 struct BlockReturn {
   MemoryPool* pool = nullptr;
   void operator()(std::byte* block) const noexcept {
@@ -74,7 +74,7 @@ struct BlockReturn {
 
 using MemoryBlock = std::unique_ptr<std::byte[], BlockReturn>;
 
-/// A block from the thread's pool, else from new. Throws std::bad_alloc.
+/// Returns a block from the thread's pool, or from new if it has none. Throws std::bad_alloc.
 inline MemoryBlock take_block(std::size_t bytes) {
   MemoryPool* const pool = MemoryPool::current();
   std::byte* const block = pool == nullptr ? new std::byte[bytes] : pool->take(bytes);

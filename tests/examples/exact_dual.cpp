@@ -1,8 +1,9 @@
-// How far softmax attention is from exact inference. Attention is the first order in α of
-// Fenchel-dual inference: p_i ∝ u_i exp(α⟨t_i,z⟩) uses λ = αz where the exact λ maximises the dual.
-// For growing α, prints how far the two p and the two means ĥ = Σ p_i t_i are from each other, and
-// the duality gap that certifies the exact ones. Exits with 1 where the gap is not met, or where
-// the difference does not shrink with α, or the second order is not nearer than the first.
+// How far is softmax attention from exact inference? Attention is the first order in α of
+// Fenchel-dual inference: p_i ∝ u_i exp(α⟨t_i,z⟩) uses λ = αz instead of the exact λ, which
+// maximises the dual. For growing α, prints the differences between the two p and between the two
+// means ĥ = Σ p_i t_i, and the duality gap that certifies the exact solution. Exits with 1 if the
+// gap is too large, if the difference does not shrink with α, or if the second order is not nearer
+// than the first.
 
 #include <attnkit/dual.hpp>
 
@@ -37,7 +38,7 @@ double largest_difference(const std::vector<double>& a, const std::vector<double
 int main() {
   const std::vector<double> t = normal(templates * depth, 1);
   const std::vector<double> z = normal(queries * depth, 2);
-  attn::DualInputs in;  // without a preference: u is the same for all templates
+  attn::DualInputs in;  // without a preference, u is the same for all templates
   in.templates = {t.data(), {templates, depth}};
   in.evidence = {z.data(), {queries, depth}};
 
@@ -71,7 +72,7 @@ int main() {
     const double second = largest_difference(h, second_h);
     std::printf("%8.3g %14.2e %14.2e %14.2e %10.1e\n", alpha, of_softmax, first, second, gap);
     as_expected = as_expected && gap <= 1e-9 && of_softmax > smaller_alpha && second < first;
-    // λ is off by α² in the first order.
+    // The error of the first-order λ is of order α².
     as_expected = as_expected && (alpha > 0.01 || first <= 10 * alpha * alpha);
     smaller_alpha = of_softmax;
   }

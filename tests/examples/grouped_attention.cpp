@@ -1,6 +1,6 @@
 // Grouped-query attention with a mask: its column sums, and the gradients of a loss. Eight query
-// heads share two key heads; the last 16 keys are masked. Exits with 1 where a result is not what
-// it must be: masked keys get nothing, every query gives away 1, and the gradient is the loss'.
+// heads share two key heads; the last 16 keys are masked. Exits with 1 unless masked keys get no
+// weight, the weights of every query sum to 1, and the gradient agrees with finite differences.
 
 #include <attnkit/attention.hpp>
 #include <cmath>

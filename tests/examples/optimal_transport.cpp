@@ -1,7 +1,7 @@
-// Optimal transport between two point clouds: 400 points of a ring are sent to 300 points of a
-// disc, where a unit of mass costs the squared distance that it moves. Prints the cost of the plan
-// and its certificate: the optimum lies between the dual and dual + gap. No 400 × 300 array is
-// made. Exits with 1 where the certificate or the marginals of the plan do not hold.
+// Optimal transport between two point clouds: from 400 points of a ring to 300 points of a disc.
+// Moving a unit of mass costs the squared distance. Prints the cost of the plan and its
+// certificate: the optimum lies between dual and dual + gap. No 400 × 300 array is made. Exits with
+// 1 if the certificate does not hold or the plan does not meet its marginals.
 
 #include <attnkit/transport.hpp>
 
@@ -15,7 +15,7 @@ namespace {
 constexpr attn::Index sources = 400;
 constexpr attn::Index targets = 300;
 
-// Points (count, 2) at distances from `inner` to `outer` from (centre, 0).
+// Points (count, 2) whose distance to (centre, 0) is between `inner` and `outer`.
 std::vector<double> ring(attn::Index count, double centre, double inner, double outer,
                          unsigned seed) {
   std::mt19937_64 random(seed);
@@ -36,7 +36,7 @@ std::vector<double> ring(attn::Index count, double centre, double inner, double 
 int main() {
   const std::vector<double> x = ring(sources, 0, 1.5, 2, 1);
   const std::vector<double> y = ring(targets, 1, 0, 1, 2);
-  // All points of a cloud have the same mass, and each cloud has the mass 1.
+  // All points of a cloud have the same mass, and the mass of each cloud is 1.
   attn::TransportInputs<double> in;
   in.x = {x.data(), {sources, 2}};
   in.y = {y.data(), {targets, 2}};

@@ -1,9 +1,9 @@
 // Trains W_Q and W_K of a head on the values of their basis paths. Attention scores are fitted to
-// random targets by gradient descent, from weights (W_Q, W_K) and from rescalings of them that give
-// the same scores: W_Q[:,c] f_c, W_K[:,c] / f_c. Prints by how much the losses of the runs differ,
-// at most, relative to the loss. Training on the values of basis paths does not see the rescaling;
-// training on the weights does, and so does the algorithm as it was published. Exits with 1 where
-// that is not so.
+// random targets by gradient descent, from weights (W_Q, W_K) and from rescalings with the same
+// scores: W_Q[:,c] f_c, W_K[:,c] / f_c. Prints the largest difference between the losses of the
+// runs, relative to the loss. Training on the values of basis paths does not depend on the
+// rescaling; training on the weights does, and so does the algorithm as published. Exits with 1 if
+// a run contradicts this.
 
 #include <attnkit/basis_paths.hpp>
 
@@ -94,7 +94,7 @@ struct Regression {
   }
 };
 
-// The loss before every step and after the last; counts columns that stood still.
+// Returns the loss before every step and after the last; counts columns that a step left unchanged.
 std::vector<double> train(const Regression& problem, Optimizer optimizer, Weights weights,
                           std::size_t& singular) {
   attn::PathPlan<double> plan({rows, columns}, 1);
@@ -140,7 +140,7 @@ double difference(const std::vector<double>& a, const std::vector<double>& b) {
 
 int main() {
   const Regression problem;
-  // A skeleton of ones, as the algorithm was published for.
+  // The published algorithm assumes a skeleton of ones.
   Weights start{normal(43, rows * columns, 0.5), normal(44, rows * columns, 0.5)};
   for (Index c = 0; c < columns; ++c) {
     at(start.q, columns, c % rows, c) = 1;
@@ -175,7 +175,7 @@ int main() {
     as_expected = as_expected && (row.sees_no_scale ? of_powers == 0 && of_others <= 1e-9
                                                     : of_powers > 1e-3 && of_others > 1e-3);
   }
-  // Else a column stood still.
+  // A singular column is not trained.
   as_expected = as_expected && singular == 0;
   return as_expected ? 0 : 1;
 }

@@ -1,6 +1,6 @@
 #pragma once
 
-// Arrays in memory as the plans of the public library take them.
+// Arrays in memory, for plans of the public library.
 
 #include <cstring>
 #include <random>
@@ -26,7 +26,7 @@ struct Array {
   TensorView<T> view() { return {values.data(), shape}; }
   TensorView<const T> view() const { return {values.data(), shape}; }
 
-  /// The block that a problem of these leading axes uses, where a block has `trailing` axes.
+  /// The block that a problem of these leading axes uses. A block has `trailing` axes.
   const T* block(Index problem, const Shape& leading, std::size_t trailing) const {
     const LeadingMap map(leading, leading_axes(shape, trailing), false, "array");
     Index size = 1;
@@ -46,7 +46,7 @@ Array<T> normal_array(const Shape& shape, Random& random, double spread = 1) {
   return array;
 }
 
-/// Whether the bytes are the same, those of NaN included.
+/// Whether all bytes are equal, also those of NaN.
 template <class T>
 bool same_bits(const T* a, const T* b, Index count) {
   return count == 0 || std::memcmp(a, b, static_cast<std::size_t>(count) * sizeof(T)) == 0;
@@ -57,7 +57,7 @@ bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
   return a.size() == b.size() && same_bits(a.data(), b.data(), static_cast<Index>(a.size()));
 }
 
-/// Runs both at the same time.
+/// Runs both functions at the same time.
 template <class First, class Second>
 void at_the_same_time(const First& first, const Second& second) {
   std::thread other(first);

@@ -85,7 +85,7 @@ TEST_CASE_TEMPLATE("an output that is asked for by itself", T, float, double) {
                                fixed(scheme, 0.3, 3), true);
       CHECK(is_block(got.out, p, want.out));
     }
-    CHECK(got.col_sum.front() == -7);  // not wanted, not written
+    CHECK(got.col_sum.front() == -7);  // not requested, hence not written
   }
 }
 
@@ -168,7 +168,7 @@ TEST_CASE_TEMPLATE("terms that broadcast agree with the reference", T, float, do
       CHECK(relative_error(part(got.col_sum, sizes.keys), reference::column_sums(want.weights)) <=
             bound);
       check_potentials(part(got.row, sizes.queries), want.row, 4 * bound);
-      // Of softmax the reference says 0 for every key.
+      // For softmax the reference returns 0 for every key.
       if (!is_softmax(scheme)) check_potentials(part(got.col, sizes.keys), want.col, 4 * bound);
       for (const long double f : want.row) empty_queries += std::isinf(f) ? 1 : 0;
       for (Index j = 0; j < sizes.keys; ++j) {

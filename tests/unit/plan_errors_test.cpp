@@ -1,4 +1,4 @@
-// What a plan refuses: one clear line, and the right category.
+// Plans reject bad arguments with one clear line and the right category.
 
 #include <doctest/doctest.h>
 

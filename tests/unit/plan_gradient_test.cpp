@@ -1,4 +1,4 @@
-// AttentionPlan: gradients, against the parts of the library and against differences.
+// AttentionPlan: gradients, compared with the parts of the library and with finite differences.
 
 #include <doctest/doctest.h>
 
@@ -57,7 +57,7 @@ struct HeadGradientParts {
   }
 };
 
-// The sum over the heads of a group, in float64 and in their order; of one head itself.
+// The sum over the heads of a group, in float64 and in their order. For a single head, its numbers.
 template <class T>
 std::vector<T> summed(const std::vector<std::vector<T>>& parts) {
   if (parts.size() == 1) return parts.front();
@@ -68,7 +68,7 @@ std::vector<T> summed(const std::vector<std::vector<T>>& parts) {
   return std::vector<T>(sum.begin(), sum.end());
 }
 
-// A loss of arrays by name, and what a plan says of it.
+// A loss that depends on named arrays, and a plan's gradients of it.
 struct Differentiable {
   std::map<std::string, std::vector<double>> values;
   std::map<std::string, Shape> shapes;
@@ -132,7 +132,7 @@ struct Differentiable {
     grad_out = random_numbers<double>(count, random);
   }
 
-  // Every gradient that there is, in one call.
+  // All gradients, in one call.
   std::map<std::string, std::vector<double>> gradients(int threads) const {
     const auto in = inputs();
     AttentionPlan<double> plan(shapes_of(in), options, threads);
@@ -167,7 +167,7 @@ struct Differentiable {
     return found;
   }
 
-  // Each array as a whole moves in a random direction.
+  // Moves each array in a random direction, one array after another.
   void check(Random& random) {
     const auto one = gradients(1);
     CHECK(gradients(3) == one);

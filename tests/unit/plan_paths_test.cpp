@@ -81,14 +81,14 @@ void check_decomposition(Index rows, Index cols, int threads) {
   }
 }
 
-// Three steps of each problem by itself.
+// Three steps of each problem, computed separately.
 template <class T>
 void check_steps(Optimizer optimizer, Index rows, Index cols, int threads) {
   Numbers make(932);
   const Shape leading = {2, 3};
   const Shape shape = join(leading, {rows, cols});
   const Weights<T> start(shape, make);
-  // The gradients of W_Q are the same for the last leading axis.
+  // The gradients of W_Q broadcast along the last leading axis.
   const Array<T> grad_wq = numbers<T>({2, 1, rows, cols}, make);
   const Array<T> grad_wk = numbers<T>(shape, make);
   PathPlan<T> plan(shape, threads);

@@ -1,6 +1,6 @@
 #pragma once
 
-// Batched problems with grouped heads, as a plan takes them and head by head.
+// Batched problems with grouped heads, for a plan as a whole and for each head separately.
 
 #include <doctest/doctest.h>
 
@@ -37,8 +37,8 @@ std::vector<T> random_numbers(Index count, Random& random, double spread = 1) {
   return values;
 }
 
-/// q (B, Hq, Lq, d), k and v (B, Hk, Lk, …), a mask (B, 1, 1, Lk) and a bias (Hq, Lq, Lk), each
-/// where asked for.
+/// q (B, Hq, Lq, d), k and v (B, Hk, Lk, …) and, if requested, a mask (B, 1, 1, Lk) and a bias (Hq,
+/// Lq, Lk).
 template <class T>
 struct Batch {
   BatchSizes sizes;
@@ -100,7 +100,7 @@ struct Batch {
   }
 };
 
-/// One head by the parts of the library, without a plan.
+/// One head, computed by the parts of the library without a plan.
 template <class T>
 struct SingleHead {
   std::optional<BroadcastMatrix<T>> bias;
@@ -164,7 +164,7 @@ struct Results {
       shape.insert(shape.end(), own.begin(), own.end());
       Index count = 1;
       for (const Index length : shape) count *= length;
-      // One more, so that there is data even of nothing.
+      // One element more, so that empty results have data, too.
       values.assign(static_cast<std::size_t>(count + 1), Value{-7});
       return TensorView<Value>(values.data(), shape);
     };

@@ -107,7 +107,7 @@ TEST_CASE("statistics plans: the bound goes by scheme and by the keys of a query
   options.scheme = Scheme::unas;
   CHECK(!StatisticsPlan(shapes_of(in), options, 1).run(in).all.bound);
 
-  // A scalar serves all heads.
+  // A scalar applies to all heads.
   const Array<Index> one({}, 2);
   in.most_keys = one.view();
   options.scheme = Scheme::sinkhorn;

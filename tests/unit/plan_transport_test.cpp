@@ -107,7 +107,7 @@ Found<T> run_plan(const Arrays<T>& arrays, int threads) {
   return found;
 }
 
-// One problem by the functions that the plan is made of: scores of the problem in memory.
+// One problem, computed by the functions that the plan uses, with its scores in memory.
 template <class T>
 SinkhornSolution solve_directly(const Arrays<T>& arrays, const Shape& leading, Index problem,
                                 std::vector<Observer<T>*> observers) {
@@ -256,7 +256,7 @@ TEST_CASE("transport plans: masks broadcast, and forbidden pairs get nothing") {
     CHECK((found.plan.values[n] > 0) == (arrays.mask.values[n] != 0));
   }
 
-  // A mask of one row is that row for all.
+  // A mask of one row applies to all rows.
   Arrays<double> one_row(setting, random);
   one_row.setting.mask = {7};
   one_row.mask = Array<std::uint8_t>({7}, 1);
@@ -322,7 +322,7 @@ TEST_CASE("transport plans: marginals that no plan has are a status, not an erro
   CHECK(std::isnan(found.plan.values[4]));
   CHECK(std::isnan(found.row.values[2]));
 
-  // A tolerance that has room for the difference.
+  // This tolerance has room for the difference.
   TransportOptions options;
   options.solver.tolerance = 0.5;
   a.values[3] = 0.6;

@@ -1,4 +1,4 @@
-// What plans keep from run to run, and that they do not disturb each other.
+// The memory that plans keep from run to run, and the independence of plans from each other.
 
 #include <doctest/doctest.h>
 
@@ -76,7 +76,7 @@ TEST_CASE("a pool grows where a block fits nowhere, and gaps join") {
   CHECK(pool.bytes_in_use() == 0);
   const std::int64_t growths = MemoryPool::growths();
   const MemoryPool::Use use(&pool);
-  const Buffer<char> whole(3900);  // what the four parts were
+  const Buffer<char> whole(3900);  // the size of the four parts together
   const LargeMemory more(90000);
   CHECK(more.data() != nullptr);
   CHECK(MemoryPool::growths() == growths);
@@ -101,7 +101,7 @@ TEST_CASE_TEMPLATE("a plan allocates at its first run only, and no more than it 
           Results<T> got(sizes, scheme == Scheme::hnas);
           const std::int64_t start = MemoryPool::growths();
           plan.run(batch.inputs(), got.views);
-          // One reservation for each head that is worked on at a time.
+          // One reservation for each head that is computed at a time.
           const int pools = sizes.problems() >= threads ? threads : 1;
           CHECK(MemoryPool::growths() == start + pools);
           const Results<T> before = got;

@@ -13,24 +13,24 @@
 
 namespace attn::tools {
 
-/// The course of a tool that runs over sections, INPUT itself or the groups of --each: every
-/// section is checked before the first is computed, --dry-run reports costs only, and results and
-/// reports of all sections are brought together. A tool derives a class and fills in the steps.
+/// The frame of a tool that runs over sections: INPUT itself or the groups of --each. Every section
+/// is checked before the first is computed, --dry-run reports only costs, and the results and
+/// reports of all sections are combined. A tool derives a class that implements the steps.
 ///
 /// A Task is the work of one section. Its constructor, Task(arguments, bundle), checks everything
-/// but the numbers. It has datasets(), effect(arguments) and report_params(report), the InputBundle
-/// `bundle`, and `input` with the number of `problems`.
+/// except the numbers. It has datasets(), effect(arguments) and report_params(report), the
+/// InputBundle `bundle`, and `input` with the number of `problems`.
 template <class Task>
 class SectionTool {
  public:
-  /// Opens INPUT. Throws what Sections throws; both arguments must outlive it.
+  /// Opens INPUT. Both arguments must outlive the tool. Throws the errors of Sections.
   SectionTool(const cli::Arguments& arguments, cli::Report& report)
       : arguments_(arguments), report_(report), sections_(arguments, report) {}
   virtual ~SectionTool() = default;
   SectionTool(const SectionTool&) = delete;
   SectionTool& operator=(const SectionTool&) = delete;
 
-  /// Everything from the checks to the outcome, whose `commit` completes the output.
+  /// Runs all steps, from the checks to the outcome, whose `commit` completes the output.
   cli::Outcome run() {
     if (arguments_.dry_run) return report_costs();
     survey();
@@ -59,7 +59,7 @@ class SectionTool {
   const Sections& sections() const { return sections_; }
   Index problems() const { return problems_; }  ///< of all sections
 
-  /// With --each, prints the name of a group above its report, a blank line between groups.
+  /// With --each, prints the name of a group above its report, with a blank line between groups.
   void print_heading(const std::string& group_name) {
     if (!sections_.each()) return;
     report_.print((headed_ ? "\n" : "") + group_name + "\n");
@@ -78,7 +78,7 @@ class SectionTool {
     groups.conclude(sections_.each(), report_);
   }
 
-  /// Whether a task keeps elements of datasets, which no plan of another section's memory counts.
+  /// Whether a task keeps elements of datasets, which the memory plans of other sections ignore.
   virtual bool holds_numbers(const Task&) const { return false; }
 
   virtual io::OutputBundle::Options output_options() const { return {}; }
@@ -86,8 +86,8 @@ class SectionTool {
   /// Called once before the first section is computed, with the problems of all of them.
   virtual void begin(Index /*problems*/) {}
 
-  /// Computes one section: figures go into the report's result; datasets and attributes into
-  /// `results`, which is absent if the tool was asked for no bundle.
+  /// Computes one section: figures go into the report's result; datasets and attributes go into
+  /// `results`, which is absent without --output.
   virtual void compute(const Task& task, const std::string& group,
                        std::optional<io::OutputBundle> results) = 0;
 
@@ -151,7 +151,7 @@ class SectionTool {
   Index problems_ = 0;
   bool headed_ = false;
   std::vector<ResultPlan> plans_;                  // by section
-  std::vector<std::unique_ptr<const Task>> kept_;  // by section, null where it is made anew
+  std::vector<std::unique_ptr<const Task>> kept_;  // by section; null: make it again
 };
 
 }  // namespace attn::tools

@@ -25,8 +25,8 @@ std::string prefix_for(const std::string& name) {
   return "." + name.substr(0, room) + ".";
 }
 
-/// So that the new name survives a crash too. Best effort: the content is safe already, and there
-/// are folders that cannot be opened or synchronised.
+/// Makes the new name survive a crash, too. Best effort: the content is safe already, and some
+/// folders cannot be opened or synchronised.
 void synchronise_folder(const std::string& folder) noexcept {
   const Descriptor descriptor = open_descriptor(folder, O_RDONLY | O_DIRECTORY);
   if (descriptor) fsync(descriptor.get());
