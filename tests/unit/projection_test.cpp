@@ -87,5 +87,5 @@ TEST_CASE_TEMPLATE("projections that do not fit or exceed the format are refused
   const Error beyond = error(3, 2, 0, 2);
   CHECK(beyond.failure() == Failure::numerical);
   CHECK(contains(beyond.what(), "row 1 of wq is beyond the range of"));
-  CHECK(beyond.hint() == (sizeof(T) == 4 ? "--precision f64" : ""));
+  CHECK(beyond.remedy() == (sizeof(T) == 4 ? Remedy::float64 : Remedy::none));
 }

@@ -72,7 +72,7 @@ void check_refused(const Scores<T>& scores, const std::string& key) {
   CHECK(error.failure() == Failure::numerical);
   CHECK(contains(error.what(), "query 0 and key " + key + " is beyond the range of"));
   CHECK(contains(error.what(), sizeof(T) == 4 ? "float32" : "float64"));
-  CHECK(error.hint() == (sizeof(T) == 4 ? "--precision f64" : ""));
+  CHECK(error.remedy() == (sizeof(T) == 4 ? Remedy::float64 : Remedy::none));
 }
 
 // Products of two of these are beyond the type.
