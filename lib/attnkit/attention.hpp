@@ -119,7 +119,7 @@ template <class T>
 struct AttentionOutputs {
   TensorView<T> out;                      ///< (leading, Lq, dv): o_i = Σ_j π_ij v_j
   TensorView<double> row_potential;       ///< (leading, Lq): f; for hnas, the f of dnas
-  TensorView<double> col_potential;       ///< (leading, Lk): g; −inf where nothing is allowed
+  TensorView<double> col_potential;       ///< (leading, Lk): g; −inf without an allowed query
   TensorView<double> unas_row_potential;  ///< (leading, Lq): only for hnas
   TensorView<double> col_sum;             ///< (leading, Lk): c_j = Σ_i π_ij
   TensorView<double> row_entropy;         ///< (leading, Lq): −Σ_j π_ij log π_ij, in nats
