@@ -119,7 +119,7 @@ template <class T>
 struct AttentionOutputs {
   TensorView<T> out;                      ///< (leading, Lq, dv): o_i = Σ_j π_ij v_j
   TensorView<double> row_potential;       ///< (leading, Lq): f; for hnas, the f of dnas
-  TensorView<double> col_potential;       ///< (leading, Lk): g; −inf where nothing is allowed
+  TensorView<double> col_potential;       ///< (leading, Lk): g; −inf without an allowed query
   TensorView<double> unas_row_potential;  ///< (leading, Lq): only for hnas
   TensorView<double> col_sum;             ///< (leading, Lk): c_j = Σ_i π_ij
   TensorView<double> row_entropy;         ///< (leading, Lq): −Σ_j π_ij log π_ij, in nats
@@ -184,11 +184,11 @@ class AttentionPlan {
   std::int64_t workspace_bytes() const;
   std::int64_t gradient_workspace_bytes() const;
 
-  /// Computes the outputs. Throws Error(usage) for an output that needs an absent operand,
-  /// Error(input) for arrays whose shapes are not the plan's and for numbers that are not allowed
-  /// (NaN, and infinities except −inf in bias and scores), Error(numerical) for scores and
-  /// projections beyond the range of T. After an error the outputs are unspecified and the plan can
-  /// run again.
+  /// Computes the outputs. Throws Error(usage) for an output that does not exist for the plan's
+  /// operands and scheme, Error(input) for arrays whose shapes are not the plan's and for numbers
+  /// that are not allowed (NaN, and infinities except −inf in bias and scores), Error(numerical)
+  /// for scores and projections beyond the range of T. After an error the outputs are unspecified
+  /// and the plan can run again.
   AttentionSummary run(const AttentionInputs<T>& inputs, const AttentionOutputs<T>& outputs);
 
   /// Computes the gradients of a loss L from grad_out = ∂L/∂out (leading, Lq, dv), which must be

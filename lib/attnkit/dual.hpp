@@ -93,8 +93,8 @@ struct DualOutputs {
   TensorView<double> h = {};              ///< ĥ (leading, Q, d)
   TensorView<double> p = {};              ///< p (leading, Q, n)
   TensorView<double> first_order_h = {};  ///< ĥ at λ = αz (leading, Q, d)
-  TensorView<double> first_order_p =
-      {};  ///< p at λ = αz (leading, Q, n): for KL, softmax attention
+  /// p at λ = αz (leading, Q, n), which for KL is softmax attention.
+  TensorView<double> first_order_p = {};
   TensorView<double> second_order_h = {};  ///< ĥ at λ = α(I + αΣ)⁻¹z, Σ the covariance under u
 };
 

@@ -35,12 +35,13 @@ namespace attn {
 /// is shown. The usual tolerance in float32 is 1e-6 times the larger of Σ a and 1, because a plan
 /// in that format cannot have better sums.
 struct SinkhornOptions : Stopping {
-  /// ω in [1, 2): over-relaxed iterations. Returns to 1 when the error stops falling, so that they
-  /// end where plain ones do.
+  /// ω in [1, 2): over-relaxed iterations. ω returns to 1 when the error stops falling, so that the
+  /// solution is that of plain iterations.
   double relaxation = 1;
 
   /// Solves roughly with a larger ε first and divides it by four until it is the given one: each
-  /// solution starts the next. Not done if an exact number of iterations is requested.
+  /// solution starts the next. Has no effect with an exact number of iterations; TransportPlan then
+  /// throws Error(usage).
   bool anneals = false;
 
   /// Bytes in which exponentials of scores may be kept from one iteration to the next, at most all

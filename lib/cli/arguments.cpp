@@ -18,7 +18,7 @@ const Value& value_of(const Arguments& arguments, std::string_view name) {
   return found->second;
 }
 
-// Absent where the option is neither given nor has a fallback.
+// Absent if the option is not given and has no fallback.
 template <class T>
 std::optional<T> get(const Arguments& arguments, std::string_view name) {
   const Value& value = value_of(arguments, name);

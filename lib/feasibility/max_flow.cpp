@@ -148,7 +148,7 @@ class FlowOverBits {
   }
 
   // Sends all that still gets through the layers from one row, depth first. Dead ends are removed
-  // and never looked at again.
+  // and never visited again.
   void send_from(Index source) {
     std::vector<Step> path;
     Index row = source;
@@ -225,7 +225,7 @@ class FlowOverBits {
 
   Taken& given_back(Index col) { return taken_[at(col)][col_cursor_[at(col)]]; }
 
-  // Turns what was sent into amounts that may be returned, each pair once. Only after a phase:
+  // Turns the sent amounts into amounts that may be returned, each pair once. Only after a phase:
   // within it, nothing that was sent can be on a way back.
   void settle() {
     std::vector<Index> touched;

@@ -42,8 +42,8 @@ struct GradientTargets {
 ///
 /// unas and dnas take one pass of five products; hnas adds a pass of two, sinkhorn 4T of one, and
 /// small problems one or two of two, for δ.
-/// Queries and keys with nothing allowed have gradient 0. Returns du = Σ_ij G_ij (π_dnas −
-/// π_unas)_ij, computed without cancellation of weights, if it is wanted, else 0. Bits do not
+/// Queries and keys without an allowed pair have gradient 0. Returns du = Σ_ij G_ij (π_dnas −
+/// π_unas)_ij, computed without cancellation of weights, if it is requested, else 0. Bits do not
 /// depend on the number of threads. Results beyond the format are NaN or infinite, never hidden.
 /// Throws whatever the scores throw.
 template <class T>

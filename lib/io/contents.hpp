@@ -12,7 +12,7 @@
 namespace attn::io {
 
 /// The values of an attribute, row-major. An attribute that is neither numbers nor strings, is
-/// empty, or has more values than were asked for is only described: "a compound type", "float64,
+/// empty, or has more values than requested is only described: "a compound type", "float64,
 /// 3000".
 struct AttributeValue {
   struct Described {

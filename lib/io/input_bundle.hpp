@@ -45,7 +45,7 @@ struct InputBundle::Impl {
   std::optional<Root> root;
   std::map<std::string, std::shared_ptr<const InputDataset::Impl>> named;
   std::map<std::string, std::string> renamed;  ///< from the tool's name to the stored name
-  /// Names asked for, of this bundle and of its groups; protected by the lock.
+  /// Requested names of this bundle and of its groups; protected by the lock.
   std::shared_ptr<std::set<std::string>> asked = std::make_shared<std::set<std::string>>();
 
   const std::string& stored_name(const std::string& name) const {

@@ -24,7 +24,7 @@ struct SchemeOptions : Stopping {
   std::int64_t kept_bytes = 0;
 };
 
-/// Of sinkhorn; the other schemes are done after one.
+/// Summary of sinkhorn's iterations; the other schemes are done after one.
 using SchemeSummary = IterationSummary;
 
 struct Attention {

@@ -1,4 +1,5 @@
-// Times the library's attention with everything in memory, and OpenBLAS' matrix product beside it.
+// Times the library's attention with all arrays in memory, and OpenBLAS' matrix product for
+// comparison.
 //
 // attn-bench [--runs N] [--threads N] [--json] CASE...
 //

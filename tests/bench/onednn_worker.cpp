@@ -25,7 +25,7 @@ class Attention {
         heads_(problem.heads),
         length_(problem.length),
         depth_(problem.depth),
-        // A column of ones beside the values gives the rows' sums.
+        // A column of ones next to the values yields the row sums.
         width_(problem.depth + (dnas_ ? 1 : 0)),
         q_(problem.input("q")),
         k_(problem.input("k")),

@@ -1,6 +1,6 @@
 #pragma once
 
-// A contender of tests/bench/run: a process that is told on standard input what to do, so that
+// A contender of tests/bench/run: a process that reads commands from standard input, so that
 // contenders with environments of their own can be timed in turn. worker.py is the same for Python.
 //
 //   set SCHEME forward|backward HEADS LENGTH DEPTH FOLDER   -> the name of the fastest variant
@@ -47,7 +47,7 @@ struct Problem {
     return values;
   }
 
-  /// Of `direction`; `usual` where it is not among them.
+  /// The value of `direction`, or `usual` if it is absent.
   double option(const std::string& name, double usual) const {
     std::istringstream words(direction);
     for (std::string word; std::getline(words, word, ',');) {
@@ -87,7 +87,8 @@ inline double seconds_of(const std::function<void()>& work) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-/// The variant whose second run is shortest; where the first takes long, that says enough.
+/// The variant whose second run is shortest. A first run that takes a second or longer also counts
+/// as the second.
 inline Variant fastest(const std::vector<Variant>& variants) {
   Variant best;
   double least = std::numeric_limits<double>::infinity();

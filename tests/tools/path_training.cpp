@@ -7,7 +7,7 @@
 //     attn-compute --from projection --emit grad_wq,grad_wk |
 //       basis-paths step --optimizer si-adam --rate 0.01
 //
-// A word on the command line chooses another optimiser: si-sgd. Exits with 1 where the loss has not
+// A word on the command line chooses another optimiser: si-sgd. Exits with 1 if the loss has not
 // fallen.
 
 #include <cstdio>
@@ -70,7 +70,7 @@ struct Head {
         v(projected(x, normal("wv", head, depth, channels))),
         grad_out(normal("grad_out", head, tokens, channels)) {}
 
-  // Finds the gradients; gives the loss.
+  // Computes the gradients; returns the loss.
   double differentiate() {
     const Matrix q = projected(x, wq);
     const Matrix k = projected(x, wk);

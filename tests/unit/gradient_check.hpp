@@ -171,7 +171,7 @@ double gradient_tolerance(double largest_score) {
                                     : 1e-11 + 8 * std::ldexp(largest_score, -53);
 }
 
-/// |got − want| relative to the largest |want|, or to `floor` where that is larger.
+/// |got − want| relative to the largest |want|, or to `floor` if that is larger.
 template <class Got, class Want>
 double gradient_error(const Got& got, const Want& want, double floor) {
   if (std::size(got) != std::size(want)) return std::numeric_limits<double>::infinity();

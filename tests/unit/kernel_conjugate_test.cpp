@@ -67,7 +67,7 @@ TEST_CASE_TEMPLATE("covariances of weights times a vector", T, float, double) {
       const double variance = kernel::multiply_covariance(p.data(), found.data(), n);
       long double mean = 0;
       for (std::size_t i = 0; i < a.size(); ++i) mean += static_cast<long double>(p[i]) * a[i];
-      // The mean is a sum of n terms; what comes of it is multiplied by p.
+      // The mean is a sum of n terms; its error is multiplied by p.
       const long double allowed = (static_cast<long double>(n) + 8) * rounding<T>;
       Worst error;
       long double want = 0;

@@ -260,7 +260,7 @@ TEST_CASE_TEMPLATE("exp_tile gives 0 for forbidden pairs", T, float, double) {
       CHECK(exponentials.value() <= 1);
       CHECK(sums.value() <= 1);
       CHECK(s.intact());
-      // Neither sum is asked for.
+      // Neither sum is requested.
       Guarded<T> again = before;
       kernel::exp_tile(again.view(), nullptr, nullptr);
       CHECK(again == s);

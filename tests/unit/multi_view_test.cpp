@@ -210,7 +210,7 @@ TEST_CASE("multi-view: an odd word is explained away by unas and not by dnas") {
     for (double& value : values) value *= 0.2;
     return values;
   };
-  // Objects and words alike about one direction, but for the odd word, which is opposite to it.
+  // Objects and words point roughly in one direction, except the odd word, which is opposite.
   std::vector<double> seen = normal("seen", objects * features);
   std::vector<double> read = normal("read", words * features);
   for (Index i = 0; i < objects; ++i) seen[static_cast<std::size_t>(i * features)] += 3;
@@ -227,7 +227,7 @@ TEST_CASE("multi-view: an odd word is explained away by unas and not by dnas") {
     std::vector<double> out(seen.size());
     const auto found = multi_view<double>(primary, {}, {&secondary, 1}, options,
                                           {out.data(), objects, features}, 1);
-    // What the odd word is attended with in all: the weights anew from potentials and scores.
+    // The sum of the odd word's weights, computed again from potentials and scores.
     double odd = 0;
     for (Index i = 0; i < objects; ++i) {
       double score = 0;

@@ -22,7 +22,7 @@ ProblemOptions shaped(Index queries, Index keys, double spread) {
   return options;
 }
 
-// Whether the output and potentials of a mixture are correct when nothing else is asked for.
+// Checks the output and potentials of a mixture if no other result is requested.
 template <class T>
 void check_output(const Problem<T>& problem, const SchemeOptions& options) {
   const auto s = problem.reference_scores();
@@ -65,8 +65,8 @@ TEST_CASE_TEMPLATE("hnas under masks and causality", T, float, double) {
   }
 }
 
-// Rows far below the others, whose exponentials underflow beside them; columns far above the panels
-// before them.
+// Some rows are so far below the others that their exponentials underflow; some columns are far
+// above the panels before them.
 TEST_CASE_TEMPLATE("hnas of rows and columns of different sizes", T, float, double) {
   Random random(133);
   for (const double shift : {25.0, 100.0, 5000.0}) {

@@ -124,7 +124,7 @@ TEST_CASE("a path value within float64 is exact, however large or small the othe
   };
   const auto close = [](double found, double exact) {
     return std::abs(found / exact - 1) <=
-           4.1 * unit<double>;  // two beside those of 1e-60 and so on
+           4.1 * unit<double>;  // two, besides those of 1e-60 and so on
   };
   CHECK(close(value(1e-200, 1e150, 1e290), 1e-60));
   CHECK(close(value(1e200, 1e-150, 1e-250), 1e100));

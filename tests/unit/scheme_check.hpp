@@ -84,7 +84,7 @@ void check_against_reference(const Problem<T>& problem, const SchemeOptions& opt
   CHECK(relative_error(got.out, reference::output(want.weights, problem.reference_v()).values) <=
         bound);
   CHECK(relative_error(got.column_sums, reference::column_sums(want.weights)) <= bound);
-  // x log x magnifies an error of x by up to |log x|, some 90 at the edge of float32.
+  // x log x magnifies an error of x by up to |log x|, about 90 at the edge of float32.
   const auto entropies = reference::row_entropies(want.weights);
   for (std::size_t i = 0; i < entropies.size(); ++i) {
     CHECK(std::abs(got.entropies[i] - static_cast<double>(entropies[i])) <=

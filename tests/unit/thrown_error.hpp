@@ -8,7 +8,8 @@
 
 namespace attn::testing {
 
-/// The Error that `body` throws; a failed check and one of another kind where it throws none.
+/// Returns the Error that `body` throws. If it throws none, fails a check and returns another
+/// Error.
 template <class Body>
 Error thrown_error(const Body& body) {
   try {

@@ -1,7 +1,7 @@
 #pragma once
 
-// What the tests of lib/kernel/tile.hpp share: every instruction set in turn, inputs, and what
-// error is allowed.
+// Helpers of the tests of lib/kernel/tile.hpp: all instruction sets in turn, inputs, and error
+// bounds.
 
 #include <doctest/doctest.h>
 #include <hwy/targets.h>
@@ -34,7 +34,7 @@ long double ulp(long double value) {
   return std::ldexp(1.0L, std::max(exponent, Limits::min_exponent) - Limits::digits);
 }
 
-// The largest error in units of what is allowed. NaN counts as infinite and stays.
+// The largest error in units of its bound. NaN counts as infinite and stays.
 class Worst {
  public:
   void add(long double got, long double want, long double allowed) {
@@ -103,9 +103,9 @@ long double difference(T s, double g, double shift) {
   return (static_cast<long double>(s) - g) - shift;
 }
 
-// An exponential may be off by its own ulp, and by what the rounding of its argument to T, and of
-// the two differences to float64 before that, moves it. `flushes`: what lies below the smallest
-// normal number of float32 may be 0.
+// The error of an exponential may be its own ulp, plus the effect of rounding its argument to T,
+// and the two differences before that to float64. `flushes`: results below the smallest normal
+// number of float32 may be 0.
 template <class T>
 void add_exponential(Worst& worst, T got, T s, double g, double shift, bool flushes = false) {
   const long double x = difference(s, g, shift);

@@ -6,7 +6,7 @@
 
 namespace attn::testing {
 
-/// Keeps all weights: what no tool does, and tests need.
+/// Keeps all weights. Only tests need this; no tool does it.
 template <class T>
 class KeepWeights final : public Observer<T> {
  public:

@@ -1,4 +1,4 @@
-// What a run of attn-compute takes: memory for the plan, and all of it for --dry-run.
+// The costs of a run of attn-compute: memory for the plan, and all costs for --dry-run.
 
 #include <algorithm>
 
@@ -57,7 +57,7 @@ HeadNeeds compute_needs(const ComputeOptions& options, const AttentionInput& inp
     const std::int64_t forward =
         attend_bytes(options.scheme.scheme, input.queries, input.keys, element_size, threads) +
         threads * (sums + output);
-    // Threads work on heads of their own or on one together.
+    // Each thread works on a head of its own, or all threads work on one head together.
     const std::int64_t backward =
         std::max(threads * head_gradient_bytes(options, input, element_size, 1),
                  head_gradient_bytes(options, input, element_size, threads));

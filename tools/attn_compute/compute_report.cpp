@@ -11,7 +11,7 @@
 namespace attn::tools {
 namespace {
 
-// What the summary line says after the shape.
+// The part of the summary line after the shape.
 std::string remarks(Scheme scheme, const Totals& totals) {
   std::string text;
   if (totals.empty_queries > 0) {

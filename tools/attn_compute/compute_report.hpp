@@ -21,8 +21,8 @@ void record_results(const cli::Arguments& arguments, const ComputeOptions& optio
 cli::Outcome conclude(const ComputeOptions& options, const AttentionInput& input, bool f64,
                       const Totals& totals, cli::Report& report);
 
-/// The same for all groups of --each together, whose own conclusions `groups` has gathered: the
-/// worst status goes into the result, beside them.
+/// The same for all groups of --each together. `groups` has gathered the conclusion of each group;
+/// the worst status is added to the result.
 cli::Outcome conclude_groups(const GroupReport& groups, Scheme scheme, Index heads,
                              const Totals& totals, cli::Report& report);
 

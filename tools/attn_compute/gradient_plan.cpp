@@ -63,7 +63,7 @@ class Planner {
     return GradientKind{name, operand, labels};
   }
 
-  // Of q, k or v: the vectors, or the weights they are projected with.
+  // The gradient of q, k or v, or of the weights that project them.
   std::optional<GradientKind> vectors(const std::string& name,
                                       const std::optional<Vectors>& vectors,
                                       const char* axis) const {

@@ -10,8 +10,9 @@
 
 namespace attn::tools {
 
-/// Writes gradients as heads are done: a block that one head alone has a part in at once, others
-/// once their heads have been added up, in float64 and in the order of the heads.
+/// Writes gradients as heads are completed. A block that only one head uses is written at once;
+/// other blocks are written when the gradients of all their heads have been added up, in float64
+/// and in the order of the heads.
 template <class T>
 class GradientWriter {
  public:
@@ -19,8 +20,8 @@ class GradientWriter {
   GradientWriter(io::OutputBundle& output, const std::vector<GradientKind>& kinds,
                  const AttentionInput& input, cli::Report& report);
 
-  /// The parts of one head, in the order of the kinds. Throws Error(numerical) where one is not
-  /// finite.
+  /// Adds the gradients of one head, in the order of the kinds. Throws Error(numerical) if one is
+  /// not finite.
   void add(Index problem, const std::vector<Buffer<T>>& parts);
 
  private:

@@ -15,14 +15,14 @@ bool asks_for_scores(const ComputeOptions& options) {
       });
 }
 
-// Where one head's parts go.
+// Where the gradients of one head go.
 template <class T>
 class Parts {
  public:
   Parts(const ComputeOptions& options, const std::vector<Buffer<T>>& parts)
       : options_(options), parts_(parts) {}
 
-  // No data where it is not asked for.
+  // The matrix of a requested gradient; without data if it is not requested.
   MatrixView<T> part(const std::string& name, Index rows, Index cols) const {
     for (std::size_t n = 0; n < parts_.size(); ++n) {
       if (options_.gradients[n].name == name) return {parts_[n].data(), rows, cols};
@@ -106,7 +106,7 @@ std::vector<Buffer<T>> head_gradients(const ComputeOptions& options, const Atten
   const HeadGradientTargets<T> targets = gradient_targets(input, named);
   differentiate_head(forward, targets, threads);
   if (input.bias || !input.rel_bias) return parts;
-  // Both names of the table's gradient may be asked for.
+  // The table's gradient may be requested by both of its names.
   const MatrixView<T> also = named.part("grad_bias", *input.rel_bias);
   const MatrixView<T>& table = targets.relative_bias;
   if (also.data != nullptr && also.data != table.data) {

@@ -9,19 +9,19 @@
 
 namespace attn::tools {
 
-/// The part of one head in each gradient of `options`, in their order, a block each. `out` is its
-/// output (Lq, dv), all queries.
+/// The gradients of one head, one block for each gradient of `options`, in their order. `out` is
+/// the head's output (Lq, dv) for all queries.
 template <class T>
 std::vector<Buffer<T>> head_gradients(const ComputeOptions& options, const AttentionInput& input,
                                       const Head<T>& head, const SchemeOptions& scheme,
                                       const Attention& attention, MatrixView<const T> out,
                                       int threads);
 
-/// Bytes that it takes while it works on one head, results not counted.
+/// Bytes that head_gradients allocates for one head, results not included.
 std::int64_t head_gradient_bytes(const ComputeOptions& options, const AttentionInput& input,
                                  std::size_t element_size, int threads);
 
-/// What it computes over all heads, forward not counted.
+/// Floating-point operations of head_gradients for all heads, the forward pass not included.
 double gradient_flops(const ComputeOptions& options, const AttentionInput& input);
 
 }  // namespace attn::tools

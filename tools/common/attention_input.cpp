@@ -14,7 +14,8 @@ namespace {
 
 using Layout = ScoreOptions::Layout;
 
-// One of the datasets that scores are made of; where it is missing, what else there is.
+// A dataset from which scores are computed. If it is missing, the error suggests other sources that
+// the bundle has.
 io::InputDataset required(const io::InputBundle& bundle, const std::string& name) {
   try {
     return bundle.dataset(name);
@@ -288,7 +289,8 @@ void AttentionInput::take_terms(const io::InputBundle& bundle) {
     require_floating(bias->dataset);
   }
   if (with_fenchel && bundle.has("preference")) {
-    // One for all queries of a problem: (…, n), where that is what the axes say.
+    // A preference (…, n), if its axes have these lengths, is the same for all queries of a
+    // problem.
     const io::InputDataset dataset = bundle.dataset("preference");
     const Shape own = join(leading, {keys});
     const bool by_problem = options.source == ScoreOptions::Source::templates && !leading.empty() &&

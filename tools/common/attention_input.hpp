@@ -24,18 +24,18 @@ struct Vectors {
   std::string address() const;
 };
 
-/// The attention problems of a bundle (one per position of the leading axes, a *head* for short),
-/// with everything about shapes and types checked, and nothing read yet but key_length.
+/// The attention problems of a bundle (one per position of the leading axes, a *head* for short).
+/// All shapes and types are checked; the only numbers that are read are those of key_length.
 struct AttentionInput {
-  /// Throws Error(input) naming the datasets whose rank, shape or type does not fit, Error(usage)
-  /// for an open causal alignment. `with_values`: v is wanted where there is one. `schemes` says
-  /// which scores are (Head::scores).
+  /// `with_values`: uses v if the bundle has it. `schemes` determines the scores that
+  /// Head::scores provides. Throws Error(input) that names datasets whose rank, shape or type does
+  /// not fit, Error(usage) for an open causal alignment.
   AttentionInput(const io::InputBundle& bundle, const ScoreOptions& options, bool with_values,
                  const std::vector<Scheme>& schemes = {Scheme::unas});
 
   ScoreOptions options;
-  bool with_plain = false;    ///< some scheme is of plain scores
-  bool with_fenchel = false;  ///< fenchel is among them
+  bool with_plain = false;    ///< some scheme uses plain scores
+  bool with_fenchel = false;  ///< fenchel is among the schemes
   Causal causal = Causal::none;
   Shape leading;  ///< of the results
   Index problems = 1;
@@ -49,40 +49,40 @@ struct AttentionInput {
   std::optional<Operand> rel_bias;                      ///< (buckets, heads)
   std::optional<Operand> grad_out;                      ///< like out; see take_grad_out
   std::vector<Index> key_length;                        ///< per problem; empty: none
-  bool any_float64 = false;                             ///< among what is computed with
+  bool any_float64 = false;                             ///< among the datasets that are used
 
-  /// Wants the dataset grad_out too, which is then read with the heads. Throws Error(input) where
-  /// it has another shape than out.
+  /// Adds the dataset grad_out, which is then read with the heads. Throws Error(input) if its shape
+  /// is not that of out.
   void take_grad_out(const io::InputBundle& bundle);
 
-  /// For the report: every dataset that is read.
+  /// All datasets that are read, for the report.
   std::vector<io::InputDataset> datasets() const;
 
-  /// The energy whose operands are read: that of plain scores, if there are any.
+  /// The energy whose operands are read: that of plain scores, if any scheme uses them.
   const EnergyDescription& energy() const;
 
-  /// How the scores for `scheme` are made. Requires that the input was made for it.
+  /// How the scores for `scheme` are computed. Requires that the constructor's `schemes` has it.
   ScoreRecipe recipe(Scheme scheme) const;
 
-  /// What the energies of a head are computed of.
+  /// The sizes from which the energies of a head are computed.
   EnergySizes sizes() const;
 
-  /// Heads: the length of the last leading axis, 1 where there is none.
+  /// The number of heads: the length of the last leading axis, or 1 without leading axes.
   Index heads() const { return leading.empty() ? 1 : leading.back(); }
 
-  /// "a.h5:/q and a.h5:/k, head [0, 3]": what the scores of a problem are made of, for messages.
+  /// The sources of a problem's scores, for messages: "a.h5:/q and a.h5:/k, head [0, 3]".
   std::string place(Index problem) const;
 
-  /// Floating-point operations of `passes` passes over the energies of all heads for `scheme`, with
-  /// what is made before them: projections, the products with W and W1. Pairs that causality,
-  /// window or padding forbid count nothing, a tanh counts one.
+  /// Floating-point operations of `passes` passes over the energies of all heads for `scheme`,
+  /// including the products before them: projections, and products with W and W1. Pairs that
+  /// causality, window or padding forbids are not counted; a tanh counts as one operation.
   double score_flops(Scheme scheme, double passes) const;
 
-  /// Pairs of all heads that causality, window and padding leave.
+  /// The number of pairs of all heads that causality, window and padding allow.
   double pairs() const;
 
-  /// Bytes one head takes in memory at float32 or float64, dense matrices up to `dense_limit` bytes
-  /// held and larger ones read by tiles.
+  /// Bytes of one head in memory, in float32 or float64. Dense matrices of up to `dense_limit`
+  /// bytes are held in memory, larger ones are read by tiles.
   std::int64_t head_bytes(std::size_t element_size, std::int64_t dense_limit) const;
 
  private:
@@ -95,8 +95,8 @@ struct AttentionInput {
   std::vector<const Operand*> operands() const;
 };
 
-/// Throws Error(usage) where --layout is given and nothing has heads to be laid out: no q and k,
-/// and no v from which an out is made.
+/// Throws Error(usage) if --layout is given and no array has an axis of heads: neither q and k, nor
+/// a v from which out is computed.
 void require_layout_effect(const cli::Arguments& arguments, const AttentionInput& input);
 
 }  // namespace attn::tools

@@ -76,7 +76,7 @@ template <class T>
 void HeadReader<T>::read_vectors(Head<T>& head) {
   HeadArrays<T>& arrays = head.arrays_;
   if (input_.q) {
-    // Keys and values are of one y, which may be x.
+    // Keys and values are projected from the same y, which may be x.
     const bool one_input = input_.q->input.dataset.address() == input_.k->input.dataset.address();
     head.q_block_ = vectors(*input_.q, head.problem, last_x_, last_q_);
     head.k_block_ = vectors(*input_.k, head.problem, one_input ? last_x_ : last_y_, last_k_);

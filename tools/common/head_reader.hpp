@@ -10,15 +10,16 @@
 
 namespace attn::tools {
 
-/// A row-major block read and found finite, or made of two such, shared by the heads that use it.
+/// A row-major block that was read and checked to be finite, or the product of two such blocks;
+/// shared by the heads that use it.
 template <class T>
 struct Block {
   Index index = -1;
-  Index second = -1;  ///< of the weights, where it is a product
+  Index second = -1;  ///< for a product, the index of the weights
   Index rows = 0;
   Index cols = 0;
   Buffer<T> values;
-  std::shared_ptr<const Block> input, weights;  ///< whose product it is
+  std::shared_ptr<const Block> input, weights;  ///< for a product, its factors
 
   MatrixView<const T> view() const { return {values.data(), rows, cols}; }
 };
@@ -29,15 +30,17 @@ class Head {
  public:
   Index problem = 0;
 
-  /// The scores for `scheme`: under fenchel those with α and the preference, else those without.
+  /// The scores for `scheme`. Those for fenchel include α and the preference.
   const Scores<T>& scores(Scheme scheme) const {
     return scheme == Scheme::fenchel ? fenchel_->scores() : plain_->scores();
   }
-  /// Of any scheme that the input was made for: they have one support, but for a preference of 0.
+  /// The scores for any scheme of the input: all allow the same pairs, except that a preference of
+  /// 0 forbids a pair.
   const Scores<T>& scores() const { return (plain_ ? plain_ : fenchel_)->scores(); }
   MatrixView<const T> v() const { return arrays_.v; }
 
-  /// What is there of what scores are made of, and what the loss says of the output.
+  /// The operands of the scores, and the gradient of the loss with respect to the output; absent
+  /// ones are empty.
   MatrixView<const T> q() const { return arrays_.q; }
   MatrixView<const T> k() const { return arrays_.k; }
   const HeadArrays<T>& arrays() const { return arrays_; }
@@ -46,7 +49,7 @@ class Head {
   ProjectedFrom<T> made_of_k() const { return factors(k_block_); }
   ProjectedFrom<T> made_of_v() const { return factors(v_block_); }
 
-  /// The smallest finite bias of this head where that is below 0, else 0.
+  /// The smallest finite bias of this head if it is below 0, else 0.
   double least_bias() const { return bias_ ? bias_->least() : 0; }
 
  private:
@@ -76,8 +79,8 @@ class HeadReader {
   /// projections.
   HeadReader(const AttentionInput& input, std::int64_t dense_limit, int threads);
 
-  /// Throws Error(input) naming dataset and index of what is not finite, Error(numerical) for a
-  /// projection beyond the format.
+  /// Throws Error(input) that names the dataset and the index of a number that is not finite,
+  /// Error(numerical) for a projection beyond the format.
   std::shared_ptr<Head<T>> read(Index problem);
 
  private:

@@ -14,10 +14,10 @@ namespace {
 // Enough work per batch to keep the threads busy between two rounds of reading and writing.
 constexpr Index panels_per_thread = 32;
 
-// Less of what is merely useful than this part of it would save less time than that part.
+// Less than this fraction (1/8) of HeadNeeds::useful_bytes would save hardly any time.
 constexpr std::int64_t least_useful_part = 8;
 
-// Large heads need no company but one for each thread, however much memory there would be.
+// One large head for each thread is enough, even if memory has room for more.
 constexpr std::int64_t batch_bytes = std::int64_t{32} << 20;
 
 }  // namespace

@@ -15,43 +15,42 @@
 
 namespace attn::tools {
 
-/// What a tool needs per head besides its inputs.
+/// The memory that a tool needs for each head besides its inputs.
 struct HeadNeeds {
   std::int64_t result_bytes = 0;  ///< kept until the head is written
-  std::int64_t kept_bytes = 0;    ///< of all heads together, kept until the end
-  /// While heads are worked on; matrices of up to `dense_limit` bytes are held.
+  std::int64_t kept_bytes = 0;    ///< for all heads together, kept until the end
+  /// Needed while heads are computed; matrices of up to `dense_limit` bytes are held.
   std::function<std::int64_t(int threads, std::int64_t dense_limit)> work_bytes;
-  /// More that a head which is worked on can use, to save time: it gets what is left over.
+  /// Further bytes that save time while a head is computed. A head gets only memory that is left.
   std::int64_t useful_bytes = 0;
 };
 
-/// How many heads are in memory at a time and how many threads work. The answer never depends on
-/// it.
+/// How many heads are in memory at a time, and how many threads run. No result depends on it.
 struct MemoryPlan {
   int threads = 1;
   Index batch = 1;
-  std::int64_t dense_limit = 0;   ///< masks and the like above this are read by tiles
-  std::int64_t useful_bytes = 0;  ///< what there is of HeadNeeds::useful_bytes for a head
-  std::int64_t bytes = 0;         ///< what the plan expects to take
+  std::int64_t dense_limit = 0;   ///< larger masks, biases and scores are read by tiles
+  std::int64_t useful_bytes = 0;  ///< the part of HeadNeeds::useful_bytes that a head gets
+  std::int64_t bytes = 0;         ///< the expected use of memory
 };
 
-/// Fits the work into `memory` bytes: without what is merely useful, then fewer heads at a time,
-/// then masks by tiles, then fewer threads. Throws Error(memory) saying how much is needed where
-/// nothing helps, and what require_readable throws.
+/// Fits the work into `memory` bytes: first without useful_bytes, then with fewer heads at a time,
+/// then with masks by tiles, then with fewer threads. Throws Error(memory) that states the bytes
+/// needed if none of these is enough, and the errors of require_readable.
 MemoryPlan plan_memory(const AttentionInput& input, std::size_t element_size,
                        const HeadNeeds& needs, int threads, std::int64_t memory);
 
-/// Whether threads go over the heads of a batch, else over the panels of each.
+/// Whether threads share the heads of a batch; else they share the panels of one head at a time.
 inline bool over_heads(Index batch, int threads) { return batch >= threads; }
 
-/// Warns where a bias has finite values as low as those that stand for −inf in many programs (−1e4,
-/// −1e9, the lowest number of a format): a softmax makes zeros of them, but under the other
-/// `schemes` a key that has them everywhere gets as much attention as any.
+/// Warns if a bias has finite values as low as those that many programs use for −inf (−1e4, −1e9,
+/// the lowest number of a format). In a softmax their weights are 0, but under the other `schemes`
+/// a key with such a bias for all queries gets as much attention as any other.
 void warn_of_finite_masks(double least_bias, const std::vector<Scheme>& schemes,
                           cli::Report& report);
 
-/// Runs `body`, which works on `head`: an Error that it throws names the head and, where a finite
-/// bias leaves no room for scores, hints at −inf.
+/// Runs `body`, which works on `head`. An Error that it throws names the head and, if a finite bias
+/// leaves no room for scores, hints at −inf.
 template <class T, class Body>
 auto naming_head(const AttentionInput& input, const Head<T>& head, const Body& body) {
   try {

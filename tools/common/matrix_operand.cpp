@@ -15,10 +15,11 @@
 namespace attn::tools {
 namespace {
 
-// The mask's zeros and ones need no look.
+// The zeros and ones of a mask need no check.
 void require_scores(const Operand&, const BlockAxes&, const std::uint8_t*, Index) {}
 
-// A number that became −inf, or 0 where that forbids, on its way to float32 would look like a mask.
+// If the conversion to float32 turned a number into −inf, or into a 0 that forbids, it would mask a
+// pair.
 void require_kept(const Operand& operand, const BlockAxes& axes) {
   const double forbids = operand.zero_forbids ? 0.0 : -std::numeric_limits<double>::infinity();
   const double sign = operand.of_cost ? -1 : 1;
@@ -62,9 +63,9 @@ void require_scores(const Operand& operand, const BlockAxes& axes, const T* valu
   if (forbidden && narrowed) require_kept(operand, axes);
 }
 
-// Of the finite elements.
+// The extent of the finite elements.
 struct Extent {
-  double least = 0;    // 0 where none is below
+  double least = 0;    // 0 if no element is below 0
   double largest = 0;  // in magnitude
 
   void add(const std::uint8_t*, Index) { largest = 1; }
@@ -116,7 +117,7 @@ class HeldMatrix final : public OperandMatrix<T> {
 template <class T>
 class TiledMatrix final : public OperandMatrix<T> {
  public:
-  // Looks at all of it once: what is refused must not depend on which tiles a pass will read.
+  // Checks all elements once, so that errors do not depend on which tiles a pass reads.
   TiledMatrix(const Operand& operand, Index block) : operand_(operand), block_(block) {
     constexpr Index rows_at_once = 64;
     Buffer<T> values(std::min(rows_at_once, operand.rows) * operand.cols);

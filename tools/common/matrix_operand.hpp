@@ -10,7 +10,7 @@ namespace attn::tools {
 template <class T>
 class OperandMatrix : public MatrixSource<T> {
  public:
-  /// The smallest finite element where that is below 0, else 0.
+  /// The smallest finite element if it is below 0, else 0.
   virtual double least() const = 0;
 };
 

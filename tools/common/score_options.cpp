@@ -103,7 +103,7 @@ std::vector<std::pair<std::string, std::string>> energy_words() {
   return words;
 }
 
-// A word of the command line, or of the bundle's attribute where the option was not given.
+// A word from the command line, or from the bundle's attribute if the option is not given.
 template <class Table>
 auto resolve_word(const Table& table, const std::string& option, const cli::Arguments& arguments,
                   const io::InputBundle* recorded) {

@@ -31,7 +31,8 @@ struct ScoreOptions {
 
   Source source = Source::vectors;
   std::string energy = "scaled-dot";  ///< the name of one of lib/energy
-  bool energy_chosen = false;  ///< for fenchel: given, or recorded of a run of it or of no run
+  bool energy_chosen =
+      false;  ///< for fenchel: given, or recorded, but not by a run of another scheme
   double scale = 1;
   double epsilon = 1;  ///< for a cost
   double alpha = 1;    ///< for fenchel, multiplies the scale
@@ -42,7 +43,7 @@ struct ScoreOptions {
   std::optional<double> softcap;
   Layout layout = Layout::heads_first;
 
-  /// FD 17 is of inner products.
+  /// The default for fenchel is dot, because FD 17 uses inner products.
   std::string energy_of(Scheme scheme) const {
     return scheme == Scheme::fenchel && !energy_chosen ? "dot" : energy;
   }

@@ -49,8 +49,8 @@ class Sections {
 /// section.
 class SectionOutput {
  public:
-  /// Makes the output by open_output with `options` and copies every section n except what
-  /// `plans[n]` leaves out. The arguments must outlive it.
+  /// Makes the output by open_output with `options` and copies every section n except the objects
+  /// that `plans[n]` leaves out. The arguments must outlive it.
   SectionOutput(const cli::Arguments& arguments, const Sections& sections,
                 std::vector<ResultPlan> plans, const io::OutputBundle::Options& options = {});
 

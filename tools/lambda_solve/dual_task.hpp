@@ -29,9 +29,9 @@ struct DualTaskOptions {
 
 /// The task of lambda-solve for one section: INPUT, or one group of it.
 struct DualTask {
-  /// Checks everything but the numbers, of which it reads only the cost. Throws what AttentionInput
-  /// throws, Error(usage) for options that would have no effect, Error(input) for an invalid cost
-  /// or an energy that is not an inner product.
+  /// Checks everything except the numbers, of which it reads only the cost. Throws the errors of
+  /// AttentionInput, Error(usage) for options that would have no effect, Error(input) for an
+  /// invalid cost or an energy that is not an inner product.
   DualTask(const cli::Arguments& arguments, io::InputBundle section);
 
   /// The effect of the run on results of earlier runs, and the inputs of its own results.

@@ -23,7 +23,7 @@ struct StepFigures {
   nlohmann::ordered_json json() const;
 };
 
-/// Whether a table of `times` steps shows `step`: at most some 40 lines, with the first and the
+/// Whether a table of `times` steps shows `step`: at most about 40 lines, with the first and the
 /// last.
 bool is_shown(Index step, Index times);
 

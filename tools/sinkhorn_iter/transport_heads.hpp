@@ -17,8 +17,8 @@ namespace attn::tools {
 struct TransportResult {
   Index problem = 0;
   SinkhornSummary summary;
-  std::optional<double> tolerance;  ///< in force
-  Feasibility feasibility;          ///< set if a tolerance is in force
+  std::optional<double> tolerance;  ///< none with an exact number of iterations
+  Feasibility feasibility;          ///< set if a tolerance is used
   double rescaled = 0;              ///< |Σa − Σb| accepted by the tolerance: b was scaled
   std::string refusal;              ///< why it cannot be solved, for people; empty if it was solved
   std::string hint;

@@ -215,7 +215,7 @@ Comparison::Comparison(const cli::Arguments& arguments, cli::Report& report) {
     }
   }
   cli::Progress progress(arguments, "comparing", elements, "elements");
-  // Each is opened anew, so that the caches of a whole dump are not held at once.
+  // Each dataset is opened again, so that the caches of a whole dump are not held at once.
   for (const auto& [name_a, name_b] : pairs) {
     compared_.push_back(compare(name_a, a.bundle.dataset(name_a), b.bundle.dataset(name_b),
                                 tolerance, arguments.memory, progress));

@@ -22,7 +22,7 @@ struct Compared {
   bool same() const { return comparable && difference.differing == 0; }
 };
 
-/// The comparisons that tensor-compare was asked for.
+/// The requested comparisons.
 class Comparison {
  public:
   /// Opens both sides, pairs the datasets by their paths and reads them block by block within

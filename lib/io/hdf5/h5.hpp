@@ -24,7 +24,7 @@ class Lock {
 };
 
 /// Sets the name of the object that HDF5 is about to read, for the message after a crash. Called
-/// under a Lock. Kept until the next call; cut to some 500 bytes.
+/// under a Lock. Kept until the next call; cut to about 500 bytes.
 void set_subject(const std::string& address) noexcept;
 
 /// Whether the calling thread holds a Lock, and the subject set last. For signal handlers.

@@ -133,7 +133,7 @@ h5::Handle opened(const Object& object, const h5::Handle& access) {
 
 /// How to open `dataset` for reading: raw files are looked up beside its own file. Chunks get a
 /// cache of suitable size, or none if they are uncompressed and larger than the cache, since HDF5
-/// then reads only the bytes that are asked for.
+/// then reads only the requested bytes.
 h5::Handle suitable_access(hid_t dataset, hid_t creation, const Chunks& chunks,
                            const InputFile& file, const std::string& address) {
   if (H5Pget_external_count(creation) > 0) {
