@@ -424,7 +424,7 @@ class BasisPaths(ToolTest):
         self.refused("basis-paths", "step", "--rate=1", "--skeleton=largest", "in.h5", status=4,
                      hint="basis-paths identify --skeleton largest")
         self.write("one.h5", wq=1. * w, wk=1. * w, skeleton_q=stored["skeleton_q"])
-        self.refused("basis-paths", "values", "one.h5", status=3, says=["skeleton_q alone"])
+        self.refused("basis-paths", "values", "one.h5", status=3, says=["has only skeleton_q, expected also skeleton_k"])
         self.write("state.h5", wq=1. * w, wk=1. * w, grad_wq=1. * w, grad_wk=1. * w,
                    si_adam_m=np.zeros((3, 2)))
         self.refused("basis-paths", "step", "--rate=1", "state.h5", status=3,

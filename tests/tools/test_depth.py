@@ -48,7 +48,7 @@ class Depth(ToolTest):
             with self.subTest(name=name):
                 self.claims(f"x = 1\ny = {text}\n")
                 self.refused("claim-check", "claims.toml", output=None, status=3,
-                             says=["claims.toml:2: a value has more than 32 brackets"])
+                             says=["claims.toml:2: a value has more than 32 nested brackets"])
 
     def test_keys_within_bounds_that_add_up(self):
         # 31 parts in each of 31 nested tables: the deepest text within the bounds.
