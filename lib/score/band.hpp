@@ -2,8 +2,8 @@
 
 #include <optional>
 
-#include "score/allowed_counts.hpp"
 #include "attnkit/causal.hpp"
+#include "score/allowed_counts.hpp"
 #include "tensor/view.hpp"
 
 namespace attn {

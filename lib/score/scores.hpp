@@ -4,9 +4,9 @@
 #include <optional>
 #include <vector>
 
+#include "attnkit/causal.hpp"
 #include "score/allowed_counts.hpp"
 #include "score/band.hpp"
-#include "attnkit/causal.hpp"
 #include "score/energy.hpp"
 #include "score/matrix_source.hpp"
 #include "score/relative_bias.hpp"
