@@ -234,7 +234,7 @@ class Figures(FigureTest):
         for name, values in (("mask", np.ones((4, 30))), ("bias", np.zeros((4, 30)))):
             self.write(f"{name}.h5", t=np.ones((30, 2)), z=np.ones((4, 2)), h=np.ones((4, 2)),
                        **{name: values})
-            self.refused("evidence", f"{name}.h5", "-o", "f", status=3, says=[f"by {name}"])
+            self.refused("evidence", f"{name}.h5", "-o", "f", status=3, says=[f"because of {name}"])
 
     def test_a_caption_repeats_the_commands(self):
         self.run_tool("tensor-gen", "normal", "q=9x4", "k=9x4", "--output=$in put.h5")

@@ -359,7 +359,7 @@ class Gradients(ToolTest):
                 (["--emit=grad_w"], "grad_w: only --energy bilinear"),
                 (["--emit=grad_w1"], "grad_w1: only --energy mlp"),
                 (["--emit=grad_w2"], "grad_w2: only --energy mlp"),
-                (["--emit=grad_b1"], "grad_b1: there is no b1"),
+                (["--emit=grad_b1"], "grad_b1: there is no mlp energy with a dataset b1"),
                 (["--emit=grad_bias"], "grad_bias: there is no dataset bias"),
                 (["--emit=grad_bias", "--relative-bias=alibi"], "grad_bias: there is no dataset"),
                 (["--emit=grad_rel_bias"], "grad_rel_bias: there is no --relative-bias t5"),

@@ -4,6 +4,9 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
+#include "common/result_kinds.hpp"
 #include "gradient/projection_gradient.hpp"
 #include "gradient/shared_sums.hpp"
 #include "plan_problem.hpp"
@@ -42,6 +45,19 @@ TEST_CASE("energies have names of their own, and unknown ones are refused by nam
 }
 
 // The directional derivative of Σ dE_ij e_ij in each argument.
+TEST_CASE("the gradients that tools name are those of the energies' operands") {
+  const std::vector<std::string>& named = attn::tools::gradient_names();
+  std::vector<std::string> of_operands;
+  for (const EnergyDescription* energy : energies()) {
+    for (const EnergyOperand& operand : energy->operands()) {
+      of_operands.push_back("grad_" + operand.name);
+    }
+  }
+  const auto first = std::find(named.begin(), named.end(), "grad_rel_bias") + 1;
+  const auto last = std::find(named.begin(), named.end(), "grad_x");
+  CHECK(std::vector<std::string>(first, last) == of_operands);
+}
+
 TEST_CASE("every energy's gradients against differences of its energies") {
   Random random(341);
   for (const EnergyDescription* energy : energies()) {
