@@ -15,6 +15,7 @@ using Shape = std::vector<Index>;
 
 /// A dense row-major array in the caller's memory. Copies are cheap and refer to the same numbers.
 /// A view without data stands for an absent array.
+/// An output must not overlap an input or another output.
 template <class T>
 struct TensorView {
   T* data = nullptr;

@@ -9,6 +9,18 @@ void require(bool holds, const std::string& message) {
   if (!holds) throw Error(Failure::usage, message);
 }
 
+bool is_scheme(Scheme scheme) {
+  switch (scheme) {
+    case Scheme::unas:
+    case Scheme::dnas:
+    case Scheme::hnas:
+    case Scheme::fenchel:
+    case Scheme::sinkhorn:
+      return true;
+  }
+  return false;
+}
+
 void require_sinkhorn(const Stopping& stopping, Scheme scheme) {
   require(scheme == Scheme::sinkhorn || (!stopping.iterations && !stopping.tolerance),
           "iterations and a tolerance go with the scheme sinkhorn");
@@ -44,6 +56,13 @@ void require_options(const AttentionShapes& shapes, const AttentionOptions& opti
   const bool hnas = options.scheme == Scheme::hnas;
   const bool fenchel = options.scheme == Scheme::fenchel;
   const bool t5 = options.relative == RelativePositions::t5;
+  require(is_scheme(options.scheme), "there is no such scheme");
+  require(options.causal == Causal::none || options.causal == Causal::top_left ||
+              options.causal == Causal::bottom_right,
+          "there is no such alignment of causality");
+  require(options.relative == RelativePositions::none ||
+              options.relative == RelativePositions::alibi || t5,
+          "there are no such relative positions");
   require(std::isfinite(options.scale), "the scale is not finite");
   require(std::isfinite(options.alpha), "alpha is not finite");
   require(fenchel || options.alpha == 1, "alpha goes with the scheme fenchel");

@@ -19,6 +19,8 @@ void require_options(const StepOptions& options) {
   const auto require = [](bool right, const std::string& name, const std::string& expected) {
     if (!right) throw Error(Failure::usage, name + " is out of range, expected " + expected);
   };
+  require(options.optimizer >= Optimizer::sgd && options.optimizer <= Optimizer::si_sgd_printed,
+          "optimizer", "one that exists");
   require(options.rate > 0 && std::isfinite(options.rate), "rate", "a finite number > 0");
   require(options.min_ratio > 0 && std::isfinite(options.min_ratio), "min_ratio",
           "a finite number > 0");

@@ -124,6 +124,18 @@ TEST_CASE("options that do not fit together") {
   refuses(shapes, {}, Failure::usage, "give wv in its place");
 }
 
+TEST_CASE("values outside of an enumeration") {
+  AttentionOptions options;
+  options.scheme = static_cast<Scheme>(99);
+  refuses(usual(), options, Failure::usage, "there is no such scheme");
+  options = {};
+  options.causal = static_cast<Causal>(99);
+  refuses(usual(), options, Failure::usage, "there is no such alignment");
+  options = {};
+  options.relative = static_cast<RelativePositions>(99);
+  refuses(usual(), options, Failure::usage, "there are no such relative positions");
+}
+
 TEST_CASE("arrays of a run") {
   Random random(331);
   const BatchSizes sizes{2, 2, 1, 3, 4, 2, 2};

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/bundles.hpp"
+#include "common/result_kinds.hpp"
 #include "common/result_table.hpp"
 
 namespace attn::tools {

@@ -27,4 +27,7 @@ const std::vector<DualResultKind>& dual_result_kinds();
 /// Names of the gradients that attn-compute can write.
 const std::vector<std::string>& gradient_names();
 
+/// Names of the attributes that record score options.
+const std::vector<std::string>& score_attributes();
+
 }  // namespace attn::tools

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "common/result_kinds.hpp"
-#include "common/score_options.hpp"
 
 namespace attn::tools {
 namespace {

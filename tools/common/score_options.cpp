@@ -258,13 +258,6 @@ Causal resolve_causal(const ScoreOptions& options, Index queries, Index keys) {
   return Causal::top_left;
 }
 
-const std::vector<std::string>& score_attributes() {
-  static const std::vector<std::string> names = {
-      "attn_energy", "attn_scale",   "attn_causal", "attn_source", "attn_relative_bias",
-      "attn_window", "attn_softcap", "attn_layout", "attn_epsilon"};
-  return names;
-}
-
 std::vector<std::pair<std::string, Setting>> score_settings(const ScoreOptions& options,
                                                             Scheme scheme, Causal causal) {
   std::vector<std::pair<std::string, Setting>> settings = {

@@ -72,10 +72,7 @@ void warn_of_settings_left(const std::string& settings, cli::Report& report);
 /// Throws Error(usage) if the alignment is left open and Lq ≠ Lk.
 Causal resolve_causal(const ScoreOptions& options, Index queries, Index keys);
 
-/// Names of the attributes that record score options.
-const std::vector<std::string>& score_attributes();
-
-/// The values of these attributes, in the order in which they are written.
+/// The values of score_attributes() (result_kinds.hpp), in the order in which they are written.
 std::vector<std::pair<std::string, Setting>> score_settings(const ScoreOptions& options,
                                                             Scheme scheme, Causal causal);
 

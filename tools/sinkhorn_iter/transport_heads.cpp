@@ -9,6 +9,7 @@
 #include "attnkit/error.hpp"
 #include "common/bundles.hpp"
 #include "common/head_outputs.hpp"
+#include "common/result_kinds.hpp"
 #include "common/result_table.hpp"
 #include "common/weights_writer.hpp"
 #include "feasibility/allowed_pairs.hpp"
