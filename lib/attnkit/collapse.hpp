@@ -158,11 +158,11 @@ class MixturePlan {
   /// `from`. Returns the results of each problem. Throws Error(input) for arrays whose shapes are
   /// not the plan's and for numbers that are not allowed, Error(numerical) for scores or a
   /// likelihood beyond the range of float64.
-  std::vector<EmStep> step(TensorView<const double> points, const MixtureViews<const double>& from,
-                           const MixtureViews<double>& to);
+  std::vector<EmStep> step(const TensorView<const double>& points,
+                           const MixtureViews<const double>& from, const MixtureViews<double>& to);
 
   /// Returns Σ_j log Σ_i β_i N(k_j | q_i, σ²I) of each problem, with the same bits as in `step`.
-  std::vector<double> log_likelihood(TensorView<const double> points,
+  std::vector<double> log_likelihood(const TensorView<const double>& points,
                                      const MixtureViews<const double>& mixture);
 
   /// Sets β_i ∝ exp(½‖q_i‖²/σ²), summing to 1: with these priors a step is dnas with the dot

@@ -146,12 +146,12 @@ MixturePlan& MixturePlan::operator=(MixturePlan&&) noexcept = default;
 const Shape& MixturePlan::leading() const { return impl_->leading(); }
 Shape MixturePlan::log_prior_shape() const { return impl_->log_prior_shape(); }
 std::int64_t MixturePlan::workspace_bytes() const { return impl_->workspace_bytes(); }
-std::vector<EmStep> MixturePlan::step(TensorView<const double> points,
+std::vector<EmStep> MixturePlan::step(const TensorView<const double>& points,
                                       const MixtureViews<const double>& from,
                                       const MixtureViews<double>& to) {
   return impl_->step(points, from, to);
 }
-std::vector<double> MixturePlan::log_likelihood(TensorView<const double> points,
+std::vector<double> MixturePlan::log_likelihood(const TensorView<const double>& points,
                                                 const MixtureViews<const double>& mixture) {
   return impl_->log_likelihood(points, mixture);
 }
