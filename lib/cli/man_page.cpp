@@ -32,7 +32,9 @@ std::string tagged(const std::string& tag, const std::string& text) {
   return line(".TP") + line(tag) + line(roff_escaped(text));
 }
 
-std::string paragraph(const std::string& text) { return line(".PP") + line(roff_escaped(text)); }
+std::string roff_paragraph(const std::string& text) {
+  return line(".PP") + line(roff_escaped(text));
+}
 
 // Lines that are neither filled nor hyphenated.
 std::string verbatim(const std::string& text) {
@@ -65,7 +67,7 @@ std::string synopsis_section(const Declaration::Impl& declaration) {
 std::string description_section(const Declaration::Impl& declaration) {
   std::string text = line(".SH DESCRIPTION");
   text += line(roff_escaped(as_sentence(declaration.summary)));
-  for (const std::string& about : declaration.about) text += paragraph(about);
+  for (const std::string& about : declaration.about) text += roff_paragraph(about);
   if (!declaration.formulas.empty()) {
     text += verbatim(fmt::format("{}", fmt::join(declaration.formulas, "\n")));
   }
@@ -137,7 +139,7 @@ std::string examples_section(const Declaration::Impl& declaration) {
       explanation.front() =
           static_cast<char>(std::toupper(static_cast<unsigned char>(explanation.front())));
       const bool ended = explanation.back() == '.' || explanation.back() == '?';
-      text += paragraph(ended ? explanation : explanation + ":");
+      text += roff_paragraph(ended ? explanation : explanation + ":");
     }
     text += verbatim(example.command);
   }
@@ -147,7 +149,7 @@ std::string examples_section(const Declaration::Impl& declaration) {
 std::string references_section(const Declaration::Impl& declaration) {
   if (declaration.references.empty()) return "";
   std::string text = line(".SH REFERENCES");
-  for (const std::string& reference : declaration.references) text += paragraph(reference);
+  for (const std::string& reference : declaration.references) text += roff_paragraph(reference);
   return text;
 }
 
@@ -195,7 +197,7 @@ std::string man_page(const Declaration& declaration) {
          line(fmt::format(".TH \"{}\" 1 \"\" \"attnkit {}\" \"attnkit\"",
                           roff_escaped(upper(impl.tool)), version())) +
          // Neither justified nor hyphenated: formulas and names stay as they are. groff needs both
-         // ways of switching hyphenation off, for the first paragraph and for those after it.
+         // ways of switching hyphenation off, for the first roff_paragraph and for those after it.
          line(".ad l") + line(".nr HY 0") + line(".nh") + name_section(impl) +
          synopsis_section(impl) + description_section(impl) + verbs_section(impl) +
          options_section(impl) + datasets_section(impl) + results_section(impl) +

@@ -7,16 +7,17 @@
 #include <string>
 
 #include "attnkit/error.hpp"
+#include "feasibility/amounts.hpp"
 #include "feasibility/max_flow.hpp"
 #include "feasibility/residual.hpp"
 #include "feasibility/whole_marginals.hpp"
 
 namespace attn {
+
+using feasibility::Amounts;
+using feasibility::at;
+
 namespace {
-
-using Amounts = std::vector<std::int64_t>;
-
-std::size_t at(Index i) { return static_cast<std::size_t>(i); }
 
 double total(std::span<const double> marginal, const char* lines) {
   long double sum = 0;

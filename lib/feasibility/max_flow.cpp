@@ -4,12 +4,14 @@
 #include <bit>
 #include <utility>
 
+#include "feasibility/amounts.hpp"
+
 namespace attn {
+
+using feasibility::Amounts;
+using feasibility::at;
+
 namespace {
-
-using Amounts = std::vector<std::int64_t>;
-
-std::size_t at(Index i) { return static_cast<std::size_t>(i); }
 
 Flow flow_along_runs(const AllowedPairs& pairs, Amounts supply, Amounts room) {
   Flow flow;

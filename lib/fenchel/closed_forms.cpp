@@ -54,9 +54,9 @@ class Origin {
   Rows<double> hessian_;
 };
 
-class Solver {
+class ClosedFormSolver {
  public:
-  Solver(const DualProblem& problem, const ClosedForms& results)
+  ClosedFormSolver(const DualProblem& problem, const ClosedForms& results)
       : problem_(problem),
         results_(results),
         all_(problem.templates),
@@ -131,7 +131,7 @@ class Solver {
 
 void closed_forms(const DualProblem& problem, int threads, const ClosedForms& results) {
   require_shapes(problem);
-  Solver(problem, results).solve(threads);
+  ClosedFormSolver(problem, results).solve(threads);
 }
 
 namespace {

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "fenchel/certificate.hpp"
-#include "fenchel/stopping.hpp"
+#include "fenchel/dual_stopping.hpp"
 #include "kernel/conjugate.hpp"
 #include "kernel/factor.hpp"
 
@@ -49,7 +49,7 @@ DualSummary DenseNewton::solve(Divergence& divergence, const double* target, dou
   double* step = step_.row(0);
   double* logits = logits_.row(0);
   double* along = along_.row(0);
-  Stopping stopping;
+  DualStopping stopping;
   bool whole_step = false;
   DualSummary summary;
   for (;; ++summary.iterations) {
@@ -62,16 +62,16 @@ DualSummary DenseNewton::solve(Divergence& divergence, const double* target, dou
     summary.gradient_norm = std::sqrt(kernel::dot(gradient, gradient, d));
     summary.gap = alpha / 2 * summary.gradient_norm * summary.gradient_norm;
     const double lambda_norm = std::sqrt(square);
-    const Stopping::Place place{summary.gradient_norm, summary.gap - value, lambda_norm,
-                                gradient_rounding(templates_, target, lambda_norm)};
+    const DualStopping::Place place{summary.gradient_norm, summary.gap - value, lambda_norm,
+                                    gradient_rounding(templates_, target, lambda_norm)};
     const auto verdict = stopping.look(options, alpha, place, whole_step);
-    if (verdict == Stopping::Verdict::done) {
+    if (verdict == DualStopping::Verdict::done) {
       summary.status = DualStatus::converged;
       return summary;
     }
     summary.status =
-        verdict == Stopping::Verdict::stuck ? DualStatus::stalled : DualStatus::iteration_limit;
-    if (verdict == Stopping::Verdict::stuck || summary.iterations == options.max_iterations) {
+        verdict == DualStopping::Verdict::stuck ? DualStatus::stalled : DualStatus::iteration_limit;
+    if (verdict == DualStopping::Verdict::stuck || summary.iterations == options.max_iterations) {
       return summary;
     }
 

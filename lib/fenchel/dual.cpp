@@ -28,10 +28,10 @@ Index block_rows(Index queries) {
 // Steps of a query, in addition to those in its block, before it is solved for smaller α first.
 constexpr Index most_direct_steps = 20;
 
-class Solver {
+class DualSolver {
  public:
-  Solver(const DualProblem& problem, const DualOptions& options, int threads,
-         const DualResults& results)
+  DualSolver(const DualProblem& problem, const DualOptions& options, int threads,
+             const DualResults& results)
       : problem_(problem),
         options_(options),
         threads_(threads),
@@ -231,7 +231,7 @@ class Solver {
 std::vector<DualSummary> solve_dual(const DualProblem& problem, const DualOptions& options,
                                     int threads, const DualResults& results) {
   require_shapes(problem);
-  return Solver(problem, options, threads, results).solve();
+  return DualSolver(problem, options, threads, results).solve();
 }
 
 std::int64_t dual_bytes(Index queries, Index templates, Index depth, bool transport, int threads) {

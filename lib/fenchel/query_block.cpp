@@ -123,13 +123,14 @@ bool BlockSolver::finish(Index row) {
   const double primal =
       gap + kernel::dot(lambda, target_.row(row), d) - square / (2 * alpha) - query.partition;
   const double lambda_norm = std::sqrt(square);
-  const Stopping::Place place{norm, primal, lambda_norm,
-                              gradient_rounding(problem_.templates, target_.row(row), lambda_norm)};
+  const DualStopping::Place place{
+      norm, primal, lambda_norm,
+      gradient_rounding(problem_.templates, target_.row(row), lambda_norm)};
   const auto verdict = query.stopping.look(problem_.options, alpha, place, query.whole_step);
-  needed_[at] = Stopping::needed(problem_.options, alpha, place);
-  const bool done = verdict == Stopping::Verdict::done;
+  needed_[at] = DualStopping::needed(problem_.options, alpha, place);
+  const bool done = verdict == DualStopping::Verdict::done;
   const bool last = query.summary.iterations == problem_.options.max_iterations;
-  const bool slow = verdict == Stopping::Verdict::stuck ||
+  const bool slow = verdict == DualStopping::Verdict::stuck ||
                     query.summary.iterations >= most_block_steps ||
                     query.slow_steps >= most_slow_steps;
   if (!done && !last && !slow) return false;

@@ -5,8 +5,8 @@
 
 #include "fenchel/dual.hpp"
 #include "fenchel/dual_search.hpp"
+#include "fenchel/dual_stopping.hpp"
 #include "fenchel/newton_steps.hpp"
-#include "fenchel/stopping.hpp"
 #include "fenchel/templates.hpp"
 
 namespace attn::fenchel {
@@ -41,7 +41,7 @@ class BlockSolver {
  private:
   struct Query {
     Index index = 0;
-    Stopping stopping;
+    DualStopping stopping;
     DualSummary summary;
     double partition = 0;
     double gradient_before = 0;

@@ -6,14 +6,14 @@
 
 #include "kernel/gradient.hpp"
 #include "pass/output.hpp"
+#include "pass/potentials.hpp"
 #include "sinkhorn/attention_iterations.hpp"
+#include "tensor/infinity.hpp"
 
 namespace attn {
 namespace {
 
 using Numbers = std::vector<double>;
-
-constexpr double infinity = std::numeric_limits<double>::infinity();
 
 // x_i = Σ_j P_ij y_j, from row panels.
 template <class T>
@@ -122,12 +122,6 @@ std::vector<T> narrow(const Numbers& values, double factor = 1) {
   narrowed.reserve(values.size());
   for (const double value : values) narrowed.push_back(static_cast<T>(factor * value));
   return narrowed;
-}
-
-// A potential of −inf masks its line, and so does subtracting +inf.
-Numbers to_subtract(Numbers potential) {
-  std::replace(potential.begin(), potential.end(), -infinity, infinity);
-  return potential;
 }
 
 // exp(f_i − before_i − log_b), the factor that turns P^t into Q^t; 0 for a masked row. An empty

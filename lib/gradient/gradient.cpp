@@ -18,7 +18,7 @@ namespace attn {
 namespace {
 
 template <class T>
-struct Workspace {
+struct GradientScratch {
   std::vector<Buffer<T>> weights;  // by adjoint; the first starts as the scores
   Buffer<T> products;              // G
   Buffer<T> gradient;              // of a tile
@@ -96,10 +96,11 @@ class HybridSum {
 };
 
 template <class T>
-class Runner {
+class GradientRunner {
  public:
-  Runner(const Forward<T>& forward, const GradientTargets<T>& targets,
-         const TileProduct<T>& products, const std::vector<WeightAdjoint<T>>& adjoints, int threads)
+  GradientRunner(const Forward<T>& forward, const GradientTargets<T>& targets,
+                 const TileProduct<T>& products, const std::vector<WeightAdjoint<T>>& adjoints,
+                 int threads)
       : forward_(forward),
         targets_(targets),
         products_(products),
@@ -125,7 +126,7 @@ class Runner {
     for (Index j = 0; targets_.v.data != nullptr && j < targets_.v.rows; ++j) {
       std::fill_n(targets_.v.row(j), targets_.v.cols, T{0});
     }
-    std::vector<Workspace<T>> workspaces(static_cast<std::size_t>(lanes));
+    std::vector<GradientScratch<T>> workspaces(static_cast<std::size_t>(lanes));
     for (Index first = 0; first < partition_.slots; first += lanes) {
       const Index count = std::min(lanes, partition_.slots - first);
       kernel::parallel_for(count, threads_, [&](Index lane, int) {
@@ -141,7 +142,7 @@ class Runner {
   }
 
  private:
-  void run_panel(Index index, Index lane, Workspace<T>& workspace) {
+  void run_panel(Index index, Index lane, GradientScratch<T>& workspace) {
     const RowRange keys = partition_.lines(index);
     const Index first = keys.first;
     const Index count = keys.last - first;
@@ -187,7 +188,7 @@ class Runner {
 
   // Makes the scores, or the only weights if they are exp(s), and G; with open columns all weights,
   // too.
-  void make(const PanelLayout& layout, const TileRange& tile, Workspace<T>& workspace) const {
+  void make(const PanelLayout& layout, const TileRange& tile, GradientScratch<T>& workspace) const {
     const MatrixView<T> first = layout.view(workspace.weights[0], tile);
     if (adjoints_.front().f.empty()) {
       forward_.scores->fill_exponentials(tile, first, workspace.scratch, nullptr, nullptr);
@@ -215,7 +216,7 @@ class Runner {
 
   // The weights of adjoint n; the first replaces the scores, so it goes last.
   MatrixView<T> weights(std::size_t n, const PanelLayout& layout, const TileRange& tile,
-                        Workspace<T>& workspace) const {
+                        GradientScratch<T>& workspace) const {
     if (open_ || adjoints_[n].f.empty()) return layout.view(workspace.weights[n], tile);
     const MatrixView<T> scores = layout.view(workspace.weights[0], tile);
     const MatrixView<T> made = n == 0 ? scores : layout.view(workspace.weights[1], tile);
@@ -224,7 +225,7 @@ class Runner {
   }
 
   kernel::Adjoint<T> terms(std::size_t n, const PanelLayout& layout, const TileRange& tile,
-                           Workspace<T>& workspace) const {
+                           GradientScratch<T>& workspace) const {
     const WeightAdjoint<T>& adjoint = adjoints_[n];
     kernel::Adjoint<T> terms;
     terms.weight = static_cast<T>(adjoint.coefficient);
@@ -234,7 +235,7 @@ class Runner {
   }
 
   void use(const PanelLayout& layout, const TileRange& tile, Index lane,
-           Workspace<T>& workspace) const {
+           GradientScratch<T>& workspace) const {
     if (sinks_.empty() && targets_.v.data == nullptr) return;
     const bool one = adjoints_.size() == 1;
     MatrixView<T> gradient;
@@ -306,12 +307,12 @@ double differentiate(const Forward<T>& given, const GradientTargets<T>& targets,
   auto adjoints = weight_adjoints(forward, products, threads);
   Buffer<T> scaled;
   if (!fold_rows(forward, adjoints.front(), scaled)) {
-    return Runner<T>(forward, targets, products, adjoints, threads).run();
+    return GradientRunner<T>(forward, targets, products, adjoints, threads).run();
   }
   Forward<T> folded = forward;
   folded.grad_out = {scaled.data(), forward.grad_out.rows, forward.grad_out.cols};
   const TileProduct<T> scaled_products(folded.grad_out, forward.v, T{1});
-  return Runner<T>(folded, targets, scaled_products, adjoints, threads).run();
+  return GradientRunner<T>(folded, targets, scaled_products, adjoints, threads).run();
 }
 
 Index gradient_lanes(Index cols, int threads) {

@@ -61,11 +61,11 @@ class MlpGradient final : public GradientSink<T> {
 
   void finish() override {
     if (gradients_.q.data != nullptr) {
-      clear(gradients_.q);
+      set_to_zero(gradients_.q);
       multiply_add_by_panels<T>(by_query_, for_q_, gradients_.q, threads_);
     }
     if (gradients_.k.data != nullptr) {
-      clear(gradients_.k);
+      set_to_zero(gradients_.k);
       for_panels(k_.rows, threads_, [&](Index first, Index count) {
         const MatrixView<const T> keys(by_key_.data + first, hidden_, count, by_key_.row_stride);
         kernel::add_transposed_product(keys, for_k_, gradients_.k.row_range(first, count));
@@ -73,7 +73,7 @@ class MlpGradient final : public GradientSink<T> {
     }
     if (gradients_.w1.data != nullptr) {
       const MatrixView<T>& w1 = gradients_.w1;
-      clear(w1);
+      set_to_zero(w1);
       kernel::add_transposed_product(by_query_, q_, {w1.data, hidden_, q_.cols, w1.row_stride});
       kernel::multiply_add(by_key_, k_, {w1.data + q_.cols, hidden_, k_.cols, w1.row_stride});
     }
@@ -90,10 +90,6 @@ class MlpGradient final : public GradientSink<T> {
   }
 
  private:
-  static void clear(MatrixView<T> matrix) {
-    for (Index i = 0; i < matrix.rows; ++i) std::fill_n(matrix.row(i), matrix.cols, T{0});
-  }
-
   MatrixView<const T> q_;
   MatrixView<const T> k_;
   double scale_;

@@ -17,7 +17,7 @@
 namespace attn::io {
 namespace {
 
-[[noreturn]] void refuse(const std::string& address, const std::string& why) {
+[[noreturn]] void refuse_copy(const std::string& address, const std::string& why) {
   throw Error(Failure::input, address + " cannot be copied: " + why);
 }
 
@@ -29,11 +29,11 @@ void require_free_name(const InputDataset::Impl& source, OutputFile& output,
   for (std::size_t end = path.find('/'); end != std::string::npos; end = path.find('/', end + 1)) {
     const h5::Kind kind = h5::kind_of(output.root(), path.substr(0, end));
     if (kind != h5::Kind::absent && kind != h5::Kind::group) {
-      refuse(source.address, "a dataset " + path.substr(0, end) + " exists already");
+      refuse_copy(source.address, "a dataset " + path.substr(0, end) + " exists already");
     }
   }
   if (h5::linked(output.root(), path))
-    refuse(source.address, "an object " + path + " exists already");
+    refuse_copy(source.address, "an object " + path + " exists already");
 }
 
 void copy_text(const InputDataset::Impl& source, OutputFile& output, const std::string& path) {
@@ -42,10 +42,10 @@ void copy_text(const InputDataset::Impl& source, OutputFile& output, const std::
   for (std::size_t n = 0; n < values.size(); ++n) {
     const bool cut = values[n].find('\0') != std::string::npos;
     if (!cut && is_utf8(values[n])) continue;
-    refuse(source.address,
-           fmt::format("the string at [{}] {}",
-                       fmt::join(unravel(static_cast<Index>(n), source.shape), ", "),
-                       cut ? "has a NUL inside" : "is not UTF-8"));
+    refuse_copy(source.address,
+                fmt::format("the string at [{}] {}",
+                            fmt::join(unravel(static_cast<Index>(n), source.shape), ", "),
+                            cut ? "has a NUL inside" : "is not UTF-8"));
   }
   const h5::Handle type = h5::text_type();
   h5::Handle dataset = create_dataset(output, path, type.get(), source.shape, {});
@@ -65,7 +65,7 @@ void copy_text(const InputDataset::Impl& source, OutputFile& output, const std::
 void require_bundle_name(const std::string& address, const std::string& name) {
   if (name.empty() || name.front() == '/' || name.back() == '/' ||
       name.find("//") != std::string::npos || ("/" + name + "/").find("/./") != std::string::npos) {
-    refuse(address, "a bundle cannot have a dataset of this name");
+    refuse_copy(address, "a bundle cannot have a dataset of this name");
   }
 }
 

@@ -31,7 +31,7 @@ bool has_signature(int descriptor, const std::string& label, off_t size) {
   return false;
 }
 
-[[noreturn]] void refuse_unopened(const std::string& label, const h5::Reason& why) {
+[[noreturn]] void refuse_file(const std::string& label, const h5::Reason& why) {
   if (why.locking) {
     throw Error(Failure::input, label + " is locked: " + why.text,
                 "another program has it open for writing; on file systems without locks set "
@@ -54,7 +54,7 @@ h5::Handle open_hdf5(const std::string& path, const std::string& label, bool loc
   // Our own temporary needs no locks, which its file system may not support.
   if (!lock_file) h5::require(H5Pset_file_locking(access.get(), false, true), "properties");
   h5::Handle file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()), H5Fclose);
-  if (!file) refuse_unopened(label, h5::last_reason());
+  if (!file) refuse_file(label, h5::last_reason());
   return file;
 }
 

@@ -19,7 +19,7 @@ constexpr double smallest_row_sum = 0x1p-60;
 
 // One thread's scratch.
 template <class T>
-struct Workspace {
+struct ColumnScratch {
   Buffer<T> panel;
   typename Scores<T>::Scratch scratch;
   std::vector<double> shift;
@@ -81,12 +81,12 @@ class ColumnsRun {
 
   std::vector<Index> run(int threads) {
     for (Observer<T>* observer : observers_) observer->start(shown_);
-    auto workspaces = workspaces_for<Workspace<T>>(threads);
+    auto workspaces = workspaces_for<ColumnScratch<T>>(threads);
     Partition one_part = shown_;
     one_part.slots = slots_;
     for_each_panel(
         one_part, threads, nullptr, workspaces,
-        [&](Index panel, Index slot, Workspace<T>& work) { run_panel(panel, slot, work); });
+        [&](Index panel, Index slot, ColumnScratch<T>& work) { run_panel(panel, slot, work); });
     std::vector<Index> left = normalise_rows();
     for (Observer<T>* observer : observers_) observer->finish();
     return left;
@@ -111,7 +111,7 @@ class ColumnsRun {
     return panel;
   }
 
-  void run_panel(Index index, Index slot, Workspace<T>& work) {
+  void run_panel(Index index, Index slot, ColumnScratch<T>& work) {
     const Panel panel = make_panel(index);
     const auto cols = static_cast<std::size_t>(panel.cols);
     work.panel.reserve(shown_.rows * panel.cols);
@@ -149,7 +149,7 @@ class ColumnsRun {
 
   // exp(s_ij − m_j) with the column maxima m_j, and their sums.
   template <class View>
-  void fill_shifted(const std::vector<TileRange>& tiles, const View& view, Workspace<T>& work) {
+  void fill_shifted(const std::vector<TileRange>& tiles, const View& view, ColumnScratch<T>& work) {
     for (const TileRange& tile : tiles) {
       scores_.fill(tile, view(tile), work.scratch);
       kernel::column_max(view(tile), nullptr, work.shift.data());
@@ -164,7 +164,7 @@ class ColumnsRun {
 
   // The factors exp(m_j − M) that turn exp(s_ij − m_j) into exp(s_ij − M). M, the largest m_j of
   // the slot, may grow here.
-  void find_unas_factors(Part& unas, Index slot, Workspace<T>& work) {
+  void find_unas_factors(Part& unas, Index slot, ColumnScratch<T>& work) {
     double& level = unas.level[static_cast<std::size_t>(slot)];
     double largest = level;
     for (std::size_t j = 0; j < work.shift.size(); ++j) {
@@ -186,7 +186,7 @@ class ColumnsRun {
   }
 
   void gather(const TileRange& range, MatrixView<const T> exponentials, Index slot,
-              const Workspace<T>& work) {
+              const ColumnScratch<T>& work) {
     const double* const factors[] = {work.dnas_factor.data(), work.unas_factor.data()};
     const auto sums = [&](std::size_t part) {
       return parts_[part].sums[static_cast<std::size_t>(slot)].data() + range.row0;

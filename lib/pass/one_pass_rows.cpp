@@ -16,7 +16,7 @@ constexpr double largest_potential = 45;
 
 // One thread's scratch: tiles side by side, one or as many as a block has.
 template <class T>
-struct Workspace {
+struct RowScratch {
   Buffer<T> tiles;
   typename Scores<T>::Scratch scratch;
   std::vector<T> max;
@@ -44,10 +44,10 @@ class RowRun {
 
   void run(int threads) {
     for (Observer<T>* observer : pass_.observers) observer->start(partition_);
-    auto workspaces = workspaces_for<Workspace<T>>(threads);
+    auto workspaces = workspaces_for<RowScratch<T>>(threads);
     for_each_panel(
         partition_, threads, pass_.rows, workspaces,
-        [&](Index block, Index slot, Workspace<T>& work) {
+        [&](Index block, Index slot, RowScratch<T>& work) {
           const RowRange rows = partition_.lines(block);
           run_block({rows.first, rows.last - rows.first, 0, partition_.cols}, slot, work);
         });
@@ -62,7 +62,7 @@ class RowRun {
     return plain_softmax && observer.takes_row_entropies() ? entropy_observers_ : others_;
   }
 
-  void run_block(const TileRange& block, Index slot, Workspace<T>& work) {
+  void run_block(const TileRange& block, Index slot, RowScratch<T>& work) {
     const auto rows = static_cast<std::size_t>(block.rows);
     work.max.assign(rows, near_zero_ ? T{0} : -std::numeric_limits<T>::infinity());
     work.sum.assign(rows, 0.0);
@@ -81,7 +81,7 @@ class RowRun {
 
   // Calls body(range, tile, empty) for the tiles of a block in order, side by side or in one place.
   template <class Body>
-  void for_tiles(const TileRange& block, Workspace<T>& work, const Body& body) const {
+  void for_tiles(const TileRange& block, RowScratch<T>& work, const Body& body) const {
     TileRange range = block;
     for (range.col0 = 0; range.col0 < block.cols; range.col0 += row_tile_cols) {
       range.cols = std::min(row_tile_cols, block.cols - range.col0);
@@ -95,7 +95,7 @@ class RowRun {
     }
   }
 
-  void add(const TileRange& range, MatrixView<T> tile, Index slot, Workspace<T>& work) const {
+  void add(const TileRange& range, MatrixView<T> tile, Index slot, RowScratch<T>& work) const {
     double* product = entropy_observers_.empty() ? nullptr : work.product.data();
     if (!near_zero_) {
       pass_.scores->fill(range, tile, work.scratch);
@@ -113,19 +113,19 @@ class RowRun {
   }
 
   MatrixView<const T> exponentials(const TileRange& range, MatrixView<T> tile,
-                                   Workspace<T>& work) const {
+                                   RowScratch<T>& work) const {
     if (pass_.exponentials != nullptr) return pass_.exponentials->tile(range, tile, work.scratch);
     pass_.scores->fill_exponentials(range, tile, work.scratch, nullptr, nullptr);
     return tile;
   }
 
-  void scale(const TileRange& range, Index slot, const Workspace<T>& work) const {
+  void scale(const TileRange& range, Index slot, const RowScratch<T>& work) const {
     for (Observer<T>* observer : by_row_) {
       observer->scale_rows(range.row0, range.rows, work.factor.data(), slot);
     }
   }
 
-  void complete(const TileRange& block, Index slot, Workspace<T>& work) const {
+  void complete(const TileRange& block, Index slot, RowScratch<T>& work) const {
     for (Index i = 0; i < block.rows; ++i) {
       const auto at = static_cast<std::size_t>(i);
       const bool empty = work.sum[at] == 0;
@@ -138,7 +138,7 @@ class RowRun {
   }
 
   // H_i = log Σ_j E_ij − Σ_j E_ij log E_ij / Σ_j E_ij.
-  void show_entropies(const TileRange& block, Workspace<T>& work) const {
+  void show_entropies(const TileRange& block, RowScratch<T>& work) const {
     for (std::size_t i = 0; i < work.product.size(); ++i) {
       const double sum = work.sum[i];
       // With one weight of nearly 1, rounding could leave less than 0.
@@ -149,7 +149,7 @@ class RowRun {
     }
   }
 
-  void show_others(const TileRange& block, Index slot, Workspace<T>& work) const {
+  void show_others(const TileRange& block, Index slot, RowScratch<T>& work) const {
     std::vector<T> factor(work.factor.size());
     const T* maxima = work.maxima.data();
     for_tiles(block, work, [&](const TileRange& range, MatrixView<T> tile, bool empty) {

@@ -6,21 +6,12 @@
 #include <stdexcept>
 
 #include "kernel/tile.hpp"
+#include "pass/potentials.hpp"
 #include "pass/selected_rows.hpp"
 #include "tensor/infinity.hpp"
 
 namespace attn {
 namespace {
-
-// A potential of −inf masks its line. Subtracting +inf in its place yields −inf for every score,
-// finite or not, where −inf − (−inf) would be NaN.
-std::vector<double> to_subtract(std::span<const double> potential) {
-  std::vector<double> values(potential.begin(), potential.end());
-  for (double& value : values) {
-    if (value == minus_infinity) value = std::numeric_limits<double>::infinity();
-  }
-  return values;
-}
 
 const double* data_or_null(const std::vector<double>& values) {
   return values.empty() ? nullptr : values.data();
@@ -29,7 +20,7 @@ const double* data_or_null(const std::vector<double>& values) {
 // One thread's scratch: the panel of scores, and a panel of weights per further component of a
 // mixture.
 template <class T>
-struct Workspace {
+struct PanelScratch {
   std::vector<Buffer<T>> panels;
   typename Scores<T>::Scratch scratch;
   std::vector<double> shift;
@@ -57,9 +48,9 @@ struct PanelTiles {
 };
 
 template <class T>
-class Runner {
+class PanelRunner {
  public:
-  Runner(const Pass<T>& pass, int threads)
+  PanelRunner(const Pass<T>& pass, int threads)
       : pass_(pass),
         partition_(partition_of(pass.order, pass.scores->rows(), pass.scores->cols(), sizeof(T))),
         threads_(threads) {
@@ -84,9 +75,9 @@ class Runner {
     if (!pass_.resumes) {
       for (Observer<T>* observer : pass_.observers) observer->start(partition_);
     }
-    auto workspaces = workspaces_for<Workspace<T>>(threads_);
+    auto workspaces = workspaces_for<PanelScratch<T>>(threads_);
     for_each_panel(partition_, threads_, pass_.rows, workspaces,
-                   [&](Index panel, Index slot, Workspace<T>& workspace) {
+                   [&](Index panel, Index slot, PanelScratch<T>& workspace) {
                      run_panel(panel, slot, workspace);
                    });
     for (Observer<T>* observer : pass_.observers) observer->finish();
@@ -104,7 +95,7 @@ class Runner {
     }
   }
 
-  void run_panel(Index index, Index slot, Workspace<T>& workspace) {
+  void run_panel(Index index, Index slot, PanelScratch<T>& workspace) {
     const PanelTiles panel = make_panel(index);
     fill(panel, workspace);
     switch (pass_.completes) {
@@ -164,7 +155,7 @@ class Runner {
 
   // Writes the scores to panel 0; further components, whose exponentials differ, have panels of
   // their own.
-  void fill(const PanelTiles& panel, Workspace<T>& workspace) {
+  void fill(const PanelTiles& panel, PanelScratch<T>& workspace) {
     const Index size = panel.panel.rows * panel.panel.cols;
     workspace.panels.resize(pass_.components.size());
     for (Buffer<T>& storage : workspace.panels) storage.reserve(size);
@@ -190,7 +181,7 @@ class Runner {
 
   // f_i = m_i + log Σ_j exp((s_ij − g_j) − m_i) − log a_i. Leaves exp((s − g) − m) in the panels,
   // and the factors that turn them into weights in workspace.factor.
-  void complete_rows(const PanelTiles& panel, Workspace<T>& workspace) {
+  void complete_rows(const PanelTiles& panel, PanelScratch<T>& workspace) {
     const Index rows = panel.panel.rows;
     const std::size_t count = pass_.components.size();
     workspace.factor.assign(count * static_cast<std::size_t>(rows), 0.0);
@@ -217,7 +208,7 @@ class Runner {
     return pass_.log_marginal.empty() ? 0.0 : pass_.log_marginal[static_cast<std::size_t>(line)];
   }
 
-  void row_shifts(const PanelTiles& panel, Workspace<T>& workspace, std::size_t c) {
+  void row_shifts(const PanelTiles& panel, PanelScratch<T>& workspace, std::size_t c) {
     workspace.shift.assign(static_cast<std::size_t>(panel.panel.rows), minus_infinity);
     for (const TileRange& tile : panel.tiles) {
       const auto s = panel.view(workspace.panels[0], tile);
@@ -231,7 +222,7 @@ class Runner {
     }
   }
 
-  void row_sums(const PanelTiles& panel, Workspace<T>& workspace, std::size_t c) {
+  void row_sums(const PanelTiles& panel, PanelScratch<T>& workspace, std::size_t c) {
     workspace.sum.assign(static_cast<std::size_t>(panel.panel.rows), 0.0);
     for (const TileRange& tile : panel.tiles) {
       const auto s = panel.view(workspace.panels[0], tile);
@@ -245,7 +236,7 @@ class Runner {
   }
 
   // The same for the columns of a panel, in place.
-  void complete_columns(const PanelTiles& panel, Workspace<T>& workspace) {
+  void complete_columns(const PanelTiles& panel, PanelScratch<T>& workspace) {
     const auto cols = static_cast<std::size_t>(panel.panel.cols);
     workspace.shift.assign(cols, minus_infinity);
     workspace.sum.assign(cols, 0.0);
@@ -273,7 +264,7 @@ class Runner {
   }
 
   // Both potentials are given: exp((s − g) − f) at once.
-  void apply_potentials(const PanelTiles& panel, Workspace<T>& workspace) {
+  void apply_potentials(const PanelTiles& panel, PanelScratch<T>& workspace) {
     const auto rows = static_cast<std::size_t>(panel.panel.rows);
     const std::size_t count = pass_.components.size();
     workspace.factor.clear();
@@ -290,7 +281,7 @@ class Runner {
   }
 
   // Turns exponentials into weights, and the parts of a mixture into one.
-  void finish_tile(const PanelTiles& panel, const TileRange& tile, Workspace<T>& workspace) {
+  void finish_tile(const PanelTiles& panel, const TileRange& tile, PanelScratch<T>& workspace) {
     const auto weights = panel.view(workspace.panels[0], tile);
     if (pass_.completes == Completes::columns) {
       kernel::scale_columns(weights, workspace.factor.data());
@@ -319,7 +310,7 @@ class Runner {
 
 template <class T>
 void run(const Pass<T>& pass, int threads) {
-  Runner<T>(pass, threads).run();
+  PanelRunner<T>(pass, threads).run();
 }
 
 std::int64_t pass_bytes(Order order, Index rows, Index cols, std::size_t components,

@@ -1,6 +1,16 @@
 #include "pass/potentials.hpp"
 
+#include <algorithm>
+
+#include "tensor/infinity.hpp"
+
 namespace attn {
+
+std::vector<double> to_subtract(std::span<const double> potential) {
+  std::vector<double> values(potential.begin(), potential.end());
+  std::replace(values.begin(), values.end(), minus_infinity, infinity);
+  return values;
+}
 
 std::vector<Component> hybrid_components(double hybrid, std::span<double> row,
                                          std::span<double> col, std::span<double> unas_row) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "pass/pass.hpp"
@@ -13,6 +14,10 @@ struct Potentials {
   std::vector<double> col;       ///< g (Lk); for unas zeros, but −inf for a key with no query
   std::vector<double> unas_row;  ///< hnas only: f of unas (Lq)
 };
+
+/// The potential in the form in which it is subtracted: +inf for −inf. A masked line's scores then
+/// become −inf, finite or not, where −inf − (−inf) would be NaN.
+std::vector<double> to_subtract(std::span<const double> potential);
 
 /// The two terms of hnas: hybrid · exp((s − g) − f) + (1 − hybrid) · exp(s − f_unas).
 std::vector<Component> hybrid_components(double hybrid, std::span<double> row,

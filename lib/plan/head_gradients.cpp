@@ -8,12 +8,6 @@
 namespace attn {
 namespace {
 
-template <class T>
-void clear(MatrixView<T> matrix) {
-  if (matrix.data == nullptr) return;
-  for (Index i = 0; i < matrix.rows; ++i) std::fill_n(matrix.row(i), matrix.cols, T{0});
-}
-
 // The gradient of q, k or v: it goes to its target, or into a buffer from which the projection's
 // gradients are computed.
 template <class T>
@@ -67,7 +61,7 @@ std::vector<std::unique_ptr<GradientSink<T>>> bias_sinks(const HeadForward<T>& h
   BucketRule rule;
   rule.bidirectional = head.recipe->causal == Causal::none;
   rule.buckets = table.rows;
-  clear(table);
+  set_to_zero(table);
   const MatrixView<T> column(table.data + arrays.problem % table.cols, table.rows, 1, table.cols);
   sinks.push_back(
       make_t5_gradient<T>(arrays.queries, arrays.keys, head.recipe->causal, rule, column));
@@ -102,8 +96,8 @@ void differentiate_head(const HeadForward<T>& head, const HeadGradientTargets<T>
   const double hybrid = differentiate(forward, sinks, threads);
   if (targets.hybrid != nullptr) *targets.hybrid = static_cast<T>(hybrid);
 
-  clear(back.x);
-  clear(back.y);
+  set_to_zero(back.x);
+  set_to_zero(back.y);
   q.project_back(threads);
   k.project_back(threads);
   v.project_back(threads);

@@ -14,10 +14,10 @@ namespace attn {
 namespace {
 
 template <class T>
-class Solver {
+class AttentionSolver {
  public:
-  Solver(const Scores<T>& scores, const SchemeOptions& options,
-         const std::vector<Observer<T>*>& observers, int threads)
+  AttentionSolver(const Scores<T>& scores, const SchemeOptions& options,
+                  const std::vector<Observer<T>*>& observers, int threads)
       : scores_(scores), options_(options), observers_(observers), threads_(threads) {
     found_.allowed = scores.allowed_counts();
     found_.potentials.row.assign(static_cast<std::size_t>(scores.rows()), 0.0);
@@ -116,7 +116,7 @@ class Solver {
 template <class T>
 Attention attend(const Scores<T>& scores, const SchemeOptions& options,
                  const std::vector<Observer<T>*>& observers, int threads) {
-  return Solver<T>(scores, options, observers, threads).solve();
+  return AttentionSolver<T>(scores, options, observers, threads).solve();
 }
 
 template <class T>

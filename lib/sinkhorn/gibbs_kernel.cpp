@@ -5,18 +5,10 @@
 
 #include "kernel/tile.hpp"
 #include "pass/one_pass.hpp"
+#include "pass/potentials.hpp"
 
 namespace attn {
 namespace {
-
-// Subtracting +inf masks a line, where −inf would turn its scores into +inf or NaN.
-std::vector<double> to_subtract(std::span<const double> potential) {
-  std::vector<double> values(potential.begin(), potential.end());
-  for (double& value : values) {
-    if (value == -std::numeric_limits<double>::infinity()) value = -value;
-  }
-  return values;
-}
 
 // exp(s) and products with factors of a similar size then lie well inside float64; float32 has
 // Scores::near_zero.

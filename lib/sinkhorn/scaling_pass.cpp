@@ -17,34 +17,32 @@ constexpr std::int64_t cached_bytes = std::int64_t{16} << 20;
 // Columns whose sums over slots one thread adds up.
 constexpr Index strip_cols = 1024;
 
-template <class T>
-struct Tile {
-  TileRange range;
-  MatrixView<const T> values;  // empty if they are kept
-};
-
-// One thread's scratch.
-template <class T>
-struct Workspace {
-  Buffer<T> panel;
-  typename Scores<T>::Scratch scratch;
-  std::vector<Tile<T>> tiles;  // of a block, without empty ones
-  std::vector<double> row_sum;
-  std::vector<T> row_factor;
-  Buffer<T> col_sum;  // of a block in float32
-};
-
 }  // namespace
 
 template <class T>
 class ScalingPasses<T>::Run {
+  struct Tile {
+    TileRange range;
+    MatrixView<const T> values;  // empty if they are kept
+  };
+
+  // One thread's scratch.
+  struct Scratch {
+    Buffer<T> panel;
+    typename Scores<T>::Scratch scores;
+    std::vector<Tile> tiles;  // of a block, without empty ones
+    std::vector<double> row_sum;
+    std::vector<T> row_factor;
+    Buffer<T> col_sum;  // of a block in float32
+  };
+
  public:
   Run(GibbsKernel<T>& kernel, int threads)
       : kernel_(kernel),
         partition_(kernel.partition()),
         threads_(threads),
         from_memory_(GibbsKernel<T>::bytes(partition_.rows, partition_.cols) > cached_bytes),
-        workspaces_(workspaces_for<Workspace<T>>(threads)),
+        workspaces_(workspaces_for<Scratch>(threads)),
         col_factor_(partition_.cols),
         col_sums_(static_cast<std::size_t>(partition_.slots)) {}
 
@@ -54,8 +52,7 @@ class ScalingPasses<T>::Run {
       col_factor_[static_cast<Index>(j)] = static_cast<T>(pass.col_scale[j]);
     }
     for_each_panel(
-        partition_, threads_, nullptr, workspaces_,
-        [&](Index block, Index slot, Workspace<T>& work) {
+        partition_, threads_, nullptr, workspaces_, [&](Index block, Index slot, Scratch& work) {
           if (block == partition_.first_panel(slot)) clear_sums(slot);
           const RowRange rows = partition_.lines(block);
           run_block({rows.first, rows.last - rows.first, 0, partition_.cols}, slot, work);
@@ -86,7 +83,7 @@ class ScalingPasses<T>::Run {
     }
   }
 
-  void run_block(const TileRange& block, Index slot, Workspace<T>& work) {
+  void run_block(const TileRange& block, Index slot, Scratch& work) {
     work.row_sum.assign(static_cast<std::size_t>(block.rows), 0.0);
     work.row_factor.resize(static_cast<std::size_t>(block.rows));
     const bool made = gather_tiles(block, work);
@@ -103,10 +100,10 @@ class ScalingPasses<T>::Run {
 
   // A group of rows adds its part to the columns while the products of the next group, which come
   // from memory, are computed. Tiles made here are in cache, and the sums of their rows are known.
-  void multiply(const TileRange& block, bool made, T* col_sum, Workspace<T>& work) const {
+  void multiply(const TileRange& block, bool made, T* col_sum, Scratch& work) const {
     if (made) {
       find_factors(block.row0, 0, block.rows, work);
-      for (const Tile<T>& tile : work.tiles) {
+      for (const Tile& tile : work.tiles) {
         kernel::column_products(tile.values, work.row_factor.data(), col_sum + tile.range.col0);
       }
       return;
@@ -115,7 +112,7 @@ class ScalingPasses<T>::Run {
     for (Index first = 0; first < block.rows + group; first += group) {
       const Index count = std::clamp<Index>(block.rows - first, 0, group);
       const Index before = std::clamp<Index>(block.rows - first + group, 0, group);
-      for (const Tile<T>& tile : work.tiles) {
+      for (const Tile& tile : work.tiles) {
         kernel::TwoSided<T> products;
         products.cols = tile.range.cols;
         products.from_memory = from_memory_;
@@ -152,7 +149,7 @@ class ScalingPasses<T>::Run {
 
   // Tiles that are made here are multiplied while they are in cache; a row's sum is taken tile by
   // tile either way. Returns false if all tiles were kept: they are not multiplied yet.
-  bool gather_tiles(const TileRange& block, Workspace<T>& work) {
+  bool gather_tiles(const TileRange& block, Scratch& work) {
     work.tiles.clear();
     bool made = false;
     TileRange range = block;
@@ -169,7 +166,7 @@ class ScalingPasses<T>::Run {
         continue;
       }
       const MatrixView<T> room(work.panel.data() + block.rows * range.col0, range.rows, range.cols);
-      work.tiles.push_back({range, kernel_.tile(range, room, work.scratch)});
+      work.tiles.push_back({range, kernel_.tile(range, room, work.scores)});
       if (pass_->col_scale.empty()) continue;
       kernel::row_products(work.tiles.back().values, col_factor_.data() + range.col0,
                            work.row_sum.data());
@@ -178,7 +175,7 @@ class ScalingPasses<T>::Run {
   }
 
   // If all rows are packed, neighbouring tiles lie in memory like one.
-  static void add_kept(const TileRange& range, bool packed, Workspace<T>& work) {
+  static void add_kept(const TileRange& range, bool packed, Scratch& work) {
     static_assert(row_tile_cols % kernel::two_sided_cols == 0);
     static_assert(row_tile_cols % kernel::packed_line<T>() == 0);
     if (packed && !work.tiles.empty()) {
@@ -191,7 +188,7 @@ class ScalingPasses<T>::Run {
     work.tiles.push_back({range, {}});
   }
 
-  void find_factors(Index row0, Index first, Index count, Workspace<T>& work) const {
+  void find_factors(Index row0, Index first, Index count, Scratch& work) const {
     for (Index i = first; i < first + count; ++i) {
       const auto at = static_cast<std::size_t>(i);
       const auto row = static_cast<std::size_t>(row0 + i);
@@ -219,7 +216,7 @@ class ScalingPasses<T>::Run {
   const int threads_;
   const bool from_memory_;
   const ScalingPass* pass_ = nullptr;
-  std::vector<Workspace<T>> workspaces_;
+  std::vector<Scratch> workspaces_;
   Buffer<T> col_factor_;
   std::vector<Buffer<double>> col_sums_;  // by slot
 };

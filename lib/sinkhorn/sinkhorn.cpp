@@ -17,15 +17,15 @@ namespace {
 // products with exp(s), |s| ≤ 350, stay below e^680 and so do their sums; with a plan, entries
 // flushed to 0 are below e^-48 = 1e-21 of their marginals, and exponents are those of the formula.
 template <class T>
-constexpr bool narrow = sizeof(T) == sizeof(float);
+constexpr bool is_float32 = sizeof(T) == sizeof(float);
 template <class T>
-constexpr double most_from_zero = narrow<T> ? 45 : 330;
+constexpr double most_from_zero = is_float32<T> ? 45 : 330;
 template <class T>
-constexpr double most_from_plan = narrow<T> ? 10 : 330;
+constexpr double most_from_plan = is_float32<T> ? 10 : 330;
 
 // Weights below the smallest number of the format are lost; sums this large are not affected.
 template <class T>
-constexpr double smallest_sum = narrow<T> ? 1e-25 : 1e-100;
+constexpr double smallest_sum = is_float32<T> ? 1e-25 : 1e-100;
 
 double log_marginal(std::span<const double> log, Index line) {
   return log.empty() ? 0 : log[static_cast<std::size_t>(line)];

@@ -76,10 +76,11 @@ class Relaxation {
 };
 
 template <class T>
-class Solver {
+class SinkhornSolver {
  public:
-  Solver(const Scores<T>& scores, const Marginals& marginals, const SinkhornOptions& options,
-         const std::vector<Observer<T>*>& observers, int threads)
+  SinkhornSolver(const Scores<T>& scores, const Marginals& marginals,
+                 const SinkhornOptions& options, const std::vector<Observer<T>*>& observers,
+                 int threads)
       : scores_(scores),
         marginals_(marginals),
         options_(options),
@@ -291,7 +292,7 @@ template <class T>
 SinkhornSolution solve_sinkhorn(const Scores<T>& scores, const Marginals& marginals,
                                 const SinkhornOptions& options,
                                 const std::vector<Observer<T>*>& observers, int threads) {
-  return Solver<T>(scores, marginals, options, observers, threads).solve();
+  return SinkhornSolver<T>(scores, marginals, options, observers, threads).solve();
 }
 
 std::optional<double> tolerance_in_force(const SinkhornOptions& options, double total,

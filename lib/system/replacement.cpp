@@ -20,7 +20,7 @@
 namespace attn {
 namespace {
 
-constexpr const char* prefix = ".attn-text-";
+constexpr const char* text_prefix = ".attn-text-";
 
 // The task of undo_replacement(). Signal handlers read it, so it changes only in Uninterrupted
 // sections, together with the files that it describes.
@@ -75,7 +75,7 @@ bool take_name(TemporaryName& temporary, const std::string& target, bool replace
 Replacement::Replacement(std::string target)
     : target_(std::move(target)),
       folder_(folder_of(target_)),
-      descriptor_(open_unnamed(folder_, prefix, name_)) {}
+      descriptor_(open_unnamed(folder_, text_prefix, name_)) {}
 
 Replacement::~Replacement() {
   const Uninterrupted section;
@@ -107,13 +107,13 @@ bool Replacement::take_name_for_now() {
 
 // Names an unnamed file, because rename(2) can replace a target and linkat(2) cannot.
 bool Replacement::have_a_name() {
-  if (name_.path().empty()) name_ = name_unnamed(descriptor_.get(), folder_, prefix);
+  if (name_.path().empty()) name_ = name_unnamed(descriptor_.get(), folder_, text_prefix);
   return !name_.path().empty();
 }
 
 // For file systems that cannot exchange two files.
 bool Replacement::move_old_aside() {
-  TemporaryName placeholder = make_temporary(folder_, prefix, [](const std::string& path) {
+  TemporaryName placeholder = make_temporary(folder_, text_prefix, [](const std::string& path) {
     return static_cast<bool>(open_descriptor(path, O_WRONLY | O_CREAT | O_EXCL, 0600));
   });
   if (placeholder.path().empty()) return false;

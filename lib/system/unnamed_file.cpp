@@ -12,7 +12,7 @@
 namespace attn {
 namespace {
 
-constexpr const char* prefix = ".attn.";
+constexpr const char* bundle_prefix = ".attn.";
 
 std::string link_of(int descriptor) { return "/proc/self/fd/" + std::to_string(descriptor); }
 
@@ -41,7 +41,7 @@ TemporaryName name_unnamed(int descriptor, const std::string& folder,
 }
 
 UnnamedFile::UnnamedFile(const std::string& folder, bool allow_tmpfile)
-    : folder_(folder), descriptor_(open_unnamed(folder, prefix, name_, allow_tmpfile)) {
+    : folder_(folder), descriptor_(open_unnamed(folder, bundle_prefix, name_, allow_tmpfile)) {
   if (!descriptor_) {
     throw Error(Failure::output,
                 "cannot make a temporary file in " + folder + ": " + system_reason(errno),
@@ -51,7 +51,7 @@ UnnamedFile::UnnamedFile(const std::string& folder, bool allow_tmpfile)
 
 void UnnamedFile::with_name(const std::function<void(const std::string&)>& open) {
   if (name_.path().empty()) {
-    name_ = name_unnamed(descriptor_.get(), folder_, prefix);
+    name_ = name_unnamed(descriptor_.get(), folder_, bundle_prefix);
     if (name_.path().empty()) {
       throw Error(Failure::output,
                   "cannot name a temporary file in " + folder_ + ": " + system_reason(errno));

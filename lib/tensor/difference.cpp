@@ -3,10 +3,11 @@
 #include <cmath>
 #include <limits>
 
+#include "tensor/infinity.hpp"
+
 namespace attn {
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
 
 // NaN ranks above every number.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <type_traits>
 
 #include "tensor/shape.hpp"
@@ -33,6 +34,13 @@ struct MatrixView {
     return MatrixView<const T>(data, rows, cols, row_stride);
   }
 };
+
+/// Writes zeros; does nothing if the view has no data.
+template <class T>
+void set_to_zero(const MatrixView<T>& matrix) {
+  if (matrix.data == nullptr) return;
+  for (Index i = 0; i < matrix.rows; ++i) std::fill_n(matrix.row(i), matrix.cols, T{0});
+}
 
 /// A rectangle of the score matrix: rows [row0, row0+rows) by columns [col0, col0+cols).
 struct TileRange {

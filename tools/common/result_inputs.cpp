@@ -3,9 +3,9 @@
 namespace attn::tools {
 namespace {
 
-using Names = std::set<std::string>;
+using NameSet = std::set<std::string>;
 
-void add(const std::optional<Vectors>& vectors, Names& names) {
+void add(const std::optional<Vectors>& vectors, NameSet& names) {
   if (!vectors) return;
   names.insert(vectors->input.dataset.name());
   if (vectors->weights) names.insert(vectors->weights->dataset.name());
@@ -14,8 +14,8 @@ void add(const std::optional<Vectors>& vectors, Names& names) {
 
 }  // namespace
 
-Names score_inputs(const AttentionInput& input) {
-  Names names = {"mask", "bias", "key_length"};
+NameSet score_inputs(const AttentionInput& input) {
+  NameSet names = {"mask", "bias", "key_length"};
   add(input.q, names);
   add(input.k, names);
   for (const auto* operand : {&input.scores, &input.rel_bias}) {
@@ -32,8 +32,8 @@ Names score_inputs(const AttentionInput& input) {
   return names;
 }
 
-Names output_inputs(const AttentionInput& input) {
-  Names names = score_inputs(input);
+NameSet output_inputs(const AttentionInput& input) {
+  NameSet names = score_inputs(input);
   add(input.v, names);
   if (input.options.source == ScoreOptions::Source::projection) names.insert("bv");
   return names;

@@ -11,7 +11,7 @@
 namespace attn::tools {
 namespace {
 
-using Names = std::set<std::string>;
+using NameSet = std::set<std::string>;
 using Renamed = std::map<std::string, std::string>;  // from the tool's names to the stored names
 
 // "unas" for "unas/centre"; empty for a name outside groups.
@@ -53,7 +53,7 @@ class Planner {
   }
 
  private:
-  Renamed stored(const Names& names) const {
+  Renamed stored(const NameSet& names) const {
     Renamed all;
     for (const std::string& name : names) {
       const auto found = renamed_.find(name);
@@ -172,9 +172,9 @@ class Planner {
   }
 
   void leave_out(ResultPlan& plan) {
-    Names given = named_;  // changes besides those that this run writes
+    NameSet given = named_;  // changes besides those that this run writes
     given.insert(effect_.changed.begin(), effect_.changed.end());
-    Names changed = written_;
+    NameSet changed = written_;
     for (const std::string& name : effect_.unchanged) {
       if (renamed_.count(name) > 0) continue;  // a result of this name has another origin
       changed.erase(name);
@@ -188,7 +188,7 @@ class Planner {
       for (const auto& [name, held] : held_) {
         if (written_.count(name) > 0) continue;
         if (plan.left_out.count({held.family->tool, name}) > 0) continue;
-        const Names& causes = effect_.still_true.count(name) > 0 ? given : changed;
+        const NameSet& causes = effect_.still_true.count(name) > 0 ? given : changed;
         const bool made_anew =
             std::any_of(held.from.begin(), held.from.end(),
                         [&](const auto& input) { return causes.count(input.second) > 0; });
@@ -219,12 +219,12 @@ class Planner {
   const io::InputBundle& section_;
   const RunEffect& effect_;
   const Renamed renamed_;
-  const Names& named_;
+  const NameSet& named_;
   const ResultFamily* own_;  // null for a tool that writes no results
-  Names written_;
+  NameSet written_;
   Renamed inputs_;  // inputs of all results that the run writes
   std::map<std::string, Held> held_;
-  Names displaced_;
+  NameSet displaced_;
   Settings attributes_;  // root attributes as the run sets or removes them
 };
 
@@ -244,7 +244,7 @@ void write_marks(const ResultPlan& plan, io::OutputBundle& output) {
 }
 
 void warn_of_left_out(const std::vector<ResultPlan>& plans, cli::Report& report) {
-  std::map<std::string, Names> by_tool;
+  std::map<std::string, NameSet> by_tool;
   for (const ResultPlan& plan : plans) {
     for (const auto& [tool, name] : plan.left_out) by_tool[tool].insert(name);
   }

@@ -12,16 +12,16 @@
 namespace attn::tools {
 namespace {
 
-using Names = std::vector<std::pair<std::string, std::string>>;
+using NamePairs = std::vector<std::pair<std::string, std::string>>;
 
 bool names_dataset(const cli::Arguments& arguments, const std::string& name) {
   return std::any_of(arguments.named_inputs.begin(), arguments.named_inputs.end(),
                      [&](const auto& named) { return named.first == name; });
 }
 
-Names parse_map(const cli::Arguments& arguments) {
+NamePairs parse_map(const cli::Arguments& arguments) {
   if (!arguments.given("map")) return {};
-  Names renamed;
+  NamePairs renamed;
   std::set<std::string> seen;
   for (const std::string& item : cli::split(arguments.text("map"), ',')) {
     const std::size_t equals = item.find('=');
@@ -72,7 +72,7 @@ void declare_sections(cli::Declaration& declaration) {
             "per level; layer2 comes before layer10), and writes the results into the same groups. "
             "-i datasets apply to every group.")
       .text("map", "NAME=STORED,...",
-            "Names of the datasets in INPUT, or in each group: q=Q,k=K,v=V. Others keep their "
+            "NamePairs of the datasets in INPUT, or in each group: q=Q,k=K,v=V. Others keep their "
             "names.");
 }
 

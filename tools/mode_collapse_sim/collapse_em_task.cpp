@@ -14,7 +14,7 @@ namespace {
 
 using collapse::Priors;
 
-const std::vector<std::string> verb = {"em"};
+const std::vector<std::string> em_verb = {"em"};
 
 const std::vector<std::string> em_results = {"x",        "label",  "log_likelihood",
                                              "variance", "centre", "prior"};
@@ -138,18 +138,18 @@ void declare_em(cli::Declaration& d) {
   d.points("start", "POINTS",
            "Initial centres. Default: the dataset start (M, d), else every point, as in "
            "self-attention.");
-  d.only_with(verb);
+  d.only_with(em_verb);
   d.choice("priors", {"fixed", "estimated", "dnas"},
            "Priors of the components. fixed: equal. estimated: by EM. dnas: proportional to "
            "exp(|q|^2/(2 variance)) in each step, which makes the steps those of iterated dnas.",
            "fixed");
-  d.only_with(verb);
+  d.only_with(em_verb);
   d.number("model-variance", "S", "Initial variance of the components.", Range::positive(), 1.0);
-  d.only_with(verb);
+  d.only_with(em_verb);
   d.flag("estimate-variance", "Estimates the variance in each step, one for all components.");
-  d.only_with(verb);
+  d.only_with(em_verb);
   d.number("min-variance", "S", "Lower bound of the estimated variance.", Range::positive(), 1e-6);
-  d.only_with(verb);
+  d.only_with(em_verb);
 }
 
 }  // namespace attn::tools

@@ -13,7 +13,7 @@
 namespace attn::tools {
 namespace {
 
-const std::vector<std::string> verb = {"simulate"};
+const std::vector<std::string> simulate_verb = {"simulate"};
 
 const std::vector<std::string> simulation_results = {
     "x", "label", "trajectory", "centre", "centre_distance", "spread", "modes"};
@@ -103,36 +103,36 @@ void declare_simulation(cli::Declaration& d) {
   d.section("simulate");
   d.choices("scheme", {"unas", "dnas", "hnas", "sinkhorn"}, "Normalisations of the weights.",
             "unas,dnas");
-  d.only_with(verb);
+  d.only_with(simulate_verb);
   d.choice("energy", {"dot", "gaussian"},
            "Energy of two points x, y: dot <x,y>, gaussian -|x-y|^2/2.", "dot");
-  d.only_with(verb);
+  d.only_with(simulate_verb);
   d.number("scale", "X", "Multiplies the energy.", Range::any(), 1.0);
-  d.only_with(verb);
+  d.only_with(simulate_verb);
   d.flag("residual", "Adds each point to its update.");
-  d.only_with(verb);
+  d.only_with(simulate_verb);
   d.number("hybrid", "U", "Share u of dnas in hnas.", {0, 1});
-  d.only_with(verb);
+  d.only_with(simulate_verb);
   d.integer("iterations", "T",
             "Iterations of sinkhorn in each step: exactly T, or at most T if --tolerance is given "
             "(then 1000 by default).",
             1, Index{1} << 40);
-  d.only_with(verb);
+  d.only_with(simulate_verb);
   d.number(
       "tolerance", "E",
       "Stops sinkhorn when the L1 error of the column sums, relative to their total, is at most E. "
       "Default: 1e-6 in float32, 1e-10 in float64; no tolerance if only --iterations is given.",
       {0, 1, true, false});
-  d.only_with(verb);
+  d.only_with(simulate_verb);
   d.number("width", "H",
            "Width H in the effective number of modes, exp(-1/C sum_c log(1/C sum_c' exp(-|m_c - "
            "m_c'|^2/(2 H^2)))) for C centres m: 1 if all coincide, C if all are far apart "
            "(Leinster & Cobbold 2012, order 1).",
            Range::positive(), 1.0);
-  d.only_with(verb);
+  d.only_with(simulate_verb);
   d.number("merged", "D", "The report counts the sets that have two centres less than D apart.",
            Range::positive(), 0.1);
-  d.only_with(verb);
+  d.only_with(simulate_verb);
 }
 
 void report_simulation_cost(const cli::Arguments& arguments, const SimulationTask& task,

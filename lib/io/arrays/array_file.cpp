@@ -36,7 +36,7 @@ class NpyFile : public ArrayFile {
 
 /// The header's length is read from the file, so it is bounded by the file's size; the reference
 /// implementation also refuses headers beyond 100 MB.
-constexpr std::uint64_t most_header = 100'000'000;
+constexpr std::uint64_t most_safetensors_header = 100'000'000;
 
 std::uint64_t header_length(const unsigned char* start) {
   std::uint64_t length = 0;
@@ -51,7 +51,7 @@ class SafetensorsFile : public ArrayFile {
     if (bytes->size() < 8) throw Error(Failure::input, label + " is too short for .safetensors");
     bytes->read(0, 8, start.data());
     const std::uint64_t length = header_length(start.data());
-    if (length > most_header || static_cast<Index>(length) > bytes->size() - 8) {
+    if (length > most_safetensors_header || static_cast<Index>(length) > bytes->size() - 8) {
       throw Error(Failure::input, label + " claims a safetensors header of " +
                                       std::to_string(length) + " bytes in a total of " +
                                       std::to_string(bytes->size()) + " bytes");

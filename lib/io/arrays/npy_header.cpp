@@ -14,7 +14,7 @@ namespace attn::io {
 namespace {
 
 // NumPy itself reads headers of up to 10000 characters; only structured types have longer ones.
-constexpr Index most_header = Index{1} << 16;
+constexpr Index most_npy_header = Index{1} << 16;
 
 /// Reads the Python literal {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }.
 class HeaderParser {
@@ -152,7 +152,7 @@ Preamble read_preamble(const Bytes& bytes, const std::string& address) {
   Index length = start[8] | Index{start[9]} << 8;
   if (major > 1) length |= Index{start[10]} << 16 | Index{start[11]} << 24;
   const Preamble preamble{major > 1 ? 12 : 10, length};
-  if (length > most_header || length > bytes.size() - preamble.begin) {
+  if (length > most_npy_header || length > bytes.size() - preamble.begin) {
     throw Error(Failure::input, address + " claims an .npy header of " + std::to_string(length) +
                                     " bytes in a total of " + std::to_string(bytes.size()) +
                                     " bytes");

@@ -9,12 +9,12 @@
 namespace attn::io {
 namespace {
 
-[[noreturn]] void refuse(const std::string& address, const std::string& why) {
+[[noreturn]] void refuse_address(const std::string& address, const std::string& why) {
   throw Error(Failure::input, address + " " + why);
 }
 
 [[noreturn]] void refuse_unopened(const std::string& address) {
-  refuse(address, "cannot be opened: " + h5::last_reason().text);
+  refuse_address(address, "cannot be opened: " + h5::last_reason().text);
 }
 
 /// A second owner of the same identifier.
@@ -120,7 +120,7 @@ class Follower {
   std::optional<Object> follow_link(std::shared_ptr<const InputFile> file, hid_t here,
                                     const std::string& path) {
     constexpr int most = 40;  // the limit of Linux
-    if (++links_ > most) refuse(address_, "leads through more than 40 links");
+    if (++links_ > most) refuse_address(address_, "leads through more than 40 links");
     return follow(std::move(file), here, path);
   }
 
@@ -136,7 +136,7 @@ class Follower {
   Object behind(const LinkTarget& target, std::optional<Object> found) const {
     if (found) return std::move(*found);
     const std::string where = target.file.empty() ? target.path : target.file + ":" + target.path;
-    refuse(address_, "is a link that leads nowhere: there is no " + where);
+    refuse_address(address_, "is a link that leads nowhere: there is no " + where);
   }
 
   const std::string& address_;
@@ -155,7 +155,7 @@ LinkTarget link_target(hid_t group, const std::string& name, const std::string& 
   LinkTarget target{info.type, {}, {}};
   if (info.type == H5L_TYPE_HARD) return target;
   if (info.type != H5L_TYPE_SOFT && info.type != H5L_TYPE_EXTERNAL) {
-    refuse(address, "is a link of an unknown type");
+    refuse_address(address, "is a link of an unknown type");
   }
   std::vector<char> value(info.u.val_size + 1);
   if (H5Lget_val(group, name.c_str(), value.data(), value.size(), H5P_DEFAULT) < 0) {

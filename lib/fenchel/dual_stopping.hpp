@@ -9,7 +9,7 @@
 namespace attn::fenchel {
 
 /// Whether one query is done: the rule of DualOptions.
-class Stopping {
+class DualStopping {
  public:
   enum class Verdict { go_on, done, stuck };
 

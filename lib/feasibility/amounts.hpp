@@ -1,0 +1,17 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "tensor/shape.hpp"
+
+namespace attn::feasibility {
+
+/// What each line supplies or takes, in whole units.
+using Amounts = std::vector<std::int64_t>;
+
+/// The place of a line in a vector.
+constexpr std::size_t at(Index line) { return static_cast<std::size_t>(line); }
+
+}  // namespace attn::feasibility
