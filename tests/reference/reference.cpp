@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
+
+#include "tensor/infinity.hpp"
 
 namespace attn::reference {
 namespace {
-
-constexpr long double minus_infinity = -std::numeric_limits<long double>::infinity();
 
 // log Σ exp of term(0) ... term(count - 1), which may be −inf.
 template <class Term>

@@ -2,14 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "reference/reference.hpp"
+#include "tensor/infinity.hpp"
 
 namespace attn::reference {
 namespace {
-
-constexpr long double minus_infinity = -std::numeric_limits<long double>::infinity();
 
 long double energy(EnergyKind kind, const Matrix& q, Index i, const Matrix& k, Index j) {
   long double sum = 0;

@@ -6,14 +6,15 @@
 #include <limits>
 
 #include "attnkit/error.hpp"
+#include "infinity.hpp"
 
 using namespace attn;
 using namespace attn::tools;
+using attn::testing::infinity;
 
 namespace {
 
 constexpr double no_number = std::numeric_limits<double>::quiet_NaN();
-constexpr double inf = std::numeric_limits<double>::infinity();
 
 Verdict judge_one(Relation relation, double measured, double expected, double tolerance = 0,
                   double relative = 0) {
@@ -67,11 +68,11 @@ TEST_CASE("NaN never holds, infinities hold where they should") {
   CHECK_FALSE(judge_all(Relation::increasing, {1, no_number, 3}).holds);
   CHECK_THROWS_AS(judge_all(Relation::slope, {1, no_number, 3}, {1}, 9, {1, 2, 3}), Error);
   CHECK_THROWS_AS(judge_all(Relation::slope, {1, 0, 3}, {1}, 9, {1, 2, 3}), Error);
-  CHECK(holds(Relation::equal, inf, inf));
-  CHECK(holds(Relation::at_most, -inf, -inf));
-  CHECK_FALSE(holds(Relation::less, inf, inf));
-  CHECK_FALSE(holds(Relation::within, inf, -inf, 1e300));
-  CHECK(holds(Relation::less, 1, inf));
+  CHECK(holds(Relation::equal, infinity, infinity));
+  CHECK(holds(Relation::at_most, -infinity, -infinity));
+  CHECK_FALSE(holds(Relation::less, infinity, infinity));
+  CHECK_FALSE(holds(Relation::within, infinity, -infinity, 1e300));
+  CHECK(holds(Relation::less, 1, infinity));
 }
 
 TEST_CASE("the worst of several numbers is reported") {

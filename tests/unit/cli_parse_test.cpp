@@ -2,19 +2,17 @@
 
 #include <nlohmann/json.hpp>
 
-#include <limits>
-
 #include "attnkit/error.hpp"
 #include "cli/parse.hpp"
+#include "infinity.hpp"
 
 using namespace attn;
 using namespace attn::cli;
+using attn::testing::infinity;
 
 namespace {
 
 using Words = std::vector<std::string>;
-
-constexpr double infinity = std::numeric_limits<double>::infinity();
 
 std::optional<std::string> nothing_set(const std::string&) { return std::nullopt; }
 

@@ -16,9 +16,11 @@
 
 #include "attnkit/error.hpp"
 #include "cli/command.hpp"
+#include "redirected.hpp"
 
 using namespace attn;
 using namespace attn::cli;
+using attn::testing::Redirected;
 
 namespace {
 
@@ -35,26 +37,6 @@ struct Folder {
   Folder() { REQUIRE(mkdtemp(path.data()) != nullptr); }
   ~Folder() { std::filesystem::remove_all(path); }
   std::string operator/(const std::string& name) const { return path + "/" + name; }
-};
-
-// Standard output or error leads to a file while this lives.
-class Redirected {
- public:
-  Redirected(int descriptor, const std::string& path)
-      : descriptor_(descriptor), saved_(dup(descriptor)) {
-    std::fflush(nullptr);
-    const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    dup2(file, descriptor);
-    close(file);
-  }
-  ~Redirected() {
-    dup2(saved_, descriptor_);
-    close(saved_);
-  }
-
- private:
-  int descriptor_;
-  int saved_;
 };
 
 using Run = std::function<Outcome(const Arguments&, Report&)>;
@@ -77,8 +59,9 @@ Ran run(Role role, std::vector<std::string> words, const Run& body,
   argv.push_back(nullptr);
   Ran ran;
   {
-    const Redirected out(STDOUT_FILENO, out_path.empty() ? folder / "out" : out_path);
-    const Redirected err(STDERR_FILENO, folder / "err");
+    const int flags = O_WRONLY | O_CREAT | O_TRUNC;
+    const Redirected out(STDOUT_FILENO, out_path.empty() ? folder / "out" : out_path, flags);
+    const Redirected err(STDERR_FILENO, folder / "err", flags);
     ran.status = run_tool(static_cast<int>(words.size()), argv.data(), declaration, body,
                           {"HDF5 1.10.8"}, [&] { ++ran.cleanups; });
   }

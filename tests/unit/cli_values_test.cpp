@@ -4,13 +4,13 @@
 
 #include "attnkit/error.hpp"
 #include "cli/values.hpp"
+#include "infinity.hpp"
 
 using namespace attn;
 using namespace attn::cli;
+using attn::testing::infinity;
 
 namespace {
-
-constexpr double infinity = std::numeric_limits<double>::infinity();
 
 // The error message; empty if the value is accepted.
 std::string refusal(const Option& option, const std::string& text) {

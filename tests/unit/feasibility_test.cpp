@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "infinity.hpp"
 #include "random_problem.hpp"
 #include "thrown_error.hpp"
 
@@ -45,7 +46,7 @@ Feasibility square(const std::string& text) {
   return examine(pairs, ones(pairs.rows()), ones(pairs.cols()));
 }
 
-struct Verdict {
+struct SupportVerdict {
   Prospect prospect = Prospect::total_support;
   Pairs vanishing;
 };
@@ -72,8 +73,8 @@ unsigned partners_of(unsigned rows, const AllowedPairs& pairs) {
 
 // By Hall's condition (Gale 1957) on every set of rows: there is no plan if a set demands more than
 // its columns have; if it demands all they have, other rows get nothing from these columns.
-Verdict by_subsets(const AllowedPairs& pairs, const Masses& a, const Masses& b) {
-  Verdict verdict;
+SupportVerdict by_subsets(const AllowedPairs& pairs, const Masses& a, const Masses& b) {
+  SupportVerdict verdict;
   if (std::accumulate(a.begin(), a.end(), Index{0}) !=
       std::accumulate(b.begin(), b.end(), Index{0})) {
     verdict.prospect = Prospect::unequal_totals;
@@ -107,7 +108,7 @@ Verdict by_subsets(const AllowedPairs& pairs, const Masses& a, const Masses& b) 
 }
 
 // By all permutations.
-Verdict by_permutations(const AllowedPairs& pairs) {
+SupportVerdict by_permutations(const AllowedPairs& pairs) {
   std::vector<Index> to(static_cast<std::size_t>(pairs.rows()));
   std::iota(to.begin(), to.end(), 0);
   std::vector<unsigned> used(to.size(), 0);
@@ -120,7 +121,7 @@ Verdict by_permutations(const AllowedPairs& pairs) {
     for (std::size_t i = 0; i < to.size() && allowed; ++i) used[i] |= 1U << to[i];
     any = any || allowed;
   } while (std::next_permutation(to.begin(), to.end()));
-  Verdict verdict;
+  SupportVerdict verdict;
   if (!any) {
     verdict.prospect = Prospect::no_plan;
     return verdict;
@@ -136,7 +137,7 @@ Verdict by_permutations(const AllowedPairs& pairs) {
   return verdict;
 }
 
-void check_same(const Feasibility& got, const Verdict& want) {
+void check_same(const Feasibility& got, const SupportVerdict& want) {
   CHECK(static_cast<int>(got.prospect) == static_cast<int>(want.prospect));
   CHECK(got.vanishing == want.vanishing);
   CHECK(got.vanishing_count == static_cast<Index>(want.vanishing.size()));
@@ -214,7 +215,7 @@ std::vector<double> rounded(const Masses& masses, double unit) {
 }
 
 template <class T>
-void check_scaled(const Draw& draw, double unit, const Verdict& want) {
+void check_scaled(const Draw& draw, double unit, const SupportVerdict& want) {
   const std::vector<double> a = rounded<T>(draw.a, unit);
   const std::vector<double> b = rounded<T>(draw.b, unit);
   FeasibilityOptions options;
@@ -283,7 +284,7 @@ TEST_CASE("every small set of pairs and marginals, against Hall's condition on a
   std::vector<int> met(4, 0);
   for (int n = 0; n < 6000; ++n) {
     const Draw draw = random_draw(random);
-    const Verdict want = by_subsets(draw.pairs, draw.a, draw.b);
+    const SupportVerdict want = by_subsets(draw.pairs, draw.a, draw.b);
     ++met[static_cast<std::size_t>(want.prospect)];
     CAPTURE(n);
     check_scaled<double>(draw, 1, want);
@@ -420,7 +421,6 @@ TEST_CASE("totals: rounding is accepted, larger differences are not") {
 
 TEST_CASE("invalid marginals are refused") {
   const AllowedPairs pairs = drawn("xx");
-  const double infinity = std::numeric_limits<double>::infinity();
   for (const double x : {-1.0, infinity, std::nan("")}) {
     const Error error = thrown_error([&] {
       examine(pairs, std::vector<double>{1}, std::vector<double>{1, x});

@@ -32,13 +32,13 @@ long double lambda_rounding(const OwnedDual& owned, const reference::Dual& exact
 }
 
 // The worst errors over the queries of a problem, each in units of its bound.
-struct Worst {
+struct DualErrors {
   long double lambda = 0, h = 0, p = 0, gap = 0, certificate = 0;
 };
 
-Worst compare(const OwnedDual& owned, const DualOptions& options, int threads = 1) {
+DualErrors compare(const OwnedDual& owned, const DualOptions& options, int threads = 1) {
   const SolvedDual found(owned.problem(), options, threads);
-  Worst worst;
+  DualErrors worst;
   const auto add = [](long double& largest, long double value) {
     // Written so that a NaN is kept.
     if (!(value <= largest)) largest = value;
@@ -96,7 +96,7 @@ void check(const OwnedDual& owned, DualOptions options = {}) {
   CAPTURE(owned.queries());
   CAPTURE(owned.problem().alpha);
   CAPTURE(owned.largest_template());
-  const Worst worst = compare(owned, options, 2);
+  const DualErrors worst = compare(owned, options, 2);
   CHECK(worst.lambda <= 1);
   CHECK(worst.h <= 1);
   CHECK(worst.p <= 1);

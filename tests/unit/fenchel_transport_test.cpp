@@ -6,6 +6,7 @@
 
 #include "dual_problem.hpp"
 #include "fenchel/closed_forms.hpp"
+#include "infinity.hpp"
 #include "reference/fenchel_reference.hpp"
 #include "thrown_error.hpp"
 
@@ -13,8 +14,6 @@ using namespace attn;
 using namespace attn::testing;
 
 namespace {
-
-constexpr double infinity = std::numeric_limits<double>::infinity();
 
 double distance(const SolvedDual& found, Index q, const std::vector<long double>& lambda) {
   long double sum = 0;

@@ -26,7 +26,7 @@ OutputBundle::Options to(const std::string& path, const TemporaryFolder& folder)
   return options;
 }
 
-std::vector<float> counting(Index count) {
+std::vector<float> counting_floats(Index count) {
   std::vector<float> values(static_cast<std::size_t>(count));
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i) - 3;
   return values;
@@ -43,7 +43,7 @@ void write_good(const std::string& path, ArrayFormat format, const TemporaryFold
   if (format == ArrayFormat::npy) some.resize(1);
   ArrayOutput output(to(path, folder), format, some);
   for (const ArrayPlan& plan : output.order()) {
-    const std::vector<float> floats = counting(15);
+    const std::vector<float> floats = counting_floats(15);
     const std::uint8_t truths[] = {1, 0, 0, 1};
     const std::int64_t number = -7;
     if (plan.name == "q") output.write(floats.data(), 15);
@@ -57,9 +57,9 @@ struct Named {
   const char* file;
   ArrayFormat format;
 };
-const Named formats[] = {{"a.npy", ArrayFormat::npy},
-                         {"a.npz", ArrayFormat::npz},
-                         {"a.safetensors", ArrayFormat::safetensors}};
+const Named array_formats[] = {{"a.npy", ArrayFormat::npy},
+                               {"a.npz", ArrayFormat::npz},
+                               {"a.safetensors", ArrayFormat::safetensors}};
 
 }  // namespace
 
@@ -78,7 +78,7 @@ TEST_CASE("an .npy header is NumPy's") {
 
 TEST_CASE("arrays are written whole and read back") {
   const TemporaryFolder folder;
-  for (const Named& named : formats) {
+  for (const Named& named : array_formats) {
     CAPTURE(named.file);
     const std::string path = folder / named.file;
     write_good(path, named.format, folder);
@@ -88,11 +88,11 @@ TEST_CASE("arrays are written whole and read back") {
     CHECK(folder.entries() == std::vector<std::string>{named.file});
     if (named.format == ArrayFormat::npy) {
       const InputBundle bundle = open_input("", {{"x", path}});
-      CHECK(values_of<float>(bundle.dataset("x")) == counting(15));
+      CHECK(values_of<float>(bundle.dataset("x")) == counting_floats(15));
     } else {
       const InputBundle bundle = open_input(path);
       CHECK(bundle.names() == std::vector<std::string>{"mask", "n", "none", "q"});
-      CHECK(values_of<float>(bundle.dataset("q")) == counting(15));
+      CHECK(values_of<float>(bundle.dataset("q")) == counting_floats(15));
       CHECK(values_of<std::uint8_t>(bundle.dataset("mask")) ==
             std::vector<std::uint8_t>{1, 0, 0, 1});
       CHECK(bundle.dataset("none").shape() == Shape{0, 2});
@@ -112,10 +112,10 @@ TEST_CASE("arrays are written whole and read back") {
 
 TEST_CASE("uncommitted arrays leave nothing behind") {
   const TemporaryFolder folder;
-  for (const Named& named : formats) {
+  for (const Named& named : array_formats) {
     {
       ArrayOutput output(to(folder / named.file, folder), named.format, {plans[0]});
-      const std::vector<float> values = counting(15);
+      const std::vector<float> values = counting_floats(15);
       output.write(values.data(), 9);
       CHECK_THROWS_AS(output.commit(), std::logic_error);
       CHECK_THROWS_AS(output.write(values.data(), 7), std::invalid_argument);
@@ -151,7 +151,7 @@ TEST_CASE("arrays that a format cannot hold are refused before anything is writt
 
 TEST_CASE("bundles are copied from arrays, sliced or not, without datasets to be replaced") {
   const TemporaryFolder folder;
-  for (const Named& named : {formats[1], formats[2]}) {
+  for (const Named& named : {array_formats[1], array_formats[2]}) {
     const std::string path = folder / named.file;
     write_good(path, named.format, folder);
     const InputBundle input =
@@ -163,7 +163,7 @@ TEST_CASE("bundles are copied from arrays, sliced or not, without datasets to be
     const InputBundle copy = open_input(folder / "copy.h5");
     CHECK(copy.names() == std::vector<std::string>{"mask", "none", "part", "q"});
     CHECK(copy.dataset("q").dtype() == DType::f32);
-    CHECK(values_of<float>(copy.dataset("q")) == counting(15));
+    CHECK(values_of<float>(copy.dataset("q")) == counting_floats(15));
     CHECK(values_of<float>(copy.dataset("part")) == std::vector<float>{1, 7});
     CHECK(values_of<std::int64_t>(copy.dataset("mask")) == std::vector<std::int64_t>{-7});
     CHECK(copy.dataset("none").shape() == Shape{0, 2});
@@ -225,7 +225,7 @@ TEST_CASE("damaged files are refused or read, and never crash") {
   const char* const given = std::getenv("ATTN_FUZZ_ROUNDS");
   const int rounds = given != nullptr ? std::atoi(given) : 600;
   std::vector<std::pair<std::string, std::string>> good;
-  for (const Named& named : formats) {
+  for (const Named& named : array_formats) {
     write_good(folder / named.file, named.format, folder);
     good.emplace_back(named.file, content_of(folder / named.file));
   }

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "io_fixture.hpp"
+#include "redirected.hpp"
 #include "thrown_error.hpp"
 
 using namespace attn;

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -63,29 +62,6 @@ inline std::string content_of(const std::string& path) {
 inline void write_file(const std::string& path, const std::string& content) {
   std::ofstream(path, std::ios::binary) << content;
 }
-
-/// Redirects a descriptor (0 or 1) to a file while it exists.
-class Redirected {
- public:
-  Redirected(int descriptor, const std::string& path, int flags)
-      : Redirected(descriptor, open(path.c_str(), flags | O_CLOEXEC, 0644)) {}
-  /// Takes ownership of `onto`.
-  Redirected(int descriptor, int onto)
-      : descriptor_(descriptor), saved_(fcntl(descriptor, F_DUPFD_CLOEXEC, 10)) {
-    dup2(onto, descriptor_);
-    close(onto);
-  }
-  ~Redirected() {
-    dup2(saved_, descriptor_);
-    close(saved_);
-  }
-  Redirected(const Redirected&) = delete;
-  Redirected& operator=(const Redirected&) = delete;
-
- private:
-  int descriptor_;
-  int saved_;
-};
 
 /// Runs `body` in a child process and returns its status from waitpid; an exception is exit 99.
 template <class Body>

@@ -18,12 +18,12 @@ struct Format {
   std::uint16_t infinity;
 };
 
-const Format formats[] = {{"float16", narrow_half, widen_half, 0x7c00},
-                          {"bfloat16", narrow_bfloat16, widen_bfloat16, 0x7f80}};
+const Format narrow_formats[] = {{"float16", narrow_half, widen_half, 0x7c00},
+                                 {"bfloat16", narrow_bfloat16, widen_bfloat16, 0x7f80}};
 
 /// The nearest finite code, found by trying all of them; the even one of two equally near codes. In
 /// long double, in which the differences are exact.
-std::uint16_t reference(const Format& format, double value) {
+std::uint16_t nearest_code(const Format& format, double value) {
   std::uint16_t best = 0;
   long double least = std::numeric_limits<long double>::infinity();
   for (std::uint32_t code = 0; code <= format.infinity; ++code) {
@@ -44,7 +44,7 @@ std::uint16_t reference(const Format& format, double value) {
 }  // namespace
 
 TEST_CASE("every number of the narrow formats is preserved") {
-  for (const Format& format : formats) {
+  for (const Format& format : narrow_formats) {
     for (std::uint32_t code = 0; code < 0x10000; ++code) {
       const auto bits = static_cast<std::uint16_t>(code);
       if ((bits & 0x7fff) > format.infinity) {
@@ -57,7 +57,7 @@ TEST_CASE("every number of the narrow formats is preserved") {
 }
 
 TEST_CASE("ties round to even, and neighbours of a tie to their own side") {
-  for (const Format& format : formats) {
+  for (const Format& format : narrow_formats) {
     for (std::uint32_t code = 0; code + 1 < format.infinity; ++code) {
       const double low = format.widen(static_cast<std::uint16_t>(code));
       const double high = format.widen(static_cast<std::uint16_t>(code + 1));
@@ -82,11 +82,11 @@ TEST_CASE("ties round to even, and neighbours of a tie to their own side") {
 TEST_CASE("numbers of all magnitudes round to the nearest") {
   std::mt19937_64 random(3);
   std::uniform_real_distribution<double> mantissa(-2, 2);
-  for (const Format& format : formats) {
+  for (const Format& format : narrow_formats) {
     for (int round = 0; round < 300; ++round) {
       const int exponent = static_cast<int>(random() % 300) - 150;
       const double value = std::ldexp(mantissa(random), exponent);
-      CHECK(format.narrow(value) == reference(format, value));
+      CHECK(format.narrow(value) == nearest_code(format, value));
     }
   }
 }

@@ -9,7 +9,7 @@ using namespace attn::io;
 
 namespace {
 
-constexpr Index most = Index{64} << 20;
+constexpr Index most_part_bytes = Index{64} << 20;
 
 struct Seen {
   std::vector<Part> parts;
@@ -57,8 +57,8 @@ TEST_CASE("A large read is cut into parts that meet each element once") {
       for (const int times : seen.times) CHECK(times == 1);
       CHECK((seen.parts.size() > 1) == (chunk != Shape{64, 64, 64}));
       for (const Part& part : seen.parts) {
-        if (chunk.empty() || element_count(chunk) * mib <= most) {
-          CHECK(element_count(part.count) * mib <= most);
+        if (chunk.empty() || element_count(chunk) * mib <= most_part_bytes) {
+          CHECK(element_count(part.count) * mib <= most_part_bytes);
         }
       }
     }
@@ -66,7 +66,7 @@ TEST_CASE("A large read is cut into parts that meet each element once") {
 }
 
 TEST_CASE("Chunks are not cut") {
-  const Parts parts{{3}, {2}, {10}, most / 16};
+  const Parts parts{{3}, {2}, {10}, most_part_bytes / 16};
   Index behind = -1;  // the last chunk of the previous part
   for (const Part& part : parts_of(parts, {100}).parts) {
     const Index first = (3 + 2 * part.start[0]) / 10;

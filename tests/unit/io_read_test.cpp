@@ -190,16 +190,16 @@ TEST_CASE("Strings of every kind are read without their padding") {
     file.put("none", variable.get(), variable.get(), {0}, nullptr);
   }
   const InputBundle bundle = open_input(folder / "s.h5");
-  using Words = std::vector<std::string>;
-  CHECK(bundle.dataset("variable").read_strings() == Words{"the", "", "h\u00e9"});
+  using Strings = std::vector<std::string>;
+  CHECK(bundle.dataset("variable").read_strings() == Strings{"the", "", "h\u00e9"});
   CHECK(bundle.dataset("none").read_strings().empty());
   for (const char* name : {"null", "space", "terminated"}) {
     CAPTURE(name);
     CHECK(bundle.dataset(name).dtype() == DType::string);
-    CHECK(bundle.dataset(name).read_strings() == Words{"abcd", "a"});
+    CHECK(bundle.dataset(name).read_strings() == Strings{"abcd", "a"});
   }
   const InputBundle part = open_input("", {{"w", folder / "s.h5:/variable[::2]"}});
-  CHECK(part.dataset("w").read_strings() == Words{"the", "h\u00e9"});
+  CHECK(part.dataset("w").read_strings() == Strings{"the", "h\u00e9"});
   CHECK(contains(thrown_error([&] { values_of<float>(bundle.dataset("null")); }).what(),
                  "s.h5:/null holds strings, expected numbers"));
 }

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "layered_input.hpp"
+#include "redirected.hpp"
 #include "system/unnamed_file.hpp"
 
 using namespace attn;

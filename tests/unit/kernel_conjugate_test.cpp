@@ -25,7 +25,7 @@ std::vector<T> numbers(Random& random, Index n, double low, double high) {
 TEST_CASE_TEMPLATE("inner products and sums of vectors", T, float, double) {
   on_every_target([] {
     Random random(81);
-    for (const Index n : sizes) {
+    for (const Index n : tile_sizes) {
       CAPTURE(n);
       const std::vector<T> x = numbers<T>(random, n, -1, 1);
       const std::vector<T> y = numbers<T>(random, n, -1, 1);
@@ -55,7 +55,7 @@ TEST_CASE_TEMPLATE("inner products and sums of vectors", T, float, double) {
 TEST_CASE_TEMPLATE("covariances of weights times a vector", T, float, double) {
   on_every_target([] {
     Random random(82);
-    for (const Index n : sizes) {
+    for (const Index n : tile_sizes) {
       if (n == 0) continue;
       CAPTURE(n);
       std::vector<T> p = numbers<T>(random, n, 0, 1);
@@ -85,7 +85,7 @@ TEST_CASE_TEMPLATE("covariances of weights times a vector", T, float, double) {
 TEST_CASE("spreads of the unmasked columns") {
   on_every_target([] {
     Random random(83);
-    for (const Index n : sizes) {
+    for (const Index n : tile_sizes) {
       CAPTURE(n);
       const std::vector<double> x = numbers<double>(random, n, -1, 1);
       std::vector<double> closed;

@@ -11,14 +11,7 @@ using attn::testing::Guarded;
 
 namespace {
 
-constexpr Index extents[] = {0, 1, 2, 7, 8, 9, 16, 17, 31, 64, 65, 130};
-
-template <class T>
-Guarded<T> matrix(Index rows, Index cols, Random& random) {
-  Guarded<T> values(rows, cols, 1 + rows % 3);
-  values.fill([&] { return static_cast<T>(uniform(random, -1, 1)); });
-  return values;
-}
+constexpr Index few_rows_extents[] = {0, 1, 2, 7, 8, 9, 16, 17, 31, 64, 65, 130};
 
 }  // namespace
 
@@ -27,9 +20,9 @@ TEST_CASE_TEMPLATE("few rows times a transposed matrix against loops", T, float,
     Random random(71);
     for (const Index rows : {0, 1, 3, 23}) {
       for (const Index cols : {0, 1, 5, 40}) {
-        for (const Index depth : extents) {
-          const auto a = matrix<T>(rows, depth, random);
-          const auto b = matrix<T>(cols, depth, random);
+        for (const Index depth : few_rows_extents) {
+          const auto a = uniform_matrix<T>(rows, depth, random);
+          const auto b = uniform_matrix<T>(cols, depth, random);
           Guarded<T> out(rows, cols);
           out.fill([] { return std::numeric_limits<T>::quiet_NaN(); });
           kernel::few_rows_transposed(T{-1.5}, a.view(), b.view(), out.view());
@@ -63,10 +56,10 @@ TEST_CASE_TEMPLATE("few rows times a matrix are added", T, float, double) {
     Random random(72);
     for (const Index rows : {0, 1, 3, 23}) {
       for (const Index depth : {0, 1, 5, 40}) {
-        for (const Index cols : extents) {
-          const auto a = matrix<T>(rows, depth, random);
-          const auto b = matrix<T>(depth, cols, random);
-          const auto start = matrix<T>(rows, cols, random);
+        for (const Index cols : few_rows_extents) {
+          const auto a = uniform_matrix<T>(rows, depth, random);
+          const auto b = uniform_matrix<T>(depth, cols, random);
+          const auto start = uniform_matrix<T>(rows, cols, random);
           Guarded<T> out = start;
           kernel::few_rows_add(a.view(), b.view(), out.view());
           Worst error;
@@ -98,8 +91,8 @@ TEST_CASE_TEMPLATE("few rows times a matrix are added", T, float, double) {
 TEST_CASE_TEMPLATE("squared_norm and largest_magnitude", T, float, double) {
   on_every_target([] {
     Random random(73);
-    for (const Index n : sizes) {
-      const auto x = matrix<T>(1, n, random);
+    for (const Index n : tile_sizes) {
+      const auto x = uniform_matrix<T>(1, n, random);
       long double want = 0;
       for (Index j = 0; j < n; ++j) want += static_cast<long double>(x.data()[j]) * x.data()[j];
       T largest = 0;

@@ -18,7 +18,7 @@ namespace {
 
 using Random = std::mt19937_64;
 
-constexpr Index sizes[] = {0, 1, 2, 3, 7, 17, 64, 130};
+constexpr Index gemm_sizes[] = {0, 1, 2, 3, 7, 17, 64, 130};
 
 template <class T>
 Guarded<T> random_matrix(Index rows, Index cols, Index gap, Random& random) {
@@ -90,9 +90,9 @@ double error_of_added(const Guarded<T>& start, const Guarded<T>& a, const Guarde
 
 TEST_CASE_TEMPLATE("multiply_transposed against loops", T, float, double) {
   Random random(51);
-  for (const Index rows : sizes) {
-    for (const Index cols : sizes) {
-      for (const Index depth : sizes) {
+  for (const Index rows : gemm_sizes) {
+    for (const Index cols : gemm_sizes) {
+      for (const Index depth : gemm_sizes) {
         const double alpha = rows % 2 == 0 ? -1.5 : 1;
         // Rows without a gap between them, too.
         const auto a = random_matrix<T>(rows, depth, depth % 2, random);
@@ -113,9 +113,9 @@ TEST_CASE_TEMPLATE("multiply_transposed against loops", T, float, double) {
 
 TEST_CASE_TEMPLATE("multiply_add against loops", T, float, double) {
   Random random(52);
-  for (const Index rows : sizes) {
-    for (const Index cols : sizes) {
-      for (const Index depth : sizes) {
+  for (const Index rows : gemm_sizes) {
+    for (const Index cols : gemm_sizes) {
+      for (const Index depth : gemm_sizes) {
         const auto a = random_matrix<T>(rows, depth, depth % 2, random);
         const auto b = random_matrix<T>(depth, cols, 3, random);
         const auto start = random_matrix<T>(rows, cols, 1 + cols % 4, random);
@@ -133,9 +133,9 @@ TEST_CASE_TEMPLATE("multiply_add against loops", T, float, double) {
 
 TEST_CASE_TEMPLATE("add_transposed_product against loops", T, float, double) {
   Random random(55);
-  for (const Index rows : sizes) {
-    for (const Index cols : sizes) {
-      for (const Index depth : sizes) {
+  for (const Index rows : gemm_sizes) {
+    for (const Index cols : gemm_sizes) {
+      for (const Index depth : gemm_sizes) {
         const auto a = random_matrix<T>(rows, depth, 2, random);
         Guarded<T> flipped(depth, rows, rows % 3);
         for (Index i = 0; i < rows; ++i) {

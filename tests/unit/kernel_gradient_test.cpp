@@ -151,7 +151,7 @@ TEST_CASE_TEMPLATE("add_difference_columns", T, float, double) {
 TEST_CASE_TEMPLATE("dot_row", T, float, double) {
   on_every_target([] {
     Random random(92);
-    for (const Index n : sizes) {
+    for (const Index n : tile_sizes) {
       Guarded<T> p(1, n);
       p.fill([&] { return static_cast<T>(uniform(random, 0, 1)); });
       std::vector<double> x(static_cast<std::size_t>(n));
@@ -175,7 +175,7 @@ TEST_CASE_TEMPLATE("soft_cap_slope", T, float, double) {
   on_every_target([] {
     Random random(93);
     for (const double cap : {0.3, 50.0, 1e30}) {
-      for (const Index n : sizes) {
+      for (const Index n : tile_sizes) {
         Guarded<T> grad(1, n), s(1, n);
         grad.fill([&] { return static_cast<T>(uniform(random, -2, 2)); });
         s.fill([&] { return static_cast<T>(cap * uniform(random, -40, 40)); });

@@ -64,7 +64,7 @@ void check_row(Random& random, Index n, bool grows) {
 TEST_CASE_TEMPLATE("the running softmax of a row, in any tiles", T, float, double) {
   on_every_target([] {
     Random random(96);
-    for (const Index n : sizes) {
+    for (const Index n : tile_sizes) {
       check_row<T>(random, n, false);
       check_row<T>(random, n, true);
     }
@@ -89,7 +89,7 @@ TEST_CASE_TEMPLATE("rows without allowed pairs so far", T, float, double) {
 TEST_CASE_TEMPLATE("add_row_products", T, float, double) {
   on_every_target([] {
     Random random(97);
-    for (const Index cols : sizes) {
+    for (const Index cols : tile_sizes) {
       const Index rows = 4;
       Guarded<T> tile(rows, cols);
       tile.fill([&] { return static_cast<T>(uniform(random, 0, 1)); });

@@ -13,14 +13,7 @@ using attn::testing::Guarded;
 namespace {
 
 // One below a register tile, one past it, and so on, for every width.
-constexpr Index extents[] = {0, 1, 2, 5, 6, 7, 13, 16, 17, 63, 64, 65, 100};
-
-template <class T>
-Guarded<T> matrix(Index rows, Index cols, Random& random, double size = 1) {
-  Guarded<T> values(rows, cols, 1 + rows % 3);
-  values.fill([&] { return static_cast<T>(uniform(random, -size, size)); });
-  return values;
-}
+constexpr Index packed_extents[] = {0, 1, 2, 5, 6, 7, 13, 16, 17, 63, 64, 65, 100};
 
 template <class T>
 struct Product {
@@ -54,11 +47,11 @@ TEST_CASE_TEMPLATE("packed products against loops, starting at any panel", T, fl
   on_every_target([] {
     Random random(91);
     const Index width = kernel::packed_width<T>();
-    for (const Index rows : extents) {
-      for (const Index cols : extents) {
-        const Index depth = extents[(rows + cols) % 13];
-        const auto a = matrix<T>(rows, depth, random);
-        const auto b = matrix<T>(cols, depth, random);
+    for (const Index rows : packed_extents) {
+      for (const Index cols : packed_extents) {
+        const Index depth = packed_extents[(rows + cols) % 13];
+        const auto a = uniform_matrix<T>(rows, depth, random);
+        const auto b = uniform_matrix<T>(cols, depth, random);
         const auto packed = kernel::Packed<T>::of_transposed(b.view());
         CHECK(kernel::Packed<T>::bytes(depth, cols) >=
               cols * depth * static_cast<Index>(sizeof(T)));
@@ -93,13 +86,13 @@ TEST_CASE_TEMPLATE("packed products against loops, starting at any panel", T, fl
 TEST_CASE_TEMPLATE("packed products are added, starting at any row", T, float, double) {
   on_every_target([] {
     Random random(92);
-    for (const Index rows : extents) {
-      for (const Index cols : extents) {
-        const Index depth = extents[(rows + cols) % 13];
+    for (const Index rows : packed_extents) {
+      for (const Index cols : packed_extents) {
+        const Index depth = packed_extents[(rows + cols) % 13];
         const Index row0 = depth / 3;
-        const auto a = matrix<T>(rows, depth - row0, random);
-        const auto b = matrix<T>(depth, cols, random);
-        const auto start = matrix<T>(rows, cols, random);
+        const auto a = uniform_matrix<T>(rows, depth - row0, random);
+        const auto b = uniform_matrix<T>(depth, cols, random);
+        const auto start = uniform_matrix<T>(rows, cols, random);
         Guarded<T> out = start;
         kernel::multiply_add_packed(a.view(), kernel::Packed<T>::of(b.view()), row0, out.view());
         Worst error;
@@ -128,8 +121,8 @@ TEST_CASE_TEMPLATE("packed products are added, starting at any row", T, float, d
 TEST_CASE_TEMPLATE("a product's bits do not depend on the tile it lies in", T, float, double) {
   on_every_target([] {
     Random random(93);
-    const auto a = matrix<T>(23, 31, random);
-    const auto b = matrix<T>(200, 31, random);
+    const auto a = uniform_matrix<T>(23, 31, random);
+    const auto b = uniform_matrix<T>(200, 31, random);
     const auto packed = kernel::Packed<T>::of_transposed(b.view());
     Guarded<T> whole(23, 200);
     kernel::multiply_packed(T{0.3F}, a.view(), packed, 0, whole.view());
@@ -153,11 +146,11 @@ TEST_CASE_TEMPLATE("exponentials of products, and their sums by row and column",
   on_every_target([] {
     Random random(94);
     for (const Index rows : {0, 1, 5, 6, 96, 97, 203}) {
-      for (const Index cols : extents) {
+      for (const Index cols : packed_extents) {
         const Index depth = 1 + cols % 7;
         // Up to 80 in magnitude.
-        const auto a = matrix<T>(rows, depth, random, 4);
-        const auto b = matrix<T>(cols, depth, random, 2.8);
+        const auto a = uniform_matrix<T>(rows, depth, random, 4);
+        const auto b = uniform_matrix<T>(cols, depth, random, 2.8);
         const auto packed = kernel::Packed<T>::of_transposed(b.view());
         Guarded<T> product(rows, cols);
         kernel::multiply_packed(T{1}, a.view(), packed, 0, product.view());
@@ -218,7 +211,7 @@ TEST_CASE_TEMPLATE("exponentials of products, and their sums by row and column",
 TEST_CASE_TEMPLATE("exp_tile gives 0 for forbidden pairs", T, float, double) {
   on_every_target([] {
     Random random(95);
-    for (const Index cols : sizes) {
+    for (const Index cols : tile_sizes) {
       const Index rows = 3;
       Guarded<T> s(rows, cols);
       s.fill([&] {

@@ -76,8 +76,8 @@ TEST_CASE_TEMPLATE("tanh itself", T, float, double) {
 TEST_CASE_TEMPLATE("tanh_energy", T, float, double) {
   on_every_target([] {
     Random random(82);
-    for (const Index cols : sizes) check_tanh_energy<T>(random, 3, cols, 5);
-    for (const Index hidden : sizes) check_tanh_energy<T>(random, 2, 9, hidden);
+    for (const Index cols : tile_sizes) check_tanh_energy<T>(random, 3, cols, 5);
+    for (const Index hidden : tile_sizes) check_tanh_energy<T>(random, 2, 9, hidden);
     check_tanh_energy<T>(random, 0, 7, 3);
   });
 }
@@ -86,7 +86,7 @@ TEST_CASE_TEMPLATE("soft_cap", T, float, double) {
   on_every_target([] {
     Random random(83);
     for (const double cap : {1e-30, 0.3, 50.0, 1e30}) {
-      for (const Index n : sizes) {
+      for (const Index n : tile_sizes) {
         Guarded<T> row(1, n);
         row.fill([&] { return score<T>(random); });
         const Guarded<T> before = row;
@@ -115,7 +115,7 @@ TEST_CASE_TEMPLATE("add_terms", T, float, double) {
     Random random(84);
     constexpr T lowest = std::numeric_limits<T>::denorm_min();
     for (int which = 0; which < 8; ++which) {
-      for (const Index n : sizes) {
+      for (const Index n : tile_sizes) {
         Guarded<T> row(1, n), a(1, n), b(1, n), p(1, n);
         row.fill([&] { return score<T>(random); });
         a.fill([&] { return static_cast<T>(uniform(random, -100, 100)); });

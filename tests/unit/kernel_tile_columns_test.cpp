@@ -54,8 +54,8 @@ void check_exp_columns(Random& random, Index rows, Index cols, bool with_f) {
 template <class Body>
 void for_all_sizes(unsigned seed, const Body& body) {
   Random random(seed);
-  for (const Index rows : sizes) {
-    for (const Index cols : sizes) {
+  for (const Index rows : tile_sizes) {
+    for (const Index cols : tile_sizes) {
       CAPTURE(rows);
       CAPTURE(cols);
       body(rows, cols, random);

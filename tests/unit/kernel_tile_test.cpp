@@ -56,7 +56,7 @@ TEST_CASE("every instruction set of this CPU is tested, and the selection is res
 TEST_CASE_TEMPLATE("row_max", T, float, double) {
   on_every_target([] {
     Random random(31);
-    for (const Index n : sizes) {
+    for (const Index n : tile_sizes) {
       Guarded<T> s(1, n);
       s.fill([&] { return score<T>(random); });
       Guarded<double> g(1, n);
@@ -88,7 +88,7 @@ TEST_CASE_TEMPLATE("row_max", T, float, double) {
 TEST_CASE_TEMPLATE("exp_row", T, float, double) {
   on_every_target([] {
     Random random(32);
-    for (const Index n : sizes) {
+    for (const Index n : tile_sizes) {
       for (int repeat = 0; repeat < 12; ++repeat) {
         check_exp_row<T>(random, n, repeat % 2 == 0, repeat % 4 < 2);
       }
@@ -116,7 +116,7 @@ TEST_CASE_TEMPLATE("differences are taken left to right in float64", T, float, d
 TEST_CASE_TEMPLATE("scale_row and add_scaled_row", T, float, double) {
   on_every_target([] {
     Random random(34);
-    for (const Index n : sizes) {
+    for (const Index n : tile_sizes) {
       const double factor = uniform(random, -3, 3);
       Guarded<T> row(1, n);
       Guarded<T> in(1, n);
@@ -164,7 +164,7 @@ TEST_CASE_TEMPLATE("entropy_row", T, float, double) {
     for (const T p : {Limits::denorm_min(), Limits::min(), T{0.5}}) add(p);
     CHECK(alone.value() <= 1);
 
-    for (const Index n : sizes) {
+    for (const Index n : tile_sizes) {
       Guarded<T> p(1, n);
       p.fill([&] { return one_in(random, 5) ? T{0} : static_cast<T>(uniform(random, 0, 1)); });
       long double want = 0;
@@ -184,7 +184,7 @@ TEST_CASE_TEMPLATE("entropy_row", T, float, double) {
 TEST_CASE_TEMPLATE("weighted_sum", T, float, double) {
   on_every_target([] {
     Random random(36);
-    for (const Index n : sizes) {
+    for (const Index n : tile_sizes) {
       Guarded<T> p(1, n);
       Guarded<T> s(1, n);
       p.fill([&] { return one_in(random, 5) ? T{0} : static_cast<T>(uniform(random, 0, 1)); });

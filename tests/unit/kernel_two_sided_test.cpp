@@ -30,7 +30,7 @@ void fill(Random& random, MatrixView<T> tile) {
 
 // Positive terms: a rounding for each product and each sum.
 template <class T>
-long double bound(Index terms, long double want) {
+long double positive_sum_error(Index terms, long double want) {
   return want * static_cast<long double>(terms + 2) * 2 * rounding<T>;
 }
 
@@ -52,14 +52,16 @@ void check_products(Random& random, Index rows, Index cols) {
     for (Index j = 0; j < cols; ++j) {
       want += static_cast<long double>(view(i, j)) * by_col[static_cast<std::size_t>(j)];
     }
-    CHECK(std::abs(row_sum[static_cast<std::size_t>(i)] - want) <= bound<T>(cols, want));
+    CHECK(std::abs(row_sum[static_cast<std::size_t>(i)] - want) <=
+          positive_sum_error<T>(cols, want));
   }
   for (Index j = 0; j < cols; ++j) {
     long double want = 3;
     for (Index i = 0; i < rows; ++i) {
       want += static_cast<long double>(view(i, j)) * by_row[static_cast<std::size_t>(i)];
     }
-    CHECK(std::abs(col_sum[static_cast<std::size_t>(j)] - want) <= bound<T>(rows, want));
+    CHECK(std::abs(col_sum[static_cast<std::size_t>(j)] - want) <=
+          positive_sum_error<T>(rows, want));
   }
   // One row at a time: the same bits.
   std::vector<double> row_alone(static_cast<std::size_t>(rows), 3.0);
@@ -78,7 +80,7 @@ void check_products(Random& random, Index rows, Index cols) {
 TEST_CASE_TEMPLATE("products with packed factors on either side", T, float, double) {
   on_every_target([] {
     Random random(501);
-    for (const Index cols : sizes) {
+    for (const Index cols : tile_sizes) {
       for (const Index rows : {0, 1, 3, 4, 5, 8, 11}) check_products<T>(random, rows, cols);
     }
     check_products<T>(random, 6, 1500);
@@ -89,7 +91,7 @@ TEST_CASE_TEMPLATE("products with both sides packed equal those with one", T, fl
   on_every_target([] {
     Random random(502);
     constexpr Index rows = kernel::two_sided_rows;
-    for (const Index cols : sizes) {
+    for (const Index cols : tile_sizes) {
       CAPTURE(cols);
       Guarded<T> now(rows, cols);
       Guarded<T> next(rows, cols);

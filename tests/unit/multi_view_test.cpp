@@ -19,13 +19,13 @@ using namespace attn::testing;
 namespace {
 
 template <class T>
-struct Numbers {
+struct NormalMatrix {
   Index rows = 0;
   Index cols = 0;
   std::vector<T> values;
 
-  Numbers() = default;
-  Numbers(Index row_count, Index col_count, double spread, Random& random)
+  NormalMatrix() = default;
+  NormalMatrix(Index row_count, Index col_count, double spread, Random& random)
       : rows(row_count), cols(col_count), values(static_cast<std::size_t>(row_count * col_count)) {
     std::normal_distribution<double> normal(0, spread);
     for (T& value : values) value = static_cast<T>(normal(random));
@@ -40,7 +40,7 @@ struct Numbers {
 
 template <class T>
 struct Secondary {
-  Numbers<T> features, wk;
+  NormalMatrix<T> features, wk;
   std::vector<std::uint8_t> may;  // empty: all
   std::optional<BroadcastMatrix<std::uint8_t>> mask;
 };
@@ -54,7 +54,7 @@ struct Wanted {
 
 // The formula of the contract, in long double.
 template <class T>
-Wanted wanted(const Numbers<T>& primary, const Numbers<T>& wq,
+Wanted wanted(const NormalMatrix<T>& primary, const NormalMatrix<T>& wq,
               const std::vector<Secondary<T>>& views, const MultiViewOptions<T>& options) {
   Wanted want;
   want.out = primary.exact();
@@ -110,14 +110,15 @@ void check_random(Random& random, Scheme scheme) {
   const bool projected = chance(random, 0.7);
   const Index depth = projected ? random_size(random, 1, 30) : width;
   const double spread = 1 / std::sqrt(static_cast<double>(width));
-  const Numbers<T> primary(things, width, 1, random);
-  const Numbers<T> wq = projected ? Numbers<T>(width, depth, spread, random) : Numbers<T>();
+  const NormalMatrix<T> primary(things, width, 1, random);
+  const NormalMatrix<T> wq =
+      projected ? NormalMatrix<T>(width, depth, spread, random) : NormalMatrix<T>();
   std::vector<Secondary<T>> views(static_cast<std::size_t>(random_index(random, 0, 3)));
   std::vector<SecondaryView<T>> secondary;
   for (auto& view : views) {
     const Index count = random_size(random, 1, 90);
-    view.features = Numbers<T>(count, width, 1, random);
-    if (projected) view.wk = Numbers<T>(width, depth, spread, random);
+    view.features = NormalMatrix<T>(count, width, 1, random);
+    if (projected) view.wk = NormalMatrix<T>(width, depth, spread, random);
     if (chance(random, 0.4)) {
       for (Index n = 0; n < things * count; ++n) view.may.push_back(chance(random, 0.5) ? 1 : 0);
       for (Index j = 0; j < count; ++j) view.may[static_cast<std::size_t>(j)] = 0;
@@ -125,15 +126,15 @@ void check_random(Random& random, Scheme scheme) {
     }
     secondary.push_back({view.features.view(), view.wk.view(), view.mask ? &*view.mask : nullptr});
   }
-  const Numbers<T> gain(1, width, 1, random);
-  const Numbers<T> shift(1, width, 1, random);
+  const NormalMatrix<T> gain(1, width, 1, random);
+  const NormalMatrix<T> shift(1, width, 1, random);
   MultiViewOptions<T> options;
   options.scheme.scheme = scheme;
   options.scheme.hybrid = 0.3;
   options.scheme.iterations = 3;
   if (chance(random, 0.5)) options.gain = gain.values;
   if (chance(random, 0.5)) options.shift = shift.values;
-  Numbers<T> out(things, width, 1, random);
+  NormalMatrix<T> out(things, width, 1, random);
   const auto found = multi_view<T>(primary.view(), wq.view(), secondary, options,
                                    {out.values.data(), things, width}, 2);
   CHECK(found.size() == views.size());

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "infinity.hpp"
 #include "pass/pass.hpp"
 #include "random_problem.hpp"
 #include "stats/observers.hpp"
@@ -18,8 +19,6 @@ using namespace attn;
 using namespace attn::testing;
 
 namespace {
-
-constexpr double infinity = std::numeric_limits<double>::infinity();
 
 // A pass without potentials shows every tile once and in order, to observers of all tiles and to
 // those of tiles with something allowed, which are returned; the weights are exp(0) where `exact`

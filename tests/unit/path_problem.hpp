@@ -12,6 +12,9 @@
 
 namespace attn::testing {
 
+inline constexpr Optimizer all_optimizers[] = {Optimizer::sgd, Optimizer::adam, Optimizer::si_sgd,
+                                               Optimizer::si_adam, Optimizer::si_sgd_printed};
+
 template <class T>
 struct Matrix {
   Index rows = 0;

@@ -12,9 +12,6 @@ using namespace attn::testing;
 
 namespace {
 
-const std::vector<Optimizer> all_optimizers = {Optimizer::sgd, Optimizer::adam, Optimizer::si_sgd,
-                                               Optimizer::si_adam, Optimizer::si_sgd_printed};
-
 StepOptions options_of(Optimizer optimizer, double rate = 1e-3) {
   StepOptions options;
   options.optimizer = optimizer;

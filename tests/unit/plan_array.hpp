@@ -2,7 +2,6 @@
 
 // Arrays in memory, for plans of the public library.
 
-#include <cstring>
 #include <random>
 #include <thread>
 #include <vector>
@@ -44,17 +43,6 @@ Array<T> normal_array(const Shape& shape, Random& random, double spread = 1) {
   std::normal_distribution<double> normal(0, spread);
   for (T& value : array.values) value = static_cast<T>(normal(random));
   return array;
-}
-
-/// Whether all bytes are equal, also those of NaN.
-template <class T>
-bool same_bits(const T* a, const T* b, Index count) {
-  return count == 0 || std::memcmp(a, b, static_cast<std::size_t>(count) * sizeof(T)) == 0;
-}
-
-template <class T>
-bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
-  return a.size() == b.size() && same_bits(a.data(), b.data(), static_cast<Index>(a.size()));
 }
 
 /// Runs both functions at the same time.

@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include "plan_problem.hpp"
+#include "random_problem.hpp"
 #include "repeats.hpp"
 #include "scheme_check.hpp"
 #include "score/relative_bias.hpp"
@@ -14,17 +15,7 @@ using namespace attn::testing;
 
 namespace {
 
-constexpr Scheme schemes[] = {Scheme::unas, Scheme::dnas, Scheme::hnas, Scheme::sinkhorn,
-                              Scheme::fenchel};
 constexpr const char* product_names[] = {"dot", "scaled-dot", "gaussian"};
-
-AttentionOptions options_of(Scheme scheme) {
-  AttentionOptions options;
-  options.scheme = scheme;
-  options.hybrid = 0.3;
-  if (scheme == Scheme::sinkhorn) options.stopping.iterations = 3;
-  return options;
-}
 
 }  // namespace
 
@@ -36,11 +27,11 @@ TEST_CASE_TEMPLATE("a plan computes every head as attend does, to the last bit",
                                   {3, 2, 2, 33, 30, 16, 9},
                                   {1, 2, 1, 300, 513, 4, 3}};
   for (const BatchSizes& sizes : all_sizes) {
-    for (const Scheme scheme : schemes) {
+    for (const Scheme scheme : schemes_with_fenchel) {
       for (int n = 0; n < 3; ++n) {
         const bool terms = n != 1;
         const Batch<T> batch(sizes, random, terms);
-        AttentionOptions options = options_of(scheme);
+        AttentionOptions options = attention_options(scheme);
         options.energy = product_names[n];
         options.causal = n == 2 ? Causal::bottom_right : Causal::none;
         options.scale = n == 0 ? 0.7 : 1;
@@ -72,8 +63,8 @@ TEST_CASE_TEMPLATE("an output that is asked for by itself", T, float, double) {
   Random random(302);
   const BatchSizes sizes{2, 2, 1, 40, 70, 6, 4};
   const Batch<T> batch(sizes, random, true);
-  for (const Scheme scheme : schemes) {
-    AttentionOptions options = options_of(scheme);
+  for (const Scheme scheme : schemes_with_fenchel) {
+    AttentionOptions options = attention_options(scheme);
     options.energy = "scaled-dot";
     AttentionPlan<T> plan(shapes_of(batch.inputs()), options, 2);
     Results<T> got(sizes, false);
@@ -92,7 +83,7 @@ TEST_CASE_TEMPLATE("an output that is asked for by itself", T, float, double) {
 // All terms at once, each broadcasting in its own way.
 TEST_CASE_TEMPLATE("terms that broadcast agree with the reference", T, float, double) {
   Random random(303);
-  for (const Scheme scheme : schemes) {
+  for (const Scheme scheme : schemes_with_fenchel) {
     const BatchSizes sizes{2, 4, 2, 21, 34, 5, 3};
     const Batch<T> batch(sizes, random, true);
     const auto table = random_numbers<T>(8 * sizes.query_heads, random);
@@ -100,7 +91,7 @@ TEST_CASE_TEMPLATE("terms that broadcast agree with the reference", T, float, do
     for (T& u : preference) u = chance(random, 0.1) ? T{0} : std::abs(u);
     const std::vector<Index> lengths{30, 34};
     const std::vector<double> hybrids{0, 0.4, 1, 0.7};
-    AttentionOptions options = options_of(scheme);
+    AttentionOptions options = attention_options(scheme);
     options.softcap = 2.0;
     options.window = 19;
     options.relative = RelativePositions::t5;
@@ -190,7 +181,7 @@ TEST_CASE_TEMPLATE("ready-made scores, and alibi by head", T, float, double) {
   const auto scores = random_numbers<T>(2 * heads * queries * keys, random);
   AttentionInputs<T> in;
   in.scores = {scores.data(), {2, heads, queries, keys}};
-  AttentionOptions options = options_of(Scheme::dnas);
+  AttentionOptions options = attention_options(Scheme::dnas);
   options.relative = RelativePositions::alibi;
   options.scale = 0.5;
   AttentionPlan<T> plan(shapes_of(in), options, 1);
@@ -228,7 +219,7 @@ TEST_CASE_TEMPLATE("energies with operands of their own", T, float, double) {
   in.q = {q.data(), {2, queries, dq}};
   in.k = {k.data(), {2, keys, dk}};
   for (const bool mlp : {false, true}) {
-    AttentionOptions options = options_of(Scheme::dnas);
+    AttentionOptions options = attention_options(Scheme::dnas);
     options.energy = mlp ? "mlp" : "bilinear";
     in.energy.clear();
     if (mlp) {
@@ -262,12 +253,12 @@ TEST_CASE_TEMPLATE("energies with operands of their own", T, float, double) {
 
 TEST_CASE_TEMPLATE("no queries, no keys, no heads", T, float, double) {
   Random random(306);
-  for (const Scheme scheme : schemes) {
+  for (const Scheme scheme : schemes_with_fenchel) {
     for (const BatchSizes& sizes :
          {BatchSizes{2, 2, 1, 0, 3, 2, 2}, BatchSizes{2, 2, 1, 3, 0, 2, 2},
           BatchSizes{0, 2, 1, 3, 3, 2, 2}}) {
       const Batch<T> batch(sizes, random, false);
-      AttentionPlan<T> plan(shapes_of(batch.inputs()), options_of(scheme), 2);
+      AttentionPlan<T> plan(shapes_of(batch.inputs()), attention_options(scheme), 2);
       Results<T> got(sizes, scheme == Scheme::hnas);
       const AttentionSummary summary = plan.run(batch.inputs(), got.views);
       CHECK(summary.problems.size() == static_cast<std::size_t>(sizes.problems()));

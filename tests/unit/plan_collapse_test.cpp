@@ -1,14 +1,15 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
-#include <limits>
 #include <tuple>
 
 #include "attnkit/collapse.hpp"
 #include "collapse/cluster_statistics.hpp"
 #include "collapse/expectation_maximisation.hpp"
 #include "collapse/self_attention.hpp"
+#include "infinity.hpp"
 #include "plan_array.hpp"
+#include "same_bits.hpp"
 #include "thrown_error.hpp"
 
 using namespace attn;
@@ -16,8 +17,6 @@ using namespace attn::collapse;
 using namespace attn::testing;
 
 namespace {
-
-constexpr double infinity = std::numeric_limits<double>::infinity();
 
 template <class T>
 void check_self_attention(const SelfAttentionOptions& options, EnergyKind energy, Random& random) {

@@ -1,12 +1,13 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
-#include <limits>
 
 #include "attnkit/dual.hpp"
 #include "fenchel/closed_forms.hpp"
 #include "fenchel/dual.hpp"
+#include "infinity.hpp"
 #include "plan_array.hpp"
+#include "same_bits.hpp"
 #include "thrown_error.hpp"
 
 using namespace attn;
@@ -14,18 +15,16 @@ using namespace attn::testing;
 
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
-
-struct Setting {
+struct DualSetting {
   Shape templates, evidence, preference, cost;
   DualPlanOptions options = {};
 };
 
-struct Arrays {
-  Setting setting;
+struct DualArrays {
+  DualSetting setting;
   Array<double> templates, evidence, preference, cost;
 
-  Arrays(const Setting& given, Random& random)
+  DualArrays(const DualSetting& given, Random& random)
       : setting(given),
         templates(normal_array<double>(given.templates, random)),
         evidence(normal_array<double>(given.evidence, random)),
@@ -43,11 +42,11 @@ struct Arrays {
   }
 };
 
-struct Found {
+struct FoundDual {
   Array<double> lambda, h, p, first_h, first_p, second_h;
   std::vector<DualSummary> summaries;
 
-  explicit Found(const DualPlan& plan)
+  explicit FoundDual(const DualPlan& plan)
       : lambda(plan.lambda_shape(), 7),
         h(lambda),
         p(plan.p_shape(), 7),
@@ -58,7 +57,7 @@ struct Found {
   DualOutputs outputs() {
     return {lambda.view(), h.view(), p.view(), first_h.view(), first_p.view(), second_h.view()};
   }
-  bool operator==(const Found& other) const {
+  bool operator==(const FoundDual& other) const {
     return same_bits(lambda.values, other.lambda.values) && same_bits(h.values, other.h.values) &&
            same_bits(p.values, other.p.values) && same_bits(first_h.values, other.first_h.values) &&
            same_bits(first_p.values, other.first_p.values) &&
@@ -66,16 +65,16 @@ struct Found {
   }
 };
 
-Found run_plan(const Arrays& arrays, int threads) {
+FoundDual run_plan(const DualArrays& arrays, int threads) {
   DualPlan plan(shapes_of(arrays.inputs()), arrays.setting.options, threads);
-  Found found(plan);
+  FoundDual found(plan);
   found.summaries = plan.run(arrays.inputs(), found.outputs());
   return found;
 }
 
-void check(const Setting& setting, Random& random) {
-  const Arrays arrays(setting, random);
-  const Found found = run_plan(arrays, 1);
+void check(const DualSetting& setting, Random& random) {
+  const DualArrays arrays(setting, random);
+  const FoundDual found = run_plan(arrays, 1);
   CHECK((found == run_plan(arrays, 3)));
   const Shape leading = leading_axes(found.p.shape, 2);
   const Index queries = found.p.shape[leading.size()];
@@ -138,7 +137,7 @@ TEST_CASE("dual plans give the bits of each problem's own solution") {
     const Index d = size.second;
     CAPTURE(n);
     CAPTURE(d);
-    Setting setting;
+    DualSetting setting;
     setting.templates = {n, d};
     setting.evidence = {3, 5, d};
     setting.options.alpha = 0.7;
@@ -158,30 +157,30 @@ TEST_CASE("dual plans give the bits of each problem's own solution") {
 
 TEST_CASE("dual plans without templates, queries or problems") {
   Random random(912);
-  Setting setting;
+  DualSetting setting;
   setting.templates = {4, 2};
   setting.evidence = {0, 2};
-  const Found none = run_plan(Arrays(setting, random), 2);
+  const FoundDual none = run_plan(DualArrays(setting, random), 2);
   CHECK(none.summaries.empty());
   setting.evidence = {0, 3, 2};
-  CHECK(run_plan(Arrays(setting, random), 2).summaries.empty());
+  CHECK(run_plan(DualArrays(setting, random), 2).summaries.empty());
   setting.templates = {1, 2};
   setting.evidence = {1, 2};
   setting.preference = {1};
-  Arrays arrays(setting, random);
+  DualArrays arrays(setting, random);
   arrays.preference.values[0] = 0;
-  const Found empty = run_plan(arrays, 1);
+  const FoundDual empty = run_plan(arrays, 1);
   CHECK(empty.summaries.front().status == DualStatus::empty);
   for (const double value : empty.lambda.values) CHECK(value == 0);
 }
 
 TEST_CASE("dual plans: at small alpha the exact p is softmax to first order") {
   Random random(913);
-  Setting setting;
+  DualSetting setting;
   setting.templates = {6, 3};
   setting.evidence = {4, 3};
   setting.options.alpha = 1e-4;
-  const Found found = run_plan(Arrays(setting, random), 1);
+  const FoundDual found = run_plan(DualArrays(setting, random), 1);
   for (std::size_t n = 0; n < found.p.values.size(); ++n) {
     CHECK(found.p.values[n] == doctest::Approx(found.first_p.values[n]).epsilon(1e-6));
     CHECK(found.p.values[n] != found.first_p.values[n]);
@@ -226,11 +225,11 @@ TEST_CASE("dual plans refuse shapes, numbers and options") {
   CHECK(contains(message([&] { plan_of(shapes, options); }), "max_iterations"));
 
   Random random(914);
-  Setting setting;
+  DualSetting setting;
   setting.templates = {2, 5, 3};
   setting.evidence = {4, 3};
   setting.preference = {5};
-  Arrays arrays(setting, random);
+  DualArrays arrays(setting, random);
   DualPlan plan(shapes_of(arrays.inputs()), {}, 1);
   DualInputs in = arrays.inputs();
   in.evidence.shape = {3, 4};
@@ -256,21 +255,21 @@ TEST_CASE("dual plans refuse shapes, numbers and options") {
 
 TEST_CASE("two dual plans run at the same time, each many times") {
   Random random(915);
-  Setting first;
+  DualSetting first;
   first.templates = {30, 5};
   first.evidence = {4, 20, 5};
-  Setting second;
+  DualSetting second;
   second.templates = {3, 12, 4};
   second.evidence = {7, 4};
   second.cost = {12, 12};
-  const Arrays kl(first, random);
-  const Arrays transport(second, random);
-  const Found of_kl = run_plan(kl, 2);
-  const Found of_transport = run_plan(transport, 2);
-  const auto repeat = [](const Arrays& arrays, const Found& expected, bool& same) {
+  const DualArrays kl(first, random);
+  const DualArrays transport(second, random);
+  const FoundDual of_kl = run_plan(kl, 2);
+  const FoundDual of_transport = run_plan(transport, 2);
+  const auto repeat = [](const DualArrays& arrays, const FoundDual& expected, bool& same) {
     DualPlan plan(shapes_of(arrays.inputs()), arrays.setting.options, 2);
     for (int n = 0; n < 3; ++n) {
-      Found found(plan);
+      FoundDual found(plan);
       plan.run(arrays.inputs(), found.outputs());
       same = same && found == expected;
     }

@@ -8,6 +8,7 @@
 #include "gradient/energy_gradient.hpp"
 #include "gradient/gradient.hpp"
 #include "plan_problem.hpp"
+#include "random_problem.hpp"
 #include "scheme_check.hpp"
 #include "score/projection.hpp"
 
@@ -15,17 +16,6 @@ using namespace attn;
 using namespace attn::testing;
 
 namespace {
-
-constexpr Scheme schemes[] = {Scheme::unas, Scheme::dnas, Scheme::hnas, Scheme::sinkhorn,
-                              Scheme::fenchel};
-
-AttentionOptions options_of(Scheme scheme) {
-  AttentionOptions options;
-  options.scheme = scheme;
-  options.hybrid = 0.3;
-  if (scheme == Scheme::sinkhorn) options.stopping.iterations = 2;
-  return options;
-}
 
 template <class T>
 struct HeadGradientParts {
@@ -201,10 +191,10 @@ TEST_CASE_TEMPLATE("gradients are those of the heads, added up in order", T, flo
   for (const BatchSizes& sizes :
        {BatchSizes{2, 6, 2, 5, 7, 3, 2}, BatchSizes{1, 2, 2, 65, 33, 8, 4},
         BatchSizes{1, 3, 1, 280, 300, 4, 3}}) {
-    for (const Scheme scheme : schemes) {
+    for (const Scheme scheme : schemes_with_fenchel) {
       const Batch<T> batch(sizes, random, true);
       const Causal causal = scheme == Scheme::dnas ? Causal::bottom_right : Causal::none;
-      AttentionOptions options = options_of(scheme);
+      AttentionOptions options = attention_options(scheme, 2);
       options.energy = "dot";
       options.causal = causal;
       std::vector<HeadGradientParts<T>> heads;
@@ -246,10 +236,10 @@ TEST_CASE_TEMPLATE("gradients are those of the heads, added up in order", T, flo
 
 TEST_CASE("gradients of q, k, v, biases and hybrid against differences") {
   Random random(312);
-  for (const Scheme scheme : schemes) {
+  for (const Scheme scheme : schemes_with_fenchel) {
     CAPTURE(static_cast<int>(scheme));
     Differentiable loss;
-    loss.options = options_of(scheme);
+    loss.options = attention_options(scheme, 2);
     loss.options.relative = RelativePositions::t5;
     loss.options.softcap = 3.0;
     loss.add("q", {2, 4, 6, 3}, random);
@@ -272,7 +262,7 @@ TEST_CASE("gradients of the operands of energies against differences") {
   for (const Scheme scheme : {Scheme::unas, Scheme::dnas}) {
     for (const bool mlp : {false, true}) {
       Differentiable loss;
-      loss.options = options_of(scheme);
+      loss.options = attention_options(scheme, 2);
       loss.options.energy = mlp ? "mlp" : "bilinear";
       loss.add("q", {3, 4, 3}, random);
       loss.add("k", {3, 5, 2}, random);
@@ -296,7 +286,7 @@ TEST_CASE("gradients through projections against differences") {
     for (const Scheme scheme : {Scheme::unas, Scheme::dnas, Scheme::hnas}) {
       CAPTURE(own_keys);
       Differentiable loss;
-      loss.options = options_of(scheme);
+      loss.options = attention_options(scheme, 2);
       loss.add("x", {2, 5, 4}, random);
       if (own_keys) loss.add("y", {2, 6, 3}, random);
       const Index inner = own_keys ? 3 : 4;

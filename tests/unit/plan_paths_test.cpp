@@ -8,15 +8,13 @@
 #include "paths/basis.hpp"
 #include "paths/step.hpp"
 #include "plan_array.hpp"
+#include "same_bits.hpp"
 #include "thrown_error.hpp"
 
 using namespace attn;
 using namespace attn::testing;
 
 namespace {
-
-constexpr Optimizer all_optimizers[] = {Optimizer::sgd, Optimizer::adam, Optimizer::si_sgd,
-                                        Optimizer::si_adam, Optimizer::si_sgd_printed};
 
 template <class T>
 Array<T> numbers(const Shape& shape, Numbers& make) {

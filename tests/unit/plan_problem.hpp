@@ -16,6 +16,14 @@
 
 namespace attn::testing {
 
+inline AttentionOptions attention_options(Scheme scheme, Index iterations = 3) {
+  AttentionOptions options;
+  options.scheme = scheme;
+  options.hybrid = 0.3;
+  if (scheme == Scheme::sinkhorn) options.stopping.iterations = iterations;
+  return options;
+}
+
 struct BatchSizes {
   Index batches = 2;
   Index query_heads = 4;

@@ -5,6 +5,7 @@
 
 #include "attnkit/statistics.hpp"
 #include "plan_array.hpp"
+#include "same_bits.hpp"
 #include "stats/summary.hpp"
 #include "thrown_error.hpp"
 

@@ -2,12 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "attnkit/transport.hpp"
 #include "feasibility/allowed_pairs.hpp"
 #include "feasibility/feasibility.hpp"
+#include "infinity.hpp"
 #include "plan_array.hpp"
+#include "same_bits.hpp"
 #include "sinkhorn/sinkhorn_solver.hpp"
 #include "thrown_error.hpp"
 #include "weights_observer.hpp"
@@ -17,11 +18,9 @@ using namespace attn::testing;
 
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
-
 enum class Source { cost, scores, points };
 
-struct Setting {
+struct TransportSetting {
   Source source = Source::cost;
   Shape first;   ///< of the cost, the scores, or x
   Shape second;  ///< of y
@@ -32,13 +31,13 @@ struct Setting {
 };
 
 template <class T>
-struct Arrays {
-  Setting setting;
+struct TransportArrays {
+  TransportSetting setting;
   Array<T> first, second;
   Array<double> row_marginal, col_marginal;
   Array<std::uint8_t> mask;
 
-  Arrays(const Setting& given, Random& random)
+  TransportArrays(const TransportSetting& given, Random& random)
       : setting(given),
         first(normal_array<T>(given.first, random)),
         row_marginal(given.row_marginal, 1.0),
@@ -76,12 +75,12 @@ struct Arrays {
 };
 
 template <class T>
-struct Found {
+struct FoundTransport {
   Array<double> row, col, row_sum, col_sum;
   Array<T> plan;
   TransportSummary summary;
 
-  explicit Found(const TransportPlan<T>& made)
+  explicit FoundTransport(const TransportPlan<T>& made)
       : row(made.row_shape(), 7),
         col(made.col_shape(), 7),
         row_sum(made.row_shape(), 7),
@@ -91,7 +90,7 @@ struct Found {
   TransportOutputs<T> outputs() {
     return {row.view(), col.view(), plan.view(), row_sum.view(), col_sum.view()};
   }
-  bool operator==(const Found& other) const {
+  bool operator==(const FoundTransport& other) const {
     return same_bits(row.values, other.row.values) && same_bits(col.values, other.col.values) &&
            same_bits(row_sum.values, other.row_sum.values) &&
            same_bits(col_sum.values, other.col_sum.values) &&
@@ -100,18 +99,18 @@ struct Found {
 };
 
 template <class T>
-Found<T> run_plan(const Arrays<T>& arrays, int threads) {
+FoundTransport<T> run_plan(const TransportArrays<T>& arrays, int threads) {
   TransportPlan<T> plan(shapes_of(arrays.inputs()), arrays.setting.options, threads);
-  Found<T> found(plan);
+  FoundTransport<T> found(plan);
   found.summary = plan.run(arrays.inputs(), found.outputs());
   return found;
 }
 
 // One problem, computed by the functions that the plan uses, with its scores in memory.
 template <class T>
-SinkhornSolution solve_directly(const Arrays<T>& arrays, const Shape& leading, Index problem,
-                                std::vector<Observer<T>*> observers) {
-  const Setting& setting = arrays.setting;
+SinkhornSolution solve_directly(const TransportArrays<T>& arrays, const Shape& leading,
+                                Index problem, std::vector<Observer<T>*> observers) {
+  const TransportSetting& setting = arrays.setting;
   const bool of_cost = setting.source != Source::scores;
   const MatrixView<const T> first = arrays.first.matrix(problem, leading);
   std::vector<T> values;
@@ -164,9 +163,9 @@ SinkhornSolution solve_directly(const Arrays<T>& arrays, const Shape& leading, I
 }
 
 template <class T>
-void check(const Setting& setting, Random& random) {
-  const Arrays<T> arrays(setting, random);
-  const Found<T> found = run_plan(arrays, 1);
+void check(const TransportSetting& setting, Random& random) {
+  const TransportArrays<T> arrays(setting, random);
+  const FoundTransport<T> found = run_plan(arrays, 1);
   CHECK((found == run_plan(arrays, 3)));
   TransportPlan<T> plan(shapes_of(arrays.inputs()), setting.options, 1);
   const Shape leading = plan.leading();
@@ -208,13 +207,13 @@ void check_all_sources(Random& random) {
     const Index n = size.second;
     CAPTURE(m);
     CAPTURE(n);
-    Setting cost;
+    TransportSetting cost;
     cost.first = {2, m, n};
     cost.row_marginal = {m};
     cost.col_marginal = {3, 1, n};
     cost.options.epsilon = 0.7;
     check<T>(cost, random);
-    Setting scores;
+    TransportSetting scores;
     scores.source = Source::scores;
     scores.first = {m, n};
     check<T>(scores, random);
@@ -222,7 +221,7 @@ void check_all_sources(Random& random) {
     check<T>(scores, random);
     scores.options.solver.iterations = 4;
     check<T>(scores, random);
-    Setting points;
+    TransportSetting points;
     points.source = Source::points;
     points.first = {2, 1, m, 3};
     points.second = {3, n, 3};
@@ -242,7 +241,7 @@ TEST_CASE_TEMPLATE("transport plans give the bits of each problem's own solution
 
 TEST_CASE("transport plans: masks broadcast, and forbidden pairs get nothing") {
   Random random(902);
-  Setting setting;
+  TransportSetting setting;
   setting.source = Source::points;
   setting.first = {9, 2};
   setting.second = {7, 2};
@@ -250,18 +249,18 @@ TEST_CASE("transport plans: masks broadcast, and forbidden pairs get nothing") {
   setting.options.solver.iterations = 30;
   check<double>(setting, random);
 
-  const Arrays<double> arrays(setting, random);
-  const Found<double> found = run_plan(arrays, 1);
+  const TransportArrays<double> arrays(setting, random);
+  const FoundTransport<double> found = run_plan(arrays, 1);
   for (std::size_t n = 0; n < found.plan.values.size(); ++n) {
     CHECK((found.plan.values[n] > 0) == (arrays.mask.values[n] != 0));
   }
 
   // A mask of one row applies to all rows.
-  Arrays<double> one_row(setting, random);
+  TransportArrays<double> one_row(setting, random);
   one_row.setting.mask = {7};
   one_row.mask = Array<std::uint8_t>({7}, 1);
   one_row.mask.values[3] = 0;
-  const Found<double> by_row = run_plan(one_row, 1);
+  const FoundTransport<double> by_row = run_plan(one_row, 1);
   for (std::size_t n = 0; n < by_row.plan.values.size(); ++n) {
     CHECK((by_row.plan.values[n] > 0) == (n % 7 != 3));
   }
@@ -270,14 +269,14 @@ TEST_CASE("transport plans: masks broadcast, and forbidden pairs get nothing") {
 
 TEST_CASE("transport plans meet their marginals and certify it") {
   Random random(903);
-  Setting setting;
+  TransportSetting setting;
   setting.source = Source::points;
   setting.first = {40, 2};
   setting.second = {30, 2};
   setting.row_marginal = {40};
   setting.options.epsilon = 0.5;
-  const Arrays<double> arrays(setting, random);
-  const Found<double> found = run_plan(arrays, 2);
+  const TransportArrays<double> arrays(setting, random);
+  const FoundTransport<double> found = run_plan(arrays, 2);
   REQUIRE(found.summary.status() == TransportStatus::converged);
   const TransportProblem& summary = found.summary.problems.front();
   CHECK(summary.tolerance == 1e-10);
@@ -311,7 +310,7 @@ TEST_CASE("transport plans: marginals that no plan has are a status, not an erro
   in.row_marginal = a.view();
   in.col_marginal = b.view();
   TransportPlan<double> plan(shapes_of(in), {}, 2);
-  Found<double> found(plan);
+  FoundTransport<double> found(plan);
   found.summary = plan.run(in, found.outputs());
   CHECK(found.summary.status() == TransportStatus::infeasible);
   CHECK(found.summary.problems[0].status == TransportStatus::converged);
@@ -339,7 +338,7 @@ TEST_CASE("transport plans of empty problems and of no problems") {
   TransportOptions options;
   options.solver.iterations = 3;
   TransportPlan<double> plan(shapes_of(in), options, 2);
-  Found<double> found(plan);
+  FoundTransport<double> found(plan);
   CHECK(plan.run(in, found.outputs()).problems.size() == 1);
   for (const double g : found.col.values) CHECK(g == -infinity);
   const Array<double> none({0, 2, 2});
@@ -432,23 +431,23 @@ TEST_CASE("transport plans refuse shapes, numbers and options") {
 
 TEST_CASE("two transport plans run at the same time, each many times") {
   Random random(904);
-  Setting first;
+  TransportSetting first;
   first.source = Source::points;
   first.first = {5, 33, 2};
   first.second = {40, 2};
-  Setting second;
+  TransportSetting second;
   second.first = {3, 20, 17};
-  const Arrays<double> points(first, random);
-  const Arrays<float> costs(second, random);
-  const Found<double> of_points = run_plan(points, 2);
-  const Found<float> of_costs = run_plan(costs, 2);
+  const TransportArrays<double> points(first, random);
+  const TransportArrays<float> costs(second, random);
+  const FoundTransport<double> of_points = run_plan(points, 2);
+  const FoundTransport<float> of_costs = run_plan(costs, 2);
   bool same_points = true;
   bool same_costs = true;
   at_the_same_time(
       [&] {
         TransportPlan<double> plan(shapes_of(points.inputs()), first.options, 2);
         for (int n = 0; n < 3; ++n) {
-          Found<double> found(plan);
+          FoundTransport<double> found(plan);
           plan.run(points.inputs(), found.outputs());
           same_points = same_points && found == of_points;
         }
@@ -456,7 +455,7 @@ TEST_CASE("two transport plans run at the same time, each many times") {
       [&] {
         TransportPlan<float> plan(shapes_of(costs.inputs()), second.options, 2);
         for (int n = 0; n < 3; ++n) {
-          Found<float> found(plan);
+          FoundTransport<float> found(plan);
           plan.run(costs.inputs(), found.outputs());
           same_costs = same_costs && found == of_costs;
         }

@@ -17,7 +17,7 @@ using namespace attn::testing;
 
 namespace {
 
-AttentionOptions options_of(Scheme scheme) {
+AttentionOptions workspace_options(Scheme scheme) {
   AttentionOptions options;
   options.scheme = scheme;
   if (scheme == Scheme::sinkhorn) {
@@ -95,7 +95,7 @@ TEST_CASE_TEMPLATE("a plan allocates at its first run only, and no more than it 
           CAPTURE(sizes.queries);
           CAPTURE(threads);
           const Batch<T> batch(sizes, random, threads == 1);
-          AttentionOptions options = options_of(scheme);
+          AttentionOptions options = workspace_options(scheme);
           options.energy = energy;
           AttentionPlan<T> plan(shapes_of(batch.inputs()), options, threads);
           Results<T> got(sizes, scheme == Scheme::hnas);
@@ -131,7 +131,7 @@ TEST_CASE("two plans at once") {
   const BatchSizes sizes{2, 4, 2, 100, 120, 16, 8};
   const Batch<float> batch(sizes, random, true);
   const auto run = [&](Scheme scheme, int threads, int times) {
-    AttentionPlan<float> plan(shapes_of(batch.inputs()), options_of(scheme), threads);
+    AttentionPlan<float> plan(shapes_of(batch.inputs()), workspace_options(scheme), threads);
     Results<float> got(sizes, scheme == Scheme::hnas);
     for (int n = 0; n < times; ++n) plan.run(batch.inputs(), got.views);
     return got.out;

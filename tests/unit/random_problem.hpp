@@ -39,10 +39,13 @@ enum class Relative { none, t5, alibi };
 
 inline constexpr Scheme all_schemes[] = {Scheme::unas, Scheme::dnas, Scheme::hnas,
                                          Scheme::sinkhorn};
+inline constexpr Scheme schemes_with_fenchel[] = {Scheme::unas, Scheme::dnas, Scheme::hnas,
+                                                  Scheme::sinkhorn, Scheme::fenchel};
 inline constexpr Mechanism all_mechanisms[] = {Mechanism::product, Mechanism::bilinear,
                                                Mechanism::mlp};
 inline constexpr EnergyKind all_energies[] = {EnergyKind::dot, EnergyKind::scaled_dot,
                                               EnergyKind::gaussian};
+inline constexpr Causal all_causal[] = {Causal::none, Causal::top_left, Causal::bottom_right};
 
 struct ProblemOptions {
   Index queries = 1;

@@ -16,8 +16,8 @@ long double inner(const reference::Matrix& a, const reference::Matrix& b) {
 }
 
 // Central differences of a smooth function have errors of step² and rounding/step.
-constexpr long double step = 1e-6L;
-constexpr double bound = 1e-9;
+constexpr long double difference_step = 1e-6L;
+constexpr double gradient_bound = 1e-9;
 
 }  // namespace
 
@@ -62,23 +62,23 @@ TEST_CASE("the reference gradients match differences of the reference") {
         return inner(grad_out, reference::output(weights, v));
       };
       const auto differences = [&](reference::Matrix& x) {
-        return reference::central_differences(x, loss, step).values;
+        return reference::central_differences(x, loss, difference_step).values;
       };
       const auto found = reference_gradients(problem, how, grad_out);
       CAPTURE(n);
       CAPTURE(static_cast<int>(scheme));
-      CHECK(gradient_error(differences(q), found.q, 1) <= bound);
-      CHECK(gradient_error(differences(k), found.k, 1) <= bound);
-      CHECK(gradient_error(differences(v), found.v, 1) <= bound);
+      CHECK(gradient_error(differences(q), found.q, 1) <= gradient_bound);
+      CHECK(gradient_error(differences(k), found.k, 1) <= gradient_bound);
+      CHECK(gradient_error(differences(v), found.v, 1) <= gradient_bound);
       if (options.mechanism != Mechanism::product) {
-        CHECK(gradient_error(differences(w), found.w, 1) <= bound);
+        CHECK(gradient_error(differences(w), found.w, 1) <= gradient_bound);
       }
       if (options.mechanism == Mechanism::mlp) {
-        CHECK(gradient_error(differences(w2), found.w2, 1) <= bound);
-        if (b1.rows > 0) CHECK(gradient_error(differences(b1), found.b1, 1) <= bound);
+        CHECK(gradient_error(differences(w2), found.w2, 1) <= gradient_bound);
+        if (b1.rows > 0) CHECK(gradient_error(differences(b1), found.b1, 1) <= gradient_bound);
       }
       if (terms.bias.rows > 0) {
-        CHECK(gradient_error(differences(terms.bias), found.scores, 1) <= bound);
+        CHECK(gradient_error(differences(terms.bias), found.scores, 1) <= gradient_bound);
       }
       if (scheme == Scheme::hnas) {
         CHECK(gradient_error(differences(hybrid), std::vector<double>{found.hybrid}, 1) <= 1e-8);

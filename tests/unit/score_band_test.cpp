@@ -15,8 +15,6 @@ using namespace attn::testing;
 
 namespace {
 
-constexpr Causal all_causal[] = {Causal::none, Causal::top_left, Causal::bottom_right};
-
 std::string drawn(const Band& band, Index rows, Index cols) {
   std::string text;
   for (Index i = 0; i < rows; ++i) {

@@ -7,27 +7,16 @@
 #include <vector>
 
 #include "guarded.hpp"
+#include "infinity.hpp"
 #include "random_problem.hpp"
 #include "score/scores.hpp"
+#include "score_values.hpp"
 #include "thrown_error.hpp"
 
 using namespace attn;
 using namespace attn::testing;
 
 namespace {
-
-constexpr double infinity = std::numeric_limits<double>::infinity();
-constexpr Causal all_causal[] = {Causal::none, Causal::top_left, Causal::bottom_right};
-
-template <class T>
-std::vector<T> fill(const Scores<T>& scores) {
-  typename Scores<T>::Scratch scratch;
-  const Index rows = scores.rows();
-  const Index cols = scores.cols();
-  std::vector<T> out(static_cast<std::size_t>(rows * cols));
-  scores.fill({0, rows, 0, cols}, MatrixView<T>(out.data(), rows, cols), scratch);
-  return out;
-}
 
 template <class T>
 Scores<T> scores_of(const Energy<T>& energy, const MatrixSource<T>* bias = nullptr,
@@ -68,7 +57,7 @@ class NotANumber final : public Energy<T> {
 
 template <class T>
 void check_refused(const Scores<T>& scores, const std::string& key) {
-  const Error error = thrown_error([&] { fill(scores); });
+  const Error error = thrown_error([&] { score_values(scores); });
   CHECK(error.failure() == Failure::numerical);
   CHECK(contains(error.what(), "query 0 and key " + key + " is beyond the range of"));
   CHECK(contains(error.what(), sizeof(T) == 4 ? "float32" : "float64"));
@@ -119,19 +108,19 @@ TEST_CASE_TEMPLATE("scores that exceed the format in any way are refused", T, fl
     const std::vector<T> k = {1, 1, x, x};
     const auto energy =
         make_product_energy<T>(EnergyKind::gaussian, {q.data(), 1, 2}, {k.data(), 2, 2}, 1);
-    CHECK(thrown_error([&] { fill(scores_of(*energy)); }).failure() == Failure::numerical);
+    CHECK(thrown_error([&] { score_values(scores_of(*energy)); }).failure() == Failure::numerical);
   }
 }
 
 TEST_CASE_TEMPLATE("scores that just fit are computed", T, float, double) {
   const T most = std::numeric_limits<T>::max() / 16;
-  CHECK(fill(scores_of(*Dots<T>({1, 0}, {most, 0, -most, 0}).energy)) ==
+  CHECK(score_values(scores_of(*Dots<T>({1, 0}, {most, 0, -most, 0}).energy)) ==
         std::vector<T>{most, -most});
   // A bias may bring an energy that is too large back into range.
   const Dots<T> dots({1, 0}, {2 * most, 0, 0, 0});
   const std::vector<T> values = {-2 * most, 1};
   const BroadcastMatrix<T> bias(values.data(), 2, 1);
-  CHECK(fill(scores_of<T>(*dots.energy, &bias)) == std::vector<T>{0, 1});
+  CHECK(score_values(scores_of<T>(*dots.energy, &bias)) == std::vector<T>{0, 1});
 }
 
 TEST_CASE("a scale beyond float32 is an error for float, not NaN or infinity") {
@@ -139,11 +128,12 @@ TEST_CASE("a scale beyond float32 is an error for float, not NaN or infinity") {
   const Dots<float> zero({0, 0}, {1, 1}, 1e39);
   const Dots<float> tiny({1e-19F, 0}, {1e-19F, 0}, 1e39);
   for (const auto* dots : {&zero, &tiny}) {
-    CHECK(thrown_error([&] { fill(scores_of(*dots->energy)); }).failure() == Failure::numerical);
+    CHECK(thrown_error([&] { score_values(scores_of(*dots->energy)); }).failure() ==
+          Failure::numerical);
   }
   const auto energy = make_product_energy<float>(EnergyKind::gaussian, {zero.q.data(), 1, 2},
                                                  {zero.q.data(), 1, 2}, 1e39);
-  CHECK(thrown_error([&] { fill(scores_of(*energy)); }).failure() == Failure::numerical);
+  CHECK(thrown_error([&] { score_values(scores_of(*energy)); }).failure() == Failure::numerical);
 }
 
 TEST_CASE_TEMPLATE("a forbidden pair may have any energy", T, float, double) {
@@ -155,15 +145,15 @@ TEST_CASE_TEMPLATE("a forbidden pair may have any energy", T, float, double) {
   SUBCASE("by mask") {
     const std::vector<std::uint8_t> may = {1, 0, 0, 0};
     const BroadcastMatrix<std::uint8_t> mask(may.data(), 4, 1);
-    CHECK(fill(scores_of<T>(*dots.energy, nullptr, &mask)) == want);
+    CHECK(score_values(scores_of<T>(*dots.energy, nullptr, &mask)) == want);
   }
   SUBCASE("by bias") {
     const std::vector<T> values = {0, forbidden, forbidden, forbidden};
     const BroadcastMatrix<T> bias(values.data(), 4, 1, 0);
-    CHECK(fill(scores_of<T>(*dots.energy, &bias)) == want);
+    CHECK(score_values(scores_of<T>(*dots.energy, &bias)) == want);
   }
   SUBCASE("by causality") {
-    CHECK(fill(scores_of<T>(*dots.energy, nullptr, nullptr, Causal::top_left)) == want);
+    CHECK(score_values(scores_of<T>(*dots.energy, nullptr, nullptr, Causal::top_left)) == want);
   }
 }
 
@@ -180,8 +170,8 @@ TEST_CASE_TEMPLATE("ready-made scores: scale, bias and -inf", T, float, double) 
       const auto energy = make_stored_energy<T>(source, 1, 4, scale);
       CHECK(energy->may_forbid());
       const auto x = static_cast<T>(scale);
-      CHECK(fill(scores_of(*energy)) == std::vector<T>{x, forbidden, -2 * x, 4 * x});
-      CHECK(fill(scores_of<T>(*energy, &bias)) ==
+      CHECK(score_values(scores_of(*energy)) == std::vector<T>{x, forbidden, -2 * x, 4 * x});
+      CHECK(score_values(scores_of<T>(*energy, &bias)) ==
             std::vector<T>{x + 1, forbidden, forbidden, 4 * x});
     }
   }
@@ -274,7 +264,7 @@ TEST_CASE_TEMPLATE("support counts the allowed pairs", T, float, double) {
     want.keys_of_query.assign(static_cast<std::size_t>(pattern.rows), 0);
     want.queries_of_key.assign(static_cast<std::size_t>(pattern.cols), 0);
     std::vector<T> scores;
-    pattern.with_scores([&](const Scores<T>& s) { scores = fill(s); });
+    pattern.with_scores([&](const Scores<T>& s) { scores = score_values(s); });
     bool filled_alike = true;
     for (Index i = 0; i < pattern.rows; ++i) {
       for (Index j = 0; j < pattern.cols; ++j) {

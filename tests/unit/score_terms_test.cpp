@@ -7,8 +7,10 @@
 #include <vector>
 
 #include "guarded.hpp"
+#include "infinity.hpp"
 #include "random_problem.hpp"
 #include "score/scores.hpp"
+#include "score_values.hpp"
 #include "thrown_error.hpp"
 
 using namespace attn;
@@ -16,24 +18,8 @@ using namespace attn::testing;
 
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
-
 template <class T>
 constexpr T forbidden = -std::numeric_limits<T>::infinity();
-
-template <class T>
-std::vector<T> fill(const Scores<T>& scores, const TileRange& range) {
-  typename Scores<T>::Scratch scratch;
-  std::vector<T> out(static_cast<std::size_t>(range.rows * range.cols),
-                     std::numeric_limits<T>::quiet_NaN());
-  scores.fill(range, {out.data(), range.rows, range.cols}, scratch);
-  return out;
-}
-
-template <class T>
-std::vector<T> fill(const Scores<T>& scores) {
-  return fill(scores, {0, scores.rows(), 0, scores.cols()});
-}
 
 // One query, two keys with the given energies.
 template <class T>
@@ -88,7 +74,7 @@ TEST_CASE_TEMPLATE("tiles of scores agree with the reference at every position",
       range.rows = random_index(random, 1, options.queries - range.row0);
       range.col0 = random_index(random, 0, options.keys - 1);
       range.cols = random_index(random, 1, options.keys - range.col0);
-      const auto got = fill(problem.scores(), range);
+      const auto got = score_values(problem.scores(), range);
       double worst = 0;
       for (Index i = 0; i < range.rows; ++i) {
         for (Index j = 0; j < range.cols; ++j) {
@@ -136,10 +122,10 @@ TEST_CASE_TEMPLATE("a bound that is not known in advance does not change a bit o
     if ((which & 4) != 0) terms.softcap = 4;
     if ((which & 8) != 0) terms.window = 20;
     terms.bias = &known;
-    const auto fast = fill(Scores<T>(terms));
+    const auto fast = score_values(Scores<T>(terms));
     terms.bias = &unknown;
     CAPTURE(which);
-    CHECK(fill(Scores<T>(terms)) == fast);
+    CHECK(score_values(Scores<T>(terms)) == fast);
   }
 }
 
@@ -150,21 +136,21 @@ TEST_CASE_TEMPLATE("a soft cap does not hide overflows, and keeps -inf", T, floa
     const Pair<T> energy(1, static_cast<T>(bad));
     terms.energy = &energy;
     terms.key_length = std::nullopt;
-    const Error error = thrown_error([&] { fill(Scores<T>(terms)); });
+    const Error error = thrown_error([&] { score_values(Scores<T>(terms)); });
     CHECK(error.failure() == Failure::numerical);
     CHECK(contains(error.what(), "query 0 and key 1"));
     // If it is forbidden, it may have any energy.
     terms.key_length = 1;
-    CHECK(fill(Scores<T>(terms))[1] == forbidden<T>);
+    CHECK(score_values(Scores<T>(terms))[1] == forbidden<T>);
   }
   terms.key_length = std::nullopt;
   const Pair<T> stored(1, forbidden<T>, true);
   terms.energy = &stored;
-  CHECK(fill(Scores<T>(terms))[1] == forbidden<T>);
+  CHECK(score_values(Scores<T>(terms))[1] == forbidden<T>);
   // The cap brings a finite energy that is too large for a score back into range.
   const Pair<T> large(1, std::numeric_limits<T>::max());
   terms.energy = &large;
-  CHECK(fill(Scores<T>(terms))[1] == T{2});
+  CHECK(score_values(Scores<T>(terms))[1] == T{2});
   for (const double bad : {0.0, -1.0, infinity, std::nan("")}) {
     terms.softcap = bad;
     CHECK(thrown_error([&] { Scores<T> refused(terms); }).failure() == Failure::input);
@@ -178,7 +164,7 @@ TEST_CASE_TEMPLATE("an invalid preference is refused with its query and key", T,
   typename Scores<T>::Terms terms;
   terms.energy = energy.get();
   terms.preference = &source;
-  CHECK(fill(Scores<T>(terms))[5] == static_cast<T>(std::log(0.5)));
+  CHECK(score_values(Scores<T>(terms))[5] == static_cast<T>(std::log(0.5)));
   for (const double bad : {-1.0, infinity, std::nan("")}) {
     values[5] = static_cast<T>(bad);
     for (const bool looking : {false, true}) {
@@ -186,7 +172,7 @@ TEST_CASE_TEMPLATE("an invalid preference is refused with its query and key", T,
         if (looking) {
           Scores<T>(terms).allowed_counts();
         } else {
-          fill(Scores<T>(terms));
+          score_values(Scores<T>(terms));
         }
       });
       CHECK(error.failure() == Failure::input);
@@ -207,7 +193,7 @@ TEST_CASE_TEMPLATE("energies whose projections exceed the format are refused", T
     CHECK(std::isinf(energy->bound()));
     typename Scores<T>::Terms terms;
     terms.energy = energy.get();
-    CHECK(thrown_error([&] { fill(Scores<T>(terms)); }).failure() == Failure::numerical);
+    CHECK(thrown_error([&] { score_values(Scores<T>(terms)); }).failure() == Failure::numerical);
   }
   SUBCASE("mlp: tanh would turn a NaN argument into a number") {
     const std::vector<T> w1 = {x, -x, 0, 0};
@@ -216,7 +202,7 @@ TEST_CASE_TEMPLATE("energies whose projections exceed the format are refused", T
     CHECK(std::isinf(energy->bound()));
     typename Scores<T>::Terms terms;
     terms.energy = energy.get();
-    CHECK(thrown_error([&] { fill(Scores<T>(terms)); }).failure() == Failure::numerical);
+    CHECK(thrown_error([&] { score_values(Scores<T>(terms)); }).failure() == Failure::numerical);
   }
   SUBCASE("mlp: one key only") {
     const std::vector<T> keys = {1, 1, x, x};
@@ -226,9 +212,10 @@ TEST_CASE_TEMPLATE("energies whose projections exceed the format are refused", T
                                            {{w1.data(), 1, 4}, w2, {}}, 1);
     typename Scores<T>::Terms terms;
     terms.energy = energy.get();
-    CHECK(contains(thrown_error([&] { fill(Scores<T>(terms)); }).what(), "query 0 and key 1"));
+    CHECK(contains(thrown_error([&] { score_values(Scores<T>(terms)); }).what(),
+                   "query 0 and key 1"));
     terms.key_length = 1;
-    CHECK(fill(Scores<T>(terms))[0] == 0);
+    CHECK(score_values(Scores<T>(terms))[0] == 0);
   }
 }
 
@@ -315,7 +302,7 @@ TEST_CASE_TEMPLATE("identical rows are inspected once", T, float, double) {
     AllowedCounts want;
     want.keys_of_query.assign(static_cast<std::size_t>(rows), 0);
     want.queries_of_key.assign(static_cast<std::size_t>(cols), 0);
-    const auto s = fill(scores);
+    const auto s = score_values(scores);
     for (Index i = 0; i < rows; ++i) {
       for (Index j = 0; j < cols; ++j) {
         if (std::isinf(s[static_cast<std::size_t>(i * cols + j)])) continue;

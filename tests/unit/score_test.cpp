@@ -7,15 +7,13 @@
 #include <vector>
 
 #include "guarded.hpp"
+#include "infinity.hpp"
 #include "random_problem.hpp"
 
 using namespace attn;
 using namespace attn::testing;
 
 namespace {
-
-constexpr double infinity = std::numeric_limits<double>::infinity();
-constexpr Causal all_causal[] = {Causal::none, Causal::top_left, Causal::bottom_right};
 
 template <class T>
 reference::Matrix matrix(MatrixView<const T> view) {
@@ -74,7 +72,7 @@ TileRange random_range(Random& random, Index rows, Index cols) {
 
 // Fills `range` in memory that contained garbage, and checks that nothing else is written.
 template <class T>
-Guarded<T> fill(const Scores<T>& scores, const TileRange& range) {
+Guarded<T> guarded_fill(const Scores<T>& scores, const TileRange& range) {
   typename Scores<T>::Scratch scratch;
   Guarded<T> out(range.rows, range.cols);
   out.fill([] { return std::numeric_limits<T>::quiet_NaN(); });
@@ -118,12 +116,12 @@ void check_energy(EnergyKind kind, double scale, double offset, double spread, R
   CAPTURE(options.keys);
   CAPTURE(options.depth);
   const TileRange whole{0, options.queries, 0, options.keys};
-  CHECK(score_error(fill(problem.scores(), whole), whole, want) <= bound);
+  CHECK(score_error(guarded_fill(problem.scores(), whole), whole, want) <= bound);
   for (int n = 0; n < 4; ++n) {
     const TileRange range = random_range(random, options.queries, options.keys);
-    const auto tile = fill(problem.scores(), range);
+    const auto tile = guarded_fill(problem.scores(), range);
     CHECK(score_error(tile, range, want) <= bound);
-    CHECK(fill(problem.scores(), range) == tile);  // the same range, the same bits
+    CHECK(guarded_fill(problem.scores(), range) == tile);  // the same range, the same bits
   }
   const auto energy = make_product_energy<T>(kind, problem.q(), problem.k(), scale);
   CHECK(energy->rows() == options.queries);
@@ -193,9 +191,9 @@ TEST_CASE_TEMPLATE("mask, bias and causality against the reference", T, float, d
     for (int repeat = 0; repeat < 6; ++repeat) {
       const TileRange range = repeat == 0 ? TileRange{0, options.queries, 0, options.keys}
                                           : random_range(random, options.queries, options.keys);
-      const auto tile = fill(problem.scores(), range);
+      const auto tile = guarded_fill(problem.scores(), range);
       CHECK(score_error(tile, range, want) <= bound);
-      CHECK(fill(problem.scores(), range) == tile);
+      CHECK(guarded_fill(problem.scores(), range) == tile);
     }
   }
 }
@@ -206,7 +204,7 @@ TEST_CASE_TEMPLATE("causality by hand, with queries without allowed keys", T, fl
     typename Scores<T>::Terms terms;
     terms.energy = energy.get();
     terms.causal = causal;
-    const auto tile = fill(Scores<T>(terms), {0, rows, 0, cols});
+    const auto tile = guarded_fill(Scores<T>(terms), {0, rows, 0, cols});
     std::string text;
     for (Index i = 0; i < rows; ++i) {
       if (i > 0) text += ' ';
@@ -252,7 +250,7 @@ TEST_CASE_TEMPLATE("a bound known in advance does not change a bit", T, float, d
     const Scores<T> checked(terms);
     for (int n = 0; n < 10; ++n) {
       const TileRange range = random_range(random, rows, cols);
-      CHECK(fill(fast, range) == fill(checked, range));
+      CHECK(guarded_fill(fast, range) == guarded_fill(checked, range));
     }
   }
 }

@@ -45,7 +45,7 @@ SchemeOptions scheme_of(Scheme scheme, Index iterations = 1, double hybrid = 0.5
 }
 
 // Rectangular, masked in every way, and sharp enough to come near the bounds.
-ProblemOptions random_options(Random& random) {
+ProblemOptions random_sharp_options(Random& random) {
   ProblemOptions options;
   options.queries = random_size(random, 1, 120);
   options.keys = random_size(random, 1, 120);
@@ -82,7 +82,7 @@ TEST_CASE_TEMPLATE(
   Random random(121);
   double least = std::numeric_limits<double>::infinity();
   for (int n = 0; n < 60; ++n) {
-    const Problem<T> problem(random_options(random), random);
+    const Problem<T> problem(random_sharp_options(random), random);
     for (const Index iterations : {1, 2, 5}) {
       const Observed<T> run(problem.scores(), scheme_of(Scheme::sinkhorn, iterations));
       CAPTURE(n);
@@ -100,7 +100,7 @@ TEST_CASE_TEMPLATE("dnas keeps column sums >= 1/most_keys, hnas >= u/most_keys, 
   double unas = 1;
   double hnas = std::numeric_limits<double>::infinity();
   for (int n = 0; n < 80; ++n) {
-    const Problem<T> problem(random_options(random), random);
+    const Problem<T> problem(random_sharp_options(random), random);
     const double slack = 1 - bound_slack(sizeof(T));
     CAPTURE(n);
     CHECK(Observed<T>(problem.scores(), scheme_of(Scheme::dnas)).margin() >= slack);
@@ -119,7 +119,7 @@ TEST_CASE_TEMPLATE("entropies lie between 0 and the logarithm of the number of a
                    float, double) {
   Random random(123);
   for (int n = 0; n < 60; ++n) {
-    const Problem<T> problem(random_options(random), random);
+    const Problem<T> problem(random_sharp_options(random), random);
     for (const Scheme scheme : {Scheme::unas, Scheme::dnas, Scheme::hnas, Scheme::sinkhorn}) {
       const Observed<T> run(problem.scores(), scheme_of(scheme, 3));
       const auto& allowed = run.attention.allowed;

@@ -7,8 +7,10 @@
 #include <stdexcept>
 #include <vector>
 
+#include "infinity.hpp"
 #include "pass/output.hpp"
 #include "random_problem.hpp"
+#include "same_bits.hpp"
 #include "stats/observers.hpp"
 #include "thrown_error.hpp"
 #include "tile_recorder.hpp"
@@ -68,7 +70,7 @@ TEST_CASE_TEMPLATE("observers of stored weights agree with plain loops", T, floa
     values.values.assign(v.begin(), v.end());
     CAPTURE(rows);
     CAPTURE(cols);
-    CHECK(same_bits(shown.tiles.weights(), weights));
+    CHECK(same_nonempty_bits(shown.tiles.weights(), weights));
     CHECK(shown.tiles.saw_each_once(exact, true));
     CHECK(shown.tiles.in_promised_order());
     CHECK(shown.tiles.started_and_finished_once());
@@ -107,13 +109,12 @@ TEST_CASE_TEMPLATE("stored weights on any number of threads give the same bits",
     const Shown<T> many(weights, v, rows, cols, threads);
     CHECK(many.sums.values() == one.sums.values());
     CHECK(many.entropy.values() == one.entropy.values());
-    CHECK(same_bits(many.out, one.out));
+    CHECK(same_nonempty_bits(many.out, one.out));
   }
 }
 
 TEST_CASE_TEMPLATE("a stored weight that is not a finite number >= 0 is refused with its position",
                    T, float, double) {
-  constexpr double infinity = std::numeric_limits<double>::infinity();
   for (const double bad : {-1.0, -1e-30, std::nan(""), infinity, -infinity}) {
     std::vector<T> weights(300 * 700, T{0.5});
     weights[290 * 700 + 650] = static_cast<T>(bad);

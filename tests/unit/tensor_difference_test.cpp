@@ -4,13 +4,14 @@
 #include <limits>
 #include <vector>
 
+#include "infinity.hpp"
 #include "tensor/difference.hpp"
 
 using namespace attn;
+using attn::testing::infinity;
 
 namespace {
 
-constexpr double inf = std::numeric_limits<double>::infinity();
 constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
 
 Difference between(const std::vector<double>& a, const std::vector<double>& b,
@@ -44,14 +45,14 @@ TEST_CASE("the tolerance is relative to b") {
 
 TEST_CASE("infinities and NaN equal nothing else at any tolerance") {
   const Tolerance loose{.relative = 1e300, .absolute = 1e300};
-  CHECK(same(inf, inf));
-  CHECK(same(-inf, -inf));
-  for (const double other : {0.0, 1.0, -1.0, 1e308, -inf, not_a_number}) {
+  CHECK(same(infinity, infinity));
+  CHECK(same(-infinity, -infinity));
+  for (const double other : {0.0, 1.0, -1.0, 1e308, -infinity, not_a_number}) {
     CAPTURE(other);
-    CHECK_FALSE(same(inf, other, loose));
-    CHECK_FALSE(same(other, inf, loose));
+    CHECK_FALSE(same(infinity, other, loose));
+    CHECK_FALSE(same(other, infinity, loose));
   }
-  for (const double other : {0.0, inf, -inf, not_a_number}) {
+  for (const double other : {0.0, infinity, -infinity, not_a_number}) {
     CHECK_FALSE(same(not_a_number, other, loose));
     CHECK_FALSE(same(other, not_a_number, loose));
   }
@@ -59,7 +60,7 @@ TEST_CASE("infinities and NaN equal nothing else at any tolerance") {
   CHECK(same(not_a_number, not_a_number, nan_equal));
   CHECK(same(not_a_number, -not_a_number, nan_equal));
   CHECK_FALSE(same(not_a_number, 0, nan_equal));
-  CHECK_FALSE(same(inf, not_a_number, nan_equal));
+  CHECK_FALSE(same(infinity, not_a_number, nan_equal));
 }
 
 TEST_CASE("the largest errors and where they are") {
@@ -81,11 +82,11 @@ TEST_CASE("the largest errors and where they are") {
   CHECK(d.relative_at == -1);
 
   d = between({1e-9, 5}, {0, 1});
-  CHECK(d.largest_relative == inf);
+  CHECK(d.largest_relative == infinity);
   CHECK(d.relative_at == 0);
   CHECK(d.absolute_at == 1);
 
-  d = between({inf, 5, not_a_number, 1, not_a_number}, {1, 1, 1, 1, not_a_number});
+  d = between({infinity, 5, not_a_number, 1, not_a_number}, {1, 1, 1, 1, not_a_number});
   CHECK(d.differing == 4);
   CHECK(std::isnan(d.largest_absolute));
   CHECK(d.absolute_at == 2);

@@ -12,14 +12,16 @@
 #include <random>
 #include <string>
 
+#include "guarded.hpp"
+#include "infinity.hpp"
 #include "kernel/tile.hpp"
 
 namespace attn::tile_oracle {
 
 using Random = std::mt19937_64;
+using testing::infinity;
 
-inline constexpr Index sizes[] = {0, 1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 33, 64, 65, 127, 513};
-inline constexpr double infinity = std::numeric_limits<double>::infinity();
+inline constexpr Index tile_sizes[] = {0, 1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 33, 64, 65, 127, 513};
 
 // Half a unit in the last place of a number of size 1: the relative error of one rounding.
 template <class T>
@@ -68,6 +70,13 @@ void on_every_target(const Body& body) {
 
 inline double uniform(Random& random, double low, double high) {
   return std::uniform_real_distribution<double>(low, high)(random);
+}
+
+template <class T>
+testing::Guarded<T> uniform_matrix(Index rows, Index cols, Random& random, double size = 1) {
+  testing::Guarded<T> values(rows, cols, 1 + rows % 3);
+  values.fill([&] { return static_cast<T>(uniform(random, -size, size)); });
+  return values;
 }
 
 inline bool one_in(Random& random, int n) {

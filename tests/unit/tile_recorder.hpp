@@ -1,7 +1,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 #include <utility>
 #include <vector>
@@ -87,11 +86,5 @@ class TileRecorder final : public Observer<T> {
   int started_ = 0;
   int finished_ = 0;
 };
-
-template <class T>
-bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
-  return a.size() == b.size() && !a.empty() &&
-         std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
-}
 
 }  // namespace attn::testing

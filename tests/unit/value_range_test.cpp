@@ -1,15 +1,15 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
-#include <limits>
 #include <vector>
 
+#include "infinity.hpp"
 #include "tensor/value_range.hpp"
 
 using namespace attn;
+using attn::testing::infinity;
 
 TEST_CASE("Finite values have a range, others are counted") {
-  constexpr double infinity = std::numeric_limits<double>::infinity();
   const std::vector<double> values = {3, std::nan(""), -2, infinity, -infinity, -infinity, 0};
   ValueRange range;
   for (const double value : values) range.add(&value, 1);
