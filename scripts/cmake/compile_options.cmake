@@ -1,6 +1,12 @@
 # How everything is compiled and linked.
 
-add_compile_options(-Wall -Wextra -Wpedantic -Wshadow)
+add_compile_options(-Wall -Wextra -Wpedantic)
+if(NOT CMAKE_UNITY_BUILD)
+  add_compile_options(-Wshadow)
+elseif(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # Not the names of another file that is compiled in the same unit.
+  add_compile_options(-Wshadow=local)
+endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   # Fires inside of std::string on plain assignments (GCC bug 105651).
   add_compile_options(-Wno-restrict)
@@ -49,8 +55,8 @@ function(attn_library name sources)
   endif()
 endfunction()
 
-# Precompiles these headers for the target. They would hide a forgotten #include, which the builds
-# without them find (the preset tidy, and all with a compiler launcher).
+# Precompiles these headers for the target. They would hide a missing #include, which the preset
+# debug finds.
 function(attn_precompile target)
   if(NOT ATTN_PRECOMPILE)
     return()
