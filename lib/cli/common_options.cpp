@@ -71,10 +71,9 @@ std::vector<Common> resource_options() {
       {{.name = "memory",
         .kind = Kind::size,
         .placeholder = "SIZE",
-        .help =
-            std::string("Limit on working memory in bytes, or with K, M, G or T in powers of 1024. "
-                        "The results do not depend on it. The program itself takes ") +
-            memory_of_program + " more.",
+        .help = std::string("Limit on working memory: bytes, or a number with K, M, G or T (powers "
+                            "of 1024). Results do not depend on it. The program itself takes ") +
+                memory_of_program + " more.",
         .fallback = "1G"},
        any},
       {{.name = "tmpdir",

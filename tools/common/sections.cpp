@@ -74,7 +74,7 @@ void declare_sections(cli::Declaration& declaration) {
           "before layer10. Datasets of -i apply to every group.")
       .text("map", "NAME=STORED,...",
             "Reads dataset NAME from the dataset STORED of INPUT, or of each group, as in q=Q,k=K. "
-            "Other datasets have their own names.");
+            "Other datasets are read under their own names.");
 }
 
 Sections::Sections(const cli::Arguments& arguments, cli::Report& report)

@@ -28,9 +28,9 @@ cli::Declaration declare() {
       "Reads q (..., Lq, d), k (..., Lk, d) and optionally v (templates k/sqrt(d), evidence q; q "
       "may have a multiple of k's heads); or x, wq, wk; or t (..., n, d), z (..., Q, d). "
       "Preferences combine preference (..., n) or (..., Q, n), mask, bias (as exp(bias)), rel_bias "
-      "and key_length; uniform without these. A query with no template has lambda 0 and is "
-      "counted. All computation is in float64; --precision sets the type of p and out, and the "
-      "default tolerance.");
+      "and key_length; without these, they are uniform. A query without an allowed template has "
+      "lambda 0; the report counts it as empty. All computation is in float64; --precision sets "
+      "the type of p and out, and the default tolerance.");
   d.section("Problem");
   declare_score_options(d, false, ScoreUse::dual);
   d.choice("divergence", {"kl", "ot"},

@@ -51,7 +51,7 @@ cli::Declaration declare() {
       "two "
       "means after one step of unas and of dnas, and the gap between these distances, without "
       "cancellation. Exit status 0 means that dnas keeps the groups at least as far apart as unas, "
-      "up to rounding.");
+      "up to rounding, for all values of --r and --a.");
   d.about(
       "simulate: each point x_i of a set is query, key and value, and moves to sum_j weight_ij "
       "x_j; "

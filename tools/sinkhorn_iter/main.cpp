@@ -23,8 +23,8 @@ cli::Declaration declare() {
       "Minimises <P, C> + E sum P (log P - 1) over plans P >= 0 with row sums a and column sums b, "
       "by Sinkhorn's iterations on the potentials f and g of P = exp((s - g) - f), with s = -C/E. "
       "Each iteration is one pass over the scores. The scores come from the dataset cost (..., Lq, "
-      "Lk; inf forbids a pair) with --epsilon, from the dataset scores, or from q and k, where "
-      "they are never all stored at once; with --epsilon q and k are points with cost |q-k|^2. "
+      "Lk; inf forbids a pair) with --epsilon, from the dataset scores, or from q and k; those of "
+      "q and k are never all stored at once. With --epsilon, q and k are points with cost |q-k|^2. "
       "Leading axes are independent problems. The marginals a (..., Lq) and b (..., Lk) default to "
       "1/Lq and 1/Lk for a cost and to 1 and Lq/Lk for scores, without rows and columns where "
       "nothing is allowed. mask, bias and key_length are as in attn-compute.");
