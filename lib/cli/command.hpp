@@ -77,6 +77,10 @@ class Declaration {
   /// The option declared last, a number or an integer, accepts "none": it then counts as given and
   /// has no value.
   Declaration& or_none();
+  /// Describes the default of the option declared last in words, such as "as recorded in the
+  /// bundle", for --help. The tool itself finds it. If the option also has a fallback, the help
+  /// names it as the last resort: "default: as recorded in the bundle, else 1".
+  Declaration& default_words(std::string words);
   /// Adds a short name such as -j to the option declared last.
   Declaration& letter(char letter);
   /// Adds --seed, for tools that use randomness.

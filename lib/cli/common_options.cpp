@@ -31,8 +31,9 @@ std::vector<Common> file_options() {
         .letter = 'i',
         .kind = Kind::assignment,
         .placeholder = "NAME=ADDRESS",
-        .help = "Reads dataset NAME from ADDRESS (FILE[:/path][slices]) instead of INPUT. May be "
-                "repeated."},
+        .help =
+            "Reads dataset NAME from ADDRESS, FILE[:/path][slices], such as dump.h5:/layer3/Q[0], "
+            "instead of INPUT. May be repeated."},
        reads},
       {external_links_option(), reads},
       {{.name = "only",
@@ -54,30 +55,32 @@ std::vector<Common> resource_options() {
       {{.name = "precision",
         .kind = Kind::choice,
         .placeholder = "WORD",
-        .help = "Type to compute in. By default f64 if an input of the computation is float64, "
-                "else f32.",
-        .values = {"f32", "f64"}},
+        .help = "Type of the computation.",
+        .values = {"f32", "f64"},
+        .default_words = "f64 if one of its inputs is float64, else f32"},
        computes},
       {{.name = "threads",
         .kind = Kind::integer,
         .placeholder = "N",
-        .help = "Number of threads. By default the first of ATTN_NUM_THREADS, OMP_NUM_THREADS and "
-                "SLURM_CPUS_PER_TASK that is set, else the number of CPUs allowed.",
+        .help = "Number of threads.",
         .low = 1,
-        .high = 65536},
+        .high = 65536,
+        .default_words = "the first of ATTN_NUM_THREADS, OMP_NUM_THREADS and SLURM_CPUS_PER_TASK "
+                         "that is set, else the number of CPUs allowed"},
        any},
       {{.name = "memory",
         .kind = Kind::size,
         .placeholder = "SIZE",
-        .help = std::string("Working memory; K, M, G and T are powers of 1024. Never changes a "
-                            "result. The program itself takes ") +
+        .help = std::string("Limit on working memory: bytes, or a number with K, M, G or T (powers "
+                            "of 1024). Results do not depend on it. The program itself takes ") +
                 memory_of_program + " more.",
         .fallback = "1G"},
        any},
       {{.name = "tmpdir",
         .kind = Kind::text,
         .placeholder = "DIR",
-        .help = "Folder for temporary copies of streams. By default TMPDIR, else /tmp."},
+        .help = "Folder for temporary copies of streams.",
+        .default_words = "TMPDIR, else /tmp"},
        any},
   };
 }
@@ -99,7 +102,7 @@ std::vector<Common> report_options() {
       {{.name = "progress",
         .kind = Kind::choice,
         .placeholder = "WORD",
-        .help = "Shows progress on standard error; auto does so on a terminal.",
+        .help = "Shows progress on standard error; auto: if that is a terminal.",
         .values = {"auto", "always", "never"},
         .fallback = "auto"},
        any},
@@ -185,12 +188,12 @@ void group_by_heading(std::vector<Option>& options) {
 }  // namespace
 
 Option external_links_option() {
-  return {.name = "allow-external",
-          .kind = Kind::flag,
-          .help =
-              "Follows virtual datasets, external links and external raw storage to files "
-              "outside the folder of the file that names them. Files inside that folder are "
-              "always followed."};
+  return {
+      .name = "allow-external",
+      .kind = Kind::flag,
+      .help =
+          "Lets HDF5 files refer to files outside their own folder by virtual datasets, external "
+          "links and external raw storage. References to files inside it are always followed."};
 }
 
 bool has_input(Role role) {

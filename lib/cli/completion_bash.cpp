@@ -24,7 +24,15 @@ constexpr std::string_view beginning = R"(() {
 
 constexpr std::string_view end = R"(
   case $candidates in
-    list) [[ $word == *,* ]] && prefix+=${word%,*}, word=${word##*,} ;;
+    list)
+      # Another item may follow, so no blank is appended; an item occurs once.
+      compopt -o nospace 2>/dev/null
+      local item listed='' rest=''
+      [[ $word == *,* ]] && listed=${word%,*}, word=${word##*,}
+      prefix+=$listed
+      for item in $words; do [[ ,$listed == *,"$item",* ]] || rest+=" $item"; done
+      words=$rest
+      ;;
     address) [[ $word == *=* ]] && prefix+=${word%%=*}= word=${word#*=} ;;
   esac
   case $candidates in

@@ -19,13 +19,24 @@ std::string quoted(const std::string& text) {
 
 std::string list_function(const std::string& tool) { return "__" + identifier(tool) + "_list"; }
 
-// Prints each word with the items before it, since fish completes whole arguments.
+// Prints each word that is not in the list yet, with the items before it, since fish completes
+// whole arguments. fish appends a blank to the only candidate: offered with and without a comma, it
+// gets none.
 std::string list_definition(const std::string& tool) {
   return fmt::format(
       "function {}\n"
       "    set -l before (commandline -ct | string replace -r -- '^--[^=]*=' '' |\n"
       "        string match -r -- '^.*,')\n"
-      "    printf '%s\\n' \"$before\"$argv\n"
+      "    set -l item (commandline -ct | string replace -r -- '^--[^=]*=' '' |\n"
+      "        string replace -r -- '^.*,' '')\n"
+      "    set -l pattern '^'(string escape --style=regex -- \"$item\")\n"
+      "    set -l fitting\n"
+      "    for word in (string match -r -- $pattern'.*' $argv)\n"
+      "        contains -- $word (string split , -- \"$before\"); or set -a fitting $word\n"
+      "    end\n"
+      "    set -q fitting[1]; or return\n"
+      "    printf '%s\\n' \"$before\"$fitting\n"
+      "    set -q fitting[2]; or printf '%s,\\n' \"$before\"$fitting\n"
       "end\n",
       list_function(tool));
 }

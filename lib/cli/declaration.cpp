@@ -211,6 +211,12 @@ Declaration& Declaration::or_none() {
   return *this;
 }
 
+Declaration& Declaration::default_words(std::string words) {
+  if (impl_->options.empty()) throw std::logic_error("default_words() before any option");
+  impl_->options.back().default_words = std::move(words);
+  return *this;
+}
+
 Declaration& Declaration::example(std::string command, std::string explanation) {
   impl_->examples.push_back({std::move(command), std::move(explanation)});
   return *this;

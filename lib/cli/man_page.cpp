@@ -197,7 +197,7 @@ std::string man_page(const Declaration& declaration) {
          line(fmt::format(".TH \"{}\" 1 \"\" \"attnkit {}\" \"attnkit\"",
                           roff_escaped(upper(impl.tool)), version())) +
          // Neither justified nor hyphenated: formulas and names stay as they are. groff needs both
-         // ways of switching hyphenation off, for the first roff_paragraph and for those after it.
+         // ways of switching hyphenation off, for the first paragraph and for those after it.
          line(".ad l") + line(".nr HY 0") + line(".nh") + name_section(impl) +
          synopsis_section(impl) + description_section(impl) + verbs_section(impl) +
          options_section(impl) + datasets_section(impl) + results_section(impl) +

@@ -43,6 +43,7 @@ struct Option {
   Index high = 0;
   bool or_none = false;                      ///< accepts "none", too
   std::optional<std::string> fallback = {};  ///< as typed on a command line
+  std::string default_words = {};            ///< describes a default that depends on the input
   std::vector<std::string> verbs = {};       ///< the verbs that accept it; empty: all
   std::string section = {};                  ///< its heading
 

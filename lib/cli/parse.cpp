@@ -144,7 +144,7 @@ class Parser {
     for (const Option& option : options_) {
       const bool given = contains(impl.given, option.name);
       if (given && !option.goes_with(arguments_.verb)) {
-        usage(fmt::format("--{} does not go with {}, only with {}", option.name, arguments_.verb,
+        usage(fmt::format("--{} is not an option of {}, only of {}", option.name, arguments_.verb,
                           fmt::join(option.verbs, ", ")));
       }
       Value& value = impl.values[option.name];

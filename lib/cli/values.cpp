@@ -48,12 +48,21 @@ std::string interval(const Declaration::Range& range) {
   return "";
 }
 
+// Large powers of two as "2^40".
+std::string bound(Index value) {
+  constexpr Index small = Index{1} << 20;
+  if (value < small || (value & (value - 1)) != 0) return fmt::format("{}", value);
+  int exponent = 0;
+  while ((Index{1} << exponent) < value) ++exponent;
+  return fmt::format("2^{}", exponent);
+}
+
 std::string interval(Index low, Index high) {
   const bool below = low > std::numeric_limits<Index>::min();
   const bool above = high < std::numeric_limits<Index>::max();
-  if (below && above) return fmt::format(" in [{}, {}]", low, high);
-  if (below) return fmt::format(" >= {}", low);
-  if (above) return fmt::format(" <= {}", high);
+  if (below && above) return fmt::format(" in [{}, {}]", bound(low), bound(high));
+  if (below) return fmt::format(" >= {}", bound(low));
+  if (above) return fmt::format(" <= {}", bound(high));
   return "";
 }
 

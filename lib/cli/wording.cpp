@@ -41,6 +41,16 @@ std::string accepted_values(const Option& option) {
   }
 }
 
+// "default 10", "default: as recorded in the bundle, else 10"; empty without a default.
+std::string default_text(const Option& option) {
+  if (option.default_words.empty()) {
+    return option.fallback ? "default " + *option.fallback : "";
+  }
+  const std::string colon = option.default_words.find(' ') == std::string::npos ? " " : ": ";
+  const std::string last = option.fallback ? ", else " + *option.fallback : "";
+  return "default" + colon + option.default_words + last;
+}
+
 }  // namespace
 
 std::string as_sentence(std::string text) {
@@ -61,11 +71,12 @@ std::string explanation(const Option& option) {
     text += sentence;
   };
   const std::string accepted = accepted_values(option);
+  const std::string usual = default_text(option);
   if (!accepted.empty()) {
     append(accepted);
-    text += option.fallback ? fmt::format(" (default {}).", *option.fallback) : ".";
-  } else if (option.fallback) {
-    append(fmt::format("Default {}.", *option.fallback));
+    text += usual.empty() ? "." : " (" + usual + ").";
+  } else if (!usual.empty()) {
+    append("D" + usual.substr(1) + ".");
   }
   if (!option.verbs.empty()) {
     append(fmt::format("Only with {}.", fmt::join(option.verbs, ", ")));

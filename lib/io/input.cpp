@@ -64,7 +64,7 @@ class Opener {
     if (!arrays.is_single() && root.path == "/") return;
     if (!arrays.is_single() && !arrays.has(root.path.substr(1))) {
       throw Error(Failure::input, address.text + ": " + root.file->label +
-                                      " has no groups, expected the file alone as INPUT");
+                                      " has no groups, expected the file without a path");
     }
     throw Error(Failure::input, address.text + " is a single array, expected a bundle",
                 "give it a name: -i NAME=" + address.text + " (tensor-convert: without -i)");

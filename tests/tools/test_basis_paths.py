@@ -284,7 +284,7 @@ class BasisPaths(ToolTest):
             plain, scaled = (self.compute("--from=projection", "--emit=weights", "-q", name)["weights"]
                              for name in ("in.h5", "scaled.h5"))
             self.assert_near("weights", scaled, plain, 1e-13)
-        for bad, says in ((np.array([1, 0, 1.0]), "has 0 at column 1"),
+        for bad, says in ((np.array([1, 0, 1.0]), "has 0 at [1]"),
                           (np.array([1, np.nan, 1]), "has nan at [1]"),
                           (np.ones(4), "has shape (4)")):
             self.write("bad.h5", scale=bad, **data)

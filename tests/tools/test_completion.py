@@ -1,7 +1,12 @@
 """--completion of every tool: each script is loaded in its shell, which then completes an option, a
 value and a verb."""
 
+import os
+import pty
+import select
+import signal
 import subprocess
+import time
 import unittest
 
 from attn import ToolTest, require_program
@@ -18,8 +23,6 @@ COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
 for hit in "${COMPREPLY[@]}"; do printf '%s\n' "$hit"; done
 """
 
-# A zsh in a pseudo-terminal. Its compadd prints what would be offered and adds nothing, so that the
-# line stays as it is.
 # A zsh in a pseudo-terminal. Its compadd records what would be offered and adds nothing, so that the
 # line stays as it is.
 ZSH = r"""
@@ -41,6 +44,17 @@ for ((n = 0; n < 600; ++n)); do
 done
 zpty -d shell
 """
+
+# Interactive shells: the command, and a line that loads a script and binds ctrl-Y to write the
+# command line, as it then is, to the file {1}.
+INTERACTIVE = {
+    "bash": (["bash", "--norc", "--noprofile", "-i"],
+             r"""source {0}; bind -x '"\C-y": printf %s "$READLINE_LINE" > {1}'"""),
+    "zsh": (["zsh", "-f", "-i"],
+            "autoload -Uz compinit; compinit -u -D; source {0}; bindkey '^Y' finish; "
+            'finish() {{ print -rn -- "$BUFFER" > {1} }}; zle -N finish'),
+    "fish": (["fish", "--no-config", "-i"], r"source {0}; bind \cy 'commandline > {1}'"),
+}
 
 
 class Completion(ToolTest):
@@ -82,6 +96,40 @@ class Completion(ToolTest):
                           f"source {script}; complete -C {line!r}"])
         return [entry.split("\t")[0] for entry in found]
 
+    def typed(self, shell, tool, keys):
+        """The command line after `keys` are typed into an interactive shell in a terminal."""
+        require_program(self, shell)
+        line, ready = self.folder / "line", self.folder / "ready"
+        command, setup = INTERACTIVE[shell]
+        setup = setup.format(self.script(tool, shell), line)
+        process, terminal = pty.fork()
+        if process == 0:
+            os.chdir(self.folder)
+            os.execvpe(command[0], command,
+                       self.environment | {"TERM": "xterm"} | dict.fromkeys(
+                           ("HOME", "TMPDIR", "XDG_RUNTIME_DIR"), str(self.folder)))
+        try:
+            self.type_until(terminal, f"{setup}; touch {ready}\n", ready)
+            self.type_until(terminal, f"{tool} {keys}\x19", line)
+            return line.read_text().rstrip("\n").removeprefix(tool + " ")
+        finally:
+            os.kill(process, signal.SIGKILL)
+            os.waitpid(process, 0)
+            os.close(terminal)
+            for path in (line, ready):
+                path.unlink(missing_ok=True)
+
+    def type_until(self, terminal, keys, file):
+        """Types into a terminal and reads its output until `file` has appeared and is complete."""
+        os.write(terminal, keys.encode())
+        shown, end = b"", time.monotonic() + 60
+        while time.monotonic() < end:
+            if select.select([terminal], [], [], 0.3)[0]:
+                shown += os.read(terminal, 1 << 16)
+            elif file.exists():
+                return
+        self.fail(f"{file.name} has not appeared: {shown[-2000:]}")
+
     def in_each_shell(self, expected, *words):
         for complete in (self.bash, self.zsh, self.fish):
             with self.subTest(shell=complete.__name__, words=words):
@@ -115,6 +163,33 @@ class Completion(ToolTest):
                 found = complete("attn-compute", "--emit", "out,col_")
                 self.assertEqual([word.rpartition(",")[2] for word in found],
                                  ["col_potential", "col_sum"])
+
+    def test_list_can_go_on(self):
+        # No blank after an item, so that the next one can be typed. zsh inserts a comma itself, which
+        # gives way to a blank.
+        for shell in INTERACTIVE:
+            with self.subTest(shell=shell):
+                comma = "," if shell == "zsh" else ""
+                for begun, completed in (("--emit row_e", "--emit row_entropy"),
+                                         ("--emit out,row_e", "--emit out,row_entropy"),
+                                         ("--emit=out,row_e", "--emit=out,row_entropy")):
+                    self.assertEqual(self.typed(shell, "attn-compute", begun + "\t"),
+                                     completed + comma)
+                self.assertEqual(self.typed(shell, "attn-compute", "--emit row_e\t x"),
+                                 "--emit row_entropy x")
+                # Other values are complete.
+                self.assertEqual(self.typed(shell, "attn-compute", "--scheme dn\t"),
+                                 "--scheme dnas ")
+
+    def test_list_offers_an_item_once(self):
+        for complete in (self.bash, self.zsh, self.fish):
+            with self.subTest(shell=complete.__name__):
+                self.assertEqual(complete("attn-compute", "--emit", "out,col_sum,ou"), [])
+                found = complete("attn-compute", "--emit", "col_sum,col_")
+                self.assertIn("col_potential", {word.rstrip(",").rpartition(",")[2]
+                                                for word in found})
+                self.assertNotIn("col_sum", {word.rstrip(",").rpartition(",")[2]
+                                             for word in found})
 
     def test_verb(self):
         self.in_each_shell(["reconstruct"], "basis-paths", "rec")

@@ -325,7 +325,7 @@ class Statuses(SinkhornTest):
         mask = np.ones((4, 4), bool)
         mask[1:, 1:] = False  # three queries, one key
         result = self.infeasible(scores=np.zeros((4, 4)), mask=mask,
-                                 says=["in.h5:/scores", "row mass", "reachable keys accept"])
+                                 says=["in.h5:/scores", "rows 1, 2, 3 have mass 3, but the 1 column allowed for them"])
         self.assertEqual(result["status"], "infeasible")
         self.assertEqual(result["unserved_queries"]["lines"], [1, 2, 3])
         self.assertEqual(result["unserved_queries"]["partners"], 1)

@@ -284,9 +284,9 @@ TEST_CASE("words and verbs") {
   CHECK(refusal({"norml", "q=1"}, declaration).hint == "did you mean normal?");
   CHECK(refusal({"normal"}, declaration).message == "expected NAME=SHAPE..., got nothing");
   CHECK(refusal({"normal", "q=1", "--low", "2"}, declaration).message ==
-        "--low does not go with normal, only with uniform");
+        "--low is not an option of normal, only of uniform");
   CHECK(refusal({"normal", "q=1", "--only"}, declaration).message ==
-        "--only does not go with normal, only with view");
+        "--only is not an option of normal, only of view");
 }
 
 TEST_CASE("a verb may have a role of its own") {
@@ -301,7 +301,7 @@ TEST_CASE("a verb may have a role of its own") {
   CHECK_FALSE(parse({"curve"}, declaration, nothing_set).input);
   CHECK(refusal({"curve", "x"}, declaration).message == "unexpected argument x");
   CHECK(refusal({"curve", "-i", "q=x"}, declaration).message ==
-        "--input does not go with curve, only with step, check");
+        "--input is not an option of curve, only of step, check");
 }
 
 TEST_CASE("mistakes in a declaration are found") {

@@ -105,6 +105,12 @@ TEST_CASE("an integer outside of its range is refused with the range") {
   CHECK(refusal(option, "64") == "");
   CHECK(refusal(option, "65") == "--n is 65, expected an integer in [1, 64]");
   CHECK(refusal(option, "3.5") == "--n is 3.5, expected an integer in [1, 64]");
+  option.high = Index{1} << 40;
+  CHECK(refusal(option, "0") == "--n is 0, expected an integer in [1, 2^40]");
+  CHECK(refusal(option, "1099511627776") == "");
+  CHECK(refusal(option, "1099511627777") != "");
+  option.high = (Index{1} << 40) + 1;
+  CHECK(refusal(option, "0") == "--n is 0, expected an integer in [1, 1099511627777]");
   option.high = std::numeric_limits<Index>::max();
   CHECK(refusal(option, "0") == "--n is 0, expected an integer >= 1");
   CHECK(refusal(option, "99999999999999999999") ==

@@ -175,7 +175,7 @@ TEST_CASE("arrays of a run") {
   CHECK(contains(message(in, outputs), "bias has nan at [0, 0, 3], expected finite numbers or"));
 }
 
-TEST_CASE("gradients that there are not") {
+TEST_CASE("gradients that do not exist are refused") {
   Random random(332);
   const BatchSizes sizes{1, 2, 1, 3, 4, 2, 2};
   const Batch<double> batch(sizes, random, false);

@@ -51,8 +51,9 @@ void declare_compute_datasets(cli::Declaration& d) {
   declare_energy_datasets(d);
   d.dataset("preference", "broadcastable to (..., Lq, Lk)",
             "with fenchel: a preference >= 0 for each key, by default uniform")
-      .dataset("hybrid", "() or the last leading axes",
-               "with hnas: the share u of dnas, unless --hybrid is given")
+      .dataset("hybrid", "(), (H) or (B, H)",
+               "with hnas: the share u of dnas, unless --hybrid is given; its axes are the last "
+               "leading axes of q")
       .dataset("grad_out", "(..., Lq, dv)",
                "for gradients: the gradient of the loss with respect to out");
   declare_results(d);

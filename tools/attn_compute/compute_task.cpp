@@ -15,15 +15,15 @@ namespace {
 
 // Rejects options that have no effect.
 void require_effect(const cli::Arguments& arguments, Scheme scheme) {
-  const auto goes_with = [&](const char* option, Scheme only) {
+  const auto require = [&](const char* option, Scheme only) {
     if (!arguments.given(option) || scheme == only) return;
     throw Error(Failure::usage,
                 fmt::format("--{} requires --scheme {}", option, scheme_name(only)));
   };
-  goes_with("hybrid", Scheme::hnas);
-  goes_with("iterations", Scheme::sinkhorn);
-  goes_with("tolerance", Scheme::sinkhorn);
-  goes_with("alpha", Scheme::fenchel);
+  require("hybrid", Scheme::hnas);
+  require("iterations", Scheme::sinkhorn);
+  require("tolerance", Scheme::sinkhorn);
+  require("alpha", Scheme::fenchel);
 }
 
 ComputeOptions resolve(const cli::Arguments& arguments, const io::InputBundle& bundle) {

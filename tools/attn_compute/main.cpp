@@ -17,51 +17,65 @@ namespace {
 
 cli::Declaration declare() {
   cli::Declaration d("attn-compute",
-                     "Computes attention from queries and keys, exactly, at any length",
+                     "Computes attention without approximation, for sequences of any length",
                      cli::Role::transform);
   d.about(
-      "Reads q (..., Lq, d), k (..., Lk, d) and optionally v (..., Lk, dv) from a bundle, computes "
-      "the potentials of the attention weights and writes the bundle with the results added. "
-      "Optional datasets: mask (non-zero = may attend), bias (added to the scores, -inf allowed), "
-      "key_length (B) (keys at index >= key_length are padding) and hybrid. Leading axes "
-      "broadcast; q may have a multiple of k's heads. Attributes attn_energy, attn_scale and the "
-      "like of the input set the defaults, unless an earlier run wrote them.");
+      "Reads the queries q (..., Lq, d), the keys k (..., Lk, d) and, if present, the values v "
+      "(..., Lk, dv) from a bundle, which is an HDF5 file of named datasets. Writes a copy of the "
+      "bundle with the results added: the output of attention, if there are values, and the "
+      "potentials, which are one number for each query and each key. Later tools rebuild all "
+      "weights from the potentials, so the Lq x Lk weights need not be stored.");
+  d.about(
+      "Optional datasets: mask (a query may attend to a key where it is non-zero), bias (added to "
+      "the scores; -inf forbids a pair), key_length (B) (the number of keys in each sequence; the "
+      "rest is padding) and hybrid (see --hybrid). Leading axes, such as batch and heads, "
+      "broadcast. q may have several times as many heads as k and v (grouped-query attention).");
+  d.about(
+      "Attributes that come with the tensors, such as attn_energy and attn_scale, replace the "
+      "defaults of --energy and --scale. Attributes that an earlier run wrote only document that "
+      "run.");
   d.section("Attention");
-  d.choice("scheme", {"unas", "dnas", "hnas", "sinkhorn", "fenchel"},
-           "Normalisation of the scores. unas: softmax over keys. dnas: softmax over queries, then "
-           "each row divided by its sum. hnas: u dnas + (1-u) unas. sinkhorn: repeats the two "
-           "steps of dnas. fenchel: softmax of alpha <q,k> + log preference.",
-           "unas");
+  d.choice(
+      "scheme", {"unas", "dnas", "hnas", "sinkhorn", "fenchel"},
+      "Normalisation of the scores. unas: softmax over keys. dnas: softmax over queries, then "
+      "each row divided by its sum. hnas: u dnas + (1-u) unas. sinkhorn: repeats the two "
+      "steps of dnas, which makes the column sums equal. fenchel: softmax of alpha <q,k> + log "
+      "preference (a dataset).",
+      "unas");
   declare_score_options(d, false);
-  d.number("hybrid", "U",
-           "Share u of dnas in hnas. Default: the dataset hybrid, a scalar or one number per head.",
-           {0, 1, false, false});
+  d.number("hybrid", "U", "Share u of dnas in hnas.", {0, 1, false, false})
+      .default_words(
+          "the dataset hybrid, a scalar or an array of the shape (H) or (B, H) for H heads of B "
+          "sequences");
   d.integer("iterations", "T",
-            "Iterations of sinkhorn: exactly T, or at most T if --tolerance is given (then 1000 by "
-            "default).",
-            1, Index{1} << 40);
-  d.number(
-      "tolerance", "E",
-      "Stops sinkhorn when the L1 error of the column sums, relative to their total, is at most E. "
-      "Default: 1e-6 in float32, 1e-10 in float64; no tolerance if only --iterations is given.",
-      {0, 1, true, false});
+            "Runs exactly T iterations of sinkhorn; with --tolerance, at most T.", 1,
+            Index{1} << 40)
+      .default_words("at most 1000");
+  d.number("tolerance", "E",
+           "Stops sinkhorn when the L1 error of the column sums, relative to their total, is at "
+           "most E.",
+           {0, 1, true, false})
+      .default_words(
+          "1e-6 in float32, 1e-10 in float64; no tolerance if only --iterations is given");
   std::vector<std::string> results = {"out",           "weights", "row_potential",
                                       "col_potential", "col_sum", "row_entropy"};
   results.insert(results.end(), gradient_names().begin(), gradient_names().end());
   d.choices(
       "emit", results,
-      "Results to write (default: out if there is a v, and the potentials). weights takes Lq x Lk "
-      "numbers. grad_NAME is the gradient of a loss with respect to NAME; the dataset grad_out, "
-      "shaped like out, holds the gradient with respect to out. Each gradient has the shape of its "
-      "dataset and is summed over the heads that share it. grad_bias refers to the dataset bias, "
-      "or to T5's table if there is no bias; grad_rel_bias always refers to T5's table.");
+      "Results to write. The weights of one head are Lq x Lk numbers. grad_NAME is the gradient of "
+      "a loss with respect to the dataset NAME, in its shape, summed over the heads that share the "
+      "dataset. It requires the dataset grad_out, the gradient of the loss with respect to out. "
+      "grad_rel_bias refers to T5's table rel_bias; so does grad_bias if there is no dataset "
+      "bias.");
+  d.default_words("row_potential, col_potential and, if there are values, out");
   d.text("queries", "LIST",
-         "Writes out, weights and row_entropy only for these queries, such as 0,17,100:108,-1; "
-         "weights are still normalised over all queries. The dataset queries lists the indices.");
+         "Writes out, weights and row_entropy only for these queries, such as 0,17,100:108,-1, and "
+         "their indices as the dataset queries (n). The weights are the same as without --queries: "
+         "dnas still normalises over all queries.");
   declare_sections(d);
   declare_compute_datasets(d);
   d.example("attn-compute --scheme dnas layer3.h5 | explain-away-stats",
-            "Find the keys that no query attends to.");
+            "Find the keys that get hardly any attention.");
   d.example(
       "attn-compute -i q=dump.h5:/layer3/Q -i k=dump.h5:/layer3/K \\\n"
       "      --emit col_sum -o c.h5",

@@ -20,18 +20,20 @@ constexpr Index most_axis = Index{1} << 30;
 
 void declare_basis(cli::Declaration& d) {
   d.section("Basis");
-  d.choice("skeleton", {"cyclic", "largest"},
-           "Rows of the skeleton. cyclic: c mod d1 for column c, as published. largest: the "
-           "entries of largest magnitude. Default: the bundle's skeleton_q and skeleton_k, else "
-           "cyclic. step always uses the bundle's if present.");
+  d.choice(
+       "skeleton", {"cyclic", "largest"},
+       "Rows of the skeleton. cyclic: c mod d1 for column c, as published. largest: the "
+       "entries of largest magnitude. step always uses the skeleton of the bundle if it has one.")
+      .default_words("skeleton_q and skeleton_k of the bundle, else cyclic");
   d.only_with({"identify", "values", "step", "check"});
   d.text("paths", "LIST",
          "Paths to reconstruct, as row of wq, row of wk, column, such as \"0,1,2;3,0,2\"; or all.");
   d.only_with({"reconstruct"});
   d.text("shape", "D1xD2", "Checks weights of this shape instead of INPUT.");
   d.only_with({"check"});
-  d.integer("length", "S", "Number of inputs, for path_instances. Default: that of the dataset x.",
-            1, most_axis);
+  d.integer("length", "S",
+            "Number of inputs of the layer; the report counts path_instances for it.", 1, most_axis)
+      .default_words("that of the dataset x");
   d.only_with({"check"});
 }
 
@@ -72,30 +74,17 @@ cli::Declaration declare() {
   d.about(
       "The weights wq and wk (..., d1, d2), with leading axes such as layers and heads, affect the "
       "scores only through the paths wq[i,c] wk[j,c]. Rescaling column c to wq[:,c] f and wk[:,c] "
-      "/ f does not change these. Of the d1^2 d2 paths, d2 (2 d1 - 1) form a basis: in each "
-      "column, the paths through the skeleton's row of wq or of wk. A gradient step on basis paths "
-      "does not depend on the scale of the columns.");
-  d.about(
-      "Writes skeleton_q, skeleton_k (..., d2), the skeleton's row in each column; basis_path "
-      "(..., 2 d1 - 1, d2, 3), int32, with row of wq, row of wk, column, where entry r < d1 holds "
-      "the paths through row r of wq and the later entries those through the other rows of wk in "
-      "order; basis_value (..., 2 d1 - 1, d2), their values; wk_skeleton (..., d2), the skeleton's "
-      "weights in wk, with which values can be turned into weights; path_value (..., n), or (..., "
-      "d1, d1, d2) for all paths.");
-  d.about(
-      "In the report, result has: shape, skeleton; basis_paths (identify, values); paths "
-      "(reconstruct, check); rescaled, a list of names (rescale); optimizer, step, ratio {min, "
-      "max}, inconsistency, singular (number of columns) and heads [{index, ratio, inconsistency, "
-      "singular [{column, ratio}]}] (step); weights, rank, expected_rank, paths = d1^2 d2, "
-      "path_instances = s^2 d1^2 d2, judged (path, basis_path or skeleton), basis {paths, rank, "
-      "independent, complete} and heads [{index, and the same}] (check).");
+      "/ f does not change these. In each column, a skeleton names one row of wq and one of wk. "
+      "The "
+      "paths through one of these entries are a basis: d2 (2 d1 - 1) of the d1^2 d2 paths. A "
+      "gradient step on basis paths does not depend on the scale of the columns.");
   d.verbs(
       "VERB",
       {{"identify", "Writes the skeleton and the basis paths as indices."},
        {"values", "Writes the values of the basis paths. Fails if a weight of the skeleton is 0."},
        {"reconstruct",
-        "Computes wq and wk from basis_value, the skeleton and wk_skeleton, or the values of the "
-        "paths given by --paths or the dataset path (..., n, 3)."},
+        "Computes wq and wk from basis_value, the skeleton and wk_skeleton. With --paths or the "
+        "dataset path (..., n, 3), computes the values of these paths instead."},
        {"rescale",
         "Multiplies the columns of wq by the dataset scale (..., d2), divides those of wk by it, "
         "and rescales bq, bk, grad_wq, grad_wk, adam's moments and wk_skeleton to match."},
@@ -104,9 +93,11 @@ cli::Declaration declare() {
         "si-adam (adam_m, adam_v, adam_step, si_adam_...) is kept in the bundle. Results made from "
         "the old weights are removed."},
        {"check",
-        "Computes the exact rank of all paths, and checks whether the paths of the dataset path "
-        "(..., n, 3), else of basis_path, else of the skeleton's basis are independent and "
-        "complete. Counts the paths.",
+        "Counts all paths and computes their exact rank. Checks whether given paths are "
+        "independent "
+        "and complete: those of the dataset path (..., n, 3), else of basis_path, else the basis "
+        "of "
+        "the skeleton.",
         cli::Role::inspect}});
   declare_basis(d);
   declare_step(d);

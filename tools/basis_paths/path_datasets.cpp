@@ -34,9 +34,14 @@ void declare_inputs(cli::Declaration& d) {
 void declare_results(cli::Declaration& d) {
   d.result("skeleton_q, skeleton_k", "(..., d2)", "the rows of the skeleton by column")
       .result("basis_path", "(..., 2 d1 - 1, d2, 3)",
-              "identify: row of wq, row of wk and column of each basis path, int32")
+              "identify: row of wq, row of wk and column of each basis path, int32. Entry r < d1 "
+              "holds the "
+              "paths through row r of wq, the later entries those through the other rows of wk in "
+              "order")
       .result("basis_value", "(..., 2 d1 - 1, d2)", "values: the values of the basis paths")
-      .result("wk_skeleton", "(..., d2)", "values: the weights of wk in the skeleton")
+      .result(
+          "wk_skeleton", "(..., d2)",
+          "values: the weights of wk in the skeleton, with which values can be turned into weights")
       .result("path_value", "(..., n) or (..., d1, d1, d2)",
               "reconstruct: the values of the paths asked for, or of all")
       .result("wq, wk", "(..., d1, d2)", "reconstruct, rescale, step: the new weights")
@@ -47,15 +52,17 @@ void declare_results(cli::Declaration& d) {
       .report_member("paths", "reconstruct, check: the number of paths; in check d1^2 d2")
       .report_member("rescaled", "rescale: the names of the datasets that were scaled")
       .report_member("optimizer, step, ratio, inconsistency, singular",
-                     "step: the optimizer, the number of the step, the range of R, and the number "
-                     "of singular columns")
+                     "step: the optimizer, the number of the step, min and max of R, the relative "
+                     "difference of grad_wq wq and grad_wk wk, and the number of singular columns")
       .report_member("weights, rank, expected_rank, path_instances",
                      "check: the number of weights, the rank of all paths, d2 (2 d1 - 1), and "
                      "S^2 d1^2 d2")
       .report_member("judged, basis",
-                     "check: the dataset of the paths that were judged, and paths, rank, "
-                     "independent and complete")
-      .report_member("heads", "step, check: an array of these figures for each head");
+                     "check: the paths that were judged (path, basis_path or skeleton), and their "
+                     "number paths, rank, independent and complete")
+      .report_member("heads",
+                     "step, check: an array of these figures for each head, with index; in step, "
+                     "singular is an array of column and ratio");
 }
 
 }  // namespace

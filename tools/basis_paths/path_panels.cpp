@@ -176,6 +176,14 @@ Skeleton PathReader::head_skeleton(Index problem) const {
   return all;
 }
 
+void refuse_number(const std::string& name, const Shape& start, const Shape& count, Index flat,
+                   const char* where, bool single) {
+  throw Error(Failure::numerical,
+              fmt::format("{} would be {} {} at {}", name, where, single ? "float32" : "float64",
+                          element_text(start, count, flat)),
+              single ? "--precision f64" : "");
+}
+
 void PathRun::write_skeleton(const PathPanel& panel, const Skeleton& skeleton) {
   const std::vector<std::int64_t> q(skeleton.q.begin(), skeleton.q.end());
   const std::vector<std::int64_t> k(skeleton.k.begin(), skeleton.k.end());

@@ -8,8 +8,6 @@
 #include <string>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include "attnkit/error.hpp"
 #include "basis_paths/path_task.hpp"
 #include "cli/progress.hpp"
@@ -120,15 +118,14 @@ class PathRun : public PathReader {
 };
 
 /// Throws Error(numerical): element `flat` of a block of a result is "beyond" or "below" the range
-/// of T.
+/// of float32 (`single`) or float64.
+[[noreturn]] void refuse_number(const std::string& name, const Shape& start, const Shape& count,
+                                Index flat, const char* where, bool single);
+
 template <class T>
 [[noreturn]] void refuse_number(const std::string& name, const Shape& start, const Shape& count,
                                 Index flat, const char* where) {
-  constexpr bool single = sizeof(T) == sizeof(float);
-  throw Error(Failure::numerical,
-              fmt::format("{} would be {} {} at {}", name, where, single ? "float32" : "float64",
-                          element_text(start, count, flat)),
-              single ? "--precision f64" : "");
+  refuse_number(name, start, count, flat, where, sizeof(T) == sizeof(float));
 }
 
 /// Memory for the rows of a skeleton, per column, including buffers.

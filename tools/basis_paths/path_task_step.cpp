@@ -27,17 +27,17 @@ void PathTask::take_step(const cli::Arguments& arguments) {
   const auto& names = optimizer_names();
   const auto at = std::find(names.begin(), names.end(), arguments.text("optimizer"));
   step.optimizer = static_cast<Optimizer>(at - names.begin());
-  const auto goes_with = [&](const char* option, bool with, const char* what) {
+  const auto require = [&](const char* option, bool with, const char* what) {
     if (!arguments.given(option) || with) return;
-    throw Error(Failure::usage, fmt::format("--{} goes with {}", option, what));
+    throw Error(Failure::usage, fmt::format("--{} requires --optimizer {}", option, what));
   };
   for (const char* option : {"beta1", "beta2", "epsilon"}) {
-    goes_with(option, keeps_moments(step.optimizer), "adam and si-adam");
+    require(option, keeps_moments(step.optimizer), "adam or si-adam");
   }
   for (const char* option : {"skeleton", "min-ratio", "on-singular"}) {
-    goes_with(option, steps_in_paths(step.optimizer), "si-sgd, si-adam and si-sgd-printed");
+    require(option, steps_in_paths(step.optimizer), "si-sgd, si-adam or si-sgd-printed");
   }
-  if (!arguments.given("rate")) throw Error(Failure::usage, "step needs --rate ETA");
+  if (!arguments.given("rate")) throw Error(Failure::usage, "step requires --rate ETA");
   step.rate = arguments.number("rate").value();
   step.beta1 = arguments.number("beta1").value();
   step.beta2 = arguments.number("beta2").value();

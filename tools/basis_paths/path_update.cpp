@@ -42,9 +42,11 @@ Buffer<T> read_factors(const PathRun& run, const PathPanel& panel) {
   Buffer<T> factors = run.read<T>("scale", panel);
   for (Index c = 0; c < panel.count; ++c) {
     if (factors[c] != 0) continue;
-    throw Error(Failure::input,
-                fmt::format("{} has 0 at column {}, expected factors other than 0",
-                            run.task.place("scale", panel.problem), panel.first + c));
+    const Operand& scale = *run.task.operand("scale");
+    Shape at = unravel(scale.block(panel.problem), scale.leading);
+    at.push_back(panel.first + c);
+    throw Error(Failure::input, fmt::format("{} has 0 at [{}], expected factors other than 0",
+                                            scale.dataset.address(), fmt::join(at, ", ")));
   }
   return factors;
 }

@@ -191,7 +191,7 @@ void read_value(const Table& table, Claim& claim) {
   }
   if (const auto reduction = table.choice("reduce", reduction_names())) {
     if (claim.over || is_ordered(claim.criterion.relation)) {
-      table.refuse("reduce", "does not go with " + name(claim.criterion.relation));
+      table.refuse("reduce", "has no meaning for " + name(claim.criterion.relation));
     }
     claim.reduction = static_cast<Reduction>(*reduction);
   }

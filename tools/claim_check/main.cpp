@@ -43,28 +43,28 @@ cli::Declaration declare() {
       "need why, a sentence. expect = \"refuted\" marks a claim that is wrong as printed; right is "
       "then the id of the corrected claim.");
   d.about(
-      "In the report, result has the counts claims, as_expected, otherwise and errors, and a list "
-      "with verdict (holds, refuted, error), measured, expected and margin of each claim. The "
-      "margin is the distance of the measured number from the edge of its tolerance, negative if "
-      "it lies outside.");
+      "A claim holds, is refuted, or could not be run (error). The margin in the report is the "
+      "distance of the measured number from the edge of its tolerance, negative if it lies "
+      "outside.");
   d.section("Claims");
   d.text("select", "LIST", "Checks only claims with these ids or tags, separated by commas.");
   d.text("skip", "LIST", "Leaves out claims with these ids or tags, separated by commas.");
-  d.integer("jobs", "N",
-            "Number of claims checked at the same time; they share --threads. Default: the number "
-            "of threads.",
-            1, 1024);
+  d.integer("jobs", "N", "Number of claims checked at the same time; they share --threads.", 1,
+            1024)
+      .default_words("the number of threads");
   d.letter('j');
   d.text("junit", "FILE", "Writes the verdicts as JUnit XML.");
   d.text("markdown", "FILE", "Writes the table as Markdown.");
   d.text("keep", "DIR", "Runs each command in a new directory DIR/id and keeps it.");
   d.flag("list", "Lists the claims without running them.");
   d.report_member("claims, as_expected, otherwise, errors", "the numbers of claims")
-      .report_member("list",
-                     "an array of id, source, statement, tags, relation, tolerance, "
-                     "relative_tolerance, why, expect, verdict, as_expected, measured, expected, "
-                     "margin and seconds of each claim; right, if it is refuted; error, if it "
-                     "could not run");
+      .report_member(
+          "list",
+          "an array of id, source, statement, tags, relation, tolerance, "
+          "relative_tolerance, why, expect, verdict (holds, refuted or error), as_expected, "
+          "measured, expected, margin and seconds of each claim; right, if it is refuted; error, "
+          "if it "
+          "could not run");
   d.reference(doubly_normalized_reference)
       .reference(explain_away_reference)
       .reference(mechanisms_reference)
@@ -200,7 +200,7 @@ void require_outputs(const cli::Arguments& arguments) {
     taken.push_back(file);
   }
   if (arguments.given("keep") && arguments.text("keep").empty()) {
-    throw Error(Failure::usage, "--keep needs a directory");
+    throw Error(Failure::usage, "--keep is empty, expected a directory");
   }
 }
 

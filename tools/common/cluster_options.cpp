@@ -50,7 +50,7 @@ std::vector<double> covariance_of(const Points& rows, std::size_t cluster, std::
   for (std::size_t r = 0; r < dimension; ++r) {
     for (std::size_t c = 0; c < r; ++c) {
       if (matrix[r * dimension + c] == matrix[c * dimension + r]) continue;
-      usage(fmt::format("--covariance: that of cluster {} is not symmetric", cluster));
+      usage(fmt::format("--covariance: the matrix of centre {} is not symmetric", cluster));
     }
   }
   return matrix;
@@ -114,7 +114,7 @@ collapse::Clusters read_clusters(const cli::Arguments& arguments) {
     const auto factor =
         collapse::covariance_factor(covariance_of(covariance, c, dimension), clusters.dimension);
     if (!factor) {
-      usage(fmt::format("--covariance: that of cluster {} is not positive semidefinite", c));
+      usage(fmt::format("--covariance: the matrix of centre {} is not positive semidefinite", c));
     }
     clusters.factors.push_back(*factor);
   }

@@ -3,9 +3,24 @@
 #include <algorithm>
 #include <utility>
 
+#include <nlohmann/json.hpp>
+
 namespace attn::tools {
 
 using Json = nlohmann::ordered_json;
+
+struct GroupReport::Entry {
+  std::string group;
+  Json params;
+  Json result;
+};
+
+GroupReport::GroupReport() = default;
+GroupReport::~GroupReport() = default;
+
+std::size_t GroupReport::size() const { return entries_.size(); }
+
+const Json& GroupReport::last() const { return entries_.back().result; }
 
 void GroupReport::add(const std::string& group, cli::Report& report,
                       const std::function<void()>& body) {

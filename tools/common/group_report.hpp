@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include "cli/command.hpp"
 
@@ -14,14 +14,19 @@ namespace attn::tools {
 /// one `result`, {"groups": [{"group": "text/wiki/layer0", <the ordinary result>}, ...]}.
 class GroupReport {
  public:
+  GroupReport();
+  ~GroupReport();
+  GroupReport(const GroupReport&) = delete;
+  GroupReport& operator=(const GroupReport&) = delete;
+
   /// Runs `body`, which fills `report` as if the group were the only one. Exceptions pass through;
   /// the report then has the groups so far.
   void add(const std::string& group, cli::Report& report, const std::function<void()>& body);
 
-  std::size_t size() const { return entries_.size(); }
+  std::size_t size() const;
 
   /// The ordinary result of the group added last.
-  const nlohmann::ordered_json& last() const { return entries_.back().result; }
+  const nlohmann::ordered_json& last() const;
 
   /// Replaces the report's result by that of all groups. A parameter that differs between groups is
   /// null in `params`, and each group gets a "params" of its own.
@@ -31,11 +36,7 @@ class GroupReport {
   void conclude(bool each, cli::Report& report) const;
 
  private:
-  struct Entry {
-    std::string group;
-    nlohmann::ordered_json params;
-    nlohmann::ordered_json result;
-  };
+  struct Entry;
   std::vector<Entry> entries_;
 };
 

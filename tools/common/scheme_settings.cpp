@@ -26,7 +26,7 @@ std::vector<double> hybrid_per_head(const cli::Arguments& arguments, const io::I
   if (bundle.has("hybrid")) {
     return numbers_per_problem(bundle.dataset("hybrid"), input.leading, 0, 1);
   }
-  throw Error(Failure::usage, "hnas needs --hybrid U or a dataset hybrid");
+  throw Error(Failure::usage, "hnas requires --hybrid U or a dataset hybrid");
 }
 
 Index most_iterations(const SchemeOptions& options) {

@@ -147,38 +147,48 @@ std::optional<Index> resolve_window(const cli::Arguments& arguments,
 
 void declare_score_options(cli::Declaration& declaration, bool inherited, ScoreUse use) {
   const ScoreWords words = score_words(use);
-  const std::string from_bundle = inherited ? " Default: as recorded in the bundle." : "";
+  // The default is what the bundle records if it is `inherited`, then that of this use.
+  const auto usual = [&](const std::string& own) {
+    if (!inherited) return own;
+    return "as recorded in the bundle" + (own.empty() ? "" : ", else " + own);
+  };
   constexpr double infinity = std::numeric_limits<double>::infinity();
-  declaration.choice("energy", words.energies, words.energy + from_bundle, "scaled-dot")
-      .number("scale", "X", words.scale + from_bundle, {-infinity, infinity, true, true}, 1.0)
+  declaration.choice("energy", words.energies, words.energy, "scaled-dot")
+      .default_words(usual(words.energy_default))
+      .number("scale", "X", words.scale, {-infinity, infinity, true, true}, 1.0)
+      .default_words(usual(""))
       .optional_choice("causal", {"none", "top-left", "bottom-right"},
-                       "Hides later keys from each query: j <= i (top-left) or j <= i + Lk - Lq "
-                       "(bottom-right). The alignment is required if Lq and Lk differ." +
-                           from_bundle)
+                       "Hides later keys: query i may attend to key j only if j <= i (top-left) or "
+                       "j <= i + Lk - Lq (bottom-right). If Lq = Lk, these are the same, and WORD "
+                       "may be omitted.")
+      .default_words(usual("none"))
       .choice("relative-bias", names_of(relative_biases),
               words.relative_bias +
                   ": t5 uses the dataset rel_bias (buckets, H), bidirectional unless causal; alibi "
-                  "is -slope |i-j| with the published slopes." +
-                  from_bundle,
+                  "is -slope |i-j| with the published slopes.",
               "none")
+      .default_words(usual(""))
       .integer("window", "W",
-               "Restricts each query to keys fewer than W positions away; the rest is skipped." +
-                   from_bundle,
+               "Query i may attend to key j only if |i-j| < W; other pairs are not computed. With "
+               "--causal=bottom-right, i + Lk - Lq takes the place of i.",
                1, Index{1} << 40)
-      .or_none();
+      .or_none()
+      .default_words(usual("none"));
   if (!words.softcap.empty()) {
-    declaration
-        .number("softcap", "X", words.softcap + from_bundle, cli::Declaration::Range::positive())
-        .or_none();
+    declaration.number("softcap", "X", words.softcap, cli::Declaration::Range::positive())
+        .or_none()
+        .default_words(usual("none"));
   }
   if (!words.alpha.empty()) {
-    declaration.number("alpha", "A", words.alpha + from_bundle, cli::Declaration::Range::positive(),
-                       1.0);
+    declaration.number("alpha", "A", words.alpha, cli::Declaration::Range::positive(), 1.0)
+        .default_words(usual(""));
   }
-  declaration.choice("from", words.sources, words.from + from_bundle, words.source_default)
+  declaration.choice("from", words.sources, words.from, words.source_default)
+      .default_words(usual(words.source_default_words))
       .choice("layout", names_of(layouts),
-              words.layout + ": batch, heads, length, d or batch, length, heads, d." + from_bundle,
-              "bhld");
+              words.layout + ": bhld (batch, heads, length, d) or blhd (batch, length, heads, d).",
+              "bhld")
+      .default_words(usual(""));
 }
 
 ScoreOptions resolve_score_options(const cli::Arguments& arguments,

@@ -9,13 +9,15 @@ ScoreWords words_of_attention() {
   ScoreWords words;
   words.energies = energy_names();
   words.energy =
-      "Energy of a query and a key: scaled-dot <q,k>/sqrt(d), dot <q,k>, gaussian -|q-k|^2/2, "
+      "Energy, the similarity of a query and a key: scaled-dot <q,k>/sqrt(d), dot <q,k>, gaussian "
+      "-|q-k|^2/2, "
       "bilinear q'Wk (dataset w), mlp w2'tanh(W1[q;k]+b1) (datasets w1, w2 and optionally b1).";
   words.scale =
-      "Multiplies the energy, including the 1/sqrt(d) of scaled-dot. PyTorch's scale=X is --energy "
-      "dot --scale X.";
+      "Multiplies the energy: scaled-dot becomes X <q,k>/sqrt(d). PyTorch's scale=X is --energy "
+      "dot "
+      "--scale X.";
   words.relative_bias = "Adds a bias that depends on the distance i-j";
-  words.softcap = "Soft cap: replaces the energy by X tanh(energy/X), before bias and mask.";
+  words.softcap = "Replaces the energy e by X tanh(e/X) (soft cap), before bias and mask.";
   words.sources = {"qk", "projection", "scores"};
   return words;
 }
@@ -26,7 +28,7 @@ ScoreWords score_words(ScoreUse use) {
   ScoreWords words = words_of_attention();
   switch (use) {
     case ScoreUse::attention:
-      words.energy += " The scheme fenchel uses dot by default.";
+      words.energy_default = "dot with --scheme fenchel";
       words.alpha = "Multiplies the energy of the scheme fenchel.";
       words.source_default = "qk";
       words.from =
@@ -36,12 +38,14 @@ ScoreWords score_words(ScoreUse use) {
       words.layout = "Axes of q, k, v and out";
       break;
     case ScoreUse::transport:
-      words.energy += " Default: scaled-dot; with --epsilon gaussian.";
+      words.energy_default = "gaussian with --epsilon";
       words.sources.push_back("cost");
       words.from =
           "Source of the scores. qk: the datasets q and k. projection: q = x wq, k = y wk per head "
-          "(y defaults to x). scores: the dataset scores. cost: the dataset cost. Default: cost if "
-          "present and --epsilon is given, else qk if present, else scores.";
+          "(y defaults to x). scores: the dataset scores. cost: the dataset cost.";
+      words.source_default_words =
+          "cost if that dataset is present and --epsilon is given, else qk if q and k are present, "
+          "else scores";
       words.layout = "Axes of q, k";
       break;
     case ScoreUse::dual:
@@ -49,7 +53,7 @@ ScoreWords score_words(ScoreUse use) {
       words.energy =
           "Templates from q and k are k/sqrt(d) (scaled-dot) or k (dot); templates from "
           "projections are the layer's input, scaled in the same way.";
-      words.scale = "Multiplies the templates, including the 1/sqrt(d) of scaled-dot.";
+      words.scale = "Multiplies the templates: with scaled-dot they are X k/sqrt(d).";
       words.relative_bias =
           "Multiplies preferences by exp(bias) of a bias that depends on the distance i-j";
       words.softcap = "";  // capped scores are not inner products
@@ -57,8 +61,8 @@ ScoreWords score_words(ScoreUse use) {
       words.sources = {"qk", "projection", "templates"};
       words.from =
           "Source of templates and evidence. qk: k and q. projection: y and x wq wk' per head (y "
-          "defaults to x), plus biases bq, bv if present. templates: the datasets t and z. "
-          "Default: templates if t and z are present, else qk.";
+          "defaults to x), plus biases bq, bv if present. templates: the datasets t and z.";
+      words.source_default_words = "templates if t and z are present, else qk";
       words.layout = "Axes of q, k, v and out";
       break;
   }

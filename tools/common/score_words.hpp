@@ -12,12 +12,14 @@ namespace attn::tools {
 struct ScoreWords {
   std::vector<std::string> energies;
   std::string energy;
+  std::string energy_default;  ///< in words, where it is not the usual one
   std::string scale;
   std::string relative_bias;
   std::string softcap;  ///< empty: the option does not exist; so for alpha
   std::string alpha;
   std::vector<std::string> sources;
   std::optional<std::string> source_default;
+  std::string source_default_words;  ///< in place of source_default
   std::string from;
   std::string layout;
 };

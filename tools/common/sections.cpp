@@ -67,13 +67,14 @@ io::OutputBundle open_whole(const cli::Arguments& arguments, const Sections& sec
 
 void declare_sections(cli::Declaration& declaration) {
   declaration.section("Whole dumps")
-      .text("each", "PATTERN",
-            "Runs over every group of INPUT that matches, such as '/text/*/layer*' (one pattern "
-            "per level; layer2 comes before layer10), and writes the results into the same groups. "
-            "-i datasets apply to every group.")
+      .text(
+          "each", "PATTERN",
+          "Processes every group of INPUT whose path matches, such as '/text/*/layer*', and writes "
+          "the results into the same groups. A * stands for any part of one name; layer2 comes "
+          "before layer10. Datasets of -i apply to every group.")
       .text("map", "NAME=STORED,...",
-            "NamePairs of the datasets in INPUT, or in each group: q=Q,k=K,v=V. Others keep their "
-            "names.");
+            "Reads dataset NAME from the dataset STORED of INPUT, or of each group, as in q=Q,k=K. "
+            "Other datasets are read under their own names.");
 }
 
 Sections::Sections(const cli::Arguments& arguments, cli::Report& report)

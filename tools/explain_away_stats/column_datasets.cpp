@@ -12,7 +12,8 @@ void declare_column_datasets(cli::Declaration& d) {
   declare_energy_datasets(d);
   d.dataset("preference", "broadcastable to (..., Lq, Lk)",
             "with fenchel: a preference >= 0 for each key")
-      .dataset("hybrid", "() or the last leading axes", "with hnas: the share u of dnas")
+      .dataset("hybrid", "(), (H) or (B, H)",
+               "with hnas: the share u of dnas; its axes are the last leading axes of q")
       .dataset("weights", "(..., Lq, Lk)", "with the scheme stored: the attention weights")
       .dataset("row_potential, col_potential, unas_row_potential",
                "(..., Lq), (..., Lk), (..., Lq)",

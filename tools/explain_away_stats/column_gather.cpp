@@ -48,8 +48,8 @@ void require_row_sums(const std::vector<double>& row_sums, const StoredAttention
 void close_unattended(const std::vector<double>& column_sums,
                       const std::vector<std::uint8_t>& closed, bool bounded, HeadResult& result) {
   for (std::size_t key = 0; key < column_sums.size(); ++key) {
-    const bool told = closed.empty() ? bounded : closed[key] != 0;
-    if (told && column_sums[key] == 0) result.masked[key] = 1;
+    const bool known = closed.empty() ? bounded : closed[key] != 0;
+    if (known && column_sums[key] == 0) result.masked[key] = 1;
   }
 }
 

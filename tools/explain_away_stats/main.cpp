@@ -30,22 +30,25 @@ cli::Declaration declare() {
   d.about(
       "The column sum of key j, c_j = sum_i weight_ij, is the total attention that it receives. A "
       "key is explained away if c_j < epsilon. Softmax (unas) can explain away any key; under dnas "
-      "c_j is at least 1/Lk. The weights are computed from q and k with the score options recorded "
-      "in the bundle, or taken from the bundle (stored: its weights, else its potentials).");
+      "c_j is at least 1/Lk. The weights are computed from q and k, with the options of scores "
+      "that "
+      "the bundle records.");
   d.about(
-      "Score options on the command line take precedence over the bundle's attributes. -o copies "
+      "Options on the command line take precedence over the attributes of the bundle. -o copies "
       "these attributes unchanged; the attribute attn_result of each result records the settings "
       "that were used.");
   d.section("Statistics");
   d.choices(
       "scheme", {"unas", "dnas", "hnas", "sinkhorn", "fenchel", stored},
-      "Normalisations to compare. Default: unas,dnas, or stored if the bundle has no q and k.");
+      "Normalisations to compare. stored: the weights in the bundle, or those that its potentials "
+      "define.");
+  d.default_words("unas,dnas, or stored if the bundle has weights but no q and k");
   d.numbers("epsilon", "E", "Thresholds below which a key counts as explained away.",
             {0, infinity, true, true}, {1e-8});
-  d.number("hybrid", "U", "Share u of dnas in hnas. Default: as recorded in the bundle.",
-           {0, 1, false, false});
-  d.integer("bins", "N", "Bins in the histogram of log10 c_j. Default: up to 24, with round edges.",
-            1, 10000);
+  d.number("hybrid", "U", "Share u of dnas in hnas.", {0, 1, false, false})
+      .default_words("as recorded in the bundle, else its dataset hybrid");
+  d.integer("bins", "N", "Bins in the histogram of log10 c_j.", 1, 10000)
+      .default_words("up to 24, with round edges");
   d.integer("top", "N", "Number of keys with the least and the most attention to list.", 0,
             Index{1} << 40, 10);
   d.flag("tsv",

@@ -76,7 +76,7 @@ DualTaskOptions resolve(const cli::Arguments& arguments, const io::InputBundle& 
   }
   if (transport) {
     options.gamma = arguments.number("gamma");
-    if (!options.gamma) throw Error(Failure::usage, "--divergence ot needs --gamma G");
+    if (!options.gamma) throw Error(Failure::usage, "--divergence ot requires --gamma G");
   }
   options.solver.gradient_tolerance = arguments.number("gradient-tolerance");
   if (options.solver.gradient_tolerance && arguments.given("tolerance")) {

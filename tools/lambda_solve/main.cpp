@@ -28,9 +28,9 @@ cli::Declaration declare() {
       "Reads q (..., Lq, d), k (..., Lk, d) and optionally v (templates k/sqrt(d), evidence q; q "
       "may have a multiple of k's heads); or x, wq, wk; or t (..., n, d), z (..., Q, d). "
       "Preferences combine preference (..., n) or (..., Q, n), mask, bias (as exp(bias)), rel_bias "
-      "and key_length; uniform without these. A query with no template has lambda 0 and is "
-      "counted. All computation is in float64; --precision sets the type of p and out, and the "
-      "default tolerance.");
+      "and key_length; without these, they are uniform. A query without an allowed template has "
+      "lambda 0; the report counts it as empty. All computation is in float64; --precision sets "
+      "the type of p and out, and the default tolerance.");
   d.section("Problem");
   declare_score_options(d, false, ScoreUse::dual);
   d.choice("divergence", {"kl", "ot"},
@@ -41,9 +41,9 @@ cli::Declaration declare() {
   d.section("Solution");
   d.number("tolerance", "E",
            "A query has converged when its gap is at most E (1 + |primal|) and lambda is within 10 "
-           "E min(1, |lambda|) of the optimum, as far as rounding allows. Default: 1e-10; for "
-           "float32 1e-4.",
-           Range::positive());
+           "E min(1, |lambda|) of the optimum, as far as rounding allows.",
+           Range::positive())
+      .default_words("1e-10, or 1e-4 for float32");
   d.number(
       "gradient-tolerance", "E",
       "A query has converged when the norm of its gradient is at most E; replaces --tolerance.",
@@ -54,10 +54,11 @@ cli::Declaration declare() {
   for (const DualResultKind& kind : dual_result_kinds()) names.push_back(kind.name);
   d.choices(
       "emit", names,
-      "Results to write (default: all but p). h: sum_i p_i t_i. gap, gradient_norm, iterations: "
+      "Results to write. h: sum_i p_i t_i. gap, gradient_norm, iterations: "
       "per query. relative_deviation: |lambda - alpha z|/|lambda|. h_first_order, h_second_order: "
       "h from the closed-form approximations. out: sum_i p_i v_i. out_deviation: relative "
       "difference between softmax attention and out. lambda and the three h are always float64.");
+  d.default_words("all but p");
   declare_sections(d);
   declare_dual_datasets(d);
   d.example("lambda-solve --causal layer3.h5 -o exact.h5",

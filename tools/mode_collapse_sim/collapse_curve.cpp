@@ -64,7 +64,7 @@ Grid read_grid(const cli::Arguments& arguments) {
   if (!(*low >= least && *high <= most && *low <= *high)) {
     refuse("1e-300 <= LO <= HI <= 1e300");
   }
-  if (*count < 1 || *count > (Index{1} << 40)) refuse("N in [1, 1099511627776]");
+  if (*count < 1 || *count > (Index{1} << 40)) refuse("N in [1, 2^40]");
   if (*count == 1 && *low != *high) refuse("LO = HI if N is 1");
   return {*low, *high, *count};
 }

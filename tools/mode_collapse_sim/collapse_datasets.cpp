@@ -15,7 +15,8 @@ void declare_formulas(cli::Declaration& d) {
 }
 
 void declare_results(cli::Declaration& d) {
-  d.result("r, a", "(r), (a)", "curve: the ratios and half distances")
+  d.result("r, a", "(r), (a)",
+           "curve: the ratios of the numbers of points, and half the initial distances")
       .result("unas_distance, dnas_distance, gap", "(a, r)",
               "curve: the distance of the means after one step, and the difference of the two, "
               "float64")
@@ -35,20 +36,37 @@ void declare_results(cli::Declaration& d) {
 
 void declare_report(cli::Declaration& d) {
   d.report_member("r, curves, holds",
-                  "curve: the number of ratios; for each a its peak, grid_peak, "
-                  "least_difference_ulps, asymmetry and holds; whether all hold")
+                  "curve: the number of ratios; an array with one object for each a; whether all "
+                  "hold")
+      .report_member("curves: a, holds", "half the initial distance; whether the bounds below hold")
+      .report_member("curves: least_difference_ulps",
+                     "the least difference dnas - unas in units of the last place, at least -4")
+      .report_member("curves: asymmetry",
+                     "the relative difference between the formulas at r and the results at 1/r, at "
+                     "most 32 units of 2^-52")
+      .report_member(
+          "curves: peak, grid_peak",
+          "r, log10_r and gap where the gap is largest: found as a root (r is null for a "
+          ">= 15.4, beyond float64), and on the grid")
       .report_member("sets, points, dimension", "simulate, em: the sizes")
       .report_member("clusters, labels, schemes",
-                     "simulate: for each scheme status, iterations, steps (min, median and max "
-                     "over sets of centre_distance, spread and modes) and merged, the number of "
+                     "simulate: the number of clusters and their labels, and for each "
+                     "scheme status, iterations and steps")
+      .report_member("schemes: steps",
+                     "min, median and max over sets of centre_distance (between the two nearest "
+                     "centres), spread (of the widest cluster) and modes; merged, the number of "
                      "sets with two centres less than --merged apart")
       .report_member("components, priors, steps",
                      "em: min, median and max over sets of log_likelihood and variance by step")
       .report_member("falls, largest_fall, largest_relative_fall, never_falls",
                      "em: how often and how far the likelihood fell")
-      .report_member("sets_at_min_variance, empty_components, dnas_error",
-                     "em: sets whose variance reached its floor, components whose share "
-                     "underflowed, and the error of the first step against dnas");
+      .report_member(
+          "sets_at_min_variance, empty_components, dnas_error",
+          "em: the number of sets whose variance reached --min-variance and of "
+          "components whose share underflowed; with --priors dnas the difference "
+          "between the first step and dnas, in units of its bound by rounding, at most 1")
+      .report_member("result_bytes, working_bytes, flops",
+                     "with --dry-run; curve has only result_bytes");
 }
 
 }  // namespace

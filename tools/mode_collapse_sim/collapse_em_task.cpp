@@ -135,9 +135,8 @@ PointPlan EmTask::plan(const cli::Arguments& arguments) const {
 void declare_em(cli::Declaration& d) {
   using Range = cli::Declaration::Range;
   d.section("em");
-  d.points("start", "POINTS",
-           "Initial centres. Default: the dataset start (M, d), else every point, as in "
-           "self-attention.");
+  d.points("start", "POINTS", "Initial centres of the M components.");
+  d.default_words("the dataset start (M, d), else every point, as in self-attention");
   d.only_with(em_verb);
   d.choice("priors", {"fixed", "estimated", "dnas"},
            "Priors of the components. fixed: equal. estimated: by EM. dnas: proportional to "

@@ -19,7 +19,7 @@ std::set<std::string> emitted_of(const cli::Arguments& arguments,
   const std::vector<std::string> wanted = arguments.words_of("emit");
   for (const std::string& name : wanted) {
     if (std::find(usual.begin(), usual.end(), name) != usual.end()) continue;
-    throw Error(Failure::usage, fmt::format("--emit {} does not go with {}, only {}", name,
+    throw Error(Failure::usage, fmt::format("--emit lists {}, but the results of {} are {}", name,
                                             arguments.verb, fmt::join(usual, ", ")));
   }
   const std::vector<std::string>& chosen = wanted.empty() ? usual : wanted;

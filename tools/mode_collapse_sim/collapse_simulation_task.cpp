@@ -25,7 +25,8 @@ collapse::SelfAttention options_of(const cli::Arguments& arguments, const std::s
   options.scale = arguments.number("scale").value();
   options.residual = arguments.flag("residual");
   if (options.scheme.scheme == Scheme::hnas) {
-    if (!arguments.given("hybrid")) throw Error(Failure::usage, "--scheme hnas needs --hybrid U");
+    if (!arguments.given("hybrid"))
+      throw Error(Failure::usage, "--scheme hnas requires --hybrid U");
     options.scheme.hybrid = *arguments.number("hybrid");
   }
   if (options.scheme.scheme == Scheme::sinkhorn) {
@@ -114,15 +115,16 @@ void declare_simulation(cli::Declaration& d) {
   d.number("hybrid", "U", "Share u of dnas in hnas.", {0, 1});
   d.only_with(simulate_verb);
   d.integer("iterations", "T",
-            "Iterations of sinkhorn in each step: exactly T, or at most T if --tolerance is given "
-            "(then 1000 by default).",
-            1, Index{1} << 40);
+            "Runs exactly T iterations of sinkhorn in each step; with --tolerance, at most T.", 1,
+            Index{1} << 40)
+      .default_words("at most 1000");
   d.only_with(simulate_verb);
-  d.number(
-      "tolerance", "E",
-      "Stops sinkhorn when the L1 error of the column sums, relative to their total, is at most E. "
-      "Default: 1e-6 in float32, 1e-10 in float64; no tolerance if only --iterations is given.",
-      {0, 1, true, false});
+  d.number("tolerance", "E",
+           "Stops sinkhorn when the L1 error of the column sums, relative to their total, is at "
+           "most E.",
+           {0, 1, true, false})
+      .default_words(
+          "1e-6 in float32, 1e-10 in float64; no tolerance if only --iterations is given");
   d.only_with(simulate_verb);
   d.number("width", "H",
            "Width H in the effective number of modes, exp(-1/C sum_c log(1/C sum_c' exp(-|m_c - "

@@ -23,12 +23,13 @@ void declare_points(cli::Declaration& d) {
             "leading axis of seeds.",
             1, Index{1} << 40);
   d.only_with(of_points);
-  d.integer("steps", "T", "Number of steps. Default: 4; for em 20.", 1, Index{1} << 40);
+  d.integer("steps", "T", "Number of steps.", 1, Index{1} << 40).default_words("4; for em 20");
   d.only_with(of_points);
   d.choices("emit",
             {"x", "label", "trajectory", "centre", "centre_distance", "spread", "modes",
              "log_likelihood", "variance", "prior"},
-            "Results to write (default: all results of the verb).");
+            "Results to write.")
+      .default_words("all results of the verb");
   d.only_with(of_points);
 }
 
@@ -46,38 +47,22 @@ cli::Declaration declare() {
        {"em", "Iterates EM for a Gaussian mixture; dnas is one step of EM.",
         Role::optional_input}});
   d.about(
-      "curve: r times as many points lie at a as at -a on a line. With s = exp(-2a^2) and q = "
-      "(r+s)/(rs+1), the distance of their means after one step is 2r(1-s^2)a/((1+rs)(r+s)) under "
-      "unas and 2qr(1-s^2)a/((q+rs)(r+sq)) under dnas. Writes r, a and, of shape (a, r), "
-      "unas_distance, dnas_distance and gap (their difference, computed without cancellation). "
-      "result: r (number of ratios); curves, each with a, least_difference_ulps (of dnas - unas, "
-      "at least -4), asymmetry (relative difference between the formulas at r and the results at "
-      "1/r, at most 32 units of 2^-52), holds, peak (r, log10_r and gap where the gap is largest, "
-      "found as a root; r is null for a >= 15.4, beyond float64) and grid_peak (the same on the "
-      "grid); holds (for all curves).");
+      "curve: on a line, r times as many points lie at a as at -a. Computes the distance of the "
+      "two "
+      "means after one step of unas and of dnas, and the gap between these distances, without "
+      "cancellation. Exit status 0 means that dnas keeps the groups at least as far apart as unas, "
+      "up to rounding, for all values of --r and --a.");
   d.about(
-      "simulate: each point x of a set is query, key and value: x <- sum_j pi_ij x_j, plus x with "
-      "--residual. Points are drawn around --centres, exactly as tensor-gen clusters x=... draws "
-      "them (float64 unless --precision is f32), or read from the datasets x (..., N, d) and label "
-      "(N) or (..., N), integers. Writes x and label if drawn. Writes a group per scheme, with x's "
-      "leading axes before trajectory (T+1, N, d), centre (T+1, C, d), centre_distance (T+1) for "
-      "two clusters, else (T+1, C, C), spread (T+1, C), which is the root mean square distance to "
-      "the centre, and modes (T+1). result: sets, points, dimension, clusters, labels, and "
-      "schemes, each with status, iterations and steps. A step has the min, median and max over "
-      "sets of centre_distance (between the two nearest centres), spread (of the widest cluster) "
-      "and modes, and merged, the number of sets with two centres less than --merged apart.");
+      "simulate: each point x_i of a set is query, key and value, and moves to sum_j weight_ij "
+      "x_j; "
+      "--residual adds x_i. The points are drawn around --centres, like those of tensor-gen "
+      "clusters x=... (float64 unless --precision is f32), or read from the datasets x (..., N, d) "
+      "and label (N) or (..., N), integers. Writes one group of results per scheme.");
   d.about(
-      "em: fits M centres q with components N(q, S I) and priors b to the data x. The shares xi_ij "
-      "are proportional to b_i N(x_j | q_i, S I) and sum to 1 over i; q_i <- sum_j xi_ij x_j / "
-      "sum_j xi_ij. Computes in float64 for any type of x. With fixed or estimated priors, the "
-      "likelihood never falls by more than a relative 1e-10; with dnas it may. Writes the group "
-      "em: log_likelihood (T+1), variance (T+1), centre (T+1, M, d), prior (T+1, M). result: sets, "
-      "points, dimension, components, priors, falls (their number), largest_fall, "
-      "largest_relative_fall, never_falls, sets_at_min_variance, empty_components (their share "
-      "underflows), with dnas also dnas_error (difference between the first step and dnas in units "
-      "of the rounding error bound, at most 1), and steps, each with the min, median and max over "
-      "sets of log_likelihood and variance. result of --dry-run: result_bytes, and for simulate "
-      "and em also working_bytes and flops.");
+      "em: fits a mixture of M normal distributions to the data x. Component i has the centre q_i, "
+      "the prior b_i and the covariance S I, with the same variance S for all. Computes in float64 "
+      "for any type of x. With fixed or estimated priors, the likelihood never falls by more than "
+      "a relative 1e-10; with dnas it may. Writes the group em.");
   declare_curve(d);
   declare_points(d);
   declare_simulation(d);

@@ -23,8 +23,8 @@ cli::Declaration declare() {
       "Minimises <P, C> + E sum P (log P - 1) over plans P >= 0 with row sums a and column sums b, "
       "by Sinkhorn's iterations on the potentials f and g of P = exp((s - g) - f), with s = -C/E. "
       "Each iteration is one pass over the scores. The scores come from the dataset cost (..., Lq, "
-      "Lk; inf forbids a pair) with --epsilon, from the dataset scores, or from q and k, where "
-      "they are never all stored at once; with --epsilon q and k are points with cost |q-k|^2. "
+      "Lk; inf forbids a pair) with --epsilon, from the dataset scores, or from q and k; those of "
+      "q and k are never all stored at once. With --epsilon, q and k are points with cost |q-k|^2. "
       "Leading axes are independent problems. The marginals a (..., Lq) and b (..., Lk) default to "
       "1/Lq and 1/Lk for a cost and to 1 and Lq/Lk for scores, without rows and columns where "
       "nothing is allowed. mask, bias and key_length are as in attn-compute.");
@@ -37,17 +37,18 @@ cli::Declaration declare() {
   d.section("Transport");
   d.number("epsilon", "E", "Regularisation of a cost: scores are -cost/E.",
            cli::Declaration::Range::positive());
-  d.integer(
-      "iterations", "T",
-      "Runs exactly T iterations, or at most T if --tolerance is given (then 1000 by default).", 1,
-      Index{1} << 40);
+  d.integer("iterations", "T", "Runs exactly T iterations; with --tolerance, at most T.", 1,
+            Index{1} << 40)
+      .default_words("at most 1000");
   d.number(
-      "tolerance", "E",
-      "Stops when the L1 error of both marginals is at most E. Default, unless only --iterations "
-      "is given: 1e-10, or in float32 1e-6 times the larger of 1 and the plan's total. Feasibility "
-      "is checked first. If E is given, the sums of a and b may differ by up to E/2: b is then "
-      "rescaled (reported as rescaled), and the difference counts as error.",
-      {0, std::numeric_limits<double>::infinity(), true, true});
+       "tolerance", "E",
+       "Stops when the L1 error of both marginals is at most E. Feasibility is checked first. If E "
+       "is given, the sums of a and b may differ by up to E/2: b is then rescaled (reported as "
+       "rescaled), and the difference counts as error.",
+       {0, std::numeric_limits<double>::infinity(), true, true})
+      .default_words(
+          "1e-10, in float32 1e-6 times the larger of 1 and the plan's total; no tolerance if only "
+          "--iterations is given");
   d.number("relax", "W",
            "Over-relaxation, which can save iterations: 1 is the plain iteration; try 1.5 to 1.9 "
            "if it is slow. Reverts to plain iterations if it stalls. The answer is the same.",
@@ -56,8 +57,9 @@ cli::Declaration declare() {
          "Begins with a larger epsilon and lowers it, which saves iterations if epsilon is small. "
          "The answer is the same.");
   d.choices("emit", {"plan", "row_potential", "col_potential", "error"},
-            "Results to write. plan takes Lq x Lk numbers. error (..., T) is the L1 error of each "
-            "iteration, nan after a problem's last one; with --anneal it begins with the "
+            "Results to write. The plan of one problem is Lq x Lk numbers. error (..., T) is the "
+            "L1 error after "
+            "each iteration, nan after a problem's last one; with --anneal it begins with the "
             "iterations at larger epsilon.",
             "row_potential,col_potential,error");
   d.section("Scores");

@@ -31,29 +31,32 @@ struct HeadResult {
   SinkhornSolution solution;
 };
 
-// "queries 3, 5, 7 and 20 more".
-std::string lines_text(const char* one, const char* many, const std::vector<Index>& lines) {
+// "rows 3, 5, 7 and 20 more".
+std::string lines_text(const char* one, const std::vector<Index>& lines) {
   if (lines.size() == 1) return fmt::format("{} {}", one, lines.front());
   const std::size_t shown = std::min(lines.size(), most_named);
   const std::vector<Index> first(lines.begin(), lines.begin() + static_cast<std::ptrdiff_t>(shown));
-  std::string text = fmt::format("{} {}", many, fmt::join(first, ", "));
+  std::string text = fmt::format("{}s {}", one, fmt::join(first, ", "));
   if (shown < lines.size()) text += fmt::format(" and {} more", lines.size() - shown);
   return text;
+}
+
+// "rows 1, 2 have mass 2, but the 1 column allowed for them has mass 1".
+std::string side_text(const Shortage& side, const char* one, const char* other) {
+  return fmt::format("{} {} mass {:.6g}, but the {} {} allowed for {} {} mass {:.6g}",
+                     lines_text(one, side.lines), side.lines.size() == 1 ? "has" : "have",
+                     side.demand, side.partners, other + std::string(side.partners == 1 ? "" : "s"),
+                     side.lines.size() == 1 ? "it" : "them", side.partners == 1 ? "has" : "have",
+                     side.capacity);
 }
 
 std::string shortage_text(const Feasibility& found) {
   // Reports the side with the shorter list.
   if (found.cols.lines.empty() ||
       (!found.rows.lines.empty() && found.rows.lines.size() <= found.cols.lines.size())) {
-    return fmt::format(
-        "{0}: row mass {1:.6g} exceeds the {3:.6g} that the {2} reachable keys accept",
-        lines_text("query", "queries", found.rows.lines), found.rows.demand, found.rows.partners,
-        found.rows.capacity);
+    return side_text(found.rows, "row", "column");
   }
-  return fmt::format(
-      "{0}: column mass {1:.6g} exceeds the {3:.6g} that the {2} reachable queries supply",
-      lines_text("key", "keys", found.cols.lines), found.cols.demand, found.cols.partners,
-      found.cols.capacity);
+  return side_text(found.cols, "column", "row");
 }
 
 std::string totals_hint(const Feasibility& found) {
@@ -74,9 +77,9 @@ void judge(const TransportTask& task, TransportResult& result) {
     case Prospect::total_support:
       return;
     case Prospect::unequal_totals:
-      result.refusal = fmt::format(
-          "{}: no plan has these marginals: {} adds up to {:.17g}, {} to {:.17g}", place,
-          task.row_address(), found.row_total, task.col_address(), found.col_total);
+      result.refusal =
+          fmt::format("{}: no plan has these marginals: {} adds up to {}, {} to {}", place,
+                      task.row_address(), found.row_total, task.col_address(), found.col_total);
       result.hint = totals_hint(found);
       return;
     case Prospect::no_plan:
@@ -246,18 +249,18 @@ nlohmann::ordered_json figures(const TransportTask& task, const TransportResult&
   const double unit = task.of_cost ? task.scores.epsilon : 1;
   const double nothing = std::numeric_limits<double>::quiet_NaN();
   const bool solved = !result.infeasible();
-  const auto told = [&](double value) { return solved ? value : nothing; };
+  const auto known = [&](double value) { return solved ? value : nothing; };
   nlohmann::ordered_json json;
   json["iterations"] = summary.iterations;
   json["status"] = status_name(result);
   if (result.tolerance) json["tolerance"] = *result.tolerance;
   if (result.rescaled > 0) json["rescaled"] = result.rescaled;
-  json["row_error"] = told(summary.row_error);
-  json["col_error"] = told(summary.col_error);
-  json["value"] = told(task.of_cost ? -unit * summary.score : summary.score);
-  json["primal"] = told(unit * summary.primal);
-  json["dual"] = told(unit * summary.dual);
-  json["gap"] = told(unit * summary.gap);
+  json["row_error"] = known(summary.row_error);
+  json["col_error"] = known(summary.col_error);
+  json["value"] = known(task.of_cost ? -unit * summary.score : summary.score);
+  json["primal"] = known(unit * summary.primal);
+  json["dual"] = known(unit * summary.dual);
+  json["gap"] = known(unit * summary.gap);
   if (solved) return json;
   const Feasibility& found = result.feasibility;
   json["row_total"] = found.row_total;

@@ -30,7 +30,7 @@ Source usual_source(const cli::Arguments& arguments, const io::InputBundle& bund
 void take_epsilon(const cli::Arguments& arguments, ScoreOptions& options) {
   const auto epsilon = arguments.number("epsilon");
   if (options.source == Source::cost) {
-    if (!epsilon) throw Error(Failure::usage, "the dataset cost needs --epsilon E");
+    if (!epsilon) throw Error(Failure::usage, "the dataset cost requires --epsilon E");
     if (arguments.given("scale")) {
       throw Error(Failure::usage, "both --scale and --epsilon scale the cost, expected one");
     }
@@ -83,7 +83,7 @@ SinkhornOptions solver_options(const cli::Arguments& arguments) {
   options.relaxation = arguments.number("relax").value_or(1.0);
   options.anneals = arguments.flag("anneal");
   if (options.anneals && options.iterations && !options.tolerance) {
-    throw Error(Failure::usage, "--anneal needs a tolerance, not a fixed number of iterations",
+    throw Error(Failure::usage, "--anneal requires a tolerance, not a fixed number of iterations",
                 "--tolerance E");
   }
   return options;

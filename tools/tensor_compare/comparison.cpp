@@ -196,7 +196,7 @@ Comparison::Comparison(const cli::Arguments& arguments, cli::Report& report) {
   if (arguments.given("datasets")) wanted = chosen(arguments.text("datasets"), a, b);
   const bool with_attributes = arguments.flag("attributes");
   if (with_attributes && (a.single || b.single)) {
-    throw Error(Failure::usage, "--attributes goes with two bundles, expected a file or a group",
+    throw Error(Failure::usage, "--attributes requires two bundles: files or groups",
                 "a single dataset is compared without it");
   }
 

@@ -138,7 +138,7 @@ std::optional<DType> Conversion::target_type(DType stored) const {
 
 void Conversion::take_model() {
   if (!arguments_.given("layer")) {
-    throw Error(Failure::usage, "--model needs --layer N");
+    throw Error(Failure::usage, "--model requires --layer N");
   }
   ModelLayer wanted;
   wanted.model = arguments_.text("model");

@@ -24,14 +24,15 @@ cli::Declaration declare() {
           "are detected from their first bytes.")
       .about(
           "Elements are kept bit for bit unless --dtype converts them. bfloat16 becomes float32, "
-          "exactly, in formats that lack it (all but .safetensors). Attributes, groups and strings "
+          "without loss, in formats that lack it (all but .safetensors). Attributes, groups and "
+          "strings "
           "can be stored only in bundles; other formats leave them out with a warning.")
       .words("[FILE | NAME=ADDRESS]...", "Files or datasets to convert.", 0, -1)
       .section("Conversion")
-      .choice("to", {"h5", "npy", "npz", "safetensors"},
-              "Format to write. Default: by the ending of the output's name, else h5")
-      .choice("dtype", {"f16", "bf16", "f32", "f64"},
-              "Rounds floating-point datasets to this type. Default: their own type")
+      .choice("to", {"h5", "npy", "npz", "safetensors"}, "Format to write")
+      .default_words("by the ending of the output's name, else h5")
+      .choice("dtype", {"f16", "bf16", "f32", "f64"}, "Rounds floating-point datasets to this type")
+      .default_words("their own type")
       .allow_external()
       .section("Weights of a model with Hugging Face's names")
       .choice(
@@ -41,10 +42,10 @@ cli::Declaration declare() {
           "for t5 rel_bias (buckets, heads). The arguments are the FILEs of the checkpoint")
       .integer("layer", "N", "Index of the layer, from 0", 0, 1 << 20)
       .choice("part", {"encoder", "decoder", "cross"}, "Attention of t5", "encoder")
-      .integer("heads", "N", "Number of heads. Default: from config.json beside the first FILE", 1,
-               1 << 20)
-      .integer("kv-heads", "N", "Number of heads of keys and values (llama). Default: likewise", 1,
-               1 << 20)
+      .integer("heads", "N", "Number of heads", 1, 1 << 20)
+      .default_words("from config.json beside the first FILE")
+      .integer("kv-heads", "N", "Number of heads of keys and values (llama)", 1, 1 << 20)
+      .default_words("from config.json")
       .result("wq, wk, wv", "(heads, in, channels)", "with --model: the projections by head")
       .result("bq, bk, bv", "(heads, channels)", "with --model: their biases, if it has some")
       .result("rel_bias", "(buckets, heads)", "with --model t5: the table of relative biases")

@@ -60,8 +60,8 @@ cli::Declaration declare() {
               Range::any(), 1.0)
       .only_with({"uniform"});
   tools::declare_clusters(tool, {"clusters", "mixture"}, {"clusters"});
-  tool.numbers("weights", "LIST", "Weight of each centre, in any unit; equal by default",
-               Range::non_negative())
+  tool.numbers("weights", "LIST", "Weight of each centre, in any unit", Range::non_negative())
+      .default_words("equal weights")
       .only_with({"mixture"})
       .result("NAME", "SHAPE", "the random numbers, float32 or float64 by --dtype")
       .result("label", "(..., points)",
