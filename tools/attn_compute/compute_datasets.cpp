@@ -1,18 +1,19 @@
 #include "attn_compute/compute_datasets.hpp"
 
+#include <fmt/format.h>
+
 #include "common/dataset_words.hpp"
+#include "scheme/scheme_description.hpp"
 
 namespace attn::tools {
 namespace {
 
 void declare_formulas(cli::Declaration& d) {
   d.formula("weight_ij = exp((s_ij - g_j) - f_i),   out_i = sum_j weight_ij v_j")
-      .formula("f_i = log sum_j exp(s_ij - g_j)      so that each row sums to 1")
-      .formula("unas      g_j = 0")
-      .formula("dnas      g_j = log sum_i exp(s_ij)")
-      .formula("sinkhorn  g_j = log sum_i exp(s_ij - f_i) - log(Lq/Lk), then f again, repeated")
-      .formula("hnas      out = u out(dnas) + (1 - u) out(unas)")
-      .formula("fenchel   unas of the scores alpha <q_i, k_j> + log preference_ij");
+      .formula("f_i = log sum_j exp(s_ij - g_j)      so that each row sums to 1");
+  for (const SchemeDescription* scheme : schemes()) {
+    d.formula(fmt::format("{:<9} {}", scheme->name(), scheme->formula()));
+  }
 }
 
 void declare_results(cli::Declaration& d) {

@@ -6,6 +6,7 @@
 #include "attnkit/error.hpp"
 #include "common/result_kinds.hpp"
 #include "gradient/shared_sums.hpp"
+#include "scheme/scheme_description.hpp"
 
 namespace attn::tools {
 namespace {
@@ -48,7 +49,7 @@ class Planner {
       : input_(input), bundle_(bundle), hybrid_given_(hybrid_given) {}
 
   GradientKind plan(const std::string& name, Scheme scheme) const {
-    if (name == "grad_hybrid" && scheme == Scheme::hnas) return of_hybrid();
+    if (name == "grad_hybrid" && description_of(scheme).is_mixture()) return of_hybrid();
     const auto found = operand(name);
     if (!found) refuse_missing(name, input_);
     return *found;

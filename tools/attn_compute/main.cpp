@@ -11,9 +11,19 @@
 #include "common/bundles.hpp"
 #include "common/numeric_libraries.hpp"
 #include "common/section_tool.hpp"
+#include "scheme/scheme_description.hpp"
+#include "scheme/table.hpp"
 
 namespace attn::tools {
 namespace {
+
+void declare_scheme(cli::Declaration& d) {
+  std::string help = "Normalisation of the scores.";
+  for (const SchemeDescription* scheme : schemes()) {
+    help += fmt::format(" {}: {}", scheme->name(), scheme->help());
+  }
+  d.choice("scheme", {scheme_names.begin(), scheme_names.end()}, help, "unas");
+}
 
 cli::Declaration declare() {
   cli::Declaration d("attn-compute",
@@ -27,11 +37,7 @@ cli::Declaration declare() {
       "broadcast; q may have a multiple of k's heads. Attributes attn_energy, attn_scale and the "
       "like of the input set the defaults, unless an earlier run wrote them.");
   d.section("Attention");
-  d.choice("scheme", {"unas", "dnas", "hnas", "sinkhorn", "fenchel"},
-           "Normalisation of the scores. unas: softmax over keys. dnas: softmax over queries, then "
-           "each row divided by its sum. hnas: u dnas + (1-u) unas. sinkhorn: repeats the two "
-           "steps of dnas. fenchel: softmax of alpha <q,k> + log preference.",
-           "unas");
+  declare_scheme(d);
   declare_score_options(d, false);
   d.number("hybrid", "U",
            "Share u of dnas in hnas. Default: the dataset hybrid, a scalar or one number per head.",

@@ -18,6 +18,7 @@
 #include "explain_away_stats/column_groups.hpp"
 #include "explain_away_stats/column_report.hpp"
 #include "explain_away_stats/column_task.hpp"
+#include "scheme/table.hpp"
 
 namespace attn::tools {
 namespace {
@@ -37,8 +38,10 @@ cli::Declaration declare() {
       "these attributes unchanged; the attribute attn_result of each result records the settings "
       "that were used.");
   d.section("Statistics");
+  std::vector<std::string> choices(scheme_names.begin(), scheme_names.end());
+  choices.emplace_back(stored);
   d.choices(
-      "scheme", {"unas", "dnas", "hnas", "sinkhorn", "fenchel", stored},
+      "scheme", choices,
       "Normalisations to compare. Default: unas,dnas, or stored if the bundle has no q and k.");
   d.numbers("epsilon", "E", "Thresholds below which a key counts as explained away.",
             {0, infinity, true, true}, {1e-8});
