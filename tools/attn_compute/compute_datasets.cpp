@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "common/dataset_words.hpp"
+#include "common/result_kinds.hpp"
 #include "scheme/scheme_description.hpp"
 
 namespace attn::tools {
@@ -28,10 +29,8 @@ void declare_results(cli::Declaration& d) {
       .result("col_sum", "(..., Lk)", "sum_i weight_ij, float64")
       .result("row_entropy", "(..., Lq)", "-sum_j weight_ij log weight_ij, float64")
       .result("queries", "(n)", "with --queries: the indices of the queries computed")
-      .result(
-          "grad_q, grad_k, grad_v, grad_hybrid, grad_bias, grad_rel_bias, grad_w, grad_w1, "
-          "grad_w2, grad_b1, grad_x, grad_y, grad_wq, grad_wk, grad_wv",
-          "", "the gradient of the loss with respect to the dataset of that name, in its shape")
+      .result(fmt::format("{}", fmt::join(gradient_names(), ", ")), "",
+              "the gradient of the loss with respect to the dataset of that name, in its shape")
       .report_member("scheme, problems, queries, keys",
                      "the scheme and the sizes; a problem is "
                      "one head of one sequence")

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/result_kinds.hpp"
+#include "energy/table.hpp"
 #include "scheme/table.hpp"
 
 namespace attn::tools {
@@ -15,9 +16,9 @@ Names joined(Names first, const Names& second) {
   return first;
 }
 
-const Names score_inputs = {"q",    "k",      "x",          "y",        "wq",        "wk", "bq",
-                            "bk",   "scores", "cost",       "w",        "w1",        "w2", "b1",
-                            "mask", "bias",   "preference", "rel_bias", "key_length"};
+const Names score_inputs = joined({"q", "k", "x", "y", "wq", "wk", "bq", "bk", "scores", "cost",
+                                   "mask", "bias", "preference", "rel_bias", "key_length"},
+                                  {energy_operand_names.begin(), energy_operand_names.end()});
 
 ResultFamily attention() {
   Names names;

@@ -1,6 +1,9 @@
 #include "common/score_words.hpp"
 
+#include <fmt/format.h>
+
 #include "attnkit/attention.hpp"
+#include "energy/energy_description.hpp"
 
 namespace attn::tools {
 namespace {
@@ -8,9 +11,11 @@ namespace {
 ScoreWords words_of_attention() {
   ScoreWords words;
   words.energies = energy_names();
-  words.energy =
-      "Energy of a query and a key: scaled-dot <q,k>/sqrt(d), dot <q,k>, gaussian -|q-k|^2/2, "
-      "bilinear q'Wk (dataset w), mlp w2'tanh(W1[q;k]+b1) (datasets w1, w2 and optionally b1).";
+  words.energy = "Energy of a query and a key:";
+  for (const EnergyDescription* energy : energies()) {
+    words.energy += fmt::format(" {} {}{}", energy->name(), energy->formula(),
+                                energy == energies().back() ? "." : ",");
+  }
   words.scale =
       "Multiplies the energy, including the 1/sqrt(d) of scaled-dot. PyTorch's scale=X is --energy "
       "dot --scale X.";
