@@ -10,6 +10,7 @@ namespace {
 class BilinearDescription final : public TypedEnergy<BilinearDescription> {
  public:
   std::string_view name() const override { return "bilinear"; }
+  std::string_view formula() const override { return "q'Wk (dataset w)"; }
   const std::vector<EnergyOperand>& operands() const override { return operands_; }
   bool needs_equal_depths() const override { return false; }
 
@@ -48,8 +49,8 @@ class BilinearDescription final : public TypedEnergy<BilinearDescription> {
   }
 
  private:
-  std::vector<EnergyOperand> operands_{
-      {"w", OperandLength::query_depth, OperandLength::key_depth, true}};
+  std::vector<EnergyOperand> operands_{{"w", OperandLength::query_depth, OperandLength::key_depth,
+                                        true, "the matrix of the energy"}};
 };
 
 }  // namespace

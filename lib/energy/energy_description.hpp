@@ -36,6 +36,7 @@ struct EnergyOperand {
   OperandLength rows = OperandLength::one;
   OperandLength cols = OperandLength::one;
   bool required = true;
+  std::string help = {};  ///< what follows "with --energy NAME: " on the command line
 
   bool is_vector() const { return rows == OperandLength::one; }
 };
@@ -83,6 +84,9 @@ class EnergyDescription {
 
   /// The name on the command line, as "scaled-dot".
   virtual std::string_view name() const = 0;
+
+  /// The formula that follows the name in the help, without scale, as "<q,k>".
+  virtual std::string_view formula() const = 0;
 
   /// The operands besides q and k, in a fixed order.
   virtual const std::vector<EnergyOperand>& operands() const = 0;

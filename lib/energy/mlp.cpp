@@ -16,6 +16,9 @@ std::span<T> span_of(const MatrixView<T>& vector) {
 class MlpDescription final : public TypedEnergy<MlpDescription> {
  public:
   std::string_view name() const override { return "mlp"; }
+  std::string_view formula() const override {
+    return "w2'tanh(W1[q;k]+b1) (datasets w1, w2 and optionally b1)";
+  }
   const std::vector<EnergyOperand>& operands() const override { return operands_; }
   bool needs_equal_depths() const override { return false; }
 
@@ -57,9 +60,10 @@ class MlpDescription final : public TypedEnergy<MlpDescription> {
   }
 
   std::vector<EnergyOperand> operands_{
-      {"w1", OperandLength::hidden, OperandLength::both_depths, true},
-      {"w2", OperandLength::one, OperandLength::hidden, true},
-      {"b1", OperandLength::one, OperandLength::hidden, false}};
+      {"w1", OperandLength::hidden, OperandLength::both_depths, true,
+       "the weights of the hidden layer"},
+      {"w2", OperandLength::one, OperandLength::hidden, true, "the weights of the output"},
+      {"b1", OperandLength::one, OperandLength::hidden, false, "the biases of the hidden layer"}};
 };
 
 }  // namespace

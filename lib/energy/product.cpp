@@ -9,9 +9,11 @@ namespace {
 
 class ProductEnergy final : public TypedEnergy<ProductEnergy> {
  public:
-  ProductEnergy(std::string_view name, EnergyKind kind) : name_(name), kind_(kind) {}
+  ProductEnergy(std::string_view name, std::string_view formula, EnergyKind kind)
+      : name_(name), formula_(formula), kind_(kind) {}
 
   std::string_view name() const override { return name_; }
+  std::string_view formula() const override { return formula_; }
   const std::vector<EnergyOperand>& operands() const override { return none_; }
   bool needs_equal_depths() const override { return true; }
 
@@ -39,6 +41,7 @@ class ProductEnergy final : public TypedEnergy<ProductEnergy> {
 
  private:
   std::string_view name_;
+  std::string_view formula_;
   EnergyKind kind_;
   std::vector<EnergyOperand> none_;
 };
@@ -46,17 +49,17 @@ class ProductEnergy final : public TypedEnergy<ProductEnergy> {
 }  // namespace
 
 const EnergyDescription& scaled_dot_energy() {
-  static const ProductEnergy energy("scaled-dot", EnergyKind::scaled_dot);
+  static const ProductEnergy energy("scaled-dot", "<q,k>/sqrt(d)", EnergyKind::scaled_dot);
   return energy;
 }
 
 const EnergyDescription& dot_energy() {
-  static const ProductEnergy energy("dot", EnergyKind::dot);
+  static const ProductEnergy energy("dot", "<q,k>", EnergyKind::dot);
   return energy;
 }
 
 const EnergyDescription& gaussian_energy() {
-  static const ProductEnergy energy("gaussian", EnergyKind::gaussian);
+  static const ProductEnergy energy("gaussian", "-|q-k|^2/2", EnergyKind::gaussian);
   return energy;
 }
 

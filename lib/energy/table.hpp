@@ -1,5 +1,7 @@
 #pragma once
 
+#include <array>
+
 namespace attn {
 
 class EnergyDescription;
@@ -10,5 +12,9 @@ const EnergyDescription& dot_energy();
 const EnergyDescription& gaussian_energy();
 const EnergyDescription& bilinear_energy();
 const EnergyDescription& mlp_energy();
+
+/// The names of the operands of `energies`, in their order, for programs that are linked without
+/// the mathematics.
+inline constexpr std::array energy_operand_names = {"w", "w1", "w2", "b1"};
 
 }  // namespace attn

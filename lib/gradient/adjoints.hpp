@@ -3,29 +3,11 @@
 #include <vector>
 
 #include "gradient/gradient.hpp"
+#include "pass/potentials.hpp"
 #include "score/tile_product.hpp"
 
+/// The parts from which schemes make their adjoints.
 namespace attn {
-
-/// One set of weights, P_ij = exp((s_ij − g_j) − f_i), and its part of the scores' gradient:
-///
-///   dS_ij += P_ij (coefficient·G_ij + row_i + factor_i·col_j)
-///
-/// Potentials of −inf are +inf here, which masks their lines. A P with a coefficient ≠ 0 is part of
-/// the weights π = Σ coefficient·P that made the output.
-template <class T>
-struct WeightAdjoint {
-  std::vector<double> f;  ///< (Lq); empty, as g then is, if fold_rows has left only exp(s_ij)
-  std::vector<double> g;  ///< (Lk)
-  double coefficient = 0;
-  std::vector<T> row;     ///< (Lq)
-  std::vector<T> factor;  ///< (Lq); empty: there is no third term
-  std::vector<T> col;  ///< (Lk); empty with a factor: col_j = −Σ_i P_ij (coefficient·G_ij + row_i)
-
-  /// Whether its columns are still open: they follow from its own weights, one panel of columns at
-  /// a time.
-  bool open() const { return !factor.empty() && col.empty(); }
-};
 
 /// Whether δ is computed from the very products that it is subtracted from. In small problems all
 /// rows may have one weight next to which the others vanish, and such a row must keep nothing but
@@ -35,10 +17,57 @@ bool is_small(const Scores<T>& scores) {
   return scores.rows() * scores.cols() <= Index{1} << 16;
 }
 
-/// The adjoints of the scheme, made with `products` G; O(L) numbers each. At most one is open, and
-/// it comes first. hnas has those of dnas and unas.
+/// The adjoint of weights of which each row sums to 1 and the columns follow from nothing,
+/// P_ij = exp((s_ij − g_j) − f_i): dS_ij = coefficient·P_ij (G_ij − delta_i).
 template <class T>
-std::vector<WeightAdjoint<T>> weight_adjoints(const Forward<T>& forward,
-                                              const TileProduct<T>& products, int threads);
+WeightAdjoint<T> row_adjoint(const std::vector<double>& f, const std::vector<double>& g,
+                             double coefficient, const std::vector<double>& delta);
+
+/// The same if g_j = LSE_i s_ij, as dnas has it: its columns are open. ξ_ij = P_ij exp(f_i), where
+/// exp(f_i) = Σ_j ξ_ij <= Lk.
+template <class T>
+WeightAdjoint<T> row_and_column_adjoint(const std::vector<double>& f, const std::vector<double>& g,
+                                        double coefficient, const std::vector<double>& delta);
+
+/// δ_i of a scheme's only set of weights: ⟨dO_i, o_i⟩, or mean_products if the problem is small. An
+/// empty g means zeros.
+template <class T>
+std::vector<double> delta_of(const Forward<T>& forward, const TileProduct<T>& products,
+                             const std::vector<double>& f, const std::vector<double>& g,
+                             int threads);
+
+/// δ_i = Σ_j P_ij G_ij / Σ_j P_ij, in one pass. An empty g means zeros.
+template <class T>
+std::vector<double> mean_products(const Forward<T>& forward, const TileProduct<T>& products,
+                                  std::vector<double> f, std::vector<double> g, int threads);
+
+/// ⟨a_i, b_i⟩ of every row i, summed in float64.
+template <class T>
+std::vector<double> inner_products(MatrixView<const T> a, MatrixView<const T> b);
+
+/// G of one tile, in `storage`.
+template <class T>
+MatrixView<const T> tile_products(const TileProduct<T>& products, const TileRange& range,
+                                  Buffer<T>& storage) {
+  storage.reserve(range.rows * range.cols);
+  const MatrixView<T> tile(storage.data(), range.rows, range.cols);
+  products.fill(range, tile);
+  return tile;
+}
+
+/// exp(f_i − before_i − log_b), the factor that turns a row of P into one of Q = exp((s − g) −
+/// before)/b; 0 for a masked row. An empty `before` means zeros.
+template <class T>
+std::vector<T> row_factors(const std::vector<double>& f, const std::vector<double>& before,
+                           double log_b);
+
+/// factor·values in T.
+template <class T>
+std::vector<T> narrow(const std::vector<double>& values, double factor = 1) {
+  std::vector<T> narrowed;
+  narrowed.reserve(values.size());
+  for (const double value : values) narrowed.push_back(static_cast<T>(factor * value));
+  return narrowed;
+}
 
 }  // namespace attn

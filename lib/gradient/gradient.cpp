@@ -5,8 +5,6 @@
 #include <numeric>
 #include <optional>
 
-#include "gradient/adjoints.hpp"
-#include "gradient/centred_values.hpp"
 #include "gradient/folded_rows.hpp"
 #include "kernel/gemm.hpp"
 #include "kernel/gradient.hpp"
@@ -108,9 +106,7 @@ class GradientRunner {
         threads_(threads),
         sinks_(targets.scores) {
     sinks_.insert(sinks_.end(), targets.energies.begin(), targets.energies.end());
-    if (targets.hybrid && forward.options.scheme == Scheme::hnas) {
-      difference_.emplace(adjoints[0], adjoints[1]);
-    }
+    if (targets.hybrid) difference_.emplace(adjoints[0], adjoints[1]);
     if (targets.v.data != nullptr) grad_out_ = kernel::Packed<T>::of(forward.grad_out);
     // The values' gradient needs only the weights.
     uses_products_ = !sinks_.empty() || difference_;
@@ -300,11 +296,9 @@ class GradientRunner {
 }  // namespace
 
 template <class T>
-double differentiate(const Forward<T>& given, const GradientTargets<T>& targets, int threads) {
-  const CentredValues<T> centred(given, threads);
-  const Forward<T>& forward = centred.forward();
-  const TileProduct<T> products(forward.grad_out, forward.v, T{1});
-  auto adjoints = weight_adjoints(forward, products, threads);
+double differentiate_weights(const Forward<T>& forward, const TileProduct<T>& products,
+                             std::vector<WeightAdjoint<T>> adjoints,
+                             const GradientTargets<T>& targets, int threads) {
   Buffer<T> scaled;
   if (!fold_rows(forward, adjoints.front(), scaled)) {
     return GradientRunner<T>(forward, targets, products, adjoints, threads).run();
@@ -319,38 +313,43 @@ Index gradient_lanes(Index cols, int threads) {
   return std::clamp<Index>(threads, 1, gradient_partition(0, cols, sizeof(double), false).slots);
 }
 
-std::int64_t differentiate_bytes(Scheme scheme, Index rows, Index cols, Index v_head_dim,
-                                 Index iterations, std::size_t element_size, int threads) {
-  const auto element = static_cast<std::int64_t>(element_size);
-  const bool open = scheme == Scheme::dnas || scheme == Scheme::hnas ||
-                    (scheme == Scheme::sinkhorn && iterations == 1);
-  const Partition partition = gradient_partition(rows, cols, element_size, open);
-  const Index panels = scheme == Scheme::hnas || (scheme == Scheme::sinkhorn && !open) ? 3 : 2;
-  const Index held = panels * (open ? rows : std::min(rows, gradient_tile_rows)) +
-                     (panels > 2 ? std::min(rows, gradient_tile_rows) : 0);
+std::int64_t differentiate_weights_bytes(const GradientSizes& sizes, const AdjointNeeds& needs) {
+  const Index rows = sizes.rows;
+  const Index cols = sizes.cols;
+  const auto element = static_cast<std::int64_t>(sizes.element_size);
+  const Partition partition = gradient_partition(rows, cols, sizes.element_size, needs.open);
+  const Index tile_rows = std::min(rows, gradient_tile_rows);
+  const Index held =
+      (needs.several ? 3 : 2) * (needs.open ? rows : tile_rows) + (needs.several ? tile_rows : 0);
   std::int64_t bytes =
-      gradient_lanes(cols, threads) *
+      gradient_lanes(cols, sizes.threads) *
       (held * partition.panel * element + gradient_tile_rows * partition.panel * (2 * element + 1));
   const auto number = static_cast<std::int64_t>(sizeof(double));
-  const Index sets = scheme == Scheme::sinkhorn ? 2 * iterations : 3;
-  bytes += (rows + cols) * (sets + 1) * number + (2 * rows + cols) * sets * element;
-  if (scheme == Scheme::hnas) bytes += 2 * (rows + cols) * number;  // HybridSum
-  bytes += tile_product_bytes(rows, cols, v_head_dim, element_size);
-  bytes += kernel::packed_bytes(rows, v_head_dim, element_size);
-  bytes += (rows + 2 * cols) * v_head_dim * element;             // CentredValues
-  if (is_softmax(scheme)) bytes += rows * v_head_dim * element;  // fold_rows
-  // The passes before the gradient's own.
-  if (scheme == Scheme::hnas) bytes += rows * v_head_dim * element;
-  if (scheme == Scheme::hnas || scheme == Scheme::sinkhorn) {
-    const Partition columns = partition_of(Order::column_panels, rows, cols, element_size);
-    bytes += columns.slots * std::min(rows, pass_tile_length) * columns.panel * element;
-    bytes += std::max(pass_bytes(Order::row_panels, rows, cols, 1, element_size, threads),
-                      pass_bytes(Order::column_panels, rows, cols, 1, element_size, threads));
-  }
+  bytes += (rows + cols) * (needs.sets + 1) * number + (2 * rows + cols) * needs.sets * element;
+  bytes += tile_product_bytes(rows, cols, sizes.v_head_dim, sizes.element_size);
+  bytes += kernel::packed_bytes(rows, sizes.v_head_dim, sizes.element_size);
+  bytes += (rows + 2 * cols) * sizes.v_head_dim * element;  // CentredValues
   return bytes;
 }
 
-template double differentiate(const Forward<float>&, const GradientTargets<float>&, int);
-template double differentiate(const Forward<double>&, const GradientTargets<double>&, int);
+std::int64_t adjoint_pass_bytes(const GradientSizes& sizes) {
+  const Index rows = sizes.rows;
+  const Index cols = sizes.cols;
+  const Partition columns = partition_of(Order::column_panels, rows, cols, sizes.element_size);
+  const auto pass = [&](Order order) {
+    return pass_bytes(order, rows, cols, 1, sizes.element_size, sizes.threads);
+  };
+  return columns.slots * std::min(rows, pass_tile_length) * columns.panel *
+             static_cast<std::int64_t>(sizes.element_size) +
+         std::max(pass(Order::row_panels), pass(Order::column_panels));
+}
+
+#define ATTN_FOR_TYPE(T)                                                                          \
+  template double differentiate_weights(const Forward<T>&, const TileProduct<T>&,                 \
+                                        std::vector<WeightAdjoint<T>>, const GradientTargets<T>&, \
+                                        int);
+ATTN_FOR_TYPE(float)
+ATTN_FOR_TYPE(double)
+#undef ATTN_FOR_TYPE
 
 }  // namespace attn

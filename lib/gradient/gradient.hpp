@@ -4,7 +4,8 @@
 #include <vector>
 
 #include "gradient/gradient_sink.hpp"
-#include "scheme/scheme.hpp"
+#include "pass/attention.hpp"
+#include "score/tile_product.hpp"
 
 namespace attn {
 
@@ -25,36 +26,63 @@ struct GradientTargets {
   MatrixView<T> v;                         ///< dV = πᵀ dO (Lk, dv), contiguous
   std::vector<GradientSink<T>*> scores;    ///< receive dS: the biases
   std::vector<GradientSink<T>*> energies;  ///< receive dE, dS times the slope of the soft cap
-  bool hybrid = false;                     ///< whether to return du of hnas
+  bool hybrid = false;                     ///< whether to return du of a mixture
 };
 
-/// Backward through a scheme, exact and in O(L·d) memory: tiles of scores, weights and dS are made,
-/// used and dropped. With G_ij = ⟨dO_i, v_j⟩ and δ_i = ⟨dO_i, o_i⟩ (MATHEMATICS.md §2):
+/// One set of weights, P_ij = exp((s_ij − g_j) − f_i), and its part of the scores' gradient:
 ///
-///   unas   dS = π (G − δ)
-///   dnas   dS = π (G − δ) − ξ κ, ξ_ij = exp(s_ij − g_j), κ_j = Σ_i π_ij (G_ij − δ_i)
-///   hnas   u·dS_dnas + (1−u)·dS_unas, each with the δ of its own output
-///   sinkhorn  the T iterations of attend, unrolled (a and b are constants): π (G − δ), plus
-///             Σ_t Q^t_ij γ^t_j + Σ_{t<T} P^t_ij φ^t_i with the row-stochastic
-///             P^t = exp((s − gᵗ) − fᵗ) and the column-stochastic Q^t = exp((s − gᵗ) − fᵗ⁻¹)/b,
-///             γ^T_j = −κ_j, then φ^{t−1}_i = −Σ_j Q^t_ij γ^t_j, γ^t_j = −Σ_i P^t_ij φ^t_i. The
-///             potentials of all half-steps are computed again: T·(Lq + Lk) numbers.
+///   dS_ij += P_ij (coefficient·G_ij + row_i + factor_i·col_j)
 ///
-/// unas and dnas take one pass of five products; hnas adds a pass of two, sinkhorn 4T of one, and
-/// small problems one or two of two, for δ.
-/// Queries and keys without an allowed pair have gradient 0. Returns du = Σ_ij G_ij (π_dnas −
-/// π_unas)_ij, computed without cancellation of weights, if it is requested, else 0. Bits do not
-/// depend on the number of threads. Results beyond the format are NaN or infinite, never hidden.
-/// Throws whatever the scores throw.
+/// Potentials of −inf are +inf here, which masks their lines. A P with a coefficient ≠ 0 is part of
+/// the weights π = Σ coefficient·P that made the output.
 template <class T>
-double differentiate(const Forward<T>& forward, const GradientTargets<T>& targets, int threads);
+struct WeightAdjoint {
+  std::vector<double> f;  ///< (Lq); empty, as g then is, if fold_rows has left only exp(s_ij)
+  std::vector<double> g;  ///< (Lk)
+  double coefficient = 0;
+  std::vector<T> row;     ///< (Lq)
+  std::vector<T> factor;  ///< (Lq); empty: there is no third term
+  std::vector<T> col;  ///< (Lk); empty with a factor: col_j = −Σ_i P_ij (coefficient·G_ij + row_i)
+
+  /// Whether its columns are still open: they follow from its own weights, one panel of columns at
+  /// a time.
+  bool open() const { return !factor.empty() && col.empty(); }
+};
+
+/// Backward through the weights of a forward step, exact and in O(L·d) memory: tiles of scores,
+/// weights and dS are made, used and dropped. `products` are G_ij = ⟨dO_i, v_j⟩ of `forward`, whose
+/// values are centred (CentredValues), and dS is the sum over `adjoints`, of which at most one is
+/// open, and comes first. Returns du = Σ_ij G_ij (P_1 − P_2)_ij of the first two adjoints, computed
+/// without cancellation of weights, if `targets.hybrid` asks for it, else 0. Bits do not depend on
+/// the number of threads. Throws whatever the scores throw.
+template <class T>
+double differentiate_weights(const Forward<T>& forward, const TileProduct<T>& products,
+                             std::vector<WeightAdjoint<T>> adjoints,
+                             const GradientTargets<T>& targets, int threads);
 
 /// The number of lanes on which sinks see tiles (GradientSink) with `threads` threads.
 Index gradient_lanes(Index cols, int threads);
 
-/// Bytes of scratch memory that differentiate takes, without sinks, for at most `iterations` of
-/// sinkhorn.
-std::int64_t differentiate_bytes(Scheme scheme, Index rows, Index cols, Index v_head_dim,
-                                 Index iterations, std::size_t element_size, int threads);
+/// The sizes of a gradient.
+struct GradientSizes {
+  Index rows = 0;
+  Index cols = 0;
+  Index v_head_dim = 0;
+  std::size_t element_size = sizeof(double);
+  int threads = 1;
+};
+
+/// What a scheme's adjoints ask of differentiate_weights.
+struct AdjointNeeds {
+  bool open = false;     ///< the first of them may be open
+  bool several = false;  ///< there may be more than one
+  Index sets = 3;        ///< sets of f, g, row, factor and col that are held at most
+};
+
+/// Bytes of scratch memory of CentredValues and differentiate_weights, without sinks.
+std::int64_t differentiate_weights_bytes(const GradientSizes& sizes, const AdjointNeeds& needs);
+
+/// Bytes of a pass over all weights by rows or columns, with G, from which adjoints are made.
+std::int64_t adjoint_pass_bytes(const GradientSizes& sizes);
 
 }  // namespace attn

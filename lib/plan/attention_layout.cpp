@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "plan/option_checks.hpp"
+#include "scheme/scheme_description.hpp"
 #include "tensor/batch.hpp"
 
 namespace attn {
@@ -65,7 +66,8 @@ AttentionLayout::AttentionLayout(const AttentionShapes& shapes, const AttentionO
 }
 
 void AttentionLayout::take_options(const AttentionOptions& options) {
-  recipe.scale = options.scale * (options.scheme == Scheme::fenchel ? options.alpha : 1);
+  recipe.scale =
+      options.scale * (description_of(options.scheme).has_preference() ? options.alpha : 1);
   recipe.causal = options.causal;
   recipe.window = options.window;
   recipe.softcap = options.softcap;
@@ -200,8 +202,8 @@ void AttentionLayout::take_projections(const AttentionShapes& shapes) {
 
 void AttentionLayout::take_energy(const AttentionShapes& shapes, const AttentionOptions& options) {
   const bool usual = options.energy.empty();
-  const char* const usual_name = options.scheme == Scheme::fenchel ? "dot" : "scaled-dot";
-  recipe.energy = &energy_called(usual ? usual_name : options.energy);
+  recipe.energy = &energy_called(usual ? description_of(options.scheme).usual_energy()
+                                       : std::string_view(options.energy));
   if (recipe.energy->needs_equal_depths() && q.cols() != k.cols()) {
     throw Error(Failure::input, "k: last axis is " + std::to_string(k.cols()) + ", q has " +
                                     std::to_string(q.cols()));

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "plan/number_check.hpp"
+#include "scheme/scheme_description.hpp"
 
 namespace attn {
 namespace {
@@ -30,7 +31,7 @@ GradientSlots<T>::GradientSlots(const AttentionLayout& layout, Index wave)
   for (std::size_t n = 0; n < energy_operands_; ++n) {
     add(layout.energy[n], [n](Targets& to, View view) { to.energy[n] = view; });
   }
-  if (layout.scheme.scheme == Scheme::hnas) {
+  if (description_of(layout.scheme.scheme).is_mixture()) {
     const auto place = [](Targets& to, View view) { to.hybrid = view.data; };
     add(layout.hybrid ? layout.hybrid : one_number("hybrid", layout.problems), place);
   }

@@ -5,6 +5,7 @@
 
 #include "pass/output.hpp"
 #include "plan/dense_weights.hpp"
+#include "scheme/scheme_description.hpp"
 #include "stats/observers.hpp"
 
 namespace attn {
@@ -31,8 +32,9 @@ Attention nothing_allowed(const AttentionLayout& layout) {
   attention.allowed.queries_of_key.assign(keys, 0);
   attention.potentials.row.assign(queries, minus_infinity);
   attention.potentials.col.assign(keys, minus_infinity);
-  if (layout.scheme.scheme == Scheme::hnas)
+  if (description_of(layout.scheme.scheme).is_mixture()) {
     attention.potentials.unas_row = attention.potentials.row;
+  }
   return attention;
 }
 
@@ -46,7 +48,7 @@ void require_outputs(const AttentionLayout& layout, const AttentionOutputs<T>& o
                                     ", expected " + to_string(expected));
   };
   if (outputs.out && !layout.v) throw Error(Failure::usage, "there is no v to make out of");
-  if (outputs.unas_row_potential && layout.scheme.scheme != Scheme::hnas) {
+  if (outputs.unas_row_potential && !description_of(layout.scheme.scheme).is_mixture()) {
     throw Error(Failure::usage, "unas_row_potential goes with the scheme hnas");
   }
   const Shape by_query = join(layout.leading, {layout.queries()});

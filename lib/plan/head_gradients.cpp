@@ -1,9 +1,9 @@
 #include <algorithm>
 
 #include "gradient/bias_gradient.hpp"
-#include "gradient/gradient.hpp"
 #include "gradient/projection_gradient.hpp"
 #include "plan/head.hpp"
+#include "scheme/gradient.hpp"
 
 namespace attn {
 namespace {
@@ -107,10 +107,8 @@ std::int64_t differentiate_head_bytes(const ScoreRecipe& recipe, const SchemeOpt
                                       bool vectors, bool projects, bool needs_scores,
                                       const EnergySizes& sizes, Index v_head_dim,
                                       std::size_t element_size, int threads) {
-  const bool sinkhorn = options.scheme == Scheme::sinkhorn;
   std::int64_t bytes =
-      differentiate_bytes(options.scheme, sizes.queries, sizes.keys, v_head_dim,
-                          sinkhorn ? options.most_iterations() : 1, element_size, threads);
+      differentiate_bytes(options, {sizes.queries, sizes.keys, v_head_dim, element_size, threads});
   if (!needs_scores) return bytes;
   const Index lanes = gradient_lanes(sizes.keys, threads);
   bytes += bias_gradient_bytes(sizes.queries, sizes.keys, lanes) +

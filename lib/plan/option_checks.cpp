@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "scheme/scheme_description.hpp"
+
 namespace attn {
 namespace {
 
@@ -9,20 +11,8 @@ void require(bool holds, const std::string& message) {
   if (!holds) throw Error(Failure::usage, message);
 }
 
-bool is_scheme(Scheme scheme) {
-  switch (scheme) {
-    case Scheme::unas:
-    case Scheme::dnas:
-    case Scheme::hnas:
-    case Scheme::fenchel:
-    case Scheme::sinkhorn:
-      return true;
-  }
-  return false;
-}
-
-void require_sinkhorn(const Stopping& stopping, Scheme scheme) {
-  require(scheme == Scheme::sinkhorn || (!stopping.iterations && !stopping.tolerance),
+void require_stopping(const Stopping& stopping, const SchemeDescription& scheme) {
+  require(scheme.is_iterated() || (!stopping.iterations && !stopping.tolerance),
           "iterations and a tolerance go with the scheme sinkhorn");
   require(!stopping.iterations || *stopping.iterations >= 1, "the number of iterations is below 1");
   require(!stopping.tolerance || (*stopping.tolerance > 0 && std::isfinite(*stopping.tolerance)),
@@ -53,10 +43,8 @@ ScoreSource source_of(const AttentionShapes& shapes) {
 }
 
 void require_options(const AttentionShapes& shapes, const AttentionOptions& options) {
-  const bool hnas = options.scheme == Scheme::hnas;
-  const bool fenchel = options.scheme == Scheme::fenchel;
+  const SchemeDescription& scheme = description_of(options.scheme);
   const bool t5 = options.relative == RelativePositions::t5;
-  require(is_scheme(options.scheme), "there is no such scheme");
   require(options.causal == Causal::none || options.causal == Causal::top_left ||
               options.causal == Causal::bottom_right,
           "there is no such alignment of causality");
@@ -65,17 +53,18 @@ void require_options(const AttentionShapes& shapes, const AttentionOptions& opti
           "there are no such relative positions");
   require(std::isfinite(options.scale), "the scale is not finite");
   require(std::isfinite(options.alpha), "alpha is not finite");
-  require(fenchel || options.alpha == 1, "alpha goes with the scheme fenchel");
-  require(fenchel || !shapes.preference, "the operand preference goes with the scheme fenchel");
+  require(scheme.has_preference() || options.alpha == 1, "alpha goes with the scheme fenchel");
+  require(scheme.has_preference() || !shapes.preference,
+          "the operand preference goes with the scheme fenchel");
   require(options.hybrid >= 0 && options.hybrid <= 1, "hybrid is not in [0, 1]");
-  require(hnas || !shapes.hybrid, "the operand hybrid goes with the scheme hnas");
+  require(scheme.is_mixture() || !shapes.hybrid, "the operand hybrid goes with the scheme hnas");
   require(t5 || !shapes.rel_bias, "the operand rel_bias goes with T5's positions");
   require(!t5 || shapes.rel_bias, "T5's relative positions need the operand rel_bias");
   require(!options.softcap || (*options.softcap > 0 && std::isfinite(*options.softcap)),
           "the soft cap is not a finite number > 0");
   require(!options.window || *options.window >= 1, "the window is below 1");
   require(options.kept_bytes >= 0, "kept_bytes is negative");
-  require_sinkhorn(options.stopping, options.scheme);
+  require_stopping(options.stopping, scheme);
   const bool ready_made = source_of(shapes) == ScoreSource::ready_made;
   require(!ready_made || options.energy.empty(), "ready-made scores have no energy");
   require(!ready_made || shapes.energy.empty(), "ready-made scores have no operands of an energy");

@@ -1,37 +1,12 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <vector>
 
-#include "attnkit/scheme.hpp"
-#include "attnkit/stopping.hpp"
-#include "pass/potentials.hpp"
-#include "sinkhorn/attention_iterations.hpp"
+#include "pass/attention.hpp"
 
 namespace attn {
-
-/// Sinkhorn's error is that of the column sums, Σ_j |c_j − b_j| / Σ_j b_j: row sums are exact to
-/// rounding.
-struct SchemeOptions : Stopping {
-  Scheme scheme = Scheme::unas;
-
-  /// u of hnas, in [0, 1].
-  double hybrid = 0.5;
-
-  /// For sinkhorn: memory in which attend may keep exponentials of scores from one iteration to the
-  /// next (at most all Lq × Lk of them in T), in addition to attend_bytes. Exponentials without
-  /// room are computed again in every iteration, which takes longer and yields the same bits.
-  std::int64_t kept_bytes = 0;
-};
-
-/// Summary of sinkhorn's iterations; the other schemes are done after one.
-using SchemeSummary = IterationSummary;
-
-struct Attention {
-  AllowedCounts allowed;
-  Potentials potentials;
-  SchemeSummary summary;
-};
 
 /// Finds the potentials of `scores` and shows every weight to `observers`; if these are empty,
 /// computes only what the potentials need. Memory O(Lq + Lk) and a few panels. Sinkhorn's marginals

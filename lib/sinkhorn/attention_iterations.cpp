@@ -42,10 +42,10 @@ void iterate_once(const Scores<T>& scores, const AllowedCounts& allowed, double 
 // The next g follows from the column sums of the present plan, so that only the last check costs a
 // half-step of its own.
 template <class T>
-IterationSummary iterate_until(SinkhornIteration<T>& iteration, double tolerance, Index most,
-                               Potentials& potentials) {
+SchemeSummary iterate_until(SinkhornIteration<T>& iteration, double tolerance, Index most,
+                            Potentials& potentials) {
   std::vector<double> next(potentials.col.size());
-  IterationSummary summary;
+  SchemeSummary summary;
   summary.status = SolveStatus::not_converged;
   for (;; ++summary.iterations) {
     iteration.step(potentials.col, potentials.row, next);
@@ -63,13 +63,13 @@ IterationSummary iterate_until(SinkhornIteration<T>& iteration, double tolerance
 }  // namespace
 
 template <class T>
-IterationSummary iterate_attention(const Scores<T>& scores, const AllowedCounts& allowed,
-                                   const Stopping& stopping, std::int64_t kept_bytes,
-                                   Potentials& potentials,
-                                   const std::vector<Observer<T>*>& observers, int threads) {
+SchemeSummary iterate_attention(const Scores<T>& scores, const AllowedCounts& allowed,
+                                const Stopping& stopping, std::int64_t kept_bytes,
+                                Potentials& potentials, const std::vector<Observer<T>*>& observers,
+                                int threads) {
   // Keys without a query need no marginal of their own: their column sum is 0, which closes them.
   const double log_b = log_column_marginal(allowed);
-  IterationSummary summary;
+  SchemeSummary summary;
   if (stopping.once()) {
     iterate_once(scores, allowed, log_b, potentials, observers, threads);
     return summary;
@@ -119,12 +119,12 @@ UnrolledPotentials unroll_attention(const Scores<T>& scores, const AllowedCounts
   return found;
 }
 
-template IterationSummary iterate_attention(const Scores<float>&, const AllowedCounts&,
-                                            const Stopping&, std::int64_t, Potentials&,
-                                            const std::vector<Observer<float>*>&, int);
-template IterationSummary iterate_attention(const Scores<double>&, const AllowedCounts&,
-                                            const Stopping&, std::int64_t, Potentials&,
-                                            const std::vector<Observer<double>*>&, int);
+template SchemeSummary iterate_attention(const Scores<float>&, const AllowedCounts&,
+                                         const Stopping&, std::int64_t, Potentials&,
+                                         const std::vector<Observer<float>*>&, int);
+template SchemeSummary iterate_attention(const Scores<double>&, const AllowedCounts&,
+                                         const Stopping&, std::int64_t, Potentials&,
+                                         const std::vector<Observer<double>*>&, int);
 template UnrolledPotentials unroll_attention(const Scores<float>&, const AllowedCounts&, Index,
                                              int);
 template UnrolledPotentials unroll_attention(const Scores<double>&, const AllowedCounts&, Index,

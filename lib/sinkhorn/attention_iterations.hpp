@@ -1,23 +1,15 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <vector>
 
 #include "attnkit/stopping.hpp"
-#include "pass/potentials.hpp"
+#include "pass/attention.hpp"
 
 /// Sinkhorn's iterations of attention scores: every row of the weights sums to 1 and every column
 /// to b = (queries with a key)/(keys with a query), except lines without an allowed pair. Each
 /// iteration is the two half-steps of dnas with that b (DN 10, EA 10).
 namespace attn {
-
-struct IterationSummary {
-  SolveStatus status = SolveStatus::done;
-  Index iterations = 1;
-  /// Σ_j |c_j − b_j| / Σ_j b_j of the column sums c; NaN unless a tolerance is used.
-  double column_error = std::numeric_limits<double>::quiet_NaN();
-};
 
 /// Iterates until `stopping` ends it, where the error is column_error, writes the potentials and
 /// shows the weights to `observers`. Row sums are exact to rounding: with a tolerance the
@@ -26,10 +18,10 @@ struct IterationSummary {
 /// `kept_bytes`, which changes no bit. `allowed` is that of the scores; `potentials` has rows and
 /// columns of their sizes. Throws the errors of the scores and observers.
 template <class T>
-IterationSummary iterate_attention(const Scores<T>& scores, const AllowedCounts& allowed,
-                                   const Stopping& stopping, std::int64_t kept_bytes,
-                                   Potentials& potentials,
-                                   const std::vector<Observer<T>*>& observers, int threads);
+SchemeSummary iterate_attention(const Scores<T>& scores, const AllowedCounts& allowed,
+                                const Stopping& stopping, std::int64_t kept_bytes,
+                                Potentials& potentials, const std::vector<Observer<T>*>& observers,
+                                int threads);
 
 /// The potentials of every iteration, in order.
 struct UnrolledPotentials {

@@ -14,8 +14,9 @@ void first_columns(const Scores<T>& scores, std::span<double> col, int threads) 
 
 template <class T>
 void rows_from_columns(const Scores<T>& scores, std::span<double> row, std::span<double> col,
-                       const std::vector<Observer<T>*>& observers, int threads) {
-  const RowPass<T> blocks{&scores, row, col, observers};
+                       const std::vector<Observer<T>*>& observers, int threads,
+                       const RowSelection* rows) {
+  const RowPass<T> blocks{&scores, row, col, observers, rows};
   if (can_run_rows(blocks)) {
     run_rows(blocks, threads);
     return;
@@ -25,6 +26,7 @@ void rows_from_columns(const Scores<T>& scores, std::span<double> row, std::span
   pass.completes = Completes::rows;
   pass.components = {Component{1, row, col}};
   pass.observers = observers;
+  pass.rows = rows;
   run(pass, threads);
 }
 
@@ -70,15 +72,15 @@ void first_iteration(const Scores<T>& scores, const AllowedCounts& allowed, std:
                      threads);
 }
 
-#define ATTN_ONE_ITERATION(T)                                                                \
-  template void first_columns(const Scores<T>&, std::span<double>, int);                     \
-  template void rows_from_columns(const Scores<T>&, std::span<double>, std::span<double>,    \
-                                  const std::vector<Observer<T>*>&, int);                    \
-  template void complete_rows_left(const Scores<T>&, const AllowedCounts&,                   \
-                                   const std::vector<Index>&, const std::vector<Component>&, \
-                                   const std::vector<std::span<double>>&,                    \
-                                   const std::vector<Observer<T>*>&, int);                   \
-  template void first_iteration(const Scores<T>&, const AllowedCounts&, std::span<double>,   \
+#define ATTN_ONE_ITERATION(T)                                                                  \
+  template void first_columns(const Scores<T>&, std::span<double>, int);                       \
+  template void rows_from_columns(const Scores<T>&, std::span<double>, std::span<double>,      \
+                                  const std::vector<Observer<T>*>&, int, const RowSelection*); \
+  template void complete_rows_left(const Scores<T>&, const AllowedCounts&,                     \
+                                   const std::vector<Index>&, const std::vector<Component>&,   \
+                                   const std::vector<std::span<double>>&,                      \
+                                   const std::vector<Observer<T>*>&, int);                     \
+  template void first_iteration(const Scores<T>&, const AllowedCounts&, std::span<double>,     \
                                 std::span<double>, const std::vector<Observer<T>*>&, int)
 ATTN_ONE_ITERATION(float);
 ATTN_ONE_ITERATION(double);

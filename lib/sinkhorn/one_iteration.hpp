@@ -25,10 +25,12 @@ void first_iteration(const Scores<T>& scores, const AllowedCounts& allowed, std:
 template <class T>
 void first_columns(const Scores<T>& scores, std::span<double> col, int threads);
 
-/// f_i = LSE_j(s_ij − g_j) for a given g; shows its weights.
+/// f_i = LSE_j(s_ij − g_j) for a given g, of which an empty one means zeros; shows its weights, or
+/// those of the chosen queries (Pass::rows).
 template <class T>
 void rows_from_columns(const Scores<T>& scores, std::span<double> row, std::span<double> col,
-                       const std::vector<Observer<T>*>& observers, int threads);
+                       const std::vector<Observer<T>*>& observers, int threads,
+                       const RowSelection* rows = nullptr);
 
 /// Completes the queries that a pass by columns returned (one_pass_columns, one_pass_hybrid) and
 /// that have a key at all: computes each component's f for them, copies it to the span of `rows` at

@@ -5,6 +5,8 @@
 #include <functional>
 #include <limits>
 
+#include "scheme/scheme_description.hpp"
+
 namespace attn {
 namespace {
 
@@ -152,19 +154,7 @@ Histogram histogram(std::span<const double> sums, std::span<const std::uint8_t> 
 
 std::optional<double> column_sum_bound(Scheme scheme, double hybrid, Index most_keys) {
   if (most_keys == 0) return std::nullopt;
-  const double bound = 1.0 / static_cast<double>(most_keys);
-  switch (scheme) {
-    case Scheme::unas:
-    case Scheme::fenchel:
-      return std::nullopt;
-    case Scheme::hnas:
-      if (hybrid > 0) return hybrid * bound;
-      return std::nullopt;
-    case Scheme::dnas:
-    case Scheme::sinkhorn:
-      return bound;
-  }
-  return std::nullopt;
+  return description_of(scheme).column_sum_bound(hybrid, most_keys);
 }
 
 std::optional<double> column_sum_margin(std::span<const double> sums,

@@ -6,9 +6,9 @@
 #include <memory>
 
 #include "gradient/energy_gradient.hpp"
-#include "gradient/gradient.hpp"
 #include "kernel/parallel.hpp"
 #include "pass/output.hpp"
+#include "scheme/gradient.hpp"
 #include "worker.hpp"
 
 namespace {

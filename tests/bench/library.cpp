@@ -24,9 +24,9 @@
 #include <vector>
 
 #include "gradient/energy_gradient.hpp"
-#include "gradient/gradient.hpp"
 #include "kernel/parallel.hpp"
 #include "pass/output.hpp"
+#include "scheme/gradient.hpp"
 #include "scheme/scheme.hpp"
 #include "stats/observers.hpp"
 

@@ -15,10 +15,10 @@
 #include <vector>
 
 #include "gradient/energy_gradient.hpp"
-#include "gradient/gradient.hpp"
 #include "kernel/gemm.hpp"
 #include "pass/output.hpp"
 #include "paths/step.hpp"
+#include "scheme/gradient.hpp"
 #include "score/projection.hpp"
 #include "tensor/random.hpp"
 

@@ -11,10 +11,10 @@
 
 #include "gradient/bias_gradient.hpp"
 #include "gradient/energy_gradient.hpp"
-#include "gradient/gradient.hpp"
 #include "pass/output.hpp"
 #include "random_problem.hpp"
 #include "reference/reference_gradient.hpp"
+#include "scheme/gradient.hpp"
 #include "scheme_check.hpp"
 
 namespace attn::testing {

@@ -1,4 +1,4 @@
-#include "gradient/gradient.hpp"
+#include "scheme/gradient.hpp"
 
 #include <doctest/doctest.h>
 

@@ -6,9 +6,9 @@
 
 #include "attnkit/attention.hpp"
 #include "gradient/energy_gradient.hpp"
-#include "gradient/gradient.hpp"
 #include "plan_problem.hpp"
 #include "random_problem.hpp"
+#include "scheme/gradient.hpp"
 #include "scheme_check.hpp"
 #include "score/projection.hpp"
 

@@ -9,9 +9,9 @@
 #include "attn_compute/head_gradients.hpp"
 #include "common/bundles.hpp"
 #include "common/cost_report.hpp"
-#include "common/scheme_settings.hpp"
 #include "common/weights_writer.hpp"
 #include "pass/output.hpp"
+#include "scheme/scheme_description.hpp"
 #include "stats/observers.hpp"
 
 namespace attn::tools {
@@ -68,6 +68,7 @@ HeadNeeds compute_needs(const ComputeOptions& options, const AttentionInput& inp
 
 void report_cost(const cli::Arguments& arguments, const ComputeOptions& options,
                  const AttentionInput& input, bool f64, cli::Report& report) {
+  const SchemeDescription& description = description_of(options.scheme.scheme);
   const std::size_t element = f64 ? sizeof(double) : sizeof(float);
   const MemoryPlan plan = plan_memory(input, element, compute_needs(options, input, element),
                                       arguments.threads, arguments.memory);
@@ -75,8 +76,9 @@ void report_cost(const cli::Arguments& arguments, const ComputeOptions& options,
   const double out = options.emits("out") || options.emits_gradients()
                          ? 2 * input.pairs() * static_cast<double>(input.v_head_dim)
                          : 0;
-  const double flops = input.score_flops(options.scheme.scheme, score_passes(options.scheme)) +
-                       out + gradient_flops(options, input);
+  const double flops =
+      input.score_flops(options.scheme.scheme, description.score_passes(options.scheme)) + out +
+      gradient_flops(options, input);
   double bytes = heads * result_bytes(options, input, element);
   for (const GradientKind& kind : options.gradients) {
     bytes += static_cast<double>(element_count(kind.shape())) * static_cast<double>(element);
@@ -87,11 +89,11 @@ void report_cost(const cli::Arguments& arguments, const ComputeOptions& options,
   auto& result = report.result();
   result["scheme"] = scheme;
   result["shape"] = shape;
-  report_run_cost({fmt::format("{} of {} in {}", scheme, times(shape), f64 ? "float64" : "float32"),
-                   plan.bytes, bytes, arguments.compress > 0,
-                   fmt::format("{:.3g} flops{}", flops,
-                               options.scheme.scheme == Scheme::sinkhorn ? " at most" : "")},
-                  report);
+  report_run_cost(
+      {fmt::format("{} of {} in {}", scheme, times(shape), f64 ? "float64" : "float32"), plan.bytes,
+       bytes, arguments.compress > 0,
+       fmt::format("{:.3g} flops{}", flops, description.is_iterated() ? " at most" : "")},
+      report);
   result["flops"] = flops;
 }
 

@@ -1,18 +1,20 @@
 #include "attn_compute/compute_datasets.hpp"
 
+#include <fmt/format.h>
+
 #include "common/dataset_words.hpp"
+#include "common/result_kinds.hpp"
+#include "scheme/scheme_description.hpp"
 
 namespace attn::tools {
 namespace {
 
 void declare_formulas(cli::Declaration& d) {
   d.formula("weight_ij = exp((s_ij - g_j) - f_i),   out_i = sum_j weight_ij v_j")
-      .formula("f_i = log sum_j exp(s_ij - g_j)      so that each row sums to 1")
-      .formula("unas      g_j = 0")
-      .formula("dnas      g_j = log sum_i exp(s_ij)")
-      .formula("sinkhorn  g_j = log sum_i exp(s_ij - f_i) - log(Lq/Lk), then f again, repeated")
-      .formula("hnas      out = u out(dnas) + (1 - u) out(unas)")
-      .formula("fenchel   unas of the scores alpha <q_i, k_j> + log preference_ij");
+      .formula("f_i = log sum_j exp(s_ij - g_j)      so that each row sums to 1");
+  for (const SchemeDescription* scheme : schemes()) {
+    d.formula(fmt::format("{:<9} {}", scheme->name(), scheme->formula()));
+  }
 }
 
 void declare_results(cli::Declaration& d) {
@@ -27,10 +29,8 @@ void declare_results(cli::Declaration& d) {
       .result("col_sum", "(..., Lk)", "sum_i weight_ij, float64")
       .result("row_entropy", "(..., Lq)", "-sum_j weight_ij log weight_ij, float64")
       .result("queries", "(n)", "with --queries: the indices of the queries computed")
-      .result(
-          "grad_q, grad_k, grad_v, grad_hybrid, grad_bias, grad_rel_bias, grad_w, grad_w1, "
-          "grad_w2, grad_b1, grad_x, grad_y, grad_wq, grad_wk, grad_wv",
-          "", "the gradient of the loss with respect to the dataset of that name, in its shape")
+      .result(fmt::format("{}", fmt::join(gradient_names(), ", ")), "",
+              "the gradient of the loss with respect to the dataset of that name, in its shape")
       .report_member("scheme, problems, queries, keys",
                      "the scheme and the sizes; a problem is "
                      "one head of one sequence")

@@ -7,12 +7,14 @@
 #include "attnkit/error.hpp"
 #include "common/result_inputs.hpp"
 #include "common/result_table.hpp"
+#include "scheme/scheme_description.hpp"
 
 namespace attn::tools {
 namespace {
 
 Settings settings_of(const cli::Arguments& arguments, const ComputeTask& task) {
   const SchemeOptions& scheme = task.options.scheme;
+  const SchemeDescription& description = description_of(scheme.scheme);
   Settings settings;
   for (const auto& [name, value] :
        score_settings(task.options.scores, scheme.scheme, task.input.causal)) {
@@ -20,11 +22,11 @@ Settings settings_of(const cli::Arguments& arguments, const ComputeTask& task) {
   }
   settings["attn_scheme"] = scheme_name(scheme.scheme);
   settings["attn_precision"] = task.f64 ? "f64" : "f32";
-  if (scheme.scheme == Scheme::fenchel) settings["attn_alpha"] = task.options.scores.alpha;
-  if (scheme.scheme == Scheme::hnas && arguments.number("hybrid")) {
+  if (description.has_preference()) settings["attn_alpha"] = task.options.scores.alpha;
+  if (description.is_mixture() && arguments.number("hybrid")) {
     settings["attn_hybrid"] = *arguments.number("hybrid");
   }
-  if (scheme.scheme != Scheme::sinkhorn) return settings;
+  if (!description.is_iterated()) return settings;
   // The number of iterations needed is known only afterwards, but equal options give equal results.
   if (scheme.iterations) settings["attn_iterations"] = std::int64_t{*scheme.iterations};
   if (scheme.tolerance || !scheme.iterations) {
@@ -63,7 +65,7 @@ RunEffect ComputeTask::effect(const cli::Arguments& arguments) const {
   }
   std::set<std::string> scores = score_inputs(input);
   std::set<std::string> outputs = output_inputs(input);
-  if (options.scheme.scheme == Scheme::hnas && !arguments.number("hybrid")) {
+  if (description_of(options.scheme.scheme).is_mixture() && !arguments.number("hybrid")) {
     scores.insert("hybrid");
     outputs.insert("hybrid");
   }

@@ -5,6 +5,7 @@
 #include "attn_compute/query_list.hpp"
 #include "common/weights_writer.hpp"
 #include "pass/output.hpp"
+#include "scheme/scheme_description.hpp"
 #include "stats/observers.hpp"
 
 namespace attn::tools {
@@ -29,7 +30,7 @@ void warn_about_leaks(const ComputeOptions& options, const AttentionInput& input
                 " each query depends on later ones through the column normalisation, even with a "
                 "causal mask: fine for analysis, but a leak in an autoregressive model");
   }
-  if (input.queries == 1 && options.scheme.scheme != Scheme::hnas) {
+  if (input.queries == 1 && !description_of(options.scheme.scheme).is_mixture()) {
     report.warn("with one query " + scheme + " is uniform over the keys it may attend to");
   }
 }

@@ -8,6 +8,7 @@
 #include "common/bundles.hpp"
 #include "common/result_kinds.hpp"
 #include "common/result_table.hpp"
+#include "scheme/scheme_description.hpp"
 
 namespace attn::tools {
 namespace {
@@ -21,7 +22,7 @@ std::string remarks(Scheme scheme, const Totals& totals) {
   if (totals.masked_keys > 0) {
     text += fmt::format(", {} keys are masked for all queries", totals.masked_keys);
   }
-  if (scheme == Scheme::sinkhorn) {
+  if (description_of(scheme).is_iterated()) {
     text += fmt::format(", {} iterations", totals.worst.iterations);
   }
   if (totals.worst.status == SolveStatus::not_converged) {
@@ -36,19 +37,20 @@ std::string remarks(Scheme scheme, const Totals& totals) {
 void record_results(const cli::Arguments& arguments, const ComputeOptions& options,
                     const AttentionInput& input, bool f64, const Totals& totals,
                     io::OutputBundle& output) {
+  const SchemeDescription& scheme = description_of(options.scheme.scheme);
   for (const std::string& name : scheme_attributes()) output.remove_attribute(name);
   for (const std::string& name : score_attributes()) output.remove_attribute(name);
   write_settings(score_settings(options.scores, options.scheme.scheme, input.causal), output);
-  if (options.scheme.scheme == Scheme::fenchel) {
+  if (scheme.has_preference()) {
     output.attribute("attn_alpha", options.scores.alpha);
   }
   output.attribute("attn_scheme", scheme_name(options.scheme.scheme));
   output.attribute("attn_precision", std::string(f64 ? "f64" : "f32"));
   output.attribute("attn_status", status_name(totals.worst.status));
-  if (options.scheme.scheme == Scheme::hnas && arguments.number("hybrid")) {
+  if (scheme.is_mixture() && arguments.number("hybrid")) {
     output.attribute("attn_hybrid", *arguments.number("hybrid"));
   }
-  if (options.scheme.scheme == Scheme::sinkhorn) {
+  if (scheme.is_iterated()) {
     output.attribute("attn_iterations", static_cast<std::int64_t>(totals.worst.iterations));
     if (options.scheme.tolerance || !options.scheme.iterations) {
       const std::size_t element = f64 ? sizeof(double) : sizeof(float);

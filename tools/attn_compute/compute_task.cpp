@@ -15,15 +15,10 @@ namespace {
 
 // Rejects options that have no effect.
 void require_effect(const cli::Arguments& arguments, Scheme scheme) {
-  const auto require = [&](const char* option, Scheme only) {
-    if (!arguments.given(option) || scheme == only) return;
-    throw Error(Failure::usage,
-                fmt::format("--{} requires --scheme {}", option, scheme_name(only)));
-  };
-  require("hybrid", Scheme::hnas);
-  require("iterations", Scheme::sinkhorn);
-  require("tolerance", Scheme::sinkhorn);
-  require("alpha", Scheme::fenchel);
+  require_effect_on(arguments, "hybrid", &SchemeDescription::is_mixture, {scheme});
+  require_effect_on(arguments, "iterations", &SchemeDescription::is_iterated, {scheme});
+  require_effect_on(arguments, "tolerance", &SchemeDescription::is_iterated, {scheme});
+  require_effect_on(arguments, "alpha", &SchemeDescription::has_preference, {scheme});
 }
 
 ComputeOptions resolve(const cli::Arguments& arguments, const io::InputBundle& bundle) {
@@ -50,7 +45,7 @@ ComputeOptions resolve(const cli::Arguments& arguments, const io::InputBundle& b
     if (bundle.has(values)) options.emitted.insert("out");
   }
   // The mixture cannot be rebuilt without the third vector.
-  if (options.emits("row_potential") && options.scheme.scheme == Scheme::hnas) {
+  if (options.emits("row_potential") && description_of(options.scheme.scheme).is_mixture()) {
     options.emitted.insert("unas_row_potential");
   }
   // A missing dataset is refused by name.
@@ -90,7 +85,7 @@ ComputeTask::ComputeTask(const cli::Arguments& arguments, io::InputBundle sectio
       input(input_of(bundle, options)),
       f64(arguments.f64.value_or(input.any_float64)) {
   require_layout_effect(arguments, input);
-  if (options.scheme.scheme == Scheme::hnas) {
+  if (description_of(options.scheme.scheme).is_mixture()) {
     options.hybrid = hybrid_per_head(arguments, bundle, input, false);
   }
   options.gradients =

@@ -2,10 +2,14 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "attn_compute/attention_results.hpp"
 #include "attnkit/error.hpp"
 #include "common/result_kinds.hpp"
+#include "energy/energy_description.hpp"
 #include "gradient/shared_sums.hpp"
+#include "scheme/scheme_description.hpp"
 
 namespace attn::tools {
 namespace {
@@ -35,9 +39,13 @@ const std::string& first_gradient(const ComputeOptions& options) {
   if (of_projection) refuse(name, "nothing is projected", "--from projection");
   if (name == "grad_q" || name == "grad_k") refuse(name, "the scores are ready-made");
   if (name == "grad_hybrid") refuse(name, "only --scheme hnas has a hybrid", "--scheme hnas");
-  if (name == "grad_w") refuse(name, "only --energy bilinear has a w");
-  if (name == "grad_w1" || name == "grad_w2") refuse(name, "only --energy mlp has one");
-  if (name == "grad_b1") refuse(name, "there is no mlp energy with a dataset b1");
+  for (const EnergyDescription* energy : energies()) {
+    for (const EnergyOperand& operand : energy->operands()) {
+      if (name != "grad_" + operand.name) continue;
+      refuse(name, fmt::format("only --energy {} has {}, and there must be such a dataset",
+                               energy->name(), operand.name));
+    }
+  }
   if (name == "grad_rel_bias") refuse(name, "there is no --relative-bias t5");
   refuse(name, "there is no dataset bias, nor a --relative-bias t5");
 }
@@ -48,7 +56,7 @@ class Planner {
       : input_(input), bundle_(bundle), hybrid_given_(hybrid_given) {}
 
   GradientKind plan(const std::string& name, Scheme scheme) const {
-    if (name == "grad_hybrid" && scheme == Scheme::hnas) return of_hybrid();
+    if (name == "grad_hybrid" && description_of(scheme).is_mixture()) return of_hybrid();
     const auto found = operand(name);
     if (!found) refuse_missing(name, input_);
     return *found;

@@ -1,9 +1,9 @@
 #include "attn_compute/head_gradients.hpp"
-#include "common/scheme_settings.hpp"
 
 #include <algorithm>
 
 #include "plan/head.hpp"
+#include "scheme/scheme_description.hpp"
 
 namespace attn::tools {
 namespace {
@@ -127,18 +127,11 @@ double gradient_flops(const ComputeOptions& options, const AttentionInput& input
   if (!options.emits_gradients()) return 0;
   const Scheme scheme = options.scheme.scheme;
   const double values = 2 * input.pairs() * static_cast<double>(input.v_head_dim);
-  // Scores are made once more; hnas has a pass for one of its outputs, and sinkhorn makes its
-  // half-steps again and goes back through them.
-  double passes = 1;
-  double products = options.emits("grad_v") || options.emits("grad_wv") ? 1 : 0;
-  if (scheme == Scheme::hnas) {
-    passes += 1;
-    products += 1;
-  }
-  if (scheme == Scheme::sinkhorn) {
-    passes += 4 * static_cast<double>(most_iterations(options.scheme)) - 2;
-    products += 1;
-  }
+  // Scores are made once more, after the scheme's own passes.
+  const SchemePasses before = description_of(scheme).gradient_passes(options.scheme);
+  const double passes = before.scores + 1;
+  const double products =
+      before.values + (options.emits("grad_v") || options.emits("grad_wv") ? 1 : 0);
   if (!asks_for_scores(options)) return input.score_flops(scheme, passes) + products * values;
   // G, and two more products as large as those that made the scores.
   return input.score_flops(scheme, passes + 2) + (products + 1) * values;

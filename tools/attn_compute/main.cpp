@@ -11,9 +11,19 @@
 #include "common/bundles.hpp"
 #include "common/numeric_libraries.hpp"
 #include "common/section_tool.hpp"
+#include "scheme/scheme_description.hpp"
+#include "scheme/table.hpp"
 
 namespace attn::tools {
 namespace {
+
+void declare_scheme(cli::Declaration& d) {
+  std::string help = "Normalisation of the scores.";
+  for (const SchemeDescription* scheme : schemes()) {
+    help += fmt::format(" {}: {}", scheme->name(), scheme->help());
+  }
+  d.choice("scheme", {scheme_names.begin(), scheme_names.end()}, help, "unas");
+}
 
 cli::Declaration declare() {
   cli::Declaration d("attn-compute",
@@ -35,13 +45,7 @@ cli::Declaration declare() {
       "defaults of --energy and --scale. Attributes that an earlier run wrote only document that "
       "run.");
   d.section("Attention");
-  d.choice(
-      "scheme", {"unas", "dnas", "hnas", "sinkhorn", "fenchel"},
-      "Normalisation of the scores. unas: softmax over keys. dnas: softmax over queries, then "
-      "each row divided by its sum. hnas: u dnas + (1-u) unas. sinkhorn: repeats the two "
-      "steps of dnas, which makes the column sums equal. fenchel: softmax of alpha <q,k> + log "
-      "preference (a dataset).",
-      "unas");
+  declare_scheme(d);
   declare_score_options(d, false);
   d.number("hybrid", "U", "Share u of dnas in hnas.", {0, 1, false, false})
       .default_words(

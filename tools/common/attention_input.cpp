@@ -7,6 +7,7 @@
 
 #include "attnkit/error.hpp"
 #include "common/matrix_operand.hpp"
+#include "scheme/scheme_description.hpp"
 #include "score/relative_bias.hpp"
 
 namespace attn::tools {
@@ -94,9 +95,9 @@ void require_layout_effect(const cli::Arguments& arguments, const AttentionInput
 AttentionInput::AttentionInput(const io::InputBundle& bundle, const ScoreOptions& score_options,
                                bool with_values, const std::vector<Scheme>& schemes)
     : options(score_options) {
-  with_fenchel = std::find(schemes.begin(), schemes.end(), Scheme::fenchel) != schemes.end();
-  with_plain = std::any_of(schemes.begin(), schemes.end(),
-                           [](Scheme scheme) { return scheme != Scheme::fenchel; });
+  for (const Scheme scheme : schemes) {
+    (description_of(scheme).has_preference() ? with_preference : with_plain) = true;
+  }
   switch (options.source) {
     case ScoreOptions::Source::vectors:
     case ScoreOptions::Source::templates:
@@ -221,7 +222,7 @@ EnergySizes AttentionInput::sizes() const {
 ScoreRecipe AttentionInput::recipe(Scheme scheme) const {
   ScoreRecipe recipe;
   recipe.energy = &energy_called(options.energy_of(scheme));
-  recipe.scale = options.scale * (scheme == Scheme::fenchel ? options.alpha : 1);
+  recipe.scale = options.scale * (description_of(scheme).has_preference() ? options.alpha : 1);
   if (options.source == ScoreOptions::Source::cost) recipe.divisor = options.epsilon;
   recipe.causal = causal;
   recipe.window = options.window;
@@ -288,7 +289,7 @@ void AttentionInput::take_terms(const io::InputBundle& bundle) {
     bias.emplace(matrix_operand(bundle, "bias", leading, queries, keys));
     require_floating(bias->dataset);
   }
-  if (with_fenchel && bundle.has("preference")) {
+  if (with_preference && bundle.has("preference")) {
     // A preference (…, n), if its axes have these lengths, is the same for all queries of a
     // problem.
     const io::InputDataset dataset = bundle.dataset("preference");
@@ -376,7 +377,7 @@ std::int64_t AttentionInput::head_bytes(std::size_t element_size, std::int64_t d
     }
   }
   if (q) {
-    const bool two = with_plain && with_fenchel;
+    const bool two = with_plain && with_preference;
     bytes += energy().bytes(sizes(), element_size);
     if (two) bytes += recipe(Scheme::fenchel).energy->bytes(sizes(), element_size);
   }

@@ -34,8 +34,8 @@ struct AttentionInput {
                  const std::vector<Scheme>& schemes = {Scheme::unas});
 
   ScoreOptions options;
-  bool with_plain = false;    ///< some scheme uses plain scores
-  bool with_fenchel = false;  ///< fenchel is among the schemes
+  bool with_plain = false;       ///< some scheme uses plain scores
+  bool with_preference = false;  ///< some scheme has scores with a preference
   Causal causal = Causal::none;
   Shape leading;  ///< of the results
   Index problems = 1;

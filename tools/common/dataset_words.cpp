@@ -1,6 +1,33 @@
 #include "common/dataset_words.hpp"
 
+#include <fmt/format.h>
+
+#include "energy/energy_description.hpp"
+
 namespace attn::tools {
+namespace {
+
+const char* word_of(OperandLength length) {
+  switch (length) {
+    case OperandLength::query_depth:
+      return "dq";
+    case OperandLength::key_depth:
+      return "dk";
+    case OperandLength::both_depths:
+      return "dq + dk";
+    case OperandLength::one:
+    case OperandLength::hidden:
+      break;
+  }
+  return "A";
+}
+
+std::string shape_of(const EnergyOperand& operand) {
+  if (operand.is_vector()) return fmt::format("({})", word_of(operand.cols));
+  return fmt::format("({}, {})", word_of(operand.rows), word_of(operand.cols));
+}
+
+}  // namespace
 
 void declare_score_datasets(cli::Declaration& declaration) {
   declaration
@@ -22,11 +49,14 @@ void declare_score_datasets(cli::Declaration& declaration) {
 }
 
 void declare_energy_datasets(cli::Declaration& declaration) {
-  declaration.dataset("w", "(dq, dk)", "with --energy bilinear: the matrix of the energy")
-      .dataset("w1", "(A, dq + dk)", "with --energy mlp: the weights of the hidden layer")
-      .dataset("w2", "(A)", "with --energy mlp: the weights of the output")
-      .dataset("b1", "(A)", "with --energy mlp: the biases of the hidden layer, optional")
-      .dataset("scores", "(..., Lq, Lk)", "with --from scores: ready-made scores");
+  for (const EnergyDescription* energy : energies()) {
+    for (const EnergyOperand& operand : energy->operands()) {
+      declaration.dataset(operand.name, shape_of(operand),
+                          fmt::format("with --energy {}: {}{}", energy->name(), operand.help,
+                                      operand.required ? "" : ", optional"));
+    }
+  }
+  declaration.dataset("scores", "(..., Lq, Lk)", "with --from scores: ready-made scores");
 }
 
 void declare_value_datasets(cli::Declaration& declaration) {

@@ -144,15 +144,14 @@ std::shared_ptr<Head<T>> HeadReader<T>::read(Index problem) {
   return head;
 }
 
-// Only fenchel has a preference.
 template <class T>
 void HeadReader<T>::make_scores(Head<T>& head) const {
   if (input_.with_plain) {
     head.plain_.emplace(input_.recipe(Scheme::unas), head.arrays_, threads_);
   }
-  if (!input_.with_fenchel) return;
+  if (!input_.with_preference) return;
   head.arrays_.preference = head.preference_.get();
-  head.fenchel_.emplace(input_.recipe(Scheme::fenchel), head.arrays_, threads_);
+  head.preferring_.emplace(input_.recipe(Scheme::fenchel), head.arrays_, threads_);
 }
 
 template class Head<float>;

@@ -6,6 +6,7 @@
 #include "common/attention_input.hpp"
 #include "common/matrix_operand.hpp"
 #include "plan/head.hpp"
+#include "scheme/scheme_description.hpp"
 #include "tensor/buffer.hpp"
 
 namespace attn::tools {
@@ -30,13 +31,13 @@ class Head {
  public:
   Index problem = 0;
 
-  /// The scores for `scheme`. Those for fenchel include α and the preference.
+  /// The scores for `scheme`. Those of a scheme with a preference include it, and α.
   const Scores<T>& scores(Scheme scheme) const {
-    return scheme == Scheme::fenchel ? fenchel_->scores() : plain_->scores();
+    return (description_of(scheme).has_preference() ? preferring_ : plain_)->scores();
   }
   /// The scores for any scheme of the input: all allow the same pairs, except that a preference of
   /// 0 forbids a pair.
-  const Scores<T>& scores() const { return (plain_ ? plain_ : fenchel_)->scores(); }
+  const Scores<T>& scores() const { return (plain_ ? plain_ : preferring_)->scores(); }
   MatrixView<const T> v() const { return arrays_.v; }
 
   /// The operands of the scores, and the gradient of the loss with respect to the output; absent
@@ -66,7 +67,7 @@ class Head {
   std::shared_ptr<OperandMatrix<T>> stored_, bias_, preference_;
   std::shared_ptr<OperandMatrix<std::uint8_t>> mask_;
   std::optional<RelativeBias<T>> relative_;
-  std::optional<HeadScores<T>> plain_, fenchel_;
+  std::optional<HeadScores<T>> plain_, preferring_;
 };
 
 /// Reads heads in order; blocks that consecutive heads share (grouped keys, a common mask) are read

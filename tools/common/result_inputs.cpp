@@ -25,7 +25,7 @@ NameSet score_inputs(const AttentionInput& input) {
     const auto& operand = input.energy_operands[n];
     names.insert(operand ? operand->dataset.name() : input.energy().operands()[n].name);
   }
-  if (input.with_fenchel) names.insert("preference");
+  if (input.with_preference) names.insert("preference");
   if (input.options.source == ScoreOptions::Source::projection) {
     names.insert({"y", "bq", "bk"});
   }

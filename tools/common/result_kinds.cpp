@@ -1,5 +1,7 @@
 #include "common/result_kinds.hpp"
 
+#include "energy/table.hpp"
+
 namespace attn::tools {
 
 const std::vector<ResultKind>& result_kinds() {
@@ -24,13 +26,14 @@ const std::vector<DualResultKind>& dual_result_kinds() {
   return kinds;
 }
 
-// The names from grad_w to grad_b1 are those of the operands in lib/energy, which a test compares.
-// Asking the energies themselves would link the mathematics into every tool.
 const std::vector<std::string>& gradient_names() {
-  static const std::vector<std::string> names = {
-      "grad_q",        "grad_k", "grad_v",  "grad_hybrid", "grad_bias",
-      "grad_rel_bias", "grad_w", "grad_w1", "grad_w2",     "grad_b1",
-      "grad_x",        "grad_y", "grad_wq", "grad_wk",     "grad_wv"};
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> all = {"grad_q",      "grad_k",    "grad_v",
+                                    "grad_hybrid", "grad_bias", "grad_rel_bias"};
+    for (const char* operand : energy_operand_names) all.push_back(std::string("grad_") + operand);
+    all.insert(all.end(), {"grad_x", "grad_y", "grad_wq", "grad_wk", "grad_wv"});
+    return all;
+  }();
   return names;
 }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "common/result_kinds.hpp"
+#include "energy/table.hpp"
+#include "scheme/table.hpp"
 
 namespace attn::tools {
 namespace {
@@ -14,9 +16,9 @@ Names joined(Names first, const Names& second) {
   return first;
 }
 
-const Names score_inputs = {"q",    "k",      "x",          "y",        "wq",        "wk", "bq",
-                            "bk",   "scores", "cost",       "w",        "w1",        "w2", "b1",
-                            "mask", "bias",   "preference", "rel_bias", "key_length"};
+const Names score_inputs = joined({"q", "k", "x", "y", "wq", "wk", "bq", "bk", "scores", "cost",
+                                   "mask", "bias", "preference", "rel_bias", "key_length"},
+                                  {energy_operand_names.begin(), energy_operand_names.end()});
 
 ResultFamily attention() {
   Names names;
@@ -54,10 +56,10 @@ ResultFamily dual() {
 
 ResultFamily columns() {
   Names names;
-  for (const char* scheme : {"unas", "dnas", "hnas", "sinkhorn", "fenchel", "stored"}) {
-    for (const char* result : {"_col_sum", "_row_entropy"}) {
-      names.push_back(std::string(scheme) + result);
-    }
+  Names sources(scheme_names.begin(), scheme_names.end());
+  sources.emplace_back("stored");
+  for (const std::string& source : sources) {
+    for (const char* result : {"_col_sum", "_row_entropy"}) names.push_back(source + result);
   }
   const Names of_stored = joined(
       score_inputs, {"hybrid", "weights", "row_potential", "col_potential", "unas_row_potential"});
@@ -89,7 +91,7 @@ ResultFamily paths() {
 
 ResultFamily simulation() {
   Names names;
-  for (const char* scheme : {"unas", "dnas", "hnas", "sinkhorn"}) {
+  for (const char* scheme : scheme_names) {
     for (const char* result : {"trajectory", "centre", "centre_distance", "spread", "modes"}) {
       names.push_back(std::string(scheme) + "/" + result);
     }

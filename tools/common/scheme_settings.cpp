@@ -29,25 +29,20 @@ std::vector<double> hybrid_per_head(const cli::Arguments& arguments, const io::I
   throw Error(Failure::usage, "hnas requires --hybrid U or a dataset hybrid");
 }
 
-Index most_iterations(const SchemeOptions& options) {
-  if (options.scheme != Scheme::sinkhorn) return 1;
-  return options.iterations.value_or(usual_iterations);
+bool any_has(const std::vector<Scheme>& schemes, SchemeProperty property) {
+  return std::any_of(schemes.begin(), schemes.end(),
+                     [&](Scheme scheme) { return (description_of(scheme).*property)(); });
 }
 
-double score_passes(const SchemeOptions& options) {
-  switch (options.scheme) {
-    case Scheme::unas:
-    case Scheme::fenchel:
-      return 1;
-    case Scheme::dnas:
-    case Scheme::hnas:
-      return 2;
-    case Scheme::sinkhorn:
-      break;
+void require_effect_on(const cli::Arguments& arguments, const std::string& option,
+                       SchemeProperty property, const std::vector<Scheme>& used) {
+  if (!arguments.given(option) || any_has(used, property)) return;
+  std::vector<std::string_view> with_property;
+  for (const SchemeDescription* scheme : schemes()) {
+    if ((scheme->*property)()) with_property.push_back(scheme->name());
   }
-  if (options.iterations && !options.tolerance) return 2 * static_cast<double>(*options.iterations);
-  // Each check is half an iteration, and the weights are shown once more at the end.
-  return 2 * static_cast<double>(most_iterations(options)) + 2;
+  throw Error(Failure::usage,
+              fmt::format("--{} requires --scheme {}", option, fmt::join(with_property, " or ")));
 }
 
 }  // namespace attn::tools

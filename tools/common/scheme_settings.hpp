@@ -1,8 +1,10 @@
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "common/attention_input.hpp"
+#include "scheme/scheme_description.hpp"
 
 namespace attn::tools {
 
@@ -11,11 +13,13 @@ namespace attn::tools {
 std::vector<double> hybrid_per_head(const cli::Arguments& arguments, const io::InputBundle& bundle,
                                     const AttentionInput& input, bool recorded);
 
-/// The maximum number of iterations of sinkhorn; 1 for other schemes.
-Index most_iterations(const SchemeOptions& options);
+/// A property of schemes on which options depend, as &SchemeDescription::is_mixture.
+using SchemeProperty = bool (SchemeDescription::*)() const;
 
-/// The number of times the forward computation evaluates all scores; an upper bound for sinkhorn
-/// with a tolerance.
-double score_passes(const SchemeOptions& options);
+bool any_has(const std::vector<Scheme>& schemes, SchemeProperty property);
+
+/// Throws Error(usage) if the option is given but none of the schemes in use has the property.
+void require_effect_on(const cli::Arguments& arguments, const std::string& option,
+                       SchemeProperty property, const std::vector<Scheme>& used);
 
 }  // namespace attn::tools

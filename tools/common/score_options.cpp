@@ -12,17 +12,10 @@
 #include "attnkit/error.hpp"
 #include "common/score_words.hpp"
 #include "energy/energy_description.hpp"
+#include "scheme/scheme_description.hpp"
 
 namespace attn::tools {
 namespace {
-
-constexpr std::array<std::pair<Scheme, const char*>, 5> schemes = {{
-    {Scheme::unas, "unas"},
-    {Scheme::dnas, "dnas"},
-    {Scheme::hnas, "hnas"},
-    {Scheme::sinkhorn, "sinkhorn"},
-    {Scheme::fenchel, "fenchel"},
-}};
 
 constexpr std::array<std::pair<ScoreOptions::Relative, const char*>, 3> relative_biases = {{
     {ScoreOptions::Relative::none, "none"},
@@ -303,11 +296,17 @@ void report_score_options(const ScoreOptions& options, Causal causal, cli::Repor
   if (options.softcap) params["softcap"] = *options.softcap;
 }
 
-std::string scheme_name(Scheme scheme) { return name_in(schemes, scheme); }
+std::string ScoreOptions::energy_of(Scheme scheme) const {
+  const SchemeDescription& description = description_of(scheme);
+  const bool usual = description.has_preference() && !energy_chosen;
+  return usual ? std::string(description.usual_energy()) : energy;
+}
+
+std::string scheme_name(Scheme scheme) { return std::string(description_of(scheme).name()); }
 
 std::optional<Scheme> scheme_of(const std::string& name) {
-  const auto found = value_in(schemes, name);
-  return found ? std::optional<Scheme>(*found) : std::nullopt;
+  const SchemeDescription* const found = scheme_called(name);
+  return found == nullptr ? std::nullopt : std::optional(found->scheme());
 }
 
 std::string causal_name(Causal causal) { return name_in(causal_masks, causal); }

@@ -43,10 +43,8 @@ struct ScoreOptions {
   std::optional<double> softcap;
   Layout layout = Layout::heads_first;
 
-  /// The default for fenchel is dot, because FD 17 uses inner products.
-  std::string energy_of(Scheme scheme) const {
-    return scheme == Scheme::fenchel && !energy_chosen ? "dot" : energy;
-  }
+  /// A scheme with a preference has a usual energy of its own (SchemeDescription::usual_energy).
+  std::string energy_of(Scheme scheme) const;
 };
 
 /// The purpose of the scores: attention; transport, which may have a cost; the dual, only for inner

@@ -1,6 +1,9 @@
 #include "common/score_words.hpp"
 
+#include <fmt/format.h>
+
 #include "attnkit/attention.hpp"
+#include "energy/energy_description.hpp"
 
 namespace attn::tools {
 namespace {
@@ -8,14 +11,14 @@ namespace {
 ScoreWords words_of_attention() {
   ScoreWords words;
   words.energies = energy_names();
-  words.energy =
-      "Energy, the similarity of a query and a key: scaled-dot <q,k>/sqrt(d), dot <q,k>, gaussian "
-      "-|q-k|^2/2, "
-      "bilinear q'Wk (dataset w), mlp w2'tanh(W1[q;k]+b1) (datasets w1, w2 and optionally b1).";
+  words.energy = "Energy, the similarity of a query and a key:";
+  for (const EnergyDescription* energy : energies()) {
+    words.energy += fmt::format(" {} {}{}", energy->name(), energy->formula(),
+                                energy == energies().back() ? "." : ",");
+  }
   words.scale =
-      "Multiplies the energy: scaled-dot becomes X <q,k>/sqrt(d). PyTorch's scale=X is --energy "
-      "dot "
-      "--scale X.";
+      "Multiplies the energy: scaled-dot becomes X <q,k>/sqrt(d). PyTorch's scale=X is "
+      "--energy dot --scale X.";
   words.relative_bias = "Adds a bias that depends on the distance i-j";
   words.softcap = "Replaces the energy e by X tanh(e/X) (soft cap), before bias and mask.";
   words.sources = {"qk", "projection", "scores"};

@@ -4,6 +4,7 @@
 
 #include "common/result_inputs.hpp"
 #include "explain_away_stats/column_task.hpp"
+#include "scheme/scheme_description.hpp"
 
 namespace attn::tools {
 namespace {
@@ -35,7 +36,8 @@ RunEffect ColumnTask::effect(const cli::Arguments& arguments) const {
                                          "unas_row_potential"};
   for (const std::string& scheme : options.schemes) {
     std::set<std::string> from = score_inputs(input);
-    if (scheme == "hnas" || scheme == stored) from.insert("hybrid");
+    const SchemeDescription* const description = scheme_called(scheme);
+    if (description == nullptr || description->is_mixture()) from.insert("hybrid");
     if (scheme == stored) from.insert(weights.begin(), weights.end());
     effect.results[scheme + "_col_sum"] = from;
     effect.results[scheme + "_row_entropy"] = from;

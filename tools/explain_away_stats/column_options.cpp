@@ -91,14 +91,9 @@ ColumnOptions resolve_column_options(const cli::Arguments& arguments,
       refuse_attribute(bundle, "attn_scheme", *scheme, "which is unknown");
     }
   }
-  if (arguments.given("hybrid") && !options.wants("hnas") &&
-      !(options.wants(stored) && options.recorded == Scheme::hnas)) {
-    throw Error(Failure::usage, "--hybrid requires --scheme hnas");
-  }
-  if (arguments.given("alpha") && !options.wants("fenchel") &&
-      !(options.wants(stored) && options.recorded == Scheme::fenchel)) {
-    throw Error(Failure::usage, "--alpha requires --scheme fenchel");
-  }
+  const std::vector<Scheme> used = options.scored_schemes();
+  require_effect_on(arguments, "hybrid", &SchemeDescription::is_mixture, used);
+  require_effect_on(arguments, "alpha", &SchemeDescription::has_preference, used);
 
   options.tolerance =
       recorded_number(bundle, "attn_tolerance", std::numeric_limits<double>::min(), 1);
@@ -113,8 +108,7 @@ ColumnOptions resolve_column_options(const cli::Arguments& arguments,
 
 void complete_column_options(const cli::Arguments& arguments, const io::InputBundle& bundle,
                              const AttentionInput& input, ColumnOptions& options) {
-  const bool stored_mixture = options.wants(stored) && options.recorded == Scheme::hnas;
-  if (options.wants("hnas") || stored_mixture) {
+  if (any_has(options.scored_schemes(), &SchemeDescription::is_mixture)) {
     options.hybrid = hybrid_per_head(arguments, bundle, input, true);
   }
   options.f64 = input.any_float64 || (options.wants(stored) && bundle.has("weights") &&

@@ -8,9 +8,9 @@
 #include "attnkit/error.hpp"
 #include "common/bundles.hpp"
 #include "common/cost_report.hpp"
-#include "common/scheme_settings.hpp"
 #include "explain_away_stats/column_gather.hpp"
 #include "explain_away_stats/stored_attention.hpp"
+#include "scheme/scheme_description.hpp"
 
 namespace attn::tools {
 namespace {
@@ -76,9 +76,13 @@ void report_column_cost(const cli::Arguments& arguments, const ColumnTask& task,
   const auto heads = static_cast<double>(input.problems);
   double flops = 0;
   for (const std::string& name : task.options.schemes) {
-    const std::optional<Scheme> scheme = scheme_of(name);
-    const double passes = scheme ? score_passes(task.options.scheme_options(*scheme, 0)) : 1;
-    flops += input.score_flops(scheme.value_or(Scheme::unas), passes);
+    const SchemeDescription* const scheme = scheme_called(name);
+    if (scheme == nullptr) {
+      flops += input.score_flops(Scheme::unas, 1);
+      continue;
+    }
+    const SchemeOptions options = task.options.scheme_options(scheme->scheme(), 0);
+    flops += input.score_flops(options.scheme, scheme->score_passes(options));
   }
   const double bytes = !arguments.output
                            ? 0

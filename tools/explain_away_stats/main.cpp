@@ -18,6 +18,7 @@
 #include "explain_away_stats/column_groups.hpp"
 #include "explain_away_stats/column_report.hpp"
 #include "explain_away_stats/column_task.hpp"
+#include "scheme/table.hpp"
 
 namespace attn::tools {
 namespace {
@@ -30,16 +31,18 @@ cli::Declaration declare() {
   d.about(
       "The column sum of key j, c_j = sum_i weight_ij, is the total attention that it receives. A "
       "key is explained away if c_j < epsilon. Softmax (unas) can explain away any key; under dnas "
-      "c_j is at least 1/Lk. The weights are computed from q and k, with the options of scores "
-      "that "
-      "the bundle records.");
+      "c_j is at least 1/Lk. The weights are computed from q and k, with the score options that "
+      "the "
+      "bundle records.");
   d.about(
       "Options on the command line take precedence over the attributes of the bundle. -o copies "
       "these attributes unchanged; the attribute attn_result of each result records the settings "
       "that were used.");
   d.section("Statistics");
+  std::vector<std::string> choices(scheme_names.begin(), scheme_names.end());
+  choices.emplace_back(stored);
   d.choices(
-      "scheme", {"unas", "dnas", "hnas", "sinkhorn", "fenchel", stored},
+      "scheme", choices,
       "Normalisations to compare. stored: the weights in the bundle, or those that its potentials "
       "define.");
   d.default_words("unas,dnas, or stored if the bundle has weights but no q and k");

@@ -6,6 +6,7 @@
 #include "attnkit/error.hpp"
 #include "common/matrix_operand.hpp"
 #include "pass/stored_weights.hpp"
+#include "scheme/scheme_description.hpp"
 
 namespace attn::tools {
 namespace {
@@ -44,7 +45,7 @@ StoredAttention::StoredAttention(const io::InputBundle& bundle, const AttentionI
   }
   row_.emplace(result_operand(bundle, "row_potential", leading, {input.queries}));
   col_.emplace(result_operand(bundle, "col_potential", leading, {input.keys}));
-  if (scheme == Scheme::hnas) {
+  if (scheme && description_of(*scheme).is_mixture()) {
     unas_row_.emplace(result_operand(bundle, "unas_row_potential", leading, {input.queries}));
   }
 }

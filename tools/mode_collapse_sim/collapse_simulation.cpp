@@ -12,6 +12,7 @@
 #include "common/head_outputs.hpp"
 #include "common/operand.hpp"
 #include "mode_collapse_sim/collapse_output.hpp"
+#include "scheme/scheme_description.hpp"
 
 namespace attn::tools {
 namespace {
@@ -187,9 +188,9 @@ void record(const SimulationTask& task, const std::vector<SchemeRuns>& runs,
     group.attribute("attn_residual", std::int64_t{options.residual});
     group.attribute("attn_precision", std::string(task.sets.f64 ? "f64" : "f32"));
     group.attribute("attn_status", status_name(runs[k].totals.worst.status));
-    if (options.scheme.scheme == Scheme::hnas)
-      group.attribute("attn_hybrid", options.scheme.hybrid);
-    if (options.scheme.scheme == Scheme::sinkhorn) {
+    const SchemeDescription& scheme = description_of(options.scheme.scheme);
+    if (scheme.is_mixture()) group.attribute("attn_hybrid", options.scheme.hybrid);
+    if (scheme.is_iterated()) {
       group.attribute("attn_iterations",
                       static_cast<std::int64_t>(runs[k].totals.worst.iterations));
       if (options.scheme.tolerance || !options.scheme.iterations) {

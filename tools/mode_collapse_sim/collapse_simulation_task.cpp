@@ -18,33 +18,47 @@ const std::vector<std::string> simulate_verb = {"simulate"};
 const std::vector<std::string> simulation_results = {
     "x", "label", "trajectory", "centre", "centre_distance", "spread", "modes"};
 
-collapse::SelfAttention options_of(const cli::Arguments& arguments, const std::string& scheme) {
+collapse::SelfAttention options_of(const cli::Arguments& arguments, Scheme scheme) {
+  const SchemeDescription& description = description_of(scheme);
   collapse::SelfAttention options;
-  options.scheme.scheme = scheme_of(scheme).value();
+  options.scheme.scheme = scheme;
   options.energy = arguments.text("energy") == "dot" ? EnergyKind::dot : EnergyKind::gaussian;
   options.scale = arguments.number("scale").value();
   options.residual = arguments.flag("residual");
-  if (options.scheme.scheme == Scheme::hnas) {
-    if (!arguments.given("hybrid"))
-      throw Error(Failure::usage, "--scheme hnas requires --hybrid U");
+  if (description.is_mixture()) {
+    if (!arguments.given("hybrid")) {
+      throw Error(Failure::usage,
+                  fmt::format("--scheme {} requires --hybrid U", description.name()));
+    }
     options.scheme.hybrid = *arguments.number("hybrid");
   }
-  if (options.scheme.scheme == Scheme::sinkhorn) {
+  if (description.is_iterated()) {
     options.scheme.iterations = arguments.integer("iterations");
     options.scheme.tolerance = arguments.number("tolerance");
   }
   return options;
 }
 
+std::vector<Scheme> schemes_of(const std::vector<std::string>& names) {
+  std::vector<Scheme> schemes;
+  for (const std::string& name : names) schemes.push_back(scheme_of(name).value());
+  return schemes;
+}
+
 // Rejects options that have no effect.
-void require_effect(const cli::Arguments& arguments, const std::vector<std::string>& schemes) {
-  for (const auto& [option, scheme] : {std::pair<const char*, const char*>{"hybrid", "hnas"},
-                                       {"iterations", "sinkhorn"},
-                                       {"tolerance", "sinkhorn"}}) {
-    if (!arguments.given(option)) continue;
-    if (std::find(schemes.begin(), schemes.end(), scheme) != schemes.end()) continue;
-    throw Error(Failure::usage, fmt::format("--{} requires --scheme {}", option, scheme));
+void require_effect(const cli::Arguments& arguments, const std::vector<Scheme>& schemes) {
+  require_effect_on(arguments, "hybrid", &SchemeDescription::is_mixture, schemes);
+  require_effect_on(arguments, "iterations", &SchemeDescription::is_iterated, schemes);
+  require_effect_on(arguments, "tolerance", &SchemeDescription::is_iterated, schemes);
+}
+
+// The schemes that need nothing but points.
+std::vector<std::string> schemes_of_points() {
+  std::vector<std::string> names;
+  for (const SchemeDescription* scheme : attn::schemes()) {
+    if (!scheme->has_preference()) names.emplace_back(scheme->name());
   }
+  return names;
 }
 
 }  // namespace
@@ -56,8 +70,9 @@ SimulationTask::SimulationTask(const cli::Arguments& arguments, const io::InputB
       width(arguments.number("width").value()),
       merged(arguments.number("merged").value()),
       emitted(emitted_of(arguments, simulation_results)) {
-  require_effect(arguments, names);
-  for (const std::string& name : names) schemes.push_back(options_of(arguments, name));
+  const std::vector<Scheme> used = schemes_of(names);
+  require_effect(arguments, used);
+  for (const Scheme scheme : used) schemes.push_back(options_of(arguments, scheme));
 }
 
 std::string SimulationTask::energy() const {
@@ -102,8 +117,7 @@ PointPlan SimulationTask::plan(const cli::Arguments& arguments) const {
 void declare_simulation(cli::Declaration& d) {
   using Range = cli::Declaration::Range;
   d.section("simulate");
-  d.choices("scheme", {"unas", "dnas", "hnas", "sinkhorn"}, "Normalisations of the weights.",
-            "unas,dnas");
+  d.choices("scheme", schemes_of_points(), "Normalisations of the weights.", "unas,dnas");
   d.only_with(simulate_verb);
   d.choice("energy", {"dot", "gaussian"},
            "Energy of two points x, y: dot <x,y>, gaussian -|x-y|^2/2.", "dot");
@@ -149,7 +163,8 @@ void report_simulation_cost(const cli::Arguments& arguments, const SimulationTas
   const double element = sets.f64 ? sizeof(double) : sizeof(float);
   double flops = 0;
   for (const collapse::SelfAttention& scheme : task.schemes) {
-    flops += count * (times - 1) * n * n * 2 * d * (score_passes(scheme.scheme) + 1);
+    const double passes = description_of(scheme.scheme.scheme).score_passes(scheme.scheme);
+    flops += count * (times - 1) * n * n * 2 * d * (passes + 1);
   }
   double bytes = 0;
   if (task.emits("trajectory")) bytes += times * n * d * element;

@@ -1,0 +1,153 @@
+// hnas: the mixture u·dnas + (1−u)·unas.
+
+#include "pass/one_pass.hpp"
+#include "pass/output.hpp"
+#include "scheme/steps.hpp"
+#include "scheme/table.hpp"
+#include "scheme/typed_scheme.hpp"
+#include "sinkhorn/one_iteration.hpp"
+
+namespace attn {
+namespace {
+
+using Numbers = std::vector<double>;
+
+// δ of both parts, each from its own weights in small problems. Else δ of the output is their
+// mixture, so one of them yields the other, by a division by 1/2 or more.
+template <class T>
+struct PartialDeltas {
+  Numbers dnas;
+  Numbers unas;
+
+  PartialDeltas(const Forward<T>& forward, const TileProduct<T>& products, int threads) {
+    const Potentials& found = forward.attention->potentials;
+    if (is_small(*forward.scores)) {
+      dnas = mean_products(forward, products, found.row, found.col, threads);
+      unas = mean_products(forward, products, found.unas_row, {}, threads);
+      return;
+    }
+    const double u = forward.options.hybrid;
+    const bool dnas_is_made = u <= 0.5;
+    Potentials made;
+    made.row = dnas_is_made ? found.row : found.unas_row;
+    made.col = dnas_is_made ? found.col : Numbers(found.col.size(), 0.0);
+    Buffer<T> storage(forward.out.rows * forward.out.cols);
+    const MatrixView<T> out(storage.data(), forward.out.rows, forward.out.cols);
+    Output<T> output(forward.v, out);
+    show_weights<T>(*forward.scores, made, 0, {&output}, threads);
+    dnas = inner_products<T>(forward.grad_out, out);
+    unas = dnas;
+    const Numbers mixed = inner_products(forward.grad_out, forward.out);
+    for (std::size_t i = 0; i < mixed.size(); ++i) {
+      if (dnas_is_made) {
+        unas[i] = (mixed[i] - u * dnas[i]) / (1 - u);
+      } else {
+        dnas[i] = (mixed[i] - (1 - u) * unas[i]) / u;
+      }
+    }
+  }
+};
+
+// Completes the rows of both parts and shows their mixture.
+template <class T>
+void complete_rows(const Scores<T>& scores, const std::vector<Component>& components,
+                   const std::vector<Observer<T>*>& observers, int threads,
+                   const RowSelection* rows = nullptr) {
+  Pass<T> pass;
+  pass.scores = &scores;
+  pass.completes = Completes::rows;
+  pass.components = components;
+  pass.observers = observers;
+  pass.rows = rows;
+  run(pass, threads);
+}
+
+class Hnas final : public TypedScheme<Hnas> {
+ public:
+  Scheme scheme() const override { return Scheme::hnas; }
+  std::string_view name() const override { return "hnas"; }
+  std::string_view help() const override { return "u dnas + (1-u) unas."; }
+  std::string_view formula() const override { return "out = u out(dnas) + (1 - u) out(unas)"; }
+  bool is_mixture() const override { return true; }
+
+  template <class T>
+  void solve_for(const Scores<T>& scores, const SchemeOptions& options,
+                 const std::vector<Observer<T>*>& observers, int threads, Attention& found) const {
+    Numbers& row = found.potentials.row;
+    Numbers& col = found.potentials.col;
+    Numbers& unas_row = found.potentials.unas_row;
+    const double u = options.hybrid;
+    unas_row.assign(row.size(), 0.0);
+    // At its ends the mixture is one of the two schemes, to the last bit.
+    if (u == 0 || u == 1) {
+      const std::vector<Observer<T>*> nobody;
+      first_iteration<T>(scores, found.allowed, row, col, u == 1 ? observers : nobody, threads);
+      run_rows<T>({&scores, unas_row, {}, u == 0 ? observers : nobody}, threads);
+      return;
+    }
+    if (!all_by_row(observers)) {
+      first_columns<T>(scores, col, threads);
+      complete_rows(scores, hybrid_components(u, row, col, unas_row), observers, threads);
+      return;
+    }
+    const auto left = one_pass_hybrid<T>(scores, u, row, unas_row, col, observers, threads);
+    Numbers completed(row.size());
+    Numbers unas_completed(row.size());
+    complete_rows_left<T>(scores, found.allowed, left,
+                          hybrid_components(u, completed, col, unas_completed), {row, unas_row},
+                          observers, threads);
+  }
+
+  template <class T>
+  void show_for(const Scores<T>& scores, const SchemeOptions& options, Potentials& potentials,
+                const RowSelection& rows, const std::vector<Observer<T>*>& observers,
+                int threads) const {
+    const double u = options.hybrid;
+    if (u == 0) return show_completed_rows<T>(scores, {}, rows, observers, threads);
+    if (u == 1) return show_completed_rows<T>(scores, potentials.col, rows, observers, threads);
+    Numbers row(static_cast<std::size_t>(scores.rows()));
+    Numbers unas_row(row.size());
+    complete_rows(scores, hybrid_components(u, row, potentials.col, unas_row), observers, threads,
+                  &rows);
+  }
+
+  template <class T>
+  std::vector<WeightAdjoint<T>> differentiate_for(const Forward<T>& forward,
+                                                  const TileProduct<T>& products,
+                                                  int threads) const {
+    const Potentials& found = forward.attention->potentials;
+    const double u = forward.options.hybrid;
+    const PartialDeltas<T> delta(forward, products, threads);
+    return {row_and_column_adjoint<T>(found.row, found.col, u, delta.dnas),
+            row_adjoint<T>(found.unas_row, Numbers(found.col.size(), 0.0), 1 - u, delta.unas)};
+  }
+
+  std::optional<double> column_sum_bound(double hybrid, Index most_keys) const override {
+    if (hybrid > 0) return hybrid * (1.0 / static_cast<double>(most_keys));
+    return std::nullopt;
+  }
+  Partition output_partition(Index queries, Index keys, std::size_t element_size) const override {
+    return one_pass_columns_partition(queries, keys, element_size, 2);
+  }
+  std::int64_t bytes(Index rows, Index cols, std::size_t element_size, int threads) const override {
+    return row_and_column_bytes(rows, cols, 2, element_size, threads);
+  }
+  std::int64_t gradient_bytes(const GradientSizes& sizes, const SchemeOptions&) const override {
+    // The sum of `hybrid`, and the output of one part.
+    return differentiate_weights_bytes(sizes, {.open = true, .several = true}) +
+           2 * (sizes.rows + sizes.cols) * static_cast<std::int64_t>(sizeof(double)) +
+           sizes.rows * sizes.v_head_dim * static_cast<std::int64_t>(sizes.element_size) +
+           adjoint_pass_bytes(sizes);
+  }
+  double score_passes(const SchemeOptions&) const override { return 2; }
+  SchemePasses gradient_passes(const SchemeOptions&) const override { return {1, 1}; }
+};
+
+}  // namespace
+
+const SchemeDescription& hnas_scheme() {
+  static const Hnas scheme;
+  return scheme;
+}
+
+}  // namespace attn

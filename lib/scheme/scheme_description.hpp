@@ -1,0 +1,108 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "gradient/adjoints.hpp"
+#include "pass/attention.hpp"
+#include "pass/pass.hpp"
+
+namespace attn {
+
+/// Passes over all scores, and products with all values.
+struct SchemePasses {
+  double scores = 0;
+  double values = 0;
+};
+
+/// The description of a scheme: its name, the options, operands and results that it has besides
+/// those of every scheme, how scores become weights, how these are differentiated, and the cost.
+/// Each scheme is one object in a file of its own; `schemes` lists them all.
+class SchemeDescription {
+ public:
+  virtual ~SchemeDescription() = default;
+
+  virtual Scheme scheme() const = 0;
+
+  /// The name on the command line, as "dnas"; what follows "dnas: " in the help; and the formula of
+  /// g or of the output in the manual page.
+  virtual std::string_view name() const = 0;
+  virtual std::string_view help() const = 0;
+  virtual std::string_view formula() const = 0;
+
+  /// Whether the weights are a mixture with softmax: there is an option and operand `hybrid` with a
+  /// gradient, and a result unas_row_potential.
+  virtual bool is_mixture() const { return false; }
+
+  /// Whether it iterates: there are the options of Stopping, and it may not converge.
+  virtual bool is_iterated() const { return false; }
+
+  /// Whether its scores have a log-preference and a factor α, in addition to those of other
+  /// schemes; then its usual energy is dot, as FD 17 uses inner products.
+  virtual bool has_preference() const { return false; }
+  std::string_view usual_energy() const { return has_preference() ? "dot" : "scaled-dot"; }
+
+  /// Finds the potentials and shows every weight to `observers`, as `attend` says. `found` has the
+  /// allowed counts, and zeros for the potentials `row` and `col`.
+  virtual void solve(const Scores<float>& scores, const SchemeOptions& options,
+                     const std::vector<Observer<float>*>& observers, int threads,
+                     Attention& found) const = 0;
+  virtual void solve(const Scores<double>& scores, const SchemeOptions& options,
+                     const std::vector<Observer<double>*>& observers, int threads,
+                     Attention& found) const = 0;
+
+  /// Shows the weights of the chosen queries to the observers, as `show_rows` says.
+  virtual void show(const Scores<float>& scores, const SchemeOptions& options,
+                    Potentials& potentials, const RowSelection& rows,
+                    const std::vector<Observer<float>*>& observers, int threads) const = 0;
+  virtual void show(const Scores<double>& scores, const SchemeOptions& options,
+                    Potentials& potentials, const RowSelection& rows,
+                    const std::vector<Observer<double>*>& observers, int threads) const = 0;
+
+  /// The adjoints of the weights, made with `products` G; O(L) numbers each. At most one is open,
+  /// and it comes first. Those of a mixture are of its two parts, softmax last.
+  virtual std::vector<WeightAdjoint<float>> differentiate(const Forward<float>& forward,
+                                                          const TileProduct<float>& products,
+                                                          int threads) const = 0;
+  virtual std::vector<WeightAdjoint<double>> differentiate(const Forward<double>& forward,
+                                                           const TileProduct<double>& products,
+                                                           int threads) const = 0;
+
+  /// The proven lower bound on column sums, see column_sum_bound; most_keys >= 1.
+  virtual std::optional<double> column_sum_bound(double hybrid, Index most_keys) const = 0;
+
+  /// The partition by which a pass of `solve` gathers the output.
+  virtual Partition output_partition(Index queries, Index keys, std::size_t element_size) const = 0;
+
+  /// Bytes that `solve` takes in addition to `found`, observers and kept exponentials, and the most
+  /// that it can use to keep exponentials.
+  virtual std::int64_t bytes(Index rows, Index cols, std::size_t element_size,
+                             int threads) const = 0;
+  virtual std::int64_t useful_bytes(const SchemeOptions&, Index /*rows*/, Index /*cols*/,
+                                    std::size_t /*element_size*/) const {
+    return 0;
+  }
+
+  /// Bytes that a gradient takes, without sinks.
+  virtual std::int64_t gradient_bytes(const GradientSizes& sizes,
+                                      const SchemeOptions& options) const = 0;
+
+  /// How often `solve` evaluates all scores: an upper bound if it is iterated.
+  virtual double score_passes(const SchemeOptions& options) const = 0;
+
+  /// The passes of `differentiate`, before the gradient's own.
+  virtual SchemePasses gradient_passes(const SchemeOptions&) const { return {}; }
+};
+
+/// All schemes, in the order in which the help lists them.
+const std::vector<const SchemeDescription*>& schemes();
+
+/// Throws Error(usage) for a value outside of the enumeration.
+const SchemeDescription& description_of(Scheme scheme);
+
+/// The scheme of that name, or null.
+const SchemeDescription* scheme_called(std::string_view name);
+
+}  // namespace attn
