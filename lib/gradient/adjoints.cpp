@@ -11,7 +11,7 @@
 namespace attn {
 namespace {
 
-using Numbers = std::vector<double>;
+using Numbers = PooledVector<double>;
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
@@ -81,14 +81,14 @@ class MeanProducts final : public Observer<T> {
   const TileProduct<T>& all_products_;
   Numbers& means_;
   Numbers masses_;
-  std::vector<Buffer<T>> products_;
+  PooledVector<Buffer<T>> products_;
 };
 
 // x_j = Σ_i P_ij (coefficient·G_ij + row_i), from column panels: each column belongs to one slot.
 template <class T>
 class ColumnAdjoints final : public Observer<T> {
  public:
-  ColumnAdjoints(const TileProduct<T>& products, T coefficient, const std::vector<T>& row,
+  ColumnAdjoints(const TileProduct<T>& products, T coefficient, const PooledVector<T>& row,
                  Numbers& x)
       : all_products_(products), coefficient_(coefficient), row_(row), x_(x) {}
 
@@ -111,14 +111,14 @@ class ColumnAdjoints final : public Observer<T> {
  private:
   const TileProduct<T>& all_products_;
   T coefficient_;
-  const std::vector<T>& row_;
+  const PooledVector<T>& row_;
   Numbers& x_;
-  std::vector<Buffer<T>> products_;
+  PooledVector<Buffer<T>> products_;
 };
 
 template <class T>
-std::vector<T> narrow(const Numbers& values, double factor = 1) {
-  std::vector<T> narrowed;
+PooledVector<T> narrow(const Numbers& values, double factor = 1) {
+  PooledVector<T> narrowed;
   narrowed.reserve(values.size());
   for (const double value : values) narrowed.push_back(static_cast<T>(factor * value));
   return narrowed;
@@ -133,8 +133,8 @@ Numbers to_subtract(Numbers potential) {
 // exp(f_i − before_i − log_b), the factor that turns P^t into Q^t; 0 for a masked row. An empty
 // `before` means zeros.
 template <class T>
-std::vector<T> row_factors(const Numbers& f, const Numbers& before, double log_b) {
-  std::vector<T> factors(f.size());
+PooledVector<T> row_factors(const Numbers& f, const Numbers& before, double log_b) {
+  PooledVector<T> factors(f.size());
   for (std::size_t i = 0; i < f.size(); ++i) {
     const double from = before.empty() ? 0.0 : before[i];
     factors[i] = f[i] == -infinity ? T{0} : static_cast<T>(std::exp(f[i] - from - log_b));
@@ -164,7 +164,7 @@ class Builder {
         threads_(threads),
         small_(is_small(*forward.scores)) {}
 
-  std::vector<WeightAdjoint<T>> build() {
+  PooledVector<WeightAdjoint<T>> build() {
     const Potentials& found = forward_.attention->potentials;
     switch (forward_.options.scheme) {
       case Scheme::unas:
@@ -215,7 +215,7 @@ class Builder {
     return means;
   }
 
-  std::vector<WeightAdjoint<T>> hnas() const {
+  PooledVector<WeightAdjoint<T>> hnas() const {
     const Potentials& found = forward_.attention->potentials;
     const double u = forward_.options.hybrid;
     if (small_) {
@@ -244,10 +244,10 @@ class Builder {
     return {dnas(u, of_dnas), unas(found.unas_row, 1 - u, of_unas)};
   }
 
-  std::vector<WeightAdjoint<T>> sinkhorn(Index iterations) {
+  PooledVector<WeightAdjoint<T>> sinkhorn(Index iterations) {
     unrolled_ =
         unroll_attention(*forward_.scores, forward_.attention->allowed, iterations, threads_);
-    std::vector<WeightAdjoint<T>> adjoints;
+    PooledVector<WeightAdjoint<T>> adjoints;
     WeightAdjoint<T> last = iteration(iterations);
     last.coefficient = 1;
     const Potentials& found = forward_.attention->potentials;
@@ -285,11 +285,11 @@ class Builder {
   }
 
   // φ^{t−1}_i = −Σ_j Q^t_ij γ^t_j, where `columns` are −γ^t.
-  std::vector<T> rows_before(Index t, const WeightAdjoint<T>& adjoint, const Numbers& columns) {
+  PooledVector<T> rows_before(Index t, const WeightAdjoint<T>& adjoint, const Numbers& columns) {
     Numbers sums;
     RowDots<T> dots(columns, sums);
     show(t, Order::row_panels, dots);
-    std::vector<T> rows = narrow<T>(sums);
+    PooledVector<T> rows = narrow<T>(sums);
     for (std::size_t i = 0; i < rows.size(); ++i) rows[i] *= adjoint.factor[i];
     return rows;
   }
@@ -322,14 +322,14 @@ class Builder {
 }  // namespace
 
 template <class T>
-std::vector<WeightAdjoint<T>> weight_adjoints(const Forward<T>& forward,
-                                              const TileProduct<T>& products, int threads) {
+PooledVector<WeightAdjoint<T>> weight_adjoints(const Forward<T>& forward,
+                                               const TileProduct<T>& products, int threads) {
   return Builder<T>(forward, products, threads).build();
 }
 
-template std::vector<WeightAdjoint<float>> weight_adjoints(const Forward<float>&,
-                                                           const TileProduct<float>&, int);
-template std::vector<WeightAdjoint<double>> weight_adjoints(const Forward<double>&,
-                                                            const TileProduct<double>&, int);
+template PooledVector<WeightAdjoint<float>> weight_adjoints(const Forward<float>&,
+                                                            const TileProduct<float>&, int);
+template PooledVector<WeightAdjoint<double>> weight_adjoints(const Forward<double>&,
+                                                             const TileProduct<double>&, int);
 
 }  // namespace attn

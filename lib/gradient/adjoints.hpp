@@ -1,9 +1,8 @@
 #pragma once
 
-#include <vector>
-
 #include "gradient/gradient.hpp"
 #include "score/tile_product.hpp"
+#include "tensor/pooled_vector.hpp"
 
 namespace attn {
 
@@ -15,12 +14,12 @@ namespace attn {
 /// the weights π = Σ coefficient·P that made the output.
 template <class T>
 struct WeightAdjoint {
-  std::vector<double> f;  ///< (Lq); empty, as g then is, if fold_rows has left only exp(s_ij)
-  std::vector<double> g;  ///< (Lk)
+  PooledVector<double> f;  ///< (Lq); empty, as g then is, if fold_rows has left only exp(s_ij)
+  PooledVector<double> g;  ///< (Lk)
   double coefficient = 0;
-  std::vector<T> row;     ///< (Lq)
-  std::vector<T> factor;  ///< (Lq); empty: there is no third term
-  std::vector<T> col;  ///< (Lk); empty with a factor: col_j = −Σ_i P_ij (coefficient·G_ij + row_i)
+  PooledVector<T> row;     ///< (Lq)
+  PooledVector<T> factor;  ///< (Lq); empty: there is no third term
+  PooledVector<T> col;  ///< (Lk); empty with a factor: col_j = −Σ_i P_ij (coefficient·G_ij + row_i)
 
   /// Whether its columns are still open: they follow from its own weights, one panel of columns at
   /// a time.
@@ -38,7 +37,7 @@ bool is_small(const Scores<T>& scores) {
 /// The adjoints of the scheme, made with `products` G; O(L) numbers each. At most one is open, and
 /// it comes first. hnas has those of dnas and unas.
 template <class T>
-std::vector<WeightAdjoint<T>> weight_adjoints(const Forward<T>& forward,
-                                              const TileProduct<T>& products, int threads);
+PooledVector<WeightAdjoint<T>> weight_adjoints(const Forward<T>& forward,
+                                               const TileProduct<T>& products, int threads);
 
 }  // namespace attn

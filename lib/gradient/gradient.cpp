@@ -19,12 +19,12 @@ namespace {
 
 template <class T>
 struct Workspace {
-  std::vector<Buffer<T>> weights;  // by adjoint; the first starts as the scores
-  Buffer<T> products;              // G
-  Buffer<T> gradient;              // of a tile
+  PooledVector<Buffer<T>> weights;  // by adjoint; the first starts as the scores
+  Buffer<T> products;               // G
+  Buffer<T> gradient;               // of a tile
   typename Scores<T>::Scratch scratch;
-  std::vector<double> column_sums;
-  std::vector<T> columns;
+  PooledVector<double> column_sums;
+  PooledVector<T> columns;
 };
 
 // The tiles in a workspace: one after the other for a whole panel, or each at the beginning.
@@ -59,7 +59,7 @@ class HybridSum {
   }
 
   // Adds the tile's part of Σ_i ξ_ij, for `mend`.
-  void weigh(MatrixView<const T> dnas, const TileRange& tile, std::vector<double>& mass) const {
+  void weigh(MatrixView<const T> dnas, const TileRange& tile, PooledVector<double>& mass) const {
     for (Index i = 0; i < tile.rows; ++i) {
       const double factor = factor_[static_cast<std::size_t>(tile.row0 + i)];
       const T* weights = dnas.row(i);
@@ -70,7 +70,7 @@ class HybridSum {
   }
 
   // Requires that all of these columns have been weighed.
-  void mend(Index first, const std::vector<double>& mass) {
+  void mend(Index first, const PooledVector<double>& mass) {
     for (std::size_t j = 0; j < mass.size(); ++j) {
       if (mass[j] > 0) col_[static_cast<std::size_t>(first) + j] += std::log(mass[j]);
     }
@@ -88,18 +88,19 @@ class HybridSum {
   double total() const { return std::accumulate(sums_.begin(), sums_.end(), 0.0); }
 
  private:
-  std::vector<double> col_;
-  std::vector<T> row_;          // −δ
-  std::vector<double> ratio_;   // π_dnas = π_unas exp(ratio_i − g_j)
-  std::vector<double> factor_;  // ξ_ij = π_dnas factor_i
-  std::vector<double> sums_;    // by key; each key belongs to one lane, also in col_
+  PooledVector<double> col_;
+  PooledVector<T> row_;          // −δ
+  PooledVector<double> ratio_;   // π_dnas = π_unas exp(ratio_i − g_j)
+  PooledVector<double> factor_;  // ξ_ij = π_dnas factor_i
+  PooledVector<double> sums_;    // by key; each key belongs to one lane, also in col_
 };
 
 template <class T>
 class Runner {
  public:
   Runner(const Forward<T>& forward, const GradientTargets<T>& targets,
-         const TileProduct<T>& products, const std::vector<WeightAdjoint<T>>& adjoints, int threads)
+         const TileProduct<T>& products, const PooledVector<WeightAdjoint<T>>& adjoints,
+         int threads)
       : forward_(forward),
         targets_(targets),
         products_(products),
@@ -125,7 +126,7 @@ class Runner {
     for (Index j = 0; targets_.v.data != nullptr && j < targets_.v.rows; ++j) {
       std::fill_n(targets_.v.row(j), targets_.v.cols, T{0});
     }
-    std::vector<Workspace<T>> workspaces(static_cast<std::size_t>(lanes));
+    PooledVector<Workspace<T>> workspaces(static_cast<std::size_t>(lanes));
     for (Index first = 0; first < partition_.slots; first += lanes) {
       const Index count = std::min(lanes, partition_.slots - first);
       kernel::parallel_for(count, threads_, [&](Index lane, int) {
@@ -147,7 +148,7 @@ class Runner {
     const Index count = keys.last - first;
     const PanelLayout layout{{0, partition_.rows, first, count}, open_};
     workspace.weights.resize(adjoints_.size() > 1 && !open_ ? 2 : adjoints_.size());
-    std::vector<TileRange> tiles;
+    PooledVector<TileRange> tiles;
     for (Index row0 = 0; row0 < partition_.rows; row0 += gradient_tile_rows) {
       const TileRange tile{row0, std::min(gradient_tile_rows, partition_.rows - row0), first,
                            count};
@@ -167,7 +168,7 @@ class Runner {
                                   terms(0, layout, tile, workspace), workspace.column_sums.data());
     }
     if (difference_) {
-      std::vector<double> mass(static_cast<std::size_t>(count), 0.0);
+      PooledVector<double> mass(static_cast<std::size_t>(count), 0.0);
       for (const TileRange& tile : tiles) {
         difference_->weigh(layout.view(workspace.weights[0], tile), tile, mass);
       }
@@ -286,10 +287,10 @@ class Runner {
   const Forward<T>& forward_;
   const GradientTargets<T>& targets_;
   const TileProduct<T>& products_;
-  const std::vector<WeightAdjoint<T>>& adjoints_;
+  const PooledVector<WeightAdjoint<T>>& adjoints_;
   int threads_;
   kernel::Packed<T> grad_out_;  // packed once, for the values' gradient
-  std::vector<GradientSink<T>*> sinks_;
+  PooledVector<GradientSink<T>*> sinks_;
   Partition partition_;
   bool uses_products_ = false;
   bool open_ = false;

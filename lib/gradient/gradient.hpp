@@ -1,10 +1,10 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "gradient/gradient_sink.hpp"
 #include "scheme/scheme.hpp"
+#include "tensor/pooled_vector.hpp"
 
 namespace attn {
 
@@ -22,10 +22,10 @@ struct Forward {
 /// Where gradients go. A gradient whose matrix has no data is not computed and costs nothing.
 template <class T>
 struct GradientTargets {
-  MatrixView<T> v;                         ///< dV = πᵀ dO (Lk, dv), contiguous
-  std::vector<GradientSink<T>*> scores;    ///< receive dS: the biases
-  std::vector<GradientSink<T>*> energies;  ///< receive dE, dS times the slope of the soft cap
-  bool hybrid = false;                     ///< whether to return du of hnas
+  MatrixView<T> v;                          ///< dV = πᵀ dO (Lk, dv), contiguous
+  PooledVector<GradientSink<T>*> scores;    ///< receive dS: the biases
+  PooledVector<GradientSink<T>*> energies;  ///< receive dE, dS times the slope of the soft cap
+  bool hybrid = false;                      ///< whether to return du of hnas
 };
 
 /// Backward through a scheme, exact and in O(L·d) memory: tiles of scores, weights and dS are made,

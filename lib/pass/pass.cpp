@@ -14,15 +14,15 @@ namespace {
 
 // A potential of −inf masks its line. Subtracting +inf in its place yields −inf for every score,
 // finite or not, where −inf − (−inf) would be NaN.
-std::vector<double> to_subtract(std::span<const double> potential) {
-  std::vector<double> values(potential.begin(), potential.end());
+PooledVector<double> to_subtract(std::span<const double> potential) {
+  PooledVector<double> values(potential.begin(), potential.end());
   for (double& value : values) {
     if (value == minus_infinity) value = std::numeric_limits<double>::infinity();
   }
   return values;
 }
 
-const double* data_or_null(const std::vector<double>& values) {
+const double* data_or_null(const PooledVector<double>& values) {
   return values.empty() ? nullptr : values.data();
 }
 
@@ -30,11 +30,11 @@ const double* data_or_null(const std::vector<double>& values) {
 // mixture.
 template <class T>
 struct Workspace {
-  std::vector<Buffer<T>> panels;
+  PooledVector<Buffer<T>> panels;
   typename Scores<T>::Scratch scratch;
-  std::vector<double> shift;
-  std::vector<double> sum;
-  std::vector<double> factor;
+  PooledVector<double> shift;
+  PooledVector<double> sum;
+  PooledVector<double> factor;
 };
 
 // A panel as a list of tiles, side by side in the workspace; empty tiles, which may lie at both
@@ -46,8 +46,8 @@ struct PanelTiles {
   };
   TileRange panel;
   Index stride = 0;
-  std::vector<TileRange> tiles;  // without empty ones
-  std::vector<Place> all;        // in order
+  PooledVector<TileRange> tiles;  // without empty ones
+  PooledVector<Place> all;        // in order
 
   template <class T>
   MatrixView<T> view(const Buffer<T>& storage, const TileRange& tile) const {
@@ -311,8 +311,8 @@ class Runner {
   Partition partition_;
   int threads_;
   bool show_empty_ = false;
-  std::vector<std::vector<double>> row_;  // per component, as subtracted; empty: zero
-  std::vector<std::vector<double>> col_;
+  PooledVector<PooledVector<double>> row_;  // per component, as subtracted; empty: zero
+  PooledVector<PooledVector<double>> col_;
 };
 
 }  // namespace

@@ -2,14 +2,14 @@
 
 namespace attn {
 
-std::vector<Component> hybrid_components(double hybrid, std::span<double> row,
-                                         std::span<double> col, std::span<double> unas_row) {
+PooledVector<Component> hybrid_components(double hybrid, std::span<double> row,
+                                          std::span<double> col, std::span<double> unas_row) {
   return {Component{hybrid, row, col}, Component{1 - hybrid, unas_row, {}}};
 }
 
 template <class T>
 void show_weights(const Scores<T>& scores, Potentials& potentials, double hybrid,
-                  const std::vector<Observer<T>*>& observers, int threads) {
+                  const ObserverList<T>& observers, int threads) {
   Pass<T> pass;
   pass.scores = &scores;
   pass.completes = Completes::nothing;
@@ -23,9 +23,9 @@ void show_weights(const Scores<T>& scores, Potentials& potentials, double hybrid
   run(pass, threads);
 }
 
-template void show_weights(const Scores<float>&, Potentials&, double,
-                           const std::vector<Observer<float>*>&, int);
-template void show_weights(const Scores<double>&, Potentials&, double,
-                           const std::vector<Observer<double>*>&, int);
+template void show_weights(const Scores<float>&, Potentials&, double, const ObserverList<float>&,
+                           int);
+template void show_weights(const Scores<double>&, Potentials&, double, const ObserverList<double>&,
+                           int);
 
 }  // namespace attn

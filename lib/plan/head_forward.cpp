@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <span>
 
 #include "pass/output.hpp"
 #include "plan/dense_weights.hpp"
@@ -10,7 +11,7 @@
 namespace attn {
 namespace {
 
-void copy_row(const std::vector<double>& from, const TensorView<double>& to, Index problem) {
+void copy_row(std::span<const double> from, const TensorView<double>& to, Index problem) {
   if (to.data == nullptr) return;
   std::copy(from.begin(), from.end(), to.data + problem * static_cast<Index>(from.size()));
 }
@@ -66,7 +67,7 @@ void attend_head(const AttentionLayout& layout, const AttentionOutputs<T>& outpu
   const Index problem = work.head.arrays.problem;
   const Index queries = layout.queries();
   const Index keys = layout.keys();
-  std::vector<Observer<T>*> observers;
+  ObserverList<T> observers;
   work.out = block_of(outputs.out, problem, queries, layout.v_head_dim);
   if (needs_out && work.out.data == nullptr) {
     work.out_storage = Buffer<T>(queries * layout.v_head_dim);
@@ -88,8 +89,8 @@ void attend_head(const AttentionLayout& layout, const AttentionOutputs<T>& outpu
       work.out.data[n] = T{0};
     }
     work.attention = nothing_allowed<T>(layout);
-    copy_row(std::vector<double>(static_cast<std::size_t>(keys), 0.0), outputs.col_sum, problem);
-    copy_row(std::vector<double>(static_cast<std::size_t>(queries), 0.0), outputs.row_entropy,
+    copy_row(PooledVector<double>(static_cast<std::size_t>(keys), 0.0), outputs.col_sum, problem);
+    copy_row(PooledVector<double>(static_cast<std::size_t>(queries), 0.0), outputs.row_entropy,
              problem);
   } else {
     work.scores.emplace(layout.recipe, work.head.arrays, threads);

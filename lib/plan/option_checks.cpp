@@ -68,6 +68,8 @@ void require_options(const AttentionShapes& shapes, const AttentionOptions& opti
   require(fenchel || options.alpha == 1, "alpha goes with the scheme fenchel");
   require(fenchel || !shapes.preference, "the operand preference goes with the scheme fenchel");
   require(options.hybrid >= 0 && options.hybrid <= 1, "hybrid is not in [0, 1]");
+  require(hnas || options.hybrid == AttentionOptions().hybrid,
+          "the option hybrid goes with the scheme hnas");
   require(hnas || !shapes.hybrid, "the operand hybrid goes with the scheme hnas");
   require(t5 || !shapes.rel_bias, "the operand rel_bias goes with T5's positions");
   require(!t5 || shapes.rel_bias, "T5's relative positions need the operand rel_bias");
@@ -75,6 +77,8 @@ void require_options(const AttentionShapes& shapes, const AttentionOptions& opti
           "the soft cap is not a finite number > 0");
   require(!options.window || *options.window >= 1, "the window is below 1");
   require(options.kept_bytes >= 0, "kept_bytes is negative");
+  require(options.scheme == Scheme::sinkhorn || options.kept_bytes == 0,
+          "kept_bytes goes with the scheme sinkhorn");
   require_sinkhorn(options.stopping, options.scheme);
   const bool ready_made = source_of(shapes) == ScoreSource::ready_made;
   require(!ready_made || options.energy.empty(), "ready-made scores have no energy");

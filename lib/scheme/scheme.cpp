@@ -16,8 +16,8 @@ namespace {
 template <class T>
 class Solver {
  public:
-  Solver(const Scores<T>& scores, const SchemeOptions& options,
-         const std::vector<Observer<T>*>& observers, int threads)
+  Solver(const Scores<T>& scores, const SchemeOptions& options, const ObserverList<T>& observers,
+         int threads)
       : scores_(scores), options_(options), observers_(observers), threads_(threads) {
     found_.allowed = scores.allowed_counts();
     found_.potentials.row.assign(static_cast<std::size_t>(scores.rows()), 0.0);
@@ -47,8 +47,7 @@ class Solver {
   std::span<double> row() { return found_.potentials.row; }
   std::span<double> col() { return found_.potentials.col; }
 
-  void complete_rows(const std::vector<Component>& components,
-                     const std::vector<Observer<T>*>& observers) {
+  void complete_rows(const PooledVector<Component>& components, const ObserverList<T>& observers) {
     Pass<T> pass;
     pass.scores = &scores_;
     pass.order = Order::row_panels;
@@ -63,7 +62,7 @@ class Solver {
     close_empty_keys();
   }
 
-  void solve_doubly(const std::vector<Observer<T>*>& observers) {
+  void solve_doubly(const ObserverList<T>& observers) {
     first_iteration(scores_, found_.allowed, row(), col(), observers, threads_);
   }
 
@@ -80,7 +79,7 @@ class Solver {
     unas_row.assign(static_cast<std::size_t>(scores_.rows()), 0.0);
     // At its ends the mixture is one of the two schemes, to the last bit.
     if (options_.hybrid == 0 || options_.hybrid == 1) {
-      const std::vector<Observer<T>*> nobody;
+      const ObserverList<T> nobody;
       solve_doubly(options_.hybrid == 1 ? observers_ : nobody);
       run_rows<T>({&scores_, unas_row, {}, options_.hybrid == 0 ? observers_ : nobody}, threads_);
       return;
@@ -92,8 +91,8 @@ class Solver {
     }
     const auto left =
         one_pass_hybrid<T>(scores_, options_.hybrid, row(), unas_row, col(), observers_, threads_);
-    std::vector<double> completed(row().size());
-    std::vector<double> unas_completed(row().size());
+    PooledVector<double> completed(row().size());
+    PooledVector<double> unas_completed(row().size());
     complete_rows_left(scores_, found_.allowed, left,
                        hybrid_components(options_.hybrid, completed, col(), unas_completed),
                        {row(), unas_row}, observers_, threads_);
@@ -106,7 +105,7 @@ class Solver {
 
   const Scores<T>& scores_;
   const SchemeOptions& options_;
-  const std::vector<Observer<T>*>& observers_;
+  const ObserverList<T>& observers_;
   int threads_;
   Attention found_;
 };
@@ -115,13 +114,13 @@ class Solver {
 
 template <class T>
 Attention attend(const Scores<T>& scores, const SchemeOptions& options,
-                 const std::vector<Observer<T>*>& observers, int threads) {
+                 const ObserverList<T>& observers, int threads) {
   return Solver<T>(scores, options, observers, threads).solve();
 }
 
 template <class T>
 void show_rows(const Scores<T>& scores, const SchemeOptions& options, Potentials& potentials,
-               const RowSelection& rows, const std::vector<Observer<T>*>& observers, int threads) {
+               const RowSelection& rows, const ObserverList<T>& observers, int threads) {
   // At its ends the mixture is one of the two schemes.
   const bool hybrid = options.scheme == Scheme::hnas && options.hybrid != 0 && options.hybrid != 1;
   const bool softmax =
@@ -138,8 +137,8 @@ void show_rows(const Scores<T>& scores, const SchemeOptions& options, Potentials
   }
   // Completed anew, because exp((s − g) − m) / Σ rounds differently from exp((s − g) − f).
   const auto queries = static_cast<std::size_t>(scores.rows());
-  std::vector<double> row(queries);
-  std::vector<double> unas_row(hybrid ? queries : 0);
+  PooledVector<double> row(queries);
+  PooledVector<double> unas_row(hybrid ? queries : 0);
   pass.completes = Completes::rows;
   RowPass<T> alone{&scores, row, {}, observers, &rows};
   if (!softmax) alone.col = potentials.col;
@@ -190,13 +189,13 @@ std::int64_t useful_attend_bytes(const SchemeOptions& options, Index rows, Index
   return rows * cols * static_cast<std::int64_t>(element_size);
 }
 
-template Attention attend(const Scores<float>&, const SchemeOptions&,
-                          const std::vector<Observer<float>*>&, int);
-template Attention attend(const Scores<double>&, const SchemeOptions&,
-                          const std::vector<Observer<double>*>&, int);
+template Attention attend(const Scores<float>&, const SchemeOptions&, const ObserverList<float>&,
+                          int);
+template Attention attend(const Scores<double>&, const SchemeOptions&, const ObserverList<double>&,
+                          int);
 template void show_rows(const Scores<float>&, const SchemeOptions&, Potentials&,
-                        const RowSelection&, const std::vector<Observer<float>*>&, int);
+                        const RowSelection&, const ObserverList<float>&, int);
 template void show_rows(const Scores<double>&, const SchemeOptions&, Potentials&,
-                        const RowSelection&, const std::vector<Observer<double>*>&, int);
+                        const RowSelection&, const ObserverList<double>&, int);
 
 }  // namespace attn

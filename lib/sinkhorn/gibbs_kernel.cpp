@@ -10,8 +10,8 @@ namespace attn {
 namespace {
 
 // Subtracting +inf masks a line, where −inf would turn its scores into +inf or NaN.
-std::vector<double> to_subtract(std::span<const double> potential) {
-  std::vector<double> values(potential.begin(), potential.end());
+PooledVector<double> to_subtract(std::span<const double> potential) {
+  PooledVector<double> values(potential.begin(), potential.end());
   for (double& value : values) {
     if (value == -std::numeric_limits<double>::infinity()) value = -value;
   }

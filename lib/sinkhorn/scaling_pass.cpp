@@ -7,6 +7,7 @@
 #include "kernel/parallel.hpp"
 #include "kernel/two_sided.hpp"
 #include "pass/one_pass.hpp"
+#include "tensor/pooled_vector.hpp"
 
 namespace attn {
 namespace {
@@ -28,16 +29,16 @@ template <class T>
 struct Workspace {
   Buffer<T> panel;
   typename Scores<T>::Scratch scratch;
-  std::vector<Tile<T>> tiles;  // of a block, without empty ones
-  std::vector<double> row_sum;
-  std::vector<T> row_factor;
+  PooledVector<Tile<T>> tiles;  // of a block, without empty ones
+  PooledVector<double> row_sum;
+  PooledVector<T> row_factor;
   Buffer<T> col_sum;  // of a block in float32
 };
 
 }  // namespace
 
 template <class T>
-class ScalingPasses<T>::Run {
+class ScalingPasses<T>::Run : public FromPool {
  public:
   Run(GibbsKernel<T>& kernel, int threads)
       : kernel_(kernel),
@@ -219,9 +220,9 @@ class ScalingPasses<T>::Run {
   const int threads_;
   const bool from_memory_;
   const ScalingPass* pass_ = nullptr;
-  std::vector<Workspace<T>> workspaces_;
+  PooledVector<Workspace<T>> workspaces_;
   Buffer<T> col_factor_;
-  std::vector<Buffer<double>> col_sums_;  // by slot
+  PooledVector<Buffer<double>> col_sums_;  // by slot
 };
 
 template <class T>

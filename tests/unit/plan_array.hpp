@@ -52,8 +52,8 @@ bool same_bits(const T* a, const T* b, Index count) {
   return count == 0 || std::memcmp(a, b, static_cast<std::size_t>(count) * sizeof(T)) == 0;
 }
 
-template <class T>
-bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
+template <class A, class B>
+bool same_bits(const A& a, const B& b) {
   return a.size() == b.size() && same_bits(a.data(), b.data(), static_cast<Index>(a.size()));
 }
 

@@ -21,7 +21,7 @@ constexpr const char* product_names[] = {"dot", "scaled-dot", "gaussian"};
 AttentionOptions options_of(Scheme scheme) {
   AttentionOptions options;
   options.scheme = scheme;
-  options.hybrid = 0.3;
+  if (scheme == Scheme::hnas) options.hybrid = 0.3;
   if (scheme == Scheme::sinkhorn) options.stopping.iterations = 3;
   return options;
 }

@@ -22,7 +22,7 @@ constexpr Scheme schemes[] = {Scheme::unas, Scheme::dnas, Scheme::hnas, Scheme::
 AttentionOptions options_of(Scheme scheme) {
   AttentionOptions options;
   options.scheme = scheme;
-  options.hybrid = 0.3;
+  if (scheme == Scheme::hnas) options.hybrid = 0.3;
   if (scheme == Scheme::sinkhorn) options.stopping.iterations = 2;
   return options;
 }

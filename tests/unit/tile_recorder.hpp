@@ -88,10 +88,10 @@ class TileRecorder final : public Observer<T> {
   int finished_ = 0;
 };
 
-template <class T>
-bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
+template <class A, class B>
+bool same_bits(const A& a, const B& b) {
   return a.size() == b.size() && !a.empty() &&
-         std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
+         std::memcmp(a.data(), b.data(), a.size() * sizeof(a[0])) == 0;
 }
 
 }  // namespace attn::testing
