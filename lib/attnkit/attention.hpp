@@ -52,7 +52,7 @@ struct AttentionOptions {
   std::optional<Index> window;    ///< W >= 1: only keys fewer than W positions away
   RelativePositions relative = RelativePositions::none;
 
-  double hybrid = 0.5;  ///< u of hnas in [0, 1], unless the operand hybrid is present
+  double hybrid = 0.5;  ///< for hnas: u in [0, 1], unless the operand hybrid is present
   double alpha = 1;     ///< for fenchel: multiplies the scale; finite
   Stopping stopping;    ///< for sinkhorn; error: Σ_j |c_j − b_j| / Σ_j b_j of the column sums c
 
@@ -165,10 +165,13 @@ class AttentionPlan {
  public:
   /// Requires threads >= 1. They share the problems, or work together on one problem at a time if
   /// there are fewer problems than threads. No result depends on their number. Throws Error(input)
-  /// that names the operands whose shapes do not fit, and Error(usage) for options that do not
-  /// exist or have no effect.
+  /// that names the operands whose shapes do not fit, Error(usage) for options that do not exist
+  /// and for those of another scheme if they differ from their defaults, and Error(memory) if the
+  /// plan does not fit into memory.
   AttentionPlan(const AttentionShapes& shapes, const AttentionOptions& options, int threads);
 
+  /// A plan that has been moved from may be destroyed or assigned to; every other use throws
+  /// Error(usage). So it is for all plans.
   ~AttentionPlan();
   AttentionPlan(AttentionPlan&&) noexcept;
   AttentionPlan& operator=(AttentionPlan&&) noexcept;
@@ -179,16 +182,16 @@ class AttentionPlan {
   Shape query_shape() const;  ///< leading, Lq
   Shape key_shape() const;    ///< leading, Lk
 
-  /// Bytes of working memory that `run` keeps, and that `gradients` keeps in its place. The first
-  /// call allocates it and later calls reuse it. O(L·d) for each thread.
+  /// The most bytes of working memory that `run` keeps, and that `gradients` keeps in its place.
+  /// The first call allocates it and later calls reuse it. O(L·d) for each thread that has work.
   std::int64_t workspace_bytes() const;
   std::int64_t gradient_workspace_bytes() const;
 
   /// Computes the outputs. Throws Error(usage) for an output that does not exist for the plan's
   /// operands and scheme, Error(input) for arrays whose shapes are not the plan's and for numbers
   /// that are not allowed (NaN, and infinities except −inf in bias and scores), Error(numerical)
-  /// for scores and projections beyond the range of T. After an error the outputs are unspecified
-  /// and the plan can run again.
+  /// for scores and projections beyond the range of T, Error(memory) if memory does not suffice.
+  /// After an error the outputs are unspecified and the plan can run again.
   AttentionSummary run(const AttentionInputs<T>& inputs, const AttentionOutputs<T>& outputs);
 
   /// Computes the gradients of a loss L from grad_out = ∂L/∂out (leading, Lq, dv), which must be

@@ -27,6 +27,7 @@ struct Skeleton {
 
 enum class Optimizer { sgd, adam, si_sgd, si_adam, si_sgd_printed };
 
+/// An optimiser ignores the options of the others, so that the same options serve to compare them.
 struct StepOptions {
   Optimizer optimizer = Optimizer::si_sgd;
   double rate = 1e-3;  ///< η > 0
@@ -89,7 +90,8 @@ template <class T>
 class PathPlan {
  public:
   /// `weights` is the shape of W_Q and of W_K. Requires threads ≥ 1; no result depends on their
-  /// number. Throws Error(input) for a shape of fewer than two axes or without rows.
+  /// number. Throws Error(input) for a shape of fewer than two axes or without rows, and
+  /// Error(memory) if the plan does not fit into memory, as its functions do.
   PathPlan(const Shape& weights, int threads);
 
   ~PathPlan();
@@ -102,7 +104,8 @@ class PathPlan {
   Shape skeleton_shape() const;                    ///< leading, d2
   Shape moments_shape(Optimizer optimizer) const;  ///< empty for an optimiser without moments
 
-  /// The most bytes that a call allocates, arguments and results not included.
+  /// The most bytes of working memory that a call takes, arguments and results not included. The
+  /// first call allocates it and later calls reuse it.
   std::int64_t workspace_bytes() const;
 
   /// As published (SI Alg. 1): column c goes through row c mod d1 of both matrices.
@@ -115,7 +118,8 @@ class PathPlan {
 
   /// Writes the values of the basis paths (leading, 2 d1 − 1, d2), each rounded once: row r < d1 is
   /// the path through row r of W_Q and the skeleton of W_K; the later rows are the paths through
-  /// the skeleton of W_Q and the other rows of W_K, in order.
+  /// the skeleton of W_Q and the other rows of W_K, in order. Throws Error(input) for weights that
+  /// are not finite.
   void decompose(const PathWeights<const T>& weights, const std::vector<Skeleton>& skeletons,
                  TensorView<T> values);
 
@@ -142,7 +146,8 @@ class PathPlan {
   /// bit if the factors are signed powers of two. si_sgd_printed is Alg. 2 to the letter. The
   /// gradients (…, d1, d2) are those of a loss that depends on the weights only through the scores;
   /// their leading axes broadcast. Computed in float64, rounded once; a number beyond T becomes
-  /// infinite. sgd and adam ignore the skeletons. Throws Error(usage) for options out of range.
+  /// infinite. sgd and adam ignore the skeletons. Throws Error(usage) for options out of range,
+  /// Error(input) for weights and gradients that are not finite.
   std::vector<StepSummary> step(const StepOptions& options, const std::vector<Skeleton>& skeletons,
                                 const PathWeights<const T>& gradients,
                                 const PathWeights<T>& weights, const PathMoments<T>& moments = {});

@@ -50,7 +50,7 @@ Peak gap_peak(double a);
 /// How points attend to each other.
 struct SelfAttentionOptions {
   Scheme scheme = Scheme::unas;
-  double hybrid = 0.5;         ///< u of hnas in [0, 1]
+  double hybrid = 0.5;         ///< for hnas: u in [0, 1]
   Stopping stopping = {};      ///< for sinkhorn; its error is that of the column sums
   std::string energy = "dot";  ///< dot, scaled-dot or gaussian
   double scale = 1;            ///< multiplies the energy; finite
@@ -71,8 +71,9 @@ class SelfAttentionPlan {
  public:
   /// Requires threads ≥ 1. They share the problems, or work together on one problem at a time if
   /// there are fewer problems than threads. No result depends on their number. Throws Error(input)
-  /// for points with fewer than two axes, and Error(usage) for options that do not exist or are out
-  /// of range.
+  /// for points with fewer than two axes, Error(usage) for options that do not exist or are out of
+  /// range and for those of another scheme if they differ from their defaults, and Error(memory) if
+  /// the plan does not fit into memory, as `step` does.
   SelfAttentionPlan(const Shape& points, const SelfAttentionOptions& options, int threads);
 
   ~SelfAttentionPlan();
@@ -81,7 +82,8 @@ class SelfAttentionPlan {
 
   const Shape& leading() const;
 
-  /// The most bytes that a step allocates, points and results not included. O(N d).
+  /// The most bytes of working memory that a step takes, points and results not included. The first
+  /// step allocates it and later steps reuse it. O(N d) for each thread that has work.
   std::int64_t workspace_bytes() const;
 
   /// One step. `next` must not be `points`. Returns the outcome of each problem, in row-major order
@@ -106,7 +108,9 @@ enum class Priors {
 struct EmOptions {
   Priors priors = Priors::fixed;
   bool estimates_variance = false;
-  double min_variance = 1e-6;  ///< > 0, as the likelihood is unbounded for σ² → 0
+  /// > 0, as the likelihood is unbounded for σ² → 0. Without estimates_variance any other is
+  /// refused.
+  double min_variance = 1e-6;
 };
 
 /// Results for the mixture from which a step started.
@@ -146,7 +150,8 @@ class MixturePlan {
   const Shape& leading() const;
   Shape log_prior_shape() const;  ///< leading, M
 
-  /// The most bytes that a step allocates, arguments and results not included.
+  /// The most bytes of working memory that a step takes, arguments and results not included. The
+  /// first step allocates it and later steps reuse it.
   std::int64_t workspace_bytes() const;
 
   /// One step from `from` to `to`:
@@ -208,7 +213,8 @@ class ClusterPlan {
 
   const Shape& leading() const;
 
-  /// The most bytes that a run allocates, arguments and results not included.
+  /// The most bytes of working memory that a run takes, arguments and results not included. The
+  /// first run allocates it and later runs reuse it.
   std::int64_t workspace_bytes() const;
 
   /// Returns the statistics of each problem. Every label is in [0, clusters), and every cluster has

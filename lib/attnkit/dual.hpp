@@ -59,7 +59,7 @@ struct DualSummary {
 
 struct DualPlanOptions {
   double alpha = 1;  ///< α > 0, finite
-  double gamma = 1;  ///< γ > 0, finite; used only with a cost
+  double gamma = 1;  ///< γ > 0, finite; without a cost any γ but 1 is refused
   DualOptions solver = {};
 };
 
@@ -104,7 +104,8 @@ class DualPlan {
  public:
   /// Requires threads ≥ 1. They share the problems, or work together on one problem at a time if
   /// there are fewer problems than threads. No result depends on their number. Throws Error(input)
-  /// that names operands whose shapes do not fit, and Error(usage) for options out of range.
+  /// that names operands whose shapes do not fit, and Error(usage) for options out of range,
+  /// and Error(memory) if the plan does not fit into memory, as `run` does.
   DualPlan(const DualShapes& shapes, const DualPlanOptions& options, int threads);
 
   ~DualPlan();
@@ -116,7 +117,8 @@ class DualPlan {
   Shape lambda_shape() const;  ///< leading, Q, d
   Shape p_shape() const;       ///< leading, Q, n
 
-  /// The most bytes that a run allocates; inputs, outputs and summaries are not included.
+  /// The most bytes of working memory that a run takes. The first run allocates it and later runs
+  /// reuse it; inputs, outputs and summaries are not included.
   std::int64_t workspace_bytes() const;
 
   /// Solves all queries and returns their summaries in row-major order of (leading, Q). ‖λ − λ*‖ ≤

@@ -68,7 +68,7 @@ struct StatisticsOptions {
 
   /// The scheme that made the weights, for its bound. Absent: no bound is checked.
   std::optional<Scheme> scheme = std::nullopt;
-  double hybrid = 0.5;  ///< u of hnas in [0, 1]
+  double hybrid = 0.5;  ///< u of hnas in [0, 1]; for another scheme any u but 0.5 is refused
 
   /// Bytes of a number in the computation of the weights, 4 or 8, which determines how far below
   /// its bound a column sum may be through rounding.
@@ -116,7 +116,8 @@ struct Statistics {
 class StatisticsPlan {
  public:
   /// Requires threads ≥ 1; no result depends on their number. Throws Error(input) that names
-  /// operands whose shapes do not fit, and Error(usage) for options out of range.
+  /// operands whose shapes do not fit, and Error(usage) for options out of range,
+  /// and Error(memory) if the plan does not fit into memory, as `run` does.
   StatisticsPlan(const StatisticsShapes& shapes, const StatisticsOptions& options, int threads);
 
   ~StatisticsPlan();
@@ -125,7 +126,8 @@ class StatisticsPlan {
 
   const Shape& leading() const;
 
-  /// The most bytes that a run allocates, inputs and results not included.
+  /// The most bytes of working memory that a run takes, inputs and results not included. The first
+  /// run allocates it and later runs reuse it.
   std::int64_t workspace_bytes() const;
 
   /// Throws Error(input) for arrays whose shapes are not the plan's and for numbers that are not

@@ -83,7 +83,8 @@ struct SinkhornSummary {
 };
 
 struct TransportOptions {
-  /// ε > 0, finite. Used with a cost and with points; ready-made scores are taken as they are.
+  /// ε > 0, finite. For a cost and for points; ready-made scores are taken as they are, and with
+  /// them any ε but 1 is refused.
   double epsilon = 1;
 
   SinkhornOptions solver = {};
@@ -180,7 +181,8 @@ class TransportPlan {
  public:
   /// Requires threads ≥ 1. They share the problems, or work together on one problem at a time if
   /// there are fewer problems than threads. No result depends on their number. Throws Error(input)
-  /// that names operands whose shapes do not fit, and Error(usage) for options out of range.
+  /// that names operands whose shapes do not fit, and Error(usage) for options out of range, and
+  /// Error(memory) if the plan does not fit into memory, as `run` does.
   TransportPlan(const TransportShapes& shapes, const TransportOptions& options, int threads);
 
   ~TransportPlan();
@@ -193,7 +195,8 @@ class TransportPlan {
   Shape col_shape() const;   ///< leading, n
   Shape plan_shape() const;  ///< leading, m, n
 
-  /// The most bytes that a run allocates; inputs, outputs and the summary are not included.
+  /// The most bytes of working memory that a run takes. The first run allocates it and later runs
+  /// reuse it; inputs, outputs and the summary are not included.
   /// O(m + n) for points unless exponentials are kept (SinkhornOptions::kept_bytes).
   std::int64_t workspace_bytes() const;
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "attnkit/error.hpp"
+#include "tensor/pooled_vector.hpp"
 
 namespace attn::collapse {
 namespace {
@@ -59,9 +60,9 @@ double effective_modes(const std::vector<double>& distance, std::size_t clusters
 
 template <class T>
 std::vector<double> spreads(MatrixView<const T> points, std::span<const std::int64_t> labels,
-                            const std::vector<double>& centre, const std::vector<double>& count) {
+                            const std::vector<double>& centre, const PooledVector<double>& count) {
   const Index d = points.cols;
-  std::vector<double> point(static_cast<std::size_t>(d));
+  PooledVector<double> point(static_cast<std::size_t>(d));
   const auto for_each_point = [&](const auto& visit) {
     for (Index n = 0; n < points.rows; ++n) {
       const std::int64_t label = labels[static_cast<std::size_t>(n)];
@@ -69,7 +70,7 @@ std::vector<double> spreads(MatrixView<const T> points, std::span<const std::int
       visit(static_cast<std::size_t>(label), centre.data() + label * d);
     }
   };
-  std::vector<double> unit(count.size(), 0.0);
+  PooledVector<double> unit(count.size(), 0.0);
   for_each_point([&](std::size_t k, const double* from) {
     unit[k] = std::max(unit[k], largest_difference(point.data(), from, d));
   });
@@ -102,11 +103,11 @@ ClusterStatistics cluster_statistics(MatrixView<const T> points,
   const Index d = points.cols;
   ClusterStatistics found;
   found.centre.assign(static_cast<std::size_t>(clusters * d), 0.0);
-  std::vector<double> count(static_cast<std::size_t>(clusters), 0.0);
+  PooledVector<double> count(static_cast<std::size_t>(clusters), 0.0);
   for (const std::int64_t label : labels) count[static_cast<std::size_t>(label)] += 1;
   // Twice: the second round adds the remainder that rounding has left.
   for (int round = 0; round < 2; ++round) {
-    std::vector<double> sum(found.centre.size(), 0.0);
+    PooledVector<double> sum(found.centre.size(), 0.0);
     for (Index n = 0; n < points.rows; ++n) {
       const Index at = labels[static_cast<std::size_t>(n)] * d;
       for (Index c = 0; c < d; ++c) {

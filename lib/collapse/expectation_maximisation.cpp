@@ -29,7 +29,7 @@ class Compensated {
   double rest_ = 0;
 };
 
-double total(const std::vector<double>& terms) {
+double total(const PooledVector<double>& terms) {
   Compensated sum;
   for (const double term : terms) sum.add(term);
   return sum.value();
@@ -63,10 +63,10 @@ class SquaredDistances final : public Observer<double> {
  private:
   MatrixView<const double> points_;
   MatrixView<const double> centres_;
-  std::vector<double> sums_;
+  PooledVector<double> sums_;
 };
 
-double log_likelihood_of(const std::vector<double>& col, Index dimension, double variance) {
+double log_likelihood_of(const PooledVector<double>& col, Index dimension, double variance) {
   const auto count = static_cast<double>(col.size());
   const double normaliser =
       0.5 * static_cast<double>(dimension) * std::log(2 * std::numbers::pi * variance);
@@ -102,7 +102,7 @@ class Expectation {
 };
 
 // Subtracts their log-sum-exp.
-void normalise(std::vector<double>& logs) {
+void normalise(PooledVector<double>& logs) {
   const double largest = *std::max_element(logs.begin(), logs.end());
   Compensated sum;
   for (const double log : logs) sum.add(std::exp(log - largest));

@@ -1,10 +1,10 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "attnkit/collapse.hpp"
 #include "tensor/buffer.hpp"
+#include "tensor/pooled_vector.hpp"
 #include "tensor/view.hpp"
 
 namespace attn::collapse {
@@ -13,9 +13,9 @@ namespace attn::collapse {
 struct GaussianMixture {
   Index components = 0;
   Index dimension = 0;
-  Buffer<double> centre;          ///< q (M, d)
-  std::vector<double> log_prior;  ///< log β (M)
-  double variance = 1;            ///< σ²
+  Buffer<double> centre;           ///< q (M, d)
+  PooledVector<double> log_prior;  ///< log β (M)
+  double variance = 1;             ///< σ²
 
   MatrixView<const double> centres() const { return {centre.data(), components, dimension}; }
 };

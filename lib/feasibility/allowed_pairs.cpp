@@ -30,8 +30,8 @@ void transpose(std::array<Word, 64>& block) {
 
 }  // namespace
 
-AllowedPairs AllowedPairs::from_runs(std::vector<Index> begin, std::vector<Index> end,
-                                     std::vector<std::uint8_t> open) {
+AllowedPairs AllowedPairs::from_runs(PooledVector<Index> begin, PooledVector<Index> end,
+                                     PooledVector<std::uint8_t> open) {
   AllowedPairs pairs;
   pairs.rows_ = static_cast<Index>(begin.size());
   pairs.cols_ = static_cast<Index>(open.size());
@@ -52,15 +52,15 @@ AllowedPairs AllowedPairs::from_runs(std::vector<Index> begin, std::vector<Index
   return pairs;
 }
 
-AllowedPairs AllowedPairs::from_bits(Index rows, Index cols, std::vector<Word> words) {
+AllowedPairs AllowedPairs::from_bits(Index rows, Index cols, PooledVector<Word> words) {
   if (static_cast<Index>(words.size()) != rows * words_of(cols)) {
     throw std::logic_error("the number of words does not fit the rows of bits");
   }
   AllowedPairs pairs;
   if (words.empty()) {
     const auto count = static_cast<std::size_t>(rows);
-    return from_runs(std::vector<Index>(count), std::vector<Index>(count),
-                     std::vector<std::uint8_t>(static_cast<std::size_t>(cols)));
+    return from_runs(PooledVector<Index>(count), PooledVector<Index>(count),
+                     PooledVector<std::uint8_t>(static_cast<std::size_t>(cols)));
   }
   pairs.rows_ = rows;
   pairs.cols_ = cols;
@@ -110,18 +110,18 @@ Index AllowedPairs::next(Index row, Index from, const IndexSet& among) const {
 
 AllowedPairs AllowedPairs::simplified() && {
   if (in_runs()) return std::move(*this);
-  std::vector<Word> any(static_cast<std::size_t>(row_words_), 0);
+  PooledVector<Word> any(static_cast<std::size_t>(row_words_), 0);
   for (Index i = 0; i < rows_; ++i) {
     for (std::size_t w = 0; w < any.size(); ++w) any[w] |= bits(i)[w];
   }
-  std::vector<std::uint8_t> open(static_cast<std::size_t>(cols_));
-  std::vector<Index> open_before(open.size() + 1, 0);
+  PooledVector<std::uint8_t> open(static_cast<std::size_t>(cols_));
+  PooledVector<Index> open_before(open.size() + 1, 0);
   for (std::size_t j = 0; j < open.size(); ++j) {
     open[j] = (any[j / word_bits] >> (j % word_bits)) & 1U;
     open_before[j + 1] = open_before[j] + open[j];
   }
-  std::vector<Index> begin(static_cast<std::size_t>(rows_), 0);
-  std::vector<Index> end(begin.size(), 0);
+  PooledVector<Index> begin(static_cast<std::size_t>(rows_), 0);
+  PooledVector<Index> end(begin.size(), 0);
   Index least_begin = 0;
   Index least_end = 0;
   for (std::size_t i = 0; i < begin.size(); ++i) {
@@ -193,8 +193,8 @@ AllowedPairs allowed_pairs(const Scores<T>& scores, int threads) {
   const Index rows = scores.rows();
   const Index cols = scores.cols();
   if (scores.rows_alike()) {
-    std::vector<Index> begin(static_cast<std::size_t>(rows));
-    std::vector<Index> end(begin.size());
+    PooledVector<Index> begin(static_cast<std::size_t>(rows));
+    PooledVector<Index> end(begin.size());
     for (Index i = 0; i < rows; ++i) {
       begin[static_cast<std::size_t>(i)] = scores.band().begin(i);
       end[static_cast<std::size_t>(i)] = scores.band().end(i);
@@ -204,12 +204,12 @@ AllowedPairs allowed_pairs(const Scores<T>& scores, int threads) {
   constexpr Index tile_rows = 64;
   constexpr Index tile_cols = 16 * word_bits;
   const Index row_words = words_of(cols);
-  std::vector<Word> words(static_cast<std::size_t>(rows * row_words), 0);
+  PooledVector<Word> words(static_cast<std::size_t>(rows * row_words), 0);
   struct Workspace {
     typename Scores<T>::Scratch scratch;
     Buffer<std::uint8_t> may;
   };
-  std::vector<Workspace> workspaces(static_cast<std::size_t>(std::max(threads, 1)));
+  PooledVector<Workspace> workspaces(static_cast<std::size_t>(std::max(threads, 1)));
   const Index panels = (rows + tile_rows - 1) / tile_rows;
   kernel::parallel_for(panels, threads, [&](Index panel, int worker) {
     Workspace& own = workspaces[static_cast<std::size_t>(worker)];

@@ -2,10 +2,10 @@
 
 #include <cstdint>
 #include <span>
-#include <vector>
 
 #include "feasibility/index_set.hpp"
 #include "score/scores.hpp"
+#include "tensor/pooled_vector.hpp"
 
 namespace attn {
 
@@ -19,12 +19,12 @@ class AllowedPairs {
   /// Runs [begin_i, end_i) of columns minus the closed ones, for which `open` (n) is 0. Throws
   /// std::logic_error if either end moves back from one row to the next, rows without a column
   /// (begin = end) left out.
-  static AllowedPairs from_runs(std::vector<Index> begin, std::vector<Index> end,
-                                std::vector<std::uint8_t> open);
+  static AllowedPairs from_runs(PooledVector<Index> begin, PooledVector<Index> end,
+                                PooledVector<std::uint8_t> open);
 
   /// Row i is the w = ⌈n/64⌉ words from words[i·w] on; column j is bit j % 64 of its word j / 64,
   /// and the bits past column n are 0. Throws std::logic_error for another number of words.
-  static AllowedPairs from_bits(Index rows, Index cols, std::vector<Word> words);
+  static AllowedPairs from_bits(Index rows, Index cols, PooledVector<Word> words);
 
   Index rows() const { return rows_; }
   Index cols() const { return cols_; }
@@ -60,9 +60,9 @@ class AllowedPairs {
  private:
   Index rows_ = 0;
   Index cols_ = 0;
-  std::vector<Index> begin_, end_;
-  std::vector<std::uint8_t> open_;
-  std::vector<Word> bits_;
+  PooledVector<Index> begin_, end_;
+  PooledVector<std::uint8_t> open_;
+  PooledVector<Word> bits_;
   Index row_words_ = 0;
 };
 

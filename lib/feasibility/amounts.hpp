@@ -2,14 +2,14 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
+#include "tensor/pooled_vector.hpp"
 #include "tensor/shape.hpp"
 
 namespace attn::feasibility {
 
 /// What each line supplies or takes, in whole units.
-using Amounts = std::vector<std::int64_t>;
+using Amounts = PooledVector<std::int64_t>;
 
 /// The place of a line in a vector.
 constexpr std::size_t at(Index line) { return static_cast<std::size_t>(line); }

@@ -11,6 +11,7 @@
 #include "feasibility/max_flow.hpp"
 #include "feasibility/residual.hpp"
 #include "feasibility/whole_marginals.hpp"
+#include "tensor/pooled_vector.hpp"
 
 namespace attn {
 
@@ -64,7 +65,7 @@ class Examination {
           shortage(transposed, flow_.col_left, b_, a_, forth_arcs(rounding_), forth_arcs(0));
       return;
     }
-    const std::vector<Index> components = strong_components();
+    const PooledVector<Index> components = strong_components();
     const auto differs = [&](Index row, Index col) {
       return components[at(row)] != components[at(pairs_.rows() + col)];
     };
@@ -74,14 +75,14 @@ class Examination {
 
  private:
   // Shipments beyond rounding, and the largest of each line, because a line must carry something.
-  std::vector<Shipment> certain(std::int64_t rounding) const {
+  PooledVector<Shipment> certain(std::int64_t rounding) const {
     Amounts row_most(a_.size(), 0);
     Amounts col_most(b_.size(), 0);
     for (const Shipment& s : flow_.shipments) {
       row_most[at(s.row)] = std::max(row_most[at(s.row)], s.amount);
       col_most[at(s.col)] = std::max(col_most[at(s.col)], s.amount);
     }
-    std::vector<Shipment> kept;
+    PooledVector<Shipment> kept;
     for (const Shipment& s : flow_.shipments) {
       if (s.amount > rounding || s.amount == row_most[at(s.row)] ||
           s.amount == col_most[at(s.col)]) {
@@ -93,14 +94,14 @@ class Examination {
 
   // A column leads back to the rows that it takes from.
   Arcs back_arcs(std::int64_t rounding) const {
-    std::vector<Arcs::Pair> arcs;
+    PooledVector<Arcs::Pair> arcs;
     for (const Shipment& s : certain(rounding)) arcs.emplace_back(s.col, s.row);
     return Arcs(pairs_.cols(), arcs);
   }
 
   // In the transposed problem, a row leads to the columns that it supplies.
   Arcs forth_arcs(std::int64_t rounding) const {
-    std::vector<Arcs::Pair> arcs;
+    PooledVector<Arcs::Pair> arcs;
     for (const Shipment& s : certain(rounding)) arcs.emplace_back(s.row, s.col);
     return Arcs(pairs_.rows(), arcs);
   }
@@ -152,10 +153,10 @@ class Examination {
   // Kosaraju's algorithm: a second walk, against the arrows, takes the lines in the reverse of the
   // order in which a first walk left them, and finds one component per start. −1 for lines with
   // marginal 0.
-  std::vector<Index> strong_components() const {
+  PooledVector<Index> strong_components() const {
     const Index rows = pairs_.rows();
     const Index cols = pairs_.cols();
-    std::vector<Index> left;
+    PooledVector<Index> left;
     {
       const Arcs back = back_arcs(rounding_);
       ResidualSearch search(pairs_, back);
@@ -168,7 +169,7 @@ class Examination {
     const Arcs forth = forth_arcs(rounding_);
     ResidualSearch search(transposed, forth);
     close(search, b_, a_);
-    std::vector<Index> components(at(rows + cols), -1);
+    PooledVector<Index> components(at(rows + cols), -1);
     Index component = 0;
     for (auto line = left.rbegin(); line != left.rend(); ++line, ++component) {
       // In the transposed problem, columns are the rows.
@@ -179,7 +180,7 @@ class Examination {
   }
 
   template <class Differs>
-  void count_vanishing(const std::vector<Index>& components, const Differs& differs, Index listed,
+  void count_vanishing(const PooledVector<Index>& components, const Differs& differs, Index listed,
                        Feasibility& found) const {
     IndexSet open = pairs_.open_cols();
     for (std::size_t j = 0; j < b_.size(); ++j) {
@@ -214,7 +215,7 @@ class Examination {
   /// The number of open columns of a row's run that are in another component.
   class ColumnCounts {
    public:
-    ColumnCounts(const AllowedPairs& pairs, const std::vector<Index>& components,
+    ColumnCounts(const AllowedPairs& pairs, const PooledVector<Index>& components,
                  const IndexSet& open)
         : pairs_(pairs), open_before_(at(pairs.cols()) + 1, 0) {
       if (!pairs.in_runs()) return;
@@ -240,8 +241,8 @@ class Examination {
     }
 
     const AllowedPairs& pairs_;
-    std::vector<Index> open_before_;
-    std::vector<std::pair<Index, Index>> sorted_;
+    PooledVector<Index> open_before_;
+    PooledVector<std::pair<Index, Index>> sorted_;
   };
 
   const AllowedPairs& pairs_;

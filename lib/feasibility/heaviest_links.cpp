@@ -27,7 +27,7 @@ template <class T>
 void HeaviestLinks<T>::observe(const WeightTile<T>& tile, Index) {
   const auto row0 = static_cast<std::size_t>(tile.range.row0);
   const auto col0 = static_cast<std::size_t>(tile.range.col0);
-  std::vector<Link> cols(static_cast<std::size_t>(tile.range.cols));
+  PooledVector<Link> cols(static_cast<std::size_t>(tile.range.cols));
   for (std::size_t i = row0; i < row0 + static_cast<std::size_t>(tile.range.rows); ++i) {
     const T* weights = tile.weights.row(static_cast<Index>(i - row0));
     for (std::size_t j = 0; j < cols.size(); ++j) {

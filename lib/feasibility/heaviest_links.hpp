@@ -2,9 +2,9 @@
 
 #include <mutex>
 #include <span>
-#include <vector>
 
 #include "pass/pass.hpp"
+#include "tensor/pooled_vector.hpp"
 
 namespace attn {
 
@@ -27,14 +27,14 @@ class HeaviestLinks final : public Observer<T> {
   void observe(const WeightTile<T>& tile, Index slot) override;
 
   /// (Lq), (Lk); valid after the pass.
-  const std::vector<Link>& rows() const { return rows_; }
-  const std::vector<Link>& cols() const { return cols_; }
+  const PooledVector<Link>& rows() const { return rows_; }
+  const PooledVector<Link>& cols() const { return cols_; }
 
  private:
   std::span<const Index> row_part_;
   std::span<const Index> col_part_;
-  std::vector<Link> rows_;
-  std::vector<Link> cols_;
+  PooledVector<Link> rows_;
+  PooledVector<Link> cols_;
   std::mutex cols_mutex_;
 };
 

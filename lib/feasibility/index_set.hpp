@@ -1,8 +1,8 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
+#include "tensor/pooled_vector.hpp"
 #include "tensor/shape.hpp"
 
 namespace attn {
@@ -27,12 +27,12 @@ class IndexSet {
   Index next(Index from) const;
 
   /// Bit i % 64 of word i / 64 is set if i is in the set; bits past the last index are 0.
-  const std::vector<Word>& words() const { return levels_[0]; }
+  const PooledVector<Word>& words() const { return levels_[0]; }
 
  private:
   Index size_;
   // A bit of level l + 1 is set if its word of level l is not 0.
-  std::vector<std::vector<Word>> levels_;
+  PooledVector<PooledVector<Word>> levels_;
 };
 
 }  // namespace attn

@@ -82,7 +82,7 @@ class FlowOverBits {
   // Rows with the fewest columns come first. If every column of a row is also open to all later
   // rows, as under a causal mask in any order, the first phase is then the last.
   void sort_rows() {
-    std::vector<std::pair<Index, Index>> counted;
+    PooledVector<std::pair<Index, Index>> counted;
     for (Index row = 0; row < pairs_.rows(); ++row) {
       Index count = 0;
       for (const Word word : pairs_.bits(row)) count += std::popcount(word);
@@ -93,7 +93,7 @@ class FlowOverBits {
   }
 
   template <class Body>
-  static void for_each_bit(const std::vector<Word>& words, const Body& body) {
+  static void for_each_bit(const PooledVector<Word>& words, const Body& body) {
     for (std::size_t w = 0; w < words.size(); ++w) {
       for (Word left = words[w]; left != 0; left &= left - 1) {
         body(static_cast<Index>(w) * word_bits + std::countr_zero(left));
@@ -108,15 +108,15 @@ class FlowOverBits {
     depth_.assign(supply_.size(), nowhere);
     std::fill(cursor_.begin(), cursor_.end(), 0);
     std::fill(col_cursor_.begin(), col_cursor_.end(), 0);
-    std::vector<Index> rows;
+    PooledVector<Index> rows;
     for (Index row = 0; row < pairs_.rows(); ++row) {
       if (supply_[at(row)] == 0) continue;
       depth_[at(row)] = 0;
       rows.push_back(row);
     }
-    std::vector<Word> unseen = IndexSet(pairs_.cols()).words();
+    PooledVector<Word> unseen = IndexSet(pairs_.cols()).words();
     while (!rows.empty()) {
-      std::vector<Word> layer(unseen.size(), 0);
+      PooledVector<Word> layer(unseen.size(), 0);
       for (const Index row : rows) {
         const auto bits = pairs_.bits(row);
         for (std::size_t w = 0; w < bits.size(); ++w) {
@@ -124,7 +124,7 @@ class FlowOverBits {
           unseen[w] &= ~bits[w];
         }
       }
-      std::vector<Word> with_room(layer.size(), 0);
+      PooledVector<Word> with_room(layer.size(), 0);
       bool any = false;
       for_each_bit(layer, [&](Index col) {
         if (room_[at(col)] == 0) return;
@@ -152,7 +152,7 @@ class FlowOverBits {
   // Sends all that still gets through the layers from one row, depth first. Dead ends are removed
   // and never visited again.
   void send_from(Index source) {
-    std::vector<Step> path;
+    PooledVector<Step> path;
     Index row = source;
     while (supply_[at(source)] > 0) {
       const Index col = next_col(row, static_cast<Index>(path.size()));
@@ -175,7 +175,7 @@ class FlowOverBits {
   }
 
   // After a dead end behind the last column of the path: returns the row to continue from.
-  Index retreat(std::vector<Step>& path, Index source) {
+  Index retreat(PooledVector<Step>& path, Index source) {
     while (!path.empty()) {
       const Step step = path.back();
       const Index row = next_row(step.col, static_cast<Index>(path.size()));
@@ -193,7 +193,7 @@ class FlowOverBits {
 
   Index next_col(Index row, Index layer) {
     const auto bits = pairs_.bits(row);
-    const std::vector<Word>& wanted = layers_[at(layer)];
+    const PooledVector<Word>& wanted = layers_[at(layer)];
     for (std::size_t& w = cursor_[at(row)]; w < bits.size(); ++w) {
       const Word found = bits[w] & wanted[w];
       if (found != 0) return static_cast<Index>(w) * word_bits + std::countr_zero(found);
@@ -210,7 +210,7 @@ class FlowOverBits {
     return nowhere;
   }
 
-  void send(const std::vector<Step>& path, Index source) {
+  void send(const PooledVector<Step>& path, Index source) {
     const Index last = path.back().col;
     std::int64_t amount = std::min(supply_[at(source)], room_[at(last)]);
     for (std::size_t s = 0; s + 1 < path.size(); ++s) {
@@ -230,7 +230,7 @@ class FlowOverBits {
   // Turns the sent amounts into amounts that may be returned, each pair once. Only after a phase:
   // within it, nothing that was sent can be on a way back.
   void settle() {
-    std::vector<Index> touched;
+    PooledVector<Index> touched;
     for (const Shipment& sent : sent_) {
       taken_[at(sent.col)].push_back({sent.row, sent.amount});
       touched.push_back(sent.col);
@@ -255,19 +255,19 @@ class FlowOverBits {
   const AllowedPairs& pairs_;
   Amounts supply_;
   Amounts room_;
-  std::vector<Index> order_;               // of rows
-  std::vector<std::vector<Taken>> taken_;  // by column
-  std::vector<Shipment> sent_;             // in this phase
-  std::vector<std::vector<Word>> layers_;  // the columns of each depth
-  std::vector<Index> depth_;               // of rows
-  std::vector<std::size_t> cursor_;        // rows: earlier words lead to nothing
-  std::vector<std::size_t> col_cursor_;    // columns: earlier entries of taken_ lead to nothing
+  PooledVector<Index> order_;                // of rows
+  PooledVector<PooledVector<Taken>> taken_;  // by column
+  PooledVector<Shipment> sent_;              // in this phase
+  PooledVector<PooledVector<Word>> layers_;  // the columns of each depth
+  PooledVector<Index> depth_;                // of rows
+  PooledVector<std::size_t> cursor_;         // rows: earlier words lead to nothing
+  PooledVector<std::size_t> col_cursor_;     // columns: earlier entries of taken_ lead to nothing
 };
 
 }  // namespace
 
-Flow maximum_flow(const AllowedPairs& pairs, std::vector<std::int64_t> supply,
-                  std::vector<std::int64_t> room) {
+Flow maximum_flow(const AllowedPairs& pairs, PooledVector<std::int64_t> supply,
+                  PooledVector<std::int64_t> room) {
   return pairs.in_runs() ? flow_along_runs(pairs, std::move(supply), std::move(room))
                          : FlowOverBits(pairs, std::move(supply), std::move(room)).solve();
 }

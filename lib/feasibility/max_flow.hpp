@@ -1,9 +1,9 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "feasibility/allowed_pairs.hpp"
+#include "tensor/pooled_vector.hpp"
 
 namespace attn {
 
@@ -15,9 +15,9 @@ struct Shipment {
 };
 
 struct Flow {
-  std::vector<Shipment> shipments;     ///< no pair twice
-  std::vector<std::int64_t> row_left;  ///< (m) supply that was not sent
-  std::vector<std::int64_t> col_left;  ///< (n) room that was not filled
+  PooledVector<Shipment> shipments;     ///< no pair twice
+  PooledVector<std::int64_t> row_left;  ///< (m) supply that was not sent
+  PooledVector<std::int64_t> col_left;  ///< (n) room that was not filled
 };
 
 /// The maximum flow from rows with `supply` (m) over the allowed pairs to columns with `room` (n),
@@ -25,7 +25,7 @@ struct Flow {
 /// column takes from the rows that end first, in O(m + n) (Glover 1967). Over bits it is Dinic's
 /// method, whose phases look at each word of bits once. Runs yield at most m + n shipments, bits
 /// usually not many more.
-Flow maximum_flow(const AllowedPairs& pairs, std::vector<std::int64_t> supply,
-                  std::vector<std::int64_t> room);
+Flow maximum_flow(const AllowedPairs& pairs, PooledVector<std::int64_t> supply,
+                  PooledVector<std::int64_t> room);
 
 }  // namespace attn

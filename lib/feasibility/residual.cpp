@@ -6,7 +6,7 @@ Arcs::Arcs(Index lines, std::span<const Pair> pairs)
     : first_(static_cast<std::size_t>(lines) + 1, 0), to_(pairs.size()) {
   for (const auto& [from, to] : pairs) ++first_[static_cast<std::size_t>(from) + 1];
   for (std::size_t i = 1; i < first_.size(); ++i) first_[i] += first_[i - 1];
-  std::vector<std::size_t> next(first_.begin(), first_.end() - 1);
+  PooledVector<std::size_t> next(first_.begin(), first_.end() - 1);
   for (const auto& [from, to] : pairs) to_[next[static_cast<std::size_t>(from)]++] = to;
 }
 

@@ -2,9 +2,9 @@
 
 #include <span>
 #include <utility>
-#include <vector>
 
 #include "feasibility/allowed_pairs.hpp"
+#include "tensor/pooled_vector.hpp"
 
 namespace attn {
 
@@ -21,8 +21,8 @@ class Arcs {
   }
 
  private:
-  std::vector<std::size_t> first_;
-  std::vector<Index> to_;
+  PooledVector<std::size_t> first_;
+  PooledVector<Index> to_;
 };
 
 /// A depth-first walk over rows and columns: a row leads to all columns allowed to it, a column to
@@ -65,9 +65,9 @@ class ResidualSearch {
 
   const AllowedPairs& pairs_;
   const Arcs& back_;
-  std::vector<bool> visited_;
+  PooledVector<bool> visited_;
   IndexSet cols_;  // not visited
-  std::vector<Place> path_;
+  PooledVector<Place> path_;
 };
 
 }  // namespace attn

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "feasibility/heaviest_links.hpp"
+#include "tensor/pooled_vector.hpp"
 
 namespace attn {
 namespace {
@@ -28,12 +29,12 @@ class Forest {
 
   std::span<const Index> row_parts() const { return std::span(part_).first(rows_); }
   std::span<const Index> col_parts() const { return std::span(part_).subspan(rows_); }
-  const std::vector<Edge>& edges() const { return edges_; }
+  const PooledVector<Edge>& edges() const { return edges_; }
 
   /// Joins each part with another by the heaviest pair that its lines found. Returns whether any
   /// two were joined.
-  bool grow(const std::vector<Link>& rows, const std::vector<Link>& cols) {
-    std::vector<Edge> best(part_.size());
+  bool grow(const PooledVector<Link>& rows, const PooledVector<Link>& cols) {
+    PooledVector<Edge> best(part_.size());
     const auto offer = [&](std::size_t line, std::size_t other, double weight) {
       Edge& held = best[static_cast<std::size_t>(part_[line])];
       const Edge edge{std::min(line, other), std::max(line, other), weight};
@@ -70,16 +71,16 @@ class Forest {
 
   std::size_t rows_;
   boost::disjoint_sets_with_storage<> sets_;
-  std::vector<Index> part_;
-  std::vector<Edge> edges_;
+  PooledVector<Index> part_;
+  PooledVector<Edge> edges_;
 };
 
 // Sends the missing mass from the leaves on. A line stores its number of edges and the exclusive or
 // of their indices, which for a leaf is the index of its only edge.
-double send(const std::vector<Edge>& edges, std::vector<double> missing, std::vector<double> total,
-            double rounding) {
-  std::vector<Index> count(missing.size(), 0);
-  std::vector<std::size_t> mixed(missing.size(), 0);
+double send(const PooledVector<Edge>& edges, PooledVector<double> missing,
+            PooledVector<double> total, double rounding) {
+  PooledVector<Index> count(missing.size(), 0);
+  PooledVector<std::size_t> mixed(missing.size(), 0);
   for (std::size_t e = 0; e < edges.size(); ++e) {
     for (const std::size_t line : {edges[e].a, edges[e].b}) {
       ++count[line];
@@ -113,8 +114,8 @@ double send(const std::vector<Edge>& edges, std::vector<double> missing, std::ve
   return gap;
 }
 
-std::vector<double> joined(std::span<const double> rows, std::span<const double> cols) {
-  std::vector<double> all(rows.begin(), rows.end());
+PooledVector<double> joined(std::span<const double> rows, std::span<const double> cols) {
+  PooledVector<double> all(rows.begin(), rows.end());
   all.insert(all.end(), cols.begin(), cols.end());
   return all;
 }
@@ -126,7 +127,7 @@ double tree_gap(const Scores<T>& scores, Potentials& potentials,
                 std::span<const double> row_marginal, std::span<const double> col_marginal,
                 std::span<const double> row_missing, std::span<const double> col_missing,
                 double rounding, int threads) {
-  std::vector<double> totals = joined(row_marginal, col_marginal);
+  PooledVector<double> totals = joined(row_marginal, col_marginal);
   const auto open = static_cast<std::size_t>(
       std::count_if(totals.begin(), totals.end(), [](double total) { return total > 0; }));
   Forest forest(row_missing.size(), col_missing.size());

@@ -10,7 +10,7 @@
 namespace attn {
 namespace {
 
-using Amounts = std::vector<std::int64_t>;
+using Amounts = PooledVector<std::int64_t>;
 
 // The number of positive entries, if these are all equal.
 std::optional<Index> equal_count(std::span<const double> marginal) {

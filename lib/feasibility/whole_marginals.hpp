@@ -2,14 +2,15 @@
 
 #include <cstdint>
 #include <span>
-#include <vector>
+
+#include "tensor/pooled_vector.hpp"
 
 namespace attn {
 
 /// Marginals as whole multiples of one unit, so that their flows are exact. Positive ones stay so.
 struct WholeMarginals {
-  std::vector<std::int64_t> supply;  ///< of the rows
-  std::vector<std::int64_t> room;    ///< of the columns
+  PooledVector<std::int64_t> supply;  ///< of the rows
+  PooledVector<std::int64_t> room;    ///< of the columns
   std::int64_t rounding =
       0;  ///< amounts up to this may be rounding of the marginals; 0: they are exact
 };

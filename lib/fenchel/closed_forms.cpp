@@ -10,6 +10,7 @@
 #include "kernel/conjugate.hpp"
 #include "kernel/factor.hpp"
 #include "kernel/parallel.hpp"
+#include "tensor/pooled_vector.hpp"
 
 namespace attn {
 namespace {
@@ -17,7 +18,7 @@ namespace {
 using namespace fenchel;
 
 // The values of one preference at λ = 0.
-class Origin {
+class Origin : public FromPool {
  public:
   Origin(const ScaledCost* cost, const double* u, const Templates& templates)
       : templates_(templates), divergence_(cost, u, templates.count()) {}
@@ -67,7 +68,7 @@ class ClosedFormSolver {
 
   void solve(int threads) {
     const bool shared = problem_.preference.rows == 1;
-    std::vector<std::unique_ptr<Origin>> origins(static_cast<std::size_t>(threads));
+    PooledVector<std::unique_ptr<Origin>> origins(static_cast<std::size_t>(threads));
     kernel::parallel_for(problem_.evidence.rows, threads, [&](Index q, int worker) {
       auto& origin = origins[static_cast<std::size_t>(worker)];
       if (!shared || !origin) {

@@ -5,6 +5,7 @@
 #include "fenchel/newton_steps.hpp"
 #include "kernel/conjugate.hpp"
 #include "kernel/parallel.hpp"
+#include "tensor/pooled_vector.hpp"
 
 namespace attn::fenchel {
 namespace {
@@ -25,9 +26,9 @@ struct ConjugateScratch final : StepFinder::Scratch {
 
   // Slots hold the rows that are not done.
   Rows<float> p, logits, weighted, along, step, residual, direction, image;
-  std::vector<double> square;    // ‖residual‖²
-  std::vector<double> variance;  // of the direction's logits under p
-  std::vector<Index> row_of;
+  PooledVector<double> square;    // ‖residual‖²
+  PooledVector<double> variance;  // of the direction's logits under p
+  PooledVector<Index> row_of;
 
   void move(Index from, Index to) {
     if (from == to) return;

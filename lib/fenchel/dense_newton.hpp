@@ -7,12 +7,13 @@
 #include "fenchel/dual_search.hpp"
 #include "fenchel/rows.hpp"
 #include "fenchel/templates.hpp"
+#include "tensor/pooled_vector.hpp"
 
 namespace attn::fenchel {
 
 /// Newton's method for one query with the second derivative as a matrix, factored by Cholesky: O(n
 /// d²) a step, for any condition number. One per thread, for templates of one shape.
-class DenseNewton {
+class DenseNewton : public FromPool {
  public:
   explicit DenseNewton(const Templates& templates);
 

@@ -3,6 +3,7 @@
 #include "fenchel/dual.hpp"
 #include "fenchel/line_search.hpp"
 #include "fenchel/rows.hpp"
+#include "tensor/pooled_vector.hpp"
 
 namespace attn::fenchel {
 
@@ -24,7 +25,7 @@ Summed relative_entropy(const double* p, const double* minus_log_u, Index n);
 
 /// The dual's view of a divergence D(p‖u) for one preference: Ψ(ℓ), the convex conjugate, whose
 /// gradient is p. Not thread-safe.
-class Divergence {
+class Divergence : public FromPool {
  public:
   virtual ~Divergence() = default;
 

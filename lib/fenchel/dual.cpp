@@ -43,7 +43,7 @@ class DualSolver {
     require_range(problem, all_);
   }
 
-  std::vector<DualSummary> solve() {
+  PooledVector<DualSummary> solve() {
     const bool wide = all_.count() < all_.depth();
     const bool small = std::min(all_.count(), all_.depth()) <= MomentSteps::most_depth;
     if (problem_.transport) {
@@ -85,7 +85,7 @@ class DualSolver {
     }
     const Index rows = block_rows(queries());
     const Index blocks = (queries() + rows - 1) / rows;
-    std::vector<std::unique_ptr<BlockSolver>> solvers(static_cast<std::size_t>(threads_));
+    PooledVector<std::unique_ptr<BlockSolver>> solvers(static_cast<std::size_t>(threads_));
     kernel::parallel_for(blocks, threads_, [&](Index n, int worker) {
       auto& solver = solvers[static_cast<std::size_t>(worker)];
       if (!solver) solver = std::make_unique<BlockSolver>(block, rows);
@@ -117,7 +117,7 @@ class DualSolver {
   void add_orthogonal(const Space& space, Index q, const double* coordinates) {
     const Index d = all_.depth();
     Rows<double> away(1, d);
-    std::vector<double> negative(coordinates, coordinates + space.depth());
+    PooledVector<double> negative(coordinates, coordinates + space.depth());
     for (double& value : negative) value = -value;
     std::copy_n(problem_.evidence.row(q), d, away.row(0));
     space.add_lifted({negative.data(), 1, space.depth()}, away.view());
@@ -128,13 +128,13 @@ class DualSolver {
 
   // Solves the queries that blocks have left, each by itself.
   void solve_left() {
-    std::vector<Index> left;
+    PooledVector<Index> left;
     for (Index q = 0; q < queries(); ++q) {
       if (left_[static_cast<std::size_t>(q)] != 0) left.push_back(q);
     }
     if (left.empty()) return;
     const Space space(all_, all_.count() < all_.depth());
-    std::vector<std::unique_ptr<DenseNewton>> solvers(static_cast<std::size_t>(threads_));
+    PooledVector<std::unique_ptr<DenseNewton>> solvers(static_cast<std::size_t>(threads_));
     kernel::parallel_for(static_cast<Index>(left.size()), threads_, [&](Index n, int worker) {
       auto& solver = solvers[static_cast<std::size_t>(worker)];
       if (!solver) solver = std::make_unique<DenseNewton>(space.templates());
@@ -220,16 +220,16 @@ class DualSolver {
   int threads_;
   const DualResults& results_;
   Templates all_;
-  std::vector<DualSummary> summaries_;
-  std::vector<std::uint8_t> left_;
+  PooledVector<DualSummary> summaries_;
+  PooledVector<std::uint8_t> left_;
   Rows<double> mean_;
   std::unique_ptr<ScaledCost> scaled_cost_;
 };
 
 }  // namespace
 
-std::vector<DualSummary> solve_dual(const DualProblem& problem, const DualOptions& options,
-                                    int threads, const DualResults& results) {
+PooledVector<DualSummary> solve_dual(const DualProblem& problem, const DualOptions& options,
+                                     int threads, const DualResults& results) {
   require_shapes(problem);
   return DualSolver(problem, options, threads, results).solve();
 }

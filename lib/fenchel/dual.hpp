@@ -2,9 +2,9 @@
 
 #include <cstdint>
 #include <optional>
-#include <vector>
 
 #include "attnkit/dual.hpp"
+#include "tensor/pooled_vector.hpp"
 #include "tensor/view.hpp"
 
 namespace attn {
@@ -53,8 +53,8 @@ struct DualResults {
 /// measured from the mean of the templates: a shift of them all costs no digits. Throws
 /// Error(input) for shapes that disagree and numbers out of the ranges above, Error(numerical) if
 /// αz, or a logit, is beyond the format.
-std::vector<DualSummary> solve_dual(const DualProblem& problem, const DualOptions& options,
-                                    int threads, const DualResults& results);
+PooledVector<DualSummary> solve_dual(const DualProblem& problem, const DualOptions& options,
+                                     int threads, const DualResults& results);
 
 /// The most bytes that solve_dual allocates.
 std::int64_t dual_bytes(Index queries, Index templates, Index depth, bool transport, int threads);

@@ -5,6 +5,7 @@
 #include "fenchel/newton_steps.hpp"
 #include "kernel/conjugate.hpp"
 #include "kernel/parallel.hpp"
+#include "tensor/pooled_vector.hpp"
 
 namespace attn::fenchel {
 namespace {
@@ -27,8 +28,8 @@ struct GramScratch final : StepFinder::Scratch {
   Rows<float> logits;  // Gram matrix times direction
   Rows<float> image;   // Gram matrix times residual
   Rows<float> weighted;
-  std::vector<double> square;  // ‖residual‖²
-  std::vector<Index> row_of;
+  PooledVector<double> square;  // ‖residual‖²
+  PooledVector<Index> row_of;
 
   void move(Index from, Index to) {
     if (from == to) return;

@@ -1,11 +1,11 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "fenchel/rows.hpp"
 #include "fenchel/templates.hpp"
 #include "kernel/packed.hpp"
+#include "tensor/pooled_vector.hpp"
 
 namespace attn::fenchel {
 
@@ -21,17 +21,17 @@ struct NewtonPoints {
 
 /// The steps for them: H step = gradient, H = I/α + T'ᵀ(diag p − p pᵀ)T'.
 struct NewtonSteps {
-  MatrixView<double> step;          ///< (m, d)
-  MatrixView<double> along;         ///< T' step (m, n)
-  MatrixView<double> weights;       ///< (m, n) with αT'ᵀ weights = step, if there is a residual
-  std::vector<std::uint8_t>& slow;  ///< set for rows whose step is poor
+  MatrixView<double> step;           ///< (m, d)
+  MatrixView<double> along;          ///< T' step (m, n)
+  MatrixView<double> weights;        ///< (m, n) with αT'ᵀ weights = step, if there is a residual
+  PooledVector<std::uint8_t>& slow;  ///< set for rows whose step is poor
 };
 
 /// A method that finds Newton steps of several queries at once. The result of a row depends only on
 /// that row. Shared by threads; each has a Scratch.
-class StepFinder {
+class StepFinder : public FromPool {
  public:
-  struct Scratch {
+  struct Scratch : public FromPool {
     virtual ~Scratch() = default;
   };
   virtual ~StepFinder() = default;

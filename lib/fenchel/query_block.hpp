@@ -1,13 +1,13 @@
 #pragma once
 
 #include <memory>
-#include <vector>
 
 #include "fenchel/dual.hpp"
 #include "fenchel/dual_search.hpp"
 #include "fenchel/dual_stopping.hpp"
 #include "fenchel/newton_steps.hpp"
 #include "fenchel/templates.hpp"
+#include "tensor/pooled_vector.hpp"
 
 namespace attn::fenchel {
 
@@ -23,13 +23,13 @@ struct BlockProblem {
   MatrixView<double> lambda;  ///< (Q, d)
   MatrixView<double> mean;    ///< of the centred templates under p (Q, d)
   MatrixView<double> p;       ///< (Q, n), or without rows
-  std::vector<DualSummary>& summaries;
-  std::vector<std::uint8_t>& left;  ///< (Q) set for queries for which these steps are slow
+  PooledVector<DualSummary>& summaries;
+  PooledVector<std::uint8_t>& left;  ///< (Q) set for queries for which these steps are slow
 };
 
 /// Solves blocks of queries, one after the other: Newton's method for all queries of a block
 /// together, each of which leaves when it is done. One per thread.
-class BlockSolver {
+class BlockSolver : public FromPool {
  public:
   BlockSolver(const BlockProblem& problem, Index most_rows);
 
@@ -59,15 +59,15 @@ class BlockSolver {
 
   BlockProblem problem_;
   std::unique_ptr<StepFinder::Scratch> scratch_;
-  std::vector<Query> queries_;
+  PooledVector<Query> queries_;
   Rows<double> minus_log_u_, u_;  // for each row, or for all
   Rows<double> lambda_, target_, mean_, gradient_, step_;
   Rows<double> logits_, p_, along_;
   Rows<double> weights_;   // w − u
   Rows<double> residual_;  // w − u + p, if the finder needs it
   Rows<double> new_weights_;
-  std::vector<double> norms_, forcing_, needed_;
-  std::vector<std::uint8_t> slow_;
+  PooledVector<double> norms_, forcing_, needed_;
+  PooledVector<std::uint8_t> slow_;
   DualSearch search_;
 };
 

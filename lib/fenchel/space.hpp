@@ -6,6 +6,7 @@
 #include "fenchel/dual.hpp"
 #include "fenchel/templates.hpp"
 #include "fenchel/transport.hpp"
+#include "tensor/pooled_vector.hpp"
 
 namespace attn::fenchel {
 
@@ -47,7 +48,7 @@ class OwnedDivergence {
   Divergence* operator->() const { return divergence_.get(); }
 
  private:
-  std::vector<double> price_;
+  PooledVector<double> price_;
   std::unique_ptr<Divergence> divergence_;
 };
 

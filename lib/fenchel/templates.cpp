@@ -46,7 +46,7 @@ Templates::Templates(MatrixView<const double> templates, int threads)
   lay_out(threads);
 }
 
-Templates::Templates(Rows<double> centred, std::vector<double> centre)
+Templates::Templates(Rows<double> centred, PooledVector<double> centre)
     : centred_(std::move(centred)), centre_(std::move(centre)) {
   lay_out(1);
 }
@@ -72,7 +72,7 @@ Templates Templates::reduced(Rows<double>& basis) const {
   Rows<double> coordinates(count(), count());
   kernel::orthonormal_rows(basis.view(), coordinates.view());
   return Templates(std::move(coordinates),
-                   std::vector<double>(static_cast<std::size_t>(count()), 0.0));
+                   PooledVector<double>(static_cast<std::size_t>(count()), 0.0));
 }
 
 void Templates::logits(MatrixView<const double> rows, MatrixView<double> out) const {

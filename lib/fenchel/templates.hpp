@@ -1,16 +1,16 @@
 #pragma once
 
 #include <span>
-#include <vector>
 
 #include "fenchel/rows.hpp"
 #include "kernel/packed.hpp"
+#include "tensor/pooled_vector.hpp"
 
 namespace attn::fenchel {
 
 /// The templates of a problem minus a common centre, packed for products. The dual is the same for
 /// all centres, but logits and means of templates far from the origin would lose digits.
-class Templates {
+class Templates : public FromPool {
  public:
   /// Subtracts their mean, on up to `threads` threads. Throws Error(input) if one is not finite.
   explicit Templates(MatrixView<const double> templates, int threads = 1);
@@ -31,11 +31,11 @@ class Templates {
   void means(MatrixView<const double> weights, MatrixView<double> out) const;
 
  private:
-  Templates(Rows<double> centred, std::vector<double> centre);
+  Templates(Rows<double> centred, PooledVector<double> centre);
   void lay_out(int threads);
 
   Rows<double> centred_;
-  std::vector<double> centre_;
+  PooledVector<double> centre_;
   double largest_norm_ = 0;
   kernel::Packed<double> by_template_;  // (d, n)
   kernel::Packed<double> by_axis_;      // (n, d)

@@ -1,15 +1,14 @@
 #pragma once
 
-#include <vector>
-
 #include "fenchel/divergence.hpp"
 #include "fenchel/rows.hpp"
+#include "tensor/pooled_vector.hpp"
 
 namespace attn::fenchel {
 
 /// A cost of transport, checked and divided by γ: row i is the cost from source i. Shared by all
 /// queries of a problem.
-class ScaledCost {
+class ScaledCost : public FromPool {
  public:
   /// Throws Error(input) for a shape other than (n, n), a cost that is not a number >= 0 (+inf
   /// allowed) or a γ that is not a finite number > 0; Error(numerical) if cost/γ is beyond the
@@ -44,10 +43,10 @@ class Transport final : public Divergence {
 
  private:
   const ScaledCost& cost_;
-  std::vector<Index> sources_;      // those with u > 0
-  std::vector<double> preference_;  // of each source; sums to 1
+  PooledVector<Index> sources_;      // those with u > 0
+  PooledVector<double> preference_;  // of each source; sums to 1
   double entropy_ = 0;
-  std::vector<double> scaled_logits_;
+  PooledVector<double> scaled_logits_;
   Rows<double> conditional_;  // row i: p(t | source i)
   Rows<double> deviations_;
 };

@@ -4,11 +4,12 @@
 #include <cmath>
 
 #include "tensor/infinity.hpp"
+#include "tensor/pooled_vector.hpp"
 
 namespace attn {
 namespace {
 
-using Numbers = std::vector<double>;
+using Numbers = PooledVector<double>;
 
 // δ_i = Σ_j P_ij G_ij / Σ_j P_ij, from row panels.
 template <class T>
@@ -45,7 +46,7 @@ class MeanProducts final : public Observer<T> {
   const TileProduct<T>& all_products_;
   Numbers& means_;
   Numbers masses_;
-  std::vector<Buffer<T>> products_;
+  PooledVector<Buffer<T>> products_;
 };
 
 }  // namespace
@@ -103,8 +104,8 @@ Numbers inner_products(MatrixView<const T> a, MatrixView<const T> b) {
 }
 
 template <class T>
-std::vector<T> row_factors(const Numbers& f, const Numbers& before, double log_b) {
-  std::vector<T> factors(f.size());
+PooledVector<T> row_factors(const Numbers& f, const Numbers& before, double log_b) {
+  PooledVector<T> factors(f.size());
   for (std::size_t i = 0; i < f.size(); ++i) {
     const double from = before.empty() ? 0.0 : before[i];
     factors[i] = f[i] == minus_infinity ? T{0} : static_cast<T>(std::exp(f[i] - from - log_b));
@@ -120,7 +121,7 @@ std::vector<T> row_factors(const Numbers& f, const Numbers& before, double log_b
                             const Numbers&, int);                                                  \
   template Numbers mean_products(const Forward<T>&, const TileProduct<T>&, Numbers, Numbers, int); \
   template Numbers inner_products(MatrixView<const T>, MatrixView<const T>);                       \
-  template std::vector<T> row_factors(const Numbers&, const Numbers&, double);
+  template PooledVector<T> row_factors(const Numbers&, const Numbers&, double);
 ATTN_FOR_TYPE(float)
 ATTN_FOR_TYPE(double)
 #undef ATTN_FOR_TYPE

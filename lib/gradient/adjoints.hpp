@@ -1,10 +1,9 @@
 #pragma once
 
-#include <vector>
-
 #include "gradient/gradient.hpp"
 #include "pass/potentials.hpp"
 #include "score/tile_product.hpp"
+#include "tensor/pooled_vector.hpp"
 
 /// The parts from which schemes make their adjoints.
 namespace attn {
@@ -20,30 +19,31 @@ bool is_small(const Scores<T>& scores) {
 /// The adjoint of weights of which each row sums to 1 and the columns follow from nothing,
 /// P_ij = exp((s_ij − g_j) − f_i): dS_ij = coefficient·P_ij (G_ij − delta_i).
 template <class T>
-WeightAdjoint<T> row_adjoint(const std::vector<double>& f, const std::vector<double>& g,
-                             double coefficient, const std::vector<double>& delta);
+WeightAdjoint<T> row_adjoint(const PooledVector<double>& f, const PooledVector<double>& g,
+                             double coefficient, const PooledVector<double>& delta);
 
 /// The same if g_j = LSE_i s_ij, as dnas has it: its columns are open. ξ_ij = P_ij exp(f_i), where
 /// exp(f_i) = Σ_j ξ_ij <= Lk.
 template <class T>
-WeightAdjoint<T> row_and_column_adjoint(const std::vector<double>& f, const std::vector<double>& g,
-                                        double coefficient, const std::vector<double>& delta);
+WeightAdjoint<T> row_and_column_adjoint(const PooledVector<double>& f,
+                                        const PooledVector<double>& g, double coefficient,
+                                        const PooledVector<double>& delta);
 
 /// δ_i of a scheme's only set of weights: ⟨dO_i, o_i⟩, or mean_products if the problem is small. An
 /// empty g means zeros.
 template <class T>
-std::vector<double> delta_of(const Forward<T>& forward, const TileProduct<T>& products,
-                             const std::vector<double>& f, const std::vector<double>& g,
-                             int threads);
+PooledVector<double> delta_of(const Forward<T>& forward, const TileProduct<T>& products,
+                              const PooledVector<double>& f, const PooledVector<double>& g,
+                              int threads);
 
 /// δ_i = Σ_j P_ij G_ij / Σ_j P_ij, in one pass. An empty g means zeros.
 template <class T>
-std::vector<double> mean_products(const Forward<T>& forward, const TileProduct<T>& products,
-                                  std::vector<double> f, std::vector<double> g, int threads);
+PooledVector<double> mean_products(const Forward<T>& forward, const TileProduct<T>& products,
+                                   PooledVector<double> f, PooledVector<double> g, int threads);
 
 /// ⟨a_i, b_i⟩ of every row i, summed in float64.
 template <class T>
-std::vector<double> inner_products(MatrixView<const T> a, MatrixView<const T> b);
+PooledVector<double> inner_products(MatrixView<const T> a, MatrixView<const T> b);
 
 /// G of one tile, in `storage`.
 template <class T>
@@ -58,13 +58,13 @@ MatrixView<const T> tile_products(const TileProduct<T>& products, const TileRang
 /// exp(f_i − before_i − log_b), the factor that turns a row of P into one of Q = exp((s − g) −
 /// before)/b; 0 for a masked row. An empty `before` means zeros.
 template <class T>
-std::vector<T> row_factors(const std::vector<double>& f, const std::vector<double>& before,
-                           double log_b);
+PooledVector<T> row_factors(const PooledVector<double>& f, const PooledVector<double>& before,
+                            double log_b);
 
 /// factor·values in T.
 template <class T>
-std::vector<T> narrow(const std::vector<double>& values, double factor = 1) {
-  std::vector<T> narrowed;
+PooledVector<T> narrow(const PooledVector<double>& values, double factor = 1) {
+  PooledVector<T> narrowed;
   narrowed.reserve(values.size());
   for (const double value : values) narrowed.push_back(static_cast<T>(factor * value));
   return narrowed;

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <numeric>
-#include <vector>
 
 #include "kernel/gradient.hpp"
 #include "kernel/tile.hpp"
+#include "tensor/pooled_vector.hpp"
 
 namespace attn {
 namespace {
@@ -49,7 +49,7 @@ class KeyBiasGradient final : public GradientSink<T> {
 
  private:
   MatrixView<T> gradient_;
-  std::vector<double> sums_;
+  PooledVector<double> sums_;
 };
 
 // (Lq, 1) and (1, 1)
@@ -83,7 +83,7 @@ class QueryBiasGradient final : public GradientSink<T> {
   Index rows_;
   MatrixView<T> gradient_;
   LaneSums<double> lanes_;
-  std::vector<double> sums_;
+  PooledVector<double> sums_;
 };
 
 // Sums by distance first, so that a pair costs one addition.
@@ -112,7 +112,7 @@ class T5Gradient final : public GradientSink<T> {
   }
   void merge(Index lanes) override { lanes_.merge(lanes, sums_.data()); }
   void finish() override {
-    std::vector<double> buckets(static_cast<std::size_t>(rule_.buckets), 0.0);
+    PooledVector<double> buckets(static_cast<std::size_t>(rule_.buckets), 0.0);
     for (std::size_t n = 0; n < sums_.size(); ++n) {
       const Index bucket = t5_bucket(lowest_ + static_cast<Index>(n), rule_);
       buckets[static_cast<std::size_t>(bucket)] += sums_[n];
@@ -128,7 +128,7 @@ class T5Gradient final : public GradientSink<T> {
   BucketRule rule_;
   MatrixView<T> gradient_;
   LaneSums<double> lanes_;
-  std::vector<double> sums_;
+  PooledVector<double> sums_;
 };
 
 }  // namespace

@@ -21,7 +21,7 @@ double magnitude_of(MatrixView<const T> matrix, Index row) {
 }
 
 template <class T>
-double distance(MatrixView<const T> matrix, Index row, const std::vector<double>& from) {
+double distance(MatrixView<const T> matrix, Index row, const PooledVector<double>& from) {
   double largest = 0;
   for (std::size_t c = 0; c < from.size(); ++c) {
     const auto value = static_cast<double>(matrix(row, static_cast<Index>(c)));
@@ -41,7 +41,7 @@ CentredValues<T>::CentredValues(const Forward<T>& forward, int threads) : forwar
 template <class T>
 void CentredValues<T>::drop_empty_keys() {
   const MatrixView<const T> v = forward_.v;
-  const std::vector<Index>& queries = forward_.attention->allowed.queries_of_key;
+  const PooledVector<Index>& queries = forward_.attention->allowed.queries_of_key;
   if (std::find(queries.begin(), queries.end(), 0) == queries.end()) return;
   v_ = Buffer<T>(v.rows * v.cols);
   for (Index j = 0; j < v.rows; ++j) {
@@ -57,8 +57,8 @@ void CentredValues<T>::drop_empty_keys() {
 
 // Queries with a key and a non-zero dO.
 template <class T>
-std::vector<Index> CentredValues<T>::live_queries() const {
-  std::vector<Index> live;
+PooledVector<Index> CentredValues<T>::live_queries() const {
+  PooledVector<Index> live;
   for (Index i = 0; i < forward_.out.rows; ++i) {
     if (std::isinf(forward_.attention->potentials.row[static_cast<std::size_t>(i)])) continue;
     if (magnitude_of(forward_.grad_out, i) > 0) live.push_back(i);
@@ -69,8 +69,8 @@ std::vector<Index> CentredValues<T>::live_queries() const {
 template <class T>
 void CentredValues<T>::centre(int threads) {
   const MatrixView<const T> out = forward_.out;
-  const std::vector<Index> live = live_queries();
-  std::vector<double> mean(static_cast<std::size_t>(out.cols), 0.0);
+  const PooledVector<Index> live = live_queries();
+  PooledVector<double> mean(static_cast<std::size_t>(out.cols), 0.0);
   for (const Index i : live) add_rows(out.row_range(i, 1), mean);
   double common = 0;
   for (double& m : mean) {

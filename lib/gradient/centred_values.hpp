@@ -1,9 +1,8 @@
 #pragma once
 
-#include <vector>
-
 #include "gradient/gradient.hpp"
 #include "tensor/buffer.hpp"
+#include "tensor/pooled_vector.hpp"
 
 namespace attn {
 
@@ -25,7 +24,7 @@ class CentredValues {
  private:
   void drop_empty_keys();
   void centre(int threads);
-  std::vector<Index> live_queries() const;
+  PooledVector<Index> live_queries() const;
 
   Forward<T> forward_;
   Buffer<T> v_;

@@ -1,13 +1,13 @@
 #include "gradient/energy_gradient.hpp"
 
 #include <cmath>
-#include <vector>
 
 #include "gradient/pair_sums.hpp"
 #include "kernel/gradient.hpp"
 #include "kernel/tile.hpp"
 #include "score/centred_pair.hpp"
 #include "score/panel_product.hpp"
+#include "tensor/pooled_vector.hpp"
 
 namespace attn {
 namespace {
@@ -83,7 +83,7 @@ class GaussianGradient final : public GradientSink<T> {
 
  private:
   // scale·(sum of the others' vectors − total·own vector).
-  void subtract(MatrixView<const T> vectors, const std::vector<double>& total,
+  void subtract(MatrixView<const T> vectors, const PooledVector<double>& total,
                 MatrixView<T> gradient) const {
     if (gradient.data == nullptr) return;
     for (Index i = 0; i < vectors.rows; ++i) {
@@ -101,8 +101,8 @@ class GaussianGradient final : public GradientSink<T> {
   MatrixView<T> grad_q_;
   MatrixView<T> grad_k_;
   LaneSums<double> lanes_;
-  std::vector<double> row_;  // Σ_j dE_ij
-  std::vector<double> col_;  // Σ_i dE_ij
+  PooledVector<double> row_;  // Σ_j dE_ij
+  PooledVector<double> col_;  // Σ_i dE_ij
 };
 
 template <class T>

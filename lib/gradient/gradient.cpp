@@ -11,18 +11,19 @@
 #include "kernel/packed.hpp"
 #include "kernel/parallel.hpp"
 #include "kernel/tile.hpp"
+#include "tensor/pooled_vector.hpp"
 
 namespace attn {
 namespace {
 
 template <class T>
 struct GradientScratch {
-  std::vector<Buffer<T>> weights;  // by adjoint; the first starts as the scores
-  Buffer<T> products;              // G
-  Buffer<T> gradient;              // of a tile
+  PooledVector<Buffer<T>> weights;  // by adjoint; the first starts as the scores
+  Buffer<T> products;               // G
+  Buffer<T> gradient;               // of a tile
   typename Scores<T>::Scratch scratch;
-  std::vector<double> column_sums;
-  std::vector<T> columns;
+  PooledVector<double> column_sums;
+  PooledVector<T> columns;
 };
 
 // The tiles in a workspace: one after the other for a whole panel, or each at the beginning.
@@ -57,7 +58,7 @@ class HybridSum {
   }
 
   // Adds the tile's part of Σ_i ξ_ij, for `mend`.
-  void weigh(MatrixView<const T> dnas, const TileRange& tile, std::vector<double>& mass) const {
+  void weigh(MatrixView<const T> dnas, const TileRange& tile, PooledVector<double>& mass) const {
     for (Index i = 0; i < tile.rows; ++i) {
       const double factor = factor_[static_cast<std::size_t>(tile.row0 + i)];
       const T* weights = dnas.row(i);
@@ -68,7 +69,7 @@ class HybridSum {
   }
 
   // Requires that all of these columns have been weighed.
-  void mend(Index first, const std::vector<double>& mass) {
+  void mend(Index first, const PooledVector<double>& mass) {
     for (std::size_t j = 0; j < mass.size(); ++j) {
       if (mass[j] > 0) col_[static_cast<std::size_t>(first) + j] += std::log(mass[j]);
     }
@@ -86,18 +87,18 @@ class HybridSum {
   double total() const { return std::accumulate(sums_.begin(), sums_.end(), 0.0); }
 
  private:
-  std::vector<double> col_;
-  std::vector<T> row_;          // −δ
-  std::vector<double> ratio_;   // π_dnas = π_unas exp(ratio_i − g_j)
-  std::vector<double> factor_;  // ξ_ij = π_dnas factor_i
-  std::vector<double> sums_;    // by key; each key belongs to one lane, also in col_
+  PooledVector<double> col_;
+  PooledVector<T> row_;          // −δ
+  PooledVector<double> ratio_;   // π_dnas = π_unas exp(ratio_i − g_j)
+  PooledVector<double> factor_;  // ξ_ij = π_dnas factor_i
+  PooledVector<double> sums_;    // by key; each key belongs to one lane, also in col_
 };
 
 template <class T>
 class GradientRunner {
  public:
   GradientRunner(const Forward<T>& forward, const GradientTargets<T>& targets,
-                 const TileProduct<T>& products, const std::vector<WeightAdjoint<T>>& adjoints,
+                 const TileProduct<T>& products, const PooledVector<WeightAdjoint<T>>& adjoints,
                  int threads)
       : forward_(forward),
         targets_(targets),
@@ -122,7 +123,7 @@ class GradientRunner {
     for (Index j = 0; targets_.v.data != nullptr && j < targets_.v.rows; ++j) {
       std::fill_n(targets_.v.row(j), targets_.v.cols, T{0});
     }
-    std::vector<GradientScratch<T>> workspaces(static_cast<std::size_t>(lanes));
+    PooledVector<GradientScratch<T>> workspaces(static_cast<std::size_t>(lanes));
     for (Index first = 0; first < partition_.slots; first += lanes) {
       const Index count = std::min(lanes, partition_.slots - first);
       kernel::parallel_for(count, threads_, [&](Index lane, int) {
@@ -144,7 +145,7 @@ class GradientRunner {
     const Index count = keys.last - first;
     const PanelLayout layout{{0, partition_.rows, first, count}, open_};
     workspace.weights.resize(adjoints_.size() > 1 && !open_ ? 2 : adjoints_.size());
-    std::vector<TileRange> tiles;
+    PooledVector<TileRange> tiles;
     for (Index row0 = 0; row0 < partition_.rows; row0 += gradient_tile_rows) {
       const TileRange tile{row0, std::min(gradient_tile_rows, partition_.rows - row0), first,
                            count};
@@ -164,7 +165,7 @@ class GradientRunner {
                                   terms(0, layout, tile, workspace), workspace.column_sums.data());
     }
     if (difference_) {
-      std::vector<double> mass(static_cast<std::size_t>(count), 0.0);
+      PooledVector<double> mass(static_cast<std::size_t>(count), 0.0);
       for (const TileRange& tile : tiles) {
         difference_->weigh(layout.view(workspace.weights[0], tile), tile, mass);
       }
@@ -283,10 +284,10 @@ class GradientRunner {
   const Forward<T>& forward_;
   const GradientTargets<T>& targets_;
   const TileProduct<T>& products_;
-  const std::vector<WeightAdjoint<T>>& adjoints_;
+  const PooledVector<WeightAdjoint<T>>& adjoints_;
   int threads_;
   kernel::Packed<T> grad_out_;  // packed once, for the values' gradient
-  std::vector<GradientSink<T>*> sinks_;
+  PooledVector<GradientSink<T>*> sinks_;
   Partition partition_;
   bool uses_products_ = false;
   bool open_ = false;
@@ -297,7 +298,7 @@ class GradientRunner {
 
 template <class T>
 double differentiate_weights(const Forward<T>& forward, const TileProduct<T>& products,
-                             std::vector<WeightAdjoint<T>> adjoints,
+                             PooledVector<WeightAdjoint<T>> adjoints,
                              const GradientTargets<T>& targets, int threads) {
   Buffer<T> scaled;
   if (!fold_rows(forward, adjoints.front(), scaled)) {
@@ -344,9 +345,9 @@ std::int64_t adjoint_pass_bytes(const GradientSizes& sizes) {
          std::max(pass(Order::row_panels), pass(Order::column_panels));
 }
 
-#define ATTN_FOR_TYPE(T)                                                                          \
-  template double differentiate_weights(const Forward<T>&, const TileProduct<T>&,                 \
-                                        std::vector<WeightAdjoint<T>>, const GradientTargets<T>&, \
+#define ATTN_FOR_TYPE(T)                                                                           \
+  template double differentiate_weights(const Forward<T>&, const TileProduct<T>&,                  \
+                                        PooledVector<WeightAdjoint<T>>, const GradientTargets<T>&, \
                                         int);
 ATTN_FOR_TYPE(float)
 ATTN_FOR_TYPE(double)

@@ -1,11 +1,11 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "gradient/gradient_sink.hpp"
 #include "pass/attention.hpp"
 #include "score/tile_product.hpp"
+#include "tensor/pooled_vector.hpp"
 
 namespace attn {
 
@@ -23,10 +23,10 @@ struct Forward {
 /// Where gradients go. A gradient whose matrix has no data is not computed and costs nothing.
 template <class T>
 struct GradientTargets {
-  MatrixView<T> v;                         ///< dV = πᵀ dO (Lk, dv), contiguous
-  std::vector<GradientSink<T>*> scores;    ///< receive dS: the biases
-  std::vector<GradientSink<T>*> energies;  ///< receive dE, dS times the slope of the soft cap
-  bool hybrid = false;                     ///< whether to return du of a mixture
+  MatrixView<T> v;                          ///< dV = πᵀ dO (Lk, dv), contiguous
+  PooledVector<GradientSink<T>*> scores;    ///< receive dS: the biases
+  PooledVector<GradientSink<T>*> energies;  ///< receive dE, dS times the slope of the soft cap
+  bool hybrid = false;                      ///< whether to return du of a mixture
 };
 
 /// One set of weights, P_ij = exp((s_ij − g_j) − f_i), and its part of the scores' gradient:
@@ -37,12 +37,12 @@ struct GradientTargets {
 /// the weights π = Σ coefficient·P that made the output.
 template <class T>
 struct WeightAdjoint {
-  std::vector<double> f;  ///< (Lq); empty, as g then is, if fold_rows has left only exp(s_ij)
-  std::vector<double> g;  ///< (Lk)
+  PooledVector<double> f;  ///< (Lq); empty, as g then is, if fold_rows has left only exp(s_ij)
+  PooledVector<double> g;  ///< (Lk)
   double coefficient = 0;
-  std::vector<T> row;     ///< (Lq)
-  std::vector<T> factor;  ///< (Lq); empty: there is no third term
-  std::vector<T> col;  ///< (Lk); empty with a factor: col_j = −Σ_i P_ij (coefficient·G_ij + row_i)
+  PooledVector<T> row;     ///< (Lq)
+  PooledVector<T> factor;  ///< (Lq); empty: there is no third term
+  PooledVector<T> col;  ///< (Lk); empty with a factor: col_j = −Σ_i P_ij (coefficient·G_ij + row_i)
 
   /// Whether its columns are still open: they follow from its own weights, one panel of columns at
   /// a time.
@@ -57,7 +57,7 @@ struct WeightAdjoint {
 /// the number of threads. Throws whatever the scores throw.
 template <class T>
 double differentiate_weights(const Forward<T>& forward, const TileProduct<T>& products,
-                             std::vector<WeightAdjoint<T>> adjoints,
+                             PooledVector<WeightAdjoint<T>> adjoints,
                              const GradientTargets<T>& targets, int threads);
 
 /// The number of lanes on which sinks see tiles (GradientSink) with `threads` threads.

@@ -1,9 +1,9 @@
 #pragma once
 
 #include <algorithm>
-#include <vector>
 
 #include "tensor/buffer.hpp"
+#include "tensor/pooled_vector.hpp"
 #include "tensor/view.hpp"
 
 namespace attn {
@@ -16,7 +16,7 @@ namespace attn {
 /// column comes in only one lane, so sums by column may be updated in place, while sums by row need
 /// a copy per lane. Tiles that are not shown are zeros.
 template <class T>
-class GradientSink {
+class GradientSink : public FromPool {
  public:
   virtual ~GradientSink() = default;
 
@@ -66,7 +66,7 @@ class LaneSums {
     bool used = false;
   };
   Index size_ = 0;
-  std::vector<Lane> lanes_;
+  PooledVector<Lane> lanes_;
 };
 
 }  // namespace attn

@@ -1,10 +1,10 @@
 #include <algorithm>
 #include <cmath>
-#include <vector>
 
 #include "gradient/energy_gradient.hpp"
 #include "kernel/gradient.hpp"
 #include "score/mlp_arguments.hpp"
+#include "tensor/pooled_vector.hpp"
 
 namespace attn {
 namespace {
@@ -103,8 +103,8 @@ class MlpGradient final : public GradientSink<T> {
   Buffer<T> by_key_storage_;
   MatrixView<T> by_query_;  // Σ_j da_ij (Lq, A)
   MatrixView<T> by_key_;    // Σ_i da_ij (A, Lk)
-  std::vector<double> w2_sum_;
-  std::vector<T> w2_;  // scale included
+  PooledVector<double> w2_sum_;
+  PooledVector<T> w2_;  // scale included
   LaneSums<T> lanes_;
   LaneSums<double> w2_lanes_;
 };

@@ -6,8 +6,10 @@
 namespace attn {
 
 template <class T>
-SharedSums<T>::SharedSums(std::vector<Index> block_of, Index blocks)
-    : block_of_(std::move(block_of)), uses_(static_cast<std::size_t>(blocks), 0) {
+SharedSums<T>::SharedSums(PooledVector<Index> block_of, Index blocks)
+    : block_of_(std::move(block_of)),
+      uses_(static_cast<std::size_t>(blocks), 0),
+      sums_(uses_.size()) {
   for (const Index n : block_of_) ++uses_[static_cast<std::size_t>(n)];
   left_ = uses_;
 }
@@ -20,7 +22,7 @@ bool SharedSums<T>::any_shared() const {
 template <class T>
 void SharedSums<T>::restart() {
   left_ = uses_;
-  sums_.clear();
+  for (Buffer<double>& sum : sums_) sum = Buffer<double>();
   rounded_ = Buffer<T>();
 }
 
@@ -28,9 +30,8 @@ template <class T>
 std::span<const T> SharedSums<T>::add(Index problem, std::span<const T> part) {
   const std::size_t at = block(problem);
   const auto size = static_cast<Index>(part.size());
-  const auto [found, is_new] = sums_.try_emplace(at);
-  Buffer<double>& sum = found->second;
-  if (is_new) {
+  Buffer<double>& sum = sums_[at];
+  if (left_[at] == uses_[at]) {
     sum = Buffer<double>(size);
     std::fill(sum.begin(), sum.end(), 0.0);
   }
@@ -40,13 +41,13 @@ std::span<const T> SharedSums<T>::add(Index problem, std::span<const T> part) {
   if (--left_[at] > 0) return {};
   rounded_ = Buffer<T>(size);
   for (Index n = 0; n < size; ++n) rounded_[n] = static_cast<T>(sum[n]);
-  sums_.erase(found);
+  sum = Buffer<double>();
   return {rounded_.data(), part.size()};
 }
 
 template <class T>
 Index SharedSums<T>::most_open() const {
-  std::vector<Index> left = uses_;
+  PooledVector<Index> left = uses_;
   Index open = 0;
   Index most = 0;
   for (std::size_t n = 0; n < block_of_.size(); ++n) {

@@ -1,10 +1,9 @@
 #pragma once
 
-#include <map>
 #include <span>
-#include <vector>
 
 #include "tensor/buffer.hpp"
+#include "tensor/pooled_vector.hpp"
 
 namespace attn {
 
@@ -16,7 +15,7 @@ template <class T>
 class SharedSums {
  public:
   /// `block_of[n]` is the block of problem n, `blocks` the number of blocks.
-  SharedSums(std::vector<Index> block_of, Index blocks);
+  SharedSums(PooledVector<Index> block_of, Index blocks);
 
   /// Whether only this problem uses its block, so that its part is the block's gradient.
   bool is_alone(Index problem) const { return uses_[block(problem)] == 1; }
@@ -39,10 +38,10 @@ class SharedSums {
     return static_cast<std::size_t>(block_of_[static_cast<std::size_t>(problem)]);
   }
 
-  std::vector<Index> block_of_;
-  std::vector<Index> uses_;  // by block
-  std::vector<Index> left_;
-  std::map<std::size_t, Buffer<double>> sums_;
+  PooledVector<Index> block_of_;
+  PooledVector<Index> uses_;  // by block
+  PooledVector<Index> left_;
+  PooledVector<Buffer<double>> sums_;  // by block; empty: no part has been added
   Buffer<T> rounded_;
 };
 

@@ -1,9 +1,9 @@
 #include "kernel/factor.hpp"
 
 #include <algorithm>
-#include <vector>
 
 #include "kernel/blas.hpp"
+#include "tensor/pooled_vector.hpp"
 
 // OpenBLAS contains LAPACK, but Debian's headers of that build declare only BLAS.
 extern "C" {
@@ -51,8 +51,8 @@ void orthonormal_rows(MatrixView<double> a, MatrixView<double> coordinates) {
   const blasint n = blas_extent(a.rows);
   constexpr Index block = 64;
   const blasint size = blas_extent(block * a.rows);
-  std::vector<double> tau(static_cast<std::size_t>(a.rows));
-  std::vector<double> work(static_cast<std::size_t>(size));
+  PooledVector<double> tau(static_cast<std::size_t>(a.rows));
+  PooledVector<double> work(static_cast<std::size_t>(size));
   blasint info = 0;
   dgeqrf_(&m, &n, a.data, &m, tau.data(), work.data(), &size, &info);
   for (Index i = 0; i < a.rows; ++i) {

@@ -6,10 +6,10 @@
 #include <atomic>
 #include <exception>
 #include <limits>
-#include <vector>
 
 #include "kernel/team.hpp"
 #include "tensor/memory_pool.hpp"
+#include "tensor/pooled_vector.hpp"
 #include "tensor/shape.hpp"
 
 namespace attn::kernel {
@@ -37,7 +37,7 @@ void parallel_for(Index count, int threads, const Body& body) {
   require_team(team);
   std::exception_ptr failure;
   std::atomic<Index> failed_item = std::numeric_limits<Index>::max();
-  std::vector<Share> shares(static_cast<std::size_t>(team));
+  PooledVector<Share> shares(static_cast<std::size_t>(team));
   for (int n = 0; n < team; ++n) shares[static_cast<std::size_t>(n)].next = n * count / team;
   MemoryPool* const pool = MemoryPool::current();
 #pragma omp parallel num_threads(team)

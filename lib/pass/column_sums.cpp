@@ -15,7 +15,7 @@ void ColumnSums<T>::start(const Partition& partition) {
 
 template <class T>
 void ColumnSums<T>::observe(const WeightTile<T>& tile, Index slot) {
-  std::vector<double>& sums = by_column_ ? sums_ : slots_[static_cast<std::size_t>(slot)];
+  PooledVector<double>& sums = by_column_ ? sums_ : slots_[static_cast<std::size_t>(slot)];
   if (sums.empty()) sums.assign(sums_.size(), 0.0);
   double* first = sums.data() + tile.range.col0;
   if (tile.row_factor == nullptr) {

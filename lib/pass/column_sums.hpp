@@ -1,9 +1,9 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "pass/pass.hpp"
+#include "tensor/pooled_vector.hpp"
 
 namespace attn {
 
@@ -18,15 +18,15 @@ class ColumnSums final : public Observer<T> {
   void finish() override;
 
   /// (Lk); 0 for keys that no query attends to. Valid after the pass.
-  const std::vector<double>& values() const { return sums_; }
+  const PooledVector<double>& values() const { return sums_; }
 
   /// Bytes held during a pass of that shape.
   static std::int64_t bytes(const Partition& partition);
 
  private:
   bool by_column_ = false;  // column panels: each column belongs to one slot
-  std::vector<std::vector<double>> slots_;
-  std::vector<double> sums_;
+  PooledVector<PooledVector<double>> slots_;
+  PooledVector<double> sums_;
 };
 
 }  // namespace attn

@@ -2,16 +2,16 @@
 
 #include <cstdint>
 #include <span>
-#include <vector>
 
 #include "pass/pass.hpp"
+#include "tensor/pooled_vector.hpp"
 
 /// Attention in one pass over the scores: it needs the memory of a panel and makes each score once.
 namespace attn {
 
 /// Whether all of `observers` accept rows before they are normalised (Observer::by_row).
 template <class T>
-bool all_by_row(const std::vector<Observer<T>*>& observers);
+bool all_by_row(const PooledVector<Observer<T>*>& observers);
 
 /// A source of tiles of exp(s), computed or kept, that replaces the scores.
 template <class T>
@@ -32,7 +32,7 @@ struct RowPass {
   const Scores<T>* scores = nullptr;
   std::span<double> row;        ///< f (Lq), written; −inf for a query with nothing allowed
   std::span<const double> col;  ///< g (Lk), −inf masks a key; empty: all 0
-  std::vector<Observer<T>*> observers;
+  ObserverList<T> observers;
   const RowSelection* rows = nullptr;  ///< see Pass::rows
   /// Null, or exp(s) of these scores, used instead of them; only with a g.
   ExponentialTiles<T>* exponentials = nullptr;
@@ -63,9 +63,9 @@ std::int64_t row_pass_bytes(Index rows, Index cols, std::size_t element_size, bo
 /// order: its f and weights must still be computed, from g. Writes `row` (Lq; empty: only g is
 /// wanted) and `col` (Lk), −inf where nothing is allowed. Bits and errors as above.
 template <class T>
-std::vector<Index> one_pass_columns(const Scores<T>& scores, std::span<double> row,
-                                    std::span<double> col,
-                                    const std::vector<Observer<T>*>& observers, int threads);
+PooledVector<Index> one_pass_columns(const Scores<T>& scores, std::span<double> row,
+                                     std::span<double> col, const ObserverList<T>& observers,
+                                     int threads);
 
 /// hnas: the mixture hybrid · dnas + (1 − hybrid) · softmax from the same panels, 0 < hybrid < 1.
 /// Softmax uses exp(s_ij − M) = E_ij exp(m_j − M), where M is the largest score met so far; earlier
@@ -74,9 +74,9 @@ std::vector<Index> one_pass_columns(const Scores<T>& scores, std::span<double> r
 /// factors. A query is also returned if either sum is too small, for example if all its scores are
 /// 41 below the largest of all. Writes `unas_row` (Lq), LSE_j s_ij, too.
 template <class T>
-std::vector<Index> one_pass_hybrid(const Scores<T>& scores, double hybrid, std::span<double> row,
-                                   std::span<double> unas_row, std::span<double> col,
-                                   const std::vector<Observer<T>*>& observers, int threads);
+PooledVector<Index> one_pass_hybrid(const Scores<T>& scores, double hybrid, std::span<double> row,
+                                    std::span<double> unas_row, std::span<double> col,
+                                    const ObserverList<T>& observers, int threads);
 
 /// Bytes of scratch memory of either function, without observers.
 std::int64_t one_pass_columns_bytes(Index rows, Index cols, std::size_t element_size, Index parts,

@@ -5,6 +5,7 @@
 #include "kernel/tile.hpp"
 #include "pass/one_pass.hpp"
 #include "tensor/infinity.hpp"
+#include "tensor/pooled_vector.hpp"
 
 namespace attn {
 namespace {
@@ -22,11 +23,11 @@ template <class T>
 struct ColumnScratch {
   Buffer<T> panel;
   typename Scores<T>::Scratch scratch;
-  std::vector<double> shift;
-  std::vector<double> sum;
-  std::vector<double> dnas_factor;
-  std::vector<double> unas_factor;
-  std::vector<T> rescale;
+  PooledVector<double> shift;
+  PooledVector<double> sum;
+  PooledVector<double> dnas_factor;
+  PooledVector<double> unas_factor;
+  PooledVector<T> rescale;
 };
 
 // One scheme's share of the weights. Its rows are shown to its own slots, `slots` of them from
@@ -36,14 +37,14 @@ struct Part {
   double coefficient = 1;
   std::span<double> row;  // f, written
   Index first_slot = 0;
-  std::vector<std::vector<double>> sums;  // by slot and row
-  std::vector<double> level;              // by slot
+  PooledVector<PooledVector<double>> sums;  // by slot and row
+  PooledVector<double> level;               // by slot
 
   Part(double u, std::span<double> f, Index first, Index slots, double begin)
       : coefficient(u),
         row(f),
         first_slot(first),
-        sums(static_cast<std::size_t>(slots), std::vector<double>(f.size(), 0.0)),
+        sums(static_cast<std::size_t>(slots), PooledVector<double>(f.size(), 0.0)),
         level(static_cast<std::size_t>(slots), begin) {}
 
   double highest_level() const {
@@ -53,8 +54,8 @@ struct Part {
   }
 
   // exp(level − highest), 0 for a slot without an allowed pair.
-  std::vector<double> slot_factors() const {
-    std::vector<double> factors(level.size(), 0.0);
+  PooledVector<double> slot_factors() const {
+    PooledVector<double> factors(level.size(), 0.0);
     for (std::size_t slot = 0; slot < level.size(); ++slot) {
       if (level[slot] != minus_infinity) factors[slot] = std::exp(level[slot] - highest_level());
     }
@@ -67,8 +68,7 @@ class ColumnsRun {
  public:
   // softmax_row: empty, or written for the mixture with softmax.
   ColumnsRun(const Scores<T>& scores, double hybrid, std::span<double> row,
-             std::span<double> softmax_row, std::span<double> col,
-             const std::vector<Observer<T>*>& observers)
+             std::span<double> softmax_row, std::span<double> col, const ObserverList<T>& observers)
       : scores_(scores), col_(col), observers_(observers) {
     const bool mixed = !softmax_row.empty();
     const Index parts = row.empty() ? 0 : (mixed ? 2 : 1);
@@ -79,7 +79,7 @@ class ColumnsRun {
     if (mixed) parts_.emplace_back(1 - hybrid, softmax_row, slots_, slots_, begin);
   }
 
-  std::vector<Index> run(int threads) {
+  PooledVector<Index> run(int threads) {
     for (Observer<T>* observer : observers_) observer->start(shown_);
     auto workspaces = workspaces_for<ColumnScratch<T>>(threads);
     Partition one_part = shown_;
@@ -87,7 +87,7 @@ class ColumnsRun {
     for_each_panel(
         one_part, threads, nullptr, workspaces,
         [&](Index panel, Index slot, ColumnScratch<T>& work) { run_panel(panel, slot, work); });
-    std::vector<Index> left = normalise_rows();
+    PooledVector<Index> left = normalise_rows();
     for (Observer<T>* observer : observers_) observer->finish();
     return left;
   }
@@ -96,7 +96,7 @@ class ColumnsRun {
   struct Panel {
     Index col0 = 0;
     Index cols = 0;
-    std::vector<TileRange> tiles;  // without empty ones
+    PooledVector<TileRange> tiles;  // without empty ones
   };
 
   Panel make_panel(Index index) const {
@@ -149,7 +149,8 @@ class ColumnsRun {
 
   // exp(s_ij − m_j) with the column maxima m_j, and their sums.
   template <class View>
-  void fill_shifted(const std::vector<TileRange>& tiles, const View& view, ColumnScratch<T>& work) {
+  void fill_shifted(const PooledVector<TileRange>& tiles, const View& view,
+                    ColumnScratch<T>& work) {
     for (const TileRange& tile : tiles) {
       scores_.fill(tile, view(tile), work.scratch);
       kernel::column_max(view(tile), nullptr, work.shift.data());
@@ -204,11 +205,11 @@ class ColumnsRun {
     }
   }
 
-  std::vector<Index> normalise_rows() {
-    std::vector<Index> left;
+  PooledVector<Index> normalise_rows() {
+    PooledVector<Index> left;
     if (parts_.empty()) return left;
-    std::vector<double> sum(static_cast<std::size_t>(shown_.rows));
-    std::vector<bool> done(sum.size(), true);
+    PooledVector<double> sum(static_cast<std::size_t>(shown_.rows));
+    PooledVector<bool> done(sum.size(), true);
     for (const Part& part : parts_) {
       row_sums(part, sum);
       for (std::size_t i = 0; i < sum.size(); ++i) {
@@ -227,17 +228,18 @@ class ColumnsRun {
     return left;
   }
 
-  static void row_sums(const Part& part, std::vector<double>& sum) {
-    const std::vector<double> factors = part.slot_factors();
+  static void row_sums(const Part& part, PooledVector<double>& sum) {
+    const PooledVector<double> factors = part.slot_factors();
     sum.assign(sum.size(), 0.0);
     for (std::size_t slot = 0; slot < factors.size(); ++slot) {
       for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += factors[slot] * part.sums[slot][i];
     }
   }
 
-  void scale_rows(const Part& part, const std::vector<double>& sum, const std::vector<bool>& done) {
-    const std::vector<double> factors = part.slot_factors();
-    std::vector<T> by(sum.size());
+  void scale_rows(const Part& part, const PooledVector<double>& sum,
+                  const PooledVector<bool>& done) {
+    const PooledVector<double> factors = part.slot_factors();
+    PooledVector<T> by(sum.size());
     for (Index slot = 0; slot < slots_; ++slot) {
       const double share = part.coefficient * factors[static_cast<std::size_t>(slot)];
       for (std::size_t i = 0; i < sum.size(); ++i) {
@@ -252,24 +254,24 @@ class ColumnsRun {
   const Scores<T>& scores_;
   Partition shown_;  // as observers see it, with the slots of all parts
   Index slots_ = 0;  // of one part
-  std::vector<Part> parts_;
+  PooledVector<Part> parts_;
   std::span<double> col_;
-  const std::vector<Observer<T>*>& observers_;
+  const ObserverList<T>& observers_;
 };
 
 }  // namespace
 
 template <class T>
-std::vector<Index> one_pass_columns(const Scores<T>& scores, std::span<double> row,
-                                    std::span<double> col,
-                                    const std::vector<Observer<T>*>& observers, int threads) {
+PooledVector<Index> one_pass_columns(const Scores<T>& scores, std::span<double> row,
+                                     std::span<double> col, const ObserverList<T>& observers,
+                                     int threads) {
   return ColumnsRun<T>(scores, 1, row, {}, col, observers).run(threads);
 }
 
 template <class T>
-std::vector<Index> one_pass_hybrid(const Scores<T>& scores, double hybrid, std::span<double> row,
-                                   std::span<double> unas_row, std::span<double> col,
-                                   const std::vector<Observer<T>*>& observers, int threads) {
+PooledVector<Index> one_pass_hybrid(const Scores<T>& scores, double hybrid, std::span<double> row,
+                                    std::span<double> unas_row, std::span<double> col,
+                                    const ObserverList<T>& observers, int threads) {
   return ColumnsRun<T>(scores, hybrid, row, unas_row, col, observers).run(threads);
 }
 
@@ -284,13 +286,12 @@ std::int64_t one_pass_columns_bytes(Index rows, Index cols, std::size_t element_
          partition.slots * rows * static_cast<std::int64_t>(sizeof(double));
 }
 
-#define ATTN_FOR_TYPE(T)                                                                   \
-  template std::vector<Index> one_pass_columns(const Scores<T>&, std::span<double>,        \
-                                               std::span<double>,                          \
-                                               const std::vector<Observer<T>*>&, int);     \
-  template std::vector<Index> one_pass_hybrid(const Scores<T>&, double, std::span<double>, \
-                                              std::span<double>, std::span<double>,        \
-                                              const std::vector<Observer<T>*>&, int);
+#define ATTN_FOR_TYPE(T)                                                                         \
+  template PooledVector<Index> one_pass_columns(const Scores<T>&, std::span<double>,             \
+                                                std::span<double>, const ObserverList<T>&, int); \
+  template PooledVector<Index> one_pass_hybrid(const Scores<T>&, double, std::span<double>,      \
+                                               std::span<double>, std::span<double>,             \
+                                               const ObserverList<T>&, int);
 ATTN_FOR_TYPE(float)
 ATTN_FOR_TYPE(double)
 #undef ATTN_FOR_TYPE

@@ -7,6 +7,7 @@
 #include "pass/one_pass.hpp"
 #include "pass/selected_rows.hpp"
 #include "tensor/infinity.hpp"
+#include "tensor/pooled_vector.hpp"
 
 namespace attn {
 namespace {
@@ -19,11 +20,11 @@ template <class T>
 struct RowScratch {
   Buffer<T> tiles;
   typename Scores<T>::Scratch scratch;
-  std::vector<T> max;
-  std::vector<T> factor;
-  std::vector<T> maxima;  // by tile: the maxima that its exponentials are relative to
-  std::vector<double> sum;
-  std::vector<double> product;  // Σ_j E_ij log E_ij, if entropies are wanted
+  PooledVector<T> max;
+  PooledVector<T> factor;
+  PooledVector<T> maxima;  // by tile: the maxima that its exponentials are relative to
+  PooledVector<double> sum;
+  PooledVector<double> product;  // Σ_j E_ij log E_ij, if entropies are wanted
 };
 
 template <class T>
@@ -56,7 +57,7 @@ class RowRun {
 
  private:
   // With a g, the logarithms of the exponentials are not those of the weights.
-  std::vector<Observer<T>*>& list_of(const Observer<T>& observer) {
+  PooledVector<Observer<T>*>& list_of(const Observer<T>& observer) {
     if (pass_.rows == nullptr && observer.by_row()) return by_row_;
     const bool plain_softmax = pass_.rows == nullptr && pass_.col.empty();
     return plain_softmax && observer.takes_row_entropies() ? entropy_observers_ : others_;
@@ -150,7 +151,7 @@ class RowRun {
   }
 
   void show_others(const TileRange& block, Index slot, RowScratch<T>& work) const {
-    std::vector<T> factor(work.factor.size());
+    PooledVector<T> factor(work.factor.size());
     const T* maxima = work.maxima.data();
     for_tiles(block, work, [&](const TileRange& range, MatrixView<T> tile, bool empty) {
       if (empty) {
@@ -202,18 +203,18 @@ class RowRun {
 
   const RowPass<T>& pass_;
   const bool near_zero_;
-  std::vector<Observer<T>*> by_row_;
-  std::vector<Observer<T>*> entropy_observers_;
-  std::vector<Observer<T>*> others_;
+  PooledVector<Observer<T>*> by_row_;
+  PooledVector<Observer<T>*> entropy_observers_;
+  PooledVector<Observer<T>*> others_;
   bool show_empty_ = false;
   Partition partition_;
-  std::vector<double> key_factor_;
+  PooledVector<double> key_factor_;
 };
 
 }  // namespace
 
 template <class T>
-bool all_by_row(const std::vector<Observer<T>*>& observers) {
+bool all_by_row(const PooledVector<Observer<T>*>& observers) {
   return std::all_of(observers.begin(), observers.end(),
                      [](const Observer<T>* observer) { return observer->by_row(); });
 }
@@ -243,8 +244,8 @@ std::int64_t row_pass_bytes(Index rows, Index cols, std::size_t element_size, bo
          cols * static_cast<std::int64_t>(sizeof(double));
 }
 
-template bool all_by_row(const std::vector<Observer<float>*>&);
-template bool all_by_row(const std::vector<Observer<double>*>&);
+template bool all_by_row(const PooledVector<Observer<float>*>&);
+template bool all_by_row(const PooledVector<Observer<double>*>&);
 template bool can_run_rows(const RowPass<float>&);
 template bool can_run_rows(const RowPass<double>&);
 template void run_rows(const RowPass<float>&, int);

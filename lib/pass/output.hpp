@@ -1,9 +1,8 @@
 #pragma once
 
-#include <vector>
-
 #include "kernel/packed.hpp"
 #include "pass/pass.hpp"
+#include "tensor/pooled_vector.hpp"
 
 namespace attn {
 
@@ -39,8 +38,8 @@ class Output final : public Observer<T> {
   int exponent_ = 0;  // the gathered sums are out · 2^-exponent
   Buffer<T> scaled_;  // v · 2^-exponent, if that differs from v
   kernel::Packed<T> packed_;
-  std::vector<PanelValues> panels_;  // by slot, in column panels
-  std::vector<Buffer<T>> sums_;      // of the slots after the first, if slots share rows
+  PooledVector<PanelValues> panels_;  // by slot, in column panels
+  PooledVector<Buffer<T>> sums_;      // of the slots after the first, if slots share rows
 };
 
 }  // namespace attn

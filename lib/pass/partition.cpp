@@ -124,4 +124,18 @@ Partition gradient_partition(Index rows, Index cols, std::size_t element_size, b
   return partition;
 }
 
+Index most_slots(Index rows, Index cols, std::size_t element_size) {
+  Index most = 1;
+  for (const Partition& partition :
+       {partition_of(Order::row_panels, rows, cols, element_size),
+        partition_of(Order::column_panels, rows, cols, element_size),
+        row_tile_partition(rows, cols), row_pass_partition(rows, cols, element_size),
+        one_pass_columns_partition(rows, cols, element_size, 2),
+        gradient_partition(rows, cols, element_size, false),
+        gradient_partition(rows, cols, element_size, true)}) {
+    most = std::max(most, partition.slots);
+  }
+  return most;
+}
+
 }  // namespace attn

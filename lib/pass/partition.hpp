@@ -1,10 +1,10 @@
 #pragma once
 
 #include <algorithm>
-#include <vector>
 
 #include "kernel/parallel.hpp"
 #include "pass/row_selection.hpp"
+#include "tensor/pooled_vector.hpp"
 #include "tensor/shape.hpp"
 
 /// How every pass over tiles of scores cuts its work. The cuts follow from the shape and the type
@@ -72,10 +72,13 @@ constexpr Index gradient_tile_rows = 256;
 /// products, because columns are completed before they are used.
 Partition gradient_partition(Index rows, Index cols, std::size_t element_size, bool whole_columns);
 
+/// The most slots that any pass or gradient of this shape has: more threads have nothing to do.
+Index most_slots(Index rows, Index cols, std::size_t element_size);
+
 /// One workspace per thread for for_each_panel.
 template <class Workspace>
-std::vector<Workspace> workspaces_for(int threads) {
-  return std::vector<Workspace>(static_cast<std::size_t>(std::max(1, threads)));
+PooledVector<Workspace> workspaces_for(int threads) {
+  return PooledVector<Workspace>(static_cast<std::size_t>(std::max(1, threads)));
 }
 
 /// Calls body(panel, slot, workspace) for all panels, on up to `threads` threads: those of a slot
@@ -83,7 +86,7 @@ std::vector<Workspace> workspaces_for(int threads) {
 /// for panels of rows that hold one of them.
 template <class Workspace, class Body>
 void for_each_panel(const Partition& partition, int threads, const RowSelection* rows,
-                    std::vector<Workspace>& workspaces, const Body& body) {
+                    PooledVector<Workspace>& workspaces, const Body& body) {
   kernel::parallel_for(partition.slots, threads, [&](Index slot, int worker) {
     Workspace& workspace = workspaces[static_cast<std::size_t>(worker)];
     for (Index p = partition.first_panel(slot); p < partition.first_panel(slot + 1); ++p) {

@@ -9,11 +9,12 @@
 #include "pass/potentials.hpp"
 #include "pass/selected_rows.hpp"
 #include "tensor/infinity.hpp"
+#include "tensor/pooled_vector.hpp"
 
 namespace attn {
 namespace {
 
-const double* data_or_null(const std::vector<double>& values) {
+const double* data_or_null(const PooledVector<double>& values) {
   return values.empty() ? nullptr : values.data();
 }
 
@@ -21,11 +22,11 @@ const double* data_or_null(const std::vector<double>& values) {
 // mixture.
 template <class T>
 struct PanelScratch {
-  std::vector<Buffer<T>> panels;
+  PooledVector<Buffer<T>> panels;
   typename Scores<T>::Scratch scratch;
-  std::vector<double> shift;
-  std::vector<double> sum;
-  std::vector<double> factor;
+  PooledVector<double> shift;
+  PooledVector<double> sum;
+  PooledVector<double> factor;
 };
 
 // A panel as a list of tiles, side by side in the workspace; empty tiles, which may lie at both
@@ -37,8 +38,8 @@ struct PanelTiles {
   };
   TileRange panel;
   Index stride = 0;
-  std::vector<TileRange> tiles;  // without empty ones
-  std::vector<Place> all;        // in order
+  PooledVector<TileRange> tiles;  // without empty ones
+  PooledVector<Place> all;        // in order
 
   template <class T>
   MatrixView<T> view(const Buffer<T>& storage, const TileRange& tile) const {
@@ -302,8 +303,8 @@ class PanelRunner {
   Partition partition_;
   int threads_;
   bool show_empty_ = false;
-  std::vector<std::vector<double>> row_;  // per component, as subtracted; empty: zero
-  std::vector<std::vector<double>> col_;
+  PooledVector<PooledVector<double>> row_;  // per component, as subtracted; empty: zero
+  PooledVector<PooledVector<double>> col_;
 };
 
 }  // namespace

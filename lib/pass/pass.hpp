@@ -2,11 +2,12 @@
 
 #include <cstdint>
 #include <span>
-#include <vector>
+#include <type_traits>
 
 #include "pass/partition.hpp"
 #include "pass/row_selection.hpp"
 #include "score/scores.hpp"
+#include "tensor/pooled_vector.hpp"
 #include "tensor/view.hpp"
 
 /// Everything in attention is a pass over tiles of scores that are made, used and dropped
@@ -92,15 +93,19 @@ class Observer {
   virtual void finish() {}
 };
 
+/// Observers as an argument: std::vector converts to it.
+template <class T>
+using ObserverList = std::type_identity_t<PooledVector<Observer<T>*>>;
+
 template <class T>
 struct Pass {
   const Scores<T>* scores = nullptr;
   Order order = Order::row_panels;
   Completes completes = Completes::nothing;
-  std::vector<Component> components;  ///< one, or the parts of a mixture (rows or nothing only)
+  PooledVector<Component> components;  ///< one, or the parts of a mixture (rows or nothing only)
   std::span<const double>
       log_marginal;  ///< log a (Lq) or log b (Lk) of the completed side; empty: 0
-  std::vector<Observer<T>*> observers;
+  ObserverList<T> observers;
 
   /// If given, weights are shown for these queries only, by tiles of neighbouring ones among them.
   /// Only the panels that contain them are made, so potentials are completed only there. The

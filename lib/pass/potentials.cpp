@@ -3,23 +3,24 @@
 #include <algorithm>
 
 #include "tensor/infinity.hpp"
+#include "tensor/pooled_vector.hpp"
 
 namespace attn {
 
-std::vector<double> to_subtract(std::span<const double> potential) {
-  std::vector<double> values(potential.begin(), potential.end());
+PooledVector<double> to_subtract(std::span<const double> potential) {
+  PooledVector<double> values(potential.begin(), potential.end());
   std::replace(values.begin(), values.end(), minus_infinity, infinity);
   return values;
 }
 
-std::vector<Component> hybrid_components(double hybrid, std::span<double> row,
-                                         std::span<double> col, std::span<double> unas_row) {
+PooledVector<Component> hybrid_components(double hybrid, std::span<double> row,
+                                          std::span<double> col, std::span<double> unas_row) {
   return {Component{hybrid, row, col}, Component{1 - hybrid, unas_row, {}}};
 }
 
 template <class T>
 void show_weights(const Scores<T>& scores, Potentials& potentials, double hybrid,
-                  const std::vector<Observer<T>*>& observers, int threads) {
+                  const ObserverList<T>& observers, int threads) {
   Pass<T> pass;
   pass.scores = &scores;
   pass.completes = Completes::nothing;
@@ -33,9 +34,9 @@ void show_weights(const Scores<T>& scores, Potentials& potentials, double hybrid
   run(pass, threads);
 }
 
-template void show_weights(const Scores<float>&, Potentials&, double,
-                           const std::vector<Observer<float>*>&, int);
-template void show_weights(const Scores<double>&, Potentials&, double,
-                           const std::vector<Observer<double>*>&, int);
+template void show_weights(const Scores<float>&, Potentials&, double, const ObserverList<float>&,
+                           int);
+template void show_weights(const Scores<double>&, Potentials&, double, const ObserverList<double>&,
+                           int);
 
 }  // namespace attn

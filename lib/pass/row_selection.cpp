@@ -7,7 +7,7 @@
 
 namespace attn {
 
-RowSelection::RowSelection(std::vector<RowRange> ranges, Index rows) {
+RowSelection::RowSelection(PooledVector<RowRange> ranges, Index rows) {
   for (const RowRange& range : ranges) {
     if (0 <= range.first && range.first <= range.last && range.last <= rows) continue;
     throw Error(Failure::input, "rows " + std::to_string(range.first) + ":" +
@@ -30,7 +30,7 @@ RowSelection::RowSelection(std::vector<RowRange> ranges, Index rows) {
   }
 }
 
-std::vector<RowRange>::const_iterator RowSelection::first_ending_after(Index row) const {
+PooledVector<RowRange>::const_iterator RowSelection::first_ending_after(Index row) const {
   return std::upper_bound(ranges_.begin(), ranges_.end(), row,
                           [](Index at, const RowRange& range) { return at < range.last; });
 }
@@ -47,8 +47,8 @@ bool RowSelection::meets(const RowRange& rows) const {
   return range != ranges_.end() && range->first < rows.last;
 }
 
-std::vector<RowRange> RowSelection::within(const RowRange& rows) const {
-  std::vector<RowRange> parts;
+PooledVector<RowRange> RowSelection::within(const RowRange& rows) const {
+  PooledVector<RowRange> parts;
   for (auto range = first_ending_after(rows.first);
        range != ranges_.end() && range->first < rows.last; ++range) {
     parts.push_back({std::max(range->first, rows.first), std::min(range->last, rows.last)});

@@ -1,7 +1,6 @@
 #pragma once
 
-#include <vector>
-
+#include "tensor/pooled_vector.hpp"
 #include "tensor/shape.hpp"
 
 namespace attn {
@@ -17,10 +16,10 @@ class RowSelection {
  public:
   /// The union of `ranges`, some of which may be empty. Throws Error(input) naming the first that
   /// runs backwards or leaves [0, rows).
-  RowSelection(std::vector<RowRange> ranges, Index rows);
+  RowSelection(PooledVector<RowRange> ranges, Index rows);
 
   /// Disjoint, none empty, ascending.
-  const std::vector<RowRange>& ranges() const { return ranges_; }
+  const PooledVector<RowRange>& ranges() const { return ranges_; }
 
   Index count() const { return count_; }
 
@@ -31,13 +30,13 @@ class RowSelection {
   bool meets(const RowRange& rows) const;
 
   /// The parts of `rows` that are chosen, ascending.
-  std::vector<RowRange> within(const RowRange& rows) const;
+  PooledVector<RowRange> within(const RowRange& rows) const;
 
  private:
-  std::vector<RowRange>::const_iterator first_ending_after(Index row) const;
+  PooledVector<RowRange>::const_iterator first_ending_after(Index row) const;
 
-  std::vector<RowRange> ranges_;
-  std::vector<Index> before_;  // per range: chosen rows before it
+  PooledVector<RowRange> ranges_;
+  PooledVector<Index> before_;  // per range: chosen rows before it
   Index count_ = 0;
 };
 

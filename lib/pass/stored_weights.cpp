@@ -43,7 +43,7 @@ void require_weights(const WeightTile<T>& tile) {
 
 template <class T>
 void show_stored_weights(const MatrixSource<T>& weights, Index rows, Index cols,
-                         const std::vector<Observer<T>*>& observers, int threads) {
+                         const ObserverList<T>& observers, int threads) {
   const Partition partition = partition_of(Order::row_panels, rows, cols, sizeof(T));
   for (Observer<T>* observer : observers) observer->start(partition);
   auto storages = workspaces_for<Buffer<T>>(threads);
@@ -65,8 +65,8 @@ void show_stored_weights(const MatrixSource<T>& weights, Index rows, Index cols,
 }
 
 template void show_stored_weights(const MatrixSource<float>&, Index, Index,
-                                  const std::vector<Observer<float>*>&, int);
+                                  const ObserverList<float>&, int);
 template void show_stored_weights(const MatrixSource<double>&, Index, Index,
-                                  const std::vector<Observer<double>*>&, int);
+                                  const ObserverList<double>&, int);
 
 }  // namespace attn

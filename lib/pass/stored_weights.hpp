@@ -1,9 +1,8 @@
 #pragma once
 
-#include <vector>
-
 #include "pass/pass.hpp"
 #include "score/matrix_source.hpp"
+#include "tensor/pooled_vector.hpp"
 
 namespace attn {
 
@@ -12,6 +11,6 @@ namespace attn {
 /// finite number >= 0; the weights need not sum to 1.
 template <class T>
 void show_stored_weights(const MatrixSource<T>& weights, Index rows, Index cols,
-                         const std::vector<Observer<T>*>& observers, int threads);
+                         const ObserverList<T>& observers, int threads);
 
 }  // namespace attn

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "tensor/pooled_vector.hpp"
+
 namespace attn {
 namespace {
 
@@ -9,7 +11,7 @@ template <class T>
 std::vector<Index> largest_rows(MatrixView<const T> w) {
   std::vector<Index> rows(static_cast<std::size_t>(w.cols), 0);
   // Row by row, the order in memory.
-  std::vector<T> largest(rows.size(), T{-1});
+  PooledVector<T> largest(rows.size(), T{-1});
   for (Index i = 0; i < w.rows; ++i) {
     const T* const row = w.row(i);
     for (std::size_t c = 0; c < rows.size(); ++c) {

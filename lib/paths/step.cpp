@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "kernel/parallel.hpp"
+#include "tensor/pooled_vector.hpp"
 
 namespace attn {
 namespace {
@@ -192,7 +193,7 @@ class PathStep {
   bool printed_;
   Index first_;
   Index last_;
-  std::vector<Column> columns_;
+  PooledVector<Column> columns_;
   StepSummary summary_;
 };
 
@@ -201,7 +202,7 @@ StepSummary step_by(const StepOptions& options, const Skeleton& skeleton,
                     const StepMatrices<T>& matrices, const Update& update, int threads) {
   const Index columns = matrices.wq.cols;
   const Index stripes = (columns + stripe_columns - 1) / stripe_columns;
-  std::vector<StepSummary> parts(static_cast<std::size_t>(stripes));
+  PooledVector<StepSummary> parts(static_cast<std::size_t>(stripes));
   kernel::parallel_for(stripes, threads, [&](Index n, int) {
     const Index first = n * stripe_columns;
     const Index last = std::min(columns, first + stripe_columns);

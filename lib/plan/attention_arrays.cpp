@@ -189,8 +189,9 @@ template <class T>
 void AttentionArrays<T>::require_small_numbers() const {
   const auto refuse = [](const PlannedOperand& operand, Index at, const std::string& value,
                          const std::string& expected) {
-    throw Error(Failure::input, operand.name + " has " + value + " at element " +
-                                    std::to_string(at) + ", expected " + expected);
+    throw Error(Failure::input, operand.name + " has " + value + " at " +
+                                    to_string(unravel(at, operand.shape)) + ", expected " +
+                                    expected);
   };
   if (layout_.key_length) {
     for (Index n = 0; n < layout_.key_length->blocks; ++n) {

@@ -34,6 +34,8 @@ Shape before_heads(const Shape& input) {
 
 std::vector<Index> blocks_by_problem(const LeadingMap& map, Index problems) {
   std::vector<Index> blocks;
+  // At once: more problems than fit into memory are refused before any page is touched.
+  blocks.reserve(static_cast<std::size_t>(problems));
   for (Index problem = 0; problem < problems; ++problem) blocks.push_back(map(problem));
   return blocks;
 }

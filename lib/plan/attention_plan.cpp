@@ -1,44 +1,22 @@
 #include <algorithm>
-#include <atomic>
 #include <utility>
 
 #include "attnkit/attention.hpp"
-#include "kernel/parallel.hpp"
+#include "pass/partition.hpp"
 #include "plan/attention_arrays.hpp"
 #include "plan/gradient_slots.hpp"
 #include "plan/head_forward.hpp"
-#include "tensor/memory_pool.hpp"
+#include "plan/operand.hpp"
+#include "plan/problems.hpp"
 
 namespace attn {
 namespace {
 
-AttentionLayout layout_of(const AttentionShapes& shapes, const AttentionOptions& options,
-                          int threads) {
-  if (threads < 1) {
-    throw Error(Failure::usage, "a plan of " + std::to_string(threads) + " threads");
-  }
+AttentionLayout layout_of(const AttentionShapes& shapes, const AttentionOptions& options) {
   AttentionLayout layout(shapes, options);
   layout.scheme.kept_bytes = options.kept_bytes;
   return layout;
 }
-
-// Adds room for the gaps that first fit leaves between blocks of different sizes, and for the
-// margins of small buffers.
-std::int64_t with_gaps(std::int64_t bytes) { return bytes + bytes / 4 + (std::int64_t{64} << 10); }
-
-// Marks a plan as running.
-class Running {
- public:
-  explicit Running(std::atomic<bool>& running) : running_(running) {
-    if (running_.exchange(true)) throw Error(Failure::usage, "this plan is running already");
-  }
-  ~Running() { running_ = false; }
-  Running(const Running&) = delete;
-  Running& operator=(const Running&) = delete;
-
- private:
-  std::atomic<bool>& running_;
-};
 
 }  // namespace
 
@@ -46,65 +24,51 @@ template <class T>
 class AttentionPlan<T>::Impl {
  public:
   Impl(const AttentionShapes& shapes, const AttentionOptions& options, int threads)
-      : layout_(layout_of(shapes, options, threads)),
-        threads_(threads),
+      : layout_(layout_of(shapes, options)),
+        problems_(layout_.leading, threads,
+                  most_slots(layout_.queries(), layout_.keys(), sizeof(T))),
         arrays_(shapes, layout_),
-        pools_(static_cast<std::size_t>(over_heads() ? threads : 1)),
         slots_(layout_, wave()) {}
 
   const AttentionLayout& layout() const { return layout_; }
 
-  std::int64_t run_bytes() const { return arrays_.bytes() + pool_count() * forward_pool_bytes(); }
+  std::int64_t run_bytes() const { return arrays_.bytes() + problems_.bytes(forward_bytes()); }
 
   std::int64_t gradient_bytes() const {
-    return arrays_.bytes() + pool_count() * gradient_pool_bytes() + with_gaps(slots_.bytes());
+    return arrays_.bytes() + problems_.bytes(backward_bytes(), slots_.bytes());
   }
 
   AttentionSummary run(const AttentionInputs<T>& inputs, const AttentionOutputs<T>& outputs) {
-    const Running running(running_);
-    require_outputs(layout_, outputs);
-    for (MemoryPool& pool : pools_) pool.reserve(forward_pool_bytes());
-    arrays_.bind(inputs, {}, threads_);
-    AttentionSummary summary;
-    summary.problems.resize(static_cast<std::size_t>(layout_.problems));
-    for_heads(0, layout_.problems, [&](Index problem, int threads) {
-      HeadWork<T> work;
-      forward(problem, outputs, false, work, threads);
-      summary.problems[static_cast<std::size_t>(problem)] = summary_of(work);
+    return problems_.run(forward_bytes(), 0, [&] {
+      require_outputs(layout_, outputs);
+      arrays_.bind(inputs, {}, problems_.threads());
+      AttentionSummary summary;
+      summary.problems.resize(static_cast<std::size_t>(layout_.problems));
+      problems_.for_each([&](Index problem, int threads) {
+        HeadWork<T> work;
+        forward(problem, outputs, false, work, threads);
+        summary.problems[static_cast<std::size_t>(problem)] = summary_of(work);
+      });
+      return summary;
     });
-    return summary;
   }
 
   AttentionSummary gradients(const AttentionInputs<T>& inputs, const TensorView<const T>& grad_out,
                              const AttentionGradients<T>& wanted,
                              const AttentionOutputs<T>& outputs) {
-    const Running running(running_);
-    require_outputs(layout_, outputs);
-    require_grad_out(grad_out);
-    for (MemoryPool& pool : pools_) pool.reserve(gradient_pool_bytes());
-    shared_.reserve(with_gaps(slots_.bytes()));
-    const MemoryPool::Use use(&shared_);
-    slots_.start(wanted);
-    const Finish finish{slots_};
-    {
-      const MemoryPool::Use none(nullptr);
-      arrays_.bind(inputs, grad_out, threads_);
-    }
-    AttentionSummary summary;
-    summary.problems.resize(static_cast<std::size_t>(layout_.problems));
-    for (Index first = 0; first < layout_.problems; first += wave()) {
-      const Index last = std::min(layout_.problems, first + wave());
-      for_heads(first, last, [&](Index problem, int threads) {
-        HeadWork<T> work;
-        forward(problem, outputs, true, work, threads);
-        backward(problem, problem - first, work, threads);
-        summary.problems[static_cast<std::size_t>(problem)] = summary_of(work);
-      });
-      for (Index problem = first; problem < last; ++problem) {
-        slots_.collect(problem, problem - first);
+    return problems_.run(backward_bytes(), slots_.bytes(), [&] {
+      require_outputs(layout_, outputs);
+      require_grad_out(grad_out);
+      const Finish finish{slots_};
+      slots_.start(wanted);
+      arrays_.bind(inputs, grad_out, problems_.threads());
+      AttentionSummary summary;
+      summary.problems.resize(static_cast<std::size_t>(layout_.problems));
+      for (Index first = 0; first < layout_.problems; first += wave()) {
+        differentiate(first, std::min(layout_.problems, first + wave()), outputs, summary);
       }
-    }
-    return summary;
+      return summary;
+    });
   }
 
  private:
@@ -113,50 +77,38 @@ class AttentionPlan<T>::Impl {
     ~Finish() { slots.finish(); }
   };
 
-  // Whether threads share the heads; else they share the panels of one head at a time.
-  bool over_heads() const { return layout_.problems >= threads_; }
-  int threads_of_head() const { return over_heads() ? 1 : threads_; }
+  // Heads whose gradients are added up together, in order.
   Index wave() const {
-    return std::clamp<Index>(over_heads() ? 4 * Index{threads_} : 1, 1,
+    return std::clamp<Index>(problems_.over_problems() ? 4 * Index{problems_.threads()} : 1, 1,
                              std::max<Index>(1, layout_.problems));
   }
-  Index pool_count() const { return static_cast<Index>(pools_.size()); }
 
-  std::int64_t forward_pool_bytes() const {
-    return with_gaps(
-        HeadScores<T>::bytes(layout_.recipe, static_cast<bool>(layout_.q), layout_.sizes) +
-        attend_head_bytes<T>(layout_, false, threads_of_head()));
+  std::int64_t score_bytes() const {
+    return HeadScores<T>::bytes(layout_.recipe, static_cast<bool>(layout_.q), layout_.sizes);
   }
 
-  std::int64_t gradient_pool_bytes() const {
+  std::int64_t forward_bytes() const {
+    return score_bytes() + attend_head_bytes<T>(layout_, false, problems_.inside());
+  }
+
+  std::int64_t backward_bytes() const {
     const std::int64_t backward = differentiate_head_bytes(
         layout_.recipe, layout_.scheme, static_cast<bool>(layout_.q), layout_.projects(), true,
-        layout_.sizes, layout_.v_head_dim, sizeof(T), threads_of_head());
+        layout_.sizes, layout_.v_head_dim, sizeof(T), problems_.inside());
     const std::int64_t out = layout_.queries() * layout_.v_head_dim * static_cast<Index>(sizeof(T));
-    return with_gaps(
-        HeadScores<T>::bytes(layout_.recipe, static_cast<bool>(layout_.q), layout_.sizes) +
-        std::max(attend_head_bytes<T>(layout_, true, threads_of_head()), out + backward));
+    return score_bytes() +
+           std::max(attend_head_bytes<T>(layout_, true, problems_.inside()), out + backward);
   }
 
-  // Calls body(problem, threads) for problems [first, last). Each uses a pool of its own while it
-  // runs. An error names its problem.
-  template <class Body>
-  void for_heads(Index first, Index last, const Body& body) {
-    const auto one = [&](Index problem, int pool) {
-      const MemoryPool::Use use(&pools_[static_cast<std::size_t>(pool)]);
-      try {
-        body(problem, threads_of_head());
-      } catch (const Error& error) {
-        if (layout_.leading.empty()) throw;
-        throw error.at("problem " + to_string(unravel(problem, layout_.leading)));
-      }
-    };
-    if (over_heads()) {
-      kernel::parallel_for(last - first, threads_,
-                           [&](Index n, int worker) { one(first + n, worker); });
-    } else {
-      for (Index problem = first; problem < last; ++problem) one(problem, 0);
-    }
+  void differentiate(Index first, Index last, const AttentionOutputs<T>& outputs,
+                     AttentionSummary& summary) {
+    problems_.for_each(first, last, [&](Index problem, int threads) {
+      HeadWork<T> work;
+      forward(problem, outputs, true, work, threads);
+      backward(problem, problem - first, work, threads);
+      summary.problems[static_cast<std::size_t>(problem)] = summary_of(work);
+    });
+    for (Index problem = first; problem < last; ++problem) slots_.collect(problem, problem - first);
   }
 
   void forward(Index problem, const AttentionOutputs<T>& outputs, bool needs_out, HeadWork<T>& work,
@@ -196,23 +148,19 @@ class AttentionPlan<T>::Impl {
     }
     const Index size = element_count(expected);
     if (grad_out.data == nullptr && size > 0) throw Error(Failure::input, "grad_out has no data");
-    if (all_finite(grad_out.data, size)) return;
-    throw Error(Failure::input, "grad_out has numbers that are not finite");
+    if (!all_finite(grad_out.data, size)) plan::require_finite("grad_out", grad_out);
   }
 
   const AttentionLayout layout_;
-  int threads_;
+  plan::Problems problems_;
   AttentionArrays<T> arrays_;
-  std::vector<MemoryPool> pools_;  // one for each head that is computed at a time
-  MemoryPool shared_;              // sums over heads and their parts
   GradientSlots<T> slots_;
-  std::atomic<bool> running_{false};
 };
 
 template <class T>
 AttentionPlan<T>::AttentionPlan(const AttentionShapes& shapes, const AttentionOptions& options,
                                 int threads)
-    : impl_(std::make_unique<Impl>(shapes, options, threads)) {}
+    : impl_(plan::make<Impl>(shapes, options, threads)) {}
 
 template <class T>
 AttentionPlan<T>::~AttentionPlan() = default;
@@ -223,38 +171,38 @@ AttentionPlan<T>& AttentionPlan<T>::operator=(AttentionPlan&&) noexcept = defaul
 
 template <class T>
 const Shape& AttentionPlan<T>::leading() const {
-  return impl_->layout().leading;
+  return plan::alive(impl_).layout().leading;
 }
 
 template <class T>
 Shape AttentionPlan<T>::out_shape() const {
-  return join(query_shape(), {impl_->layout().v_head_dim});
+  return join(query_shape(), {plan::alive(impl_).layout().v_head_dim});
 }
 
 template <class T>
 Shape AttentionPlan<T>::query_shape() const {
-  return join(leading(), {impl_->layout().queries()});
+  return join(leading(), {plan::alive(impl_).layout().queries()});
 }
 
 template <class T>
 Shape AttentionPlan<T>::key_shape() const {
-  return join(leading(), {impl_->layout().keys()});
+  return join(leading(), {plan::alive(impl_).layout().keys()});
 }
 
 template <class T>
 std::int64_t AttentionPlan<T>::workspace_bytes() const {
-  return impl_->run_bytes();
+  return plan::alive(impl_).run_bytes();
 }
 
 template <class T>
 std::int64_t AttentionPlan<T>::gradient_workspace_bytes() const {
-  return impl_->gradient_bytes();
+  return plan::alive(impl_).gradient_bytes();
 }
 
 template <class T>
 AttentionSummary AttentionPlan<T>::run(const AttentionInputs<T>& inputs,
                                        const AttentionOutputs<T>& outputs) {
-  return impl_->run(inputs, outputs);
+  return plan::alive(impl_).run(inputs, outputs);
 }
 
 template <class T>
@@ -262,7 +210,7 @@ AttentionSummary AttentionPlan<T>::gradients(const AttentionInputs<T>& inputs,
                                              TensorView<const T> grad_out,
                                              const AttentionGradients<T>& gradients,
                                              const AttentionOutputs<T>& outputs) {
-  return impl_->gradients(inputs, grad_out, gradients, outputs);
+  return plan::alive(impl_).gradients(inputs, grad_out, gradients, outputs);
 }
 
 SolveStatus AttentionSummary::status() const {

@@ -5,6 +5,7 @@
 #include "collapse/cluster_statistics.hpp"
 #include "plan/operand.hpp"
 #include "plan/problems.hpp"
+#include "tensor/pooled_vector.hpp"
 
 namespace attn::collapse {
 
@@ -14,9 +15,9 @@ template <class T>
 class ClusterPlan<T>::Impl {
  public:
   Impl(const Shape& points, const Shape& labels, Index clusters, double width, int threads)
-      : threads_(plan::require_threads(threads)),
-        points_("points", points, 2),
+      : points_("points", points, 2),
         labels_("labels", labels, 1),
+        problems_(points_.leading(), threads, 1),
         clusters_(clusters),
         width_(width) {
     labels_.require_block({points_.axis(0)});
@@ -35,44 +36,47 @@ class ClusterPlan<T>::Impl {
 
   const Shape& leading() const { return points_.leading(); }
 
-  // For each cluster its sums, its count and its squared distances.
-  std::int64_t workspace_bytes() const {
-    const int at_once = plan::ThreadShares(element_count(leading()), threads_).at_once;
-    constexpr auto number = static_cast<std::int64_t>(sizeof(double));
-    return at_once * clusters_ * (points_.axis(1) + 4) * number;
-  }
+  std::int64_t workspace_bytes() const { return problems_.bytes(bytes()); }
 
   std::vector<ClusterStatistics> run(const TensorView<const T>& points,
-                                     const TensorView<const Index>& labels) const {
-    points_.require(points);
-    labels_.require(labels);
-    plan::require_finite("points", points);
-    plan::require_numbers("labels", labels.data, labels.shape,
-                          "numbers from 0 to " + std::to_string(clusters_ - 1),
-                          [&](Index label) { return label >= 0 && label < clusters_; });
-    std::vector<ClusterStatistics> found(static_cast<std::size_t>(element_count(leading())));
-    plan::for_each_problem(leading(), threads_, [&](Index problem, int) {
-      const std::span<const Index> of_points(labels_.block(labels, problem),
-                                             static_cast<std::size_t>(points_.axis(0)));
-      require_members(of_points);
-      found[static_cast<std::size_t>(problem)] =
-          cluster_statistics<T>({points_.block(points, problem), points_.axis(0), points_.axis(1)},
-                                of_points, clusters_, width_);
+                                     const TensorView<const Index>& labels) {
+    return problems_.run(bytes(), 0, [&] {
+      points_.require(points);
+      labels_.require(labels);
+      plan::require_finite("points", points);
+      plan::require_numbers("labels", labels.data, labels.shape,
+                            "numbers from 0 to " + std::to_string(clusters_ - 1),
+                            [&](Index label) { return label >= 0 && label < clusters_; });
+      std::vector<ClusterStatistics> found(static_cast<std::size_t>(problems_.count()));
+      problems_.for_each([&](Index problem, int) {
+        const std::span<const Index> of_points(labels_.block(labels, problem),
+                                               static_cast<std::size_t>(points_.axis(0)));
+        require_members(of_points);
+        found[static_cast<std::size_t>(problem)] = cluster_statistics<T>(
+            {points_.block(points, problem), points_.axis(0), points_.axis(1)}, of_points,
+            clusters_, width_);
+      });
+      return found;
     });
-    return found;
   }
 
  private:
+  // For each cluster its sums, its count and its squared distances.
+  std::int64_t bytes() const {
+    constexpr auto number = static_cast<std::int64_t>(sizeof(double));
+    return clusters_ * (points_.axis(1) + 4) * number;
+  }
+
   void require_members(std::span<const Index> labels) const {
-    std::vector<bool> has(static_cast<std::size_t>(clusters_), false);
+    PooledVector<bool> has(static_cast<std::size_t>(clusters_), false);
     for (const Index label : labels) has[static_cast<std::size_t>(label)] = true;
     for (std::size_t n = 0; n < has.size(); ++n) {
       if (!has[n]) throw Error(Failure::input, "cluster " + std::to_string(n) + " has no points");
     }
   }
 
-  int threads_;
   Operand points_, labels_;
+  plan::Problems problems_;
   Index clusters_;
   double width_;
 };
@@ -80,7 +84,7 @@ class ClusterPlan<T>::Impl {
 template <class T>
 ClusterPlan<T>::ClusterPlan(const Shape& points, const Shape& labels, Index clusters, double width,
                             int threads)
-    : impl_(std::make_unique<Impl>(points, labels, clusters, width, threads)) {}
+    : impl_(plan::make<Impl>(points, labels, clusters, width, threads)) {}
 template <class T>
 ClusterPlan<T>::~ClusterPlan() = default;
 template <class T>
@@ -89,16 +93,16 @@ template <class T>
 ClusterPlan<T>& ClusterPlan<T>::operator=(ClusterPlan&&) noexcept = default;
 template <class T>
 const Shape& ClusterPlan<T>::leading() const {
-  return impl_->leading();
+  return plan::alive(impl_).leading();
 }
 template <class T>
 std::int64_t ClusterPlan<T>::workspace_bytes() const {
-  return impl_->workspace_bytes();
+  return plan::alive(impl_).workspace_bytes();
 }
 template <class T>
 std::vector<ClusterStatistics> ClusterPlan<T>::run(TensorView<const T> points,
                                                    TensorView<const Index> labels) {
-  return impl_->run(points, labels);
+  return plan::alive(impl_).run(points, labels);
 }
 
 template class ClusterPlan<float>;

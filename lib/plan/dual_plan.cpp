@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <optional>
 #include <string>
 
 #include "attnkit/dual.hpp"
@@ -9,6 +10,7 @@
 #include "plan/operand.hpp"
 #include "plan/problems.hpp"
 #include "tensor/buffer.hpp"
+#include "tensor/pooled_vector.hpp"
 
 namespace attn {
 
@@ -48,7 +50,6 @@ class DualPlan::Impl {
  public:
   Impl(const DualShapes& shapes, const DualPlanOptions& options, int threads)
       : options_(options),
-        threads_(plan::require_threads(threads)),
         templates_("templates", shapes.templates, 2),
         evidence_("evidence", shapes.evidence, 2),
         preference_(Operand::broadcasting("preference", shapes.preference, 2)),
@@ -57,6 +58,9 @@ class DualPlan::Impl {
     if (!templates_.present() || !evidence_.present()) {
       throw Error(Failure::input, "expected templates and evidence");
     }
+    if (!cost_.present() && options.gamma != DualPlanOptions().gamma) {
+      throw Error(Failure::usage, "gamma goes with a cost");
+    }
     count_ = templates_.axis(0);
     depth_ = templates_.axis(1);
     queries_ = evidence_.axis(0);
@@ -64,36 +68,40 @@ class DualPlan::Impl {
     require_preference();
     cost_.require_block({count_, count_});
     const auto all = operands();
-    leading_ = plan::common_leading({all.begin(), all.end()});
-    for (Operand* operand : all) operand->broadcast_to(leading_);
-    element_count(p_shape());
-    element_count(lambda_shape());
+    const Shape leading = plan::common_leading({all.begin(), all.end()});
+    for (Operand* operand : all) operand->broadcast_to(leading);
+    element_count(join(leading, {queries_, count_}));
+    element_count(join(leading, {queries_, depth_}));
+    problems_.emplace(leading, threads, queries_);
     uniform_.assign(preference_.present() ? 0 : static_cast<std::size_t>(count_), 1.0);
   }
 
-  const Shape& leading() const { return leading_; }
-  Shape lambda_shape() const { return join(leading_, {queries_, depth_}); }
-  Shape p_shape() const { return join(leading_, {queries_, count_}); }
+  const Shape& leading() const { return problems_->leading(); }
+  Shape lambda_shape() const { return join(leading(), {queries_, depth_}); }
+  Shape p_shape() const { return join(leading(), {queries_, count_}); }
 
-  std::int64_t workspace_bytes() const {
-    const plan::ThreadShares shares(element_count(leading_), threads_);
-    constexpr auto number = static_cast<std::int64_t>(sizeof(double));
-    return shares.at_once * (dual_bytes(queries_, count_, depth_, cost_.present(), shares.inside) +
-                             queries_ * depth_ * number);
-  }
+  std::int64_t workspace_bytes() const { return problems_->bytes(bytes()); }
 
   std::vector<DualSummary> run(const DualInputs& inputs, const DualOutputs& outputs) {
-    require(inputs, outputs);
-    std::vector<DualSummary> summaries(
-        static_cast<std::size_t>(element_count(leading_) * queries_));
-    plan::for_each_problem(leading_, threads_, [&](Index problem, int threads) {
-      const std::vector<DualSummary> found = solve(inputs, outputs, problem, threads);
-      std::copy(found.begin(), found.end(), summaries.begin() + problem * queries_);
+    return problems_->run(bytes(), 0, [&] {
+      require(inputs, outputs);
+      std::vector<DualSummary> summaries(static_cast<std::size_t>(problems_->count() * queries_));
+      problems_->for_each([&](Index problem, int threads) {
+        const auto found = solve(inputs, outputs, problem, threads);
+        std::copy(found.begin(), found.end(), summaries.begin() + problem * queries_);
+      });
+      return summaries;
     });
-    return summaries;
   }
 
  private:
+  // What one problem allocates.
+  std::int64_t bytes() const {
+    constexpr auto number = static_cast<std::int64_t>(sizeof(double));
+    return dual_bytes(queries_, count_, depth_, cost_.present(), problems_->inside()) +
+           queries_ * depth_ * number;
+  }
+
   std::array<Operand*, 4> operands() { return {&templates_, &evidence_, &preference_, &cost_}; }
 
   void require_preference() const {
@@ -122,8 +130,8 @@ class DualPlan::Impl {
     return first == nullptr ? MatrixView<double>() : MatrixView<double>(first, queries_, width);
   }
 
-  std::vector<DualSummary> solve(const DualInputs& inputs, const DualOutputs& outputs,
-                                 Index problem, int threads) const {
+  PooledVector<DualSummary> solve(const DualInputs& inputs, const DualOutputs& outputs,
+                                  Index problem, int threads) const {
     DualProblem made;
     made.templates = {templates_.block(inputs.templates, problem), count_, depth_};
     made.evidence = {evidence_.block(inputs.evidence, problem), queries_, depth_};
@@ -146,7 +154,7 @@ class DualPlan::Impl {
     }
     results.h = of_problem(outputs.h, problem, depth_);
     results.p = of_problem(outputs.p, problem, count_);
-    std::vector<DualSummary> summaries = solve_dual(made, options_.solver, threads, results);
+    PooledVector<DualSummary> summaries = solve_dual(made, options_.solver, threads, results);
     if (outputs.first_order_h || outputs.first_order_p || outputs.second_order_h) {
       closed_forms(made, threads,
                    {of_problem(outputs.first_order_h, problem, depth_),
@@ -157,26 +165,25 @@ class DualPlan::Impl {
   }
 
   DualPlanOptions options_;
-  int threads_;
   Operand templates_, evidence_, preference_, cost_;
   Index count_ = 0;    // n
   Index depth_ = 0;    // d
   Index queries_ = 0;  // Q
-  Shape leading_;
+  std::optional<plan::Problems> problems_;
   std::vector<double> uniform_;  // u (n) if the preference is absent
 };
 
 DualPlan::DualPlan(const DualShapes& shapes, const DualPlanOptions& options, int threads)
-    : impl_(std::make_unique<Impl>(shapes, options, threads)) {}
+    : impl_(plan::make<Impl>(shapes, options, threads)) {}
 DualPlan::~DualPlan() = default;
 DualPlan::DualPlan(DualPlan&&) noexcept = default;
 DualPlan& DualPlan::operator=(DualPlan&&) noexcept = default;
-const Shape& DualPlan::leading() const { return impl_->leading(); }
-Shape DualPlan::lambda_shape() const { return impl_->lambda_shape(); }
-Shape DualPlan::p_shape() const { return impl_->p_shape(); }
-std::int64_t DualPlan::workspace_bytes() const { return impl_->workspace_bytes(); }
+const Shape& DualPlan::leading() const { return plan::alive(impl_).leading(); }
+Shape DualPlan::lambda_shape() const { return plan::alive(impl_).lambda_shape(); }
+Shape DualPlan::p_shape() const { return plan::alive(impl_).p_shape(); }
+std::int64_t DualPlan::workspace_bytes() const { return plan::alive(impl_).workspace_bytes(); }
 std::vector<DualSummary> DualPlan::run(const DualInputs& inputs, const DualOutputs& outputs) {
-  return impl_->run(inputs, outputs);
+  return plan::alive(impl_).run(inputs, outputs);
 }
 
 }  // namespace attn

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <span>
 
 #include "pass/output.hpp"
 #include "plan/dense_weights.hpp"
@@ -11,7 +12,7 @@
 namespace attn {
 namespace {
 
-void copy_row(const std::vector<double>& from, const TensorView<double>& to, Index problem) {
+void copy_row(std::span<const double> from, const TensorView<double>& to, Index problem) {
   if (to.data == nullptr) return;
   std::copy(from.begin(), from.end(), to.data + problem * static_cast<Index>(from.size()));
 }
@@ -49,7 +50,7 @@ void require_outputs(const AttentionLayout& layout, const AttentionOutputs<T>& o
   };
   if (outputs.out && !layout.v) throw Error(Failure::usage, "there is no v to make out of");
   if (outputs.unas_row_potential && !description_of(layout.scheme.scheme).is_mixture()) {
-    throw Error(Failure::usage, "unas_row_potential goes with the scheme hnas");
+    throw Error(Failure::usage, "unas_row_potential requires the scheme hnas");
   }
   const Shape by_query = join(layout.leading, {layout.queries()});
   const Shape by_key = join(layout.leading, {layout.keys()});
@@ -68,7 +69,7 @@ void attend_head(const AttentionLayout& layout, const AttentionOutputs<T>& outpu
   const Index problem = work.head.arrays.problem;
   const Index queries = layout.queries();
   const Index keys = layout.keys();
-  std::vector<Observer<T>*> observers;
+  ObserverList<T> observers;
   work.out = block_of(outputs.out, problem, queries, layout.v_head_dim);
   if (needs_out && work.out.data == nullptr) {
     work.out_storage = Buffer<T>(queries * layout.v_head_dim);
@@ -90,8 +91,8 @@ void attend_head(const AttentionLayout& layout, const AttentionOutputs<T>& outpu
       work.out.data[n] = T{0};
     }
     work.attention = nothing_allowed<T>(layout);
-    copy_row(std::vector<double>(static_cast<std::size_t>(keys), 0.0), outputs.col_sum, problem);
-    copy_row(std::vector<double>(static_cast<std::size_t>(queries), 0.0), outputs.row_entropy,
+    copy_row(PooledVector<double>(static_cast<std::size_t>(keys), 0.0), outputs.col_sum, problem);
+    copy_row(PooledVector<double>(static_cast<std::size_t>(queries), 0.0), outputs.row_entropy,
              problem);
   } else {
     work.scores.emplace(layout.recipe, work.head.arrays, threads);

@@ -3,6 +3,7 @@
 
 #include "attnkit/collapse.hpp"
 #include "collapse/expectation_maximisation.hpp"
+#include "pass/partition.hpp"
 #include "plan/operand.hpp"
 #include "plan/problems.hpp"
 
@@ -14,10 +15,11 @@ class MixturePlan::Impl {
  public:
   Impl(const Shape& points, const Shape& centres, const EmOptions& options, int threads)
       : options_(options),
-        threads_(plan::require_threads(threads)),
         points_("points", points, 2),
         centres_("centres", centres, 2),
-        centre_shape_(centres) {
+        centre_shape_(centres),
+        problems_(centres_.leading(), threads,
+                  most_slots(components(), points_.axis(0), sizeof(double))) {
     points_.require_block({points_.axis(0), centres_.axis(1)});
     points_.broadcast_to(leading());
     if (points_.axis(0) < 1 || components() < 1) {
@@ -29,60 +31,69 @@ class MixturePlan::Impl {
       throw Error(Failure::usage, "min_variance is " + std::to_string(options.min_variance) +
                                       ", expected a finite number > 0");
     }
+    if (!options.estimates_variance && options.min_variance != EmOptions().min_variance) {
+      throw Error(Failure::usage, "min_variance goes with estimates_variance");
+    }
   }
 
   const Shape& leading() const { return centres_.leading(); }
   Shape log_prior_shape() const { return join(leading(), {components()}); }
 
-  std::int64_t workspace_bytes() const {
-    const plan::ThreadShares shares(element_count(leading()), threads_);
-    constexpr auto number = static_cast<std::int64_t>(sizeof(double));
-    const std::int64_t mixtures = 2 * components() * (dimension() + 1) * number;
-    return shares.at_once *
-           (em_step_bytes(components(), points_.axis(0), dimension(), shares.inside) + mixtures);
-  }
+  std::int64_t workspace_bytes() const { return problems_.bytes(bytes()); }
 
   std::vector<EmStep> step(const TensorView<const double>& points,
-                           const MixtureViews<const double>& from,
-                           const MixtureViews<double>& to) const {
-    require(points, from);
-    require_shapes(to);
-    std::vector<EmStep> steps(problems());
-    plan::for_each_problem(leading(), threads_, [&](Index problem, int threads) {
-      const GaussianMixture now = mixture_of(from, problem);
-      GaussianMixture next = mixture_of(from, problem);
-      steps[static_cast<std::size_t>(problem)] =
-          em_step(points_of(points, problem), now, options_, next, threads);
-      write(next, to, problem);
+                           const MixtureViews<const double>& from, const MixtureViews<double>& to) {
+    return problems_.run(bytes(), 0, [&] {
+      require(points, from);
+      require_shapes(to);
+      std::vector<EmStep> steps(problems());
+      problems_.for_each([&](Index problem, int threads) {
+        const GaussianMixture now = mixture_of(from, problem);
+        GaussianMixture next = mixture_of(from, problem);
+        steps[static_cast<std::size_t>(problem)] =
+            em_step(points_of(points, problem), now, options_, next, threads);
+        write(next, to, problem);
+      });
+      return steps;
     });
-    return steps;
   }
 
   std::vector<double> log_likelihood(const TensorView<const double>& points,
-                                     const MixtureViews<const double>& mixture) const {
-    require(points, mixture);
-    std::vector<double> found(problems());
-    plan::for_each_problem(leading(), threads_, [&](Index problem, int threads) {
-      found[static_cast<std::size_t>(problem)] = collapse::log_likelihood(
-          points_of(points, problem), mixture_of(mixture, problem), threads);
+                                     const MixtureViews<const double>& mixture) {
+    return problems_.run(bytes(), 0, [&] {
+      require(points, mixture);
+      std::vector<double> found(problems());
+      problems_.for_each([&](Index problem, int threads) {
+        found[static_cast<std::size_t>(problem)] = collapse::log_likelihood(
+            points_of(points, problem), mixture_of(mixture, problem), threads);
+      });
+      return found;
     });
-    return found;
   }
 
-  void set_dnas_priors(const MixtureViews<double>& mixture) const {
-    require_shapes(mixture);
-    require_numbers(mixture, false);
-    plan::for_each_problem(leading(), threads_, [&](Index problem, int) {
-      GaussianMixture made = mixture_of(mixture, problem);
-      collapse::set_dnas_priors(made);
-      write(made, mixture, problem);
+  void set_dnas_priors(const MixtureViews<double>& mixture) {
+    return problems_.run(bytes(), 0, [&] {
+      require_shapes(mixture);
+      require_numbers(mixture, false);
+      problems_.for_each([&](Index problem, int) {
+        GaussianMixture made = mixture_of(mixture, problem);
+        collapse::set_dnas_priors(made);
+        write(made, mixture, problem);
+      });
     });
   }
 
  private:
   Index components() const { return centres_.axis(0); }
   Index dimension() const { return centres_.axis(1); }
-  std::size_t problems() const { return static_cast<std::size_t>(element_count(leading())); }
+  std::size_t problems() const { return static_cast<std::size_t>(problems_.count()); }
+
+  // What one problem allocates: a step, and two mixtures.
+  std::int64_t bytes() const {
+    constexpr auto number = static_cast<std::int64_t>(sizeof(double));
+    return em_step_bytes(components(), points_.axis(0), dimension(), problems_.inside()) +
+           2 * components() * (dimension() + 1) * number;
+  }
 
   template <class T>
   void require_shapes(const MixtureViews<T>& mixture) const {
@@ -132,31 +143,31 @@ class MixturePlan::Impl {
   }
 
   EmOptions options_;
-  int threads_;
   Operand points_, centres_;
   Shape centre_shape_;
+  plan::Problems problems_;
 };
 
 MixturePlan::MixturePlan(const Shape& points, const Shape& centres, const EmOptions& options,
                          int threads)
-    : impl_(std::make_unique<Impl>(points, centres, options, threads)) {}
+    : impl_(plan::make<Impl>(points, centres, options, threads)) {}
 MixturePlan::~MixturePlan() = default;
 MixturePlan::MixturePlan(MixturePlan&&) noexcept = default;
 MixturePlan& MixturePlan::operator=(MixturePlan&&) noexcept = default;
-const Shape& MixturePlan::leading() const { return impl_->leading(); }
-Shape MixturePlan::log_prior_shape() const { return impl_->log_prior_shape(); }
-std::int64_t MixturePlan::workspace_bytes() const { return impl_->workspace_bytes(); }
+const Shape& MixturePlan::leading() const { return plan::alive(impl_).leading(); }
+Shape MixturePlan::log_prior_shape() const { return plan::alive(impl_).log_prior_shape(); }
+std::int64_t MixturePlan::workspace_bytes() const { return plan::alive(impl_).workspace_bytes(); }
 std::vector<EmStep> MixturePlan::step(const TensorView<const double>& points,
                                       const MixtureViews<const double>& from,
                                       const MixtureViews<double>& to) {
-  return impl_->step(points, from, to);
+  return plan::alive(impl_).step(points, from, to);
 }
 std::vector<double> MixturePlan::log_likelihood(const TensorView<const double>& points,
                                                 const MixtureViews<const double>& mixture) {
-  return impl_->log_likelihood(points, mixture);
+  return plan::alive(impl_).log_likelihood(points, mixture);
 }
 void MixturePlan::set_dnas_priors(const MixtureViews<double>& mixture) {
-  impl_->set_dnas_priors(mixture);
+  plan::alive(impl_).set_dnas_priors(mixture);
 }
 
 }  // namespace attn::collapse

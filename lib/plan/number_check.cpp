@@ -129,13 +129,10 @@ double NumberCheck<T>::largest(std::size_t array, Index block) const {
 template <class T>
 void NumberCheck<T>::refuse(const Array& array, Index at) const {
   const T value = array.values[at];
-  const Shape index = unravel(at, array.shape);
-  std::string place;
-  for (const Index n : index) place += (place.empty() ? "" : ", ") + std::to_string(n);
   // The sign of a NaN has no meaning.
-  throw Error(Failure::input, array.name + " has " +
-                                  (std::isnan(value) ? "nan" : std::to_string(value)) + " at [" +
-                                  place + "], expected " + text_of(array.allowed));
+  throw Error(Failure::input,
+              array.name + " has " + (std::isnan(value) ? "nan" : std::to_string(value)) + " at " +
+                  to_string(unravel(at, array.shape)) + ", expected " + text_of(array.allowed));
 }
 
 template bool all_finite(const float*, Index);

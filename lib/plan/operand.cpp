@@ -96,9 +96,9 @@ void require_array(const std::string& name, bool has_data, const Shape& shape,
   if (!has_data && element_count(shape) > 0) throw Error(Failure::input, name + " is without data");
 }
 
-void refuse_number(const std::string& name, double value, Index position, const Shape& shape,
-                   const std::string& expected) {
-  throw Error(Failure::input, name + " has " + std::to_string(value) + " at " +
+void refuse_number(const std::string& name, const std::string& value, Index position,
+                   const Shape& shape, const std::string& expected) {
+  throw Error(Failure::input, name + " has " + value + " at " +
                                   to_string(unravel(position, shape)) + ", expected " + expected);
 }
 

@@ -103,7 +103,7 @@ void require_numbers(const std::string& name, const T* values, const Shape& shap
 template <class T>
 void require_finite(const std::string& name, const TensorView<const T>& array);
 
-[[noreturn]] void refuse_number(const std::string& name, double value, Index position,
+[[noreturn]] void refuse_number(const std::string& name, const std::string& value, Index position,
                                 const Shape& shape, const std::string& expected);
 
 template <class T, class Allowed>
@@ -112,7 +112,7 @@ void require_numbers(const std::string& name, const T* values, const Shape& shap
   const Index count = element_count(shape);
   for (Index n = 0; n < count; ++n) {
     if (!allowed(values[n])) {
-      refuse_number(name, static_cast<double>(values[n]), n, shape, expected);
+      refuse_number(name, std::to_string(values[n]), n, shape, expected);
     }
   }
 }

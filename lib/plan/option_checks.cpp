@@ -13,7 +13,7 @@ void require(bool holds, const std::string& message) {
 
 void require_stopping(const Stopping& stopping, const SchemeDescription& scheme) {
   require(scheme.is_iterated() || (!stopping.iterations && !stopping.tolerance),
-          "iterations and a tolerance go with the scheme sinkhorn");
+          "iterations and a tolerance require the scheme sinkhorn");
   require(!stopping.iterations || *stopping.iterations >= 1, "the number of iterations is below 1");
   require(!stopping.tolerance || (*stopping.tolerance > 0 && std::isfinite(*stopping.tolerance)),
           "the tolerance is " + std::to_string(stopping.tolerance.value_or(0)) +
@@ -53,17 +53,21 @@ void require_options(const AttentionShapes& shapes, const AttentionOptions& opti
           "there are no such relative positions");
   require(std::isfinite(options.scale), "the scale is not finite");
   require(std::isfinite(options.alpha), "alpha is not finite");
-  require(scheme.has_preference() || options.alpha == 1, "alpha goes with the scheme fenchel");
+  require(scheme.has_preference() || options.alpha == 1, "alpha requires the scheme fenchel");
   require(scheme.has_preference() || !shapes.preference,
-          "the operand preference goes with the scheme fenchel");
+          "the operand preference requires the scheme fenchel");
   require(options.hybrid >= 0 && options.hybrid <= 1, "hybrid is not in [0, 1]");
-  require(scheme.is_mixture() || !shapes.hybrid, "the operand hybrid goes with the scheme hnas");
-  require(t5 || !shapes.rel_bias, "the operand rel_bias goes with T5's positions");
+  require(scheme.is_mixture() || options.hybrid == AttentionOptions().hybrid,
+          "the option hybrid requires the scheme hnas");
+  require(scheme.is_mixture() || !shapes.hybrid, "the operand hybrid requires the scheme hnas");
+  require(t5 || !shapes.rel_bias, "the operand rel_bias requires T5's positions");
   require(!t5 || shapes.rel_bias, "T5's relative positions need the operand rel_bias");
   require(!options.softcap || (*options.softcap > 0 && std::isfinite(*options.softcap)),
           "the soft cap is not a finite number > 0");
   require(!options.window || *options.window >= 1, "the window is below 1");
   require(options.kept_bytes >= 0, "kept_bytes is negative");
+  require(scheme.is_iterated() || options.kept_bytes == 0,
+          "kept_bytes requires the scheme sinkhorn");
   require_stopping(options.stopping, scheme);
   const bool ready_made = source_of(shapes) == ScoreSource::ready_made;
   require(!ready_made || options.energy.empty(), "ready-made scores have no energy");

@@ -1,45 +1,158 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <new>
+#include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "attnkit/error.hpp"
 #include "kernel/parallel.hpp"
+#include "tensor/memory_pool.hpp"
 #include "tensor/shape.hpp"
 
 namespace attn::plan {
 
-/// How problems share the threads: as many problems at a time as there are threads, with one thread
-/// for each; or, if there are fewer problems than threads, one problem after another with all
-/// threads.
-struct ThreadShares {
-  int at_once = 1;  ///< problems
-  int inside = 1;   ///< threads of a problem
-
-  ThreadShares(Index problems, int threads)
-      : at_once(problems >= threads ? threads : 1), inside(problems >= threads ? 1 : threads) {}
-};
-
 /// Throws Error(usage) for fewer than one thread.
 inline int require_threads(int threads) {
   if (threads >= 1) return threads;
-  throw Error(Failure::usage, "threads is " + std::to_string(threads) + ", expected >= 1");
+  throw Error(Failure::usage, "threads is " + std::to_string(threads) + ", expected at least 1");
 }
 
-/// Calls body(problem, threads) for each position of the leading axes, counted in row-major order.
-/// An Error names its problem; of several errors, the one of the first problem seen is thrown.
-template <class Body>
-void for_each_problem(const Shape& leading, int threads, const Body& body) {
-  const Index count = element_count(leading);
-  const ThreadShares shares(count, threads);
-  kernel::parallel_for(count, shares.at_once, [&](Index problem, int) {
-    try {
-      body(problem, shares.inside);
-    } catch (const Error& error) {
-      if (leading.empty()) throw;
-      throw error.at("problem " + to_string(unravel(problem, leading)));
-    }
-  });
+[[noreturn]] inline void throw_out_of_memory() {
+  throw Error(Failure::memory, "out of memory", "smaller batches, or fewer threads");
 }
+
+/// Returns body(). Turns the exceptions of containers that do not fit into memory into
+/// Error(memory).
+template <class Body>
+auto within_memory(const Body& body) {
+  try {
+    return body();
+  } catch (const std::bad_alloc&) {
+    throw_out_of_memory();
+  } catch (const std::length_error&) {
+    throw_out_of_memory();
+  }
+}
+
+/// Makes the implementation of a plan. Throws its errors, and Error(memory) if it does not fit.
+template <class Impl, class... Arguments>
+std::unique_ptr<Impl> make(const Arguments&... arguments) {
+  return within_memory([&] { return std::make_unique<Impl>(arguments...); });
+}
+
+/// The implementation of a plan. Throws Error(usage) if the plan has been moved from.
+template <class Impl>
+Impl& alive(const std::unique_ptr<Impl>& impl) {
+  if (!impl) throw Error(Failure::usage, "this plan has been moved from");
+  return *impl;
+}
+
+/// The problems of a plan (positions of its leading axes), the threads that solve them, and the
+/// memory in which they do. As many problems are solved at a time as there are threads, with one
+/// thread for each; or, if there are fewer problems than threads, one problem after another with
+/// all threads. The memory is kept from run to run.
+class Problems {
+ public:
+  /// Of more threads than `useful`, those beyond it do not share one problem: they would only take
+  /// memory. Throws Error(usage) for fewer than one thread, Error(input) for too many problems.
+  Problems(const Shape& leading, int threads, Index useful)
+      : leading_(leading),
+        count_(element_count(leading)),
+        threads_(require_threads(threads)),
+        over_problems_(count_ >= threads),
+        inside_(over_problems_ ? 1 : static_cast<int>(std::clamp<Index>(useful, 1, threads))),
+        pools_(static_cast<std::size_t>(over_problems_ ? threads : 1)) {}
+
+  const Shape& leading() const { return leading_; }
+  Index count() const { return count_; }
+  int threads() const { return threads_; }
+
+  /// Whether threads share the problems.
+  bool over_problems() const { return over_problems_; }
+
+  /// Threads of one problem.
+  int inside() const { return inside_; }
+
+  /// Bytes that a run keeps whose problems allocate at most `of_problem` bytes each, and its other
+  /// parts `shared` bytes. Room for the gaps between blocks of different sizes, and for the margins
+  /// of small ones, is added.
+  std::int64_t bytes(std::int64_t of_problem, std::int64_t shared = 0) const {
+    return static_cast<std::int64_t>(pools_.size()) * with_gaps(of_problem) + with_gaps(shared);
+  }
+
+  /// Calls body() with memory for it and for its calls of for_each, as `bytes` says. Throws
+  /// Error(usage) if another call is running, Error(memory) if the memory does not suffice.
+  template <class Body>
+  auto run(std::int64_t of_problem, std::int64_t shared, const Body& body) {
+    const Running running(running_);
+    return within_memory([&] {
+      for (MemoryPool& pool : pools_) pool.reserve(with_gaps(of_problem));
+      shared_.reserve(with_gaps(shared));
+      const MemoryPool::Use use(&shared_);
+      return body();
+    });
+  }
+
+  /// Calls body(problem, threads) for problems [first, last), each with a pool of its own. To be
+  /// called in the body of `run`. An Error names its problem; of several errors, the one of the
+  /// first problem seen is thrown.
+  template <class Body>
+  void for_each(Index first, Index last, const Body& body) {
+    const auto one = [&](Index problem, int pool) {
+      const MemoryPool::Use use(&pools_[static_cast<std::size_t>(pool)]);
+      try {
+        body(problem, inside_);
+      } catch (const Error& error) {
+        if (leading_.empty()) throw;
+        throw error.at("problem " + to_string(unravel(problem, leading_)));
+      }
+    };
+    if (over_problems_) {
+      kernel::parallel_for(last - first, threads_,
+                           [&](Index n, int worker) { one(first + n, worker); });
+    } else {
+      for (Index problem = first; problem < last; ++problem) one(problem, 0);
+    }
+  }
+  template <class Body>
+  void for_each(const Body& body) {
+    for_each(0, count_, body);
+  }
+
+ private:
+  // Marks a plan as running.
+  class Running {
+   public:
+    explicit Running(std::atomic<bool>& running) : running_(running) {
+      if (running_.exchange(true)) throw Error(Failure::usage, "this plan is running already");
+    }
+    ~Running() { running_ = false; }
+    Running(const Running&) = delete;
+    Running& operator=(const Running&) = delete;
+
+   private:
+    std::atomic<bool>& running_;
+  };
+
+  static std::int64_t with_gaps(std::int64_t bytes) {
+    // In the units in which pools hold memory.
+    constexpr std::int64_t unit = MemoryPool::block_margin;
+    return (bytes + bytes / 4 + (std::int64_t{64} << 10)) / unit * unit;
+  }
+
+  Shape leading_;
+  Index count_;
+  int threads_;
+  bool over_problems_;
+  int inside_;
+  MemoryPool shared_;
+  std::vector<MemoryPool> pools_;  // one for each problem that is solved at a time
+  std::atomic<bool> running_{false};
+};
 
 }  // namespace attn::plan

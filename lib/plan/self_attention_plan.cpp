@@ -4,6 +4,7 @@
 
 #include "attnkit/collapse.hpp"
 #include "collapse/self_attention.hpp"
+#include "pass/partition.hpp"
 #include "plan/operand.hpp"
 #include "plan/problems.hpp"
 
@@ -39,6 +40,14 @@ SelfAttention taken(const SelfAttentionOptions& options) {
   const Stopping& stopping = options.stopping;
   require(options.hybrid >= 0 && options.hybrid <= 1, "hybrid", "a number in [0, 1]");
   require(std::isfinite(options.scale), "scale", "a finite number");
+  const auto goes_with = [](bool right, const std::string& name, const std::string& scheme) {
+    if (!right) throw Error(Failure::usage, name + " goes with the scheme " + scheme);
+  };
+  goes_with(options.scheme == Scheme::hnas || options.hybrid == SelfAttentionOptions().hybrid,
+            "hybrid", "hnas");
+  const bool sinkhorn = options.scheme == Scheme::sinkhorn;
+  goes_with(sinkhorn || !stopping.iterations, "a number of iterations", "sinkhorn");
+  goes_with(sinkhorn || !stopping.tolerance, "a tolerance", "sinkhorn");
   require(!stopping.iterations || *stopping.iterations >= 1, "iterations", "at least 1");
   require(!stopping.tolerance || (*stopping.tolerance > 0 && std::isfinite(*stopping.tolerance)),
           "tolerance", "a finite number > 0");
@@ -52,46 +61,51 @@ class SelfAttentionPlan<T>::Impl {
  public:
   Impl(const Shape& points, const SelfAttentionOptions& options, int threads)
       : options_(taken(options)),
-        threads_(plan::require_threads(threads)),
         points_("points", points, 2),
-        shape_(points) {}
+        shape_(points),
+        problems_(points_.leading(), threads,
+                  most_slots(points_.axis(0), points_.axis(0), sizeof(T))) {}
 
   const Shape& leading() const { return points_.leading(); }
 
-  std::int64_t workspace_bytes() const {
-    const plan::ThreadShares shares(element_count(leading()), threads_);
-    return shares.at_once * self_attention_bytes(options_, points_.axis(0), points_.axis(1),
-                                                 sizeof(T), shares.inside);
-  }
+  std::int64_t workspace_bytes() const { return problems_.bytes(bytes()); }
 
   std::vector<SelfAttentionStep> step(const TensorView<const T>& points,
-                                      const TensorView<T>& next) const {
-    plan::require_array("points", points, shape_);
-    plan::require_array("next", next, shape_);
-    plan::require_finite("points", points);
-    const Index rows = points_.axis(0);
-    const Index cols = points_.axis(1);
-    std::vector<SelfAttentionStep> steps(static_cast<std::size_t>(element_count(leading())));
-    plan::for_each_problem(leading(), threads_, [&](Index problem, int threads) {
-      const Index first = problem * rows * cols;
-      const SchemeSummary found = attend_to_each_other<T>(
-          {points.data + first, rows, cols}, options_, {next.data + first, rows, cols}, threads);
-      steps[static_cast<std::size_t>(problem)] = {found.status, found.iterations};
+                                      const TensorView<T>& next) {
+    return problems_.run(bytes(), 0, [&] {
+      plan::require_array("points", points, shape_);
+      plan::require_array("next", next, shape_);
+      plan::require_finite("points", points);
+      const Index rows = points_.axis(0);
+      const Index cols = points_.axis(1);
+      std::vector<SelfAttentionStep> steps(static_cast<std::size_t>(problems_.count()));
+      problems_.for_each([&](Index problem, int threads) {
+        const Index first = problem * rows * cols;
+        const SchemeSummary found = attend_to_each_other<T>(
+            {points.data + first, rows, cols}, options_, {next.data + first, rows, cols}, threads);
+        steps[static_cast<std::size_t>(problem)] = {found.status, found.iterations};
+      });
+      return steps;
     });
-    return steps;
   }
 
  private:
+  // What one problem allocates.
+  std::int64_t bytes() const {
+    return self_attention_bytes(options_, points_.axis(0), points_.axis(1), sizeof(T),
+                                problems_.inside());
+  }
+
   SelfAttention options_;
-  int threads_;
   Operand points_;
   Shape shape_;
+  plan::Problems problems_;
 };
 
 template <class T>
 SelfAttentionPlan<T>::SelfAttentionPlan(const Shape& points, const SelfAttentionOptions& options,
                                         int threads)
-    : impl_(std::make_unique<Impl>(points, options, threads)) {}
+    : impl_(plan::make<Impl>(points, options, threads)) {}
 template <class T>
 SelfAttentionPlan<T>::~SelfAttentionPlan() = default;
 template <class T>
@@ -100,16 +114,16 @@ template <class T>
 SelfAttentionPlan<T>& SelfAttentionPlan<T>::operator=(SelfAttentionPlan&&) noexcept = default;
 template <class T>
 const Shape& SelfAttentionPlan<T>::leading() const {
-  return impl_->leading();
+  return plan::alive(impl_).leading();
 }
 template <class T>
 std::int64_t SelfAttentionPlan<T>::workspace_bytes() const {
-  return impl_->workspace_bytes();
+  return plan::alive(impl_).workspace_bytes();
 }
 template <class T>
 std::vector<SelfAttentionStep> SelfAttentionPlan<T>::step(TensorView<const T> points,
                                                           TensorView<T> next) {
-  return impl_->step(points, next);
+  return plan::alive(impl_).step(points, next);
 }
 
 template class SelfAttentionPlan<float>;

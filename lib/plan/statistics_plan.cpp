@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -8,6 +9,7 @@
 #include "plan/operand.hpp"
 #include "plan/problems.hpp"
 #include "stats/summary.hpp"
+#include "tensor/pooled_vector.hpp"
 
 namespace attn {
 
@@ -31,6 +33,9 @@ void require_options(const StatisticsOptions& options) {
   if (!(options.hybrid >= 0 && options.hybrid <= 1)) {
     refuse("hybrid is " + std::to_string(options.hybrid) + ", expected 0 to 1");
   }
+  if (options.scheme != Scheme::hnas && options.hybrid != StatisticsOptions().hybrid) {
+    refuse("hybrid goes with the scheme hnas");
+  }
   if (options.element_size != sizeof(float) && options.element_size != sizeof(double)) {
     refuse("element_size is " + std::to_string(options.element_size) + ", expected 4 or 8");
   }
@@ -48,59 +53,63 @@ class StatisticsPlan::Impl {
  public:
   Impl(const StatisticsShapes& shapes, const StatisticsOptions& options, int threads)
       : options_(options),
-        threads_(plan::require_threads(threads)),
         column_sums_("column_sums", shapes.column_sums, 1),
         masked_("masked", shapes.masked, 1),
         most_keys_("most_keys", shapes.most_keys, 0) {
     require_options(options);
     if (!column_sums_.present()) throw Error(Failure::input, "expected column_sums");
     keys_ = column_sums_.axis(0);
-    leading_ = column_sums_.leading();
+    problems_.emplace(column_sums_.leading(), threads, 1);
     masked_.require_block({keys_});
     for (Operand* operand : {&column_sums_, &masked_, &most_keys_}) {
-      operand->broadcast_to(leading_);
+      operand->broadcast_to(leading());
     }
   }
 
-  const Shape& leading() const { return leading_; }
+  const Shape& leading() const { return problems_->leading(); }
 
-  // Copies of the pooled sums, and of one head for each running thread.
-  std::int64_t workspace_bytes() const {
-    const Index heads = element_count(leading_);
-    const Index at_once = plan::ThreadShares(heads, threads_).at_once;
-    constexpr auto number = static_cast<std::int64_t>(sizeof(double));
-    return (heads + at_once) * keys_ * (number + 1);
-  }
+  std::int64_t workspace_bytes() const { return problems_->bytes(head_bytes(), all_bytes()); }
 
   Statistics run(const StatisticsInputs& inputs) {
-    require(inputs);
-    const Index heads = element_count(leading_);
-    Statistics found;
-    found.heads.resize(static_cast<std::size_t>(heads));
-    std::vector<std::uint8_t> masked = gather_masks(inputs);
-    const std::span<const double> all(inputs.column_sums.data,
-                                      static_cast<std::size_t>(heads * keys_));
-    const std::vector<double> edges = histogram_edges({&all, 1}, options_.summary.bins);
-    plan::for_each_problem(leading_, threads_, [&](Index head, int) {
-      const auto first = static_cast<std::size_t>(head * keys_);
-      const auto count = static_cast<std::size_t>(keys_);
-      const auto mask = std::span<const std::uint8_t>(masked).subspan(
-          masked_.present() ? first : 0, masked_.present() ? count : 0);
-      HeadStatistics& of_head = found.heads[static_cast<std::size_t>(head)];
-      of_head = of_keys(all.subspan(first, count), mask, edges);
-      add_bound(inputs, head, all.subspan(first, count), mask, of_head);
+    return problems_->run(head_bytes(), all_bytes(), [&] {
+      require(inputs);
+      Statistics found;
+      found.heads.resize(static_cast<std::size_t>(problems_->count()));
+      const PooledVector<std::uint8_t> masked = gather_masks(inputs);
+      const std::span<const double> all(inputs.column_sums.data,
+                                        static_cast<std::size_t>(problems_->count() * keys_));
+      const std::vector<double> edges = histogram_edges({&all, 1}, options_.summary.bins);
+      problems_->for_each([&](Index head, int) {
+        const auto first = static_cast<std::size_t>(head * keys_);
+        const auto count = static_cast<std::size_t>(keys_);
+        const auto mask = std::span<const std::uint8_t>(masked).subspan(
+            masked_.present() ? first : 0, masked_.present() ? count : 0);
+        HeadStatistics& of_head = found.heads[static_cast<std::size_t>(head)];
+        of_head = of_keys(all.subspan(first, count), mask, edges);
+        add_bound(inputs, head, all.subspan(first, count), mask, of_head);
+      });
+      found.all = of_keys(all, masked, edges);
+      add_bounds(found);
+      return found;
     });
-    found.all = of_keys(all, masked, edges);
+  }
+
+ private:
+  // Copies of a head's sums, and of those of all heads with their masks.
+  std::int64_t head_bytes() const { return keys_ * static_cast<Index>(sizeof(double)); }
+  std::int64_t all_bytes() const {
+    return problems_->count() * keys_ * static_cast<Index>(sizeof(double) + 1);
+  }
+
+  static void add_bounds(Statistics& found) {
     for (const HeadStatistics& head : found.heads) {
       if (!head.margin) continue;
       found.all.bound = std::min(found.all.bound.value_or(*head.bound), *head.bound);
       found.all.margin = std::min(found.all.margin.value_or(*head.margin), *head.margin);
       found.all.holds = found.all.holds && head.holds;
     }
-    return found;
   }
 
- private:
   void require(const StatisticsInputs& inputs) const {
     column_sums_.require(inputs.column_sums);
     masked_.require(inputs.masked);
@@ -119,10 +128,10 @@ class StatisticsPlan::Impl {
   }
 
   // By head; empty if no key is masked.
-  std::vector<std::uint8_t> gather_masks(const StatisticsInputs& inputs) const {
-    std::vector<std::uint8_t> masks;
+  PooledVector<std::uint8_t> gather_masks(const StatisticsInputs& inputs) const {
+    PooledVector<std::uint8_t> masks;
     if (!masked_.present()) return masks;
-    const Index heads = element_count(leading_);
+    const Index heads = problems_->count();
     masks.reserve(static_cast<std::size_t>(heads * keys_));
     for (Index head = 0; head < heads; ++head) {
       const std::uint8_t* const mask = masked_.block(inputs.masked, head);
@@ -134,7 +143,8 @@ class StatisticsPlan::Impl {
   HeadStatistics of_keys(std::span<const double> sums, std::span<const std::uint8_t> masked,
                          const std::vector<double>& edges) const {
     HeadStatistics found;
-    found.sums = summarise({sums.begin(), sums.end()}, masked, options_.summary);
+    PooledVector<double> sorted(sums.begin(), sums.end());
+    found.sums = summarise_in_place(sorted, masked, options_.summary);
     found.histogram = histogram(sums, masked, edges);
     return found;
   }
@@ -153,20 +163,23 @@ class StatisticsPlan::Impl {
   }
 
   StatisticsOptions options_;
-  int threads_;
   Operand column_sums_, masked_, most_keys_;
   Index keys_ = 0;  // n
-  Shape leading_;
+  std::optional<plan::Problems> problems_;
 };
 
 StatisticsPlan::StatisticsPlan(const StatisticsShapes& shapes, const StatisticsOptions& options,
                                int threads)
-    : impl_(std::make_unique<Impl>(shapes, options, threads)) {}
+    : impl_(plan::make<Impl>(shapes, options, threads)) {}
 StatisticsPlan::~StatisticsPlan() = default;
 StatisticsPlan::StatisticsPlan(StatisticsPlan&&) noexcept = default;
 StatisticsPlan& StatisticsPlan::operator=(StatisticsPlan&&) noexcept = default;
-const Shape& StatisticsPlan::leading() const { return impl_->leading(); }
-std::int64_t StatisticsPlan::workspace_bytes() const { return impl_->workspace_bytes(); }
-Statistics StatisticsPlan::run(const StatisticsInputs& inputs) { return impl_->run(inputs); }
+const Shape& StatisticsPlan::leading() const { return plan::alive(impl_).leading(); }
+std::int64_t StatisticsPlan::workspace_bytes() const {
+  return plan::alive(impl_).workspace_bytes();
+}
+Statistics StatisticsPlan::run(const StatisticsInputs& inputs) {
+  return plan::alive(impl_).run(inputs);
+}
 
 }  // namespace attn

@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <optional>
+#include <span>
 #include <utility>
 
 #include "attnkit/transport.hpp"
@@ -13,6 +15,7 @@
 #include "sinkhorn/feasible_marginals.hpp"
 #include "sinkhorn/sinkhorn_solver.hpp"
 #include "stats/observers.hpp"
+#include "tensor/pooled_vector.hpp"
 
 namespace attn {
 
@@ -24,7 +27,7 @@ constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 
 void require_options(const TransportOptions& options) {
   const SinkhornOptions& solver = options.solver;
-  const auto refuse = [](const std::string& name, double value, const std::string& expected) {
+  const auto refuse = [](const std::string& name, auto value, const std::string& expected) {
     throw Error(Failure::usage, name + " is " + std::to_string(value) + ", expected " + expected);
   };
   // NaN fails the comparisons.
@@ -32,7 +35,7 @@ void require_options(const TransportOptions& options) {
     refuse("epsilon", options.epsilon, "a finite number > 0");
   }
   if (solver.iterations && *solver.iterations < 1) {
-    refuse("iterations", static_cast<double>(*solver.iterations), "at least 1");
+    refuse("iterations", *solver.iterations, "at least 1");
   }
   if (solver.tolerance && !(*solver.tolerance > 0 && std::isfinite(*solver.tolerance))) {
     refuse("tolerance", *solver.tolerance, "a finite number > 0");
@@ -41,7 +44,7 @@ void require_options(const TransportOptions& options) {
     refuse("relaxation", solver.relaxation, "a number >= 1 and < 2");
   }
   if (solver.kept_bytes < 0) {
-    refuse("kept_bytes", static_cast<double>(solver.kept_bytes), "at least 0");
+    refuse("kept_bytes", solver.kept_bytes, "at least 0");
   }
   if (!(options.marginal_rounding >= 0 && options.marginal_rounding < 1)) {
     refuse("marginal_rounding", options.marginal_rounding, "a number >= 0 and < 1");
@@ -73,7 +76,6 @@ class TransportPlan<T>::Impl {
  public:
   Impl(const TransportShapes& shapes, const TransportOptions& options, int threads)
       : options_(options),
-        threads_(plan::require_threads(threads)),
         cost_("cost", shapes.cost, 2),
         scores_("scores", shapes.scores, 2),
         x_("x", shapes.x, 2),
@@ -83,25 +85,46 @@ class TransportPlan<T>::Impl {
         col_marginal_("col_marginal", shapes.col_marginal, 1) {
     require_options(options);
     require_source();
+    if (scores_.present() && options.epsilon != TransportOptions().epsilon) {
+      throw Error(Failure::usage,
+                  "epsilon requires a cost or points: scores are taken as they are");
+    }
     mask_.require_block({rows_, cols_}, true);
     row_marginal_.require_block({rows_});
     col_marginal_.require_block({cols_});
     const auto all = operands();
-    leading_ = plan::common_leading({all.begin(), all.end()});
-    for (Operand* operand : all) operand->broadcast_to(leading_);
-    element_count(plan_shape());
+    const Shape leading = plan::common_leading({all.begin(), all.end()});
+    for (Operand* operand : all) operand->broadcast_to(leading);
+    element_count(join(leading, {rows_, cols_}));
+    problems_.emplace(leading, threads, most_slots(rows_, cols_, sizeof(T)));
   }
 
-  const Shape& leading() const { return leading_; }
-  Shape row_shape() const { return join(leading_, {rows_}); }
-  Shape col_shape() const { return join(leading_, {cols_}); }
-  Shape plan_shape() const { return join(leading_, {rows_, cols_}); }
+  const Shape& leading() const { return problems_->leading(); }
+  Shape row_shape() const { return join(leading(), {rows_}); }
+  Shape col_shape() const { return join(leading(), {cols_}); }
+  Shape plan_shape() const { return join(leading(), {rows_, cols_}); }
 
-  std::int64_t workspace_bytes() const {
-    const plan::ThreadShares shares(element_count(leading_), threads_);
+  std::int64_t workspace_bytes() const { return problems_->bytes(bytes()); }
+
+  TransportSummary run(const TransportInputs<T>& inputs, const TransportOutputs<T>& outputs) {
+    return problems_->run(bytes(), 0, [&] {
+      require(inputs, outputs);
+      TransportSummary summary;
+      summary.problems.resize(static_cast<std::size_t>(problems_->count()));
+      problems_->for_each([&](Index problem, int threads) {
+        summary.problems[static_cast<std::size_t>(problem)] =
+            solve(inputs, outputs, problem, threads);
+      });
+      return summary;
+    });
+  }
+
+ private:
+  // What one problem allocates.
+  std::int64_t bytes() const {
     constexpr auto number = static_cast<std::int64_t>(sizeof(double));
     std::int64_t bytes =
-        sinkhorn_solver_bytes(rows_, cols_, sizeof(T), shares.inside) +
+        sinkhorn_solver_bytes(rows_, cols_, sizeof(T), problems_->inside()) +
         std::min(options_.solver.kept_bytes,
                  useful_sinkhorn_bytes(options_.solver, rows_, cols_, sizeof(T))) +
         ColumnSums<T>::bytes(partition_of(Order::row_panels, rows_, cols_, sizeof(T)));
@@ -111,21 +134,9 @@ class TransportPlan<T>::Impl {
     if (x_.present()) {
       bytes += product_energy_bytes(EnergyKind::gaussian, rows_, cols_, x_.axis(1), sizeof(T));
     }
-    return shares.at_once * bytes;
+    return bytes;
   }
 
-  TransportSummary run(const TransportInputs<T>& inputs, const TransportOutputs<T>& outputs) {
-    require(inputs, outputs);
-    TransportSummary summary;
-    summary.problems.resize(static_cast<std::size_t>(element_count(leading_)));
-    plan::for_each_problem(leading_, threads_, [&](Index problem, int threads) {
-      summary.problems[static_cast<std::size_t>(problem)] =
-          solve(inputs, outputs, problem, threads);
-    });
-    return summary;
-  }
-
- private:
   std::array<Operand*, 7> operands() {
     return {&cost_, &scores_, &x_, &y_, &mask_, &row_marginal_, &col_marginal_};
   }
@@ -169,15 +180,15 @@ class TransportPlan<T>::Impl {
     }
   }
 
-  std::optional<std::vector<double>> marginal(const Operand& operand,
-                                              const TensorView<const double>& given,
-                                              Index problem) const {
+  std::optional<PooledVector<double>> marginal(const Operand& operand,
+                                               const TensorView<const double>& given,
+                                               Index problem) const {
     if (!operand.present()) return std::nullopt;
     const Index size = operand.axis(0);
     const double* const first = operand.block(given, problem);
     plan::require_numbers(operand.name(), first, {size}, "finite numbers >= 0",
                           [](double value) { return value >= 0 && std::isfinite(value); });
-    return std::vector<double>(first, first + size);
+    return PooledVector<double>(first, first + size);
   }
 
   TransportProblem solve(const TransportInputs<T>& inputs, const TransportOutputs<T>& outputs,
@@ -234,7 +245,7 @@ class TransportPlan<T>::Impl {
     RowSums<T> row_sums;
     ColumnSums<T> col_sums;
     std::optional<DenseWeights<T>> dense;
-    std::vector<Observer<T>*> observers;
+    ObserverList<T> observers;
     if (T* const to = plan::output_block(outputs.plan, problem, rows_ * cols_)) {
       dense.emplace(MatrixView<T>(to, rows_, cols_));
       observers.push_back(&*dense);
@@ -267,7 +278,7 @@ class TransportPlan<T>::Impl {
   }
 
   static void write(const TensorView<double>& output, Index problem,
-                    const std::vector<double>& values) {
+                    std::span<const double> values) {
     if (!output) return;
     std::copy(values.begin(), values.end(),
               output.data + problem * static_cast<Index>(values.size()));
@@ -285,17 +296,16 @@ class TransportPlan<T>::Impl {
   }
 
   TransportOptions options_;
-  int threads_;
   Operand cost_, scores_, x_, y_, mask_, row_marginal_, col_marginal_;
   Index rows_ = 0;  // m
   Index cols_ = 0;  // n
-  Shape leading_;
+  std::optional<plan::Problems> problems_;
 };
 
 template <class T>
 TransportPlan<T>::TransportPlan(const TransportShapes& shapes, const TransportOptions& options,
                                 int threads)
-    : impl_(std::make_unique<Impl>(shapes, options, threads)) {}
+    : impl_(plan::make<Impl>(shapes, options, threads)) {}
 template <class T>
 TransportPlan<T>::~TransportPlan() = default;
 template <class T>
@@ -304,28 +314,28 @@ template <class T>
 TransportPlan<T>& TransportPlan<T>::operator=(TransportPlan&&) noexcept = default;
 template <class T>
 const Shape& TransportPlan<T>::leading() const {
-  return impl_->leading();
+  return plan::alive(impl_).leading();
 }
 template <class T>
 Shape TransportPlan<T>::row_shape() const {
-  return impl_->row_shape();
+  return plan::alive(impl_).row_shape();
 }
 template <class T>
 Shape TransportPlan<T>::col_shape() const {
-  return impl_->col_shape();
+  return plan::alive(impl_).col_shape();
 }
 template <class T>
 Shape TransportPlan<T>::plan_shape() const {
-  return impl_->plan_shape();
+  return plan::alive(impl_).plan_shape();
 }
 template <class T>
 std::int64_t TransportPlan<T>::workspace_bytes() const {
-  return impl_->workspace_bytes();
+  return plan::alive(impl_).workspace_bytes();
 }
 template <class T>
 TransportSummary TransportPlan<T>::run(const TransportInputs<T>& inputs,
                                        const TransportOutputs<T>& outputs) {
-  return impl_->run(inputs, outputs);
+  return plan::alive(impl_).run(inputs, outputs);
 }
 
 template TransportShapes shapes_of(const TransportInputs<float>&);

@@ -5,6 +5,7 @@
 #include "scheme/table.hpp"
 #include "scheme/typed_scheme.hpp"
 #include "sinkhorn/one_iteration.hpp"
+#include "tensor/pooled_vector.hpp"
 
 namespace attn {
 namespace {
@@ -19,23 +20,22 @@ class Dnas final : public TypedScheme<Dnas> {
   std::string_view formula() const override { return "g_j = log sum_i exp(s_ij)"; }
 
   template <class T>
-  void solve_for(const Scores<T>& scores, const SchemeOptions&,
-                 const std::vector<Observer<T>*>& observers, int threads, Attention& found) const {
+  void solve_for(const Scores<T>& scores, const SchemeOptions&, const ObserverList<T>& observers,
+                 int threads, Attention& found) const {
     first_iteration<T>(scores, found.allowed, found.potentials.row, found.potentials.col, observers,
                        threads);
   }
 
   template <class T>
   void show_for(const Scores<T>& scores, const SchemeOptions&, Potentials& potentials,
-                const RowSelection& rows, const std::vector<Observer<T>*>& observers,
-                int threads) const {
+                const RowSelection& rows, const ObserverList<T>& observers, int threads) const {
     show_completed_rows<T>(scores, potentials.col, rows, observers, threads);
   }
 
   template <class T>
-  std::vector<WeightAdjoint<T>> differentiate_for(const Forward<T>& forward,
-                                                  const TileProduct<T>& products,
-                                                  int threads) const {
+  PooledVector<WeightAdjoint<T>> differentiate_for(const Forward<T>& forward,
+                                                   const TileProduct<T>& products,
+                                                   int threads) const {
     const Potentials& found = forward.attention->potentials;
     return {row_and_column_adjoint<T>(found.row, found.col, 1,
                                       delta_of(forward, products, found.row, found.col, threads))};

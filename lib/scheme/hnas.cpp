@@ -6,11 +6,12 @@
 #include "scheme/table.hpp"
 #include "scheme/typed_scheme.hpp"
 #include "sinkhorn/one_iteration.hpp"
+#include "tensor/pooled_vector.hpp"
 
 namespace attn {
 namespace {
 
-using Numbers = std::vector<double>;
+using Numbers = PooledVector<double>;
 
 // δ of both parts, each from its own weights in small problems. Else δ of the output is their
 // mixture, so one of them yields the other, by a division by 1/2 or more.
@@ -50,8 +51,8 @@ struct PartialDeltas {
 
 // Completes the rows of both parts and shows their mixture.
 template <class T>
-void complete_rows(const Scores<T>& scores, const std::vector<Component>& components,
-                   const std::vector<Observer<T>*>& observers, int threads,
+void complete_rows(const Scores<T>& scores, const PooledVector<Component>& components,
+                   const ObserverList<T>& observers, int threads,
                    const RowSelection* rows = nullptr) {
   Pass<T> pass;
   pass.scores = &scores;
@@ -72,7 +73,7 @@ class Hnas final : public TypedScheme<Hnas> {
 
   template <class T>
   void solve_for(const Scores<T>& scores, const SchemeOptions& options,
-                 const std::vector<Observer<T>*>& observers, int threads, Attention& found) const {
+                 const ObserverList<T>& observers, int threads, Attention& found) const {
     Numbers& row = found.potentials.row;
     Numbers& col = found.potentials.col;
     Numbers& unas_row = found.potentials.unas_row;
@@ -80,7 +81,7 @@ class Hnas final : public TypedScheme<Hnas> {
     unas_row.assign(row.size(), 0.0);
     // At its ends the mixture is one of the two schemes, to the last bit.
     if (u == 0 || u == 1) {
-      const std::vector<Observer<T>*> nobody;
+      const ObserverList<T> nobody;
       first_iteration<T>(scores, found.allowed, row, col, u == 1 ? observers : nobody, threads);
       run_rows<T>({&scores, unas_row, {}, u == 0 ? observers : nobody}, threads);
       return;
@@ -100,8 +101,7 @@ class Hnas final : public TypedScheme<Hnas> {
 
   template <class T>
   void show_for(const Scores<T>& scores, const SchemeOptions& options, Potentials& potentials,
-                const RowSelection& rows, const std::vector<Observer<T>*>& observers,
-                int threads) const {
+                const RowSelection& rows, const ObserverList<T>& observers, int threads) const {
     const double u = options.hybrid;
     if (u == 0) return show_completed_rows<T>(scores, {}, rows, observers, threads);
     if (u == 1) return show_completed_rows<T>(scores, potentials.col, rows, observers, threads);
@@ -112,9 +112,9 @@ class Hnas final : public TypedScheme<Hnas> {
   }
 
   template <class T>
-  std::vector<WeightAdjoint<T>> differentiate_for(const Forward<T>& forward,
-                                                  const TileProduct<T>& products,
-                                                  int threads) const {
+  PooledVector<WeightAdjoint<T>> differentiate_for(const Forward<T>& forward,
+                                                   const TileProduct<T>& products,
+                                                   int threads) const {
     const Potentials& found = forward.attention->potentials;
     const double u = forward.options.hybrid;
     const PartialDeltas<T> delta(forward, products, threads);

@@ -7,7 +7,7 @@ namespace attn {
 
 template <class T>
 Attention attend(const Scores<T>& scores, const SchemeOptions& options,
-                 const std::vector<Observer<T>*>& observers, int threads) {
+                 const ObserverList<T>& observers, int threads) {
   Attention found;
   found.allowed = scores.allowed_counts();
   found.potentials.row.assign(static_cast<std::size_t>(scores.rows()), 0.0);
@@ -18,7 +18,7 @@ Attention attend(const Scores<T>& scores, const SchemeOptions& options,
 
 template <class T>
 void show_rows(const Scores<T>& scores, const SchemeOptions& options, Potentials& potentials,
-               const RowSelection& rows, const std::vector<Observer<T>*>& observers, int threads) {
+               const RowSelection& rows, const ObserverList<T>& observers, int threads) {
   description_of(options.scheme).show(scores, options, potentials, rows, observers, threads);
 }
 
@@ -40,13 +40,13 @@ std::int64_t useful_attend_bytes(const SchemeOptions& options, Index rows, Index
   return description_of(options.scheme).useful_bytes(options, rows, cols, element_size);
 }
 
-template Attention attend(const Scores<float>&, const SchemeOptions&,
-                          const std::vector<Observer<float>*>&, int);
-template Attention attend(const Scores<double>&, const SchemeOptions&,
-                          const std::vector<Observer<double>*>&, int);
+template Attention attend(const Scores<float>&, const SchemeOptions&, const ObserverList<float>&,
+                          int);
+template Attention attend(const Scores<double>&, const SchemeOptions&, const ObserverList<double>&,
+                          int);
 template void show_rows(const Scores<float>&, const SchemeOptions&, Potentials&,
-                        const RowSelection&, const std::vector<Observer<float>*>&, int);
+                        const RowSelection&, const ObserverList<float>&, int);
 template void show_rows(const Scores<double>&, const SchemeOptions&, Potentials&,
-                        const RowSelection&, const std::vector<Observer<double>*>&, int);
+                        const RowSelection&, const ObserverList<double>&, int);
 
 }  // namespace attn

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <vector>
 
 #include "pass/attention.hpp"
 
@@ -15,14 +14,14 @@ namespace attn {
 /// whatever the scores and observers throw.
 template <class T>
 Attention attend(const Scores<T>& scores, const SchemeOptions& options,
-                 const std::vector<Observer<T>*>& observers, int threads);
+                 const ObserverList<T>& observers, int threads);
 
 /// Shows the weights of the chosen queries as attend(scores, options, observers, …) shows them, to
 /// the last bit, given the `potentials` that it found: normalised over all queries and keys, in
 /// O(chosen · Lk) by whole panels. unas needs no potentials, dnas and hnas only `col`.
 template <class T>
 void show_rows(const Scores<T>& scores, const SchemeOptions& options, Potentials& potentials,
-               const RowSelection& rows, const std::vector<Observer<T>*>& observers, int threads);
+               const RowSelection& rows, const ObserverList<T>& observers, int threads);
 
 /// The largest SchemeOptions::kept_bytes that attend can use.
 std::int64_t useful_attend_bytes(const SchemeOptions& options, Index rows, Index cols,

@@ -8,6 +8,7 @@
 #include "gradient/adjoints.hpp"
 #include "pass/attention.hpp"
 #include "pass/pass.hpp"
+#include "tensor/pooled_vector.hpp"
 
 namespace attn {
 
@@ -47,28 +48,27 @@ class SchemeDescription {
   /// Finds the potentials and shows every weight to `observers`, as `attend` says. `found` has the
   /// allowed counts, and zeros for the potentials `row` and `col`.
   virtual void solve(const Scores<float>& scores, const SchemeOptions& options,
-                     const std::vector<Observer<float>*>& observers, int threads,
-                     Attention& found) const = 0;
+                     const ObserverList<float>& observers, int threads, Attention& found) const = 0;
   virtual void solve(const Scores<double>& scores, const SchemeOptions& options,
-                     const std::vector<Observer<double>*>& observers, int threads,
+                     const ObserverList<double>& observers, int threads,
                      Attention& found) const = 0;
 
   /// Shows the weights of the chosen queries to the observers, as `show_rows` says.
   virtual void show(const Scores<float>& scores, const SchemeOptions& options,
                     Potentials& potentials, const RowSelection& rows,
-                    const std::vector<Observer<float>*>& observers, int threads) const = 0;
+                    const ObserverList<float>& observers, int threads) const = 0;
   virtual void show(const Scores<double>& scores, const SchemeOptions& options,
                     Potentials& potentials, const RowSelection& rows,
-                    const std::vector<Observer<double>*>& observers, int threads) const = 0;
+                    const ObserverList<double>& observers, int threads) const = 0;
 
   /// The adjoints of the weights, made with `products` G; O(L) numbers each. At most one is open,
   /// and it comes first. Those of a mixture are of its two parts, softmax last.
-  virtual std::vector<WeightAdjoint<float>> differentiate(const Forward<float>& forward,
-                                                          const TileProduct<float>& products,
-                                                          int threads) const = 0;
-  virtual std::vector<WeightAdjoint<double>> differentiate(const Forward<double>& forward,
-                                                           const TileProduct<double>& products,
+  virtual PooledVector<WeightAdjoint<float>> differentiate(const Forward<float>& forward,
+                                                           const TileProduct<float>& products,
                                                            int threads) const = 0;
+  virtual PooledVector<WeightAdjoint<double>> differentiate(const Forward<double>& forward,
+                                                            const TileProduct<double>& products,
+                                                            int threads) const = 0;
 
   /// The proven lower bound on column sums, see column_sum_bound; most_keys >= 1.
   virtual std::optional<double> column_sum_bound(double hybrid, Index most_keys) const = 0;

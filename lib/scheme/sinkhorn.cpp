@@ -8,6 +8,7 @@
 #include "scheme/unrolled_adjoints.hpp"
 #include "sinkhorn/attention_iterations.hpp"
 #include "sinkhorn/sinkhorn.hpp"
+#include "tensor/pooled_vector.hpp"
 
 namespace attn {
 namespace {
@@ -24,15 +25,14 @@ class SinkhornScheme final : public TypedScheme<SinkhornScheme> {
 
   template <class T>
   void solve_for(const Scores<T>& scores, const SchemeOptions& options,
-                 const std::vector<Observer<T>*>& observers, int threads, Attention& found) const {
+                 const ObserverList<T>& observers, int threads, Attention& found) const {
     found.summary = iterate_attention(scores, found.allowed, options, options.kept_bytes,
                                       found.potentials, observers, threads);
   }
 
   template <class T>
   void show_for(const Scores<T>& scores, const SchemeOptions& options, Potentials& potentials,
-                const RowSelection& rows, const std::vector<Observer<T>*>& observers,
-                int threads) const {
+                const RowSelection& rows, const ObserverList<T>& observers, int threads) const {
     if (options.fixed()) {
       return show_completed_rows<T>(scores, potentials.col, rows, observers, threads);
     }
@@ -46,9 +46,9 @@ class SinkhornScheme final : public TypedScheme<SinkhornScheme> {
   }
 
   template <class T>
-  std::vector<WeightAdjoint<T>> differentiate_for(const Forward<T>& forward,
-                                                  const TileProduct<T>& products,
-                                                  int threads) const {
+  PooledVector<WeightAdjoint<T>> differentiate_for(const Forward<T>& forward,
+                                                   const TileProduct<T>& products,
+                                                   int threads) const {
     return unrolled_adjoints(forward, products, threads);
   }
 

@@ -6,6 +6,7 @@
 #include "scheme/steps.hpp"
 #include "scheme/table.hpp"
 #include "scheme/typed_scheme.hpp"
+#include "tensor/pooled_vector.hpp"
 
 namespace attn {
 namespace {
@@ -27,8 +28,8 @@ class Softmax final : public TypedScheme<Softmax> {
   bool has_preference() const override { return has_preference_; }
 
   template <class T>
-  void solve_for(const Scores<T>& scores, const SchemeOptions&,
-                 const std::vector<Observer<T>*>& observers, int threads, Attention& found) const {
+  void solve_for(const Scores<T>& scores, const SchemeOptions&, const ObserverList<T>& observers,
+                 int threads, Attention& found) const {
     run_rows<T>({&scores, found.potentials.row, {}, observers}, threads);
     for (std::size_t j = 0; j < found.potentials.col.size(); ++j) {
       if (found.allowed.queries_of_key[j] > 0) continue;
@@ -38,17 +39,16 @@ class Softmax final : public TypedScheme<Softmax> {
 
   template <class T>
   void show_for(const Scores<T>& scores, const SchemeOptions&, Potentials&,
-                const RowSelection& rows, const std::vector<Observer<T>*>& observers,
-                int threads) const {
+                const RowSelection& rows, const ObserverList<T>& observers, int threads) const {
     show_completed_rows(scores, {}, rows, observers, threads);
   }
 
   template <class T>
-  std::vector<WeightAdjoint<T>> differentiate_for(const Forward<T>& forward,
-                                                  const TileProduct<T>& products,
-                                                  int threads) const {
+  PooledVector<WeightAdjoint<T>> differentiate_for(const Forward<T>& forward,
+                                                   const TileProduct<T>& products,
+                                                   int threads) const {
     const Potentials& found = forward.attention->potentials;
-    return {row_adjoint<T>(found.row, std::vector<double>(found.col.size(), 0.0), 1,
+    return {row_adjoint<T>(found.row, PooledVector<double>(found.col.size(), 0.0), 1,
                            delta_of(forward, products, found.row, {}, threads))};
   }
 

@@ -4,13 +4,14 @@
 
 #include "pass/one_pass.hpp"
 #include "sinkhorn/one_iteration.hpp"
+#include "tensor/pooled_vector.hpp"
 
 namespace attn {
 
 template <class T>
 void show_completed_rows(const Scores<T>& scores, std::span<double> col, const RowSelection& rows,
-                         const std::vector<Observer<T>*>& observers, int threads) {
-  std::vector<double> row(static_cast<std::size_t>(scores.rows()));
+                         const ObserverList<T>& observers, int threads) {
+  PooledVector<double> row(static_cast<std::size_t>(scores.rows()));
   rows_from_columns<T>(scores, row, col, observers, threads, &rows);
 }
 
@@ -29,8 +30,8 @@ std::int64_t row_and_column_bytes(Index rows, Index cols, Index components,
 }
 
 template void show_completed_rows(const Scores<float>&, std::span<double>, const RowSelection&,
-                                  const std::vector<Observer<float>*>&, int);
+                                  const ObserverList<float>&, int);
 template void show_completed_rows(const Scores<double>&, std::span<double>, const RowSelection&,
-                                  const std::vector<Observer<double>*>&, int);
+                                  const ObserverList<double>&, int);
 
 }  // namespace attn

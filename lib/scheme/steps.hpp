@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <span>
-#include <vector>
 
 #include "pass/pass.hpp"
 
@@ -14,7 +13,7 @@ namespace attn {
 /// rounds differently from exp((s − g) − f).
 template <class T>
 void show_completed_rows(const Scores<T>& scores, std::span<double> col, const RowSelection& rows,
-                         const std::vector<Observer<T>*>& observers, int threads);
+                         const ObserverList<T>& observers, int threads);
 
 /// Bytes of passes by rows, with that many components.
 std::int64_t row_bytes(Index rows, Index cols, Index components, std::size_t element_size,

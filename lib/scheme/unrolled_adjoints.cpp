@@ -2,11 +2,12 @@
 
 #include "kernel/gradient.hpp"
 #include "sinkhorn/attention_iterations.hpp"
+#include "tensor/pooled_vector.hpp"
 
 namespace attn {
 namespace {
 
-using Numbers = std::vector<double>;
+using Numbers = PooledVector<double>;
 
 // x_i = Σ_j P_ij y_j, from row panels.
 template <class T>
@@ -33,7 +34,7 @@ class RowDots final : public Observer<T> {
 template <class T>
 class ColumnAdjoints final : public Observer<T> {
  public:
-  ColumnAdjoints(const TileProduct<T>& products, T coefficient, const std::vector<T>& row,
+  ColumnAdjoints(const TileProduct<T>& products, T coefficient, const PooledVector<T>& row,
                  Numbers& x)
       : all_products_(products), coefficient_(coefficient), row_(row), x_(x) {}
 
@@ -56,9 +57,9 @@ class ColumnAdjoints final : public Observer<T> {
  private:
   const TileProduct<T>& all_products_;
   T coefficient_;
-  const std::vector<T>& row_;
+  const PooledVector<T>& row_;
   Numbers& x_;
-  std::vector<Buffer<T>> products_;
+  PooledVector<Buffer<T>> products_;
 };
 
 template <class T>
@@ -71,10 +72,10 @@ class UnrolledAdjoints {
         unrolled_(unroll_attention(*forward.scores, forward.attention->allowed,
                                    forward.attention->summary.iterations, threads)) {}
 
-  std::vector<WeightAdjoint<T>> make() {
+  PooledVector<WeightAdjoint<T>> make() {
     const Index iterations = forward_.attention->summary.iterations;
     const Potentials& found = forward_.attention->potentials;
-    std::vector<WeightAdjoint<T>> adjoints;
+    PooledVector<WeightAdjoint<T>> adjoints;
     WeightAdjoint<T> last = iteration(iterations);
     last.coefficient = 1;
     last.row = narrow<T>(delta_of(forward_, products_, found.row, found.col, threads_), -1);
@@ -112,11 +113,11 @@ class UnrolledAdjoints {
   }
 
   // φ^{t−1}_i = −Σ_j Q^t_ij γ^t_j, where `columns` are −γ^t.
-  std::vector<T> rows_before(Index t, const WeightAdjoint<T>& adjoint, const Numbers& columns) {
+  PooledVector<T> rows_before(Index t, const WeightAdjoint<T>& adjoint, const Numbers& columns) {
     Numbers sums;
     RowDots<T> dots(columns, sums);
     show(t, Order::row_panels, dots);
-    std::vector<T> rows = narrow<T>(sums);
+    PooledVector<T> rows = narrow<T>(sums);
     for (std::size_t i = 0; i < rows.size(); ++i) rows[i] *= adjoint.factor[i];
     return rows;
   }
@@ -148,14 +149,14 @@ class UnrolledAdjoints {
 }  // namespace
 
 template <class T>
-std::vector<WeightAdjoint<T>> unrolled_adjoints(const Forward<T>& forward,
-                                                const TileProduct<T>& products, int threads) {
+PooledVector<WeightAdjoint<T>> unrolled_adjoints(const Forward<T>& forward,
+                                                 const TileProduct<T>& products, int threads) {
   return UnrolledAdjoints<T>(forward, products, threads).make();
 }
 
-template std::vector<WeightAdjoint<float>> unrolled_adjoints(const Forward<float>&,
-                                                             const TileProduct<float>&, int);
-template std::vector<WeightAdjoint<double>> unrolled_adjoints(const Forward<double>&,
-                                                              const TileProduct<double>&, int);
+template PooledVector<WeightAdjoint<float>> unrolled_adjoints(const Forward<float>&,
+                                                              const TileProduct<float>&, int);
+template PooledVector<WeightAdjoint<double>> unrolled_adjoints(const Forward<double>&,
+                                                               const TileProduct<double>&, int);
 
 }  // namespace attn

@@ -1,15 +1,14 @@
 #pragma once
 
-#include <vector>
-
 #include "gradient/adjoints.hpp"
+#include "tensor/pooled_vector.hpp"
 
 namespace attn {
 
 /// The adjoints of Sinkhorn's iterations, which are unrolled (scheme/gradient.hpp): that of the
 /// last one, which makes the weights, and the others from the last but one to the first.
 template <class T>
-std::vector<WeightAdjoint<T>> unrolled_adjoints(const Forward<T>& forward,
-                                                const TileProduct<T>& products, int threads);
+PooledVector<WeightAdjoint<T>> unrolled_adjoints(const Forward<T>& forward,
+                                                 const TileProduct<T>& products, int threads);
 
 }  // namespace attn

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "attnkit/error.hpp"
+#include "tensor/pooled_vector.hpp"
 
 namespace attn {
 
@@ -57,7 +58,7 @@ AllowedCounts Band::allowed_counts() const {
   AllowedCounts allowed;
   allowed.keys_of_query.resize(static_cast<std::size_t>(rows_));
   // How many more queries see key j than key j − 1.
-  std::vector<Index> more(static_cast<std::size_t>(cols_) + 1, 0);
+  PooledVector<Index> more(static_cast<std::size_t>(cols_) + 1, 0);
   for (Index i = 0; i < rows_; ++i) {
     allowed.keys_of_query[static_cast<std::size_t>(i)] = end(i) - begin(i);
     ++more[static_cast<std::size_t>(begin(i))];

@@ -1,15 +1,14 @@
 #pragma once
 
-#include <vector>
-
 #include "tensor/buffer.hpp"
+#include "tensor/pooled_vector.hpp"
 #include "tensor/view.hpp"
 
 namespace attn {
 
 /// sum += the rows of the matrix.
 template <class T>
-void add_rows(MatrixView<const T> rows, std::vector<double>& sum) {
+void add_rows(MatrixView<const T> rows, PooledVector<double>& sum) {
   for (Index i = 0; i < rows.rows; ++i) {
     for (Index c = 0; c < rows.cols; ++c) {
       sum[static_cast<std::size_t>(c)] += static_cast<double>(rows(i, c));
@@ -19,7 +18,7 @@ void add_rows(MatrixView<const T> rows, std::vector<double>& sum) {
 
 /// The rows minus `mean`, rounded once, in `storage`, which has room for them.
 template <class T>
-MatrixView<const T> centred(MatrixView<const T> rows, const std::vector<double>& mean,
+MatrixView<const T> centred(MatrixView<const T> rows, const PooledVector<double>& mean,
                             Buffer<T>& storage) {
   MatrixView<T> result(storage.data(), rows.rows, rows.cols);
   for (Index i = 0; i < rows.rows; ++i) {
@@ -38,7 +37,7 @@ class CentredPair {
  public:
   CentredPair(MatrixView<const T> q, MatrixView<const T> k)
       : q_storage_(q.rows * q.cols), k_storage_(k.rows * k.cols) {
-    std::vector<double> mean(static_cast<std::size_t>(q.cols), 0.0);
+    PooledVector<double> mean(static_cast<std::size_t>(q.cols), 0.0);
     add_rows(q, mean);
     add_rows(k, mean);
     for (double& m : mean) m /= static_cast<double>(q.rows + k.rows);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <vector>
 
 #include "kernel/few_rows.hpp"
 #include "kernel/tile.hpp"
@@ -76,8 +75,8 @@ class GaussianEnergy final : public Energy<T> {
   double bound() const override { return bound_; }
 
  private:
-  static std::vector<double> half_norms(MatrixView<const T> rows, double scale) {
-    std::vector<double> terms(static_cast<std::size_t>(rows.rows));
+  static PooledVector<double> half_norms(MatrixView<const T> rows, double scale) {
+    PooledVector<double> terms(static_cast<std::size_t>(rows.rows));
     for (Index i = 0; i < rows.rows; ++i) {
       terms[static_cast<std::size_t>(i)] =
           -0.5 * scale * kernel::squared_norm(rows.row(i), rows.cols);
@@ -89,8 +88,8 @@ class GaussianEnergy final : public Energy<T> {
   MatrixView<const T> q_;
   MatrixView<const T> k_;
   TileProduct<T> product_;
-  std::vector<double> q_term_;
-  std::vector<double> k_term_;
+  PooledVector<double> q_term_;
+  PooledVector<double> k_term_;
   T scale_;
   double bound_ = 0;
 };

@@ -5,13 +5,14 @@
 #include <span>
 
 #include "score/matrix_source.hpp"
+#include "tensor/pooled_vector.hpp"
 #include "tensor/view.hpp"
 
 namespace attn {
 
 /// The score of each query–key pair before mask and bias, scale included (MATHEMATICS.md §1).
 template <class T>
-class Energy {
+class Energy : public FromPool {
  public:
   virtual ~Energy() = default;
 

@@ -1,12 +1,12 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <vector>
 
 #include "attnkit/error.hpp"
 #include "kernel/terms.hpp"
 #include "score/energy.hpp"
 #include "score/mlp_arguments.hpp"
+#include "tensor/pooled_vector.hpp"
 
 namespace attn {
 namespace {
@@ -67,12 +67,12 @@ class MlpEnergy final : public Energy<T> {
   }
 
   MlpArguments<T> arguments_;
-  MatrixView<T> q_;    // W1q q + b1, (Lq, A)
-  MatrixView<T> k_;    // W1k k, (A, Lk)
-  std::vector<T> w2_;  // scale included
+  MatrixView<T> q_;     // W1q q + b1, (Lq, A)
+  MatrixView<T> k_;     // W1k k, (A, Lk)
+  PooledVector<T> w2_;  // scale included
   double bound_ = 0;
-  std::vector<std::uint8_t> overflown_rows_;  // empty: no argument is beyond the format
-  std::vector<std::uint8_t> overflown_cols_;
+  PooledVector<std::uint8_t> overflown_rows_;  // empty: no argument is beyond the format
+  PooledVector<std::uint8_t> overflown_cols_;
 };
 
 }  // namespace

@@ -20,7 +20,7 @@ Index buckets_of_side(const BucketRule& rule) {
 // of_distance(j − p_i) for every pair.
 template <class T, class OfDistance>
 RelativeBias<T> tabulate(Index rows, Index cols, Causal causal, const OfDistance& of_distance) {
-  std::vector<T> values(static_cast<std::size_t>(distances(rows, cols)));
+  PooledVector<T> values(static_cast<std::size_t>(distances(rows, cols)));
   const Index lowest = -(rows - 1) - first_position(causal, rows, cols);
   for (std::size_t n = 0; n < values.size(); ++n) {
     values[n] = of_distance(lowest + static_cast<Index>(n));
@@ -45,7 +45,7 @@ void require_buckets(const BucketRule& rule) {
 }
 
 template <class T>
-RelativeBias<T>::RelativeBias(Index rows, Index cols, std::vector<T> values)
+RelativeBias<T>::RelativeBias(Index rows, Index cols, PooledVector<T> values)
     : rows_(rows), cols_(cols), values_(std::move(values)) {
   for (const T value : values_) {
     if (!std::isfinite(value)) {

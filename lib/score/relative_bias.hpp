@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "attnkit/causal.hpp"
+#include "tensor/pooled_vector.hpp"
 #include "tensor/view.hpp"
 
 namespace attn {
@@ -16,7 +17,7 @@ class RelativeBias {
  public:
   /// `values` (Lq + Lk − 1; empty if either length is 0): pair (i, j) has values[j − i + Lq − 1].
   /// Throws Error(input) if one is not finite.
-  RelativeBias(Index rows, Index cols, std::vector<T> values);
+  RelativeBias(Index rows, Index cols, PooledVector<T> values);
 
   Index rows() const { return rows_; }
   Index cols() const { return cols_; }
@@ -30,7 +31,7 @@ class RelativeBias {
  private:
   Index rows_;
   Index cols_;
-  std::vector<T> values_;
+  PooledVector<T> values_;
   double bound_ = 0;
 };
 

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <vector>
 
 #include "attnkit/causal.hpp"
 #include "score/allowed_counts.hpp"
@@ -11,6 +10,7 @@
 #include "score/matrix_source.hpp"
 #include "score/relative_bias.hpp"
 #include "tensor/buffer.hpp"
+#include "tensor/pooled_vector.hpp"
 #include "tensor/view.hpp"
 
 namespace attn {
@@ -90,7 +90,7 @@ class Scores {
   bool rows_alike() const;
 
   /// Requires rows_alike(). For each key 1, or 0 if these forbid it.
-  std::vector<std::uint8_t> open_keys() const;
+  PooledVector<std::uint8_t> open_keys() const;
 
   /// Writes 1 for each allowed pair of `range` and 0 for the others. Thread-safe like fill; reads
   /// mask, bias, preference and ready-made scores, never the energies of q and k.

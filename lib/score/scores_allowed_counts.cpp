@@ -4,9 +4,9 @@
 #include <array>
 #include <limits>
 #include <numeric>
-#include <vector>
 
 #include "score/scores.hpp"
+#include "tensor/pooled_vector.hpp"
 
 namespace attn {
 
@@ -18,8 +18,8 @@ bool Scores<T>::rows_alike() const {
 }
 
 template <class T>
-std::vector<std::uint8_t> Scores<T>::open_keys() const {
-  std::vector<std::uint8_t> open(static_cast<std::size_t>(cols()), 1);
+PooledVector<std::uint8_t> Scores<T>::open_keys() const {
+  PooledVector<std::uint8_t> open(static_cast<std::size_t>(cols()), 1);
   const bool looks =
       terms_.bias != nullptr || terms_.mask != nullptr || terms_.preference != nullptr;
   if (!looks || rows() == 0) return open;
@@ -67,8 +67,8 @@ AllowedCounts Scores<T>::allowed_counts() const {
 template <class T>
 AllowedCounts Scores<T>::allowed_counts_of_one_row() const {
   AllowedCounts counts = band_.allowed_counts();
-  const std::vector<std::uint8_t> open = open_keys();
-  std::vector<Index> open_before(static_cast<std::size_t>(cols()) + 1, 0);
+  const PooledVector<std::uint8_t> open = open_keys();
+  PooledVector<Index> open_before(static_cast<std::size_t>(cols()) + 1, 0);
   for (std::size_t j = 0; j < open.size(); ++j) {
     open_before[j + 1] = open_before[j] + open[j];
     if (open[j] == 0) counts.queries_of_key[j] = 0;
@@ -116,11 +116,11 @@ AllowedCounts Scores<T>::allowed_counts_by_scan() const {
 }
 
 template bool Scores<float>::rows_alike() const;
-template std::vector<std::uint8_t> Scores<float>::open_keys() const;
+template PooledVector<std::uint8_t> Scores<float>::open_keys() const;
 template void Scores<float>::allowed(const TileRange&, MatrixView<std::uint8_t>, Scratch&) const;
 template AllowedCounts Scores<float>::allowed_counts() const;
 template bool Scores<double>::rows_alike() const;
-template std::vector<std::uint8_t> Scores<double>::open_keys() const;
+template PooledVector<std::uint8_t> Scores<double>::open_keys() const;
 template void Scores<double>::allowed(const TileRange&, MatrixView<std::uint8_t>, Scratch&) const;
 template AllowedCounts Scores<double>::allowed_counts() const;
 

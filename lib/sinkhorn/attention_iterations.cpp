@@ -5,12 +5,13 @@
 #include "sinkhorn/marginals.hpp"
 #include "sinkhorn/one_iteration.hpp"
 #include "sinkhorn/sinkhorn.hpp"
+#include "tensor/pooled_vector.hpp"
 
 namespace attn {
 namespace {
 
 // Σ_j |c_j − b_j| / Σ_j b_j over the open columns, which all have the same b.
-double relative_change(const std::vector<double>& g, const std::vector<double>& next) {
+double relative_change(const PooledVector<double>& g, const PooledVector<double>& next) {
   double error = 0;
   double columns = 0;
   for (std::size_t j = 0; j < g.size(); ++j) {
@@ -24,9 +25,9 @@ double relative_change(const std::vector<double>& g, const std::vector<double>& 
 // The half-steps of dnas; the same to the last bit if the marginal is 1.
 template <class T>
 void iterate_once(const Scores<T>& scores, const AllowedCounts& allowed, double log_b,
-                  Potentials& potentials, const std::vector<Observer<T>*>& observers, int threads) {
-  std::vector<double>& row = potentials.row;
-  std::vector<double>& col = potentials.col;
+                  Potentials& potentials, const ObserverList<T>& observers, int threads) {
+  PooledVector<double>& row = potentials.row;
+  PooledVector<double>& col = potentials.col;
   if (all_by_row(observers)) {
     first_iteration<T>(scores, allowed, row, col, observers, threads);
     // Changes the marginal of the columns from 1 to b. The weights stay the same.
@@ -44,7 +45,7 @@ void iterate_once(const Scores<T>& scores, const AllowedCounts& allowed, double 
 template <class T>
 SchemeSummary iterate_until(SinkhornIteration<T>& iteration, double tolerance, Index most,
                             Potentials& potentials) {
-  std::vector<double> next(potentials.col.size());
+  PooledVector<double> next(potentials.col.size());
   SchemeSummary summary;
   summary.status = SolveStatus::not_converged;
   for (;; ++summary.iterations) {
@@ -65,7 +66,7 @@ SchemeSummary iterate_until(SinkhornIteration<T>& iteration, double tolerance, I
 template <class T>
 SchemeSummary iterate_attention(const Scores<T>& scores, const AllowedCounts& allowed,
                                 const Stopping& stopping, std::int64_t kept_bytes,
-                                Potentials& potentials, const std::vector<Observer<T>*>& observers,
+                                Potentials& potentials, const ObserverList<T>& observers,
                                 int threads) {
   // Keys without a query need no marginal of their own: their column sum is 0, which closes them.
   const double log_b = log_column_marginal(allowed);
@@ -74,11 +75,11 @@ SchemeSummary iterate_attention(const Scores<T>& scores, const AllowedCounts& al
     iterate_once(scores, allowed, log_b, potentials, observers, threads);
     return summary;
   }
-  const std::vector<double> log_marginal(static_cast<std::size_t>(scores.cols()), log_b);
+  const PooledVector<double> log_marginal(static_cast<std::size_t>(scores.cols()), log_b);
   SinkhornIteration<T> iteration(scores, {{}, log_marginal}, kept_bytes, threads);
   iteration.start(potentials.col);
   if (stopping.fixed()) {
-    std::vector<double> next(potentials.col.size());
+    PooledVector<double> next(potentials.col.size());
     for (Index t = 1; t < *stopping.iterations; ++t) {
       iteration.step(potentials.col, potentials.row, next);
       potentials.col.swap(next);
@@ -98,7 +99,7 @@ UnrolledPotentials unroll_attention(const Scores<T>& scores, const AllowedCounts
                                     Index iterations, int threads) {
   UnrolledPotentials found;
   found.log_b = log_column_marginal(allowed);
-  const std::vector<double> marginal(static_cast<std::size_t>(scores.cols()), found.log_b);
+  const PooledVector<double> marginal(static_cast<std::size_t>(scores.cols()), found.log_b);
   for (Index t = 1; t <= iterations; ++t) {
     found.rows.emplace_back(static_cast<std::size_t>(scores.rows()));
     found.cols.emplace_back(static_cast<std::size_t>(scores.cols()));
@@ -121,10 +122,10 @@ UnrolledPotentials unroll_attention(const Scores<T>& scores, const AllowedCounts
 
 template SchemeSummary iterate_attention(const Scores<float>&, const AllowedCounts&,
                                          const Stopping&, std::int64_t, Potentials&,
-                                         const std::vector<Observer<float>*>&, int);
+                                         const ObserverList<float>&, int);
 template SchemeSummary iterate_attention(const Scores<double>&, const AllowedCounts&,
                                          const Stopping&, std::int64_t, Potentials&,
-                                         const std::vector<Observer<double>*>&, int);
+                                         const ObserverList<double>&, int);
 template UnrolledPotentials unroll_attention(const Scores<float>&, const AllowedCounts&, Index,
                                              int);
 template UnrolledPotentials unroll_attention(const Scores<double>&, const AllowedCounts&, Index,

@@ -1,10 +1,10 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "attnkit/stopping.hpp"
 #include "pass/attention.hpp"
+#include "tensor/pooled_vector.hpp"
 
 /// Sinkhorn's iterations of attention scores: every row of the weights sums to 1 and every column
 /// to b = (queries with a key)/(keys with a query), except lines without an allowed pair. Each
@@ -20,14 +20,14 @@ namespace attn {
 template <class T>
 SchemeSummary iterate_attention(const Scores<T>& scores, const AllowedCounts& allowed,
                                 const Stopping& stopping, std::int64_t kept_bytes,
-                                Potentials& potentials, const std::vector<Observer<T>*>& observers,
+                                Potentials& potentials, const ObserverList<T>& observers,
                                 int threads);
 
 /// The potentials of every iteration, in order.
 struct UnrolledPotentials {
   double log_b = 0;
-  std::vector<std::vector<double>> rows;  ///< fᵗ (Lq), t = 1 first
-  std::vector<std::vector<double>> cols;  ///< gᵗ (Lk)
+  PooledVector<PooledVector<double>> rows;  ///< fᵗ (Lq), t = 1 first
+  PooledVector<PooledVector<double>> cols;  ///< gᵗ (Lk)
 };
 
 /// The potentials of a fixed number of iterations, by half-steps in logarithms, as a gradient

@@ -2,11 +2,11 @@
 
 #include <cstdint>
 #include <span>
-#include <vector>
 
 #include "kernel/two_sided.hpp"
 #include "pass/one_pass.hpp"
 #include "tensor/large_memory.hpp"
+#include "tensor/pooled_vector.hpp"
 
 namespace attn {
 
@@ -69,11 +69,11 @@ class GibbsKernel final : public ExponentialTiles<T> {
   const Scores<T>& scores_;
   Partition partition_;
   bool to_zero_;
-  std::vector<double> row_;
-  std::vector<double> col_;
+  PooledVector<double> row_;
+  PooledVector<double> col_;
   Index kept_blocks_ = 0;
-  LargeMemory kept_;                 // by block; in a block its kept rows, by tile
-  std::vector<std::uint8_t> there_;  // by tile
+  LargeMemory kept_;                  // by block; in a block its kept rows, by tile
+  PooledVector<std::uint8_t> there_;  // by tile
 };
 
 }  // namespace attn

@@ -7,22 +7,22 @@
 namespace attn {
 namespace {
 
-std::vector<double> where_open(const std::vector<Index>& partners, double value) {
-  std::vector<double> marginal;
+PooledVector<double> where_open(const PooledVector<Index>& partners, double value) {
+  PooledVector<double> marginal;
   for (const Index count : partners) marginal.push_back(count > 0 ? value : 0);
   return marginal;
 }
 
-double open(const std::vector<Index>& partners, Index empty) {
+double open(const PooledVector<Index>& partners, Index empty) {
   return static_cast<double>(static_cast<Index>(partners.size()) - empty);
 }
 
-double sum_of(const std::vector<double>& values) {
+double sum_of(const PooledVector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0);
 }
 
 // The same value for all lines with an allowed pair, with that total.
-std::vector<double> spread(double total, const std::vector<Index>& partners, Index empty) {
+PooledVector<double> spread(double total, const PooledVector<Index>& partners, Index empty) {
   return where_open(partners, total / open(partners, empty));
 }
 
@@ -49,8 +49,8 @@ Marginals uniform_marginals(const AllowedCounts& allowed) {
           where_open(allowed.queries_of_key, 1 / keys)};
 }
 
-Marginals complete_marginals(std::optional<std::vector<double>> row,
-                             std::optional<std::vector<double>> col, const AllowedCounts& allowed,
+Marginals complete_marginals(std::optional<PooledVector<double>> row,
+                             std::optional<PooledVector<double>> col, const AllowedCounts& allowed,
                              bool of_cost) {
   Marginals found = of_cost ? uniform_marginals(allowed) : attention_marginals(allowed);
   if (row) found.row = std::move(*row);

@@ -1,17 +1,17 @@
 #pragma once
 
 #include <optional>
-#include <vector>
 
 #include "score/allowed_counts.hpp"
+#include "tensor/pooled_vector.hpp"
 #include "tensor/shape.hpp"
 
 namespace attn {
 
 /// The row and column sums that a plan must have; finite numbers ≥ 0, where 0 closes a line.
 struct Marginals {
-  std::vector<double> row;  ///< a (Lq)
-  std::vector<double> col;  ///< b (Lk)
+  PooledVector<double> row;  ///< a (Lq)
+  PooledVector<double> col;  ///< b (Lk)
 
   double total() const;  ///< Σ a
 };
@@ -29,8 +29,8 @@ Marginals uniform_marginals(const AllowedCounts& allowed);
 /// The marginals `row` (Lq) and `col` (Lk), with defaults for absent ones: those of
 /// uniform_marginals with `of_cost`, else those of attention_marginals. A default b is scaled to
 /// the sum of a given a, and with `of_cost` a default a to the sum of a given b.
-Marginals complete_marginals(std::optional<std::vector<double>> row,
-                             std::optional<std::vector<double>> col, const AllowedCounts& allowed,
+Marginals complete_marginals(std::optional<PooledVector<double>> row,
+                             std::optional<PooledVector<double>> col, const AllowedCounts& allowed,
                              bool of_cost);
 
 }  // namespace attn

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "pass/one_pass.hpp"
+#include "tensor/pooled_vector.hpp"
 
 namespace attn {
 
@@ -14,8 +15,7 @@ void first_columns(const Scores<T>& scores, std::span<double> col, int threads) 
 
 template <class T>
 void rows_from_columns(const Scores<T>& scores, std::span<double> row, std::span<double> col,
-                       const std::vector<Observer<T>*>& observers, int threads,
-                       const RowSelection* rows) {
+                       const ObserverList<T>& observers, int threads, const RowSelection* rows) {
   const RowPass<T> blocks{&scores, row, col, observers, rows};
   if (can_run_rows(blocks)) {
     run_rows(blocks, threads);
@@ -32,10 +32,10 @@ void rows_from_columns(const Scores<T>& scores, std::span<double> row, std::span
 
 template <class T>
 void complete_rows_left(const Scores<T>& scores, const AllowedCounts& allowed,
-                        const std::vector<Index>& left, const std::vector<Component>& components,
-                        const std::vector<std::span<double>>& rows,
-                        const std::vector<Observer<T>*>& observers, int threads) {
-  std::vector<RowRange> ranges;
+                        const PooledVector<Index>& left, const PooledVector<Component>& components,
+                        const PooledVector<std::span<double>>& rows,
+                        const ObserverList<T>& observers, int threads) {
+  PooledVector<RowRange> ranges;
   for (const Index i : left) {
     if (allowed.keys_of_query[static_cast<std::size_t>(i)] > 0) ranges.push_back({i, i + 1});
   }
@@ -59,29 +59,28 @@ void complete_rows_left(const Scores<T>& scores, const AllowedCounts& allowed,
 
 template <class T>
 void first_iteration(const Scores<T>& scores, const AllowedCounts& allowed, std::span<double> row,
-                     std::span<double> col, const std::vector<Observer<T>*>& observers,
-                     int threads) {
+                     std::span<double> col, const ObserverList<T>& observers, int threads) {
   if (!all_by_row(observers)) {
     first_columns(scores, col, threads);
     rows_from_columns(scores, row, col, observers, threads);
     return;
   }
-  const std::vector<Index> left = one_pass_columns(scores, row, col, observers, threads);
-  std::vector<double> completed(row.size());
+  const PooledVector<Index> left = one_pass_columns(scores, row, col, observers, threads);
+  PooledVector<double> completed(row.size());
   complete_rows_left(scores, allowed, left, {Component{1, completed, col}}, {row}, observers,
                      threads);
 }
 
-#define ATTN_ONE_ITERATION(T)                                                                  \
-  template void first_columns(const Scores<T>&, std::span<double>, int);                       \
-  template void rows_from_columns(const Scores<T>&, std::span<double>, std::span<double>,      \
-                                  const std::vector<Observer<T>*>&, int, const RowSelection*); \
-  template void complete_rows_left(const Scores<T>&, const AllowedCounts&,                     \
-                                   const std::vector<Index>&, const std::vector<Component>&,   \
-                                   const std::vector<std::span<double>>&,                      \
-                                   const std::vector<Observer<T>*>&, int);                     \
-  template void first_iteration(const Scores<T>&, const AllowedCounts&, std::span<double>,     \
-                                std::span<double>, const std::vector<Observer<T>*>&, int)
+#define ATTN_ONE_ITERATION(T)                                                                      \
+  template void first_columns(const Scores<T>&, std::span<double>, int);                           \
+  template void rows_from_columns(const Scores<T>&, std::span<double>, std::span<double>,          \
+                                  const ObserverList<T>&, int, const RowSelection*);               \
+  template void complete_rows_left(const Scores<T>&, const AllowedCounts&,                         \
+                                   const PooledVector<Index>&, const PooledVector<Component>&,     \
+                                   const PooledVector<std::span<double>>&, const ObserverList<T>&, \
+                                   int);                                                           \
+  template void first_iteration(const Scores<T>&, const AllowedCounts&, std::span<double>,         \
+                                std::span<double>, const ObserverList<T>&, int)
 ATTN_ONE_ITERATION(float);
 ATTN_ONE_ITERATION(double);
 #undef ATTN_ONE_ITERATION

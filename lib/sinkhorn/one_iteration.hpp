@@ -1,10 +1,10 @@
 #pragma once
 
 #include <span>
-#include <vector>
 
 #include "pass/pass.hpp"
 #include "score/allowed_counts.hpp"
+#include "tensor/pooled_vector.hpp"
 
 namespace attn {
 
@@ -18,8 +18,7 @@ namespace attn {
 /// observers throw.
 template <class T>
 void first_iteration(const Scores<T>& scores, const AllowedCounts& allowed, std::span<double> row,
-                     std::span<double> col, const std::vector<Observer<T>*>& observers,
-                     int threads);
+                     std::span<double> col, const ObserverList<T>& observers, int threads);
 
 /// g_j = LSE_i s_ij, with the same bits as first_iteration.
 template <class T>
@@ -29,7 +28,7 @@ void first_columns(const Scores<T>& scores, std::span<double> col, int threads);
 /// those of the chosen queries (Pass::rows).
 template <class T>
 void rows_from_columns(const Scores<T>& scores, std::span<double> row, std::span<double> col,
-                       const std::vector<Observer<T>*>& observers, int threads,
+                       const ObserverList<T>& observers, int threads,
                        const RowSelection* rows = nullptr);
 
 /// Completes the queries that a pass by columns returned (one_pass_columns, one_pass_hybrid) and
@@ -37,8 +36,8 @@ void rows_from_columns(const Scores<T>& scores, std::span<double> row, std::span
 /// the same place, and continues with the observers of that pass.
 template <class T>
 void complete_rows_left(const Scores<T>& scores, const AllowedCounts& allowed,
-                        const std::vector<Index>& left, const std::vector<Component>& components,
-                        const std::vector<std::span<double>>& rows,
-                        const std::vector<Observer<T>*>& observers, int threads);
+                        const PooledVector<Index>& left, const PooledVector<Component>& components,
+                        const PooledVector<std::span<double>>& rows,
+                        const ObserverList<T>& observers, int threads);
 
 }  // namespace attn

@@ -1,11 +1,11 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "pass/column_sums.hpp"
 #include "pass/pass.hpp"
 #include "score/scores.hpp"
+#include "tensor/pooled_vector.hpp"
 
 namespace attn {
 
@@ -23,8 +23,8 @@ class PlanSums final : public Observer<T> {
   void finish() override;
 
   /// (Lq), (Lk); valid after the pass.
-  const std::vector<double>& rows() const { return rows_; }
-  const std::vector<double>& cols() const { return cols_.values(); }
+  const PooledVector<double>& rows() const { return rows_; }
+  const PooledVector<double>& cols() const { return cols_.values(); }
   double score() const { return score_; }
 
   /// Bytes held during a pass of that shape.
@@ -33,9 +33,9 @@ class PlanSums final : public Observer<T> {
  private:
   const Scores<T>& scores_;
   ColumnSums<T> cols_;
-  std::vector<T> ones_;
-  std::vector<double> rows_;
-  std::vector<double> row_scores_;
+  PooledVector<T> ones_;
+  PooledVector<double> rows_;
+  PooledVector<double> row_scores_;
   double score_ = 0;
 };
 

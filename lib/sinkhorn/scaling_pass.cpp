@@ -7,6 +7,7 @@
 #include "kernel/parallel.hpp"
 #include "kernel/two_sided.hpp"
 #include "pass/one_pass.hpp"
+#include "tensor/pooled_vector.hpp"
 
 namespace attn {
 namespace {
@@ -30,9 +31,9 @@ class ScalingPasses<T>::Run {
   struct Scratch {
     Buffer<T> panel;
     typename Scores<T>::Scratch scores;
-    std::vector<Tile> tiles;  // of a block, without empty ones
-    std::vector<double> row_sum;
-    std::vector<T> row_factor;
+    PooledVector<Tile> tiles;  // of a block, without empty ones
+    PooledVector<double> row_sum;
+    PooledVector<T> row_factor;
     Buffer<T> col_sum;  // of a block in float32
   };
 
@@ -216,9 +217,9 @@ class ScalingPasses<T>::Run {
   const int threads_;
   const bool from_memory_;
   const ScalingPass* pass_ = nullptr;
-  std::vector<Scratch> workspaces_;
+  PooledVector<Scratch> workspaces_;
   Buffer<T> col_factor_;
-  std::vector<Buffer<double>> col_sums_;  // by slot
+  PooledVector<Buffer<double>> col_sums_;  // by slot
 };
 
 template <class T>

@@ -48,8 +48,8 @@ SinkhornIteration<T>::SinkhornIteration(const Scores<T>& scores, const LogMargin
 template <class T>
 void SinkhornIteration<T>::start(std::span<double> col) {
   // f = 0 for the rows that are open, −inf for the others.
-  std::vector<double> open;
-  std::vector<double> potential;
+  PooledVector<double> open;
+  PooledVector<double> potential;
   for (const double log : marginals_.row) {
     open.push_back(log == minus_infinity ? 0 : 1);
     potential.push_back(log == minus_infinity ? minus_infinity : 0);
@@ -121,7 +121,7 @@ void SinkhornIteration<T>::complete_columns(std::span<double> row, std::span<dou
 // κ from g; false if one is out of range.
 template <class T>
 bool SinkhornIteration<T>::find_factors(std::span<const double> col,
-                                        std::vector<double>& factor) const {
+                                        PooledVector<double>& factor) const {
   const double most = kernel_.refers_to_zero() ? most_from_zero<T> : most_from_plan<T>;
   factor.assign(col.size(), 0.0);
   for (std::size_t j = 0; j < col.size(); ++j) {
@@ -175,7 +175,7 @@ void SinkhornIteration<T>::set_col_potentials(std::span<const double> factor,
 template <class T>
 bool SinkhornIteration<T>::by_products(std::span<const double> col, std::span<double> row,
                                        std::span<double> next) {
-  std::vector<double> factor;
+  PooledVector<double> factor;
   if (!kernel_.refers() || !find_factors(col, factor)) return false;
   ScalingPass pass;
   pass.col_scale = factor;
@@ -229,9 +229,9 @@ template <class T>
 typename SinkhornIteration<T>::Left SinkhornIteration<T>::products(
     std::span<double> col, std::span<double> row, bool have_row, std::optional<double>& relaxation,
     const IterationCallback& callback) {
-  std::vector<double> col_factor, row_factor;
-  std::vector<double> row_sum(row.size());
-  std::vector<double> col_sum(col.size());
+  PooledVector<double> col_factor, row_factor;
+  PooledVector<double> row_sum(row.size());
+  PooledVector<double> col_sum(col.size());
   const bool absorbs = can_absorb();
   const auto absorb = [&] {
     if (!absorbs || !have_row) return false;
@@ -300,7 +300,7 @@ typename SinkhornIteration<T>::Left SinkhornIteration<T>::products(
 template <class T>
 void SinkhornIteration<T>::iterate(std::span<double> col, std::span<double> row,
                                    const IterationCallback& callback) {
-  std::vector<double> next(col.size());
+  PooledVector<double> next(col.size());
   std::optional<double> relaxation = 1.0;
   bool have_row = false;
   for (;;) {
@@ -316,7 +316,7 @@ void SinkhornIteration<T>::iterate(std::span<double> col, std::span<double> row,
 
 template <class T>
 void SinkhornIteration<T>::show(std::span<double> col, std::span<double> row,
-                                const std::vector<Observer<T>*>& observers) {
+                                const ObserverList<T>& observers) {
   RowPass<T> alone{&scores_, row, col, observers};
   if (marginals_.row.empty() && can_run_rows(alone)) {
     if (kernel_.refers_to_zero() && scores_.near_zero()) alone.exponentials = &kernel_;

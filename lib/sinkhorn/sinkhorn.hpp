@@ -4,11 +4,11 @@
 #include <functional>
 #include <optional>
 #include <span>
-#include <vector>
 
 #include "pass/pass.hpp"
 #include "sinkhorn/gibbs_kernel.hpp"
 #include "sinkhorn/scaling_pass.hpp"
+#include "tensor/pooled_vector.hpp"
 
 namespace attn {
 
@@ -72,8 +72,7 @@ class SinkhornIteration {
 
   /// Computes f from g and shows the weights; the same as show_rows if all rows have the marginal
   /// 1.
-  void show(std::span<double> col, std::span<double> row,
-            const std::vector<Observer<T>*>& observers);
+  void show(std::span<double> col, std::span<double> row, const ObserverList<T>& observers);
 
  private:
   /// Why a run of products ended.
@@ -83,7 +82,7 @@ class SinkhornIteration {
   void complete_columns(std::span<double> row, std::span<double> next);
   bool by_products(std::span<const double> col, std::span<double> row, std::span<double> next);
 
-  bool find_factors(std::span<const double> col, std::vector<double>& factor) const;
+  bool find_factors(std::span<const double> col, PooledVector<double>& factor) const;
   bool rows_in_range(std::span<const double> sum) const;
   bool can_absorb() const;
   MarginalErrors errors_of(std::span<const double> col, std::span<const double> row,
@@ -95,8 +94,8 @@ class SinkhornIteration {
 
   const Scores<T>& scores_;
   LogMarginals marginals_;
-  std::vector<double> row_marginal_;  // a; empty: all 1
-  std::vector<double> col_marginal_;  // b; empty: all 1
+  PooledVector<double> row_marginal_;  // a; empty: all 1
+  PooledVector<double> col_marginal_;  // b; empty: all 1
   int threads_;
   GibbsKernel<T> kernel_;
   ScalingPasses<T> passes_;

@@ -10,6 +10,7 @@
 #include "sinkhorn/plan_sums.hpp"
 #include "sinkhorn/sinkhorn.hpp"
 #include "sinkhorn/tempered_energy.hpp"
+#include "tensor/pooled_vector.hpp"
 
 namespace attn {
 namespace {
@@ -39,15 +40,15 @@ constexpr double equal_totals = 1e-12;
 template <class T>
 constexpr double sum_rounding = sizeof(T) == sizeof(float) ? 1e-6 : equal_totals;
 
-bool all_one(const std::vector<double>& marginal, const std::vector<Index>& partners) {
+bool all_one(const PooledVector<double>& marginal, const PooledVector<Index>& partners) {
   for (std::size_t n = 0; n < marginal.size(); ++n) {
     if (marginal[n] != (partners[n] > 0 ? 1 : 0)) return false;
   }
   return true;
 }
 
-std::vector<double> logs(const std::vector<double>& marginal) {
-  std::vector<double> values;
+PooledVector<double> logs(const PooledVector<double>& marginal) {
+  PooledVector<double> values;
   values.reserve(marginal.size());
   for (const double x : marginal) values.push_back(std::log(x));
   return values;
@@ -79,8 +80,7 @@ template <class T>
 class SinkhornSolver {
  public:
   SinkhornSolver(const Scores<T>& scores, const Marginals& marginals,
-                 const SinkhornOptions& options, const std::vector<Observer<T>*>& observers,
-                 int threads)
+                 const SinkhornOptions& options, const ObserverList<T>& observers, int threads)
       : scores_(scores),
         marginals_(marginals),
         options_(options),
@@ -142,8 +142,8 @@ class SinkhornSolver {
   }
 
   void iterate() {
-    const std::vector<double> log_a = logs(marginals_.row);
-    const std::vector<double> log_b = logs(marginals_.col);
+    const PooledVector<double> log_a = logs(marginals_.row);
+    const PooledVector<double> log_b = logs(marginals_.col);
     const LogMarginals log_marginals{log_a, log_b};
     const bool warm = options_.anneals && tolerance_ && anneal(log_marginals);
     SinkhornIteration<T> iteration(scores_, log_marginals, options_.kept_bytes, threads_);
@@ -212,8 +212,8 @@ class SinkhornSolver {
   void evaluate(const PlanSums<T>& sums) {
     SinkhornSummary& summary = found_.summary;
     summary = {};
-    const std::vector<double>& r = sums.rows();
-    const std::vector<double>& c = sums.cols();
+    const PooledVector<double>& r = sums.rows();
+    const PooledVector<double>& c = sums.cols();
     double mass = 0;
     double moments = 0;  // Σ r f + Σ c g
     double linear = 0;   // Σ a f + Σ b g
@@ -253,7 +253,7 @@ class SinkhornSolver {
     summary.gap = far + (missing > 0 ? missing * std::max(0.0, farthest) : 0);
   }
 
-  void keep_missing(const std::vector<double>& r, const std::vector<double>& c) {
+  void keep_missing(const PooledVector<double>& r, const PooledVector<double>& c) {
     row_missing_ = marginals_.row;
     col_missing_ = marginals_.col;
     for (std::size_t i = 0; i < r.size(); ++i) row_missing_[i] -= r[i];
@@ -275,14 +275,14 @@ class SinkhornSolver {
   const Scores<T>& scores_;
   const Marginals& marginals_;
   const SinkhornOptions& options_;
-  const std::vector<Observer<T>*>& observers_;
+  const ObserverList<T>& observers_;
   int threads_;
   AllowedCounts allowed_;
   std::optional<double> tolerance_;
   Index iterations_ = 0;
   double last_error_ = std::numeric_limits<double>::infinity();
-  std::vector<double> row_missing_;  // of the latest plan, if the gap is found by trees
-  std::vector<double> col_missing_;
+  PooledVector<double> row_missing_;  // of the latest plan, if the gap is found by trees
+  PooledVector<double> col_missing_;
   SinkhornSolution found_;
 };
 
@@ -290,8 +290,8 @@ class SinkhornSolver {
 
 template <class T>
 SinkhornSolution solve_sinkhorn(const Scores<T>& scores, const Marginals& marginals,
-                                const SinkhornOptions& options,
-                                const std::vector<Observer<T>*>& observers, int threads) {
+                                const SinkhornOptions& options, const ObserverList<T>& observers,
+                                int threads) {
   return SinkhornSolver<T>(scores, marginals, options, observers, threads).solve();
 }
 
@@ -321,10 +321,8 @@ std::int64_t sinkhorn_solver_bytes(Index rows, Index cols, std::size_t element_s
 }
 
 template SinkhornSolution solve_sinkhorn(const Scores<float>&, const Marginals&,
-                                         const SinkhornOptions&,
-                                         const std::vector<Observer<float>*>&, int);
+                                         const SinkhornOptions&, const ObserverList<float>&, int);
 template SinkhornSolution solve_sinkhorn(const Scores<double>&, const Marginals&,
-                                         const SinkhornOptions&,
-                                         const std::vector<Observer<double>*>&, int);
+                                         const SinkhornOptions&, const ObserverList<double>&, int);
 
 }  // namespace attn

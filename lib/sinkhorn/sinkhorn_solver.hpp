@@ -7,6 +7,7 @@
 #include "attnkit/transport.hpp"
 #include "pass/potentials.hpp"
 #include "sinkhorn/marginals.hpp"
+#include "tensor/pooled_vector.hpp"
 
 /// Entropic optimal transport of scores s with marginals a and b (Cuturi 2013; MATHEMATICS.md §2):
 ///
@@ -30,8 +31,8 @@ struct SinkhornSolution {
 /// for marginals whose sums exceed the range of T, and whatever the scores and observers throw.
 template <class T>
 SinkhornSolution solve_sinkhorn(const Scores<T>& scores, const Marginals& marginals,
-                                const SinkhornOptions& options,
-                                const std::vector<Observer<T>*>& observers, int threads);
+                                const SinkhornOptions& options, const ObserverList<T>& observers,
+                                int threads);
 
 /// The tolerance used for a plan with that total; nothing if an exact number of iterations is
 /// requested.

@@ -1,9 +1,8 @@
 #pragma once
 
-#include <vector>
-
 #include "pass/column_sums.hpp"
 #include "pass/pass.hpp"
+#include "tensor/pooled_vector.hpp"
 
 namespace attn {
 
@@ -14,10 +13,10 @@ class RowObserver : public Observer<T> {
   void start(const Partition& partition) final;
 
   /// (Lq); queries with nothing allowed have 0. Valid after the pass.
-  const std::vector<double>& values() const { return values_; }
+  const PooledVector<double>& values() const { return values_; }
 
  protected:
-  std::vector<double> values_;
+  PooledVector<double> values_;
 };
 
 /// Σ_j π_ij, which is 1 for valid weights (0 for a query with nothing allowed): a check of weights

@@ -43,7 +43,7 @@ std::vector<KeySum> first_keys(std::span<const double> sums, std::span<const std
 
 }  // namespace
 
-double quantile(const std::vector<double>& sorted, double probability) {
+double quantile(std::span<const double> sorted, double probability) {
   if (sorted.empty()) return std::numeric_limits<double>::quiet_NaN();
   const double position = probability * static_cast<double>(sorted.size() - 1);
   const auto below = static_cast<std::size_t>(position);
@@ -65,17 +65,21 @@ std::vector<KeySum> highest_keys(std::span<const double> sums, std::span<const s
 
 ColumnSumSummary summarise(std::vector<double> sums, std::span<const std::uint8_t> masked,
                            const SummaryOptions& options) {
+  return summarise_in_place(sums, masked, options);
+}
+
+ColumnSumSummary summarise_in_place(std::span<double> sums, std::span<const std::uint8_t> masked,
+                                    const SummaryOptions& options) {
   ColumnSumSummary summary;
   summary.lowest = lowest_keys(sums, masked, options.top);
   summary.highest = highest_keys(sums, masked, options.top);
 
-  std::vector<double>& sorted = sums;  // in place: with many heads it is large
   const auto all = static_cast<Index>(sums.size());
   std::size_t kept = 0;
   for (std::size_t j = 0; j < sums.size(); ++j) {
-    if (!is_masked(masked, j)) sorted[kept++] = sums[j];
+    if (!is_masked(masked, j)) sums[kept++] = sums[j];
   }
-  sorted.resize(kept);
+  const std::span<double> sorted = sums.first(kept);
   std::sort(sorted.begin(), sorted.end());
   summary.keys = static_cast<Index>(kept);
   summary.masked_keys = all - summary.keys;

@@ -11,7 +11,7 @@
 namespace attn {
 
 /// Quantile of ascending numbers; NaN if there are none.
-double quantile(const std::vector<double>& sorted, double probability);
+double quantile(std::span<const double> sorted, double probability);
 
 /// The `count` keys with the least sums, ascending, equal ones by position; fewer if fewer keys are
 /// unmasked. `sums` and `masked` as for summarise.
@@ -26,6 +26,10 @@ std::vector<KeySum> highest_keys(std::span<const double> sums, std::span<const s
 /// out. Needs no memory besides `sums`, which are sorted in place: pass large ones by std::move.
 ColumnSumSummary summarise(std::vector<double> sums, std::span<const std::uint8_t> masked,
                            const SummaryOptions& options);
+
+/// The same; leaves the numbers in `sums` in another order.
+ColumnSumSummary summarise_in_place(std::span<double> sums, std::span<const std::uint8_t> masked,
+                                    const SummaryOptions& options);
 
 /// Edges of equal bins between the whole powers of ten that enclose all positive `sums`, at least
 /// one decade. There are `bins` of them; by default at most about 24, with edges that divide

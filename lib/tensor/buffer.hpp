@@ -16,7 +16,7 @@
 namespace attn {
 
 /// The most bytes that a Buffer allocates in addition to its elements.
-inline constexpr Index buffer_margin = 128;
+inline constexpr Index buffer_margin = 128 + MemoryPool::block_margin;
 
 /// Uninitialised, owning storage for numbers, aligned for any vector unit. std::vector would first
 /// write every element in its constructor. Its memory comes from the thread's MemoryPool if it has

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
-#include <map>
+#include <functional>
 #include <mutex>
 #include <new>
 #include <vector>
@@ -22,16 +22,32 @@ constexpr std::size_t smallest_growth = std::size_t{1} << 20;
 thread_local MemoryPool* drawn_from = nullptr;
 
 std::atomic<std::int64_t> all_growths{0};
+std::atomic<std::int64_t> bytes_of_all{0};
 
 std::size_t rounded_up(std::size_t bytes) {
-  const std::size_t rounded = (std::max<std::size_t>(bytes, 1) + alignment - 1) / alignment;
-  if (rounded > std::size_t{1} << 56) throw std::bad_alloc();
-  return rounded * alignment;
+  if (bytes > std::size_t{1} << 56) throw std::bad_alloc();
+  return (std::max<std::size_t>(bytes, 1) + alignment - 1) / alignment * alignment;
 }
 
 }  // namespace
 
 struct MemoryPool::State {
+  // Lies in front of the bytes that a block hands out, so that the pool allocates nothing to keep
+  // account of its blocks.
+  struct alignas(alignment) Header {
+    std::size_t bytes;   // header included
+    std::size_t region;  // blocks of different regions are never joined, even if they are adjacent
+    Header* next;        // of a gap: the next one, by address
+
+    std::byte* end() { return reinterpret_cast<std::byte*>(this) + bytes; }
+  };
+  static_assert(sizeof(Header) == block_margin);
+
+  static Header* gap_at(std::byte* first, std::size_t bytes, std::size_t region, Header* next) {
+    ASAN_UNPOISON_MEMORY_REGION(first, sizeof(Header));
+    return new (first) Header{bytes, region, next};
+  }
+
   struct Region {
     MappedMemory memory;
     std::size_t bytes;
@@ -39,8 +55,7 @@ struct MemoryPool::State {
 
   mutable std::mutex mutex;
   std::vector<Region> regions;
-  std::map<std::byte*, std::size_t> free;  // by address; neighbours within a region are merged
-  std::map<std::byte*, std::size_t> used;
+  Header* gaps = nullptr;  // by address; neighbours within a region are joined
   std::size_t bytes = 0;
   std::size_t in_use = 0;
   std::size_t most_in_use = 0;
@@ -54,7 +69,8 @@ struct MemoryPool::State {
       ASAN_UNPOISON_MEMORY_REGION(region.memory.data(), region.bytes);
     }
     regions.clear();
-    free.clear();
+    gaps = nullptr;
+    bytes_of_all -= static_cast<std::int64_t>(bytes);
     bytes = 0;
   }
 
@@ -62,14 +78,32 @@ struct MemoryPool::State {
     regions.push_back({MappedMemory(more), more});
     auto* const first = static_cast<std::byte*>(regions.back().memory.data());
     ASAN_POISON_MEMORY_REGION(first, more);
-    free.emplace(first, more);
+    Header** const before = gap_after(first);
+    *before = gap_at(first, more, regions.size() - 1, *before);
     bytes += more;
+    bytes_of_all += static_cast<std::int64_t>(more);
     ++all_growths;
   }
 
-  bool begins_region(const std::byte* block) const {
-    return std::any_of(regions.begin(), regions.end(),
-                       [&](const Region& region) { return region.memory.data() == block; });
+  // The link to the first gap behind an address.
+  Header** gap_after(const std::byte* address) {
+    Header** link = &gaps;
+    while (*link != nullptr && std::less<>()(reinterpret_cast<std::byte*>(*link), address)) {
+      link = &(*link)->next;
+    }
+    return link;
+  }
+
+  // The link to the first gap of `size` bytes; null: there is none.
+  Header** fitting_gap(std::size_t size) {
+    for (Header** link = &gaps; *link != nullptr; link = &(*link)->next) {
+      if ((*link)->bytes >= size) return link;
+    }
+    return nullptr;
+  }
+
+  static bool joins(Header* first, Header* second) {
+    return first->end() == reinterpret_cast<std::byte*>(second) && first->region == second->region;
   }
 };
 
@@ -88,51 +122,49 @@ void MemoryPool::reserve(std::int64_t bytes) {
 }
 
 std::byte* MemoryPool::take(std::size_t bytes) {
-  const std::size_t size = rounded_up(bytes);
+  const std::size_t size = rounded_up(bytes) + sizeof(State::Header);
   const std::lock_guard lock(state_->mutex);
-  auto& free = state_->free;
-  const auto fits = [&](const auto& gap) { return gap.second >= size; };
-  auto gap = std::find_if(free.begin(), free.end(), fits);
-  if (gap == free.end()) {
+  State::Header** link = state_->fitting_gap(size);
+  if (link == nullptr) {
     state_->grow(std::max(size, smallest_growth));
-    gap = std::find_if(free.begin(), free.end(), fits);
+    link = state_->fitting_gap(size);
   }
-  std::byte* const block = gap->first;
-  const std::size_t left = gap->second - size;
-  state_->used.emplace(block, size);
-  if (left > 0) free.emplace(block + size, left);
-  free.erase(block);
+  State::Header* const block = *link;
+  *link = block->next;
+  if (block->bytes > size) {
+    std::byte* const rest = reinterpret_cast<std::byte*>(block) + size;
+    *link = State::gap_at(rest, block->bytes - size, block->region, block->next);
+    block->bytes = size;
+  }
   state_->in_use += size;
   state_->most_in_use = std::max(state_->most_in_use, state_->in_use);
-  ASAN_UNPOISON_MEMORY_REGION(block, size);
-  return block;
+  auto* const first = reinterpret_cast<std::byte*>(block + 1);
+  ASAN_UNPOISON_MEMORY_REGION(first, size - sizeof(State::Header));
+  return first;
 }
 
-void MemoryPool::give_back(std::byte* block) noexcept {
+void MemoryPool::give_back(std::byte* taken) noexcept {
   const std::lock_guard lock(state_->mutex);
-  const auto used = state_->used.find(block);
-  std::size_t size = used->second;
-  ASAN_POISON_MEMORY_REGION(block, size);
-  state_->in_use -= size;
-  auto& free = state_->free;
-  auto next = free.lower_bound(block);
-  // Regions may be adjacent, but a block across two of them could not be returned to the system.
-  if (next != free.end() && next->first == block + size && !state_->begins_region(next->first)) {
-    size += next->second;
-    next = free.erase(next);
+  auto* const block = reinterpret_cast<State::Header*>(taken) - 1;
+  state_->in_use -= block->bytes;
+  ASAN_POISON_MEMORY_REGION(taken, block->bytes - sizeof(State::Header));
+  State::Header* before = nullptr;
+  State::Header** link = &state_->gaps;
+  while (*link != nullptr && std::less<>()(*link, block)) {
+    before = *link;
+    link = &before->next;
   }
-  if (next != free.begin() && !state_->begins_region(block)) {
-    const auto before = std::prev(next);
-    if (before->first + before->second == block) {
-      before->second += size;
-      state_->used.erase(used);
-      return;
-    }
-  }
-  // The map node of the block in use becomes that of the gap: without an allocation, nothing fails.
-  auto node = state_->used.extract(used);
-  node.mapped() = size;
-  free.insert(std::move(node));
+  block->next = *link;
+  *link = block;
+  const auto join_next = [](State::Header* gap) {
+    State::Header* const next = gap->next;
+    if (next == nullptr || !State::joins(gap, next)) return;
+    gap->bytes += next->bytes;
+    gap->next = next->next;
+    ASAN_POISON_MEMORY_REGION(next, sizeof(State::Header));
+  };
+  join_next(block);
+  if (before != nullptr) join_next(before);
 }
 
 std::int64_t MemoryPool::bytes() const {
@@ -151,6 +183,8 @@ std::int64_t MemoryPool::most_bytes_in_use() const {
 }
 
 std::int64_t MemoryPool::growths() noexcept { return all_growths.load(); }
+
+std::int64_t MemoryPool::all_bytes() noexcept { return bytes_of_all.load(); }
 
 MemoryPool* MemoryPool::current() noexcept { return drawn_from; }
 

@@ -10,12 +10,15 @@ namespace attn {
 /// pages. The system clears pages that are returned to it, and each must be faulted in again: for
 /// problems of a few MB this costs more than the arithmetic.
 ///
-/// While a `Use` exists in a thread, every Buffer and LargeMemory that the thread makes lies in the
-/// pool; kernel::parallel_for passes the pool to its workers. A buffer may be destroyed in any
-/// thread, but before the pool. Thread-safe. First fit by address: if one thread repeats a sequence
-/// of requests, it gets the same addresses.
+/// While a `Use` exists in a thread, every Buffer, LargeMemory, PooledVector and FromPool that the
+/// thread makes lies in the pool; kernel::parallel_for passes the pool to its workers. A buffer may
+/// be destroyed in any thread, but before the pool. Thread-safe. First fit by address: if one
+/// thread repeats a sequence of requests, it gets the same addresses.
 class MemoryPool {
  public:
+  /// The bytes with which a pool keeps account of each block.
+  static constexpr std::int64_t block_margin = 64;
+
   MemoryPool();
   ~MemoryPool();
   MemoryPool(MemoryPool&&) noexcept;
@@ -26,19 +29,21 @@ class MemoryPool {
   void reserve(std::int64_t bytes);
 
   /// Returns a block of `bytes`, aligned for any vector unit, with unspecified values. The pool
-  /// grows if it has no gap for the block. Throws std::bad_alloc.
+  /// grows if it has no gap for the block; else nothing is allocated. Throws std::bad_alloc.
   std::byte* take(std::size_t bytes);
   void give_back(std::byte* block) noexcept;
 
   /// Bytes that the pool holds, in use or not.
   std::int64_t bytes() const;
 
-  /// Bytes in use, and the most that have been so far.
+  /// Bytes in use, margins included, and the most that have been so far.
   std::int64_t bytes_in_use() const;
   std::int64_t most_bytes_in_use() const;
 
-  /// How often pools of this process have requested memory from the system; for tests.
+  /// How often pools of this process have requested memory from the system, and the bytes that they
+  /// hold; for tests.
   static std::int64_t growths() noexcept;
+  static std::int64_t all_bytes() noexcept;
 
   /// The pool from which this thread allocates; null: none, memory comes from operator new.
   static MemoryPool* current() noexcept;

@@ -9,6 +9,7 @@
 #include "kernel/parallel.hpp"
 #include "pass/output.hpp"
 #include "scheme/gradient.hpp"
+#include "scheme/scheme.hpp"
 #include "worker.hpp"
 
 namespace {

@@ -19,6 +19,7 @@
 #include "pass/output.hpp"
 #include "paths/step.hpp"
 #include "scheme/gradient.hpp"
+#include "scheme/scheme.hpp"
 #include "score/projection.hpp"
 #include "tensor/random.hpp"
 

@@ -107,18 +107,20 @@ TEST_CASE("options that do not fit together") {
   with([](auto& o, auto&) { o.energy = "cosine"; }, "the energy is 'cosine', expected one of");
   with([](auto& o, auto&) { o.scale = std::numeric_limits<double>::infinity(); }, "scale");
   with([](auto& o, auto&) { o.hybrid = 1.5; }, "hybrid is not in [0, 1]");
-  with([](auto& o, auto&) { o.alpha = 2; }, "alpha goes with the scheme fenchel");
+  with([](auto& o, auto&) { o.hybrid = 0.3; }, "the option hybrid requires the scheme hnas");
+  with([](auto& o, auto&) { o.kept_bytes = 8; }, "kept_bytes requires the scheme sinkhorn");
+  with([](auto& o, auto&) { o.alpha = 2; }, "alpha requires the scheme fenchel");
   with([](auto& o, auto&) { o.softcap = 0.0; }, "soft cap");
   with([](auto& o, auto&) { o.window = 0; }, "window");
-  with([](auto& o, auto&) { o.stopping.iterations = 3; }, "go with the scheme sinkhorn");
+  with([](auto& o, auto&) { o.stopping.iterations = 3; }, "require the scheme sinkhorn");
   with([](auto& o, auto&) { o.relative = RelativePositions::t5; }, "need the operand rel_bias");
-  with([](auto&, auto& s) { s.rel_bias = Shape{8, 4}; }, "rel_bias goes with T5");
-  with([](auto&, auto& s) { s.preference = Shape{7}; }, "preference goes with the scheme fenchel");
-  with([](auto&, auto& s) { s.hybrid = Shape{}; }, "hybrid goes with the scheme hnas");
+  with([](auto&, auto& s) { s.rel_bias = Shape{8, 4}; }, "rel_bias requires T5");
+  with([](auto&, auto& s) { s.preference = Shape{7}; }, "preference requires the scheme fenchel");
+  with([](auto&, auto& s) { s.hybrid = Shape{}; }, "hybrid requires the scheme hnas");
   with([](auto&, auto& s) { s.k.reset(); }, "q needs k");
   with([](auto&, auto& s) { s.scores = Shape{5, 7}; }, "only one of them is given");
   refuses({}, {}, Failure::usage, "there is nothing to make scores of");
-  refuses(usual(), {}, Failure::usage, "0 threads", 0);
+  refuses(usual(), {}, Failure::usage, "threads is 0", 0);
   AttentionShapes shapes = projected();
   shapes.v = Shape{2, 5, 2};
   refuses(shapes, {}, Failure::usage, "give wv in its place");
@@ -162,17 +164,17 @@ TEST_CASE("arrays of a run") {
   auto wrong = outputs;
   wrong.out.shape.pop_back();
   CHECK(contains(message(batch.inputs(), wrong), "out has shape (2, 2, 3), expected (2, 2, 3, 2)"));
-  CHECK(contains(message(batch.inputs(), got.views), "goes with the scheme hnas"));
+  CHECK(contains(message(batch.inputs(), got.views), "requires the scheme hnas"));
   std::vector<double> bad = batch.k;
   bad[5] = std::numeric_limits<double>::infinity();
   in = batch.inputs();
   in.k.data = bad.data();
-  CHECK(contains(message(in, outputs), "k has inf at [0, 0, 2, 1], expected finite numbers"));
+  CHECK(contains(message(in, outputs), "k has inf at (0, 0, 2, 1), expected finite numbers"));
   bad = batch.bias;
   bad[3] = std::numeric_limits<double>::quiet_NaN();
   in = batch.inputs();
   in.bias.data = bad.data();
-  CHECK(contains(message(in, outputs), "bias has nan at [0, 0, 3], expected finite numbers or"));
+  CHECK(contains(message(in, outputs), "bias has nan at (0, 0, 3), expected finite numbers or"));
 }
 
 TEST_CASE("gradients that do not exist are refused") {
@@ -195,5 +197,24 @@ TEST_CASE("gradients that do not exist are refused") {
   CHECK(contains(message(to, batch.upstream()), "the gradient of q has shape (3, 2), expected"));
   CHECK(contains(message({}, {room.data(), {2}}), "grad_out has shape (2), expected"));
   room[3] = std::numeric_limits<double>::quiet_NaN();
-  CHECK(contains(message({}, {room.data(), {1, 2, 3, 2}}), "grad_out has numbers that are not"));
+  CHECK(contains(message({}, {room.data(), {1, 2, 3, 2}}), "grad_out has nan at (0, 0, 1, 1)"));
+}
+
+TEST_CASE("plans that do not fit into memory, and plans that were moved") {
+  AttentionShapes shapes = usual();
+  for (auto* shape : {&shapes.q, &shapes.k, &shapes.v}) (*shape)->at(0) = Index{1} << 50;
+  refuses(shapes, {}, Failure::memory, "out of memory");
+  Random random(333);
+  const BatchSizes sizes{1, 2, 1, 3, 4, 2, 2};
+  const Batch<double> batch(sizes, random, false);
+  // Threads without work take no memory.
+  AttentionPlan<double> plan(shapes_of(batch.inputs()), {}, std::numeric_limits<int>::max());
+  CHECK(plan.workspace_bytes() < Index{1} << 22);
+  Results<double> got(sizes, false);
+  AttentionPlan<double> other = std::move(plan);
+  const Error error = thrown_error([&] { plan.run(batch.inputs(), got.views); });
+  CHECK(error.failure() == Failure::usage);
+  CHECK(contains(error.what(), "this plan has been moved from"));
+  plan = std::move(other);
+  plan.run(batch.inputs(), got.views);
 }

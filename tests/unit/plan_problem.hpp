@@ -19,7 +19,7 @@ namespace attn::testing {
 inline AttentionOptions attention_options(Scheme scheme, Index iterations = 3) {
   AttentionOptions options;
   options.scheme = scheme;
-  options.hybrid = 0.3;
+  if (scheme == Scheme::hnas) options.hybrid = 0.3;
   if (scheme == Scheme::sinkhorn) options.stopping.iterations = iterations;
   return options;
 }
@@ -187,8 +187,8 @@ struct Results {
 };
 
 /// Whether block `n` of `all` is `one`, to the last bit (NaN differs).
-template <class T>
-bool is_block(const std::vector<T>& all, Index n, const std::vector<T>& one) {
+template <class T, class One>
+bool is_block(const std::vector<T>& all, Index n, const One& one) {
   const auto size = static_cast<Index>(one.size());
   return std::equal(one.begin(), one.end(), all.begin() + n * size);
 }

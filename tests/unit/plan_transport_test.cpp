@@ -143,7 +143,7 @@ SinkhornSolution solve_directly(const TransportArrays<T>& arrays, const Shape& l
   const Scores<T> scores(terms);
   Marginals marginals = of_cost ? uniform_marginals(scores.allowed_counts())
                                 : attention_marginals(scores.allowed_counts());
-  const auto take = [&](const Array<double>& given, std::vector<double>& to) {
+  const auto take = [&](const Array<double>& given, PooledVector<double>& to) {
     if (given.shape.empty()) return;
     const double* const values_given = given.block(problem, leading, 1);
     to.assign(values_given, values_given + given.shape.back());

@@ -69,7 +69,7 @@ Marginals uniform(Index m, Index n) {
 Marginals random_marginals(Index m, Index n, double range, Random& random) {
   std::uniform_real_distribution<double> log(-range, range);
   Marginals marginals;
-  const auto fill = [&](std::vector<double>& values, Index size) {
+  const auto fill = [&](PooledVector<double>& values, Index size) {
     double total = 0;
     for (Index i = 0; i < size; ++i) values.push_back(std::exp(log(random)));
     if (size > 3) values[1] = 0;  // a masked row or column

@@ -1,0 +1,10 @@
+#pragma once
+
+#include <cstdint>
+
+namespace attn::testing {
+
+/// How often this process has called operator new.
+std::int64_t allocations();
+
+}  // namespace attn::testing
