@@ -17,7 +17,9 @@ class SinkhornScheme final : public TypedScheme<SinkhornScheme> {
  public:
   Scheme scheme() const override { return Scheme::sinkhorn; }
   std::string_view name() const override { return "sinkhorn"; }
-  std::string_view help() const override { return "repeats the two steps of dnas."; }
+  std::string_view help() const override {
+    return "repeats the two steps of dnas, which makes the column sums equal.";
+  }
   std::string_view formula() const override {
     return "g_j = log sum_i exp(s_ij - f_i) - log(Lq/Lk), then f again, repeated";
   }

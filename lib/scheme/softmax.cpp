@@ -83,7 +83,7 @@ const SchemeDescription& unas_scheme() {
 
 const SchemeDescription& fenchel_scheme() {
   static const Softmax scheme(Scheme::fenchel, "fenchel",
-                              "softmax of alpha <q,k> + log preference.",
+                              "softmax of alpha <q,k> + log preference (a dataset).",
                               "unas of the scores alpha <q_i, k_j> + log preference_ij", true);
   return scheme;
 }

@@ -42,8 +42,8 @@ const std::string& first_gradient(const ComputeOptions& options) {
   for (const EnergyDescription* energy : energies()) {
     for (const EnergyOperand& operand : energy->operands()) {
       if (name != "grad_" + operand.name) continue;
-      refuse(name, fmt::format("only --energy {} has {}, and there must be such a dataset",
-                               energy->name(), operand.name));
+      refuse(name,
+             fmt::format("requires --energy {} and a dataset {}", energy->name(), operand.name));
     }
   }
   if (name == "grad_rel_bias") refuse(name, "there is no --relative-bias t5");
