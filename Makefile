@@ -19,6 +19,11 @@ test:     ## build and run all tests; installs missing Debian packages
 	@$(MAKE) --no-print-directory compile
 	ctest --preset $(PRESET) --parallel $(JOBS)
 
+sanitize: ## the same with clang and its sanitizers; takes a quarter of an hour
+	@scripts/install-deps build test plots lint
+	@$(MAKE) --no-print-directory compile PRESET=clang
+	ctest --preset clang --parallel $(JOBS) --exclude-regex '^tools/test_(bits|endless|figures|readme)$$'
+
 claims:   ## build, and check the claims of data/claims; installs missing Debian packages
 	@scripts/install-deps build test
 	@$(MAKE) --no-print-directory compile
@@ -68,4 +73,4 @@ compile:
 	@cmake --preset $(PRESET) >/dev/null
 	cmake --build --preset $(PRESET) --parallel $(JOBS) $(if $(TARGETS),--target $(TARGETS))
 
-.PHONY: all test claims demo figures bench install uninstall package format lint clean help compile
+.PHONY: all test sanitize claims demo figures bench install uninstall package format lint clean help compile

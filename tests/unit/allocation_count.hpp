@@ -4,7 +4,7 @@
 
 namespace attn::testing {
 
-/// How often this process has called operator new.
+/// How often this process has called operator new; 0 under a sanitizer.
 std::int64_t allocations();
 
 }  // namespace attn::testing

@@ -3,15 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "sanitized.hpp"
 #include "tensor/view.hpp"
-
-#if defined(__SANITIZE_ADDRESS__)
-#define ATTN_TEST_UNDER_ASAN 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define ATTN_TEST_UNDER_ASAN 1
-#endif
-#endif
 
 namespace attn::testing {
 
