@@ -10,6 +10,7 @@
 #include "attn_compute/compute_report.hpp"
 #include "common/bundles.hpp"
 #include "common/numeric_libraries.hpp"
+#include "common/scheme_settings.hpp"
 #include "common/section_tool.hpp"
 #include "scheme/scheme_description.hpp"
 #include "scheme/table.hpp"
@@ -55,12 +56,7 @@ cli::Declaration declare() {
             "Runs exactly T iterations of sinkhorn; with --tolerance, at most T.", 1,
             Index{1} << 40)
       .default_words("at most 1000");
-  d.number("tolerance", "E",
-           "Stops sinkhorn when the L1 error of the column sums, relative to their total, is at "
-           "most E.",
-           {0, 1, true, false})
-      .default_words(
-          "1e-6 in float32, 1e-10 in float64; no tolerance if only --iterations is given");
+  declare_tolerance(d);
   std::vector<std::string> results = {"out",           "weights", "row_potential",
                                       "col_potential", "col_sum", "row_entropy"};
   results.insert(results.end(), gradient_names().begin(), gradient_names().end());

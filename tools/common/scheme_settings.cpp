@@ -8,6 +8,16 @@
 
 namespace attn::tools {
 
+void declare_tolerance(cli::Declaration& declaration) {
+  declaration
+      .number("tolerance", "E",
+              "Stops sinkhorn when the L1 error of the column sums, relative to their total, is at "
+              "most E.",
+              {0, 1, true, false})
+      .default_words(
+          "1e-6 in float32, 1e-10 in float64; no tolerance if only --iterations is given");
+}
+
 std::vector<double> hybrid_per_head(const cli::Arguments& arguments, const io::InputBundle& bundle,
                                     const AttentionInput& input, bool recorded) {
   auto given = arguments.number("hybrid");

@@ -3,10 +3,14 @@
 #include <string>
 #include <vector>
 
+#include "cli/command.hpp"
 #include "common/attention_input.hpp"
 #include "scheme/scheme_description.hpp"
 
 namespace attn::tools {
+
+/// Adds --tolerance, which ends the iterations of the scheme sinkhorn.
+void declare_tolerance(cli::Declaration& declaration);
 
 /// u per head: --hybrid, else with `recorded` the attribute attn_hybrid, else the dataset hybrid.
 /// Throws Error(usage) if there is none, Error(input) if a value lies outside [0, 1].

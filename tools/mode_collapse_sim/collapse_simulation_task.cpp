@@ -133,12 +133,7 @@ void declare_simulation(cli::Declaration& d) {
             Index{1} << 40)
       .default_words("at most 1000");
   d.only_with(simulate_verb);
-  d.number("tolerance", "E",
-           "Stops sinkhorn when the L1 error of the column sums, relative to their total, is at "
-           "most E.",
-           {0, 1, true, false})
-      .default_words(
-          "1e-6 in float32, 1e-10 in float64; no tolerance if only --iterations is given");
+  declare_tolerance(d);
   d.only_with(simulate_verb);
   d.number("width", "H",
            "Width H in the effective number of modes, exp(-1/C sum_c log(1/C sum_c' exp(-|m_c - "
