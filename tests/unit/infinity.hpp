@@ -1,10 +1,10 @@
 #pragma once
 
-#include <limits>
+#include "tensor/infinity.hpp"
 
 namespace attn::testing {
 
 /// Of scores, potentials, costs and bounds.
-inline constexpr double infinity = std::numeric_limits<double>::infinity();
+using attn::infinity;
 
 }  // namespace attn::testing
