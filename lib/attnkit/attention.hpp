@@ -40,7 +40,7 @@ enum class RelativePositions {
 ///
 ///   s_ij = softcap(scale · energy(q_i, k_j)) + relative_ij + bias_ij + log preference_ij
 ///
-/// or −inf if mask, bias, a preference of 0, causality, window or key_length forbids the pair.
+/// or −inf if mask, bias, a preference of 0, causality or the window forbids the pair.
 struct AttentionOptions {
   Scheme scheme = Scheme::unas;
 
@@ -48,8 +48,8 @@ struct AttentionOptions {
   std::string energy;
   double scale = 1;               ///< multiplies the energy, or ready-made scores; finite
   std::optional<double> softcap;  ///< X > 0: X·tanh(energy/X)
-  Causal causal = Causal::none;   ///< top_left: j <= i; bottom_right: j <= i + Lk − Lq
-  std::optional<Index> window;    ///< W >= 1: only keys fewer than W positions away
+  Causal causal = Causal::none;   ///< hides later keys
+  Window window;                  ///< hides keys far from the query's position
   RelativePositions relative = RelativePositions::none;
 
   double hybrid = 0.5;  ///< for hnas: u in [0, 1], unless the operand hybrid is present
@@ -91,8 +91,19 @@ struct AttentionOperands {
   std::map<std::string, Array<T>> energy;
 
   Array<std::uint8_t> mask;  ///< broadcasts to (…, Lq, Lk): 0 forbids
-  Array<Index> key_length;   ///< (B), (B, 1), …: keys at index >= key_length are padding
-  Array<double> hybrid;      ///< a scalar, (H), (B, H), …: u of hnas in [0, 1]
+
+  /// The sequences of a padded batch, by the first leading axes: (B), (B, 1), … Queries and keys
+  /// from `start` on, `length` of them, are a problem's own; all others are padding, whose numbers
+  /// are never looked at. A problem is computed on its own queries and keys as if they were all:
+  /// its results have the same bits. Padding has weights, out, column sums, entropies and gradients
+  /// of 0 and potentials of −inf. An absent start is 0; an absent length reaches to the end.
+  Array<Index> query_length, key_length, query_start, key_start;
+
+  /// The position of the first own query among the own keys, as query_length. Absent: see Causal.
+  /// Not with bottom_right; only with causality, a window or relative positions.
+  Array<Index> query_offset;
+
+  Array<double> hybrid;  ///< a scalar, (H), (B, H), …: u of hnas in [0, 1]
 };
 
 /// An array's shape; none if the array is absent.
@@ -144,8 +155,10 @@ struct ProblemSummary {
   Index iterations = 1;  ///< for sinkhorn
   /// For sinkhorn with a tolerance; else NaN.
   double column_error = std::numeric_limits<double>::quiet_NaN();
-  Index empty_queries = 0;  ///< queries that may attend to no key
-  Index empty_keys = 0;     ///< keys that no query may attend to
+  Index empty_queries = 0;   ///< own queries that may attend to no key
+  Index empty_keys = 0;      ///< own keys that no query may attend to
+  Index padded_queries = 0;  ///< queries outside of the sequence
+  Index padded_keys = 0;     ///< keys outside of the sequence
 };
 
 struct AttentionSummary {
@@ -156,6 +169,8 @@ struct AttentionSummary {
   Index iterations() const;  ///< the largest number among the problems
   Index empty_queries() const;
   Index empty_keys() const;
+  Index padded_queries() const;
+  Index padded_keys() const;
 };
 
 /// Attention of float or double arrays. A plan keeps its working memory from run to run. Different

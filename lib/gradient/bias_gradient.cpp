@@ -90,9 +90,9 @@ class QueryBiasGradient final : public GradientSink<T> {
 template <class T>
 class T5Gradient final : public GradientSink<T> {
  public:
-  T5Gradient(Index rows, Index cols, Causal causal, const BucketRule& rule, MatrixView<T> gradient)
+  T5Gradient(Index rows, Index cols, Index offset, const BucketRule& rule, MatrixView<T> gradient)
       : rows_(rows),
-        lowest_(-(rows - 1) - first_position(causal, rows, cols)),
+        lowest_(-(rows - 1) - offset),
         rule_(rule),
         gradient_(gradient),
         sums_(rows == 0 || cols == 0 ? 0 : static_cast<std::size_t>(rows + cols - 1)) {}
@@ -143,9 +143,9 @@ std::unique_ptr<GradientSink<T>> make_bias_gradient(Index rows, Index cols,
 }
 
 template <class T>
-std::unique_ptr<GradientSink<T>> make_t5_gradient(Index rows, Index cols, Causal causal,
+std::unique_ptr<GradientSink<T>> make_t5_gradient(Index rows, Index cols, Index offset,
                                                   const BucketRule& rule, MatrixView<T> gradient) {
-  return std::make_unique<T5Gradient<T>>(rows, cols, causal, rule, gradient);
+  return std::make_unique<T5Gradient<T>>(rows, cols, offset, rule, gradient);
 }
 
 std::int64_t bias_gradient_bytes(Index rows, Index cols, Index lanes) {
@@ -158,7 +158,7 @@ std::int64_t t5_gradient_bytes(Index rows, Index cols, Index lanes) {
 
 #define ATTN_FOR_TYPE(T)                                                                     \
   template std::unique_ptr<GradientSink<T>> make_bias_gradient(Index, Index, MatrixView<T>); \
-  template std::unique_ptr<GradientSink<T>> make_t5_gradient(Index, Index, Causal,           \
+  template std::unique_ptr<GradientSink<T>> make_t5_gradient(Index, Index, Index,            \
                                                              const BucketRule&, MatrixView<T>);
 ATTN_FOR_TYPE(float)
 ATTN_FOR_TYPE(double)

@@ -11,14 +11,14 @@ namespace attn {
 /// respect to the scores, and has written its gradient once finished.
 
 /// For a bias that broadcasts: `gradient` (Lq or 1, Lk or 1) is the sum of dS over the axes of
-/// length 1, kept in float64 until it is complete. Its memory is the caller's, contiguous.
+/// length 1, kept in float64 until it is complete. Its memory is the caller's, with any row stride.
 template <class T>
 std::unique_ptr<GradientSink<T>> make_bias_gradient(Index rows, Index cols, MatrixView<T> gradient);
 
 /// For one head's column of T5's table: gradient_b = Σ dS_ij over the pairs in bucket b, (buckets)
-/// with any stride. Takes the same arguments as t5_relative_bias.
+/// with any stride. `offset` and `rule` as for t5_relative_bias.
 template <class T>
-std::unique_ptr<GradientSink<T>> make_t5_gradient(Index rows, Index cols, Causal causal,
+std::unique_ptr<GradientSink<T>> make_t5_gradient(Index rows, Index cols, Index offset,
                                                   const BucketRule& rule, MatrixView<T> gradient);
 
 /// Bytes that they allocate with `lanes` lanes.

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <utility>
 
 #include "plan/option_checks.hpp"
+#include "plan/regions.hpp"
 #include "scheme/scheme_description.hpp"
 #include "tensor/batch.hpp"
 
@@ -70,7 +70,8 @@ AttentionLayout::AttentionLayout(const AttentionShapes& shapes, const AttentionO
 void AttentionLayout::take_options(const AttentionOptions& options) {
   recipe.scale =
       options.scale * (description_of(options.scheme).has_preference() ? options.alpha : 1);
-  recipe.causal = options.causal;
+  causal = options.causal;
+  recipe.causal = options.causal != Causal::none;
   recipe.window = options.window;
   recipe.softcap = options.softcap;
   recipe.relative = options.relative;
@@ -121,8 +122,7 @@ void AttentionLayout::take_vectors(const AttentionShapes& shapes) {
   const Shape& k_shape = *shapes.k;
   require_axes("q", q_shape, "(..., queries, d)");
   require_axes("k", k_shape, "(..., keys, d)");
-  leading = result_axes(leading_axes(q_shape, 2), leading_axes(k_shape, 2), "q", "k");
-  problems = element_count(leading);
+  take_leading(result_axes(leading_axes(q_shape, 2), leading_axes(k_shape, 2), "q", "k"), shapes);
   q.own = vectors("q", q_shape, false);
   k.own = vectors("k", k_shape, true);
   sizes = {q.rows(), k.rows(), q.cols(), k.cols(), 0};
@@ -132,8 +132,7 @@ void AttentionLayout::take_vectors(const AttentionShapes& shapes) {
 void AttentionLayout::take_scores(const AttentionShapes& shapes) {
   const Shape& shape = *shapes.scores;
   if (shape.size() < 2) refuse_shape("scores", shape, "(..., queries, keys)");
-  leading = leading_axes(shape, 2);
-  problems = element_count(leading);
+  take_leading(leading_axes(shape, 2), shapes);
   sizes = {shape[shape.size() - 2], shape.back(), 0, 0, 0};
   scores = vectors("scores", shape, false);
   if (shapes.v) take_values(*shapes.v);
@@ -155,15 +154,12 @@ PlannedProjection AttentionLayout::projection(const char* names[3], const Shape&
       blocks_of(names[0], input, before_heads(input), input[input.size() - 2], input.back(), false);
   made.weights = vectors(names[1], weights, grouped);
   if (added) made.bias = vector(names[2], *added, weights.back(), grouped);
-  std::map<std::array<Index, 3>, Index> known;
-  for (Index problem = 0; problem < problems; ++problem) {
-    const std::array<Index, 3> blocks{made.input.block(problem), made.weights.block(problem),
-                                      made.bias ? made.bias->block(problem) : 0};
-    const auto next = static_cast<Index>(made.products.size());
-    const auto [found, is_new] = known.emplace(blocks, next);
-    if (is_new) made.products.push_back(blocks);
-    made.product_of.push_back(found->second);
-  }
+  std::vector<const PlannedOperand*> others = bounds_given();
+  others.push_back(&made.weights);
+  if (made.bias) others.push_back(&*made.bias);
+  Regions regions = regions_of(made.input, others);
+  for (const Regions::Region& region : regions.all) made.products.push_back(region.problem);
+  made.product_of = std::move(regions.of_problem);
   return made;
 }
 
@@ -189,8 +185,7 @@ void AttentionLayout::take_projections(const AttentionShapes& shapes) {
   // Every position of x with every head; the same for y.
   const Shape of_x = result_axes(before_heads(x), leading_axes(*shapes.wq, 2), "x", "wq");
   const Shape of_y = result_axes(before_heads(y), leading_axes(*shapes.wk, 2), y_name, "wk");
-  leading = result_axes(of_x, of_y, "x wq", std::string(y_name) + " wk");
-  problems = element_count(leading);
+  take_leading(result_axes(of_x, of_y, "x wq", std::string(y_name) + " wk"), shapes);
   const char* q_names[] = {"x", "wq", "bq"};
   const char* k_names[] = {y_name, "wk", "bk"};
   const char* v_names[] = {y_name, "wv", "bv"};
@@ -252,28 +247,49 @@ void AttentionLayout::take_energy(const AttentionShapes& shapes, const Attention
   }
 }
 
+void AttentionLayout::take_leading(const Shape& axes, const AttentionShapes& shapes) {
+  leading = axes;
+  problems = element_count(leading);
+  take_bounds(shapes);
+}
+
+void AttentionLayout::take_bounds(const AttentionShapes& shapes) {
+  for_bound_pairs(shapes, bounds,
+                  [&](const char* name, const std::optional<Shape>& shape,
+                      std::optional<PlannedOperand>& operand) {
+                    if (!shape) return;
+                    if (shape->size() > leading.size()) {
+                      refuse_shape(name, *shape,
+                                   "the first of the leading axes " + to_string(leading));
+                    }
+                    // Aligned with the first of the leading axes.
+                    Shape aligned = *shape;
+                    aligned.resize(leading.size(), 1);
+                    operand = blocks_of(name, *shape, aligned, 1, 1, false);
+                  });
+}
+
+std::vector<const PlannedOperand*> AttentionLayout::bounds_given() const {
+  std::vector<const PlannedOperand*> given;
+  for_bound_pairs(bounds, bounds,
+                  [&](const char*, const std::optional<PlannedOperand>& operand, const auto&) {
+                    if (operand) given.push_back(&*operand);
+                  });
+  return given;
+}
+
 void AttentionLayout::take_terms(const AttentionShapes& shapes) {
   if (shapes.mask) mask = matrix("mask", *shapes.mask);
   if (shapes.bias) bias = matrix("bias", *shapes.bias);
   if (shapes.preference) preference = matrix("preference", *shapes.preference);
   if (shapes.hybrid) hybrid = blocks_of("hybrid", *shapes.hybrid, *shapes.hybrid, 1, 1, false);
-  if (shapes.key_length) {
-    // Aligned with the first of the leading axes.
-    const Shape& shape = *shapes.key_length;
-    Shape aligned = shape;
-    if (shape.size() > leading.size()) {
-      refuse_shape("key_length", shape, "the first of the leading axes " + to_string(leading));
-    }
-    aligned.resize(leading.size(), 1);
-    key_length = blocks_of("key_length", shape, aligned, 1, 1, false);
-  }
   if (!shapes.rel_bias) return;
   const Shape& shape = *shapes.rel_bias;
   if (shape.size() != 2 || shape.back() != recipe.heads) {
     refuse_shape("rel_bias", shape, "(buckets, " + std::to_string(recipe.heads) + ")");
   }
   BucketRule rule;
-  rule.bidirectional = recipe.causal == Causal::none;
+  rule.bidirectional = !recipe.causal;
   rule.buckets = shape.front();
   require_buckets(rule);
   rel_bias = blocks_of("rel_bias", shape, {}, shape.front(), shape.back(), false);

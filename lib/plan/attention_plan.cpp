@@ -47,7 +47,7 @@ class AttentionPlan<T>::Impl {
       problems_.for_each([&](Index problem, int threads) {
         HeadWork<T> work;
         forward(problem, outputs, false, work, threads);
-        summary.problems[static_cast<std::size_t>(problem)] = summary_of(work);
+        summary.problems[static_cast<std::size_t>(problem)] = summary_of(layout_, work);
       });
       return summary;
     });
@@ -106,7 +106,7 @@ class AttentionPlan<T>::Impl {
       HeadWork<T> work;
       forward(problem, outputs, true, work, threads);
       backward(problem, problem - first, work, threads);
-      summary.problems[static_cast<std::size_t>(problem)] = summary_of(work);
+      summary.problems[static_cast<std::size_t>(problem)] = summary_of(layout_, work);
     });
     for (Index problem = first; problem < last; ++problem) slots_.collect(problem, problem - first);
   }
@@ -114,16 +114,16 @@ class AttentionPlan<T>::Impl {
   void forward(Index problem, const AttentionOutputs<T>& outputs, bool needs_out, HeadWork<T>& work,
                int threads) const {
     arrays_.head(problem, work.head);
+    work.part = arrays_.part(problem);
     work.scheme = layout_.scheme;
     work.scheme.hybrid = arrays_.hybrid(problem);
     attend_head(layout_, outputs, needs_out, work, threads);
   }
 
   void backward(Index problem, Index at, const HeadWork<T>& work, int threads) const {
-    if (!work.scores) {
-      slots_.clear(problem, at);
-      return;
-    }
+    const bool empty = work.part.queries() == 0 || work.part.keys() == 0;
+    if (empty || !work.part.is_whole(layout_.queries(), layout_.keys())) slots_.clear(problem, at);
+    if (empty) return;
     HeadForward<T> head;
     head.recipe = &layout_.recipe;
     head.arrays = &work.head.arrays;
@@ -135,7 +135,7 @@ class AttentionPlan<T>::Impl {
     head.q = arrays_.q().made_of(problem);
     head.k = arrays_.k().made_of(problem);
     head.v = arrays_.v().made_of(problem);
-    differentiate_head(head, slots_.targets(problem, at), threads);
+    differentiate_head(head, slots_.targets(problem, at, work.part.range), threads);
     slots_.require_finite(problem, at);
   }
 
@@ -146,9 +146,9 @@ class AttentionPlan<T>::Impl {
       throw Error(Failure::input, "grad_out has shape " + to_string(grad_out.shape) +
                                       ", expected " + to_string(expected) + " as out");
     }
-    const Index size = element_count(expected);
-    if (grad_out.data == nullptr && size > 0) throw Error(Failure::input, "grad_out has no data");
-    if (!all_finite(grad_out.data, size)) plan::require_finite("grad_out", grad_out);
+    if (grad_out.data == nullptr && element_count(expected) > 0) {
+      throw Error(Failure::input, "grad_out has no data");
+    }
   }
 
   const AttentionLayout layout_;
@@ -234,6 +234,18 @@ Index AttentionSummary::empty_queries() const {
 Index AttentionSummary::empty_keys() const {
   Index sum = 0;
   for (const ProblemSummary& problem : problems) sum += problem.empty_keys;
+  return sum;
+}
+
+Index AttentionSummary::padded_queries() const {
+  Index sum = 0;
+  for (const ProblemSummary& problem : problems) sum += problem.padded_queries;
+  return sum;
+}
+
+Index AttentionSummary::padded_keys() const {
+  Index sum = 0;
+  for (const ProblemSummary& problem : problems) sum += problem.padded_keys;
   return sum;
 }
 

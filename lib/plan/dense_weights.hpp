@@ -6,17 +6,11 @@
 
 namespace attn {
 
-/// Writes all weights (Lq, Lk) to the caller's memory.
+/// Writes all weights (Lq, Lk) to the caller's memory, which holds zeros.
 template <class T>
 class DenseWeights final : public Observer<T> {
  public:
   explicit DenseWeights(MatrixView<T> weights) : weights_(weights) {}
-
-  // Tiles without an allowed pair are not shown, so their weights are set here.
-  void start(const Partition& partition) override {
-    static_cast<void>(partition);
-    for (Index i = 0; i < weights_.rows; ++i) std::fill_n(weights_.row(i), weights_.cols, T{0});
-  }
 
   void observe(const WeightTile<T>& tile, Index slot) override {
     static_cast<void>(slot);

@@ -24,15 +24,16 @@ GradientSlots<T>::GradientSlots(const AttentionLayout& layout, Index wave)
     : wave_(wave), energy_operands_(layout.energy.size()), layout_(layout) {
   using Targets = HeadGradientTargets<T>;
   using View = MatrixView<T>;
+  using Own = TileRange;
   add_vectors();
   if (layout.projects()) add_projections();
-  add(layout.bias, [](Targets& to, View view) { to.bias = view; });
-  add(layout.rel_bias, [](Targets& to, View view) { to.relative_bias = view; });
+  add(layout.bias, [](Targets& to, View view, const Own& own) { to.bias = by_pair(view, own); });
+  add(layout.rel_bias, [](Targets& to, View view, const Own&) { to.relative_bias = view; });
   for (std::size_t n = 0; n < energy_operands_; ++n) {
-    add(layout.energy[n], [n](Targets& to, View view) { to.energy[n] = view; });
+    add(layout.energy[n], [n](Targets& to, View view, const Own&) { to.energy[n] = view; });
   }
   if (description_of(layout.scheme.scheme).is_mixture()) {
-    const auto place = [](Targets& to, View view) { to.hybrid = view.data; };
+    const auto place = [](Targets& to, View view, const Own&) { to.hybrid = view.data; };
     add(layout.hybrid ? layout.hybrid : one_number("hybrid", layout.problems), place);
   }
 }
@@ -41,35 +42,43 @@ template <class T>
 void GradientSlots<T>::add_vectors() {
   using Targets = HeadGradientTargets<T>;
   using View = MatrixView<T>;
-  add(layout_.q.own, [](Targets& to, View view) { to.q = view; });
-  add(layout_.k.own, [](Targets& to, View view) { to.k = view; });
-  add(layout_.v.own, [](Targets& to, View view) { to.v = view; });
+  using Own = TileRange;
+  add(layout_.q.own, [](Targets& to, View view, const Own& own) { to.q = by_query(view, own); });
+  add(layout_.k.own, [](Targets& to, View view, const Own& own) { to.k = by_key(view, own); });
+  add(layout_.v.own, [](Targets& to, View view, const Own& own) { to.v = by_key(view, own); });
 }
 
 template <class T>
 void GradientSlots<T>::add_projections() {
   using Targets = HeadGradientTargets<T>;
   using View = MatrixView<T>;
+  using Own = TileRange;
   const PlannedProjection& q = *layout_.q.projected;
   const PlannedProjection& k = *layout_.k.projected;
   if (layout_.has_y) {
-    add(q.input, [](Targets& to, View view) { to.projections.x = view; });
-    add(k.input, [](Targets& to, View view) { to.projections.y = view; });
+    add(q.input,
+        [](Targets& to, View view, const Own& own) { to.projections.x = by_query(view, own); });
+    add(k.input,
+        [](Targets& to, View view, const Own& own) { to.projections.y = by_key(view, own); });
   } else {
-    add(q.input, [](Targets& to, View view) { to.projections.x = to.projections.y = view; });
+    add(q.input, [](Targets& to, View view, const Own& own) {
+      to.projections.x = by_query(view, own);
+      to.projections.y = by_key(view, own);
+    });
   }
-  add(q.weights, [](Targets& to, View view) { to.projections.wq = view; });
-  add(k.weights, [](Targets& to, View view) { to.projections.wk = view; });
-  add(q.bias, [](Targets& to, View view) { to.projections.bq = view; });
-  add(k.bias, [](Targets& to, View view) { to.projections.bk = view; });
+  add(q.weights, [](Targets& to, View view, const Own&) { to.projections.wq = view; });
+  add(k.weights, [](Targets& to, View view, const Own&) { to.projections.wk = view; });
+  add(q.bias, [](Targets& to, View view, const Own&) { to.projections.bq = view; });
+  add(k.bias, [](Targets& to, View view, const Own&) { to.projections.bk = view; });
   if (!layout_.v) return;
-  add(layout_.v.projected->weights, [](Targets& to, View view) { to.projections.wv = view; });
-  add(layout_.v.projected->bias, [](Targets& to, View view) { to.projections.bv = view; });
+  add(layout_.v.projected->weights,
+      [](Targets& to, View view, const Own&) { to.projections.wv = view; });
+  add(layout_.v.projected->bias,
+      [](Targets& to, View view, const Own&) { to.projections.bv = view; });
 }
 
 template <class T>
-void GradientSlots<T>::add(const std::optional<PlannedOperand>& operand,
-                           std::function<void(HeadGradientTargets<T>&, MatrixView<T>)> place) {
+void GradientSlots<T>::add(const std::optional<PlannedOperand>& operand, Place place) {
   if (!operand) return;
   slots_.push_back({operand->name, *operand, std::move(place),
                     SharedSums<T>(operand->block_of, operand->blocks)});
@@ -131,12 +140,13 @@ T* GradientSlots<T>::Slot::part(Index problem, Index at) const {
 }
 
 template <class T>
-HeadGradientTargets<T> GradientSlots<T>::targets(Index problem, Index at) const {
+HeadGradientTargets<T> GradientSlots<T>::targets(Index problem, Index at,
+                                                 const TileRange& own) const {
   HeadGradientTargets<T> targets;
   targets.energy.resize(energy_operands_);
   for (const Slot& slot : slots_) {
     if (!slot.wanted()) continue;
-    slot.place(targets, {slot.part(problem, at), slot.operand.rows, slot.operand.cols});
+    slot.place(targets, {slot.part(problem, at), slot.operand.rows, slot.operand.cols}, own);
   }
   return targets;
 }

@@ -23,8 +23,9 @@ class GradientSlots {
   /// plan lacks, Error(input) for one whose shape is not the operand's.
   void start(const AttentionGradients<T>& wanted);
 
-  /// Where the gradients of head number `at` of a wave go. Thread-safe.
-  HeadGradientTargets<T> targets(Index problem, Index at) const;
+  /// Where the gradients of head number `at` of a wave go: those of its own queries and keys, where
+  /// an operand has these. The rest must have been cleared. Thread-safe.
+  HeadGradientTargets<T> targets(Index problem, Index at, const TileRange& own) const;
 
   /// Throws Error(numerical) that names a gradient of the head if it is not finite. Thread-safe.
   void require_finite(Index problem, Index at) const;
@@ -42,10 +43,13 @@ class GradientSlots {
   std::int64_t bytes() const;
 
  private:
+  // Puts a block among the targets, cut to the own queries and keys.
+  using Place = std::function<void(HeadGradientTargets<T>&, MatrixView<T>, const TileRange& own)>;
+
   struct Slot {
     std::string name;
     PlannedOperand operand;
-    std::function<void(HeadGradientTargets<T>&, MatrixView<T>)> place;
+    Place place;
     SharedSums<T> sums;
     TensorView<T> view = {};
     Buffer<T> parts = {};  // gradients of the heads of a wave, for shared blocks
@@ -54,8 +58,7 @@ class GradientSlots {
     T* part(Index problem, Index at) const;
   };
 
-  void add(const std::optional<PlannedOperand>& operand,
-           std::function<void(HeadGradientTargets<T>&, MatrixView<T>)> place);
+  void add(const std::optional<PlannedOperand>& operand, Place place);
   void add_vectors();
   void add_projections();
   void want(const std::string& name, const TensorView<T>& view);

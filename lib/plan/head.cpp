@@ -12,16 +12,18 @@ std::optional<RelativeBias<T>> relative_bias_of(const ScoreRecipe& recipe,
       break;
     case RelativePositions::alibi:
       return alibi_bias<T>(alibi_slopes(recipe.heads)[static_cast<std::size_t>(column)],
-                           head.queries, head.keys, recipe.causal);
+                           head.queries, head.keys, head.band(recipe));
     case RelativePositions::t5:
-      return t5_relative_bias<T>(table, column, head.queries, head.keys, recipe.causal);
+      return t5_relative_bias<T>(table, column, head.queries, head.keys, head.band(recipe));
   }
   return std::nullopt;
 }
 
 template <class T>
 HeadScores<T>::HeadScores(const ScoreRecipe& recipe, const HeadArrays<T>& head, int threads) {
-  if (head.scores != nullptr) {
+  if (head.queries == 0 || head.keys == 0) {
+    energy_ = make_zero_energy<T>(head.queries, head.keys);
+  } else if (head.scores != nullptr) {
     energy_ =
         make_stored_energy<T>(*head.scores, head.queries, head.keys, recipe.scale, recipe.divisor);
   } else if (head.q.data == nullptr) {
@@ -33,10 +35,8 @@ HeadScores<T>::HeadScores(const ScoreRecipe& recipe, const HeadArrays<T>& head, 
   terms.energy = energy_.get();
   terms.bias = head.bias;
   terms.mask = head.mask;
-  terms.causal = recipe.causal;
+  terms.band = head.band(recipe);
   terms.relative = head.relative;
-  terms.window = recipe.window;
-  terms.key_length = head.key_length;
   terms.softcap = recipe.softcap;
   terms.preference = head.preference;
   scores_.emplace(terms);

@@ -19,8 +19,8 @@ struct ScoreRecipe {
   const EnergyDescription* energy = nullptr;  ///< of q and k; unused without them
   double scale = 1;
   double divisor = 1;  ///< ready-made scores are divided by it
-  Causal causal = Causal::none;
-  std::optional<Index> window;
+  bool causal = false;
+  Window window;
   std::optional<double> softcap;
   RelativePositions relative = RelativePositions::none;
   Index heads = 1;  ///< length of the last leading axis, for the slopes of alibi
@@ -31,8 +31,9 @@ struct ScoreRecipe {
 template <class T>
 struct HeadArrays {
   Index problem = 0;  ///< position among all problems; the head is problem % heads
-  Index queries = 0;
+  Index queries = 0;  ///< without padding, as keys and all arrays
   Index keys = 0;
+  Index offset = 0;                         ///< query i stands at i + offset among the keys
   MatrixView<const T> q, k, v;              ///< q and k are both present or both absent
   std::vector<MatrixView<const T>> energy;  ///< one per operand of the energy
   const MatrixSource<T>* scores = nullptr;  ///< ready-made; without q and k
@@ -40,7 +41,8 @@ struct HeadArrays {
   const MatrixSource<std::uint8_t>* mask = nullptr;
   const MatrixSource<T>* preference = nullptr;
   const RelativeBias<T>* relative = nullptr;
-  std::optional<Index> key_length;
+
+  BandRule band(const ScoreRecipe& recipe) const { return {recipe.causal, recipe.window, offset}; }
 
   /// The energy's arguments, with the scale of a recipe.
   EnergyArguments<T> energy_arguments(double scale, int threads) const {
@@ -89,8 +91,8 @@ struct HeadProjectionTargets {
   MatrixView<T> bq, bk, bv;
 };
 
-/// Where the gradients of one head go, contiguous. A gradient whose view has no data is not
-/// computed.
+/// Where the gradients of one head go, contiguous but for that of bias. A gradient whose view has
+/// no data is not computed.
 template <class T>
 struct HeadGradientTargets {
   MatrixView<T> q, k, v;

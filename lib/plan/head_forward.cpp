@@ -1,42 +1,31 @@
 #include "plan/head_forward.hpp"
 
 #include <algorithm>
-#include <limits>
 #include <span>
 
 #include "pass/output.hpp"
 #include "plan/dense_weights.hpp"
 #include "scheme/scheme_description.hpp"
 #include "stats/observers.hpp"
+#include "tensor/infinity.hpp"
 
 namespace attn {
 namespace {
 
-void copy_row(std::span<const double> from, const TensorView<double>& to, Index problem) {
+// Writes the own numbers of a problem from `first` on, and `padding` around them.
+void copy_row(std::span<const double> from, Index first, double padding,
+              const TensorView<double>& to, Index problem) {
   if (to.data == nullptr) return;
-  std::copy(from.begin(), from.end(), to.data + problem * static_cast<Index>(from.size()));
+  const Index length = to.shape.back();
+  double* const row = to.data + problem * length;
+  std::fill_n(row, first, padding);
+  double* const end = std::copy(from.begin(), from.end(), row + first);
+  std::fill(end, row + length, padding);
 }
 
 template <class T>
 MatrixView<T> block_of(const TensorView<T>& view, Index problem, Index rows, Index cols) {
   return {view.data == nullptr ? nullptr : view.data + problem * rows * cols, rows, cols};
-}
-
-// Without queries or without keys no pair is allowed.
-template <class T>
-Attention nothing_allowed(const AttentionLayout& layout) {
-  const auto queries = static_cast<std::size_t>(layout.queries());
-  const auto keys = static_cast<std::size_t>(layout.keys());
-  constexpr double minus_infinity = -std::numeric_limits<double>::infinity();
-  Attention attention;
-  attention.allowed.keys_of_query.assign(queries, 0);
-  attention.allowed.queries_of_key.assign(keys, 0);
-  attention.potentials.row.assign(queries, minus_infinity);
-  attention.potentials.col.assign(keys, minus_infinity);
-  if (description_of(layout.scheme.scheme).is_mixture()) {
-    attention.potentials.unas_row = attention.potentials.row;
-  }
-  return attention;
 }
 
 }  // namespace
@@ -67,13 +56,14 @@ template <class T>
 void attend_head(const AttentionLayout& layout, const AttentionOutputs<T>& outputs, bool needs_out,
                  HeadWork<T>& work, int threads) {
   const Index problem = work.head.arrays.problem;
-  const Index queries = layout.queries();
-  const Index keys = layout.keys();
+  const TileRange& own = work.part.range;
   ObserverList<T> observers;
-  work.out = block_of(outputs.out, problem, queries, layout.v_head_dim);
+  const MatrixView<T> all_out = block_of(outputs.out, problem, layout.queries(), layout.v_head_dim);
+  if (own.rows < layout.queries()) set_to_zero(all_out);
+  work.out = by_query(all_out, own);
   if (needs_out && work.out.data == nullptr) {
-    work.out_storage = Buffer<T>(queries * layout.v_head_dim);
-    work.out.data = work.out_storage.data();
+    work.out_storage = Buffer<T>(own.rows * layout.v_head_dim);
+    work.out = {work.out_storage.data(), own.rows, layout.v_head_dim};
   }
   std::optional<Output<T>> output;
   if (work.out.data != nullptr) {
@@ -84,33 +74,32 @@ void attend_head(const AttentionLayout& layout, const AttentionOutputs<T>& outpu
   if (outputs.col_sum) observers.push_back(&sums);
   RowEntropy<T> entropy;
   if (outputs.row_entropy) observers.push_back(&entropy);
-  DenseWeights<T> weights(block_of(outputs.weights, problem, queries, keys));
+  const MatrixView<T> all_weights =
+      block_of(outputs.weights, problem, layout.queries(), layout.keys());
+  set_to_zero(all_weights);
+  DenseWeights<T> weights(by_pair(all_weights, own));
   if (outputs.weights) observers.push_back(&weights);
-  if (queries == 0 || keys == 0) {
-    for (Index n = 0; work.out.data != nullptr && n < queries * layout.v_head_dim; ++n) {
-      work.out.data[n] = T{0};
-    }
-    work.attention = nothing_allowed<T>(layout);
-    copy_row(PooledVector<double>(static_cast<std::size_t>(keys), 0.0), outputs.col_sum, problem);
-    copy_row(PooledVector<double>(static_cast<std::size_t>(queries), 0.0), outputs.row_entropy,
-             problem);
-  } else {
-    work.scores.emplace(layout.recipe, work.head.arrays, threads);
-    work.attention = attend(work.scores->scores(), work.scheme, observers, threads);
-    if (outputs.col_sum) copy_row(sums.values(), outputs.col_sum, problem);
-    if (outputs.row_entropy) copy_row(entropy.values(), outputs.row_entropy, problem);
-  }
+  work.scores.emplace(layout.recipe, work.head.arrays, threads);
+  work.attention = attend(work.scores->scores(), work.scheme, observers, threads);
+  if (outputs.col_sum) copy_row(sums.values(), own.col0, 0, outputs.col_sum, problem);
+  if (outputs.row_entropy) copy_row(entropy.values(), own.row0, 0, outputs.row_entropy, problem);
   const Potentials& potentials = work.attention.potentials;
-  copy_row(potentials.row, outputs.row_potential, problem);
-  copy_row(potentials.col, outputs.col_potential, problem);
-  copy_row(potentials.unas_row, outputs.unas_row_potential, problem);
+  copy_row(potentials.row, own.row0, minus_infinity, outputs.row_potential, problem);
+  copy_row(potentials.col, own.col0, minus_infinity, outputs.col_potential, problem);
+  copy_row(potentials.unas_row, own.row0, minus_infinity, outputs.unas_row_potential, problem);
 }
 
 template <class T>
-ProblemSummary summary_of(const HeadWork<T>& work) {
+ProblemSummary summary_of(const AttentionLayout& layout, const HeadWork<T>& work) {
   const SchemeSummary& scheme = work.attention.summary;
-  return {scheme.status, scheme.iterations, scheme.column_error,
-          work.attention.allowed.empty_queries(), work.attention.allowed.empty_keys()};
+  const AllowedCounts& allowed = work.attention.allowed;
+  return {scheme.status,
+          scheme.iterations,
+          scheme.column_error,
+          allowed.empty_queries(),
+          allowed.empty_keys(),
+          layout.queries() - work.part.queries(),
+          layout.keys() - work.part.keys()};
 }
 
 template <class T>
@@ -133,7 +122,7 @@ std::int64_t attend_head_bytes(const AttentionLayout& layout, bool needs_out, in
   template void require_outputs(const AttentionLayout&, const AttentionOutputs<T>&);  \
   template void attend_head(const AttentionLayout&, const AttentionOutputs<T>&, bool, \
                             HeadWork<T>&, int);                                       \
-  template ProblemSummary summary_of(const HeadWork<T>&);                             \
+  template ProblemSummary summary_of(const AttentionLayout&, const HeadWork<T>&);     \
   template std::int64_t attend_head_bytes<T>(const AttentionLayout&, bool, int);
 ATTN_FOR_TYPE(float)
 ATTN_FOR_TYPE(double)

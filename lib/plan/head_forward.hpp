@@ -10,11 +10,12 @@ namespace attn {
 template <class T>
 struct HeadWork {
   BoundHead<T> head;
+  OwnPart part;
   std::optional<HeadScores<T>> scores;
   SchemeOptions scheme;
   Attention attention;
   Buffer<T> out_storage;  ///< memory of `out` if it is not an output
-  MatrixView<T> out;
+  MatrixView<T> out;      ///< of the own queries
 };
 
 /// Throws Error(usage) for an output that the plan's operands and scheme do not have, Error(input)
@@ -30,7 +31,7 @@ void attend_head(const AttentionLayout& layout, const AttentionOutputs<T>& outpu
 
 /// The outcome of a computed head.
 template <class T>
-ProblemSummary summary_of(const HeadWork<T>& work);
+ProblemSummary summary_of(const AttentionLayout& layout, const HeadWork<T>& work);
 
 /// The most bytes that attend_head and `work` allocate from the pool.
 template <class T>

@@ -59,12 +59,11 @@ std::vector<std::unique_ptr<GradientSink<T>>> bias_sinks(const HeadForward<T>& h
   const MatrixView<T>& table = targets.relative_bias;
   if (table.data == nullptr) return sinks;
   BucketRule rule;
-  rule.bidirectional = head.recipe->causal == Causal::none;
+  rule.bidirectional = !head.recipe->causal;
   rule.buckets = table.rows;
   set_to_zero(table);
   const MatrixView<T> column(table.data + arrays.problem % table.cols, table.rows, 1, table.cols);
-  sinks.push_back(
-      make_t5_gradient<T>(arrays.queries, arrays.keys, head.recipe->causal, rule, column));
+  sinks.push_back(make_t5_gradient<T>(arrays.queries, arrays.keys, arrays.offset, rule, column));
   return sinks;
 }
 

@@ -78,20 +78,29 @@ bool all_finite(const T* values, Index count) {
 }
 
 template <class T>
-std::size_t NumberCheck<T>::add(const std::string& name, const Shape& shape, Index block_size,
-                                Allowed allowed) {
-  Array array{name, shape, allowed, nullptr, {}};
-  const Index total = element_count(shape);
-  for (Index block = 0; block_size > 0 && block < total; block += block_size) {
-    array.first_piece.push_back(pieces_.size());
-    for (Index first = 0; first < block_size; first += piece_size) {
-      pieces_.push_back(
-          {arrays_.size(), block + first, std::min(piece_size, block_size - first), T{0}});
+Index NumberCheck<T>::rows_of_piece(Index cols) {
+  return std::max<Index>(1, piece_size / std::max<Index>(1, cols));
+}
+
+template <class T>
+std::size_t NumberCheck<T>::add(const std::string& name, const Shape& shape, Index rows, Index cols,
+                                Allowed allowed, Index regions) {
+  Array array{name, shape, rows, cols, allowed, nullptr, {}, pieces_.size(), 0};
+  array.regions.resize(static_cast<std::size_t>(regions));
+  const Index at_once = rows_of_piece(cols);
+  if (cols > 0) array.pieces_of_region = (rows + at_once - 1) / at_once;
+  for (Index region = 0; region < regions; ++region) {
+    for (Index piece = 0; piece < array.pieces_of_region; ++piece) {
+      pieces_.push_back({arrays_.size(), region, piece * at_once, T{0}});
     }
   }
-  array.first_piece.push_back(pieces_.size());
   arrays_.push_back(std::move(array));
   return arrays_.size() - 1;
+}
+
+template <class T>
+void NumberCheck<T>::set_region(std::size_t array, Index region, const NumberRegion& numbers) {
+  arrays_[array].regions[static_cast<std::size_t>(region)] = numbers;
 }
 
 template <class T>
@@ -105,23 +114,33 @@ void NumberCheck<T>::look(int threads) {
 template <class T>
 void NumberCheck<T>::look(Piece& piece) const {
   const Array& array = arrays_[piece.array];
-  const T* const values = array.values + piece.first;
-  const Magnitudes<T> found = magnitudes(values, piece.count);
-  piece.largest = found.largest_finite;
-  const bool negative = array.allowed == Allowed::finite_not_negative && found.any_negative;
-  if (found.all_finite && !negative) return;
-  for (Index n = 0; n < piece.count; ++n) {
-    if (!is_allowed(values[n], array.allowed)) refuse(array, piece.first + n);
+  const NumberRegion& region = array.regions[static_cast<std::size_t>(piece.region)];
+  const TileRange& range = region.range;
+  const Index last = std::min(range.rows, piece.row0 + rows_of_piece(array.cols));
+  // Whole rows lie side by side.
+  const bool together = range.cols == array.cols;
+  const Index step = together ? std::max<Index>(1, last - piece.row0) : 1;
+  piece.largest = 0;
+  for (Index row = piece.row0; row < last; row += step) {
+    const Index first = (region.block * array.rows + range.row0 + row) * array.cols + range.col0;
+    const Index count = step * range.cols;
+    const Magnitudes<T> found = magnitudes(array.values + first, count);
+    piece.largest = std::max(piece.largest, found.largest_finite);
+    const bool negative = array.allowed == Allowed::finite_not_negative && found.any_negative;
+    if (found.all_finite && !negative) continue;
+    for (Index n = 0; n < count; ++n) {
+      if (!is_allowed(array.values[first + n], array.allowed)) refuse(array, first + n);
+    }
   }
 }
 
 template <class T>
-double NumberCheck<T>::largest(std::size_t array, Index block) const {
-  const auto& first = arrays_[array].first_piece;
-  const auto at = static_cast<std::size_t>(block);
+double NumberCheck<T>::largest(std::size_t array, Index region) const {
+  const Array& of = arrays_[array];
+  const std::size_t first = of.first_piece + static_cast<std::size_t>(region * of.pieces_of_region);
   T largest = 0;
-  for (std::size_t n = first[at]; n < first[at + 1]; ++n) {
-    largest = std::max(largest, pieces_[n].largest);
+  for (Index n = 0; n < of.pieces_of_region; ++n) {
+    largest = std::max(largest, pieces_[first + static_cast<std::size_t>(n)].largest);
   }
   return static_cast<double>(largest);
 }

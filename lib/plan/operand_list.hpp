@@ -1,6 +1,7 @@
 #pragma once
 
 #include "attnkit/attention.hpp"
+#include "plan/own_part.hpp"
 
 namespace attn {
 
@@ -23,7 +24,7 @@ void for_operand_pairs(A& a, B& b, const Body& body) {
   body("preference", a.preference, b.preference);
   body("rel_bias", a.rel_bias, b.rel_bias);
   body("mask", a.mask, b.mask);
-  body("key_length", a.key_length, b.key_length);
+  for_bound_pairs(a, b, body);
   body("hybrid", a.hybrid, b.hybrid);
 }
 

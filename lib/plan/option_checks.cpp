@@ -64,7 +64,14 @@ void require_options(const AttentionShapes& shapes, const AttentionOptions& opti
   require(!t5 || shapes.rel_bias, "T5's relative positions need the operand rel_bias");
   require(!options.softcap || (*options.softcap > 0 && std::isfinite(*options.softcap)),
           "the soft cap is not a finite number > 0");
-  require(!options.window || *options.window >= 1, "the window is below 1");
+  require(options.window.left.value_or(0) >= 0 && options.window.right.value_or(0) >= 0,
+          "the window reaches fewer than 0 keys to one side");
+  const bool by_position = options.causal != Causal::none || !options.window.is_open() ||
+                           options.relative != RelativePositions::none;
+  require(!shapes.query_offset || by_position,
+          "the operand query_offset requires causality, a window or relative positions");
+  require(!shapes.query_offset || options.causal != Causal::bottom_right,
+          "causality to the bottom right has an offset of its own: query_offset requires top_left");
   require(options.kept_bytes >= 0, "kept_bytes is negative");
   require(scheme.is_iterated() || options.kept_bytes == 0,
           "kept_bytes requires the scheme sinkhorn");

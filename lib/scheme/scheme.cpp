@@ -2,8 +2,25 @@
 
 #include "pass/output.hpp"
 #include "scheme/scheme_description.hpp"
+#include "tensor/infinity.hpp"
 
 namespace attn {
+
+namespace {
+
+// Without queries or without keys there is nothing to pass over.
+template <class T>
+void attend_nothing(Index rows, Index cols, bool mixture, const ObserverList<T>& observers,
+                    Potentials& potentials) {
+  const Partition none = partition_of(Order::row_panels, rows, cols, sizeof(T));
+  for (Observer<T>* observer : observers) observer->start(none);
+  for (Observer<T>* observer : observers) observer->finish();
+  potentials.row.assign(static_cast<std::size_t>(rows), minus_infinity);
+  potentials.col.assign(static_cast<std::size_t>(cols), minus_infinity);
+  if (mixture) potentials.unas_row = potentials.row;
+}
+
+}  // namespace
 
 template <class T>
 Attention attend(const Scores<T>& scores, const SchemeOptions& options,
@@ -12,7 +29,13 @@ Attention attend(const Scores<T>& scores, const SchemeOptions& options,
   found.allowed = scores.allowed_counts();
   found.potentials.row.assign(static_cast<std::size_t>(scores.rows()), 0.0);
   found.potentials.col.assign(static_cast<std::size_t>(scores.cols()), 0.0);
-  description_of(options.scheme).solve(scores, options, observers, threads, found);
+  const SchemeDescription& scheme = description_of(options.scheme);
+  if (scores.rows() == 0 || scores.cols() == 0) {
+    attend_nothing<T>(scores.rows(), scores.cols(), scheme.is_mixture(), observers,
+                      found.potentials);
+  } else {
+    scheme.solve(scores, options, observers, threads, found);
+  }
   return found;
 }
 

@@ -1,6 +1,7 @@
 #include "score/band.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <string>
 
 #include "attnkit/error.hpp"
@@ -8,35 +9,36 @@
 
 namespace attn {
 
-Band::Band(Index rows, Index cols, Causal causal, std::optional<Index> window,
-           std::optional<Index> key_length)
-    : rows_(rows),
-      keys_(key_length.value_or(cols)),
-      cols_(cols),
-      first_(first_position(causal, rows, cols)) {
-  if (keys_ < 0 || keys_ > cols) {
-    throw Error(Failure::input, "key_length is " + std::to_string(keys_) + ", expected 0 to " +
-                                    std::to_string(cols));
+Band::Band(Index rows, Index cols, const BandRule& rule)
+    : rows_(rows), cols_(cols), first_(rule.offset) {
+  constexpr Index most_offset = Index{1} << 50;
+  if (first_ < -most_offset || first_ > most_offset) {
+    throw Error(Failure::input, "the query offset is " + std::to_string(first_) +
+                                    ", expected at most 2^50 in magnitude");
   }
-  if (window && *window < 1) {
-    throw Error(Failure::input,
-                "the window is " + std::to_string(*window) + ", expected at least 1");
-  }
-  // No two positions are further apart, and sums with it cannot overflow.
-  const Index limit = rows + cols + 1;
-  behind_ = std::min(window.value_or(limit), limit);
-  ahead_ = causal == Causal::none ? behind_ : 1;
-  whole_ = causal == Causal::none && behind_ == limit && keys_ == cols;
+  // No position and key are further apart, and sums with it cannot overflow.
+  const Index limit = std::abs(first_) + rows + cols + 1;
+  const auto reach = [&](const std::optional<Index>& side) {
+    if (side && *side < 0) {
+      throw Error(Failure::input, "the window reaches " + std::to_string(*side) +
+                                      " keys to one side, expected at least 0");
+    }
+    return side && *side < limit ? *side + 1 : limit;
+  };
+  behind_ = reach(rule.window.left);
+  ahead_ = reach(rule.window.right);
+  whole_ = !rule.causal && rule.window.is_open();
+  if (rule.causal) ahead_ = 1;
 }
 
 Index Band::begin(Index row) const {
-  return std::clamp<Index>(row + first_ - behind_ + 1, 0, keys_);
+  return std::clamp<Index>(row + first_ - behind_ + 1, 0, cols_);
 }
 
-Index Band::end(Index row) const { return std::clamp<Index>(row + first_ + ahead_, 0, keys_); }
+Index Band::end(Index row) const { return std::clamp<Index>(row + first_ + ahead_, 0, cols_); }
 
 bool Band::empty(const TileRange& range) const {
-  if (range.rows == 0 || range.cols == 0 || range.col0 >= keys_) return true;
+  if (range.rows == 0 || range.cols == 0 || range.col0 >= cols_) return true;
   // The first query that reaches past the left edge of the range; later ones begin no earlier.
   const Index row = std::max(range.row0, range.col0 - first_ - ahead_ + 1);
   return row >= range.row0 + range.rows ||

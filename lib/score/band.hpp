@@ -1,24 +1,24 @@
 #pragma once
 
-#include <optional>
-
 #include "attnkit/causal.hpp"
 #include "score/allowed_counts.hpp"
 #include "tensor/view.hpp"
 
 namespace attn {
 
-/// The Lq × Lk pairs that causality, a window and padding allow: for each query one run of keys,
-/// neither end of which ever moves back from one query to the next. With p_i = i + first_position:
-///
-///   causal        j <= p_i
-///   window W      |p_i − j| < W, W >= 1 (1 leaves the key at the query's own position)
-///   key_length n  j < n, 0 <= n <= Lk: keys at index >= n are padding. They count for positions.
+/// The positions of queries among the keys, p_i = i + offset, and what follows from them.
+struct BandRule {
+  bool causal = false;  ///< j <= p_i
+  Window window;        ///< p_i − left <= j <= p_i + right
+  Index offset = 0;     ///< at most 2^50 in magnitude
+};
+
+/// The Lq × Lk pairs that causality and a window allow: for each query one run of keys, neither end
+/// of which ever moves back from one query to the next.
 class Band {
  public:
-  /// Throws Error(input) if the window or the length is not as above.
-  Band(Index rows, Index cols, Causal causal, std::optional<Index> window,
-       std::optional<Index> key_length);
+  /// Throws Error(input) if the window or the offset is out of range.
+  Band(Index rows, Index cols, const BandRule& rule);
 
   /// The keys [begin, end) of query `row`; 0 <= begin <= end <= Lk.
   Index begin(Index row) const;
@@ -34,7 +34,7 @@ class Band {
   /// empty range. O(1).
   Index cols_in_use(const TileRange& range) const;
 
-  /// Whether every pair is allowed.
+  /// Whether every pair is allowed because there is neither causality nor a window.
   bool whole() const { return whole_; }
 
   /// Counts of the allowed pairs, in O(Lq + Lk).
@@ -42,8 +42,7 @@ class Band {
 
  private:
   Index rows_;
-  Index keys_;         // without padding
-  Index cols_;         // with padding
+  Index cols_;
   Index first_;        // position of query 0
   Index ahead_;        // keys j < p_i + ahead
   Index behind_;       // keys j > p_i − behind

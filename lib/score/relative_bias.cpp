@@ -19,9 +19,9 @@ Index buckets_of_side(const BucketRule& rule) {
 
 // of_distance(j − p_i) for every pair.
 template <class T, class OfDistance>
-RelativeBias<T> tabulate(Index rows, Index cols, Causal causal, const OfDistance& of_distance) {
+RelativeBias<T> tabulate(Index rows, Index cols, Index offset, const OfDistance& of_distance) {
   PooledVector<T> values(static_cast<std::size_t>(distances(rows, cols)));
-  const Index lowest = -(rows - 1) - first_position(causal, rows, cols);
+  const Index lowest = -(rows - 1) - offset;
   for (std::size_t n = 0; n < values.size(); ++n) {
     values[n] = of_distance(lowest + static_cast<Index>(n));
   }
@@ -78,13 +78,13 @@ Index t5_bucket(Index relative, const BucketRule& rule) {
 
 template <class T>
 RelativeBias<T> t5_relative_bias(MatrixView<const T> rel_bias, Index head, Index rows, Index cols,
-                                 Causal causal, Index max_distance) {
+                                 const BandRule& band, Index max_distance) {
   BucketRule rule;
-  rule.bidirectional = causal == Causal::none;
+  rule.bidirectional = !band.causal;
   rule.buckets = rel_bias.rows;
   rule.max_distance = max_distance;
   require_buckets(rule);
-  return tabulate<T>(rows, cols, causal,
+  return tabulate<T>(rows, cols, band.offset,
                      [&](Index relative) { return rel_bias(t5_bucket(relative, rule), head); });
 }
 
@@ -100,8 +100,8 @@ std::vector<double> alibi_slopes(Index heads) {
 }
 
 template <class T>
-RelativeBias<T> alibi_bias(double slope, Index rows, Index cols, Causal causal) {
-  return tabulate<T>(rows, cols, causal, [&](Index relative) {
+RelativeBias<T> alibi_bias(double slope, Index rows, Index cols, const BandRule& band) {
+  return tabulate<T>(rows, cols, band.offset, [&](Index relative) {
     return static_cast<T>(-slope * static_cast<double>(std::abs(relative)));
   });
 }
@@ -112,11 +112,11 @@ std::int64_t relative_bias_bytes(Index rows, Index cols, std::size_t element_siz
 
 template class RelativeBias<float>;
 template class RelativeBias<double>;
-template RelativeBias<float> t5_relative_bias(MatrixView<const float>, Index, Index, Index, Causal,
-                                              Index);
+template RelativeBias<float> t5_relative_bias(MatrixView<const float>, Index, Index, Index,
+                                              const BandRule&, Index);
 template RelativeBias<double> t5_relative_bias(MatrixView<const double>, Index, Index, Index,
-                                               Causal, Index);
-template RelativeBias<float> alibi_bias(double, Index, Index, Causal);
-template RelativeBias<double> alibi_bias(double, Index, Index, Causal);
+                                               const BandRule&, Index);
+template RelativeBias<float> alibi_bias(double, Index, Index, const BandRule&);
+template RelativeBias<double> alibi_bias(double, Index, Index, const BandRule&);
 
 }  // namespace attn

@@ -4,14 +4,14 @@
 #include <span>
 #include <vector>
 
-#include "attnkit/causal.hpp"
+#include "score/band.hpp"
 #include "tensor/pooled_vector.hpp"
 #include "tensor/view.hpp"
 
 namespace attn {
 
 /// A bias that depends only on j − p_i, the distance of key j from query i at position p_i = i +
-/// first_position(causal). Lq + Lk − 1 finite numbers, computed once.
+/// offset. Lq + Lk − 1 finite numbers, computed once.
 template <class T>
 class RelativeBias {
  public:
@@ -52,11 +52,12 @@ void require_buckets(const BucketRule& rule);
 /// second half. Requires a rule that require_buckets accepts. (MATHEMATICS.md §4; FD 18-19)
 Index t5_bucket(Index relative, const BucketRule& rule);
 
-/// Column `head` of rel_bias (buckets, H), at the bucket of j − p_i; bidirectional unless causal.
+/// Column `head` of rel_bias (buckets, H), at the bucket of j − p_i; bidirectional unless `band` is
+/// causal.
 /// Throws what require_buckets throws, and Error(input) if a bias is not finite.
 template <class T>
 RelativeBias<T> t5_relative_bias(MatrixView<const T> rel_bias, Index head, Index rows, Index cols,
-                                 Causal causal, Index max_distance = 128);
+                                 const BandRule& band, Index max_distance = 128);
 
 /// The slopes of ALiBi (Press et al., ICLR 2022), largest first: 2^(−8h/H), h = 1 … H, if H is a
 /// power of two. Otherwise those of the next lower power n, then every other one of 2n, starting
@@ -66,7 +67,7 @@ std::vector<double> alibi_slopes(Index heads);
 /// −slope·|p_i − j|, which is slope·(j − p_i) where causality allows j. Each is correctly rounded
 /// to T from float64.
 template <class T>
-RelativeBias<T> alibi_bias(double slope, Index rows, Index cols, Causal causal);
+RelativeBias<T> alibi_bias(double slope, Index rows, Index cols, const BandRule& band);
 
 /// Bytes that a relative bias holds.
 std::int64_t relative_bias_bytes(Index rows, Index cols, std::size_t element_size);

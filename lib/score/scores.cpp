@@ -31,16 +31,11 @@ MatrixView<U> scratch_view(Buffer<U>& buffer, const TileRange& range) {
   return MatrixView<U>(buffer.data(), range.rows, range.cols);
 }
 
-template <class T>
-Band band_of(const typename Scores<T>::Terms& terms) {
-  return Band(terms.energy->rows(), terms.energy->cols(), terms.causal, terms.window,
-              terms.key_length);
-}
-
 }  // namespace
 
 template <class T>
-Scores<T>::Scores(const Terms& terms) : terms_(terms), band_(band_of<T>(terms)) {
+Scores<T>::Scores(const Terms& terms)
+    : terms_(terms), band_(terms.energy->rows(), terms.energy->cols(), terms.band) {
   if (terms.relative != nullptr &&
       (terms.relative->rows() != rows() || terms.relative->cols() != cols())) {
     throw std::logic_error("the relative bias and the energy differ in shape");

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <optional>
 
-#include "attnkit/causal.hpp"
 #include "score/allowed_counts.hpp"
 #include "score/band.hpp"
 #include "score/energy.hpp"
@@ -19,8 +18,8 @@ namespace attn {
 ///
 ///   s_ij = softcap(energy_ij) + relative_ij + bias_ij + log preference_ij
 ///
-/// and −inf where mask, bias, preference 0, causality, window, padding or a ready-made −inf forbids
-/// the pair. The cap applies only to the energy, before bias and mask, as in Gemma. Fenchel-dual
+/// and −inf where mask, bias, preference 0, causality, window or a ready-made −inf forbids the
+/// pair. The cap applies only to the energy, before bias and mask, as in Gemma. Fenchel-dual
 /// attention of templates t, evidence z and α is unas on the dot energy with scale α and u as
 /// preference.
 template <class T>
@@ -30,12 +29,10 @@ class Scores {
     const Energy<T>* energy = nullptr;
     const MatrixSource<T>* bias = nullptr;             ///< added; −inf forbids
     const MatrixSource<std::uint8_t>* mask = nullptr;  ///< 0 forbids
-    Causal causal = Causal::none;
-    const RelativeBias<T>* relative = nullptr;   ///< added; of the energy's shape and this `causal`
-    std::optional<Index> window = std::nullopt;  ///< see Band
-    std::optional<Index> key_length = std::nullopt;  ///< see Band
-    std::optional<double> softcap = std::nullopt;    ///< X > 0: X·tanh(energy/X), rounded once
-    const MatrixSource<T>* preference = nullptr;     ///< u >= 0, finite: adds log u; 0 forbids
+    BandRule band = {};                                ///< causality and a window
+    const RelativeBias<T>* relative = nullptr;  ///< added; of the energy's shape, and this `band`
+    std::optional<double> softcap = std::nullopt;  ///< X > 0: X·tanh(energy/X), rounded once
+    const MatrixSource<T>* preference = nullptr;   ///< u >= 0, finite: adds log u; 0 forbids
   };
 
   /// Scratch memory of one thread for fill.
@@ -47,7 +44,7 @@ class Scores {
   };
 
   /// All that `terms` points to must outlive the scores. Throws Error(input) for a window,
-  /// key_length or softcap out of range.
+  /// offset or softcap out of range.
   explicit Scores(const Terms& terms);
 
   const Terms& terms() const { return terms_; }
@@ -75,14 +72,14 @@ class Scores {
   void fill_exponentials(const TileRange& range, MatrixView<T> out, Scratch& scratch,
                          double* row_sum, double* col_sum, double* row_product = nullptr) const;
 
-  /// Whether causality, window and padding forbid every pair of `range`, so that it can be skipped.
+  /// Whether causality and window forbid every pair of `range`, so that it can be skipped.
   /// O(1).
   bool empty(const TileRange& range) const { return band_.empty(range); }
 
   /// The number of columns of `range` up to the last one in which these allow a pair. O(1).
   Index cols_in_use(const TileRange& range) const { return band_.cols_in_use(range); }
 
-  /// The pairs that causality, window and padding allow.
+  /// The pairs that causality and window allow.
   const Band& band() const { return band_; }
 
   /// Whether mask, bias, preference and ready-made scores forbid the same keys to all queries,

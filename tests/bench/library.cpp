@@ -137,7 +137,7 @@ void compute(const Case& c, Head<T>& head, int threads) {
   const auto energy = make_product_energy<T>(EnergyKind::scaled_dot, q, k, 1);
   typename Scores<T>::Terms terms;
   terms.energy = energy.get();
-  if (c.causal) terms.causal = Causal::top_left;
+  terms.band.causal = c.causal;
   const Scores<T> scores(terms);
   Output<T> output({head.v.data(), c.keys, c.v_head_dim},
                    {head.out.data(), c.queries, c.v_head_dim});

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "scheme/scheme.hpp"
@@ -43,8 +44,8 @@ struct Terms {
   Matrix bias;
   Matrix mask;
   Causal causal = Causal::none;
-  Index window = 0;       ///< 0: none
-  Index key_length = -1;  ///< -1: all keys
+  Window window;
+  std::optional<Index> query_offset;  ///< absent: Lk − Lq for bottom_right, else 0
   Matrix preference;
   Matrix rel_bias;  ///< (buckets,1), as in T5
   Index max_distance = 128;

@@ -23,16 +23,10 @@ long double energy(EnergyKind kind, const Matrix& q, Index i, const Matrix& k, I
   return sum;
 }
 
-bool causally_forbidden(Causal causal, Index i, Index j, Index rows, Index cols) {
-  switch (causal) {
-    case Causal::none:
-      return false;
-    case Causal::top_left:
-      return j > i;
-    case Causal::bottom_right:
-      return j > i + cols - rows;
-  }
-  return false;
+bool in_band(const Terms& terms, Index at, Index j) {
+  if (terms.causal != Causal::none && j > at) return false;
+  if (terms.window.left && j < at - *terms.window.left) return false;
+  return !terms.window.right || j <= at + *terms.window.right;
 }
 
 }  // namespace
@@ -101,7 +95,8 @@ Index t5_bucket(Index relative, bool bidirectional, Index buckets, Index max_dis
 Matrix scores(const Matrix& energies, const Terms& terms) {
   Matrix s = energies;
   for (Index i = 0; i < s.rows; ++i) {
-    const Index at = terms.causal == Causal::bottom_right ? i + s.cols - s.rows : i;
+    const Index usual = terms.causal == Causal::bottom_right ? s.cols - s.rows : 0;
+    const Index at = i + terms.query_offset.value_or(usual);
     for (Index j = 0; j < s.cols; ++j) {
       long double& x = s(i, j);
       if (x == minus_infinity) continue;  // ready-made
@@ -117,11 +112,7 @@ Matrix scores(const Matrix& energies, const Terms& terms) {
       if (terms.bias.rows > 0) x += terms.bias(i, j);
       if (terms.preference.rows > 0) x += std::log(terms.preference(i, j));
       const bool masked = terms.mask.rows > 0 && terms.mask(i, j) == 0;
-      const bool outside = terms.window > 0 && distance >= terms.window;
-      const bool padding = terms.key_length >= 0 && j >= terms.key_length;
-      if (masked || outside || padding || causally_forbidden(terms.causal, i, j, s.rows, s.cols)) {
-        x = minus_infinity;
-      }
+      if (masked || !in_band(terms, at, j)) x = minus_infinity;
     }
   }
   return s;

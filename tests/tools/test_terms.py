@@ -40,9 +40,10 @@ def alibi_slopes(heads):
     return slopes
 
 
-def positions(queries, keys, causal):
-    """Key minus query position: under bottom-right the last query is at the last key."""
-    shift = keys - queries if causal == "bottom-right" else 0
+def positions(queries, keys, causal, length=None):
+    """Key minus query position: under bottom-right the last query is at the last key, of which
+    `length` are not padding."""
+    shift = (keys if length is None else length) - queries if causal == "bottom-right" else 0
     return np.arange(keys)[None, :] - (np.arange(queries)[:, None] + shift)
 
 
@@ -138,13 +139,19 @@ class Terms(ToolTest):
             window = int(random.integers(1, 30))
             lengths = random.integers(0, keys + 1, leading[0])
             options = [f"--window={window}"] + ([f"--causal={causal}"] if causal else [])
-            s = formulas.scores(data["q"], data["k"], causal=causal)
-            s = np.where(np.abs(positions(queries, keys, causal)) < window, s, FORBIDDEN)
-            padded = np.arange(keys) >= lengths[:, None, None, None]
+            s = formulas.scores(data["q"], data["k"])
+
+            def inside(length):
+                """The scores that causality and the window leave among `length` keys."""
+                apart = positions(queries, keys, causal, length)
+                near = (np.abs(apart) < window) & (np.arange(keys) < length)
+                return near if causal is None else near & (apart <= 0)
+            padded = np.stack([inside(length) for length in lengths])[:, None]
             with self.subTest(number=number, window=window, causal=causal):
-                self.in_every_way(random, options, data, s, data["v"])
+                self.in_every_way(random, options, data, np.where(inside(keys), s, FORBIDDEN),
+                                  data["v"])
                 self.in_every_way(random, options, data | {"key_length": lengths},
-                                  np.where(padded, FORBIDDEN, s), data["v"])
+                                  np.where(padded, s, FORBIDDEN), data["v"])
 
     def test_padding_broadcasts(self):
         random = np.random.default_rng(13)

@@ -94,7 +94,7 @@ TEST_CASE_TEMPLATE("pairs with a finite score are allowed", T, float, double) {
     ProblemOptions options = random_options(random, 150);
     options.depth = options.v_head_dim = 1;
     options.preference = chance(random, 0.2);
-    if (chance(random, 0.4)) options.window = random_size(random, 1, 150);
+    if (chance(random, 0.4)) options.window = Window::nearer_than(random_size(random, 1, 150));
     if (chance(random, 0.4)) options.key_length = random_index(random, 0, options.keys);
     const Problem<T> problem(options, random);
     const auto pairs = allowed_pairs(problem.scores(), n % 3 + 1);
@@ -126,7 +126,7 @@ TEST_CASE("masks that broadcast over queries forbid keys; ready-made scores are 
     Scores<float>::Terms terms;
     terms.energy = energy.get();
     terms.mask = &source;
-    if (chance(random, 0.5)) terms.causal = Causal::bottom_right;
+    if (chance(random, 0.5)) terms.band = causal_band(Causal::bottom_right, rows, cols);
     const Scores<float> scores(terms);
     const auto pairs = allowed_pairs(scores, 2);
     if (!looks) CHECK(pairs.in_runs());
@@ -144,8 +144,9 @@ TEST_CASE("runs of bits are detected, whichever rows and columns are masked") {
   for (int n = 0; n < 300; ++n) {
     const Index rows = random_size(random, 1, 150);
     const Index cols = random_size(random, 1, 150);
-    const Band band(rows, cols, n % 2 == 0 ? Causal::top_left : Causal::none,
-                    random_size(random, 1, 150), random_index(random, 0, cols));
+    const Band band(rows, cols,
+                    {n % 2 == 0, Window::nearer_than(random_size(random, 1, 150)),
+                     random_index(random, -20, 20)});
     const Index row_words = (cols + 63) / 64;
     std::vector<IndexSet::Word> words(static_cast<std::size_t>(rows * row_words), 0);
     std::vector<bool> closed_row, closed_col;

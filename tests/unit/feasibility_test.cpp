@@ -316,9 +316,9 @@ TEST_CASE("runs of columns and equal sets of bits") {
     const Index cols = random_size(random, 1, 70);
     const Causal causal =
         n % 3 == 0 ? Causal::none : (n % 3 == 1 ? Causal::top_left : Causal::bottom_right);
-    std::optional<Index> window;
-    if (chance(random, 0.6)) window = random_size(random, 1, 70);
-    const Band band(rows, cols, causal, window, std::nullopt);
+    BandRule rule = causal_band(causal, rows, cols);
+    if (chance(random, 0.6)) rule.window = Window::nearer_than(random_size(random, 1, 70));
+    const Band band(rows, cols, rule);
     std::vector<std::uint8_t> open(static_cast<std::size_t>(cols));
     for (auto& may : open) may = chance(random, 0.8) ? 1 : 0;
     std::vector<Index> begin, end;
@@ -446,7 +446,7 @@ TEST_CASE("a square causal mask of 131072 keeps only its diagonal, and is solved
   const auto energy = make_zero_energy<float>(size, size);
   Scores<float>::Terms terms;
   terms.energy = energy.get();
-  terms.causal = Causal::top_left;
+  terms.band.causal = true;
   const AllowedPairs pairs = allowed_pairs(Scores<float>(terms), 1);
   FeasibilityOptions options;
   options.listed = 4;

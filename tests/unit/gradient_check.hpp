@@ -100,7 +100,7 @@ Gradients<T> gradients_of(const Problem<T>& problem, const SchemeOptions& option
     BucketRule rule;
     rule.bidirectional = problem.options().causal == Causal::none;
     found.table = room<T>(rule.buckets, 1);
-    t5 = make_t5_gradient<T>(queries, keys, problem.options().causal, rule,
+    t5 = make_t5_gradient<T>(queries, keys, problem.band().offset, rule,
                              {found.table.data(), rule.buckets, 1});
     targets.scores.push_back(t5.get());
   }

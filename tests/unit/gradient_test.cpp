@@ -25,7 +25,7 @@ ProblemOptions random_gradient_options(Random& random) {
   options.bias = chance(random, 0.3);
   options.mask = chance(random, 0.4);
   options.causal = static_cast<Causal>(random_index(random, 0, 2));
-  if (chance(random, 0.3)) options.window = random_index(random, 1, 60);
+  if (chance(random, 0.3)) options.window = Window::nearer_than(random_index(random, 1, 60));
   if (chance(random, 0.3)) options.key_length = random_index(random, 0, options.keys);
   if (chance(random, 0.3)) options.softcap = 2.0;
   options.preference = chance(random, 0.2);

@@ -53,7 +53,7 @@ TEST_CASE_TEMPLATE("tiles without allowed pairs come in order with the others, a
     const Index cols = rows == 1100 ? 1300 : 600;
     for (const Causal causal : {Causal::top_left, Causal::bottom_right}) {
       const auto energy = make_zero_energy<T>(rows, cols);
-      const Scores<T> scores({energy.get(), nullptr, nullptr, causal});
+      const Scores<T> scores({energy.get(), nullptr, nullptr, causal_band(causal, rows, cols)});
       reference::Matrix exact(rows, cols, -infinity);
       const Index ahead = causal == Causal::bottom_right ? cols - rows : 0;
       for (Index i = 0; i < rows; ++i) {
@@ -69,21 +69,18 @@ TEST_CASE_TEMPLATE("tiles without allowed pairs come in order with the others, a
   }
 }
 
-TEST_CASE_TEMPLATE("a window empties tiles at both ends of a panel, padding at one end", T, float,
-                   double) {
+TEST_CASE_TEMPLATE("a window empties tiles at both ends of a panel", T, float, double) {
   const Index rows = 1300;
   const Index cols = 1700;
   const auto energy = make_zero_energy<T>(rows, cols);
   typename Scores<T>::Terms terms;
   terms.energy = energy.get();
-  terms.causal = Causal::bottom_right;
-  terms.window = 40;
-  terms.key_length = 1600;
+  terms.band = causal_band(Causal::bottom_right, rows, cols);
+  terms.band.window = Window::nearer_than(40);
   const Scores<T> scores(terms);
   reference::Terms exact_terms;
   exact_terms.causal = Causal::bottom_right;
-  exact_terms.window = 40;
-  exact_terms.key_length = 1600;
+  exact_terms.window = Window::nearer_than(40);
   const auto exact = reference::scores(reference::Matrix(rows, cols), exact_terms);
   for (const Order order : {Order::row_panels, Order::column_panels}) {
     CAPTURE(static_cast<int>(order));
@@ -95,7 +92,7 @@ TEST_CASE_TEMPLATE("a window empties tiles at both ends of a panel, padding at o
 TEST_CASE_TEMPLATE("an empty span is all zeros, for each part of a mixture by itself", T, float,
                    double) {
   const auto energy = make_zero_energy<T>(2, 3);
-  const Scores<T> scores({energy.get(), nullptr, nullptr, Causal::none});
+  const Scores<T> scores({energy.get(), nullptr, nullptr});
   std::vector<double> f = {std::log(2.0), -infinity};
   std::vector<double> g = {std::log(4.0), 0, -infinity};
   // By hand: π = Σ coefficient / (exp(g)·exp(f)), 0 where masked.
@@ -131,7 +128,7 @@ TEST_CASE_TEMPLATE("an empty span is all zeros, for each part of a mixture by it
 TEST_CASE_TEMPLATE("lengths of 0", T, float, double) {
   for (const auto& [rows, cols] : {std::pair<Index, Index>{0, 0}, {0, 5}, {7, 0}, {200, 0}}) {
     const auto energy = make_zero_energy<T>(rows, cols);
-    const Scores<T> scores({energy.get(), nullptr, nullptr, Causal::none});
+    const Scores<T> scores({energy.get(), nullptr, nullptr});
     std::vector<double> f(static_cast<std::size_t>(rows), 1);
     std::vector<double> g(static_cast<std::size_t>(cols), 1);
     ColumnSums<T> sums;
@@ -154,7 +151,7 @@ TEST_CASE_TEMPLATE("lengths of 0", T, float, double) {
 
 TEST_CASE("a request that the order cannot complete is a logic error") {
   const auto energy = make_zero_energy<float>(5, 6);
-  const Scores<float> scores({energy.get(), nullptr, nullptr, Causal::none});
+  const Scores<float> scores({energy.get(), nullptr, nullptr});
   std::vector<double> f(5), g(6);
   const Component pair{1, f, g};
   const auto attempt = [&](Order order, Completes completes, std::vector<Component> components) {
@@ -186,7 +183,7 @@ TEST_CASE("a pass rethrows an error of the scores, the same for any number of th
   for (const std::size_t at : {700U, 1300U, 2900U}) s[at] = 1e38F;
   const BroadcastMatrix<float> source(s.data(), 3, 1);
   const auto energy = make_stored_energy<float>(source, rows, 3, 1);
-  const Scores<float> scores({energy.get(), nullptr, nullptr, Causal::none});
+  const Scores<float> scores({energy.get(), nullptr, nullptr});
   std::vector<double> f(rows);
   Pass<float> pass;
   pass.scores = &scores;

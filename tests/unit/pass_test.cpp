@@ -49,7 +49,7 @@ class RandomScores {
     }
     typename Scores<T>::Terms terms;
     terms.energy = energy_.get();
-    terms.causal = causal;
+    terms.band = causal_band(causal, rows, cols);
     scores.emplace(terms);
   }
   RandomScores(const RandomScores&) = delete;

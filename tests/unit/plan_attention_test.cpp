@@ -93,7 +93,7 @@ TEST_CASE_TEMPLATE("terms that broadcast agree with the reference", T, float, do
     const std::vector<double> hybrids{0, 0.4, 1, 0.7};
     AttentionOptions options = attention_options(scheme);
     options.softcap = 2.0;
-    options.window = 19;
+    options.window = Window::nearer_than(19);
     options.relative = RelativePositions::t5;
     options.energy = "dot";
     options.scale = 0.6;
@@ -121,8 +121,7 @@ TEST_CASE_TEMPLATE("terms that broadcast agree with the reference", T, float, do
       reference::Terms terms;
       terms.scale = options.scale * options.alpha;
       terms.softcap = 2;
-      terms.window = 19;
-      terms.key_length = lengths[static_cast<std::size_t>(batch.batch_of(p))];
+      terms.window = Window::nearer_than(19);
       terms.bias = matrix(batch.bias.data() + batch.head_of(p) * sizes.queries * sizes.keys,
                           sizes.queries, sizes.keys);
       terms.mask = reference::Matrix(sizes.queries, sizes.keys);
@@ -130,8 +129,11 @@ TEST_CASE_TEMPLATE("terms that broadcast agree with the reference", T, float, do
       terms.rel_bias = reference::Matrix(8, 1);
       for (Index i = 0; i < sizes.queries; ++i) {
         for (Index j = 0; j < sizes.keys; ++j) {
+          // Without queries that are padding, padded keys are as masked ones.
+          const bool padding = j >= lengths[static_cast<std::size_t>(batch.batch_of(p))];
           terms.mask(i, j) =
-              batch.mask[static_cast<std::size_t>(batch.batch_of(p) * sizes.keys + j)];
+              padding ? 0
+                      : batch.mask[static_cast<std::size_t>(batch.batch_of(p) * sizes.keys + j)];
           if (scheme == Scheme::fenchel) {
             terms.preference(i, j) =
                 static_cast<long double>(preference[static_cast<std::size_t>(j)]);
@@ -169,8 +171,8 @@ TEST_CASE_TEMPLATE("terms that broadcast agree with the reference", T, float, do
       }
     }
     CHECK(summary.empty_queries() == empty_queries);
-    CHECK(summary.empty_keys() == empty_keys);
-    CHECK(empty_keys > 0);
+    CHECK(summary.empty_keys() + summary.padded_keys() == empty_keys);
+    CHECK(summary.padded_keys() > 0);
     CHECK(summary.iterations() == (scheme == Scheme::sinkhorn ? 3 : 1));
   }
 }
@@ -195,7 +197,7 @@ TEST_CASE_TEMPLATE("ready-made scores, and alibi by head", T, float, double) {
     const BroadcastMatrix<T> source(scores.data() + p * queries * keys, keys, 1);
     const auto energy = make_stored_energy<T>(source, queries, keys, 0.5);
     const auto relative =
-        alibi_bias<T>(slopes[static_cast<std::size_t>(p % heads)], queries, keys, Causal::none);
+        alibi_bias<T>(slopes[static_cast<std::size_t>(p % heads)], queries, keys, BandRule{});
     typename Scores<T>::Terms terms;
     terms.energy = energy.get();
     terms.relative = &relative;

@@ -112,7 +112,7 @@ TEST_CASE("options that do not fit together") {
   with([](auto& o, auto&) { o.kept_bytes = 8; }, "kept_bytes requires the scheme sinkhorn");
   with([](auto& o, auto&) { o.alpha = 2; }, "alpha requires the scheme fenchel");
   with([](auto& o, auto&) { o.softcap = 0.0; }, "soft cap");
-  with([](auto& o, auto&) { o.window = 0; }, "window");
+  with([](auto& o, auto&) { o.window.right = -1; }, "window");
   with([](auto& o, auto&) { o.stopping.iterations = 3; }, "require the scheme sinkhorn");
   with([](auto& o, auto&) { o.relative = RelativePositions::t5; }, "need the operand rel_bias");
   with([](auto&, auto& s) { s.rel_bias = Shape{8, 4}; }, "rel_bias requires T5");

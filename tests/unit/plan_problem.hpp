@@ -126,7 +126,7 @@ struct SingleHead {
     energy = make_product_energy<T>(kind, batch.q_of(problem), batch.k_of(problem), scale);
     typename Scores<T>::Terms terms;
     terms.energy = energy.get();
-    terms.causal = causal;
+    terms.band = causal_band(causal, s.queries, s.keys);
     if (!batch.bias.empty()) {
       const Index size = s.queries * s.keys;
       const T* first = batch.bias.data() + batch.head_of(problem) * size;

@@ -45,6 +45,11 @@ inline constexpr Mechanism all_mechanisms[] = {Mechanism::product, Mechanism::bi
                                                Mechanism::mlp};
 inline constexpr EnergyKind all_energies[] = {EnergyKind::dot, EnergyKind::scaled_dot,
                                               EnergyKind::gaussian};
+/// The rule of a causal band with the offset that the alignment has.
+inline BandRule causal_band(Causal causal, Index rows, Index cols) {
+  return {causal != Causal::none, {}, usual_offset(causal, rows, cols)};
+}
+
 inline constexpr Causal all_causal[] = {Causal::none, Causal::top_left, Causal::bottom_right};
 
 struct ProblemOptions {
@@ -66,8 +71,9 @@ struct ProblemOptions {
   Index hidden = 1;                          ///< of mlp
   bool hidden_bias = false;
   Relative relative = Relative::none;
-  std::optional<Index> window;
-  std::optional<Index> key_length;
+  Window window;
+  std::optional<Index> query_offset;
+  std::optional<Index> key_length;  ///< keys from here on are masked
   std::optional<double> softcap;
   bool preference = false;  ///< random over many decades, some of it 0
   double value_offset = 0;  ///< centre of the values
@@ -104,6 +110,7 @@ class Problem {
     for (T& value : v_) value = static_cast<T>(unit(random) + options.value_offset);
     if (options.bias || options.row_shift != 0 || options.col_shift != 0) make_bias(random);
     if (options.mask) make_mask(random);
+    if (options.key_length) close_keys(*options.key_length);
     make_energy(random);
     if (options.relative != Relative::none) make_relative(random);
     if (options.preference) make_preference(random);
@@ -114,13 +121,12 @@ class Problem {
       terms.bias = &*bias_source_;
     }
     if (!mask_.empty()) {
-      mask_source_.emplace(mask_.data(), options.keys, 1);
+      // The same keys of every query, if only padding is masked.
+      mask_source_.emplace(mask_.data(), options.mask ? options.keys : 0, 1);
       terms.mask = &*mask_source_;
     }
-    terms.causal = options.causal;
+    terms.band = band();
     if (relative_) terms.relative = &*relative_;
-    terms.window = options.window;
-    terms.key_length = options.key_length;
     terms.softcap = options.softcap;
     if (!preference_.empty()) {
       preference_source_.emplace(preference_.data(), options.keys, 1);
@@ -141,6 +147,11 @@ class Problem {
   }
   MlpWeights<T> mlp_weights() const { return {w(), w2_, b1_}; }
   const ProblemOptions& options() const { return options_; }
+  BandRule band() const {
+    return {options_.causal != Causal::none, options_.window,
+            options_.query_offset.value_or(
+                usual_offset(options_.causal, options_.queries, options_.keys))};
+  }
   const Energy<T>& energy() const { return *energy_; }
   const Scores<T>& scores() const { return *scores_; }
 
@@ -171,8 +182,8 @@ class Problem {
     terms.bias = matrix(bias_, options_.keys);
     terms.mask = matrix(mask_, options_.keys);
     terms.causal = options_.causal;
-    terms.window = options_.window.value_or(0);
-    terms.key_length = options_.key_length.value_or(-1);
+    terms.window = options_.window;
+    terms.query_offset = options_.query_offset;
     terms.preference = matrix(preference_, options_.keys);
     terms.rel_bias = matrix(rel_bias_, 1);
     terms.alibi = slope_;
@@ -227,12 +238,11 @@ class Problem {
     const Index keys = options_.keys;
     if (options_.relative == Relative::t5) {
       rel_bias_ = weights(32, 2, random);
-      relative_.emplace(
-          t5_relative_bias<T>({rel_bias_.data(), 32, 1}, 0, queries, keys, options_.causal));
+      relative_.emplace(t5_relative_bias<T>({rel_bias_.data(), 32, 1}, 0, queries, keys, band()));
     } else {
       const auto slopes = alibi_slopes(12);
       slope_ = slopes[static_cast<std::size_t>(random_index(random, 0, 11))];
-      relative_.emplace(alibi_bias<T>(slope_, queries, keys, options_.causal));
+      relative_.emplace(alibi_bias<T>(slope_, queries, keys, band()));
     }
   }
 
@@ -270,6 +280,15 @@ class Problem {
     const Index closed_col = random_index(random, 0, options_.keys - 1);
     for (Index j = 0; j < options_.keys; ++j) mask_at(closed_row, j) = 0;
     for (Index i = 0; i < options_.queries; ++i) mask_at(i, closed_col) = 0;
+  }
+
+  void close_keys(Index first) {
+    if (mask_.empty()) {
+      mask_.assign(static_cast<std::size_t>(options_.queries * options_.keys), 1);
+    }
+    for (Index i = 0; i < options_.queries; ++i) {
+      for (Index j = first; j < options_.keys; ++j) mask_at(i, j) = 0;
+    }
   }
 
   std::uint8_t& mask_at(Index i, Index j) {

@@ -83,7 +83,7 @@ TEST_CASE_TEMPLATE("the weights of selected queries equal those of a full pass, 
     options.depth = random_size(random, 1, 20);
     options.mask = chance(random, 0.3);
     if (chance(random, 0.3)) options.causal = Causal::bottom_right;
-    if (chance(random, 0.3)) options.window = random_size(random, 1, 100);
+    if (chance(random, 0.3)) options.window = Window::nearer_than(random_size(random, 1, 100));
     const Problem<T> problem(options, random);
     const RowSelection rows = random_rows(random, options.queries);
     SchemeOptions scheme = fixed(all_schemes[n % 4]);

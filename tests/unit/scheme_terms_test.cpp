@@ -19,7 +19,8 @@ void add_terms(ProblemOptions& options, Random& random) {
   options.hidden_bias = chance(random, 0.5);
   if (options.mechanism == Mechanism::bilinear && chance(random, 0.5)) options.spread = 10;
   if (chance(random, 0.4)) options.relative = chance(random, 0.5) ? Relative::t5 : Relative::alibi;
-  if (chance(random, 0.4)) options.window = random_size(random, 1, options.keys);
+  if (chance(random, 0.4))
+    options.window = Window::nearer_than(random_size(random, 1, options.keys));
   if (chance(random, 0.4)) options.key_length = random_index(random, 0, options.keys);
   if (chance(random, 0.4)) options.softcap = chance(random, 0.5) ? 50 : 3;
   options.preference = chance(random, 0.4);
@@ -53,7 +54,7 @@ TEST_CASE_TEMPLATE("each term by itself, under every scheme and energy", T, floa
         ProblemOptions options = usual_sizes(mechanism);
         if (term == 1) options.relative = Relative::t5;
         if (term == 2) options.relative = Relative::alibi;
-        if (term == 3) options.window = 9;
+        if (term == 3) options.window = Window::nearer_than(9);
         if (term == 4) options.key_length = 50;
         if (term == 5) options.softcap = 1.5;
         if (term == 6) options.preference = true;
@@ -132,7 +133,8 @@ TEST_CASE("dnas' bound on column sums holds for every energy and term") {
     options.relative = n % 2 == 0 ? Relative::alibi : Relative::t5;
     options.preference = chance(random, 0.5);
     options.mask = chance(random, 0.5);
-    if (chance(random, 0.5)) options.window = random_size(random, 1, options.keys);
+    if (chance(random, 0.5))
+      options.window = Window::nearer_than(random_size(random, 1, options.keys));
     if (chance(random, 0.5)) options.key_length = random_index(random, 0, options.keys);
     const Problem<double> problem(options, random);
     const auto run = run_all(problem, fixed(Scheme::dnas));

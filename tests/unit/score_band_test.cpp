@@ -26,25 +26,28 @@ std::string drawn(const Band& band, Index rows, Index cols) {
 
 }  // namespace
 
-TEST_CASE("windows and padding by hand") {
-  const auto none = Causal::none;
-  const auto top = Causal::top_left;
-  const auto bottom = Causal::bottom_right;
-  CHECK(drawn(Band(3, 3, none, {}, {}), 3, 3) == "xxx xxx xxx");
-  CHECK(drawn(Band(3, 3, none, 1, {}), 3, 3) == "x.. .x. ..x");
-  CHECK(drawn(Band(4, 4, none, 2, {}), 4, 4) == "xx.. xxx. .xxx ..xx");
-  CHECK(drawn(Band(4, 4, top, 2, {}), 4, 4) == "x... xx.. .xx. ..xx");
-  CHECK(drawn(Band(2, 4, none, 2, {}), 2, 4) == "xx.. xxx.");
-  CHECK(drawn(Band(2, 4, top, 2, {}), 2, 4) == "x... xx..");
-  CHECK(drawn(Band(2, 4, bottom, 2, {}), 2, 4) == ".xx. ..xx");
-  CHECK(drawn(Band(4, 2, none, 2, {}), 4, 2) == "xx xx .x ..");
-  CHECK(drawn(Band(4, 2, bottom, 2, {}), 4, 2) == ".. .. x. xx");
-  CHECK(drawn(Band(3, 3, none, {}, 2), 3, 3) == "xx. xx. xx.");
-  CHECK(drawn(Band(3, 3, top, {}, 1), 3, 3) == "x.. x.. x..");
-  CHECK(drawn(Band(2, 3, none, {}, 0), 2, 3) == "... ...");
-  // Positions include the padding.
-  CHECK(drawn(Band(2, 4, bottom, {}, 3), 2, 4) == "xxx. xxx.");
-  CHECK(drawn(Band(2, 4, bottom, 2, 3), 2, 4) == ".xx. ..x.");
+TEST_CASE("windows and offsets by hand") {
+  const auto band = [](Index rows, Index cols, bool causal, Window window, Index offset) {
+    return drawn(Band(rows, cols, {causal, window, offset}), rows, cols);
+  };
+  const auto near = Window::nearer_than;
+  CHECK(band(3, 3, false, {}, 0) == "xxx xxx xxx");
+  CHECK(band(3, 3, true, {}, 0) == "x.. xx. xxx");
+  CHECK(band(3, 3, false, near(1), 0) == "x.. .x. ..x");
+  CHECK(band(4, 4, false, near(2), 0) == "xx.. xxx. .xxx ..xx");
+  CHECK(band(4, 4, true, near(2), 0) == "x... xx.. .xx. ..xx");
+  CHECK(band(2, 4, false, near(2), 0) == "xx.. xxx.");
+  CHECK(band(2, 4, true, near(2), 0) == "x... xx..");
+  CHECK(band(2, 4, true, near(2), 2) == ".xx. ..xx");
+  CHECK(band(4, 2, false, near(2), 0) == "xx xx .x ..");
+  CHECK(band(4, 2, true, near(2), -2) == ".. .. x. xx");
+  CHECK(band(3, 4, false, {1, 0}, 0) == "x... xx.. .xx.");
+  CHECK(band(3, 4, false, {0, 2}, 0) == "xxx. .xxx ..xx");
+  CHECK(band(3, 4, false, {{}, 1}, 0) == "xx.. xxx. xxxx");
+  CHECK(band(3, 4, false, {1, {}}, 1) == "xxxx .xxx ..xx");
+  CHECK(band(2, 4, true, {0, 3}, 1) == ".x.. ..x.");
+  CHECK(band(2, 3, true, {}, 100) == "xxx xxx");
+  CHECK(band(2, 3, true, {}, -100) == "... ...");
 }
 
 TEST_CASE("a band against its definition, its emptiness and its counts") {
@@ -54,18 +57,17 @@ TEST_CASE("a band against its definition, its emptiness and its counts") {
   for (int n = 0; n < 600; ++n) {
     const Index rows = random_size(random, 1, 60);
     const Index cols = random_size(random, 1, 60);
-    const Causal causal = all_causal[n % 3];
-    std::optional<Index> window;
-    std::optional<Index> length;
-    if (chance(random, 0.6)) window = random_size(random, 1, 70);
-    if (chance(random, 0.05)) window = std::numeric_limits<Index>::max();
-    if (chance(random, 0.5)) length = random_index(random, 0, cols);
-    const Band band(rows, cols, causal, window, length);
-    const Index first = causal == Causal::bottom_right ? cols - rows : 0;
+    BandRule rule;
+    rule.causal = n % 3 > 0;
+    rule.offset = n % 3 == 2 ? cols - rows : random_index(random, -20, 20);
+    if (chance(random, 0.6)) rule.window.left = random_index(random, 0, 70);
+    if (chance(random, 0.6)) rule.window.right = random_index(random, 0, 70);
+    if (chance(random, 0.05)) rule.window.left = std::numeric_limits<Index>::max();
+    const Band band(rows, cols, rule);
     const auto allowed = [&](Index i, Index j) {
-      const Index at = i + first;
-      return (causal == Causal::none || j <= at) &&
-             (!window || (at - j < *window && j - at < *window)) && (!length || j < *length);
+      const Index at = i + rule.offset;
+      return (!rule.causal || j <= at) && (!rule.window.left || at - j <= *rule.window.left) &&
+             (!rule.window.right || j - at <= *rule.window.right);
     };
     AllowedCounts want;
     want.keys_of_query.assign(static_cast<std::size_t>(rows), 0);
@@ -111,17 +113,13 @@ TEST_CASE("a band against its definition, its emptiness and its counts") {
   CHECK(empty < ranges * 9 / 10);
 }
 
-TEST_CASE("an invalid window or length is refused") {
-  for (const Index window : {Index{0}, Index{-3}}) {
-    const Error error = thrown_error([&] { Band(2, 3, Causal::none, window, {}); });
-    CHECK(error.failure() == Failure::input);
-    CHECK(contains(error.what(), "expected at least 1"));
-  }
-  for (const Index length : {-1, 4}) {
-    const Error error = thrown_error([&] { Band(2, 3, Causal::none, {}, length); });
-    CHECK(error.failure() == Failure::input);
-    CHECK(contains(error.what(), "expected 0 to 3"));
-  }
+TEST_CASE("an invalid window or offset is refused") {
+  const Error window = thrown_error([&] { Band(2, 3, {false, {{}, -1}, 0}); });
+  CHECK(window.failure() == Failure::input);
+  CHECK(contains(window.what(), "expected at least 0"));
+  const Error offset = thrown_error([&] { Band(2, 3, {true, {}, Index{1} << 60}); });
+  CHECK(offset.failure() == Failure::input);
+  CHECK(contains(offset.what(), "expected at most 2^50"));
 }
 
 TEST_CASE("a band of a million queries and keys is counted without visiting its pairs") {
@@ -129,11 +127,9 @@ TEST_CASE("a band of a million queries and keys is counted without visiting its 
   const auto energy = make_zero_energy<float>(length, length);
   Scores<float>::Terms terms;
   terms.energy = energy.get();
-  terms.causal = Causal::top_left;
-  terms.window = 100;
-  terms.key_length = 999000;
+  terms.band = {true, Window::nearer_than(100), -1000};
   const AllowedCounts allowed = Scores<float>(terms).allowed_counts();
   CHECK(allowed.most_keys() == 100);
   CHECK(allowed.empty_keys() == 1000);
-  CHECK(allowed.empty_queries() == 901);  // those that see only padding: 999099 to the last
+  CHECK(allowed.empty_queries() == 1000);
 }

@@ -26,7 +26,7 @@ Scores<T> scores_of(const Energy<T>& energy, const MatrixSource<T>* bias = nullp
   terms.energy = &energy;
   terms.bias = bias;
   terms.mask = mask;
-  terms.causal = causal;
+  terms.band = causal_band(causal, energy.rows(), energy.cols());
   return Scores<T>(terms);
 }
 

@@ -97,7 +97,8 @@ TEST_CASE_TEMPLATE("a pair has the bias of its bucket, with positions as for cau
     const Index head = random_index(random, 0, 2);
     const Causal causal =
         n % 3 == 0 ? Causal::none : (n % 3 == 1 ? Causal::top_left : Causal::bottom_right);
-    const auto bias = t5_relative_bias<T>(rel_bias, head, rows, cols, causal);
+    const auto bias =
+        t5_relative_bias<T>(rel_bias, head, rows, cols, causal_band(causal, rows, cols));
     const Index first = causal == Causal::bottom_right ? cols - rows : 0;
     CHECK(bias.rows() == rows);
     CHECK(bias.cols() == cols);
@@ -142,7 +143,7 @@ TEST_CASE("ALiBi's slopes are the published ones") {
 TEST_CASE_TEMPLATE("ALiBi falls with the distance, with positions as for causality", T, float,
                    double) {
   for (const Causal causal : {Causal::none, Causal::top_left, Causal::bottom_right}) {
-    const auto bias = alibi_bias<T>(0.3, 3, 5, causal);
+    const auto bias = alibi_bias<T>(0.3, 3, 5, causal_band(causal, 3, 5));
     const Index first = causal == Causal::bottom_right ? 2 : 0;
     for (Index i = 0; i < 3; ++i) {
       for (Index j = 0; j < 5; ++j) {
@@ -157,7 +158,7 @@ TEST_CASE_TEMPLATE("invalid tables of relative bias are refused", T, float, doub
   const std::vector<T> table(32, T{1});
   const auto failure = [&](Index buckets, Index most, Causal causal) {
     return thrown_error([&] {
-      t5_relative_bias<T>({table.data(), buckets, 1}, 0, 4, 4, causal, most);
+      t5_relative_bias<T>({table.data(), buckets, 1}, 0, 4, 4, causal_band(causal, 4, 4), most);
     });
   };
   CHECK(contains(failure(3, 128, Causal::none).what(), "3 buckets, expected at least 4"));

@@ -60,7 +60,7 @@ TEST_CASE_TEMPLATE("tiles of scores agree with the reference at every position",
     options.bias = chance(random, 0.5);
     options.mask = chance(random, 0.5);
     if (chance(random, 0.5)) options.softcap = 2;
-    if (chance(random, 0.5)) options.window = random_size(random, 1, 50);
+    if (chance(random, 0.5)) options.window = Window::nearer_than(random_size(random, 1, 50));
     if (chance(random, 0.5)) options.key_length = random_index(random, 0, options.keys);
     if (chance(random, 0.5)) options.causal = Causal::bottom_right;
     const Problem<T> problem(options, random);
@@ -101,7 +101,7 @@ TEST_CASE_TEMPLATE("a bound that is not known in advance does not change a bit o
   Random random(142);
   const Index rows = 37;
   const Index cols = 53;
-  const auto relative = alibi_bias<T>(0.1, rows, cols, Causal::top_left);
+  const auto relative = alibi_bias<T>(0.1, rows, cols, BandRule{true, {}, 0});
   const auto count = static_cast<std::size_t>(rows * cols);
   std::normal_distribution<double> normal;
   std::vector<T> values(count), preference(count);
@@ -116,11 +116,11 @@ TEST_CASE_TEMPLATE("a bound that is not known in advance does not change a bit o
   for (int which = 0; which < 16; ++which) {
     typename Scores<T>::Terms terms;
     terms.energy = energy.get();
-    terms.causal = Causal::top_left;
+    terms.band.causal = true;
     if ((which & 1) != 0) terms.relative = &relative;
     if ((which & 2) != 0) terms.preference = &u;
     if ((which & 4) != 0) terms.softcap = 4;
-    if ((which & 8) != 0) terms.window = 20;
+    if ((which & 8) != 0) terms.band.window = Window::nearer_than(20);
     terms.bias = &known;
     const auto fast = score_values(Scores<T>(terms));
     terms.bias = &unknown;
@@ -132,18 +132,20 @@ TEST_CASE_TEMPLATE("a bound that is not known in advance does not change a bit o
 TEST_CASE_TEMPLATE("a soft cap does not hide overflows, and keeps -inf", T, float, double) {
   typename Scores<T>::Terms terms;
   terms.softcap = 2;
+  const std::uint8_t first[] = {1, 0};
+  const BroadcastMatrix<std::uint8_t> first_only(first, 0, 1);
   for (const double bad : {infinity, -infinity, std::nan("")}) {
     const Pair<T> energy(1, static_cast<T>(bad));
     terms.energy = &energy;
-    terms.key_length = std::nullopt;
+    terms.mask = nullptr;
     const Error error = thrown_error([&] { score_values(Scores<T>(terms)); });
     CHECK(error.failure() == Failure::numerical);
     CHECK(contains(error.what(), "query 0 and key 1"));
     // If it is forbidden, it may have any energy.
-    terms.key_length = 1;
+    terms.mask = &first_only;
     CHECK(score_values(Scores<T>(terms))[1] == forbidden<T>);
   }
-  terms.key_length = std::nullopt;
+  terms.mask = nullptr;
   const Pair<T> stored(1, forbidden<T>, true);
   terms.energy = &stored;
   CHECK(score_values(Scores<T>(terms))[1] == forbidden<T>);
@@ -214,7 +216,9 @@ TEST_CASE_TEMPLATE("energies whose projections exceed the format are refused", T
     terms.energy = energy.get();
     CHECK(contains(thrown_error([&] { score_values(Scores<T>(terms)); }).what(),
                    "query 0 and key 1"));
-    terms.key_length = 1;
+    const std::uint8_t first[] = {1, 0};
+    const BroadcastMatrix<std::uint8_t> first_only(first, 0, 1);
+    terms.mask = &first_only;
     CHECK(score_values(Scores<T>(terms))[0] == 0);
   }
 }
@@ -270,7 +274,7 @@ TEST_CASE_TEMPLATE("weights of other shapes are refused", T, float, double) {
   CHECK(contains(mlp(2, 8, 3, 0).what(), "w2 has 3 elements, expected 2"));
   CHECK(contains(mlp(2, 8, 2, 1).what(), "b1 has 1 elements, expected 2"));
   const auto energy = make_zero_energy<T>(4, 4);
-  const auto relative = alibi_bias<T>(1, 4, 5, Causal::none);
+  const auto relative = alibi_bias<T>(1, 4, 5, BandRule{});
   typename Scores<T>::Terms terms;
   terms.energy = energy.get();
   terms.relative = &relative;
@@ -296,8 +300,8 @@ TEST_CASE_TEMPLATE("identical rows are inspected once", T, float, double) {
     if (chance(random, 0.6)) terms.bias = &bias_source;
     if (chance(random, 0.6)) terms.preference = &preference_source;
     if (chance(random, 0.6)) terms.mask = &mask_source;
-    if (chance(random, 0.5)) terms.causal = Causal::bottom_right;
-    if (chance(random, 0.5)) terms.window = random_size(random, 1, cols);
+    if (chance(random, 0.5)) terms.band = causal_band(Causal::bottom_right, rows, cols);
+    if (chance(random, 0.5)) terms.band.window = Window::nearer_than(random_size(random, 1, cols));
     const Scores<T> scores(terms);
     AllowedCounts want;
     want.keys_of_query.assign(static_cast<std::size_t>(rows), 0);

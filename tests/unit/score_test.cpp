@@ -203,7 +203,7 @@ TEST_CASE_TEMPLATE("causality by hand, with queries without allowed keys", T, fl
     const auto energy = make_zero_energy<T>(rows, cols);
     typename Scores<T>::Terms terms;
     terms.energy = energy.get();
-    terms.causal = causal;
+    terms.band = causal_band(causal, rows, cols);
     const auto tile = guarded_fill(Scores<T>(terms), {0, rows, 0, cols});
     std::string text;
     for (Index i = 0; i < rows; ++i) {
@@ -244,7 +244,8 @@ TEST_CASE_TEMPLATE("a bound known in advance does not change a bit", T, float, d
     const BroadcastMatrix<T> known(bias.data(), cols, 1, 10);
     const BroadcastMatrix<T> unknown(bias.data(), cols, 1);
     const BroadcastMatrix<std::uint8_t> mask_source(mask.data(), cols, 1);
-    typename Scores<T>::Terms terms{energy.get(), &known, &mask_source, causal};
+    typename Scores<T>::Terms terms{energy.get(), &known, &mask_source,
+                                    causal_band(causal, rows, cols)};
     const Scores<T> fast(terms);
     terms.bias = &unknown;
     const Scores<T> checked(terms);

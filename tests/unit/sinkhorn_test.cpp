@@ -255,7 +255,10 @@ TEST_CASE("kept tiles are computed once, others in every iteration") {
   const Counted energy;
   Scores<float>::Terms terms;
   terms.energy = &energy;
-  terms.key_length = 299;  // a masked key makes no difference
+  std::vector<std::uint8_t> open(300, 1);
+  open.back() = 0;  // a masked key makes no difference
+  const BroadcastMatrix<std::uint8_t> mask(open.data(), 0, 1);
+  terms.mask = &mask;
   const Scores<float> scores(terms);
   REQUIRE(scores.near_zero());
   constexpr Index pairs = Index{200} * 300;

@@ -141,7 +141,7 @@ TEST_CASE_TEMPLATE("entropies lie between 0 and the logarithm of the number of a
 TEST_CASE_TEMPLATE("uniform weights have entropy log n, a single weight 0", T, float, double) {
   for (const Index keys : {1, 2, 3, 100, 513, 2000}) {
     const auto energy = make_zero_energy<T>(3, keys);
-    const Scores<T> scores({energy.get(), nullptr, nullptr, Causal::none});
+    const Scores<T> scores({energy.get(), nullptr, nullptr});
     for (const Scheme scheme : {Scheme::unas, Scheme::dnas, Scheme::sinkhorn}) {
       const Observed<T> run(scores, scheme_of(scheme, 2));
       const double want = std::log(static_cast<double>(keys));
@@ -155,7 +155,7 @@ TEST_CASE_TEMPLATE("uniform weights have entropy log n, a single weight 0", T, f
   }
   // Queries with 0, 1 and 2 allowed keys, all with equal scores.
   const auto energy = make_zero_energy<T>(4, 2);
-  const Scores<T> scores({energy.get(), nullptr, nullptr, Causal::bottom_right});
+  const Scores<T> scores({energy.get(), nullptr, nullptr, causal_band(Causal::bottom_right, 4, 2)});
   const Observed<T> run(scores, scheme_of(Scheme::unas));
   CHECK(run.entropy.values()[0] == 0);
   CHECK(run.entropy.values()[1] == 0);

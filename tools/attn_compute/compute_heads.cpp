@@ -3,10 +3,12 @@
 #include "attn_compute/gradient_writer.hpp"
 #include "attn_compute/head_gradients.hpp"
 #include "attn_compute/query_list.hpp"
+#include "common/own_rows.hpp"
 #include "common/weights_writer.hpp"
 #include "pass/output.hpp"
 #include "scheme/scheme_description.hpp"
 #include "stats/observers.hpp"
+#include "tensor/infinity.hpp"
 
 namespace attn::tools {
 namespace {
@@ -35,6 +37,33 @@ void warn_about_leaks(const ComputeOptions& options, const AttentionInput& input
   }
 }
 
+// The selected queries among a head's own ones.
+RowSelection own_queries(const RowSelection& chosen, const TileRange& own) {
+  PooledVector<RowRange> ranges = chosen.within({own.row0, own.row0 + own.rows});
+  for (RowRange& range : ranges) range = {range.first - own.row0, range.last - own.row0};
+  return RowSelection(std::move(ranges), own.rows);
+}
+
+// Results of the own queries and keys become those of all.
+template <class T>
+void spread(const ComputeOptions& options, const AttentionInput& input, const Head<T>& head,
+            HeadResult<T>& result) {
+  const TileRange& own = head.part.range;
+  const auto by_query = [&](auto& values, Index width, auto padding) {
+    spread_rows(values, own.row0, input.queries, width, padding);
+  };
+  const auto by_key = [&](auto& values, double padding) {
+    spread_rows(values, own.col0, input.keys, 1, padding);
+  };
+  Potentials& potentials = result.attention.potentials;
+  by_query(potentials.row, 1, minus_infinity);
+  by_key(potentials.col, minus_infinity);
+  if (options.emits("unas_row_potential")) by_query(potentials.unas_row, 1, minus_infinity);
+  if (options.emits("out")) by_query(result.out, input.v_head_dim, T{0});
+  if (options.emits("col_sum")) by_key(result.col_sum, 0);
+  if (options.emits("row_entropy")) by_query(result.row_entropy, 1, 0.0);
+}
+
 template <class T>
 HeadResult<T> compute_head(const ComputeOptions& options, const AttentionInput& input,
                            const Head<T>& head, const HeadOutputs& outputs,
@@ -54,8 +83,8 @@ HeadResult<T> compute_head(const ComputeOptions& options, const AttentionInput& 
   if (options.emits("col_sum")) observers.push_back(&sums);
   if (options.emits("row_entropy")) observers.push_back(&entropy);
   if (options.emits("weights")) {
-    weights.emplace(outputs.dataset("weights"), outputs.position(head.problem),
-                    options.queries ? &*options.queries : nullptr);
+    weights.emplace(outputs.dataset("weights"), outputs.position(head.problem), input.all_pairs(),
+                    head.part.range, options.queries ? &*options.queries : nullptr);
     if (!options.queries) observers.push_back(&*weights);
   }
   SchemeOptions scheme = options.scheme;
@@ -72,12 +101,13 @@ HeadResult<T> compute_head(const ComputeOptions& options, const AttentionInput& 
   }
   if (options.emits("col_sum")) result.col_sum = sums.values();
   if (options.emits("row_entropy")) result.row_entropy = entropy.values();
-  if (!options.queries) return result;
-  if (weights) {
+  if (weights && options.queries) {
     // After the pass over all: it need not make every weight for the sake of a few.
-    show_rows<T>(head.scores(scheme.scheme), scheme, result.attention.potentials, *options.queries,
-                 {&*weights}, threads);
+    show_rows<T>(head.scores(scheme.scheme), scheme, result.attention.potentials,
+                 own_queries(*options.queries, head.part.range), {&*weights}, threads);
   }
+  spread(options, input, head, result);
+  if (!options.queries) return result;
   if (options.emits("out")) keep_chosen(*options.queries, result.out.data(), head.v().cols);
   if (options.emits("row_entropy")) keep_chosen(*options.queries, result.row_entropy.data(), 1);
   return result;
@@ -98,6 +128,8 @@ Totals compute(const cli::Arguments& arguments, const ComputeTask& task, io::Out
   GradientWriter<T> gradients(bundle, options.gradients, input, report);
   const Index shown = options.queries ? options.queries->count() : input.queries;
   Totals totals;
+  totals.padded_queries = input.padded_queries();
+  totals.padded_keys = input.padded_keys();
   const double seconds = for_each_head<T, HeadResult<T>>(
       input, plan, progress,
       [&](const Head<T>& head) {

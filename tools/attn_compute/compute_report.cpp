@@ -16,6 +16,10 @@ namespace {
 // The part of the summary line after the shape.
 std::string remarks(Scheme scheme, const Totals& totals) {
   std::string text;
+  if (totals.padded_queries + totals.padded_keys > 0) {
+    text += fmt::format(", without {} queries and {} keys of padding", totals.padded_queries,
+                        totals.padded_keys);
+  }
   if (totals.empty_queries > 0) {
     text += fmt::format(", {} queries have no key to attend to", totals.empty_queries);
   }
@@ -72,6 +76,8 @@ cli::Outcome conclude(const ComputeOptions& options, const AttentionInput& input
   result["column_error"] = totals.worst.column_error;
   result["empty_queries"] = totals.empty_queries;
   result["masked_keys"] = totals.masked_keys;
+  result["padded_queries"] = totals.padded_queries;
+  result["padded_keys"] = totals.padded_keys;
 
   cli::Outcome outcome;
   outcome.summary = fmt::format("{}, {} in {}", scheme_name(options.scheme.scheme),

@@ -43,11 +43,12 @@ bool projects(const AttentionInput& input) {
 }
 
 template <class T>
-HeadProjectionTargets<T> projection_targets(const AttentionInput& input, const Parts<T>& parts) {
+HeadProjectionTargets<T> projection_targets(const AttentionInput& input, const TileRange& own,
+                                            const Parts<T>& parts) {
   const bool has_y = input.k->input.dataset.address() != input.q->input.dataset.address();
   HeadProjectionTargets<T> targets;
-  targets.x = parts.part("grad_x", input.q->input);
-  targets.y = parts.part(has_y ? "grad_y" : "grad_x", input.k->input);
+  targets.x = by_query(parts.part("grad_x", input.q->input), own);
+  targets.y = by_key(parts.part(has_y ? "grad_y" : "grad_x", input.k->input), own);
   targets.wq = parts.part("grad_wq", *input.q->weights);
   targets.wk = parts.part("grad_wk", *input.k->weights);
   if (input.v) targets.wv = parts.part("grad_wv", *input.v->weights);
@@ -55,14 +56,15 @@ HeadProjectionTargets<T> projection_targets(const AttentionInput& input, const P
 }
 
 template <class T>
-HeadGradientTargets<T> gradient_targets(const AttentionInput& input, const Parts<T>& parts) {
+HeadGradientTargets<T> gradient_targets(const AttentionInput& input, const TileRange& own,
+                                        const Parts<T>& parts) {
   HeadGradientTargets<T> targets;
   if (projects(input)) {
-    targets.projections = projection_targets(input, parts);
+    targets.projections = projection_targets(input, own, parts);
   } else {
-    if (input.q) targets.q = parts.part("grad_q", input.q->input);
-    if (input.k) targets.k = parts.part("grad_k", input.k->input);
-    if (input.v) targets.v = parts.part("grad_v", input.v->input);
+    if (input.q) targets.q = by_query(parts.part("grad_q", input.q->input), own);
+    if (input.k) targets.k = by_key(parts.part("grad_k", input.k->input), own);
+    if (input.v) targets.v = by_key(parts.part("grad_v", input.v->input), own);
   }
   for (std::size_t n = 0; n < input.energy_operands.size(); ++n) {
     const auto& operand = input.energy_operands[n];
@@ -70,7 +72,7 @@ HeadGradientTargets<T> gradient_targets(const AttentionInput& input, const Parts
                                  ? parts.part("grad_" + input.energy().operands()[n].name, *operand)
                                  : MatrixView<T>());
   }
-  if (input.bias) targets.bias = parts.part("grad_bias", *input.bias);
+  if (input.bias) targets.bias = by_pair(parts.part("grad_bias", *input.bias), own);
   targets.hybrid = parts.part("grad_hybrid", 1, 1).data;
   if (!input.rel_bias) return targets;
   // Where there is no dataset bias, its gradient is that of the table.
@@ -90,6 +92,12 @@ std::vector<Buffer<T>> head_gradients(const ComputeOptions& options, const Atten
                                       int threads) {
   std::vector<Buffer<T>> parts;
   for (const GradientKind& kind : options.gradients) parts.emplace_back(kind.size());
+  const TileRange& own = head.part.range;
+  const bool empty = own.rows == 0 || own.cols == 0;
+  if (empty || !head.part.is_whole(input.queries, input.keys)) {
+    for (const Buffer<T>& part : parts) std::fill(part.begin(), part.end(), T{0});
+  }
+  if (empty) return parts;
   const ScoreRecipe recipe = input.recipe(scheme.scheme);
   HeadForward<T> forward;
   forward.recipe = &recipe;
@@ -103,7 +111,7 @@ std::vector<Buffer<T>> head_gradients(const ComputeOptions& options, const Atten
   forward.k = head.made_of_k();
   forward.v = head.made_of_v();
   const Parts<T> named(options, parts);
-  const HeadGradientTargets<T> targets = gradient_targets(input, named);
+  const HeadGradientTargets<T> targets = gradient_targets(input, own, named);
   differentiate_head(forward, targets, threads);
   if (input.bias || !input.rel_bias) return parts;
   // The table's gradient may be requested by both of its names.

@@ -6,20 +6,21 @@
 namespace attn::tools {
 
 double AttentionInput::pairs() const {
-  const auto left = [&](std::optional<Index> length) {
-    const Band band(queries, keys, causal, options.window, length);
-    double count = 0;
-    for (Index row = 0; row < queries; ++row) {
-      count += static_cast<double>(band.end(row) - band.begin(row));
-    }
-    return count;
-  };
-  if (key_length.empty()) return static_cast<double>(problems) * left(std::nullopt);
   double count = 0;
-  double same = 0;  // of the problem before: the heads of a batch share their length
-  for (std::size_t n = 0; n < key_length.size(); ++n) {
-    if (n == 0 || key_length[n] != key_length[n - 1]) same = left(key_length[n]);
-    count += same;
+  double of_head = 0;
+  for (std::size_t n = 0; n < parts.size(); ++n) {
+    // The heads of a batch share their part.
+    const OwnPart& part = parts[n];
+    if (n == 0 || part.queries() != parts[n - 1].queries() || part.keys() != parts[n - 1].keys() ||
+        part.offset != parts[n - 1].offset) {
+      const Band band(part.queries(), part.keys(),
+                      {causal != Causal::none, options.window, part.offset});
+      of_head = 0;
+      for (Index row = 0; row < part.queries(); ++row) {
+        of_head += static_cast<double>(band.end(row) - band.begin(row));
+      }
+    }
+    count += of_head;
   }
   return count;
 }

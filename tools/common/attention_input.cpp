@@ -114,7 +114,7 @@ AttentionInput::AttentionInput(const io::InputBundle& bundle, const ScoreOptions
       break;
   }
   problems = element_count(leading);
-  causal = resolve_causal(options, queries, keys);
+  take_parts(bundle);
   if (q) take_energy_operands(bundle);
   take_terms(bundle);
   for (const Operand* operand : operands()) {
@@ -224,7 +224,7 @@ ScoreRecipe AttentionInput::recipe(Scheme scheme) const {
   recipe.energy = &energy_called(options.energy_of(scheme));
   recipe.scale = options.scale * (description_of(scheme).has_preference() ? options.alpha : 1);
   if (options.source == ScoreOptions::Source::cost) recipe.divisor = options.epsilon;
-  recipe.causal = causal;
+  recipe.causal = causal != Causal::none;
   recipe.window = options.window;
   recipe.softcap = options.softcap;
   recipe.heads = heads();
@@ -275,6 +275,45 @@ void AttentionInput::take_energy_operands(const io::InputBundle& bundle) {
   }
 }
 
+void AttentionInput::take_parts(const io::InputBundle& bundle) {
+  constexpr Index most_offset = Index{1} << 40;
+  PerBound<std::vector<Index>> given;
+  const auto read = [&](const char* name, std::vector<Index>& values, Index low, Index high) {
+    if (bundle.has(name)) values = integers_per_problem(bundle.dataset(name), leading, low, high);
+  };
+  read("query_length", given.query_length, 0, queries);
+  read("key_length", given.key_length, 0, keys);
+  read("query_start", given.query_start, 0, queries);
+  read("key_start", given.key_start, 0, keys);
+  const bool by_dataset = options.by_position() && !options.query_offset;
+  if (by_dataset) read("query_offset", given.query_offset, -most_offset, most_offset);
+  causal = resolve_causal(options, queries, keys,
+                          options.query_offset.has_value() || !given.query_offset.empty());
+  for (Index problem = 0; problem < problems; ++problem) {
+    SequenceBounds bounds;
+    for_bound_pairs(
+        given, bounds,
+        [&](const char*, const std::vector<Index>& values, std::optional<Index>& bound) {
+          if (!values.empty()) bound = values[static_cast<std::size_t>(problem)];
+        });
+    if (options.query_offset) bounds.query_offset = options.query_offset;
+    parts.push_back(naming([&] { return bundle.description(); },
+                           [&] { return own_part(bounds, queries, keys, causal); }));
+  }
+}
+
+Index AttentionInput::padded_queries() const {
+  Index count = 0;
+  for (const OwnPart& part : parts) count += queries - part.queries();
+  return count;
+}
+
+Index AttentionInput::padded_keys() const {
+  Index count = 0;
+  for (const OwnPart& part : parts) count += keys - part.keys();
+  return count;
+}
+
 void AttentionInput::take_terms(const io::InputBundle& bundle) {
   if (bundle.has("mask")) {
     mask.emplace(matrix_operand(bundle, "mask", leading, queries, keys));
@@ -301,8 +340,6 @@ void AttentionInput::take_terms(const io::InputBundle& bundle) {
     require_floating(preference->dataset);
     preference->zero_forbids = true;
   }
-  if (bundle.has("key_length"))
-    key_length = lengths_of(bundle.dataset("key_length"), leading, keys);
   if (options.relative != ScoreOptions::Relative::t5) return;
   const io::InputDataset table = bundle.dataset("rel_bias");
   require_floating(table);

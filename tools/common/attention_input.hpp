@@ -8,6 +8,7 @@
 #include "common/score_options.hpp"
 #include "io/input.hpp"
 #include "plan/head.hpp"
+#include "plan/own_part.hpp"
 #include "score/scores.hpp"
 
 namespace attn::tools {
@@ -25,7 +26,8 @@ struct Vectors {
 };
 
 /// The attention problems of a bundle (one per position of the leading axes, a *head* for short).
-/// All shapes and types are checked; the only numbers that are read are those of key_length.
+/// All shapes and types are checked; the only numbers that are read are those that bound sequences:
+/// lengths, starts and offsets.
 struct AttentionInput {
   /// `with_values`: uses v if the bundle has it. `schemes` determines the scores that
   /// Head::scores provides. Throws Error(input) that names datasets whose rank, shape or type does
@@ -48,7 +50,7 @@ struct AttentionInput {
   std::vector<std::optional<Operand>> energy_operands;  ///< one per operand of energy()
   std::optional<Operand> rel_bias;                      ///< (buckets, heads)
   std::optional<Operand> grad_out;                      ///< like out; see take_grad_out
-  std::vector<Index> key_length;                        ///< per problem; empty: none
+  std::vector<OwnPart> parts;                           ///< of every problem
   bool any_float64 = false;                             ///< among the datasets that are used
 
   /// Adds the dataset grad_out, which is then read with the heads. Throws Error(input) if its shape
@@ -60,6 +62,16 @@ struct AttentionInput {
 
   /// The energy whose operands are read: that of plain scores, if any scheme uses them.
   const EnergyDescription& energy() const;
+
+  /// The queries and keys of a problem that are not padding.
+  const OwnPart& part(Index problem) const { return parts[static_cast<std::size_t>(problem)]; }
+
+  /// All pairs of a problem, padding included.
+  TileRange all_pairs() const { return {0, queries, 0, keys}; }
+
+  /// Queries of all problems that are padding, and keys.
+  Index padded_queries() const;
+  Index padded_keys() const;
 
   /// How the scores for `scheme` are computed. Requires that the constructor's `schemes` has it.
   ScoreRecipe recipe(Scheme scheme) const;
@@ -75,10 +87,10 @@ struct AttentionInput {
 
   /// Floating-point operations of `passes` passes over the energies of all heads for `scheme`,
   /// including the products before them: projections, and products with W and W1. Pairs that
-  /// causality, window or padding forbids are not counted; a tanh counts as one operation.
+  /// causality or the window forbids and padding are not counted; a tanh counts as one operation.
   double score_flops(Scheme scheme, double passes) const;
 
-  /// The number of pairs of all heads that causality, window and padding allow.
+  /// The number of pairs of all heads that causality and the window allow, without padding.
   double pairs() const;
 
   /// Bytes of one head in memory, in float32 or float64. Dense matrices of up to `dense_limit`
@@ -92,6 +104,7 @@ struct AttentionInput {
   void take_values_of_ready_made(const io::InputBundle& bundle);
   void take_energy_operands(const io::InputBundle& bundle);
   void take_terms(const io::InputBundle& bundle);
+  void take_parts(const io::InputBundle& bundle);
   std::vector<const Operand*> operands() const;
 };
 

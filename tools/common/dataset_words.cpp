@@ -44,8 +44,13 @@ void declare_score_datasets(cli::Declaration& declaration) {
                "boolean or integer; a query may attend to a key where it is non-zero")
       .dataset("bias", "broadcastable to (..., Lq, Lk)", "added to the scores; -inf is allowed")
       .dataset("rel_bias", "(buckets, H)", "with --relative-bias t5: the table of biases")
-      .dataset("key_length", "broadcastable to the leading axes",
-               "the number of real keys of each sequence; keys at index >= key_length are padding");
+      .dataset("query_length, key_length", "(B), or broadcastable to the leading axes",
+               "the number of real queries and keys of each sequence; all others are padding, "
+               "which is never looked at. Each sequence is computed as if it were alone")
+      .dataset("query_start, key_start", "(B), or broadcastable to the leading axes",
+               "the first real query and key of each sequence, for padding on the left")
+      .dataset("query_offset", "(B), or broadcastable to the leading axes",
+               "the position of each sequence's first query among its keys, as --query-offset");
 }
 
 void declare_energy_datasets(cli::Declaration& declaration) {

@@ -18,6 +18,15 @@ void require_finite(const io::InputDataset& dataset, const Shape& start, const S
   }
 }
 
+template <class T>
+bool same_rows(const Block<T>& block, RowRange rows) {
+  return block.first == rows.first && block.rows == rows.last - rows.first;
+}
+
+bool same_range(const TileRange& a, const TileRange& b) {
+  return a.row0 == b.row0 && a.rows == b.rows && a.col0 == b.col0 && a.cols == b.cols;
+}
+
 }  // namespace
 
 template <class T>
@@ -26,14 +35,21 @@ HeadReader<T>::HeadReader(const AttentionInput& input, std::int64_t dense_limit,
 
 template <class T>
 std::shared_ptr<Block<T>> HeadReader<T>::block(const Operand& operand, Index problem, Last& last) {
+  return block(operand, problem, {0, operand.rows}, last);
+}
+
+template <class T>
+std::shared_ptr<Block<T>> HeadReader<T>::block(const Operand& operand, Index problem, RowRange rows,
+                                               Last& last) {
   const Index index = operand.block(problem);
-  if (last && last->index == index) return last;
+  if (last && last->index == index && same_rows(*last, rows)) return last;
   auto block = std::make_shared<Block<T>>();
   block->index = index;
-  block->rows = operand.rows;
+  block->first = rows.first;
+  block->rows = rows.last - rows.first;
   block->cols = operand.cols;
-  block->values = Buffer<T>(operand.rows * operand.cols);
-  const BlockAxes axes(operand, index, 0, operand.rows, 0, operand.cols);
+  block->values = Buffer<T>(block->rows * block->cols);
+  const BlockAxes axes(operand, index, block->first, block->rows, 0, block->cols);
   operand.dataset.read(axes.start, axes.count, block->values.data());
   require_finite(operand.dataset, axes.start, axes.count, block->values, block->values.size());
   last = block;
@@ -42,13 +58,13 @@ std::shared_ptr<Block<T>> HeadReader<T>::block(const Operand& operand, Index pro
 
 template <class T>
 std::shared_ptr<Block<T>> HeadReader<T>::vectors(const Vectors& vectors, Index problem,
-                                                 Last& last_input, Last& last) {
-  if (!vectors.weights) return block(vectors.input, problem, last);
+                                                 RowRange rows, Last& last_input, Last& last) {
+  if (!vectors.weights) return block(vectors.input, problem, rows, last);
   const Index index = vectors.input.block(problem);
   const Index second = vectors.weights->block(problem);
-  if (last && last->index == index && last->second == second) return last;
+  if (last && last->index == index && last->second == second && same_rows(*last, rows)) return last;
   Last none;
-  const auto x = block(vectors.input, problem, last_input);
+  const auto x = block(vectors.input, problem, rows, last_input);
   const auto w = block(*vectors.weights, problem, none);
   Last bias;
   if (vectors.bias) {
@@ -58,15 +74,16 @@ std::shared_ptr<Block<T>> HeadReader<T>::vectors(const Vectors& vectors, Index p
   auto made = std::make_shared<Block<T>>();
   made->index = index;
   made->second = second;
-  made->rows = vectors.rows;
+  made->first = x->first;
+  made->rows = x->rows;
   made->cols = vectors.cols;
-  made->values = Buffer<T>(vectors.rows * vectors.cols);
+  made->values = Buffer<T>(made->rows * made->cols);
   made->input = x;
   made->weights = w;
   project<T>(
       x->view(), w->view(),
       bias ? std::span<const T>(bias->values.begin(), bias->values.end()) : std::span<const T>(),
-      MatrixView<T>(made->values.data(), vectors.rows, vectors.cols), threads_,
+      MatrixView<T>(made->values.data(), made->rows, made->cols), threads_,
       problem_place(vectors.address(), input_.leading, problem));
   last = made;
   return made;
@@ -75,20 +92,28 @@ std::shared_ptr<Block<T>> HeadReader<T>::vectors(const Vectors& vectors, Index p
 template <class T>
 void HeadReader<T>::read_vectors(Head<T>& head) {
   HeadArrays<T>& arrays = head.arrays_;
+  const TileRange& own = head.part.range;
+  const RowRange queries{own.row0, own.row0 + own.rows};
+  const RowRange keys{own.col0, own.col0 + own.cols};
+  if (input_.grad_out) {
+    head.grad_out_block_ = block(*input_.grad_out, head.problem, queries, last_grad_out_);
+  }
   if (input_.q) {
     // Keys and values are projected from the same y, which may be x.
     const bool one_input = input_.q->input.dataset.address() == input_.k->input.dataset.address();
-    head.q_block_ = vectors(*input_.q, head.problem, last_x_, last_q_);
-    head.k_block_ = vectors(*input_.k, head.problem, one_input ? last_x_ : last_y_, last_k_);
+    const bool one_block = one_input && own.row0 == own.col0 && own.rows == own.cols;
+    head.q_block_ = vectors(*input_.q, head.problem, queries, last_x_, last_q_);
+    head.k_block_ = vectors(*input_.k, head.problem, keys, one_block ? last_x_ : last_y_, last_k_);
     arrays.q = head.q_block_->view();
     arrays.k = head.k_block_->view();
     read_energy_operands(head);
   }
   if (!input_.v) return;
-  const bool of_x =
-      input_.q && input_.q->input.dataset.address() == input_.v->input.dataset.address();
-  head.v_block_ = vectors(*input_.v, head.problem, of_x ? last_x_ : last_y_, last_v_);
-  arrays.v = {head.v_block_->values.data(), input_.keys, input_.v_head_dim};
+  const bool of_x = input_.q &&
+                    input_.q->input.dataset.address() == input_.v->input.dataset.address() &&
+                    own.row0 == own.col0 && own.rows == own.cols;
+  head.v_block_ = vectors(*input_.v, head.problem, keys, of_x ? last_x_ : last_y_, last_v_);
+  arrays.v = head.v_block_->view();
 }
 
 template <class T>
@@ -116,19 +141,23 @@ template <class T>
 std::shared_ptr<Head<T>> HeadReader<T>::read(Index problem) {
   auto head = std::make_shared<Head<T>>();
   head->problem = problem;
+  head->part = input_.part(problem);
+  const TileRange& own = head->part.range;
   const auto source = [&]<class U>(const std::optional<Operand>& operand, Matrix<U>& last) {
     if (!operand) return std::shared_ptr<OperandMatrix<U>>();
     const Index index = operand->block(problem);
-    if (last.index != index) last = {index, matrix_source<U>(*operand, problem, dense_limit_)};
+    if (last.index != index || !same_range(last.own, own)) {
+      last = {index, own, matrix_source<U>(*operand, problem, own, dense_limit_)};
+    }
     return last.source;
   };
   HeadArrays<T>& arrays = head->arrays_;
   arrays.problem = problem;
-  arrays.queries = input_.queries;
-  arrays.keys = input_.keys;
+  arrays.queries = own.rows;
+  arrays.keys = own.cols;
+  arrays.offset = head->part.offset;
   head->stored_ = source(input_.scores, last_scores_);
   read_vectors(*head);
-  if (input_.grad_out) head->grad_out_block_ = block(*input_.grad_out, problem, last_grad_out_);
   head->bias_ = source(input_.bias, last_bias_);
   head->mask_ = source(input_.mask, last_mask_);
   head->preference_ = source(input_.preference, last_preference_);
@@ -137,9 +166,6 @@ std::shared_ptr<Head<T>> HeadReader<T>::read(Index problem) {
   arrays.bias = head->bias_.get();
   arrays.mask = head->mask_.get();
   if (head->relative_) arrays.relative = &*head->relative_;
-  if (!input_.key_length.empty()) {
-    arrays.key_length = input_.key_length[static_cast<std::size_t>(problem)];
-  }
   make_scores(*head);
   return head;
 }

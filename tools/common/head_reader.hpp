@@ -11,12 +11,13 @@
 
 namespace attn::tools {
 
-/// A row-major block that was read and checked to be finite, or the product of two such blocks;
-/// shared by the heads that use it.
+/// Some rows of a row-major block that were read and checked to be finite, or their product with
+/// another block; shared by the heads that use them.
 template <class T>
 struct Block {
   Index index = -1;
   Index second = -1;  ///< for a product, the index of the weights
+  Index first = 0;    ///< the first row
   Index rows = 0;
   Index cols = 0;
   Buffer<T> values;
@@ -25,11 +26,12 @@ struct Block {
   MatrixView<const T> view() const { return {values.data(), rows, cols}; }
 };
 
-/// One head in memory, with its scores.
+/// One head in memory, with its scores: the queries and keys that are not padding.
 template <class T>
 class Head {
  public:
   Index problem = 0;
+  OwnPart part;
 
   /// The scores for `scheme`. Those of a scheme with a preference include it, and α.
   const Scores<T>& scores(Scheme scheme) const {
@@ -86,9 +88,10 @@ class HeadReader {
 
  private:
   using Last = std::shared_ptr<Block<T>>;
+  Last block(const Operand& operand, Index problem, RowRange rows, Last& last);
   Last block(const Operand& operand, Index problem, Last& last);
-  std::shared_ptr<Block<T>> vectors(const Vectors& vectors, Index problem, Last& last_input,
-                                    Last& last);
+  std::shared_ptr<Block<T>> vectors(const Vectors& vectors, Index problem, RowRange rows,
+                                    Last& last_input, Last& last);
   void read_vectors(Head<T>& head);
   void read_energy_operands(Head<T>& head);
   std::optional<RelativeBias<T>> relative(const HeadArrays<T>& arrays);
@@ -100,10 +103,11 @@ class HeadReader {
   Last last_q_, last_k_, last_v_, last_x_, last_y_;
   Last last_table_, last_grad_out_;
   std::vector<Last> last_energy_;
-  // Keyed by block: the last source made, and for which block.
+  // The last source made, and of which part of which block.
   template <class U>
   struct Matrix {
     Index index = -1;
+    TileRange own;
     std::shared_ptr<OperandMatrix<U>> source;
   };
   Matrix<T> last_scores_, last_bias_, last_preference_;

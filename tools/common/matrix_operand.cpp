@@ -91,16 +91,25 @@ void take_sign(const Operand& operand, T* values, Index size) {
   }
 }
 
+// The part along the axes that the operand has; the others have length 1.
+TileRange own_block(const Operand& operand, const TileRange& own) {
+  TileRange block{0, 1, 0, 1};
+  if (operand.rows > 1) block.row0 = own.row0, block.rows = own.rows;
+  if (operand.cols > 1) block.col0 = own.col0, block.cols = own.cols;
+  return block;
+}
+
 template <class T>
 class HeldMatrix final : public OperandMatrix<T> {
  public:
-  HeldMatrix(const Operand& operand, Index block) : values_(operand.rows * operand.cols) {
-    const BlockAxes axes(operand, block, 0, operand.rows, 0, operand.cols);
+  HeldMatrix(const Operand& operand, Index block, const TileRange& own)
+      : values_(own.rows * own.cols) {
+    const BlockAxes axes(operand, block, own.row0, own.rows, own.col0, own.cols);
     operand.dataset.read(axes.start, axes.count, values_.data());
     take_sign(operand, values_.data(), values_.size());
     require_scores(operand, axes, values_.data(), values_.size());
     extent_.add(values_.data(), values_.size());
-    source_.emplace(values_.data(), operand.rows > 1 ? operand.cols : 0, operand.cols > 1 ? 1 : 0,
+    source_.emplace(values_.data(), operand.rows > 1 ? own.cols : 0, operand.cols > 1 ? 1 : 0,
                     extent_.largest);
   }
   void read(const TileRange& range, MatrixView<T> out) const override { source_->read(range, out); }
@@ -118,24 +127,25 @@ template <class T>
 class TiledMatrix final : public OperandMatrix<T> {
  public:
   // Checks all elements once, so that errors do not depend on which tiles a pass reads.
-  TiledMatrix(const Operand& operand, Index block) : operand_(operand), block_(block) {
+  TiledMatrix(const Operand& operand, Index block, const TileRange& own)
+      : operand_(operand), block_(block), own_(own) {
     constexpr Index rows_at_once = 64;
-    Buffer<T> values(std::min(rows_at_once, operand.rows) * operand.cols);
-    for (Index row0 = 0; row0 < operand.rows; row0 += rows_at_once) {
-      const Index rows = std::min(rows_at_once, operand.rows - row0);
-      const BlockAxes axes(operand, block, row0, rows, 0, operand.cols);
+    Buffer<T> values(std::min(rows_at_once, own.rows) * own.cols);
+    for (Index row0 = 0; row0 < own.rows; row0 += rows_at_once) {
+      const Index rows = std::min(rows_at_once, own.rows - row0);
+      const BlockAxes axes(operand, block, own.row0 + row0, rows, own.col0, own.cols);
       operand.dataset.read(axes.start, axes.count, values.data());
-      take_sign(operand, values.data(), rows * operand.cols);
-      require_scores(operand, axes, values.data(), rows * operand.cols);
-      extent_.add(values.data(), rows * operand.cols);
+      take_sign(operand, values.data(), rows * own.cols);
+      require_scores(operand, axes, values.data(), rows * own.cols);
+      extent_.add(values.data(), rows * own.cols);
     }
   }
 
   void read(const TileRange& range, MatrixView<T> out) const override {
     const Index rows = operand_.rows > 1 ? range.rows : 1;
     const Index cols = operand_.cols > 1 ? range.cols : 1;
-    const BlockAxes axes(operand_, block_, operand_.rows > 1 ? range.row0 : 0, rows,
-                         operand_.cols > 1 ? range.col0 : 0, cols);
+    const BlockAxes axes(operand_, block_, operand_.rows > 1 ? own_.row0 + range.row0 : 0, rows,
+                         operand_.cols > 1 ? own_.col0 + range.col0 : 0, cols);
     Buffer<T> values(rows * cols);
     operand_.dataset.read(axes.start, axes.count, values.data());
     take_sign(operand_, values.data(), values.size());
@@ -150,6 +160,7 @@ class TiledMatrix final : public OperandMatrix<T> {
  private:
   const Operand& operand_;
   Index block_;
+  TileRange own_;
   Extent extent_;
 };
 
@@ -163,17 +174,21 @@ std::int64_t matrix_source_bytes(const Operand& operand, std::size_t element_siz
 
 template <class T>
 std::shared_ptr<OperandMatrix<T>> matrix_source(const Operand& operand, Index problem,
-                                                std::int64_t dense_limit) {
+                                                const TileRange& own, std::int64_t dense_limit) {
   const Index block = operand.block(problem);
+  const TileRange part = own_block(operand, own);
   if (matrix_source_bytes(operand, sizeof(T), dense_limit) > 0) {
-    return std::make_shared<HeldMatrix<T>>(operand, block);
+    return std::make_shared<HeldMatrix<T>>(operand, block, part);
   }
-  return std::make_shared<TiledMatrix<T>>(operand, block);
+  return std::make_shared<TiledMatrix<T>>(operand, block, part);
 }
 
-template std::shared_ptr<OperandMatrix<float>> matrix_source(const Operand&, Index, std::int64_t);
-template std::shared_ptr<OperandMatrix<double>> matrix_source(const Operand&, Index, std::int64_t);
-template std::shared_ptr<OperandMatrix<std::uint8_t>> matrix_source(const Operand&, Index,
-                                                                    std::int64_t);
+#define ATTN_FOR_TYPE(T)                                                          \
+  template std::shared_ptr<OperandMatrix<T>> matrix_source(const Operand&, Index, \
+                                                           const TileRange&, std::int64_t);
+ATTN_FOR_TYPE(float)
+ATTN_FOR_TYPE(double)
+ATTN_FOR_TYPE(std::uint8_t)
+#undef ATTN_FOR_TYPE
 
 }  // namespace attn::tools

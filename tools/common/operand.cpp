@@ -102,7 +102,8 @@ Operand vector_operand(const io::InputDataset& dataset, const Shape& leading, bo
   return Operand{dataset, own, 1, length, LeadingMap(leading, own, grouped, dataset.address())};
 }
 
-std::vector<Index> lengths_of(const io::InputDataset& dataset, const Shape& leading, Index most) {
+std::vector<Index> integers_per_problem(const io::InputDataset& dataset, const Shape& leading,
+                                        Index low, Index high) {
   if (!is_integral(dataset.dtype()) || dataset.dtype() == DType::boolean) {
     throw Error(Failure::input, fmt::format("{} has type {}, expected an integer type",
                                             dataset.address(), name(dataset.dtype())));
@@ -119,10 +120,11 @@ std::vector<Index> lengths_of(const io::InputDataset& dataset, const Shape& lead
   dataset.read(Shape(shape.size(), 0), shape, stored.data());
   for (Index n = 0; n < count; ++n) {
     const std::int64_t value = stored[static_cast<std::size_t>(n)];
-    if (value >= 0 && value <= most) continue;
-    throw Error(Failure::input, fmt::format("{} has {} at {}, expected a whole number in [0, {}]",
-                                            dataset.address(), value,
-                                            element_text(Shape(shape.size(), 0), shape, n), most));
+    if (value >= low && value <= high) continue;
+    throw Error(
+        Failure::input,
+        fmt::format("{} has {} at {}, expected a whole number in [{}, {}]", dataset.address(),
+                    value, element_text(Shape(shape.size(), 0), shape, n), low, high));
   }
   Shape aligned = shape;
   aligned.resize(leading.size(), 1);

@@ -45,10 +45,11 @@ Shape heads_first(const io::InputDataset& dataset, ScoreOptions::Layout layout);
 Operand vector_operand(const io::InputDataset& dataset, const Shape& leading, bool grouped,
                        Index length);
 
-/// A whole number in [0, most] per problem, from integers aligned with the first leading axes; axes
-/// of length 1 and missing axes broadcast: key_length (B), (B, 1), (1), a scalar. Throws
+/// A whole number in [low, high] per problem, from integers aligned with the first leading axes;
+/// axes of length 1 and missing axes broadcast: key_length (B), (B, 1), (1), a scalar. Throws
 /// Error(input) naming the dataset if it does not match.
-std::vector<Index> lengths_of(const io::InputDataset& dataset, const Shape& leading, Index most);
+std::vector<Index> integers_per_problem(const io::InputDataset& dataset, const Shape& leading,
+                                        Index low, Index high);
 
 /// The operand called `name`, of shape (…, rows or 1, cols or 1) broadcasting to leading.
 Operand matrix_operand(const io::InputBundle& bundle, const std::string& name, const Shape& leading,

@@ -15,7 +15,8 @@ void add(const std::optional<Vectors>& vectors, NameSet& names) {
 }  // namespace
 
 NameSet score_inputs(const AttentionInput& input) {
-  NameSet names = {"mask", "bias", "key_length"};
+  NameSet names = {"mask",        "bias",      "query_length", "key_length",
+                   "query_start", "key_start", "query_offset"};
   add(input.q, names);
   add(input.k, names);
   for (const auto* operand : {&input.scores, &input.rel_bias}) {

@@ -39,8 +39,8 @@ const std::vector<std::string>& gradient_names() {
 
 const std::vector<std::string>& score_attributes() {
   static const std::vector<std::string> names = {
-      "attn_energy", "attn_scale",   "attn_causal", "attn_source", "attn_relative_bias",
-      "attn_window", "attn_softcap", "attn_layout", "attn_epsilon"};
+      "attn_energy", "attn_scale",        "attn_causal",  "attn_source", "attn_relative_bias",
+      "attn_window", "attn_query_offset", "attn_softcap", "attn_layout", "attn_epsilon"};
   return names;
 }
 

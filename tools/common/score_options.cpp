@@ -11,11 +11,14 @@
 
 #include "attnkit/error.hpp"
 #include "common/score_words.hpp"
+#include "common/window_words.hpp"
 #include "energy/energy_description.hpp"
 #include "scheme/scheme_description.hpp"
 
 namespace attn::tools {
 namespace {
+
+constexpr Index most_offset = Index{1} << 40;
 
 constexpr std::array<std::pair<ScoreOptions::Relative, const char*>, 3> relative_biases = {{
     {ScoreOptions::Relative::none, "none"},
@@ -122,15 +125,36 @@ bool records_energy(const io::InputBundle* recorded) {
   return recorded->text_attribute("attn_scheme").value_or("fenchel") == "fenchel";
 }
 
-std::optional<Index> resolve_window(const cli::Arguments& arguments,
+Window resolve_window(const cli::Arguments& arguments, const io::InputBundle* recorded) {
+  if (recorded == nullptr || arguments.given("window")) {
+    const std::string text = arguments.text("window");
+    const auto window = window_of(text.empty() ? "none" : text);
+    if (window) return *window;
+    throw Error(Failure::usage, "--window is " + text + ", expected W >= 1, LEFT:RIGHT or none");
+  }
+  const Setting stored = root_setting(*recorded, "attn_window");
+  std::string text = "none";
+  if (const auto* const words = std::get_if<std::string>(&stored)) text = *words;
+  if (const auto* const number = std::get_if<std::int64_t>(&stored)) text = fmt::to_string(*number);
+  if (const auto* const number = std::get_if<double>(&stored)) text = fmt::format("{}", *number);
+  const auto window = window_of(text);
+  if (window) return *window;
+  throw Error(Failure::input,
+              fmt::format("{}: attribute attn_window is {}, expected a whole number >= 1 or "
+                          "LEFT:RIGHT",
+                          recorded->description(), text));
+}
+
+std::optional<Index> resolve_offset(const cli::Arguments& arguments,
                                     const io::InputBundle* recorded) {
-  if (recorded == nullptr || arguments.given("window")) return arguments.integer("window");
-  const auto stored = recorded->number_attribute("attn_window");
+  if (recorded == nullptr || arguments.given("query-offset")) {
+    return arguments.integer("query-offset");
+  }
+  const auto stored = recorded->number_attribute("attn_query_offset");
   if (!stored) return std::nullopt;
-  constexpr double most = 1e15;  // whole numbers are exact up to here
-  if (!(*stored >= 1 && *stored <= most) || *stored != std::floor(*stored)) {
+  if (!(std::abs(*stored) <= static_cast<double>(most_offset)) || *stored != std::floor(*stored)) {
     throw Error(Failure::input,
-                fmt::format("{}: attribute attn_window is {}, expected a whole number >= 1",
+                fmt::format("{}: attribute attn_query_offset is {}, expected a whole number",
                             recorded->description(), *stored));
   }
   return static_cast<Index>(*stored);
@@ -152,8 +176,8 @@ void declare_score_options(cli::Declaration& declaration, bool inherited, ScoreU
       .default_words(usual(""))
       .optional_choice("causal", {"none", "top-left", "bottom-right"},
                        "Hides later keys: query i may attend to key j only if j <= i (top-left) or "
-                       "j <= i + Lk - Lq (bottom-right). If Lq = Lk, these are the same, and WORD "
-                       "may be omitted.")
+                       "j <= i + Lk - Lq (bottom-right), all counted without padding. If Lq = Lk, "
+                       "these are the same, and WORD may be omitted; so with --query-offset.")
       .default_words(usual("none"))
       .choice("relative-bias", names_of(relative_biases),
               words.relative_bias +
@@ -161,12 +185,17 @@ void declare_score_options(cli::Declaration& declaration, bool inherited, ScoreU
                   "is -slope |i-j| with the published slopes.",
               "none")
       .default_words(usual(""))
-      .integer("window", "W",
-               "Query i may attend to key j only if |i-j| < W; other pairs are not computed. With "
-               "--causal=bottom-right, i + Lk - Lq takes the place of i.",
-               1, Index{1} << 40)
-      .or_none()
-      .default_words(usual("none"));
+      .text(
+          "window", "LEFT:RIGHT",
+          "Query i may attend to key j only if p - LEFT <= j <= p + RIGHT, where p is the "
+          "query's position: i plus the offset of --query-offset or --causal=bottom-right. A side "
+          "without a number is open. W alone is |p-j| < W. Other pairs are not computed.")
+      .default_words(usual("none"))
+      .integer("query-offset", "N",
+               "The position of query 0 among the keys, for a block of queries behind a cache: "
+               "query i stands at i + N for --causal, --window and --relative-bias.",
+               -most_offset, most_offset)
+      .default_words(usual("the dataset query_offset if present, else 0"));
   if (!words.softcap.empty()) {
     declaration.number("softcap", "X", words.softcap, cli::Declaration::Range::positive())
         .or_none()
@@ -215,16 +244,20 @@ ScoreOptions resolve_score_options(const cli::Arguments& arguments,
     options.softcap = recorded->number_attribute("attn_softcap");
   }
   options.window = resolve_window(arguments, recorded);
+  options.query_offset = resolve_offset(arguments, recorded);
   if (arguments.given("causal")) options.causal = arguments.text("causal");
-  if (recorded == nullptr) return options;
-
-  if (!arguments.given("causal")) {
+  if (options.causal == "none") options.causal.reset();
+  if (recorded != nullptr && !arguments.given("causal")) {
     const auto causal = recorded->text_attribute("attn_causal");
     if (causal && !value_in(causal_masks, *causal)) {
       throw Error(Failure::input, recorded->description() + ": attribute attn_causal is " +
                                       *causal + ", which is unknown");
     }
     if (causal && *causal != "none") options.causal = *causal;
+  }
+  if (arguments.given("query-offset") && !options.by_position()) {
+    throw Error(Failure::usage,
+                "--query-offset has no effect without --causal, --window or --relative-bias");
   }
   return options;
 }
@@ -237,7 +270,12 @@ std::string settings_left(const ScoreOptions& recorded, const ScoreOptions& used
   if (recorded.relative != used.relative) {
     left.push_back("relative-bias " + name_in(relative_biases, recorded.relative));
   }
-  if (recorded.window != used.window) left.push_back(fmt::format("window {}", *recorded.window));
+  if (recorded.window != used.window) {
+    left.push_back("window " + (recorded.window.is_open() ? "none" : window_text(recorded.window)));
+  }
+  if (recorded.query_offset != used.query_offset && recorded.query_offset) {
+    left.push_back(fmt::format("query-offset {}", *recorded.query_offset));
+  }
   if (recorded.softcap != used.softcap)
     left.push_back(fmt::format("softcap {}", *recorded.softcap));
   if (recorded.causal != used.causal) left.push_back("causal " + recorded.causal.value_or("none"));
@@ -249,10 +287,18 @@ void warn_of_settings_left(const std::string& settings, cli::Report& report) {
               "; options that are not given again take their defaults");
 }
 
-Causal resolve_causal(const ScoreOptions& options, Index queries, Index keys) {
+Causal resolve_causal(const ScoreOptions& options, Index queries, Index keys, bool has_offset) {
   if (!options.causal) return Causal::none;
-  if (!options.causal->empty()) return value_in(causal_masks, *options.causal).value();
-  if (queries != keys) {
+  if (!options.causal->empty()) {
+    const Causal causal = value_in(causal_masks, *options.causal).value();
+    if (causal == Causal::bottom_right && has_offset) {
+      throw Error(Failure::usage,
+                  "both --causal=bottom-right and a query offset place the queries, expected one",
+                  "--causal=top-left counts from the offset");
+    }
+    return causal;
+  }
+  if (queries != keys && !has_offset) {
     throw Error(Failure::usage,
                 "--causal is ambiguous for " + std::to_string(queries) + " queries and " +
                     std::to_string(keys) + " keys",
@@ -273,7 +319,12 @@ std::vector<std::pair<std::string, Setting>> score_settings(const ScoreOptions& 
   if (options.relative != ScoreOptions::Relative::none) {
     settings.emplace_back("attn_relative_bias", name_in(relative_biases, options.relative));
   }
-  if (options.window) settings.emplace_back("attn_window", std::int64_t{*options.window});
+  if (!options.window.is_open()) {
+    settings.emplace_back("attn_window", window_setting(options.window));
+  }
+  if (options.query_offset) {
+    settings.emplace_back("attn_query_offset", std::int64_t{*options.query_offset});
+  }
   if (options.softcap) settings.emplace_back("attn_softcap", *options.softcap);
   if (options.source == ScoreOptions::Source::cost) {
     settings.emplace_back("attn_epsilon", options.epsilon);
@@ -292,7 +343,16 @@ void report_score_options(const ScoreOptions& options, Causal causal, cli::Repor
   params["from"] = name_in(sources, options.source);
   params["relative_bias"] = name_in(relative_biases, options.relative);
   params["layout"] = name_in(layouts, options.layout);
-  if (options.window) params["window"] = *options.window;
+  if (!options.window.is_open()) {
+    const Setting window = window_setting(options.window);
+    const auto* const distance = std::get_if<std::int64_t>(&window);
+    if (distance != nullptr) {
+      params["window"] = *distance;
+    } else {
+      params["window"] = window_text(options.window);
+    }
+  }
+  if (options.query_offset) params["query_offset"] = *options.query_offset;
   if (options.softcap) params["softcap"] = *options.softcap;
 }
 

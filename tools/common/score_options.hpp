@@ -39,9 +39,15 @@ struct ScoreOptions {
   std::optional<std::string>
       causal;  ///< "" if the alignment is left open, "top-left", "bottom-right"
   Relative relative = Relative::none;
-  std::optional<Index> window;
+  Window window;
+  std::optional<Index> query_offset;  ///< the position of query 0; else the dataset query_offset
   std::optional<double> softcap;
   Layout layout = Layout::heads_first;
+
+  /// Whether scores depend on the positions of queries and keys.
+  bool by_position() const {
+    return causal.has_value() || !window.is_open() || relative != Relative::none;
+  }
 
   /// A scheme with a preference has a usual energy of its own (SchemeDescription::usual_energy).
   std::string energy_of(Scheme scheme) const;
@@ -67,8 +73,9 @@ std::string settings_left(const ScoreOptions& recorded, const ScoreOptions& used
 /// Warns that these settings are not used.
 void warn_of_settings_left(const std::string& settings, cli::Report& report);
 
-/// Throws Error(usage) if the alignment is left open and Lq ≠ Lk.
-Causal resolve_causal(const ScoreOptions& options, Index queries, Index keys);
+/// `has_offset`: the position of query 0 is given. Throws Error(usage) if the alignment is left
+/// open and Lq ≠ Lk without an offset, and for an offset beside bottom-right, which has its own.
+Causal resolve_causal(const ScoreOptions& options, Index queries, Index keys, bool has_offset);
 
 /// The values of score_attributes() (result_kinds.hpp), in the order in which they are written.
 std::vector<std::pair<std::string, Setting>> score_settings(const ScoreOptions& options,

@@ -17,7 +17,8 @@ std::string status_name(SolveStatus status) {
 }
 
 void Totals::add(const Attention& attention) {
-  add(Totals{attention.summary, attention.allowed.empty_queries(), attention.allowed.empty_keys()});
+  add(Totals{attention.summary, attention.allowed.empty_queries(), attention.allowed.empty_keys(),
+             0, 0});
 }
 
 void Totals::add(const Totals& more) {
@@ -28,6 +29,8 @@ void Totals::add(const Totals& more) {
   if (worst.status != SolveStatus::not_converged) worst.status = summary.status;
   empty_queries += more.empty_queries;
   masked_keys += more.masked_keys;
+  padded_queries += more.padded_queries;
+  padded_keys += more.padded_keys;
 }
 
 }  // namespace attn::tools

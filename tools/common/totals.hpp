@@ -11,6 +11,8 @@ struct Totals {
   SchemeSummary worst;
   Index empty_queries = 0;
   Index masked_keys = 0;
+  Index padded_queries = 0;
+  Index padded_keys = 0;
 
   void add(const Attention& attention);
   void add(const Totals& more);

@@ -111,7 +111,8 @@ HeadResult compute_head(const ColumnOptions& options,
       }
     }
     found.columns = {sums.values(), entropy.values()};
-    found.mean_entropy = mean_over(found.columns.entropies, input.queries - result.empty_queries);
+    found.mean_entropy =
+        mean_over(found.columns.entropies, head.part.queries() - result.empty_queries);
     if (scheme) {
       const double hybrid = options.scheme_options(*scheme, head.problem).hybrid;
       found.bound = column_sum_bound(*scheme, hybrid, allowed.most_keys());

@@ -50,30 +50,30 @@ StoredAttention::StoredAttention(const io::InputBundle& bundle, const AttentionI
   }
 }
 
-std::vector<double> StoredAttention::vector(const Operand& operand, Index problem) const {
-  const auto source = matrix_source<double>(operand, problem, dense_limit_);
-  std::vector<double> values(static_cast<std::size_t>(operand.cols));
-  source->read(TileRange{0, 1, 0, operand.cols},
-               MatrixView<double>(values.data(), 1, operand.cols));
+std::vector<double> StoredAttention::vector(const Operand& operand, Index problem, Index first,
+                                            Index count) const {
+  const auto source = matrix_source<double>(operand, problem, {0, 1, first, count}, dense_limit_);
+  std::vector<double> values(static_cast<std::size_t>(count));
+  source->read(TileRange{0, 1, 0, count}, MatrixView<double>(values.data(), 1, count));
   return values;
 }
 
 template <class T>
 void StoredAttention::show(const Head<T>& head, const std::vector<Observer<T>*>& observers,
                            int threads) const {
+  const TileRange& own = head.part.range;
   if (weights_) {
-    const auto source = matrix_source<T>(*weights_, head.problem, dense_limit_);
-    naming(
-        [&] { return place(head.problem); },
-        [&] { show_stored_weights<T>(*source, input_.queries, input_.keys, observers, threads); });
+    const auto source = matrix_source<T>(*weights_, head.problem, own, dense_limit_);
+    naming([&] { return place(head.problem); },
+           [&] { show_stored_weights<T>(*source, own.rows, own.cols, observers, threads); });
     return;
   }
   Potentials potentials;
-  potentials.row = vector(*row_, head.problem);
-  potentials.col = vector(*col_, head.problem);
+  potentials.row = vector(*row_, head.problem, own.row0, own.rows);
+  potentials.col = vector(*col_, head.problem, own.col0, own.cols);
   double hybrid = 0;
   if (unas_row_) {
-    potentials.unas_row = vector(*unas_row_, head.problem);
+    potentials.unas_row = vector(*unas_row_, head.problem, own.row0, own.rows);
     hybrid = hybrid_[static_cast<std::size_t>(head.problem)];
   }
   show_weights<T>(head.scores(scheme_), potentials, hybrid, observers, threads);
@@ -82,7 +82,10 @@ void StoredAttention::show(const Head<T>& head, const std::vector<Observer<T>*>&
 std::vector<std::uint8_t> StoredAttention::closed_keys(Index problem) const {
   std::vector<std::uint8_t> closed;
   if (!weights_ || !col_) return closed;
-  for (const double potential : vector(*col_, problem)) closed.push_back(std::isinf(potential));
+  const TileRange& own = input_.part(problem).range;
+  for (const double potential : vector(*col_, problem, own.col0, own.cols)) {
+    closed.push_back(std::isinf(potential));
+  }
   return closed;
 }
 

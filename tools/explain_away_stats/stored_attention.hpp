@@ -44,7 +44,7 @@ class StoredAttention {
                             std::size_t element_size, std::int64_t dense_limit);
 
  private:
-  std::vector<double> vector(const Operand& operand, Index problem) const;
+  std::vector<double> vector(const Operand& operand, Index problem, Index first, Index count) const;
 
   const AttentionInput& input_;
   Scheme scheme_;

@@ -8,6 +8,7 @@
 
 #include "attnkit/error.hpp"
 #include "common/head_outputs.hpp"
+#include "common/own_rows.hpp"
 #include "fenchel/closed_forms.hpp"
 #include "kernel/gemm.hpp"
 #include "kernel/tile.hpp"
@@ -35,21 +36,22 @@ void scale(Buffer<double>& values, double factor) {
 // Whether all queries have the preferences of the first.
 bool rows_alike(const Scores<double>::Terms& terms) {
   const auto alike = [](const auto* source) { return source == nullptr || source->rows_alike(); };
-  return terms.causal == Causal::none && !terms.window && terms.relative == nullptr &&
+  return !terms.band.causal && terms.band.window.is_open() && terms.relative == nullptr &&
          alike(terms.bias) && alike(terms.mask) && alike(terms.preference);
 }
 
 // u_i ∝ preference exp(bias), 0 for forbidden pairs: scores without energies.
-void make_preferences(const Head<double>& head, const AttentionInput& input, HeadProblem& made) {
+void make_preferences(const Head<double>& head, HeadProblem& made) {
   Scores<double>::Terms terms = head.scores(Scheme::fenchel).terms();
-  const auto nothing = make_zero_energy<double>(input.queries, input.keys);
+  const Index keys = head.part.keys();
+  const auto nothing = make_zero_energy<double>(head.part.queries(), keys);
   terms.energy = nothing.get();
   const Scores<double> scores(terms);
-  const Index rows = rows_alike(terms) ? 1 : input.queries;
-  made.preference = Buffer<double>(rows * input.keys);
-  const MatrixView<double> u(made.preference.data(), rows, input.keys);
+  const Index rows = rows_alike(terms) ? 1 : head.part.queries();
+  made.preference = Buffer<double>(rows * keys);
+  const MatrixView<double> u(made.preference.data(), rows, keys);
   Scores<double>::Scratch scratch;
-  scores.fill({0, rows, 0, input.keys}, u, scratch);
+  scores.fill({0, rows, 0, keys}, u, scratch);
   for (Index i = 0; i < rows; ++i) {
     const double most = kernel::row_max(u.row(i), u.cols, nullptr);
     if (std::isinf(most)) {
@@ -69,11 +71,12 @@ Buffer<double> copy_of(MatrixView<const double> matrix) {
   return made;
 }
 
-// A source without an allowed target must have no preference.
-void require_ways_out(const DualTask& task, MatrixView<const double> preference) {
+// A source without an allowed target must have no preference. Keys are counted from `first` on.
+void require_ways_out(const DualTask& task, Index first, MatrixView<const double> preference) {
   for (const Index source : task.walled_sources) {
+    if (source < first || source >= first + preference.cols) continue;
     for (Index row = 0; row < preference.rows; ++row) {
-      if (!(preference(row, source) > 0)) continue;
+      if (!(preference(row, source - first) > 0)) continue;
       throw Error(
           Failure::numerical,
           fmt::format("{}: source {} has a preference but no allowed target: column {} is inf",
@@ -84,27 +87,31 @@ void require_ways_out(const DualTask& task, MatrixView<const double> preference)
 
 HeadProblem problem_of(const DualTask& task, const Head<double>& head) {
   const AttentionInput& input = task.input;
+  const Index queries = head.part.queries();
+  const Index keys = head.part.keys();
   HeadProblem made;
   if (input.options.source == ScoreOptions::Source::projection) {
     // FD 20: templates are the layer's input, evidence is the query times both matrices.
     const MatrixView<const double> wk = head.made_of_k().weights;
     made.templates = copy_of(head.made_of_k().input);
-    made.evidence = Buffer<double>(input.queries * wk.rows);
-    kernel::multiply_transposed(1.0, head.q(), wk, {made.evidence.data(), input.queries, wk.rows});
+    made.evidence = Buffer<double>(queries * wk.rows);
+    kernel::multiply_transposed(1.0, head.q(), wk, {made.evidence.data(), queries, wk.rows});
   } else {
     made.templates = copy_of(head.k());
     made.evidence = copy_of(head.q());
   }
   scale(made.templates, task.options.template_scale);
-  made.problem.templates = {made.templates.data(), input.keys, task.axes()};
-  made.problem.evidence = {made.evidence.data(), input.queries, task.axes()};
+  made.problem.templates = {made.templates.data(), keys, task.axes()};
+  made.problem.evidence = {made.evidence.data(), queries, task.axes()};
   made.problem.alpha = task.options.alpha;
   if (task.options.gamma) {
     made.problem.transport =
-        TransportCost{{task.cost.data(), input.keys, input.keys}, *task.options.gamma};
+        TransportCost{by_pair(MatrixView<const double>(task.cost.data(), input.keys, input.keys),
+                              {head.part.range.col0, keys, head.part.range.col0, keys}),
+                      *task.options.gamma};
   }
-  make_preferences(head, input, made);
-  require_ways_out(task, made.problem.preference);
+  make_preferences(head, made);
+  require_ways_out(task, head.part.range.col0, made.problem.preference);
   return made;
 }
 
@@ -147,8 +154,8 @@ void require_float32(const DualTask& task, const Buffer<double>& out) {
 // out = p v, and its distance from the output of the first order.
 void make_outputs(const HeadProblem& made, const Head<double>& head, const DualTask& task,
                   int threads, HeadResult& result) {
-  const Index queries = task.input.queries;
-  const Index keys = task.input.keys;
+  const Index queries = head.part.queries();
+  const Index keys = head.part.keys();
   const Index width = head.v().cols;
   const auto mean_of_values = [&](const Buffer<double>& p, double* out) {
     std::fill_n(out, queries * width, 0.0);
@@ -169,10 +176,14 @@ void make_outputs(const HeadProblem& made, const Head<double>& head, const DualT
 }
 
 HeadResult solve_head(const DualTask& task, const Head<double>& head, int threads) {
-  const HeadProblem made = problem_of(task, head);
-  const Index queries = task.input.queries;
-  const Index axes = task.axes();
   HeadResult result;
+  const Index queries = head.part.queries();
+  if (queries == 0 || head.part.keys() == 0) {
+    result.figures.queries = result.figures.empty = queries;
+    return result;
+  }
+  const HeadProblem made = problem_of(task, head);
+  const Index axes = task.axes();
   const auto view = [&](Buffer<double>& values, bool wanted, Index width) {
     if (!wanted) return MatrixView<double>();
     values = Buffer<double>(queries * width);
@@ -183,7 +194,7 @@ HeadResult solve_head(const DualTask& task, const Head<double>& head, int thread
   const std::vector<DualSummary> summaries =
       solve_dual(made.problem, options.solver, threads,
                  {view(result.lambda, true, axes), view(result.h, options.emits("h"), axes),
-                  view(result.p, options.emits("p") || outputs, task.input.keys)});
+                  view(result.p, options.emits("p") || outputs, head.part.keys())});
   closed_forms(made.problem, threads,
                {view(result.h_first_order, options.emits("h_first_order"), axes),
                 {},
@@ -204,6 +215,31 @@ HeadResult solve_head(const DualTask& task, const Head<double>& head, int thread
   if (outputs) make_outputs(made, head, task, threads, result);
   result.figures = figures_of(summaries, result);
   return result;
+}
+
+// Padding has results of 0.
+void write_head(const DualTask& task, Index problem, HeadResult& result, HeadOutputs& outputs) {
+  const AttentionInput& input = task.input;
+  const TileRange& own = input.part(problem).range;
+  const auto write = [&]<class Values>(const char* name, Values& values, const Shape& each) {
+    if (!task.options.emits(name)) return;
+    spread_rows(values, own.row0, input.queries, element_count(each), 0);
+    outputs.write(name, problem, join({input.queries}, each), values.data());
+  };
+  const Shape by_axis = {task.axes()};
+  write("lambda", result.lambda, by_axis);
+  write("h", result.h, by_axis);
+  write("gap", result.gap, {});
+  write("gradient_norm", result.gradient_norm, {});
+  write("iterations", result.iterations, {});
+  write("h_first_order", result.h_first_order, by_axis);
+  write("h_second_order", result.h_second_order, by_axis);
+  write("out", result.out, {input.v_head_dim});
+  write("relative_deviation", result.relative_deviation, {});
+  write("out_deviation", result.out_deviation, {});
+  if (!task.options.emits("p")) return;
+  spread_pairs(result.p, own, input.all_pairs());
+  outputs.write("p", problem, {input.queries, input.keys}, result.p.data());
 }
 
 // Uses names of its own: attributes without "dual" describe attn-compute's results, which the
@@ -253,19 +289,7 @@ std::vector<DualHead> solve_section(const cli::Arguments& arguments, const DualT
         return naming_head(input, head, [&] { return solve_head(task, head, threads); });
       },
       [&](Index problem, HeadResult& result) {
-        const Shape by_axis = {input.queries, task.axes()};
-        const Shape by_query = {input.queries};
-        outputs.write("lambda", problem, by_axis, result.lambda.data());
-        outputs.write("h", problem, by_axis, result.h.data());
-        outputs.write("p", problem, {input.queries, input.keys}, result.p.data());
-        outputs.write("gap", problem, by_query, result.gap.data());
-        outputs.write("gradient_norm", problem, by_query, result.gradient_norm.data());
-        outputs.write("iterations", problem, by_query, result.iterations.data());
-        outputs.write("h_first_order", problem, by_axis, result.h_first_order.data());
-        outputs.write("h_second_order", problem, by_axis, result.h_second_order.data());
-        outputs.write("out", problem, {input.queries, input.v_head_dim}, result.out.data());
-        outputs.write("relative_deviation", problem, by_query, result.relative_deviation.data());
-        outputs.write("out_deviation", problem, by_query, result.out_deviation.data());
+        write_head(task, problem, result, outputs);
         converged = converged && result.figures.converged == result.figures.problems();
         heads.push_back(std::move(result.figures));
       });

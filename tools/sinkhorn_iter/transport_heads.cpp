@@ -9,11 +9,13 @@
 #include "attnkit/error.hpp"
 #include "common/bundles.hpp"
 #include "common/head_outputs.hpp"
+#include "common/own_rows.hpp"
 #include "common/result_kinds.hpp"
 #include "common/result_table.hpp"
 #include "common/weights_writer.hpp"
 #include "feasibility/allowed_pairs.hpp"
 #include "sinkhorn/feasible_marginals.hpp"
+#include "tensor/infinity.hpp"
 
 namespace attn::tools {
 namespace {
@@ -114,6 +116,19 @@ double prepare(const TransportTask& task, const AllowedPairs& pairs, Marginals& 
   return found.tolerance;
 }
 
+// A problem whose sequence has no queries or no keys: its plan is empty.
+template <class T>
+HeadResult<T> nothing_to_move(const TransportTask& task, const Head<T>& head,
+                              const HeadOutputs& outputs) {
+  HeadResult<T> found;
+  found.result.problem = head.problem;
+  if (task.emits("plan")) {
+    WeightsWriter<T>(outputs.dataset("plan"), outputs.position(head.problem),
+                     task.input.all_pairs(), {});
+  }
+  return found;
+}
+
 template <class T>
 HeadResult<T> solve_head(const TransportTask& task, const Head<T>& head, const HeadOutputs& outputs,
                          std::int64_t kept_bytes, int threads) {
@@ -121,6 +136,7 @@ HeadResult<T> solve_head(const TransportTask& task, const Head<T>& head, const H
   HeadResult<T> found;
   TransportResult& result = found.result;
   result.problem = head.problem;
+  if (scores.rows() == 0 || scores.cols() == 0) return nothing_to_move(task, head, outputs);
   Marginals marginals = task.marginals(head.problem, scores.allowed_counts());
   result.tolerance = tolerance_in_force(task.solver, marginals.total(), sizeof(T));
   SinkhornOptions options = task.solver;
@@ -132,7 +148,8 @@ HeadResult<T> solve_head(const TransportTask& task, const Head<T>& head, const H
   std::optional<WeightsWriter<T>> plan;
   std::vector<Observer<T>*> observers;
   if (task.emits("plan")) {
-    plan.emplace(outputs.dataset("plan"), outputs.position(head.problem));
+    plan.emplace(outputs.dataset("plan"), outputs.position(head.problem), task.input.all_pairs(),
+                 head.part.range);
     observers.push_back(&*plan);
   }
   found.solution = naming_head(task.input, head, [&] {
@@ -230,7 +247,10 @@ TransportResults solve(const cli::Arguments& arguments, const TransportTask& tas
         results.problems.push_back(found.result);
         warn_of_rescaled(task, found.result, report);
         if (found.result.infeasible()) return;
-        const Potentials& potentials = found.solution.potentials;
+        Potentials& potentials = found.solution.potentials;
+        const TileRange& own = input.part(problem).range;
+        spread_rows(potentials.row, own.row0, input.queries, 1, minus_infinity);
+        spread_rows(potentials.col, own.col0, input.keys, 1, minus_infinity);
         outputs.write("row_potential", problem, {input.queries}, potentials.row.data());
         outputs.write("col_potential", problem, {input.keys}, potentials.col.data());
         errors.resize(static_cast<std::size_t>(problem));

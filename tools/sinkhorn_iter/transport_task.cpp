@@ -99,9 +99,10 @@ std::optional<Operand> marginal_operand(const io::InputBundle& bundle, const std
   return vector_operand(bundle.dataset(name), leading, false, length);
 }
 
-std::vector<double> read_marginal(const Operand& operand, Index problem) {
-  std::vector<double> values(static_cast<std::size_t>(operand.cols));
-  const BlockAxes axes(operand, operand.block(problem), 0, 1, 0, operand.cols);
+// The `count` numbers from `first` on: those of a problem's own lines.
+std::vector<double> read_marginal(const Operand& operand, Index problem, Index first, Index count) {
+  std::vector<double> values(static_cast<std::size_t>(count));
+  const BlockAxes axes(operand, operand.block(problem), 0, 1, first, count);
   operand.dataset.read(axes.start, axes.count, values.data());
   for (std::size_t n = 0; n < values.size(); ++n) {
     // NaN fails the comparisons.
@@ -150,8 +151,9 @@ void TransportTask::report_params(cli::Report& report) const {
 
 Marginals TransportTask::marginals(Index problem, const AllowedCounts& allowed) const {
   std::optional<std::vector<double>> row, col;
-  if (a) row = read_marginal(*a, problem);
-  if (b) col = read_marginal(*b, problem);
+  const TileRange& own = input.part(problem).range;
+  if (a) row = read_marginal(*a, problem, own.row0, own.rows);
+  if (b) col = read_marginal(*b, problem, own.col0, own.cols);
   return complete_marginals(std::move(row), std::move(col), allowed, of_cost);
 }
 
