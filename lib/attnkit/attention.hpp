@@ -104,6 +104,13 @@ struct AttentionOperands {
   Array<Index> query_offset;
 
   Array<double> hybrid;  ///< a scalar, (H), (B, H), …: u of hnas in [0, 1]
+
+  /// A scalar, (H), (B, H), …: a logit that joins each row's sum and has no value; finite, or −inf
+  /// for none. It is neither scaled nor capped, counts in row potentials and entropies, and has no
+  /// column potential. Not for sinkhorn.
+  Array<double> sink;
+
+  Array<T> gate;  ///< broadcasts to (…, Lq, dv): out is multiplied by 1/(1 + exp(−gate))
 };
 
 /// An array's shape; none if the array is absent.
@@ -146,6 +153,7 @@ struct AttentionGradients {
   TensorView<T> x, y, wq, wk, wv, bq, bk, bv;  ///< x includes y's part if y is absent
   TensorView<T> bias, rel_bias;
   TensorView<T> hybrid;  ///< one number if the operand hybrid is absent; only under hnas
+  TensorView<T> sink, gate;
   std::map<std::string, TensorView<T>> energy;
 };
 

@@ -11,16 +11,17 @@ namespace {
 
 using Numbers = PooledVector<double>;
 
-// δ_i = Σ_j P_ij G_ij / Σ_j P_ij, from row panels.
+// δ_i = Σ_j P_ij G_ij / Σ_j P_ij, from row panels; a sink adds its weight to the divisor.
 template <class T>
 class MeanProducts final : public Observer<T> {
  public:
-  MeanProducts(const TileProduct<T>& products, Numbers& means)
-      : all_products_(products), means_(means) {}
+  MeanProducts(const TileProduct<T>& products, const Numbers& f, double sink, Numbers& means)
+      : all_products_(products), means_(means) {
+    for (const double potential : f) masses_.push_back(sink_weight(sink, potential));
+  }
 
   void start(const Partition& partition) override {
     means_.assign(static_cast<std::size_t>(partition.rows), 0.0);
-    masses_ = means_;
     products_.resize(static_cast<std::size_t>(partition.slots));
   }
   void observe(const WeightTile<T>& tile, Index slot) override {
@@ -81,7 +82,7 @@ template <class T>
 Numbers mean_products(const Forward<T>& forward, const TileProduct<T>& products, Numbers f,
                       Numbers g, int threads) {
   Numbers means;
-  MeanProducts<T> observer(products, means);
+  MeanProducts<T> observer(products, f, forward.options.sink, means);
   Pass<T> pass;
   pass.scores = forward.scores;
   pass.components = {Component{1, f, g}};

@@ -36,7 +36,8 @@ PooledVector<double> delta_of(const Forward<T>& forward, const TileProduct<T>& p
                               const PooledVector<double>& f, const PooledVector<double>& g,
                               int threads);
 
-/// δ_i = Σ_j P_ij G_ij / Σ_j P_ij, in one pass. An empty g means zeros.
+/// δ_i = Σ_j P_ij G_ij / Σ_j P_ij, in one pass, where a sink counts in the divisor. An empty g
+/// means zeros.
 template <class T>
 PooledVector<double> mean_products(const Forward<T>& forward, const TileProduct<T>& products,
                                    PooledVector<double> f, PooledVector<double> g, int threads);

@@ -16,8 +16,10 @@ constexpr double greatest_magnitude = 1e10;
 
 template <class T>
 bool fold_rows(const Forward<T>& forward, WeightAdjoint<T>& adjoint, Buffer<T>& grad_out) {
+  // A larger sink would take ρ out of that range.
+  constexpr double largest_sink = 30;
   if (!is_softmax(forward.options.scheme) || !forward.scores->near_zero() ||
-      is_small(*forward.scores)) {
+      is_small(*forward.scores) || forward.options.sink > largest_sink) {
     return false;
   }
   const MatrixView<const T> given = forward.grad_out;

@@ -6,6 +6,7 @@
 #include "attnkit/scheme.hpp"
 #include "attnkit/stopping.hpp"
 #include "pass/potentials.hpp"
+#include "pass/sink.hpp"
 #include "score/allowed_counts.hpp"
 
 namespace attn {
@@ -17,6 +18,9 @@ struct SchemeOptions : Stopping {
 
   /// u of hnas, in [0, 1].
   double hybrid = 0.5;
+
+  /// A logit that joins the row sums, see pass/sink.hpp; not for sinkhorn.
+  double sink = no_sink;
 
   /// For sinkhorn: memory in which attend may keep exponentials of scores from one iteration to the
   /// next (at most all Lq × Lk of them in T), in addition to attend_bytes. Exponentials without

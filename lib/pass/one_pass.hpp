@@ -36,6 +36,7 @@ struct RowPass {
   const RowSelection* rows = nullptr;  ///< see Pass::rows
   /// Null, or exp(s) of these scores, used instead of them; only with a g.
   ExponentialTiles<T>* exponentials = nullptr;
+  double sink = no_sink;  ///< joins the sums of the rows, see pass/sink.hpp
 };
 
 /// Whether run_rows can run the pass: there is no g, or scores and g are close enough to 0 for
@@ -61,11 +62,12 @@ std::int64_t row_pass_bytes(Index rows, Index cols, std::size_t element_size, bo
 /// divided by them then. If r_i is so small that exponentials flushed to 0 would count (no key
 /// prefers the query), observers gather nothing for query i and its index is returned, in ascending
 /// order: its f and weights must still be computed, from g. Writes `row` (Lq; empty: only g is
-/// wanted) and `col` (Lk), −inf where nothing is allowed. Bits and errors as above.
+/// wanted) and `col` (Lk), −inf where nothing is allowed. A sink joins the row sums only. Bits and
+/// errors as above.
 template <class T>
 PooledVector<Index> one_pass_columns(const Scores<T>& scores, std::span<double> row,
                                      std::span<double> col, const ObserverList<T>& observers,
-                                     int threads);
+                                     int threads, double sink = no_sink);
 
 /// hnas: the mixture hybrid · dnas + (1 − hybrid) · softmax from the same panels, 0 < hybrid < 1.
 /// Softmax uses exp(s_ij − M) = E_ij exp(m_j − M), where M is the largest score met so far; earlier
@@ -76,7 +78,8 @@ PooledVector<Index> one_pass_columns(const Scores<T>& scores, std::span<double> 
 template <class T>
 PooledVector<Index> one_pass_hybrid(const Scores<T>& scores, double hybrid, std::span<double> row,
                                     std::span<double> unas_row, std::span<double> col,
-                                    const ObserverList<T>& observers, int threads);
+                                    const ObserverList<T>& observers, int threads,
+                                    double sink = no_sink);
 
 /// Bytes of scratch memory of either function, without observers.
 std::int64_t one_pass_columns_bytes(Index rows, Index cols, std::size_t element_size, Index parts,

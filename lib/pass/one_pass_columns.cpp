@@ -68,8 +68,9 @@ class ColumnsRun {
  public:
   // softmax_row: empty, or written for the mixture with softmax.
   ColumnsRun(const Scores<T>& scores, double hybrid, std::span<double> row,
-             std::span<double> softmax_row, std::span<double> col, const ObserverList<T>& observers)
-      : scores_(scores), col_(col), observers_(observers) {
+             std::span<double> softmax_row, std::span<double> col, const ObserverList<T>& observers,
+             double sink)
+      : scores_(scores), col_(col), observers_(observers), sink_(sink) {
     const bool mixed = !softmax_row.empty();
     const Index parts = row.empty() ? 0 : (mixed ? 2 : 1);
     shown_ = one_pass_columns_partition(scores.rows(), scores.cols(), sizeof(T), parts);
@@ -214,7 +215,7 @@ class ColumnsRun {
       row_sums(part, sum);
       for (std::size_t i = 0; i < sum.size(); ++i) {
         if (!(sum[i] >= smallest_row_sum)) done[i] = false;
-        part.row[i] = std::log(sum[i]) + part.highest_level();
+        part.row[i] = with_sink(std::log(sum[i]) + part.highest_level(), sink_);
       }
     }
     for (std::size_t i = 0; i < done.size(); ++i) {
@@ -243,7 +244,10 @@ class ColumnsRun {
     for (Index slot = 0; slot < slots_; ++slot) {
       const double share = part.coefficient * factors[static_cast<std::size_t>(slot)];
       for (std::size_t i = 0; i < sum.size(); ++i) {
-        by[i] = done[i] ? static_cast<T>(share / sum[i]) : T{0};
+        const double of_row = sink_ == no_sink
+                                  ? share / sum[i]
+                                  : share * std::exp(part.highest_level() - part.row[i]);
+        by[i] = done[i] ? static_cast<T>(of_row) : T{0};
       }
       for (Observer<T>* observer : observers_) {
         observer->scale_rows(0, shown_.rows, by.data(), part.first_slot + slot);
@@ -257,6 +261,7 @@ class ColumnsRun {
   PooledVector<Part> parts_;
   std::span<double> col_;
   const ObserverList<T>& observers_;
+  double sink_;
 };
 
 }  // namespace
@@ -264,15 +269,15 @@ class ColumnsRun {
 template <class T>
 PooledVector<Index> one_pass_columns(const Scores<T>& scores, std::span<double> row,
                                      std::span<double> col, const ObserverList<T>& observers,
-                                     int threads) {
-  return ColumnsRun<T>(scores, 1, row, {}, col, observers).run(threads);
+                                     int threads, double sink) {
+  return ColumnsRun<T>(scores, 1, row, {}, col, observers, sink).run(threads);
 }
 
 template <class T>
 PooledVector<Index> one_pass_hybrid(const Scores<T>& scores, double hybrid, std::span<double> row,
                                     std::span<double> unas_row, std::span<double> col,
-                                    const ObserverList<T>& observers, int threads) {
-  return ColumnsRun<T>(scores, hybrid, row, unas_row, col, observers).run(threads);
+                                    const ObserverList<T>& observers, int threads, double sink) {
+  return ColumnsRun<T>(scores, hybrid, row, unas_row, col, observers, sink).run(threads);
 }
 
 std::int64_t one_pass_columns_bytes(Index rows, Index cols, std::size_t element_size, Index parts,
@@ -286,12 +291,13 @@ std::int64_t one_pass_columns_bytes(Index rows, Index cols, std::size_t element_
          partition.slots * rows * static_cast<std::int64_t>(sizeof(double));
 }
 
-#define ATTN_FOR_TYPE(T)                                                                         \
-  template PooledVector<Index> one_pass_columns(const Scores<T>&, std::span<double>,             \
-                                                std::span<double>, const ObserverList<T>&, int); \
-  template PooledVector<Index> one_pass_hybrid(const Scores<T>&, double, std::span<double>,      \
-                                               std::span<double>, std::span<double>,             \
-                                               const ObserverList<T>&, int);
+#define ATTN_FOR_TYPE(T)                                                                        \
+  template PooledVector<Index> one_pass_columns(const Scores<T>&, std::span<double>,            \
+                                                std::span<double>, const ObserverList<T>&, int, \
+                                                double);                                        \
+  template PooledVector<Index> one_pass_hybrid(const Scores<T>&, double, std::span<double>,     \
+                                               std::span<double>, std::span<double>,            \
+                                               const ObserverList<T>&, int, double);
 ATTN_FOR_TYPE(float)
 ATTN_FOR_TYPE(double)
 #undef ATTN_FOR_TYPE

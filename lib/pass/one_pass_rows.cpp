@@ -130,23 +130,41 @@ class RowRun {
     for (Index i = 0; i < block.rows; ++i) {
       const auto at = static_cast<std::size_t>(i);
       const bool empty = work.sum[at] == 0;
-      pass_.row[static_cast<std::size_t>(block.row0 + i)] =
-          empty ? minus_infinity : static_cast<double>(work.max[at]) + std::log(work.sum[at]);
+      double& f = pass_.row[static_cast<std::size_t>(block.row0 + i)];
+      f = empty ? minus_infinity : static_cast<double>(work.max[at]) + std::log(work.sum[at]);
       work.factor[at] = empty ? T{0} : static_cast<T>(1 / work.sum[at]);
+      if (pass_.sink == no_sink || empty) continue;
+      f = with_sink(f, pass_.sink);
+      work.factor[at] = static_cast<T>(std::exp(static_cast<double>(work.max[at]) - f));
     }
     scale(block, slot, work);
-    if (!entropy_observers_.empty()) show_entropies(block, work);
+    if (entropy_observers_.empty()) return;
+    if (pass_.sink == no_sink) {
+      find_entropies(work);
+    } else {
+      find_entropies_with_sink(block, work);
+    }
+    for (Observer<T>* observer : entropy_observers_) {
+      observer->row_entropies(block.row0, block.rows, work.product.data());
+    }
+  }
+
+  // −Σ_j π_ij log π_ij of the keys alone, π_ij = E_ij exp(m_i − f_i).
+  void find_entropies_with_sink(const TileRange& block, RowScratch<T>& work) const {
+    for (std::size_t i = 0; i < work.product.size(); ++i) {
+      const double f = pass_.row[static_cast<std::size_t>(block.row0) + i];
+      const double log_factor = static_cast<double>(work.max[i]) - f;
+      const double sum = work.product[i] + work.sum[i] * log_factor;
+      work.product[i] = work.sum[i] == 0 ? 0.0 : std::max(0.0, -std::exp(log_factor) * sum);
+    }
   }
 
   // H_i = log Σ_j E_ij − Σ_j E_ij log E_ij / Σ_j E_ij.
-  void show_entropies(const TileRange& block, RowScratch<T>& work) const {
+  void find_entropies(RowScratch<T>& work) const {
     for (std::size_t i = 0; i < work.product.size(); ++i) {
       const double sum = work.sum[i];
       // With one weight of nearly 1, rounding could leave less than 0.
       work.product[i] = sum == 0 ? 0.0 : std::max(0.0, std::log(sum) - work.product[i] / sum);
-    }
-    for (Observer<T>* observer : entropy_observers_) {
-      observer->row_entropies(block.row0, block.rows, work.product.data());
     }
   }
 

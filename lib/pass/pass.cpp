@@ -195,12 +195,16 @@ class PanelRunner {
         const Index row = panel.panel.row0 + i;
         const double log_marginal = marginal(row);
         const bool empty = workspace.sum[at] == 0 || log_marginal == minus_infinity;
-        pass_.components[c].row[static_cast<std::size_t>(row)] =
-            empty ? minus_infinity
+        double& f = pass_.components[c].row[static_cast<std::size_t>(row)];
+        f = empty ? minus_infinity
                   : workspace.shift[at] + std::log(workspace.sum[at]) - log_marginal;
-        workspace.factor[c * static_cast<std::size_t>(rows) + at] =
-            empty ? 0.0
-                  : pass_.components[c].coefficient * std::exp(log_marginal) / workspace.sum[at];
+        double& factor = workspace.factor[c * static_cast<std::size_t>(rows) + at];
+        factor = empty
+                     ? 0.0
+                     : pass_.components[c].coefficient * std::exp(log_marginal) / workspace.sum[at];
+        if (pass_.sink == no_sink || empty) continue;
+        f = with_sink(f, pass_.sink);
+        factor = pass_.components[c].coefficient * std::exp(workspace.shift[at] - f);
       }
     }
   }

@@ -6,6 +6,7 @@
 
 #include "pass/partition.hpp"
 #include "pass/row_selection.hpp"
+#include "pass/sink.hpp"
 #include "score/scores.hpp"
 #include "tensor/pooled_vector.hpp"
 #include "tensor/view.hpp"
@@ -106,6 +107,9 @@ struct Pass {
   std::span<const double>
       log_marginal;  ///< log a (Lq) or log b (Lk) of the completed side; empty: 0
   ObserverList<T> observers;
+
+  /// Joins the sums of the rows that are completed, see pass/sink.hpp.
+  double sink = no_sink;
 
   /// If given, weights are shown for these queries only, by tiles of neighbouring ones among them.
   /// Only the panels that contain them are made, so potentials are completed only there. The

@@ -108,6 +108,8 @@ AttentionArrays<T>::AttentionArrays(const AttentionShapes& shapes, const Attenti
   bias_ = checked_matrix(layout.bias, Allowed::finite_or_minus_infinity);
   preference_ = checked_matrix(layout.preference, Allowed::finite_not_negative);
   rel_bias_ = checked(layout.rel_bias, Allowed::finite);
+  const bool gate_by_query = layout.gate && layout.gate->rows > 1;
+  gate_ = checked(layout.gate, Allowed::finite, gate_by_query ? RowsAre::queries : RowsAre::none);
   for (const auto& operand : layout.energy) energy_.push_back(checked(operand, Allowed::finite));
   const Shape out_shape = join(layout.leading, {layout.queries(), layout.v_head_dim});
   gradient_numbers_.add("grad_out", out_shape, layout.queries(), layout.v_head_dim, Allowed::finite,
@@ -214,6 +216,7 @@ void AttentionArrays<T>::bind(const AttentionInputs<T>& inputs, TensorView<const
   set(bias_, inputs.bias);
   set(preference_, inputs.preference);
   set(rel_bias_, inputs.rel_bias);
+  set(gate_, inputs.gate);
   for (std::size_t n = 0; n < energy_.size(); ++n) {
     if (energy_[n]) set(energy_[n], inputs.energy.at(energy_[n].plan->name));
   }
@@ -221,6 +224,7 @@ void AttentionArrays<T>::bind(const AttentionInputs<T>& inputs, TensorView<const
   for_bound_pairs(inputs, bounds_,
                   [](const char*, const auto& view, const Index*& data) { data = view.data; });
   hybrid_ = inputs.hybrid.data;
+  sink_ = inputs.sink.data;
   grad_out_ = grad_out.data;
   require_small_numbers();
   find_parts();
@@ -251,6 +255,11 @@ void AttentionArrays<T>::require_small_numbers() const {
                  "a whole number in [0, " + std::to_string(most) + "]");
         }
       });
+  for (Index n = 0; layout_.sink && n < layout_.sink->blocks; ++n) {
+    // NaN fails the comparison.
+    if (sink_[n] <= std::numeric_limits<double>::max()) continue;
+    refuse(*layout_.sink, n, std::to_string(sink_[n]), "a finite number or -inf");
+  }
   if (!layout_.hybrid) return;
   for (Index n = 0; n < layout_.hybrid->blocks; ++n) {
     // NaN fails the comparisons.
@@ -344,10 +353,17 @@ void AttentionArrays<T>::head(Index problem, BoundHead<T>& head) const {
   if (layout_.mask) {
     head.mask = broadcast(*layout_.mask, mask_, problem, own, 1);
   }
+  if (gate_) {
+    // Its columns are channels, which are not cut.
+    OwnPart rows = own;
+    rows.range.col0 = 0;
+    head.gate = broadcast(*layout_.gate, gate_.data, problem, rows, largest(gate_, problem));
+  }
   arrays.scores = pointer(head.scores);
   arrays.bias = pointer(head.bias);
   arrays.preference = pointer(head.preference);
   arrays.mask = pointer(head.mask);
+  arrays.gate = pointer(head.gate);
   head.relative = relative_bias_of<T>(
       layout_.recipe, rel_bias_ ? rel_bias_.of(problem) : MatrixView<const T>(), arrays);
   arrays.relative = pointer(head.relative);
@@ -363,6 +379,11 @@ MatrixView<const T> AttentionArrays<T>::grad_out(Index problem) const {
 template <class T>
 double AttentionArrays<T>::hybrid(Index problem) const {
   return layout_.hybrid ? hybrid_[layout_.hybrid->block(problem)] : layout_.scheme.hybrid;
+}
+
+template <class T>
+double AttentionArrays<T>::sink(Index problem) const {
+  return layout_.sink ? sink_[layout_.sink->block(problem)] : no_sink;
 }
 
 template <class T>

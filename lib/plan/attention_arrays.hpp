@@ -74,7 +74,7 @@ struct BoundHead {
   BoundHead& operator=(const BoundHead&) = delete;
 
   HeadArrays<T> arrays;
-  std::optional<BroadcastMatrix<T>> scores, bias, preference;
+  std::optional<BroadcastMatrix<T>> scores, bias, preference, gate;
   std::optional<BroadcastMatrix<std::uint8_t>> mask;
   std::optional<RelativeBias<T>> relative;
 };
@@ -95,6 +95,7 @@ class AttentionArrays {
   void head(Index problem, BoundHead<T>& head) const;
   MatrixView<const T> grad_out(Index problem) const;
   double hybrid(Index problem) const;
+  double sink(Index problem) const;
 
   const OwnPart& part(Index problem) const { return parts_[static_cast<std::size_t>(problem)]; }
 
@@ -139,11 +140,12 @@ class AttentionArrays {
   NumberCheck<T> gradient_numbers_;  // of grad_out
   std::vector<Checked> checked_;     // by number in the NumberCheck
   BoundVectors<T> q_, k_, v_;
-  BoundOperand<T> scores_, bias_, preference_, rel_bias_;
+  BoundOperand<T> scores_, bias_, preference_, rel_bias_, gate_;
   std::vector<BoundOperand<T>> energy_;
   const std::uint8_t* mask_ = nullptr;
   PerBound<const Index*> bounds_;
   const double* hybrid_ = nullptr;
+  const double* sink_ = nullptr;
   const T* grad_out_ = nullptr;
 };
 

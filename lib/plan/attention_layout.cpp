@@ -105,14 +105,13 @@ PlannedOperand AttentionLayout::vector(const char* name, const Shape& shape, Ind
   return blocks_of(name, shape, leading_axes(shape, 1), 1, length, grouped);
 }
 
-// An operand that also broadcasts over queries and keys.
-PlannedOperand AttentionLayout::matrix(const char* name, const Shape& shape) const {
+// An operand that also broadcasts over queries and `width` keys or channels.
+PlannedOperand AttentionLayout::matrix(const char* name, const Shape& shape, Index width) const {
   const std::size_t own = std::min<std::size_t>(2, shape.size());
   const Index cols = own >= 1 ? shape.back() : 1;
   const Index rows = own >= 2 ? shape[shape.size() - 2] : 1;
-  if ((cols != 1 && cols != keys()) || (rows != 1 && rows != queries())) {
-    refuse_shape(name, shape,
-                 "it to broadcast to " + to_string(join(leading, {queries(), keys()})));
+  if ((cols != 1 && cols != width) || (rows != 1 && rows != queries())) {
+    refuse_shape(name, shape, "it to broadcast to " + to_string(join(leading, {queries(), width})));
   }
   return blocks_of(name, shape, leading_axes(shape, own), rows, cols, false);
 }
@@ -279,9 +278,14 @@ std::vector<const PlannedOperand*> AttentionLayout::bounds_given() const {
 }
 
 void AttentionLayout::take_terms(const AttentionShapes& shapes) {
-  if (shapes.mask) mask = matrix("mask", *shapes.mask);
-  if (shapes.bias) bias = matrix("bias", *shapes.bias);
-  if (shapes.preference) preference = matrix("preference", *shapes.preference);
+  if (shapes.mask) mask = matrix("mask", *shapes.mask, keys());
+  if (shapes.bias) bias = matrix("bias", *shapes.bias, keys());
+  if (shapes.preference) preference = matrix("preference", *shapes.preference, keys());
+  if (shapes.sink) sink = blocks_of("sink", *shapes.sink, *shapes.sink, 1, 1, false);
+  if (shapes.gate) {
+    if (!v) throw Error(Failure::input, "gate needs values: there is no out to gate");
+    gate = matrix("gate", *shapes.gate, v_head_dim);
+  }
   if (shapes.hybrid) hybrid = blocks_of("hybrid", *shapes.hybrid, *shapes.hybrid, 1, 1, false);
   if (!shapes.rel_bias) return;
   const Shape& shape = *shapes.rel_bias;

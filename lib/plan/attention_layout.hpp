@@ -46,7 +46,7 @@ class AttentionLayout {
   Index v_head_dim = 0;  ///< 0 without values
   PlannedVectors q, k, v;
   bool has_y = false;  ///< keys and values are projected from y, not from x
-  std::optional<PlannedOperand> scores, bias, preference, mask, rel_bias, hybrid;
+  std::optional<PlannedOperand> scores, bias, preference, mask, rel_bias, hybrid, sink, gate;
   PerBound<std::optional<PlannedOperand>> bounds;
   std::vector<std::optional<PlannedOperand>> energy;  ///< one per operand of the energy
   ScoreRecipe recipe;
@@ -75,7 +75,7 @@ class AttentionLayout {
                            Index cols, bool grouped) const;
   PlannedOperand vectors(const char* name, const Shape& shape, bool grouped) const;
   PlannedOperand vector(const char* name, const Shape& shape, Index length, bool grouped) const;
-  PlannedOperand matrix(const char* name, const Shape& shape) const;
+  PlannedOperand matrix(const char* name, const Shape& shape, Index width) const;
   PlannedProjection projection(const char* names[3], const Shape& input, const Shape& weights,
                                const std::optional<Shape>& added, bool grouped) const;
 };

@@ -7,6 +7,7 @@
 #include "plan/gradient_slots.hpp"
 #include "plan/head_forward.hpp"
 #include "plan/operand.hpp"
+#include "plan/output_gate.hpp"
 #include "plan/problems.hpp"
 
 namespace attn {
@@ -47,6 +48,7 @@ class AttentionPlan<T>::Impl {
       problems_.for_each([&](Index problem, int threads) {
         HeadWork<T> work;
         forward(problem, outputs, false, work, threads);
+        close_gate(work);
         summary.problems[static_cast<std::size_t>(problem)] = summary_of(layout_, work);
       });
       return summary;
@@ -106,6 +108,7 @@ class AttentionPlan<T>::Impl {
       HeadWork<T> work;
       forward(problem, outputs, true, work, threads);
       backward(problem, problem - first, work, threads);
+      close_gate(work);
       summary.problems[static_cast<std::size_t>(problem)] = summary_of(layout_, work);
     });
     for (Index problem = first; problem < last; ++problem) slots_.collect(problem, problem - first);
@@ -117,7 +120,14 @@ class AttentionPlan<T>::Impl {
     work.part = arrays_.part(problem);
     work.scheme = layout_.scheme;
     work.scheme.hybrid = arrays_.hybrid(problem);
+    work.scheme.sink = arrays_.sink(problem);
     attend_head(layout_, outputs, needs_out, work, threads);
+  }
+
+  // After the gradients, which need the output before the gate.
+  static void close_gate(const HeadWork<T>& work) {
+    const MatrixSource<T>* const gate = work.head.arrays.gate;
+    if (gate != nullptr && work.out.data != nullptr) apply_gate(*gate, work.out);
   }
 
   void backward(Index problem, Index at, const HeadWork<T>& work, int threads) const {

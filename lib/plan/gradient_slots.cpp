@@ -32,6 +32,10 @@ GradientSlots<T>::GradientSlots(const AttentionLayout& layout, Index wave)
   for (std::size_t n = 0; n < energy_operands_; ++n) {
     add(layout.energy[n], [n](Targets& to, View view, const Own&) { to.energy[n] = view; });
   }
+  add(layout.sink, [](Targets& to, View view, const Own&) { to.sink = view.data; });
+  add(layout.gate, [](Targets& to, View view, const Own& own) {
+    to.gate = view.rows > 1 ? by_query(view, own) : view;
+  });
   if (description_of(layout.scheme.scheme).is_mixture()) {
     const auto place = [](Targets& to, View view, const Own&) { to.hybrid = view.data; };
     add(layout.hybrid ? layout.hybrid : one_number("hybrid", layout.problems), place);
@@ -116,6 +120,8 @@ void GradientSlots<T>::start(const AttentionGradients<T>& wanted) {
   want("bias", wanted.bias);
   want("rel_bias", wanted.rel_bias);
   want("hybrid", wanted.hybrid);
+  want("sink", wanted.sink);
+  want("gate", wanted.gate);
   for (const auto& operand : wanted.energy) want(operand.first, operand.second);
   for (Slot& slot : slots_) {
     if (slot.wanted() && slot.sums.any_shared()) {

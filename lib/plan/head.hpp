@@ -40,6 +40,7 @@ struct HeadArrays {
   const MatrixSource<T>* bias = nullptr;
   const MatrixSource<std::uint8_t>* mask = nullptr;
   const MatrixSource<T>* preference = nullptr;
+  const MatrixSource<T>* gate = nullptr;
   const RelativeBias<T>* relative = nullptr;
 
   BandRule band(const ScoreRecipe& recipe) const { return {recipe.causal, recipe.window, offset}; }
@@ -100,6 +101,8 @@ struct HeadGradientTargets {
   MatrixView<T> bias;                 ///< (Lq or 1, Lk or 1)
   MatrixView<T> relative_bias;        ///< (buckets, heads): 0 except in the head's column
   T* hybrid = nullptr;
+  T* sink = nullptr;
+  MatrixView<T> gate;  ///< (Lq or 1, dv or 1)
   HeadProjectionTargets<T> projections;
 };
 
@@ -111,8 +114,8 @@ struct HeadForward {
   const Scores<T>* scores = nullptr;
   SchemeOptions options;
   const Attention* attention = nullptr;  ///< result of attend(scores, options)
-  MatrixView<const T> out;               ///< (Lq, dv)
-  MatrixView<const T> grad_out;          ///< (Lq, dv)
+  MatrixView<const T> out;               ///< (Lq, dv), before the gate
+  MatrixView<const T> grad_out;          ///< (Lq, dv), after the gate
   ProjectedFrom<T> q, k, v;              ///< views without data if nothing is projected
 };
 

@@ -82,7 +82,11 @@ void attend_head(const AttentionLayout& layout, const AttentionOutputs<T>& outpu
   work.scores.emplace(layout.recipe, work.head.arrays, threads);
   work.attention = attend(work.scores->scores(), work.scheme, observers, threads);
   if (outputs.col_sum) copy_row(sums.values(), own.col0, 0, outputs.col_sum, problem);
-  if (outputs.row_entropy) copy_row(entropy.values(), own.row0, 0, outputs.row_entropy, problem);
+  if (outputs.row_entropy) {
+    PooledVector<double> entropies = entropy.values();
+    add_sink_entropies(sink_weights(work.attention.potentials, work.scheme), entropies);
+    copy_row(entropies, own.row0, 0, outputs.row_entropy, problem);
+  }
   const Potentials& potentials = work.attention.potentials;
   copy_row(potentials.row, own.row0, minus_infinity, outputs.row_potential, problem);
   copy_row(potentials.col, own.col0, minus_infinity, outputs.col_potential, problem);

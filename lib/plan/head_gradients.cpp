@@ -3,6 +3,7 @@
 #include "gradient/bias_gradient.hpp"
 #include "gradient/projection_gradient.hpp"
 #include "plan/head.hpp"
+#include "plan/output_gate.hpp"
 #include "scheme/gradient.hpp"
 
 namespace attn {
@@ -85,6 +86,14 @@ void differentiate_head(const HeadForward<T>& head, const HeadGradientTargets<T>
   forward.v = arrays.v;
   forward.out = head.out;
   forward.grad_out = head.grad_out;
+  Buffer<T> gated;
+  if (arrays.gate != nullptr) {
+    if (targets.gate.data != nullptr) {
+      differentiate_gate<T>(*arrays.gate, head.out, head.grad_out, targets.gate);
+    }
+    gated = before_gate<T>(*arrays.gate, head.grad_out);
+    forward.grad_out = {gated.data(), head.grad_out.rows, head.grad_out.cols};
+  }
   GradientTargets<T> sinks;
   sinks.v = v.view();
   const auto energy = energy_sink(head, targets, q.view(), k.view(), threads);
@@ -92,8 +101,9 @@ void differentiate_head(const HeadForward<T>& head, const HeadGradientTargets<T>
   const auto biases = bias_sinks(head, targets);
   for (const auto& bias : biases) sinks.scores.push_back(bias.get());
   sinks.hybrid = targets.hybrid != nullptr;
-  const double hybrid = differentiate(forward, sinks, threads);
-  if (targets.hybrid != nullptr) *targets.hybrid = static_cast<T>(hybrid);
+  const NumberGradients numbers = differentiate(forward, sinks, threads);
+  if (targets.hybrid != nullptr) *targets.hybrid = static_cast<T>(numbers.hybrid);
+  if (targets.sink != nullptr) *targets.sink = static_cast<T>(numbers.sink);
 
   set_to_zero(back.x);
   set_to_zero(back.y);
@@ -107,7 +117,8 @@ std::int64_t differentiate_head_bytes(const ScoreRecipe& recipe, const SchemeOpt
                                       const EnergySizes& sizes, Index v_head_dim,
                                       std::size_t element_size, int threads) {
   std::int64_t bytes =
-      differentiate_bytes(options, {sizes.queries, sizes.keys, v_head_dim, element_size, threads});
+      differentiate_bytes(options, {sizes.queries, sizes.keys, v_head_dim, element_size, threads}) +
+      gate_bytes(sizes.queries, v_head_dim, element_size);
   if (!needs_scores) return bytes;
   const Index lanes = gradient_lanes(sizes.keys, threads);
   bytes += bias_gradient_bytes(sizes.queries, sizes.keys, lanes) +

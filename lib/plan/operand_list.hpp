@@ -26,6 +26,8 @@ void for_operand_pairs(A& a, B& b, const Body& body) {
   body("mask", a.mask, b.mask);
   for_bound_pairs(a, b, body);
   body("hybrid", a.hybrid, b.hybrid);
+  body("sink", a.sink, b.sink);
+  body("gate", a.gate, b.gate);
 }
 
 }  // namespace attn

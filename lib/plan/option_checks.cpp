@@ -60,6 +60,7 @@ void require_options(const AttentionShapes& shapes, const AttentionOptions& opti
   require(scheme.is_mixture() || options.hybrid == AttentionOptions().hybrid,
           "the option hybrid requires the scheme hnas");
   require(scheme.is_mixture() || !shapes.hybrid, "the operand hybrid requires the scheme hnas");
+  require(!scheme.is_iterated() || !shapes.sink, "the scheme sinkhorn has no operand sink");
   require(t5 || !shapes.rel_bias, "the operand rel_bias requires T5's positions");
   require(!t5 || shapes.rel_bias, "T5's relative positions need the operand rel_bias");
   require(!options.softcap || (*options.softcap > 0 && std::isfinite(*options.softcap)),

@@ -20,16 +20,16 @@ class Dnas final : public TypedScheme<Dnas> {
   std::string_view formula() const override { return "g_j = log sum_i exp(s_ij)"; }
 
   template <class T>
-  void solve_for(const Scores<T>& scores, const SchemeOptions&, const ObserverList<T>& observers,
-                 int threads, Attention& found) const {
+  void solve_for(const Scores<T>& scores, const SchemeOptions& options,
+                 const ObserverList<T>& observers, int threads, Attention& found) const {
     first_iteration<T>(scores, found.allowed, found.potentials.row, found.potentials.col, observers,
-                       threads);
+                       threads, options.sink);
   }
 
   template <class T>
-  void show_for(const Scores<T>& scores, const SchemeOptions&, Potentials& potentials,
+  void show_for(const Scores<T>& scores, const SchemeOptions& options, Potentials& potentials,
                 const RowSelection& rows, const ObserverList<T>& observers, int threads) const {
-    show_completed_rows<T>(scores, potentials.col, rows, observers, threads);
+    show_completed_rows<T>(scores, potentials.col, rows, observers, threads, options.sink);
   }
 
   template <class T>
@@ -41,8 +41,8 @@ class Dnas final : public TypedScheme<Dnas> {
                                       delta_of(forward, products, found.row, found.col, threads))};
   }
 
-  std::optional<double> column_sum_bound(double, Index most_keys) const override {
-    return 1.0 / static_cast<double>(most_keys);
+  std::optional<double> column_sum_bound(const BoundOf& of) const override {
+    return 1.0 / of.largest_row_sum();
   }
   Partition output_partition(Index queries, Index keys, std::size_t element_size) const override {
     return one_pass_columns_partition(queries, keys, element_size, 1);

@@ -1,27 +1,61 @@
 #include "scheme/gradient.hpp"
 
+#include <cmath>
+#include <utility>
+
 #include "gradient/centred_values.hpp"
 #include "scheme/scheme_description.hpp"
 
 namespace attn {
 
+namespace {
+
+// du and dsink have a term by query: the weights w of the sink, times row_i = −coefficient·δ_i.
+// Du over the keys alone takes δ of the mixture from each product, which changes nothing where rows
+// of both parts sum to 1; with sinks the rest of each row does.
 template <class T>
-double differentiate(const Forward<T>& given, const GradientTargets<T>& targets, int threads) {
+NumberGradients of_sink(double sink, const PooledVector<WeightAdjoint<T>>& adjoints) {
+  NumberGradients found;
+  for (const WeightAdjoint<T>& adjoint : adjoints) {
+    for (std::size_t i = 0; i < adjoint.row.size(); ++i) {
+      found.sink += std::exp(sink - adjoint.f[i]) * static_cast<double>(adjoint.row[i]);
+    }
+  }
+  if (adjoints.size() < 2) return found;
+  const WeightAdjoint<T>& dnas = adjoints[0];
+  const WeightAdjoint<T>& unas = adjoints[1];
+  for (std::size_t i = 0; i < dnas.row.size(); ++i) {
+    const double row = static_cast<double>(dnas.row[i]) + static_cast<double>(unas.row[i]);
+    found.hybrid += (std::exp(sink - dnas.f[i]) - std::exp(sink - unas.f[i])) * row;
+  }
+  return found;
+}
+
+}  // namespace
+
+template <class T>
+NumberGradients differentiate(const Forward<T>& given, const GradientTargets<T>& targets,
+                              int threads) {
   const SchemeDescription& scheme = description_of(given.options.scheme);
   const CentredValues<T> centred(given, threads);
   const Forward<T>& forward = centred.forward();
   const TileProduct<T> products(forward.grad_out, forward.v, T{1});
   GradientTargets<T> wanted = targets;
   wanted.hybrid = targets.hybrid && scheme.is_mixture();
-  return differentiate_weights(forward, products, scheme.differentiate(forward, products, threads),
-                               wanted, threads);
+  PooledVector<WeightAdjoint<T>> adjoints = scheme.differentiate(forward, products, threads);
+  NumberGradients found;
+  if (given.options.sink != no_sink) found = of_sink(given.options.sink, adjoints);
+  const double over_keys =
+      differentiate_weights(forward, products, std::move(adjoints), wanted, threads);
+  found.hybrid = wanted.hybrid ? found.hybrid + over_keys : 0;
+  return found;
 }
 
 std::int64_t differentiate_bytes(const SchemeOptions& options, const GradientSizes& sizes) {
   return description_of(options.scheme).gradient_bytes(sizes, options);
 }
 
-template double differentiate(const Forward<float>&, const GradientTargets<float>&, int);
-template double differentiate(const Forward<double>&, const GradientTargets<double>&, int);
+template NumberGradients differentiate(const Forward<float>&, const GradientTargets<float>&, int);
+template NumberGradients differentiate(const Forward<double>&, const GradientTargets<double>&, int);
 
 }  // namespace attn

@@ -6,6 +6,12 @@
 
 namespace attn {
 
+/// The gradients of a scheme's own numbers.
+struct NumberGradients {
+  double hybrid = 0;  ///< du = Σ_ij G_ij (π_dnas − π_unas)_ij without cancellation, if requested
+  double sink = 0;
+};
+
 /// Backward through a scheme, exact and in O(L·d) memory: tiles of scores, weights and dS are made,
 /// used and dropped. With G_ij = ⟨dO_i, v_j⟩ and δ_i = ⟨dO_i, o_i⟩ (MATHEMATICS.md §2):
 ///
@@ -20,12 +26,13 @@ namespace attn {
 ///
 /// unas and dnas take one pass of five products; hnas adds a pass of two, sinkhorn 4T of one, and
 /// small problems one or two of two, for δ.
-/// Queries and keys without an allowed pair have gradient 0. Returns du = Σ_ij G_ij (π_dnas −
-/// π_unas)_ij, computed without cancellation of weights, if it is requested, else 0. Bits do not
-/// depend on the number of threads. Results beyond the format are NaN or infinite, never hidden.
-/// Throws whatever the scores throw.
+/// Queries and keys without an allowed pair have gradient 0. A sink takes part in the sums f only:
+/// dS has the same formulas, and dsink = −Σ_i w_i δ_i with its weights w_i, for hnas of both parts.
+/// Bits do not depend on the number of threads. Results beyond the format are NaN or infinite,
+/// never hidden. Throws whatever the scores throw.
 template <class T>
-double differentiate(const Forward<T>& forward, const GradientTargets<T>& targets, int threads);
+NumberGradients differentiate(const Forward<T>& forward, const GradientTargets<T>& targets,
+                              int threads);
 
 /// Bytes of scratch memory that differentiate takes, without sinks, for at most
 /// options.most_iterations() of sinkhorn.

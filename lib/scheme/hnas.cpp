@@ -52,13 +52,14 @@ struct PartialDeltas {
 // Completes the rows of both parts and shows their mixture.
 template <class T>
 void complete_rows(const Scores<T>& scores, const PooledVector<Component>& components,
-                   const ObserverList<T>& observers, int threads,
+                   const ObserverList<T>& observers, int threads, double sink,
                    const RowSelection* rows = nullptr) {
   Pass<T> pass;
   pass.scores = &scores;
   pass.completes = Completes::rows;
   pass.components = components;
   pass.observers = observers;
+  pass.sink = sink;
   pass.rows = rows;
   run(pass, threads);
 }
@@ -82,33 +83,41 @@ class Hnas final : public TypedScheme<Hnas> {
     // At its ends the mixture is one of the two schemes, to the last bit.
     if (u == 0 || u == 1) {
       const ObserverList<T> nobody;
-      first_iteration<T>(scores, found.allowed, row, col, u == 1 ? observers : nobody, threads);
-      run_rows<T>({&scores, unas_row, {}, u == 0 ? observers : nobody}, threads);
+      first_iteration<T>(scores, found.allowed, row, col, u == 1 ? observers : nobody, threads,
+                         options.sink);
+      run_rows<T>(
+          {&scores, unas_row, {}, u == 0 ? observers : nobody, nullptr, nullptr, options.sink},
+          threads);
       return;
     }
     if (!all_by_row(observers)) {
       first_columns<T>(scores, col, threads);
-      complete_rows(scores, hybrid_components(u, row, col, unas_row), observers, threads);
+      complete_rows(scores, hybrid_components(u, row, col, unas_row), observers, threads,
+                    options.sink);
       return;
     }
-    const auto left = one_pass_hybrid<T>(scores, u, row, unas_row, col, observers, threads);
+    const auto left =
+        one_pass_hybrid<T>(scores, u, row, unas_row, col, observers, threads, options.sink);
     Numbers completed(row.size());
     Numbers unas_completed(row.size());
     complete_rows_left<T>(scores, found.allowed, left,
                           hybrid_components(u, completed, col, unas_completed), {row, unas_row},
-                          observers, threads);
+                          observers, threads, options.sink);
   }
 
   template <class T>
   void show_for(const Scores<T>& scores, const SchemeOptions& options, Potentials& potentials,
                 const RowSelection& rows, const ObserverList<T>& observers, int threads) const {
     const double u = options.hybrid;
-    if (u == 0) return show_completed_rows<T>(scores, {}, rows, observers, threads);
-    if (u == 1) return show_completed_rows<T>(scores, potentials.col, rows, observers, threads);
+    const double sink = options.sink;
+    if (u == 0) return show_completed_rows<T>(scores, {}, rows, observers, threads, sink);
+    if (u == 1) {
+      return show_completed_rows<T>(scores, potentials.col, rows, observers, threads, sink);
+    }
     Numbers row(static_cast<std::size_t>(scores.rows()));
     Numbers unas_row(row.size());
     complete_rows(scores, hybrid_components(u, row, potentials.col, unas_row), observers, threads,
-                  &rows);
+                  sink, &rows);
   }
 
   template <class T>
@@ -122,8 +131,8 @@ class Hnas final : public TypedScheme<Hnas> {
             row_adjoint<T>(found.unas_row, Numbers(found.col.size(), 0.0), 1 - u, delta.unas)};
   }
 
-  std::optional<double> column_sum_bound(double hybrid, Index most_keys) const override {
-    if (hybrid > 0) return hybrid * (1.0 / static_cast<double>(most_keys));
+  std::optional<double> column_sum_bound(const BoundOf& of) const override {
+    if (of.hybrid > 0) return of.hybrid * (1.0 / of.largest_row_sum());
     return std::nullopt;
   }
   Partition output_partition(Index queries, Index keys, std::size_t element_size) const override {

@@ -1,5 +1,8 @@
 #include "scheme/scheme.hpp"
 
+#include <algorithm>
+#include <cmath>
+
 #include "pass/output.hpp"
 #include "scheme/scheme_description.hpp"
 #include "tensor/infinity.hpp"
@@ -20,6 +23,12 @@ void attend_nothing(Index rows, Index cols, bool mixture, const ObserverList<T>&
   if (mixture) potentials.unas_row = potentials.row;
 }
 
+// A query with nothing allowed attends to the sink alone.
+void close_over_sink(double sink, Potentials& potentials) {
+  std::replace(potentials.row.begin(), potentials.row.end(), minus_infinity, sink);
+  std::replace(potentials.unas_row.begin(), potentials.unas_row.end(), minus_infinity, sink);
+}
+
 }  // namespace
 
 template <class T>
@@ -36,7 +45,26 @@ Attention attend(const Scores<T>& scores, const SchemeOptions& options,
   } else {
     scheme.solve(scores, options, observers, threads, found);
   }
+  close_over_sink(options.sink, found.potentials);
   return found;
+}
+
+PooledVector<double> sink_weights(const Potentials& potentials, const SchemeOptions& options) {
+  const double u = potentials.unas_row.empty() ? 1 : options.hybrid;
+  PooledVector<double> weights(potentials.row.size());
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    weights[i] = u * sink_weight(options.sink, potentials.row[i]);
+    if (u == 1) continue;
+    weights[i] += (1 - u) * sink_weight(options.sink, potentials.unas_row[i]);
+  }
+  return weights;
+}
+
+void add_sink_entropies(const PooledVector<double>& sink_weights, std::span<double> entropies) {
+  for (std::size_t i = 0; i < entropies.size(); ++i) {
+    const double weight = std::min(1.0, sink_weights[i]);
+    if (weight > 0) entropies[i] -= weight * std::log(weight);
+  }
 }
 
 template <class T>

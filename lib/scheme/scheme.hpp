@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 
 #include "pass/attention.hpp"
 
@@ -22,6 +23,13 @@ Attention attend(const Scores<T>& scores, const SchemeOptions& options,
 template <class T>
 void show_rows(const Scores<T>& scores, const SchemeOptions& options, Potentials& potentials,
                const RowSelection& rows, const ObserverList<T>& observers, int threads);
+
+/// What the sink takes of each query's attention (Lq), 0 without one: exp(sink − f_i), for hnas the
+/// mixture of both. A query with nothing allowed gives all of it.
+PooledVector<double> sink_weights(const Potentials& potentials, const SchemeOptions& options);
+
+/// Adds the sink's own term −w log w to each query's entropy.
+void add_sink_entropies(const PooledVector<double>& sink_weights, std::span<double> entropies);
 
 /// The largest SchemeOptions::kept_bytes that attend can use.
 std::int64_t useful_attend_bytes(const SchemeOptions& options, Index rows, Index cols,

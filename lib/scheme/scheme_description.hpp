@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -16,6 +17,16 @@ namespace attn {
 struct SchemePasses {
   double scores = 0;
   double values = 0;
+};
+
+/// What the lower bound on column sums depends on.
+struct BoundOf {
+  double hybrid = 0.5;
+  Index most_keys = 1;  ///< the largest number of keys allowed to one query, >= 1
+  double sink = no_sink;
+
+  /// The most that a row can add up to after the column step, where no entry exceeds 1.
+  double largest_row_sum() const { return static_cast<double>(most_keys) + std::exp(sink); }
 };
 
 /// The description of a scheme: its name, the options, operands and results that it has besides
@@ -70,8 +81,8 @@ class SchemeDescription {
                                                             const TileProduct<double>& products,
                                                             int threads) const = 0;
 
-  /// The proven lower bound on column sums, see column_sum_bound; most_keys >= 1.
-  virtual std::optional<double> column_sum_bound(double hybrid, Index most_keys) const = 0;
+  /// The proven lower bound on column sums, see column_sum_bound.
+  virtual std::optional<double> column_sum_bound(const BoundOf& of) const = 0;
 
   /// The partition by which a pass of `solve` gathers the output.
   virtual Partition output_partition(Index queries, Index keys, std::size_t element_size) const = 0;

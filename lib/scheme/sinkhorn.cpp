@@ -54,8 +54,8 @@ class SinkhornScheme final : public TypedScheme<SinkhornScheme> {
     return unrolled_adjoints(forward, products, threads);
   }
 
-  std::optional<double> column_sum_bound(double, Index most_keys) const override {
-    return 1.0 / static_cast<double>(most_keys);
+  std::optional<double> column_sum_bound(const BoundOf& of) const override {
+    return 1.0 / of.largest_row_sum();
   }
   Partition output_partition(Index queries, Index keys, std::size_t element_size) const override {
     return partition_of(Order::row_panels, queries, keys, element_size);

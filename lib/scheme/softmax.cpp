@@ -28,9 +28,10 @@ class Softmax final : public TypedScheme<Softmax> {
   bool has_preference() const override { return has_preference_; }
 
   template <class T>
-  void solve_for(const Scores<T>& scores, const SchemeOptions&, const ObserverList<T>& observers,
-                 int threads, Attention& found) const {
-    run_rows<T>({&scores, found.potentials.row, {}, observers}, threads);
+  void solve_for(const Scores<T>& scores, const SchemeOptions& options,
+                 const ObserverList<T>& observers, int threads, Attention& found) const {
+    run_rows<T>({&scores, found.potentials.row, {}, observers, nullptr, nullptr, options.sink},
+                threads);
     for (std::size_t j = 0; j < found.potentials.col.size(); ++j) {
       if (found.allowed.queries_of_key[j] > 0) continue;
       found.potentials.col[j] = -std::numeric_limits<double>::infinity();
@@ -38,9 +39,9 @@ class Softmax final : public TypedScheme<Softmax> {
   }
 
   template <class T>
-  void show_for(const Scores<T>& scores, const SchemeOptions&, Potentials&,
+  void show_for(const Scores<T>& scores, const SchemeOptions& options, Potentials&,
                 const RowSelection& rows, const ObserverList<T>& observers, int threads) const {
-    show_completed_rows(scores, {}, rows, observers, threads);
+    show_completed_rows(scores, {}, rows, observers, threads, options.sink);
   }
 
   template <class T>
@@ -52,7 +53,7 @@ class Softmax final : public TypedScheme<Softmax> {
                            delta_of(forward, products, found.row, {}, threads))};
   }
 
-  std::optional<double> column_sum_bound(double, Index) const override { return std::nullopt; }
+  std::optional<double> column_sum_bound(const BoundOf&) const override { return std::nullopt; }
   Partition output_partition(Index queries, Index keys, std::size_t element_size) const override {
     return partition_of(Order::row_panels, queries, keys, element_size);
   }

@@ -10,9 +10,9 @@ namespace attn {
 
 template <class T>
 void show_completed_rows(const Scores<T>& scores, std::span<double> col, const RowSelection& rows,
-                         const ObserverList<T>& observers, int threads) {
+                         const ObserverList<T>& observers, int threads, double sink) {
   PooledVector<double> row(static_cast<std::size_t>(scores.rows()));
-  rows_from_columns<T>(scores, row, col, observers, threads, &rows);
+  rows_from_columns<T>(scores, row, col, observers, threads, &rows, sink);
 }
 
 std::int64_t row_bytes(Index rows, Index cols, Index components, std::size_t element_size,
@@ -30,8 +30,8 @@ std::int64_t row_and_column_bytes(Index rows, Index cols, Index components,
 }
 
 template void show_completed_rows(const Scores<float>&, std::span<double>, const RowSelection&,
-                                  const ObserverList<float>&, int);
+                                  const ObserverList<float>&, int, double);
 template void show_completed_rows(const Scores<double>&, std::span<double>, const RowSelection&,
-                                  const ObserverList<double>&, int);
+                                  const ObserverList<double>&, int, double);
 
 }  // namespace attn

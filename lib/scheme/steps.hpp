@@ -13,7 +13,7 @@ namespace attn {
 /// rounds differently from exp((s − g) − f).
 template <class T>
 void show_completed_rows(const Scores<T>& scores, std::span<double> col, const RowSelection& rows,
-                         const ObserverList<T>& observers, int threads);
+                         const ObserverList<T>& observers, int threads, double sink = no_sink);
 
 /// Bytes of passes by rows, with that many components.
 std::int64_t row_bytes(Index rows, Index cols, Index components, std::size_t element_size,

@@ -14,11 +14,12 @@ namespace attn {
 ///
 /// in one pass by columns if all observers accept rows before they are normalised, else in one for
 /// g and one for f. Writes `row` (Lq) and `col` (Lk), −inf where nothing is allowed, and shows the
-/// weights to `observers`. `allowed` belongs to the scores. Throws whatever the scores and
-/// observers throw.
+/// weights to `observers`. `allowed` belongs to the scores. A sink joins the sums of f, not those
+/// of g; so below. Throws whatever the scores and observers throw.
 template <class T>
 void first_iteration(const Scores<T>& scores, const AllowedCounts& allowed, std::span<double> row,
-                     std::span<double> col, const ObserverList<T>& observers, int threads);
+                     std::span<double> col, const ObserverList<T>& observers, int threads,
+                     double sink = no_sink);
 
 /// g_j = LSE_i s_ij, with the same bits as first_iteration.
 template <class T>
@@ -29,7 +30,7 @@ void first_columns(const Scores<T>& scores, std::span<double> col, int threads);
 template <class T>
 void rows_from_columns(const Scores<T>& scores, std::span<double> row, std::span<double> col,
                        const ObserverList<T>& observers, int threads,
-                       const RowSelection* rows = nullptr);
+                       const RowSelection* rows = nullptr, double sink = no_sink);
 
 /// Completes the queries that a pass by columns returned (one_pass_columns, one_pass_hybrid) and
 /// that have a key at all: computes each component's f for them, copies it to the span of `rows` at
@@ -38,6 +39,6 @@ template <class T>
 void complete_rows_left(const Scores<T>& scores, const AllowedCounts& allowed,
                         const PooledVector<Index>& left, const PooledVector<Component>& components,
                         const PooledVector<std::span<double>>& rows,
-                        const ObserverList<T>& observers, int threads);
+                        const ObserverList<T>& observers, int threads, double sink = no_sink);
 
 }  // namespace attn

@@ -156,9 +156,9 @@ Histogram histogram(std::span<const double> sums, std::span<const std::uint8_t> 
   return result;
 }
 
-std::optional<double> column_sum_bound(Scheme scheme, double hybrid, Index most_keys) {
+std::optional<double> column_sum_bound(Scheme scheme, double hybrid, Index most_keys, double sink) {
   if (most_keys == 0) return std::nullopt;
-  return description_of(scheme).column_sum_bound(hybrid, most_keys);
+  return description_of(scheme).column_sum_bound({hybrid, most_keys, sink});
 }
 
 std::optional<double> column_sum_margin(std::span<const double> sums,

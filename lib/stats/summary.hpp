@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <vector>
@@ -44,8 +45,10 @@ Histogram histogram(std::span<const double> sums, std::span<const std::uint8_t> 
 /// The proven lower bound on the column sums of keys that some query may attend to, where
 /// `most_keys` is the largest number of keys allowed to one query: dnas 1/most_keys (DN Lemma 1,
 /// EA Thm 2), hnas u/most_keys, and sinkhorn 1/most_keys at any iteration, by the same argument
-/// (after a column half-step no entry exceeds b, so no row sum exceeds most_keys·b). unas has none.
-std::optional<double> column_sum_bound(Scheme scheme, double hybrid, Index most_keys);
+/// (after a column half-step no entry exceeds b, so no row sum exceeds most_keys·b). A sink adds
+/// e^sink to the row sums, and so to most_keys. unas has none.
+std::optional<double> column_sum_bound(Scheme scheme, double hybrid, Index most_keys,
+                                       double sink = -std::numeric_limits<double>::infinity());
 
 /// min_j c_j / bound over the unmasked keys: at least 1 if the bound holds. Nothing if all keys are
 /// masked.

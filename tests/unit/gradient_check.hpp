@@ -106,7 +106,7 @@ Gradients<T> gradients_of(const Problem<T>& problem, const SchemeOptions& option
   }
   targets.energies = {energy.get()};
   targets.hybrid = options.scheme == Scheme::hnas;
-  found.hybrid = differentiate(forward, targets, threads);
+  found.hybrid = differentiate(forward, targets, threads).hybrid;
   return found;
 }
 

@@ -43,7 +43,7 @@ struct HeadGradientParts {
     targets.v = {v.data(), s.keys, s.v_head_dim};
     targets.energies = {energy.get()};
     targets.hybrid = options.scheme == Scheme::hnas;
-    hybrid = differentiate(forward, targets, 1);
+    hybrid = differentiate(forward, targets, 1).hybrid;
   }
 };
 

@@ -43,7 +43,7 @@ TEST_CASE("only a softmax has no bound on column sums, and none takes less memor
   for (const SchemeDescription* scheme : schemes()) {
     CAPTURE(scheme->name());
     const bool softmax = is_softmax(scheme->scheme());
-    CHECK(scheme->column_sum_bound(0.5, 4).has_value() == !softmax);
+    CHECK(scheme->column_sum_bound({0.5, 4}).has_value() == !softmax);
     const std::int64_t bytes = scheme->bytes(1000, 1000, 4, 2);
     CHECK(bytes >= described("unas").bytes(1000, 1000, 4, 2));
   }
