@@ -66,7 +66,12 @@ std::vector<std::string> Arguments::words_of(std::string_view name) const {
 }
 
 std::optional<double> Arguments::number(std::string_view name) const {
-  return get<double>(*this, name);
+  const auto* const list = std::get_if<std::vector<double>>(&value_of(*this, name));
+  if (list == nullptr) return get<double>(*this, name);
+  if (list->size() > 1) {
+    throw std::logic_error("option --" + std::string(name) + " has several values");
+  }
+  return list->empty() ? std::nullopt : std::optional<double>(list->front());
 }
 
 std::vector<double> Arguments::numbers(std::string_view name) const {
@@ -84,6 +89,17 @@ std::vector<Index> Arguments::integers(std::string_view name) const {
 std::vector<std::vector<double>> Arguments::points(std::string_view name) const {
   using Points = std::vector<std::vector<double>>;
   return get<Points>(*this, name).value_or(Points());
+}
+
+Arguments Arguments::with(std::string_view name, double value) const {
+  value_of(*this, name);
+  Arguments changed = *this;
+  changed.impl = std::make_shared<Impl>(*impl);
+  const bool is_list = impl->options.find(name)->second.kind == Option::Kind::numbers;
+  changed.impl->values.find(name)->second =
+      is_list ? Value(std::vector<double>{value}) : Value(value);
+  if (!given(name)) changed.impl->given.emplace_back(name);
+  return changed;
 }
 
 std::vector<std::string> Arguments::words() const { return impl->words; }

@@ -89,6 +89,9 @@ class Declaration {
   /// has no INPUT.
   Declaration& allow_external();
 
+  /// Lets the tool take several INPUTs. It then writes no bundle for more than one.
+  Declaration& several_inputs();
+
   /// Positional words before INPUT (tensor-gen normal q=8x16x4 ...): from `count_low` to
   /// `count_high` of them (-1: any number, for roles without INPUT), shown as `placeholder`.
   Declaration& words(std::string placeholder, std::string help, int count_low, int count_high);
@@ -122,6 +125,8 @@ class Declaration {
   Declaration& result(std::string name, std::string shape, std::string meaning);
   /// A member of the object `result` in the JSON report.
   Declaration& report_member(std::string name, std::string meaning);
+  /// A column of the tables of --tsv and --csv, or several with one meaning.
+  Declaration& column(std::string name, std::string meaning);
   /// A publication: authors, title, place, year.
   Declaration& reference(std::string citation);
 
@@ -141,12 +146,17 @@ class Arguments {
   bool flag(std::string_view name) const;
   std::string text(std::string_view name) const;  ///< given or fallback, else empty
   std::vector<std::string> words_of(std::string_view name) const;  ///< a `choices` list
-  std::optional<double> number(std::string_view name) const;       ///< given or fallback
+  /// Given or fallback. Of a list of numbers, the only one; more of them are a bug.
+  std::optional<double> number(std::string_view name) const;
   std::vector<double> numbers(std::string_view name) const;
   std::optional<Index> integer(std::string_view name) const;
   std::vector<Index> integers(std::string_view name) const;
   std::vector<std::vector<double>> points(std::string_view name) const;
   std::vector<std::string> words() const;  ///< the positional words
+
+  /// These arguments with another value for the option `name`, a number or a list of numbers, as if
+  /// it had been given.
+  Arguments with(std::string_view name, double value) const;
 
   /// Whether a bundle will be written to standard output (never in a dry run).
   bool bundle_to_stdout() const { return output == "-" && !dry_run; }
@@ -156,8 +166,12 @@ class Arguments {
 
   // The common options, resolved.
   std::optional<std::string> input;  ///< INPUT; "-" if it is absent and no -i is given
+  std::vector<std::string> inputs;   ///< all INPUTs, of which `input` is the first
   std::vector<std::pair<std::string, std::string>> named_inputs;
-  std::optional<std::string> output;  ///< -o; "-" by default for a transform or generator
+  /// -o; "-" by default for a transform or generator with one INPUT
+  std::optional<std::string> output;
+  std::optional<std::string>
+      table_file;  ///< -o of a table; set by the tools, `output` is then absent
   bool allow_external = false;
   bool only = false;
   bool force = false;

@@ -172,6 +172,11 @@ Declaration& Declaration::seeded() {
   return *this;
 }
 
+Declaration& Declaration::several_inputs() {
+  impl_->several_inputs = true;
+  return *this;
+}
+
 Declaration& Declaration::allow_external() {
   Option option = external_links_option();
   option.section = common_heading;
@@ -249,6 +254,11 @@ Declaration& Declaration::result(std::string name, std::string shape, std::strin
 
 Declaration& Declaration::report_member(std::string name, std::string meaning) {
   impl_->report_members.push_back({std::move(name), "", std::move(meaning)});
+  return *this;
+}
+
+Declaration& Declaration::column(std::string name, std::string meaning) {
+  impl_->columns.push_back({std::move(name), "", std::move(meaning)});
   return *this;
 }
 

@@ -115,8 +115,14 @@ std::string datasets_section(const Declaration::Impl& declaration) {
 }
 
 std::string results_section(const Declaration::Impl& declaration) {
-  if (declaration.results.empty() && declaration.report_members.empty()) return "";
+  if (declaration.results.empty() && declaration.report_members.empty() &&
+      declaration.columns.empty()) {
+    return "";
+  }
   std::string text = line(".SH RESULTS") + dataset_list(declaration.results);
+  if (!declaration.columns.empty()) {
+    text += request("SS", "Columns of the table") + dataset_list(declaration.columns);
+  }
   if (declaration.report_members.empty()) return text;
   return text + request("SS", "Members of \"result\" in the JSON report") +
          dataset_list(declaration.report_members);

@@ -67,6 +67,8 @@ struct Declaration::Impl {
   std::vector<Option> options;      ///< the tool's own; all_options adds the common ones
   std::string section = "Options";  ///< the heading of the next option
 
+  bool several_inputs = false;
+
   std::string verb_placeholder;
   std::vector<Verb> verbs;
 
@@ -90,6 +92,7 @@ struct Declaration::Impl {
   std::vector<std::string> formulas;
   std::vector<Dataset> datasets;        ///< read
   std::vector<Dataset> results;         ///< written
+  std::vector<Dataset> columns;         ///< of --tsv and --csv, without shapes
   std::vector<Dataset> report_members;  ///< of the JSON report's `result`, without shapes
   std::vector<std::string> references;
 

@@ -180,14 +180,20 @@ class Parser {
 
   void take_input() {
     if (has_input(role_)) {
-      if (!positionals_.empty()) {
-        arguments_.input = positionals_.front();
-        if (arguments_.input->empty()) usage("INPUT is empty");
-        positionals_.erase(positionals_.begin());
-      } else if (role_ != Role::optional_input && arguments_.named_inputs.empty()) {
-        arguments_.input = "-";
+      const auto count = static_cast<std::ptrdiff_t>(
+          declaration_.several_inputs ? positionals_.size()
+                                      : std::min<std::size_t>(1, positionals_.size()));
+      arguments_.inputs.assign(positionals_.begin(), positionals_.begin() + count);
+      positionals_.erase(positionals_.begin(), positionals_.begin() + count);
+      if (arguments_.inputs.empty() && role_ != Role::optional_input &&
+          arguments_.named_inputs.empty()) {
+        arguments_.inputs.emplace_back("-");
       }
-      if (arguments_.input) arguments_.impl->positionals.push_back(*arguments_.input);
+      for (const std::string& input : arguments_.inputs) {
+        if (input.empty()) usage("INPUT is empty");
+        arguments_.impl->positionals.push_back(input);
+      }
+      if (!arguments_.inputs.empty()) arguments_.input = arguments_.inputs.front();
     }
     if (positionals_.empty()) return;
     usage("unexpected argument " + positionals_.front(),
@@ -205,7 +211,7 @@ class Parser {
       if (a.given("output")) {
         a.output = a.text("output");
         if (a.output->empty()) usage("--output is empty");
-      } else if (role_ != Role::report) {
+      } else if (role_ != Role::report && a.inputs.size() <= 1) {
         a.output = "-";
         values["output"] = "-";
       }
@@ -263,14 +269,17 @@ class Parser {
         if (leads_to(address, *a.json)) usage("--json=" + *a.json + " is an input, " + address);
       }
     }
+    const auto is_stream = [](const std::string& address) {
+      return address == "-" || address.rfind("-:", 0) == 0;
+    };
     if (role_ == Role::compare) {
-      const auto is_stream = [](const std::string& address) {
-        return address == "-" || address.rfind("-:", 0) == 0;
-      };
       const std::vector<std::string>& pair = a.impl->words;
       if (std::count_if(pair.begin(), pair.end(), is_stream) > 1) {
         usage("A and B both are standard input, which can be read only once");
       }
+    }
+    if (std::count_if(a.inputs.begin(), a.inputs.end(), is_stream) > 1) {
+      usage("two INPUTs are standard input, which can be read only once");
     }
   }
 

@@ -55,6 +55,8 @@ void Report::warn(const std::string& line) {
   impl_->say("warning", squashed);
 }
 
+void Report::note(const std::string& line) { impl_->say("note", line); }
+
 void Report::Impl::note_sources() const {
   std::vector<std::string> files;
   for (const auto& source : sources) {

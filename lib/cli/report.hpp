@@ -43,6 +43,9 @@ class Report {
   /// the JSON. A repeated warning is ignored.
   void warn(const std::string& line);
 
+  /// Prints one line "TOOL: note: ..." on standard error at once (not with -q).
+  void note(const std::string& line);
+
   /// Adds text for people. Report tools print it on standard output, or on standard error if a
   /// bundle goes to standard output.
   void print(const std::string& text);

@@ -90,7 +90,9 @@ std::vector<std::string> usage_words(const Declaration::Impl& declaration) {
   words.emplace_back("[options]");
   if (!declaration.words_placeholder.empty()) words.push_back(declaration.words_placeholder);
   const std::set<Role> roles = roles_of(declaration);
-  if (any_has(roles, has_input)) words.emplace_back("[INPUT]");
+  if (any_has(roles, has_input)) {
+    words.emplace_back(declaration.several_inputs ? "[INPUT...]" : "[INPUT]");
+  }
   if (any_has(roles, has_output)) words.emplace_back("[-o OUTPUT]");
   return words;
 }
@@ -104,7 +106,10 @@ std::vector<Entry> positional_entries(const Declaration::Impl& declaration) {
   const auto has = [&](Role role) { return roles.count(role) > 0; };
   if (has(Role::transform) || has(Role::report) || has(Role::inspect)) {
     entries.push_back(
-        {"INPUT", std::string(input_address) + ". \"-\" is the default unless -i is given."});
+        {"INPUT",
+         std::string(input_address) + ". \"-\" is the default unless -i is given." +
+             (declaration.several_inputs ? " Several INPUTs make one report, without a bundle."
+                                         : "")});
   } else if (has(Role::optional_input)) {
     entries.push_back({"INPUT", std::string(input_address) + "."});
   }

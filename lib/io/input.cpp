@@ -228,9 +228,16 @@ std::vector<std::string> InputBundle::groups_like(const std::string& pattern) co
   std::vector<std::string> found = matching_groups(*root.group, address, pattern);
   if (found.empty()) {
     refuse_missing(root.description(), h5::Kind::group, "like " + pattern,
-                   all_groups(*root.group, address));
+                   io::all_groups(*root.group, address));
   }
   return found;
+}
+
+std::vector<std::string> InputBundle::all_groups() const {
+  if (!impl_->root || !impl_->root->group) return {};
+  const h5::Lock lock;
+  h5::set_subject(impl_->root->description());
+  return io::all_groups(*impl_->root->group, impl_->root->address());
 }
 
 InputBundle InputBundle::group(const std::string& path) const {

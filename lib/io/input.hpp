@@ -136,6 +136,11 @@ class InputBundle {
   /// names no level.
   std::vector<std::string> groups_like(const std::string& pattern) const;
 
+  /// Paths, without a leading slash, of all groups below INPUT's root, a group before those in it,
+  /// with numbers in numerical order; a group that several links lead to is listed once. Empty for
+  /// a format without groups.
+  std::vector<std::string> all_groups() const;
+
   /// One group below INPUT's root ("" is the root itself) as a bundle of its own, with the same
   /// named datasets and renamings; it shares the open file. Throws Error(input) if there is no such
   /// group.

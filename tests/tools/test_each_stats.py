@@ -13,16 +13,16 @@ from dumps import EACH, LAYERS, MAP, Dump
 
 class Statistics(Dump):
 
-    def table(self, text, scheme):
+    def table(self, text, title):
         """{label: cells} of one table."""
-        lines = text.split(f"\n{scheme} ", 1)[1].splitlines()
+        lines = text.split(f"\n{title}\n", 1)[1].splitlines()
         rows = {}
         for line in lines[1:]:
-            if not line:
-                return rows
             label, *cells = line.split()
             rows[label] = cells
-        return rows
+            if label == "all":
+                return rows
+        self.fail(f"no end of {title}")
 
     def test_equals_one_run_per_group(self):
         options = [*MAP, "--causal=bottom-right", "--epsilon=0.5,1e-3"]
@@ -39,26 +39,36 @@ class Statistics(Dump):
         groups = self.stats(*EACH, *MAP, "--epsilon=0.9", "dump.h5")["groups"]
         self.assertIn("6 groups, names below text/\n", text)
         for scheme in ("unas", "dnas"):
-            rows = self.table(text, scheme)
-            self.assertEqual(list(rows), [f"{t}/{n}" for t in "ab" for n in LAYERS] + ["all"])
+            share = self.table(text, f"{scheme}: share of keys with c < 0.9")
+            least = self.table(text, f"{scheme}: least c")
+            entropy = self.table(text,
+                                 f"{scheme}: mean entropy of the weights of a query, in nats")
+            most = self.table(text, f"{scheme}: largest mean weight of a key, c/n")
+            self.assertEqual(list(share), [f"{t}/{n}" for t in "ab" for n in LAYERS] + ["all"])
             count = keys = 0
             for group in groups:
-                cells = rows[group["group"].removeprefix("text/")]
-                for cell, found in zip(cells, [*group[scheme]["heads"], group[scheme]],
-                                       strict=True):
+                at = group["group"].removeprefix("text/")
+                for column, found in enumerate([*group[scheme]["heads"], group[scheme]]):
                     explained = found["explained_away"][0]
-                    if explained["count"]:
-                        self.assertEqual(cell, f"{100 * explained['share']:.1f}%")
-                    else:
-                        self.assertLess(abs(float(cell) / found["col_sum"]["min"] - 1), 0.006)
+                    self.assertEqual(
+                        share[at][column],
+                        f"{100 * explained['share']:.1f}%" if explained["count"] else "0")
+                    for table, value in ((least, found["col_sum"]["min"]),
+                                         (entropy, found["row_entropy"]["mean"]),
+                                         (most, found["most_per_query"]["value"])):
+                        self.assertLess(abs(float(table[at][column]) / value - 1), 0.006)
                 count += group[scheme]["explained_away"][0]["count"]
                 keys += group[scheme]["keys"]
-            self.assertEqual(rows["all"][-1], f"{100 * count / keys:.1f}%")
+            self.assertEqual(share["all"][-1], f"{100 * count / keys:.1f}%")
             self.assertIn(f"{count} of {keys} keys", text)
+            everything = [group[scheme] for group in groups]
+            mean = np.average([g["row_entropy"]["mean"] for g in everything],
+                              weights=[2 * 7] * 3 + [3 * 1] * 3)
+            self.assertLess(abs(float(entropy["all"][-1]) / mean - 1), 0.006)
         self.assertLessEqual(max(map(len, text.splitlines())), 100)
-        self.assertNotIn("log10", text)
+        self.assertEqual(text.count("log10 c"), 1)
         long = self.run_tool("explain-away-stats", "-v", *EACH, *MAP, "dump.h5").out.decode()
-        self.assertEqual(long.count("log10 c"), 6)
+        self.assertEqual(long.count("log10 c"), 7)
         self.assertIn("dump.h5:/text/b/layer10: 3 x 1 x 5", long)
 
     def test_wide_tables_and_long_names(self):
@@ -71,8 +81,17 @@ class Statistics(Dump):
         text = self.run_tool("explain-away-stats", "--each=model/*", "wide.h5").out.decode()
         self.assertLessEqual(max(map(len, text.splitlines())), 100)
         self.assertIn("~" + "é" * 27 + " ", text)
-        self.assertEqual(re.findall(r" (\d,\d)\b", text),
-                         2 * [f"{b},{h}" for b in range(5) for h in range(6)])
+        self.assertIn("every cell pools the batch\n", text)
+        for title in ("unas: least c", "dnas: least c"):
+            header = text.split(f"\n{title}\n")[1].splitlines()[0]
+            self.assertEqual(re.findall(r"head (\d+)", header), [str(h) for h in range(6)])
+            least = self.table(text, title)
+            found = self.stats("--each=model/*", "wide.h5")["groups"]
+            for group, row in zip(found, list(least.values())[:-1]):
+                for head in range(6):
+                    value = min(h["col_sum"]["min"] for h in group[title[:4]]["heads"]
+                                if h["index"][1] == head)
+                    self.assertLess(abs(float(row[head]) / value - 1), 0.006)
 
     def rows(self, *options, status=0):
         done = self.run_tool("explain-away-stats", "--tsv", *options, status=status)
@@ -86,24 +105,39 @@ class Statistics(Dump):
         options = [*EACH, *MAP, "--epsilon=1e-8,0.75", "dump.h5"]
         rows = self.rows(*options)
         self.assertEqual(list(rows[0]),
-                         ["group", "head", "scheme", "keys", "masked_keys", "min", "median",
-                          "mean", "max", "share_below_1e-08", "share_below_0.75", "entropy",
-                          "bound", "margin", "holds"])
+                         ["file", "group", "batch", "head", "scheme", "keys", "masked_keys",
+                          "empty_queries", "min_queries", "enough_keys", "min_c", "median_c",
+                          "mean_c", "max_c", "share_below_1e-08", "share_below_0.75",
+                          "enough_share_below_1e-08", "enough_share_below_0.75", "entropy",
+                          "first_key_share", "top_1_share", "top_10_share", "max_c_per_query",
+                          "max_c_per_query_key", "bound", "margin", "holds"])
         position = 0
         for group in self.stats(*options)["groups"]:
             for head in range(len(group["unas"]["heads"])):
                 for scheme in ("unas", "dnas"):
                     row, found = rows[position], group[scheme]["heads"][head]
                     position += 1
-                    self.assertEqual((row["group"], row["head"], row["scheme"]),
-                                     (group["group"], str(head), scheme))
+                    self.assertEqual(
+                        (row["file"], row["group"], row["batch"], row["head"], row["scheme"]),
+                        ("dump.h5", group["group"], "", str(head), scheme))
                     self.assertEqual((row["keys"], row["masked_keys"]),
                                      (str(found["keys"]), str(found["masked_keys"])))
                     some = found["keys"] > 0
-                    expected = {n: found["col_sum"][n] for n in ("min", "median", "mean", "max")}
+                    expected = {f"{n}_c": found["col_sum"][n]
+                                for n in ("min", "median", "mean", "max")}
                     for name, e in zip(("share_below_1e-08", "share_below_0.75"),
                                        found["explained_away"]):
                         expected[name] = e["share"] if some else None
+                        expected[f"enough_{name}"] = e["enough"]["share"] if some else None
+                    expected |= {"empty_queries": found["empty_rows"],
+                                 "enough_keys": found["enough_keys"],
+                                 "min_queries": found["explained_away"][0]["enough"]["min_queries"],
+                                 "first_key_share": found["first_key_share"]}
+                    expected |= {f"top_{t['keys']}_share": t["share"]
+                                 for t in found["top_shares"]}
+                    most = found["most_per_query"] or {"value": None, "index": None}
+                    expected |= {"max_c_per_query": most["value"],
+                                 "max_c_per_query_key": most["index"]}
                     expected |= {n: found[n] for n in ("bound", "margin")}
                     expected["entropy"] = found["row_entropy"]["mean"]
                     for name, value in expected.items():
@@ -126,7 +160,7 @@ class Statistics(Dump):
             self.run_tool("explain-away-stats", "-q", *MAP, f"dump.h5:/{group}", "--only",
                           "-o", "one.h5", "--force")
             expected = self.read("one.h5")
-            self.assertEqual(len(expected), 4)
+            self.assertEqual(len(expected), 5)
             self.assert_same_bits({n: found[f"{group}/{n}"] for n in expected}, expected)
 
     def test_stored_weights_of_a_run_with_each(self):

@@ -19,12 +19,31 @@ def close(a, b):
     return type(a) is type(b) and a == b
 
 
-def extreme_keys(c, open_keys, heads, names, top, sign):
+def extreme_keys(c, queries, open_keys, heads, names, top, sign):
     """The first `top` of the (heads, keys) by sign·c, ties by position."""
     order = [at for at in np.ndindex(c.shape) if open_keys[at]]
     order.sort(key=lambda at: sign * c[at])
-    return [{"head": heads[h], "index": j, "key": names and names[h][j], "value": float(c[h, j])}
+    return [{"head": heads[h], "index": j, "key": names and names[h][j], "value": float(c[h, j]),
+             "queries": int(queries[h, j]), "value_per_query": float(c[h, j] / queries[h, j])}
             for h, j in order[:top]]
+
+
+def few_keys(c, queries, heads, names, least, shares):
+    """The expected shares of the attention on few keys, and the key with the most per query."""
+    total = c.sum()
+    first = sum(row[open_row][0] for row, open_row in zip(c, queries > 0) if open_row.any())
+    most = [sum(np.sort(row)[::-1][:count].sum() for row in c) for count in shares]
+    found = {"first_key_share": float(first / total) if total > 0 else None,
+             "top_shares": [{"keys": n, "share": float(m / total) if total > 0 else None}
+                            for n, m in zip(shares, most)],
+             "most_per_query": None}
+    enough = queries >= least
+    if enough.any():
+        per_query = np.where(enough, c / np.maximum(queries, 1), -1)
+        h, j = np.unravel_index(per_query.argmax(), c.shape)
+        found["most_per_query"] = {"head": heads[h], "index": int(j), "key": names and names[h][j],
+                                   "value": float(per_query[h, j])}
+    return found
 
 
 def expected_summary(c, entropy, allowed, u, epsilons, edges, heads, names, top):
@@ -38,6 +57,10 @@ def expected_summary(c, entropy, allowed, u, epsilons, edges, heads, names, top)
     margins = [c[h][open_keys[h]].min() / bounds[h] for h in proven]
     some = counted.size > 0
     below = [int((counted < e).sum()) for e in epsilons]
+    queries = allowed.sum(axis=1)
+    least = max(1, allowed.shape[1] // 10)
+    enough = c[queries >= least]
+    rest = [int((enough < e).sum()) for e in epsilons]
     positive = counted[counted > 0]
     return {
         "col_sum": {
@@ -46,20 +69,23 @@ def expected_summary(c, entropy, allowed, u, epsilons, edges, heads, names, top)
             "mean": float(counted.mean()) if some else None,
             "median": float(np.median(counted)) if some else None,
         },
-        "explained_away": [{"epsilon": e, "count": n, "share": n / max(1, counted.size)}
-                           for e, n in zip(epsilons, below)],
+        "explained_away": [{"epsilon": e, "count": n, "share": n / max(1, counted.size),
+                            "enough": {"min_queries": least, "count": m,
+                                       "share": m / max(1, enough.size)}}
+                           for e, n, m in zip(epsilons, below, rest)],
+        "enough_keys": enough.size,
         "bound": float(bounds[proven].min()) if proven else None,
         "margin": float(min(margins)) if proven else None,
         "holds": True if proven else None,
         "row_entropy": {"mean": float(entropy[open_rows].mean()) if open_rows.any() else None},
         "histogram": {"counts": np.histogram(np.log10(positive), edges)[0].tolist(),
                       "zeros": int((counted == 0).sum())},
-        "lowest": extreme_keys(c, open_keys, heads, names, top, 1),
-        "highest": extreme_keys(c, open_keys, heads, names, top, -1),
+        "lowest": extreme_keys(c, queries, open_keys, heads, names, top, 1),
+        "highest": extreme_keys(c, queries, open_keys, heads, names, top, -1),
         "keys": counted.size,
         "masked_keys": int((~open_keys).sum()),
         "empty_rows": int((~open_rows).sum()),
-    }
+    } | few_keys(c, queries, heads, names, least, (1, 10))
 
 
 class Figures(ToolTest):
@@ -342,7 +368,8 @@ class FromTheBundle(ToolTest):
     def test_bundle(self):
         # Nothing is written without -o; with it, the output also holds all of the input.
         self.run_tool("explain-away-stats", "in.h5", "-o", "out.h5")
-        results = ["dnas_col_sum", "dnas_row_entropy", "unas_col_sum", "unas_row_entropy"]
+        results = ["dnas_col_sum", "dnas_row_entropy", "queries_of_key", "unas_col_sum",
+                   "unas_row_entropy"]
         bundle = self.read("out.h5")
         self.assertEqual(sorted(bundle), sorted([*self.read("in.h5"), *results]))
         self.assertEqual(bundle.labels["dnas_col_sum"], ["head", "key"])

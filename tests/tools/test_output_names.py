@@ -19,6 +19,7 @@ COMMANDS = (
     ["mode-collapse-sim", "em", "missing.h5"],
     ["tensor-gen", "normal", "q=4x4"],
 )
+TABLES = ("explain-away-stats", "lambda-solve")  # the tools that write .csv
 FOREIGN = ("npz", "npy", "safetensors", "csv", "tsv", "json", "pt", "mat", "gz", "zst", "zip")
 
 
@@ -32,6 +33,8 @@ class OutputNames(ToolTest):
     def test_every_tool_and_ending(self):
         for tool, *arguments in COMMANDS:
             for ending in FOREIGN:
+                if ending == "csv" and tool in TABLES:
+                    continue
                 for more in ([], ["--dry-run"]):
                     with self.subTest(tool=tool, arguments=arguments, ending=ending, more=more):
                         self.refused(tool, *arguments, *more, output=f"out.{ending}", status=2,
@@ -72,7 +75,7 @@ class OutputNames(ToolTest):
             self.assertTrue((self.folder / f"out.{ending}").exists())
         self.shell("attn-compute in.h5 -q -o - | tensor-convert -q out=-:/out -o out.npy")
         self.assertEqual(np.load(self.folder / "out.npy").shape, (4, 4))
-        for ending, says in (("json", "--json=out.json"), ("csv", "--tsv"), ("gz", "gzip > out.gz"),
+        for ending, says in (("json", "--json=out.json"), ("tsv", "--tsv"), ("gz", "gzip > out.gz"),
                              ("zst", "--compress"), ("zst", "zstd > out.zst"), ("mat", "-o out.h5"),
                              ("pt", "-o out.safetensors"), ("npy", "NAME=-:/NAME -o out.npy")):
             with self.subTest(ending=ending):

@@ -253,7 +253,7 @@ class Messages(ToolTest):
                                "--emit=weights,out").json()
         self.assertEqual(report["result"]["result_bytes"], 3 * (6 * 5 + 6 * 4) * 4)
         # explain-away-stats writes a bundle only with -o.
-        for options, size in (([], 0), (["-o", "s.h5"], 2 * 3 * (6 + 5) * 8)):
+        for options, size in (([], 0), (["-o", "s.h5"], 3 * (2 * (6 + 5) + 5) * 8)):
             stats = self.run_tool("explain-away-stats", "in.h5", "--dry-run", "--json",
                                   *options).json()["result"]
             self.assertEqual(stats["result_bytes"], size)

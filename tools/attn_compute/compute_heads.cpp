@@ -3,6 +3,7 @@
 #include "attn_compute/gradient_writer.hpp"
 #include "attn_compute/head_gradients.hpp"
 #include "attn_compute/query_list.hpp"
+#include "common/leak_warning.hpp"
 #include "common/own_rows.hpp"
 #include "common/weights_writer.hpp"
 #include "pass/output.hpp"
@@ -22,18 +23,14 @@ struct HeadResult {
   std::vector<double> row_entropy;
 };
 
-void warn_about_leaks(const ComputeOptions& options, const AttentionInput& input,
-                      cli::Report& report) {
+void warn_of_surprises(const ComputeOptions& options, const AttentionInput& input,
+                       cli::Report& report) {
   if (!options.settings_left.empty()) warn_of_settings_left(options.settings_left, report);
-  if (is_softmax(options.scheme.scheme)) return;
-  const std::string scheme = scheme_name(options.scheme.scheme);
-  if (input.causal != Causal::none) {
-    report.warn("under " + scheme +
-                " each query depends on later ones through the column normalisation, even with a "
-                "causal mask: fine for analysis, but a leak in an autoregressive model");
-  }
-  if (input.queries == 1 && !description_of(options.scheme.scheme).is_mixture()) {
-    report.warn("with one query " + scheme + " is uniform over the keys it may attend to");
+  const Scheme scheme = options.scheme.scheme;
+  warn_of_leak({scheme}, input.causal, report);
+  if (input.queries == 1 && !is_softmax(scheme) && !description_of(scheme).is_mixture()) {
+    report.warn("with one query " + scheme_name(scheme) +
+                " is uniform over the keys it may attend to");
   }
 }
 
@@ -161,7 +158,7 @@ Totals compute(const cli::Arguments& arguments, const ComputeTask& task, io::Out
 Totals compute_section(const cli::Arguments& arguments, const ComputeTask& task,
                        io::OutputBundle output, cli::Progress& progress, cli::Report& report) {
   HeadOutputs outputs(output, task.input.leading, report);
-  warn_about_leaks(task.options, task.input, report);
+  warn_of_surprises(task.options, task.input, report);
   const Totals totals = task.f64
                             ? compute<double>(arguments, task, output, outputs, progress, report)
                             : compute<float>(arguments, task, output, outputs, progress, report);

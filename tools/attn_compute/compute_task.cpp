@@ -9,6 +9,7 @@
 #include "attn_compute/query_list.hpp"
 #include "attnkit/error.hpp"
 #include "common/scheme_settings.hpp"
+#include "common/score_source.hpp"
 
 namespace attn::tools {
 namespace {
@@ -78,6 +79,10 @@ AttentionInput input_of(const io::InputBundle& bundle, const ComputeOptions& opt
 }
 
 }  // namespace
+
+bool ComputeTask::suffices(const cli::Arguments& arguments, const io::InputBundle& bundle) {
+  return has_scores(bundle, resolve_score_options(arguments, &bundle).source);
+}
 
 ComputeTask::ComputeTask(const cli::Arguments& arguments, io::InputBundle section)
     : bundle(std::move(section)),

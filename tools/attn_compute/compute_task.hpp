@@ -13,6 +13,9 @@ struct ComputeTask {
   /// AttentionInput, and Error(usage) for options that would have no effect.
   ComputeTask(const cli::Arguments& arguments, io::InputBundle section);
 
+  /// Whether `bundle` has datasets from which the task can be computed.
+  static bool suffices(const cli::Arguments& arguments, const io::InputBundle& bundle);
+
   /// The effect of the run on results of earlier runs, and the inputs of its own results.
   RunEffect effect(const cli::Arguments& arguments) const;
 

@@ -110,7 +110,7 @@ class Compute : public SectionTool<ComputeTask> {
   }
 
   cli::Outcome conclude(const GroupReport& groups) override {
-    if (sections().each()) {
+    if (sections().several()) {
       const Scheme scheme = scheme_of(arguments().text("scheme")).value();
       return conclude_groups(groups, scheme, problems(), totals_, report());
     }

@@ -190,11 +190,12 @@ class TransformPaths : public PathTool {
   }
 
   cli::Outcome conclude(const GroupReport& groups) override {
-    groups.conclude(sections().each(), report());
+    groups.conclude(sections().several(), report());
     cli::Outcome outcome;
-    outcome.summary = !sections().each() ? summary_
-                                         : fmt::format("{}, {} heads in {} groups",
-                                                       arguments().verb, problems(), groups.size());
+    outcome.summary =
+        !sections().several()
+            ? summary_
+            : fmt::format("{}, {} heads in {} groups", arguments().verb, problems(), groups.size());
     return outcome;
   }
 
@@ -212,7 +213,7 @@ class CheckPaths : public PathTool {
   }
 
   cli::Outcome conclude(const GroupReport& groups) override {
-    groups.conclude(sections().each(), report());
+    groups.conclude(sections().several(), report());
     if (!holds_) report().status("no");
     return {holds_ ? 0 : 1};
   }

@@ -70,6 +70,11 @@ std::string rule_name(SkeletonRule rule) {
                                       : (rule == SkeletonRule::largest ? "largest" : "stored");
 }
 
+bool PathTask::suffices(const cli::Arguments& arguments, const io::InputBundle& bundle) {
+  if (arguments.verb == "reconstruct") return bundle.is_dataset("basis_value");
+  return bundle.is_dataset("wq") && bundle.is_dataset("wk");
+}
+
 PathTask::PathTask(const cli::Arguments& arguments, io::InputBundle section)
     : bundle(std::move(section)), verb(arguments.verb) {
   const bool of_basis = verb == "reconstruct";

@@ -12,6 +12,7 @@
 #include "attnkit/error.hpp"
 #include "common/memory_watch.hpp"
 #include "common/output_format.hpp"
+#include "common/table_options.hpp"
 #include "io/arrays/array_output.hpp"
 #include "system/temporary.hpp"
 
@@ -67,8 +68,14 @@ io::InputBundle::Options input_options(const cli::Arguments& arguments, cli::Rep
 
 io::InputBundle open_input(const cli::Arguments& arguments, cli::Report& report,
                            std::vector<std::pair<std::string, std::string>> renamed) {
+  return open_one_input(arguments, arguments.input, report, std::move(renamed));
+}
+
+io::InputBundle open_one_input(const cli::Arguments& arguments,
+                               const std::optional<std::string>& input, cli::Report& report,
+                               std::vector<std::pair<std::string, std::string>> renamed) {
   io::InputBundle::Options options = input_options(arguments, report);
-  options.input = arguments.input;
+  options.input = input;
   options.named = arguments.named_inputs;
   options.renamed = std::move(renamed);
   return io::InputBundle(options);
@@ -153,8 +160,9 @@ int tool_main(int argc, char** argv, const cli::Declaration& declaration,
       argc, argv, declaration,
       [&](const cli::Arguments& arguments, cli::Report& report) {
         if (arguments.verbose) io::show_hdf5_errors(true);
-        require_bundle_name(arguments);
-        return run_watched([&] { return run(arguments, report); });
+        const cli::Arguments own = with_table_file(arguments);
+        require_bundle_name(own);
+        return run_watched([&] { return run(own, report); });
       },
       libraries,
       [&] {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,6 +22,11 @@ io::InputBundle::Options input_options(const cli::Arguments& arguments, cli::Rep
 /// io::InputBundle throws.
 io::InputBundle open_input(const cli::Arguments& arguments, cli::Report& report,
                            std::vector<std::pair<std::string, std::string>> renamed = {});
+
+/// The same with `input` in place of INPUT, for one of several.
+io::InputBundle open_one_input(const cli::Arguments& arguments,
+                               const std::optional<std::string>& input, cli::Report& report,
+                               std::vector<std::pair<std::string, std::string>> renamed = {});
 
 /// The bundle for -o, with --force, --tmpdir and --compress applied and other settings as in
 /// `options`. Requires arguments.output.

@@ -72,8 +72,9 @@ void declare_value_datasets(cli::Declaration& declaration) {
 
 void declare_groups_member(cli::Declaration& declaration) {
   declaration.report_member("groups",
-                            "with --each: an array with the members of each group, its name as "
-                            "\"group\" and the options that differ between groups as \"params\"");
+                            "for several groups or INPUTs: an array with the members of each, its "
+                            "name as \"group\" (of several INPUTs, also \"file\"), and the options "
+                            "that differ between them as \"params\"");
 }
 
 }  // namespace attn::tools

@@ -10,7 +10,7 @@ namespace attn::tools {
 using Json = nlohmann::ordered_json;
 
 struct GroupReport::Entry {
-  std::string group;
+  SectionName section;
   Json params;
   Json result;
 };
@@ -22,17 +22,17 @@ std::size_t GroupReport::size() const { return entries_.size(); }
 
 const Json& GroupReport::last() const { return entries_.back().result; }
 
-void GroupReport::add(const std::string& group, cli::Report& report,
+void GroupReport::add(const SectionName& section, cli::Report& report,
                       const std::function<void()>& body) {
   report.result() = Json::object();
   const auto keep = [&] {
-    entries_.push_back({group, report.params(), std::exchange(report.result(), Json::object())});
+    entries_.push_back({section, report.params(), std::exchange(report.result(), Json::object())});
   };
   try {
     body();
   } catch (...) {
     // The partial result stays in the report, under the group's name.
-    if (!group.empty() && !report.result().empty()) {
+    if (!section.label.empty() && !report.result().empty()) {
       keep();
       write(report);
     }
@@ -55,7 +55,10 @@ void GroupReport::write(cli::Report& report) const {
   }
   Json groups = Json::array();
   for (const Entry& entry : entries_) {
-    Json json = {{"group", entry.group}};
+    Json json = Json::object();
+    // The label differs from the group if there are several files.
+    if (entry.section.label != entry.section.group) json["file"] = entry.section.file;
+    json["group"] = entry.section.group;
     for (const std::string& key : own) json["params"][key] = entry.params.value(key, Json());
     json.update(entry.result);
     groups.push_back(std::move(json));
@@ -64,8 +67,8 @@ void GroupReport::write(cli::Report& report) const {
   report.result()["groups"] = std::move(groups);
 }
 
-void GroupReport::conclude(bool each, cli::Report& report) const {
-  if (each) {
+void GroupReport::conclude(bool several, cli::Report& report) const {
+  if (several) {
     write(report);
   } else {
     report.result() = last();

@@ -7,11 +7,13 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "cli/command.hpp"
+#include "common/section_name.hpp"
 
 namespace attn::tools {
 
-/// The report of a tool with --each: runs the ordinary report of each group and combines these into
-/// one `result`, {"groups": [{"group": "text/wiki/layer0", <the ordinary result>}, ...]}.
+/// The report of a tool over several sections: runs the ordinary report of each group and combines
+/// these into one `result`, {"groups": [{"group": "text/wiki/layer0", <the ordinary result>},
+/// ...]}. With several INPUTs each entry begins with "file".
 class GroupReport {
  public:
   GroupReport();
@@ -21,7 +23,7 @@ class GroupReport {
 
   /// Runs `body`, which fills `report` as if the group were the only one. Exceptions pass through;
   /// the report then has the groups so far.
-  void add(const std::string& group, cli::Report& report, const std::function<void()>& body);
+  void add(const SectionName& section, cli::Report& report, const std::function<void()>& body);
 
   std::size_t size() const;
 
@@ -32,8 +34,8 @@ class GroupReport {
   /// null in `params`, and each group gets a "params" of its own.
   void write(cli::Report& report) const;
 
-  /// write() with --each; otherwise sets the result of the only group.
-  void conclude(bool each, cli::Report& report) const;
+  /// write() if `several` sections may be; otherwise sets the result of the only one.
+  void conclude(bool several, cli::Report& report) const;
 
  private:
   struct Entry;

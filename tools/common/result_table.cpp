@@ -61,6 +61,7 @@ ResultFamily columns() {
   for (const std::string& source : sources) {
     for (const char* result : {"_col_sum", "_row_entropy"}) names.push_back(source + result);
   }
+  names.emplace_back("queries_of_key");
   const Names of_stored = joined(
       score_inputs, {"hybrid", "weights", "row_potential", "col_potential", "unas_row_potential"});
   return {.tool = "explain-away-stats",
@@ -71,7 +72,9 @@ ResultFamily columns() {
           // It writes no attributes itself; these are from the run whose bundle it was given.
           .left_by_run = "attn_scheme",
           .value_left = "",
-          .inputs_of = {{"stored_col_sum", of_stored}, {"stored_row_entropy", of_stored}},
+          .inputs_of = {{"stored_col_sum", of_stored},
+                        {"stored_row_entropy", of_stored},
+                        {"queries_of_key", joined(score_inputs, {"weights"})}},
           .of_scheme = {{"attn_hybrid", "hnas"},
                         {"attn_alpha", "fenchel"},
                         {"attn_iterations", "sinkhorn"},

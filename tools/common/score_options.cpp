@@ -171,8 +171,13 @@ void declare_score_options(cli::Declaration& declaration, bool inherited, ScoreU
   };
   constexpr double infinity = std::numeric_limits<double>::infinity();
   declaration.choice("energy", words.energies, words.energy, "scaled-dot")
-      .default_words(usual(words.energy_default))
-      .number("scale", "X", words.scale, {-infinity, infinity, true, true}, 1.0)
+      .default_words(usual(words.energy_default));
+  const cli::Declaration::Range any = {-infinity, infinity, true, true};
+  // Only a report, whose options are inherited, can be made for several scales at once.
+  (inherited
+       ? declaration.numbers("scale", "X,...",
+                             words.scale + " Several values make a sweep, a row each.", any, {1.0})
+       : declaration.number("scale", "X", words.scale, any, 1.0))
       .default_words(usual(""))
       .optional_choice("causal", {"none", "top-left", "bottom-right"},
                        "Hides later keys: query i may attend to key j only if j <= i (top-left) or "

@@ -19,13 +19,18 @@ namespace attn::tools {
 ///
 /// A Task is the work of one section. Its constructor, Task(arguments, bundle), checks everything
 /// except the numbers. It has datasets(), effect(arguments) and report_params(report), the
-/// InputBundle `bundle`, and `input` with the number of `problems`.
+/// InputBundle `bundle`, and `input` with the number of `problems`. Its static function
+/// suffices(arguments, bundle) says whether `bundle` has datasets from which it can compute.
 template <class Task>
 class SectionTool {
  public:
   /// Opens INPUT. Both arguments must outlive the tool. Throws the errors of Sections.
   SectionTool(const cli::Arguments& arguments, cli::Report& report)
-      : arguments_(arguments), report_(report), sections_(arguments, report) {}
+      : arguments_(arguments),
+        report_(report),
+        sections_(arguments, report, [&](const io::InputBundle& bundle) {
+          return Task::suffices(arguments, bundle);
+        }) {}
   virtual ~SectionTool() = default;
   SectionTool(const SectionTool&) = delete;
   SectionTool& operator=(const SectionTool&) = delete;
@@ -41,14 +46,16 @@ class SectionTool {
     GroupReport groups;
     for (std::size_t section = 0; section < sections_.size(); ++section) {
       const std::unique_ptr<const Task> task = take(section);
-      groups.add(group(section), report_, [&] {
+      name_ = sections_.name(section);
+      groups.add(name_, report_, [&] {
         task->report_params(report_);
         std::optional<io::OutputBundle> results;
         if (output) results = output->open(section);
-        compute(*task, group(section), std::move(results));
+        compute(*task, name_.label, std::move(results));
       });
     }
     cli::Outcome outcome = conclude(groups);
+    // A tool writes either a bundle or a table.
     if (output) outcome.commit = commit_of(output->take(report_));
     return outcome;
   }
@@ -59,10 +66,12 @@ class SectionTool {
   const Sections& sections() const { return sections_; }
   Index problems() const { return problems_; }  ///< of all sections
 
-  /// With --each, prints the name of a group above its report, with a blank line between groups.
-  void print_heading(const std::string& group_name) {
-    if (!sections_.each()) return;
-    report_.print((headed_ ? "\n" : "") + group_name + "\n");
+  const SectionName& section() const { return name_; }  ///< the one being computed
+
+  /// With several sections, prints the name of one above its report, with a blank line between.
+  void print_heading(const std::string& label) {
+    if (!sections_.several()) return;
+    report_.print((headed_ ? "\n" : "") + label + "\n");
     headed_ = true;
   }
 
@@ -75,7 +84,7 @@ class SectionTool {
 
   /// Completes the report of --dry-run.
   virtual void conclude_costs(const GroupReport& groups) {
-    groups.conclude(sections_.each(), report_);
+    groups.conclude(sections_.several(), report_);
   }
 
   /// Whether a task keeps elements of datasets, which the memory plans of other sections ignore.
@@ -87,8 +96,8 @@ class SectionTool {
   virtual void begin(Index /*problems*/) {}
 
   /// Computes one section: figures go into the report's result; datasets and attributes go into
-  /// `results`, which is absent without --output.
-  virtual void compute(const Task& task, const std::string& group,
+  /// `results`, which is absent without --output. `label` is "" for INPUT itself.
+  virtual void compute(const Task& task, const std::string& label,
                        std::optional<io::OutputBundle> results) = 0;
 
   /// Completes the report of all sections; returns the summary line and the exit status.
@@ -96,8 +105,6 @@ class SectionTool {
 
   // A task keeps datasets open in HDF5; for thousands of groups that would take too much memory.
   static constexpr std::size_t most_kept_tasks = 64;
-
-  const std::string& group(std::size_t section) const { return sections_.groups()[section]; }
 
   std::unique_ptr<const Task> make(std::size_t section) const {
     return std::make_unique<const Task>(arguments_, sections_.open(section));
@@ -137,8 +144,8 @@ class SectionTool {
     for (std::size_t section = 0; section < sections_.size(); ++section) {
       const std::unique_ptr<const Task> task = look_at(section);
       task->report_params(report_);
-      print_heading(group(section));
-      groups.add(group(section), report_, [&] { report_cost(*task); });
+      print_heading(sections_.name(section).label);
+      groups.add(sections_.name(section), report_, [&] { report_cost(*task); });
     }
     warn_of_unused(arguments_, sections_.whole(), report_);
     conclude_costs(groups);
@@ -149,6 +156,7 @@ class SectionTool {
   cli::Report& report_;
   const Sections sections_;
   Index problems_ = 0;
+  SectionName name_;
   bool headed_ = false;
   std::vector<ResultPlan> plans_;                  // by section
   std::vector<std::unique_ptr<const Task>> kept_;  // by section; null: make it again

@@ -48,15 +48,23 @@ NamePairs parse_map(const cli::Arguments& arguments) {
   return renamed;
 }
 
+std::vector<std::string> sufficient_groups(const io::InputBundle& input, const Suffices& suffices) {
+  std::vector<std::string> found;
+  for (const std::string& path : input.all_groups()) {
+    if (suffices(input.group(path))) found.push_back(path);
+  }
+  return found;
+}
+
 io::OutputBundle open_whole(const cli::Arguments& arguments, const Sections& sections,
                             const std::vector<ResultPlan>& plans,
                             const io::OutputBundle::Options& options) {
-  if (!sections.each()) {
+  if (!sections.several()) {
     return open_output_like(arguments, sections.whole(), plans.front().without, options);
   }
   std::vector<std::string> without;
   for (std::size_t n = 0; n < sections.size(); ++n) {
-    const std::string group = sections.groups()[n] + "/";
+    const std::string group = sections.name(n).group + "/";
     for (const std::string& name : plans[n].without) without.push_back(group + name);
     for (const auto& named : arguments.named_inputs) without.push_back(group + named.first);
   }
@@ -72,19 +80,57 @@ void declare_sections(cli::Declaration& declaration) {
           "Processes every group of INPUT whose path matches, such as '/text/*/layer*', and writes "
           "the results into the same groups. A * stands for any part of one name; layer2 comes "
           "before layer10. Datasets of -i apply to every group.")
+      .default_words("INPUT itself or, if it holds nothing to compute from, all groups that do")
       .text("map", "NAME=STORED,...",
             "Reads dataset NAME from the dataset STORED of INPUT, or of each group, as in q=Q,k=K. "
             "Other datasets are read under their own names.");
 }
 
-Sections::Sections(const cli::Arguments& arguments, cli::Report& report)
-    : renamed_(parse_map(arguments)),
-      input_(open_input(arguments, report, renamed_)),
-      each_(arguments.given("each")),
-      groups_(each_ ? input_.groups_like(arguments.text("each")) : std::vector<std::string>{""}) {}
+Sections::Sections(const cli::Arguments& arguments, cli::Report& report, const Suffices& suffices)
+    : renamed_(parse_map(arguments)), several_(arguments.inputs.size() > 1) {
+  if (arguments.inputs.empty()) {
+    add("", open_input(arguments, report, renamed_), arguments, suffices, report);
+  }
+  for (const std::string& file : arguments.inputs) {
+    add(file, open_one_input(arguments, file, report, renamed_), arguments, suffices, report);
+  }
+}
+
+void Sections::add(const std::string& file, io::InputBundle input, const cli::Arguments& arguments,
+                   const Suffices& suffices, cli::Report& report) {
+  std::vector<std::string> groups;
+  if (arguments.given("each")) {
+    groups = input.groups_like(arguments.text("each"));
+  } else if (!suffices(input)) {
+    groups = sufficient_groups(input, suffices);
+    if (!groups.empty()) {
+      report.note(fmt::format(
+          "{} holds nothing to compute from outside its groups: {} (--each chooses groups)",
+          input.description(),
+          groups.size() == 1
+              ? "the result is that of its group " + groups.front()
+              : fmt::format("the results are those of its {} groups that do", groups.size())));
+    }
+  }
+  several_ = several_ || !groups.empty();
+  // Without such a group the error names the datasets that INPUT lacks.
+  if (groups.empty()) groups.emplace_back();
+  const std::size_t at = inputs_.size();
+  for (const std::string& group : groups) {
+    SectionName name{file, group, group};
+    if (arguments.inputs.size() > 1) name.label = group.empty() ? file : file + ":/" + group;
+    parts_.push_back({at, std::move(name)});
+  }
+  inputs_.push_back(std::move(input));
+}
+
+std::string Sections::description() const {
+  return inputs_.size() == 1 ? whole().description() : fmt::format("{} files", inputs_.size());
+}
 
 io::InputBundle Sections::open(std::size_t section) const {
-  io::InputBundle bundle = input_.group(groups_[section]);
+  const Part& part = parts_[section];
+  io::InputBundle bundle = inputs_[part.input].group(part.name.group);
   bundle.require_renamed();
   return bundle;
 }
@@ -96,7 +142,7 @@ SectionOutput::SectionOutput(const cli::Arguments& arguments, const Sections& se
       sections_(sections),
       plans_(std::move(plans)),
       output_(open_whole(arguments, sections, plans_, options)) {
-  if (!sections.each() || arguments.only) return;
+  if (!sections.several() || arguments.only) return;
   std::set<std::string> names;
   for (const auto& named : arguments.named_inputs) names.insert(named.first);
   for (const std::string& name : plans_.front().without) names.erase(name);
@@ -104,9 +150,8 @@ SectionOutput::SectionOutput(const cli::Arguments& arguments, const Sections& se
 }
 
 io::OutputBundle SectionOutput::open(std::size_t section) {
-  const std::string& group = sections_.groups()[section];
-  io::OutputBundle results = output_.group(group);
-  if (sections_.each()) fill(section, results);
+  io::OutputBundle results = output_.group(sections_.name(section).group);
+  if (sections_.several()) fill(section, results);
   for (const std::string& name : plans_[section].removed_attributes) results.remove_attribute(name);
   return results;
 }
@@ -118,7 +163,7 @@ void SectionOutput::fill(std::size_t section, io::OutputBundle& results) {
     results.copy_named_from(sections_.open(section), plans_.front().without);
   } else {
     for (const std::string& name : shared_) {
-      results.link(name, sections_.groups().front() + "/" + name);
+      results.link(name, sections_.name(0).group + "/" + name);
     }
   }
 }
@@ -126,7 +171,7 @@ void SectionOutput::fill(std::size_t section, io::OutputBundle& results) {
 io::OutputBundle SectionOutput::take(cli::Report& report) {
   warn_of_left_out(plans_, report);
   for (std::size_t n = 0; n < plans_.size(); ++n) {
-    io::OutputBundle results = output_.group(sections_.groups()[n]);
+    io::OutputBundle results = output_.group(sections_.name(n).group);
     write_marks(plans_[n], results);
   }
   return std::move(output_);

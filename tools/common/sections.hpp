@@ -1,11 +1,13 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "cli/command.hpp"
 #include "common/results.hpp"
+#include "common/section_name.hpp"
 #include "io/input.hpp"
 #include "io/output.hpp"
 
@@ -14,22 +16,29 @@ namespace attn::tools {
 /// Declares --each and --map.
 void declare_sections(cli::Declaration& declaration);
 
-/// The parts of INPUT that a tool processes in turn: INPUT itself, or with --each every matching
-/// group. Datasets are renamed by --map, and -i applies to every section.
+/// Whether a bundle holds datasets from which a tool can compute.
+using Suffices = std::function<bool(const io::InputBundle&)>;
+
+/// The parts of the INPUTs that a tool processes in turn: an INPUT itself; with --each every
+/// matching group; or, if INPUT itself does not suffice, every group that does. Datasets are
+/// renamed by --map, and -i applies to every section.
 class Sections {
  public:
-  /// Opens INPUT. Throws what io::InputBundle throws; Error(usage) for a malformed --map or one
-  /// that names a dataset of -i; Error(input) if no group matches.
-  Sections(const cli::Arguments& arguments, cli::Report& report);
+  /// Opens every INPUT, and notes which groups stand in for one. Throws what io::InputBundle
+  /// throws; Error(usage) for a malformed --map or one that names a dataset of -i; Error(input) if
+  /// no group matches.
+  Sections(const cli::Arguments& arguments, cli::Report& report, const Suffices& suffices);
 
-  bool each() const { return each_; }
-  std::size_t size() const { return groups_.size(); }
+  /// Whether the report has a part for each section: INPUT itself is not the only one.
+  bool several() const { return several_; }
+  std::size_t size() const { return parts_.size(); }
+  const SectionName& name(std::size_t section) const { return parts_[section].name; }
 
-  /// "text/wiki/layer0"; "" without --each.
-  const std::vector<std::string>& groups() const { return groups_; }
+  /// All of the first INPUT, which is the only one of a tool that writes a bundle.
+  const io::InputBundle& whole() const { return inputs_.front(); }
 
-  /// All of INPUT.
-  const io::InputBundle& whole() const { return input_; }
+  /// "dump.h5", "2 files".
+  std::string description() const;
 
   /// Pairs of --map: the tool's name and the stored name.
   const std::vector<std::pair<std::string, std::string>>& renamed() const { return renamed_; }
@@ -38,10 +47,17 @@ class Sections {
   io::InputBundle open(std::size_t section) const;
 
  private:
+  struct Part {
+    std::size_t input;
+    SectionName name;
+  };
+  void add(const std::string& file, io::InputBundle input, const cli::Arguments& arguments,
+           const Suffices& suffices, cli::Report& report);
+
   std::vector<std::pair<std::string, std::string>> renamed_;
-  io::InputBundle input_;
-  bool each_;
-  std::vector<std::string> groups_;
+  std::vector<io::InputBundle> inputs_;
+  bool several_ = false;
+  std::vector<Part> parts_;
 };
 
 /// The output of a tool that processes sections: INPUT with results in the same groups, or with

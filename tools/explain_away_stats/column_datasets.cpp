@@ -1,6 +1,7 @@
 #include "explain_away_stats/column_datasets.hpp"
 
 #include "common/dataset_words.hpp"
+#include "explain_away_stats/column_table.hpp"
 
 namespace attn::tools {
 
@@ -20,6 +21,8 @@ void declare_column_datasets(cli::Declaration& d) {
                "with the scheme stored, in place of weights: the potentials that make them from "
                "the scores")
       .dataset("tokens", "(Lk) or (B, Lk)", "names of the keys, shown in the report")
+      .result("queries_of_key", "(..., Lk)",
+              "with -o: the number of queries that may attend to each key, int64")
       .result("SCHEME_col_sum", "(..., Lk)",
               "with -o: the column sums of each scheme, such as unas_col_sum, float64")
       .result("SCHEME_row_entropy", "(..., Lq)",
@@ -29,22 +32,36 @@ void declare_column_datasets(cli::Declaration& d) {
                      "its own figures pool the keys of all heads")
       .report_member("SCHEME.col_sum", "min, max, mean, median and quantiles of the column sums")
       .report_member("SCHEME.explained_away",
-                     "an array of epsilon, count and share of the keys below it")
+                     "an array of epsilon, count and share of the keys below it, and enough: "
+                     "min_queries, with count and share among the keys with so many queries")
+      .report_member("SCHEME.first_key_share, top_shares",
+                     "the share of the attention on the first key that is not masked; an array of "
+                     "keys (a number of them) and the share on those with the most")
+      .report_member("SCHEME.most_per_query",
+                     "the key with the largest c_j/n_j among those with enough queries, where n_j "
+                     "queries may attend to key j: head, index, key and value; null without one")
+      .report_member("SCHEME.concentrated_heads",
+                     "the heads in which that value is above --concentration: above, count and "
+                     "heads, an array of their indices")
       .report_member("SCHEME.bound, margin, holds",
                      "the proven lower bound on c_j, the least c_j Lk, and whether the bound "
                      "holds; null if no bound is known")
       .report_member("SCHEME.row_entropy", "the mean")
       .report_member("SCHEME.histogram", "edges and counts of log10 c_j, and the number of zeros")
       .report_member("SCHEME.lowest, highest",
-                     "the keys with the least and the most attention: head, index, key (its name) "
-                     "and value")
-      .report_member("SCHEME.keys, masked_keys, empty_rows",
-                     "the numbers of keys with an allowed query, of keys without one, and of "
-                     "queries without an allowed key")
+                     "the keys with the least and the most attention: head, index, key (its name), "
+                     "value, queries (n_j) and value_per_query")
+      .report_member("SCHEME.keys, enough_keys, masked_keys, empty_rows",
+                     "the numbers of keys with an allowed query, with at least --min-queries of "
+                     "them, and without one, and of queries without an allowed key")
       .report_member("SCHEME.heads",
                      "an array of the same members for each head; index is its place in the "
-                     "leading axes");
+                     "leading axes")
+      .report_member("sweep",
+                     "if --scale or --hybrid has several values, in place of all this: an array of "
+                     "scale, hybrid and result, which has these members");
   declare_groups_member(d);
+  for (const auto& [columns, meaning] : column_table_meanings()) d.column(columns, meaning);
   d.reference(explain_away_reference).reference(doubly_normalized_reference);
 }
 

@@ -10,7 +10,7 @@ namespace attn::tools {
 namespace {
 
 Settings settings_of(const cli::Arguments& arguments, const ColumnTask& task) {
-  const ColumnOptions& options = task.options;
+  const ColumnOptions& options = task.options();
   Settings settings;
   // The energy of unas; that of fenchel follows from it.
   for (const auto& [name, value] :
@@ -34,7 +34,7 @@ RunEffect ColumnTask::effect(const cli::Arguments& arguments) const {
   effect.settings = settings_of(arguments, *this);
   const std::set<std::string> weights = {"weights", "row_potential", "col_potential",
                                          "unas_row_potential"};
-  for (const std::string& scheme : options.schemes) {
+  for (const std::string& scheme : options().schemes) {
     std::set<std::string> from = score_inputs(input);
     const SchemeDescription* const description = scheme_called(scheme);
     if (description == nullptr || description->is_mixture()) from.insert("hybrid");
@@ -42,6 +42,8 @@ RunEffect ColumnTask::effect(const cli::Arguments& arguments) const {
     effect.results[scheme + "_col_sum"] = from;
     effect.results[scheme + "_row_entropy"] = from;
   }
+  effect.results["queries_of_key"] = score_inputs(input);
+  if (options().wants(stored)) effect.results["queries_of_key"].insert("weights");
   return effect;
 }
 

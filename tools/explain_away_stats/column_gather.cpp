@@ -7,6 +7,7 @@
 
 #include "attnkit/error.hpp"
 #include "explain_away_stats/stored_attention.hpp"
+#include "scheme/scheme_description.hpp"
 #include "stats/observers.hpp"
 
 namespace attn::tools {
@@ -19,10 +20,16 @@ struct SchemeResult {
   bool converged = true;
 };
 
-struct HeadResult {
+// Under all schemes of one point of a sweep.
+struct PointResult {
   std::vector<std::uint8_t> masked;
   Index empty_queries = 0;
   std::vector<SchemeResult> schemes;
+};
+
+struct HeadResult {
+  std::vector<Index> queries_of_key;
+  std::vector<PointResult> points;
 };
 
 // Far larger than any rounding, even of float16: detects potentials computed for other scores, and
@@ -46,7 +53,7 @@ void require_row_sums(const std::vector<double>& row_sums, const StoredAttention
 // If no scores show what is masked, the column potentials do or, under a scheme that bounds them,
 // column sums of 0.
 void close_unattended(const std::vector<double>& column_sums,
-                      const std::vector<std::uint8_t>& closed, bool bounded, HeadResult& result) {
+                      const std::vector<std::uint8_t>& closed, bool bounded, PointResult& result) {
   for (std::size_t key = 0; key < column_sums.size(); ++key) {
     const bool known = closed.empty() ? bounded : closed[key] != 0;
     if (known && column_sums[key] == 0) result.masked[key] = 1;
@@ -76,95 +83,184 @@ void append(const std::vector<T>& more, std::vector<T>& all) {
 }
 
 template <class T>
-HeadResult compute_head(const ColumnOptions& options,
-                        const std::optional<StoredAttention>& in_bundle,
-                        const AttentionInput& input, const Head<T>& head, std::int64_t useful_bytes,
-                        int threads) {
+SchemeResult compute_stored(const ColumnOptions& options, const StoredAttention& in_bundle,
+                            const AttentionInput& input, const Head<T>& head,
+                            const AllowedCounts& allowed, int threads, PointResult& result) {
+  SchemeResult found;
+  ColumnSums<T> sums;
+  RowEntropy<T> entropy;
+  RowSums<T> row_sums;
+  in_bundle.show(head, {&sums, &entropy, &row_sums}, threads);
+  require_row_sums(row_sums.values(), in_bundle, head.problem);
+  require_masked(sums.values(), allowed, in_bundle, head.problem);
+  if (input.options.source == ScoreOptions::Source::weights) {
+    // Nothing else shows the mask; a row of zeros can only be a query without allowed keys.
+    const auto& rows = row_sums.values();
+    result.empty_queries = static_cast<Index>(std::count(rows.begin(), rows.end(), 0.0));
+    close_unattended(sums.values(), in_bundle.closed_keys(head.problem),
+                     !is_softmax(options.recorded.value_or(Scheme::unas)), result);
+  }
+  found.columns = {sums.values(), entropy.values()};
+  return found;
+}
+
+// The scores of a head at one point of a sweep: the head's own, or others of the same arrays.
+template <class T>
+class PointScores {
+ public:
+  PointScores(const ColumnPoint& point, const AttentionInput& input, const Head<T>& head,
+              int threads)
+      : point_(point),
+        head_(head),
+        threads_(threads),
+        same_(point.options.scores.scale == input.options.scale) {}
+
+  const Scores<T>& of(Scheme scheme) {
+    if (same_) return head_.scores(scheme);
+    HeadArrays<T> arrays = head_.arrays();
+    if (!description_of(scheme).has_preference()) arrays.preference = nullptr;
+    return made_.emplace(point_.input.recipe(scheme), arrays, threads_).scores();
+  }
+
+ private:
+  const ColumnPoint& point_;
+  const Head<T>& head_;
+  int threads_;
+  bool same_;
+  std::optional<HeadScores<T>> made_;
+};
+
+// The result that an earlier point of the sweep has for `name`, if it is the same: only mixtures
+// depend on their share.
+const SchemeResult* found_before(const ColumnTask& task, std::size_t point, std::size_t scheme,
+                                 const HeadResult& result) {
+  const ColumnOptions& options = task.points[point].options;
+  const SchemeDescription* const description = scheme_called(options.schemes[scheme]);
+  if (description == nullptr || description->is_mixture()) return nullptr;
+  for (std::size_t n = 0; n < point; ++n) {
+    if (task.points[n].options.scores.scale == options.scores.scale) {
+      return &result.points[n].schemes[scheme];
+    }
+  }
+  return nullptr;
+}
+
+template <class T>
+HeadResult compute_head(const ColumnTask& task, const std::optional<StoredAttention>& in_bundle,
+                        const Head<T>& head, std::int64_t useful_bytes, int threads) {
   HeadResult result;
   const AllowedCounts allowed = head.scores().allowed_counts();
-  for (const Index queries : allowed.queries_of_key) result.masked.push_back(queries == 0 ? 1 : 0);
-  result.empty_queries = allowed.empty_queries();
-  for (const std::string& name : options.schemes) {
-    ColumnSums<T> sums;
-    RowEntropy<T> entropy;
-    SchemeResult found;
-    std::optional<Scheme> scheme = scheme_of(name);
-    if (scheme) {
-      SchemeOptions made = options.scheme_options(*scheme, head.problem);
-      made.kept_bytes = useful_bytes;
-      const Attention attention = naming_head(input, head, [&] {
-        return attend<T>(head.scores(*scheme), made, {&sums, &entropy}, threads);
-      });
-      found.converged = attention.summary.status != SolveStatus::not_converged;
-    } else {
-      RowSums<T> row_sums;
-      in_bundle->show(head, {&sums, &entropy, &row_sums}, threads);
-      require_row_sums(row_sums.values(), *in_bundle, head.problem);
-      require_masked(sums.values(), allowed, *in_bundle, head.problem);
-      scheme = options.recorded;
-      if (input.options.source == ScoreOptions::Source::weights) {
-        // Nothing else shows the mask; a row of zeros can only be a query without allowed keys.
-        const auto& rows = row_sums.values();
-        result.empty_queries = static_cast<Index>(std::count(rows.begin(), rows.end(), 0.0));
-        close_unattended(sums.values(), in_bundle->closed_keys(head.problem),
-                         !is_softmax(scheme.value_or(Scheme::unas)), result);
+  result.queries_of_key.assign(allowed.queries_of_key.begin(), allowed.queries_of_key.end());
+  for (std::size_t n = 0; n < task.points.size(); ++n) {
+    const ColumnOptions& options = task.points[n].options;
+    PointScores<T> scores(task.points[n], task.input, head, threads);
+    result.points.emplace_back();
+    PointResult& at = result.points.back();
+    for (const Index queries : result.queries_of_key) at.masked.push_back(queries == 0 ? 1 : 0);
+    at.empty_queries = allowed.empty_queries();
+    for (std::size_t s = 0; s < options.schemes.size(); ++s) {
+      if (const SchemeResult* const before = found_before(task, n, s, result)) {
+        at.schemes.push_back(*before);
+        continue;
       }
+      SchemeResult found;
+      std::optional<Scheme> scheme = scheme_of(options.schemes[s]);
+      if (scheme) {
+        ColumnSums<T> sums;
+        RowEntropy<T> entropy;
+        SchemeOptions made = options.scheme_options(*scheme, head.problem);
+        made.kept_bytes = useful_bytes;
+        const Attention attention = naming_head(task.input, head, [&] {
+          return attend<T>(scores.of(*scheme), made, {&sums, &entropy}, threads);
+        });
+        found.converged = attention.summary.status != SolveStatus::not_converged;
+        found.columns = {sums.values(), entropy.values()};
+      } else {
+        found = compute_stored(options, *in_bundle, task.input, head, allowed, threads, at);
+        scheme = options.recorded;
+      }
+      found.mean_entropy =
+          mean_over(found.columns.entropies, head.part.queries() - at.empty_queries);
+      if (scheme) {
+        const double hybrid = options.scheme_options(*scheme, head.problem).hybrid;
+        found.bound = column_sum_bound(*scheme, hybrid, allowed.most_keys());
+      }
+      at.schemes.push_back(std::move(found));
     }
-    found.columns = {sums.values(), entropy.values()};
-    found.mean_entropy =
-        mean_over(found.columns.entropies, head.part.queries() - result.empty_queries);
-    if (scheme) {
-      const double hybrid = options.scheme_options(*scheme, head.problem).hybrid;
-      found.bound = column_sum_bound(*scheme, hybrid, allowed.most_keys());
-    }
-    result.schemes.push_back(std::move(found));
+  }
+  // Stored weights may show more masked keys.
+  const std::vector<std::uint8_t>& masked = result.points.front().masked;
+  for (std::size_t key = 0; key < masked.size(); ++key) {
+    if (masked[key] != 0) result.queries_of_key[key] = 0;
   }
   return result;
 }
 
-template <class T>
-ColumnStatistics gather(const cli::Arguments& arguments, const ColumnOptions& options,
-                        const io::InputBundle& bundle, const AttentionInput& input,
-                        const ColumnSink& sink, cli::Progress& progress, cli::Report& report) {
+ColumnStatistics empty_statistics(const AttentionInput& input, const ColumnOptions& options,
+                                  double slack) {
   ColumnStatistics statistics;
   statistics.leading = input.leading;
   statistics.queries = input.queries;
   statistics.keys = input.keys;
-  statistics.slack = bound_slack(sizeof(T));
+  statistics.slack = slack;
   // Allocated at once: blocks allocated head by head would fragment the memory that the next head's
   // keys need.
   const auto all_keys = static_cast<std::size_t>(input.problems * input.keys);
+  statistics.queries_of_key.reserve(all_keys);
   statistics.masked.reserve(all_keys);
   for (const std::string& name : options.schemes) {
     statistics.schemes.push_back({name, {}, {}, {}, true});
     statistics.schemes.back().sums.reserve(all_keys);
   }
+  return statistics;
+}
 
-  const MemoryPlan plan = plan_memory(input, sizeof(T), column_needs(options, bundle, input),
-                                      arguments.threads, arguments.memory);
+// Adds one head; its entropies are kept by nobody but the sink.
+void add_head(const PointResult& head, const std::vector<Index>& queries_of_key,
+              ColumnStatistics& statistics) {
+  append(queries_of_key, statistics.queries_of_key);
+  append(head.masked, statistics.masked);
+  statistics.empty_queries.push_back(head.empty_queries);
+  for (std::size_t n = 0; n < statistics.schemes.size(); ++n) {
+    SchemeColumns& scheme = statistics.schemes[n];
+    const SchemeResult& found = head.schemes[n];
+    append(found.columns.sums, scheme.sums);
+    scheme.mean_entropies.push_back(found.mean_entropy);
+    scheme.bounds.push_back(found.bound);
+    if (!found.converged) scheme.converged = false;
+  }
+}
+
+template <class T>
+std::vector<ColumnStatistics> gather(const cli::Arguments& arguments, const ColumnTask& task,
+                                     const ColumnSink& sink, cli::Progress& progress,
+                                     cli::Report& report) {
+  std::vector<ColumnStatistics> statistics;
+  for (const ColumnPoint& point : task.points) {
+    statistics.push_back(empty_statistics(task.input, point.options, bound_slack(sizeof(T))));
+  }
+  const ColumnOptions& options = task.options();
+  const MemoryPlan plan =
+      plan_memory(task.input, sizeof(T), column_needs(task), arguments.threads, arguments.memory);
   std::optional<StoredAttention> in_bundle;
   if (options.wants(stored)) {
-    in_bundle.emplace(bundle, input, options.recorded, options.hybrid, plan.dense_limit);
+    in_bundle.emplace(task.bundle, task.input, options.recorded, options.hybrid, plan.dense_limit);
   }
   const double seconds = for_each_head<T, HeadResult>(
-      input, plan, progress,
+      task.input, plan, progress,
       [&](const Head<T>& head) {
         warn_of_finite_masks(head.least_bias(), options.scored_schemes(), report);
       },
       [&](const Head<T>& head, int threads) {
-        return compute_head<T>(options, in_bundle, input, head, plan.useful_bytes, threads);
+        return compute_head<T>(task, in_bundle, head, plan.useful_bytes, threads);
       },
       [&](Index index, HeadResult& head) {
-        append(head.masked, statistics.masked);
-        statistics.empty_queries.push_back(head.empty_queries);
-        for (std::size_t n = 0; n < statistics.schemes.size(); ++n) {
-          SchemeColumns& scheme = statistics.schemes[n];
-          const SchemeResult& found = head.schemes[n];
-          sink(scheme.name, index, found.columns);
-          append(found.columns.sums, scheme.sums);
-          scheme.mean_entropies.push_back(found.mean_entropy);
-          scheme.bounds.push_back(found.bound);
-          if (!found.converged) scheme.converged = false;
+        for (std::size_t n = 0; n < options.schemes.size(); ++n) {
+          sink(options.schemes[n], index, head.queries_of_key,
+               head.points.front().schemes[n].columns);
+        }
+        for (std::size_t n = 0; n < statistics.size(); ++n) {
+          add_head(head.points[n], head.queries_of_key, statistics[n]);
         }
       });
   report.add_compute_seconds(seconds);
@@ -173,45 +269,55 @@ ColumnStatistics gather(const cli::Arguments& arguments, const ColumnOptions& op
 
 }  // namespace
 
-HeadNeeds column_needs(const ColumnOptions& options, const io::InputBundle& bundle,
-                       const AttentionInput& input) {
+HeadNeeds column_needs(const ColumnTask& task) {
+  const ColumnOptions& options = task.options();
+  const AttentionInput& input = task.input;
   const std::size_t element_size = options.f64 ? sizeof(double) : sizeof(float);
   const auto number = static_cast<Index>(sizeof(double));
   const auto schemes = static_cast<Index>(options.schemes.size());
+  const auto points = static_cast<Index>(task.points.size());
   HeadNeeds needs;
-  needs.result_bytes = (schemes + 1) * (input.queries + input.keys) * number;
-  // The column sums are kept for the report, with a byte per key that marks masked keys.
-  needs.kept_bytes = input.problems * input.keys * (schemes * number + 1);
+  needs.result_bytes = (points * schemes + 1) * (input.queries + input.keys) * number;
+  // The column sums and the numbers of queries are kept for the report, with a byte per key that
+  // marks masked keys.
+  needs.kept_bytes = points * input.problems * input.keys * ((schemes + 1) * number + 1);
   const Partition partition =
       partition_of(Order::row_panels, input.queries, input.keys, element_size);
+  std::int64_t rescaled = 0;  // of the scores at another scale
   for (const std::string& name : options.schemes) {
     const std::optional<Scheme> scheme = scheme_of(name);
     if (!scheme) continue;
     needs.useful_bytes =
         std::max(needs.useful_bytes, useful_attend_bytes(options.scheme_options(*scheme, 0),
                                                          input.queries, input.keys, element_size));
+    if (points == 1) continue;
+    rescaled = std::max(
+        rescaled,
+        options.f64
+            ? HeadScores<double>::bytes(input.recipe(*scheme), input.q.has_value(), input.sizes())
+            : HeadScores<float>::bytes(input.recipe(*scheme), input.q.has_value(), input.sizes()));
   }
-  needs.work_bytes = [=, sums = ColumnSums<float>::bytes(partition), &options, &bundle, &input](
+  needs.work_bytes = [=, sums = ColumnSums<float>::bytes(partition), &task, &options, &input](
                          int threads, std::int64_t dense_limit) {
-    std::int64_t most = 0;
+    std::int64_t most = threads * rescaled;
     for (const std::string& name : options.schemes) {
       const Scheme scheme = scheme_of(name).value_or(Scheme::hnas);
-      most = std::max(most, attend_bytes(scheme, input.queries, input.keys, element_size, threads));
+      most = std::max(most, threads * rescaled + attend_bytes(scheme, input.queries, input.keys,
+                                                              element_size, threads));
     }
     if (options.wants(stored)) {
-      most += threads * StoredAttention::bytes(bundle, input, element_size, dense_limit);
+      most += threads * StoredAttention::bytes(task.bundle, input, element_size, dense_limit);
     }
     return most + threads * sums;
   };
   return needs;
 }
 
-ColumnStatistics gather_columns(const cli::Arguments& arguments, const ColumnOptions& options,
-                                const io::InputBundle& bundle, const AttentionInput& input,
-                                const ColumnSink& sink, cli::Progress& progress,
-                                cli::Report& report) {
-  return options.f64 ? gather<double>(arguments, options, bundle, input, sink, progress, report)
-                     : gather<float>(arguments, options, bundle, input, sink, progress, report);
+std::vector<ColumnStatistics> gather_columns(const cli::Arguments& arguments,
+                                             const ColumnTask& task, const ColumnSink& sink,
+                                             cli::Progress& progress, cli::Report& report) {
+  return task.options().f64 ? gather<double>(arguments, task, sink, progress, report)
+                            : gather<float>(arguments, task, sink, progress, report);
 }
 
 }  // namespace attn::tools

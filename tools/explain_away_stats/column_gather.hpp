@@ -2,29 +2,32 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "cli/command.hpp"
 #include "common/heads.hpp"
-#include "explain_away_stats/column_options.hpp"
 #include "explain_away_stats/column_statistics.hpp"
-#include "io/input.hpp"
+#include "explain_away_stats/column_task.hpp"
 
 namespace attn::tools {
 
-/// The memory that gathering needs, in float32 or float64.
-HeadNeeds column_needs(const ColumnOptions& options, const io::InputBundle& bundle,
-                       const AttentionInput& input);
+/// The memory that gathering needs, in float32 or float64. The task must outlive it.
+HeadNeeds column_needs(const ColumnTask& task);
 
-/// Receives the result of one head under one scheme; called for the heads in order.
+/// Receives the result of one head under one scheme, at the first point of a sweep; called for the
+/// heads in order.
 using ColumnSink =
-    std::function<void(const std::string& scheme, Index head, const HeadColumns& columns)>;
+    std::function<void(const std::string& scheme, Index head,
+                       const std::vector<Index>& queries_of_key, const HeadColumns& columns)>;
 
-/// Computes the column sums of every head under every scheme, and the means of its row entropies.
+/// Computes the column sums of every head under every scheme, and the means of its row entropies,
+/// at every point of the sweep. Each head is read once, with its masks and projections; the points
+/// share what does not depend on them: the counts of allowed pairs, and with equal scales the
+/// schemes other than mixtures. Every point has the results of a run of its own, to the last bit.
 /// The entropies go to `sink` and are not kept. `progress` counts the heads. Throws what reading
 /// and the schemes throw, and Error(input) if stored weights or potentials do not match the scores.
-ColumnStatistics gather_columns(const cli::Arguments& arguments, const ColumnOptions& options,
-                                const io::InputBundle& bundle, const AttentionInput& input,
-                                const ColumnSink& sink, cli::Progress& progress,
-                                cli::Report& report);
+std::vector<ColumnStatistics> gather_columns(const cli::Arguments& arguments,
+                                             const ColumnTask& task, const ColumnSink& sink,
+                                             cli::Progress& progress, cli::Report& report);
 
 }  // namespace attn::tools

@@ -1,28 +1,34 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "common/section_name.hpp"
 #include "explain_away_stats/column_statistics.hpp"
 
 namespace attn::tools {
 
-/// The statistics kept for one group of --each.
+/// The statistics kept for one section of several.
 struct GroupColumns {
-  std::string group;  ///< "text/wiki/layer0"; "" for INPUT itself
+  SectionName section;
   Shape leading;
   std::vector<std::string> schemes;
   ColumnSummaries summaries;
 };
 
-/// A report for people: per scheme a table with a row per group and a column per head, of the share
-/// of keys explained away at the first epsilon or, if there are none, the least column sum; also
-/// pooled over all groups and all heads. At most 100 columns wide: more heads go into further
-/// tables, and the groups' common prefix is printed once.
-std::string groups_report(const std::vector<GroupColumns>& groups, const SummaryOptions& options);
+/// The report on several groups for people. For each scheme, tables with a row per group and a
+/// column per head, each of one quantity and pooled over the batch: the share of keys explained
+/// away (one table per epsilon, if there are any), the least c, the mean entropy, and the largest
+/// c/n; then the histograms, and the keys with the least and the most attention, of all groups. At
+/// most 100 columns wide: more heads go into further tables, and the groups' common prefix is
+/// printed once. `histograms` are pooled over the groups, by name of the scheme.
+std::string groups_report(const std::vector<GroupColumns>& groups,
+                          const ColumnSummaryOptions& options,
+                          const std::vector<std::pair<std::string, PooledHistogram>>& histograms);
 
-/// A report for programs: the figures of every group, head and scheme as tab-separated values with
-/// a header line. Numbers round-trip; unknown values are empty.
-std::string groups_tsv(const std::vector<GroupColumns>& groups, const SummaryOptions& options);
+/// What min_queries is in a sentence: "at least 25 queries", or "enough queries" if it differs
+/// between groups.
+std::string enough_words(const std::vector<GroupColumns>& groups);
 
 }  // namespace attn::tools

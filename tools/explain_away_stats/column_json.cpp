@@ -13,23 +13,33 @@ Json or_null(const std::optional<Value>& value) {
   return value ? Json(*value) : Json(nullptr);
 }
 
+Json key_json(const ColumnStatistics& statistics, const SchemeSummaryOf& summary, Index position) {
+  const Index head = summary.first_head + position / statistics.keys;
+  const Index index = position % statistics.keys;
+  Json entry;
+  entry["head"] = unravel(head, statistics.leading);
+  entry["index"] = index;
+  entry["key"] = statistics.names.empty() ? Json(nullptr) : Json(statistics.name_of(head, index));
+  return entry;
+}
+
 Json keys_json(const ColumnStatistics& statistics, const SchemeSummaryOf& summary,
                const std::vector<KeySum>& keys) {
   Json list = Json::array();
   for (const KeySum& key : keys) {
-    const Index head = summary.first_head + key.position / statistics.keys;
-    const Index index = key.position % statistics.keys;
-    Json entry;
-    entry["head"] = unravel(head, statistics.leading);
-    entry["index"] = index;
-    entry["key"] = statistics.names.empty() ? Json(nullptr) : Json(statistics.name_of(head, index));
+    Json entry = key_json(statistics, summary, key.position);
     entry["value"] = key.value;
+    const Index queries = statistics.queries_of_key[static_cast<std::size_t>(
+        summary.first_head * statistics.keys + key.position)];
+    entry["queries"] = queries;
+    entry["value_per_query"] = key.value / static_cast<double>(queries);
     list.push_back(std::move(entry));
   }
   return list;
 }
 
-Json summary_json(const ColumnStatistics& statistics, const SchemeSummaryOf& summary) {
+Json summary_json(const ColumnStatistics& statistics, const SchemeSummaryOf& summary,
+                  Index min_queries, const ColumnSummaryOptions& options) {
   const ColumnSumSummary& sums = summary.sums;
   Json json;
   Json& col_sum = json["col_sum"];
@@ -42,14 +52,31 @@ Json summary_json(const ColumnStatistics& statistics, const SchemeSummaryOf& sum
     col_sum["quantiles"][fmt::format("{}", q.probability)] = q.value;
   }
   json["explained_away"] = Json::array();
-  for (const ExplainedAway& e : sums.explained_away) {
+  for (std::size_t n = 0; n < sums.explained_away.size(); ++n) {
+    const ExplainedAway& e = sums.explained_away[n];
+    const ExplainedAway& enough = summary.enough.explained_away[n];
     json["explained_away"].push_back(
-        {{"epsilon", e.epsilon}, {"count", e.count}, {"share", e.share}});
+        {{"epsilon", e.epsilon},
+         {"count", e.count},
+         {"share", e.share},
+         {"enough",
+          {{"min_queries", min_queries}, {"count", enough.count}, {"share", enough.share}}}});
   }
   json["bound"] = or_null(summary.bound);
   json["margin"] = or_null(summary.margin);
   json["holds"] = summary.bound ? Json(summary.holds) : Json(nullptr);
   json["row_entropy"]["mean"] = summary.mean_entropy;
+  json["first_key_share"] = summary.shares.first / summary.shares.total;
+  json["top_shares"] = Json::array();
+  for (std::size_t n = 0; n < options.most.size(); ++n) {
+    json["top_shares"].push_back(
+        {{"keys", options.most[n]}, {"share", summary.shares.most[n] / summary.shares.total}});
+  }
+  json["most_per_query"] = nullptr;
+  if (const auto& greatest = summary.enough.greatest) {
+    json["most_per_query"] = key_json(statistics, summary, greatest->position);
+    json["most_per_query"]["value"] = greatest->value;
+  }
   json["histogram"] = {{"of", "log10"},
                        {"edges", summary.histogram.edges},
                        {"counts", summary.histogram.counts},
@@ -57,6 +84,7 @@ Json summary_json(const ColumnStatistics& statistics, const SchemeSummaryOf& sum
   json["lowest"] = keys_json(statistics, summary, sums.lowest);
   json["highest"] = keys_json(statistics, summary, sums.highest);
   json["keys"] = sums.keys;
+  json["enough_keys"] = summary.enough.keys;
   json["masked_keys"] = sums.masked_keys;
   json["empty_rows"] = summary.empty_queries;
   return json;
@@ -65,17 +93,25 @@ Json summary_json(const ColumnStatistics& statistics, const SchemeSummaryOf& sum
 }  // namespace
 
 nlohmann::ordered_json column_json(const ColumnStatistics& statistics,
+                                   const ColumnSummaryOptions& options,
                                    const ColumnSummaries& summaries) {
   Json result = Json::object();
   for (std::size_t n = 0; n < statistics.schemes.size(); ++n) {
     const ColumnSummaries::OfScheme& scheme = summaries.schemes[n];
-    Json json = summary_json(statistics, scheme.all);
+    Json json = summary_json(statistics, scheme.all, summaries.min_queries, options);
+    json["concentrated_heads"] = {{"above", options.concentration},
+                                  {"count", scheme.all.concentrated},
+                                  {"heads", Json::array()}};
     json["heads"] = Json::array();
     for (Index head = 0; head < statistics.heads(); ++head) {
       Json entry;
       entry["index"] = unravel(head, statistics.leading);
-      entry.update(summary_json(statistics, scheme.heads[static_cast<std::size_t>(head)]));
+      const SchemeSummaryOf& summary = scheme.heads[static_cast<std::size_t>(head)];
+      entry.update(summary_json(statistics, summary, summaries.min_queries, options));
       json["heads"].push_back(std::move(entry));
+      if (summary.concentrated > 0) {
+        json["concentrated_heads"]["heads"].push_back(unravel(head, statistics.leading));
+      }
     }
     result[statistics.schemes[n].name] = std::move(json);
   }

@@ -8,23 +8,10 @@
 
 #include "attnkit/error.hpp"
 #include "common/scheme_settings.hpp"
+#include "common/score_source.hpp"
 
 namespace attn::tools {
 namespace {
-
-// Whether weights can be computed: q and k, or ready-made scores.
-bool has_scores(const io::InputBundle& bundle, const ScoreOptions& options) {
-  switch (options.source) {
-    case ScoreOptions::Source::scores:
-      return bundle.has("scores");
-    case ScoreOptions::Source::cost:
-      return bundle.has("cost");
-    case ScoreOptions::Source::projection:
-      return bundle.has("x") && bundle.has("wq") && bundle.has("wk");
-    default:
-      return bundle.has("q") && bundle.has("k");
-  }
-}
 
 // A number recorded by attn-compute, which must be in the range that attn-compute allows.
 std::optional<double> recorded_number(const io::InputBundle& bundle, const std::string& name,
@@ -53,6 +40,30 @@ std::vector<std::string> usual_schemes(const io::InputBundle& bundle, bool compu
 
 }  // namespace
 
+std::vector<SweepPoint> sweep_points(const cli::Arguments& arguments) {
+  const auto given = [&](const char* name) {
+    std::vector<std::optional<double>> values;
+    if (arguments.given(name)) {
+      for (const double value : arguments.numbers(name)) values.emplace_back(value);
+    } else {
+      values.emplace_back();
+    }
+    return values;
+  };
+  std::vector<SweepPoint> points;
+  for (const auto& scale : given("scale")) {
+    for (const auto& hybrid : given("hybrid")) points.push_back({scale, hybrid});
+  }
+  return points;
+}
+
+cli::Arguments at_point(const cli::Arguments& arguments, const SweepPoint& point) {
+  cli::Arguments own = arguments;
+  if (point.scale) own = own.with("scale", *point.scale);
+  if (point.hybrid) own = own.with("hybrid", *point.hybrid);
+  return own;
+}
+
 bool ColumnOptions::wants(const std::string& scheme) const {
   return std::find(schemes.begin(), schemes.end(), scheme) != schemes.end();
 }
@@ -63,6 +74,14 @@ std::vector<Scheme> ColumnOptions::scored_schemes() const {
     scored.push_back(scheme_of(name).value_or(recorded.value_or(Scheme::unas)));
   }
   return scored;
+}
+
+std::vector<Scheme> ColumnOptions::computed_schemes() const {
+  std::vector<Scheme> computed;
+  for (const std::string& name : schemes) {
+    if (const auto scheme = scheme_of(name)) computed.push_back(*scheme);
+  }
+  return computed;
 }
 
 SchemeOptions ColumnOptions::scheme_options(Scheme scheme, Index problem) const {
@@ -78,7 +97,7 @@ ColumnOptions resolve_column_options(const cli::Arguments& arguments,
                                      const io::InputBundle& bundle) {
   ColumnOptions options;
   options.scores = resolve_score_options(arguments, &bundle);
-  const bool computable = has_scores(bundle, options.scores);
+  const bool computable = has_scores(bundle, options.scores.source);
   options.schemes = arguments.words_of("scheme");
   if (options.schemes.empty()) options.schemes = usual_schemes(bundle, computable);
   // Stored weights are sufficient by themselves; potentials need the scores.
@@ -104,6 +123,14 @@ ColumnOptions resolve_column_options(const cli::Arguments& arguments,
   }
   if (iterations) options.iterations = static_cast<Index>(*iterations);
   return options;
+}
+
+bool suffices_for_columns(const cli::Arguments& arguments, const io::InputBundle& bundle) {
+  const cli::Arguments own = at_point(arguments, sweep_points(arguments).front());
+  if (has_scores(bundle, resolve_score_options(own, &bundle).source)) return true;
+  const std::vector<std::string> schemes = arguments.words_of("scheme");
+  return bundle.is_dataset("weights") &&
+         (schemes.empty() || schemes == std::vector<std::string>{stored});
 }
 
 void complete_column_options(const cli::Arguments& arguments, const io::InputBundle& bundle,

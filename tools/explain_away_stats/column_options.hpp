@@ -27,14 +27,34 @@ struct ColumnOptions {
   /// The schemes whose scores are needed, which include the recorded one for stored potentials.
   std::vector<Scheme> scored_schemes() const;
 
+  /// The schemes whose weights are computed here, without stored ones.
+  std::vector<Scheme> computed_schemes() const;
+
   /// The options of `scheme` for one problem.
   SchemeOptions scheme_options(Scheme scheme, Index problem) const;
 };
+
+/// The options that a sweep varies, where they are given.
+struct SweepPoint {
+  std::optional<double> scale;
+  std::optional<double> hybrid;
+};
+
+/// Every combination of the values of --scale and --hybrid, scales first: one point if none of them
+/// is a list.
+std::vector<SweepPoint> sweep_points(const cli::Arguments& arguments);
+
+/// `arguments` as if the options had been given for that point only.
+cli::Arguments at_point(const cli::Arguments& arguments, const SweepPoint& point);
 
 /// All options but hybrid and f64, which need the shapes. Throws Error(input) for attributes with
 /// invalid values, Error(usage) for options that would have no effect.
 ColumnOptions resolve_column_options(const cli::Arguments& arguments,
                                      const io::InputBundle& bundle);
+
+/// Whether explain-away-stats can report on the bundle: it has scores, weights or, for --scheme
+/// stored, both.
+bool suffices_for_columns(const cli::Arguments& arguments, const io::InputBundle& bundle);
 
 /// Sets hybrid and f64.
 void complete_column_options(const cli::Arguments& arguments, const io::InputBundle& bundle,

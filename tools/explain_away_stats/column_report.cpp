@@ -5,30 +5,35 @@
 #include <fmt/format.h>
 
 #include "common/column_text.hpp"
+#include "explain_away_stats/column_lists.hpp"
 
 namespace attn::tools {
 namespace {
 
 constexpr Index heads_shown = 64;
-constexpr Index bar_width = 30;
-constexpr std::size_t name_width = 18;
-constexpr Index column_width = 9;
+constexpr std::size_t column_width = 9;
 
 class Writer {
  public:
-  Writer(const ColumnStatistics& statistics, const SummaryOptions& options,
+  Writer(const ColumnStatistics& statistics, const ColumnSummaryOptions& options,
          const ColumnSummaries& summaries)
-      : statistics_(statistics), options_(options), summaries_(summaries), edges_(summaries.edges) {
-    for (const auto& scheme : summaries.schemes) all_.push_back(scheme.all);
+      : statistics_(statistics), options_(options), summaries_(summaries) {
+    for (const auto& scheme : summaries.schemes) {
+      all_.push_back(scheme.all);
+      histograms_.push_back(scheme.all.histogram);
+    }
+    for (const SchemeColumns& scheme : statistics.schemes) names_.push_back(scheme.name);
+    has_tail_ = all_.front().enough.keys < all_.front().sums.keys;
   }
 
   std::string write() {
     table();
     bounds();
-    histograms();
+    shares();
+    text_ += histograms_text(names_, histograms_);
     // "lowest" refers to the first scheme, by default softmax.
-    keys("least", summaries_.lowest);
-    keys("most", summaries_.highest);
+    text_ += keys_text("least", names_, listed(summaries_.lowest));
+    text_ += keys_text("most", names_, listed(summaries_.highest));
     conclusion();
     return text_;
   }
@@ -41,48 +46,121 @@ class Writer {
 
   bool has_margin(std::size_t scheme) const { return all_[scheme].margin.has_value(); }
 
-  Index scheme_width(std::size_t scheme) const {
-    const auto columns =
-        static_cast<Index>(options_.epsilons.size()) + (has_margin(scheme) ? 4 : 3);
-    return columns * column_width;
+  using Fields = std::vector<std::string>;
+
+  // A line of scheme names over one of headings, then a row for each head and one for all.
+  template <class Headings, class Row>
+  void by_head(const Headings& headings, const Row& row) {
+    std::string above = padded("", 8);
+    std::string below = padded("head", 8);
+    for (std::size_t n = 0; n < all_.size(); ++n) {
+      const Fields titles = headings(n);
+      const std::size_t width = titles.size() * column_width;
+      above += fmt::format("   {} {}", names_[n], std::string(width - names_[n].size() - 4, '-'));
+      for (const std::string& title : titles) below += fmt::format("{:>{}}", title, column_width);
+    }
+    text_ += above + "\n" + below + "\n";
+    const auto line = [&](const std::string& label, const auto& summary_of) {
+      text_ += padded(label, 8);
+      for (std::size_t n = 0; n < all_.size(); ++n) {
+        for (const std::string& field : row(n, summary_of(n))) {
+          add("{:>{}}", field, column_width);
+        }
+      }
+      text_ += "\n";
+    };
+    const Index heads = statistics_.heads();
+    const Index shown = heads > heads_shown ? heads_shown : heads;
+    for (Index head = 0; head < shown; ++head) {
+      line(head_label(statistics_.leading, head), [&](std::size_t n) -> const SchemeSummaryOf& {
+        return summaries_.schemes[n].heads[static_cast<std::size_t>(head)];
+      });
+    }
+    if (shown < heads) add("...     {} more heads; --tsv and --json have them\n", heads - shown);
+    if (heads > 1) {
+      line("all", [&](std::size_t n) -> const SchemeSummaryOf& { return all_[n]; });
+    }
   }
 
   void table() {
-    text_ += padded("", 8);
-    for (std::size_t n = 0; n < all_.size(); ++n) {
-      const std::string& name = statistics_.schemes[n].name;
-      const auto rule = static_cast<std::size_t>(scheme_width(n)) - name.size() - 4;
-      add("   {} {}", name, std::string(rule, '-'));
-    }
-    text_ += "\n" + padded("head", 8);
-    for (std::size_t n = 0; n < all_.size(); ++n) {
-      add("{:>9}{:>9}", "min c", "median c");
-      for (const double epsilon : options_.epsilons) add("{:>9}", "c<" + compact(epsilon));
-      add("{:>9}", "entropy");
-      if (has_margin(n)) add("{:>9}", "margin");
-    }
-    text_ += "\n";
-    const Index heads = statistics_.heads();
-    const Index shown = heads > heads_shown ? heads_shown : heads;
-    for (Index head = 0; head < shown; ++head) row(head_label(statistics_.leading, head), head);
-    if (shown < heads) add("...     {} more heads; --json has them\n", heads - shown);
-    if (heads > 1) row("all", -1);
+    by_head(
+        [&](std::size_t n) {
+          Fields titles = {"min c", "median c"};
+          for (const double epsilon : options_.sums.epsilons) {
+            titles.push_back("c<" + compact(epsilon));
+            if (has_tail_) titles.emplace_back("enough");
+          }
+          titles.emplace_back("entropy");
+          if (has_margin(n)) titles.emplace_back("margin");
+          return titles;
+        },
+        [&](std::size_t n, const SchemeSummaryOf& summary) {
+          Fields fields = {number(summary.sums.min), number(summary.sums.median)};
+          for (std::size_t e = 0; e < summary.sums.explained_away.size(); ++e) {
+            fields.push_back(percent(summary.sums.explained_away[e].share));
+            if (has_tail_) fields.push_back(percent(summary.enough.explained_away[e].share));
+          }
+          fields.push_back(number(summary.mean_entropy));
+          if (has_margin(n)) {
+            fields.push_back(summary.margin ? fmt::format("{:.3g}", *summary.margin) : "-");
+          }
+          return fields;
+        });
   }
 
-  void row(const std::string& label, Index head) {
-    text_ += padded(label, 8);
-    for (std::size_t n = 0; n < all_.size(); ++n) {
-      const SchemeSummaryOf& summary =
-          head < 0 ? all_[n] : summaries_.schemes[n].heads[static_cast<std::size_t>(head)];
-      add("{:>9}{:>9}", number(summary.sums.min), number(summary.sums.median));
-      for (const ExplainedAway& e : summary.sums.explained_away) {
-        add("{:>9}", fmt::format("{:.1f}%", 100 * e.share));
-      }
-      add("{:>9}", number(summary.mean_entropy));
-      if (has_margin(n))
-        add("{:>9}", summary.margin ? fmt::format("{:.3g}", *summary.margin) : "-");
-    }
+  static std::string percent(double share) { return fmt::format("{:.1f}%", 100 * share); }
+
+  // How much of the attention few keys get.
+  void shares() {
     text_ += "\n";
+    by_head(
+        [&](std::size_t) {
+          Fields titles = {"first"};
+          for (const Index count : options_.most) titles.push_back(fmt::format("top {}", count));
+          titles.emplace_back("max c/n");
+          return titles;
+        },
+        [&](std::size_t, const SchemeSummaryOf& summary) {
+          const double total = summary.shares.total;
+          const auto share = [&](double sum) { return total > 0 ? percent(sum / total) : "-"; };
+          Fields fields = {share(summary.shares.first)};
+          for (const double sum : summary.shares.most) fields.push_back(share(sum));
+          const auto& greatest = summary.enough.greatest;
+          fields.push_back(greatest ? number(greatest->value) : "-");
+          return fields;
+        });
+    add("\nfirst, top N: the share of the attention on the first key, and on the N keys with the "
+        "most.\nmax c/n: the largest mean weight of a key, c over its n queries, of keys with n >= "
+        "{}.\n",
+        summaries_.min_queries);
+    for (std::size_t n = 0; n < all_.size(); ++n) concentrated(n);
+  }
+
+  // "unas: 2 of 8 heads give one key a mean weight above 0.3: 1 (key 0, 0.45), ..."
+  void concentrated(std::size_t scheme) {
+    if (all_[scheme].concentrated == 0) return;
+    add("{}: {} of {} heads give one key a mean weight above {}:", names_[scheme],
+        all_[scheme].concentrated, statistics_.heads(), compact(options_.concentration));
+    constexpr Index most = 5;
+    Index shown = 0;
+    for (Index head = 0; head < statistics_.heads() && shown < most; ++head) {
+      const SchemeSummaryOf& of_head =
+          summaries_.schemes[scheme].heads[static_cast<std::size_t>(head)];
+      if (of_head.concentrated == 0) continue;
+      const KeySum& key = *of_head.enough.greatest;
+      const std::string name = statistics_.name_of(head, key.position);
+      add("{} head {} (key {}{}, {})", shown++ == 0 ? "" : ",",
+          head_label(statistics_.leading, head), key.position,
+          name.empty() ? "" : " " + printable(name, 18), number(key.value));
+    }
+    text_ += shown < all_[scheme].concentrated ? ", ...\n" : "\n";
+  }
+
+  std::vector<ListedKey> listed(const std::vector<ColumnSummaries::KeySums>& keys) const {
+    std::vector<ListedKey> list;
+    for (const auto& key : keys)
+      list.push_back({"", head_label(statistics_.leading, key.head), key});
+    return list;
   }
 
   void bounds() {
@@ -99,6 +177,11 @@ class Writer {
           number(*all_[n].bound), all_[n].holds ? "it holds" : "IT IS VIOLATED", *all_[n].margin);
     }
     const ColumnSumSummary& first = all_.front().sums;
+    if (has_tail_) {
+      add("enough: the same share among the {} of {} keys that at least {} queries may attend "
+          "to.\n",
+          all_.front().enough.keys, first.keys, summaries_.min_queries);
+    }
     if (first.masked_keys > 0)
       add("{} keys are masked from every query and left out.\n", first.masked_keys);
     if (all_.front().empty_queries > 0) {
@@ -106,106 +189,32 @@ class Writer {
     }
   }
 
-  // One line per bin, schemes side by side, without empty bins at the ends.
-  void histograms() {
-    Index largest = 0;
-    std::size_t low = edges_.size();
-    std::size_t high = 0;
-    bool zeros = false;
-    for (const SchemeSummaryOf& summary : all_) {
-      for (std::size_t bin = 0; bin < summary.histogram.counts.size(); ++bin) {
-        const Index count = summary.histogram.counts[bin];
-        if (count == 0) continue;
-        largest = std::max(largest, count);
-        low = std::min(low, bin);
-        high = std::max(high, bin + 1);
-      }
-      zeros = zeros || summary.histogram.zeros > 0;
-      largest = std::max(largest, summary.histogram.zeros);
-    }
-    if (largest == 0) return;
-    text_ += "\n";
-    std::string title = padded("log10 c", 16);
-    for (const SchemeColumns& scheme : statistics_.schemes) {
-      title += padded(scheme.name, bar_width + 10);
-    }
-    add_trimmed(std::move(title));
-    if (zeros) {
-      bar_line("c = 0", largest, [](const Histogram& h) { return h.zeros; });
-    }
-    for (std::size_t bin = low; bin < high; ++bin) {
-      bar_line(fmt::format("{:6.2f} .. {:.2f}", edges_[bin], edges_[bin + 1]), largest,
-               [bin](const Histogram& h) { return h.counts[bin]; });
-    }
-  }
-
-  void add_trimmed(std::string line) {
-    line.erase(line.find_last_not_of(' ') + 1);
-    text_ += line + "\n";
-  }
-
-  template <class Count>
-  void bar_line(const std::string& label, Index largest, const Count& count_of) {
-    std::string line = padded(label, 16);
-    for (const SchemeSummaryOf& summary : all_) {
-      const Index count = count_of(summary.histogram);
-      // Even a single key gets a bar of one mark.
-      const Index marks =
-          count == 0 ? 0 : std::max<Index>(1, count * bar_width / std::max<Index>(1, largest));
-      line += padded(std::string(static_cast<std::size_t>(marks), '#') +
-                         (count == 0 ? "" : fmt::format(" {}", count)),
-                     bar_width + 10);
-    }
-    add_trimmed(std::move(line));
-  }
-
-  void keys(const char* which, const std::vector<ColumnSummaries::KeySums>& list) {
-    if (list.empty()) return;
-    const bool named = !statistics_.names.empty();
-    add("\nkeys with the {} attention under {}\n", which, statistics_.schemes.front().name);
-    text_ += padded("head", 8) + fmt::format("{:>8}  ", "index") +
-             (named ? padded("key", name_width + 2) : "");
-    for (const SchemeColumns& scheme : statistics_.schemes) add("{:>12}", scheme.name);
-    text_ += "\n";
-    for (const ColumnSummaries::KeySums& key : list) {
-      text_ +=
-          padded(head_label(statistics_.leading, key.head), 8) + fmt::format("{:>8}  ", key.key);
-      if (named) {
-        text_ +=
-            padded(printable(statistics_.name_of(key.head, key.key), name_width), name_width + 2);
-      }
-      for (const double sum : key.sums) add("{:>12}", number(sum));
-      text_ += "\n";
-    }
-  }
-
   // "unas explains away 5 of 1024 keys (c < 1e-08), dnas none."
   void conclusion() {
-    if (options_.epsilons.empty()) return;
-    text_ += "\n";
+    if (options_.sums.epsilons.empty()) return;
+    std::vector<ExplainedKeys> found;
     for (std::size_t n = 0; n < all_.size(); ++n) {
-      const ColumnSumSummary& sums = all_[n].sums;
-      const Index count = sums.explained_away.front().count;
-      const std::string share =
-          count == 0 ? "none" : fmt::format("{} of {} keys", count, sums.keys);
-      add("{}{}{} {}", n == 0 ? "" : ", ", statistics_.schemes[n].name,
-          n == 0 ? " explains away" : "", share);
-      if (n == 0) add(" (c < {})", compact(options_.epsilons.front()));
+      const SchemeSummaryOf& of = all_[n];
+      found.push_back({names_[n], of.sums.explained_away.front().count, of.sums.keys,
+                       of.enough.explained_away.front().count, of.enough.keys});
     }
-    text_ += ".\n";
+    text_ += "\n" + conclusion_text(found, options_.sums.epsilons.front(),
+                                    fmt::format("at least {} queries", summaries_.min_queries));
   }
 
   const ColumnStatistics& statistics_;
-  const SummaryOptions& options_;
+  const ColumnSummaryOptions& options_;
   const ColumnSummaries& summaries_;
-  const std::vector<double>& edges_;
+  std::vector<std::string> names_;  // of the schemes
   std::vector<SchemeSummaryOf> all_;
+  std::vector<Histogram> histograms_;
+  bool has_tail_ = false;  // some keys have few queries
   std::string text_;
 };
 
 }  // namespace
 
-std::string column_report(const ColumnStatistics& statistics, const SummaryOptions& options,
+std::string column_report(const ColumnStatistics& statistics, const ColumnSummaryOptions& options,
                           const ColumnSummaries& summaries) {
   return Writer(statistics, options, summaries).write();
 }

@@ -36,40 +36,89 @@ void add_margin(const ColumnStatistics& statistics, const SchemeColumns& scheme,
   summary.margin = std::min(summary.margin.value_or(*margin), *margin);
 }
 
-// Everything but the summary of the column sums, for heads `first` to `last`.
+// The figures of heads `first` to `last` that need the column sums in their order.
 SchemeSummaryOf summarise_heads(const ColumnStatistics& statistics, const SchemeColumns& scheme,
-                                Index first, Index last, const std::vector<double>& edges) {
+                                Index first, Index last, const ColumnSummaries& made,
+                                const ColumnSummaryOptions& options) {
   SchemeSummaryOf summary;
   summary.first_head = first;
   double entropy = 0;
-  Index entropies = 0;
   for (Index head = first; head < last; ++head) {
     const auto at = static_cast<std::size_t>(head);
     const Index open_queries = statistics.queries - statistics.empty_queries[at];
     summary.empty_queries += statistics.empty_queries[at];
-    if (open_queries > 0) {
-      entropy += scheme.mean_entropies[at] * static_cast<double>(open_queries);
-      entropies += open_queries;
-    }
+    summary.open_queries += open_queries;
+    if (open_queries > 0) entropy += scheme.mean_entropies[at] * static_cast<double>(open_queries);
     add_margin(statistics, scheme, head, summary);
+    summary.shares.add(attention_shares(of_heads(statistics, scheme.sums, head, head + 1),
+                                        of_heads(statistics, statistics.masked, head, head + 1),
+                                        options.most));
   }
-  summary.mean_entropy = entropies > 0 ? entropy / static_cast<double>(entropies)
-                                       : std::numeric_limits<double>::quiet_NaN();
+  summary.mean_entropy = summary.open_queries > 0
+                             ? entropy / static_cast<double>(summary.open_queries)
+                             : std::numeric_limits<double>::quiet_NaN();
   summary.holds = !summary.margin || *summary.margin >= 1 - statistics.slack;
-  summary.histogram = histogram(of_heads(statistics, scheme.sums, first, last),
-                                of_heads(statistics, statistics.masked, first, last), edges);
+  const auto sums = of_heads(statistics, scheme.sums, first, last);
+  summary.enough =
+      keys_with_enough(sums, of_heads(statistics, statistics.queries_of_key, first, last),
+                       made.min_queries, options.sums.epsilons);
+  summary.histogram =
+      histogram(sums, of_heads(statistics, statistics.masked, first, last), made.edges);
   return summary;
+}
+
+bool is_concentrated(const SchemeSummaryOf& head, const ColumnSummaryOptions& options) {
+  return head.enough.greatest && head.enough.greatest->value > options.concentration;
+}
+
+// The heads of one position in the last leading axis, over the batch, as one.
+ColumnStatistics over_batch(const ColumnStatistics& statistics, const SchemeColumns& scheme,
+                            Index position) {
+  const Index count = statistics.leading.back();
+  ColumnStatistics part;
+  part.queries = statistics.queries;
+  part.keys = statistics.keys;
+  part.slack = statistics.slack;
+  part.schemes.push_back({scheme.name, {}, {}, {}, scheme.converged});
+  const auto append = [&](const auto& from, auto& to, Index head) {
+    const auto own = of_heads(statistics, from, head, head + 1);
+    to.insert(to.end(), own.begin(), own.end());
+  };
+  for (Index head = position; head < statistics.heads(); head += count) {
+    const auto at = static_cast<std::size_t>(head);
+    append(statistics.queries_of_key, part.queries_of_key, head);
+    append(statistics.masked, part.masked, head);
+    append(scheme.sums, part.schemes.front().sums, head);
+    part.empty_queries.push_back(statistics.empty_queries[at]);
+    part.schemes.front().mean_entropies.push_back(scheme.mean_entropies[at]);
+    part.schemes.front().bounds.push_back(scheme.bounds[at]);
+  }
+  return part;
+}
+
+std::vector<SchemeSummaryOf> pool_batch(const ColumnStatistics& statistics,
+                                        const SchemeColumns& scheme, const ColumnSummaries& made,
+                                        const ColumnSummaryOptions& options) {
+  std::vector<SchemeSummaryOf> pooled;
+  if (statistics.leading.size() < 2) return pooled;
+  for (Index position = 0; position < statistics.leading.back(); ++position) {
+    ColumnStatistics part = over_batch(statistics, scheme, position);
+    pooled.push_back(summarise_heads(part, part.schemes.front(), 0, part.heads(), made, options));
+    pooled.back().sums = summarise(std::move(part.schemes.front().sums), part.masked, options.sums);
+  }
+  return pooled;
 }
 
 std::vector<ColumnSummaries::KeySums> under_all_schemes(const ColumnStatistics& statistics,
                                                         const std::vector<KeySum>& keys) {
   std::vector<ColumnSummaries::KeySums> found;
   for (const KeySum& key : keys) {
+    const auto at = static_cast<std::size_t>(key.position);
+    const Index head = key.position / statistics.keys;
+    const Index index = key.position % statistics.keys;
     ColumnSummaries::KeySums of_key{
-        key.position / statistics.keys, key.position % statistics.keys, {}};
-    for (const SchemeColumns& scheme : statistics.schemes) {
-      of_key.sums.push_back(scheme.sums[static_cast<std::size_t>(key.position)]);
-    }
+        head, index, statistics.queries_of_key[at], statistics.name_of(head, index), {}};
+    for (const SchemeColumns& scheme : statistics.schemes) of_key.sums.push_back(scheme.sums[at]);
     found.push_back(std::move(of_key));
   }
   return found;
@@ -82,26 +131,34 @@ std::string ColumnStatistics::name_of(Index head, Index key) const {
   return names[static_cast<std::size_t>(head / heads_per_name * keys + key)];
 }
 
-ColumnSummaries summarise_columns(ColumnStatistics& statistics, const SummaryOptions& options) {
+ColumnSummaries summarise_columns(ColumnStatistics& statistics, const ColumnSummaryOptions& options,
+                                  std::vector<PooledHistogram>& pooled) {
   ColumnSummaries summaries;
-  summaries.edges = common_edges(statistics, options.bins);
+  summaries.min_queries = options.min_queries.value_or(usual_min_queries(statistics.queries));
+  summaries.edges = common_edges(statistics, options.sums.bins);
   const std::vector<double>& first = statistics.schemes.front().sums;
-  summaries.lowest =
-      under_all_schemes(statistics, lowest_keys(first, statistics.masked, options.top));
-  summaries.highest =
-      under_all_schemes(statistics, highest_keys(first, statistics.masked, options.top));
+  const Index top = options.sums.top;
+  summaries.lowest = under_all_schemes(statistics, lowest_keys(first, statistics.masked, top));
+  summaries.highest = under_all_schemes(statistics, highest_keys(first, statistics.masked, top));
   const Index heads = statistics.heads();
-  for (SchemeColumns& scheme : statistics.schemes) {
+  pooled.resize(statistics.schemes.size());
+  for (std::size_t n = 0; n < statistics.schemes.size(); ++n) {
+    SchemeColumns& scheme = statistics.schemes[n];
     ColumnSummaries::OfScheme made;
+    made.all = summarise_heads(statistics, scheme, 0, heads, summaries, options);
     for (Index head = 0; head < heads; ++head) {
-      made.heads.push_back(summarise_heads(statistics, scheme, head, head + 1, summaries.edges));
+      made.heads.push_back(summarise_heads(statistics, scheme, head, head + 1, summaries, options));
       const auto sums = of_heads(statistics, scheme.sums, head, head + 1);
       made.heads.back().sums =
           summarise({sums.begin(), sums.end()},
-                    of_heads(statistics, statistics.masked, head, head + 1), options);
+                    of_heads(statistics, statistics.masked, head, head + 1), options.sums);
+      if (!is_concentrated(made.heads.back(), options)) continue;
+      made.heads.back().concentrated = 1;
+      ++made.all.concentrated;
     }
-    made.all = summarise_heads(statistics, scheme, 0, heads, summaries.edges);
-    made.all.sums = summarise(std::move(scheme.sums), statistics.masked, options);
+    made.pooled = pool_batch(statistics, scheme, summaries, options);
+    pooled[n].add(scheme.sums, statistics.masked);
+    made.all.sums = summarise(std::move(scheme.sums), statistics.masked, options.sums);
     summaries.schemes.push_back(std::move(made));
   }
   return summaries;

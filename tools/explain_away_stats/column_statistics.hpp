@@ -1,11 +1,15 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cli/command.hpp"
 #include "common/heads.hpp"
+#include "stats/attention_shares.hpp"
+#include "stats/enough_queries.hpp"
 #include "stats/summary.hpp"
 
 /// The statistics of explain-away-stats, which its report and its JSON present.
@@ -29,8 +33,9 @@ struct ColumnStatistics {
   Shape leading;
   Index queries = 0;
   Index keys = 0;
-  std::vector<std::uint8_t> masked;  ///< (heads, Lk): no query may attend to the key
-  std::vector<Index> empty_queries;  ///< per head
+  std::vector<Index> queries_of_key;  ///< (heads, Lk): the queries that may attend to the key
+  std::vector<std::uint8_t> masked;   ///< (heads, Lk): there are none
+  std::vector<Index> empty_queries;   ///< per head
   std::vector<SchemeColumns> schemes;
   double slack = 0;  ///< bound_slack of the type of the computation
   /// Names of the keys, per block of `heads_per_name` consecutive heads; empty if there are none.
@@ -42,36 +47,79 @@ struct ColumnStatistics {
   std::string name_of(Index head, Index key) const;
 };
 
-/// The summary of one scheme, for one head or pooled over all.
+/// What to summarise.
+struct ColumnSummaryOptions {
+  SummaryOptions sums;
+  /// The least number of queries for which the column sum of a key says something; by default
+  /// usual_min_queries.
+  std::optional<Index> min_queries;
+  std::vector<Index> most;   ///< numbers of keys whose share of the attention is reported
+  double concentration = 0;  ///< a head is concentrated if a key gets a larger mean weight
+};
+
+/// The summary of one scheme, for one head or pooled over several consecutive ones.
 struct SchemeSummaryOf {
   ColumnSumSummary sums;
+  EnoughQueries enough;  ///< positions as in sums.lowest
+  AttentionShares shares;
   Histogram histogram;
   double mean_entropy = 0;
+  Index open_queries = 0;  ///< over which the mean was taken: those with a key to attend to
   Index empty_queries = 0;
   std::optional<double> bound;  ///< the smallest over the heads
   std::optional<double>
       margin;            ///< min over heads of min_j c_j / bound; at least 1 if the bound holds
   bool holds = true;     ///< margin >= 1 − slack
   Index first_head = 0;  ///< a position p in sums.lowest is key p % Lk of head first_head + p / Lk
+  Index concentrated = 0;  ///< heads in which a key with enough queries gets a large mean weight
 };
 
 struct ColumnSummaries {
   struct OfScheme {
     SchemeSummaryOf all;
     std::vector<SchemeSummaryOf> heads;
+    /// By the last leading axis, pooled over the batch; empty if there is no batch.
+    std::vector<SchemeSummaryOf> pooled;
+
+    const std::vector<SchemeSummaryOf>& by_head() const { return pooled.empty() ? heads : pooled; }
   };
   struct KeySums {
     Index head = 0;
     Index key = 0;
+    Index queries = 0;         ///< that may attend to the key
+    std::string name;          ///< or ""
     std::vector<double> sums;  ///< as in `schemes`
   };
+  Index min_queries = 1;          ///< that are enough
   std::vector<double> edges;      ///< of the histograms, common to all schemes and heads
   std::vector<OfScheme> schemes;  ///< as in ColumnStatistics
   std::vector<KeySums> lowest;    ///< under the first scheme, of all heads, and the others' sums
   std::vector<KeySums> highest;
 };
 
-/// Consumes the column sums, which are large for many heads.
-ColumnSummaries summarise_columns(ColumnStatistics& statistics, const SummaryOptions& options);
+/// Counts `statistics` of one scheme in bins so fine that the histograms of several sections, which
+/// have different ranges, can be added.
+class PooledHistogram {
+ public:
+  void add(std::span<const double> sums, std::span<const std::uint8_t> masked);
+  void add(const PooledHistogram& more);
+
+  bool empty() const { return counts_.empty() && zeros_ == 0; }
+
+  /// The range of log10 c_j in which there are counts, as whole decades; 0 to 1 without any.
+  std::pair<double, double> decades() const;
+
+  /// In bins of equal width between these whole decades, as histogram_edges chooses them.
+  Histogram between(double low, double high) const;
+
+ private:
+  std::vector<Index> counts_;
+  Index zeros_ = 0;
+};
+
+/// Consumes the column sums, which are large for many heads. `pooled` gets the histogram of each
+/// scheme.
+ColumnSummaries summarise_columns(ColumnStatistics& statistics, const ColumnSummaryOptions& options,
+                                  std::vector<PooledHistogram>& pooled);
 
 }  // namespace attn::tools

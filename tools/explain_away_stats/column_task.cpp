@@ -27,24 +27,49 @@ void require_all_rows(const io::InputBundle& bundle, const ColumnOptions& option
       "attn-compute without --queries writes them");
 }
 
+std::vector<ColumnPoint> points_of(const cli::Arguments& arguments, const io::InputBundle& bundle) {
+  std::vector<ColumnPoint> points;
+  for (const SweepPoint& at : sweep_points(arguments)) {
+    const cli::Arguments own = at_point(arguments, at);
+    ColumnOptions options = resolve_column_options(own, bundle);
+    AttentionInput input(bundle, options.scores, false, options.scored_schemes());
+    complete_column_options(own, bundle, input, options);
+    points.push_back({at, std::move(options), std::move(input)});
+  }
+  return points;
+}
+
 }  // namespace
 
 ColumnTask::ColumnTask(const cli::Arguments& arguments, io::InputBundle section)
     : bundle(std::move(section)),
-      options(resolve_column_options(arguments, bundle)),
-      input(bundle, options.scores, false, options.scored_schemes()) {
+      points(points_of(arguments, bundle)),
+      input(points.front().input) {
   require_layout_effect(arguments, input);
-  require_all_rows(bundle, options);
-  complete_column_options(arguments, bundle, input, options);
-  if (options.wants(stored)) {
-    const StoredAttention look(bundle, input, options.recorded, options.hybrid, 0);
+  require_all_rows(bundle, options());
+  if (!options().wants(stored)) return;
+  if (points.size() > 1) {
+    throw Error(Failure::usage, "a sweep has no effect on stored weights",
+                "--scheme without stored, or one value of --scale and --hybrid");
   }
+  const StoredAttention look(bundle, input, options().recorded, options().hybrid, 0);
+}
+
+bool ColumnTask::suffices(const cli::Arguments& arguments, const io::InputBundle& bundle) {
+  return suffices_for_columns(arguments, bundle);
 }
 
 void ColumnTask::report_params(cli::Report& report) const {
+  auto& params = report.params();
+  // The values of a sweep stay lists.
+  const auto scales = params["scale"];
   report_score_options(input.options, input.causal, report);
-  report.params()["precision"] = options.f64 ? "f64" : "f32";
-  report.params()["scheme"] = options.schemes;
+  if (scales.is_array() && scales.size() > 1) params["scale"] = scales;
+  if (params["hybrid"].is_array() && params["hybrid"].size() == 1) {
+    params["hybrid"] = params["hybrid"].front();
+  }
+  params["precision"] = options().f64 ? "f64" : "f32";
+  params["scheme"] = options().schemes;
 }
 
 void read_key_names(const io::InputBundle& bundle, ColumnStatistics& statistics,
@@ -69,28 +94,28 @@ void read_key_names(const io::InputBundle& bundle, ColumnStatistics& statistics,
 void report_column_cost(const cli::Arguments& arguments, const ColumnTask& task,
                         cli::Report& report) {
   const AttentionInput& input = task.input;
-  const MemoryPlan plan = plan_memory(input, task.options.f64 ? sizeof(double) : sizeof(float),
-                                      column_needs(task.options, task.bundle, input),
-                                      arguments.threads, arguments.memory);
+  const MemoryPlan plan = plan_memory(input, task.options().f64 ? sizeof(double) : sizeof(float),
+                                      column_needs(task), arguments.threads, arguments.memory);
   const Shape shape = join(input.leading, {input.queries, input.keys});
   const auto heads = static_cast<double>(input.problems);
   double flops = 0;
-  for (const std::string& name : task.options.schemes) {
+  const auto points = static_cast<double>(task.points.size());
+  for (const std::string& name : task.options().schemes) {
     const SchemeDescription* const scheme = scheme_called(name);
     if (scheme == nullptr) {
-      flops += input.score_flops(Scheme::unas, 1);
+      flops += points * input.score_flops(Scheme::unas, 1);
       continue;
     }
-    const SchemeOptions options = task.options.scheme_options(scheme->scheme(), 0);
-    flops += input.score_flops(options.scheme, scheme->score_passes(options));
+    const SchemeOptions options = task.options().scheme_options(scheme->scheme(), 0);
+    flops += points * input.score_flops(options.scheme, scheme->score_passes(options));
   }
-  const double bytes = !arguments.output
-                           ? 0
-                           : heads * static_cast<double>(input.queries + input.keys) *
-                                 static_cast<double>(task.options.schemes.size()) * sizeof(double);
+  const auto vectors = static_cast<double>(static_cast<Index>(task.options().schemes.size()) *
+                                               (input.queries + input.keys) +
+                                           input.keys);
+  const double bytes = arguments.output ? heads * vectors * sizeof(double) : 0;
   report.result()["shape"] = shape;
   report_run_cost({fmt::format("column sums of {} in {}", times(shape),
-                               task.options.f64 ? "float64" : "float32"),
+                               task.options().f64 ? "float64" : "float32"),
                    plan.bytes, bytes, arguments.compress > 0, fmt::format("{:.3g} flops", flops)},
                   report);
   report.result()["flops"] = flops;

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <vector>
+
 #include "cli/command.hpp"
 #include "common/attention_input.hpp"
 #include "common/results.hpp"
@@ -9,6 +11,13 @@
 
 namespace attn::tools {
 
+/// One point of a sweep; without a sweep, the only one.
+struct ColumnPoint {
+  SweepPoint at;
+  ColumnOptions options;
+  AttentionInput input;
+};
+
 /// The task of explain-away-stats for one section: INPUT, or one group of it.
 struct ColumnTask {
   /// Checks everything but the numbers. Throws the errors of resolving the options and of
@@ -16,15 +25,21 @@ struct ColumnTask {
   /// do not match the input.
   ColumnTask(const cli::Arguments& arguments, io::InputBundle section);
 
+  /// Whether `bundle` has datasets from which the task can be computed.
+  static bool suffices(const cli::Arguments& arguments, const io::InputBundle& bundle);
+
   /// The effect of the run on results of earlier runs, and the inputs of its own results.
   RunEffect effect(const cli::Arguments& arguments) const;
 
   void report_params(cli::Report& report) const;
   std::vector<io::InputDataset> datasets() const { return input.datasets(); }
 
+  /// Those of the first point. Only scale and hybrid differ between points.
+  const ColumnOptions& options() const { return points.front().options; }
+
   io::InputBundle bundle;
-  ColumnOptions options;
-  AttentionInput input;
+  std::vector<ColumnPoint> points;
+  AttentionInput input;  ///< that of the first point
 };
 
 /// Reads the names of the keys from the dataset tokens, if present: (Lk), or (B, Lk) for the

@@ -1,5 +1,7 @@
 // explain-away-stats: column sums and their statistics.
 
+#include <algorithm>
+#include <cstdint>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -11,12 +13,16 @@
 #include "common/bundles.hpp"
 #include "common/group_report.hpp"
 #include "common/head_outputs.hpp"
+#include "common/leak_warning.hpp"
 #include "common/numeric_libraries.hpp"
 #include "common/section_tool.hpp"
+#include "common/table_options.hpp"
 #include "explain_away_stats/column_datasets.hpp"
 #include "explain_away_stats/column_gather.hpp"
 #include "explain_away_stats/column_groups.hpp"
+#include "explain_away_stats/column_lists.hpp"
 #include "explain_away_stats/column_report.hpp"
+#include "explain_away_stats/column_table.hpp"
 #include "explain_away_stats/column_task.hpp"
 #include "scheme/table.hpp"
 
@@ -48,18 +54,33 @@ cli::Declaration declare() {
   d.default_words("unas,dnas, or stored if the bundle has weights but no q and k");
   d.numbers("epsilon", "E", "Thresholds below which a key counts as explained away.",
             {0, infinity, true, true}, {1e-8});
-  d.number("hybrid", "U", "Share u of dnas in hnas.", {0, 1, false, false})
+  d.numbers("hybrid", "U,...", "Share u of dnas in hnas. Several values make a sweep, a row each.",
+            {0, 1, false, false})
       .default_words("as recorded in the bundle, else its dataset hybrid");
+  d.integer("min-queries", "N",
+            "Number of queries from which on the column sum of a key says something: under a "
+            "causal mask the last keys have fewer. The keys explained away are counted among all "
+            "keys, and among those with at least N queries.",
+            1, Index{1} << 40)
+      .default_words("a tenth of the queries, at least 1");
   d.integer("bins", "N", "Bins in the histogram of log10 c_j.", 1, 10000)
       .default_words("up to 24, with round edges");
-  d.integer("top", "N", "Number of keys with the least and the most attention to list.", 0,
-            Index{1} << 40, 10);
-  d.flag("tsv",
-         "Prints the figures of every group, head and scheme as tab-separated values with a header "
-         "line, instead of the report.");
+  d.integer("top", "N",
+            "Number of keys with the least and the most attention to list; with --sort, the number "
+            "of rows to show.",
+            0, Index{1} << 40, 10);
+  d.integers("top-shares", "K,...",
+             "Reports the share of the attention that the K keys with the most get.", 1,
+             Index{1} << 40, {1, 10});
+  d.number("concentration", "X",
+           "Names the heads in which a key with enough queries gets more than X of their weight, "
+           "on average.",
+           {0, 1}, 0.3);
+  declare_table_options(d, "group, head and scheme", true);
   d.section("Scores");
   declare_score_options(d, true);
   declare_sections(d);
+  d.several_inputs();
   declare_column_datasets(d);
   d.example("attn-compute --scheme dnas layer3.h5 | explain-away-stats", "Compare unas and dnas.");
   d.example("explain-away-stats --epsilon 1e-8,1e-3 --json=stats.json layer3.h5",
@@ -70,11 +91,14 @@ cli::Declaration declare() {
   return d;
 }
 
-SummaryOptions summary_options(const cli::Arguments& arguments) {
-  SummaryOptions options;
-  options.epsilons = arguments.numbers("epsilon");
-  options.top = arguments.integer("top").value();
-  options.bins = arguments.integer("bins");
+ColumnSummaryOptions summary_options(const cli::Arguments& arguments) {
+  ColumnSummaryOptions options;
+  options.sums.epsilons = arguments.numbers("epsilon");
+  options.sums.top = arguments.integer("top").value();
+  options.sums.bins = arguments.integer("bins");
+  options.min_queries = arguments.integer("min-queries");
+  options.most = arguments.integers("top-shares");
+  options.concentration = arguments.number("concentration").value();
   return options;
 }
 
@@ -82,14 +106,22 @@ SummaryOptions summary_options(const cli::Arguments& arguments) {
 class VectorWriter {
  public:
   VectorWriter(io::OutputBundle bundle, const ColumnTask& task, cli::Report& report)
-      : bundle_(std::move(bundle)), outputs_(bundle_, task.input.leading, report) {
-    for (const std::string& scheme : task.options.schemes) {
+      : bundle_(std::move(bundle)),
+        outputs_(bundle_, task.input.leading, report),
+        first_(task.options().schemes.front()) {
+    outputs_.create("queries_of_key", DType::i64, {task.input.keys}, {"key"});
+    for (const std::string& scheme : task.options().schemes) {
       outputs_.create(scheme + "_col_sum", DType::f64, {task.input.keys}, {"key"});
       outputs_.create(scheme + "_row_entropy", DType::f64, {task.input.queries}, {"query"});
     }
   }
 
-  void write(const std::string& scheme, Index head, const HeadColumns& columns) {
+  void write(const std::string& scheme, Index head, const std::vector<Index>& queries_of_key,
+             const HeadColumns& columns) {
+    if (scheme == first_) {  // the same for every scheme
+      const std::vector<std::int64_t> queries(queries_of_key.begin(), queries_of_key.end());
+      outputs_.write("queries_of_key", head, {static_cast<Index>(queries.size())}, queries.data());
+    }
     outputs_.write(scheme + "_col_sum", head, {static_cast<Index>(columns.sums.size())},
                    columns.sums.data());
     outputs_.write(scheme + "_row_entropy", head, {static_cast<Index>(columns.entropies.size())},
@@ -99,18 +131,19 @@ class VectorWriter {
  private:
   io::OutputBundle bundle_;
   HeadOutputs outputs_;
+  std::string first_;
 };
 
 // The tables of one section, as text.
 std::string long_report(const ColumnTask& task, const ColumnStatistics& statistics,
-                        const SummaryOptions& wanted, const ColumnSummaries& summaries) {
+                        const ColumnSummaryOptions& wanted, const ColumnSummaries& summaries) {
   const AttentionInput& input = task.input;
   const ScoreOptions& scores = input.options;
   const std::string energy =
-      input.q ? scores.energy_of(task.options.scored_schemes().front()) : "as stored";
+      input.q ? scores.energy_of(task.options().scored_schemes().front()) : "as stored";
   return fmt::format("{}: {}, {}, {}\n\n", task.bundle.description(),
                      times(join(input.leading, {input.queries, input.keys})), energy,
-                     task.options.f64 ? "float64" : "float32") +
+                     task.options().f64 ? "float64" : "float32") +
          column_report(statistics, wanted, summaries);
 }
 
@@ -134,32 +167,74 @@ struct Verdict {
   }
 };
 
-// Lines of figures for programs, or tables for people.
-void report_groups(const cli::Arguments& arguments, const std::vector<GroupColumns>& groups,
-                   const Sections& sections, cli::Report& report) {
-  const SummaryOptions wanted = summary_options(arguments);
-  if (arguments.flag("tsv")) {
-    report.print_data(groups_tsv(groups, wanted));
-  } else if (sections.each()) {
-    report.print(sections.whole().description() + ": " + groups_report(groups, wanted));
+// Pools the keys that the schemes explain away over all sections.
+class TailNotes {
+ public:
+  void add(const std::vector<std::string>& schemes, const ColumnSummaries& summaries) {
+    for (std::size_t n = 0; n < schemes.size(); ++n) {
+      const SchemeSummaryOf& all = summaries.schemes[n].all;
+      auto found = std::find_if(found_.begin(), found_.end(),
+                                [&](const auto& of) { return of.scheme == schemes[n]; });
+      if (found == found_.end()) found = found_.insert(found_.end(), {schemes[n]});
+      found->add({schemes[n], all.sums.explained_away.front().count, all.sums.keys,
+                  all.enough.explained_away.front().count, all.enough.keys});
+    }
   }
+
+  void warn(double epsilon, const std::string& enough, cli::Report& report) const {
+    for (const ExplainedKeys& of : found_) {
+      const std::string note = tail_note(of, epsilon, enough);
+      if (!note.empty()) report.warn(note);
+    }
+  }
+
+ private:
+  std::vector<ExplainedKeys> found_;
+};
+
+// One row for each point of a sweep and scheme, pooled over the heads of a section.
+Table sweep_table(const std::vector<double>& epsilons) {
+  std::vector<TableColumn> columns = {{"group"}, {"scale"}, {"hybrid"}, {"scheme"}, {"min_c"}};
+  for (const double epsilon : epsilons) {
+    columns.push_back({fmt::format("share_below_{}", epsilon)});
+    columns.push_back({fmt::format("enough_share_below_{}", epsilon)});
+  }
+  columns.push_back({"entropy"});
+  columns.push_back({"max_c_per_query"});
+  return Table(std::move(columns));
 }
 
-void require_one_report(const cli::Arguments& arguments) {
-  if (!arguments.flag("tsv")) return;
-  if (arguments.json && arguments.json->empty()) {
-    throw Error(Failure::usage, "--tsv and --json both go to standard output",
-                "name a file: --json=FILE");
-  }
-  if (arguments.bundle_to_stdout()) {
-    throw Error(Failure::usage, "--tsv and the bundle both go to standard output",
-                "name a file: -o FILE");
+void add_sweep_rows(const std::string& label, const SweepPoint& at,
+                    const std::vector<std::string>& schemes, const ColumnSummaries& summaries,
+                    Table& table) {
+  for (std::size_t n = 0; n < schemes.size(); ++n) {
+    const SchemeSummaryOf& all = summaries.schemes[n].all;
+    std::vector<Cell> row = {label, cell(at.scale), cell(at.hybrid), schemes[n], all.sums.min};
+    for (std::size_t e = 0; e < all.sums.explained_away.size(); ++e) {
+      row.emplace_back(all.sums.explained_away[e].share);
+      row.emplace_back(all.enough.explained_away[e].share);
+    }
+    row.emplace_back(all.mean_entropy);
+    row.push_back(all.enough.greatest ? Cell(all.enough.greatest->value) : Cell());
+    table.add(std::move(row));
   }
 }
 
 class ColumnTool : public SectionTool<ColumnTask> {
-  using SectionTool::SectionTool;
+ public:
+  ColumnTool(const cli::Arguments& arguments, cli::Report& report)
+      : SectionTool(arguments, report),
+        wanted_(summary_options(arguments)),
+        swept_(sweep_points(arguments).size() > 1),
+        table_(arguments, column_table_columns(wanted_, swept_), true),
+        sweep_(sweep_table(wanted_.sums.epsilons)) {
+    if (!swept_ || !arguments.output) return;
+    throw Error(Failure::usage,
+                "--output is " + *arguments.output + ", but a sweep makes no bundle",
+                "-o FILE.csv writes its table");
+  }
 
+ private:
   void report_cost(const ColumnTask& task) override {
     report_column_cost(arguments(), task, report());
   }
@@ -170,58 +245,125 @@ class ColumnTool : public SectionTool<ColumnTask> {
     progress_.emplace(arguments(), "column sums", static_cast<double>(problems), "heads");
   }
 
-  void compute(const ColumnTask& task, const std::string& group,
+  void compute(const ColumnTask& task, const std::string& label,
                std::optional<io::OutputBundle> results) override {
-    if (task.options.wants(stored) &&
-        task.bundle.text_attribute("attn_status") == "not_converged") {
+    const ColumnOptions& options = task.options();
+    if (options.wants(stored) && task.bundle.text_attribute("attn_status") == "not_converged") {
       report().warn("the stored weights had not converged when they were made");
     }
+    warn_of_leak(options.computed_schemes(), task.input.causal, report());
     std::optional<VectorWriter> writer;
     if (results) writer.emplace(*std::move(results), task, report());
-    ColumnStatistics statistics = gather_columns(
-        arguments(), task.options, task.bundle, task.input,
-        [&](const std::string& scheme, Index head, const HeadColumns& columns) {
-          if (writer) writer->write(scheme, head, columns);
+    std::vector<ColumnStatistics> statistics = gather_columns(
+        arguments(), task,
+        [&](const std::string& scheme, Index head, const std::vector<Index>& queries,
+            const HeadColumns& columns) {
+          if (writer) writer->write(scheme, head, queries, columns);
         },
         *progress_, report());
-    read_key_names(task.bundle, statistics, report());
-    summarise(task, group, statistics);
+    if (!swept_) {
+      read_key_names(task.bundle, statistics.front(), report());
+      summarise(task, label, statistics.front());
+      return;
+    }
+    auto points = nlohmann::ordered_json::array();
+    for (std::size_t n = 0; n < statistics.size(); ++n) {
+      read_key_names(task.bundle, statistics[n], report());
+      points.push_back(summarise_point(task.points[n], label, statistics[n]));
+    }
+    if (arguments().json) report().result() = {{"sweep", std::move(points)}};
   }
 
-  void summarise(const ColumnTask& task, const std::string& group, ColumnStatistics& statistics) {
-    const SummaryOptions wanted = summary_options(arguments());
-    ColumnSummaries summaries = summarise_columns(statistics, wanted);
+  void summarise(const ColumnTask& task, const std::string& label, ColumnStatistics& statistics) {
+    std::vector<PooledHistogram> histograms;
+    ColumnSummaries summaries = summarise_columns(statistics, wanted_, histograms);
     // For thousands of heads the JSON is larger than the statistics themselves.
-    if (arguments().json) report().result() = column_json(statistics, summaries);
-    const bool each = sections().each();
-    if (!each || arguments().verbose) {
-      report().print(long_report(task, statistics, wanted, summaries) + (each ? "\n" : ""));
+    if (arguments().json) report().result() = column_json(statistics, wanted_, summaries);
+    const std::vector<std::string>& schemes = task.options().schemes;
+    add_rows(statistics.leading, schemes, summaries, nullptr);
+    const bool several = sections().several();
+    if (!table_.in_place_of_text() && (!several || arguments().verbose)) {
+      report().print(long_report(task, statistics, wanted_, summaries) + (several ? "\n" : ""));
     }
-    verdict_.add(statistics, summaries, group, report());
-    groups_.push_back({group, statistics.leading, task.options.schemes, std::move(summaries)});
+    verdict_.add(statistics, summaries, label, report());
+    tails_.add(schemes, summaries);
+    if (several) pool(schemes, histograms);
+    groups_.push_back({section(), statistics.leading, schemes, std::move(summaries)});
+  }
+
+  nlohmann::ordered_json summarise_point(const ColumnPoint& point, const std::string& label,
+                                         ColumnStatistics& statistics) {
+    std::vector<PooledHistogram> histograms;
+    const ColumnSummaries summaries = summarise_columns(statistics, wanted_, histograms);
+    const std::vector<std::string>& schemes = point.options.schemes;
+    SweepPoint at = point.at;
+    at.scale = point.options.scores.scale;
+    add_rows(statistics.leading, schemes, summaries, &at);
+    add_sweep_rows(label, at, schemes, summaries, sweep_);
+    verdict_.add(statistics, summaries, label, report());
+    nlohmann::ordered_json json;
+    if (!arguments().json) return json;
+    json["scale"] = *at.scale;
+    json["hybrid"] = at.hybrid ? nlohmann::ordered_json(*at.hybrid) : nullptr;
+    json["result"] = column_json(statistics, wanted_, summaries);
+    return json;
+  }
+
+  void add_rows(const Shape& leading, const std::vector<std::string>& schemes,
+                const ColumnSummaries& summaries, const SweepPoint* at) {
+    for (std::vector<Cell>& row : column_table_rows(section(), leading, schemes, summaries, at)) {
+      table_.add(std::move(row));
+    }
+  }
+
+  void pool(const std::vector<std::string>& schemes,
+            const std::vector<PooledHistogram>& histograms) {
+    for (std::size_t n = 0; n < schemes.size(); ++n) {
+      auto found = std::find_if(histograms_.begin(), histograms_.end(),
+                                [&](const auto& of) { return of.first == schemes[n]; });
+      if (found == histograms_.end()) {
+        found = histograms_.insert(histograms_.end(), {schemes[n], PooledHistogram()});
+      }
+      found->second.add(histograms[n]);
+    }
   }
 
   cli::Outcome conclude(const GroupReport& groups) override {
-    report_groups(arguments(), groups_, sections(), report());
+    table_.print(report());
+    if (!table_.in_place_of_text()) {
+      const std::string name = sections().description() + ": ";
+      if (swept_) {
+        report().print(name + "every row pools the heads\n\n" + sweep_.text());
+      } else if (sections().several()) {
+        report().print(name + groups_report(groups_, wanted_, histograms_));
+      }
+    }
+    if (!swept_) tails_.warn(wanted_.sums.epsilons.front(), enough_words(groups_), report());
     finish(groups);
     cli::Outcome outcome;
     outcome.status = verdict_.status();
+    outcome.commit = table_.commit();
     return outcome;
   }
 
   void finish(const GroupReport& groups) {
-    groups.conclude(sections().each(), report());
-    if (sections().each()) report().result()["status"] = verdict_.word();
+    groups.conclude(sections().several(), report());
+    if (sections().several()) report().result()["status"] = verdict_.word();
     report().status(verdict_.word());
   }
 
+  const ColumnSummaryOptions wanted_;
+  const bool swept_;
+  TableOutput table_;
+  Table sweep_;
   std::optional<cli::Progress> progress_;
   std::vector<GroupColumns> groups_;
+  std::vector<std::pair<std::string, PooledHistogram>> histograms_;
+  TailNotes tails_;
   Verdict verdict_;
 };
 
 cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
-  require_one_report(arguments);
   return ColumnTool(arguments, report).run();
 }
 

@@ -10,6 +10,7 @@
 #include "attnkit/error.hpp"
 #include "common/bundles.hpp"
 #include "common/cost_report.hpp"
+#include "common/score_source.hpp"
 
 namespace attn::tools {
 namespace {
@@ -104,6 +105,12 @@ bool has_float64_cost(const DualTaskOptions& options, const io::InputBundle& bun
 }
 
 }  // namespace
+
+bool DualTask::suffices(const cli::Arguments& arguments, const io::InputBundle& bundle) {
+  const Source source = resolve_score_options(arguments, &bundle).source;
+  return has_scores(bundle, source) ||
+         (!arguments.given("from") && has_scores(bundle, Source::templates));
+}
 
 DualTask::DualTask(const cli::Arguments& arguments, io::InputBundle section)
     : bundle(std::move(section)),

@@ -34,6 +34,9 @@ struct DualTask {
   /// invalid cost or an energy that is not an inner product.
   DualTask(const cli::Arguments& arguments, io::InputBundle section);
 
+  /// Whether `bundle` has datasets from which the task can be computed.
+  static bool suffices(const cli::Arguments& arguments, const io::InputBundle& bundle);
+
   /// The effect of the run on results of earlier runs, and the inputs of its own results.
   RunEffect effect(const cli::Arguments& arguments) const;
   void report_params(cli::Report& report) const;

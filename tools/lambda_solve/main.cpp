@@ -95,7 +95,7 @@ class SolveDual : public SectionTool<DualTask> {
   }
 
   cli::Outcome conclude(const GroupReport& groups) override {
-    return conclude_dual(shape_, all_, problems(), groups, sections().each(), report());
+    return conclude_dual(shape_, all_, problems(), groups, sections().several(), report());
   }
 
   std::optional<cli::Progress> progress_;

@@ -99,9 +99,9 @@ class Transport : public SectionTool<TransportTask> {
   }
 
   cli::Outcome conclude(const GroupReport& groups) override {
-    groups.conclude(sections().each(), report());
+    groups.conclude(sections().several(), report());
     cli::Outcome outcome = *worst_;
-    if (sections().each()) {
+    if (sections().several()) {
       outcome.summary = fmt::format("{} problems in {} groups, the worst: {}", problems(),
                                     groups.size(), worst_->summary);
     }

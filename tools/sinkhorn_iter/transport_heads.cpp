@@ -9,6 +9,7 @@
 #include "attnkit/error.hpp"
 #include "common/bundles.hpp"
 #include "common/head_outputs.hpp"
+#include "common/leak_warning.hpp"
 #include "common/own_rows.hpp"
 #include "common/result_kinds.hpp"
 #include "common/result_table.hpp"
@@ -319,6 +320,7 @@ TransportResults solve_section(const cli::Arguments& arguments, const TransportT
                                io::OutputBundle output, cli::Progress& progress,
                                cli::Report& report) {
   HeadOutputs outputs(output, task.input.leading, report);
+  warn_of_leak({Scheme::sinkhorn}, task.input.causal, report);
   TransportResults results = task.f64 ? solve<double>(arguments, task, outputs, progress, report)
                                       : solve<float>(arguments, task, outputs, progress, report);
   record(task, results, output);

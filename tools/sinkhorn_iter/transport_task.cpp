@@ -11,6 +11,7 @@
 #include "attnkit/error.hpp"
 #include "common/bundles.hpp"
 #include "common/cost_report.hpp"
+#include "common/score_source.hpp"
 #include "common/weights_writer.hpp"
 
 namespace attn::tools {
@@ -114,6 +115,12 @@ std::vector<double> read_marginal(const Operand& operand, Index problem, Index f
 }
 
 }  // namespace
+
+bool TransportTask::suffices(const cli::Arguments& arguments, const io::InputBundle& bundle) {
+  if (has_scores(bundle, resolve_score_options(arguments, &bundle).source)) return true;
+  if (arguments.given("from")) return false;
+  return has_scores(bundle, Source::scores) || has_scores(bundle, Source::cost);
+}
 
 TransportTask::TransportTask(const cli::Arguments& arguments, io::InputBundle section)
     : bundle(std::move(section)),

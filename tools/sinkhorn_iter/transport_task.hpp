@@ -23,6 +23,9 @@ struct TransportTask {
 
   bool emits(const std::string& name) const { return emitted.count(name) > 0; }
 
+  /// Whether `bundle` has datasets from which the task can be computed.
+  static bool suffices(const cli::Arguments& arguments, const io::InputBundle& bundle);
+
   /// The effect of the run on results of earlier runs, and the inputs of its own results.
   RunEffect effect(const cli::Arguments& arguments) const;
 

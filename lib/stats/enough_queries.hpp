@@ -1,0 +1,29 @@
+#pragma once
+
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "attnkit/statistics.hpp"
+
+namespace attn {
+
+/// The keys that enough queries may attend to. Under a causal mask the last keys have few queries,
+/// so that a small column sum says little about them.
+struct EnoughQueries {
+  Index keys = 0;                             ///< with at least min_queries queries
+  std::vector<ExplainedAway> explained_away;  ///< among these keys
+  /// The key among them with the greatest c_j/n_j, the mean weight that its n_j queries give it, in
+  /// [0, 1] for rows that sum to 1; the first of equal ones. Absent without keys.
+  std::optional<KeySum> greatest;
+};
+
+/// The number of queries that is enough among `queries` of them: a tenth, at least 1.
+Index usual_min_queries(Index queries);
+
+/// `sums` (n) are column sums, `queries_of_key` (n) the numbers of queries that may attend to each
+/// key. Requires min_queries ≥ 1.
+EnoughQueries keys_with_enough(std::span<const double> sums, std::span<const Index> queries_of_key,
+                               Index min_queries, const std::vector<double>& epsilons);
+
+}  // namespace attn

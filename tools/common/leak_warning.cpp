@@ -1,0 +1,27 @@
+#include "common/leak_warning.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "common/score_options.hpp"
+
+namespace attn::tools {
+
+void warn_of_leak(const std::vector<Scheme>& schemes, Causal causal, cli::Report& report) {
+  if (causal == Causal::none) return;
+  std::vector<std::string> leaking;
+  for (const Scheme scheme : schemes) {
+    const std::string name = scheme_name(scheme);
+    const bool listed = std::find(leaking.begin(), leaking.end(), name) != leaking.end();
+    if (!is_softmax(scheme) && !listed) leaking.push_back(name);
+  }
+  if (leaking.empty()) return;
+  report.warn(fmt::format(
+      "under {} each query depends on later ones through the column normalisation, even with a "
+      "causal mask: fine for analysis, but a leak in an autoregressive model",
+      fmt::join(leaking, ", ")));
+}
+
+}  // namespace attn::tools

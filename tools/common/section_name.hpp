@@ -1,0 +1,14 @@
+#pragma once
+
+#include <string>
+
+namespace attn::tools {
+
+/// Which part of the INPUTs a section is.
+struct SectionName {
+  std::string file;   ///< INPUT as given; "" if all datasets come from -i
+  std::string group;  ///< "text/wiki/layer0"; "" for INPUT itself
+  std::string label;  ///< for people: the group, with the file if there are several INPUTs
+};
+
+}  // namespace attn::tools

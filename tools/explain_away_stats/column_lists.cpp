@@ -1,0 +1,148 @@
+#include "explain_away_stats/column_lists.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "common/column_text.hpp"
+
+namespace attn::tools {
+namespace {
+
+constexpr Index bar_width = 30;
+constexpr std::size_t bin_width = 16;
+constexpr std::size_t key_name_width = 18;
+constexpr std::size_t group_width = 24;  // maximum
+
+std::string trimmed(std::string line) {
+  line.erase(line.find_last_not_of(' ') + 1);
+  return line + "\n";
+}
+
+std::string bar(Index count, Index largest) {
+  if (count == 0) return "";
+  // Even a single key gets a bar of one mark.
+  const Index marks = std::max<Index>(1, count * bar_width / std::max<Index>(1, largest));
+  return std::string(static_cast<std::size_t>(marks), '#') + fmt::format(" {}", count);
+}
+
+template <class Count>
+std::string bar_line(const std::string& label, const std::vector<Histogram>& histograms,
+                     Index largest, const Count& count_of) {
+  std::string line = padded(label, bin_width);
+  for (const Histogram& histogram : histograms) {
+    line += padded(bar(count_of(histogram), largest), bar_width + 10);
+  }
+  return trimmed(std::move(line));
+}
+
+std::string count_text(Index count, Index keys) {
+  return count == 0 ? "none" : fmt::format("{} of {} keys", count, keys);
+}
+
+}  // namespace
+
+std::string histograms_text(const std::vector<std::string>& schemes,
+                            const std::vector<Histogram>& histograms) {
+  const std::vector<double>& edges = histograms.front().edges;
+  Index largest = 0;
+  std::size_t low = edges.size();
+  std::size_t high = 0;
+  bool zeros = false;
+  for (const Histogram& histogram : histograms) {
+    for (std::size_t bin = 0; bin < histogram.counts.size(); ++bin) {
+      const Index count = histogram.counts[bin];
+      if (count == 0) continue;
+      largest = std::max(largest, count);
+      low = std::min(low, bin);
+      high = std::max(high, bin + 1);
+    }
+    zeros = zeros || histogram.zeros > 0;
+    largest = std::max(largest, histogram.zeros);
+  }
+  if (largest == 0) return "";
+  std::string title = padded("log10 c", bin_width);
+  for (const std::string& scheme : schemes) title += padded(scheme, bar_width + 10);
+  std::string text = "\n" + trimmed(std::move(title));
+  if (zeros) {
+    text += bar_line("c = 0", histograms, largest, [](const Histogram& h) { return h.zeros; });
+  }
+  for (std::size_t bin = low; bin < high; ++bin) {
+    text += bar_line(fmt::format("{:6.2f} .. {:.2f}", edges[bin], edges[bin + 1]), histograms,
+                     largest, [bin](const Histogram& h) { return h.counts[bin]; });
+  }
+  return text;
+}
+
+std::string keys_text(const std::string& which, const std::vector<std::string>& schemes,
+                      const std::vector<ListedKey>& keys) {
+  if (keys.empty()) return "";
+  const auto any = [&](const auto& property) {
+    return std::any_of(keys.begin(), keys.end(), property);
+  };
+  const bool grouped = any([](const ListedKey& key) { return !key.group.empty(); });
+  const bool named = any([](const ListedKey& key) { return !key.sums.name.empty(); });
+  std::size_t width = 6;
+  for (const ListedKey& key : keys) width = std::max(width, characters(key.group));
+  width = std::min(width, group_width) + 2;
+  std::string text = fmt::format("\nkeys with the {} attention under {}\n", which, schemes.front());
+  if (grouped) text += padded("group", width);
+  text += padded("head", 8) + fmt::format("{:>8}  ", "index");
+  if (named) text += padded("key", key_name_width + 2);
+  text += fmt::format("{:>8}", "n");
+  for (const std::string& scheme : schemes) text += fmt::format("{:>12}{:>9}", scheme, "c/n");
+  text += "\n";
+  for (const ListedKey& key : keys) {
+    if (grouped) text += padded(printable(key.group, group_width), width);
+    text += padded(key.head, 8) + fmt::format("{:>8}  ", key.sums.key);
+    if (named) {
+      text += padded(printable(key.sums.name, key_name_width), key_name_width + 2);
+    }
+    text += fmt::format("{:>8}", key.sums.queries);
+    for (const double sum : key.sums.sums) {
+      text += fmt::format("{:>12}{:>9}", number(sum),
+                          number(sum / static_cast<double>(key.sums.queries)));
+    }
+    text += "\n";
+  }
+  return text;
+}
+
+void ExplainedKeys::add(const ExplainedKeys& more) {
+  count += more.count;
+  keys += more.keys;
+  enough_count += more.enough_count;
+  enough_keys += more.enough_keys;
+}
+
+std::string conclusion_text(const std::vector<ExplainedKeys>& found, double epsilon,
+                            const std::string& enough) {
+  std::string text;
+  for (const ExplainedKeys& of : found) {
+    const std::string share = count_text(of.count, of.keys);
+    text += text.empty()
+                ? fmt::format("{} explains away {} (c < {})", of.scheme, share, compact(epsilon))
+                : fmt::format(", {} {}", of.scheme, share);
+  }
+  text += ".\n";
+  const ExplainedKeys& first = found.front();
+  if (first.enough_keys == first.keys) return text;
+  text += fmt::format("Of the {} keys with {}:", first.enough_keys, enough);
+  for (std::size_t n = 0; n < found.size(); ++n) {
+    const Index count = found[n].enough_count;
+    text += fmt::format("{} {} {}", n == 0 ? "" : ",", found[n].scheme,
+                        count == 0 ? "none" : std::to_string(count));
+  }
+  return text + ".\n";
+}
+
+std::string tail_note(const ExplainedKeys& found, double epsilon, const std::string& enough) {
+  const Index in_tail = found.count - found.enough_count;
+  if (2 * in_tail <= found.count) return "";
+  return fmt::format(
+      "{} of the {} keys that {} explains away (c < {}) do not have {}, as the last keys under a "
+      "causal mask: their small c says little",
+      in_tail, found.count, found.scheme, compact(epsilon), enough);
+}
+
+}  // namespace attn::tools

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "explain_away_stats/column_statistics.hpp"
+
+/// The parts of a report of explain-away-stats that are the same for one bundle and for a dump.
+namespace attn::tools {
+
+/// Histograms of the schemes side by side, one line for each bin, without empty bins at the ends;
+/// preceded by an empty line. Empty without counts. All have the same edges.
+std::string histograms_text(const std::vector<std::string>& schemes,
+                            const std::vector<Histogram>& histograms);
+
+/// A key in a list, with the group and the head that it belongs to.
+struct ListedKey {
+  std::string group;  ///< "" if there are no groups
+  std::string head;
+  ColumnSummaries::KeySums sums;
+};
+
+/// "keys with the least attention under unas": the keys with their column sums under all schemes,
+/// and these divided by the number of queries; preceded by an empty line. Empty without keys.
+std::string keys_text(const std::string& which, const std::vector<std::string>& schemes,
+                      const std::vector<ListedKey>& keys);
+
+/// How many keys a scheme explains away, of all keys and of those with enough queries.
+struct ExplainedKeys {
+  std::string scheme;
+  Index count = 0;
+  Index keys = 0;
+  Index enough_count = 0;
+  Index enough_keys = 0;
+
+  void add(const ExplainedKeys& more);
+};
+
+/// "unas explains away 5 of 1024 keys (c < 1e-8), dnas none." If some keys have few queries, also
+/// "Of the 900 keys with ENOUGH: unas 2, dnas none."
+std::string conclusion_text(const std::vector<ExplainedKeys>& found, double epsilon,
+                            const std::string& enough);
+
+/// One line if most of the keys that a scheme explains away have few queries, else "".
+std::string tail_note(const ExplainedKeys& found, double epsilon, const std::string& enough);
+
+}  // namespace attn::tools

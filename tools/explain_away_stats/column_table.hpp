@@ -1,0 +1,25 @@
+#pragma once
+
+#include <vector>
+
+#include "common/section_name.hpp"
+#include "common/table.hpp"
+#include "explain_away_stats/column_options.hpp"
+#include "explain_away_stats/column_statistics.hpp"
+
+namespace attn::tools {
+
+/// The columns of --tsv: place, with a `sweep` its scale and hybrid, scheme, then the statistics.
+std::vector<TableColumn> column_table_columns(const ColumnSummaryOptions& options, bool sweep);
+
+/// The rows of one section, or of one point of a sweep: a row for each head and scheme. `point` is
+/// null without a sweep.
+std::vector<std::vector<Cell>> column_table_rows(const SectionName& section, const Shape& leading,
+                                                 const std::vector<std::string>& schemes,
+                                                 const ColumnSummaries& summaries,
+                                                 const SweepPoint* point);
+
+/// What each column means, for the manual page.
+std::vector<std::pair<std::string, std::string>> column_table_meanings();
+
+}  // namespace attn::tools
