@@ -49,7 +49,7 @@ class SectionTool {
       });
     }
     cli::Outcome outcome = conclude(groups);
-    if (output) outcome.commit = commit_of(output->take(report_));
+    if (output) outcome.commit = commit_of(output->take(report_), report_);
     return outcome;
   }
 
