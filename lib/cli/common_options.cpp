@@ -25,7 +25,8 @@ std::vector<Common> file_options() {
         .letter = 'o',
         .kind = Kind::text,
         .placeholder = "FILE",
-        .help = "Writes the bundle to FILE; \"-\" is standard output."},
+        .help = "Writes the bundle to FILE; \"-\" is standard output. The ending .npz or "
+                ".safetensors selects that format."},
        writes},
       {{.name = "input",
         .letter = 'i',

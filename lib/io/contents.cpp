@@ -75,6 +75,21 @@ std::vector<Item> items_below(Object root, const std::string& address, Index mos
   return items;
 }
 
+/// The items of a file of arrays with metadata, which describes all of them but their elements.
+std::vector<Item> with_elements(const InputBundle& bundle, const InputBundle::Impl::Root& root,
+                                std::vector<Item> items) {
+  for (Item& item : items) {
+    if (item.is_group || root.array_name(item.path).empty()) continue;
+    describe_or_say_why(item, [&] {
+      const InputDataset dataset = bundle.dataset(item.path);
+      item.shape = dataset.shape();
+      item.dtype = dataset.dtype();
+      item.type = attn::name(dataset.dtype());
+    });
+  }
+  return items;
+}
+
 std::vector<Item> of_arrays(const InputBundle& bundle, const InputBundle::Impl::Root& root) {
   std::vector<Item> items;
   for (const std::string& name : root.names()) {
@@ -97,7 +112,9 @@ std::vector<Item> contents(const InputBundle& bundle, Index most_values) {
   if (!root.group) return of_arrays(bundle, root);
   const h5::Lock lock;
   h5::set_subject(root.description());
-  return items_below(root.group->again(), root.address(), most_values);
+  std::vector<Item> items = items_below(root.group->again(), root.address(), most_values);
+  if (!root.file->arrays) return items;
+  return with_elements(bundle.without_named(), root, std::move(items));
 }
 
 void require_readable(const std::vector<Item>& items) {

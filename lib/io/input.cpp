@@ -24,7 +24,7 @@ class Opener {
 
   InputBundle::Impl::Root root(const Address& address) {
     InputBundle::Impl::Root root{file(address.file), address.path, {}};
-    if (root.file->arrays) {
+    if (root.file->arrays && !root.file->handle) {
       require_bundle(root, address);
       return root;
     }
@@ -47,11 +47,15 @@ class Opener {
     const std::shared_ptr<const InputFile> from = file(address.file);
     const std::string selected =
         address.selection.empty() ? "" : address.text.substr(address.text.rfind('['));
-    if (from->arrays) return open_array(*from, address.path, name, selected, address.selection);
+    const bool plain = from->arrays && !from->handle;
+    if (plain) return open_array(*from, address.path, name, selected, address.selection);
     const h5::Lock lock;
     std::string path = address.path;
     const auto found = open_object(from, from->handle.get(), path, address_text(from->label, path));
     if (found && found->kind == h5::Kind::group) path = joined_path(path, name);
+    if (from->arrays && from->arrays->has(path.substr(1))) {
+      return open_array(*from, path, name, selected, address.selection);
+    }
     const Object object = require_object(from, path, h5::Kind::dataset);
     const std::string text = address_text(from->label, path);
     return std::make_shared<Hdf5Dataset>(object.file, OpenDataset(object, text), name,
@@ -125,6 +129,13 @@ InputBundle::InputBundle(const Options& options) : impl_(std::make_unique<Impl>(
   if (input) impl_->root = opener.root(*input);
   for (const auto& [name, address] : named) impl_->named[name] = opener.dataset(name, address);
   for (const auto& [name, stored] : options.renamed) impl_->renamed[name] = stored;
+}
+
+InputBundle bundle_in(std::shared_ptr<const InputFile> file) {
+  const h5::Lock lock;
+  auto impl = std::make_unique<InputBundle::Impl>();
+  impl->root = InputBundle::Impl::Root{file, "/", require_object(file, "/", h5::Kind::group)};
+  return InputBundle(std::move(impl));
 }
 
 InputBundle::InputBundle(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

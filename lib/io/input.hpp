@@ -14,6 +14,8 @@
 
 namespace attn::io {
 
+struct InputFile;
+
 /// One dataset to read, whole or in blocks, after the slicing of its address. Cheap to copy; keeps
 /// its file open. Reads may come from any thread (they take turns: HDF5 is not re-entrant).
 class InputDataset {
@@ -156,6 +158,7 @@ class InputBundle {
   const Impl& impl() const { return *impl_; }  ///< for OutputBundle's copying only
 
  private:
+  friend InputBundle bundle_in(std::shared_ptr<const InputFile> file);
   explicit InputBundle(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };

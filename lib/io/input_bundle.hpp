@@ -14,11 +14,11 @@
 namespace attn::io {
 
 struct InputBundle::Impl {
-  /// The group that INPUT addresses, or the whole of a file of arrays.
+  /// The group that INPUT addresses, or the whole of a file of arrays without metadata.
   struct Root {
     std::shared_ptr<const InputFile> file;  ///< the file that the user named
     std::string path;                       ///< "/" or "/layer3"
-    std::optional<Object> group;            ///< unset for a file of arrays
+    std::optional<Object> group;            ///< unset for a file of arrays without metadata
 
     hid_t id() const { return group->handle.get(); }
 
@@ -30,6 +30,8 @@ struct InputBundle::Impl {
     /// The object called `name`; empty if there is no link of that name. Throws Error(input) if its
     /// target cannot be opened.
     std::optional<Object> find(const std::string& name) const;
+    /// The name of the array called `name` here, in a file of arrays; empty if there is none.
+    std::string array_name(const std::string& name) const;
     bool has(const std::string& name) const;
     bool is_dataset(const std::string& name) const;
     std::vector<std::string> names() const;  ///< of its datasets, sorted
@@ -53,6 +55,9 @@ struct InputBundle::Impl {
     return found == renamed.end() ? name : found->second;
   }
 };
+
+/// The whole of an open HDF5 file.
+InputBundle bundle_in(std::shared_ptr<const InputFile> file);
 
 /// An array of a file that is not HDF5. `path` is that of an address: a slash and the name of the
 /// array, or only a slash, which means `name`.

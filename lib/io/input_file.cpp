@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "attnkit/error.hpp"
+#include "io/array_skeleton.hpp"
 #include "system/descriptor.hpp"
 #include "system/system_reason.hpp"
 #include "system/unnamed_file.hpp"
@@ -128,6 +129,7 @@ InputFile open_input_file(const std::string& file, const std::string& tmpdir) {
     if (auto arrays = open_array_file(descriptor.get(), file, tmpdir)) {
       InputFile opened;
       opened.label = file;
+      opened.handle = array_skeleton(*arrays, file);
       opened.arrays = std::move(arrays);
       return opened;
     }

@@ -12,8 +12,9 @@ class InputFiles;
 
 /// A file open for reading, shared by the datasets that come from it.
 struct InputFile {
-  std::string label;                             ///< "layer3.h5" or "standard input"
-  h5::Handle handle;                             ///< set for an HDF5 file
+  std::string label;  ///< "layer3.h5" or "standard input"
+  /// The HDF5 file, or the metadata of a file of arrays (array_skeleton) if it has some.
+  h5::Handle handle;
   std::shared_ptr<const ArrayFile> arrays = {};  ///< set for the other formats
   bool is_stream = false;
   // Where the source files of its contents may lie (InputFiles); symbolic links are resolved.

@@ -41,8 +41,14 @@ std::optional<Object> InputBundle::Impl::Root::find(const std::string& name) con
   return open_object(group->file, id(), name, address_of(name));
 }
 
+std::string InputBundle::Impl::Root::array_name(const std::string& name) const {
+  if (!file->arrays) return {};
+  const std::string whole = path == "/" ? name : joined_path(path, name).substr(1);
+  return file->arrays->has(whole) ? whole : std::string();
+}
+
 bool InputBundle::Impl::Root::has(const std::string& name) const {
-  if (file->arrays) return file->arrays->has(name);
+  if (!group) return file->arrays->has(name);
   const h5::Lock lock;
   const std::optional<Object> found = find(name);
   if (found && found->kind != h5::Kind::dataset) {
@@ -52,24 +58,23 @@ bool InputBundle::Impl::Root::has(const std::string& name) const {
 }
 
 bool InputBundle::Impl::Root::is_dataset(const std::string& name) const {
-  if (file->arrays) return file->arrays->has(name);
+  if (!group) return file->arrays->has(name);
   const h5::Lock lock;
   const std::optional<Object> found = find(name);
   return found && found->kind == h5::Kind::dataset;
 }
 
 std::vector<std::string> InputBundle::Impl::Root::names() const {
-  if (file->arrays) return file->arrays->names();
+  if (!group) return file->arrays->names();
   const h5::Lock lock;
   return names_of(h5::Kind::dataset, *group, address());
 }
 
 std::shared_ptr<const InputDataset::Impl> InputBundle::Impl::Root::dataset(
     const std::string& stored, const std::string& name) const {
-  if (file->arrays) {
-    if (!file->arrays->has(stored)) return nullptr;
-    return open_array(*file, "/" + stored, name, "", {});
-  }
+  const std::string array = array_name(stored);
+  if (!array.empty()) return open_array(*file, "/" + array, name, "", {});
+  if (!group) return nullptr;
   const h5::Lock lock;
   const std::string where = address_of(stored);
   const std::optional<Object> found = find(stored);
@@ -80,7 +85,7 @@ std::shared_ptr<const InputDataset::Impl> InputBundle::Impl::Root::dataset(
 }
 
 InputBundle::Impl::Root InputBundle::Impl::Root::below(const std::string& below_path) const {
-  if (file->arrays) throw Error(Failure::input, file->label + " has no groups");
+  if (!group) throw Error(Failure::input, file->label + " has no groups");
   const h5::Lock lock;
   const std::string whole = joined_path(path, below_path);
   std::optional<Object> found = find(below_path);

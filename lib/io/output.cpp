@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "attnkit/error.hpp"
+#include "io/array_export.hpp"
+#include "io/array_metadata.hpp"
 #include "io/hdf5/copy.hpp"
 #include "io/hdf5/dataset_creation.hpp"
 #include "io/hdf5/h5_attribute.hpp"
@@ -13,6 +15,7 @@
 #include "io/hdf5/output_dataset.hpp"
 #include "io/hdf5/output_file.hpp"
 #include "io/history.hpp"
+#include "io/input_bundle.hpp"
 
 namespace attn::io {
 namespace {
@@ -31,6 +34,9 @@ std::string earlier_history(hid_t root) {
 struct OutputBundle::Impl {
   std::shared_ptr<OutputFile> file;
   int deflate = 0;
+  std::optional<ArrayFormat> arrays;  // the format that is made from the file
+  std::unique_ptr<Target> target;     // of that format, until its file is made
+  std::optional<ArrayOutput> made;
   std::string path;      // path of the group; empty: the root
   bool is_view = false;  // whether it is a group of another bundle's file
 
@@ -60,6 +66,23 @@ struct OutputBundle::Impl {
     output.close(object, output.address_of(path));
   }
 
+  /// Completes the HDF5 file and makes the file of arrays from it.
+  std::vector<std::string> make_arrays() {
+    auto complete = std::make_shared<InputFile>();
+    complete->label = file->description();
+    {
+      const h5::Lock lock;
+      open_whole().finish();
+      complete->handle = file->reopened();
+    }
+    const InputBundle bundle = bundle_in(complete);
+    ArrayExport content = array_export(bundle, contents(bundle, metadata_values), *arrays);
+    made.emplace(std::move(target), *arrays, std::move(content.arrays),
+                 std::move(content.metadata));
+    for (const ArrayPlan& array : made->order()) write_elements(bundle.dataset(array.name), *made);
+    return content.left_out;
+  }
+
   // Datasets may outlive the bundle; uncommitted data must not.
   ~Impl() {
     if (file && !is_view) file->discard();
@@ -72,6 +95,11 @@ OutputBundle::OutputBundle(const Options& options) : impl_(std::make_unique<Impl
   require_deflate(options.deflate);
   impl_->deflate = options.deflate;
   std::unique_ptr<Target> target = make_target(options);
+  if (options.arrays) {
+    impl_->arrays = options.arrays;
+    impl_->target = std::move(target);
+    target = make_scratch(options, impl_->target->description());
+  }
   const h5::Lock lock;
   impl_->file = std::make_shared<OutputFile>(std::move(target), options.least_part);
 }
@@ -89,6 +117,7 @@ OutputBundle OutputBundle::group(const std::string& path) {
   view->is_view = true;
   view->file = impl_->file;
   view->deflate = impl_->deflate;
+  view->arrays = impl_->arrays;
   return OutputBundle(std::move(view));
 }
 
@@ -198,7 +227,18 @@ void OutputBundle::add_history(const std::string& command_line, const std::strin
   write_attribute(file, file.root(), "history", text);
 }
 
+std::vector<std::string> OutputBundle::finish() {
+  if (!impl_->arrays || impl_->made) return {};
+  std::vector<std::string> left_out = impl_->make_arrays();
+  impl_->file->drop();
+  return left_out;
+}
+
 void OutputBundle::commit() {
+  if (impl_->arrays) {
+    finish();
+    return impl_->made->commit();
+  }
   {
     const h5::Lock lock;
     impl_->open_whole().finish();
@@ -211,6 +251,7 @@ std::string OutputBundle::description() const {
 }
 
 std::string OutputBundle::address_of(const std::string& name) const {
+  if (impl_->arrays) return impl_->file->description() + ":" + impl_->inside(name);
   return impl_->file->address_of(impl_->inside(name));
 }
 

@@ -3,9 +3,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "io/arrays/array_format.hpp"
 #include "io/input.hpp"
 #include "tensor/dtype.hpp"
 #include "tensor/shape.hpp"
@@ -56,6 +58,11 @@ class OutputBundle {
     /// through a buffer of that size, which is read first: use a large value if parts lie close
     /// together, a page if they are some KiB each.
     std::size_t least_part = 65536;
+    /// Writes an .npz or a .safetensors in place of HDF5. The bundle is made as usual, in a
+    /// temporary that lies beside the file, and its contents move into the file at the end, so that
+    /// both need room for a moment. A dataset in a group is an array called "layer0/out"; groups,
+    /// attributes and, in a .safetensors, strings are metadata (array_metadata.hpp).
+    std::optional<ArrayFormat> arrays = {};
   };
 
   /// Refuses at once any target that commit() would refuse: an existing regular file without force
@@ -122,13 +129,19 @@ class OutputBundle {
   /// ISO 8601; SOURCE_DATE_EPOCH if set, so that outputs are byte-identical).
   void add_history(const std::string& command_line, const std::string& version);
 
+  /// Makes the file of arrays, if that is the format, so that commit() has only to move it: nothing
+  /// can be written afterwards. Returns what the format cannot hold, "NAME" or "PATH: NAME" for
+  /// attributes (array_export.hpp). Throws Error(output), and Error(input) for names that it cannot
+  /// hold.
+  std::vector<std::string> finish();
+
   /// Flushes, fsyncs and renames the file, or copies its bytes to the stream. Throws Error(output).
   void commit();
 
   /// "out.h5" or "standard output": for messages.
   std::string description() const;
 
-  /// "out.h5:/layer3/out"
+  /// "out.h5:/layer3/out", "out.npz:layer3/out"
   std::string address_of(const std::string& name) const;
 
  private:

@@ -58,9 +58,17 @@ def read_safetensors(content):
     numpy = {code: np.dtype(name) for name, code in SAFETENSORS.items()} | {"BF16": np.dtype("u2")}
     arrays = {}
     for name, entry in header.items():
+        if name == "__metadata__":
+            continue
         begin, end = entry["data_offsets"]
         arrays[name] = np.frombuffer(data[begin:end], numpy[entry["dtype"]]).reshape(entry["shape"])
     return arrays
+
+
+def safetensors_metadata(content):
+    """The entry __metadata__ of a header: text by name."""
+    (length,) = struct.unpack("<Q", content[:8])
+    return json.loads(content[8:8 + length]).get("__metadata__", {})
 
 
 def npy(array, **options):

@@ -261,13 +261,15 @@ class Writing(Arrays):
 
     def test_values_that_a_format_cannot_store(self):
         self.write("a.h5", {"attn_scheme": "dnas"}, x=np.arange(3.0), tokens=["a"], group__y=[1.0])
-        done = self.convert("a.h5", "-o", "a.npz")
-        for left_out in ("tokens", "group", "attn_scheme"):
+        self.write("one.h5", {"attn_scheme": "dnas"}, x=np.arange(3.0), group__y=[1.0])
+        done = self.convert("one.h5", "-o", "a.npy")
+        for left_out in ("group", "attn_scheme"):
             self.assertIn(left_out, done.err)
-        with np.load(self.folder / "a.npz") as found:
-            self.assertEqual(found.files, ["x"])
+        self.assertEqual(np.load(self.folder / "a.npy").tolist(), [0, 1, 2])
         self.refused("tensor-convert", "t=a.h5:/tokens", status=3, says=["tokens", "string"],
-                     output="b.npz")
+                     output="b.safetensors")
+        self.convert("t=a.h5:/tokens", "-o", "t.npy")
+        self.assertEqual(np.load(self.folder / "t.npy").tolist(), ["a"])
         self.write("b.h5", x=np.arange(3.0), y=np.arange(3.0))
         self.refused("tensor-convert", "b.h5", status=3, says=["one array", "2"], output="b.npy")
 
@@ -282,7 +284,7 @@ class Writing(Arrays):
                 self.refused("tensor-convert", source, status=3, says=[source, "no datasets"],
                              output=output)
         self.refused("tensor-convert", "groups.h5", status=3, says=["groups.h5", "only groups"],
-                     hint="group", output="x.npz")
+                     hint="group", output="x.npy")
         self.refused("tensor-convert", "words.h5", status=3, says=["words.h5", "only strings"],
                      output="x.safetensors")
         self.assertIn("0 datasets and 1 group,", self.convert("groups.h5", "-o", "x.h5").err)
@@ -320,13 +322,30 @@ class Writing(Arrays):
                     self.refused("tensor-convert", "tokens=words.npy", status=3,
                                  says=["words.npy", "[1, 1]", wrong])
 
-    def test_attributes_and_groups_stay_in_bundles(self):
+    def test_attributes_and_groups_stay(self):
         self.write("a.h5", {"attn_scheme": "dnas"}, x=np.arange(3.0), tokens=["a"], group__y=[1.0])
-        self.convert("a.h5", "-o", "b.h5")
-        found = self.read("b.h5")
-        self.assertEqual(set(found), {"x", "tokens", "group/y"})
-        self.assertEqual(found.attributes["attn_scheme"], "dnas")
-        self.assertIn("tensor-convert", found.attributes["history"])
+        source = "a.h5"
+        for target in ("b.h5", "c.npz", "d.safetensors", "e.npz", "f.h5"):
+            done = self.convert(source, "-o", target)
+            self.assertNotIn("warning", done.err)
+            source = target
+        for name in ("b.h5", "f.h5"):
+            found = self.read(name)
+            self.assertEqual(set(found), {"x", "tokens", "group/y"})
+            self.assertEqual(found["tokens"].tolist(), ["a"])
+            self.assertEqual(found.attributes["attn_scheme"], "dnas")
+            self.assertIn("tensor-convert", found.attributes["history"])
+        self.assertEqual(len(found.attributes["history"].splitlines()), 5)
+        # --dtype rounds what lies in groups, too.
+        self.convert("a.h5", "--dtype", "f16", "-o", "g.npz")
+        self.assertEqual(np.load(self.folder / "g.npz")["group/y"].dtype, np.float16)
+
+    def test_plain_arrays_stay_plain(self):
+        self.put("a.safetensors", safetensors({"x": np.arange(3.0)}))
+        self.convert("a.safetensors", "-o", "a.npz")
+        self.assertEqual(np.load(self.folder / "a.npz").files, ["x"])
+        self.convert("a.npz", "-o", "b.safetensors")
+        self.assertEqual(self.get("b.safetensors"), self.get("a.safetensors"))
 
     def test_an_existing_output_is_kept(self):
         self.write("a.h5", x=np.arange(3.0))

@@ -9,6 +9,8 @@
 
 #include "io/arrays/array_output.hpp"
 #include "io/arrays/npy_header.hpp"
+#include "io/contents.hpp"
+#include "io/result_mark.hpp"
 #include "io_fixture.hpp"
 #include "thrown_error.hpp"
 
@@ -141,12 +143,51 @@ TEST_CASE("arrays that a format cannot hold are refused before anything is writt
     for (const char* name : {"", "a\nb", "\x7f"}) {
       CHECK(contains(refused(format, {{name, DType::f32, {1}}}), "cannot be called"));
     }
-    CHECK(contains(refused(format, {{"a", DType::string, {1}}}), "string"));
+    CHECK(contains(refused(format, {{"a", DType::other, {1}}}), "which"));
   }
+  CHECK(contains(refused(ArrayFormat::safetensors, {{"a", DType::string, {1}, 3}}), "string"));
   CHECK(contains(refused(ArrayFormat::npz, {{"a", DType::bf16, {1}}}), "bfloat16"));
   CHECK(contains(refused(ArrayFormat::npz, {{std::string(65532, 'a'), DType::f32, {1}}}), "aaaa"));
   CHECK(contains(refused(ArrayFormat::safetensors, {{"__metadata__", DType::f32, {1}}}),
                  "__metadata__"));
+}
+
+TEST_CASE("a bundle written as arrays is read back with groups, attributes and strings") {
+  const TemporaryFolder folder;
+  const std::vector<std::string> words = {"the", "", "na\u00efve", "\U0001d11ex"};
+  for (const Named& named : {array_formats[1], array_formats[2]}) {
+    OutputBundle::Options options = to(folder / named.file, folder);
+    options.arrays = named.format;
+    {
+      OutputBundle output(options);
+      OutputDataset x = output.create("deep/er/x", DType::f32, {3, 5}, {"row", "column"});
+      const std::vector<float> values = counting_floats(15);
+      // Written in any order, as HDF5 allows.
+      x.write({2, 0}, {1, 5}, values.data() + 10);
+      x.write({0, 0}, {2, 5}, values.data());
+      output.write_strings("words", words);
+      output.attribute("scale", 0.1);
+      output.attribute("count", std::int64_t{1} << 60);
+      output.attribute("name", std::string("na\u00efve"));
+      output.group("empty").attribute("inside", std::string("yes"));
+      output.dataset_attribute("deep/er/x", result_mark, "here");
+      CHECK(output.address_of("words") == (folder / named.file) + ":words");
+      CHECK(output.finish().empty());
+      output.commit();
+    }
+    CHECK(folder.entries() == std::vector<std::string>{named.file});
+    const InputBundle input = open_input(folder / named.file);
+    CHECK(input.names() == std::vector<std::string>{"words"});
+    CHECK(input.dataset("words").read_strings() == words);
+    CHECK(input.number_attribute("scale") == 0.1);
+    CHECK(input.number_attribute("count") == static_cast<double>(std::int64_t{1} << 60));
+    CHECK(input.text_attribute("name") == "na\u00efve");
+    CHECK(input.group_names() == std::vector<std::string>{"deep", "empty"});
+    CHECK(input.group("empty").text_attribute("inside") == "yes");
+    CHECK(values_of<float>(input.group("deep/er").dataset("x")) == counting_floats(15));
+    CHECK(result_mark_of(input, "deep/er/x") == "here");
+    fs::remove(folder / named.file);
+  }
 }
 
 TEST_CASE("bundles are copied from arrays, sliced or not, without datasets to be replaced") {
@@ -206,6 +247,9 @@ std::string damaged(std::string content, std::mt19937& random) {
 }
 
 void read_everything(const InputBundle& bundle) {
+  contents(bundle);
+  root_attributes(bundle);
+  for (const std::string& group : bundle.group_names()) read_everything(bundle.group(group));
   for (const std::string& name : bundle.names()) {
     const InputDataset dataset = bundle.dataset(name);
     // A shape containing 0 may have lengths whose product overflows.
@@ -244,6 +288,19 @@ TEST_CASE("damaged files are refused or read, and never crash") {
   words.replace(words.find("<f4"), 3, "<U3");
   words.append(60, '\0');
   good.emplace_back("w.npy", words);
+
+  for (const Named& named : {array_formats[1], array_formats[2]}) {
+    const std::string file = std::string("m") + named.file;
+    OutputBundle::Options options = to(folder / file, folder);
+    options.arrays = named.format;
+    OutputBundle output(options);
+    const double value = 2;
+    output.create("deep/x", DType::f64, {}).write({}, {}, &value);
+    output.write_strings("words", {"a", "b"});
+    output.attribute("scale", 0.5);
+    output.commit();
+    good.emplace_back(file, content_of(folder / file));
+  }
 
   std::mt19937 random(given != nullptr ? static_cast<unsigned>(rounds) : 5);
   for (const auto& [name, content] : good) {

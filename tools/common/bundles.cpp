@@ -86,6 +86,7 @@ io::OutputBundle open_output(const cli::Arguments& arguments, io::OutputBundle::
   options.force = arguments.force;
   options.tmpdir = arguments.tmpdir;
   options.deflate = arguments.compress;
+  options.arrays = array_format_of(*arguments.output);
   return io::OutputBundle(options);
 }
 
@@ -100,6 +101,15 @@ io::OutputBundle open_output_like(const cli::Arguments& arguments, const io::Inp
   }
   output.add_history(arguments.command_line, arguments.version);
   return output;
+}
+
+std::function<void()> commit_of(io::OutputBundle output, cli::Report& report) {
+  const auto kept = std::make_shared<io::OutputBundle>(std::move(output));
+  const std::vector<std::string> left_out = kept->finish();
+  if (!left_out.empty()) {
+    report.warn(fmt::format("{} cannot hold {}", kept->description(), fmt::join(left_out, ", ")));
+  }
+  return [kept] { kept->commit(); };
 }
 
 void warn_of_unused(const cli::Arguments& arguments, const io::InputBundle& input,
@@ -161,7 +171,7 @@ int tool_main(int argc, char** argv, const cli::Declaration& declaration,
       [&](const cli::Arguments& arguments, cli::Report& report) {
         if (arguments.verbose) io::show_hdf5_errors(true);
         const cli::Arguments own = with_table_file(arguments);
-        require_bundle_name(own);
+        require_output_name(own);
         return run_watched([&] { return run(own, report); });
       },
       libraries,

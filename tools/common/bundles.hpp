@@ -28,8 +28,8 @@ io::InputBundle open_one_input(const cli::Arguments& arguments,
                                const std::optional<std::string>& input, cli::Report& report,
                                std::vector<std::pair<std::string, std::string>> renamed = {});
 
-/// The bundle for -o, with --force, --tmpdir and --compress applied and other settings as in
-/// `options`. Requires arguments.output.
+/// The bundle for -o, in the format of its ending, with --force, --tmpdir and --compress applied
+/// and other settings as in `options`. Requires arguments.output.
 io::OutputBundle open_output(const cli::Arguments& arguments,
                              io::OutputBundle::Options options = {});
 
@@ -45,12 +45,8 @@ io::OutputBundle open_output_like(const cli::Arguments& arguments, const io::Inp
                                   const std::vector<std::string>& results,
                                   const io::OutputBundle::Options& options = {});
 
-/// The cli::Outcome::commit of a complete OutputBundle or ArrayOutput.
-template <class Output>
-std::function<void()> commit_of(Output output) {
-  const auto kept = std::make_shared<Output>(std::move(output));
-  return [kept] { kept->commit(); };
-}
+/// The cli::Outcome::commit of a complete output. Warns of what its format cannot hold.
+std::function<void()> commit_of(io::OutputBundle output, cli::Report& report);
 
 /// Lists `dataset` under the inputs of the JSON report.
 void report_input(cli::Report& report, const io::InputDataset& dataset);

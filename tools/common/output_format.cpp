@@ -57,34 +57,47 @@ std::string with_link(const std::string& output, const std::string& file) {
 std::string hint_for(const cli::Arguments& arguments, const std::string& output,
                      const Ending& ending) {
   const std::string stem = output.substr(0, output.size() - ending.text.size());
-  const auto pipe = [&](const std::string& file) {
-    return fmt::format("{} ... -o - | tensor-convert {}", arguments.tool, file);
-  };
-  const std::string for_numpy = pipe("-o " + stem + ".npz");
+  const std::string for_numpy = fmt::format("for NumPy: -o {}.npz", stem);
   switch (ending.kind) {
     case Kind::arrays:
-      return "make one of the bundle: " +
-             pipe(ending.text == ".npy" ? "NAME=-:/NAME -o " + output : "-o " + output);
+      return fmt::format(
+          "-o {}.npz holds all results; for one of them: {} ... -o - | tensor-convert "
+          "NAME=-:/NAME -o {}",
+          stem, arguments.tool, output);
     case Kind::table:
       return fmt::format(
-          "{} --json=FILE writes the report; for NumPy: {}",
+          "{} --json=FILE writes the report; {}",
           arguments.declared("tsv") ? "--tsv prints the figures as a table," : "there is no table;",
           for_numpy);
     case Kind::json:
-      return fmt::format("--json={} writes the report; for NumPy: {}", output, for_numpy);
+      return fmt::format("--json={} writes the report; {}", output, for_numpy);
     case Kind::torch:
-      return "PyTorch reads .safetensors: " + pipe("-o " + stem + ".safetensors");
+      return fmt::format("PyTorch reads .safetensors: -o {}.safetensors", stem);
     case Kind::matlab:
-      return fmt::format("MATLAB reads a bundle: -o {}.h5; for NumPy: {}", stem, for_numpy);
+      return fmt::format("MATLAB reads a bundle: -o {}.h5; {}", stem, for_numpy);
     case Kind::compressed:
       break;
   }
   return fmt::format(
-      "--compress deflates the results; or compress the stream: {} ... -o - | {}; for NumPy: {}",
+      "--compress deflates the results; or compress the stream: {} ... -o - | {}; {}",
       arguments.tool,
       ending.text == ".zip" ? "zip " + output + " -"
                             : (ending.text == ".gz" ? "gzip > " : "zstd > ") + output,
       for_numpy);
+}
+
+// Throws Error(usage) if `output` is a link to a file whose ending belongs to another format.
+void require_same_end(const std::string& output, const std::string& format,
+                      const std::string& hint) {
+  const std::string file = without_links(output);
+  const std::optional<std::string> ending = foreign_ending(file);
+  const bool other = ending && *ending != "." + format;
+  const bool is_bundle = !ending && (ends_in(file, ".h5") || ends_in(file, ".hdf5"));
+  if (file == output || !(other || (is_bundle && format != "h5"))) return;
+  throw Error(Failure::usage,
+              fmt::format("--output is {}, but {} is to be written there", with_link(output, file),
+                          format == "h5" ? "a bundle (HDF5)" : format),
+              hint);
 }
 
 }  // namespace
@@ -95,29 +108,34 @@ std::optional<std::string> foreign_ending(const std::string& output) {
   return std::string(found->text);
 }
 
-void require_bundle_name(const cli::Arguments& arguments) {
+std::optional<io::ArrayFormat> array_format_of(const std::string& output) {
+  if (ends_in(output, ".npz")) return io::ArrayFormat::npz;
+  if (ends_in(output, ".safetensors")) return io::ArrayFormat::safetensors;
+  return std::nullopt;
+}
+
+void require_output_name(const cli::Arguments& arguments) {
   if (!arguments.output || arguments.declared("to")) return;
   const std::string& output = *arguments.output;
-  for (const std::string& file : {output, without_links(output)}) {
-    const Ending* found = find(file);
-    if (found == nullptr) continue;
+  const Ending* found = find(output);
+  const bool arrays = array_format_of(output).has_value();
+  if (found != nullptr && !arrays) {
+    throw Error(
+        Failure::usage,
+        fmt::format("--output is {}, but {} writes bundles (HDF5), .npz and .safetensors, not {}",
+                    output, arguments.tool, found->text),
+        hint_for(arguments, output, *found));
+  }
+  const std::string format = arrays ? std::string(found->text.substr(1)) : "h5";
+  require_same_end(output, format, "name the file itself, or a link with the same ending");
+  if (arrays && arguments.compress > 0) {
     throw Error(Failure::usage,
-                fmt::format("--output is {}, but {} writes bundles (HDF5), not {}",
-                            with_link(output, file), arguments.tool, found->text),
-                hint_for(arguments, file, *found));
+                fmt::format("--compress applies only to bundles (HDF5), not to .{}", format));
   }
 }
 
 void require_same_ending(const std::string& output, const std::string& format) {
-  const std::string file = without_links(output);
-  const std::optional<std::string> ending = foreign_ending(file);
-  const bool other = ending && *ending != "." + format;
-  const bool is_bundle = !ending && (ends_in(file, ".h5") || ends_in(file, ".hdf5"));
-  if (file == output || !(other || (is_bundle && format != "h5"))) return;
-  throw Error(Failure::usage,
-              fmt::format("--output is {}, but {} is to be written there", with_link(output, file),
-                          format == "h5" ? "a bundle (HDF5)" : format),
-              to_hint);
+  require_same_end(output, format, to_hint);
 }
 
 void refuse_ending(const std::string& output, const std::string& ending) {

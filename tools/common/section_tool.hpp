@@ -56,7 +56,7 @@ class SectionTool {
     }
     cli::Outcome outcome = conclude(groups);
     // A tool writes either a bundle or a table.
-    if (output) outcome.commit = commit_of(output->take(report_));
+    if (output) outcome.commit = commit_of(output->take(report_), report_);
     return outcome;
   }
 

@@ -247,7 +247,7 @@ cli::Outcome run_curve(const cli::Arguments& arguments, cli::Report& report) {
     outcome.status = 1;
     outcome.summary = "curve: dnas >= unas and symmetry do not hold everywhere, see the table";
   }
-  outcome.commit = commit_of(std::move(output));
+  outcome.commit = commit_of(std::move(output), report);
   return outcome;
 }
 

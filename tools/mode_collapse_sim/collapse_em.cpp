@@ -200,7 +200,7 @@ cli::Outcome run_em(const cli::Arguments& arguments, cli::Report& report) {
   const EmRuns runs = Fit(arguments, task, output.bundle, report).run(report);
   record(task, output.bundle);
   cli::Outcome outcome = report_em(task, runs, report);
-  outcome.commit = commit_of(output.take(report));
+  outcome.commit = commit_of(output.take(report), report);
   return outcome;
 }
 

@@ -220,7 +220,7 @@ cli::Outcome run_simulation(const cli::Arguments& arguments, cli::Report& report
                     : Simulation<float>(arguments, task, output.bundle, report).run(report);
   record(task, runs, output.bundle);
   cli::Outcome outcome = report_simulation(task, runs, report);
-  outcome.commit = commit_of(output.take(report));
+  outcome.commit = commit_of(output.take(report), report);
   return outcome;
 }
 

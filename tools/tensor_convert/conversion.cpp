@@ -11,6 +11,8 @@
 #include "common/bundles.hpp"
 #include "common/output_format.hpp"
 #include "io/address.hpp"
+#include "io/array_export.hpp"
+#include "io/array_metadata.hpp"
 #include "io/contents.hpp"
 #include "io/result_mark.hpp"
 #include "tensor_convert/model_weights.hpp"
@@ -158,12 +160,21 @@ void Conversion::take_model() {
     if (const auto type = target_type(weights.type)) weights = rounded(weights, *type);
     datasets_.push_back(std::move(weights));
   }
-  if (format_ != "h5" && wanted.model == "t5") {
-    report_.warn(fmt::format("attn_energy=dot is not recorded: {} has no attributes", format_));
+  if (format_ != "npy") return;
+  for (const auto& [name, value] : model_attributes()) {
+    report_.warn(fmt::format("{}={} is not recorded: {} has no attributes", name, value, format_));
   }
-  if (format_ != "h5" && is_decoder()) {
-    report_.warn(fmt::format("attn_causal is not recorded: {} has no attributes", format_));
-  }
+}
+
+std::vector<std::pair<std::string, std::string>> Conversion::model_attributes() const {
+  std::vector<std::pair<std::string, std::string>> attributes;
+  if (is_decoder()) attributes.emplace_back("attn_causal", "bottom-right");
+  if (arguments_.text("model") != "t5") return attributes;
+  attributes.emplace_back("attn_energy", "dot");
+  const bool biased = std::any_of(datasets_.begin(), datasets_.end(),
+                                  [](const Produced& made) { return made.name == "rel_bias"; });
+  if (biased) attributes.emplace_back("attn_relative_bias", "t5");
+  return attributes;
 }
 
 bool Conversion::is_named(const std::string& name) const {
@@ -184,8 +195,65 @@ void Conversion::take_datasets() {
   for (const std::string& name : bundles_[0].names()) {
     if (without.count(name) == 0) take(name, is_named(name));
   }
+  if (format_ == "npz" || format_ == "safetensors") take_items(without);
   require_something();
   warn_of_losses();
+}
+
+// Takes the datasets in groups, and everything that will be metadata.
+void Conversion::take_items(const std::set<std::string>& without) {
+  const io::InputBundle bundle = bundles_[0].without_named();
+  std::set<std::string> taken;
+  for (const Produced& dataset : datasets_) taken.insert(dataset.name);
+  for (io::Item& item : io::contents(bundle, io::metadata_values)) {
+    const std::string& path = item.path;
+    if (without.count(path) != 0 || is_named(path)) continue;
+    const bool inside = path.find('/') != std::string::npos;
+    if (!item.is_group && inside && taken.count(path) == 0) {
+      io::require_readable({item});
+      take(path, false);
+    }
+    const bool left_out = std::find(left_out_.begin(), left_out_.end(), path) != left_out_.end();
+    if (!left_out) items_.push_back(std::move(item));
+  }
+}
+
+// The attributes and groups of INPUT, with a line about this run in front of its history. Empty if
+// INPUT has none: a conversion of plain arrays gives plain arrays.
+std::string Conversion::metadata() {
+  if (format_ == "npy") return {};
+  std::vector<io::AttributeValue> root;
+  if (arguments_.given("model")) {
+    for (const auto& [name, value] : model_attributes()) {
+      root.push_back({name, {}, std::vector<std::string>{value}});
+    }
+  } else {
+    root = io::root_attributes(bundles_[0], io::metadata_values);
+  }
+  std::vector<std::string> ignored;
+  if (io::metadata_text(root, items_, texts_, ignored).empty()) return {};
+  io::put_history(root, arguments_.command_line, arguments_.version);
+  return io::metadata_text(root, items_, texts_, left_out_);
+}
+
+void Conversion::take_strings(const io::InputDataset& dataset, bool named) {
+  std::vector<std::string> values = dataset.read_strings();
+  if (!io::can_be_held(values)) {
+    if (named) {
+      throw Error(Failure::input,
+                  fmt::format("{} has strings that {} cannot hold: they are not UTF-8 or too long",
+                              dataset.address(), format_));
+    }
+    left_out_.push_back(dataset.name());
+    return;
+  }
+  if (!has_type(format_, DType::string)) {
+    texts_.push_back({dataset.name(), dataset.shape(), std::move(values)});
+    return;
+  }
+  Produced strings = produced(dataset, {});
+  strings.texts = std::move(values);
+  datasets_.push_back(std::move(strings));
 }
 
 void Conversion::take(const std::string& name, bool named) {
@@ -196,6 +264,9 @@ void Conversion::take(const std::string& name, bool named) {
   if (!plain && format_ == "h5") {
     copied_.push_back(dataset);
     return;
+  }
+  if (stored == DType::string && (has_type(format_, stored) || !named)) {
+    return take_strings(dataset, named);
   }
   if (!plain && named) {
     throw Error(Failure::input, fmt::format("{} is of type {}, which {} cannot hold",
@@ -220,7 +291,7 @@ void Conversion::require_something() const {
       std::any_of(items.begin(), items.end(), [](const io::Item& item) { return !item.is_group; });
   if (!any) throw Error(Failure::input, bundles_[0].description() + " has no datasets");
   if (format_ == "h5") return;
-  const bool groups = left_out_.empty();
+  const bool groups = left_out_.empty() && texts_.empty();
   throw Error(Failure::input,
               fmt::format("{} has nothing that {} can hold, only {}", bundles_[0].description(),
                           format_, groups ? "groups" : "strings or other unsupported types"),
@@ -239,6 +310,10 @@ void Conversion::warn_of_losses() {
     report_.warn(
         fmt::format("{} cannot hold {}; left out: {}", format_, what, fmt::join(names, ", ")));
   };
+  if (format_ != "npy") {
+    metadata_ = metadata();
+    return warn("what is left out", left_out_);
+  }
   warn("strings or other unsupported types", left_out_);
   warn("groups", bundles_[0].group_names());
   warn("attributes", bundles_[0].attribute_names());
@@ -271,29 +346,27 @@ std::function<void()> Conversion::write_bundle() {
       output.dataset_attribute(dataset.name, io::result_mark, *mark);
     }
   }
-  if (model && arguments_.text("model") == "t5") {
-    output.attribute("attn_energy", std::string("dot"));
-    const bool biased = std::any_of(datasets_.begin(), datasets_.end(),
-                                    [](const Produced& made) { return made.name == "rel_bias"; });
-    if (biased) output.attribute("attn_relative_bias", std::string("t5"));
+  if (model) {
+    for (const auto& [name, value] : model_attributes()) output.attribute(name, value);
   }
-  if (model && is_decoder()) output.attribute("attn_causal", std::string("bottom-right"));
   output.add_history(arguments_.command_line, arguments_.version);
-  return commit_of(std::move(output));
+  return commit_of(std::move(output), report_);
 }
 
 std::function<void()> Conversion::write_arrays() {
   std::vector<io::ArrayPlan> plans;
   for (const Produced& dataset : datasets_) {
-    plans.push_back({dataset.name, dataset.type, dataset.shape});
+    plans.push_back({dataset.name, dataset.type, dataset.shape, io::width_of(dataset.texts)});
   }
   io::OutputBundle::Options options;
   options.target = *arguments_.output;
   options.force = arguments_.force;
   options.tmpdir = arguments_.tmpdir;
-  io::ArrayOutput output(options, array_format(format_), std::move(plans));
-  tools::write(arguments_, datasets_, output);
-  return commit_of(std::move(output));
+  if (arguments_.given("model")) metadata_ = metadata();
+  const auto output = std::make_shared<io::ArrayOutput>(options, array_format(format_),
+                                                        std::move(plans), std::move(metadata_));
+  tools::write(arguments_, datasets_, *output);
+  return [output] { output->commit(); };
 }
 
 }  // namespace attn::tools

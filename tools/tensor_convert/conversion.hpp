@@ -2,11 +2,14 @@
 
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cli/command.hpp"
 #include "common/results.hpp"
+#include "io/array_metadata.hpp"
 #include "io/input.hpp"
 #include "tensor_convert/produced.hpp"
 
@@ -40,6 +43,10 @@ class Conversion {
   void take_model();
   void take_datasets();
   void take(const std::string& name, bool named);
+  void take_strings(const io::InputDataset& dataset, bool named);
+  void take_items(const std::set<std::string>& without);
+  std::vector<std::pair<std::string, std::string>> model_attributes() const;
+  std::string metadata();
   void require_something() const;
   void warn_of_losses();
   std::optional<DType> target_type(DType stored) const;
@@ -56,6 +63,10 @@ class Conversion {
   std::vector<Produced> datasets_;
   std::vector<io::InputDataset> copied_;  ///< strings and other such types, copied into a bundle
   std::vector<std::string> left_out_;
+  // For a file of arrays: what becomes its metadata.
+  std::vector<io::Item> items_;
+  std::vector<io::TextDataset> texts_;
+  std::string metadata_;
   std::vector<std::string> rewritten_;  ///< written by this class; others are copied unchanged
   ResultPlan results_;                  ///< results that do not belong to the named datasets
 };

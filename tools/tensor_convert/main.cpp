@@ -24,9 +24,10 @@ cli::Declaration declare() {
           "are detected from their first bytes.")
       .about(
           "Elements are kept bit for bit unless --dtype converts them. bfloat16 becomes float32, "
-          "without loss, in formats that lack it (all but .safetensors). Attributes, groups and "
-          "strings "
-          "can be stored only in bundles; other formats leave them out with a warning.")
+          "without loss, in formats that lack it (all but .safetensors). A dataset in a group is "
+          "an "
+          "array called layer0/q in an .npz or a .safetensors, and attributes are its metadata; an "
+          ".npy has neither.")
       .words("[FILE | NAME=ADDRESS]...", "Files or datasets to convert.", 0, -1)
       .section("Conversion")
       .choice("to", {"h5", "npy", "npz", "safetensors"}, "Format to write")
@@ -53,8 +54,7 @@ cli::Declaration declare() {
       .report_member("datasets, elements", "the numbers of datasets and of their elements")
       .example("tensor-convert q=q.npy k=k.npy v=v.npy -o layer.h5",
                "Make a bundle of three arrays.")
-      .example("attn-compute data/passage.h5 | tensor-convert -o out.npz",
-               "Write results for NumPy.")
+      .example("tensor-convert out=passage.h5:/q -o out.npy", "Write one array for NumPy.")
       .example("tensor-convert model.safetensors --model bert --layer 3 -o weights.h5",
                "Extract the projections of a checkpoint's layer.");
   return tool;

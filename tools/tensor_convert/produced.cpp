@@ -130,6 +130,10 @@ void write(const cli::Arguments& arguments, const std::vector<Produced>& dataset
   std::map<std::string, const Produced*> by_name;
   for (const Produced& dataset : datasets) by_name[dataset.name] = &dataset;
   for (const io::ArrayPlan& plan : output.order()) {
+    if (plan.dtype == DType::string) {
+      output.write_strings(by_name.at(plan.name)->texts);
+      continue;
+    }
     for_pieces(arguments, *by_name.at(plan.name), [&](const Piece& piece, const char* elements) {
       output.write(elements, piece.size);
     });

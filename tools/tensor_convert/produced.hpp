@@ -21,6 +21,7 @@ struct Produced {
   std::string address;              ///< its source, for messages
   /// Fills `out` with a block's elements of `type`, row-major.
   std::function<void(const Shape& start, const Shape& count, void* out)> read;
+  std::vector<std::string> texts = {};  ///< all elements of a dataset of strings
 };
 
 /// `dataset` under its own name, as stored, or rounded() if a type is given.

@@ -13,6 +13,7 @@
 #include "cli/progress.hpp"
 #include "common/bundles.hpp"
 #include "common/cluster_options.hpp"
+#include "common/output_format.hpp"
 #include "kernel/parallel.hpp"
 #include "tensor/buffer.hpp"
 #include "tensor/pieces.hpp"
@@ -159,6 +160,7 @@ cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
   std::vector<std::string> made;
   const std::string target =
       *arguments.output == "-" ? std::string("standard output") : *arguments.output;
+  const char* const separator = tools::array_format_of(target) ? ":" : ":/";
   for (const tools::Planned& planned : plan) {
     const Index count = element_count(planned.shape);
     const Index size = count * static_cast<Index>(size_of(planned.type));
@@ -166,7 +168,7 @@ cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
       throw Error(Failure::usage, "the datasets have too many elements");
     }
     elements += count;
-    report.output(planned.name, target + ":/" + planned.name, planned.shape, planned.type);
+    report.output(planned.name, target + separator + planned.name, planned.shape, planned.type);
     made.push_back(planned.name + " " + tools::times(planned.shape));
     table += fmt::format("{}  {}  {}  {}\n", planned.name, tools::times(planned.shape),
                          name(planned.type), tools::bytes_text(static_cast<double>(size)));
@@ -194,7 +196,7 @@ cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
   return {0,
           fmt::format("{}, {}, {}, seed {} -> {}", arguments.verb, fmt::join(made, ", "),
                       tools::bytes_text(static_cast<double>(bytes)), arguments.seed, target),
-          tools::commit_of(writer.take())};
+          tools::commit_of(writer.take(), report)};
 }
 
 }  // namespace

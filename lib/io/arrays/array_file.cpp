@@ -59,7 +59,7 @@ class SafetensorsFile : public ArrayFile {
     std::string json(static_cast<std::size_t>(length), '\0');
     const Index data = 8 + static_cast<Index>(length);
     bytes->read(8, static_cast<Index>(length), json.data());
-    entries_ = read_safetensors_header(json, bytes->size() - data, label);
+    entries_ = read_safetensors_header(json, bytes->size() - data, label, &metadata_);
     for (auto& [name, entry] : entries_) {
       entry.array.bytes = bytes;
       entry.array.offset = data + entry.begin;
@@ -75,9 +75,11 @@ class SafetensorsFile : public ArrayFile {
   StoredArray array(const std::string& name, const std::string&) const override {
     return entries_.at(name).array;
   }
+  std::string metadata() const override { return metadata_; }
 
  private:
   std::map<std::string, SafetensorsEntry> entries_;
+  std::string metadata_;
 };
 
 bool ends_with(const std::string& text, const std::string& end) {

@@ -29,6 +29,10 @@ class ArrayFile {
   /// Throws Error(input) if its header is malformed.
   virtual StoredArray array(const std::string& name, const std::string& address) const = 0;
 
+  /// The text that ArrayOutput stored as metadata, which is not listed as an array. It may come
+  /// from anybody. Empty if there is none.
+  virtual std::string metadata() const { return {}; }
+
  protected:
   ArrayFile() = default;
 };

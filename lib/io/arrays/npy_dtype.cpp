@@ -73,7 +73,8 @@ void read_npy_dtype(std::string_view descr, const std::string& address, StoredAr
   std::uint32_t length = 0;
   const char* const end = code.data() + code.size();
   const auto [stopped, failed] = std::from_chars(code.data() + 1, end, length);
-  constexpr std::uint32_t most = 1u << 20;  // characters: far more than names of keys need
+  // Characters: far more than names of keys need, and enough for the metadata of any bundle.
+  constexpr std::uint32_t most = 1u << 24;
   if (failed != std::errc{} || stopped != end || length == 0 || length > most) {
     refuse(descr, address);
   }

@@ -181,8 +181,10 @@ StoredArray read_npy_header(std::shared_ptr<const Bytes> bytes, const std::strin
   return array;
 }
 
-std::string npy_header(DType dtype, const Shape& shape) {
-  std::string dict = "{'descr': '" + npy_dtype(dtype) + "', 'fortran_order': False, 'shape': (";
+std::string npy_header(DType dtype, const Shape& shape, Index width) {
+  const std::string descr =
+      dtype == DType::string ? "<U" + std::to_string(width) : npy_dtype(dtype);
+  std::string dict = "{'descr': '" + descr + "', 'fortran_order': False, 'shape': (";
   for (std::size_t axis = 0; axis < shape.size(); ++axis) {
     dict += (axis > 0 ? ", " : "") + std::to_string(shape[axis]);
   }

@@ -20,7 +20,8 @@ StoredArray read_npy_header(std::shared_ptr<const Bytes> bytes, const std::strin
 
 /// The header that numpy.save writes, byte for byte, before a C-contiguous array on a little-endian
 /// machine: version 1.0, padded so that the data begins at a multiple of 64 bytes. Supports
-/// float16, float32, float64, integers and bool; std::invalid_argument for other types.
-std::string npy_header(DType dtype, const Shape& shape);
+/// float16, float32, float64, integers, bool, and strings of `width` characters (NumPy's U);
+/// std::invalid_argument for other types.
+std::string npy_header(DType dtype, const Shape& shape, Index width = 0);
 
 }  // namespace attn::io

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "attnkit/error.hpp"
+#include "io/arrays/array_dataset.hpp"
 #include "io/arrays/array_output.hpp"
 #include "io/arrays/npy_header.hpp"
 #include "io/arrays/zip_member.hpp"
@@ -63,6 +64,21 @@ NpzFile::NpzFile(int descriptor, const std::string& label, std::string tmpdir)
   own.release();
   const zip_int64_t count = zip_get_num_entries(archive_->handle, 0);
   for (zip_int64_t index = 0; index < count; ++index) add(static_cast<zip_uint64_t>(index));
+  take_metadata();
+}
+
+// An array of that name that holds something else is an array like any other.
+void NpzFile::take_metadata() {
+  if (!has(metadata_name)) return;
+  const std::string address = array_address(archive_->label, metadata_name);
+  const StoredArray stored = array(metadata_name, address);
+  const Index most = static_cast<Index>(metadata_limit) * 4;
+  if (stored.dtype != DType::string || !stored.shape.empty()) return;
+  if (static_cast<Index>(stored.element_size) > most) return;
+  const std::string text = ArrayDataset(stored, metadata_name, address, {}).read_strings().at(0);
+  if (text.rfind("{\"schema\":\"attnkit/", 0) != 0) return;
+  metadata_ = text;
+  members_.erase(metadata_name);
 }
 
 void NpzFile::add(zip_uint64_t index) {

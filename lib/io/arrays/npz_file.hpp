@@ -45,8 +45,10 @@ class NpzFile : public ArrayFile {
   std::vector<std::string> names() const override;
   bool has(const std::string& name) const override { return members_.count(name) != 0; }
   StoredArray array(const std::string& name, const std::string& address) const override;
+  std::string metadata() const override { return metadata_; }
 
  private:
+  void take_metadata();
   void add(zip_uint64_t index);
   ZipEntry entry(zip_uint64_t index, const std::string& address) const;
 
@@ -54,6 +56,7 @@ class NpzFile : public ArrayFile {
   Index size_ = 0;
   std::string tmpdir_;
   std::map<std::string, zip_uint64_t> members_;
+  std::string metadata_;
 };
 
 }  // namespace attn::io

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "attnkit/error.hpp"
+#include "io/arrays/array_output.hpp"
 #include "io/arrays/safetensors_type.hpp"
 
 namespace attn::io {
@@ -19,6 +20,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   explicit HeaderReader(const std::string& label) : label_(label) {}
 
   std::map<std::string, SafetensorsEntry> entries;
+  std::string metadata;
 
   bool start_object(std::size_t) override {
     if (depth_ > 1 || (depth_ == 1 && !keyed_)) refuse("an object where none is expected");
@@ -33,17 +35,20 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   bool key(string_t& name) override {
     if (depth_ == 1) {
       start_entry(name);
-    } else if (!metadata_) {
+    } else {
       field_ = name;
-      if (!fields_.insert({name, {}}).second ||
-          (name != "dtype" && name != "shape" && name != "data_offsets")) {
+      if (!metadata_ && (!fields_.insert({name, {}}).second ||
+                         (name != "dtype" && name != "shape" && name != "data_offsets"))) {
         refuse("key '" + name.substr(0, 40) + "' unexpected or twice in " + name_);
       }
     }
     return true;
   }
   bool string(string_t& text) override {
-    if (depth_ == 2 && metadata_) return true;
+    if (depth_ == 2 && metadata_) {
+      if (field_ == metadata_key) metadata = std::move(text);
+      return true;
+    }
     if (depth_ != 2 || in_array_ || field_ != "dtype") refuse_value();
     dtype_ = text;
     return true;
@@ -188,13 +193,15 @@ void check_cover(const std::map<std::string, SafetensorsEntry>& entries, Index d
 
 std::map<std::string, SafetensorsEntry> read_safetensors_header(std::string_view json,
                                                                 Index data_size,
-                                                                const std::string& label) {
+                                                                const std::string& label,
+                                                                std::string* metadata) {
   HeaderReader reader(label);
   if (json.empty() || json.front() != '{') {
     throw Error(Failure::input, label + " has a malformed safetensors header: it is not an object");
   }
   nlohmann::json::sax_parse(json.begin(), json.end(), &reader);
   check_cover(reader.entries, data_size, label);
+  if (metadata != nullptr) *metadata = std::move(reader.metadata);
   return std::move(reader.entries);
 }
 

@@ -20,10 +20,11 @@ struct SafetensorsEntry {
 /// control characters, a dtype is unknown, a shape is negative or overflows, or offsets do not
 /// match the shape, overlap, leave gaps or lie outside the data. Memory use is proportional to the
 /// entries that the header really holds; JSON nested deeper than the form allows is refused as soon
-/// as it begins.
+/// as it begins. `metadata`, if given, becomes the entry metadata_key of `__metadata__`.
 /// Source: the reference implementation's README, section Format.
 std::map<std::string, SafetensorsEntry> read_safetensors_header(std::string_view json,
                                                                 Index data_size,
-                                                                const std::string& label);
+                                                                const std::string& label,
+                                                                std::string* metadata = nullptr);
 
 }  // namespace attn::io

@@ -4,13 +4,19 @@
 
 #include <nlohmann/json.hpp>
 
+#include "io/arrays/array_output.hpp"
 #include "io/arrays/safetensors_type.hpp"
 #include "io/arrays/stored_array.hpp"
 
 namespace attn::io {
 
-std::string safetensors_header(const std::vector<SafetensorsPlan>& arrays) {
+std::string safetensors_header(const std::vector<SafetensorsPlan>& arrays,
+                               const std::string& metadata) {
   std::string text = "{";
+  if (!metadata.empty()) {
+    const nlohmann::json entry = {{metadata_key, metadata}};
+    text += nlohmann::json(metadata_name).dump() + ":" + entry.dump();
+  }
   Index at = 0;
   for (const SafetensorsPlan& plan : arrays) {
     const std::optional<SafetensorsType> type = safetensors_type(plan.dtype);

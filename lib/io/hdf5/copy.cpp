@@ -1,6 +1,7 @@
 #include "io/hdf5/copy.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <set>
 
 #include "io/copy_array.hpp"
@@ -32,6 +33,33 @@ void remove_mark(OutputFile& output, const std::string& name) {
   output.close(dataset, output.address_of(name));
 }
 
+bool lies_in_one_of(const std::set<std::string>& groups, const std::string& path) {
+  for (std::size_t end = path.find('/'); end != std::string::npos; end = path.find('/', end + 1)) {
+    if (groups.count(path.substr(0, end)) != 0) return true;
+  }
+  return false;
+}
+
+/// The arrays of a file with metadata, below the addressed group, with the attributes that the
+/// metadata gives them.
+void copy_described_arrays(const InputBundle::Impl::Root& root, OutputFile& output,
+                           const std::function<bool(const std::string&)>& skip) {
+  const std::string before = root.path == "/" ? "" : root.path.substr(1) + "/";
+  for (const std::string& array : root.file->arrays->names()) {
+    if (array.rfind(before, 0) != 0) continue;
+    const std::string name = array.substr(before.size());
+    if (skip(name)) continue;
+    copy_array(*root.dataset(name, name), output, name);
+    const std::string address = root.address_of(name);
+    const h5::Handle described(H5Dopen2(root.id(), name.c_str(), H5P_DEFAULT), H5Dclose);
+    h5::Handle copied = output.own(H5Dopen2(output.root(), name.c_str(), H5P_DEFAULT), H5Dclose,
+                                   output.address_of(name));
+    copy_attributes(described.get(), address, output, copied.get(),
+                    [](const std::string&) { return false; });
+    output.close(copied, output.address_of(name));
+  }
+}
+
 }  // namespace
 
 void copy_bundle(const InputBundle::Impl& input, OutputFile& output,
@@ -52,10 +80,14 @@ void copy_bundle(const InputBundle::Impl& input, OutputFile& output,
     }
   } else if (input.root) {
     const InputBundle::Impl::Root& root = *input.root;
+    const auto skip = [&](const std::string& path) {
+      return excluded(path) || lies_in_one_of(left_out, path) || input.named.count(path) != 0;
+    };
     ObjectCopier copier(output, root.path == "/", [&](const std::string& path) {
-      return excluded(path) || input.named.count(path) != 0;
+      return skip(path) || !root.array_name(path).empty();
     });
     copier.copy_members(*root.group, root.address());
+    if (root.file->arrays) copy_described_arrays(root, output, skip);
     copy_root_attributes(input, output, output.root());
   }
   copy_named(input, output, "", without);

@@ -106,15 +106,15 @@ void OutputFile::close_all() {
   close(file_, description());
 }
 
-void OutputFile::verify() const {
-  const std::string path = target_->lasting_path();
-  if (path.empty()) return;
+h5::Handle OutputFile::reopened() const {
   const h5::Handle access = temporary_access();
-  const h5::Handle again(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()), H5Fclose);
+  h5::Handle again(H5Fopen(target_->lasting_path().c_str(), H5F_ACC_RDONLY, access.get()),
+                   H5Fclose);
   if (!again) {
     throw Error(Failure::output,
                 description() + " was not written completely: " + h5::last_reason().text);
   }
+  return again;
 }
 
 void OutputFile::finish() {
@@ -122,7 +122,7 @@ void OutputFile::finish() {
   close_all();
   done_ = true;
   try {
-    verify();
+    if (!target_->lasting_path().empty()) reopened();
   } catch (...) {
     target_->discard();
     throw;

@@ -57,9 +57,15 @@ class OutputFile {
   /// Flushes, closes, and checks that the file can be opened again.
   void finish();
 
+  /// After finish(), for a target with a lasting_path(): the complete file, open for reading.
+  h5::Handle reopened() const;
+
   /// After finish(): moves the file to its target. Called without the lock, as a stream may block
   /// for long.
   void deliver() { target_->finish(); }
+
+  /// After finish(): removes the file, whose content is not needed any more.
+  void drop() noexcept { target_->discard(); }
 
   /// Closes the file and removes it.
   void discard() noexcept;
@@ -68,7 +74,6 @@ class OutputFile {
   [[noreturn]] void abandon(const Error& failure);
   void mark_abandoned() noexcept;
   void close_all();
-  void verify() const;
 
   std::unique_ptr<Target> target_;
   bool abandoned_ = false;

@@ -6,10 +6,12 @@
 
 #include "attnkit/error.hpp"
 #include "io/target/file_target.hpp"
+#include "io/target/scratch_target.hpp"
 #include "io/target/stream_target.hpp"
 #include "system/descriptor.hpp"
 #include "system/paths.hpp"
 #include "system/system_reason.hpp"
+#include "system/temporary.hpp"
 
 namespace attn::io {
 
@@ -29,6 +31,16 @@ std::unique_ptr<Target> make_target(const OutputBundle::Options& options) {
   }
   if (!options.force) refuse_existing(path);
   return std::make_unique<FileTarget>(path, without_links(path), status.st_mode & 07777, true);
+}
+
+std::unique_ptr<Target> make_scratch(const OutputBundle::Options& options,
+                                     const std::string& description) {
+  const std::string path = without_links(options.target);
+  struct stat status {};
+  const bool stream =
+      options.target == "-" || (stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode));
+  return std::make_unique<ScratchTarget>(
+      description, stream ? temporary_folder(options.tmpdir) : folder_of(path));
 }
 
 }  // namespace attn::io

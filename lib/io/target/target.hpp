@@ -42,4 +42,9 @@ class Target {
 /// that leads to something other than a regular file is a stream; symbolic links are followed.
 std::unique_ptr<Target> make_target(const OutputBundle::Options& options);
 
+/// A temporary from which the target is made: in the target's folder, where there must be room for
+/// the result anyway, or in tmpdir if the target is a stream.
+std::unique_ptr<Target> make_scratch(const OutputBundle::Options& options,
+                                     const std::string& description);
+
 }  // namespace attn::io

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <string>
+
+#include "io/target/target.hpp"
+#include "system/descriptor.hpp"
+#include "system/temporary.hpp"
+
+namespace attn::io {
+
+/// A temporary that is never moved anywhere: its content is read again before it is removed, at the
+/// latest when this object ends.
+class ScratchTarget : public Target {
+ public:
+  /// `description` is that of the output which is made from it. Throws Error(output).
+  ScratchTarget(std::string description, const std::string& folder);
+
+  void with_path(const std::function<void(const std::string&)>& open) override;
+  std::string lasting_path() const override { return name_.path(); }
+  void finish() override;
+  void discard() noexcept override;
+
+ private:
+  TemporaryName name_;
+  Descriptor descriptor_;
+};
+
+}  // namespace attn::io
