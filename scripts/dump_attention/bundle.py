@@ -5,6 +5,7 @@ import datetime
 import errno
 import os
 import re
+import secrets
 import time
 
 from .errors import DumpError
@@ -12,7 +13,7 @@ from .errors import DumpError
 _OTHER_FORMATS = {".npz", ".npy", ".safetensors", ".csv", ".tsv", ".json", ".pt", ".pth", ".mat",
                   ".gz", ".zst", ".zip"}
 _LARGE = 1 << 16  # bytes: smaller datasets are not compressed
-_PIECE = 1 << 23  # bytes that are copied and written at once: they stay in cache
+_PIECE = 1 << 22  # bytes that are copied and written at once: they stay in cache
 
 
 def compression(text):
@@ -62,7 +63,7 @@ class Bundle:
         folder, name = os.path.split(self.path)
         if not name:
             raise DumpError(f"cannot write {self.path}: it is a folder", 5)
-        self._part = os.path.join(folder, f".{name}.{os.getpid()}.tmp")
+        self._part = os.path.join(folder, f".{name[:200]}.{secrets.token_hex(4)}.tmp")
         with self.writing():
             self.file = h5py.File(self._part, "w-")
 
@@ -172,6 +173,7 @@ class Bundle:
         # Unlike a rename, a link does not replace a file that came meanwhile.
         try:
             os.link(self._part, self.path)
+            os.unlink(self._part)
         except FileExistsError:
             raise DumpError(f"{self.path} exists", 5, "replace it with --force (force=True)") from None
         except OSError:  # no hard links here

@@ -11,7 +11,7 @@ import types
 import warnings
 
 from . import version
-from .documents import man_page
+from .documents import completion, man_page
 from .errors import DumpError, DumpWarning
 
 TOOL = "dump-attention"
@@ -99,6 +99,7 @@ def parser():
     add("-q", "--quiet", action="store_true", help="print errors only")
     add("-h", "--help", action="help", help="print this text and exit")
     add("--man", action="store_true", help="print the manual page (roff) and exit")
+    add("--completion", metavar="SHELL", help="print the completion script for bash, zsh or fish and exit")
     add("--module-path", action="store_true",
         help="print the folder of the Python module dump_attention, for PYTHONPATH, and exit")
     add("--version", action="store_true", help="print the version and exit")
@@ -142,6 +143,12 @@ def main(words, home, write_bytecode_before=False):
     options.arguments = rest
     if options.man:
         print(man_page(TOOL, made, ABOUT, EXAMPLES, STATUSES, version.read()))
+        return 0
+    if options.completion is not None:
+        text = completion(options.completion, TOOL, made)
+        if text is None:
+            made.error(f"--completion {options.completion}: expected bash, zsh or fish")
+        print(text)
         return 0
     if options.module_path:
         print(home)

@@ -42,3 +42,70 @@ def man_page(tool, parser, about, examples, statuses, version):
         lines += [".TP", _bold(str(number)), _roff(text)]
     lines += [".SH SEE ALSO", r"\fBattnkit\fR(7), \fBattn\-compute\fR(1), \fBexplain\-away\-stats\fR(1)"]
     return "\n".join(lines)
+
+
+# --- Completions: options, then files. ---------------------------------------------------------------
+
+
+def _options(parser):
+    for action in parser._actions:  # pylint: disable=protected-access
+        yield action.option_strings, action.metavar, re.sub(r"\s+", " ", action.help)
+
+
+def completion(shell, tool, parser):
+    """The completion script for bash, zsh or fish; None for another shell."""
+    writer = {"bash": _bash, "zsh": _zsh, "fish": _fish}.get(shell)
+    return writer and writer(tool, list(_options(parser)))
+
+
+def _bash(tool, options):
+    words = " ".join(names[-1] for names, *_ in options)
+    function = "_" + tool.replace("-", "_")
+    return f"""\
+# Completes the options of {tool} in bash; printed by {tool} --completion=bash.
+
+{function}() {{
+  local word=${{COMP_WORDS[COMP_CWORD]}}
+  if [[ $word == -* ]]; then
+    mapfile -t COMPREPLY < <(compgen -W '{words}' -- "$word")
+    return
+  fi
+  mapfile -t COMPREPLY < <(compgen -f -- "$word")
+  compopt -o filenames 2>/dev/null
+}}
+
+complete -F {function} {tool}"""
+
+
+def _zsh(tool, options):
+    def described(text):
+        text = text.replace("\\", r"\\").replace("'", "’").replace(":", r"\:")
+        return text.replace("[", r"\[").replace("]", r"\]")
+    specs = " \\\n    ".join(
+        f"'{names[-1]}{('=' if names[-1].startswith('--') else '') if value else ''}[{described(text)}]"
+        f"{f':{described(value)}:_files' if value else ''}'" for names, value, text in options)
+    return f"""\
+#compdef {tool}
+# Completes the options of {tool} in zsh; printed by {tool} --completion=zsh.
+
+_{tool}() {{
+  _arguments -s \\
+    {specs} \\
+    '*:file:_files'
+}}
+
+if [[ $funcstack[1] == _{tool} ]]; then
+  _{tool} "$@"
+else
+  compdef _{tool} {tool}
+fi"""
+
+
+def _fish(tool, options):
+    lines = [f"# Completes the options of {tool} in fish; printed by {tool} --completion=fish.", ""]
+    for names, value, text in options:
+        short = "".join(f" -s {name[1]}" for name in names if len(name) == 2)
+        long = "".join(f" -l {name[2:]}" for name in names if len(name) > 2)
+        shown = text.replace("\\", "\\\\").replace("'", "\\'")
+        lines.append(f"complete -c {tool}{short}{long}{' -r -F' if value else ''} -d '{shown}'")
+    return "\n".join(lines)
