@@ -1,1 +1,0 @@
-dump_attention.py

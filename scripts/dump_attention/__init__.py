@@ -1,0 +1,46 @@
+"""Records the inputs of a PyTorch model's attention into a bundle, one group per layer.
+
+    import dump_attention
+    with torch.no_grad(), dump_attention.recording("dec.h5", model, tokenizer=tokenizer):
+        model(ids)
+
+    explain-away-stats --each '/*' dec.h5
+
+`dump-attention --module-path` prints the folder that PYTHONPATH needs. Importing this module loads
+neither torch nor h5py; recording() does.
+"""
+
+from .errors import DumpError
+
+__all__ = ["DumpError", "recording"]
+
+
+def recording(path, model=None, *, tokenizer=None, tokens=None, inputs=False, layers=None,
+              heads=None, calls=None, functions=(), dtype=None, compress=None, name=None,
+              force=False):
+    """A context in which the attention of `model` (None: of every model) is recorded into a new
+    bundle at `path`. Its value has `calls`, the number of calls by name of layer.
+
+    tokenizer  what turns token ids into strings, for the dataset `tokens`: an object with
+               convert_ids_to_tokens, id_to_token or decode, a list of all words, a dictionary from
+               words to ids, or a function of a list of ids
+    tokens     the strings themselves: a list for all sequences, or a list for each
+    inputs     also records x, y, wq, wk, wv, bq, bk, bv, for --from projection
+    layers     which layers: "0,3-5" or "decoder.*", or a list of numbers and patterns
+    heads      which query heads: "0,2-3", or a list of numbers
+    calls      which calls of each layer, counted from 1
+    functions  names of further functions to record, "package.module:function". They take query, key
+               and value first, or under these names or q, k, v; attn_mask, is_causal and scale have
+               the meaning that scaled_dot_product_attention gives them
+    dtype      "f16" or "f32": the type of numbers in the file; default: as in the model, but float32
+               for bfloat16
+    compress   "gzip" or "gzip:N"
+    name       the model's name, kept as an attribute; default: what its configuration says
+    force      replaces an existing file
+
+    Raises DumpError if nothing was recorded, a call cannot be recorded, or the file cannot be
+    written. On any exception no file is left behind."""
+    from .recorder import recording as start  # pylint: disable=import-outside-toplevel
+    return start(path, model, tokenizer=tokenizer, tokens=tokens, inputs=inputs, layers=layers,
+                 heads=heads, calls=calls, functions=functions, dtype=dtype, compress=compress,
+                 name=name, force=force)

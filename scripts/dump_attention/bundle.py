@@ -1,0 +1,196 @@
+"""The bundle that is written: it appears complete or not at all."""
+
+import contextlib
+import datetime
+import errno
+import os
+import re
+import secrets
+import time
+
+from .errors import DumpError
+
+_OTHER_FORMATS = {".npz", ".npy", ".safetensors", ".csv", ".tsv", ".json", ".pt", ".pth", ".mat",
+                  ".gz", ".zst", ".zip"}
+_LARGE = 1 << 16  # bytes: smaller datasets are not compressed
+_PIECE = 1 << 22  # bytes that are copied and written at once: they stay in cache
+
+
+def compression(text):
+    """Options of h5py for "gzip" or "gzip:N"."""
+    if text is None:
+        return {}
+    match = re.fullmatch(r"gzip(?::([1-9]))?", text)
+    if not match:
+        raise DumpError(f"--compress: expected gzip or gzip:N with N from 1 to 9, got '{text}'", 2)
+    return {"compression": "gzip", "compression_opts": int(match[1] or 4), "shuffle": True}
+
+
+def time_stamp():
+    """The time in UTC, or that of SOURCE_DATE_EPOCH, as the tools write it."""
+    fixed = os.environ.get("SOURCE_DATE_EPOCH")
+    if fixed and not fixed.isdecimal():
+        raise DumpError(f"SOURCE_DATE_EPOCH is '{fixed}', expected seconds since 1970", 2)
+    zone = datetime.timezone.utc
+    now = datetime.datetime.fromtimestamp(int(fixed), zone) if fixed else datetime.datetime.now(zone)
+    return now.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class Bundle:
+    """A bundle beside `path` that finish() gives its name. `seconds` and `bytes` count what was
+    written so far: the numbers, and the time that this took."""
+
+    def __init__(self, path, dtype=None, compress=None, force=False):
+        try:
+            import h5py  # pylint: disable=import-outside-toplevel
+        except ImportError as missing:
+            raise DumpError(f"{missing}: recording needs h5py", 2) from missing
+        import numpy  # pylint: disable=import-outside-toplevel
+        import torch  # pylint: disable=import-outside-toplevel
+        self._h5py, self._numpy, self._torch = h5py, numpy, torch
+        if dtype not in (None, "f16", "f32"):
+            raise DumpError(f"--dtype: expected f16 or f32, got '{dtype}'", 2)
+        self.path, self._force = os.fspath(path), force
+        ending = os.path.splitext(self.path)[1].lower()
+        if ending in _OTHER_FORMATS:
+            raise DumpError(f"{self.path}: only HDF5 is written, not {ending}", 2,
+                            "name it .h5; tensor-convert makes other formats of a group")
+        self._dtype = {"f16": torch.float16, "f32": torch.float32}.get(dtype)
+        self._packed = compression(compress)
+        self._buffer = None
+        self.seconds, self.bytes = 0.0, 0
+        self._refuse_existing()
+        folder, name = os.path.split(self.path)
+        if not name:
+            raise DumpError(f"cannot write {self.path}: it is a folder", 5)
+        self._part = os.path.join(folder, f".{name[:200]}.{secrets.token_hex(4)}.tmp")
+        with self.writing():
+            self.file = h5py.File(self._part, "w-")
+
+    def _refuse_existing(self):
+        if os.path.isdir(self.path):
+            raise DumpError(f"cannot write {self.path}: it is a folder", 5)
+        if os.path.lexists(self.path) and not os.path.isfile(self.path):
+            raise DumpError(f"cannot write {self.path}: it is not a regular file", 5)
+        if os.path.exists(self.path) and not self._force:
+            raise DumpError(f"{self.path} exists", 5, "replace it with --force (force=True)")
+
+    @contextlib.contextmanager
+    def writing(self):
+        """Counts the time, and makes errors of the system one line."""
+        begun = time.perf_counter()
+        try:
+            yield
+        except (OSError, RuntimeError) as error:
+            if isinstance(error, DumpError):
+                raise
+            raise DumpError(f"cannot write {self.path}: {_reason(error)}", 5) from error
+        finally:
+            self.seconds += time.perf_counter() - begun
+
+    def group(self, name):
+        """A new group."""
+        with self.writing():
+            return self.file.create_group(name)
+
+    def put(self, group, name, tensor, pack=False):
+        """Writes a tensor; `pack`: compresses it even if others are not."""
+        with self.writing():
+            tensor = self._converted(group, name, tensor.detach())
+            size = tensor.numel() * tensor.element_size()
+            kind = tensor.new_empty(0).cpu().numpy().dtype
+            packed = self._packed
+            if pack and not packed:
+                packed = {"compression": "gzip", "compression_opts": 1}
+            if size < _LARGE or not tensor.dim():
+                packed = {}
+            if packed or not tensor.dim() or tensor.is_contiguous() or size < _PIECE:
+                values = tensor.cpu().contiguous().numpy()
+                group.create_dataset(name, data=values, **packed)
+            else:
+                self._in_pieces(group.create_dataset(name, tuple(tensor.shape), kind), tensor)
+            self.bytes += size
+
+    def _converted(self, group, name, tensor):
+        torch = self._torch
+        if not tensor.is_floating_point():
+            return tensor
+        wanted = self._dtype or (torch.float32 if tensor.dtype == torch.bfloat16 else tensor.dtype)
+        result = tensor.to(wanted)
+        if torch.finfo(wanted).max < torch.finfo(tensor.dtype).max:
+            if not torch.equal(torch.isfinite(result), torch.isfinite(tensor)):
+                largest = float(tensor[torch.isfinite(tensor)].abs().max())
+                raise DumpError(f"{group.name}/{name}: {largest:.3g} is too large for "
+                                f"{str(wanted).removeprefix('torch.')}", 3, "--dtype f32 holds it")
+        return result
+
+    def _in_pieces(self, dataset, tensor):
+        """Copies and writes a tensor that is not contiguous, a part of its leading axes at a time."""
+        axis, size = 0, tensor[0].numel() * tensor.element_size()
+        while size > _PIECE and axis < tensor.dim() - 2:
+            axis += 1
+            size = size // tensor.shape[axis]
+        step = max(1, _PIECE // max(size, 1))
+        for index in self._numpy.ndindex(*tensor.shape[:axis]):
+            part = tensor[index]
+            for first in range(0, len(part), step):
+                piece = part[first:first + step]
+                buffer = self._room(piece)
+                buffer.copy_(piece)
+                dataset[(*index, slice(first, first + len(piece)))] = buffer.numpy()
+
+    def _room(self, piece):
+        if self._buffer is None or self._buffer.dtype != piece.dtype or (
+                self._buffer.numel() < piece.numel()):
+            self._buffer = self._torch.empty(piece.numel(), dtype=piece.dtype)
+        return self._buffer[:piece.numel()].view(piece.shape)
+
+    def put_strings(self, group, name, strings):
+        """Writes UTF-8 strings, nested lists of equal lengths."""
+        with self.writing():
+            values = self._numpy.array(strings, dtype=object)
+            group.create_dataset(name, data=values, dtype=self._h5py.string_dtype())
+
+    def finish(self, history):
+        """Closes the file, and gives it its name."""
+        with self.writing():
+            # As the tools write it: one string of variable length.
+            self.file.attrs["history"] = history.replace("\n", " ")
+            self.file.flush()
+            self.file.close()
+            descriptor = os.open(self._part, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            if self._force:
+                self._refuse_existing()
+                os.replace(self._part, self.path)
+            else:
+                self._name_it()
+
+    def _name_it(self):
+        # Unlike a rename, a link does not replace a file that came meanwhile.
+        try:
+            os.link(self._part, self.path)
+            os.unlink(self._part)
+        except FileExistsError:
+            raise DumpError(f"{self.path} exists", 5, "replace it with --force (force=True)") from None
+        except OSError:  # no hard links here
+            self._refuse_existing()
+            os.rename(self._part, self.path)
+
+    def discard(self):
+        """Removes the temporary, if it is still there."""
+        with contextlib.suppress(Exception):
+            self.file.close()
+        with contextlib.suppress(OSError):
+            os.unlink(self._part)
+
+
+def _reason(error):
+    if getattr(error, "errno", None):
+        return os.strerror(error.errno)
+    # HDF5's own text: "Can't write data (file write failed: time = …, errno = 28, …)".
+    match = re.search(r"errno = (\d+)", str(error))
+    return os.strerror(int(match[1])) if match else str(error) or os.strerror(errno.EIO)

@@ -1,0 +1,272 @@
+"""The command dump-attention: runs a script or module of Python, and records its attention."""
+
+import argparse
+import os
+import runpy
+import shlex
+import signal
+import sys
+import traceback
+import types
+import warnings
+
+from . import version
+from .documents import completion, man_page
+from .errors import DumpError, DumpWarning
+
+TOOL = "dump-attention"
+ABOUT = """\
+Runs a Python script that runs a PyTorch model, and records the inputs of its attention.
+
+Writes a bundle, which is an HDF5 file, with a group for each layer. A group holds the queries, keys
+and values by head, q, k and v of (B, H, L, d), as attention sees them: after projections, rotary
+positions and the like. It also holds what else the scores depend on: lengths of padded sequences
+(key_length, query_length and, for padding on the left, key_start, query_start), mask, bias, sink,
+rel_bias, and the attributes attn_causal, attn_window, attn_scale, attn_softcap. Token ids are kept
+as token_ids, their strings as tokens. Groups bear the names of modules; the second call of a layer
+is NAME@2.
+
+Records nn.MultiheadAttention, scaled_dot_product_attention of PyTorch 2, models of Hugging Face in
+any implementation of attention, and functions that you name. Needs Python with torch and h5py. For
+each call, some queries are computed anew from what was recorded; a warning says if the model's
+output differs."""
+EXAMPLES = [
+    ("dump-attention -o dec.h5 infer.py --prompt 'the cat sat'",
+     "Records what infer.py runs; --prompt is an option of infer.py."),
+    ("explain-away-stats --each '/*' dec.h5", "Then: which tokens are ignored, by layer and head."),
+    ("dump-attention -o dec.h5 --layers 0,3-5 --inputs -m mymodel.evaluate",
+     "Some layers, with the inputs of the projections."),
+]
+STATUSES = [(0, "success"), (2, "the command line is wrong"),
+            (3, "the script failed, or its attention cannot be recorded"),
+            (5, "the output exists already, or cannot be written")]
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message):
+        _end(DumpError(message, 2, f"{TOOL} --help"))
+
+
+def _end(error):
+    print(f"{TOOL}: error: {error}", file=sys.stderr)
+    if error.hint:
+        print(f"{TOOL}: hint: {error.hint}", file=sys.stderr)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if error.status == 5:
+        # HDF5 tries to write once more when Python ends, and crashes if that fails again.
+        os._exit(error.status)  # pylint: disable=protected-access
+    sys.exit(error.status)
+
+
+def parser():
+    """All options; their help is also in the manual page."""
+    made = _Parser(prog=TOOL, description=ABOUT, allow_abbrev=False, add_help=False,
+                   usage=f"{TOOL} [options] -o FILE SCRIPT [ARGUMENT...]\n"
+                         f"       {TOOL} [options] -o FILE -m MODULE [ARGUMENT...]",
+                   formatter_class=argparse.RawDescriptionHelpFormatter,
+                   epilog="Examples:\n" + "\n".join(f"  {line}\n      {text}" for line, text in EXAMPLES) +
+                   "\n\nExit status:\n" + "\n".join(f"  {number}  {text}" for number, text in STATUSES))
+    add = made.add_argument_group("What is run").add_argument
+    add("-m", dest="module", metavar="MODULE",
+        help="run this module, as python3 -m does, in place of a SCRIPT. What follows are its arguments")
+    add("--function", action="append", default=[], metavar="MODULE:NAME",
+        help="also record this function of query, key and value; may be repeated. attn_mask, is_causal "
+             "and scale have the meaning that scaled_dot_product_attention gives them")
+    add = made.add_argument_group("What is recorded").add_argument
+    add("--layers", metavar="LIST",
+        help="these layers, such as 0,3-5 or 'decoder.*'. The number of a layer is the first number in "
+             "its name. Default: all")
+    add("--heads", metavar="LIST", help="these query heads, such as 0,2-3. Default: all")
+    add("--calls", metavar="LIST",
+        help="these calls of each layer, counted from 1. Default: all")
+    add("--inputs", action="store_true",
+        help="also record x, y, wq, wk, wv, bq, bk, bv: the inputs and projections of the layer, for "
+             "--from projection")
+    add("--tokenizer", metavar="WHAT",
+        help="what names the tokens: vocab.txt (one token a line), vocab.json or tokenizer.json, a "
+             "variable of the script, or MODULE:NAME. Default: the only variable of the script that is "
+             "a tokenizer of Hugging Face")
+    add("--tokens", metavar="FILE", help="names of the tokens, one a line, the same for all sequences")
+    add("--name", metavar="TEXT", help="name of the model, kept as the attribute model_name")
+    add = made.add_argument_group("Output").add_argument
+    add("-o", "--output", metavar="FILE", help="bundle to write")
+    add("--force", action="store_true", help="replace an existing FILE")
+    add("--dtype", metavar="TYPE",
+        help="f16 or f32: type of the numbers. Default: as in the model, float32 for bfloat16")
+    add("--compress", metavar="gzip[:N]",
+        help="deflate datasets of 64 KiB and more at level N, from 1 (fast) to 9 (small), by default 4")
+    add("-q", "--quiet", action="store_true", help="print errors only")
+    add("-h", "--help", action="help", help="print this text and exit")
+    add("--man", action="store_true", help="print the manual page (roff) and exit")
+    add("--completion", metavar="SHELL", help="print the completion script for bash, zsh or fish and exit")
+    add("--module-path", action="store_true",
+        help="print the folder of the Python module dump_attention, for PYTHONPATH, and exit")
+    add("--version", action="store_true", help="print the version and exit")
+    return made
+
+
+def _take_apart(made, words):
+    """(words of the options, SCRIPT and all after it). What follows MODULE or SCRIPT is not ours."""
+    taking = {name for action in made._actions  # pylint: disable=protected-access
+              if action.nargs is None for name in action.option_strings}
+    place = 0
+    while place < len(words):
+        word = words[place]
+        if word == "--":
+            return words[:place], words[place + 1:]
+        if not word.startswith("-") or word == "-":
+            return words[:place], words[place:]
+        place += 2 if word in taking else 1
+        if word == "-m":
+            return words[:place], words[place:]
+        if word.startswith("-m") and not word.startswith("--"):
+            return words[:place], words[place:]
+    return words, []
+
+
+class _Stopped(BaseException):
+    """A signal that ends the process."""
+
+
+def _stop(number, _):
+    raise _Stopped(number)
+
+
+def main(words, home, write_bytecode_before=False):
+    """Runs the command with these arguments; returns the exit status. `home`: the folder of the
+    module."""
+    made = parser()
+    own, rest = _take_apart(made, words)
+    options = made.parse_args(own)
+    options.script = rest.pop(0) if options.module is None and rest else None
+    options.arguments = rest
+    if options.man:
+        print(man_page(TOOL, made, ABOUT, EXAMPLES, STATUSES, version.read()))
+        return 0
+    if options.completion is not None:
+        text = completion(options.completion, TOOL, made)
+        if text is None:
+            made.error(f"--completion {options.completion}: expected bash, zsh or fish")
+        print(text)
+        return 0
+    if options.module_path:
+        print(home)
+        return 0
+    if options.version:
+        print(f"{TOOL} {version.read()}")
+        return 0
+    if options.output is None:
+        made.error("-o FILE is needed")
+    if options.output == "-":
+        made.error("-o -: scripts print there; name a file")
+    if options.module is None and options.script is None:
+        made.error("SCRIPT is needed")
+    before = {number: signal.signal(number, _stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        return _record(options, shlex.join([TOOL, *words]), write_bytecode_before)
+    except DumpError as error:
+        return _end(error)
+    except _Stopped as stopped:
+        number, = stopped.args
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+        return 128 + number
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _record(options, command, dont_write_bytecode):
+    script = options.script
+    if options.module is None and not os.path.isfile(script):
+        raise DumpError(f"{script}: there is no such script", 3)
+    show = warnings.showwarning
+
+    def shown(message, category, *where, **more):
+        if not issubclass(category, DumpWarning):
+            show(message, category, *where, **more)
+        elif not options.quiet:
+            print(f"{TOOL}: warning: {message}", file=sys.stderr)
+
+    warnings.showwarning = shown
+    from . import recording  # pylint: disable=import-outside-toplevel
+    tokens = None
+    if options.tokens is not None or options.tokenizer is not None:
+        _need_torch()
+        from .tokens import find_tokenizer, read_lines  # pylint: disable=import-outside-toplevel
+        tokens = read_lines(options.tokens) if options.tokens is not None else None
+        if options.tokenizer is not None and os.path.isfile(options.tokenizer):
+            find_tokenizer(options.tokenizer, {})  # before the model runs
+    with recording(options.output, tokens=tokens, inputs=options.inputs, layers=options.layers,
+                   heads=options.heads, calls=options.calls, functions=_Named(options, script),
+                   dtype=options.dtype, compress=options.compress, name=options.name,
+                   force=options.force) as recorder:
+        recorder.command = command
+        sys.dont_write_bytecode = dont_write_bytecode
+        names = _run(options)
+        from .tokens import find_tokenizer  # pylint: disable=import-outside-toplevel
+        if tokens is None:
+            recorder.tokenizer = find_tokenizer(options.tokenizer, names)
+    if not options.quiet:
+        count = sum(recorder.calls.values())
+        print(f"{TOOL}: {count} call{'s' * (count != 1)} of {len(recorder.calls)} "
+              f"layer{'s' * (len(recorder.calls) != 1)}, {recorder.bytes / 1e6:.3g} MB written in "
+              f"{recorder.seconds:.2g} s -> {options.output}", file=sys.stderr)
+        if not recorder.groups_with_tokens:
+            print(f"{TOOL}: the tokens have no names; --tokenizer or --tokens gives them",
+                  file=sys.stderr)
+    return 0
+
+
+def _need_torch():
+    try:
+        import torch  # noqa: F401  pylint: disable=import-outside-toplevel,unused-import
+    except ImportError as missing:
+        raise DumpError(f"{missing}: recording needs PyTorch", 2) from missing
+
+
+class _Named(list):
+    """The named functions. The folder of the script must be on the path before they are looked up,
+    as its modules may hold them."""
+
+    def __init__(self, options, script):
+        super().__init__(options.function)
+        # As Python does for a script, and for a module.
+        folder = os.getcwd() if options.module else os.path.dirname(os.path.abspath(script))
+        sys.path[0] = folder
+
+
+def _run(options):
+    """Runs the script or module; returns its variables. Its failures become one line, after Python's
+    own account of them."""
+    what = options.module or options.script
+    sys.argv = [what, *options.arguments]
+    names = {}
+    try:
+        if options.module:
+            return runpy.run_module(options.module, run_name="__main__", alter_sys=True)
+        # Unlike runpy, so that the variables are known even if the script ends with sys.exit(0).
+        main_module = types.ModuleType("__main__")
+        main_module.__file__ = options.script
+        names = vars(main_module)
+        sys.modules["__main__"] = main_module
+        with open(options.script, "rb") as file:
+            code = compile(file.read(), options.script, "exec")
+        exec(code, names)  # pylint: disable=exec-used
+        return names
+    except SystemExit as leaving:
+        if leaving.code in (None, 0):
+            return names
+        if isinstance(leaving.code, str):
+            print(leaving.code, file=sys.stderr)
+        raise DumpError(f"{what} ended with status "
+                        f"{leaving.code if isinstance(leaving.code, int) else 1}; nothing was "
+                        "written") from leaving
+    except DumpError:
+        raise
+    except Exception as error:
+        # Without the frames of this module, which precede those of the script.
+        places = error.__traceback__.tb_next
+        traceback.print_exception(error.with_traceback(places), chain=True)
+        raise DumpError(f"{what} failed: {type(error).__name__}: {error}; nothing was written") from error

@@ -1,0 +1,160 @@
+"""Masks as numbers where they are such: lengths, causality and windows in place of Lq × Lk booleans.
+
+Each sequence is the block [start, start + length) of its rows, of keys and of queries, and positions
+are counted inside of the blocks.
+"""
+
+import torch
+
+from .call import both
+
+
+class Masks:
+    """`lengths`: datasets key_length, key_start, query_length, query_start, each (B), those that
+    are needed. `mask`: what else there is, or None. `causal`, `window`: as the attributes have
+    them."""
+
+    def __init__(self, call):
+        self.lengths = {}
+        self.causal, self.window = call.causal, call.window
+        self.mask = None
+        self._queries, self._keys = call.q.shape[-2], call.k.shape[-2]
+        self._of_itself = call.of_itself
+        self._window_hint = call.window_hint
+        self._batch = len(call.q)
+        batched = call.q.dim() == 4
+        padding = call.real_keys
+        allowed = _smallest(call.allowed)
+        if padding is not None and not (batched and self._pad(padding)):
+            # Not a block for each sequence.
+            shape = [padding.shape[0], 1, 1, padding.shape[1]]
+            padding = padding.reshape(shape if batched else shape[1:] if call.q.dim() == 3 else [-1])
+            allowed = both(allowed, padding, torch.logical_and)
+            padding = None
+        if allowed is None:
+            return
+        if not (batched and allowed.dim() >= 2 and self._recognise(allowed, padding is not None)):
+            self.mask = allowed
+
+    def _pad(self, real):
+        """Keeps the lengths of sequences whose real keys are one block each."""
+        block = _blocks(real)
+        if block is None:
+            return False
+        start, length = block
+        if bool((length == self._keys).all()):
+            return True
+        self._keep("key", start, length)
+        if self._of_itself and self._queries == self._keys:
+            self._keep("query", start, length)
+        return True
+
+    def _keep(self, what, start, length):
+        self.lengths[f"{what}_length"] = length.expand(self._batch)
+        if start.any():
+            self.lengths[f"{what}_start"] = start.expand(self._batch)
+
+    def _recognise(self, allowed, padded):
+        """Whether the mask was padding, causality and a window, and is kept as such."""
+        if allowed.dim() > 2 and allowed.shape[-3] > 1:
+            return False  # differs by head
+        batch = allowed.shape[0] if allowed.dim() == 4 else 1
+        one = allowed.expand([*allowed.shape[:-2], self._queries, self._keys])
+        one = one.reshape(batch, self._queries, self._keys)
+        if padded:
+            return self._keep_pattern(one, self._kept("query", self._queries),
+                                      self._kept("key", self._keys))
+        if self._find_blocks(one):
+            return True
+        # Models open the rows of padding on the left, in which nothing would be allowed.
+        opened = one.all(-1)
+        opened[:, -1] = False
+        return bool(opened.any()) and self._find_blocks(one & ~opened[:, :, None])
+
+    def _find_blocks(self, one):
+        """Whether `one` is padding, causality and a window, and is kept as such."""
+        every = torch.tensor([0]), torch.tensor([self._queries])
+        if self._keep_pattern(one, every, (every[0], torch.tensor([self._keys]))):
+            return True
+        real = one.any(1)
+        block = _blocks(real)
+        if block is None:
+            return False
+        square = self._queries == self._keys
+        if square and self._of_itself is not False:
+            # That queries are padding too is known of a self-attention; causality shows that it is
+            # one, if nothing else does.
+            unknown = self._of_itself is None
+            if self._keep_pattern(one, block, block, only_causal=unknown):
+                self._of_itself = True
+                return self._pad(real)
+        if square and self._of_itself:
+            return False
+        return self._keep_pattern(one, every, block) and self._pad(real)
+
+    def _kept(self, what, size):
+        length = self.lengths.get(f"{what}_length")
+        length = torch.tensor([size]) if length is None else length
+        return self.lengths.get(f"{what}_start", torch.zeros_like(length)), length
+
+    def _keep_pattern(self, one, rows, columns, only_causal=False):
+        """Whether `one` (B, Lq, Lk) is everything, causality or a window inside of the blocks."""
+        (row_start, row_length), (column_start, column_length) = rows, columns
+        i = torch.arange(self._queries)[None] - row_start[:, None]
+        j = torch.arange(self._keys)[None] - column_start[:, None]
+        inside = (((i >= 0) & (i < row_length[:, None]))[:, :, None] &
+                  ((j >= 0) & (j < column_length[:, None]))[:, None, :])
+        # j − p_i, by alignment
+        ahead = {"top-left": j[:, None, :] - i[:, :, None]}
+        ahead["bottom-right"] = ahead["top-left"] - (column_length - row_length)[:, None, None]
+        ahead["none"] = ahead["top-left"]
+        given = self.causal
+        if given != "none":
+            one = one & (ahead[given] <= 0)
+        # The simplest first.
+        causals = ["top-left", "bottom-right"] if only_causal else ["none", "top-left", "bottom-right"]
+        order = [(causal, False) for causal in causals]
+        order += [(causal, True) for causal in ("top-left", "bottom-right", "none") if causal in causals]
+        for causal, windowed in order:
+            if given not in ("none", causal):
+                continue
+            within = inside if causal == "none" else inside & (ahead[causal] <= 0)
+            window = _window(one & inside, within, ahead[causal].abs(), self._window_hint)
+            if window is None or (bool(window) != windowed and self._window_hint is None):
+                continue
+            self.causal, self.window = causal, window or self.window
+            return True
+        return False
+
+
+def _window(found, within, distance, hint):
+    """The window that leaves `found` of the pairs `within`; 0: none is needed; None: it is no
+    window."""
+    if hint is not None and torch.equal(found, within & (distance < hint)):
+        return hint
+    if torch.equal(found, within.expand_as(found)):
+        return 0
+    widest = int(torch.where(found, distance, -1).max()) + 1
+    return widest if widest and torch.equal(found, within & (distance < widest)) else None
+
+
+def _smallest(allowed):
+    """Without axes along which all is the same; None if everything is allowed."""
+    if allowed is None or bool(allowed.all()):
+        return None
+    allowed = allowed.detach().cpu()
+    for axis in range(allowed.dim() - 2):
+        first = allowed.narrow(axis, 0, 1)
+        if allowed.shape[axis] > 1 and torch.equal(allowed, first.expand_as(allowed)):
+            allowed = first
+    return allowed
+
+
+def _blocks(real):
+    """(start, length) of the true part of each row of (B, L); None if one has several parts."""
+    real = real.detach().cpu()
+    length = real.sum(-1)
+    start = real.int().argmax(-1)  # the first, and 0 if there is none
+    place = torch.arange(real.shape[-1])[None]
+    block = (place >= start[:, None]) & (place < (start + length)[:, None])
+    return (start, length) if torch.equal(block, real) else None

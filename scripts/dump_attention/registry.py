@@ -1,0 +1,132 @@
+"""Models of Hugging Face, which take their attention from a registry of functions.
+
+A module asks ALL_ATTENTION_FUNCTIONS for the function that the configuration names, or uses
+eager_attention_forward of its own file, and calls
+
+    function(module, query, key, value, attention_mask, scaling=…, dropout=…, sliding_window=…,
+             softcap=…, s_aux=…, is_causal=…)  ->  output (B, L, H, d), weights
+
+with queries, keys and values of (B, H, L, d). The functions read these arguments differently.
+"""
+
+import sys
+
+import torch
+
+from .call import Call, split_mask
+from .errors import DumpError
+from .projections import projections_of
+
+_REGISTRY = "ALL_ATTENTION_FUNCTIONS"
+
+
+class Registries:
+    """The registries that the modules of models use."""
+
+    def __init__(self, recorder):
+        self._recorder = recorder
+        self._homes = {}  # Python modules of a model's classes, by the model's identity
+        self._wrappers = {}  # our functions by identity, kept alive so that none is reused
+        self._kept = []
+
+    def watch(self, root):
+        """Replaces the functions that the modules of `root` may call. Cheap if nothing is new."""
+        if id(root) not in self._homes:
+            names = {type(module).__module__ for module in root.modules()}
+            homes = [sys.modules[name] for name in names if name in sys.modules]
+            self._homes[id(root)] = [home for home in homes if hasattr(home, _REGISTRY)]
+            self._kept.append(root)
+        for home in self._homes[id(root)]:
+            self._replace_entries(getattr(home, _REGISTRY))
+            for name, function in list(vars(home).items()):
+                if (name.startswith("eager_") and name.endswith("attention_forward") and
+                        id(function) not in self._wrappers):
+                    wrapped = self._wrapped("eager", function)
+                    self._recorder.replace(home, name, lambda _, new=wrapped: new)
+
+    def _replace_entries(self, registry):
+        # A registry's own entries stand before those that all registries share.
+        own = getattr(registry, "_local_mapping", registry)
+        for name, function in list(registry.items()):
+            if id(function) in self._wrappers:
+                continue
+            was_own = name in own
+            registry[name] = self._wrapped(name, function)
+            if was_own:
+                self._recorder.at_the_end(registry.__setitem__, name, function)
+            else:
+                self._recorder.at_the_end(registry.__delitem__, name)
+
+    def _wrapped(self, name, function):
+        recorder = self._recorder
+
+        def call(module, query, key, value, attention_mask=None, *args, **kwargs):
+            if recorder.silent:
+                return function(module, query, key, value, attention_mask, *args, **kwargs)
+            with recorder.silence():
+                result = function(module, query, key, value, attention_mask, *args, **kwargs)
+            layer = recorder.layer_of(module)
+            if layer is not None:
+                # By position, functions take scaling and dropout next.
+                given = dict(zip(("scaling", "dropout"), args)) | kwargs
+                frames = recorder.frames()
+                recorder.record(layer, lambda: described(
+                    name, module, (query, key, value), attention_mask, given, result, frames), module)
+            return result
+
+        self._wrappers[id(call)] = call
+        return call
+
+
+def described(name, module, qkv, mask, given, result, frames):
+    """The call of a registered function with these arguments."""
+    if "paged" in name:
+        raise DumpError(f"{name}: the attention of continuous batches cannot be recorded", 3,
+                        "choose another attn_implementation")
+    q, k, v = qkv
+    window, sinks = given.get("sliding_window"), given.get("s_aux")
+    call = Call(q, k, v, scale=given.get("scaling"), dropout=given.get("dropout") or 0.0)
+    if name.startswith("sdpa"):
+        given = given | {"softcap": None}  # it has none
+    call.softcap = given.get("softcap")
+    call.sink = getattr(module, "sinks", None) if sinks is None else sinks
+    if isinstance(call.sink, torch.Tensor):
+        call.sink = call.sink.reshape(-1)
+    causal = given.get("is_causal")
+    causal = getattr(module, "is_causal", True) if causal is None else causal
+    queries, keys = q.shape[-2], k.shape[-2]
+    if name.startswith("flash"):
+        # Counts from the last query and key; the mask says which keys are padding.
+        if causal and queries > 1:
+            call.causal = "top-left" if queries == keys else "bottom-right"
+        call.window = window
+        if mask is not None:
+            call.real_keys = mask[:, :keys].bool()
+    else:
+        call.window_hint = window
+        if mask is None:
+            # The others are causal only through their masks.
+            bare = name not in ("eager", "flex_attention") and queries > 1
+            call.causal = "top-left" if causal and bare else "none"
+        else:
+            call.allowed, call.bias = split_mask(_dense(mask, q, keys))
+    if getattr(module, "is_cross_attention", False):
+        call.of_itself = False
+    out = result[0] if isinstance(result, tuple) else result
+    if isinstance(out, torch.Tensor) and out.dim() == 4:
+        call.out = out.transpose(1, 2)
+    projections_of(call, frames)
+    return call
+
+
+def _dense(mask, q, keys):
+    """A mask as a tensor: flex attention has functions of (batch, head, query, key) in a BlockMask."""
+    if isinstance(mask, torch.Tensor):
+        return mask[..., :keys] if mask.dim() == 4 else mask
+    function = getattr(mask, "mask_mod", None)
+    if not callable(function):
+        raise DumpError(f"an attention mask is a {type(mask).__name__}, expected a tensor")
+    sizes = q.shape[0], 1, q.shape[2], keys
+    places = [torch.arange(size, device=q.device).reshape([-1 if n == axis else 1 for n in range(4)])
+              for axis, size in enumerate(sizes)]
+    return torch.as_tensor(function(*places)).expand(sizes)
