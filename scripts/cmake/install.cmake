@@ -1,10 +1,18 @@
-# What `make install` installs: the tools, the library with its headers and its descriptions for
+# What `make install` installs: the tools, attn-plot, the library with its headers and its descriptions for
 # CMake and pkg-config, man pages and completions.
 
 # `make install` builds what it installs, and no tests.
 set(CMAKE_SKIP_INSTALL_ALL_DEPENDENCY ON)
 get_property(tools GLOBAL PROPERTY ATTN_TOOLS)
 install(TARGETS ${tools} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+
+# --- Commands in Python. attn-plot finds its code and the version in the share folder beside bin. ----
+
+file(GENERATE OUTPUT ${PROJECT_BINARY_DIR}/version CONTENT "${PROJECT_VERSION}\n")
+install(PROGRAMS ${PROJECT_SOURCE_DIR}/scripts/attn-plot DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/scripts/plot DESTINATION ${CMAKE_INSTALL_DATADIR}/attnkit
+        FILES_MATCHING PATTERN *.py)
+install(FILES ${PROJECT_BINARY_DIR}/version DESTINATION ${CMAKE_INSTALL_DATADIR}/attnkit)
 
 # --- Library. -----------------------------------------------------------------------------------
 
