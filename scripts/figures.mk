@@ -3,12 +3,13 @@
 #
 #   make -f scripts/figures.mk BIN=build/release/bin OUT=build/figures -j2
 #
-# Captions are the commands below, from the bundles' history.
+# Captions are the commands below, from the bundles' history; without any: CAPTION=.
 
 BIN    ?= build/release/bin
 OUT    ?= build/figures
 PYTHON ?= /usr/bin/python3
 DPI    ?= 200
+CAPTION ?= --caption
 $(if $(word 2,$(OUT)),$(error OUT has spaces, which make cannot have in names: $(OUT)))
 
 PLOT  := scripts/plot
@@ -18,18 +19,20 @@ INPUT := data/passage.h5
 export PATH := $(abspath $(BIN)):$(PATH)
 
 FIGURES := column-sums collapse-curves collapse-steps-dot collapse-steps-gaussian evidence \
-           relative-deviation sinkhorn-error attention-map
+           relative-deviation sinkhorn-error attention-map heatmap temperature
 all: $(FIGURES:%=$(OUT)/%.pdf) $(FIGURES:%=$(OUT)/%.png)
 
 # The figures in the README, smaller.
 KEPT := column-sums collapse-steps-dot attention-map
 kept:
-	$(MAKE) -f $(firstword $(MAKEFILE_LIST)) OUT=$(OUT)/kept DPI=120 $(KEPT:%=$(OUT)/kept/%.png)
+	$(MAKE) -f $(firstword $(MAKEFILE_LIST)) OUT=$(OUT)/kept DPI=120 CAPTION= $(KEPT:%=$(OUT)/kept/%.png)
 	mkdir -p data/figures && cp $(KEPT:%=$(OUT)/kept/%.png) data/figures/
 
-# Makes both files at once, with the script and from the bundles that are named below.
-$(OUT)/%.pdf $(OUT)/%.png: $(PLOT)/plotting.py $(PLOT)/command.py $(PLOT)/bundle.py $(PLOT)/caption.py
-	$(PYTHON) $(filter-out %.py,$(filter $(PLOT)/%,$^)) $(filter %.h5,$^) $(OPTIONS) --dpi $(DPI) \
+# Makes both files at once, of the kind and from the data that are named below.
+SHARED := $(addprefix $(PLOT)/,plotting.py fitting.py words.py libraries.py command.py bundle.py caption.py)
+kind    = $(subst _,-,$(basename $(notdir $(filter-out $(SHARED),$(filter $(PLOT)/%,$^)))))
+$(OUT)/%.pdf $(OUT)/%.png: $(SHARED)
+	$(PYTHON) scripts/attn-plot $(kind) $(filter $(DATA)/%,$^) $(OPTIONS) $(CAPTION) --dpi $(DPI) \
 	  -o $(OUT)/$*
 
 # --- EA Fig. 1: column sums under unas and dnas
@@ -37,14 +40,14 @@ $(OUT)/%.pdf $(OUT)/%.png: $(PLOT)/plotting.py $(PLOT)/command.py $(PLOT)/bundle
 $(DATA)/column-sums.h5: $(INPUT) $(BIN)/explain-away-stats | $(DATA)
 	explain-away-stats $< -q --only --force -o $@
 
-$(OUT)/column-sums.pdf $(OUT)/column-sums.png: $(PLOT)/column-sums $(DATA)/column-sums.h5
+$(OUT)/column-sums.pdf $(OUT)/column-sums.png: $(PLOT)/column_sums.py $(DATA)/column-sums.h5
 
 # --- DN Fig. 2, EA Fig. 7: one step in closed form
 
 $(DATA)/curves.h5: $(BIN)/mode-collapse-sim | $(DATA)
 	mode-collapse-sim curve --r 1:1e8:801 --a 0.5,1,2 -q --force -o $@
 
-$(OUT)/collapse-curves.pdf $(OUT)/collapse-curves.png: $(PLOT)/collapse-curves $(DATA)/curves.h5
+$(OUT)/collapse-curves.pdf $(OUT)/collapse-curves.png: $(PLOT)/collapse_curves.py $(DATA)/curves.h5
 
 # --- DN Fig. 5, 6; EA Fig. 6, 8, 9: the experiment in the plane, unbalanced and balanced
 
@@ -57,7 +60,7 @@ $(STEPS): $(DATA)/steps-%.h5: $(BIN)/mode-collapse-sim | $(DATA)
 	  --variance 0.1 --energy $(word 1,$(subst -, ,$*)) --seed 1 -q --force -o $@
 
 $(foreach e,$(ENERGIES),$(eval $(OUT)/collapse-steps-$e.pdf $(OUT)/collapse-steps-$e.png: \
-  $(PLOT)/collapse-steps $(COUNTS:%=$(DATA)/steps-$e-%.h5)))
+  $(PLOT)/collapse_steps.py $(COUNTS:%=$(DATA)/steps-$e-%.h5)))
 
 # --- FD Fig. 3: evidence and the inference from it
 
@@ -69,14 +72,14 @@ $(DATA)/problem.h5: $(BIN)/tensor-gen | $(DATA)
 $(ALPHAS:%=$(DATA)/alpha-%.h5): $(DATA)/alpha-%.h5: $(DATA)/problem.h5 $(BIN)/lambda-solve
 	lambda-solve --alpha $* $< -q --force -o $@
 
-$(OUT)/evidence.pdf $(OUT)/evidence.png: $(PLOT)/evidence $(ALPHAS:%=$(DATA)/alpha-%.h5)
+$(OUT)/evidence.pdf $(OUT)/evidence.png: $(PLOT)/evidence.py $(ALPHAS:%=$(DATA)/alpha-%.h5)
 
 # --- FD Fig. 4: deviation of attention from inference
 
 $(DATA)/deviation.h5: $(INPUT) $(BIN)/lambda-solve | $(DATA)
 	lambda-solve --emit relative_deviation $< -q --only --force -o $@
 
-$(OUT)/relative-deviation.pdf $(OUT)/relative-deviation.png: $(PLOT)/relative-deviation \
+$(OUT)/relative-deviation.pdf $(OUT)/relative-deviation.png: $(PLOT)/relative_deviation.py \
   $(DATA)/deviation.h5
 
 # --- Sinkhorn's iterations
@@ -89,7 +92,7 @@ $(DATA)/points.h5: $(BIN)/tensor-gen | $(DATA)
 $(EPSILONS:%=$(DATA)/epsilon-%.h5): $(DATA)/epsilon-%.h5: $(DATA)/points.h5 $(BIN)/sinkhorn-iter
 	sinkhorn-iter --epsilon $* --tolerance 1e-10 --iterations 10000 --emit error $< -q --force -o $@
 
-$(OUT)/sinkhorn-error.pdf $(OUT)/sinkhorn-error.png: $(PLOT)/sinkhorn-error \
+$(OUT)/sinkhorn-error.pdf $(OUT)/sinkhorn-error.png: $(PLOT)/sinkhorn_error.py \
   $(EPSILONS:%=$(DATA)/epsilon-%.h5)
 
 # --- Weights with their sums
@@ -99,14 +102,29 @@ SCHEMES := unas dnas
 $(SCHEMES:%=$(DATA)/weights-%.h5): $(DATA)/weights-%.h5: $(INPUT) $(BIN)/attn-compute | $(DATA)
 	attn-compute --scheme $* --emit weights $< -q --force -o $@
 
-$(OUT)/attention-map.pdf $(OUT)/attention-map.png: $(PLOT)/attention-map \
+$(OUT)/attention-map.pdf $(OUT)/attention-map.png: $(PLOT)/attention_map.py \
   $(SCHEMES:%=$(DATA)/weights-%.h5)
 $(OUT)/attention-map.%: OPTIONS := --head 1 --queries 0:36 --keys 0:36
+
+# --- A statistic by head, and over temperatures
+
+$(DATA)/heads.tsv: $(INPUT) $(BIN)/explain-away-stats | $(DATA)
+	explain-away-stats --tsv $< >$@.part && mv $@.part $@
+
+$(OUT)/heatmap.pdf $(OUT)/heatmap.png: $(PLOT)/heatmap.py $(DATA)/heads.tsv
+
+SCALES := 0.25 0.5 1 2 4
+
+$(DATA)/temperatures.tsv: $(INPUT) $(BIN)/explain-away-stats | $(DATA)
+	for x in $(SCALES); do explain-away-stats --scale $$x --tsv $< | \
+	  sed "s/^/$$x\t/;1s/^$$x/scale/"; done | awk '!/^scale/ || NR == 1' >$@.part && mv $@.part $@
+
+$(OUT)/temperature.pdf $(OUT)/temperature.png: $(PLOT)/temperature.py $(DATA)/temperatures.tsv
 
 $(DATA):
 	mkdir -p $@
 
 # Last, so that $< does not name it: changed commands here mean changed data.
-$(wildcard $(DATA)/*.h5): scripts/figures.mk
+$(wildcard $(DATA)/*.h5 $(DATA)/*.tsv): scripts/figures.mk
 
 .PHONY: all kept

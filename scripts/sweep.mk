@@ -47,18 +47,19 @@ $(OUT)/stats/%.tsv: $(OUT)/attention/%.h5 | $(OUT)/stats
 	explain-away-stats --scheme hnas --epsilon 1e-8,1e-3 --tsv $< >$@.part
 	mv $@.part $@
 
-# A header line, then the lines of all cells, each preceded by its scale and share.
+# A header line, then the lines of all cells, each preceded by its scale and share (hybrid).
+# `attn-plot temperature` draws it.
 $(OUT)/table.tsv: $(CELLS:%=$(OUT)/stats/%.tsv) $(OUT)/cells
 	awk -v OFS='\t' 'FNR == 1 && NR > 1 { next } \
 	  { cell = FILENAME; sub(".*/", "", cell); sub("[.]tsv$$", "", cell); split(cell, at, "_") } \
-	  { print (NR == 1 ? "scale" OFS "share" : at[1] OFS at[2]), $$0 }' $(filter %.tsv,$^) >$@.part
+	  { print (NR == 1 ? "scale" OFS "hybrid" : at[1] OFS at[2]), $$0 }' $(filter %.tsv,$^) >$@.part
 	mv $@.part $@
 
 $(OUT)/sums/%.h5: $(INPUT) $(OUT)/input | $(OUT)/sums
 	explain-away-stats --scheme unas,dnas --scale $* $< --quiet --only --force -o $@
 
 $(OUT)/sums/%.pdf: $(OUT)/sums/%.h5
-	$(PYTHON) scripts/plot/column-sums $< -o $(@:.pdf=)
+	$(PYTHON) scripts/attn-plot column-sums $< -o $(@:.pdf=)
 
 $(OUT)/attention $(OUT)/stats $(OUT)/sums:
 	mkdir -p $@

@@ -1,4 +1,4 @@
-# What `make install` installs: the tools, dump-attention, the library with its headers and its
+# What `make install` installs: the tools, dump-attention, attn-plot, the library with its headers and its
 # descriptions for CMake and pkg-config, man pages and completions.
 
 # `make install` builds what it installs, and no tests.
@@ -6,12 +6,15 @@ set(CMAKE_SKIP_INSTALL_ALL_DEPENDENCY ON)
 get_property(tools GLOBAL PROPERTY ATTN_TOOLS)
 install(TARGETS ${tools} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 
-# --- dump-attention, in Python: it finds its code and the version in the share folder beside bin. -----
+# --- Commands in Python. They find their code and the version in the share folder beside bin. --------
 
 file(GENERATE OUTPUT ${PROJECT_BINARY_DIR}/version CONTENT "${PROJECT_VERSION}\n")
-install(PROGRAMS ${PROJECT_SOURCE_DIR}/scripts/dump-attention DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(PROGRAMS ${PROJECT_SOURCE_DIR}/scripts/dump-attention ${PROJECT_SOURCE_DIR}/scripts/attn-plot
+        DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/scripts/dump_attention
         DESTINATION ${CMAKE_INSTALL_DATADIR}/attnkit/python FILES_MATCHING PATTERN *.py)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/scripts/plot DESTINATION ${CMAKE_INSTALL_DATADIR}/attnkit
+        FILES_MATCHING PATTERN *.py)
 install(FILES ${PROJECT_BINARY_DIR}/version DESTINATION ${CMAKE_INSTALL_DATADIR}/attnkit)
 
 # --- Library. -----------------------------------------------------------------------------------

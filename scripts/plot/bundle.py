@@ -1,15 +1,12 @@
 """Bundles, read with h5py: datasets of the right shape, or one line of error."""
 
+import copy
 import io
 import os
 import sys
 
 from command import fail
-
-try:
-    import h5py
-except ImportError as missing:
-    fail(2, missing, "scripts/install-deps plots, for Debian's /usr/bin/python3")
+from libraries import h5py
 
 
 def _text(value):
@@ -21,14 +18,15 @@ class Bundle:
 
     _stream_taken = False
 
-    def __init__(self, address):
+    def __init__(self, address, content=None):
+        """`content`: what standard input held, if it has been read."""
         path, _, group = address.rpartition(":")
         if os.path.exists(address) or not path:
             path, group = address, ""
         self.name = "standard input" if address == "-" else address
         try:
             if address == "-":
-                self.file = h5py.File(self._stream(), "r")
+                self.file = h5py.File(io.BytesIO(content) if content else self._stream(), "r")
             elif not os.path.exists(path):
                 fail(3, f"{path}: no such file")
             else:
@@ -50,6 +48,13 @@ class Bundle:
         if not stream:
             fail(3, "standard input: is empty", "the command before it failed")
         return io.BytesIO(stream)
+
+    def below(self, group):
+        """The same file from one of its groups on."""
+        made = copy.copy(self)
+        if group:
+            made.name, made.root = f"{self.name}:/{group}", self.root[group]
+        return made
 
     def names(self):
         """Paths of all datasets."""
@@ -83,22 +88,35 @@ class Bundle:
         """A dataset of numbers with at least this many axes."""
         return self._numbers(name, axes, False, made_by)[()]
 
+    def labels(self, name):
+        """The names of the axes of a dataset; "" for an axis without one."""
+        return [axis.label for axis in self.root[name].dims]
+
     def axes(self, name):
         """The number of axes of a dataset; 0 if it is missing."""
         return self.root[name].ndim if name in self else 0
+
+    def position(self, name, axes, index, made_by=None):
+        """The position `index` of the axes that precede the last `axes`, complete: None is the first,
+        and axes of size 1 before it may be left out."""
+        dataset = self._numbers(name, axes, False, made_by)
+        leading = dataset.shape[:dataset.ndim - axes]
+        if index is None:
+            return (0,) * len(leading)
+        if len(index) < len(leading) and set(leading[:len(leading) - len(index)]) == {1}:
+            index = (0,) * (len(leading) - len(index)) + tuple(index)
+        if len(index) != len(leading) or not all(-n <= i < n or n == 1
+                                                 for i, n in zip(index, leading)):
+            fail(2, f"{self.name}:/{name}: its leading axes are {leading}, expected a "
+                    f"position within them, got {','.join(map(str, index))}")
+        return tuple(i % n for i, n in zip(index, leading))
 
     def part(self, name, axes, index, made_by=None):
         """The last `axes` axes of a dataset of numbers at position `index` of the leading axes, a
         tuple like (0, 3), or None for the first; an axis of size 1 broadcasts. Reads nothing
         else."""
-        dataset = self._numbers(name, axes, False, made_by)
-        leading = dataset.shape[:dataset.ndim - axes]
-        index = (0,) * len(leading) if index is None else index
-        if len(index) != len(leading) or not all(-n <= i < n or n == 1
-                                                 for i, n in zip(index, leading)):
-            fail(2, f"{self.name}:/{name}: its leading axes are {leading}, expected a "
-                    f"position within them, got {','.join(map(str, index))}")
-        return dataset[tuple(i % n for i, n in zip(index, leading))]
+        place = self.position(name, axes, index, made_by)
+        return self.root[name][place]
 
     def strings(self, name):
         """A dataset of strings, or None."""

@@ -2,6 +2,8 @@
 
 import shlex
 
+from words import without_folders
+
 MOST_LINES = 8
 
 # Options that affect location and speed but not results, including their values.
@@ -21,8 +23,20 @@ def _words(command):
         return command.split()
 
 
+# Options whose value looks like an absolute path and is a name within a bundle.
+_WITHIN = ("--each", "--map")
+
+
+def _without_folders(words):
+    """Words without the folders of absolute paths, which mean nothing elsewhere."""
+    before = [""] + words[:-1]
+    return [word if word.startswith(_WITHIN) or last in _WITHIN else without_folders(word)
+            for last, word in zip(before, words)]
+
+
 def _essential(command, read_later):
-    """The words of a command, without its output unless a later command reads it."""
+    """The words of a command, without its output unless a later command reads it, and without
+    folders."""
     words, kept = iter(_words(command)), []
     for word in words:
         name, given, value = word.partition("=")
@@ -34,7 +48,7 @@ def _essential(command, read_later):
         if not given and _PLACES[word]:
             value = next(words, "")
         kept += ["-o", value] if name in ("-o", "--output") and value in read_later else []
-    return kept
+    return _without_folders(kept)
 
 
 def _alike(one, other):

@@ -2,7 +2,6 @@
 
 import io
 import os
-import re
 import sys
 import tempfile
 import textwrap
@@ -10,14 +9,9 @@ from pathlib import Path
 
 from caption import caption_of
 from command import TOOL, fail
-
-try:
-    import matplotlib
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-    import numpy as np
-except ImportError as missing:
-    fail(2, missing, "scripts/install-deps plots, for Debian's /usr/bin/python3")
+from fitting import fit
+from libraries import mpl, np, plt
+from words import plain
 
 # Okabe and Ito's colours, which colour-blind readers can distinguish. Lines also differ by dashes
 # and points by shape, for prints in black and white.
@@ -28,14 +22,9 @@ DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)), (0, (3, 3,
 _SCHEMES = {"unas": (RED, DASHES[0]), "dnas": (BLUE, DASHES[1]), "hnas": (GREEN, DASHES[2]),
             "sinkhorn": (PURPLE, DASHES[3]), "fenchel": (ORANGE, DASHES[4]),
             "stored": (GREY, DASHES[5])}
+# Fill and hatch of cells without a number: not a colour of the scale.
+EMPTY = {"facecolor": "#dddddd", "edgecolor": "#8a8a8a", "hatch": "/////", "linewidth": 0}
 _CAPTION_SIZE = 6.5  # points
-
-plt.rcParams.update({
-    "font.size": 8, "axes.titlesize": 8, "axes.labelsize": 8, "legend.fontsize": 7,
-    "xtick.labelsize": 7, "ytick.labelsize": 7, "axes.spines.top": False,
-    "axes.spines.right": False, "lines.linewidth": 1.2, "legend.frameon": False,
-    "pdf.fonttype": 42, "svg.fonttype": "none", "svg.hashsalt": "attnkit",
-})
 
 
 def look(place):
@@ -55,19 +44,32 @@ def ordered(schemes):
     return sorted(schemes, key=lambda name: known.index(name) if name in known else len(known))
 
 
-def short(number, digits=6):
-    """A number as people write it: 100 and 1e-8, not 1e+02 and 1e-08."""
-    if number == 0 or 1e-4 <= abs(number) < 1e5:
-        return np.format_float_positional(number, digits, fractional=False, trim="-")
-    return re.sub(r"e([+-])0*", lambda sign: "e-" if sign[1] == "-" else "e", f"{number:.{digits}g}")
+def new_figure(arguments, height, rows=1, columns=1, **more):
+    """A figure of the given height in inches, and its axes as an array (rows, columns)."""
+    return plt.subplots(rows, columns, squeeze=False, layout="constrained",
+                        figsize=(arguments.width, height), **more)
 
 
-def plain(text, most=None):
-    """Text from a file for matplotlib: no formulas, no line breaks, not too long."""
-    text = "".join(c if c.isprintable() else "·" for c in str(text))
-    if most is not None and len(text) > most:
-        text = text[:most - 1] + "…"
-    return text.replace("$", r"\$")
+def framed(axis):
+    """A thin frame around a panel."""
+    for spine in axis.spines.values():
+        spine.set(visible=True, color=GREY, linewidth=0.5)
+
+
+def empty_patch(label):
+    """The entry of a legend for cells without a number."""
+    return mpl.patches.Patch(label=label, **EMPTY)
+
+
+def hatch(axis, columns, rows, empty):
+    """Hatches the cells of a grid that are empty; `columns` and `rows` are the edges of cells."""
+    # One patch for each run of cells in a row.
+    patches = []
+    for row, line in enumerate(empty):
+        ends = np.flatnonzero(np.diff(np.concatenate([[False], line, [False]])))
+        patches += [mpl.patches.Rectangle((columns[a], rows[row]), columns[b] - columns[a],
+                                          rows[row + 1] - rows[row]) for a, b in ends.reshape(-1, 2)]
+    axis.add_collection(mpl.collections.PatchCollection(patches, zorder=1.5, **EMPTY))
 
 
 def _drawn(figure, suffix, dpi):
@@ -111,33 +113,35 @@ def _targets(output):
     return [name.with_name(name.name + suffix) for suffix in (".png", ".pdf")]
 
 
-def save(figure, arguments, bundles, legend=0):
-    """Adds title and caption, reserves the given inches for a legend above the panels, and writes
-    the figure, whole or not at all; the same data give the same file."""
-    targets = _targets(arguments.output)
-    lines = ([arguments.caption] if arguments.caption is not None else
-             [f"$ {command}" for command in caption_of(bundles)])
-    width, height = figure.get_size_inches()
+def _folded_caption(arguments, bundles, width):
+    """The lines of the caption: none, the commands that made the data, or a text."""
+    if arguments.caption is None:
+        return []
+    lines = [arguments.caption] if arguments.caption else [
+        f"$ {command}" for command in caption_of(bundles)]
     room = int(width * 72 / (0.61 * _CAPTION_SIZE)) - 2
-    folded = [part for line in lines
-              for part in textwrap.wrap(plain(line), room, subsequent_indent="    ",
-                                        break_on_hyphens=False)]
-    below = (len(folded) * _CAPTION_SIZE * 1.3 + 4) / 72 / height if folded else 0
-    above = legend / height
-    if arguments.title:
-        figure.text(0.5, 1 - above - 2 / 72 / height, plain(arguments.title), fontsize=9, ha="center",
-                    va="top")
-        above += 14 / 72 / height
-    figure.get_layout_engine().set(rect=(0, below, 1, 1 - below - above))
-    figure.text(4 / 72 / width, 3 / 72 / height, "\n".join(folded), family="monospace",
-                fontsize=_CAPTION_SIZE, color="#444444", va="bottom", linespacing=1.25)
+    return [part for line in lines
+            for part in textwrap.wrap(plain(line), room, subsequent_indent="    ",
+                                      break_on_hyphens=False)]
+
+
+def save(figure, arguments, bundles=(), legend=None):
+    """Adds title, caption, and a legend (a list of handles with labels, and the most columns) above
+    the panels, makes all texts fit, and writes the figure, whole or not at all; the same data give
+    the same file. `bundles` made the data."""
+    targets = _targets(arguments.output)
+    folded = _folded_caption(arguments, bundles, figure.get_figwidth())
+    below = (len(folded) * _CAPTION_SIZE * 1.3 + 4) / 72 if folded else 0
+    if folded:
+        figure.text(4 / 72, 3 / 72, "\n".join(folded), family="monospace", fontsize=_CAPTION_SIZE,
+                    color="#444444", va="bottom", linespacing=1.25,
+                    transform=figure.dpi_scale_trans)
+    fit(figure, title=plain(arguments.title) if arguments.title else None, legend=legend, below=below)
     _write(figure, targets, arguments.dpi)
     print(f"{TOOL}: {', '.join(map(str, targets))}", file=sys.stderr)
 
 
-def legend_above(figure, axis, columns):
-    """Adds a legend above the panels with the labels of all of them; returns its height in
-    inches."""
-    handles, labels = axis.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="upper center", ncols=columns)
-    return 0.05 + 0.165 * -(-len(labels) // columns)
+def legend_of(axis, columns):
+    """The entries of an axis for the legend above the panels, in at most this many columns."""
+    handles, _ = axis.get_legend_handles_labels()
+    return handles, columns

@@ -1,115 +1,15 @@
-"""scripts/plot, scripts/figures.mk and scripts/sweep.mk: pictures of what the tools write.
+"""attn-plot, scripts/figures.mk and scripts/sweep.mk: pictures of what the tools write."""
 
-What a picture says is read from its SVG, whose text is text.
-"""
-
-import importlib.util
 import os
 import re
-import runpy
-import signal
-import subprocess
 import sys
-import tempfile
-import traceback
 import unittest
-import warnings
 
 import h5py
 import numpy as np
 
-from attn import BIN, SOURCE, TIMEOUT, Run, ToolTest
-
-WITHOUT_PICTURES = importlib.util.find_spec("matplotlib") is None
-
-if WITHOUT_PICTURES:
-    print("test_figures: no matplotlib for this Python, so scripts/plot is not tested",
-          file=sys.stderr)
-else:
-    import matplotlib.backends.backend_pdf
-    import matplotlib.backends.backend_svg
-    import matplotlib.image
-    import matplotlib.pyplot
-
-USUAL_WARNINGS = list(warnings.filters)  # unittest adds its own later
-PASSAGE = SOURCE / "data/passage.h5"
-CLUSTERS = ["--centres", "1.8,0.7;-1,-1", "--variance", "0.1", "--seed", "1"]
-
-
-def run_loaded(script, arguments, folder, environment, stdin):
-    """Runs a script in a copy of this process, which has loaded matplotlib already: to load it
-    takes longer than to draw most figures. `make` and the tests of a full disk start Python anew."""
-    with tempfile.TemporaryFile() as source, tempfile.TemporaryFile() as out, \
-            tempfile.TemporaryFile() as err:
-        source.write(stdin)
-        source.seek(0)
-        child = os.fork()
-        if child == 0:
-            status = 1
-            try:
-                for number, stream in enumerate((source, out, err)):
-                    os.dup2(stream.fileno(), number)
-                sys.stdin, sys.stdout, sys.stderr = (open(0), open(1, "w"), open(2, "w"))
-                signal.alarm(TIMEOUT)
-                os.chdir(folder)
-                os.environ.clear()
-                os.environ.update(environment)
-                warnings.filters[:] = USUAL_WARNINGS
-                sys.argv = [str(script), *arguments]
-                sys.path.insert(0, str(script.parent))
-                runpy.run_path(str(script), run_name="__main__")
-                status = 0
-            except SystemExit as end:
-                status = end.code or 0
-            except BaseException:  # pylint: disable=broad-except
-                traceback.print_exc()
-            finally:
-                sys.stdout.flush()
-                sys.stderr.flush()
-                os._exit(status)
-        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        out.seek(0)
-        err.seek(0)
-        return Run(status, out.read(), err.read().decode())
-
-
-@unittest.skipIf(WITHOUT_PICTURES, "no matplotlib")
-class FigureTest(ToolTest):
-
-    def setUp(self):
-        super().setUp()
-        # matplotlib's cache of fonts; made in each test's folder, it would take seconds each time.
-        self.environment.pop("TMPDIR")
-
-    def plot(self, name, *arguments, status=0, stdin=b""):
-        run = run_loaded(SOURCE / "scripts/plot" / name, list(map(str, arguments)), self.folder,
-                         self.environment, stdin)
-        self.assertEqual(run.status, status, f"{name} {arguments}: {run.err}")
-        return run
-
-    def words(self, name, *arguments, **more):
-        """The text of a figure, a line for each piece of it."""
-        self.plot(name, *arguments, "-o", "figure.svg", **more)
-        svg = (self.folder / "figure.svg").read_text()
-        return [re.sub("<[^>]*>", "", text).replace("&lt;", "<").strip()
-                for text in re.findall(r"<text[^>]*>(.*?)</text>", svg, re.DOTALL)]
-
-    def refused(self, name, *arguments, status, says, **more):  # pylint: disable=arguments-differ
-        before = sorted(path.name for path in self.folder.iterdir())
-        run = self.plot(name, *arguments, status=status, **more)
-        self.assertRegex(run.err, rf"\A{name}: error: .+\n({name}: hint: .+\n)?\Z")
-        for text in says:
-            self.assertIn(text, run.err)
-        self.assertEqual(sorted(path.name for path in self.folder.iterdir()), before)
-
-    def make(self, makefile, *arguments, cwd=SOURCE, status=0):
-        command = ["make", "-f", f"scripts/{makefile}", f"BIN={BIN}", f"PYTHON={sys.executable} -B",
-                   *arguments]
-        done = subprocess.run(command, cwd=cwd, capture_output=True, timeout=TIMEOUT, check=False,
-                              env={key: value for key, value in self.environment.items()
-                                   if not key.startswith("MAKE")})
-        self.assertEqual(done.returncode, status, done.stderr.decode())
-        return done.stdout.decode()
+from attn import SOURCE
+from figure import CLUSTERS, PASSAGE, PLOT, FigureTest, matplotlib
 
 
 class Figures(FigureTest):
@@ -133,13 +33,13 @@ class Figures(FigureTest):
         self.assertEqual(self.make("figures.mk", f"OUT={out}").count("-o"), 1)
         (out / "data/curves.h5").unlink()
         again = self.make("figures.mk", f"OUT={out}")
-        self.assertEqual(again.count("scripts/plot/"), 1)
-        self.assertIn("scripts/plot/collapse-curves", again)
+        self.assertEqual(again.count("scripts/attn-plot"), 1)
+        self.assertIn("scripts/attn-plot collapse-curves", again)
         self.assertEqual({path: path.stat().st_mtime for path in SOURCE.glob("data/**/*")}, before)
 
     def test_column_sums_says_what_the_sums_are(self):
         self.run_tool("explain-away-stats", PASSAGE, "--only", "-o", "stats.h5")
-        words = self.words("column-sums", "stats.h5", "--epsilon", "1e-6")
+        words = self.words("column-sums", "stats.h5", "--epsilon", "1e-6", "--caption")
         for scheme in ("unas", "dnas"):
             sums = self.read("stats.h5")[f"{scheme}_col_sum"]
             line = next(text for text in words if text.startswith(f"{scheme}:"))
@@ -148,7 +48,7 @@ class Figures(FigureTest):
             below = 100 * np.mean(sums < 1e-6)
             self.assert_near("share", float(share), below, 0.05 * below)
         self.assertIn("ε = 1e-6", words)
-        self.assertIn(f"$ explain-away-stats {PASSAGE}", " ".join(words))
+        self.assertIn("$ explain-away-stats passage.h5", " ".join(words))
 
     def test_column_sums_of_a_pipe_and_of_one_head(self):
         stream = self.run_tool("attn-compute", PASSAGE, "--emit", "col_sum", "--scheme",
@@ -207,7 +107,7 @@ class Figures(FigureTest):
         for epsilon in ("0.5", "0.1"):
             self.run_tool("sinkhorn-iter", "points.h5", "--epsilon", epsilon, "-o",
                           f"e{epsilon}.h5")
-        words = self.words("sinkhorn-error", "e0.5.h5", "e0.1.h5")
+        words = self.words("sinkhorn-error", "e0.5.h5", "e0.1.h5", "--caption")
         for epsilon in ("0.5", "0.1"):
             count = self.read(f"e{epsilon}.h5")["error"].shape[-1]
             self.assertIn(f"ε = {epsilon}, {count} iterations", words)
@@ -241,7 +141,7 @@ class Figures(FigureTest):
         for scheme in ("unas", "dnas"):
             self.run_tool("attn-compute", "$in put.h5", f"--scheme={scheme}", "--emit", "weights",
                           "-o", f"{scheme}.h5", "--quiet")
-        words = self.words("attention-map", "unas.h5", "dnas.h5")
+        words = self.words("attention-map", "unas.h5", "dnas.h5", "--caption")
         lines = "\n".join(text[2:] for text in words if text.startswith("$ "))
         said = self.shell('tensor-gen() { printf "%s|" tensor-gen "$@"; echo; }\n'
                           'attn-compute() { printf "%s|" attn-compute "$@"; echo; }\n' + lines)
@@ -282,8 +182,8 @@ class Figures(FigureTest):
 
     def test_text_is_text(self):
         self.write("w.h5", weights=np.eye(4), tokens=["$$", "$\\foo$", "a_b^c", "two\nlines"])
-        words = self.words("attention-map", "w.h5", "--title", "$x$", "--caption", "100$ \\frac")
-        for text in ("$$", "$\\foo$", "a_b^c", "two·lines", "$x$", "100$ \\frac"):
+        words = self.words("attention-map", "w.h5", "--title", "$x$", "--caption=100$ \\frac")
+        for text in ("$$", "$\\foo$", "a_b^c", "two\\nlines", "$x$", "100$ \\frac"):
             self.assertIn(text, words)
 
     def test_attention_map_names_tokens_that_can_be_read(self):
@@ -296,8 +196,13 @@ class Figures(FigureTest):
             tokens = [token.decode() for token in file["tokens"][:12]]
         for token in tokens[:9]:
             self.assertIn(token, words)
-        self.assertTrue({"unas", "dnas", "query", "key"} <= set(words))
-        self.assertNotIn("When", self.words("attention-map", "unas.h5"))
+        self.assertTrue({"unas, head 1", "dnas, head 1", "query", "key"} <= set(words))
+        # 256 names do not fit: some of them are there, and the axis says how many.
+        words = self.words("attention-map", "unas.h5")
+        label = next(text for text in words if text.startswith("key (1"))
+        step = int(re.fullmatch(r"key \(1 of (\d+) is named\)", label)[1])
+        self.assertGreater(step, 1)
+        self.assertLessEqual(words.index(label), -(-256 // step))
 
     def test_same_data_same_file(self):
         self.run_tool("mode-collapse-sim", "curve", "-o", "curve.h5")
@@ -310,7 +215,7 @@ class Figures(FigureTest):
 
     def test_custom_caption(self):
         self.run_tool("mode-collapse-sim", "curve", "-o", "curve.h5")
-        words = self.words("collapse-curves", "curve.h5", "--caption", "as printed", "--title", "T")
+        words = self.words("collapse-curves", "curve.h5", "--caption=as printed", "--title", "T")
         self.assertIn("as printed", words)
         self.assertIn("T", words)
         self.assertFalse([text for text in words if "mode-collapse-sim" in text])
@@ -364,10 +269,10 @@ class Refused(FigureTest):
     def test_output(self):
         self.write("w.h5", weights=np.ones((3, 4)))
         self.refused("attention-map", "w.h5", "-o", "none/f", status=5, says=["none/f"])
-        script = SOURCE / "scripts/plot/attention-map"
+        script = f"{PLOT} attention-map"
         before = sorted(self.folder.iterdir())
         run = self.shell(f"ulimit -f 1; {sys.executable} -B {script} w.h5 -o f", status=5)
-        self.assertRegex(run.err, r"\Aattention-map: error: f\.png: .+\n\Z")
+        self.assertRegex(run.err, r"\Aattn-plot: error: f\.png: .+\n\Z")
         self.assertEqual(sorted(self.folder.iterdir()), before)
         # The first of two fits and the second does not: neither remains.
         self.plot("attention-map", "w.h5", "-o", "f", "--dpi", "20")
@@ -377,7 +282,7 @@ class Refused(FigureTest):
             (self.folder / f"f{ending}").unlink()
         run = self.shell(f"ulimit -f {-(-png // 1024)}; {sys.executable} -B {script} w.h5 -o f --dpi 20",
                          status=5)
-        self.assertRegex(run.err, r"\Aattention-map: error: f\.pdf: .+\n\Z")
+        self.assertRegex(run.err, r"\Aattn-plot: error: f\.pdf: .+\n\Z")
         self.assertEqual(sorted(self.folder.iterdir()), before)
 
 
@@ -396,7 +301,7 @@ class Sweep(FigureTest):
         rows = self.rows()
         self.assertEqual(len(rows), 4 * 4)  # cells, heads
         for row in rows:
-            options = ["--scheme", "hnas", "--hybrid", row["share"], "--scale", row["scale"]]
+            options = ["--scheme", "hnas", "--hybrid", row["hybrid"], "--scale", row["scale"]]
             head = self.stats(*options, PASSAGE)["hnas"]["heads"][int(row["head"])]
             self.assertEqual(float(row["min"]), head["col_sum"]["min"])
         for again in ((), ("-n",)):

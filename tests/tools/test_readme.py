@@ -92,6 +92,7 @@ class Examples(ToolTest):
         binaries.mkdir()
         # The one that has NumPy and h5py; another one may be the first on the PATH.
         (binaries / "python3").symlink_to(sys.executable)
+        (binaries / "attn-plot").symlink_to(SOURCE / "scripts/attn-plot")
         self.environment |= {"PATH": f"{binaries}:{self.environment['PATH']}",
                              "ATTNKIT": str(SOURCE), "PYTHONDONTWRITEBYTECODE": "1"}
 
@@ -111,7 +112,7 @@ class Examples(ToolTest):
         before = contents(SOURCE / "data")
         for page in PAGES:
             for line, script in scripts_of(page.read_text()):
-                if WITHOUT_PICTURES and "scripts/plot" in script:
+                if WITHOUT_PICTURES and "attn-plot" in script:
                     continue
                 with self.subTest(page=name_of(page), line=line):
                     self.run_block(page, line, script)

@@ -1,18 +1,26 @@
-#!/usr/bin/env python3
-"""Convergence of Sinkhorn's iterations to their marginals, for several epsilons.
+"""Error of Sinkhorn's iterations, for several epsilons.
 
     for e in 0.1 0.01; do sinkhorn-iter --epsilon $e cost.h5 -o e$e.h5; done
-    scripts/plot/sinkhorn-error e0.1.h5 e0.01.h5 -o error
+    attn-plot sinkhorn-error e0.1.h5 e0.01.h5 -o error
 
 Reads the dataset error (..., T) of sinkhorn-iter and draws a line for each bundle, with the worst of
 its problems at each iteration. The line's label is --label, else the bundle's epsilon.
 """
 
-import sys
-
 from bundle import Bundle
-from command import fail, parser
-from plotting import look, np, plain, plt, save, short
+from command import fail
+from libraries import np
+from plotting import legend_of, look, new_figure, save
+from words import file_names, plain, short
+
+MANY = True
+
+
+def options(parser):
+    parser.add_argument("--label", action="append", default=[], metavar="TEXT",
+                        help="label of the next bundle; give one for each")
+    parser.add_argument("--linear", action="store_true",
+                        help="linear axis of iterations, on which geometric rates are straight lines")
 
 
 def errors_of(bundle):
@@ -26,23 +34,18 @@ def errors_of(bundle):
     return worst[:np.count_nonzero(~np.isnan(worst))]
 
 
-def main():
-    arguments = parser(__doc__)
-    arguments.add_argument("--label", action="append", default=[], metavar="TEXT",
-                           help="label of the next bundle; give one for each")
-    arguments.add_argument("--linear", action="store_true",
-                           help="linear axis of iterations, on which geometric rates are straight lines")
-    arguments = arguments.parse_args()
-    bundles = [Bundle(address) for address in arguments.bundles]
+def draw(arguments):
+    bundles = [Bundle(address) for address in arguments.inputs]
     if arguments.label and len(arguments.label) != len(bundles):
         fail(2, f"{len(arguments.label)} --label for {len(bundles)} bundles")
-    figure, axis = plt.subplots(figsize=(arguments.width, 0.5 * arguments.width),
-                                layout="constrained")
+    names = file_names([bundle.name for bundle in bundles])
+    figure, axes = new_figure(arguments, max(0.45 * arguments.width, 2.2))
+    axis = axes[0, 0]
     for place, bundle in enumerate(bundles):
         errors = errors_of(bundle)
         epsilon = bundle.attribute("attn_epsilon")
         label = (plain(arguments.label[place], 60) if arguments.label else
-                 plain(bundle.name, 40) if epsilon is None else f"ε = {short(epsilon)}")
+                 plain(names[place], 40) if epsilon is None else f"ε = {short(epsilon)}")
         label += f", {len(errors)} iteration{'s' if len(errors) > 1 else ''}"
         status = bundle.attribute("attn_status")
         if status not in (None, "converged"):
@@ -58,9 +61,4 @@ def main():
     axis.set(xscale="linear" if arguments.linear else "log", yscale="log", xlabel="iteration",
              ylabel="L1 error of the marginals (units of the plan)")
     axis.grid(color="#dddddd", linewidth=0.5)
-    axis.legend(loc="lower left")
-    save(figure, arguments, bundles)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    save(figure, arguments, bundles, legend_of(axis, 3))

@@ -1,9 +1,8 @@
-#!/usr/bin/env python3
-"""Attention as inference: templates, evidence, and the exact and approximate answers (FD Fig. 3).
+"""Templates, evidence and inferred points (FD Fig. 3).
 
     tensor-gen normal t=60x2 z=5x2 -o problem.h5
     for a in 0.3 1 3; do lambda-solve --alpha $a problem.h5 -o a$a.h5; done
-    scripts/plot/evidence a0.3.h5 a1.h5 a3.h5 -o evidence
+    attn-plot evidence a0.3.h5 a1.h5 a3.h5 -o evidence
 
 Reads t (..., n, d), z (..., Q, d), optionally preference, and h, h_first_order and h_second_order
 (..., Q, d) of lambda-solve. Draws a panel for each bundle with the first two coordinates: a line
@@ -11,17 +10,24 @@ leads from the template mean mu plus the evidence z, to which the data point, to
 not support masks, biases and optimal transport, under which mu differs between queries.
 """
 
-import sys
-
 from bundle import Bundle
-from command import fail, integers, parser
-from plotting import (BLUE, GREEN, GREY, RED, legend_above, np, plain, plt, save, short)
+from command import fail, integers
+from libraries import np
+from plotting import BLUE, GREEN, GREY, RED, legend_of, new_figure, save
+from words import file_names, plain, short
+
+MANY = True
 
 # For each answer: dataset, label, colour, marker.
 ANSWERS = [("h", "exact ĥ", BLUE, "o"),
            ("h_first_order", "first order, softmax attention", RED, "^"),
            ("h_second_order", "second order", GREEN, "s")]
 NOT_DRAWN = ("mask", "bias", "key_length", "rel_bias", "cost")
+
+
+def options(parser):
+    parser.add_argument("--head", type=integers, metavar="H[,H]",
+                        help="problem to draw, by its leading axes; default: the first")
 
 
 def preference_of(bundle, count, index):
@@ -59,7 +65,7 @@ def problem_of(bundle, index):
     return templates, weights, weights @ templates + points("z"), answers
 
 
-def draw(axis, problem):
+def draw_panel(axis, problem):
     templates, weights, pointed, answers = problem
     axis.scatter(*templates[:, :2].T, s=9 * len(weights) * weights, color=GREY, alpha=0.5, linewidths=0,
                  label="templates t, by preference" if np.ptp(weights) else "templates t")
@@ -76,39 +82,31 @@ def draw(axis, problem):
                      facecolors="none" if name != "h" else colour, label=text, zorder=3)
 
 
-def title_of(bundle):
-    alpha, status = (bundle.attribute(f"attn_dual_{name}") for name in ("alpha", "status"))
-    title = plain(bundle.name, 30) if alpha is None else f"α = {short(alpha)}"
+def title_of(bundle, name):
+    alpha, status = (bundle.attribute(f"attn_dual_{one}") for one in ("alpha", "status"))
+    title = plain(name, 30) if alpha is None else f"α = {short(alpha)}"
     return title if status in (None, "converged") else f"{title} ({plain(status)})"
 
 
-def main():
-    arguments = parser(__doc__)
-    arguments.add_argument("--head", type=integers, metavar="H[,H]",
-                           help="problem to draw, by its leading axes; default: the first")
-    arguments = arguments.parse_args()
-    bundles = [Bundle(address) for address in arguments.bundles]
+def draw(arguments):
+    bundles = [Bundle(address) for address in arguments.inputs]
     problems = [problem_of(bundle, arguments.head) for bundle in bundles]
-    columns = min(len(bundles), 3)
+    columns = min(len(bundles), 3 if arguments.width >= 5 else 2)
     rows = -(-len(bundles) // columns)
     drawn = np.concatenate([part[:, :2] for templates, _, pointed, answers in problems
                             for part in (templates, pointed, *answers.values())])
     shape = np.divide(*np.maximum(np.ptp(drawn, axis=0)[::-1], 1e-300))
-    height = rows * (arguments.width / columns * np.clip(shape, 0.3, 3) + 0.1) + 0.8
-    figure, axes = plt.subplots(rows, columns, squeeze=False, sharex=True, sharey=True,
-                                layout="constrained", figsize=(arguments.width, height))
+    height = rows * (arguments.width / columns * np.clip(shape, 0.3, 3) + 0.1) + 0.3
+    figure, axes = new_figure(arguments, height, rows, columns, sharex=True, sharey=True)
     for axis in axes.flat[len(bundles):]:
         axis.axis("off")
-    for axis, bundle, problem in zip(axes.flat, bundles, problems):
-        draw(axis, problem)
-        axis.set(aspect="equal", title=title_of(bundle))
+    names = file_names([bundle.name for bundle in bundles])
+    for axis, bundle, name, problem in zip(axes.flat, bundles, names, problems):
+        draw_panel(axis, problem)
+        axis.set(aspect="equal", title=title_of(bundle, name))
     for axis in axes[:, 0]:
         axis.set_ylabel("second coordinate")
     for axis in axes.flat[max(0, len(bundles) - columns):len(bundles)]:  # there is no panel below
         axis.set_xlabel("first coordinate")
         axis.tick_params(labelbottom=True)
-    save(figure, arguments, bundles, legend_above(figure, axes[0, 0], 3))
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    save(figure, arguments, bundles, legend_of(axes[0, 0], 3))

@@ -1,9 +1,8 @@
-#!/usr/bin/env python3
-"""Clusters of points, step by step, under each normalisation (DN Fig. 5, 6; EA Fig. 6, 8, 9).
+"""Clusters of points, step by step (DN Fig. 5, 6; EA Fig. 6, 8, 9).
 
     mode-collapse-sim simulate --counts 500,50 --centres "1.8,0.7;-1,-1" --variance 0.1 -o un.h5
     mode-collapse-sim simulate --counts 225,225 --centres "1.8,0.7;-1,-1" --variance 0.1 -o eq.h5
-    scripts/plot/collapse-steps un.h5 eq.h5 -o collapse
+    attn-plot collapse-steps un.h5 eq.h5 -o collapse
 
 Reads SCHEME/trajectory (..., T+1, N, d) and label (N) or (..., N) that mode-collapse-sim simulate
 writes. Draws a row of panels for each bundle and scheme, and a column for each step, with the first
@@ -11,16 +10,27 @@ two coordinates of the points in their own units. Crosses are the clusters' mean
 panel is the distance of the nearest two.
 """
 
-import sys
-
 from bundle import Bundle
-from command import fail, integers, parser
-from plotting import COLOURS, GREY, np, ordered, plain, plt, save
+from command import fail, integers
+from libraries import np
+from plotting import COLOURS, framed, new_figure, ordered, save
+from words import plain
+
+MANY = True
 
 # Style of the n-th cluster: 30 distinct ones. Blue and orange, which come first, differ in
 # lightness.
 COLOURS = [COLOURS[place] for place in (0, 4, 2, 1, 3, 5)]
 MARKERS = "o^sDv"
+LEAST_PANEL = 0.75  # inches
+
+
+def options(parser):
+    parser.add_argument("--steps", type=integers, metavar="LIST",
+                        help="steps to draw; default: the first six, or some of them where there "
+                             "is no room")
+    parser.add_argument("--set", type=integers, metavar="I[,I]",
+                        help="set to draw, if there are several; default: the first")
 
 
 def rows_of(bundle, index):
@@ -39,10 +49,10 @@ def rows_of(bundle, index):
         counts = [np.count_nonzero(label == one) for one in np.unique(label)]
         points_of = (":".join(map(str, counts)) if len(counts) < 4 else
                      f"{len(label)} in {len(counts)}")
-        yield f"{plain(scheme, 12)}\n{points_of} points\nx₂", points, label
+        yield f"{plain(scheme, 12)}, {points_of} points\nx₂", points, label
 
 
-def draw(axis, points, label, frame):
+def draw_panel(axis, points, label, frame):
     """One panel."""
     clusters = np.unique(label)
     centres = np.array([points[label == one].mean(axis=0) for one in clusters])
@@ -57,8 +67,7 @@ def draw(axis, points, label, frame):
         axis.text(0.96, 0.04, f"{apart.min():#.3g}", transform=axis.transAxes, ha="right", fontsize=7)
     axis.set(xlim=frame[0], ylim=frame[1], aspect="equal")
     axis.label_outer()
-    for spine in axis.spines.values():
-        spine.set(visible=True, color=GREY, linewidth=0.5)
+    framed(axis)
 
 
 def frame_of(points):
@@ -71,35 +80,27 @@ def frame_of(points):
     return np.stack([middle - size / 2, middle + size / 2], axis=1)
 
 
-def main():
-    arguments = parser(__doc__)
-    arguments.add_argument("--steps", type=integers, metavar="LIST",
-                           help="steps to draw; default: the first six")
-    arguments.add_argument("--set", type=integers, metavar="I[,I]",
-                           help="set to draw, if there are several; default: the first")
-    arguments = arguments.parse_args()
-    bundles = [Bundle(address) for address in arguments.bundles]
+def draw(arguments):
+    bundles = [Bundle(address) for address in arguments.inputs]
     rows = [row for bundle in bundles for row in rows_of(bundle, arguments.set)]
     fewest = min(len(points) for _, points, _ in rows)
-    steps = arguments.steps or tuple(range(min(fewest, 6)))
+    room = arguments.width - 0.9
+    # As many of the first six as are at least LEAST_PANEL wide, from the start to the last.
+    count = max(2, min(fewest, 6, int(room / LEAST_PANEL)))
+    steps = arguments.steps or tuple(dict.fromkeys(
+        np.linspace(0, min(fewest, 6) - 1, count).round().astype(int).tolist()))
     if not all(0 <= step < fewest for step in steps):
         fail(2, f"--steps are from 0 to {fewest - 1}")
     frame = frame_of(np.concatenate([points[list(steps), :, :2].reshape(-1, 2)
                                      for _, points, _ in rows]).astype(float))
-    side = (arguments.width - 0.9) / len(steps)
-    height = side * np.divide(*np.ptp(frame, axis=1)[::-1])
-    figure, axes = plt.subplots(len(rows), len(steps), squeeze=False, layout="constrained",
-                                figsize=(arguments.width, len(rows) * (height + 0.04) + 0.6))
+    height = room / len(steps) * np.divide(*np.ptp(frame, axis=1)[::-1])
+    figure, axes = new_figure(arguments, len(rows) * (height + 0.04) + 0.6, len(rows), len(steps))
     figure.get_layout_engine().set(w_pad=0.02, h_pad=0.02, wspace=0, hspace=0)
     for line, (text, points, label) in zip(axes, rows):
-        line[0].set_ylabel(text, fontsize=min(8, 72 * height / 9))
+        line[0].set_ylabel(text, fontsize=7)
         for axis, step in zip(line, steps):
-            draw(axis, points[step], label, frame)
+            draw_panel(axis, points[step], label, frame)
     for top, bottom, step in zip(axes[0], axes[-1], steps):
         top.set_title(f"step {step}" if step else "start")
         bottom.set_xlabel("x₁")
     save(figure, arguments, bundles)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,19 +1,23 @@
-#!/usr/bin/env python3
-"""Distance of two groups of points after one step, by the ratio of their sizes (DN Fig. 2, EA Fig. 7).
+"""Distance of two groups of points after one step (DN Fig. 2, EA Fig. 7).
 
-    mode-collapse-sim curve --r 1:1e6:121 --a 0.5,1,2 | scripts/plot/collapse-curves -o curves
+    mode-collapse-sim curve --r 1:1e6:121 --a 0.5,1,2 | attn-plot collapse-curves -o curves
 
 Reads the datasets r (r), a (a), unas_distance and dnas_distance (a, r) that mode-collapse-sim curve
 writes. Draws a panel for each a; the groups are 2a apart before the step.
 """
 
-import sys
-
 from bundle import Bundle
-from command import fail, parser
-from plotting import looks_of, np, plt, save, short
+from command import fail
+from libraries import np
+from plotting import legend_of, looks_of, new_figure, save
+from words import short
 
+MANY = False
 SCHEMES = ("unas", "dnas")
+
+
+def options(_parser):
+    """None of its own."""
 
 
 def read(bundle):
@@ -30,7 +34,7 @@ def read(bundle):
     return r, a, distances
 
 
-def draw(axis, r, a, curves):
+def draw_panel(axis, r, a, curves):
     for scheme, (colour, dashes) in looks_of(SCHEMES).items():
         axis.plot(r, curves[scheme], color=colour, linestyle=dashes, label=scheme)
     peak = np.argmax(curves["dnas"] - curves["unas"])
@@ -44,26 +48,20 @@ def draw(axis, r, a, curves):
     axis.set_ylim(bottom=0)
 
 
-def main():
-    arguments = parser(__doc__, many=False).parse_args()
-    bundle = Bundle(arguments.bundles)
+def draw(arguments):
+    bundle = Bundle(arguments.inputs)
     r, a, distances = read(bundle)
-    columns = min(len(a), 3)
+    columns = min(len(a), 3 if arguments.width >= 5 else 1)
     rows = -(-len(a) // columns)
-    figure, axes = plt.subplots(rows, columns, squeeze=False, sharex=True, layout="constrained",
-                                figsize=(arguments.width, 0.36 * arguments.width * rows))
+    panel = 0.36 * arguments.width if columns > 1 else 0.5 * arguments.width + 0.2
+    figure, axes = new_figure(arguments, panel * rows, rows, columns, sharex=True)
     for axis in axes.flat[len(a):]:
         axis.axis("off")
     for index, axis in zip(range(len(a)), axes.flat):
-        draw(axis, r, a[index], {scheme: values[index] for scheme, values in distances.items()})
+        draw_panel(axis, r, a[index], {scheme: values[index] for scheme, values in distances.items()})
         if index + columns >= len(a):  # there is no panel below
             axis.set_xlabel("r, points at a for each at −a")
             axis.tick_params(labelbottom=True)
         if index % columns == 0:
             axis.set_ylabel("distance of the two groups after a step")
-    axes[0, 0].legend(loc="upper right")
-    save(figure, arguments, [bundle])
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    save(figure, arguments, [bundle], legend_of(axes[0, 0], 2))

@@ -1,0 +1,201 @@
+"""Makes the texts of a figure fit: nothing is cut, and labels of ticks do not touch.
+
+matplotlib places texts without regard to each other and to the edge of the figure. Once it has laid
+out the panels, their sizes are known: lines are broken, labels of ticks turned, made smaller or
+thinned out, and the panels are laid out again.
+"""
+
+import textwrap
+
+from command import tell
+from libraries import mpl, np
+
+LARGEST, SMALLEST = 7, 5  # points: labels of ticks
+_EDGE = 2 / 72  # inches that stay free at the edges
+_ROUNDS = 4
+
+
+def name_ticks(axis, places, names, family=None):
+    """Names at the ticks of `axis` (an XAxis or YAxis, with its label), as many as can be read."""
+    axis.attn_names = (list(places), list(names), family, axis.label.get_text())
+    axis.set_ticks([])
+
+
+def _extent(text, figure):
+    return text.get_window_extent(figure.canvas.get_renderer())
+
+
+def _width_of(text, figure, size, family):
+    """Width of a text in points."""
+    made = mpl.text.Text(0, 0, text, fontsize=size, family=family, figure=figure)
+    return 72 * _extent(made, figure).width / figure.dpi
+
+
+def _place_names(axis, figure):
+    places, names, family, label = axis.attn_names
+    flat, numbers = axis.axis_name == "x", all(name.isdigit() for name in names)
+    ends = np.array([axis.axes.get_xlim(), axis.axes.get_ylim()])
+    # Where the names stand, in points.
+    drawn = np.array([axis.axes.transData.transform((place, ends[1, 0]) if flat else
+                                                    (ends[0, 0], place))[0 if flat else 1]
+                      for place in places]) * 72 / figure.dpi
+    box = axis.axes.get_window_extent()
+    room = (float(np.abs(np.diff(drawn)).min()) if len(places) > 1 else
+            72 * (box.width if flat else box.height) / figure.dpi)
+    # To measure all would take long.
+    longest = max(_width_of(name, figure, LARGEST, family) for name in sorted(names, key=len)[-3:])
+    if flat and longest + 4 <= room:
+        turned, size, step = 0, LARGEST, 1
+    else:
+        # Lines of text beside each other: turned ones along x.
+        turned = 90 if flat else 0
+        size = min(LARGEST, max(SMALLEST, room / 1.15))
+        step = int(np.ceil(1.15 * size / room - 1e-9))
+        if flat and step > 1 and longest + 4 <= step * room:
+            turned = 0
+        if step > 1 and numbers:
+            turned, size = 0, LARGEST
+            needed = longest + 6 if flat else 1.3 * size
+            step = next((by for by in (2, 5, 10, 20, 50, 100, 200, 500)
+                         if by * room >= needed), 1000)
+    axis.set_ticks(places[::step], names[::step], fontsize=size, rotation=turned)
+    for text in axis.get_ticklabels():
+        text.set_family(family or "sans-serif")
+    if step > 1 and label and not numbers:
+        axis.label.set_text(f"{label} (1 of {step} is named)")
+
+
+def _broken(lines, width):
+    return "\n".join(part for line in lines
+                     for part in (textwrap.wrap(line, width, break_long_words=False,
+                                                break_on_hyphens=False) or [""]))
+
+
+def _fold(text, room, length_of):
+    """Breaks the lines of a text so that it is at most `room` long, into lines of like length."""
+    if not text.get_text() or length_of(text) <= room:
+        return
+    lines = text.get_text().split("\n")
+    for width in range(max(map(len, lines)) - 1, 7, -1):
+        fitting = _broken(lines, width)
+        text.set_text(fitting)
+        if length_of(text) <= room:
+            break
+    for narrower in range(width - 1, 7, -1):
+        even = _broken(lines, narrower)
+        if even.count("\n") > fitting.count("\n") or max(map(len, even.split("\n"))) > width:
+            break
+        text.set_text(even)
+
+
+def _fold_labels(axis, figure):
+    """Titles and labels of one panel. A panel beside another keeps to its own part of the figure."""
+    width, height = figure.get_size_inches() * figure.dpi
+    edge = _EDGE * figure.dpi
+    box = axis.get_window_extent()
+    grid = axis.get_subplotspec() if hasattr(axis, "get_subplotspec") else None
+    columns = grid.get_gridspec().ncols if grid else 1
+
+    def across(text):
+        return _extent(text, figure).width
+
+    def along(text):
+        return _extent(text, figure).height
+
+    for text in (axis.title, axis.xaxis.label):
+        middle = (box.x0 + box.x1) / 2
+        room = 2 * (min(middle, width - middle) - edge)
+        _fold(text, min(room, width / columns) if columns > 1 else room, across)
+    middle = (box.y0 + box.y1) / 2
+    room = 2 * (min(middle, height - middle) - edge)
+    # Beyond the panel there are other panels, or the legend.
+    _fold(axis.yaxis.label, min(room, 1.1 * box.height), along)
+
+
+def _axes_of(figure):
+    """All axes with the insets of the panels."""
+    found = list(figure.axes)
+    for axis in figure.axes:
+        found += [child for child in axis.child_axes if child not in found]
+    return [axis for axis in found if axis.get_visible() and axis.axison]
+
+
+def _legend(figure, legend):
+    """Adds the legend, in as many columns as fit; returns it and its height in inches."""
+    handles, columns = legend
+    room = (figure.get_size_inches()[0] - 2 * _EDGE) * figure.dpi
+
+    def extent(made):
+        return made.get_window_extent(figure.canvas.get_renderer())
+
+    for count in range(min(columns, len(handles)), 0, -1):
+        made = figure.legend(handles=handles, loc="upper center", ncols=count, borderaxespad=0.2)
+        if extent(made).width <= room or count == 1:
+            break
+        made.remove()
+    beside = extent(made).width - max(_extent(text, figure).width for text in made.get_texts())
+    for text in made.get_texts():
+        _fold(text, room - beside, lambda one: _extent(one, figure).width)
+    return made, extent(made).height / figure.dpi + 0.04
+
+
+def _title(figure, words):
+    """Adds the title; returns it and its height in inches."""
+    width = figure.get_size_inches()[0]
+    text = figure.text(width / 2, 0, words, fontsize=9, ha="center", va="top",
+                       transform=figure.dpi_scale_trans)
+    _fold(text, (width - 2 * _EDGE) * figure.dpi, lambda one: _extent(one, figure).width)
+    return text, _extent(text, figure).height / figure.dpi + 5 / 72
+
+
+def _add_above(figure, title, legend, below):
+    """Adds title and legend; the figure becomes higher, so that its panels keep their size."""
+    width, height = figure.get_size_inches()
+    title, title_height = _title(figure, title) if title else (None, 0)
+    legend, legend_height = _legend(figure, legend) if legend and legend[0] else (None, 0)
+    above = title_height + legend_height
+    height += above + below
+    figure.set_size_inches(width, height)
+    if title:
+        title.set_y(height - 2 / 72)
+    if legend:
+        legend.set_bbox_to_anchor((width / 2, height - title_height),
+                                  transform=figure.dpi_scale_trans)
+    figure.get_layout_engine().set(rect=(0, below / height, 1, 1 - (above + below) / height))
+
+
+def _cut(figure):
+    """By how many points what is drawn exceeds the figure."""
+    box = figure.get_tightbbox(figure.canvas.get_renderer())
+    width, height = figure.get_size_inches()
+    return 72 * max(-box.x0, -box.y0, box.x1 - width, box.y1 - height)
+
+
+def _words_of(figure):
+    """All labels with their sizes, which decide on the layout."""
+    return [(text.get_text(), text.get_fontsize(), text.get_rotation())
+            for axis in _axes_of(figure)
+            for text in (axis.title, axis.xaxis.label, axis.yaxis.label,
+                         *(label for side in (axis.xaxis, axis.yaxis) if hasattr(side, "attn_names")
+                           for label in side.get_ticklabels()))]
+
+
+def fit(figure, title=None, legend=None, below=0):
+    """Adds title and legend above the panels, keeps `below` inches free below them, and makes all
+    texts fit. Both make the figure higher."""
+    _add_above(figure, title, legend, below)
+    before = None
+    for _ in range(_ROUNDS):
+        figure.draw_without_rendering()
+        for axis in _axes_of(figure):
+            for side in (axis.xaxis, axis.yaxis):
+                if hasattr(side, "attn_names"):
+                    _place_names(side, figure)
+            _fold_labels(axis, figure)
+        after = _words_of(figure)
+        if after == before:
+            break
+        before = after
+    figure.draw_without_rendering()
+    if _cut(figure) > 1:
+        tell("the figure is too small for its texts, which are cut at the edge: use a larger --width")

@@ -1,0 +1,149 @@
+"""Shared by the tests of attn-plot: drawing figures, and reading what a figure says.
+
+What a picture says is read from its SVG, whose text is text.
+"""
+
+import importlib.util
+import json
+import os
+import re
+import runpy
+import signal
+import subprocess
+import sys
+import tempfile
+import traceback
+import unittest
+import warnings
+
+from attn import BIN, SOURCE, TIMEOUT, Run, ToolTest
+
+WITHOUT_PICTURES = importlib.util.find_spec("matplotlib") is None
+
+if WITHOUT_PICTURES:
+    print("figure: no matplotlib for this Python, so attn-plot is not tested", file=sys.stderr)
+else:
+    import matplotlib.backends.backend_pdf
+    import matplotlib.backends.backend_svg
+    import matplotlib.figure
+    import matplotlib.image
+    import matplotlib.pyplot
+    import matplotlib.text
+
+USUAL_WARNINGS = list(warnings.filters)  # unittest adds its own later
+PASSAGE = SOURCE / "data/passage.h5"
+PLOT = SOURCE / "scripts/attn-plot"
+CLUSTERS = ["--centres", "1.8,0.7;-1,-1", "--variance", "0.1", "--seed", "1"]
+
+
+def drawn_texts(figure):
+    """(text, size in points, box x0, y0, x1, y1 in inches) of all texts that are drawn."""
+    inside = []
+    for axis in [*figure.axes, *(child for axis in figure.axes for child in axis.child_axes)]:
+        if not axis.axison:
+            continue
+        inside += [axis.title, axis.xaxis.label, axis.yaxis.label, *axis.texts]
+        for side in (axis.xaxis, axis.yaxis):
+            inside += [tick.label1 for tick in side._update_ticks()]  # pylint: disable=protected-access
+    for legend in figure.legends:
+        inside += legend.get_texts()
+    found = []
+    for text in [*inside, *figure.texts]:
+        if text.get_visible() and text.get_text().strip():
+            box = text.get_window_extent(figure.canvas.get_renderer())
+            found.append([text.get_text(), text.get_fontsize(),
+                          *(value / figure.dpi for value in (box.x0, box.y0, box.x1, box.y1))])
+    return found
+
+
+def record_layout(path):
+    """Writes the sizes of the next figure and of its texts to a file when it is saved."""
+    original = matplotlib.figure.Figure.savefig
+
+    def savefig(figure, *arguments, **more):
+        original(figure, *arguments, **more)
+        lines = [len(axis.lines) for axis in figure.axes]
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump({"size": list(figure.get_size_inches()), "texts": drawn_texts(figure),
+                       "lines": lines}, file)
+
+    matplotlib.figure.Figure.savefig = savefig
+
+
+def run_loaded(script, arguments, folder, environment, stdin, layout=None):
+    """Runs a script in a copy of this process, which has loaded matplotlib already: to load it
+    takes longer than to draw most figures. `make` and the tests of a full disk start Python anew."""
+    with tempfile.TemporaryFile() as source, tempfile.TemporaryFile() as out, \
+            tempfile.TemporaryFile() as err:
+        source.write(stdin)
+        source.seek(0)
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                for number, stream in enumerate((source, out, err)):
+                    os.dup2(stream.fileno(), number)
+                sys.stdin, sys.stdout, sys.stderr = (open(0), open(1, "w"), open(2, "w"))
+                signal.alarm(TIMEOUT)
+                os.chdir(folder)
+                os.environ.clear()
+                os.environ.update(environment)
+                warnings.filters[:] = USUAL_WARNINGS
+                sys.argv = [str(script), *arguments]
+                if layout:
+                    record_layout(layout)
+                runpy.run_path(str(script), run_name="__main__")
+                status = 0
+            except SystemExit as end:
+                status = end.code or 0
+            except BaseException:  # pylint: disable=broad-except
+                traceback.print_exc()
+            finally:
+                sys.stdout.flush()
+                sys.stderr.flush()
+                os._exit(status)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        out.seek(0)
+        err.seek(0)
+        return Run(status, out.read(), err.read().decode())
+
+
+@unittest.skipIf(WITHOUT_PICTURES, "no matplotlib")
+class FigureTest(ToolTest):
+
+    def setUp(self):
+        super().setUp()
+        # matplotlib's cache of fonts; made in each test's folder, it would take seconds each time.
+        self.environment.pop("TMPDIR")
+
+    def plot(self, name, *arguments, status=0, stdin=b"", layout=None):
+        run = run_loaded(PLOT, [name, *map(str, arguments)], self.folder, self.environment, stdin,
+                         layout)
+        self.assertEqual(run.status, status, f"{name} {arguments}: {run.err}")
+        return run
+
+    def words(self, name, *arguments, **more):
+        """The text of a figure, a line for each piece of it."""
+        self.plot(name, *arguments, "-o", "figure.svg", **more)
+        svg = (self.folder / "figure.svg").read_text()
+        return [re.sub("<[^>]*>", "", text).replace("&lt;", "<").strip()
+                for text in re.findall(r"<text[^>]*>(.*?)</text>", svg, re.DOTALL)]
+
+    def refused(self, name, *arguments, status, says, **more):  # pylint: disable=arguments-differ
+        before = sorted(path.name for path in self.folder.iterdir())
+        run = self.plot(name, *arguments, status=status, **more)
+        self.assertRegex(run.err, r"\Aattn-plot: error: .+\n(attn-plot: hint: .+\n)?\Z")
+        for text in says:
+            self.assertIn(text, run.err)
+        self.assertEqual(sorted(path.name for path in self.folder.iterdir()), before)
+
+    def make(self, makefile, *arguments, cwd=SOURCE, status=0):
+        command = ["make", "-f", f"scripts/{makefile}", f"BIN={BIN}", f"PYTHON={sys.executable} -B",
+                   *arguments]
+        done = subprocess.run(command, cwd=cwd, capture_output=True, timeout=TIMEOUT, check=False,
+                              env={key: value for key, value in self.environment.items()
+                                   if not key.startswith("MAKE")})
+        self.assertEqual(done.returncode, status, done.stderr.decode())
+        return done.stdout.decode()
+
+

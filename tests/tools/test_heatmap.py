@@ -1,0 +1,203 @@
+"""attn-plot heatmap and temperature: figures of tables of statistics."""
+
+import json
+import unittest
+
+import h5py
+import numpy as np
+
+from attn import SANITIZED
+from figure import PASSAGE, FigureTest
+
+HEADER = ["group", "batch", "head", "scheme", "keys", "min", "share_below_1e-08", "entropy"]
+
+
+def tsv(rows, header=None, separator="\t"):
+    """A table as text."""
+    return "\n".join(separator.join(map(str, row)) for row in [header or HEADER, *rows]) + "\n"
+
+
+class TableTest(FigureTest):
+
+    def put(self, name, rows, header=None, separator="\t"):
+        (self.folder / name).write_text(tsv(rows, header, separator))
+        return name
+
+
+class Heatmap(TableTest):
+
+    ROWS = [[f"encoder.layer{layer}", "", head, scheme, 100, 0.5 * scheme.count("d") + layer / 100,
+             0.01 * (layer + head) if scheme == "unas" else 0, 1 + layer + head / 8]
+            for layer in (10, 2, 0) for head in range(3) for scheme in ("unas", "dnas")]
+
+    def test_values_are_where_they_belong(self):
+        words = self.words("heatmap", self.put("t.tsv", self.ROWS))
+        # Layers in natural order, heads, the values of two panels, and the quantity with its unit.
+        self.assertIn("encoder.layer", words)
+        places = [words.index(name) for name in ("unas", "dnas")]
+        self.assertLess(*places)
+        self.assertIn("keys explained away, c < 1e-8 (%)", words)
+        panel = words[:words.index("dnas")]
+        layers = [word for word in panel if word in ("0", "2", "10")]
+        self.assertEqual([word for word in layers if word == "10"], ["10"] * len(
+            [word for word in layers if word == "10"]))
+        for value in ("3", "11", "12"):  # percent, of layers 2 and 10
+            self.assertIn(value, panel)
+
+    def test_formats_agree(self):
+        layers = self.write("layers.h5")
+        with h5py.File(PASSAGE) as source, h5py.File(self.folder / layers, "a") as target:
+            for layer in (0, 1):
+                for name in "qk":
+                    target[f"layer{layer}/{name}"] = source[name][()] * (1 + layer)
+        run = ["explain-away-stats", "--each", "/*", layers]
+        table = self.run_tool(*run, "--tsv").out
+        (self.folder / "t.tsv").write_bytes(table)
+        rows = [line.split("\t") for line in table.decode().splitlines()]
+        self.put("t.csv", rows[1:], rows[0], ",")
+        (self.folder / "t.json").write_bytes(self.run_tool(*run, "--json").out)
+        self.run_tool(*run, "--only", "-o", "sums.h5")
+        for statistic in ([], ["--statistic", "min"], ["--statistic", "entropy"]):
+            with self.subTest(statistic=statistic):
+                expected = self.words("heatmap", "t.tsv", *statistic)
+                self.assertIn("layer", expected)
+                for other in ("t.csv", "t.json", "sums.h5"):
+                    self.assertEqual(self.words("heatmap", other, *statistic), expected, other)
+                self.assertEqual(self.words("heatmap", *statistic, stdin=table), expected)
+                self.assertEqual(self.words("heatmap", "-", *statistic, stdin=(
+                    self.folder / "sums.h5").read_bytes()), expected)
+        least = self.stats(*run[1:])["groups"][1]["unas"]["heads"][1]["col_sum"]["min"]
+        self.assertIn(f"{least:.2g}".replace("e-0", "e-"),
+                      self.words("heatmap", "t.tsv", "--statistic", "min"))
+
+    def test_a_batch_is_pooled(self):
+        rows = [["layer0", batch, 0, "unas", 10 * (batch + 1), 0.25 * (batch + 1), 0.3 * batch, 2.5]
+                for batch in (0, 1)]
+        self.put("t.tsv", rows)
+        # 10 keys with a share of 0 and 20 with 0.3.
+        self.assertIn("20", self.words("heatmap", "t.tsv"))
+        self.assertIn("0.25", self.words("heatmap", "t.tsv", "--statistic", "min"))
+        self.assertIn("30", self.words("heatmap", "t.tsv", "--where", "batch=1"))
+        # Rows that are totals already are not mixed with what they are totals of.
+        self.put("totals.tsv", [*rows, ["layer0", "", 0, "unas", 30, 0.25, 0.2, 2.5],
+                                ["layer0", "", "", "unas", 30, 0.25, 0.9, 2.5]])
+        words = self.words("heatmap", "totals.tsv")
+        self.assertIn("20", words)
+        self.assertNotIn("90", words)
+
+    def test_padding_is_left_out(self):
+        sums = np.ones((2, 1, 6))
+        sums[0, 0, 4:] = 0  # padding on the right
+        sums[1, 0, :3] = 0  # and on the left
+        self.write("p.h5", unas_col_sum=sums, key_length=[4, 3], key_start=[0, 3])
+        words = self.words("heatmap", "p.h5", "--statistic", "min")
+        self.assertIn("1", words)
+        self.assertIn("unas: least 1, 0% below ε", self.words("column-sums", "p.h5"))
+        self.write("long.h5", unas_col_sum=sums, key_length=[4, 9])
+        for kind in ("heatmap", "column-sums"):
+            self.refused(kind, "long.h5", "-o", "f", status=3, says=["key_length 9", "6"])
+
+    def test_cells_without_a_value(self):
+        self.put("t.tsv", [row for row in self.ROWS if row[:3] != ["encoder.layer2", "", 1]])
+        self.assertIn("no value", self.words("heatmap", "t.tsv"))
+        self.assertNotIn("no value", self.words("heatmap", self.put("all.tsv", self.ROWS)))
+
+    def test_several_inputs_have_panels(self):
+        for name in ("a.tsv", "b.tsv"):
+            self.put(name, self.ROWS)
+        words = self.words("heatmap", "a.tsv", "b.tsv", "--scheme", "unas")
+        self.assertTrue({"a.tsv, unas", "b.tsv, unas"} <= set(words), words)
+        # So have several files in one table.
+        self.put("c.tsv", [[file, *row] for file in ("/x/one.h5", "/x/two.h5") for row in self.ROWS],
+                 ["file", *HEADER])
+        words = self.words("heatmap", "c.tsv", "--scheme", "unas")
+        self.assertTrue({"one.h5, unas", "two.h5, unas"} <= set(words), words)
+
+    def test_refused(self):
+        self.put("t.tsv", self.ROWS)
+        self.refused("heatmap", "t.tsv", "--statistic", "minimum", "-o", "f", status=3,
+                     says=["t.tsv", "minimum", "min", "share_below_1e-08", "entropy"])
+        self.refused("heatmap", "t.tsv", "--scheme", "hnas", "-o", "f", status=3,
+                     says=["hnas", "unas, dnas"])
+        self.refused("heatmap", "t.tsv", "--where", "layer=1", "-o", "f", status=3,
+                     says=["layer", "group, batch, head"])
+        self.refused("heatmap", "t.tsv", "--where", "head", "-o", "f", status=2, says=["--where head"])
+        self.put("sweep.tsv", [[scale, *row] for scale in (1, 2) for row in self.ROWS],
+                 ["scale", *HEADER])
+        self.refused("heatmap", "sweep.tsv", "-o", "f", status=2, says=["scale", "--where scale=1"])
+        self.plot("heatmap", "sweep.tsv", "--where", "scale=2", "-o", "f.png")
+        (self.folder / "f.png").unlink()
+        (self.folder / "broken.tsv").write_text("group\thead\tmin\nlayer0\t1\n")
+        self.refused("heatmap", "broken.tsv", "-o", "f", status=3, says=["broken.tsv", "line 2"])
+        (self.folder / "other.json").write_text(json.dumps({"result": {}}))
+        (self.folder / "binary").write_bytes(b"\xff\xfe\x00\x01")
+        (self.folder / "text").write_text("some words\n")
+        (self.folder / "empty").write_text("")
+        for name in ("other.json", "binary", "text", "empty", "none.tsv"):
+            self.refused("heatmap", name, "-o", "f", status=3, says=[name])
+        self.write("qk.h5", q=np.ones((2, 3)), k=np.ones((2, 3)))
+        self.refused("heatmap", "qk.h5", "-o", "f", status=3,
+                     says=["qk.h5", "col_sum", "explain-away-stats --tsv qk.h5"])
+
+
+class Temperature(TableTest):
+
+    SCALES = (0.5, 1, 2)
+
+    def rows(self, schemes=("unas", "dnas")):
+        return [[scale, "layer0", "", head, scheme, 100, 0.1, 0.1 * head, 3 / scale + head]
+                for scale in self.SCALES for head in (0, 1) for scheme in schemes]
+
+    def sweep(self, name="sweep.tsv", **more):
+        return self.put(name, self.rows(**more), ["scale", *HEADER])
+
+    def layout(self, *arguments):
+        self.plot("temperature", *arguments, "-o", "f.png", layout=self.folder / "layout.json")
+        return self.read_json("layout.json")["lines"]
+
+    def test_a_line_for_each_scheme_or_head(self):
+        self.assertEqual(self.layout(self.sweep()), [2, 2])
+        self.assertEqual(self.layout("sweep.tsv", "--by", "head", "--scheme", "unas"), [2, 2])
+        self.assertEqual(self.layout("sweep.tsv", "--by", "head"), [4, 4])
+        words = self.words("temperature", "sweep.tsv", "--by", "head", "--scheme", "unas")
+        self.assertTrue({"head 0", "head 1", "temperature (1/scale)", "0.5", "1", "2",
+                         "mean entropy of a query (nats)",
+                         "keys explained away, c < 1e-8 (%)"} <= set(words), words)
+        words = self.words("temperature", "sweep.tsv")
+        self.assertTrue({"unas", "dnas", "least to largest head"} <= set(words), words)
+
+    def test_a_line_for_each_input_and_share(self):
+        for name in ("a.tsv", "b.tsv"):
+            self.sweep(name, schemes=["unas"])
+        words = self.words("temperature", "a.tsv", "b.tsv")
+        self.assertTrue({"a.tsv", "b.tsv"} <= set(words), words)
+        self.put("hybrid.tsv", [[share, *row] for share in (0, 0.5) for row in self.rows(["hnas"])],
+                 ["hybrid", "scale", *HEADER])
+        words = self.words("temperature", "hybrid.tsv")
+        self.assertTrue({"u = 0", "u = 0.5"} <= set(words), words)
+
+    @unittest.skipIf(SANITIZED, "runs the tool as other tests do")
+    def test_of_a_tool(self):
+        tables = []
+        for scale in self.SCALES:
+            lines = self.run_tool("explain-away-stats", PASSAGE, "--scale", scale,
+                                  "--tsv").out.decode().splitlines()
+            tables += [line.split("\t") for line in lines[1:]]
+            header = lines[0].split("\t")
+            tables[-len(lines) + 1:] = [[scale, *row] for row in tables[-len(lines) + 1:]]
+        self.put("t.tsv", tables, ["scale", *header])
+        self.assertEqual(self.layout("t.tsv"), [2, 2])
+
+    def test_refused(self):
+        self.put("plain.tsv", Heatmap.ROWS)
+        self.refused("temperature", "plain.tsv", "-o", "f", status=3,
+                     says=["plain.tsv", "no column scale", "--scale 0.25,0.5,1,2"])
+        self.put("zero.tsv", [[0, *row] for row in Heatmap.ROWS], ["scale", *HEADER])
+        self.refused("temperature", "zero.tsv", "-o", "f", status=3, says=["scale", "> 0"])
+        self.sweep()
+        self.refused("temperature", "sweep.tsv", "--statistic", "x", "-o", "f", status=3,
+                     says=["no column x", "entropy"])
+
+
+if __name__ == "__main__":
+    unittest.main()
