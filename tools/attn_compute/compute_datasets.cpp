@@ -51,6 +51,9 @@ void declare_compute_datasets(cli::Declaration& d) {
   declare_energy_datasets(d);
   d.dataset("preference", "broadcastable to (..., Lq, Lk)",
             "with fenchel: a preference >= 0 for each key, by default uniform")
+      .dataset("sink", "(), (H) or (B, H)",
+               "a logit that joins the sum of each row of exponentials and has no value: 0 is "
+               "softmax off by one; under dnas after the column step. Not with sinkhorn")
       .dataset("hybrid", "(), (H) or (B, H)",
                "with hnas: the share u of dnas, unless --hybrid is given; its axes are the last "
                "leading axes of q")

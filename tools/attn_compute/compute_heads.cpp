@@ -7,6 +7,7 @@
 #include "common/own_rows.hpp"
 #include "common/weights_writer.hpp"
 #include "pass/output.hpp"
+#include "plan/output_gate.hpp"
 #include "scheme/scheme_description.hpp"
 #include "stats/observers.hpp"
 #include "tensor/infinity.hpp"
@@ -86,6 +87,7 @@ HeadResult<T> compute_head(const ComputeOptions& options, const AttentionInput& 
   }
   SchemeOptions scheme = options.scheme;
   scheme.kept_bytes = useful_bytes;
+  scheme.sink = input.sink_of(head.problem);
   if (!options.hybrid.empty()) {
     scheme.hybrid = options.hybrid[static_cast<std::size_t>(head.problem)];
   }
@@ -97,7 +99,14 @@ HeadResult<T> compute_head(const ComputeOptions& options, const AttentionInput& 
         head_gradients<T>(options, input, head, scheme, result.attention, out, threads);
   }
   if (options.emits("col_sum")) result.col_sum = sums.values();
-  if (options.emits("row_entropy")) result.row_entropy = entropy.values();
+  if (options.emits("row_entropy")) {
+    result.row_entropy = entropy.values();
+    add_sink_entropies(sink_weights(result.attention.potentials, scheme), result.row_entropy);
+  }
+  // After the gradients, which need the output before the gate.
+  if (head.arrays().gate != nullptr && output) {
+    apply_gate<T>(*head.arrays().gate, {result.out.data(), queries, head.v().cols});
+  }
   if (weights && options.queries) {
     // After the pass over all: it need not make every weight for the sake of a few.
     show_rows<T>(head.scores(scheme.scheme), scheme, result.attention.potentials,

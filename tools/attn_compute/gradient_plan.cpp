@@ -46,6 +46,8 @@ const std::string& first_gradient(const ComputeOptions& options) {
              fmt::format("requires --energy {} and a dataset {}", energy->name(), operand.name));
     }
   }
+  if (name == "grad_sink") refuse(name, "there is no dataset sink");
+  if (name == "grad_gate") refuse(name, "there is no dataset gate");
   if (name == "grad_rel_bias") refuse(name, "there is no --relative-bias t5");
   refuse(name, "there is no dataset bias, nor a --relative-bias t5");
 }
@@ -91,6 +93,8 @@ class Planner {
         return of(name, input_.energy_operands[n]);
       }
     }
+    if (name == "grad_sink") return of(name, input_.sink);
+    if (name == "grad_gate") return of(name, input_.gate, {"query", "channel"});
     const bool of_dataset = name == "grad_bias" && input_.bias;
     if (of_dataset) return of(name, input_.bias, {"query", "key"});
     if (name == "grad_bias" || name == "grad_rel_bias") {

@@ -11,7 +11,8 @@ namespace {
 bool asks_for_scores(const ComputeOptions& options) {
   return std::any_of(
       options.gradients.begin(), options.gradients.end(), [](const GradientKind& kind) {
-        return kind.name != "grad_v" && kind.name != "grad_wv" && kind.name != "grad_hybrid";
+        return kind.name != "grad_v" && kind.name != "grad_wv" && kind.name != "grad_hybrid" &&
+               kind.name != "grad_sink" && kind.name != "grad_gate";
       });
 }
 
@@ -74,6 +75,11 @@ HeadGradientTargets<T> gradient_targets(const AttentionInput& input, const TileR
   }
   if (input.bias) targets.bias = by_pair(parts.part("grad_bias", *input.bias), own);
   targets.hybrid = parts.part("grad_hybrid", 1, 1).data;
+  targets.sink = parts.part("grad_sink", 1, 1).data;
+  if (input.gate) {
+    targets.gate = parts.part("grad_gate", *input.gate);
+    if (input.gate->rows > 1) targets.gate = by_query(targets.gate, own);
+  }
   if (!input.rel_bias) return targets;
   // Where there is no dataset bias, its gradient is that of the table.
   targets.relative_bias = parts.part("grad_rel_bias", *input.rel_bias);

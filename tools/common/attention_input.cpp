@@ -1,6 +1,7 @@
 #include "common/attention_input.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include <fmt/format.h>
@@ -117,6 +118,8 @@ AttentionInput::AttentionInput(const io::InputBundle& bundle, const ScoreOptions
   take_parts(bundle);
   if (q) take_energy_operands(bundle);
   take_terms(bundle);
+  take_sink(bundle, schemes);
+  if (v && bundle.has("gate")) take_gate(bundle);
   for (const Operand* operand : operands()) {
     const bool counts = !mask || operand != &*mask;
     if (counts && operand->dataset.dtype() == DType::f64) any_float64 = true;
@@ -352,6 +355,29 @@ void AttentionInput::take_terms(const io::InputBundle& bundle) {
       table, {}, shape.front(), shape.back(), LeadingMap(leading, {}, false, table.address())});
 }
 
+void AttentionInput::take_sink(const io::InputBundle& bundle, const std::vector<Scheme>& schemes) {
+  if (!bundle.has("sink")) return;
+  const io::InputDataset dataset = bundle.dataset("sink");
+  for (const Scheme scheme : schemes) {
+    if (!description_of(scheme).is_iterated()) continue;
+    throw Error(Failure::usage,
+                dataset.address() + " is an attention sink, which " + scheme_name(scheme) +
+                    " does not have",
+                "-i takes single datasets, and so leaves the sink out: -i q=FILE:/q -i k=FILE:/k");
+  }
+  require_floating(dataset);
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  constexpr double most = std::numeric_limits<double>::max();
+  sinks = numbers_per_problem(dataset, leading, -infinity, most);
+  sink.emplace(Operand{dataset, dataset.shape(), 1, 1,
+                       LeadingMap(leading, dataset.shape(), false, dataset.address())});
+}
+
+void AttentionInput::take_gate(const io::InputBundle& bundle) {
+  gate.emplace(matrix_operand(bundle, "gate", leading, queries, v_head_dim, "queries, dv"));
+  require_floating(gate->dataset);
+}
+
 void AttentionInput::take_grad_out(const io::InputBundle& bundle) {
   const io::InputDataset dataset = bundle.dataset("grad_out");
   const bool inside = options.layout == Layout::heads_inside;
@@ -385,6 +411,8 @@ std::vector<const Operand*> AttentionInput::operands() const {
   for (const auto* operand : {&scores, &mask, &bias, &preference}) add(*operand);
   for (const auto& operand : energy_operands) add(operand);
   add(rel_bias);
+  add(sink);
+  add(gate);
   add(grad_out);
   return all;
 }
@@ -429,6 +457,7 @@ std::int64_t AttentionInput::head_bytes(std::size_t element_size, std::int64_t d
   held(bias, element_size);
   held(preference, element_size);
   held(mask, 1);
+  held(gate, element_size);
   return bytes;
 }
 

@@ -31,7 +31,8 @@ struct Vectors {
 struct AttentionInput {
   /// `with_values`: uses v if the bundle has it. `schemes` determines the scores that
   /// Head::scores provides. Throws Error(input) that names datasets whose rank, shape or type does
-  /// not fit, Error(usage) for an open causal alignment.
+  /// not fit, Error(usage) for an open causal alignment, and for a sink under a scheme without
+  /// sinks.
   AttentionInput(const io::InputBundle& bundle, const ScoreOptions& options, bool with_values,
                  const std::vector<Scheme>& schemes = {Scheme::unas});
 
@@ -49,6 +50,9 @@ struct AttentionInput {
   std::optional<Operand> scores, mask, bias, preference;
   std::vector<std::optional<Operand>> energy_operands;  ///< one per operand of energy()
   std::optional<Operand> rel_bias;                      ///< (buckets, heads)
+  std::optional<Operand> sink;                          ///< a number per problem
+  std::optional<Operand> gate;                          ///< (Lq or 1, dv or 1), with v only
+  std::vector<double> sinks;                            ///< per problem; empty: none
   std::optional<Operand> grad_out;                      ///< like out; see take_grad_out
   std::vector<OwnPart> parts;                           ///< of every problem
   bool any_float64 = false;                             ///< among the datasets that are used
@@ -65,6 +69,11 @@ struct AttentionInput {
 
   /// The queries and keys of a problem that are not padding.
   const OwnPart& part(Index problem) const { return parts[static_cast<std::size_t>(problem)]; }
+
+  /// The logit of a problem's sink, or no_sink.
+  double sink_of(Index problem) const {
+    return sinks.empty() ? no_sink : sinks[static_cast<std::size_t>(problem)];
+  }
 
   /// All pairs of a problem, padding included.
   TileRange all_pairs() const { return {0, queries, 0, keys}; }
@@ -105,6 +114,8 @@ struct AttentionInput {
   void take_energy_operands(const io::InputBundle& bundle);
   void take_terms(const io::InputBundle& bundle);
   void take_parts(const io::InputBundle& bundle);
+  void take_sink(const io::InputBundle& bundle, const std::vector<Scheme>& schemes);
+  void take_gate(const io::InputBundle& bundle);
   std::vector<const Operand*> operands() const;
 };
 

@@ -67,7 +67,9 @@ void declare_energy_datasets(cli::Declaration& declaration) {
 void declare_value_datasets(cli::Declaration& declaration) {
   declaration.dataset("v", "(..., Lk, dv)", "values; without them there is no output of the layer")
       .dataset("wv", "(H, D, dv)", "with --from projection: the projection of the values")
-      .dataset("bv", "(H, dv)", "with --from projection: its bias, optional");
+      .dataset("bv", "(H, dv)", "with --from projection: its bias, optional")
+      .dataset("gate", "broadcastable to (..., Lq, dv)",
+               "an output gate: out is multiplied by 1/(1 + exp(-gate))");
 }
 
 void declare_groups_member(cli::Declaration& declaration) {

@@ -143,13 +143,17 @@ std::shared_ptr<Head<T>> HeadReader<T>::read(Index problem) {
   head->problem = problem;
   head->part = input_.part(problem);
   const TileRange& own = head->part.range;
-  const auto source = [&]<class U>(const std::optional<Operand>& operand, Matrix<U>& last) {
+  const auto part_source = [&]<class U>(const std::optional<Operand>& operand,
+                                        const TileRange& part, Matrix<U>& last) {
     if (!operand) return std::shared_ptr<OperandMatrix<U>>();
     const Index index = operand->block(problem);
-    if (last.index != index || !same_range(last.own, own)) {
-      last = {index, own, matrix_source<U>(*operand, problem, own, dense_limit_)};
+    if (last.index != index || !same_range(last.own, part)) {
+      last = {index, part, matrix_source<U>(*operand, problem, part, dense_limit_)};
     }
     return last.source;
+  };
+  const auto source = [&]<class U>(const std::optional<Operand>& operand, Matrix<U>& last) {
+    return part_source(operand, own, last);
   };
   HeadArrays<T>& arrays = head->arrays_;
   arrays.problem = problem;
@@ -161,10 +165,12 @@ std::shared_ptr<Head<T>> HeadReader<T>::read(Index problem) {
   head->bias_ = source(input_.bias, last_bias_);
   head->mask_ = source(input_.mask, last_mask_);
   head->preference_ = source(input_.preference, last_preference_);
+  head->gate_ = part_source(input_.gate, {own.row0, own.rows, 0, input_.v_head_dim}, last_gate_);
   head->relative_ = relative(arrays);
   arrays.scores = head->stored_.get();
   arrays.bias = head->bias_.get();
   arrays.mask = head->mask_.get();
+  arrays.gate = head->gate_.get();
   if (head->relative_) arrays.relative = &*head->relative_;
   make_scores(*head);
   return head;

@@ -66,7 +66,7 @@ class Head {
   std::shared_ptr<Block<T>> grad_out_block_;
   std::vector<std::shared_ptr<Block<T>>> energy_blocks_;
   HeadArrays<T> arrays_;
-  std::shared_ptr<OperandMatrix<T>> stored_, bias_, preference_;
+  std::shared_ptr<OperandMatrix<T>> stored_, bias_, preference_, gate_;
   std::shared_ptr<OperandMatrix<std::uint8_t>> mask_;
   std::optional<RelativeBias<T>> relative_;
   std::optional<HeadScores<T>> plain_, preferring_;
@@ -110,7 +110,7 @@ class HeadReader {
     TileRange own;
     std::shared_ptr<OperandMatrix<U>> source;
   };
-  Matrix<T> last_scores_, last_bias_, last_preference_;
+  Matrix<T> last_scores_, last_bias_, last_preference_, last_gate_;
   Matrix<std::uint8_t> last_mask_;
 };
 

@@ -137,7 +137,7 @@ std::vector<Index> integers_per_problem(const io::InputDataset& dataset, const S
 }
 
 Operand matrix_operand(const io::InputBundle& bundle, const std::string& name, const Shape& leading,
-                       Index rows, Index cols) {
+                       Index rows, Index cols, const char* axes) {
   const io::InputDataset dataset = bundle.dataset(name);
   const Shape& shape = dataset.shape();
   const std::size_t own = std::min<std::size_t>(2, shape.size());
@@ -145,8 +145,8 @@ Operand matrix_operand(const io::InputBundle& bundle, const std::string& name, c
   const Index own_rows = own >= 2 ? shape[shape.size() - 2] : 1;
   if ((own_cols != 1 && own_cols != cols) || (own_rows != 1 && own_rows != rows)) {
     throw Error(Failure::input, axes_text(dataset) + ", expected it to broadcast to " +
-                                    to_string(join(leading, {rows, cols})) +
-                                    ", (..., queries, keys)");
+                                    to_string(join(leading, {rows, cols})) + ", (..., " + axes +
+                                    ")");
   }
   const Shape own_leading = leading_axes(shape, own);
   return Operand{dataset, own_leading, own_rows, own_cols,

@@ -53,7 +53,7 @@ std::vector<Index> integers_per_problem(const io::InputDataset& dataset, const S
 
 /// The operand called `name`, of shape (…, rows or 1, cols or 1) broadcasting to leading.
 Operand matrix_operand(const io::InputBundle& bundle, const std::string& name, const Shape& leading,
-                       Index rows, Index cols);
+                       Index rows, Index cols, const char* axes = "queries, keys");
 
 /// One finite number per problem from a dataset that is a scalar or aligned with the last leading
 /// axes; used for `hybrid`. Throws Error(input) naming it if a value lies outside [low, high].

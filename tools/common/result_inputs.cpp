@@ -16,7 +16,7 @@ void add(const std::optional<Vectors>& vectors, NameSet& names) {
 
 NameSet score_inputs(const AttentionInput& input) {
   NameSet names = {"mask",        "bias",      "query_length", "key_length",
-                   "query_start", "key_start", "query_offset"};
+                   "query_start", "key_start", "query_offset", "sink"};
   add(input.q, names);
   add(input.k, names);
   for (const auto* operand : {&input.scores, &input.rel_bias}) {
@@ -36,6 +36,7 @@ NameSet score_inputs(const AttentionInput& input) {
 NameSet output_inputs(const AttentionInput& input) {
   NameSet names = score_inputs(input);
   add(input.v, names);
+  names.insert("gate");
   if (input.options.source == ScoreOptions::Source::projection) names.insert("bv");
   return names;
 }

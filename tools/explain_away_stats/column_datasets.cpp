@@ -13,6 +13,8 @@ void declare_column_datasets(cli::Declaration& d) {
   declare_energy_datasets(d);
   d.dataset("preference", "broadcastable to (..., Lq, Lk)",
             "with fenchel: a preference >= 0 for each key")
+      .dataset("sink", "(), (H) or (B, H)",
+               "a logit that joins the sum of each row of exponentials and has no value")
       .dataset("hybrid", "(), (H) or (B, H)",
                "with hnas: the share u of dnas; its axes are the last leading axes of q")
       .dataset("weights", "(..., Lq, Lk)", "with the scheme stored: the attention weights")
@@ -34,9 +36,10 @@ void declare_column_datasets(cli::Declaration& d) {
       .report_member("SCHEME.explained_away",
                      "an array of epsilon, count and share of the keys below it, and enough: "
                      "min_queries, with count and share among the keys with so many queries")
-      .report_member("SCHEME.first_key_share, top_shares",
+      .report_member("SCHEME.first_key_share, top_shares, sink_share",
                      "the share of the attention on the first key that is not masked; an array of "
-                     "keys (a number of them) and the share on those with the most")
+                     "keys (a number of them) and the share on those with the most; the share on "
+                     "the sink, 0 without one")
       .report_member("SCHEME.most_per_query",
                      "the key with the largest c_j/n_j among those with enough queries, where n_j "
                      "queries may attend to key j: head, index, key and value; null without one")
@@ -54,6 +57,9 @@ void declare_column_datasets(cli::Declaration& d) {
       .report_member("SCHEME.keys, enough_keys, masked_keys, empty_rows",
                      "the numbers of keys with an allowed query, with at least --min-queries of "
                      "them, and without one, and of queries without an allowed key")
+      .report_member("SCHEME.padded_keys, padded_queries",
+                     "the numbers of keys and queries outside of the sequences, which are in no "
+                     "other number")
       .report_member("SCHEME.heads",
                      "an array of the same members for each head; index is its place in the "
                      "leading axes")

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "attnkit/error.hpp"
+#include "common/own_rows.hpp"
 #include "explain_away_stats/stored_attention.hpp"
 #include "scheme/scheme_description.hpp"
 #include "stats/observers.hpp"
@@ -16,6 +17,7 @@ namespace {
 struct SchemeResult {
   HeadColumns columns;
   double mean_entropy = 0;
+  double on_sink = 0;  // of all queries
   std::optional<double> bound;
   bool converged = true;
 };
@@ -28,6 +30,7 @@ struct PointResult {
 };
 
 struct HeadResult {
+  OwnPart part;
   std::vector<Index> queries_of_key;
   std::vector<PointResult> points;
 };
@@ -35,12 +38,12 @@ struct HeadResult {
 // Far larger than any rounding, even of float16: detects potentials computed for other scores, and
 // weights that are not normalised. A query may have no allowed key.
 void require_row_sums(const std::vector<double>& row_sums, const StoredAttention& in_bundle,
-                      Index problem) {
+                      bool has_sink, Index problem) {
   if (in_bundle.has_marginals()) return;
   constexpr double tolerance = 0.01;
   for (std::size_t query = 0; query < row_sums.size(); ++query) {
     const double sum = row_sums[query];
-    if (sum == 0 || std::abs(sum - 1) <= tolerance) continue;
+    if (sum == 0 || std::abs(sum - 1) <= tolerance || (has_sink && sum < 1)) continue;
     throw Error(
         Failure::input,
         fmt::format(
@@ -91,7 +94,11 @@ SchemeResult compute_stored(const ColumnOptions& options, const StoredAttention&
   RowEntropy<T> entropy;
   RowSums<T> row_sums;
   in_bundle.show(head, {&sums, &entropy, &row_sums}, threads);
-  require_row_sums(row_sums.values(), in_bundle, head.problem);
+  const bool has_sink = !input.sinks.empty();
+  require_row_sums(row_sums.values(), in_bundle, has_sink, head.problem);
+  for (const double sum : row_sums.values()) {
+    if (has_sink && sum > 0) found.on_sink += std::max(0.0, 1 - sum);
+  }
   require_masked(sums.values(), allowed, in_bundle, head.problem);
   if (input.options.source == ScoreOptions::Source::weights) {
     // Nothing else shows the mask; a row of zeros can only be a query without allowed keys.
@@ -145,6 +152,20 @@ const SchemeResult* found_before(const ColumnTask& task, std::size_t point, std:
   return nullptr;
 }
 
+// Numbers of the own queries and keys become those of all: padded keys are masked.
+void spread(const AttentionInput& input, const OwnPart& part, HeadResult& result) {
+  result.part = part;
+  const TileRange& own = part.range;
+  spread_rows(result.queries_of_key, own.col0, input.keys, 1, 0);
+  for (PointResult& point : result.points) {
+    spread_rows(point.masked, own.col0, input.keys, 1, 1);
+    for (SchemeResult& scheme : point.schemes) {
+      spread_rows(scheme.columns.sums, own.col0, input.keys, 1, 0.0);
+      spread_rows(scheme.columns.entropies, own.row0, input.queries, 1, 0.0);
+    }
+  }
+}
+
 template <class T>
 HeadResult compute_head(const ColumnTask& task, const std::optional<StoredAttention>& in_bundle,
                         const Head<T>& head, std::int64_t useful_bytes, int threads) {
@@ -170,11 +191,17 @@ HeadResult compute_head(const ColumnTask& task, const std::optional<StoredAttent
         RowEntropy<T> entropy;
         SchemeOptions made = options.scheme_options(*scheme, head.problem);
         made.kept_bytes = useful_bytes;
+        made.sink = task.input.sink_of(head.problem);
         const Attention attention = naming_head(task.input, head, [&] {
           return attend<T>(scores.of(*scheme), made, {&sums, &entropy}, threads);
         });
         found.converged = attention.summary.status != SolveStatus::not_converged;
         found.columns = {sums.values(), entropy.values()};
+        const auto on_sink = sink_weights(attention.potentials, made);
+        add_sink_entropies(on_sink, found.columns.entropies);
+        for (std::size_t i = 0; i < on_sink.size(); ++i) {
+          if (allowed.keys_of_query[i] > 0) found.on_sink += on_sink[i];
+        }
       } else {
         found = compute_stored(options, *in_bundle, task.input, head, allowed, threads, at);
         scheme = options.recorded;
@@ -183,7 +210,8 @@ HeadResult compute_head(const ColumnTask& task, const std::optional<StoredAttent
           mean_over(found.columns.entropies, head.part.queries() - at.empty_queries);
       if (scheme) {
         const double hybrid = options.scheme_options(*scheme, head.problem).hybrid;
-        found.bound = column_sum_bound(*scheme, hybrid, allowed.most_keys());
+        found.bound = column_sum_bound(*scheme, hybrid, allowed.most_keys(),
+                                       task.input.sink_of(head.problem));
       }
       at.schemes.push_back(std::move(found));
     }
@@ -193,6 +221,7 @@ HeadResult compute_head(const ColumnTask& task, const std::optional<StoredAttent
   for (std::size_t key = 0; key < masked.size(); ++key) {
     if (masked[key] != 0) result.queries_of_key[key] = 0;
   }
+  spread(task.input, head.part, result);
   return result;
 }
 
@@ -209,16 +238,18 @@ ColumnStatistics empty_statistics(const AttentionInput& input, const ColumnOptio
   statistics.queries_of_key.reserve(all_keys);
   statistics.masked.reserve(all_keys);
   for (const std::string& name : options.schemes) {
-    statistics.schemes.push_back({name, {}, {}, {}, true});
+    statistics.schemes.push_back({name, {}, {}, {}, {}, true});
     statistics.schemes.back().sums.reserve(all_keys);
   }
   return statistics;
 }
 
 // Adds one head; its entropies are kept by nobody but the sink.
-void add_head(const PointResult& head, const std::vector<Index>& queries_of_key,
-              ColumnStatistics& statistics) {
+void add_head(const PointResult& head, const OwnPart& part,
+              const std::vector<Index>& queries_of_key, ColumnStatistics& statistics) {
   append(queries_of_key, statistics.queries_of_key);
+  statistics.padded_queries.push_back(statistics.queries - part.queries());
+  statistics.padded_keys.push_back(statistics.keys - part.keys());
   append(head.masked, statistics.masked);
   statistics.empty_queries.push_back(head.empty_queries);
   for (std::size_t n = 0; n < statistics.schemes.size(); ++n) {
@@ -227,6 +258,7 @@ void add_head(const PointResult& head, const std::vector<Index>& queries_of_key,
     append(found.columns.sums, scheme.sums);
     scheme.mean_entropies.push_back(found.mean_entropy);
     scheme.bounds.push_back(found.bound);
+    scheme.on_sink.push_back(found.on_sink);
     if (!found.converged) scheme.converged = false;
   }
 }
@@ -260,7 +292,7 @@ std::vector<ColumnStatistics> gather(const cli::Arguments& arguments, const Colu
                head.points.front().schemes[n].columns);
         }
         for (std::size_t n = 0; n < statistics.size(); ++n) {
-          add_head(head.points[n], head.queries_of_key, statistics[n]);
+          add_head(head.points[n], head.part, head.queries_of_key, statistics[n]);
         }
       });
   report.add_compute_seconds(seconds);

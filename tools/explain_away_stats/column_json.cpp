@@ -72,6 +72,7 @@ Json summary_json(const ColumnStatistics& statistics, const SchemeSummaryOf& sum
     json["top_shares"].push_back(
         {{"keys", options.most[n]}, {"share", summary.shares.most[n] / summary.shares.total}});
   }
+  json["sink_share"] = summary.on_sink / summary.shares.total;
   json["most_per_query"] = nullptr;
   if (const auto& greatest = summary.enough.greatest) {
     json["most_per_query"] = key_json(statistics, summary, greatest->position);
@@ -87,6 +88,8 @@ Json summary_json(const ColumnStatistics& statistics, const SchemeSummaryOf& sum
   json["enough_keys"] = summary.enough.keys;
   json["masked_keys"] = sums.masked_keys;
   json["empty_rows"] = summary.empty_queries;
+  json["padded_keys"] = summary.padded_keys;
+  json["padded_queries"] = summary.padded_queries;
   return json;
 }
 

@@ -110,6 +110,11 @@ class Writer {
 
   static std::string percent(double share) { return fmt::format("{:.1f}%", 100 * share); }
 
+  bool has_sink() const {
+    return std::any_of(all_.begin(), all_.end(),
+                       [](const SchemeSummaryOf& summary) { return summary.on_sink > 0; });
+  }
+
   // How much of the attention few keys get.
   void shares() {
     text_ += "\n";
@@ -117,6 +122,7 @@ class Writer {
         [&](std::size_t) {
           Fields titles = {"first"};
           for (const Index count : options_.most) titles.push_back(fmt::format("top {}", count));
+          if (has_sink()) titles.emplace_back("sink");
           titles.emplace_back("max c/n");
           return titles;
         },
@@ -125,6 +131,7 @@ class Writer {
           const auto share = [&](double sum) { return total > 0 ? percent(sum / total) : "-"; };
           Fields fields = {share(summary.shares.first)};
           for (const double sum : summary.shares.most) fields.push_back(share(sum));
+          if (has_sink()) fields.push_back(share(summary.on_sink));
           const auto& greatest = summary.enough.greatest;
           fields.push_back(greatest ? number(greatest->value) : "-");
           return fields;

@@ -45,7 +45,11 @@ SchemeSummaryOf summarise_heads(const ColumnStatistics& statistics, const Scheme
   double entropy = 0;
   for (Index head = first; head < last; ++head) {
     const auto at = static_cast<std::size_t>(head);
-    const Index open_queries = statistics.queries - statistics.empty_queries[at];
+    const Index open_queries =
+        statistics.queries - statistics.padded_queries[at] - statistics.empty_queries[at];
+    summary.padded_queries += statistics.padded_queries[at];
+    summary.padded_keys += statistics.padded_keys[at];
+    summary.on_sink += scheme.on_sink[at];
     summary.empty_queries += statistics.empty_queries[at];
     summary.open_queries += open_queries;
     if (open_queries > 0) entropy += scheme.mean_entropies[at] * static_cast<double>(open_queries);
@@ -54,6 +58,7 @@ SchemeSummaryOf summarise_heads(const ColumnStatistics& statistics, const Scheme
                                         of_heads(statistics, statistics.masked, head, head + 1),
                                         options.most));
   }
+  summary.shares.total += summary.on_sink;
   summary.mean_entropy = summary.open_queries > 0
                              ? entropy / static_cast<double>(summary.open_queries)
                              : std::numeric_limits<double>::quiet_NaN();
@@ -65,6 +70,13 @@ SchemeSummaryOf summarise_heads(const ColumnStatistics& statistics, const Scheme
   summary.histogram =
       histogram(sums, of_heads(statistics, statistics.masked, first, last), made.edges);
   return summary;
+}
+
+// The summary of the column sums themselves. Padded keys are not counted as masked ones.
+void add_sums(std::vector<double> sums, std::span<const std::uint8_t> masked,
+              const ColumnSummaryOptions& options, SchemeSummaryOf& summary) {
+  summary.sums = summarise(std::move(sums), masked, options.sums);
+  summary.sums.masked_keys -= summary.padded_keys;
 }
 
 bool is_concentrated(const SchemeSummaryOf& head, const ColumnSummaryOptions& options) {
@@ -79,7 +91,7 @@ ColumnStatistics over_batch(const ColumnStatistics& statistics, const SchemeColu
   part.queries = statistics.queries;
   part.keys = statistics.keys;
   part.slack = statistics.slack;
-  part.schemes.push_back({scheme.name, {}, {}, {}, scheme.converged});
+  part.schemes.push_back({scheme.name, {}, {}, {}, {}, scheme.converged});
   const auto append = [&](const auto& from, auto& to, Index head) {
     const auto own = of_heads(statistics, from, head, head + 1);
     to.insert(to.end(), own.begin(), own.end());
@@ -91,7 +103,10 @@ ColumnStatistics over_batch(const ColumnStatistics& statistics, const SchemeColu
     append(scheme.sums, part.schemes.front().sums, head);
     part.empty_queries.push_back(statistics.empty_queries[at]);
     part.schemes.front().mean_entropies.push_back(scheme.mean_entropies[at]);
+    part.padded_queries.push_back(statistics.padded_queries[at]);
+    part.padded_keys.push_back(statistics.padded_keys[at]);
     part.schemes.front().bounds.push_back(scheme.bounds[at]);
+    part.schemes.front().on_sink.push_back(scheme.on_sink[at]);
   }
   return part;
 }
@@ -104,7 +119,7 @@ std::vector<SchemeSummaryOf> pool_batch(const ColumnStatistics& statistics,
   for (Index position = 0; position < statistics.leading.back(); ++position) {
     ColumnStatistics part = over_batch(statistics, scheme, position);
     pooled.push_back(summarise_heads(part, part.schemes.front(), 0, part.heads(), made, options));
-    pooled.back().sums = summarise(std::move(part.schemes.front().sums), part.masked, options.sums);
+    add_sums(std::move(part.schemes.front().sums), part.masked, options, pooled.back());
   }
   return pooled;
 }
@@ -149,16 +164,15 @@ ColumnSummaries summarise_columns(ColumnStatistics& statistics, const ColumnSumm
     for (Index head = 0; head < heads; ++head) {
       made.heads.push_back(summarise_heads(statistics, scheme, head, head + 1, summaries, options));
       const auto sums = of_heads(statistics, scheme.sums, head, head + 1);
-      made.heads.back().sums =
-          summarise({sums.begin(), sums.end()},
-                    of_heads(statistics, statistics.masked, head, head + 1), options.sums);
+      add_sums({sums.begin(), sums.end()}, of_heads(statistics, statistics.masked, head, head + 1),
+               options, made.heads.back());
       if (!is_concentrated(made.heads.back(), options)) continue;
       made.heads.back().concentrated = 1;
       ++made.all.concentrated;
     }
     made.pooled = pool_batch(statistics, scheme, summaries, options);
     pooled[n].add(scheme.sums, statistics.masked);
-    made.all.sums = summarise(std::move(scheme.sums), statistics.masked, options.sums);
+    add_sums(std::move(scheme.sums), statistics.masked, options, made.all);
     summaries.schemes.push_back(std::move(made));
   }
   return summaries;

@@ -26,6 +26,7 @@ struct SchemeColumns {
   std::vector<double> sums;                   ///< (heads, Lk)
   std::vector<double> mean_entropies;         ///< per head, over queries with keys; NaN if none
   std::vector<std::optional<double>> bounds;  ///< per head
+  std::vector<double> on_sink;                ///< per head: what all its queries give the sink
   bool converged = true;                      ///< false: sinkhorn was stopped early for some head
 };
 
@@ -35,7 +36,9 @@ struct ColumnStatistics {
   Index keys = 0;
   std::vector<Index> queries_of_key;  ///< (heads, Lk): the queries that may attend to the key
   std::vector<std::uint8_t> masked;   ///< (heads, Lk): there are none
-  std::vector<Index> empty_queries;   ///< per head
+  std::vector<Index> empty_queries;   ///< per head, without padding
+  std::vector<Index> padded_queries;  ///< per head
+  std::vector<Index> padded_keys;     ///< per head; these are masked, too
   std::vector<SchemeColumns> schemes;
   double slack = 0;  ///< bound_slack of the type of the computation
   /// Names of the keys, per block of `heads_per_name` consecutive heads; empty if there are none.
@@ -66,6 +69,9 @@ struct SchemeSummaryOf {
   double mean_entropy = 0;
   Index open_queries = 0;  ///< over which the mean was taken: those with a key to attend to
   Index empty_queries = 0;
+  Index padded_queries = 0;
+  Index padded_keys = 0;
+  double on_sink = 0;           ///< of shares.total, which counts it
   std::optional<double> bound;  ///< the smallest over the heads
   std::optional<double>
       margin;            ///< min over heads of min_j c_j / bound; at least 1 if the bound holds

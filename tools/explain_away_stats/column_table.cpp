@@ -14,6 +14,8 @@ std::vector<Cell> cells_of(const SchemeSummaryOf& summary, const ColumnSummaries
   std::vector<Cell> cells = {sums.keys,
                              sums.masked_keys,
                              summary.empty_queries,
+                             summary.padded_keys,
+                             summary.padded_queries,
                              summaries.min_queries,
                              summary.enough.keys,
                              sums.min,
@@ -30,6 +32,7 @@ std::vector<Cell> cells_of(const SchemeSummaryOf& summary, const ColumnSummaries
   const double total = summary.shares.total;
   cells.emplace_back(summary.shares.first / total);
   for (const double most : summary.shares.most) cells.emplace_back(most / total);
+  cells.emplace_back(summary.on_sink / total);
   const auto& greatest = summary.enough.greatest;
   cells.push_back(greatest ? Cell(greatest->value) : Cell());
   cells.push_back(greatest ? Cell(greatest->position) : Cell());
@@ -48,8 +51,8 @@ std::vector<TableColumn> column_table_columns(const ColumnSummaryOptions& option
     columns.push_back({"hybrid"});
   }
   columns.push_back({"scheme"});
-  for (const char* const name :
-       {"keys", "masked_keys", "empty_queries", "min_queries", "enough_keys"}) {
+  for (const char* const name : {"keys", "masked_keys", "empty_queries", "padded_keys",
+                                 "padded_queries", "min_queries", "enough_keys"}) {
     columns.push_back({name, false});
   }
   columns.push_back({"min_c"});
@@ -67,6 +70,7 @@ std::vector<TableColumn> column_table_columns(const ColumnSummaryOptions& option
   for (const Index count : options.most) {
     columns.push_back({fmt::format("top_{}_share", count), false});
   }
+  columns.push_back({"sink_share", false});
   columns.push_back({"max_c_per_query", false});
   columns.push_back({"max_c_per_query_key", false});
   columns.push_back({"bound", false});
@@ -104,6 +108,8 @@ std::vector<std::pair<std::string, std::string>> column_table_meanings() {
       {"scheme", "the normalisation"},
       {"keys, masked_keys", "the numbers of keys with and without an allowed query"},
       {"empty_queries", "the number of queries without an allowed key"},
+      {"padded_keys, padded_queries",
+       "the numbers of keys and queries outside of the sequence, which are in no other number"},
       {"min_queries, enough_keys", "--min-queries, and the number of keys with so many queries"},
       {"min_c, median_c, mean_c, max_c", "of the column sums c of the keys"},
       {"share_below_E", "the share of the keys with c < E, for each --epsilon"},
@@ -111,6 +117,7 @@ std::vector<std::pair<std::string, std::string>> column_table_meanings() {
       {"entropy", "the mean entropy of the weights of a query, in nats"},
       {"first_key_share", "the share of the attention on the first key"},
       {"top_K_share", "the share on the K keys with the most, for each --top-shares"},
+      {"sink_share", "the share on the sink, 0 without one"},
       {"max_c_per_query, max_c_per_query_key",
        "the largest c/n of a key with enough queries, where n queries may attend to it, and the "
        "index of that key"},
