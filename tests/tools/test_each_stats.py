@@ -106,11 +106,11 @@ class Statistics(Dump):
         rows = self.rows(*options)
         self.assertEqual(list(rows[0]),
                          ["file", "group", "batch", "head", "scheme", "keys", "masked_keys",
-                          "empty_queries", "min_queries", "enough_keys", "min_c", "median_c",
-                          "mean_c", "max_c", "share_below_1e-08", "share_below_0.75",
+                          "empty_queries", "padded_keys", "padded_queries", "min_queries",
+                          "enough_keys", "min_c", "median_c", "mean_c", "max_c", "share_below_1e-08", "share_below_0.75",
                           "enough_share_below_1e-08", "enough_share_below_0.75", "entropy",
-                          "first_key_share", "top_1_share", "top_10_share", "max_c_per_query",
-                          "max_c_per_query_key", "bound", "margin", "holds"])
+                          "first_key_share", "top_1_share", "top_10_share", "sink_share",
+                          "max_c_per_query", "max_c_per_query_key", "bound", "margin", "holds"])
         position = 0
         for group in self.stats(*options)["groups"]:
             for head in range(len(group["unas"]["heads"])):

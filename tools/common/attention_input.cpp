@@ -87,6 +87,14 @@ std::string Vectors::address() const {
   return input.dataset.address() + (weights ? " times " + weights->dataset.address() : "");
 }
 
+void require_no_sink(const io::InputBundle& bundle, const std::string& who) {
+  if (!bundle.has("sink")) return;
+  throw Error(Failure::usage,
+              bundle.dataset("sink").address() + " is an attention sink, which " + who +
+                  " does not have",
+              "-i takes single datasets, and so leaves the sink out: -i q=FILE:/q -i k=FILE:/k");
+}
+
 void require_layout_effect(const cli::Arguments& arguments, const AttentionInput& input) {
   if (!arguments.given("layout") || input.v) return;
   if (input.options.source == ScoreOptions::Source::vectors) return;
@@ -357,14 +365,10 @@ void AttentionInput::take_terms(const io::InputBundle& bundle) {
 
 void AttentionInput::take_sink(const io::InputBundle& bundle, const std::vector<Scheme>& schemes) {
   if (!bundle.has("sink")) return;
-  const io::InputDataset dataset = bundle.dataset("sink");
   for (const Scheme scheme : schemes) {
-    if (!description_of(scheme).is_iterated()) continue;
-    throw Error(Failure::usage,
-                dataset.address() + " is an attention sink, which " + scheme_name(scheme) +
-                    " does not have",
-                "-i takes single datasets, and so leaves the sink out: -i q=FILE:/q -i k=FILE:/k");
+    if (description_of(scheme).is_iterated()) require_no_sink(bundle, scheme_name(scheme));
   }
+  const io::InputDataset dataset = bundle.dataset("sink");
   require_floating(dataset);
   constexpr double infinity = std::numeric_limits<double>::infinity();
   constexpr double most = std::numeric_limits<double>::max();

@@ -119,6 +119,9 @@ struct AttentionInput {
   std::vector<const Operand*> operands() const;
 };
 
+/// Refuses a dataset sink: Error(usage) that says who has no sinks.
+void require_no_sink(const io::InputBundle& bundle, const std::string& who);
+
 /// Throws Error(usage) if --layout is given and no array has an axis of heads: neither q and k, nor
 /// a v from which out is computed.
 void require_layout_effect(const cli::Arguments& arguments, const AttentionInput& input);

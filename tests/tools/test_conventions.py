@@ -1,0 +1,143 @@
+"""attn-compute against a plain evaluation of attention with the conventions of ONNX's operator
+Attention (opset 25), which variable-length kernels share: causality, offsets, windows, padding,
+grouped heads, soft caps and sinks in all combinations."""
+
+import unittest
+
+import numpy as np
+
+from attn import ToolTest
+
+COMBINATIONS = 300
+
+
+def plain_attention(q, k, v, case):
+    """out and column sums of one sequence, a query at a time. q (Lq, d), k (Lk, d), v (Lk, dv)."""
+    queries, keys = len(q), len(k)
+    offset = case["offset"]
+    if offset is None:
+        offset = keys - queries if case["causal"] == "bottom-right" else 0
+    out, sums = np.zeros((queries, v.shape[1])), np.zeros(keys)
+    for i in range(queries):
+        position = i + offset
+        seen = [j for j in range(keys)
+                if (case["causal"] is None or j <= position)
+                and (case["left"] is None or j >= position - case["left"])
+                and (case["right"] is None or j <= position + case["right"])]
+        scores = np.array([q[i] @ k[j] / np.sqrt(q.shape[1]) for j in seen])
+        if case["softcap"] is not None:
+            scores = case["softcap"] * np.tanh(scores / case["softcap"])
+        # The sink takes part in the sum alone.
+        logits = scores if case["sink"] is None else np.append(scores, case["sink"])
+        if logits.size == 0:
+            continue
+        exponentials = np.exp(logits - logits.max())
+        weights = (exponentials / exponentials.sum())[:len(seen)]
+        for weight, j in zip(weights, seen):
+            out[i] += weight * v[j]
+            sums[j] += weight
+    return out, sums
+
+
+def random_case(random):
+    def maybe(share, value):
+        return value if random.random() < share else None
+    causal = [None, "top-left", "bottom-right"][random.integers(3)]
+    left, right = (maybe(0.4, int(random.integers(0, 12))) for _ in range(2))
+    placed = causal == "top-left" or (causal is None and (left, right) != (None, None))
+    return {"causal": causal, "left": left, "right": right,
+            "offset": maybe(0.5, int(random.integers(-5, 12))) if placed else None,
+            "softcap": maybe(0.3, float(random.uniform(0.5, 3))),
+            "sink": None, "padded": random.random() < 0.7, "with_sink": random.random() < 0.4,
+            "dataset": random.random() < 0.5}
+
+
+class Conventions(ToolTest):
+
+    def options(self, case):
+        options = [] if case["causal"] is None else [f"--causal={case['causal']}"]
+        if (case["left"], case["right"]) != (None, None):
+            sides = ("" if side is None else side for side in (case["left"], case["right"]))
+            options.append("--window={}:{}".format(*sides))
+        if case["softcap"] is not None:
+            options.append(f"--softcap={case['softcap']!r}")
+        if case["offset"] is not None and not case["dataset"]:
+            options.append(f"--query-offset={case['offset']}")
+        return options
+
+    def test_random_combinations(self):
+        random = np.random.default_rng(25)
+        for number in range(COMBINATIONS):
+            case = random_case(random)
+            batch, key_heads, group = random.integers(1, 4, 3)
+            heads = key_heads * group
+            queries, keys = random.integers(1, 24, 2)
+            depth, width = random.integers(1, 9, 2)
+            data = {"q": random.normal(size=(batch, heads, queries, depth)),
+                    "k": random.normal(size=(batch, key_heads, keys, depth)),
+                    "v": random.normal(size=(batch, key_heads, keys, width))}
+            more = {}
+            own_queries, own_keys = np.full(batch, queries), np.full(batch, keys)
+            if case["padded"]:
+                own_queries = random.integers(0, queries + 1, batch)
+                own_keys = random.integers(0, keys + 1, batch)
+                more |= {"query_length": own_queries, "key_length": own_keys}
+                for b in range(batch):
+                    data["q"][b, :, own_queries[b]:] = np.nan
+                    for name in "kv":
+                        data[name][b, :, own_keys[b]:] = np.nan
+            sinks = random.normal(size=heads) if case["with_sink"] else [None] * heads
+            if case["with_sink"]:
+                more["sink"] = sinks
+            if case["offset"] is not None and case["dataset"]:
+                more["query_offset"] = np.full(batch, case["offset"])
+            self.write("in.h5", **data, **more)
+            with self.subTest(number=number, **case):
+                found = self.compute("in.h5", "-q", "--emit=out,col_sum", *self.options(case))
+                for b in range(batch):
+                    rows, cols = slice(0, own_queries[b]), slice(0, own_keys[b])
+                    for h in range(heads):
+                        out, sums = plain_attention(
+                            data["q"][b, h, rows], data["k"][b, h // group, cols],
+                            data["v"][b, h // group, cols], case | {"sink": sinks[h]})
+                        whole = np.zeros((queries, width)), np.zeros(keys)
+                        whole[0][rows], whole[1][cols] = out, sums
+                        self.assert_near("out", found["out"][b, h], whole[0], 1e-12)
+                        self.assert_near("col_sum", found["col_sum"][b, h], whole[1], 1e-12)
+
+    def test_an_offset_places_a_block_of_queries_behind_a_cache(self):
+        random = np.random.default_rng(26)
+        data = {n: random.normal(size=(2, 40, 8)) for n in "qkv"}
+        self.write("all.h5", **data)
+        self.write("block.h5", q=data["q"][:, 30:37], k=data["k"], v=data["v"])
+        whole = self.compute("all.h5", "-q", "--causal", "--window=9:")
+        for options in (["--causal", "--query-offset=30"], ["--causal=top-left", "--query-offset=30"]):
+            block = self.compute("block.h5", "-q", "--window=9:", *options)
+            self.assert_near("out", block["out"], whole["out"][:, 30:37], 1e-14)
+        self.refused("attn-compute", "block.h5", "--causal=bottom-right", "--query-offset=30",
+                     status=2, says=["both --causal=bottom-right and a query offset"])
+        self.refused("attn-compute", "block.h5", "--query-offset=30", status=2,
+                     says=["--query-offset has no effect"])
+        self.refused("attn-compute", "block.h5", "--causal", status=2, says=["--causal is ambiguous"])
+
+    def test_windows_in_words(self):
+        random = np.random.default_rng(27)
+        self.write("in.h5", **{n: random.normal(size=(1, 12, 4)) for n in "qkv"})
+        same = (("--window=4", "--window=3:3"), ("--window=none", "--window=:"))
+        for a, b in same:
+            self.assert_same_bits(self.compute("in.h5", "-q", a), self.compute("in.h5", "-q", b),
+                                  ["out"])
+        for text in ("0", "-1", "3:x", "a", "3:4:5", ":-1", "1.5"):
+            self.refused("attn-compute", "in.h5", f"--window={text}", status=2,
+                         says=[f"--window is {text}", "LEFT:RIGHT"])
+        # What is recorded is used again.
+        for text, recorded in (("5", 5), ("2:0", "2:0"), (":3", ":3")):
+            self.run_tool("attn-compute", "in.h5", f"--window={text}", "--force", "-o", "made.h5")
+            self.assertEqual(self.read("made.h5").attributes["attn_window"], recorded)
+            stored = self.stats("made.h5", "--scheme=stored,unas")
+            self.assert_near("mean", stored["stored"]["row_entropy"]["mean"],
+                             stored["unas"]["row_entropy"]["mean"], 1e-12)
+
+
+if __name__ == "__main__":
+    unittest.main()
