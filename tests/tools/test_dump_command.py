@@ -200,6 +200,15 @@ class Scripts(CommandTest):
         self.refused_with("--tokens", "none.txt", "-o", "dump.h5", *self.ARGUMENTS, status=3,
                           says="none.txt: No such file")
 
+    def test_functions_of_the_script(self):
+        script = LAYER + SCRIPT.replace("import mylayer", "").replace("mylayer.", "")
+        (self.folder / "whole.py").write_text(script)
+        self.run_command("-q", "-o", "dump.h5", "--function=__main__:attend", "whole.py", "--layers", "2")
+        self.assertEqual(self.groups(), ["block.0", "block.1", "mha"])
+        self.path.unlink()
+        self.refused_with("-o", "dump.h5", "--function=__main__:other", "whole.py", "--layers", "2", status=2,
+                          says="__main__:other: .*no attribute")
+
     def test_no_names_for_tokens_is_said(self):
         (self.folder / "infer.py").write_text(SCRIPT.replace("words = Tokenizer()", ""))
         _, err = self.run_command("-o", "dump.h5", *self.ARGUMENTS)
