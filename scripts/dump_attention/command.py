@@ -161,6 +161,8 @@ def main(words, home, write_bytecode_before=False):
         made.error("-o FILE is needed")
     if options.output == "-":
         made.error("-o -: scripts print there; name a file")
+    if options.tokens is not None and options.tokenizer is not None:
+        made.error("--tokens and --tokenizer: one of them is enough")
     if options.module is None and options.script is None:
         made.error("SCRIPT is needed")
     before = {number: signal.signal(number, _stop) for number in (signal.SIGINT, signal.SIGTERM)}
