@@ -1,5 +1,6 @@
 """The bundle that is written: it appears complete or not at all."""
 
+import concurrent.futures
 import contextlib
 import datetime
 import errno
@@ -57,7 +58,7 @@ class Bundle:
                             "name it .h5; tensor-convert makes other formats of a group")
         self._dtype = {"f16": torch.float16, "f32": torch.float32}.get(dtype)
         self._packed = compression(compress)
-        self._buffer = None
+        self._buffers, self._copier, self._descriptor = {}, None, None
         self.seconds, self.bytes = 0.0, 0
         self._refuse_existing()
         folder, name = os.path.split(self.path)
@@ -104,11 +105,12 @@ class Bundle:
                 packed = {"compression": "gzip", "compression_opts": 1}
             if size < _LARGE or not tensor.dim():
                 packed = {}
-            if packed or not tensor.dim() or tensor.is_contiguous() or size < _PIECE:
+            at_hand = tensor.is_contiguous() and tensor.device.type == "cpu"
+            if packed or not tensor.dim() or at_hand or size < _PIECE:
                 values = tensor.cpu().contiguous().numpy()
                 group.create_dataset(name, data=values, **packed)
             else:
-                self._in_pieces(group.create_dataset(name, tuple(tensor.shape), kind), tensor)
+                self._in_pieces(self._room_for(group, name, tuple(tensor.shape), kind), tensor)
             self.bytes += size
 
     def _converted(self, group, name, tensor):
@@ -124,26 +126,52 @@ class Bundle:
                                 f"{str(wanted).removeprefix('torch.')}", 3, "--dtype f32 holds it")
         return result
 
-    def _in_pieces(self, dataset, tensor):
-        """Copies and writes a tensor that is not contiguous, a part of its leading axes at a time."""
+    def _room_for(self, group, name, shape, kind):
+        """Where in the file the numbers of a new dataset go."""
+        h5py = self._h5py
+        settings = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        settings.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+        settings.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
+        made = h5py.h5d.create(group.id, name.encode(), h5py.h5t.py_create(kind, logical=True),
+                               h5py.h5s.create_simple(shape), settings)
+        return made.get_offset()
+
+    def _in_pieces(self, place, tensor):
+        """Copies and writes a tensor that is not contiguous, a part of its leading axes at a time; the
+        next part is copied while one is written."""
+        if self._descriptor is None:
+            self._descriptor = os.open(self._part, os.O_WRONLY)
+            self._copier = concurrent.futures.ThreadPoolExecutor(1)
         axis, size = 0, tensor[0].numel() * tensor.element_size()
         while size > _PIECE and axis < tensor.dim() - 2:
             axis += 1
             size = size // tensor.shape[axis]
         step = max(1, _PIECE // max(size, 1))
-        for index in self._numpy.ndindex(*tensor.shape[:axis]):
-            part = tensor[index]
-            for first in range(0, len(part), step):
-                piece = part[first:first + step]
-                buffer = self._room(piece)
-                buffer.copy_(piece)
-                dataset[(*index, slice(first, first + len(piece)))] = buffer.numpy()
+        pieces = [tensor[index][first:first + step] for index in self._numpy.ndindex(*tensor.shape[:axis])
+                  for first in range(0, tensor.shape[axis], step)]
 
-    def _room(self, piece):
-        if self._buffer is None or self._buffer.dtype != piece.dtype or (
-                self._buffer.numel() < piece.numel()):
-            self._buffer = self._torch.empty(piece.numel(), dtype=piece.dtype)
-        return self._buffer[:piece.numel()].view(piece.shape)
+        def copied(number):
+            piece = pieces[number]
+            room = self._buffer(number % 2, piece)
+            room.copy_(piece)
+            return room.numpy().reshape(-1).view("u1")
+
+        coming = self._copier.submit(copied, 0)
+        for number in range(len(pieces)):
+            part = memoryview(coming.result())
+            if number + 1 < len(pieces):
+                coming = self._copier.submit(copied, number + 1)
+            while part:
+                # Not by HDF5: Python's own call lets the other thread run.
+                done = os.pwrite(self._descriptor, part, place)
+                part, place = part[done:], place + done
+
+    def _buffer(self, which, piece):
+        """Memory for a copy, used again and again: new memory is slow."""
+        size = piece.numel() * piece.element_size()
+        if which not in self._buffers or self._buffers[which].numel() < size:
+            self._buffers[which] = self._torch.empty(size, dtype=self._torch.uint8)
+        return self._buffers[which][:size].view(piece.dtype).view(piece.shape)
 
     def put_strings(self, group, name, strings):
         """Writes UTF-8 strings, nested lists of equal lengths."""
@@ -157,6 +185,7 @@ class Bundle:
             # As the tools write it: one string of variable length.
             self.file.attrs["history"] = history.replace("\n", " ")
             self.file.flush()
+            self._close_copier()
             self.file.close()
             descriptor = os.open(self._part, os.O_RDONLY)
             try:
@@ -180,8 +209,16 @@ class Bundle:
             self._refuse_existing()
             os.rename(self._part, self.path)
 
+    def _close_copier(self):
+        if self._descriptor is not None:
+            self._copier.shutdown()
+            os.close(self._descriptor)
+            self._descriptor = None
+
     def discard(self):
         """Removes the temporary, if it is still there."""
+        with contextlib.suppress(OSError):
+            self._close_copier()
         with contextlib.suppress(Exception):
             self.file.close()
         with contextlib.suppress(OSError):

@@ -26,7 +26,8 @@ class Call:
     rel_bias: Any = None  # (buckets, H): T5's table, in place of bias
     dropout: float = 0.0
     of_itself: Optional[bool] = None  # whether queries and keys are the same sequence; None: unknown
-    # x, y, wq, … by name; before they are asked for, a function of the layer's name, or None.
+    # x, y, wq, … by name; before they are asked for, a function that gets a function to
+    # tell what is amiss, or None.
     inputs: Any = None
     # What the model made of it, by rows: (…, Lq, dv), or after `join` (B, Lq, D).
     out: Any = None

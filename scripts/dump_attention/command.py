@@ -71,8 +71,9 @@ def parser():
     add("-m", dest="module", metavar="MODULE",
         help="run this module, as python3 -m does, in place of a SCRIPT. What follows are its arguments")
     add("--function", action="append", default=[], metavar="MODULE:NAME",
-        help="also record this function of query, key and value; may be repeated. attn_mask, is_causal "
-             "and scale have the meaning that scaled_dot_product_attention gives them")
+        help="also record this function of query, key and value; may be repeated. __main__:NAME is a "
+             "function of the script. attn_mask, is_causal and scale have the meaning that "
+             "scaled_dot_product_attention gives them")
     add = made.add_argument_group("What is recorded").add_argument
     add("--layers", metavar="LIST",
         help="these layers, such as 0,3-5 or 'decoder.*'. The number of a layer is the first number in "
@@ -160,6 +161,8 @@ def main(words, home, write_bytecode_before=False):
         made.error("-o FILE is needed")
     if options.output == "-":
         made.error("-o -: scripts print there; name a file")
+    if options.tokens is not None and options.tokenizer is not None:
+        made.error("--tokens and --tokenizer: one of them is enough")
     if options.module is None and options.script is None:
         made.error("SCRIPT is needed")
     before = {number: signal.signal(number, _stop) for number in (signal.SIGINT, signal.SIGTERM)}

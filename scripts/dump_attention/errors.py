@@ -17,6 +17,19 @@ class DumpWarning(UserWarning):
     """Something that the dump lacks."""
 
 
-def warn(text):
-    """Warns with one line."""
-    warnings.warn(text, DumpWarning, stacklevel=3)
+class Notes:
+    """What the layers of a recording lack: told once for all layers that share it."""
+
+    def __init__(self):
+        self._layers = {}  # by text
+
+    def add(self, layer, text):
+        layers = self._layers.setdefault(text, [])
+        if layer not in layers:
+            layers.append(layer)
+
+    def tell(self):
+        """Warns, with one line for each text."""
+        for text, (first, *others) in self._layers.items():
+            more = f" and {len(others)} more layer{'s' * (len(others) > 1)}" if others else ""
+            warnings.warn(f"{first}{more}: {text}", DumpWarning, stacklevel=2)

@@ -40,19 +40,35 @@ class Functions:
     def __init__(self, recorder):
         self._recorder = recorder
         self._replaced = []  # (original, replacement)
+        self._pending = []  # names of functions of the script, which is not there yet
 
     def replace(self, name):
-        owner, attribute = find(name)
+        """Replaces a function. One of the script, "__main__:function", may come later."""
+        try:
+            owner, attribute = find(name)
+        except DumpError:
+            if not name.startswith("__main__:"):
+                raise
+            self._pending.append(name)
+            return
         original = getattr(owner, attribute)
-        parameters = _SDPA_PARAMETERS
+        bind = _bind_sdpa
         if name != SDPA:
             try:
-                parameters = tuple(inspect.signature(original).parameters)
+                bind = _binding(inspect.signature(original))
             except (TypeError, ValueError) as error:
                 raise DumpError(f"{name}: {error}; expected a Python function", 2) from error
-        replacement = self._recorded(original, attribute, name, parameters)
+        replacement = self._recorded(original, attribute, name, bind)
         self._replaced.append((original, replacement))
         self._recorder.replace(owner, attribute, lambda _: replacement)
+
+    def replace_pending(self, at_the_end=False):
+        """Replaces the functions that the script has by now."""
+        pending, self._pending = self._pending, []
+        for name in pending:
+            self.replace(name)
+        if at_the_end and self._pending:
+            find(self._pending[0])  # throws
 
     def replace_copies(self, root):
         """Replaces what the modules of a model imported by `from … import`."""
@@ -63,7 +79,7 @@ class Functions:
                     if value is original:
                         self._recorder.replace(home, name, lambda _, new=replacement: new)
 
-    def _recorded(self, original, attribute, name, parameters):
+    def _recorded(self, original, attribute, name, bind):
         recorder = self._recorder
 
         def call(*args, **kwargs):
@@ -73,13 +89,31 @@ class Functions:
                 result = original(*args, **kwargs)
             layer = recorder.layer_of(fallback=attribute)
             if layer is not None:
-                given = dict(zip(parameters, args)) | kwargs
+                given = bind(*args, **kwargs)
                 frames = recorder.frames()
                 recorder.record(layer, lambda: described(given, result, frames, name),
                                 frames[0].module if frames else None)
             return result
 
         return call
+
+
+def _bind_sdpa(*args, **kwargs):
+    return dict(zip(_SDPA_PARAMETERS, args)) | kwargs
+
+
+def _binding(signature):
+    """The arguments of a call by name, with their defaults."""
+    def bind(*args, **kwargs):
+        bound = signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        given = dict(bound.arguments)
+        for name, parameter in signature.parameters.items():
+            if parameter.kind is parameter.VAR_KEYWORD:
+                given |= given.pop(name)
+        return given
+
+    return bind
 
 
 def described(given, result, frames, name):

@@ -19,11 +19,11 @@ class Masks:
         self.causal, self.window = call.causal, call.window
         self.mask = None
         self._queries, self._keys = call.q.shape[-2], call.k.shape[-2]
-        self._of_itself = call.of_itself
+        self._of_itself = True if call.of_itself is None and call.causal != "none" else call.of_itself
         self._window_hint = call.window_hint
         self._batch = len(call.q)
         batched = call.q.dim() == 4
-        padding = call.real_keys
+        padding = None if call.real_keys is None else call.real_keys.detach().cpu()
         allowed = _smallest(call.allowed)
         if padding is not None and not (batched and self._pad(padding)):
             # Not a block for each sequence.
@@ -99,43 +99,57 @@ class Masks:
 
     def _keep_pattern(self, one, rows, columns, only_causal=False):
         """Whether `one` (B, Lq, Lk) is everything, causality or a window inside of the blocks."""
-        (row_start, row_length), (column_start, column_length) = rows, columns
-        i = torch.arange(self._queries)[None] - row_start[:, None]
-        j = torch.arange(self._keys)[None] - column_start[:, None]
-        inside = (((i >= 0) & (i < row_length[:, None]))[:, :, None] &
-                  ((j >= 0) & (j < column_length[:, None]))[:, None, :])
-        # j − p_i, by alignment
-        ahead = {"top-left": j[:, None, :] - i[:, :, None]}
-        ahead["bottom-right"] = ahead["top-left"] - (column_length - row_length)[:, None, None]
-        ahead["none"] = ahead["top-left"]
+        def span(block, b):
+            start, length = (int(part[b if len(part) > 1 else 0]) for part in block)
+            return slice(start, start + length)
+
+        count = max(len(one), len(rows[0]), len(columns[0]))
+        parts = [one[b if len(one) > 1 else 0, span(rows, b), span(columns, b)] for b in range(count)]
         given = self.causal
-        if given != "none":
-            one = one & (ahead[given] <= 0)
-        # The simplest first.
         causals = ["top-left", "bottom-right"] if only_causal else ["none", "top-left", "bottom-right"]
+        # The simplest first.
         order = [(causal, False) for causal in causals]
         order += [(causal, True) for causal in ("top-left", "bottom-right", "none") if causal in causals]
         for causal, windowed in order:
             if given not in ("none", causal):
                 continue
-            within = inside if causal == "none" else inside & (ahead[causal] <= 0)
-            window = _window(one & inside, within, ahead[causal].abs(), self._window_hint)
-            if window is None or (bool(window) != windowed and self._window_hint is None):
-                continue
-            self.causal, self.window = causal, window or self.window
-            return True
+            window = _window(parts, causal, given != "none", self._window_hint, windowed)
+            if window is not None:
+                self.causal, self.window = causal, window or self.window
+                return True
         return False
 
 
-def _window(found, within, distance, hint):
-    """The window that leaves `found` of the pairs `within`; 0: none is needed; None: it is no
-    window."""
-    if hint is not None and torch.equal(found, within & (distance < hint)):
+def _window(parts, causal, cut, hint, windowed):
+    """The window that makes the parts (Lq, Lk) of all sequences; 0: they have none; None: they are
+    something else. `cut`: causality is known, whatever the parts say."""
+    def ahead(part):
+        """j − p_i"""
+        queries, keys = part.shape
+        places = torch.arange(keys, dtype=torch.int32)[None] - torch.arange(queries, dtype=torch.int32)[:, None]
+        return places - (keys - queries) if causal == "bottom-right" else places
+
+    def fits(limit):
+        for part in parts:
+            distance = ahead(part)
+            found = part & (distance <= 0) if cut else part
+            wanted = torch.ones_like(part) if causal == "none" else distance <= 0
+            if limit:
+                wanted = wanted & (distance.abs() < limit)
+            if not torch.equal(found, wanted):
+                return False
+        return True
+
+    if hint is not None and fits(hint):
         return hint
-    if torch.equal(found, within.expand_as(found)):
-        return 0
-    widest = int(torch.where(found, distance, -1).max()) + 1
-    return widest if widest and torch.equal(found, within & (distance < widest)) else None
+    if not windowed:
+        return 0 if fits(0) else None
+    widest = 0
+    for part in parts:
+        distance = ahead(part)
+        open_ = part & (distance <= 0) if cut else part
+        widest = max(widest, int(torch.where(open_, distance.abs() + 1, 0).max()) if part.numel() else 0)
+    return widest if widest and fits(widest) else None
 
 
 def _smallest(allowed):

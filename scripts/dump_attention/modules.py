@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from .call import Call, both, split_mask
-from .errors import DumpError, warn
+from .errors import DumpError
 from .masks import Masks
 
 
@@ -72,9 +72,9 @@ def multihead_call(module, given, result, _):
     if added is not None:
         bias = both(bias, added.reshape(batch, 1, 1, -1), torch.add)
 
-    def inputs_of(layer):
+    def inputs_of(note):
         if more or given["key"] is not given["value"]:
-            warn(f"{layer}: the inputs are not recorded, as " +
+            note("the inputs are not recorded, as " +
                  ("bias_k or add_zero_attn adds a key" if more else
                   "keys and values come from different inputs"))
             return {}

@@ -4,8 +4,6 @@ import re
 
 import torch
 
-from .errors import warn
-
 # Names of linear modules, without underscores and in small letters.
 _NAME = r"(?:to|w|linear|in)?{}(?:proj|projection|lin|linear|layer)?"
 _PATTERNS = {"q": _NAME.format("(?:q|query|queries)"), "k": _NAME.format("(?:k|key|keys)"),
@@ -123,18 +121,17 @@ def projections_of(call, frames):
         q, k, v = parts
         if call.of_itself is None:
             call.of_itself = _same(q.x, k.x)
-        call.inputs = lambda layer: _made(call, (q, k, v), layer)
+        call.inputs = lambda note: _made(call, (q, k, v), note)
         return
 
 
-def _made(call, parts, layer):
-    """The datasets by name; an empty dictionary, with a warning, if they cannot be told."""
+def _made(call, parts, note):
+    """The datasets by name; an empty dictionary if they cannot be told. note(text) tells why."""
     q, k, v = parts
     tensors = call.q, call.k, call.v
     if not _same(k.x, v.x) or any(part.output.numel() != tensor.numel()
                                   for part, tensor in zip(parts, tensors)):
-        warn(f"{layer}: the inputs are not recorded, as keys and values come from several inputs or "
-             "from a cache")
+        note("the inputs are not recorded, as keys and values come from several inputs or from a cache")
         return {}
     factors = [part.factor(tensor) for part, tensor in zip(parts, tensors)]
     made = {}
@@ -149,6 +146,6 @@ def _made(call, parts, layer):
         made["y"] = k.x.reshape(batch, -1, k.x.shape[-1])
     differing = [name for name, factor in zip("qkv", factors) if factor is None]
     if differing:
-        warn(f"{layer}: {' and '.join(differing)} are not the projections of the inputs alone (rotary "
+        note(f"{' and '.join(differing)} are not the projections of the inputs alone (rotary "
              "positions, or a normalisation): --from projection leaves that out")
     return made

@@ -7,7 +7,7 @@ import sys
 
 from . import version
 from .bundle import Bundle, time_stamp
-from .errors import DumpError, warn
+from .errors import DumpError, Notes
 from .selection import Layers, Numbers
 
 try:
@@ -60,6 +60,7 @@ class Recorder:
         self._bundle, self._model = bundle, model
         self._layers, self._heads, self._numbers = chosen
         self._inputs = inputs
+        self._notes, self._differing = Notes(), {}
         self._seen = {}  # calls of each layer, recorded or not
         self._ids = {}  # token ids by group
         self._names = {}  # names of modules, by identity
@@ -153,6 +154,7 @@ class Recorder:
 
     def _begin(self, module, args, kwargs):
         """A module is called from outside of any other."""
+        self._functions.replace_pending()
         if self._model is None and id(module) not in self._names:
             self._names_of(module)
             self._enter_root(module)
@@ -235,11 +237,14 @@ class Recorder:
         self.calls[layer] = self.calls.get(layer, 0) + 1
 
     def _write(self, layer, name, call, module):
+        def note(text):
+            self._notes.add(layer, text)
+
         if call.dropout > 0:
-            warn(f"{layer}: dropout is on; what is computed from the dump has none")
+            note("dropout is on; what is computed from the dump has none")
         if self._inputs and call.inputs is None:
-            warn(f"{layer}: the inputs are not recorded: no linear modules with names such as q_proj")
-        call.inputs = call.inputs(layer) if self._inputs and call.inputs else {}
+            note("the inputs are not recorded: no linear modules have names such as q_proj")
+        call.inputs = call.inputs(note) if self._inputs and call.inputs else {}
         heads = call.q.shape[-3] if call.q.dim() > 2 else 1
         chosen = self._heads.among(heads, layer)
         if len(chosen) < heads:
@@ -250,8 +255,7 @@ class Recorder:
             self.largest_error = max(self.largest_error, error)
             half = call.q.dtype in (torch.float16, torch.bfloat16)
             if not error <= (0.05 if half else 1e-3):
-                warn(f"{layer}: the model's output differs from what follows from the recorded "
-                     f"numbers by {error:.2g} of its size: it does more than was recorded")
+                self._differing[layer] = error
         bundle = self._bundle
         group = bundle.group(name)
         for what in ("q", "k", "v", "bias", "sink", "rel_bias"):
@@ -303,6 +307,7 @@ class Recorder:
 
     def finish(self):
         """Writes what is known at the end."""
+        self._functions.replace_pending(at_the_end=True)
         if not self.calls:
             if self._seen:
                 raise DumpError("no call was recorded: --layers, --heads and --calls leave out all "
@@ -327,6 +332,11 @@ class Recorder:
             if name:
                 root["model_name"] = name
         made = f"{version.read()}, PyTorch {torch.__version__}"
+        for layer in self._differing:
+            self._notes.add(layer, "the model's output differs from what follows from the recorded numbers, "
+                            f"by up to {max(self._differing.values()):.2g} of its size: the model does "
+                            "more than was recorded")
+        self._notes.tell()
         self._bundle.finish(f"{time_stamp()}: {self.command} ({made})")
 
 

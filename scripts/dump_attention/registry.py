@@ -95,7 +95,7 @@ def described(name, module, qkv, mask, given, result, frames):
     causal = given.get("is_causal")
     causal = getattr(module, "is_causal", True) if causal is None else causal
     queries, keys = q.shape[-2], k.shape[-2]
-    if name.startswith("flash"):
+    if "flash" in name and (mask is None or mask.dim() == 2):
         # Counts from the last query and key; the mask says which keys are padding.
         if causal and queries > 1:
             call.causal = "top-left" if queries == keys else "bottom-right"

@@ -212,7 +212,7 @@ class Modules(DumpTest):
                 return 1.01 * out, weights
 
         x = torch.randn(4, 1, 8)
-        self.record(Scaled(8, 2, bias=False), x, x, x, expect=["differs .* by 0.0099"])
+        self.record(Scaled(8, 2, bias=False), x, x, x, expect=["differs .* by up to 0.0099"])
 
     def test_types(self):
         for kind, dtype, expected in [(torch.bfloat16, None, "f4"), (torch.float64, None, "f8"),
@@ -267,6 +267,14 @@ class Functions(DumpTest):
                 self.assertEqual((recorded["attn_energy"], recorded["attn_scale"],
                                   recorded["attn_causal"]), (energy, scale, causal))
                 self.assertEqual(names, stored)
+
+    def test_defaults_of_functions_count(self):
+        q = torch.randn(2, 4, 5, 8)
+        name = f"{__name__}:causal_by_default"
+        with recording(self.path, None, functions=name):
+            out = globals()["causal_by_default"](q, q, q)
+        self.assertEqual(self.attributes("causal_by_default")["attn_causal"], "top-left")
+        self.check("causal_by_default", out)
 
     def test_masks_that_are_causality_or_windows(self):
         def places(queries, keys, offset=0):
@@ -472,7 +480,11 @@ class Functions(DumpTest):
 
 
 if not WITHOUT_TORCH:
-    own_attention = plain_attention
+    def own_attention(q, k, v, attn_mask=None, is_causal=False, scale=None):
+        return plain_attention(q, k, v, attn_mask, is_causal, scale)
+
+    def causal_by_default(q, k, v, is_causal=True):
+        return plain_attention(q, k, v, is_causal=is_causal)
 
 
 @unittest.skipIf(WITHOUT_TORCH, "torch is not installed")

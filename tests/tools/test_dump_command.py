@@ -112,6 +112,13 @@ class Usage(CommandTest):
         subprocess.run([sys.executable, "-S", "-c", probe], check=True,
                        env=self.environment | {"PYTHONPATH": folder, "PYTHONDONTWRITEBYTECODE": "1"})
 
+    def test_completions(self):
+        for shell in ("bash", "zsh", "fish"):
+            script = self.run_command("--completion", shell)[0]
+            self.assertIn("layers", script)
+            if shutil.which(shell):
+                subprocess.run([shell, "-n", "/dev/stdin"], input=script.encode(), check=True)
+
     def test_man_page(self):
         page = self.run_command("--man")[0]
         for part in (".SH NAME", ".SH SYNOPSIS", ".SH EXAMPLES", ".SH EXIT STATUS", r"\-\-layers",
@@ -125,6 +132,8 @@ class Usage(CommandTest):
     def test_usage(self):
         for arguments, says in [([], "-o FILE is needed"), (["-o", "dump.h5"], "SCRIPT is needed"),
                                 (["-o", "-", "infer.py"], "scripts print there"),
+                                (["-o", "dump.h5", "--tokens=a", "--tokenizer", "b", "infer.py"], "one of them"),
+                                (["--completion", "csh"], "bash, zsh or fish"),
                                 (["--lay", "1", "-o", "dump.h5", "infer.py"], "--lay"),
                                 (["-o"], "expected one argument")]:
             with self.subTest(arguments=arguments):
@@ -199,6 +208,15 @@ class Scripts(CommandTest):
             self.refused_with("--tokenizer", what, "-o", "dump.h5", *self.ARGUMENTS, status=3, says=says)
         self.refused_with("--tokens", "none.txt", "-o", "dump.h5", *self.ARGUMENTS, status=3,
                           says="none.txt: No such file")
+
+    def test_functions_of_the_script(self):
+        script = LAYER + SCRIPT.replace("import mylayer", "").replace("mylayer.", "")
+        (self.folder / "whole.py").write_text(script)
+        self.run_command("-q", "-o", "dump.h5", "--function=__main__:attend", "whole.py", "--layers", "2")
+        self.assertEqual(self.groups(), ["block.0", "block.1", "mha"])
+        self.path.unlink()
+        self.refused_with("-o", "dump.h5", "--function=__main__:other", "whole.py", "--layers", "2", status=2,
+                          says="__main__:other: .*no attribute")
 
     def test_no_names_for_tokens_is_said(self):
         (self.folder / "infer.py").write_text(SCRIPT.replace("words = Tokenizer()", ""))

@@ -2,6 +2,7 @@
 to a dump reproduces what the model computed."""
 
 import importlib.util
+import re
 import subprocess
 import sys
 import unittest
@@ -50,7 +51,7 @@ class Registry(DumpTest):
     def knows(self, *names):
         """Whether the tools read these datasets."""
         page = subprocess.run([BIN / "attn-compute", "--man"], capture_output=True, check=True).stdout
-        return all(name.encode() in page for name in names)
+        return all(re.search(rf"(?<![a-z]){name}(?![a-z])", page.decode()) for name in names)
 
     def test_implementations_and_padding(self):
         ids = torch.randint(0, 50, (3, 9))
@@ -124,7 +125,7 @@ class Registry(DumpTest):
                 self.assertLess(self.attributes(group)["model_error"], 1e-5)
                 # Softmax with a further logit is softmax times 1 / (1 + e^sink / Σ e^score).
                 plain = self.computed(group, emit="out,row_potential")
-                if not self.knows("sink (H)"):
+                if not self.knows("sink"):
                     sink = layer.sinks.detach().numpy()[None, :, None]
                     out = plain["out"] / (1 + np.exp(sink - plain["row_potential"]))[..., None]
                     self.assert_near("out", out, layer.made.numpy(), 2e-5)
@@ -172,7 +173,7 @@ class Registry(DumpTest):
         ALL_ATTENTION_FUNCTIONS["mine"] = twice
         self.addCleanup(ALL_ATTENTION_FUNCTIONS.__delitem__, "mine")
         model = Decoder("mine", layers=1).eval()
-        self.record(model, input_ids=torch.randint(0, 50, (3, 9)), expect=["differs .* by 0.5"])
+        self.record(model, input_ids=torch.randint(0, 50, (3, 9)), expect=["differs .* by up to 0.5"])
         self.assertIs(ALL_ATTENTION_FUNCTIONS["mine"], twice)
         ALL_ATTENTION_FUNCTIONS["paged|mine"] = twice
         self.addCleanup(ALL_ATTENTION_FUNCTIONS.__delitem__, "paged|mine")

@@ -118,6 +118,7 @@ DualTask::DualTask(const cli::Arguments& arguments, io::InputBundle section)
       input(bundle, options.scores, options.emits("out") || options.emits("out_deviation"),
             {Scheme::fenchel}),
       f64(arguments.f64.value_or(input.any_float64 || has_float64_cost(options, bundle))) {
+  require_no_sink(bundle, "lambda-solve");
   if (arguments.given("layout") && !input.v && options.scores.source == Source::projection) {
     throw Error(Failure::usage, "--layout has no effect: no q, k and v are read");
   }
