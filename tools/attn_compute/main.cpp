@@ -38,8 +38,9 @@ cli::Declaration declare() {
       "weights from the potentials, so the Lq x Lk weights need not be stored.");
   d.about(
       "Optional datasets: mask (a query may attend to a key where it is non-zero), bias (added to "
-      "the scores; -inf forbids a pair), key_length (B) (the number of keys in each sequence; the "
-      "rest is padding) and hybrid (see --hybrid). Leading axes, such as batch and heads, "
+      "the scores; -inf forbids a pair), query_length and key_length (B) (the numbers of queries "
+      "and keys in each sequence; the rest is padding), sink (H) (a logit without a value that "
+      "joins each row's sum) and hybrid (see --hybrid). Leading axes, such as batch and heads, "
       "broadcast. q may have several times as many heads as k and v (grouped-query attention).");
   d.about(
       "Attributes that come with the tensors, such as attn_energy and attn_scale, replace the "

@@ -27,7 +27,7 @@ cli::Declaration declare() {
       "q and k are never all stored at once. With --epsilon, q and k are points with cost |q-k|^2. "
       "Leading axes are independent problems. The marginals a (..., Lq) and b (..., Lk) default to "
       "1/Lq and 1/Lk for a cost and to 1 and Lq/Lk for scores, without rows and columns where "
-      "nothing is allowed. mask, bias and key_length are as in attn-compute.");
+      "nothing is allowed. mask, bias and lengths are as in attn-compute.");
   d.about(
       "The report has the value <P, C> (for scores: <P, s>), the dual value -E (<a, f> + <b, g> + "
       "sum P) and a gap: the optimum is at most dual + gap. The gap is a bound on E KL(Q, P) for a "
