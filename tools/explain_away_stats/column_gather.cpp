@@ -8,6 +8,7 @@
 #include "attnkit/error.hpp"
 #include "explain_away_stats/stored_attention.hpp"
 #include "stats/observers.hpp"
+#include "tensor/error_fall.hpp"
 
 namespace attn::tools {
 namespace {
@@ -17,6 +18,7 @@ struct SchemeResult {
   double mean_entropy = 0;
   std::optional<double> bound;
   bool converged = true;
+  std::optional<Convergence> convergence;
 };
 
 struct HeadResult {
@@ -96,6 +98,7 @@ HeadResult compute_head(const ColumnOptions& options,
         return attend<T>(head.scores(*scheme), made, {&sums, &entropy}, threads);
       });
       found.converged = attention.summary.status != SolveStatus::not_converged;
+      found.convergence = attention.summary.convergence;
     } else {
       RowSums<T> row_sums;
       in_bundle->show(head, {&sums, &entropy, &row_sums}, threads);
@@ -135,7 +138,7 @@ ColumnStatistics gather(const cli::Arguments& arguments, const ColumnOptions& op
   const auto all_keys = static_cast<std::size_t>(input.problems * input.keys);
   statistics.masked.reserve(all_keys);
   for (const std::string& name : options.schemes) {
-    statistics.schemes.push_back({name, {}, {}, {}, true});
+    statistics.schemes.push_back({name, {}, {}, {}, true, {}});
     statistics.schemes.back().sums.reserve(all_keys);
   }
 
@@ -164,6 +167,7 @@ ColumnStatistics gather(const cli::Arguments& arguments, const ColumnOptions& op
           scheme.mean_entropies.push_back(found.mean_entropy);
           scheme.bounds.push_back(found.bound);
           if (!found.converged) scheme.converged = false;
+          scheme.convergence = slower(scheme.convergence, found.convergence);
         }
       });
   report.add_compute_seconds(seconds);

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "attnkit/stopping.hpp"
 #include "cli/command.hpp"
 #include "common/heads.hpp"
 #include "stats/summary.hpp"
@@ -23,6 +24,7 @@ struct SchemeColumns {
   std::vector<double> mean_entropies;         ///< per head, over queries with keys; NaN if none
   std::vector<std::optional<double>> bounds;  ///< per head
   bool converged = true;                      ///< false: sinkhorn was stopped early for some head
+  std::optional<Convergence> convergence;     ///< of those heads, the slowest
 };
 
 struct ColumnStatistics {
