@@ -43,7 +43,7 @@ class Report {
   /// the JSON. A repeated warning is ignored.
   void warn(const std::string& line);
 
-  /// Adds text for people. Report tools print it on standard output, or on standard error if a
+  /// Adds text for people. It goes to standard output, or to standard error if a
   /// bundle goes to standard output.
   void print(const std::string& text);
 

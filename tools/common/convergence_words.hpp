@@ -16,6 +16,14 @@ namespace attn::tools {
 std::string convergence_words(const std::optional<Convergence>& convergence,
                               const std::string& option, const std::string& others = {});
 
+/// What the two members mean, for the manual page.
+inline constexpr const char* convergence_member =
+    "if something did not converge: the factor by which the error fell per iteration, measured "
+    "over "
+    "the last ones, and the total number of iterations that it predicts; null if the error does "
+    "not "
+    "fall";
+
 /// Adds `rate` and `predicted_iterations` to a JSON object that has a status, if there is a
 /// convergence to report; null stands for what is not known.
 void add_convergence(const std::optional<Convergence>& convergence, nlohmann::ordered_json& json);
