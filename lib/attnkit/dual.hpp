@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "attnkit/error.hpp"
+#include "attnkit/stopping.hpp"
 #include "attnkit/tensor.hpp"
 
 /// Fenchel-dual inference in batches: each problem has Q queries with evidence z over the same
@@ -48,6 +49,9 @@ enum class DualStatus : std::uint8_t {
 struct DualSummary {
   DualStatus status = DualStatus::empty;
   Index iterations = 0;
+  /// Of the norm of the gradient in the last step, if the query did not converge. Newton's method
+  /// is faster near the end, so that it may need fewer iterations than predicted.
+  std::optional<Convergence> convergence = {};
   double gradient_norm = 0;
   double gap = 0;
   double primal = 0;

@@ -1,6 +1,7 @@
 #pragma once
 
-#include <cstdint>
+#include <cstddef>
+#include <limits>
 #include <optional>
 
 #include "attnkit/tensor.hpp"
@@ -32,6 +33,17 @@ enum class SolveStatus {
   done,           ///< nothing had to converge
   converged,      ///< within the tolerance
   not_converged,  ///< iterations used up; the potentials are those of the last one
+};
+
+/// How fast an iteration that did not converge came nearer.
+struct Convergence {
+  /// The factor by which the error fell per iteration, the geometric mean over the last iterations.
+  /// 1 if the error did not fall any more; NaN after a single iteration.
+  double rate = std::numeric_limits<double>::quiet_NaN();
+
+  /// How many iterations in total reach the tolerance if the error goes on to fall at this rate.
+  /// Absent if it does not fall, or the number exceeds 10¹².
+  std::optional<Index> predicted_iterations;
 };
 
 }  // namespace attn

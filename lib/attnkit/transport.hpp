@@ -56,6 +56,7 @@ struct SinkhornOptions : Stopping {
 struct SinkhornSummary {
   SolveStatus status = SolveStatus::done;
   Index iterations = 0;
+  std::optional<Convergence> convergence = {};  ///< if it did not converge
 
   /// For the plan exp((s − g) − f) as it is shown, rounding included.
   double row_error = 0;
@@ -151,6 +152,7 @@ enum class TransportStatus {
 struct TransportProblem {
   TransportStatus status = TransportStatus::done;
   Index iterations = 0;
+  std::optional<Convergence> convergence = {};  ///< if it did not converge
   std::optional<double> tolerance;  ///< the one used; none with a fixed number of iterations
   double row_error = 0;             ///< Σ_i |Σ_j π_ij − a_i|
   double col_error = 0;             ///< Σ_j |Σ_i π_ij − b_j|

@@ -46,7 +46,7 @@ class Report {
   /// Prints one line "TOOL: note: ..." on standard error at once (not with -q).
   void note(const std::string& line);
 
-  /// Adds text for people. Report tools print it on standard output, or on standard error if a
+  /// Adds text for people. It goes to standard output, or to standard error if a
   /// bundle goes to standard output.
   void print(const std::string& text);
 

@@ -103,13 +103,10 @@ class Session {
     const bool in_place = (json_ && json_->empty()) || !report.data.empty();
     if (!report.data.empty()) write_all(STDOUT_FILENO, report.data, "standard output");
     if (!report.text.empty() && !in_place && !arguments.quiet) {
-      const Role role = declaration_.impl().role_of(arguments.verb);
-      const bool is_report = role == Role::report || role == Role::inspect ||
-                             role == Role::compare || arguments.dry_run;
-      if (is_report && !arguments.bundle_to_stdout()) {
-        write_all(STDOUT_FILENO, report.text, "standard output");
-      } else {
+      if (arguments.bundle_to_stdout()) {
         write_error(report.text);
+      } else {
+        write_all(STDOUT_FILENO, report.text, "standard output");
       }
     }
     // Composed before the commit, so that nothing can fail after it.

@@ -72,6 +72,8 @@ DualSummary DenseNewton::solve(Divergence& divergence, const double* target, dou
     summary.status =
         verdict == DualStopping::Verdict::stuck ? DualStatus::stalled : DualStatus::iteration_limit;
     if (verdict == DualStopping::Verdict::stuck || summary.iterations == options.max_iterations) {
+      summary.convergence =
+          stopping.convergence(DualStopping::needed(options, alpha, place), summary.iterations);
       return summary;
     }
 

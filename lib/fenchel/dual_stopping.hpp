@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "fenchel/dual.hpp"
+#include "tensor/error_fall.hpp"
 
 namespace attn::fenchel {
 
@@ -33,6 +34,8 @@ class DualStopping {
   /// `whole_step` says that a whole Newton step has led here: such steps make the gradient smaller
   /// until rounding prevents it.
   Verdict look(const DualOptions& options, double alpha, const Place& at, bool whole_step) {
+    rate_ = at.gradient_norm / before_;
+    before_ = at.gradient_norm;
     if (at.gradient_norm <= needed(options, alpha, at)) return Verdict::done;
     const bool progress = at.gradient_norm < 0.5 * least_;
     least_ = std::min(least_, at.gradient_norm);
@@ -44,7 +47,14 @@ class DualStopping {
     return gap_met && !options.gradient_tolerance ? Verdict::done : Verdict::stuck;
   }
 
+  /// After look(), for a query that did not converge.
+  Convergence convergence(double needed_norm, Index iterations) const {
+    return convergence_at(rate_, before_, needed_norm, iterations);
+  }
+
  private:
+  double before_ = std::numeric_limits<double>::quiet_NaN();  // the norm of the latest gradient
+  double rate_ = std::numeric_limits<double>::quiet_NaN();
   double least_ = std::numeric_limits<double>::infinity();
   int without_progress_ = 0;
 };

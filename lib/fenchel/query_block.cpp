@@ -139,6 +139,9 @@ bool BlockSolver::finish(Index row) {
   query.summary.status = done ? DualStatus::converged : DualStatus::iteration_limit;
   query.summary.gradient_norm = norm;
   query.summary.gap = gap;
+  if (!done) {
+    query.summary.convergence = query.stopping.convergence(needed_[at], query.summary.iterations);
+  }
   problem_.left[q] = done || last ? 0 : 1;
   std::copy_n(lambda, d, problem_.lambda.row(query.index));
   std::copy_n(mean_.row(row), d, problem_.mean.row(query.index));

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 
 #include "attnkit/scheme.hpp"
 #include "attnkit/stopping.hpp"
@@ -34,6 +35,7 @@ struct SchemeSummary {
   Index iterations = 1;
   /// Σ_j |c_j − b_j| / Σ_j b_j of the column sums c; NaN unless a tolerance is used.
   double column_error = std::numeric_limits<double>::quiet_NaN();
+  std::optional<Convergence> convergence = {};  ///< of the column error, if it did not converge
 };
 
 /// What a scheme finds for given scores.

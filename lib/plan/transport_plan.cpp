@@ -268,6 +268,7 @@ class TransportPlan<T>::Impl {
                    : summary.status == SolveStatus::converged ? TransportStatus::converged
                                                               : TransportStatus::not_converged;
     found.iterations = summary.iterations;
+    found.convergence = summary.convergence;
     found.row_error = summary.row_error;
     found.col_error = summary.col_error;
     found.value = of_cost() ? -unit * summary.score : summary.score;

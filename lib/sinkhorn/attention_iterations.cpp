@@ -5,6 +5,7 @@
 #include "sinkhorn/marginals.hpp"
 #include "sinkhorn/one_iteration.hpp"
 #include "sinkhorn/sinkhorn.hpp"
+#include "tensor/error_fall.hpp"
 #include "tensor/pooled_vector.hpp"
 
 namespace attn {
@@ -48,6 +49,7 @@ SchemeSummary iterate_until(SinkhornIteration<T>& iteration, double tolerance, I
   PooledVector<double> next(potentials.col.size());
   SchemeSummary summary;
   summary.status = SolveStatus::not_converged;
+  ErrorFall fall;
   for (;; ++summary.iterations) {
     iteration.step(potentials.col, potentials.row, next);
     summary.column_error = relative_change(potentials.col, next);
@@ -55,7 +57,11 @@ SchemeSummary iterate_until(SinkhornIteration<T>& iteration, double tolerance, I
       summary.status = SolveStatus::converged;
       break;
     }
-    if (summary.iterations == most) break;
+    fall.add(summary.column_error);
+    if (summary.iterations == most) {
+      summary.convergence = fall.toward(tolerance, summary.iterations);
+      break;
+    }
     potentials.col.swap(next);
   }
   return summary;

@@ -10,6 +10,7 @@
 #include "sinkhorn/plan_sums.hpp"
 #include "sinkhorn/sinkhorn.hpp"
 #include "sinkhorn/tempered_energy.hpp"
+#include "tensor/error_fall.hpp"
 #include "tensor/pooled_vector.hpp"
 
 namespace attn {
@@ -126,6 +127,7 @@ class SinkhornSolver {
 
   void record(double error) {
     last_error_ = error;
+    fall_.add(error);
     ++iterations_;
     if (options_.keeps_errors) found_.errors.push_back(error);
   }
@@ -162,11 +164,14 @@ class SinkhornSolver {
     }
     found_.summary.status =
         error <= *tolerance_ ? SolveStatus::converged : SolveStatus::not_converged;
+    if (error <= *tolerance_) return;
+    found_.summary.convergence = fall_.toward(*tolerance_, iterations_);
   }
 
   // Runs until the error is at most `tolerance`, if there is one, or `most` errors are recorded.
   void run(SinkhornIteration<T>& iteration, std::optional<double> tolerance, Index most) {
     Relaxation relaxation(options_.relaxation);
+    fall_.restart();
     iteration.iterate(col(), row(), [&](const MarginalErrors& errors) -> std::optional<double> {
       const double error = errors.row + errors.col;
       record(error);
@@ -281,6 +286,7 @@ class SinkhornSolver {
   std::optional<double> tolerance_;
   Index iterations_ = 0;
   double last_error_ = std::numeric_limits<double>::infinity();
+  ErrorFall fall_;                    // of the present run of iterations
   PooledVector<double> row_missing_;  // of the latest plan, if the gap is found by trees
   PooledVector<double> col_missing_;
   SinkhornSolution found_;

@@ -186,7 +186,7 @@ class Statistics(Dump):
         report = self.run_tool("explain-away-stats", *EACH, *MAP, "--scheme=sinkhorn", "--json",
                                "made.h5", status=1)
         self.assertEqual(report.json()["result"]["status"], "not_converged")
-        self.assertIn("did not converge on every head of text/a/layer10\n", report.err)
+        self.assertIn("did not converge on every head of text/a/layer10: the error falls by", report.err)
 
 
 if __name__ == "__main__":

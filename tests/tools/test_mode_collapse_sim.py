@@ -277,8 +277,8 @@ class Simulate(CollapseTest):
         told = json.loads((self.folder / "s.json").read_text())
         self.assertEqual(len(told["result"]["schemes"]["unas"]["steps"]), 1001)
         self.assertEqual((told["params"]["steps"], told["params"]["precision"]), (1000, "f64"))
-        self.assertLess(done.err.count("\n"), 50)
-        self.assertRegex(done.err, r"(?m)^ +1000 ")
+        self.assertLess(done.out.count(b"\n"), 50)
+        self.assertRegex(done.out.decode(), r"(?m)^ +1000 ")
 
     def test_a_second_run_replaces_the_first(self):
         self.sim("simulate", *PAIR, "--steps=3", json=True)
@@ -302,7 +302,7 @@ class Simulate(CollapseTest):
 
     def test_table(self):
         done = self.run_tool("mode-collapse-sim", "simulate", *PAIR, "--seeds=4", "-o", "s.h5")
-        self.assertRegex(done.err, r"(?m)^unas +0 +3\.\d+ .* 0$")
+        self.assertRegex(done.out.decode(), r"(?m)^unas +0 +3\.\d+ .* 0$")
         self.assertRegex(done.err, r"(?m)^mode-collapse-sim: points 4 x 42 x 2, 2 clusters, 4 steps")
 
     def test_never_reads_standard_input(self):

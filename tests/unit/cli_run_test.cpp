@@ -83,12 +83,15 @@ Run failing(Failure failure, const std::string& message, const std::string& hint
 
 }  // namespace
 
-TEST_CASE("a transform prints one line, a report tool prints its report") {
+TEST_CASE("a table goes to standard output unless a bundle goes there; a summary is one line") {
   Ran ran = run(Role::transform, {"-o", "f"}, say);
   CHECK(ran.status == 0);
+  CHECK(ran.out == "a table\n");
+  CHECK(ran.err == "attn-try: dnas, 8 x 8\n");
+  CHECK(ran.cleanups == 0);
+  ran = run(Role::transform, {"-o", "-"}, say);
   CHECK(ran.out == "");
   CHECK(ran.err == "a table\nattn-try: dnas, 8 x 8\n");
-  CHECK(ran.cleanups == 0);
   ran = run(Role::report, {}, say);
   CHECK(ran.out == "a table\n");
   ran = run(Role::report, {"-o", "-"}, say);

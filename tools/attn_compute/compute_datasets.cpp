@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "common/convergence_words.hpp"
 #include "common/dataset_words.hpp"
 #include "common/result_kinds.hpp"
 #include "scheme/scheme_description.hpp"
@@ -38,6 +39,7 @@ void declare_results(cli::Declaration& d) {
           "status, iterations, column_error",
           "of the problem that converged worst; with sinkhorn, the error is the relative L1 "
           "error of the column sums")
+      .report_member("rate, predicted_iterations", convergence_member)
       .report_member("empty_queries", "the number of queries that may attend to no key")
       .report_member("masked_keys", "the number of keys to which no query may attend");
 }

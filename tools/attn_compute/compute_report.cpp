@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/bundles.hpp"
+#include "common/convergence_words.hpp"
 #include "common/result_kinds.hpp"
 #include "common/result_table.hpp"
 #include "scheme/scheme_description.hpp"
@@ -30,8 +31,8 @@ std::string remarks(Scheme scheme, const Totals& totals) {
     text += fmt::format(", {} iterations", totals.worst.iterations);
   }
   if (totals.worst.status == SolveStatus::not_converged) {
-    text +=
-        fmt::format(", not converged: column sums are off by {:.2g}", totals.worst.column_error);
+    text += fmt::format(", column sums off by {:.2g}", totals.worst.column_error) +
+            ", not converged" + convergence_words(totals.worst.convergence, "iterations");
   }
   return text;
 }
@@ -72,6 +73,7 @@ cli::Outcome conclude(const ComputeOptions& options, const AttentionInput& input
   result["queries"] = input.queries;
   result["keys"] = input.keys;
   result["status"] = status_name(totals.worst.status);
+  add_convergence(totals.worst.convergence, result);
   result["iterations"] = totals.worst.iterations;
   result["column_error"] = totals.worst.column_error;
   result["empty_queries"] = totals.empty_queries;
@@ -95,6 +97,7 @@ cli::Outcome conclude_groups(const GroupReport& groups, Scheme scheme, Index hea
                              const Totals& totals, cli::Report& report) {
   groups.write(report);
   report.result()["status"] = status_name(totals.worst.status);
+  add_convergence(totals.worst.convergence, report.result());
   cli::Outcome outcome;
   outcome.status = totals.worst.status == SolveStatus::not_converged ? 1 : 0;
   outcome.summary =

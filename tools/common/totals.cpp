@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "tensor/error_fall.hpp"
+
 namespace attn::tools {
 
 std::string status_name(SolveStatus status) {
@@ -27,6 +29,7 @@ void Totals::add(const Totals& more) {
   // NaN if nothing had to converge.
   if (!(worst.column_error >= summary.column_error)) worst.column_error = summary.column_error;
   if (worst.status != SolveStatus::not_converged) worst.status = summary.status;
+  worst.convergence = slower(worst.convergence, summary.convergence);
   empty_queries += more.empty_queries;
   masked_keys += more.masked_keys;
   padded_queries += more.padded_queries;

@@ -10,6 +10,7 @@
 #include "explain_away_stats/stored_attention.hpp"
 #include "scheme/scheme_description.hpp"
 #include "stats/observers.hpp"
+#include "tensor/error_fall.hpp"
 
 namespace attn::tools {
 namespace {
@@ -20,6 +21,7 @@ struct SchemeResult {
   double on_sink = 0;  // of all queries
   std::optional<double> bound;
   bool converged = true;
+  std::optional<Convergence> convergence;
 };
 
 // Under all schemes of one point of a sweep.
@@ -196,6 +198,7 @@ HeadResult compute_head(const ColumnTask& task, const std::optional<StoredAttent
           return attend<T>(scores.of(*scheme), made, {&sums, &entropy}, threads);
         });
         found.converged = attention.summary.status != SolveStatus::not_converged;
+        found.convergence = attention.summary.convergence;
         found.columns = {sums.values(), entropy.values()};
         const auto on_sink = sink_weights(attention.potentials, made);
         add_sink_entropies(on_sink, found.columns.entropies);
@@ -238,7 +241,7 @@ ColumnStatistics empty_statistics(const AttentionInput& input, const ColumnOptio
   statistics.queries_of_key.reserve(all_keys);
   statistics.masked.reserve(all_keys);
   for (const std::string& name : options.schemes) {
-    statistics.schemes.push_back({name, {}, {}, {}, {}, true});
+    statistics.schemes.push_back({name, {}, {}, {}, {}, true, {}});
     statistics.schemes.back().sums.reserve(all_keys);
   }
   return statistics;
@@ -260,6 +263,7 @@ void add_head(const PointResult& head, const OwnPart& part,
     scheme.bounds.push_back(found.bound);
     scheme.on_sink.push_back(found.on_sink);
     if (!found.converged) scheme.converged = false;
+    scheme.convergence = slower(scheme.convergence, found.convergence);
   }
 }
 

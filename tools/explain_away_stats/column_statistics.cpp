@@ -91,7 +91,7 @@ ColumnStatistics over_batch(const ColumnStatistics& statistics, const SchemeColu
   part.queries = statistics.queries;
   part.keys = statistics.keys;
   part.slack = statistics.slack;
-  part.schemes.push_back({scheme.name, {}, {}, {}, {}, scheme.converged});
+  part.schemes.push_back({scheme.name, {}, {}, {}, {}, scheme.converged, scheme.convergence});
   const auto append = [&](const auto& from, auto& to, Index head) {
     const auto own = of_heads(statistics, from, head, head + 1);
     to.insert(to.end(), own.begin(), own.end());

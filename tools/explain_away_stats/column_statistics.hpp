@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "attnkit/stopping.hpp"
 #include "cli/command.hpp"
 #include "common/heads.hpp"
 #include "stats/attention_shares.hpp"
@@ -28,6 +29,7 @@ struct SchemeColumns {
   std::vector<std::optional<double>> bounds;  ///< per head
   std::vector<double> on_sink;                ///< per head: what all its queries give the sink
   bool converged = true;                      ///< false: sinkhorn was stopped early for some head
+  std::optional<Convergence> convergence;     ///< of those heads, the slowest
 };
 
 struct ColumnStatistics {

@@ -11,6 +11,7 @@
 
 #include "attnkit/error.hpp"
 #include "common/bundles.hpp"
+#include "common/convergence_words.hpp"
 #include "common/group_report.hpp"
 #include "common/head_outputs.hpp"
 #include "common/leak_warning.hpp"
@@ -162,7 +163,8 @@ struct Verdict {
       if (statistics.schemes[n].converged) continue;
       unconverged = true;
       report.warn(statistics.schemes[n].name + " did not converge on every head" +
-                  (group.empty() ? "" : " of " + group));
+                  (group.empty() ? "" : " of " + group) +
+                  convergence_words(statistics.schemes[n].convergence, ""));
     }
   }
 };

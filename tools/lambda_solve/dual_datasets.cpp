@@ -1,5 +1,6 @@
 #include "lambda_solve/dual_datasets.hpp"
 
+#include "common/convergence_words.hpp"
 #include "common/dataset_words.hpp"
 
 namespace attn::tools {
@@ -33,6 +34,7 @@ void declare_dual_datasets(cli::Declaration& d) {
       .report_member("problems, converged, empty",
                      "the numbers of queries, of those that converged, and of those without a "
                      "template")
+      .report_member("rate, predicted_iterations", convergence_member)
       .report_member("max_gap, max_relative_gap, max_gradient_norm, max_certificate_error",
                      "the largest values over all queries")
       .report_member("iterations", "max and mean")

@@ -136,6 +136,8 @@ DualHead figures_of(const std::vector<DualSummary>& summaries, const HeadResult&
     one.max_gradient_norm = summary.gradient_norm;
     one.max_certificate_error = summary.certificate_error;
     one.max_iterations = one.iterations = summary.iterations;
+    one.convergence = summary.convergence;
+    if (summary.status == DualStatus::converged) one.convergence.reset();
     figures.add(one);
   }
   return figures;

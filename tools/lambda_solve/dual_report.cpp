@@ -8,7 +8,9 @@
 #include <nlohmann/json.hpp>
 
 #include "common/bundles.hpp"
+#include "common/convergence_words.hpp"
 #include "stats/summary.hpp"
+#include "tensor/error_fall.hpp"
 
 namespace attn::tools {
 namespace {
@@ -47,6 +49,7 @@ Json figures(const DualHead& head) {
   Json json;
   json["problems"] = head.problems();
   json["converged"] = head.converged;
+  add_convergence(head.convergence, json);
   json["empty"] = head.empty;
   json["max_gap"] = head.max_gap;
   json["max_relative_gap"] = head.max_relative_gap;
@@ -85,6 +88,7 @@ void DualHead::add(const DualHead& more) {
   max_certificate_error = std::max(max_certificate_error, more.max_certificate_error);
   max_iterations = std::max(max_iterations, more.max_iterations);
   iterations += more.iterations;
+  convergence = slower(convergence, more.convergence);
   relative_deviation.insert(relative_deviation.end(), more.relative_deviation.begin(),
                             more.relative_deviation.end());
   out_deviation.insert(out_deviation.end(), more.out_deviation.begin(), more.out_deviation.end());
@@ -139,7 +143,8 @@ cli::Outcome conclude_dual(const Shape& shape, const DualHead& all, Index heads,
   }
   if (all.empty > 0) outcome.summary += fmt::format(", {} queries have no template", all.empty);
   if (!converged) {
-    outcome.summary += fmt::format(", {} not converged", all.problems() - all.converged);
+    outcome.summary += fmt::format(", {} not converged", all.problems() - all.converged) +
+                       convergence_words(all.convergence, "max-iterations");
     report.status("not_converged");
     outcome.status = 1;
   }

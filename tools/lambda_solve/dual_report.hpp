@@ -1,8 +1,10 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "attnkit/stopping.hpp"
 #include "cli/command.hpp"
 #include "common/group_report.hpp"
 #include "lambda_solve/dual_task.hpp"
@@ -20,6 +22,7 @@ struct DualHead {
   double max_certificate_error = 0;  ///< error of primal − dual − gap, in roundings
   Index max_iterations = 0;
   Index iterations = 0;                    ///< sum over all queries
+  std::optional<Convergence> convergence;  ///< the slowest of those that did not converge
   std::vector<double> relative_deviation;  ///< of each query
   std::vector<double> out_deviation;       ///< of each query, if there are values
 

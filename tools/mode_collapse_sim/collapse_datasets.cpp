@@ -49,9 +49,11 @@ void declare_report(cli::Declaration& d) {
           "r, log10_r and gap where the gap is largest: found as a root (r is null for a "
           ">= 15.4, beyond float64), and on the grid")
       .report_member("sets, points, dimension", "simulate, em: the sizes")
-      .report_member("clusters, labels, schemes",
-                     "simulate: the number of clusters and their labels, and for each "
-                     "scheme status, iterations and steps")
+      .report_member(
+          "clusters, labels, schemes",
+          "simulate: the number of clusters and their labels, and for each "
+          "scheme status, iterations and steps, with rate and predicted_iterations if it did "
+          "not converge")
       .report_member("schemes: steps",
                      "min, median and max over sets of centre_distance (between the two nearest "
                      "centres), spread (of the widest cluster) and modes; merged, the number of "

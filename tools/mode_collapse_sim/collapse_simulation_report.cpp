@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "common/convergence_words.hpp"
 #include "mode_collapse_sim/collapse_simulation.hpp"
 #include "mode_collapse_sim/step_figures.hpp"
 
@@ -29,6 +30,7 @@ cli::Outcome report_simulation(const SimulationTask& task, const std::vector<Sch
     const SchemeRuns& run = runs[k];
     Json& json = result["schemes"][task.names[k]];
     json["status"] = status_name(run.totals.worst.status);
+    add_convergence(run.totals.worst.convergence, json);
     json["iterations"] = run.totals.worst.iterations;
     json["steps"] = Json::array();
     for (Index step = 0; step < times; ++step) {
@@ -57,7 +59,8 @@ cli::Outcome report_simulation(const SimulationTask& task, const std::vector<Sch
     }
     if (run.totals.worst.status != SolveStatus::not_converged) continue;
     report.status("not_converged");
-    report.warn(task.names[k] + " did not converge in some step");
+    report.warn(task.names[k] + " did not converge in some step" +
+                convergence_words(run.totals.worst.convergence, "iterations"));
     outcome.status = 1;
   }
   report.print(text);

@@ -1,5 +1,6 @@
 #include "sinkhorn_iter/transport_datasets.hpp"
 
+#include "common/convergence_words.hpp"
 #include "common/dataset_words.hpp"
 
 namespace attn::tools {
@@ -21,6 +22,7 @@ void declare_transport_datasets(cli::Declaration& d) {
       .report_member("iterations, status, tolerance, row_error, col_error",
                      "of the problem that converged worst; the errors are L1 errors of the "
                      "marginals")
+      .report_member("rate, predicted_iterations", convergence_member)
       .report_member("value, primal, dual, gap",
                      "<P, C>, the primal and the dual objective, and a bound on how far the dual "
                      "is from the optimum; null if unknown")

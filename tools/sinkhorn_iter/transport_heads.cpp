@@ -8,6 +8,7 @@
 
 #include "attnkit/error.hpp"
 #include "common/bundles.hpp"
+#include "common/convergence_words.hpp"
 #include "common/head_outputs.hpp"
 #include "common/leak_warning.hpp"
 #include "common/own_rows.hpp"
@@ -16,6 +17,7 @@
 #include "common/weights_writer.hpp"
 #include "feasibility/allowed_pairs.hpp"
 #include "sinkhorn/feasible_marginals.hpp"
+#include "tensor/error_fall.hpp"
 #include "tensor/infinity.hpp"
 
 namespace attn::tools {
@@ -65,10 +67,11 @@ std::string shortage_text(const Feasibility& found) {
 std::string totals_hint(const Feasibility& found) {
   const double apart = std::abs(found.row_total - found.col_total);
   if (apart > rounded_share * std::max(found.row_total, found.col_total)) {
-    return "--iterations T runs exactly T iterations anyway";
+    return "normalise a and b, so that they have the same sum; --iterations T runs exactly T "
+           "iterations anyway";
   }
   // Rounding to two digits must not make it too small.
-  return fmt::format("--tolerance {:.2g} or larger accepts them as equal",
+  return fmt::format("normalise a and b; or --tolerance {:.2g} or larger accepts them as equal",
                      1.1 * apart / tolerated_share);
 }
 
@@ -265,6 +268,20 @@ TransportResults solve(const cli::Arguments& arguments, const TransportTask& tas
   return results;
 }
 
+std::optional<Convergence> slowest(const std::vector<TransportResult>& problems) {
+  std::optional<Convergence> found;
+  for (const TransportResult& result : problems) found = slower(found, result.summary.convergence);
+  return found;
+}
+
+// The options that save iterations and are not in use.
+std::string savings(const SinkhornOptions& solver) {
+  std::string options;
+  if (solver.relaxation == 1) options = "--relax 1.8";
+  if (!solver.anneals) options += options.empty() ? "--anneal" : " or --anneal";
+  return options;
+}
+
 nlohmann::ordered_json figures(const TransportTask& task, const TransportResult& result) {
   const SinkhornSummary& summary = result.summary;
   const double unit = task.of_cost ? task.scores.epsilon : 1;
@@ -274,6 +291,7 @@ nlohmann::ordered_json figures(const TransportTask& task, const TransportResult&
   nlohmann::ordered_json json;
   json["iterations"] = summary.iterations;
   json["status"] = status_name(result);
+  add_convergence(summary.convergence, json);
   if (result.tolerance) json["tolerance"] = *result.tolerance;
   if (result.rescaled > 0) json["rescaled"] = result.rescaled;
   json["row_error"] = known(summary.row_error);
@@ -358,7 +376,8 @@ cli::Outcome conclude_transport(const TransportTask& task, const TransportResult
     outcome.summary += fmt::format(", gap {:.2g}", json["gap"].get<double>());
   }
   if (summary.status == SolveStatus::not_converged) {
-    outcome.summary += ", not converged";
+    outcome.summary += ", not converged" + convergence_words(slowest(results.problems),
+                                                             "iterations", savings(task.solver));
     report.status("not_converged");
     outcome.status = 1;
   }

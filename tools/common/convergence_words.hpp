@@ -1,0 +1,31 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "attnkit/stopping.hpp"
+
+namespace attn::tools {
+
+/// What to do about an iteration that did not converge, after the words "not converged": ": the
+/// error falls by a factor of 0.98 per iteration; try --iterations 820, --relax 1.8 or --anneal".
+/// `option` is the name of the option for the number of iterations, without dashes; empty if the
+/// tool has none. `others` are options that save iterations; it may be empty.
+std::string convergence_words(const std::optional<Convergence>& convergence,
+                              const std::string& option, const std::string& others = {});
+
+/// What the two members mean, for the manual page.
+inline constexpr const char* convergence_member =
+    "if something did not converge: the factor by which the error fell per iteration, measured "
+    "over "
+    "the last ones, and the total number of iterations that it predicts; null if the error does "
+    "not "
+    "fall";
+
+/// Adds `rate` and `predicted_iterations` to a JSON object that has a status, if there is a
+/// convergence to report; null stands for what is not known.
+void add_convergence(const std::optional<Convergence>& convergence, nlohmann::ordered_json& json);
+
+}  // namespace attn::tools
