@@ -4,7 +4,7 @@
     with torch.no_grad(), dump_attention.recording("dec.h5", model, tokenizer=tokenizer):
         model(ids)
 
-    explain-away-stats --each '/*' dec.h5
+    explain-away-stats dec.h5
 
 `dump-attention --module-path` prints the folder that PYTHONPATH needs. Importing this module loads
 neither torch nor h5py; recording() does.

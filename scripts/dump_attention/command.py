@@ -33,7 +33,7 @@ output differs."""
 EXAMPLES = [
     ("dump-attention -o dec.h5 infer.py --prompt 'the cat sat'",
      "Records what infer.py runs; --prompt is an option of infer.py."),
-    ("explain-away-stats --each '/*' dec.h5", "Then: which tokens are ignored, by layer and head."),
+    ("explain-away-stats dec.h5", "Then: which tokens are ignored, by layer and head."),
     ("dump-attention -o dec.h5 --layers 0,3-5 --inputs -m mymodel.evaluate",
      "Some layers, with the inputs of the projections."),
 ]
