@@ -159,7 +159,11 @@ class Bundle:
         def copied(number):
             piece = pieces[number]
             room = self._buffer(number % 2, piece)
-            room.copy_(piece)
+            if piece.device.type == "cpu":
+                # By one thread: PyTorch's would wait for each other where processors are busy.
+                self._numpy.copyto(room.numpy(), piece.numpy())
+            else:
+                room.copy_(piece)
             return room.numpy().reshape(-1).view("u1")
 
         coming = self._copier.submit(copied, 0)
