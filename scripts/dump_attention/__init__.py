@@ -4,7 +4,7 @@
     with torch.no_grad(), dump_attention.recording("dec.h5", model, tokenizer=tokenizer):
         model(ids)
 
-    explain-away-stats --each '/*' dec.h5
+    explain-away-stats dec.h5
 
 `dump-attention --module-path` prints the folder that PYTHONPATH needs. Importing this module loads
 neither torch nor h5py; recording() does.
@@ -32,8 +32,8 @@ def recording(path, model=None, *, tokenizer=None, tokens=None, inputs=False, la
     functions  names of further functions to record, "package.module:function". They take query, key
                and value first, or under these names or q, k, v; attn_mask, is_causal and scale have
                the meaning that scaled_dot_product_attention gives them
-    dtype      "f16" or "f32": the type of numbers in the file; default: as in the model, but float32
-               for bfloat16
+    dtype      "f16" or "f32": the type of numbers in the file; default: as in the model, but
+               float32 for bfloat16
     compress   "gzip" or "gzip:N"
     name       the model's name, kept as an attribute; default: what its configuration says
     force      replaces an existing file

@@ -33,7 +33,9 @@ def time_stamp():
     if fixed and not fixed.isdecimal():
         raise DumpError(f"SOURCE_DATE_EPOCH is '{fixed}', expected seconds since 1970", 2)
     zone = datetime.timezone.utc
-    now = datetime.datetime.fromtimestamp(int(fixed), zone) if fixed else datetime.datetime.now(zone)
+    now = datetime.datetime.now(zone)
+    if fixed:
+        now = datetime.datetime.fromtimestamp(int(fixed), zone)
     return now.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -68,13 +70,16 @@ class Bundle:
         with self.writing():
             self.file = h5py.File(self._part, "w-")
 
+    def _exists(self):
+        return DumpError(f"{self.path} exists", 5, "replace it with --force (force=True)")
+
     def _refuse_existing(self):
         if os.path.isdir(self.path):
             raise DumpError(f"cannot write {self.path}: it is a folder", 5)
         if os.path.lexists(self.path) and not os.path.isfile(self.path):
             raise DumpError(f"cannot write {self.path}: it is not a regular file", 5)
         if os.path.exists(self.path) and not self._force:
-            raise DumpError(f"{self.path} exists", 5, "replace it with --force (force=True)")
+            raise self._exists()
 
     @contextlib.contextmanager
     def writing(self):
@@ -137,8 +142,8 @@ class Bundle:
         return made.get_offset()
 
     def _in_pieces(self, place, tensor):
-        """Copies and writes a tensor that is not contiguous, a part of its leading axes at a time; the
-        next part is copied while one is written."""
+        """Copies and writes a tensor that is not contiguous, a part of its leading axes at a time;
+        the next part is copied while one is written."""
         if self._descriptor is None:
             self._descriptor = os.open(self._part, os.O_WRONLY)
             self._copier = concurrent.futures.ThreadPoolExecutor(1)
@@ -147,13 +152,18 @@ class Bundle:
             axis += 1
             size = size // tensor.shape[axis]
         step = max(1, _PIECE // max(size, 1))
-        pieces = [tensor[index][first:first + step] for index in self._numpy.ndindex(*tensor.shape[:axis])
+        pieces = [tensor[index][first:first + step]
+                  for index in self._numpy.ndindex(*tensor.shape[:axis])
                   for first in range(0, tensor.shape[axis], step)]
 
         def copied(number):
             piece = pieces[number]
             room = self._buffer(number % 2, piece)
-            room.copy_(piece)
+            if piece.device.type == "cpu":
+                # By one thread: PyTorch's would wait for each other where processors are busy.
+                self._numpy.copyto(room.numpy(), piece.numpy())
+            else:
+                room.copy_(piece)
             return room.numpy().reshape(-1).view("u1")
 
         coming = self._copier.submit(copied, 0)
@@ -204,7 +214,7 @@ class Bundle:
             os.link(self._part, self.path)
             os.unlink(self._part)
         except FileExistsError:
-            raise DumpError(f"{self.path} exists", 5, "replace it with --force (force=True)") from None
+            raise self._exists() from None
         except OSError:  # no hard links here
             self._refuse_existing()
             os.rename(self._part, self.path)

@@ -25,7 +25,7 @@ class Call:
     sink: Any = None  # (H)
     rel_bias: Any = None  # (buckets, H): T5's table, in place of bias
     dropout: float = 0.0
-    of_itself: Optional[bool] = None  # whether queries and keys are the same sequence; None: unknown
+    of_itself: Optional[bool] = None  # queries and keys are the same sequence; None: unknown
     # x, y, wq, … by name; before they are asked for, a function that gets a function to
     # tell what is amiss, or None.
     inputs: Any = None
@@ -69,9 +69,9 @@ class Call:
 
 
 def split_mask(mask):
-    """(allowed, bias) of a tensor that is added to scores or, if boolean, says what may attend. What
-    is added counts as "may not" from half of the least number of its type on: models write −inf or
-    the least number there."""
+    """(allowed, bias) of a tensor that is added to scores or, if boolean, says what may attend.
+    What is added counts as "may not" from half of the least number of its type on: models write
+    −inf or the least number there."""
     if mask is None:
         return None, None
     if not mask.is_floating_point():

@@ -33,7 +33,8 @@ def _of_sequence(call, masks, b):
         tensor = tensor[b if len(tensor) > 1 else 0]
         return tensor.repeat_interleave(heads // len(tensor), 0)[..., :size, :].to(exact)
 
-    (row_start, row_length), (column_start, column_length) = block("query", queries), block("key", keys)
+    row_start, row_length = block("query", queries)
+    column_start, column_length = block("key", keys)
     if not row_length or not column_length:
         return None
     rows = torch.linspace(row_start, row_start + row_length - 1, min(_ROWS, row_length)).long()

@@ -33,7 +33,7 @@ output differs."""
 EXAMPLES = [
     ("dump-attention -o dec.h5 infer.py --prompt 'the cat sat'",
      "Records what infer.py runs; --prompt is an option of infer.py."),
-    ("explain-away-stats --each '/*' dec.h5", "Then: which tokens are ignored, by layer and head."),
+    ("explain-away-stats dec.h5", "Then: which tokens are ignored, by layer and head."),
     ("dump-attention -o dec.h5 --layers 0,3-5 --inputs -m mymodel.evaluate",
      "Some layers, with the inputs of the projections."),
 ]
@@ -65,30 +65,33 @@ def parser():
                    usage=f"{TOOL} [options] -o FILE SCRIPT [ARGUMENT...]\n"
                          f"       {TOOL} [options] -o FILE -m MODULE [ARGUMENT...]",
                    formatter_class=argparse.RawDescriptionHelpFormatter,
-                   epilog="Examples:\n" + "\n".join(f"  {line}\n      {text}" for line, text in EXAMPLES) +
-                   "\n\nExit status:\n" + "\n".join(f"  {number}  {text}" for number, text in STATUSES))
+                   epilog="\n".join(
+                       ["Examples:", *(f"  {line}\n      {text}" for line, text in EXAMPLES), "",
+                        "Exit status:", *(f"  {number}  {text}" for number, text in STATUSES)]))
     add = made.add_argument_group("What is run").add_argument
     add("-m", dest="module", metavar="MODULE",
-        help="run this module, as python3 -m does, in place of a SCRIPT. What follows are its arguments")
+        help="run this module, as python3 -m does, in place of a SCRIPT. What follows are its "
+             "arguments")
     add("--function", action="append", default=[], metavar="MODULE:NAME",
-        help="also record this function of query, key and value; may be repeated. __main__:NAME is a "
-             "function of the script. attn_mask, is_causal and scale have the meaning that "
+        help="also record this function of query, key and value; may be repeated. __main__:NAME is "
+             "a function of the script. attn_mask, is_causal and scale have the meaning that "
              "scaled_dot_product_attention gives them")
     add = made.add_argument_group("What is recorded").add_argument
     add("--layers", metavar="LIST",
-        help="these layers, such as 0,3-5 or 'decoder.*'. The number of a layer is the first number in "
-             "its name. Default: all")
+        help="these layers, such as 0,3-5 or 'decoder.*'. The number of a layer is the first "
+             "number in its name. Default: all")
     add("--heads", metavar="LIST", help="these query heads, such as 0,2-3. Default: all")
     add("--calls", metavar="LIST",
         help="these calls of each layer, counted from 1. Default: all")
     add("--inputs", action="store_true",
-        help="also record x, y, wq, wk, wv, bq, bk, bv: the inputs and projections of the layer, for "
-             "--from projection")
+        help="also record x, y, wq, wk, wv, bq, bk, bv: the inputs and projections of the layer, "
+             "for --from projection")
     add("--tokenizer", metavar="WHAT",
         help="what names the tokens: vocab.txt (one token a line), vocab.json or tokenizer.json, a "
-             "variable of the script, or MODULE:NAME. Default: the only variable of the script that is "
-             "a tokenizer of Hugging Face")
-    add("--tokens", metavar="FILE", help="names of the tokens, one a line, the same for all sequences")
+             "variable of the script, or MODULE:NAME. Default: the only variable of the script "
+             "that is a tokenizer of Hugging Face")
+    add("--tokens", metavar="FILE",
+        help="names of the tokens, one a line, the same for all sequences")
     add("--name", metavar="TEXT", help="name of the model, kept as the attribute model_name")
     add = made.add_argument_group("Output").add_argument
     add("-o", "--output", metavar="FILE", help="bundle to write")
@@ -96,11 +99,13 @@ def parser():
     add("--dtype", metavar="TYPE",
         help="f16 or f32: type of the numbers. Default: as in the model, float32 for bfloat16")
     add("--compress", metavar="gzip[:N]",
-        help="deflate datasets of 64 KiB and more at level N, from 1 (fast) to 9 (small), by default 4")
+        help="deflate datasets of 64 KiB and more at level N, from 1 (fast) to 9 (small), by "
+             "default 4")
     add("-q", "--quiet", action="store_true", help="print errors only")
     add("-h", "--help", action="help", help="print this text and exit")
     add("--man", action="store_true", help="print the manual page (roff) and exit")
-    add("--completion", metavar="SHELL", help="print the completion script for bash, zsh or fish and exit")
+    add("--completion", metavar="SHELL",
+        help="print the completion script for bash, zsh or fish and exit")
     add("--module-path", action="store_true",
         help="print the folder of the Python module dump_attention, for PYTHONPATH, and exit")
     add("--version", action="store_true", help="print the version and exit")
@@ -108,7 +113,7 @@ def parser():
 
 
 def _take_apart(made, words):
-    """(words of the options, SCRIPT and all after it). What follows MODULE or SCRIPT is not ours."""
+    """(words of the options, SCRIPT and the rest). What follows MODULE or SCRIPT is not ours."""
     taking = {name for action in made._actions  # pylint: disable=protected-access
               if action.nargs is None for name in action.option_strings}
     place = 0
@@ -241,8 +246,8 @@ class _Named(list):
 
 
 def _run(options):
-    """Runs the script or module; returns its variables. Its failures become one line, after Python's
-    own account of them."""
+    """Runs the script or module; returns its variables. Its failures become one line, after
+    Python's own account of them."""
     what = options.module or options.script
     sys.argv = [what, *options.arguments]
     names = {}
@@ -272,4 +277,5 @@ def _run(options):
         # Without the frames of this module, which precede those of the script.
         places = error.__traceback__.tb_next
         traceback.print_exception(error.with_traceback(places), chain=True)
-        raise DumpError(f"{what} failed: {type(error).__name__}: {error}; nothing was written") from error
+        raise DumpError(f"{what} failed: {type(error).__name__}: {error}; nothing was "
+                        "written") from error

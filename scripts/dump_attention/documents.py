@@ -40,11 +40,12 @@ def man_page(tool, parser, about, examples, statuses, version):
     lines += [".SH EXIT STATUS"]
     for number, text in statuses:
         lines += [".TP", _bold(str(number)), _roff(text)]
-    lines += [".SH SEE ALSO", r"\fBattnkit\fR(7), \fBattn\-compute\fR(1), \fBexplain\-away\-stats\fR(1)"]
+    lines += [".SH SEE ALSO",
+              r"\fBattnkit\fR(7), \fBattn\-compute\fR(1), \fBexplain\-away\-stats\fR(1)"]
     return "\n".join(lines)
 
 
-# --- Completions: options, then files. ---------------------------------------------------------------
+# --- Completions: options, then files. ------------------------------------------------------------
 
 
 def _options(parser):
@@ -81,9 +82,13 @@ def _zsh(tool, options):
     def described(text):
         text = text.replace("\\", r"\\").replace("'", "’").replace(":", r"\:")
         return text.replace("[", r"\[").replace("]", r"\]")
-    specs = " \\\n    ".join(
-        f"'{names[-1]}{('=' if names[-1].startswith('--') else '') if value else ''}[{described(text)}]"
-        f"{f':{described(value)}:_files' if value else ''}'" for names, value, text in options)
+
+    def spec(names, value, text):
+        equals = "=" if value and names[-1].startswith("--") else ""
+        file = f":{described(value)}:_files" if value else ""
+        return f"'{names[-1]}{equals}[{described(text)}]{file}'"
+
+    specs = " \\\n    ".join(spec(*option) for option in options)
     return f"""\
 #compdef {tool}
 # Completes the options of {tool} in zsh; printed by {tool} --completion=zsh.

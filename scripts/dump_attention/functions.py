@@ -119,7 +119,8 @@ def _binding(signature):
 def described(given, result, frames, name):
     """The call of a function like scaled_dot_product_attention with these arguments."""
     def argument(what):
-        return next((given[alias] for alias in _ALIASES[what] if given.get(alias) is not None), None)
+        values = (given.get(alias) for alias in _ALIASES[what])
+        return next((value for value in values if value is not None), None)
 
     q, k, v = (argument(what) for what in "qkv")
     if any(not isinstance(tensor, torch.Tensor) or tensor.dim() < 2 for tensor in (q, k, v)):

@@ -1,7 +1,7 @@
-"""Masks as numbers where they are such: lengths, causality and windows in place of Lq × Lk booleans.
+"""Masks as numbers where they are such: lengths, causality, windows in place of Lq × Lk booleans.
 
-Each sequence is the block [start, start + length) of its rows, of keys and of queries, and positions
-are counted inside of the blocks.
+Each sequence is the block [start, start + length) of its rows, of keys and of queries, and
+positions are counted inside of the blocks.
 """
 
 import torch
@@ -19,7 +19,9 @@ class Masks:
         self.causal, self.window = call.causal, call.window
         self.mask = None
         self._queries, self._keys = call.q.shape[-2], call.k.shape[-2]
-        self._of_itself = True if call.of_itself is None and call.causal != "none" else call.of_itself
+        self._of_itself = call.of_itself
+        if call.of_itself is None and call.causal != "none":
+            self._of_itself = True
         self._window_hint = call.window_hint
         self._batch = len(call.q)
         batched = call.q.dim() == 4
@@ -27,8 +29,8 @@ class Masks:
         allowed = _smallest(call.allowed)
         if padding is not None and not (batched and self._pad(padding)):
             # Not a block for each sequence.
-            shape = [padding.shape[0], 1, 1, padding.shape[1]]
-            padding = padding.reshape(shape if batched else shape[1:] if call.q.dim() == 3 else [-1])
+            axes = 4 if batched else 3 if call.q.dim() == 3 else 1
+            padding = padding.reshape([padding.shape[0], 1, 1, padding.shape[1]][4 - axes:])
             allowed = both(allowed, padding, torch.logical_and)
             padding = None
         if allowed is None:
@@ -104,14 +106,14 @@ class Masks:
             return slice(start, start + length)
 
         count = max(len(one), len(rows[0]), len(columns[0]))
-        parts = [one[b if len(one) > 1 else 0, span(rows, b), span(columns, b)] for b in range(count)]
+        parts = [one[b if len(one) > 1 else 0, span(rows, b), span(columns, b)]
+                 for b in range(count)]
         given = self.causal
-        causals = ["top-left", "bottom-right"] if only_causal else ["none", "top-left", "bottom-right"]
         # The simplest first.
-        order = [(causal, False) for causal in causals]
-        order += [(causal, True) for causal in ("top-left", "bottom-right", "none") if causal in causals]
+        order = [("none", False), ("top-left", False), ("bottom-right", False),
+                 ("top-left", True), ("bottom-right", True), ("none", True)]
         for causal, windowed in order:
-            if given not in ("none", causal):
+            if given not in ("none", causal) or (only_causal and causal == "none"):
                 continue
             window = _window(parts, causal, given != "none", self._window_hint, windowed)
             if window is not None:
@@ -126,7 +128,8 @@ def _window(parts, causal, cut, hint, windowed):
     def ahead(part):
         """j − p_i"""
         queries, keys = part.shape
-        places = torch.arange(keys, dtype=torch.int32)[None] - torch.arange(queries, dtype=torch.int32)[:, None]
+        i, j = (torch.arange(size, dtype=torch.int32) for size in (queries, keys))
+        places = j[None] - i[:, None]
         return places - (keys - queries) if causal == "bottom-right" else places
 
     def fits(limit):
@@ -148,7 +151,8 @@ def _window(parts, causal, cut, hint, windowed):
     for part in parts:
         distance = ahead(part)
         open_ = part & (distance <= 0) if cut else part
-        widest = max(widest, int(torch.where(open_, distance.abs() + 1, 0).max()) if part.numel() else 0)
+        if part.numel():
+            widest = max(widest, int(torch.where(open_, distance.abs() + 1, 0).max()))
     return widest if widest and fits(widest) else None
 
 

@@ -17,19 +17,21 @@ def self_recording(module):
     code = getattr(type(module).forward, "__code__", None)
     if (all(isinstance(getattr(module, name, None), torch.nn.Linear) for name in "qkvo") and
             hasattr(module, "n_heads") and hasattr(module, "key_value_proj_dim") and
-            "ALL_ATTENTION_FUNCTIONS" not in getattr(code, "co_names", ())):  # else it is seen there
+            # Else it is seen there.
+            "ALL_ATTENTION_FUNCTIONS" not in getattr(code, "co_names", ())):
         return t5_call
     return None
 
 
-# --- nn.MultiheadAttention. --------------------------------------------------------------------------
+# --- nn.MultiheadAttention. -----------------------------------------------------------------------
 
 
 def multihead_call(module, given, result, _):
     """A call of nn.MultiheadAttention: its projections, computed anew."""
     inputs = [given[name] for name in ("query", "key", "value")]
     if any(getattr(tensor, "is_nested", False) for tensor in inputs):
-        raise DumpError("nested tensors cannot be recorded", 3, "enable_nested_tensor=False avoids them")
+        raise DumpError("nested tensors cannot be recorded", 3,
+                        "enable_nested_tensor=False avoids them")
     out = result[0]
     batched = inputs[0].dim() == 3
     of_itself = given["query"] is given["key"]
@@ -100,7 +102,7 @@ def by_head(weight, heads):
     return weight.reshape(heads, -1, weight.shape[-1]).transpose(1, 2)
 
 
-# --- T5. ---------------------------------------------------------------------------------------------
+# --- T5. ------------------------------------------------------------------------------------------
 
 
 def t5_call(module, given, result, recorder):
@@ -116,7 +118,8 @@ def t5_call(module, given, result, recorder):
     if added is None:
         raise DumpError("the attention of T5 did not return its bias")
     if added.shape[-1] != k.shape[2]:
-        raise DumpError("the attention of T5 used a cache", 3, "call the model with use_cache=False")
+        raise DumpError("the attention of T5 used a cache", 3,
+                        "call the model with use_cache=False")
     allowed, bias = split_mask(added)
     call = Call(q, k, v, scale=1.0, allowed=allowed, bias=_common(bias, allowed),
                 of_itself=y is None, out=result[0], join=module.o,

@@ -131,7 +131,8 @@ def _made(call, parts, note):
     tensors = call.q, call.k, call.v
     if not _same(k.x, v.x) or any(part.output.numel() != tensor.numel()
                                   for part, tensor in zip(parts, tensors)):
-        note("the inputs are not recorded, as keys and values come from several inputs or from a cache")
+        note("the inputs are not recorded, as keys and values come from several inputs or from a "
+             "cache")
         return {}
     factors = [part.factor(tensor) for part, tensor in zip(parts, tensors)]
     made = {}

@@ -15,7 +15,8 @@ try:
     import torch.nn.functional as F
 except ImportError as missing:
     raise DumpError(f"{missing}: recording needs PyTorch", 2,
-                    "run dump-attention with the Python that has it: PYTHON dump-attention …") from missing
+                    "run dump-attention with the Python that has it: PYTHON "
+                    "dump-attention …") from missing
 
 # pylint: disable=wrong-import-position
 from .check import largest_error
@@ -48,7 +49,8 @@ def recording(path, model, *, tokenizer, tokens, inputs, layers, heads, calls, f
 class Recorder:
     """`calls`: how many calls of each layer were recorded, by name. `bytes`, `seconds`: what was
     written, and how long that took. `largest_error`: the largest relative difference between what
-    the model computed and what follows from the recorded numbers, over some queries of each call."""
+    the model computed and what follows from the recorded numbers, over some queries of each call.
+    """
 
     def __init__(self, bundle, model, chosen, inputs):
         self.calls = {}
@@ -73,8 +75,8 @@ class Recorder:
         self._undo = contextlib.ExitStack()
         if model is not None:
             if not isinstance(model, torch.nn.Module):
-                raise DumpError(f"the model is a {type(model).__name__}, expected a torch.nn.Module",
-                                2)
+                raise DumpError(f"the model is a {type(model).__name__}, expected a "
+                                "torch.nn.Module", 2)
             self._names_of(model)
 
     @property
@@ -85,7 +87,7 @@ class Recorder:
     def seconds(self):
         return self._bundle.seconds
 
-    # --- Watching. ---------------------------------------------------------------------------------
+    # --- Watching. ------------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def watching(self, functions):
@@ -140,9 +142,11 @@ class Recorder:
             if describe is not None:
                 name = self.layer_of(module)
                 if name is not None:
-                    bound = inspect.signature(describe.forward_of(module)).bind(module, *args, **kwargs)
+                    signature = inspect.signature(describe.forward_of(module))
+                    bound = signature.bind(module, *args, **kwargs)
                     bound.apply_defaults()
-                    self.record(name, lambda: describe(module, bound.arguments, result, self), module)
+                    self.record(name, lambda: describe(module, bound.arguments, result, self),
+                                module)
             elif isinstance(module, torch.nn.Embedding):
                 if args and isinstance(args[0], torch.Tensor):
                     self._sequences.embedded(module, args[0])
@@ -192,7 +196,7 @@ class Recorder:
         if hasattr(module, attribute):
             self.replace(module, attribute, lambda _: value)
 
-    # --- Recording. --------------------------------------------------------------------------------
+    # --- Recording. -----------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def silence(self):
@@ -333,9 +337,9 @@ class Recorder:
                 root["model_name"] = name
         made = f"{version.read()}, PyTorch {torch.__version__}"
         for layer in self._differing:
-            self._notes.add(layer, "the model's output differs from what follows from the recorded numbers, "
-                            f"by up to {max(self._differing.values()):.2g} of its size: the model does "
-                            "more than was recorded")
+            self._notes.add(layer, "the model's output differs from what follows from the recorded "
+                            f"numbers, by up to {max(self._differing.values()):.2g} of its size: "
+                            "the model does more than was recorded")
         self._notes.tell()
         self._bundle.finish(f"{time_stamp()}: {self.command} ({made})")
 
@@ -343,7 +347,8 @@ class Recorder:
 def class_name(module):
     """Such as torch.nn.modules.activation.MultiheadAttention."""
     kind = type(module)
-    return kind.__qualname__ if kind.__module__ == "__main__" else f"{kind.__module__}.{kind.__qualname__}"
+    home = "" if kind.__module__ == "__main__" else f"{kind.__module__}."
+    return home + kind.__qualname__
 
 
 def _configured_name(model):

@@ -70,8 +70,9 @@ class Registries:
                 # By position, functions take scaling and dropout next.
                 given = dict(zip(("scaling", "dropout"), args)) | kwargs
                 frames = recorder.frames()
+                qkv = query, key, value
                 recorder.record(layer, lambda: described(
-                    name, module, (query, key, value), attention_mask, given, result, frames), module)
+                    name, module, qkv, attention_mask, given, result, frames), module)
             return result
 
         self._wrappers[id(call)] = call
@@ -120,13 +121,14 @@ def described(name, module, qkv, mask, given, result, frames):
 
 
 def _dense(mask, q, keys):
-    """A mask as a tensor: flex attention has functions of (batch, head, query, key) in a BlockMask."""
+    """A mask as a tensor: a BlockMask of flex attention has a function of (batch, head, i, j)."""
     if isinstance(mask, torch.Tensor):
         return mask[..., :keys] if mask.dim() == 4 else mask
     function = getattr(mask, "mask_mod", None)
     if not callable(function):
         raise DumpError(f"an attention mask is a {type(mask).__name__}, expected a tensor")
     sizes = q.shape[0], 1, q.shape[2], keys
-    places = [torch.arange(size, device=q.device).reshape([-1 if n == axis else 1 for n in range(4)])
-              for axis, size in enumerate(sizes)]
+    shapes = ([-1 if n == axis else 1 for n in range(4)] for axis in range(4))
+    places = [torch.arange(size, device=q.device).reshape(shape)
+              for size, shape in zip(sizes, shapes)]
     return torch.as_tensor(function(*places)).expand(sizes)

@@ -137,7 +137,7 @@ def read_vocabulary(path):
 
 
 def find_tokenizer(text, names):
-    """What --tokenizer means: a vocabulary file, a variable of the script (`names`), or MODULE:NAME.
+    """What --tokenizer means: a vocabulary file, a variable of the script (`names`), MODULE:NAME.
     Without --tokenizer, the one variable of the script that is a tokenizer, or None."""
     if text is None:
         found = {id(value): value for value in names.values()
