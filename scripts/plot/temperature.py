@@ -118,7 +118,7 @@ def draw(arguments):
             temperature, values, band = curve(own, column)
             axis.plot(temperature, factor * values, color=colour, linestyle=dashes, marker="o",
                       markersize=2.5, label=name)
-            if len(lines) <= 6 and np.ptp(band, axis=1).any():
+            if len(lines) <= 3 and np.ptp(band, axis=1).any():
                 bands = True
                 axis.fill_between(temperature, *(factor * band.T), color=colour, alpha=0.12,
                                   linewidth=0)
