@@ -44,6 +44,30 @@ class Heatmap(TableTest):
         for value in ("3", "11", "12"):  # percent, of layers 2 and 10
             self.assertIn(value, panel)
 
+    REPORT = {"groups": [{"group": "layer0", "unas": {"heads": [{
+        "index": [1, 2], "keys": 4, "holds": None, "bound": None,
+        "col_sum": {"min": 0.25, "median": 1, "mean": 1, "max": 2, "quantiles": {}},
+        "explained_away": [{"epsilon": 1e-8, "count": 1, "share": 0.25,
+                            "enough": {"min_queries": 1, "count": 1, "share": 0.5}}],
+        "row_entropy": {"mean": 1.5}, "top_shares": [{"keys": 10, "share": 0.75}],
+        "most_per_query": {"head": [1, 2], "index": 3, "key": "x", "value": 0.375}}]}}]}
+
+    def test_what_a_json_report_holds(self):
+        for result in (self.REPORT, {"sweep": [{"scale": 2, "hybrid": None, "result": self.REPORT}]}):
+            (self.folder / "r.json").write_text(json.dumps({"result": result}))
+            for statistic, label, value in (
+                    ("share_below_1e-08", "keys explained away, c < 1e-8 (%)", "25"),
+                    ("enough_share_below_1e-08",
+                     "keys explained away, c < 1e-8 (% of those with enough queries)", "50"),
+                    ("entropy", "mean entropy of a query (nats)", "1.5"),
+                    ("top_10_share", "attention on the 10 most attended keys (%)", "75"),
+                    ("max_c_per_query", "largest weight of a key, mean over its queries (%)", "38"),
+                    ("min_c", "least column sum c (attention of one query = 1)", "0.25")):
+                words = self.words("heatmap", "r.json", "--statistic", statistic)
+                self.assertTrue({label, value, "2", "layer0"} <= set(words), (statistic, words))
+            self.refused("heatmap", "r.json", "--statistic", "bound", "-o", "f", status=3,
+                         says=["no column bound"])
+
     def test_formats_agree(self):
         layers = self.write("layers.h5")
         with h5py.File(PASSAGE) as source, h5py.File(self.folder / layers, "a") as target:
@@ -175,6 +199,11 @@ class Temperature(TableTest):
                  ["hybrid", "scale", *HEADER])
         words = self.words("temperature", "hybrid.tsv")
         self.assertTrue({"u = 0", "u = 0.5"} <= set(words), words)
+
+    def test_no_key_is_explained_away(self):
+        rows = [[scale, "", "", 0, "unas", 9, 0.5, 0, 2] for scale in self.SCALES]
+        words = self.words("temperature", self.put("zeros.tsv", rows, ["scale", *HEADER]))
+        self.assertIn("1.0", words)  # percent: not a scale of nothing
 
     @unittest.skipIf(SANITIZED, "runs the tool as other tests do")
     def test_of_a_tool(self):
