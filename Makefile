@@ -22,7 +22,7 @@ test:     ## build and run all tests; installs missing Debian packages
 sanitize: ## the same with clang and its sanitizers; takes a quarter of an hour
 	@scripts/install-deps build test plots lint
 	@$(MAKE) --no-print-directory compile PRESET=clang
-	ctest --preset clang --parallel $(JOBS) --exclude-regex '^tools/test_(bits|endless|figures|readme)$$'
+	ctest --preset clang --parallel $(JOBS) --exclude-regex '^tools/test_(bits|endless|figure_layout|figures|heatmap|readme)$$'
 
 claims:   ## build, and check the claims of data/claims; installs missing Debian packages
 	@scripts/install-deps build test

@@ -29,10 +29,12 @@ class Bundle:
                 self.file = h5py.File(io.BytesIO(content) if content else self._stream(), "r")
             elif not os.path.exists(path):
                 fail(3, f"{path}: no such file")
+            elif os.path.isdir(path):
+                fail(3, f"{path}: is a folder")
             else:
                 self.file = h5py.File(path, "r")
         except OSError as error:
-            fail(3, f"{self.name}: not a bundle: {error}")
+            fail(3, f"{self.name}: not a bundle: {str(error).partition('(')[0].strip() or error}")
         if group and not isinstance(self.file.get(group), h5py.Group):
             fail(3, f"{path}: no group {group}")
         self.root = self.file[group] if group else self.file

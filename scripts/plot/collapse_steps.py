@@ -49,7 +49,7 @@ def rows_of(bundle, index):
         counts = [np.count_nonzero(label == one) for one in np.unique(label)]
         points_of = (":".join(map(str, counts)) if len(counts) < 4 else
                      f"{len(label)} in {len(counts)}")
-        yield f"{plain(scheme, 12)}, {points_of} points\nx₂", points, label
+        yield f"{plain(scheme, 12)}\n{points_of} points\nx₂", points, label
 
 
 def draw_panel(axis, points, label, frame):
@@ -97,7 +97,7 @@ def draw(arguments):
     figure, axes = new_figure(arguments, len(rows) * (height + 0.04) + 0.6, len(rows), len(steps))
     figure.get_layout_engine().set(w_pad=0.02, h_pad=0.02, wspace=0, hspace=0)
     for line, (text, points, label) in zip(axes, rows):
-        line[0].set_ylabel(text, fontsize=7)
+        line[0].set_ylabel(text, fontsize=7 if height > 0.7 else 6)
         for axis, step in zip(line, steps):
             draw_panel(axis, points[step], label, frame)
     for top, bottom, step in zip(axes[0], axes[-1], steps):

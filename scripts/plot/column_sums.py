@@ -73,27 +73,31 @@ def name_of(scheme, values, epsilon):
     text = f"{scheme}: "
     if values.size:
         text += (f"least {short(values.min(), 2)}, "
-                 f"{short(100 * np.mean(values < epsilon), 2)}% below ε")
+                 f"{short(100 * np.mean(values < epsilon), 2)}% below {short(epsilon)}")
     if (values == 0).any():
         text += f" ({(values == 0).sum()} get none: not drawn)"
     return text
 
 
 def mark(axis, marks, ends):
-    """Dotted lines with their names above the panel, in a second line where they would touch."""
-    places = [(np.log10(value), text) for value, text in marks if ends[0] <= np.log10(value) <= ends[1]]
-    points = 72 * 0.85 * axis.figure.get_figwidth() / (ends[1] - ends[0])
-    last = None
-    for level, (place, text) in enumerate(sorted(places)):
+    """Dotted lines with their names above the panel. Names that would touch stand on either side, or
+    above each other where there is no room for that."""
+    marks = sorted((np.log10(value), text) for value, text in marks
+                   if ends[0] <= np.log10(value) <= ends[1])
+    points = 72 * (axis.figure.get_figwidth() - 0.6)  # width of the panel
+    shares = [(place - ends[0]) / (ends[1] - ends[0]) for place, _ in marks]
+    near = len(marks) == 2 and (shares[1] - shares[0]) * points < 2 * sum(len(t) for _, t in marks)
+    beside = near and all(3.8 * len(text) < room * points for (_, text), room in
+                          zip(marks, (shares[0], 1 - shares[1])))
+    for number, ((place, text), share) in enumerate(zip(marks, shares)):
         axis.axvline(place, color="black", linewidth=0.8, linestyle=":", zorder=0)
-        near = last is not None and (place - last[0]) * points < 2 * (len(text) + len(last[1]))
-        # A label keeps within the panel.
-        share = (place - ends[0]) / (ends[1] - ends[0])
         side = "left" if share < 0.15 else "right" if share > 0.85 else "center"
+        apart = 0
+        if beside:
+            side, apart = ("right", -2) if number == 0 else ("left", 2)
         axis.annotate(text, (place, 1), xycoords=("data", "axes fraction"),
-                      xytext=(0, 11 if near and level % 2 else 2), textcoords="offset points",
-                      ha=side, fontsize=7)
-        last = place, text
+                      xytext=(apart, 11 if near and not beside and number else 2),
+                      textcoords="offset points", ha=side, fontsize=7)
 
 
 def draw(arguments):
@@ -132,7 +136,8 @@ def draw(arguments):
     axis.margins(x=0.01)
     marks = [(arguments.epsilon, f"ε = {short(arguments.epsilon)}")]
     if len(lengths) == 1 and max(lengths) > 0 and "dnas" in schemes:
-        marks.append((1 / max(lengths), "1/Lk, the bound of dnas"))
+        marks.append((1 / max(lengths), "1/Lk, the bound of dnas" if arguments.width >= 5 else
+                      "bound 1/Lk"))
     mark(axis, marks, edges[[0, -1]])
     axis.set_xlabel("log₁₀ of the column sum c (attention that a key gets from all queries)")
     axis.set_ylabel("keys per bin (number" + (f", without {masked} masked)" if masked else ")"))

@@ -23,9 +23,6 @@ def _end_by(number, _frame):
     sys.exit(128 + number)
 
 
-for _number in (signal.SIGINT, signal.SIGTERM):
-    signal.signal(_number, _end_by)
-
 _told = set()
 
 
@@ -37,7 +34,13 @@ def tell(message, *_ignored, **_more):
     _told.add(line)
 
 
-warnings.showwarning = tell
+def start():
+    """What the process of the command needs: an exit that removes temporaries, warnings of one
+    line."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _end_by)
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    warnings.showwarning = tell
 
 
 # --- Types of arguments: argparse names them in its errors by their function names.

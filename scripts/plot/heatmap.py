@@ -7,7 +7,7 @@ Reads tables with the columns group, head, scheme and statistics (explain-away-s
 --json), or bundles with column sums (explain-away-stats -o, attn-compute --emit col_sum). Draws a
 panel for each input and scheme, with a row for each group in natural order and a column for each
 head; all panels share the colours. If several rows of a table belong to one cell, such as those of a
-batch, it shows their mean (for min the least, for max the largest). A hatched cell has no value.
+batch, it shows their mean (for min_c the least, for max_c the largest). A hatched cell has no value.
 """
 
 import table
@@ -76,7 +76,7 @@ def panels_of(arguments):
 def norm_of(values):
     """The scale of colours: logarithmic if values span more than three decades."""
     low, high = values.min(), values.max()
-    if low > 0 and high / low > 1e3:
+    if 0 < 1e3 * low < high:
         return mpl.colors.LogNorm(low, high)
     low = min(low, 0) if high <= 0 or low < 0.5 * high else low
     return mpl.colors.Normalize(low, high if high > low else low + 1)

@@ -6,7 +6,7 @@ MANY in a module says whether it takes several inputs, READS what an input is.
 import importlib
 
 import version
-from command import TOOL, fail, parser
+from command import TOOL, fail, parser, start
 from documents import completion, man_page
 
 KINDS = ("heatmap", "temperature", "column-sums", "attention-map", "relative-deviation", "evidence",
@@ -60,6 +60,7 @@ def parser_of(kind):
 
 def main(words):
     """Runs the command; exits by SystemExit on errors."""
+    start()
     kind, rest = (words[0], words[1:]) if words else (None, [])
     shell = rest[0] if kind == "--completion" and rest else (kind or "").partition("=")[2]
     if kind is None:

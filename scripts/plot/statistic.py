@@ -9,32 +9,39 @@ from words import short
 
 # (name with unit, factor). c is a column sum, in units of what a query gives away.
 _MEANINGS = {
-    "min": ("least column sum c (attention of one query = 1)", 1),
-    "median": ("median column sum c (attention of one query = 1)", 1),
-    "mean": ("mean column sum c (attention of one query = 1)", 1),
-    "max": ("largest column sum c (attention of one query = 1)", 1),
+    "min_c": ("least column sum c (attention of one query = 1)", 1),
+    "median_c": ("median column sum c (attention of one query = 1)", 1),
+    "mean_c": ("mean column sum c (attention of one query = 1)", 1),
+    "max_c": ("largest column sum c (attention of one query = 1)", 1),
+    "max_c_per_query": ("largest weight of a key, mean over its queries (%)", 100),
     "entropy": ("mean entropy of a query (nats)", 1),
+    "first_key_share": ("attention on the first key (%)", 100),
     "margin": ("least column sum / its proven bound", 1),
     "bound": ("proven bound of the column sum c", 1),
     "keys": ("keys (number)", 1),
+    "enough_keys": ("keys with enough queries (number)", 1),
     "masked_keys": ("keys that no query may attend to (number)", 1),
+    "empty_queries": ("queries that may attend to no key (number)", 1),
 }
-_EXPLAINED = re.compile(r"share_below_(.+)$")
-_TOTALS = ("keys", "masked_keys", "queries", "empty_rows")
+_EXPLAINED = re.compile(r"(?:enough_)?share_below_(.+)$")
+_TOP = re.compile(r"top_(\d+)_share$")
+_TOTALS = ("keys", "enough_keys", "masked_keys", "empty_queries", "empty_rows")
 
 
 def described(name):
     """(name with unit, factor to be multiplied with) of a column."""
     if name in _MEANINGS:
         return _MEANINGS[name]
-    below = _EXPLAINED.search(name)
+    below, top = _EXPLAINED.search(name), _TOP.match(name)
+    if top:
+        return f"attention on the {top[1]} most attended keys (%)", 100
     if below:
         try:
             epsilon = short(float(below[1]))
         except ValueError:
             epsilon = below[1]
-        before = name[:below.start()].strip("_").replace("_", " ")
-        return f"{before + ': ' if before else ''}keys explained away, c < {epsilon} (%)", 100
+        among = " of those with enough queries" if name.startswith("enough_") else ""
+        return f"keys explained away, c < {epsilon} (%{among})", 100
     if "share" in name.split("_"):
         return f"{name.replace('_', ' ')} (%)", 100
     return name.replace("_", " "), 1
@@ -44,13 +51,12 @@ def available(rows):
     """The columns with at least one number, in their order."""
     names = dict.fromkeys(name for row in rows for name in row)
     return [name for name in names if name not in PLACES and
-            any(isinstance(row.get(name), float) or np.isscalar(row.get(name)) and
-                not isinstance(row.get(name), (str, type(None))) for row in rows)]
+            any(row.get(name) is not None and not isinstance(row[name], str) for row in rows)]
 
 
 def explained_away(rows, name):
     """The column with the share of explained-away keys, the first if there are several."""
-    found = [column for column in available(rows) if _EXPLAINED.search(column)]
+    found = [column for column in available(rows) if _EXPLAINED.match(column)]
     return found[0] if found else chosen(rows, name, "share_below_1e-08")
 
 
@@ -63,16 +69,17 @@ def chosen(rows, name, wanted):
 
 
 def pooled(rows, column):
-    """One number for several rows: the least for min, the largest for max, sums of counts, and else
-    the mean, for shares by keys. None if no row has a number."""
-    values = [(row[column], row.get("keys")) for row in rows if row.get(column) is not None]
+    """One number for several rows: the least of the least, the largest of the largest, sums of counts,
+    and else the mean, for shares of keys by their number. None if no row has a number."""
+    count = "enough_keys" if column.startswith("enough_") else "keys"
+    values = [(row[column], row.get(count)) for row in rows if row.get(column) is not None]
     values = [(value, keys) for value, keys in values if not isinstance(value, str)]
     if not values:
         return None
     numbers = np.array([value for value, _ in values], dtype=float)
-    if column in ("min", "margin"):
+    if column in ("min_c", "margin"):
         return float(numbers.min())
-    if column == "max":
+    if column in ("max_c", "max_c_per_query"):
         return float(numbers.max())
     if column in _TOTALS:
         return float(numbers.sum())

@@ -37,7 +37,7 @@ def _from_text(text, name):
     first = text.split("\n", 1)[0]
     if not first.strip():
         fail(3, f"{name}: is empty", MADE_BY)
-    lines = list(csv.reader(io.StringIO(text), delimiter="\t" if "\t" in first else ","))
+    lines = list(csv.reader(io.StringIO(text, newline=""), delimiter="\t" if "\t" in first else ","))
     header = lines[0]
     if "head" not in header and "scheme" not in header:
         fail(3, f"{name}: is no table of statistics: its first line has no column head or scheme",
@@ -54,23 +54,20 @@ def _from_text(text, name):
 # --- JSON: the nested report becomes the columns of the table.
 
 
-def _statistics(report, prefix=""):
+def _statistics(report):
     """{column: number} of one head's report."""
-    found = {}
-    for name, value in report.items():
-        if name == "explained_away":
-            for part in value:
-                found[f"share_below_{part['epsilon']:g}"] = part["share"]
-        elif name in ("quantiles", "histogram", "heads", "index"):
-            continue
-        elif isinstance(value, dict):
-            inner = "" if name == "col_sum" else f"{name}_"
-            found |= _statistics(value, prefix + inner)
-        elif value is None or isinstance(value, (int, float)):
-            found[prefix + name] = None if value is None else float(value)
-    if "row_entropy_mean" in found:
-        found["entropy"] = found.pop("row_entropy_mean")
-    return found
+    found = {f"{name}_c": report["col_sum"].get(name) for name in ("min", "median", "mean", "max")}
+    for part in report.get("explained_away", []):
+        found[f"share_below_{part['epsilon']:g}"] = part["share"]
+        if "enough" in part:
+            found[f"enough_share_below_{part['epsilon']:g}"] = part["enough"]["share"]
+    found["entropy"] = (report.get("row_entropy") or {}).get("mean")
+    for part in report.get("top_shares", []):
+        found[f"top_{part['keys']}_share"] = part["share"]
+    found["max_c_per_query"] = (report.get("most_per_query") or {}).get("value")
+    found |= {name: value for name, value in report.items()
+              if not isinstance(value, (dict, list, str, bool)) and name != "index"}
+    return {name: None if value is None else float(value) for name, value in found.items()}
 
 
 def _from_result(result, place):
@@ -80,8 +77,9 @@ def _from_result(result, place):
             yield from _from_result(cell["result"], place | more)
     elif "groups" in result:
         for group in result["groups"]:
-            yield from _from_result({name: value for name, value in group.items() if name != "group"},
-                                    place | {"group": group.get("group", "")})
+            where = {name: group[name] for name in ("file", "group") if name in group}
+            yield from _from_result({name: value for name, value in group.items()
+                                     if name not in where}, place | where)
     else:
         for scheme, report in result.items():
             if not isinstance(report, dict) or "heads" not in report:
@@ -108,8 +106,8 @@ def _from_json(text, name):
 def _of_head(sums, entropies, epsilon):
     found = {"keys": float(sums.size)}
     if sums.size:
-        found |= {"min": sums.min(), "median": np.median(sums), "mean": sums.mean(),
-                  "max": sums.max(), f"share_below_{epsilon:g}": np.mean(sums < epsilon)}
+        found |= {"min_c": sums.min(), "median_c": np.median(sums), "mean_c": sums.mean(),
+                  "max_c": sums.max(), f"share_below_{epsilon:g}": np.mean(sums < epsilon)}
     if entropies is not None and entropies.size:
         found["entropy"] = entropies.mean()
     return found
@@ -141,6 +139,14 @@ def _from_bundle(bundle, epsilon):
                    **_of_head(values, rows, epsilon)}
 
 
+def _without_unused(rows):
+    """Rows of which only hnas, which uses it, and stored weights name a share u."""
+    for row in rows:
+        if row.get("hybrid") and row.get("scheme") not in ("hnas", "stored"):
+            row["hybrid"] = ""
+    return rows
+
+
 def read(address, epsilon=1e-8):
     """(name, rows, bundle or None) of one input: a table, a JSON report or a bundle."""
     name = "standard input" if address == "-" else address
@@ -151,9 +157,12 @@ def read(address, epsilon=1e-8):
         if not content:
             fail(3, "standard input: is empty", "the command before it failed")
     elif os.path.isfile(address):
-        with open(address, "rb") as file:
-            content = file.read(8)
-            content = content if content.startswith(b"\x89HDF") else content + file.read()
+        try:
+            with open(address, "rb") as file:
+                content = file.read(8)
+                content = content if content.startswith(b"\x89HDF") else content + file.read()
+        except OSError as error:
+            fail(3, f"{name}: {error.strerror}")
     else:
         content = b"\x89HDF"  # FILE:/group, or an error that Bundle describes
     if content.startswith(b"\x89HDF"):
@@ -170,4 +179,4 @@ def read(address, epsilon=1e-8):
     rows = _from_json(text, name) if text.lstrip().startswith("{") else _from_text(text, name)
     if not rows:
         fail(3, f"{name}: has no rows", MADE_BY)
-    return name, rows, None
+    return name, _without_unused(rows), None

@@ -118,12 +118,13 @@ def draw(arguments):
             temperature, values, band = curve(own, column)
             axis.plot(temperature, factor * values, color=colour, linestyle=dashes, marker="o",
                       markersize=2.5, label=name)
-            if len(lines) <= 6 and np.ptp(band, axis=1).any():
+            if len(lines) <= 3 and np.ptp(band, axis=1).any():
                 bands = True
                 axis.fill_between(temperature, *(factor * band.T), color=colour, alpha=0.12,
                                   linewidth=0)
         axis.set(xscale="log", xlabel="temperature (1/scale)", ylabel=label)
-        axis.set_ylim(bottom=0 if column == "entropy" or factor == 100 else None)
+        if column == "entropy" or factor == 100:
+            axis.set_ylim(0, 1 if axis.get_ylim()[1] < 0.1 else None)  # not only zeros
         axis.grid(color="#e4e4e4", linewidth=0.5)
         axis.minorticks_off()
         axis.xaxis.set_major_locator(mpl.ticker.NullLocator())

@@ -62,6 +62,10 @@ class Command(ToolTest):
                 self.assertRegex(said, r"\Aattn-plot: error: .+\n(attn-plot: hint: .+\n)?\Z")
                 self.assertIn(says, said)
 
+    def test_a_reader_may_leave(self):
+        run = self.shell(f"{sys.executable} -B {PLOT} --completion=fish | head -n 1", status=None)
+        self.assertEqual(run.err, "")
+
     def test_manual_page(self):
         page = self.python("--man")
         (self.folder / "attn-plot.1").write_text(page)

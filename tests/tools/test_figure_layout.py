@@ -54,11 +54,11 @@ class Layout(FigureTest):
     def test_heatmap(self):
         self.check("heatmap", self.table("heads.tsv", PASSAGE))
         # As of a large model: many layers with long names, and heads.
-        rows = ["group\thead\tscheme\tmin"] + [
+        rows = ["group\thead\tscheme\tmin_c"] + [
             f"model.decoder.block.{layer}.attention.self\t{head}\tunas\t{10.0 ** -(layer + head):g}"
             for layer in range(24) for head in range(32)]
         (self.folder / "large.tsv").write_text("\n".join(rows) + "\n")
-        self.check("heatmap", "large.tsv", "--statistic", "min")
+        self.check("heatmap", "large.tsv", "--statistic", "min_c")
 
     def test_temperature(self):
         rows = ["scale\tgroup\thead\tscheme\tkeys\tentropy\tshare_below_1e-08"] + [

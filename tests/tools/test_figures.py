@@ -43,7 +43,7 @@ class Figures(FigureTest):
         for scheme in ("unas", "dnas"):
             sums = self.read("stats.h5")[f"{scheme}_col_sum"]
             line = next(text for text in words if text.startswith(f"{scheme}:"))
-            least, share = re.fullmatch(rf"{scheme}: least (\S+), (\S+)% below ε", line).groups()
+            least, share = re.fullmatch(rf"{scheme}: least (\S+), (\S+)% below 1e-6", line).groups()
             self.assert_near("least", float(least), sums.min(), 0.05 * sums.min())
             below = 100 * np.mean(sums < 1e-6)
             self.assert_near("share", float(share), below, 0.05 * below)
@@ -55,11 +55,11 @@ class Figures(FigureTest):
                                "dnas").out
         words = self.words("column-sums", "--head", "1", stdin=stream)
         least = self.stats(PASSAGE)["dnas"]["heads"][1]["col_sum"]["min"]
-        self.assertIn(f"dnas: least {least:.2g}, 0% below ε", words)
+        self.assertIn(f"dnas: least {least:.2g}, 0% below 1e-8", words)
 
     def test_keys_without_attention_are_counted(self):
         self.write("a.h5", unas_col_sum=[[0, 0.5, 2.5]])
-        self.assertIn("unas: least 0, 33% below ε (1 get none: not drawn)",
+        self.assertIn("unas: least 0, 33% below 1e-8 (1 get none: not drawn)",
                       self.words("column-sums", "a.h5"))
         self.write("b.h5", unas_col_sum=[[0.0]])  # nothing to draw, which is not an error
         self.words("column-sums", "b.h5")
@@ -160,7 +160,7 @@ class Figures(FigureTest):
         self.assertIn("keys per bin (number, without 3 masked)", words)
         for scheme in ("unas", "dnas"):
             sums = np.delete(self.read("stats.h5")[f"{scheme}_col_sum"], [2, 3, 4])
-            self.assertIn(f"{scheme}: least {sums.min():.2g}, 0% below ε", words)
+            self.assertIn(f"{scheme}: least {sums.min():.2g}, 0% below 1e-8", words)
 
     def test_queries_without_a_template_do_not_deviate(self):
         self.write("d.h5", relative_deviation=[[0.0, 0.25, 0.75], [0.0, 0.5, 0.5]],
@@ -203,6 +203,134 @@ class Figures(FigureTest):
         step = int(re.fullmatch(r"key \(1 of (\d+) is named\)", label)[1])
         self.assertGreater(step, 1)
         self.assertLessEqual(words.index(label), -(-256 // step))
+
+    MASKED = "the query may not attend to the key"
+
+    def test_masked_cells_differ_from_zeros(self):
+        weights = np.zeros((1, 2, 4, 4))
+        weights[..., 0] = 1  # zeros that are allowed
+        self.write("zeros.h5", weights=weights)
+        self.assertNotIn(self.MASKED, self.words("attention-map", "zeros.h5"))
+        full = np.ones((4, 4))
+        for name, more, attributes in (
+                ("mask", {"mask": np.tril(full)}, {}), ("bias", {"bias": np.where(np.tril(full) > 0, 0, -np.inf)}, {}),
+                ("scores", {"scores": np.where(np.tril(full) > 0, full, -np.inf)}, {}),
+                ("causal", {}, {"attn_causal": "top-left"}), ("window", {}, {"attn_window": "3:0"}),
+                ("old", {}, {"attn_window": 2}), ("open", {}, {"attn_window": ":1"})):
+            with self.subTest(by=name):
+                self.write(f"{name}.h5", attributes, weights=weights, **more)
+                self.assertIn(self.MASKED, self.words("attention-map", f"{name}.h5"))
+        # The hatched part differs, and only there: the diagonal is allowed.
+        pictures = []
+        for name in ("zeros", "causal"):
+            self.plot("attention-map", f"{name}.h5", "-o", f"{name}.png")
+            pictures.append(matplotlib.image.imread(self.folder / f"{name}.png"))
+        self.assertGreater(pictures[1].shape[0], pictures[0].shape[0])  # by the legend
+        # A window or offset of another meaning is refused.
+        self.write("bad.h5", {"attn_window": "a:b"}, weights=weights)
+        self.refused("attention-map", "bad.h5", "-o", "f", status=3, says=["attn_window", "a:b"])
+
+    def test_offsets_and_blocks_of_allowed_pairs(self):
+        sys.path.insert(0, str(SOURCE / "scripts/plot"))
+        try:
+            from allowed import allowed, own_part  # pylint: disable=import-outside-toplevel
+            from bundle import Bundle  # pylint: disable=import-outside-toplevel
+        finally:
+            sys.path.pop(0)
+        generator = np.random.default_rng(3)
+        rows, keys = 6, 9
+        for case in range(40):
+            lengths = {"query": int(generator.integers(0, rows + 1)),
+                       "key": int(generator.integers(0, keys + 1))}
+            starts = {"query": int(generator.integers(0, rows - lengths["query"] + 1)),
+                      "key": int(generator.integers(0, keys - lengths["key"] + 1))}
+            causal = ("none", "top-left", "bottom-right")[case % 3]
+            window = ("none", "2:1", "1:", "3")[case % 4]
+            datasets = {f"{side}_{what}": [values[side]] for what, values in
+                        (("length", lengths), ("start", starts)) for side in values}
+            offset = int(generator.integers(-2, 4)) if case % 5 == 0 else None
+            if offset is not None:
+                datasets["query_offset"] = [offset]
+            self.write("b.h5", {"attn_causal": causal, "attn_window": window},
+                       weights=np.zeros((1, rows, keys)), **datasets)
+            bundle = Bundle(str(self.folder / "b.h5"))
+            own = tuple(own_part(bundle, (0,), side, count)
+                        for side, count in (("query", rows), ("key", keys)))
+            found = allowed(bundle, (0,), (rows, keys), own)
+            bundle.file.close()
+            left, right = {"none": (99, 99), "2:1": (2, 1), "1:": (1, 99), "3": (2, 2)}[window]
+            for i, j in np.ndindex(rows, keys):
+                query, key = i - starts["query"], j - starts["key"]
+                place = query + (offset if offset is not None else lengths["key"] - lengths["query"]
+                                 if causal == "bottom-right" else 0)
+                expected = (0 <= query < lengths["query"] and 0 <= key < lengths["key"] and
+                            (causal == "none" or key <= place) and
+                            place - left <= key <= place + right)
+                self.assertEqual(found[i, j], expected, (case, i, j))
+
+    def test_a_map_of_a_padded_sequence_shows_its_own_block(self):
+        weights = np.zeros((2, 3, 5, 6))
+        weights[0, :, :2, :3] = 1 / 3
+        weights[1, :, 2:, 2:] = 1 / 4
+        tokens = [["a", "b", "c", "<pad>", "<pad>", "<pad>"], ["<pad>", "<pad>", "d", "e", "f", "g"]]
+        self.write("p.h5", weights=weights, tokens=tokens, key_length=[3, 4], key_start=[0, 2],
+                   query_length=[2, 3], query_start=[0, 2])
+        for head, names in (("0,1", "abc"), ("1,2", "defg")):
+            words = self.words("attention-map", "p.h5", "--head", head)
+            self.assertIn(f"p.h5, batch {head[0]}, head {head[2]}", words)
+            self.assertEqual([word for word in words if word in set("abcdefg")], list(names))
+            self.assertNotIn("<pad>", words)
+        self.refused("attention-map", "p.h5", "--head", "2,0", "-o", "f", status=2, says=["(2, 3)"])
+
+    def test_labels_of_strange_tokens(self):
+        self.write("w.h5", weights=np.eye(5), tokens=[" the", "\t", "\u4e2d", "", "x" * 40])
+        words = self.words("attention-map", "w.h5")
+        for text in ("␣the", "\\t", "\\u4e2d", "x" * 13 + "…"):
+            self.assertIn(text, words)
+
+    def test_a_line_for_each_bundle(self):
+        for name, least in (("a", 0.25), ("b", 0.5)):
+            self.write(f"{name}.h5", unas_col_sum=[[least, 1.0]], dnas_col_sum=[[least, 1.5]])
+        words = self.words("column-sums", "a.h5", "b.h5", "--epsilon", "0.3")
+        for name, least, share in (("a", 0.25, 50), ("b", 0.5, 0)):
+            for scheme in ("unas", "dnas"):
+                self.assertIn(f"{name}.h5, {scheme}: least {least}, {share}% below 0.3", words)
+        (self.folder / "x").mkdir()
+        self.write("x/a.h5", unas_col_sum=[[0.125, 1.0]])
+        words = self.words("column-sums", "a.h5", self.folder / "x/a.h5")
+        self.assertIn("x/a.h5, unas: least 0.12, 0% below 1e-8", words)
+
+    def test_the_mean_over_heads_of_each_query(self):
+        values = np.array([[0.25, 0.5], [0.75, 1.0]])  # heads, queries
+        self.write("layers.h5", layer0__relative_deviation=values,
+                   layer1__relative_deviation=values / 2)
+        words = self.words("relative-deviation", "layers.h5")
+        self.assertTrue({"largest 1", "largest 0.5"} <= set(words), words)
+        words = self.words("relative-deviation", "layers.h5", "--average", "heads")
+        self.assertTrue({"mean 0.625", "largest 0.75", "mean 0.312", "largest 0.375"} <= set(words),
+                        words)
+        self.assertIn("mean of all 4, 0.469", words)
+        self.write("padded.h5", relative_deviation=np.array([values, values]), query_length=[2, 1])
+        self.assertIn("mean of all 3, 0.583 (without 1)",
+                      self.words("relative-deviation", "padded.h5", "--average", "heads"))
+
+    def test_captions_are_printed_on_request(self):
+        self.run_tool("mode-collapse-sim", "curve", "-o", self.folder / "curve.h5")
+        self.assertFalse([text for text in self.words("collapse-curves", "curve.h5")
+                          if text.startswith("$")])
+        words = self.words("collapse-curves", "curve.h5", "--caption")
+        self.assertIn("$ mode-collapse-sim curve", words)
+        self.run_tool("explain-away-stats", "--each", "/*", "-o", "s.h5", self.dump(), status=0)
+        words = " ".join(self.words("column-sums", "s.h5", "--caption"))
+        self.assertIn("explain-away-stats --each '/*' dump.h5", words)
+        self.assertNotIn(str(self.folder), words)
+
+    def dump(self):
+        """The absolute path of a bundle with groups."""
+        generator = np.random.default_rng(1)
+        self.write("dump.h5", **{f"layer{layer}__{name}": generator.normal(size=(2, 5, 3))
+                                 for layer in (0, 1) for name in "qk"})
+        return self.folder / "dump.h5"
 
     def test_same_data_same_file(self):
         self.run_tool("mode-collapse-sim", "curve", "-o", "curve.h5")

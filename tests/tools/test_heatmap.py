@@ -9,7 +9,7 @@ import numpy as np
 from attn import SANITIZED
 from figure import PASSAGE, FigureTest
 
-HEADER = ["group", "batch", "head", "scheme", "keys", "min", "share_below_1e-08", "entropy"]
+HEADER = ["group", "batch", "head", "scheme", "keys", "min_c", "share_below_1e-08", "entropy"]
 
 
 def tsv(rows, header=None, separator="\t"):
@@ -44,6 +44,30 @@ class Heatmap(TableTest):
         for value in ("3", "11", "12"):  # percent, of layers 2 and 10
             self.assertIn(value, panel)
 
+    REPORT = {"groups": [{"group": "layer0", "unas": {"heads": [{
+        "index": [1, 2], "keys": 4, "holds": None, "bound": None,
+        "col_sum": {"min": 0.25, "median": 1, "mean": 1, "max": 2, "quantiles": {}},
+        "explained_away": [{"epsilon": 1e-8, "count": 1, "share": 0.25,
+                            "enough": {"min_queries": 1, "count": 1, "share": 0.5}}],
+        "row_entropy": {"mean": 1.5}, "top_shares": [{"keys": 10, "share": 0.75}],
+        "most_per_query": {"head": [1, 2], "index": 3, "key": "x", "value": 0.375}}]}}]}
+
+    def test_what_a_json_report_holds(self):
+        for result in (self.REPORT, {"sweep": [{"scale": 2, "hybrid": None, "result": self.REPORT}]}):
+            (self.folder / "r.json").write_text(json.dumps({"result": result}))
+            for statistic, label, value in (
+                    ("share_below_1e-08", "keys explained away, c < 1e-8 (%)", "25"),
+                    ("enough_share_below_1e-08",
+                     "keys explained away, c < 1e-8 (% of those with enough queries)", "50"),
+                    ("entropy", "mean entropy of a query (nats)", "1.5"),
+                    ("top_10_share", "attention on the 10 most attended keys (%)", "75"),
+                    ("max_c_per_query", "largest weight of a key, mean over its queries (%)", "38"),
+                    ("min_c", "least column sum c (attention of one query = 1)", "0.25")):
+                words = self.words("heatmap", "r.json", "--statistic", statistic)
+                self.assertTrue({label, value, "2", "layer0"} <= set(words), (statistic, words))
+            self.refused("heatmap", "r.json", "--statistic", "bound", "-o", "f", status=3,
+                         says=["no column bound"])
+
     def test_formats_agree(self):
         layers = self.write("layers.h5")
         with h5py.File(PASSAGE) as source, h5py.File(self.folder / layers, "a") as target:
@@ -57,7 +81,7 @@ class Heatmap(TableTest):
         self.put("t.csv", rows[1:], rows[0], ",")
         (self.folder / "t.json").write_bytes(self.run_tool(*run, "--json").out)
         self.run_tool(*run, "--only", "-o", "sums.h5")
-        for statistic in ([], ["--statistic", "min"], ["--statistic", "entropy"]):
+        for statistic in ([], ["--statistic", "entropy"]):
             with self.subTest(statistic=statistic):
                 expected = self.words("heatmap", "t.tsv", *statistic)
                 self.assertIn("layer", expected)
@@ -68,7 +92,7 @@ class Heatmap(TableTest):
                     self.folder / "sums.h5").read_bytes()), expected)
         least = self.stats(*run[1:])["groups"][1]["unas"]["heads"][1]["col_sum"]["min"]
         self.assertIn(f"{least:.2g}".replace("e-0", "e-"),
-                      self.words("heatmap", "t.tsv", "--statistic", "min"))
+                      self.words("heatmap", "t.json", "--statistic", "min_c"))
 
     def test_a_batch_is_pooled(self):
         rows = [["layer0", batch, 0, "unas", 10 * (batch + 1), 0.25 * (batch + 1), 0.3 * batch, 2.5]
@@ -76,7 +100,7 @@ class Heatmap(TableTest):
         self.put("t.tsv", rows)
         # 10 keys with a share of 0 and 20 with 0.3.
         self.assertIn("20", self.words("heatmap", "t.tsv"))
-        self.assertIn("0.25", self.words("heatmap", "t.tsv", "--statistic", "min"))
+        self.assertIn("0.25", self.words("heatmap", "t.tsv", "--statistic", "min_c"))
         self.assertIn("30", self.words("heatmap", "t.tsv", "--where", "batch=1"))
         # Rows that are totals already are not mixed with what they are totals of.
         self.put("totals.tsv", [*rows, ["layer0", "", 0, "unas", 30, 0.25, 0.2, 2.5],
@@ -90,9 +114,9 @@ class Heatmap(TableTest):
         sums[0, 0, 4:] = 0  # padding on the right
         sums[1, 0, :3] = 0  # and on the left
         self.write("p.h5", unas_col_sum=sums, key_length=[4, 3], key_start=[0, 3])
-        words = self.words("heatmap", "p.h5", "--statistic", "min")
+        words = self.words("heatmap", "p.h5", "--statistic", "min_c")
         self.assertIn("1", words)
-        self.assertIn("unas: least 1, 0% below ε", self.words("column-sums", "p.h5"))
+        self.assertIn("unas: least 1, 0% below 1e-8", self.words("column-sums", "p.h5"))
         self.write("long.h5", unas_col_sum=sums, key_length=[4, 9])
         for kind in ("heatmap", "column-sums"):
             self.refused(kind, "long.h5", "-o", "f", status=3, says=["key_length 9", "6"])
@@ -116,7 +140,7 @@ class Heatmap(TableTest):
     def test_refused(self):
         self.put("t.tsv", self.ROWS)
         self.refused("heatmap", "t.tsv", "--statistic", "minimum", "-o", "f", status=3,
-                     says=["t.tsv", "minimum", "min", "share_below_1e-08", "entropy"])
+                     says=["t.tsv", "minimum", "min_c", "share_below_1e-08", "entropy"])
         self.refused("heatmap", "t.tsv", "--scheme", "hnas", "-o", "f", status=3,
                      says=["hnas", "unas, dnas"])
         self.refused("heatmap", "t.tsv", "--where", "layer=1", "-o", "f", status=3,
@@ -175,6 +199,11 @@ class Temperature(TableTest):
                  ["hybrid", "scale", *HEADER])
         words = self.words("temperature", "hybrid.tsv")
         self.assertTrue({"u = 0", "u = 0.5"} <= set(words), words)
+
+    def test_no_key_is_explained_away(self):
+        rows = [[scale, "", "", 0, "unas", 9, 0.5, 0, 2] for scale in self.SCALES]
+        words = self.words("temperature", self.put("zeros.tsv", rows, ["scale", *HEADER]))
+        self.assertIn("1.0", words)  # percent: not a scale of nothing
 
     @unittest.skipIf(SANITIZED, "runs the tool as other tests do")
     def test_of_a_tool(self):
