@@ -89,6 +89,9 @@ class Declaration {
   /// has no INPUT.
   Declaration& allow_external();
 
+  /// The text of the report is a table: it goes to standard output unless a bundle goes there.
+  Declaration& prints_table();
+
   /// Lets the tool take several INPUTs. It then writes no bundle for more than one.
   Declaration& several_inputs();
 

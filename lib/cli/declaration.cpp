@@ -172,6 +172,11 @@ Declaration& Declaration::seeded() {
   return *this;
 }
 
+Declaration& Declaration::prints_table() {
+  impl_->prints_table = true;
+  return *this;
+}
+
 Declaration& Declaration::several_inputs() {
   impl_->several_inputs = true;
   return *this;

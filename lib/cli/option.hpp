@@ -68,6 +68,7 @@ struct Declaration::Impl {
   std::string section = "Options";  ///< the heading of the next option
 
   bool several_inputs = false;
+  bool prints_table = false;
 
   std::string verb_placeholder;
   std::vector<Verb> verbs;

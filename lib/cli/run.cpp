@@ -105,7 +105,8 @@ class Session {
     if (!report.text.empty() && !in_place && !arguments.quiet) {
       const Role role = declaration_.impl().role_of(arguments.verb);
       const bool is_report = role == Role::report || role == Role::inspect ||
-                             role == Role::compare || arguments.dry_run;
+                             role == Role::compare || declaration_.impl().prints_table ||
+                             arguments.dry_run;
       if (is_report && !arguments.bundle_to_stdout()) {
         write_all(STDOUT_FILENO, report.text, "standard output");
       } else {

@@ -42,7 +42,8 @@ std::vector<Cell> place_cells(const std::string& file, const std::string& group,
 }
 
 void declare_table_options(cli::Declaration& declaration, const std::string& rows, bool own_top) {
-  declaration.section("Table")
+  declaration.prints_table()
+      .section("Table")
       .flag("tsv", "Prints a table in place of the report: a header line, and a row for each " +
                        rows + ", with tabs between the values.")
       .flag("csv", "The same with commas (RFC 4180). -o FILE.csv writes it to a file.")

@@ -96,6 +96,7 @@ HeadProblem problem_of(const DualTask& task, const Head<double>& head) {
     made.evidence = copy_of(head.q());
   }
   scale(made.templates, task.options.template_scale);
+  if (task.options.evidence_scale != 1) scale(made.evidence, task.options.evidence_scale);
   made.problem.templates = {made.templates.data(), input.keys, task.axes()};
   made.problem.evidence = {made.evidence.data(), input.queries, task.axes()};
   made.problem.alpha = task.options.alpha;
@@ -112,6 +113,7 @@ HeadProblem problem_of(const DualTask& task, const Head<double>& head) {
 DualHead figures_of(const std::vector<DualSummary>& summaries, const HeadResult& result) {
   DualHead figures;
   figures.queries = static_cast<Index>(summaries.size());
+  figures.by_query.assign(summaries.size(), std::numeric_limits<double>::quiet_NaN());
   for (Index q = 0; q < figures.queries; ++q) {
     const DualSummary& summary = summaries[static_cast<std::size_t>(q)];
 
@@ -120,6 +122,7 @@ DualHead figures_of(const std::vector<DualSummary>& summaries, const HeadResult&
       continue;
     }
     const auto at = static_cast<std::size_t>(q);
+    figures.by_query[at] = result.relative_deviation[at];
     DualHead one;
     one.relative_deviation = {result.relative_deviation[at]};
     if (!result.out_deviation.empty()) one.out_deviation = {result.out_deviation[at]};
@@ -213,6 +216,7 @@ void record_results(const DualTask& task, bool converged, io::OutputBundle& outp
   output.attribute("attn_dual_divergence", std::string(task.options.gamma ? "ot" : "kl"));
   output.attribute("attn_dual_alpha", task.options.alpha);
   output.attribute("attn_dual_scale", task.options.template_scale);
+  output.attribute("attn_dual_evidence_scale", task.options.evidence_scale);
   if (task.options.gamma) {
     output.attribute("attn_dual_gamma", *task.options.gamma);
   } else {
@@ -227,21 +231,40 @@ void record_results(const DualTask& task, bool converged, io::OutputBundle& outp
   }
 }
 
+void write_head(const DualTask& task, Index problem, const HeadResult& result,
+                HeadOutputs& outputs) {
+  const AttentionInput& input = task.input;
+  const Shape by_axis = {input.queries, task.axes()};
+  const Shape by_query = {input.queries};
+  outputs.write("lambda", problem, by_axis, result.lambda.data());
+  outputs.write("h", problem, by_axis, result.h.data());
+  outputs.write("p", problem, {input.queries, input.keys}, result.p.data());
+  outputs.write("gap", problem, by_query, result.gap.data());
+  outputs.write("gradient_norm", problem, by_query, result.gradient_norm.data());
+  outputs.write("iterations", problem, by_query, result.iterations.data());
+  outputs.write("h_first_order", problem, by_axis, result.h_first_order.data());
+  outputs.write("h_second_order", problem, by_axis, result.h_second_order.data());
+  outputs.write("out", problem, {input.queries, input.v_head_dim}, result.out.data());
+  outputs.write("relative_deviation", problem, by_query, result.relative_deviation.data());
+  outputs.write("out_deviation", problem, by_query, result.out_deviation.data());
+}
+
 }  // namespace
 
 std::vector<DualHead> solve_section(const cli::Arguments& arguments, const DualTask& task,
-                                    io::OutputBundle output, cli::Progress& progress,
+                                    std::optional<io::OutputBundle> output, cli::Progress& progress,
                                     cli::Report& report) {
   const AttentionInput& input = task.input;
-  HeadOutputs outputs(output, input.leading, report);
+  std::optional<HeadOutputs> outputs;
+  if (output) outputs.emplace(*output, input.leading, report);
   for (const DualResultKind& kind : dual_result_kinds()) {
-    if (!task.options.emits(kind.name)) continue;
+    if (!outputs || !task.options.emits(kind.name)) continue;
     const DType type = kind.name == "iterations"         ? DType::i64
                        : kind.computed_type && !task.f64 ? DType::f32
                                                          : DType::f64;
     const bool inside =
         kind.name == "out" && input.options.layout == ScoreOptions::Layout::heads_inside;
-    outputs.create(kind.name, type, task.own_shape(kind), kind.axes, {}, inside);
+    outputs->create(kind.name, type, task.own_shape(kind), kind.axes, {}, inside);
   }
   const MemoryPlan plan =
       plan_memory(input, sizeof(double), task.needs(), arguments.threads, arguments.memory);
@@ -253,24 +276,12 @@ std::vector<DualHead> solve_section(const cli::Arguments& arguments, const DualT
         return naming_head(input, head, [&] { return solve_head(task, head, threads); });
       },
       [&](Index problem, HeadResult& result) {
-        const Shape by_axis = {input.queries, task.axes()};
-        const Shape by_query = {input.queries};
-        outputs.write("lambda", problem, by_axis, result.lambda.data());
-        outputs.write("h", problem, by_axis, result.h.data());
-        outputs.write("p", problem, {input.queries, input.keys}, result.p.data());
-        outputs.write("gap", problem, by_query, result.gap.data());
-        outputs.write("gradient_norm", problem, by_query, result.gradient_norm.data());
-        outputs.write("iterations", problem, by_query, result.iterations.data());
-        outputs.write("h_first_order", problem, by_axis, result.h_first_order.data());
-        outputs.write("h_second_order", problem, by_axis, result.h_second_order.data());
-        outputs.write("out", problem, {input.queries, input.v_head_dim}, result.out.data());
-        outputs.write("relative_deviation", problem, by_query, result.relative_deviation.data());
-        outputs.write("out_deviation", problem, by_query, result.out_deviation.data());
         converged = converged && result.figures.converged == result.figures.problems();
         heads.push_back(std::move(result.figures));
+        if (outputs) write_head(task, problem, result, *outputs);
       });
   report.add_compute_seconds(seconds);
-  record_results(task, converged, output);
+  if (output) record_results(task, converged, *output);
   return heads;
 }
 
