@@ -58,11 +58,15 @@ def problem_of(bundle, index):
             fail(3, f"{bundle.name}:/{name}: has {values.shape[1]} coordinate, expected 2 or more")
         return values.astype(float)
 
-    scale = bundle.attribute("attn_dual_scale")
-    templates = points("t") * (1 if scale is None else scale)
+    def scale(name):
+        value = bundle.attribute(name)
+        return 1 if value is None else value
+
+    templates = points("t") * scale("attn_dual_scale")
     weights = preference_of(bundle, len(templates), index)
+    evidence = points("z") * scale("attn_dual_evidence_scale")
     answers = {name: points(name) for name, *_ in ANSWERS if name in bundle or name == "h"}
-    return templates, weights, weights @ templates + points("z"), answers
+    return templates, weights, weights @ templates + evidence, answers
 
 
 def draw_panel(axis, problem):

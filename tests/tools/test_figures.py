@@ -431,7 +431,7 @@ class Sweep(FigureTest):
         for row in rows:
             options = ["--scheme", "hnas", "--hybrid", row["hybrid"], "--scale", row["scale"]]
             head = self.stats(*options, PASSAGE)["hnas"]["heads"][int(row["head"])]
-            self.assertEqual(float(row["min"]), head["col_sum"]["min"])
+            self.assertEqual(float(row["min_c"]), head["col_sum"]["min"])
         for again in ((), ("-n",)):
             self.assertIn("Nothing to be done", self.make("sweep.mk", out, *self.SIZE, *again))
         # After an interruption it continues; finished parts are not computed again.

@@ -1,5 +1,6 @@
 """lambda-solve: the dual of attention, against an independent solver and the formulas."""
 
+import csv
 import unittest
 
 import h5py
@@ -37,6 +38,22 @@ def solve(t, z, u, alpha):
         if np.linalg.norm(step) <= 1e-14 * (1 + np.linalg.norm(x)):
             break
     return x, softmax(t @ x, log_u)
+
+
+def t5_bucket(distance, bidirectional, buckets=32, furthest=128):
+    """The row of the table for key − query, as the model T5 has it."""
+    found = 0
+    if bidirectional:
+        buckets //= 2
+        found = buckets if distance > 0 else 0
+        distance = abs(distance)
+    else:
+        distance = max(0, -distance)
+    exact = buckets // 2
+    if distance < exact:
+        return found + distance
+    far = exact + int(np.log(distance / exact) / np.log(furthest / exact) * (buckets - exact))
+    return found + min(far, buckets - 1)
 
 
 class LambdaSolve(ToolTest):
@@ -137,6 +154,115 @@ class LambdaSolve(ToolTest):
             u = self.compute("zero.h5", "--relative-bias=t5", *causal, "--emit=weights", "-q")
             for head in range(2):
                 self.check(found, k[head] / np.sqrt(3), q[head], u["weights"][head], 1, head)
+
+    def test_kinds_of_t5(self):
+        """Encoder (bidirectional), decoder (causal), and cross-attention (no preference) with biases
+        of the projections and the templates' scale, against the formulas, as means over heads."""
+        random = np.random.default_rng(8)
+        x, y = random.normal(size=(2, 9, 6)), random.normal(size=(2, 11, 6))
+        wq, wk = (random.normal(size=(3, 6, 4)) / 2 for _ in range(2))
+        bq, bk = random.normal(size=(3, 4)), random.normal(size=(3, 4))
+        table = random.normal(size=(32, 3))
+        layer = {"x": x, "wq": wq, "wk": wk, "bq": bq, "bk": bk}
+        t5 = {"rel_bias": table}
+        for kind, data, options in (
+                ("encoder", layer | t5, ["--relative-bias=t5"]),
+                ("decoder", layer | t5, ["--relative-bias=t5", "--causal"]),
+                ("cross", layer | {"y": y}, [])):
+            keys = data.get("y", x)
+            self.write("in.h5", **data)
+            self.run_tool("lambda-solve", "--from=projection", "--energy=dot",
+                          "--template-scale=0.5", "--average=heads", *options, "--emit=lambda,"
+                          "relative_deviation", "in.h5", "-o", "out.h5", "--force",
+                          "--json=out.json")
+            found = self.read("out.h5")
+            result = self.read_json("out.json")["result"]
+            self.assertEqual(result["template_scale"], 0.5)
+            self.assertEqual(found.attributes["attn_dual_scale"], 0.5)
+            self.assertEqual(found.attributes["attn_dual_evidence_scale"], 2)
+            expected = np.empty((2, 3, 9))
+            for b, h, i in np.ndindex(2, 3, 9):
+                # Twice the evidence and half the templates: <t, z> is the unscaled score.
+                z = 2 * ((x[b, i] @ wq[h] + bq[h]) @ wk[h].T)
+                u = np.exp([table[t5_bucket(j - i, kind == "encoder"), h] if t5.items() <= data.items()
+                            else 0.0 for j in range(len(keys[b]))])
+                if kind == "decoder":
+                    u[i + 1:] = 0
+                answer, _ = solve(keys[b] / 2, z, u, 1.0)
+                self.assert_near("lambda", found["lambda"][b, h, i], answer, 2e-9)
+                expected[b, h, i] = np.linalg.norm(answer - z) / np.linalg.norm(answer)
+            self.assert_near("deviation", found["relative_deviation"], expected, 1e-8)
+            means = expected.mean(axis=1).ravel()
+            average = result["mean_over_heads"]
+            self.assertEqual(average["queries"], means.size)
+            for name, value in (("mean", means.mean()), ("median", np.median(means)),
+                                ("min", means.min()), ("max", means.max())):
+                self.assertAlmostEqual(average["relative_deviation"][name], value, delta=1e-8)
+
+    def test_scale_of_the_templates(self):
+        # The same scores: 1/sqrt(d) in the templates is the default of scaled-dot.
+        random = np.random.default_rng(9)
+        q, k = random.normal(size=(2, 7, 4)), random.normal(size=(2, 7, 4))
+        self.write("in.h5", q=q, k=k)
+        usual = self.everything("in.h5")
+        same = self.everything("in.h5", "--template-scale=0.5")
+        self.assert_same_bits(same, usual, [n for n in usual if n not in ("q", "k", "history")])
+        big = self.everything("in.h5", "--template-scale=1")
+        for head in range(2):
+            self.check(big, k[head], q[head] / 2, np.ones((7, 7)), 1, head)
+        deviations = [self.everything("in.h5", f"--template-scale={s}")["relative_deviation"].mean()
+                      for s in (0.25, 0.5, 1)]
+        self.assertEqual(deviations, sorted(deviations))
+        self.refused("lambda-solve", "--template-scale=0", "in.h5", status=2,
+                     says=["--template-scale is 0"])
+
+    def test_mean_over_heads_leaves_out_empty_queries(self):
+        random = np.random.default_rng(10)
+        mask = np.ones((2, 5, 5), bool)
+        mask[0, 1], mask[:, 3] = False, False
+        self.write("in.h5", q=random.normal(size=(2, 5, 3)), k=random.normal(size=(2, 5, 3)),
+                   mask=mask)
+        done = self.run_tool("lambda-solve", "--average=heads", "in.h5", "-o", "out.h5",
+                             "--json=out.json")
+        d = self.read("out.h5")["relative_deviation"]
+        means = [d[:, 0].mean(), d[1, 1], d[:, 2].mean(), d[:, 4].mean()]
+        found = self.read_json("out.json")["result"]["mean_over_heads"]
+        self.assertEqual(found["queries"], 4)
+        self.assertAlmostEqual(found["relative_deviation"]["mean"], np.mean(means), delta=1e-14)
+        self.assertRegex(done.out.decode(), rf"(?m)^mean head +{np.mean(means):.4f} ")
+
+    def test_table(self):
+        random = np.random.default_rng(11)
+        for name in ("a", "b"):
+            self.write(f"{name}.h5", q=random.normal(size=(2, 2, 5, 3)),
+                       k=random.normal(size=(2, 2, 5, 3)), v=random.normal(size=(2, 2, 5, 3)))
+        self.run_tool("lambda-solve", "a.h5", "b.h5", "--average=heads", "-o", "out.csv",
+                      "--json=out.json")
+        with (self.folder / "out.csv").open(newline="") as table:
+            rows = list(csv.DictReader(table))
+        groups = self.read_json("out.json")["result"]["groups"]
+        self.assertEqual([(row["file"], row["batch"], row["head"]) for row in rows],
+                         [(f, b, h) for f in ("a.h5", "b.h5")
+                          for b, h in (("0", "0"), ("0", "1"), ("1", "0"), ("1", "1"),
+                                       ("", "mean"))])
+        for group, own in zip(groups, (rows[:5], rows[5:]), strict=True):
+            for row, head in zip(own, group["heads"]):
+                self.assertEqual(float(row["deviation_median"]),
+                                 head["relative_deviation"]["median"])
+                self.assertEqual(float(row["out_deviation_mean"]), head["out_deviation"]["mean"])
+                self.assertEqual(int(row["max_iterations"]), head["iterations"]["max"])
+            self.assertEqual(float(own[4]["deviation_mean"]),
+                             group["mean_over_heads"]["relative_deviation"]["mean"])
+        # The report goes to standard output unless the bundle does; several INPUTs make none.
+        self.assertIn(b"deviation", self.run_tool("lambda-solve", "a.h5", "b.h5").out)
+        self.assertIn(b"deviation", self.run_tool("lambda-solve", "a.h5", "-o", "a_out.h5").out)
+        self.assertIn("deviation", self.run_tool("lambda-solve", "a.h5").err)
+        self.refused("lambda-solve", "--tsv", "a.h5", output=None, status=2,
+                     says=["--tsv and the bundle both go to standard output"], hint="-o FILE")
+        self.refused("lambda-solve", "--top=3", "a.h5", status=2, says=["--top has no effect"])
+        text = self.run_tool("lambda-solve", "--sort=deviation_max", "--top=1", "a.h5", "-o",
+                             "b_out.h5").out.decode().splitlines()
+        self.assertEqual(len(text), 2)
 
     def test_first_order_is_attention(self):
         random = np.random.default_rng(5)

@@ -233,5 +233,73 @@ class Sweeps(ToolTest):
             self.assertEqual(group["sweep"], alone["sweep"])
 
 
+class OtherReports(ToolTest):
+
+    def test_tensor_info(self):
+        with h5py.File(self.folder / "in.h5", "w") as file:
+            file["model/layer0/q"] = np.array([[1.0, np.nan], [-2.5, np.inf]])
+            file["model/layer0/name"] = ["a", "b"]
+            file["empty"] = np.zeros((0, 3), np.float32)
+        done = self.run_tool("tensor-info", "--csv", "in.h5", "-o", "out.csv")
+        self.assertEqual(done.out, (self.folder / "out.csv").read_bytes())
+        rows = read_csv(done.out)
+        expected = {
+            ("", "empty"): ("(0, 3)", "float32", "", "", "0", "0"),
+            ("model/layer0", "name"): ("(2)", "strings", "", "", "", ""),
+            ("model/layer0", "q"): ("(2, 2)", "float64", "-2.5", "1", "1", "1"),
+        }
+        self.assertEqual({(row["group"], row["dataset"]): tuple(list(row.values())[3:])
+                          for row in rows}, expected)
+        self.assertEqual({row["file"] for row in rows}, {"in.h5"})
+        first = self.run_tool("tensor-info", "--sort=min", "--top=1", "in.h5").out.decode()
+        self.assertEqual(len(first.splitlines()), 2)
+        self.refused("tensor-info", "in.h5", output="out.h5", status=2,
+                     says=["--output is out.h5, but tensor-info writes only tables, FILE.csv"])
+        self.refused("tensor-info", "in.h5", output="out.csv", status=5, says=["out.csv exists"])
+        self.refused("tensor-info", "--tsv", "--json", "in.h5", output=None, status=2,
+                     says=["--tsv and --json"])
+
+    def test_tensor_compare(self):
+        self.write("a.h5", x=np.arange(4.0), only=np.zeros(2), text=["a"])
+        self.write("b.h5", x=np.array([0, 1, 2.5, 3]), more=np.zeros(2), text=["a"])
+        done = self.run_tool("tensor-compare", "--tsv", "a.h5", "b.h5", "-o", "out.csv", status=1)
+        rows = {row["name"]: row for row in read_tsv(done.out)}
+        self.assertEqual(list(rows), ["text", "x", "only", "more"])
+        self.assertEqual([rows[n]["same"] for n in rows], ["true", "false", "false", "false"])
+        self.assertEqual((rows["x"]["differing"], rows["x"]["max_abs_error"], rows["x"]["a"]),
+                         ("1", "0.5", "a.h5"))
+        self.assertEqual((rows["only"]["note"], rows["more"]["note"]), ("only in A", "only in B"))
+        self.assertEqual([dict(row) for row in read_csv((self.folder / "out.csv").read_bytes())],
+                         list(rows.values()))
+
+    def test_claim_check(self):
+        (self.folder / "claims.toml").write_text("""
+[[claim]]
+id = "one"
+source = "a, book"
+statement = "One is one."
+command = "true"
+value = "status"
+relation = "="
+expected = 0
+
+[[claim]]
+id = "two"
+source = "b"
+statement = "One is two."
+command = "true"
+value = "status"
+relation = ">="
+expected = 2
+""")
+        done = self.run_tool("claim-check", "--csv", "claims.toml", "-o", "out.csv", status=1)
+        rows = read_csv(done.out)
+        self.assertEqual([(r["id"], r["source"], r["measured"], r["margin"], r["verdict"],
+                           r["as_expected"]) for r in rows],
+                         [("one", "a, book", "0", "0", "holds", "true"),
+                          ("two", "b", "0", "-2", "refuted", "false")])
+        self.assertEqual(done.out, (self.folder / "out.csv").read_bytes())
+
+
 if __name__ == "__main__":
     unittest.main()

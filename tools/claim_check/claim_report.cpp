@@ -171,6 +171,25 @@ std::string claims_table(const ClaimResults& all) {
   return text + wrong + (wrong.empty() ? "" : "\n") + summary(all);
 }
 
+std::vector<TableColumn> claim_columns() {
+  return {{"file", false}, {"id"},     {"source"},  {"expected"},
+          {"measured"},    {"margin"}, {"verdict"}, {"as_expected", false},
+          {"seconds"}};
+}
+
+std::vector<std::vector<Cell>> claim_rows(const ClaimResults& all) {
+  std::vector<std::vector<Cell>> rows;
+  for_each(all, [&](const Claim& claim, const ClaimResult& result) {
+    const bool ran = result.ran();
+    const char* const verdict = result.verdict.holds ? "holds" : "refuted";
+    rows.push_back(
+        {claim.file, claim.id, claim.source, expected_text(claim, result),
+         ran ? Cell(result.verdict.measured) : Cell(), ran ? Cell(result.verdict.margin) : Cell(),
+         std::string(ran ? verdict : "error"), as_expected(claim, result), result.seconds});
+  });
+  return rows;
+}
+
 std::string claims_markdown(const ClaimResults& all) {
   std::string text =
       "| claim | source | expected | measured | margin | verdict | seconds |\n"

@@ -7,6 +7,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "claim_check/claim_run.hpp"
+#include "common/table.hpp"
 #include "tensor/shape.hpp"
 
 namespace attn::tools {
@@ -27,6 +28,10 @@ struct ClaimResults {
 /// The table: id, source, expected, measured, margin, verdict, seconds. Below it, for each failure,
 /// the statement, the reason and the last output of the command.
 std::string claims_table(const ClaimResults& all);
+
+/// The columns of --tsv, and a row for each claim.
+std::vector<TableColumn> claim_columns();
+std::vector<std::vector<Cell>> claim_rows(const ClaimResults& all);
 
 /// The same table in Markdown, with statements besides the ids.
 std::string claims_markdown(const ClaimResults& all);

@@ -17,6 +17,7 @@
 #include "cli/text_file.hpp"
 #include "common/bundles.hpp"
 #include "common/dataset_words.hpp"
+#include "common/table_options.hpp"
 #include "io/output.hpp"
 #include "kernel/parallel.hpp"
 
@@ -57,6 +58,12 @@ cli::Declaration declare() {
   d.text("markdown", "FILE", "Writes the table as Markdown.");
   d.text("keep", "DIR", "Runs each command in a new directory DIR/id and keeps it.");
   d.flag("list", "Lists the claims without running them.");
+  declare_table_options(d, "claim", {.writes_bundle = false});
+  d.column("file, id, source", "where the claim is stored, its name, and the document")
+      .column("expected, measured, margin", "as in the report")
+      .column("verdict", "holds, refuted or error")
+      .column("as_expected", "whether the verdict is the expected one")
+      .column("seconds", "the time that the command took");
   d.report_member("claims, as_expected, otherwise, errors", "the numbers of claims")
       .report_member(
           "list",
@@ -206,6 +213,7 @@ void require_outputs(const cli::Arguments& arguments) {
 
 cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
   require_outputs(arguments);
+  TableOutput table(arguments, claim_columns(), {.writes_bundle = false});
   const std::vector<Claim> claims = selected(arguments, read_claims(arguments.words()));
   if (arguments.flag("list")) {
     report.print(listing(claims));
@@ -213,7 +221,9 @@ cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
   }
   const std::vector<ClaimResult> results = check(arguments, claims, report);
   const ClaimResults all{claims, results};
-  report.print(claims_table(all));
+  for (std::vector<Cell>& row : claim_rows(all)) table.add(std::move(row));
+  table.print(report);
+  if (!table.in_place_of_text()) report.print(claims_table(all));
   report.result() = claims_json(all);
   if (arguments.given("junit")) {
     cli::write_text(claims_junit(all), arguments.text("junit"), "junit");
@@ -221,7 +231,8 @@ cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
   if (arguments.given("markdown")) {
     cli::write_text(claims_markdown(all), arguments.text("markdown"), "markdown");
   }
-  return {all.counts().as_expected == static_cast<Index>(claims.size()) ? 0 : 1};
+  return {all.counts().as_expected == static_cast<Index>(claims.size()) ? 0 : 1, "",
+          table.commit()};
 }
 
 }  // namespace

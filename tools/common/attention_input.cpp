@@ -89,10 +89,10 @@ std::string Vectors::address() const {
 
 void require_no_sink(const io::InputBundle& bundle, const std::string& who) {
   if (!bundle.has("sink")) return;
-  throw Error(Failure::usage,
-              bundle.dataset("sink").address() + " is an attention sink, which " + who +
-                  " does not have",
-              "-i takes single datasets, and so leaves the sink out: -i q=FILE:/q -i k=FILE:/k");
+  throw Error(
+      Failure::usage,
+      bundle.dataset("sink").address() + " is an attention sink, which " + who + " does not have",
+      "-i takes single datasets, and so leaves the sink out: -i q=FILE:/q -i k=FILE:/k");
 }
 
 void require_layout_effect(const cli::Arguments& arguments, const AttentionInput& input) {

@@ -148,8 +148,8 @@ std::vector<std::string> attention_attributes() {
 }
 
 const std::vector<std::string>& dual_attributes() {
-  static const Names names = {"attn_dual_divergence", "attn_dual_alpha", "attn_dual_scale",
-                              "attn_dual_gamma", "attn_dual_status"};
+  static const Names names = {"attn_dual_divergence",     "attn_dual_alpha", "attn_dual_scale",
+                              "attn_dual_evidence_scale", "attn_dual_gamma", "attn_dual_status"};
   return names;
 }
 

@@ -41,7 +41,8 @@ std::vector<Cell> place_cells(const std::string& file, const std::string& group,
   return cells;
 }
 
-void declare_table_options(cli::Declaration& declaration, const std::string& rows, bool own_top) {
+void declare_table_options(cli::Declaration& declaration, const std::string& rows,
+                           const TableHabits& habits) {
   declaration.section("Table")
       .flag("tsv", "Prints a table in place of the report: a header line, and a row for each " +
                        rows + ", with tabs between the values.")
@@ -50,13 +51,27 @@ void declare_table_options(cli::Declaration& declaration, const std::string& row
             "Sorts the table by a column of --tsv, from the largest number or the first word; "
             "-COLUMN reverses the order. Without --tsv and --csv, prints the table aligned, in "
             "place of the report.");
-  if (own_top) return;
-  declaration.integer("top", "N", "Number of rows of a sorted table to show.", 0, Index{1} << 40)
-      .default_words("all");
+  if (!habits.own_top) {
+    declaration.integer("top", "N", "Number of rows of a sorted table to show.", 0, Index{1} << 40)
+        .default_words("all");
+  }
+  if (habits.writes_bundle) return;
+  declaration.text("output", "FILE.csv", "Writes the table to a file, besides the report.")
+      .letter('o')
+      .flag("force", "Replaces an existing FILE.csv.");
 }
 
 cli::Arguments with_table_file(const cli::Arguments& arguments) {
   cli::Arguments own = arguments;
+  if (!arguments.output && arguments.declared("csv") && arguments.given("output")) {
+    const std::string file = arguments.text("output");
+    if (foreign_ending(file) != ".csv") {
+      throw Error(Failure::usage, fmt::format("--output is {}, but {} writes only tables, FILE.csv",
+                                              file, arguments.tool));
+    }
+    own.table_file = file;
+    return own;
+  }
   if (!arguments.output) return own;
   if (arguments.declared("csv") && foreign_ending(*arguments.output) == ".csv") {
     for (const char* const option : {"only", "compress"}) {
@@ -73,7 +88,7 @@ cli::Arguments with_table_file(const cli::Arguments& arguments) {
 }
 
 TableOutput::TableOutput(const cli::Arguments& arguments, std::vector<TableColumn> columns,
-                         bool own_top)
+                         const TableHabits& habits)
     : arguments_(arguments), table_(std::move(columns)), content_(std::make_shared<std::string>()) {
   if (arguments.flag("tsv") && arguments.flag("csv")) {
     throw Error(Failure::usage, "both --tsv and --csv are given, expected one");
@@ -82,10 +97,13 @@ TableOutput::TableOutput(const cli::Arguments& arguments, std::vector<TableColum
   require_free_stdout(arguments, "csv");
   if (arguments.given("sort")) {
     table_.require_column(arguments.text("sort"));
-  } else if (!own_top && arguments.given("top")) {
+  } else if (!habits.own_top && arguments.given("top")) {
     throw Error(Failure::usage, "--top has no effect without --sort");
   }
   if (!arguments.table_file || arguments.dry_run) return;
+  if (arguments.json == arguments.table_file) {
+    throw Error(Failure::usage, "--json and --output both name " + *arguments.table_file);
+  }
   io::OutputBundle::Options options;
   options.target = *arguments.table_file;
   options.force = arguments.force;

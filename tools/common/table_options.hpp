@@ -22,14 +22,20 @@ std::vector<TableColumn> place_columns();
 std::vector<Cell> place_cells(const std::string& file, const std::string& group,
                               const Shape& index);
 
-/// Declares --tsv, --csv and --sort, and --top unless `own_top`: the tool then has an option of
-/// that name, whose value --sort uses as well. `rows` says what a row is: "group, head and scheme".
+/// Options that a tool with tables has of its own.
+struct TableHabits {
+  bool own_top = false;       ///< --top has another meaning, too; --sort uses its value as well
+  bool writes_bundle = true;  ///< -o FILE is a bundle, unless FILE ends in .csv
+};
+
+/// Declares --tsv, --csv and --sort, --top unless the tool has it, and -o and --force for a tool
+/// that writes no bundle. `rows` says what a row is: "group, head and scheme".
 void declare_table_options(cli::Declaration& declaration, const std::string& rows,
-                           bool own_top = false);
+                           const TableHabits& habits = {});
 
 /// `arguments` with `table_file` in place of `output` if a tool with --csv is to write its table
 /// there (-o FILE.csv). Throws Error(usage) for options that have no effect on a table, and for any
-/// other output of several INPUTs.
+/// other output of several INPUTs, or of a tool that writes no bundle.
 cli::Arguments with_table_file(const cli::Arguments& arguments);
 
 /// The table of a run: printed as --tsv, --csv and --sort ask, and written to -o FILE.csv.
@@ -38,7 +44,7 @@ class TableOutput {
   /// Throws Error(usage) for options that contradict each other or a column that does not exist,
   /// Error(output) if FILE.csv exists and --force is not given.
   TableOutput(const cli::Arguments& arguments, std::vector<TableColumn> columns,
-              bool own_top = false);
+              const TableHabits& habits = {});
 
   /// Whether the table replaces the text of the report.
   bool in_place_of_text() const;

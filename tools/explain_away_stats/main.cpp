@@ -77,7 +77,7 @@ cli::Declaration declare() {
            "Names the heads in which a key with enough queries gets more than X of their weight, "
            "on average.",
            {0, 1}, 0.3);
-  declare_table_options(d, "group, head and scheme", true);
+  declare_table_options(d, "group, head and scheme", {.own_top = true});
   d.section("Scores");
   declare_score_options(d, true);
   declare_sections(d);
@@ -228,7 +228,7 @@ class ColumnTool : public SectionTool<ColumnTask> {
       : SectionTool(arguments, report),
         wanted_(summary_options(arguments)),
         swept_(sweep_points(arguments).size() > 1),
-        table_(arguments, column_table_columns(wanted_, swept_), true),
+        table_(arguments, column_table_columns(wanted_, swept_), {.own_top = true}),
         sweep_(sweep_table(wanted_.sums.epsilons)) {
     if (!swept_ || !arguments.output) return;
     throw Error(Failure::usage,

@@ -2,6 +2,7 @@
 
 #include "common/convergence_words.hpp"
 #include "common/dataset_words.hpp"
+#include "lambda_solve/dual_report.hpp"
 
 namespace attn::tools {
 
@@ -41,8 +42,13 @@ void declare_dual_datasets(cli::Declaration& d) {
       .report_member("relative_deviation, out_deviation",
                      "mean, median, min, max and quantiles over all queries")
       .report_member("queries, templates, axes", "the sizes")
+      .report_member("template_scale", "the factor of the templates")
+      .report_member("mean_over_heads",
+                     "with --average heads: the number of queries, and relative_deviation as above "
+                     "of the means over the heads")
       .report_member("heads", "an array of the same members for each head with its index");
   declare_groups_member(d);
+  for (const auto& [columns, meaning] : dual_table_meanings()) d.column(columns, meaning);
   d.reference(fenchel_reference);
 }
 

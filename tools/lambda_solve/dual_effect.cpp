@@ -23,6 +23,7 @@ RunEffect DualTask::effect(const cli::Arguments& arguments) const {
   settings["attn_dual_divergence"] = options.gamma ? "ot" : "kl";
   settings["attn_dual_alpha"] = options.alpha;
   settings["attn_dual_scale"] = options.template_scale;
+  settings["attn_dual_evidence_scale"] = options.evidence_scale;
   settings["attn_dual_gamma"] = options.gamma ? Setting(*options.gamma) : Setting();
   effect.attributes = settings;
   for (const auto& [name, value] : score_settings(options.scores, Scheme::unas, input.causal)) {

@@ -101,6 +101,7 @@ HeadProblem problem_of(const DualTask& task, const Head<double>& head) {
     made.evidence = copy_of(head.q());
   }
   scale(made.templates, task.options.template_scale);
+  if (task.options.evidence_scale != 1) scale(made.evidence, task.options.evidence_scale);
   made.problem.templates = {made.templates.data(), keys, task.axes()};
   made.problem.evidence = {made.evidence.data(), queries, task.axes()};
   made.problem.alpha = task.options.alpha;
@@ -119,6 +120,7 @@ HeadProblem problem_of(const DualTask& task, const Head<double>& head) {
 DualHead figures_of(const std::vector<DualSummary>& summaries, const HeadResult& result) {
   DualHead figures;
   figures.queries = static_cast<Index>(summaries.size());
+  figures.by_query.assign(summaries.size(), std::numeric_limits<double>::quiet_NaN());
   for (Index q = 0; q < figures.queries; ++q) {
     const DualSummary& summary = summaries[static_cast<std::size_t>(q)];
 
@@ -127,6 +129,7 @@ DualHead figures_of(const std::vector<DualSummary>& summaries, const HeadResult&
       continue;
     }
     const auto at = static_cast<std::size_t>(q);
+    figures.by_query[at] = result.relative_deviation[at];
     DualHead one;
     one.relative_deviation = {result.relative_deviation[at]};
     if (!result.out_deviation.empty()) one.out_deviation = {result.out_deviation[at]};
@@ -251,6 +254,7 @@ void record_results(const DualTask& task, bool converged, io::OutputBundle& outp
   output.attribute("attn_dual_divergence", std::string(task.options.gamma ? "ot" : "kl"));
   output.attribute("attn_dual_alpha", task.options.alpha);
   output.attribute("attn_dual_scale", task.options.template_scale);
+  output.attribute("attn_dual_evidence_scale", task.options.evidence_scale);
   if (task.options.gamma) {
     output.attribute("attn_dual_gamma", *task.options.gamma);
   } else {
@@ -268,18 +272,19 @@ void record_results(const DualTask& task, bool converged, io::OutputBundle& outp
 }  // namespace
 
 std::vector<DualHead> solve_section(const cli::Arguments& arguments, const DualTask& task,
-                                    io::OutputBundle output, cli::Progress& progress,
+                                    std::optional<io::OutputBundle> output, cli::Progress& progress,
                                     cli::Report& report) {
   const AttentionInput& input = task.input;
-  HeadOutputs outputs(output, input.leading, report);
+  std::optional<HeadOutputs> outputs;
+  if (output) outputs.emplace(*output, input.leading, report);
   for (const DualResultKind& kind : dual_result_kinds()) {
-    if (!task.options.emits(kind.name)) continue;
+    if (!outputs || !task.options.emits(kind.name)) continue;
     const DType type = kind.name == "iterations"         ? DType::i64
                        : kind.computed_type && !task.f64 ? DType::f32
                                                          : DType::f64;
     const bool inside =
         kind.name == "out" && input.options.layout == ScoreOptions::Layout::heads_inside;
-    outputs.create(kind.name, type, task.own_shape(kind), kind.axes, {}, inside);
+    outputs->create(kind.name, type, task.own_shape(kind), kind.axes, {}, inside);
   }
   const MemoryPlan plan =
       plan_memory(input, sizeof(double), task.needs(), arguments.threads, arguments.memory);
@@ -291,12 +296,12 @@ std::vector<DualHead> solve_section(const cli::Arguments& arguments, const DualT
         return naming_head(input, head, [&] { return solve_head(task, head, threads); });
       },
       [&](Index problem, HeadResult& result) {
-        write_head(task, problem, result, outputs);
         converged = converged && result.figures.converged == result.figures.problems();
         heads.push_back(std::move(result.figures));
+        if (outputs) write_head(task, problem, result, *outputs);
       });
   report.add_compute_seconds(seconds);
-  record_results(task, converged, output);
+  if (output) record_results(task, converged, *output);
   return heads;
 }
 

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <optional>
+#include <vector>
+
 #include "cli/command.hpp"
 #include "cli/progress.hpp"
 #include "io/output.hpp"
@@ -8,10 +11,10 @@
 
 namespace attn::tools {
 
-/// Solves one section head by head, on all threads, and writes results and attributes to `output`
-/// without committing it. Returns the figures of each head.
+/// Solves one section head by head, on all threads, and writes results and attributes to `output`,
+/// if there is one, without committing it. Returns the figures of each head.
 std::vector<DualHead> solve_section(const cli::Arguments& arguments, const DualTask& task,
-                                    io::OutputBundle output, cli::Progress& progress,
+                                    std::optional<io::OutputBundle> output, cli::Progress& progress,
                                     cli::Report& report);
 
 }  // namespace attn::tools

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "common/bundles.hpp"
 #include "common/convergence_words.hpp"
+#include "common/table_options.hpp"
 #include "stats/summary.hpp"
 #include "tensor/error_fall.hpp"
 
@@ -61,19 +63,28 @@ Json figures(const DualHead& head) {
   return json;
 }
 
-std::string line(const std::string& name, const DualHead& head) {
-  std::vector<double> sorted = head.relative_deviation;
-  std::sort(sorted.begin(), sorted.end());
-  std::string text = fmt::format("{:<10}", name);
-  for (const double value : {mean_of(sorted), quantile(sorted, 0.05), quantile(sorted, 0.5),
-                             quantile(sorted, 0.95), quantile(sorted, 1)}) {
+// Mean, 5%, 50%, 95% and the largest.
+std::string quantiles_text(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  std::string text;
+  for (const double value : {mean_of(values), quantile(values, 0.05), quantile(values, 0.5),
+                             quantile(values, 0.95), quantile(values, 1)}) {
     // No query of the head has a template.
     text += std::isnan(value) ? fmt::format(" {:>8}", "-") : fmt::format(" {:>8.4f}", value);
   }
+  return text;
+}
+
+std::string line(const std::string& name, const DualHead& head) {
+  std::string text = fmt::format("{:<10}", name) + quantiles_text(head.relative_deviation);
   if (!head.out_deviation.empty()) {
     text += fmt::format(" {:>8.4f}", mean_of(head.out_deviation));
   }
   return text + fmt::format(" {:>10.2g} {:>5}\n", head.max_gradient_norm, head.max_iterations);
+}
+
+Json average_json(const std::vector<double>& averaged) {
+  return {{"queries", averaged.size()}, {"relative_deviation", distribution(averaged)}};
 }
 
 }  // namespace
@@ -94,8 +105,27 @@ void DualHead::add(const DualHead& more) {
   out_deviation.insert(out_deviation.end(), more.out_deviation.begin(), more.out_deviation.end());
 }
 
-void report_dual(const DualTask& task, const std::vector<DualHead>& heads, const std::string& group,
-                 cli::Report& report) {
+std::vector<double> mean_over_heads(const std::vector<DualHead>& heads, const Shape& leading) {
+  std::vector<double> means;
+  const std::size_t together = leading.empty() ? 1 : static_cast<std::size_t>(leading.back());
+  for (std::size_t first = 0; first < heads.size(); first += together) {
+    for (std::size_t query = 0; query < heads[first].by_query.size(); ++query) {
+      double sum = 0;
+      Index count = 0;
+      for (std::size_t head = first; head < first + together; ++head) {
+        const double value = heads[head].by_query[query];
+        if (std::isnan(value)) continue;
+        sum += value;
+        ++count;
+      }
+      if (count > 0) means.push_back(sum / static_cast<double>(count));
+    }
+  }
+  return means;
+}
+
+void report_dual(const DualTask& task, const std::vector<DualHead>& heads,
+                 const std::optional<std::vector<double>>& averaged, cli::Report& report) {
   DualHead all;
   for (const DualHead& head : heads) all.add(head);
   Json& result = report.result();
@@ -103,34 +133,132 @@ void report_dual(const DualTask& task, const std::vector<DualHead>& heads, const
   result["queries"] = task.input.queries;
   result["templates"] = task.input.keys;
   result["axes"] = task.axes();
+  result["template_scale"] = task.options.template_scale;
+  if (averaged) result["mean_over_heads"] = average_json(*averaged);
   Json& list = result["heads"];
   list = Json::array();
-  std::string text = group.empty() ? "" : group + "\n";
+  for (std::size_t n = 0; n < heads.size(); ++n) {
+    Json entry;
+    entry["index"] = unravel(static_cast<Index>(n), task.input.leading);
+    entry.update(figures(heads[n]));
+    list.push_back(std::move(entry));
+  }
+}
+
+std::string dual_text(const DualTask& task, const std::vector<DualHead>& heads,
+                      const std::optional<std::vector<double>>& averaged,
+                      const std::string& label) {
+  DualHead all;
+  for (const DualHead& head : heads) all.add(head);
+  std::string text = fmt::format("{}templates times {:.6g}, evidence times {:.6g}, alpha {:.6g}\n",
+                                 label.empty() ? "" : label + ": ", task.options.template_scale,
+                                 task.options.evidence_scale, task.options.alpha);
   text += fmt::format("{:<10} {:>8} {:>8} {:>8} {:>8} {:>8}", "deviation", "mean", "5%", "50%",
                       "95%", "max");
   if (!all.out_deviation.empty()) text += fmt::format(" {:>8}", "out");
   text += fmt::format(" {:>10} {:>5}\n", "gradient", "steps");
   for (std::size_t n = 0; n < heads.size(); ++n) {
     const Shape index = unravel(static_cast<Index>(n), task.input.leading);
-    Json entry;
-    entry["index"] = index;
-    entry.update(figures(heads[n]));
-    list.push_back(std::move(entry));
     text += line(index.empty() ? "" : fmt::format("{}", fmt::join(index, ",")), heads[n]);
   }
   if (heads.size() > 1) text += line("all", all);
-  report.print(text + (group.empty() ? "" : "\n"));
+  if (averaged) text += fmt::format("{:<10}{}\n", "mean head", quantiles_text(*averaged));
+  return text + (label.empty() ? "" : "\n");
 }
 
-cli::Outcome conclude_dual(const Shape& shape, const DualHead& all, Index heads,
-                           const GroupReport& groups, bool each, cli::Report& report) {
+std::vector<TableColumn> dual_table_columns() {
+  std::vector<TableColumn> columns = place_columns();
+  columns.push_back({"alpha", false});
+  columns.push_back({"template_scale"});
+  for (const char* const name : {"problems", "converged", "empty"})
+    columns.push_back({name, false});
+  columns.push_back({"deviation_mean"});
+  for (const char* const name : {"deviation_min", "deviation_q05", "deviation_q25"}) {
+    columns.push_back({name, false});
+  }
+  columns.push_back({"deviation_median"});
+  columns.push_back({"deviation_q75", false});
+  columns.push_back({"deviation_q95"});
+  columns.push_back({"deviation_max"});
+  columns.push_back({"out_deviation_mean"});
+  for (const char* const name : {"max_gap", "max_relative_gap"}) columns.push_back({name, false});
+  columns.push_back({"max_gradient_norm"});
+  columns.push_back({"max_iterations"});
+  columns.push_back({"mean_iterations", false});
+  return columns;
+}
+
+std::vector<std::vector<Cell>> dual_table_rows(const DualTask& task, const SectionName& section,
+                                               const std::vector<DualHead>& heads,
+                                               const std::optional<std::vector<double>>& averaged) {
+  std::vector<std::vector<Cell>> rows;
+  const auto begin = [&](std::vector<Cell> place, const std::vector<Cell>& counts,
+                         std::vector<double> deviations) {
+    std::vector<Cell> row = std::move(place);
+    row.emplace_back(task.options.alpha);
+    row.emplace_back(task.options.template_scale);
+    row.insert(row.end(), counts.begin(), counts.end());
+    std::sort(deviations.begin(), deviations.end());
+    row.emplace_back(mean_of(deviations));
+    for (const double probability : {0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0}) {
+      row.emplace_back(quantile(deviations, probability));
+    }
+    return row;
+  };
+  for (std::size_t n = 0; n < heads.size(); ++n) {
+    const DualHead& head = heads[n];
+    std::vector<Cell> row =
+        begin(place_cells(section.file, section.group,
+                          unravel(static_cast<Index>(n), task.input.leading)),
+              {head.problems(), head.converged, head.empty}, head.relative_deviation);
+    std::vector<double> of_outputs = head.out_deviation;
+    std::sort(of_outputs.begin(), of_outputs.end());  // in the order of the JSON's mean
+    row.emplace_back(mean_of(of_outputs));
+    row.emplace_back(head.max_gap);
+    row.emplace_back(head.max_relative_gap);
+    row.emplace_back(head.max_gradient_norm);
+    row.emplace_back(head.max_iterations);
+    row.emplace_back(mean_iterations(head));
+    rows.push_back(std::move(row));
+  }
+  if (averaged) {
+    std::vector<Cell> place = place_cells(section.file, section.group, {});
+    place.back() = std::string("mean");
+    rows.push_back(
+        begin(std::move(place), {static_cast<Index>(averaged->size()), Cell(), Cell()}, *averaged));
+    rows.back().resize(dual_table_columns().size());
+  }
+  return rows;
+}
+
+std::vector<std::pair<std::string, std::string>> dual_table_meanings() {
+  return {
+      {"file, group, batch, head",
+       "the INPUT as given, the group in it, the leading axes but the last, and the last one; with "
+       "--average heads also a row \"mean\""},
+      {"alpha, template_scale", "alpha, and the factor of the templates"},
+      {"problems, converged, empty",
+       "the numbers of queries with a template, of those that converged, and of those without one"},
+      {"deviation_mean, ...",
+       "of the relative deviations of the queries; deviation_q05 is a "
+       "quantile"},
+      {"out_deviation_mean", "the mean of out_deviation; empty without values"},
+      {"max_gap, max_relative_gap, max_gradient_norm", "the largest values over the queries"},
+      {"max_iterations, mean_iterations", "of the Newton steps of a query"},
+  };
+}
+
+cli::Outcome conclude_dual(const Shape& shape, const DualHead& all,
+                           const std::optional<std::vector<double>>& averaged, Index heads,
+                           const GroupReport& groups, bool several, cli::Report& report) {
   cli::Outcome outcome;
   const bool converged = all.converged == all.problems();
-  if (each) {
+  if (several) {
     groups.write(report);
     // Includes the figures of each group.
     Json total = figures(all);
     for (auto& [name, value] : total.items()) report.result()[name] = value;
+    if (averaged) report.result()["mean_over_heads"] = average_json(*averaged);
     outcome.summary =
         fmt::format("{} problems of {} heads in {} groups", all.problems(), heads, groups.size());
   } else {

@@ -2,11 +2,13 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "attnkit/stopping.hpp"
 #include "cli/command.hpp"
 #include "common/group_report.hpp"
+#include "common/table.hpp"
 #include "lambda_solve/dual_task.hpp"
 
 namespace attn::tools {
@@ -25,18 +27,38 @@ struct DualHead {
   std::optional<Convergence> convergence;  ///< the slowest of those that did not converge
   std::vector<double> relative_deviation;  ///< of each query
   std::vector<double> out_deviation;       ///< of each query, if there are values
+  std::vector<double> by_query;            ///< relative deviations again, NaN for empty queries
 
   Index problems() const { return queries - empty; }
   void add(const DualHead& more);
 };
 
-/// Fills in the report's result, by head, and prints a line for each.
-void report_dual(const DualTask& task, const std::vector<DualHead>& heads, const std::string& group,
-                 cli::Report& report);
+/// The relative deviations of one section as means over the heads, one for each query that has a
+/// template in some head, in the order of the batch. `leading` are the axes of the heads.
+std::vector<double> mean_over_heads(const std::vector<DualHead>& heads, const Shape& leading);
+
+/// Fills in the report's result, by head. `averaged` are the means over the heads, if wanted.
+void report_dual(const DualTask& task, const std::vector<DualHead>& heads,
+                 const std::optional<std::vector<double>>& averaged, cli::Report& report);
+
+/// A table for people, with a line for each head. `label` names the section, if there are several.
+std::string dual_text(const DualTask& task, const std::vector<DualHead>& heads,
+                      const std::optional<std::vector<double>>& averaged, const std::string& label);
+
+/// The columns of --tsv, and the rows of one section: one for each head and, if wanted, one for the
+/// mean over the heads.
+std::vector<TableColumn> dual_table_columns();
+std::vector<std::vector<Cell>> dual_table_rows(const DualTask& task, const SectionName& section,
+                                               const std::vector<DualHead>& heads,
+                                               const std::optional<std::vector<double>>& averaged);
+
+/// What each column means, for the manual page.
+std::vector<std::pair<std::string, std::string>> dual_table_meanings();
 
 /// The summary line and the exit status of all sections; `shape` is that of the scores of the only
 /// one, without --each.
-cli::Outcome conclude_dual(const Shape& shape, const DualHead& all, Index heads,
-                           const GroupReport& groups, bool each, cli::Report& report);
+cli::Outcome conclude_dual(const Shape& shape, const DualHead& all,
+                           const std::optional<std::vector<double>>& averaged, Index heads,
+                           const GroupReport& groups, bool several, cli::Report& report);
 
 }  // namespace attn::tools

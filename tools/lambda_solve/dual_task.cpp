@@ -126,6 +126,11 @@ DualTask::DualTask(const cli::Arguments& arguments, io::InputBundle section)
   if (options.scores.energy == "scaled-dot") {
     options.template_scale /= std::sqrt(static_cast<double>(input.depth));
   }
+  if (const auto given = arguments.number("template-scale")) {
+    // The scores stay the same.
+    options.evidence_scale = options.template_scale / *given;
+    options.template_scale = *given;
+  }
   options.solver.tolerance = arguments.number("tolerance").value_or(f64 ? 1e-10 : 1e-4);
   if (options.gamma) read_cost();
 }
@@ -165,6 +170,7 @@ void DualTask::report_params(cli::Report& report) const {
   auto& params = report.params();
   params["alpha"] = options.alpha;
   params["template_scale"] = options.template_scale;
+  params["evidence_scale"] = options.evidence_scale;
   if (!options.solver.gradient_tolerance) params["tolerance"] = options.solver.tolerance;
   params["precision"] = f64 ? "f64" : "f32";
 }
@@ -199,7 +205,7 @@ HeadNeeds DualTask::needs() const {
   // For any --emit: λ, ĥ and those of the closed forms, scalars, both outputs.
   needs.result_bytes = (q * (4 * d + 6 + 2 * input.v_head_dim) + n) * number;
   if (options.emits("p") || input.v) needs.result_bytes += q * n * number;
-  needs.kept_bytes = cost.size() * number + input.problems * q * 3 * number;
+  needs.kept_bytes = cost.size() * number + input.problems * q * 4 * number;
   const bool transport = options.gamma.has_value();
   needs.work_bytes = [q, n, d, transport, v = input.v.has_value()](int threads, std::int64_t) {
     // Templates and evidence as solved, preferences per query, weights of first order.

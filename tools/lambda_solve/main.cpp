@@ -2,11 +2,15 @@
 
 #include <optional>
 
+#include <utility>
+#include <vector>
+
 #include <nlohmann/json.hpp>
 
 #include "common/bundles.hpp"
 #include "common/numeric_libraries.hpp"
 #include "common/section_tool.hpp"
+#include "common/table_options.hpp"
 #include "lambda_solve/dual_datasets.hpp"
 #include "lambda_solve/dual_heads.hpp"
 
@@ -38,6 +42,12 @@ cli::Declaration declare() {
            "p, with the dataset cost (n, n) >= 0 (row: to, column: from; inf forbids) and --gamma.",
            "kl");
   d.number("gamma", "G", "Weight of the entropy in ot.", Range::positive());
+  d.number("template-scale", "S",
+           "Factor of the templates k, x or t; the evidence is divided such that the scores <t, z> "
+           "remain. The deviation grows with it, since lambda is penalised in the space of the "
+           "templates.",
+           Range::positive())
+      .default_words("the factor of the scores, 1/sqrt(d) for scaled-dot, with evidence as it is");
   d.section("Solution");
   d.number("tolerance", "E",
            "A query has converged when its gap is at most E (1 + |primal|) and lambda is within 10 "
@@ -59,6 +69,11 @@ cli::Declaration declare() {
       "h from the closed-form approximations. out: sum_i p_i v_i. out_deviation: relative "
       "difference between softmax attention and out. lambda and the three h are always float64.");
   d.default_words("all but p");
+  d.choice("average", {"heads"},
+           "Also reports the distribution over queries of the mean of relative_deviation over the "
+           "heads.");
+  declare_table_options(d, "group and head");
+  d.several_inputs();
   declare_sections(d);
   declare_dual_datasets(d);
   d.example("lambda-solve --causal layer3.h5 -o exact.h5",
@@ -75,8 +90,11 @@ cli::Declaration declare() {
 }
 
 class SolveDual : public SectionTool<DualTask> {
-  using SectionTool::SectionTool;
+ public:
+  SolveDual(const cli::Arguments& arguments, cli::Report& report)
+      : SectionTool(arguments, report), table_(arguments, dual_table_columns()) {}
 
+ private:
   void report_cost(const DualTask& task) override { report_dual_cost(arguments(), task, report()); }
 
   bool holds_numbers(const DualTask& task) const override { return task.cost_dataset.has_value(); }
@@ -85,20 +103,34 @@ class SolveDual : public SectionTool<DualTask> {
     progress_.emplace(arguments(), "dual", static_cast<double>(problems), "heads");
   }
 
-  void compute(const DualTask& task, const std::string& group,
+  void compute(const DualTask& task, const std::string& label,
                std::optional<io::OutputBundle> results) override {
     const std::vector<DualHead> found =
-        solve_section(arguments(), task, *std::move(results), *progress_, report());
+        solve_section(arguments(), task, std::move(results), *progress_, report());
     for (const DualHead& head : found) all_.add(head);
-    report_dual(task, found, group, report());
+    std::optional<std::vector<double>> averaged;
+    if (arguments().given("average")) {
+      averaged = mean_over_heads(found, task.input.leading);
+      if (!averaged_) averaged_.emplace();
+      averaged_->insert(averaged_->end(), averaged->begin(), averaged->end());
+    }
+    report_dual(task, found, averaged, report());
+    if (!table_.in_place_of_text()) report().print(dual_text(task, found, averaged, label));
+    for (auto& row : dual_table_rows(task, section(), found, averaged)) table_.add(std::move(row));
     shape_ = join(task.input.leading, {task.input.queries, task.input.keys});
   }
 
   cli::Outcome conclude(const GroupReport& groups) override {
-    return conclude_dual(shape_, all_, problems(), groups, sections().several(), report());
+    table_.print(report());
+    cli::Outcome outcome =
+        conclude_dual(shape_, all_, averaged_, problems(), groups, sections().several(), report());
+    outcome.commit = table_.commit();
+    return outcome;
   }
 
+  TableOutput table_;
   std::optional<cli::Progress> progress_;
+  std::optional<std::vector<double>> averaged_;  // of all sections
   DualHead all_;
   Shape shape_;  // of the section solved last
 };

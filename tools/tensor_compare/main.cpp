@@ -9,6 +9,7 @@
 #include "attnkit/error.hpp"
 #include "cli/values.hpp"
 #include "common/bundles.hpp"
+#include "common/table_options.hpp"
 #include "tensor_compare/comparison.hpp"
 
 namespace {
@@ -55,6 +56,14 @@ cli::Declaration declare() {
       .exit_status(0, "A and B are the same")
       .exit_status(1, "A and B differ")
       .exit_status(4, "");
+  tools::declare_table_options(tool, "dataset, and attribute with --attributes",
+                               {.writes_bundle = false});
+  tool.column("a, b", "the two bundles as given")
+      .column("name", "the dataset by path, or the attribute")
+      .column("same", "whether it is the same in both")
+      .column("shape, max_abs_error, max_rel_error", "as in the JSON report")
+      .column("differing", "the number of elements that differ")
+      .column("note", "why it cannot be compared, or is in one of them only");
   return tool;
 }
 
@@ -124,7 +133,44 @@ nlohmann::ordered_json json(const tools::Compared& item) {
   return entry;
 }
 
+std::vector<tools::TableColumn> columns() {
+  return {{"a", false},  {"b", false},      {"name"},          {"same"}, {"shape"},
+          {"differing"}, {"max_abs_error"}, {"max_rel_error"}, {"note"}};
+}
+
+std::vector<tools::Cell> row_of(const std::vector<std::string>& bundles,
+                                const tools::Compared& item) {
+  std::vector<tools::Cell> row = {bundles[0], bundles[1], item.name, item.same(),
+                                  to_string(item.shape)};
+  row.resize(columns().size());
+  if (item.comparable) row[5] = item.difference.differing;
+  if (item.comparable && !item.is_text) {
+    row[6] = item.difference.largest_absolute;
+    row[7] = item.difference.largest_relative;
+  }
+  row[8] = item.reason.empty() ? item.note : item.reason;
+  return row;
+}
+
+// Also of the datasets that only one of the bundles has.
+void fill(const tools::Comparison& comparison, const std::vector<std::string>& bundles,
+          tools::TableOutput& rows) {
+  for (const tools::Compared& item : comparison.compared()) rows.add(row_of(bundles, item));
+  for (const tools::Compared& item : comparison.attributes()) rows.add(row_of(bundles, item));
+  const auto one_sided = [&](const std::vector<std::string>& names, const std::string& where) {
+    for (const std::string& name : names) {
+      std::vector<tools::Cell> row = {bundles[0], bundles[1], name, false};
+      row.resize(columns().size());
+      row.back() = "only in " + where;
+      rows.add(std::move(row));
+    }
+  };
+  one_sided(comparison.only_in_a(), "A");
+  one_sided(comparison.only_in_b(), "B");
+}
+
 cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
+  tools::TableOutput rows(arguments, columns(), {.writes_bundle = false});
   const tools::Comparison comparison(arguments, report);
   const std::vector<tools::Compared>& all = comparison.compared();
   const std::vector<tools::Compared>& attributes = comparison.attributes();
@@ -148,6 +194,10 @@ cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
   result["only_in_a"] = comparison.only_in_a();
   result["only_in_b"] = comparison.only_in_b();
 
+  fill(comparison, arguments.words(), rows);
+  rows.print(report);
+  cli::Outcome outcome{same ? 0 : 1, "", rows.commit()};
+  if (rows.in_place_of_text()) return outcome;
   // Only attributes that differ: most of the many attributes are equal.
   std::vector<tools::Compared> shown = all;
   std::remove_copy_if(attributes.begin(), attributes.end(), std::back_inserter(shown), is_same);
@@ -159,7 +209,7 @@ cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
   for (const std::string& name : comparison.only_in_a()) report.print("only in A: " + name + "\n");
   for (const std::string& name : comparison.only_in_b()) report.print("only in B: " + name + "\n");
   report.print(same ? "same\n" : "different\n");
-  return {same ? 0 : 1, ""};
+  return outcome;
 }
 
 }  // namespace

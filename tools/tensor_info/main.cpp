@@ -10,6 +10,7 @@
 #include "cli/words.hpp"
 #include "common/bundles.hpp"
 #include "common/result_marks.hpp"
+#include "common/table_options.hpp"
 #include "io/contents.hpp"
 #include "io/result_mark.hpp"
 #include "tensor_info/inventory.hpp"
@@ -27,6 +28,11 @@ cli::Declaration declare() {
       "and infinities, and prints the attributes and the commands that made the bundle. Unreadable "
       "objects are marked as such, and the exit status is then 3.");
   d.flag("brief", "Does not read the numbers: shows no ranges, but is fast for any size.");
+  declare_table_options(d, "dataset", {.writes_bundle = false});
+  d.column("file, group, dataset", "the INPUT as given, the path of the group, and the name in it")
+      .column("shape, dtype", "as printed")
+      .column("min, max", "of the finite numbers")
+      .column("nan, infinite", "the numbers of NaNs and infinities");
   d.report_member("attributes", "the attributes of the root")
       .report_member("groups", "an array of path and attributes of each group")
       .report_member("datasets",
@@ -140,11 +146,8 @@ Json item_json(const Inventory::Entry& entry) {
   return json;
 }
 
-cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
-  const io::InputBundle bundle = open_input(arguments, report);
-  const std::vector<io::AttributeValue> attributes = io::root_attributes(bundle);
-  const Inventory inventory(arguments, bundle, !arguments.flag("brief"));
-
+void print_text(const io::InputBundle& bundle, const std::vector<io::AttributeValue>& attributes,
+                const Inventory& inventory, cli::Report& report) {
   report.print(bundle.description() + "\n");
   report.print(attribute_lines(attributes, "  "));
   report.print(history_lines(attributes));
@@ -154,6 +157,42 @@ cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
     const std::string lines = attribute_lines(entry.item.attributes, "  ");
     if (!lines.empty()) report.print(cli::one_line(entry.item.path) + "\n" + lines);
   }
+}
+
+std::vector<TableColumn> columns() {
+  return {{"file", false}, {"group"}, {"dataset"}, {"shape"},   {"dtype"},
+          {"min"},         {"max"},   {"nan"},     {"infinite"}};
+}
+
+std::vector<Cell> row_of(const std::string& file, const Inventory::Entry& entry) {
+  const std::string& path = entry.item.path;
+  const std::size_t slash = path.rfind('/');
+  const bool below = slash != std::string::npos;
+  std::vector<Cell> row = {file, below ? path.substr(0, slash) : "",
+                           below ? path.substr(slash + 1) : path, to_string(entry.item.shape),
+                           entry.item.type};
+  row.resize(columns().size());
+  if (!entry.range) return row;
+  if (entry.range->finite() > 0) {
+    row[5] = entry.range->min;
+    row[6] = entry.range->max;
+  }
+  row[7] = entry.range->nan;
+  row[8] = entry.range->infinite;
+  return row;
+}
+
+cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
+  TableOutput table(arguments, columns(), {.writes_bundle = false});
+  const io::InputBundle bundle = open_input(arguments, report);
+  const std::vector<io::AttributeValue> attributes = io::root_attributes(bundle);
+  const Inventory inventory(arguments, bundle, !arguments.flag("brief"));
+
+  for (const Inventory::Entry& entry : inventory.entries()) {
+    if (!entry.item.is_group) table.add(row_of(arguments.input.value_or(""), entry));
+  }
+  table.print(report);
+  if (!table.in_place_of_text()) print_text(bundle, attributes, inventory, report);
 
   Json& result = report.result();
   result["attributes"] = attributes_json(attributes);
@@ -170,6 +209,7 @@ cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
     }
   }
   cli::Outcome outcome;
+  outcome.commit = table.commit();
   if (const auto why = inventory.unreadable()) {
     outcome.failure = Error(Failure::input, *why);
   }
