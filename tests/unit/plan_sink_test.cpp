@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "plan_problem.hpp"
+#include "scheme_check.hpp"
 #include "tensor/infinity.hpp"
 #include "thrown_error.hpp"
 
