@@ -124,7 +124,7 @@ class Examples(ToolTest):
         for page, count in ((README, 4), (SOURCE / "tools/guide/report.md", 13)):
             text = "".join(block for _, language, block in blocks(page.read_text())
                            if language == "text")
-            shown = re.findall(r"^ {11}unas -.*|^head  .*|^\d  .*|^all  .*\d$|^[ud]nas: .*|^ -?\d.*#.*",
+            shown = re.findall(r"^ {11}unas -.*|^head  .*|^\d  .*|^all  .*\d$|^[ud]nas: (?!share).*|^ -?\d.*#.*",
                                text, re.MULTILINE)
             shown = [line for line in shown if "layer" not in line]
             with self.subTest(page=name_of(page)):
