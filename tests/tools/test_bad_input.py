@@ -188,7 +188,9 @@ class BadInput(ToolTest):
             (BOTH, ["-i", "q=good.h5:/q[x]"], ["good.h5:/q[x]", "x"]),
             (BOTH, ["-i", "q=good.h5:/q[::0]"], ["good.h5:/q[::0]", "step"]),
             (BOTH, ["-i", "q=-:/q", "-i", "k=-:/k"], ["standard input"]),
-            (BOTH, ["good.h5"], ["good.h5"]),  # a second INPUT
+            # A second INPUT.
+            (["attn-compute"], ["good.h5"], ["good.h5"]),
+            (["explain-away-stats"], ["good.h5"], ["several INPUTs make no bundle"]),
         ]
         whole = (self.folder / "good.h5").read_bytes()
         for tools, options, says in rows:

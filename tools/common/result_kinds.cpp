@@ -28,8 +28,8 @@ const std::vector<DualResultKind>& dual_result_kinds() {
 
 const std::vector<std::string>& gradient_names() {
   static const std::vector<std::string> names = [] {
-    std::vector<std::string> all = {"grad_q",    "grad_k",        "grad_v",    "grad_hybrid",
-                                    "grad_bias", "grad_rel_bias", "grad_sink", "grad_gate"};
+    std::vector<std::string> all = {"grad_q",    "grad_k",    "grad_v",    "grad_hybrid",
+                                    "grad_sink", "grad_gate", "grad_bias", "grad_rel_bias"};
     for (const char* operand : energy_operand_names) all.push_back(std::string("grad_") + operand);
     all.insert(all.end(), {"grad_x", "grad_y", "grad_wq", "grad_wk", "grad_wv"});
     return all;

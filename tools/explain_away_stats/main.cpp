@@ -253,7 +253,6 @@ class ColumnTool : public SectionTool<ColumnTask> {
     if (options.wants(stored) && task.bundle.text_attribute("attn_status") == "not_converged") {
       report().warn("the stored weights had not converged when they were made");
     }
-    warn_of_leak(options.computed_schemes(), task.input.causal, report());
     std::optional<VectorWriter> writer;
     if (results) writer.emplace(*std::move(results), task, report());
     std::vector<ColumnStatistics> statistics = gather_columns(
@@ -263,6 +262,7 @@ class ColumnTool : public SectionTool<ColumnTask> {
           if (writer) writer->write(scheme, head, queries, columns);
         },
         *progress_, report());
+    warn_of_leak(options.computed_schemes(), task.input.causal, report());
     if (!swept_) {
       read_key_names(task.bundle, statistics.front(), report());
       summarise(task, label, statistics.front());

@@ -338,10 +338,12 @@ TransportResults solve_section(const cli::Arguments& arguments, const TransportT
                                io::OutputBundle output, cli::Progress& progress,
                                cli::Report& report) {
   HeadOutputs outputs(output, task.input.leading, report);
-  warn_of_leak({Scheme::sinkhorn}, task.input.causal, report);
   TransportResults results = task.f64 ? solve<double>(arguments, task, outputs, progress, report)
                                       : solve<float>(arguments, task, outputs, progress, report);
   record(task, results, output);
+  if (!results.worst().infeasible()) {
+    warn_of_leak({Scheme::sinkhorn}, task.input.causal, report);
+  }
   return results;
 }
 
