@@ -131,7 +131,7 @@ InputBundle::InputBundle(const Options& options) : impl_(std::make_unique<Impl>(
   for (const auto& [name, stored] : options.renamed) impl_->renamed[name] = stored;
 }
 
-InputBundle bundle_in(std::shared_ptr<const InputFile> file) {
+InputBundle bundle_in(const std::shared_ptr<const InputFile>& file) {
   const h5::Lock lock;
   auto impl = std::make_unique<InputBundle::Impl>();
   impl->root = InputBundle::Impl::Root{file, "/", require_object(file, "/", h5::Kind::group)};

@@ -158,7 +158,7 @@ class InputBundle {
   const Impl& impl() const { return *impl_; }  ///< for OutputBundle's copying only
 
  private:
-  friend InputBundle bundle_in(std::shared_ptr<const InputFile> file);
+  friend InputBundle bundle_in(const std::shared_ptr<const InputFile>& file);
   explicit InputBundle(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };

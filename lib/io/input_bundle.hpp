@@ -57,7 +57,7 @@ struct InputBundle::Impl {
 };
 
 /// The whole of an open HDF5 file.
-InputBundle bundle_in(std::shared_ptr<const InputFile> file);
+InputBundle bundle_in(const std::shared_ptr<const InputFile>& file);
 
 /// An array of a file that is not HDF5. `path` is that of an address: a slash and the name of the
 /// array, or only a slash, which means `name`.

@@ -21,13 +21,12 @@ std::optional<RelativeBias<T>> relative_bias_of(const ScoreRecipe& recipe,
 
 template <class T>
 HeadScores<T>::HeadScores(const ScoreRecipe& recipe, const HeadArrays<T>& head, int threads) {
-  if (head.queries == 0 || head.keys == 0) {
+  const bool no_pairs = head.queries == 0 || head.keys == 0;
+  if (no_pairs || (head.scores == nullptr && head.q.data == nullptr)) {
     energy_ = make_zero_energy<T>(head.queries, head.keys);
   } else if (head.scores != nullptr) {
     energy_ =
         make_stored_energy<T>(*head.scores, head.queries, head.keys, recipe.scale, recipe.divisor);
-  } else if (head.q.data == nullptr) {
-    energy_ = make_zero_energy<T>(head.queries, head.keys);
   } else {
     energy_ = recipe.energy->make(head.energy_arguments(recipe.scale, threads));
   }

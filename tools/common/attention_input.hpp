@@ -72,7 +72,8 @@ struct AttentionInput {
 
   /// The logit of a problem's sink, or no_sink.
   double sink_of(Index problem) const {
-    return sinks.empty() ? no_sink : sinks[static_cast<std::size_t>(problem)];
+    if (sinks.empty()) return no_sink;
+    return sinks[static_cast<std::size_t>(problem)];
   }
 
   /// All pairs of a problem, padding included.
