@@ -104,6 +104,21 @@ class Sinks(ToolTest):
         stored = self.stats("made.h5", "--scheme=stored,unas")
         self.assert_near("stored", stored["stored"]["sink_share"], stored["unas"]["sink_share"], 1e-6)
 
+    def test_sweeps_of_padded_batches_with_sinks(self):
+        lengths = np.array([9, 5])
+        q, k = self.data["q"].copy(), self.data["k"].copy()
+        q[1, :, 5:], k[1, :, 5:] = np.nan, np.nan
+        self.write("padded.h5", q=q, k=k, sink=self.data["sink"], query_length=lengths,
+                   key_length=lengths)
+        options = ["padded.h5", "--scheme=unas,dnas"]
+        sweep = self.stats(*options, "--scale=0.5,2")["sweep"]
+        for point, scale in zip(sweep, (0.5, 2), strict=True):
+            alone = self.stats(*options, f"--scale={scale}")
+            self.assertEqual(point["result"], alone)
+            self.assertEqual(alone["dnas"]["padded_keys"], 3 * (2 + 6))
+            self.assertEqual(alone["dnas"]["padded_queries"], 3 * 4)
+            self.assertGreater(alone["unas"]["sink_share"], 0)
+
     def test_zero_is_softmax_off_by_one(self):
         self.write("zero.h5", **{n: self.data[n] for n in "qkv"}, sink=np.zeros(()))
         found = self.compute("zero.h5", "-q", "--emit=weights")["weights"]

@@ -33,9 +33,10 @@ void declare_column_datasets(cli::Declaration& d) {
                      "an object for each scheme, such as \"unas\", with these members; "
                      "its own figures pool the keys of all heads")
       .report_member("SCHEME.col_sum", "min, max, mean, median and quantiles of the column sums")
-      .report_member("SCHEME.explained_away",
-                     "an array of epsilon, count and share of the keys below it, and enough: "
-                     "min_queries, with count and share among the keys with so many queries")
+      .report_member(
+          "SCHEME.explained_away",
+          "an array of epsilon, count and share of the keys below it, and enough: "
+          "min_queries, with count and share among the keys with at least that many queries")
       .report_member("SCHEME.first_key_share, top_shares, sink_share",
                      "the share of the attention on the first key that is not masked; an array of "
                      "keys (a number of them) and the share on those with the most; the share on "
