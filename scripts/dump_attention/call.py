@@ -67,6 +67,13 @@ class Call:
         else:
             self.out = None  # after the projection, the heads cannot be told apart
 
+    def joining(self):
+        """wo and bo by name, if the projection after the heads is a linear module."""
+        weight, bias = (getattr(self.join, name, None) for name in ("weight", "bias"))
+        if weight is None or weight.dim() != 2:
+            return {}
+        return {"wo": weight.T} | ({} if bias is None else {"bo": bias})
+
 
 def split_mask(mask):
     """(allowed, bias) of a tensor that is added to scores or, if boolean, says what may attend.

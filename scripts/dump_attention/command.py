@@ -85,7 +85,7 @@ def parser():
         help="these calls of each layer, counted from 1. Default: all")
     add("--inputs", action="store_true",
         help="also record x, y, wq, wk, wv, bq, bk, bv: the inputs and projections of the layer, "
-             "for --from projection")
+             "for --from projection; and wo, bo of nn.MultiheadAttention and T5, for --join")
     add("--tokenizer", metavar="WHAT",
         help="what names the tokens: vocab.txt (one token a line), vocab.json or tokenizer.json, a "
              "variable of the script, or MODULE:NAME. Default: the only variable of the script "

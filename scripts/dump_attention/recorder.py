@@ -253,6 +253,8 @@ class Recorder:
         chosen = self._heads.among(heads, layer)
         if len(chosen) < heads:
             call.keep_heads(chosen)
+        elif call.inputs:
+            call.inputs |= call.joining()
         masks = Masks(call)
         error = None if call.dropout > 0 else largest_error(call, masks)
         if error is not None:

@@ -155,9 +155,10 @@ class Modules(DumpTest):
                 y = torch.randn(3, 5, 6) if "kdim" in options else x.clone() if options else x
                 out = self.record(module, x, y, y, dump={"inputs": True})[0]
                 self.assertEqual(self.values("attention", "wk").shape, (4, y.shape[-1], 4))
-                heads = self.computed("attention", "--from=projection")["out"]
-                mine = module.out_proj(torch.from_numpy(heads).transpose(1, 2).flatten(2)).detach()
-                self.assert_near("out", mine.numpy(), out.numpy(), 1e-5)
+                mine = self.computed("attention", "--from=projection", "--join")["joined"]
+                self.assert_near("joined", mine, out.detach().numpy(), 1e-5)
+                self.record(module, x, y, y, dump={"inputs": True, "heads": "1,3"})
+                self.assertFalse(self.names("attention") & {"wo", "bo"})
         k, v = torch.randn(2, 3, 5, 16)
         module = nn.MultiheadAttention(16, 4)
         self.record(module, k, k, v, dump={"inputs": True}, expect=["different inputs"])

@@ -5,10 +5,8 @@ import unittest
 
 import numpy as np
 
-import formulas
 from attn import ToolTest
-from formulas import LONG
-from test_terms import alibi_slopes, positions, t5_bucket
+from problems import Problem, differences, long
 
 SCHEMES = {"unas": [], "dnas": [], "hnas": ["--hybrid=0.3"],
            "sinkhorn": ["--iterations=3"], "fenchel": ["--alpha=1.3"]}
@@ -16,108 +14,6 @@ ENERGIES = ["scaled-dot", "dot", "gaussian", "bilinear", "mlp"]
 # For float32: sums, exponentials and eight roundings of scores below 30; the bound for float64 is
 # far above the errors of differences with this step.
 TOLERANCE = {"f64": 1e-8, "f32": 7e-5}
-STEP = LONG(1e-6)
-
-
-def projected(data, name, of):
-    """x wq + bq by head."""
-    x = data[of]
-    x = x[..., None, :, :] if x.ndim > 2 else x
-    made = x @ data[f"w{name}"]
-    if f"b{name}" in data:
-        made = made + data[f"b{name}"][..., None, :]
-    return made
-
-
-class Problem:
-    """The computation, with the options that select it."""
-
-    def __init__(self, scheme="unas", energy="scaled-dot", scale=1.0, causal=None, softcap=None,
-                 relative=None, window=None, inside=False, hybrid=0.3, iterations=3, alpha=1.3):
-        self.__dict__.update(locals())
-
-    def options(self):
-        found = [f"--scheme={self.scheme}", f"--energy={self.energy}", f"--scale={self.scale}"]
-        found += {"sinkhorn": [f"--iterations={self.iterations}"],
-                  "fenchel": [f"--alpha={self.alpha}"]}.get(self.scheme, [])
-        if self.scheme == "hnas" and self.hybrid is not None:
-            found.append(f"--hybrid={self.hybrid}")
-        for name, option in (("causal", "causal"), ("softcap", "softcap"), ("window", "window"),
-                             ("relative", "relative-bias")):
-            if getattr(self, name) is not None:
-                found.append(f"--{option}={getattr(self, name)}")
-        return found + (["--layout=blhd"] if self.inside else [])
-
-    def energies(self, data, q, k):
-        if self.energy == "bilinear":
-            return (q @ data["w"]) @ np.swapaxes(k, -1, -2)
-        if self.energy == "mlp":
-            w1, dq = data["w1"], q.shape[-1]
-            hidden = ((q @ np.swapaxes(w1[..., :dq], -1, -2))[..., :, None, :]
-                      + (k @ np.swapaxes(w1[..., dq:], -1, -2))[..., None, :, :]
-                      + data.get("b1", LONG(0)))
-            return (np.tanh(hidden) * data["w2"]).sum(-1)
-        return formulas.energies(q, k, self.energy, 1)
-
-    def out(self, data):
-        """Converts data to long double."""
-        heads_first = (lambda x: np.swapaxes(x, -2, -3)) if self.inside else (lambda x: x)
-        if "x" in data:
-            of = "y" if "y" in data else "x"
-            q, k, v = (projected(data, n, o) for n, o in (("q", "x"), ("k", of), ("v", of)))
-        elif "scores" in data:
-            q = k = None
-            v = data["v"]
-        else:
-            q, k, v = (heads_first(data[n]) for n in "qkv")
-        if q is None:
-            s = data["scores"]
-            leading = s.shape[:-2]
-        else:
-            leading = formulas.leading_axes(q, k)
-            q = formulas.stretched(q, leading, 2, False)
-            k = formulas.stretched(k, leading, 2, True)
-            s = self.energies(data, q, k)
-        s = LONG(self.scale * (self.alpha if self.scheme == "fenchel" else 1)) * s
-        if self.softcap:
-            s = self.softcap * np.tanh(s / self.softcap)
-        queries, keys = s.shape[-2:]
-        apart = positions(queries, keys, self.causal)
-        if self.relative == "t5":
-            s = s + np.moveaxis(data["rel_bias"][t5_bucket(apart, self.causal is None)], -1, 0)
-        if self.relative == "alibi":
-            s = s - np.array(alibi_slopes(leading[-1]))[:, None, None] * np.abs(apart)
-        s = formulas.scores(ready=s, mask=data.get("mask"), bias=data.get("bias"),
-                            causal=self.causal)
-        if "preference" in data:
-            with np.errstate(divide="ignore"):
-                s = s + np.log(data["preference"])
-        if self.window:
-            s = np.where(np.abs(apart) < self.window, s, formulas.FORBIDDEN)
-        hybrid = data.get("hybrid", LONG(self.hybrid or 0))
-        inner = "unas" if self.scheme == "fenchel" else self.scheme
-        iterations = self.iterations if inner == "sinkhorn" else 1
-        return heads_first(formulas.attention(s, v, inner, hybrid, iterations).out)
-
-
-def differences(problem, data, grad_out, names):
-    """d/dx Σ grad_out · out for every element of the datasets `names`."""
-    data = {n: np.array(a, LONG) if a.dtype.kind == "f" else a for n, a in data.items()}
-    found = {}
-    for name in names:
-        gradient = np.zeros(data[name].shape, LONG)
-        for at in np.ndindex(*data[name].shape):
-            start = data[name][at]
-            if not np.isfinite(start):
-                continue
-            losses = []
-            for step in (STEP, -STEP):
-                data[name][at] = start + step
-                losses.append((grad_out * problem.out(data)).sum())
-            data[name][at] = start
-            gradient[at] = (losses[0] - losses[1]) / (2 * STEP)
-        found[name] = gradient
-    return found
 
 
 class Gradients(ToolTest):
@@ -132,10 +28,9 @@ class Gradients(ToolTest):
 
     def near(self, problem, data, names, precisions=("f64", "f32"), options=(), floor=0.0):
         """Checks grad_x of attn-compute for the datasets x = `names` against differences."""
-        out = problem.out({n: np.array(a, LONG) if a.dtype.kind == "f" else a
-                           for n, a in data.items()})
+        out = problem.out(long(data))
         grad_out = self.normal(*out.shape)
-        exact = differences(problem, data, grad_out, names)
+        exact = differences(problem.out, data, grad_out, names)
         self.write("in.h5", **data, grad_out=grad_out)
         emit = ",".join("grad_" + name for name in names)
         for precision in precisions:
@@ -211,7 +106,7 @@ class Gradients(ToolTest):
         for u in (0.0, 0.25, 1.0):
             found = self.compute("in.h5", "-q", "--only", "--scheme=hnas", f"--hybrid={u}",
                                  "--emit=grad_hybrid,grad_q")
-            exact = differences(Problem("hnas", hybrid=None), data | {"hybrid": np.array(u)},
+            exact = differences(Problem("hnas", hybrid=None).out, data | {"hybrid": np.array(u)},
                                 grad_out, ["hybrid", "q"])
             self.assertEqual(found["grad_hybrid"].shape, ())
             for name in exact:

@@ -33,6 +33,7 @@ PATHS = {"wq": normal(6, 3), "wk": normal(6, 3)}
 SKELETON = {"skeleton_q": np.array([0, 1, 2], np.int32), "skeleton_k": np.array([0, 1, 2], np.int32)}
 STATE = {"adam_m": normal(12, 3), "adam_v": abs(normal(12, 3)), "adam_step": np.int64(3)}
 GRADIENTS = {"grad_wq": normal(6, 3), "grad_wk": normal(6, 3)}
+JOIN = {"wo": normal(HEADS * WIDTH, 6), "bo": normal(6), "grad_joined": normal(LENGTH, 6)}
 RELATIVE = {"rel_bias": normal(32, HEADS)}
 
 # Tool, options, and the datasets that it then reads. All of these are made unreadable in turn; the
@@ -46,6 +47,7 @@ READ = [
      VECTORS | {"w1": normal(3, 2 * WIDTH), "w2": normal(3), "b1": normal(3)}),
     ("attn-compute", "--relative-bias t5", VECTORS | RELATIVE),
     ("attn-compute", "--emit grad_q", VECTORS | {"grad_out": normal(HEADS, LENGTH, WIDTH)}),
+    ("attn-compute", "--join --emit grad_q", VECTORS | JOIN),
     ("attn-compute", "--from projection", PROJECTIONS),
     ("attn-compute", "--from scores", SCORES | {"v": VECTORS["v"]} | TERMS),
     ("explain-away-stats", "",

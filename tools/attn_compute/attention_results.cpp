@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "attnkit/error.hpp"
-#include "common/weights_writer.hpp"
+#include "common/pair_writer.hpp"
 
 namespace attn::tools {
 
@@ -32,8 +32,7 @@ void create_results(HeadOutputs& outputs, const ComputeOptions& options,
     if (!options.emits(kind.name)) continue;
     const DType type = f64 || !kind.computed_type ? DType::f64 : DType::f32;
     const Shape shape = own_shape(kind, options, input);
-    const Shape chunk =
-        kind.name == "weights" ? weights_chunk(shape.front(), shape.back()) : Shape{};
+    const Shape chunk = kind.by_pair() ? pairs_chunk(shape.front(), shape.back()) : Shape{};
     const bool inside =
         kind.name == "out" && input.options.layout == ScoreOptions::Layout::heads_inside;
     outputs.create(kind.name, type, shape, kind.axes, chunk, inside);

@@ -24,9 +24,12 @@ struct ComputeOptions {
   std::set<std::string> emitted;        ///< names of the datasets to write
   std::optional<RowSelection> queries;  ///< queries selected for the results per query; else all
   std::vector<GradientKind> gradients;  ///< the gradients among `emitted`
+  bool join = false;                    ///< joins the heads, and starts gradients from there
 
   bool emits(const std::string& name) const { return emitted.count(name) > 0; }
   bool emits_gradients() const;
+  /// Whether out is computed, be it written or not.
+  bool needs_out() const { return emits("out") || join || emits_gradients(); }
 };
 
 /// Lengths of a result's own axes.

@@ -7,9 +7,11 @@
 
 #include "attn_compute/attention_results.hpp"
 #include "attn_compute/head_gradients.hpp"
+#include "attn_compute/joined_writer.hpp"
+#include "attn_compute/score_results.hpp"
 #include "common/bundles.hpp"
 #include "common/cost_report.hpp"
-#include "common/weights_writer.hpp"
+#include "common/pair_writer.hpp"
 #include "pass/output.hpp"
 #include "scheme/scheme_description.hpp"
 #include "stats/observers.hpp"
@@ -24,11 +26,19 @@ double result_bytes(const ComputeOptions& options, const AttentionInput& input,
   for (const ResultKind& kind : result_kinds()) {
     if (!options.emits(kind.name)) continue;
     const Shape own = own_shape(kind, options, input);
-    const double elements = kind.name == "weights" ? weights_elements(own[0], own[1])
-                                                   : static_cast<double>(element_count(own));
+    const double elements =
+        kind.by_pair() ? pairs_elements(own[0], own[1]) : static_cast<double>(element_count(own));
     bytes += elements * static_cast<double>(kind.computed_type ? element_size : sizeof(double));
   }
   return bytes;
+}
+
+Index shown_queries(const ComputeOptions& options, const AttentionInput& input) {
+  return options.queries ? options.queries->count() : input.queries;
+}
+
+bool emits_scores(const ComputeOptions& options) {
+  return options.emits("scores") || options.emits("energies");
 }
 
 }  // namespace
@@ -37,7 +47,7 @@ HeadNeeds compute_needs(const ComputeOptions& options, const AttentionInput& inp
                         std::size_t element_size) {
   HeadNeeds needs;
   Index numbers = 0;  // of the type computed in
-  if (options.emits("out") || options.emits_gradients()) {
+  if (options.needs_out()) {
     numbers += input.queries * input.v_head_dim;
   }
   for (const GradientKind& kind : options.gradients) numbers += kind.size();
@@ -47,16 +57,21 @@ HeadNeeds compute_needs(const ComputeOptions& options, const AttentionInput& inp
   const Partition partition =
       partition_of(Order::row_panels, input.queries, input.keys, element_size);
   const std::int64_t sums = options.emits("col_sum") ? ColumnSums<float>::bytes(partition) : 0;
-  const std::int64_t output = options.emits("out") || options.emits_gradients()
+  const std::int64_t output = options.needs_out()
                                   ? output_bytes(options.scheme.scheme, input.queries, input.keys,
                                                  input.v_head_dim, element_size)
                                   : 0;
   needs.useful_bytes = useful_attend_bytes(options.scheme, input.queries, input.keys, element_size);
   needs.kept_bytes = gradient_sum_bytes(options.gradients, input.problems);
+  if (options.join) {
+    needs.kept_bytes += joined_bytes(input, shown_queries(options, input), element_size);
+  }
   needs.work_bytes = [&options, &input, sums, output, element_size](int threads, std::int64_t) {
-    const std::int64_t forward =
-        attend_bytes(options.scheme.scheme, input.queries, input.keys, element_size, threads) +
-        threads * (sums + output);
+    const std::int64_t scores =
+        emits_scores(options) ? score_results_bytes(element_size, threads) : 0;
+    const std::int64_t forward = std::max(scores, attend_bytes(options.scheme.scheme, input.queries,
+                                                               input.keys, element_size, threads)) +
+                                 threads * (sums + output);
     // Each thread works on a head of its own, or all threads work on one head together.
     const std::int64_t backward =
         std::max(threads * head_gradient_bytes(options, input, element_size, 1),
@@ -73,13 +88,20 @@ void report_cost(const cli::Arguments& arguments, const ComputeOptions& options,
   const MemoryPlan plan = plan_memory(input, element, compute_needs(options, input, element),
                                       arguments.threads, arguments.memory);
   const auto heads = static_cast<double>(input.problems);
-  const double out = options.emits("out") || options.emits_gradients()
-                         ? 2 * input.pairs() * static_cast<double>(input.v_head_dim)
-                         : 0;
-  const double flops =
-      input.score_flops(options.scheme.scheme, description.score_passes(options.scheme)) + out +
-      gradient_flops(options, input);
+  const double out =
+      options.needs_out() ? 2 * input.pairs() * static_cast<double>(input.v_head_dim) : 0;
+  const double passes = description.score_passes(options.scheme) +
+                        (options.emits("scores") ? 1 : 0) + (options.emits("energies") ? 1 : 0);
+  const Index joined = options.join && input.wo ? shown_queries(options, input) : 0;
+  const double joining = 2 * heads * static_cast<double>(joined) *
+                         static_cast<double>(input.v_head_dim * input.joined_width);
+  const double flops = input.score_flops(options.scheme.scheme, passes) + out + joining +
+                       gradient_flops(options, input);
   double bytes = heads * result_bytes(options, input, element);
+  if (options.join) {
+    bytes += static_cast<double>(element_count(input.joined_shape(shown_queries(options, input)))) *
+             static_cast<double>(element);
+  }
   for (const GradientKind& kind : options.gradients) {
     bytes += static_cast<double>(element_count(kind.shape())) * static_cast<double>(element);
   }

@@ -21,6 +21,14 @@ void declare_formulas(cli::Declaration& d) {
 void declare_results(cli::Declaration& d) {
   d.result("out", "(..., Lq, dv)", "the output of the layer, in the type of the computation")
       .result("weights", "(..., Lq, Lk)", "the attention weights; only with --emit")
+      .result("scores", "(..., Lq, Lk)",
+              "what the softmax sees: the energies with soft cap and biases, -inf for a pair that "
+              "is masked and in padding; only with --emit")
+      .result("energies", "(..., Lq, Lk)",
+              "scale energy(q, k) for every pair, masked or not, before soft cap and biases; 0 in "
+              "padding; only with --emit")
+      .result("joined", "(..., Lq, D)",
+              "with --join: concat_h(out_h) wo + bo, or (..., Lq, H dv) without wo; 0 in padding")
       .result("row_potential", "(..., Lq)",
               "f, float64; -inf for a query that may attend to no key. With hnas it is that of "
               "dnas")
@@ -60,7 +68,14 @@ void declare_compute_datasets(cli::Declaration& d) {
                "with hnas: the share u of dnas, unless --hybrid is given; its axes are the last "
                "leading axes of q")
       .dataset("grad_out", "(..., Lq, dv)",
-               "for gradients: the gradient of the loss with respect to out");
+               "for gradients: the gradient of the loss with respect to out")
+      .dataset(
+          "wo", "(H dv, D)",
+          "with --join: the weights that are applied to the joined heads, those of the first head "
+          "in the first rows; of a PyTorch layer, out_proj.weight transposed")
+      .dataset("bo", "(D)", "with --join and wo: a bias that is added")
+      .dataset("grad_joined", "(..., Lq, D)",
+               "for gradients with --join: the gradient of the loss with respect to joined");
   declare_results(d);
   declare_groups_member(d);
   d.reference(doubly_normalized_reference)

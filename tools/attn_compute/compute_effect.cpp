@@ -69,7 +69,7 @@ RunEffect ComputeTask::effect(const cli::Arguments& arguments) const {
     scores.insert("hybrid");
     outputs.insert("hybrid");
   }
-  bool by_query = false;
+  bool by_query = options.join;
   for (const ResultKind& kind : result_kinds()) {
     if (!options.emits(kind.name)) continue;
     std::set<std::string>& from = effect.results[kind.name];
@@ -78,8 +78,15 @@ RunEffect ComputeTask::effect(const cli::Arguments& arguments) const {
     by_query = true;
     from.insert("queries");
   }
-  outputs.insert("grad_out");
+  if (options.join) {
+    outputs.insert({"wo", "bo"});
+    effect.results["joined"] = outputs;
+    if (options.queries) effect.results["joined"].insert("queries");
+  }
+  outputs.insert(options.join ? "grad_joined" : "grad_out");
   for (const GradientKind& gradient : options.gradients) effect.results[gradient.name] = outputs;
+  // Gradients of one loss must not stay beside those of another.
+  if (options.emits_gradients()) effect.changed.insert(options.join ? "grad_out" : "grad_joined");
   if (options.queries) effect.results["queries"] = {"queries"};
   // Rows of other queries, and their list, must not stay beside these.
   if (!by_query || arguments.only) return effect;

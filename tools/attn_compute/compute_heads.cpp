@@ -2,7 +2,9 @@
 
 #include "attn_compute/gradient_writer.hpp"
 #include "attn_compute/head_gradients.hpp"
+#include "attn_compute/joined_writer.hpp"
 #include "attn_compute/query_list.hpp"
+#include "attn_compute/score_results.hpp"
 #include "common/leak_warning.hpp"
 #include "common/own_rows.hpp"
 #include "common/weights_writer.hpp"
@@ -57,9 +59,33 @@ void spread(const ComputeOptions& options, const AttentionInput& input, const He
   by_query(potentials.row, 1, minus_infinity);
   by_key(potentials.col, minus_infinity);
   if (options.emits("unas_row_potential")) by_query(potentials.unas_row, 1, minus_infinity);
-  if (options.emits("out")) by_query(result.out, input.v_head_dim, T{0});
+  if (options.needs_out()) by_query(result.out, input.v_head_dim, T{0});
   if (options.emits("col_sum")) by_key(result.col_sum, 0);
   if (options.emits("row_entropy")) by_query(result.row_entropy, 1, 0.0);
+}
+
+// Writes the results of a head that are its scores rather than what is made of them.
+template <class T>
+void emit_scores(const ComputeOptions& options, const AttentionInput& input, const Head<T>& head,
+                 const HeadOutputs& outputs, int threads) {
+  const RowSelection* const chosen = options.queries ? &*options.queries : nullptr;
+  const std::optional<RowSelection> own =
+      chosen == nullptr ? std::nullopt : std::optional(own_queries(*chosen, head.part.range));
+  const auto writer = [&](const char* name, T padding) {
+    return PairWriter<T>(outputs.dataset(name), outputs.position(head.problem), input.all_pairs(),
+                         head.part.range, padding, chosen);
+  };
+  const Scores<T>& scores = head.scores(options.scheme.scheme);
+  naming_head(input, head, [&] {
+    if (options.emits("scores")) {
+      PairWriter<T> to = writer("scores", static_cast<T>(minus_infinity));
+      write_scores(scores, to, own ? &*own : nullptr, threads);
+    }
+    if (options.emits("energies")) {
+      PairWriter<T> to = writer("energies", T{0});
+      write_energies(*scores.terms().energy, to, own ? &*own : nullptr, threads);
+    }
+  });
 }
 
 template <class T>
@@ -73,7 +99,7 @@ HeadResult<T> compute_head(const ComputeOptions& options, const AttentionInput& 
   RowEntropy<T> entropy;
   std::optional<WeightsWriter<T>> weights;
   const Index queries = head.scores().rows();
-  if (options.emits("out") || options.emits_gradients()) {
+  if (options.needs_out()) {
     result.out = Buffer<T>(queries * head.v().cols);
     output.emplace(head.v(), MatrixView<T>(result.out.data(), queries, head.v().cols));
     observers.push_back(&*output);
@@ -107,6 +133,11 @@ HeadResult<T> compute_head(const ComputeOptions& options, const AttentionInput& 
   if (head.arrays().gate != nullptr && output) {
     apply_gate<T>(*head.arrays().gate, {result.out.data(), queries, head.v().cols});
   }
+  if (options.join) {
+    const MatrixView<const T> out(result.out.data(), queries, head.v().cols);
+    differentiate_join(options, input, head, out, threads, result.gradients);
+  }
+  emit_scores(options, input, head, outputs, threads);
   if (weights && options.queries) {
     // After the pass over all: it need not make every weight for the sake of a few.
     show_rows<T>(head.scores(scheme.scheme), scheme, result.attention.potentials,
@@ -114,7 +145,7 @@ HeadResult<T> compute_head(const ComputeOptions& options, const AttentionInput& 
   }
   spread(options, input, head, result);
   if (!options.queries) return result;
-  if (options.emits("out")) keep_chosen(*options.queries, result.out.data(), head.v().cols);
+  if (options.needs_out()) keep_chosen(*options.queries, result.out.data(), head.v().cols);
   if (options.emits("row_entropy")) keep_chosen(*options.queries, result.row_entropy.data(), 1);
   return result;
 }
@@ -132,6 +163,10 @@ Totals compute(const cli::Arguments& arguments, const ComputeTask& task, io::Out
       arguments.only && options.emits("unas_row_potential") && !arguments.number("hybrid");
   if (keep_hybrid) outputs.create("hybrid", DType::f64, {}, {});
   GradientWriter<T> gradients(bundle, options.gradients, input, report);
+  std::optional<JoinedWriter<T>> joined;
+  if (options.join) {
+    joined.emplace(bundle, input, options.queries ? &*options.queries : nullptr, report);
+  }
   const Index shown = options.queries ? options.queries->count() : input.queries;
   Totals totals;
   totals.padded_queries = input.padded_queries();
@@ -147,6 +182,7 @@ Totals compute(const cli::Arguments& arguments, const ComputeTask& task, io::Out
       [&](Index problem, HeadResult<T>& result) {
         const Potentials& potentials = result.attention.potentials;
         outputs.write("out", problem, {shown, input.v_head_dim}, result.out.data());
+        if (joined) joined->add(problem, result.out.data(), plan.threads);
         outputs.write("row_potential", problem, {input.queries}, potentials.row.data());
         outputs.write("col_potential", problem, {input.keys}, potentials.col.data());
         outputs.write("unas_row_potential", problem, {input.queries}, potentials.unas_row.data());

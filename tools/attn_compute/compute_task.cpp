@@ -22,6 +22,15 @@ void require_effect(const cli::Arguments& arguments, Scheme scheme) {
   require_effect_on(arguments, "alpha", &SchemeDescription::has_preference, {scheme});
 }
 
+// The result scores would take the place of the scores that it is made from.
+void require_scores_kept(const cli::Arguments& arguments, const ComputeOptions& options) {
+  const bool reads_scores = options.scores.source == ScoreOptions::Source::scores;
+  if (!options.emits("scores") || !reads_scores || arguments.only) return;
+  throw Error(Failure::usage,
+              "--emit scores would replace the dataset scores, from which the run computes",
+              "--only writes the results alone");
+}
+
 ComputeOptions resolve(const cli::Arguments& arguments, const io::InputBundle& bundle) {
   ComputeOptions options;
   options.scheme.scheme = scheme_of(arguments.text("scheme")).value();
@@ -51,19 +60,24 @@ ComputeOptions resolve(const cli::Arguments& arguments, const io::InputBundle& b
   }
   // A missing dataset is refused by name.
   if (options.emits("out")) static_cast<void>(bundle.dataset(values));
+  options.join = arguments.flag("join");
+  if (options.join) static_cast<void>(bundle.dataset(values));
   require_gradients(options, bundle, arguments.given("queries"));
+  require_scores_kept(arguments, options);
   return options;
 }
 
 void choose_queries(const cli::Arguments& arguments, const AttentionInput& input,
                     const std::string& where, ComputeOptions& options) {
   const auto& kinds = result_kinds();
-  const bool applies = std::any_of(kinds.begin(), kinds.end(), [&](const ResultKind& kind) {
-    return kind.by_choice && options.emits(kind.name);
-  });
+  const bool applies =
+      options.join || std::any_of(kinds.begin(), kinds.end(), [&](const ResultKind& kind) {
+        return kind.by_choice && options.emits(kind.name);
+      });
   if (!applies) {
     throw Error(Failure::usage,
-                "--queries applies to out, weights and row_entropy, none of which is written",
+                "--queries applies to out, joined, weights, scores, energies and row_entropy, none "
+                "of which is written",
                 "--emit weights");
   }
   options.queries = parse_queries(arguments.text("queries"), input.queries, where);
@@ -72,9 +86,9 @@ void choose_queries(const cli::Arguments& arguments, const AttentionInput& input
 // Gradients start from the output.
 AttentionInput input_of(const io::InputBundle& bundle, const ComputeOptions& options) {
   const bool gradients = options.emits_gradients();
-  AttentionInput input(bundle, options.scores, options.emits("out") || gradients,
-                       {options.scheme.scheme});
-  if (gradients) input.take_grad_out(bundle);
+  AttentionInput input(bundle, options.scores, options.needs_out(), {options.scheme.scheme});
+  if (options.join) input.take_join(bundle);
+  if (gradients) options.join ? input.take_grad_joined(bundle) : input.take_grad_out(bundle);
   return input;
 }
 

@@ -46,6 +46,7 @@ const std::string& first_gradient(const ComputeOptions& options) {
              fmt::format("requires --energy {} and a dataset {}", energy->name(), operand.name));
     }
   }
+  if (name == "grad_wo" || name == "grad_bo") refuse(name, "there is no dataset " + name.substr(5));
   if (name == "grad_sink") refuse(name, "there is no dataset sink");
   if (name == "grad_gate") refuse(name, "there is no dataset gate");
   if (name == "grad_rel_bias") refuse(name, "there is no --relative-bias t5");
@@ -88,6 +89,8 @@ class Planner {
     if (name == "grad_k" || name == "grad_wk") return vectors(name, input_.k, "key");
     if (name == "grad_v" || name == "grad_wv") return vectors(name, input_.v, "key");
     if (name == "grad_x" || name == "grad_y") return of_projected(name);
+    if (name == "grad_wo") return of(name, input_.wo, {"channel", "dimension"});
+    if (name == "grad_bo") return of(name, input_.bo, {"query", "dimension"});
     for (std::size_t n = 0; n < input_.energy_operands.size(); ++n) {
       if (name == "grad_" + input_.energy().operands()[n].name) {
         return of(name, input_.energy_operands[n]);
@@ -131,9 +134,15 @@ void require_gradients(const ComputeOptions& options, const io::InputBundle& bun
   if (!options.emits_gradients()) return;
   const std::string& name = first_gradient(options);
   if (chooses_queries) refuse(name, "gradients need all queries, but --queries selects some");
-  if (!bundle.has("grad_out")) {
-    refuse(name, "there is no dataset grad_out, the gradient of the loss with respect to out",
-           "-i grad_out=FILE:/path");
+  for (const char* of_join : {"grad_wo", "grad_bo"}) {
+    if (options.emits(of_join) && !options.join) refuse(of_join, "heads are not joined", "--join");
+  }
+  const std::string from = options.join ? "joined" : "out";
+  if (!bundle.has("grad_" + from)) {
+    refuse(name,
+           fmt::format("there is no dataset grad_{}, the gradient of the loss with respect to {}",
+                       from, from),
+           fmt::format("-i grad_{}=FILE:/path", from));
   }
   const std::string values = options.scores.source == Source::projection ? "wv" : "v";
   if (!bundle.has(values)) refuse(name, "there is no " + values + ", hence no out");

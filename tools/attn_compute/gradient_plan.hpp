@@ -27,8 +27,8 @@ struct GradientKind {
   Index block(Index problem) const { return of ? of->block(problem) : 0; }
 };
 
-/// Throws Error(usage) if gradients are requested without grad_out, without values, or for chosen
-/// queries.
+/// Throws Error(usage) if gradients are requested without grad_out (with --join: grad_joined),
+/// without values, or for chosen queries.
 void require_gradients(const ComputeOptions& options, const io::InputBundle& bundle,
                        bool chooses_queries);
 

@@ -15,7 +15,8 @@ std::vector<std::string> axis_labels(const GradientKind& kind) {
   std::vector<std::string> labels(kind.of->leading.size(), "");
   if (!labels.empty() && kind.labels.back() != "input") labels.back() = "head";
   labels.insert(labels.end(), kind.labels.begin(), kind.labels.end());
-  if (kind.of->heads_inside) std::swap(labels[labels.size() - 2], labels[labels.size() - 3]);
+  if (kind.of->heads == HeadAxis::inside)
+    std::swap(labels[labels.size() - 2], labels[labels.size() - 3]);
   // A dataset may have fewer axes than its blocks, such as a bias by key.
   const auto extra = static_cast<std::ptrdiff_t>(labels.size() - kind.shape().size());
   labels.erase(labels.begin(), labels.begin() + extra);

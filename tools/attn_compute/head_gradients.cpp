@@ -2,18 +2,29 @@
 
 #include <algorithm>
 
+#include "gradient/projection_gradient.hpp"
 #include "plan/head.hpp"
 #include "scheme/scheme_description.hpp"
 
 namespace attn::tools {
 namespace {
 
+bool is_of_join(const std::string& name) { return name == "grad_wo" || name == "grad_bo"; }
+
+bool needs_scores(const std::string& name) {
+  return name != "grad_v" && name != "grad_wv" && name != "grad_hybrid" && name != "grad_sink" &&
+         name != "grad_gate" && !is_of_join(name);
+}
+
 bool asks_for_scores(const ComputeOptions& options) {
-  return std::any_of(
-      options.gradients.begin(), options.gradients.end(), [](const GradientKind& kind) {
-        return kind.name != "grad_v" && kind.name != "grad_wv" && kind.name != "grad_hybrid" &&
-               kind.name != "grad_sink" && kind.name != "grad_gate";
-      });
+  return std::any_of(options.gradients.begin(), options.gradients.end(),
+                     [](const GradientKind& kind) { return needs_scores(kind.name); });
+}
+
+// Whether all gradients are those of joining, which need no weights.
+bool asks_for_join_only(const ComputeOptions& options) {
+  return std::all_of(options.gradients.begin(), options.gradients.end(),
+                     [](const GradientKind& kind) { return is_of_join(kind.name); });
 }
 
 // Where the gradients of one head go.
@@ -100,10 +111,10 @@ std::vector<Buffer<T>> head_gradients(const ComputeOptions& options, const Atten
   for (const GradientKind& kind : options.gradients) parts.emplace_back(kind.size());
   const TileRange& own = head.part.range;
   const bool empty = own.rows == 0 || own.cols == 0;
-  if (empty || !head.part.is_whole(input.queries, input.keys)) {
+  if (empty || options.join || !head.part.is_whole(input.queries, input.keys)) {
     for (const Buffer<T>& part : parts) std::fill(part.begin(), part.end(), T{0});
   }
-  if (empty) return parts;
+  if (empty || asks_for_join_only(options)) return parts;
   const ScoreRecipe recipe = input.recipe(scheme.scheme);
   HeadForward<T> forward;
   forward.recipe = &recipe;
@@ -129,6 +140,21 @@ std::vector<Buffer<T>> head_gradients(const ComputeOptions& options, const Atten
   return parts;
 }
 
+template <class T>
+void differentiate_join(const ComputeOptions& options, const AttentionInput& input,
+                        const Head<T>& head, MatrixView<const T> out, int threads,
+                        const std::vector<Buffer<T>>& parts) {
+  if (out.rows == 0 || !(options.emits("grad_wo") || options.emits("grad_bo"))) return;
+  const Parts<T> named(options, parts);
+  ProjectionTargets<T> targets;
+  targets.weights = named.part("grad_wo", *input.wo);
+  if (input.bo && head.problem % input.heads() == 0) {
+    targets.bias = named.part("grad_bo", *input.bo);
+  }
+  const ProjectedFrom<T> joined = head.made_of_grad_out();
+  differentiate_projection<T>(out, joined.weights, joined.input, targets, threads);
+}
+
 std::int64_t head_gradient_bytes(const ComputeOptions& options, const AttentionInput& input,
                                  std::size_t element_size, int threads) {
   if (!options.emits_gradients()) return 0;
@@ -151,12 +177,14 @@ double gradient_flops(const ComputeOptions& options, const AttentionInput& input
   return input.score_flops(scheme, passes + 2) + (products + 1) * values;
 }
 
-template std::vector<Buffer<float>> head_gradients(const ComputeOptions&, const AttentionInput&,
-                                                   const Head<float>&, const SchemeOptions&,
-                                                   const Attention&, MatrixView<const float>, int);
-template std::vector<Buffer<double>> head_gradients(const ComputeOptions&, const AttentionInput&,
-                                                    const Head<double>&, const SchemeOptions&,
-                                                    const Attention&, MatrixView<const double>,
-                                                    int);
+#define ATTN_FOR_TYPE(T)                                                                         \
+  template std::vector<Buffer<T>> head_gradients(const ComputeOptions&, const AttentionInput&,   \
+                                                 const Head<T>&, const SchemeOptions&,           \
+                                                 const Attention&, MatrixView<const T>, int);    \
+  template void differentiate_join(const ComputeOptions&, const AttentionInput&, const Head<T>&, \
+                                   MatrixView<const T>, int, const std::vector<Buffer<T>>&);
+ATTN_FOR_TYPE(float)
+ATTN_FOR_TYPE(double)
+#undef ATTN_FOR_TYPE
 
 }  // namespace attn::tools

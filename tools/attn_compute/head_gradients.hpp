@@ -9,13 +9,21 @@
 
 namespace attn::tools {
 
-/// The gradients of one head, one block for each gradient of `options`, in their order. `out` is
-/// the head's output (Lq, dv) for all queries.
+/// The gradients of one head, one block for each gradient of `options`, in their order; those of
+/// differentiate_join are still 0. `out` is the head's output (Lq, dv) for all queries, before the
+/// gate.
 template <class T>
 std::vector<Buffer<T>> head_gradients(const ComputeOptions& options, const AttentionInput& input,
                                       const Head<T>& head, const SchemeOptions& scheme,
                                       const Attention& attention, MatrixView<const T> out,
                                       int threads);
+
+/// Fills in the gradients of wo and bo, if they are requested. `out` is the head's output after the
+/// gate; the first head of a sequence brings the sequence's part of bo.
+template <class T>
+void differentiate_join(const ComputeOptions& options, const AttentionInput& input,
+                        const Head<T>& head, MatrixView<const T> out, int threads,
+                        const std::vector<Buffer<T>>& parts);
 
 /// Bytes that head_gradients allocates for one head, results not included.
 std::int64_t head_gradient_bytes(const ComputeOptions& options, const AttentionInput& input,

@@ -58,19 +58,27 @@ cli::Declaration declare() {
             Index{1} << 40)
       .default_words("at most 1000");
   declare_tolerance(d);
-  std::vector<std::string> results = {"out",           "weights", "row_potential",
-                                      "col_potential", "col_sum", "row_entropy"};
+  std::vector<std::string> results = {"out",     "weights",     "row_potential", "col_potential",
+                                      "col_sum", "row_entropy", "scores",        "energies"};
   results.insert(results.end(), gradient_names().begin(), gradient_names().end());
   d.choices(
       "emit", results,
-      "Results to write. The weights of one head are Lq x Lk numbers. grad_NAME is the gradient of "
+      "Results to write. The weights of one head are Lq x Lk numbers, and so are its scores (as "
+      "the softmax sees them, -inf where masked) and energies (before soft cap, biases and "
+      "masks). grad_NAME is the gradient of "
       "a loss with respect to the dataset NAME, in its shape, summed over the heads that share the "
-      "dataset. It requires the dataset grad_out, the gradient of the loss with respect to out. "
+      "dataset. It requires the dataset grad_out, the gradient of the loss with respect to out, or "
+      "with --join grad_joined, that with respect to joined. "
       "grad_rel_bias refers to T5's table rel_bias; so does grad_bias if there is no dataset "
       "bias.");
   d.default_words("row_potential, col_potential and, if there are values, out");
+  d.flag(
+      "join",
+      "Joins the heads as well: writes joined (..., Lq, D), the heads of each query side by side, "
+      "times the dataset wo (H dv, D) and plus bo (D) where there are.");
   d.text("queries", "LIST",
-         "Writes out, weights and row_entropy only for these queries, such as 0,17,100:108,-1, and "
+         "Writes out, joined, weights, scores, energies and row_entropy only for these queries, "
+         "such as 0,17,100:108,-1, and "
          "their indices as the dataset queries (n). The weights are the same as without --queries: "
          "dnas still normalises over all queries.");
   declare_sections(d);

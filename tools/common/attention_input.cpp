@@ -8,6 +8,7 @@
 
 #include "attnkit/error.hpp"
 #include "common/matrix_operand.hpp"
+#include "io/result_mark.hpp"
 #include "scheme/scheme_description.hpp"
 #include "score/relative_bias.hpp"
 
@@ -79,6 +80,22 @@ Vectors projected(const io::InputBundle& bundle, const std::string& bias_name,
     made.bias = vector_operand(bundle.dataset(bias_name), leading, grouped, made.cols);
   }
   return made;
+}
+
+// Scores that attn-compute wrote contain the terms of the bundle in which they stand. Datasets that
+// -i names are the user's own choice.
+void require_added_once(const io::InputBundle& bundle, const Operand& scores, const char* term) {
+  const io::InputBundle own = bundle.without_named();
+  const auto stands_there = [&](const char* name, const std::string& address) {
+    return own.has(name) && own.dataset(name).address() == address;
+  };
+  const std::string address = scores.dataset.address();
+  if (!bundle.has(term) || !stands_there("scores", address)) return;
+  const std::string of_term = bundle.dataset(term).address();
+  if (!stands_there(term, of_term) || !io::result_mark_of(own, "scores")) return;
+  throw Error(Failure::usage,
+              address + " contains " + of_term + " already, which would be added twice",
+              "-i takes scores and v alone: -i scores=FILE:/scores -i v=FILE:/v");
 }
 
 }  // namespace
@@ -335,6 +352,10 @@ void AttentionInput::take_terms(const io::InputBundle& bundle) {
                   "a mask to be added to the scores is called bias");
     }
   }
+  if (scores) {
+    require_added_once(bundle, *scores, "bias");
+    if (with_preference) require_added_once(bundle, *scores, "preference");
+  }
   if (bundle.has("bias")) {
     bias.emplace(matrix_operand(bundle, "bias", leading, queries, keys));
     require_floating(bias->dataset);
@@ -377,32 +398,12 @@ void AttentionInput::take_sink(const io::InputBundle& bundle, const std::vector<
                        LeadingMap(leading, dataset.shape(), false, dataset.address())});
 }
 
-void AttentionInput::take_gate(const io::InputBundle& bundle) {
-  gate.emplace(matrix_operand(bundle, "gate", leading, queries, v_head_dim, "queries, dv"));
-  require_floating(gate->dataset);
-}
-
-void AttentionInput::take_grad_out(const io::InputBundle& bundle) {
-  const io::InputDataset dataset = bundle.dataset("grad_out");
-  const bool inside = options.layout == Layout::heads_inside;
-  require_vectors(dataset, inside ? "(..., queries, heads, dv)" : "(..., queries, dv)");
-  if (heads_first(dataset, options.layout) != join(leading, {queries, v_head_dim})) {
-    Shape expected = join(leading, {queries, v_head_dim});
-    if (inside) std::swap(expected[expected.size() - 2], expected[expected.size() - 3]);
-    throw Error(Failure::input,
-                fmt::format("{} has shape {}, expected {} as out", dataset.address(),
-                            to_string(dataset.shape()), to_string(expected)));
-  }
-  grad_out = vectors_operand(dataset, leading, false, options.layout);
-  if (dataset.dtype() == DType::f64) any_float64 = true;
-}
-
 std::vector<const Operand*> AttentionInput::operands() const {
   std::vector<const Operand*> all;
   const auto add = [&](const std::optional<Operand>& operand) {
     if (operand) all.push_back(&*operand);
   };
-  for (const auto* vectors : {&q, &k, &v}) {
+  for (const auto* vectors : {&q, &k, &v, &grad_out}) {
     if (!*vectors) continue;
     const Vectors& made = **vectors;
     const bool again = std::any_of(all.begin(), all.end(), [&](const Operand* operand) {
@@ -417,7 +418,8 @@ std::vector<const Operand*> AttentionInput::operands() const {
   add(rel_bias);
   add(sink);
   add(gate);
-  add(grad_out);
+  if (!grad_out || !grad_out->weights) add(wo);  // of grad_out
+  add(bo);
   return all;
 }
 
@@ -437,20 +439,17 @@ std::string AttentionInput::place(Index problem) const {
 std::int64_t AttentionInput::head_bytes(std::size_t element_size, std::int64_t dense_limit) const {
   const auto element = static_cast<std::int64_t>(element_size);
   std::int64_t bytes = 0;
-  for (const auto* vectors : {&q, &k, &v}) {
+  for (const auto* vectors : {&q, &k, &v, &grad_out}) {
     if (!*vectors) continue;
     const Vectors& made = **vectors;
     bytes += made.rows * made.cols * element;
-    if (made.weights) {
-      bytes += (made.rows + made.cols) * made.weights->rows * element;
-    }
+    if (made.weights) bytes += (made.rows + made.cols) * made.inner() * element;
   }
   if (q) {
     const bool two = with_plain && with_preference;
     bytes += energy().bytes(sizes(), element_size);
     if (two) bytes += recipe(Scheme::fenchel).energy->bytes(sizes(), element_size);
   }
-  if (grad_out) bytes += queries * v_head_dim * element;
   if (options.relative != ScoreOptions::Relative::none) {
     bytes += relative_bias_bytes(queries, keys, element_size);
   }

@@ -13,13 +13,18 @@
 
 namespace attn::tools {
 
-/// q, k or v of a head: rows × cols, read as they are or made as input · weights + bias.
+/// q, k or v of a head, or the gradient of its output: rows × cols, read as they are, or made as
+/// input · weights + bias or as input · weightsᵀ.
 struct Vectors {
-  Operand input;                   ///< q, k, v themselves, or x, y
-  std::optional<Operand> weights;  ///< wq, wk, wv (D, d)
+  Operand input;                   ///< q, k, v, grad_out themselves, or x, y, grad_joined
+  std::optional<Operand> weights;  ///< wq, wk, wv (D, d), or wo (dv, D)
   std::optional<Operand> bias;     ///< bq, bk, bv (d)
   Index rows = 0;
   Index cols = 0;
+  bool transposed = false;  ///< of weights
+
+  /// The length D of the input's rows.
+  Index inner() const { return input.cols; }
 
   /// "a.h5:/q", "a.h5:/x times a.h5:/wq": for messages.
   std::string address() const;
@@ -53,13 +58,29 @@ struct AttentionInput {
   std::optional<Operand> sink;                          ///< a number per problem
   std::optional<Operand> gate;                          ///< (Lq or 1, dv or 1), with v only
   std::vector<double> sinks;                            ///< per problem; empty: none
-  std::optional<Operand> grad_out;                      ///< like out; see take_grad_out
+  std::optional<Operand> wo;                            ///< (dv, D): a head's rows of (H·dv, D)
+  std::optional<Operand> bo;                            ///< (D)
+  Index joined_width = 0;                               ///< D, or H·dv without wo; see take_join
+  std::optional<Vectors> grad_out;                      ///< like out; see take_grad_out
   std::vector<OwnPart> parts;                           ///< of every problem
   bool any_float64 = false;                             ///< among the datasets that are used
 
   /// Adds the dataset grad_out, which is then read with the heads. Throws Error(input) if its shape
   /// is not that of out.
   void take_grad_out(const io::InputBundle& bundle);
+
+  /// Adds wo and bo, as far as the bundle has them, with which heads are joined. Requires v. Throws
+  /// Error(input) if their shapes do not fit, or the heads of a sequence differ in their queries,
+  /// and Error(usage) for bo without wo.
+  void take_join(const io::InputBundle& bundle);
+
+  /// Adds grad_joined, from which each head's grad_out is then made. Requires take_join. Throws
+  /// Error(input) if its shape is not joined_shape(queries).
+  void take_grad_joined(const io::InputBundle& bundle);
+
+  /// The shape of the joined heads of that many queries: (…, count, joined_width), without the axis
+  /// of heads.
+  Shape joined_shape(Index count) const;
 
   /// All datasets that are read, for the report.
   std::vector<io::InputDataset> datasets() const;

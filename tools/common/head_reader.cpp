@@ -3,6 +3,7 @@
 #include <cmath>
 #include <span>
 
+#include "score/panel_product.hpp"
 #include "score/projection.hpp"
 
 namespace attn::tools {
@@ -80,11 +81,15 @@ std::shared_ptr<Block<T>> HeadReader<T>::vectors(const Vectors& vectors, Index p
   made->values = Buffer<T>(made->rows * made->cols);
   made->input = x;
   made->weights = w;
-  project<T>(
-      x->view(), w->view(),
-      bias ? std::span<const T>(bias->values.begin(), bias->values.end()) : std::span<const T>(),
-      MatrixView<T>(made->values.data(), made->rows, made->cols), threads_,
-      problem_place(vectors.address(), input_.leading, problem));
+  const MatrixView<T> product(made->values.data(), made->rows, made->cols);
+  if (vectors.transposed) {
+    multiply_transposed_by_panels(x->view(), w->view(), product, threads_);
+  } else {
+    project<T>(
+        x->view(), w->view(),
+        bias ? std::span<const T>(bias->values.begin(), bias->values.end()) : std::span<const T>(),
+        product, threads_, problem_place(vectors.address(), input_.leading, problem));
+  }
   last = made;
   return made;
 }
@@ -96,7 +101,8 @@ void HeadReader<T>::read_vectors(Head<T>& head) {
   const RowRange queries{own.row0, own.row0 + own.rows};
   const RowRange keys{own.col0, own.col0 + own.cols};
   if (input_.grad_out) {
-    head.grad_out_block_ = block(*input_.grad_out, head.problem, queries, last_grad_out_);
+    head.grad_out_block_ =
+        vectors(*input_.grad_out, head.problem, queries, last_grad_joined_, last_grad_out_);
   }
   if (input_.q) {
     // Keys and values are projected from the same y, which may be x.

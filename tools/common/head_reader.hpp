@@ -48,6 +48,8 @@ class Head {
   MatrixView<const T> k() const { return arrays_.k; }
   const HeadArrays<T>& arrays() const { return arrays_; }
   MatrixView<const T> grad_out() const { return grad_out_block_->view(); }
+  /// The gradient of the joined heads, and this head's wo; without data if heads are not joined.
+  ProjectedFrom<T> made_of_grad_out() const { return factors(grad_out_block_); }
   ProjectedFrom<T> made_of_q() const { return factors(q_block_); }
   ProjectedFrom<T> made_of_k() const { return factors(k_block_); }
   ProjectedFrom<T> made_of_v() const { return factors(v_block_); }
@@ -101,7 +103,7 @@ class HeadReader {
   std::int64_t dense_limit_;
   int threads_;
   Last last_q_, last_k_, last_v_, last_x_, last_y_;
-  Last last_table_, last_grad_out_;
+  Last last_table_, last_grad_out_, last_grad_joined_;
   std::vector<Last> last_energy_;
   // The last source made, and of which part of which block.
   template <class U>

@@ -26,8 +26,7 @@ std::string element_text(const Shape& start, const Shape& count, Index flat) {
 BlockAxes::BlockAxes(const Operand& operand, Index block, Index row0, Index rows, Index col0,
                      Index cols)
     : start(unravel(block, operand.leading)), count(start.size(), 1) {
-  const std::size_t own = operand.dataset.shape().size() - operand.leading.size();
-  if (operand.heads_inside) {
+  if (operand.heads == HeadAxis::inside) {
     const Index head = start.back();
     start.back() = row0;
     count.back() = rows;
@@ -35,6 +34,13 @@ BlockAxes::BlockAxes(const Operand& operand, Index block, Index row0, Index rows
     count.insert(count.end(), {1, cols});
     return;
   }
+  const bool in_rows = operand.heads == HeadAxis::in_rows;
+  if ((in_rows || operand.heads == HeadAxis::in_columns) && !start.empty()) {
+    (in_rows ? row0 : col0) += start.back() * (in_rows ? operand.rows : operand.cols);
+    start.pop_back();
+    count.pop_back();
+  }
+  const std::size_t own = operand.dataset.shape().size() - start.size();
   if (own >= 2) {
     start.push_back(row0);
     count.push_back(rows);
@@ -81,14 +87,15 @@ Operand vectors_operand(const io::InputDataset& dataset, const Shape& leading, b
                         ScoreOptions::Layout layout) {
   const Shape shape = heads_first(dataset, layout);
   const Shape own = leading_axes(shape, 2);
-  return Operand{dataset,
-                 own,
-                 shape[shape.size() - 2],
-                 shape.back(),
-                 LeadingMap(leading, own, grouped, dataset.address()),
-                 false,
-                 false,
-                 layout == ScoreOptions::Layout::heads_inside};
+  return Operand{
+      dataset,
+      own,
+      shape[shape.size() - 2],
+      shape.back(),
+      LeadingMap(leading, own, grouped, dataset.address()),
+      false,
+      false,
+      layout == ScoreOptions::Layout::heads_inside ? HeadAxis::inside : HeadAxis::leading};
 }
 
 Operand vector_operand(const io::InputDataset& dataset, const Shape& leading, bool grouped,

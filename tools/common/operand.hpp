@@ -11,6 +11,14 @@
 
 namespace attn::tools {
 
+/// Where a dataset has the axis of heads, the last of its leading axes.
+enum class HeadAxis {
+  leading,     ///< (…, H, rows, cols)
+  inside,      ///< (…, rows, H, cols)
+  in_rows,     ///< (H·rows, cols): head h has the rows from h·rows on
+  in_columns,  ///< (…, rows, H·cols): head h has the columns from h·cols on
+};
+
 /// A dataset of which each problem uses one block.
 struct Operand {
   io::InputDataset dataset;
@@ -21,7 +29,7 @@ struct Operand {
   bool zero_forbids =
       false;             ///< for a matrix: 0 forbids a pair (preference), as −inf does elsewhere
   bool of_cost = false;  ///< for a matrix: its negatives are the scores, and +inf forbids a pair
-  bool heads_inside = false;  ///< the last leading axis comes after the rows: (…, L, H, d)
+  HeadAxis heads = HeadAxis::leading;
 };
 
 /// Start and count of some rows and columns of a block, along the axes of the dataset.

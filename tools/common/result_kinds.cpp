@@ -7,6 +7,7 @@ namespace attn::tools {
 const std::vector<ResultKind>& result_kinds() {
   static const std::vector<ResultKind> kinds = {
       {"out", {"query", "channel"}, true, true},  {"weights", {"query", "key"}, true, true},
+      {"scores", {"query", "key"}, true, true},   {"energies", {"query", "key"}, true, true},
       {"row_potential", {"query"}, false, false}, {"unas_row_potential", {"query"}, false, false},
       {"col_potential", {"key"}, false, false},   {"col_sum", {"key"}, false, false},
       {"row_entropy", {"query"}, false, true},
@@ -31,7 +32,8 @@ const std::vector<std::string>& gradient_names() {
     std::vector<std::string> all = {"grad_q",    "grad_k",    "grad_v",    "grad_hybrid",
                                     "grad_sink", "grad_gate", "grad_bias", "grad_rel_bias"};
     for (const char* operand : energy_operand_names) all.push_back(std::string("grad_") + operand);
-    all.insert(all.end(), {"grad_x", "grad_y", "grad_wq", "grad_wk", "grad_wv"});
+    all.insert(all.end(),
+               {"grad_x", "grad_y", "grad_wq", "grad_wk", "grad_wv", "grad_wo", "grad_bo"});
     return all;
   }();
   return names;

@@ -11,6 +11,9 @@ struct ResultKind {
   std::vector<std::string> axes;  ///< of "query", "key", "channel"
   bool computed_type;             ///< has the type of the computation; else float64
   bool by_choice;                 ///< if queries are selected, has only these
+
+  /// Whether it has a number for each query and key.
+  bool by_pair() const { return axes.back() == "key" && axes.size() == 2; }
 };
 
 const std::vector<ResultKind>& result_kinds();

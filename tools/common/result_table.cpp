@@ -23,14 +23,16 @@ const Names score_inputs = joined({"q", "k", "x", "y", "wq", "wk", "bq", "bk", "
 ResultFamily attention() {
   Names names;
   for (const ResultKind& kind : result_kinds()) names.push_back(kind.name);
-  names.emplace_back("queries");
+  names.insert(names.end(), {"joined", "queries"});
   return {.tool = "attn-compute",
           .names = joined(names, gradient_names()),
-          .inputs = joined(score_inputs, {"v", "wv", "bv", "hybrid", "grad_out"}),
+          .inputs = joined(score_inputs,
+                           {"v", "wv", "bv", "hybrid", "grad_out", "wo", "bo", "grad_joined"}),
           .attributes = joined(scheme_attributes(), score_attributes()),
           .left_by_run = "attn_scheme",
           .value_left = "",
-          .describes_attention = true};
+          .describes_attention = true,
+          .always_marked = {"scores", "energies", "joined"}};
 }
 
 ResultFamily transport() {
@@ -120,6 +122,10 @@ ResultFamily mixture() {
 
 bool ResultFamily::has(const std::string& name) const {
   return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+bool ResultFamily::may_lack_mark(const std::string& name) const {
+  return std::find(always_marked.begin(), always_marked.end(), name) == always_marked.end();
 }
 
 const std::vector<ResultFamily>& result_table() {

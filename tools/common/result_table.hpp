@@ -19,10 +19,15 @@ struct ResultFamily {
   std::map<std::string, std::vector<std::string>> inputs_of = {};
   /// A run writes `attributes`, which describe out, weights and potentials of the whole bundle.
   bool describes_attention = false;
+  /// Results that have a mark whenever a tool wrote them: no version wrote them without.
+  std::vector<std::string> always_marked = {};
   /// Attributes that concern only the results whose names begin with a scheme's name.
   std::vector<std::pair<std::string, std::string>> of_scheme = {};
 
   bool has(const std::string& name) const;
+
+  /// Whether a dataset of that name without a mark may be a result.
+  bool may_lack_mark(const std::string& name) const;
 };
 
 /// The table of all tools: the only place that defines which datasets are results. All others

@@ -98,7 +98,7 @@ class Planner {
       }
       for (const std::string& name : family.names) {
         if (named_.count(name) > 0 || held_.count(name) > 0) continue;
-        if (!io::may_be_result(section_, name)) continue;
+        if (!family.may_lack_mark(name) || !io::may_be_result(section_, name)) continue;
         const auto own = family.inputs_of.find(name);
         const auto& inputs = own == family.inputs_of.end() ? family.inputs : own->second;
         for (const std::string& input : inputs) held.from[input] = input;

@@ -168,7 +168,7 @@ void create_results(HeadOutputs& outputs, const TransportTask& task) {
   const Index keys = task.input.keys;
   if (task.emits("plan")) {
     outputs.create("plan", task.f64 ? DType::f64 : DType::f32, {queries, keys}, {"query", "key"},
-                   weights_chunk(queries, keys));
+                   pairs_chunk(queries, keys));
   }
   if (task.emits("row_potential")) {
     outputs.create("row_potential", DType::f64, {queries}, {"query"});

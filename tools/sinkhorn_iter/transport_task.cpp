@@ -11,8 +11,8 @@
 #include "attnkit/error.hpp"
 #include "common/bundles.hpp"
 #include "common/cost_report.hpp"
+#include "common/pair_writer.hpp"
 #include "common/score_source.hpp"
-#include "common/weights_writer.hpp"
 
 namespace attn::tools {
 namespace {
@@ -219,7 +219,7 @@ void report_transport_cost(const cli::Arguments& arguments, const TransportTask&
   constexpr double number = sizeof(double);
   double bytes = 0;
   if (task.emits("plan")) {
-    bytes += weights_elements(input.queries, input.keys) * static_cast<double>(element);
+    bytes += pairs_elements(input.queries, input.keys) * static_cast<double>(element);
   }
   if (task.emits("row_potential")) bytes += static_cast<double>(input.queries) * number;
   if (task.emits("col_potential")) bytes += static_cast<double>(input.keys) * number;

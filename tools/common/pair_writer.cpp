@@ -1,4 +1,4 @@
-#include "common/weights_writer.hpp"
+#include "common/pair_writer.hpp"
 
 #include <algorithm>
 
@@ -19,13 +19,13 @@ Index fitting(Index length, Index usual, Index least) {
 
 }  // namespace
 
-Shape weights_chunk(Index queries, Index keys) {
+Shape pairs_chunk(Index queries, Index keys) {
   return {fitting(queries, 64, 16), fitting(keys, 256, 128)};
 }
 
-double weights_elements(Index queries, Index keys) {
+double pairs_elements(Index queries, Index keys) {
   if (queries == 0 || keys == 0) return 0;
-  const Shape chunk = weights_chunk(queries, keys);
+  const Shape chunk = pairs_chunk(queries, keys);
   return static_cast<double>(padded(queries, chunk[0])) *
          static_cast<double>(padded(keys, chunk[1]));
 }

@@ -1,0 +1,136 @@
+"""One computation of attn-compute, from its options and datasets to its results, in NumPy's long
+double, and central differences of them."""
+
+import numpy as np
+
+import formulas
+from formulas import LONG
+from test_terms import alibi_slopes, positions, t5_bucket
+
+STEP = LONG(1e-6)
+
+
+def projected(data, name, of):
+    """x wq + bq by head."""
+    x = data[of]
+    x = x[..., None, :, :] if x.ndim > 2 else x
+    made = x @ data[f"w{name}"]
+    if f"b{name}" in data:
+        made = made + data[f"b{name}"][..., None, :]
+    return made
+
+
+class Problem:
+    """The computation, with the options that select it."""
+
+    def __init__(self, scheme="unas", energy="scaled-dot", scale=1.0, causal=None, softcap=None,
+                 relative=None, window=None, inside=False, hybrid=0.3, iterations=3, alpha=1.3):
+        self.__dict__.update(locals())
+
+    def options(self):
+        found = [f"--scheme={self.scheme}", f"--energy={self.energy}", f"--scale={self.scale}"]
+        found += {"sinkhorn": [f"--iterations={self.iterations}"],
+                  "fenchel": [f"--alpha={self.alpha}"]}.get(self.scheme, [])
+        if self.scheme == "hnas" and self.hybrid is not None:
+            found.append(f"--hybrid={self.hybrid}")
+        for name, option in (("causal", "causal"), ("softcap", "softcap"), ("window", "window"),
+                             ("relative", "relative-bias")):
+            if getattr(self, name) is not None:
+                found.append(f"--{option}={getattr(self, name)}")
+        return found + (["--layout=blhd"] if self.inside else [])
+
+    def energies(self, data, q, k):
+        if self.energy == "bilinear":
+            return (q @ data["w"]) @ np.swapaxes(k, -1, -2)
+        if self.energy == "mlp":
+            w1, dq = data["w1"], q.shape[-1]
+            hidden = ((q @ np.swapaxes(w1[..., :dq], -1, -2))[..., :, None, :]
+                      + (k @ np.swapaxes(w1[..., dq:], -1, -2))[..., None, :, :]
+                      + data.get("b1", LONG(0)))
+            return (np.tanh(hidden) * data["w2"]).sum(-1)
+        return formulas.energies(q, k, self.energy, 1)
+
+    def heads_first(self, x):
+        return np.swapaxes(x, -2, -3) if self.inside else x
+
+    def vectors(self, data, name):
+        """q, k or v, projected if they are to be."""
+        if "x" in data:
+            return projected(data, name, "y" if "y" in data and name != "q" else "x")
+        return self.heads_first(data[name])
+
+    def scaled_energies(self, data):
+        """Scaled, before soft cap, biases and masks."""
+        if "scores" in data:
+            s = data["scores"]
+        else:
+            q, k = self.vectors(data, "q"), self.vectors(data, "k")
+            leading = formulas.leading_axes(q, k)
+            s = self.energies(data, formulas.stretched(q, leading, 2, False),
+                              formulas.stretched(k, leading, 2, True))
+        return LONG(self.scale * (self.alpha if self.scheme == "fenchel" else 1)) * s
+
+    def scores(self, data):
+        """What the softmax sees."""
+        s = self.scaled_energies(data)
+        if self.softcap:
+            s = self.softcap * np.tanh(s / self.softcap)
+        queries, keys = s.shape[-2:]
+        apart = positions(queries, keys, self.causal)
+        if self.relative == "t5":
+            s = s + np.moveaxis(data["rel_bias"][t5_bucket(apart, self.causal is None)], -1, 0)
+        if self.relative == "alibi":
+            s = s - np.array(alibi_slopes(s.shape[-3]))[:, None, None] * np.abs(apart)
+        s = formulas.scores(ready=s, mask=data.get("mask"), bias=data.get("bias"),
+                            causal=self.causal)
+        if "preference" in data:
+            with np.errstate(divide="ignore"):
+                s = s + np.log(data["preference"])
+        if self.window:
+            s = np.where(np.abs(apart) < self.window, s, formulas.FORBIDDEN)
+        return s
+
+    def out(self, data):
+        hybrid = data.get("hybrid", LONG(self.hybrid or 0))
+        inner = "unas" if self.scheme == "fenchel" else self.scheme
+        iterations = self.iterations if inner == "sinkhorn" else 1
+        s, v = self.scores(data), self.vectors(data, "v")
+        out = formulas.attention(s, v, inner, hybrid, iterations).out
+        if "gate" in data:
+            out = out / (1 + np.exp(-data["gate"]))
+        return self.heads_first(out)
+
+    def joined(self, data):
+        """The heads of each query side by side, times wo and plus bo."""
+        joined = self.heads_first(self.out(data))
+        if joined.ndim > 2:
+            joined = np.swapaxes(joined, -2, -3)
+            joined = joined.reshape(*joined.shape[:-2], -1)
+        if "wo" in data:
+            joined = joined @ data["wo"]
+        return joined + data.get("bo", LONG(0))
+
+
+def long(data):
+    """The datasets with floating-point numbers as long double."""
+    return {n: np.array(a, LONG) if a.dtype.kind == "f" else a for n, a in data.items()}
+
+
+def differences(result, data, gradient_of_result, names):
+    """d/dx Σ gradient_of_result · result(data) for every element of the datasets `names`."""
+    data = long(data)
+    found = {}
+    for name in names:
+        gradient = np.zeros(data[name].shape, LONG)
+        for at in np.ndindex(*data[name].shape):
+            start = data[name][at]
+            if not np.isfinite(start):
+                continue
+            losses = []
+            for step in (STEP, -STEP):
+                data[name][at] = start + step
+                losses.append((gradient_of_result * result(data)).sum())
+            data[name][at] = start
+            gradient[at] = (losses[0] - losses[1]) / (2 * STEP)
+        found[name] = gradient
+    return found

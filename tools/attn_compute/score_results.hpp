@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+
+#include "common/pair_writer.hpp"
+#include "score/scores.hpp"
+
+/// The results `scores` and `energies` of one head, (Lq, Lk) each, made and written tile by tile.
+namespace attn::tools {
+
+/// Writes what the softmax sees: the scores of allowed pairs, with all terms, and −inf for the
+/// others. With `chosen`, only these queries. Throws the errors of Scores::fill. The bits do not
+/// depend on the number of threads.
+template <class T>
+void write_scores(const Scores<T>& scores, PairWriter<T>& writer, const RowSelection* chosen,
+                  int threads);
+
+/// Writes the energies of all pairs, scale included, before soft cap, biases and masks. Throws
+/// Error(numerical) naming a pair whose energy is beyond the range of T, even if it is forbidden.
+template <class T>
+void write_energies(const Energy<T>& energy, PairWriter<T>& writer, const RowSelection* chosen,
+                    int threads);
+
+/// Bytes that these take with so many threads, with the parts of biases and masks that a
+/// tile needs.
+std::int64_t score_results_bytes(std::size_t element_size, int threads);
+
+}  // namespace attn::tools
