@@ -16,7 +16,7 @@ from libraries import mpl, np
 from plotting import empty_patch, framed, hatch, new_figure, ordered, save
 from fitting import name_ticks
 from selection import options as row_options, select
-from statistic import chosen, described, explained_away, pooled
+from statistic import chosen, described, pooled, usual
 from words import file_names, natural, plain, plain_ends, short, shortened
 
 MANY = True
@@ -26,7 +26,8 @@ MOST_LETTERS = 20  # characters of a name of a group
 
 def options(parser):
     parser.add_argument("--statistic", metavar="NAME",
-                        help="the column to draw; default: the share of explained-away keys")
+                        help="the column to draw; default: the share of explained-away keys, or the "
+                             "least column sum if there are none")
     row_options(parser)
     parser.add_argument("--epsilon", type=float, default=1e-8, metavar="E",
                         help="for bundles: keys with smaller column sums are explained away "
@@ -52,10 +53,10 @@ def panels_of(arguments):
     """(panels, column, bundles): a panel for each input and scheme that has numbers."""
     inputs = [table.read(address, arguments.epsilon) for address in arguments.inputs]
     names = file_names([name for name, *_ in inputs])
-    panels, column = [], arguments.statistic
-    for short_name, (name, rows, _) in zip(names, inputs):
-        rows = select(rows, name, arguments)
-        column = chosen(rows, name, column) if column else explained_away(rows, name)
+    tables = [(name, select(rows, name, arguments)) for name, rows, _ in inputs]
+    panels, column = [], arguments.statistic or usual(tables)
+    for short_name, (name, rows) in zip(names, tables):
+        chosen(rows, name, column)
         for many in ("scale", "hybrid"):
             values = dict.fromkeys(str(row[many]) for row in rows if row.get(many))
             if len(values) > 1:

@@ -60,6 +60,14 @@ def explained_away(rows, name):
     return found[0] if found else chosen(rows, name, "share_below_1e-08")
 
 
+def usual(tables):
+    """The column that is drawn unless one is named: explained_away, or min_c if no key of these
+    tables, (name, rows) each, is explained away. A map of zeros would say nothing."""
+    columns = [explained_away(rows, name) for name, rows in tables]
+    none = not any(row.get(column) for (_, rows), column in zip(tables, columns) for row in rows)
+    return "min_c" if none and all("min_c" in available(rows) for _, rows in tables) else columns[0]
+
+
 def chosen(rows, name, wanted):
     """A column by its name, or an error that names those there are. `name` is the input's."""
     names = available(rows)

@@ -44,6 +44,16 @@ class Heatmap(TableTest):
         for value in ("3", "11", "12"):  # percent, of layers 2 and 10
             self.assertIn(value, panel)
 
+    def test_least_sums_where_no_key_is_explained_away(self):
+        self.put("t.tsv", [[*row[:6], 0, row[7]] for row in self.ROWS])
+        words = self.words("heatmap", "t.tsv")
+        self.assertIn("least column sum c (attention of one query = 1)", words)
+        self.assertIn("0.52", words)  # layer 2, dnas
+        self.put("some.tsv", self.ROWS)
+        self.assertIn("keys explained away, c < 1e-8 (%)", self.words("heatmap", "t.tsv", "some.tsv"))
+        self.assertIn("keys explained away, c < 1e-8 (%)", self.words(
+            "heatmap", "t.tsv", "--statistic", "share_below_1e-08"))
+
     REPORT = {"groups": [{"group": "layer0", "unas": {"heads": [{
         "index": [1, 2], "keys": 4, "holds": None, "bound": None,
         "col_sum": {"min": 0.25, "median": 1, "mean": 1, "max": 2, "quantiles": {}},
