@@ -1,6 +1,5 @@
 """The bundle that is written: it appears complete or not at all."""
 
-import concurrent.futures
 import contextlib
 import datetime
 import errno
@@ -60,7 +59,7 @@ class Bundle:
                             "name it .h5; tensor-convert makes other formats of a group")
         self._dtype = {"f16": torch.float16, "f32": torch.float32}.get(dtype)
         self._packed = compression(compress)
-        self._buffers, self._copier, self._descriptor = {}, None, None
+        self._buffer = None
         self.seconds, self.bytes = 0.0, 0
         self._refuse_existing()
         folder, name = os.path.split(self.path)
@@ -115,7 +114,7 @@ class Bundle:
                 values = tensor.cpu().contiguous().numpy()
                 group.create_dataset(name, data=values, **packed)
             else:
-                self._in_pieces(self._room_for(group, name, tuple(tensor.shape), kind), tensor)
+                self._in_pieces(self._empty(group, name, tuple(tensor.shape), kind), tensor)
             self.bytes += size
 
     def _converted(self, group, name, tensor):
@@ -131,57 +130,42 @@ class Bundle:
                                 f"{str(wanted).removeprefix('torch.')}", 3, "--dtype f32 holds it")
         return result
 
-    def _room_for(self, group, name, shape, kind):
-        """Where in the file the numbers of a new dataset go."""
+    def _empty(self, group, name, shape, kind):
+        """A new dataset, whose numbers are not filled in first."""
         h5py = self._h5py
         settings = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
-        settings.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
         settings.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
-        made = h5py.h5d.create(group.id, name.encode(), h5py.h5t.py_create(kind, logical=True),
+        return h5py.h5d.create(group.id, name.encode(), h5py.h5t.py_create(kind, logical=True),
                                h5py.h5s.create_simple(shape), settings)
-        return made.get_offset()
 
-    def _in_pieces(self, place, tensor):
-        """Copies and writes a tensor that is not contiguous, a part of its leading axes at a time;
-        the next part is copied while one is written."""
-        if self._descriptor is None:
-            self._descriptor = os.open(self._part, os.O_WRONLY)
-            self._copier = concurrent.futures.ThreadPoolExecutor(1)
+    def _in_pieces(self, dataset, tensor):
+        """Copies and writes a tensor that is not contiguous, a part of its leading axes at a time:
+        each part is written while it is in cache."""
         axis, size = 0, tensor[0].numel() * tensor.element_size()
         while size > _PIECE and axis < tensor.dim() - 2:
             axis += 1
             size = size // tensor.shape[axis]
         step = max(1, _PIECE // max(size, 1))
-        pieces = [tensor[index][first:first + step]
-                  for index in self._numpy.ndindex(*tensor.shape[:axis])
-                  for first in range(0, tensor.shape[axis], step)]
+        place = dataset.get_space()
+        for index in self._numpy.ndindex(*tensor.shape[:axis]):
+            for first in range(0, tensor.shape[axis], step):
+                piece = self._copied(tensor[index][first:first + step])
+                start = (*index, first, *(0,) * (tensor.dim() - axis - 1))
+                place.select_hyperslab(start, (1,) * axis + piece.shape)
+                dataset.write(self._h5py.h5s.create_simple(piece.shape), place, piece)
 
-        def copied(number):
-            piece = pieces[number]
-            room = self._buffer(number % 2, piece)
-            if piece.device.type == "cpu":
-                # By one thread: PyTorch's would wait for each other where processors are busy.
-                self._numpy.copyto(room.numpy(), piece.numpy())
-            else:
-                room.copy_(piece)
-            return room.numpy().reshape(-1).view("u1")
-
-        coming = self._copier.submit(copied, 0)
-        for number in range(len(pieces)):
-            part = memoryview(coming.result())
-            if number + 1 < len(pieces):
-                coming = self._copier.submit(copied, number + 1)
-            while part:
-                # Not by HDF5: Python's own call lets the other thread run.
-                done = os.pwrite(self._descriptor, part, place)
-                part, place = part[done:], place + done
-
-    def _buffer(self, which, piece):
-        """Memory for a copy, used again and again: new memory is slow."""
+    def _copied(self, piece):
+        """A contiguous copy, in memory that is used again and again: new memory is slow."""
         size = piece.numel() * piece.element_size()
-        if which not in self._buffers or self._buffers[which].numel() < size:
-            self._buffers[which] = self._torch.empty(size, dtype=self._torch.uint8)
-        return self._buffers[which][:size].view(piece.dtype).view(piece.shape)
+        if self._buffer is None or self._buffer.numel() < size:
+            self._buffer = self._torch.empty(size, dtype=self._torch.uint8)
+        room = self._buffer[:size].view(piece.dtype).view(piece.shape)
+        if piece.device.type == "cpu":
+            # By one thread: PyTorch's would wait for each other where processors are busy.
+            self._numpy.copyto(room.numpy(), piece.numpy())
+        else:
+            room.copy_(piece)
+        return room.numpy()
 
     def put_strings(self, group, name, strings):
         """Writes UTF-8 strings, nested lists of equal lengths."""
@@ -195,7 +179,6 @@ class Bundle:
             # As the tools write it: one string of variable length.
             self.file.attrs["history"] = history.replace("\n", " ")
             self.file.flush()
-            self._close_copier()
             self.file.close()
             descriptor = os.open(self._part, os.O_RDONLY)
             try:
@@ -219,16 +202,8 @@ class Bundle:
             self._refuse_existing()
             os.rename(self._part, self.path)
 
-    def _close_copier(self):
-        if self._descriptor is not None:
-            self._copier.shutdown()
-            os.close(self._descriptor)
-            self._descriptor = None
-
     def discard(self):
         """Removes the temporary, if it is still there."""
-        with contextlib.suppress(OSError):
-            self._close_copier()
         with contextlib.suppress(Exception):
             self.file.close()
         with contextlib.suppress(OSError):

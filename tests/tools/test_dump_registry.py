@@ -198,7 +198,7 @@ class T5Models(DumpTest):
         real = (torch.arange(40)[None] < lengths[:, None]).long()
         self.record(model, ids, decoder_ids, real, dump={"inputs": True})
         self.assertEqual(self.groups(), ["cross", "decoder", "encoder.0", "encoder.1"])
-        inputs = {"q", "k", "v", "x", "wq", "wk", "wv", "token_ids"}
+        inputs = {"q", "k", "v", "x", "wq", "wk", "wv", "wo", "token_ids"}
         padded = {"key_length", "query_length"}
         for group, module, names, causal in [
             ("encoder.0", model.encoder[0], inputs | padded | {"rel_bias"}, "none"),
