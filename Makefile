@@ -19,6 +19,9 @@ test:     ## build and run all tests; installs missing Debian packages
 	@$(MAKE) --no-print-directory compile
 	ctest --preset $(PRESET) --parallel $(JOBS)
 
+test-long: ## the same with every case of the sets from which `make test` takes a sample
+	ATTN_LONG=1 $(MAKE) --no-print-directory test
+
 sanitize: ## the same with clang and its sanitizers; takes a quarter of an hour
 	@scripts/install-deps build test plots lint
 	@$(MAKE) --no-print-directory compile PRESET=clang
@@ -67,10 +70,10 @@ clean:    ## remove build/
 	rm -rf build
 
 help:     ## this list
-	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 17
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 17
 
 compile:
 	@cmake --preset $(PRESET) >/dev/null
 	cmake --build --preset $(PRESET) --parallel $(JOBS) $(if $(TARGETS),--target $(TARGETS))
 
-.PHONY: all test sanitize claims demo figures bench install uninstall package format lint clean help compile
+.PHONY: all test test-long sanitize claims demo figures bench install uninstall package format lint clean help compile

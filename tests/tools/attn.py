@@ -22,10 +22,20 @@ import numpy as np
 BIN = Path(os.environ["ATTN_BIN"]).resolve()
 SOURCE = Path(os.environ["ATTN_SOURCE"]).resolve()
 SANITIZED = "ASAN_OPTIONS" in os.environ
+# `make test-long` tries every case of the sets of which `make test` takes a sample.
+LONG = bool(os.environ.get("ATTN_LONG"))
 # The lowest usable limit on the size of files: clang's OpenMP creates a file of that size before
 # main begins.
 LEAST_FILE_SIZE = 1024 if SANITIZED else 0
 TIMEOUT = 300  # seconds per command: far more than any takes, even with sanitizers
+
+
+def sample(cases, count):
+    """`count` of the cases, evenly spread, with the first and the last; in long runs all of them."""
+    cases = list(cases)
+    if LONG or count >= len(cases):
+        return cases
+    return [cases[n * (len(cases) - 1) // max(1, count - 1)] for n in range(count)]
 
 
 class Bundle(dict):

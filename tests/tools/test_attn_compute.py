@@ -5,7 +5,7 @@ import unittest
 import numpy as np
 
 import formulas
-from attn import ToolTest
+from attn import ToolTest, sample
 
 ALL = ("out", "weights", "row_potential", "col_potential", "col_sum", "row_entropy")
 
@@ -178,7 +178,7 @@ class AttnCompute(ToolTest):
             self.assertTrue((bundle["out"][closed_queries] == 0).all())
 
     def test_random_problems(self):
-        for seed in range(112):
+        for seed in sample(range(112), 45):
             with self.subTest(seed=seed):
                 data, options = random_problem(seed)
                 self.agrees(data, **options)

@@ -11,7 +11,7 @@ import unittest
 
 import numpy as np
 
-from attn import BIN, LEAST_FILE_SIZE, SANITIZED, TIMEOUT, ToolTest, bundle_bytes, write
+from attn import BIN, LEAST_FILE_SIZE, LONG, SANITIZED, TIMEOUT, ToolTest, bundle_bytes, write
 
 
 def vectors(queries=120, d=4, seed=0):
@@ -298,7 +298,7 @@ class Killed(FilesTest):
         random = np.random.default_rng(0)
         numbers = (signal.SIGTERM, signal.SIGUSR1, signal.SIGXCPU, signal.SIGQUIT, signal.SIGHUP)
         killed, outcomes = 0, set()
-        for run in range(60 if SANITIZED else 300):
+        for run in range(300 if LONG else 60):
             old = run % 2 == 0
             for path in results:
                 path.write_text("old") if old else path.unlink(missing_ok=True)

@@ -6,7 +6,7 @@ import unittest
 import h5py
 import numpy as np
 
-from attn import Bundle, ToolTest
+from attn import LONG, Bundle, ToolTest
 from dumps import EACH, MAP, Dump
 
 NOT_COPIED = "not copied, because this run makes them outdated: "
@@ -129,7 +129,7 @@ class OtherTools(Stale):
                  ["attn-compute", "--emit=out,weights,col_sum", "--scale=2"],
                  ["lambda-solve", "--emit=out,lambda"], ["sinkhorn-iter"],
                  ["explain-away-stats", "--scheme=unas"], ["attn-compute", "--emit=out"])
-        for _ in range(25):
+        for _ in range(25 if LONG else 8):
             order = self.random.permutation(len(steps))[:4]
             name = "in.h5"
             for step in order:

@@ -18,9 +18,11 @@
 #include "attnkit/dual.hpp"
 #include "attnkit/statistics.hpp"
 #include "attnkit/transport.hpp"
+#include "sanitized.hpp"
 #include "tensor/memory_pool.hpp"
 
 using namespace attn;
+using testing::sanitized;
 
 namespace {
 
@@ -255,7 +257,7 @@ Cost cost_of(const Steady& steady) {
 
 void check(const std::string& name, const Maker& make) {
   CAPTURE(name);
-  for (const int threads : {1, 3, 9}) {
+  for (const int threads : sanitized ? std::vector{3} : std::vector{1, 3, 9}) {
     CAPTURE(threads);
     const Cost small = cost_of(make(120, threads));
     const Cost large = cost_of(make(400, threads));
@@ -263,7 +265,9 @@ void check(const std::string& name, const Maker& make) {
     CHECK(large.allocations <= 30 + 16 * heads);
     CHECK(large.allocations == small.allocations);
     // Threads that share a problem take blocks in any order, and so touch more pages now and then.
-    if (threads <= heads) CHECK(large.faults <= 2);
+    // A buffer that is made anew would be dozens of pages; the system moves one or two by itself,
+    // and a sanitizer touches pages of its own.
+    if (threads <= heads && !sanitized) CHECK(large.faults <= 8);
   }
 }
 
