@@ -7,11 +7,13 @@ namespace attn {
 Index usual_min_queries(Index queries) { return std::max<Index>(1, queries / 10); }
 
 EnoughQueries keys_with_enough(std::span<const double> sums, std::span<const Index> queries_of_key,
-                               Index min_queries, const std::vector<double>& epsilons) {
+                               std::span<const Index> min_queries,
+                               const std::vector<double>& epsilons) {
   EnoughQueries found;
   for (const double epsilon : epsilons) found.explained_away.push_back({epsilon, 0, 0});
+  const std::size_t keys = min_queries.empty() ? 0 : sums.size() / min_queries.size();
   for (std::size_t j = 0; j < sums.size(); ++j) {
-    if (queries_of_key[j] < min_queries) continue;
+    if (queries_of_key[j] < min_queries[j / keys]) continue;
     ++found.keys;
     for (ExplainedAway& e : found.explained_away) {
       if (sums[j] < e.epsilon) ++e.count;

@@ -22,8 +22,10 @@ struct EnoughQueries {
 Index usual_min_queries(Index queries);
 
 /// `sums` (n) are column sums, `queries_of_key` (n) the numbers of queries that may attend to each
-/// key. Requires min_queries ≥ 1.
+/// key, of one or more heads one after the other: `min_queries` has the number that is enough for
+/// each head, at least 1. Requires that n is a multiple of the number of heads.
 EnoughQueries keys_with_enough(std::span<const double> sums, std::span<const Index> queries_of_key,
-                               Index min_queries, const std::vector<double>& epsilons);
+                               std::span<const Index> min_queries,
+                               const std::vector<double>& epsilons);
 
 }  // namespace attn

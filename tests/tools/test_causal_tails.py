@@ -49,7 +49,8 @@ class Tails(ToolTest):
         text = done.out.decode()
         self.assertIn("unas explains away 4 of 60 keys (c < 1e-8).\n"
                       "Of the 50 keys with at least 6 queries: unas none.\n", text)
-        self.assertIn("enough: the same share among the 50 of 60 keys that at least 6 queries", text)
+        self.assertIn("enough: the same share among the 50 of 60 keys to which at least 6 queries "
+                      "may attend", text)
         # Where the threshold is 1, no key lacks queries, and nothing is said.
         done = self.run_tool("explain-away-stats", "--causal", "--scheme=unas", "--min-queries=1",
                              "in.h5")
@@ -65,6 +66,23 @@ class Tails(ToolTest):
         self.run_tool("explain-away-stats", "-q", "--causal", "in.h5", "--only", "-o", "out.h5")
         queries = self.read("out.h5")["queries_of_key"]
         self.assertEqual((queries.dtype, queries.tolist()), (np.int64, [self.n.tolist()] * 2))
+
+    def test_each_sequence_has_its_own_default(self):
+        q, k = (np.stack([x, x]) for x in (self.q, self.k))
+        self.write("batch.h5", q=q, k=k, query_length=[30, 15], key_length=[30, 15])
+        done = self.run_tool("explain-away-stats", "--causal", "--scheme=unas", "batch.h5")
+        text = done.out.decode()
+        # A tenth of 30 queries is 3, of 15 it is 1: of two heads 28 and 15 keys have enough.
+        self.assertIn("among the 86 of 90 keys to which at least a tenth of the sequence's queries",
+                      text)
+        self.assertIn("30 keys and 30 queries are padding, and counted nowhere else.\n", text)
+        found = self.stats("--causal", "--scheme=unas", "batch.h5")["unas"]
+        self.assertIsNone(found["explained_away"][0]["enough"]["min_queries"])
+        for head, (enough, keys) in zip(found["heads"], ((3, 28), (3, 28), (1, 15), (1, 15))):
+            self.assertEqual(head["explained_away"][0]["enough"]["min_queries"], enough)
+            self.assertEqual(head["enough_keys"], keys)
+        found = self.stats("--causal", "--scheme=unas", "--min-queries=5", "batch.h5")["unas"]
+        self.assertEqual(found["explained_away"][0]["enough"]["min_queries"], 5)
 
     def test_few_keys(self):
         k = self.k.copy()

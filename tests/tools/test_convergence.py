@@ -94,6 +94,11 @@ class Convergence(ToolTest):
         done = self.run_tool("explain-away-stats", "recorded.h5", "--scheme", "sinkhorn", status=1)
         self.assertRegex(done.err, r"did not converge on every head: the error falls by a factor "
                                    r"of [\d.]+ per iteration, which takes some \d+ iterations\n")
+        found = self.run_tool("explain-away-stats", "recorded.h5", "--scheme", "sinkhorn,unas",
+                              "--json", status=1).json()["result"]
+        self.assertTrue(0 < found["sinkhorn"]["rate"] < 1)
+        self.assertGreater(found["sinkhorn"]["predicted_iterations"], 5)
+        self.assertNotIn("rate", found["unas"])
 
     def test_dual(self):
         base = ["lambda-solve", "dual.h5"]

@@ -17,7 +17,8 @@ TEST_CASE("a tenth of the queries is enough, and at least one") {
 TEST_CASE("explained-away keys among those with enough queries") {
   const std::vector<double> sums = {0.5, 1e-9, 0, 4, 1e-9};
   const std::vector<Index> queries = {5, 4, 0, 8, 1};
-  const EnoughQueries found = keys_with_enough(sums, queries, 4, {1e-8, 1.0, 1e-9});
+  const EnoughQueries found =
+      keys_with_enough(sums, queries, std::vector<Index>{4}, {1e-8, 1.0, 1e-9});
   CHECK(found.keys == 3);
   REQUIRE(found.explained_away.size() == 3);
   CHECK(found.explained_away[0].count == 1);
@@ -28,10 +29,19 @@ TEST_CASE("explained-away keys among those with enough queries") {
   CHECK(found.greatest->position == 3);
   CHECK(found.greatest->value == 0.5);
 
-  const EnoughQueries none = keys_with_enough(sums, queries, 9, {1e-8});
+  const EnoughQueries none = keys_with_enough(sums, queries, std::vector<Index>{9}, {1e-8});
   CHECK(none.keys == 0);
   CHECK(none.explained_away[0].share == 0);
   CHECK(!none.greatest);
+}
+
+TEST_CASE("each head has its own number of queries that is enough") {
+  const std::vector<double> sums = {0.5, 1e-9, 0.5, 1e-9};
+  const std::vector<Index> queries = {5, 4, 5, 1};
+  const EnoughQueries found = keys_with_enough(sums, queries, std::vector<Index>{5, 1}, {1e-8});
+  CHECK(found.keys == 3);
+  CHECK(found.explained_away[0].count == 1);
+  CHECK(keys_with_enough({}, {}, {}, {1e-8}).keys == 0);
 }
 
 TEST_CASE("shares of the attention on the first key and on the keys with the most") {

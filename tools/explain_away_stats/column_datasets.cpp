@@ -1,5 +1,6 @@
 #include "explain_away_stats/column_datasets.hpp"
 
+#include "common/convergence_words.hpp"
 #include "common/dataset_words.hpp"
 #include "explain_away_stats/column_table.hpp"
 
@@ -36,7 +37,9 @@ void declare_column_datasets(cli::Declaration& d) {
       .report_member(
           "SCHEME.explained_away",
           "an array of epsilon, count and share of the keys below it, and enough: "
-          "min_queries, with count and share among the keys with at least that many queries")
+          "min_queries (null if the heads pooled differ in it), with count and share among the "
+          "keys with at least that many queries")
+      .report_member("SCHEME.rate, predicted_iterations", convergence_member)
       .report_member("SCHEME.first_key_share, top_shares, sink_share",
                      "the share of the attention on the first key that is not masked; an array of "
                      "keys (a number of them) and the share on those with the most; the share on "

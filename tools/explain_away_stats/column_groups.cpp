@@ -264,13 +264,17 @@ std::string pooled_histograms(
 
 }  // namespace
 
+std::string enough_words(const std::optional<Index>& min_queries) {
+  return min_queries ? fmt::format("at least {} queries", *min_queries)
+                     : std::string("at least a tenth of the sequence's queries");
+}
+
 std::string enough_words(const std::vector<GroupColumns>& groups) {
-  const Index first = groups.front().summaries.min_queries;
+  const std::optional<Index> first = groups.front().summaries.min_queries();
   const bool same = std::all_of(groups.begin(), groups.end(), [&](const GroupColumns& group) {
-    return group.summaries.min_queries == first;
+    return group.summaries.min_queries() == first;
   });
-  return same ? fmt::format("at least {} queries", first)
-              : std::string("at least a tenth of the queries");
+  return enough_words(same ? first : std::nullopt);
 }
 
 std::string groups_report(const std::vector<GroupColumns>& groups,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,8 +28,9 @@ std::string groups_report(const std::vector<GroupColumns>& groups,
                           const ColumnSummaryOptions& options,
                           const std::vector<std::pair<std::string, PooledHistogram>>& histograms);
 
-/// What min_queries is in a sentence: "at least 25 queries", or "enough queries" if it differs
-/// between groups.
+/// What min_queries is in a sentence: "at least 25 queries"; where it is absent, because heads or
+/// groups differ, "at least a tenth of the sequence's queries".
+std::string enough_words(const std::optional<Index>& min_queries);
 std::string enough_words(const std::vector<GroupColumns>& groups);
 
 }  // namespace attn::tools

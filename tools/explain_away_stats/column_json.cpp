@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "common/convergence_words.hpp"
 #include "explain_away_stats/column_report.hpp"
 
 namespace attn::tools {
@@ -39,7 +40,7 @@ Json keys_json(const ColumnStatistics& statistics, const SchemeSummaryOf& summar
 }
 
 Json summary_json(const ColumnStatistics& statistics, const SchemeSummaryOf& summary,
-                  Index min_queries, const ColumnSummaryOptions& options) {
+                  const ColumnSummaryOptions& options) {
   const ColumnSumSummary& sums = summary.sums;
   Json json;
   Json& col_sum = json["col_sum"];
@@ -55,12 +56,13 @@ Json summary_json(const ColumnStatistics& statistics, const SchemeSummaryOf& sum
   for (std::size_t n = 0; n < sums.explained_away.size(); ++n) {
     const ExplainedAway& e = sums.explained_away[n];
     const ExplainedAway& enough = summary.enough.explained_away[n];
-    json["explained_away"].push_back(
-        {{"epsilon", e.epsilon},
-         {"count", e.count},
-         {"share", e.share},
-         {"enough",
-          {{"min_queries", min_queries}, {"count", enough.count}, {"share", enough.share}}}});
+    json["explained_away"].push_back({{"epsilon", e.epsilon},
+                                      {"count", e.count},
+                                      {"share", e.share},
+                                      {"enough",
+                                       {{"min_queries", or_null(summary.min_queries)},
+                                        {"count", enough.count},
+                                        {"share", enough.share}}}});
   }
   json["bound"] = or_null(summary.bound);
   json["margin"] = or_null(summary.margin);
@@ -101,7 +103,8 @@ nlohmann::ordered_json column_json(const ColumnStatistics& statistics,
   Json result = Json::object();
   for (std::size_t n = 0; n < statistics.schemes.size(); ++n) {
     const ColumnSummaries::OfScheme& scheme = summaries.schemes[n];
-    Json json = summary_json(statistics, scheme.all, summaries.min_queries, options);
+    Json json = summary_json(statistics, scheme.all, options);
+    add_convergence(statistics.schemes[n].convergence, json);
     json["concentrated_heads"] = {{"above", options.concentration},
                                   {"count", scheme.all.concentrated},
                                   {"heads", Json::array()}};
@@ -110,7 +113,7 @@ nlohmann::ordered_json column_json(const ColumnStatistics& statistics,
       Json entry;
       entry["index"] = unravel(head, statistics.leading);
       const SchemeSummaryOf& summary = scheme.heads[static_cast<std::size_t>(head)];
-      entry.update(summary_json(statistics, summary, summaries.min_queries, options));
+      entry.update(summary_json(statistics, summary, options));
       json["heads"].push_back(std::move(entry));
       if (summary.concentrated > 0) {
         json["concentrated_heads"]["heads"].push_back(unravel(head, statistics.leading));

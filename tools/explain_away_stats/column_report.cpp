@@ -5,13 +5,16 @@
 #include <fmt/format.h>
 
 #include "common/column_text.hpp"
+#include "explain_away_stats/column_groups.hpp"
 #include "explain_away_stats/column_lists.hpp"
 
 namespace attn::tools {
 namespace {
 
 constexpr Index heads_shown = 64;
+constexpr std::size_t head_width = 8;
 constexpr std::size_t column_width = 9;
+constexpr std::size_t most_width = 100;
 
 class Writer {
  public:
@@ -48,12 +51,30 @@ class Writer {
 
   using Fields = std::vector<std::string>;
 
-  // A line of scheme names over one of headings, then a row for each head and one for all.
+  // Tables of at most 100 columns: as many schemes side by side as there is room for.
   template <class Headings, class Row>
   void by_head(const Headings& headings, const Row& row) {
-    std::string above = padded("", 8);
-    std::string below = padded("head", 8);
-    for (std::size_t n = 0; n < all_.size(); ++n) {
+    std::size_t first = 0;
+    while (first < all_.size()) {
+      std::size_t width = head_width + headings(first).size() * column_width;
+      std::size_t last = first + 1;
+      for (; last < all_.size(); ++last) {
+        width += headings(last).size() * column_width;
+        if (width > most_width) break;
+      }
+      if (first > 0) text_ += "\n";
+      by_head(headings, row, first, last);
+      first = last;
+    }
+  }
+
+  // A line of names of the schemes `first` to `last` over one of headings, then a row for each head
+  // and one for all.
+  template <class Headings, class Row>
+  void by_head(const Headings& headings, const Row& row, std::size_t first, std::size_t last) {
+    std::string above = padded("", head_width);
+    std::string below = padded("head", head_width);
+    for (std::size_t n = first; n < last; ++n) {
       const Fields titles = headings(n);
       const std::size_t width = titles.size() * column_width;
       above += fmt::format("   {} {}", names_[n], std::string(width - names_[n].size() - 4, '-'));
@@ -61,8 +82,8 @@ class Writer {
     }
     text_ += above + "\n" + below + "\n";
     const auto line = [&](const std::string& label, const auto& summary_of) {
-      text_ += padded(label, 8);
-      for (std::size_t n = 0; n < all_.size(); ++n) {
+      text_ += padded(label, head_width);
+      for (std::size_t n = first; n < last; ++n) {
         for (const std::string& field : row(n, summary_of(n))) {
           add("{:>{}}", field, column_width);
         }
@@ -137,9 +158,9 @@ class Writer {
           return fields;
         });
     add("\nfirst, top N: the share of the attention on the first key, and on the N keys with the "
-        "most.\nmax c/n: the largest mean weight of a key, c over its n queries, of keys with n >= "
+        "most.\nmax c/n: the largest mean weight of a key, c over its n queries, of keys with "
         "{}.\n",
-        summaries_.min_queries);
+        enough_words(summaries_.min_queries()));
     for (std::size_t n = 0; n < all_.size(); ++n) concentrated(n);
   }
 
@@ -185,12 +206,15 @@ class Writer {
     }
     const ColumnSumSummary& first = all_.front().sums;
     if (has_tail_) {
-      add("enough: the same share among the {} of {} keys that at least {} queries may attend "
-          "to.\n",
-          all_.front().enough.keys, first.keys, summaries_.min_queries);
+      add("enough: the same share among the {} of {} keys to which {} may attend.\n",
+          all_.front().enough.keys, first.keys, enough_words(summaries_.min_queries()));
     }
     if (first.masked_keys > 0)
       add("{} keys are masked from every query and left out.\n", first.masked_keys);
+    if (all_.front().padded_keys + all_.front().padded_queries > 0) {
+      add("{} keys and {} queries are padding, and counted nowhere else.\n",
+          all_.front().padded_keys, all_.front().padded_queries);
+    }
     if (all_.front().empty_queries > 0) {
       add("{} queries have no key to attend to.\n", all_.front().empty_queries);
     }
@@ -206,7 +230,7 @@ class Writer {
                        of.enough.explained_away.front().count, of.enough.keys});
     }
     text_ += "\n" + conclusion_text(found, options_.sums.epsilons.front(),
-                                    fmt::format("at least {} queries", summaries_.min_queries));
+                                    enough_words(summaries_.min_queries()));
   }
 
   const ColumnStatistics& statistics_;

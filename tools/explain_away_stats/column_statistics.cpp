@@ -36,6 +36,26 @@ void add_margin(const ColumnStatistics& statistics, const SchemeColumns& scheme,
   summary.margin = std::min(summary.margin.value_or(*margin), *margin);
 }
 
+// How many queries are enough for each of the heads `first` to `last`.
+std::vector<Index> enough_queries(const ColumnStatistics& statistics, Index first, Index last,
+                                  const ColumnSummaryOptions& options) {
+  std::vector<Index> enough;
+  for (Index head = first; head < last; ++head) {
+    const Index own =
+        statistics.queries - statistics.padded_queries[static_cast<std::size_t>(head)];
+    enough.push_back(options.min_queries.value_or(usual_min_queries(own)));
+  }
+  return enough;
+}
+
+// The number that all of them are, if they are equal.
+std::optional<Index> common(const std::vector<Index>& numbers) {
+  if (numbers.empty()) return std::nullopt;
+  const bool same = std::all_of(numbers.begin(), numbers.end(),
+                                [&](Index number) { return number == numbers.front(); });
+  return same ? std::optional(numbers.front()) : std::nullopt;
+}
+
 // The figures of heads `first` to `last` that need the column sums in their order.
 SchemeSummaryOf summarise_heads(const ColumnStatistics& statistics, const SchemeColumns& scheme,
                                 Index first, Index last, const ColumnSummaries& made,
@@ -64,9 +84,11 @@ SchemeSummaryOf summarise_heads(const ColumnStatistics& statistics, const Scheme
                              : std::numeric_limits<double>::quiet_NaN();
   summary.holds = !summary.margin || *summary.margin >= 1 - statistics.slack;
   const auto sums = of_heads(statistics, scheme.sums, first, last);
+  const std::vector<Index> enough = enough_queries(statistics, first, last, options);
+  summary.min_queries = common(enough);
   summary.enough =
-      keys_with_enough(sums, of_heads(statistics, statistics.queries_of_key, first, last),
-                       made.min_queries, options.sums.epsilons);
+      keys_with_enough(sums, of_heads(statistics, statistics.queries_of_key, first, last), enough,
+                       options.sums.epsilons);
   summary.histogram =
       histogram(sums, of_heads(statistics, statistics.masked, first, last), made.edges);
   return summary;
@@ -149,7 +171,6 @@ std::string ColumnStatistics::name_of(Index head, Index key) const {
 ColumnSummaries summarise_columns(ColumnStatistics& statistics, const ColumnSummaryOptions& options,
                                   std::vector<PooledHistogram>& pooled) {
   ColumnSummaries summaries;
-  summaries.min_queries = options.min_queries.value_or(usual_min_queries(statistics.queries));
   summaries.edges = common_edges(statistics, options.sums.bins);
   const std::vector<double>& first = statistics.schemes.front().sums;
   const Index top = options.sums.top;

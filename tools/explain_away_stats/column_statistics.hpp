@@ -56,7 +56,7 @@ struct ColumnStatistics {
 struct ColumnSummaryOptions {
   SummaryOptions sums;
   /// The least number of queries for which the column sum of a key says something; by default
-  /// usual_min_queries.
+  /// usual_min_queries of the head's own queries.
   std::optional<Index> min_queries;
   std::vector<Index> most;   ///< numbers of keys whose share of the attention is reported
   double concentration = 0;  ///< a head is concentrated if a key gets a larger mean weight
@@ -65,7 +65,8 @@ struct ColumnSummaryOptions {
 /// The summary of one scheme, for one head or pooled over several consecutive ones.
 struct SchemeSummaryOf {
   ColumnSumSummary sums;
-  EnoughQueries enough;  ///< positions as in sums.lowest
+  EnoughQueries enough;              ///< positions as in sums.lowest
+  std::optional<Index> min_queries;  ///< that are enough; absent if the heads differ
   AttentionShares shares;
   Histogram histogram;
   double mean_entropy = 0;
@@ -98,11 +99,13 @@ struct ColumnSummaries {
     std::string name;          ///< or ""
     std::vector<double> sums;  ///< as in `schemes`
   };
-  Index min_queries = 1;          ///< that are enough
   std::vector<double> edges;      ///< of the histograms, common to all schemes and heads
   std::vector<OfScheme> schemes;  ///< as in ColumnStatistics
   std::vector<KeySums> lowest;    ///< under the first scheme, of all heads, and the others' sums
   std::vector<KeySums> highest;
+
+  /// How many queries are enough for all heads; absent if they differ.
+  std::optional<Index> min_queries() const { return schemes.front().all.min_queries; }
 };
 
 /// Counts `statistics` of one scheme in bins so fine that the histograms of several sections, which

@@ -9,14 +9,14 @@
 namespace attn::tools {
 namespace {
 
-std::vector<Cell> cells_of(const SchemeSummaryOf& summary, const ColumnSummaries& summaries) {
+std::vector<Cell> cells_of(const SchemeSummaryOf& summary) {
   const ColumnSumSummary& sums = summary.sums;
   std::vector<Cell> cells = {sums.keys,
                              sums.masked_keys,
                              summary.empty_queries,
                              summary.padded_keys,
                              summary.padded_queries,
-                             summaries.min_queries,
+                             summary.min_queries ? Cell(*summary.min_queries) : Cell(),
                              summary.enough.keys,
                              sums.min,
                              sums.median,
@@ -93,7 +93,7 @@ std::vector<std::vector<Cell>> column_table_rows(const SectionName& section, con
       }
       row.emplace_back(schemes[n]);
       const SchemeSummaryOf& summary = summaries.schemes[n].heads[static_cast<std::size_t>(head)];
-      for (Cell& found : cells_of(summary, summaries)) row.push_back(std::move(found));
+      for (Cell& found : cells_of(summary)) row.push_back(std::move(found));
       rows.push_back(std::move(row));
     }
   }
@@ -111,7 +111,8 @@ std::vector<std::pair<std::string, std::string>> column_table_meanings() {
       {"padded_keys, padded_queries",
        "the numbers of keys and queries outside of the sequence, which are in no other number"},
       {"min_queries, enough_keys",
-       "--min-queries, and the number of keys with at least that many queries"},
+       "--min-queries, or a tenth of the sequence's queries, and the number of keys with at "
+       "least that many"},
       {"min_c, median_c, mean_c, max_c", "of the column sums c of the keys"},
       {"share_below_E", "the share of the keys with c < E, for each --epsilon"},
       {"enough_share_below_E", "the same among the keys with enough queries"},

@@ -63,7 +63,7 @@ cli::Declaration declare() {
             "causal mask the last keys have fewer. The keys explained away are counted among all "
             "keys, and among those with at least N queries.",
             1, Index{1} << 40)
-      .default_words("a tenth of the queries, at least 1");
+      .default_words("a tenth of the queries of each sequence, at least 1");
   d.integer("bins", "N", "Bins in the histogram of log10 c_j.", 1, 10000)
       .default_words("up to 24, with round edges");
   d.integer("top", "N",
