@@ -135,3 +135,10 @@ def solvers(build, threads):
         "NumPy": lambda: python_worker("dual_worker.py", kept,
                                        "python3-scipy is not installed (scripts/install-deps peers)"),
     }
+
+
+def dumpers(threads):
+    """The same for dumps."""
+    _, kept, torch = settings(threads)
+    return dict.fromkeys(["dump", "h5py"],
+                         lambda: python_worker("dump_worker.py", {**kept, **torch}, NO_TORCH))
