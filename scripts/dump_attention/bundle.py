@@ -1,6 +1,5 @@
 """The bundle that is written: it appears complete or not at all."""
 
-import concurrent.futures
 import contextlib
 import datetime
 import errno
@@ -13,8 +12,8 @@ from .errors import DumpError
 
 _OTHER_FORMATS = {".npz", ".npy", ".safetensors", ".csv", ".tsv", ".json", ".pt", ".pth", ".mat",
                   ".gz", ".zst", ".zip"}
-_LARGE = 1 << 16  # bytes: smaller datasets are not compressed
-_PIECE = 1 << 22  # bytes that are copied and written at once: they stay in cache
+_LARGE = 1 << 16  # bytes: smaller datasets are written at once, and not compressed
+_PIECE = 1 << 20  # bytes that are copied and written at once: they stay in cache
 
 
 def compression(text):
@@ -60,7 +59,7 @@ class Bundle:
                             "name it .h5; tensor-convert makes other formats of a group")
         self._dtype = {"f16": torch.float16, "f32": torch.float32}.get(dtype)
         self._packed = compression(compress)
-        self._buffers, self._copier, self._descriptor = {}, None, None
+        self._buffer = self._descriptor = None
         self.seconds, self.bytes = 0.0, 0
         self._refuse_existing()
         folder, name = os.path.split(self.path)
@@ -111,7 +110,7 @@ class Bundle:
             if size < _LARGE or not tensor.dim():
                 packed = {}
             at_hand = tensor.is_contiguous() and tensor.device.type == "cpu"
-            if packed or not tensor.dim() or at_hand or size < _PIECE:
+            if packed or not tensor.dim() or at_hand or size < _LARGE:
                 values = tensor.cpu().contiguous().numpy()
                 group.create_dataset(name, data=values, **packed)
             else:
@@ -142,46 +141,34 @@ class Bundle:
         return made.get_offset()
 
     def _in_pieces(self, place, tensor):
-        """Copies and writes a tensor that is not contiguous, a part of its leading axes at a time;
-        the next part is copied while one is written."""
+        """Copies and writes a tensor that is not contiguous, a part of its leading axes at a time.
+        Not through HDF5, whose every write costs more than such a part."""
         if self._descriptor is None:
             self._descriptor = os.open(self._part, os.O_WRONLY)
-            self._copier = concurrent.futures.ThreadPoolExecutor(1)
         axis, size = 0, tensor[0].numel() * tensor.element_size()
         while size > _PIECE and axis < tensor.dim() - 2:
             axis += 1
             size = size // tensor.shape[axis]
-        step = max(1, _PIECE // max(size, 1))
-        pieces = [tensor[index][first:first + step]
-                  for index in self._numpy.ndindex(*tensor.shape[:axis])
-                  for first in range(0, tensor.shape[axis], step)]
+        step = max(1, _PIECE // size)
+        for index in self._numpy.ndindex(*tensor.shape[:axis]):
+            for first in range(0, tensor.shape[axis], step):
+                part = memoryview(self._copied(tensor[index][first:first + step]))
+                while part:
+                    done = os.pwrite(self._descriptor, part, place)
+                    part, place = part[done:], place + done
 
-        def copied(number):
-            piece = pieces[number]
-            room = self._buffer(number % 2, piece)
-            if piece.device.type == "cpu":
-                # By one thread: PyTorch's would wait for each other where processors are busy.
-                self._numpy.copyto(room.numpy(), piece.numpy())
-            else:
-                room.copy_(piece)
-            return room.numpy().reshape(-1).view("u1")
-
-        coming = self._copier.submit(copied, 0)
-        for number in range(len(pieces)):
-            part = memoryview(coming.result())
-            if number + 1 < len(pieces):
-                coming = self._copier.submit(copied, number + 1)
-            while part:
-                # Not by HDF5: Python's own call lets the other thread run.
-                done = os.pwrite(self._descriptor, part, place)
-                part, place = part[done:], place + done
-
-    def _buffer(self, which, piece):
-        """Memory for a copy, used again and again: new memory is slow."""
+    def _copied(self, piece):
+        """The bytes of a piece, in memory that is used again and again: new memory is slow."""
         size = piece.numel() * piece.element_size()
-        if which not in self._buffers or self._buffers[which].numel() < size:
-            self._buffers[which] = self._torch.empty(size, dtype=self._torch.uint8)
-        return self._buffers[which][:size].view(piece.dtype).view(piece.shape)
+        if self._buffer is None or self._buffer.numel() < size:
+            self._buffer = self._torch.empty(size, dtype=self._torch.uint8)
+        room = self._buffer[:size].view(piece.dtype).view(piece.shape)
+        if piece.device.type == "cpu":
+            # By one thread: PyTorch's would wait for each other where processors are busy.
+            self._numpy.copyto(room.numpy(), piece.numpy())
+        else:
+            room.copy_(piece)
+        return room.numpy().reshape(-1).view("u1")
 
     def put_strings(self, group, name, strings):
         """Writes UTF-8 strings, nested lists of equal lengths."""
@@ -195,7 +182,7 @@ class Bundle:
             # As the tools write it: one string of variable length.
             self.file.attrs["history"] = history.replace("\n", " ")
             self.file.flush()
-            self._close_copier()
+            self._close_descriptor()
             self.file.close()
             descriptor = os.open(self._part, os.O_RDONLY)
             try:
@@ -219,16 +206,15 @@ class Bundle:
             self._refuse_existing()
             os.rename(self._part, self.path)
 
-    def _close_copier(self):
+    def _close_descriptor(self):
         if self._descriptor is not None:
-            self._copier.shutdown()
             os.close(self._descriptor)
             self._descriptor = None
 
     def discard(self):
         """Removes the temporary, if it is still there."""
         with contextlib.suppress(OSError):
-            self._close_copier()
+            self._close_descriptor()
         with contextlib.suppress(Exception):
             self.file.close()
         with contextlib.suppress(OSError):
