@@ -14,15 +14,20 @@ all:      ## build the tools into build/release/bin (PRESET=debug, asan, clang f
 	@scripts/install-deps --check build
 	@$(MAKE) --no-print-directory compile TARGETS=tools
 
-test:     ## build and run all tests; installs missing Debian packages
+test:     ## build and run the tests; installs missing Debian packages
 	@scripts/install-deps build test plots
 	@$(MAKE) --no-print-directory compile
-	ctest --preset $(PRESET) --parallel $(JOBS)
+	ctest --preset $(PRESET) --parallel $(JOBS) --label-exclude long
+
+test-long: ## build, and run the long sets of cases, of which `make test` runs a part
+	@scripts/install-deps build test plots
+	@$(MAKE) --no-print-directory compile
+	ctest --preset $(PRESET) --parallel $(JOBS) --label-regex long
 
 sanitize: ## the same with clang and its sanitizers; takes a quarter of an hour
 	@scripts/install-deps build test plots lint
 	@$(MAKE) --no-print-directory compile PRESET=clang
-	ctest --preset clang --parallel $(JOBS) --exclude-regex '^tools/test_(bits|endless|figure_layout|figures|heatmap|readme)$$'
+	ctest --preset clang --parallel $(JOBS) --label-exclude long --exclude-regex '^tools/test_(bits|endless|figure_layout|figures|heatmap|readme)$$'
 
 claims:   ## build, and check the claims of data/claims; installs missing Debian packages
 	@scripts/install-deps build test
@@ -67,10 +72,10 @@ clean:    ## remove build/
 	rm -rf build
 
 help:     ## this list
-	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 17
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 17
 
 compile:
 	@cmake --preset $(PRESET) >/dev/null
 	cmake --build --preset $(PRESET) --parallel $(JOBS) $(if $(TARGETS),--target $(TARGETS))
 
-.PHONY: all test sanitize claims demo figures bench install uninstall package format lint clean help compile
+.PHONY: all test test-long sanitize claims demo figures bench install uninstall package format lint clean help compile

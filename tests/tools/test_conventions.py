@@ -8,8 +8,6 @@ import numpy as np
 
 from attn import ToolTest
 
-COMBINATIONS = 300
-
 
 def plain_attention(q, k, v, case):
     """out and column sums of one sequence, a query at a time. q (Lq, d), k (Lk, d), v (Lk, dv)."""
@@ -54,6 +52,8 @@ def random_case(random):
 
 class Conventions(ToolTest):
 
+    COMBINATIONS = 60
+
     def options(self, case):
         options = [] if case["causal"] is None else [f"--causal={case['causal']}"]
         if (case["left"], case["right"]) != (None, None):
@@ -67,7 +67,7 @@ class Conventions(ToolTest):
 
     def test_random_combinations(self):
         random = np.random.default_rng(25)
-        for number in range(COMBINATIONS):
+        for number in range(self.COMBINATIONS):
             case = random_case(random)
             batch, key_heads, group = random.integers(1, 4, 3)
             heads = key_heads * group

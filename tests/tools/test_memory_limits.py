@@ -24,6 +24,8 @@ def loads_openblas(tool):
 @unittest.skipIf(SANITIZED, "sanitizers reserve terabytes")
 class MemoryLimits(ToolTest):
 
+    STEP = 80  # MiB between limits
+
     def setUp(self):
         super().setUp()
         random = np.random.default_rng(0)
@@ -52,7 +54,7 @@ class MemoryLimits(ToolTest):
 
     def statuses(self, *command):
         """The statuses under rising limits, each listed once: the loader's, then 6, then 0."""
-        statuses = [self.limited(megabytes, *command)[0] for megabytes in range(40, 600, 20)]
+        statuses = [self.limited(megabytes, *command)[0] for megabytes in range(40, 620, self.STEP)]
         self.assertEqual(statuses[-1], 0)
         return set(statuses)
 
@@ -89,7 +91,7 @@ class MemoryLimits(ToolTest):
         command = ["attn-compute", "in.h5", "--energy=bilinear", "--emit=out,weights", "--threads=3",
                    "-o", "out.h5"]
         seen = {self.limited(megabytes, *command, environment={"OMP_NUM_THREADS": "1"})
-                for megabytes in range(200, 900, 50)}
+                for megabytes in range(200, 900, self.STEP)}
         self.assertEqual({status for status, _ in seen}, {0, 6})
         self.assertTrue(any("MiB of address space for each of" in error for _, error in seen))
 
