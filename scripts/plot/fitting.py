@@ -197,5 +197,6 @@ def fit(figure, title=None, legend=None, below=0):
             break
         before = after
     figure.draw_without_rendering()
+    figure.set_layout_engine("none")  # nothing changes any more, and each file would take as long again
     if _cut(figure) > 1:
         tell("the figure is too small for its texts, which are cut at the edge: use a larger --width")

@@ -5,18 +5,13 @@ What a picture says is read from its SVG, whose text is text.
 
 import importlib.util
 import json
-import os
 import re
-import runpy
-import signal
 import subprocess
 import sys
-import tempfile
-import traceback
 import unittest
-import warnings
 
-from attn import BIN, SOURCE, TIMEOUT, Run, ToolTest
+from attn import BIN, SOURCE, TIMEOUT, ToolTest
+from loaded import run_loaded
 
 WITHOUT_PICTURES = importlib.util.find_spec("matplotlib") is None
 
@@ -30,7 +25,6 @@ else:
     import matplotlib.pyplot
     import matplotlib.text
 
-USUAL_WARNINGS = list(warnings.filters)  # unittest adds its own later
 PASSAGE = SOURCE / "data/passage.h5"
 PLOT = SOURCE / "scripts/attn-plot"
 CLUSTERS = ["--centres", "1.8,0.7;-1,-1", "--variance", "0.1", "--seed", "1"]
@@ -70,44 +64,6 @@ def record_layout(path):
     matplotlib.figure.Figure.savefig = savefig
 
 
-def run_loaded(script, arguments, folder, environment, stdin, layout=None):
-    """Runs a script in a copy of this process, which has loaded matplotlib already: to load it
-    takes longer than to draw most figures. `make` and the tests of a full disk start Python anew."""
-    with tempfile.TemporaryFile() as source, tempfile.TemporaryFile() as out, \
-            tempfile.TemporaryFile() as err:
-        source.write(stdin)
-        source.seek(0)
-        child = os.fork()
-        if child == 0:
-            status = 1
-            try:
-                for number, stream in enumerate((source, out, err)):
-                    os.dup2(stream.fileno(), number)
-                sys.stdin, sys.stdout, sys.stderr = (open(0), open(1, "w"), open(2, "w"))
-                signal.alarm(TIMEOUT)
-                os.chdir(folder)
-                os.environ.clear()
-                os.environ.update(environment)
-                warnings.filters[:] = USUAL_WARNINGS
-                sys.argv = [str(script), *arguments]
-                if layout:
-                    record_layout(layout)
-                runpy.run_path(str(script), run_name="__main__")
-                status = 0
-            except SystemExit as end:
-                status = end.code or 0
-            except BaseException:  # pylint: disable=broad-except
-                traceback.print_exc()
-            finally:
-                sys.stdout.flush()
-                sys.stderr.flush()
-                os._exit(status)
-        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        out.seek(0)
-        err.seek(0)
-        return Run(status, out.read(), err.read().decode())
-
-
 @unittest.skipIf(WITHOUT_PICTURES, "no matplotlib")
 class FigureTest(ToolTest):
 
@@ -117,8 +73,11 @@ class FigureTest(ToolTest):
         self.environment.pop("TMPDIR")
 
     def plot(self, name, *arguments, status=0, stdin=b"", layout=None):
+        # To load matplotlib takes longer than to draw most figures. `make` and the tests of a full
+        # disk start Python anew.
+        prepare = (lambda: record_layout(layout)) if layout else None
         run = run_loaded(PLOT, [name, *map(str, arguments)], self.folder, self.environment, stdin,
-                         layout)
+                         prepare)
         self.assertEqual(run.status, status, f"{name} {arguments}: {run.err}")
         return run
 

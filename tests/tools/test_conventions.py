@@ -6,9 +6,7 @@ import unittest
 
 import numpy as np
 
-from attn import ToolTest
-
-COMBINATIONS = 300
+from attn import LONG, ToolTest
 
 
 def plain_attention(q, k, v, case):
@@ -67,7 +65,7 @@ class Conventions(ToolTest):
 
     def test_random_combinations(self):
         random = np.random.default_rng(25)
-        for number in range(COMBINATIONS):
+        for number in range(300 if LONG else 100):
             case = random_case(random)
             batch, key_heads, group = random.integers(1, 4, 3)
             heads = key_heads * group

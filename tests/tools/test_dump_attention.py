@@ -467,6 +467,18 @@ class Functions(DumpTest):
                     model(torch.randn(1, 3, 8))
                 self.assertEqual(self.groups(), [f"layers.{n[0]}.self_attn{n[1:]}" for n in expected])
 
+    def test_how_tensors_lie_in_memory_does_not_matter(self):
+        # Small and large ones, each larger than what is written at once, and heads that are.
+        for shape, axes in [((2, 40, 3, 8), (0, 2, 1, 3)), ((2, 700, 5, 64), (0, 2, 1, 3)),
+                            ((1, 4500, 2, 64), (0, 2, 1, 3)), ((2, 3, 64, 900), (0, 1, 3, 2)),
+                            ((64, 2, 3, 900), (1, 2, 3, 0))]:
+            with self.subTest(shape=shape, axes=axes):
+                q, k, v = (torch.randn(shape).permute(axes) for _ in range(3))
+                with recording(self.path, functions=[self.NAME], force=True):
+                    globals()["own_attention"](q[..., :9, :], k, v)
+                for name, tensor in (("q", q[..., :9, :]), ("k", k), ("v", v)):
+                    self.assertTrue(np.array_equal(self.values("own_attention", name), tensor))
+
     def test_compressed_dumps_are_smaller(self):
         q = torch.zeros(2, 4, 300, 64)
         sizes = []

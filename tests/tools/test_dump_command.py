@@ -1,4 +1,4 @@
-"""The command dump-attention: scripts and modules, tokenizers, wrong usage, failures, speed."""
+"""The command dump-attention: scripts and modules, tokenizers, wrong usage, failures."""
 
 import importlib.util
 import json
@@ -14,7 +14,8 @@ import unittest
 import h5py
 import numpy as np
 
-from attn import SOURCE, TIMEOUT, ToolTest
+from attn import SOURCE, TIMEOUT, Run, ToolTest
+from loaded import run_loaded
 
 WITHOUT_TORCH = importlib.util.find_spec("torch") is None
 COMMAND = [sys.executable, SOURCE / "scripts/dump-attention"]
@@ -22,6 +23,8 @@ COMMAND = [sys.executable, SOURCE / "scripts/dump-attention"]
 if WITHOUT_TORCH:
     print("test_dump_command: no torch for this Python, so only help and usage are tested",
           file=sys.stderr)
+else:
+    import torch  # noqa: F401  pylint: disable=unused-import
 
 SCRIPT = textwrap.dedent("""
     import sys
@@ -76,13 +79,19 @@ class CommandTest(ToolTest):
         (self.folder / "mylayer.py").write_text(LAYER)
 
     def run_command(self, *arguments, status=0, command=None, **more):
-        done = subprocess.run([*(command or COMMAND), *arguments], cwd=self.folder,
-                              env=self.environment | {"PYTHONDONTWRITEBYTECODE": "1"},
-                              capture_output=True, check=False, timeout=TIMEOUT, **more)
-        self.assertEqual(done.returncode, status, done.stderr.decode())
+        """Runs the command, or `command` in its place; by a Python that has loaded torch, which
+        takes longer than most of these tests, unless `command` or `more` are given."""
+        if command or more:
+            done = subprocess.run([*(command or COMMAND), *arguments], cwd=self.folder,
+                                  env=self.environment | {"PYTHONDONTWRITEBYTECODE": "1"},
+                                  capture_output=True, check=False, timeout=TIMEOUT, **more)
+            run = Run(done.returncode, done.stdout, done.stderr.decode())
+        else:
+            run = run_loaded(COMMAND[-1], arguments, self.folder, self.environment)
+        self.assertEqual(run.status, status, run.err)
         shutil.rmtree(self.folder / "__pycache__", ignore_errors=True)
         self.assertEqual([p for p in os.listdir(self.folder) if p.endswith(".tmp")], [])
-        return done.stdout.decode(), done.stderr.decode()
+        return run.out.decode(), run.err
 
     def refused_with(self, *arguments, status, says, hint=None):
         """The last line or lines of standard error are one error and at most one hint, and there is
@@ -158,7 +167,7 @@ class Scripts(CommandTest):
             return [word.decode() for word in file[group]["tokens"][()].flatten()]
 
     def test_around_a_script(self):
-        out, err = self.run_command("-o", "dump.h5", *self.ARGUMENTS)
+        out, err = self.run_command("-o", "dump.h5", *self.ARGUMENTS, command=COMMAND)
         self.assertEqual(out, "done\n")
         self.assertRegex(err, r"\Adump-attention: 3 calls of 3 layers, [\d.e-]+ MB written in "
                          r"[\d.e-]+ s -> dump.h5\n\Z")
@@ -256,7 +265,7 @@ class Scripts(CommandTest):
         m = torch.nn.MultiheadAttention(256, 4, batch_first=True).eval()
         x = torch.randn(1, 4000, 256)
         with torch.no_grad():
-            for _ in range(20):
+            for _ in range(4):
                 m(x[:, :40], x, x)
         print("ready", flush=True)
         time.sleep({})

@@ -383,7 +383,7 @@ class Targets(FilesTest):
 
     def test_a_file_that_appears_in_the_meantime_is_kept(self):
         # Long enough to be observed at work.
-        done = self.shell("attn-compute in.h5 --scheme=sinkhorn --iterations=3000 -o out.h5 & "
+        done = self.shell("attn-compute in.h5 --scheme=sinkhorn --iterations=30000 -o out.h5 & "
                           "until compgen -G '.out.h5.*' > names; do sleep 0.01; done; rm names; "
                           "echo mine > out.h5; wait $!", status=5)
         self.assertIn("out.h5 exists", done.err)
