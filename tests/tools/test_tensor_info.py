@@ -1,5 +1,6 @@
 """tensor-info: shows everything that a bundle holds."""
 
+import csv
 import unittest
 
 import h5py
@@ -78,6 +79,29 @@ class TensorInfo(ToolTest):
         self.assertEqual([(e["path"], e["shape"], e["nan"]) for e in one], [("q", [3], 1)])
         self.refused("tensor-info", "missing.h5", status=3, says=["missing.h5"], output=None)
         self.refused("tensor-info", "in.h5", "-o", "x.h5", status=2, says=["-o"], output=None)
+
+    def test_several_inputs(self):
+        self.write("b.h5", {"model": "other"}, z=np.arange(4.0))
+        files = self.info("in.h5", "b.h5")["files"]
+        self.assertEqual([entry.pop("file") for entry in files], ["in.h5", "b.h5"])
+        self.assertEqual(files, [self.info("in.h5"), self.info("b.h5")])
+        text = [self.run_tool("tensor-info", *names).out.decode()
+                for names in (["in.h5"], ["b.h5"], ["in.h5", "b.h5"])]
+        self.assertEqual(text[2], text[0] + "\n" + text[1])
+        self.run_tool("tensor-info", "in.h5", "b.h5", "-o", "all.csv")
+        with open(self.folder / "all.csv", encoding="utf-8", newline="") as file:
+            rows = list(csv.DictReader(file))
+        self.assertEqual({row["file"] for row in rows}, {"in.h5", "b.h5"})
+        self.assertEqual([(row["dataset"], row["min"], row["max"]) for row in rows
+                          if row["file"] == "b.h5"], [("z", "0", "3")])
+        # Nothing is printed if one of them cannot be opened.
+        self.refused("tensor-info", "in.h5", "missing.h5", status=3, says=["missing.h5"],
+                     output=None)
+        with h5py.File(self.folder / "b.h5", "r+") as file:
+            file["gone"] = h5py.SoftLink("/nowhere")
+        done = self.run_tool("tensor-info", "b.h5", "in.h5", status=3)
+        self.assertIn("b.h5:/gone", done.err)
+        self.assertIn(text[0], done.out.decode())
 
 
 if __name__ == "__main__":

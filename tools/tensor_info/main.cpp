@@ -27,6 +27,7 @@ cli::Declaration declare() {
       "Lists every dataset with its shape, type and the range of its finite numbers, counts NaNs "
       "and infinities, and prints the attributes and the commands that made the bundle. Unreadable "
       "objects are marked as such, and the exit status is then 3.");
+  d.several_inputs();
   d.flag("brief", "Does not read the numbers: shows no ranges, but is fast for any size.");
   declare_table_options(d, "dataset", {.writes_bundle = false});
   d.column("file, group, dataset", "the INPUT as given, the path of the group, and the name in it")
@@ -38,9 +39,13 @@ cli::Declaration declare() {
       .report_member("datasets",
                      "an array of path, shape, dtype and attributes of each dataset and, unless "
                      "--brief is given, min and max of its finite numbers and the counts nan and "
-                     "infinite; unreadable is the reason why one cannot be read");
+                     "infinite; unreadable is the reason why one cannot be read")
+      .report_member("files",
+                     "with several INPUTs, in place of the others: an array of file and these "
+                     "members for each");
   d.example("attn-compute layer3.h5 | tensor-info", "Show the contents of a pipe.");
   d.example("tensor-info dump.h5:/text/wiki/layer0", "Show one group.");
+  d.example("tensor-info --tsv run*.h5", "One table of the datasets of several files.");
   d.exit_status(1, "");
   d.exit_status(4, "");
   d.exit_status(5, "");
@@ -146,17 +151,16 @@ Json item_json(const Inventory::Entry& entry) {
   return json;
 }
 
-void print_text(const io::InputBundle& bundle, const std::vector<io::AttributeValue>& attributes,
-                const Inventory& inventory, cli::Report& report) {
-  report.print(bundle.description() + "\n");
-  report.print(attribute_lines(attributes, "  "));
-  report.print(history_lines(attributes));
-  report.print(inventory.table());
-  report.print(result_lines(inventory.entries()));
+std::string listing(const io::InputBundle& bundle,
+                    const std::vector<io::AttributeValue>& attributes, const Inventory& inventory) {
+  std::string text = bundle.description() + "\n" + attribute_lines(attributes, "  ") +
+                     history_lines(attributes) + inventory.table() +
+                     result_lines(inventory.entries());
   for (const Inventory::Entry& entry : inventory.entries()) {
     const std::string lines = attribute_lines(entry.item.attributes, "  ");
-    if (!lines.empty()) report.print(cli::one_line(entry.item.path) + "\n" + lines);
+    if (!lines.empty()) text += cli::one_line(entry.item.path) + "\n" + lines;
   }
+  return text;
 }
 
 std::vector<TableColumn> columns() {
@@ -182,37 +186,55 @@ std::vector<Cell> row_of(const std::string& file, const Inventory::Entry& entry)
   return row;
 }
 
+Json inventory_json(const std::vector<io::AttributeValue>& attributes, const Inventory& inventory) {
+  Json json;
+  json["attributes"] = attributes_json(attributes);
+  json["groups"] = Json::array();
+  json["datasets"] = Json::array();
+  for (const Inventory::Entry& entry : inventory.entries()) {
+    if (!entry.item.is_group) {
+      json["datasets"].push_back(item_json(entry));
+      continue;
+    }
+    Json group = {{"path", entry.item.path},
+                  {"attributes", attributes_json(entry.item.attributes)}};
+    if (!entry.item.unreadable.empty()) group["unreadable"] = entry.item.unreadable;
+    json["groups"].push_back(std::move(group));
+  }
+  return json;
+}
+
 cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
   TableOutput table(arguments, columns(), {.writes_bundle = false});
-  const io::InputBundle bundle = open_input(arguments, report);
-  const std::vector<io::AttributeValue> attributes = io::root_attributes(bundle);
-  const Inventory inventory(arguments, bundle, !arguments.flag("brief"));
+  // Without INPUT there are only datasets that -i names.
+  std::vector<std::optional<std::string>> names(arguments.inputs.begin(), arguments.inputs.end());
+  if (names.empty()) names.emplace_back();
+  std::vector<io::InputBundle> bundles;
+  for (const auto& name : names) bundles.push_back(open_one_input(arguments, name, report));
 
-  for (const Inventory::Entry& entry : inventory.entries()) {
-    if (!entry.item.is_group) table.add(row_of(arguments.input.value_or(""), entry));
+  cli::Outcome outcome;
+  std::string text;
+  for (std::size_t n = 0; n < bundles.size(); ++n) {
+    const std::vector<io::AttributeValue> attributes = io::root_attributes(bundles[n]);
+    const Inventory inventory(arguments, bundles[n], !arguments.flag("brief"));
+    for (const Inventory::Entry& entry : inventory.entries()) {
+      if (!entry.item.is_group) table.add(row_of(names[n].value_or(""), entry));
+    }
+    text += (n > 0 ? "\n" : "") + listing(bundles[n], attributes, inventory);
+    Json json = inventory_json(attributes, inventory);
+    if (bundles.size() > 1) {
+      Json file = {{"file", *names[n]}};
+      file.update(json);
+      report.result()["files"].push_back(std::move(file));
+    } else {
+      report.result() = std::move(json);
+    }
+    const auto why = inventory.unreadable();
+    if (why && !outcome.failure) outcome.failure = Error(Failure::input, *why);
   }
   table.print(report);
-  if (!table.in_place_of_text()) print_text(bundle, attributes, inventory, report);
-
-  Json& result = report.result();
-  result["attributes"] = attributes_json(attributes);
-  result["groups"] = Json::array();
-  result["datasets"] = Json::array();
-  for (const Inventory::Entry& entry : inventory.entries()) {
-    if (entry.item.is_group) {
-      Json group = {{"path", entry.item.path},
-                    {"attributes", attributes_json(entry.item.attributes)}};
-      if (!entry.item.unreadable.empty()) group["unreadable"] = entry.item.unreadable;
-      result["groups"].push_back(std::move(group));
-    } else {
-      result["datasets"].push_back(item_json(entry));
-    }
-  }
-  cli::Outcome outcome;
+  if (!table.in_place_of_text()) report.print(text);
   outcome.commit = table.commit();
-  if (const auto why = inventory.unreadable()) {
-    outcome.failure = Error(Failure::input, *why);
-  }
   return outcome;
 }
 
