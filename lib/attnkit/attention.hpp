@@ -135,8 +135,9 @@ AttentionShapes shapes_of(const AttentionInputs<T>& inputs);
 /// stands for the leading axes of the results.
 template <class T>
 struct AttentionOutputs {
-  TensorView<T> out;                      ///< (leading, Lq, dv): o_i = Σ_j π_ij v_j
-  TensorView<double> row_potential;       ///< (leading, Lq): f; for hnas, the f of dnas
+  TensorView<T> out;  ///< (leading, Lq, dv): o_i = Σ_j π_ij v_j
+  /// (leading, Lq): f; for hnas, the f of dnas. −inf, or the sink, without an allowed key.
+  TensorView<double> row_potential;
   TensorView<double> col_potential;       ///< (leading, Lk): g; −inf without an allowed query
   TensorView<double> unas_row_potential;  ///< (leading, Lq): only for hnas
   TensorView<double> col_sum;             ///< (leading, Lk): c_j = Σ_i π_ij

@@ -115,6 +115,16 @@ class Tails(ToolTest):
             self.assertEqual(done.err.count(LEAK), 1, command)
             done = self.run_tool(*command, "in.h5", "-o", "out.h5", "--force", status=None)
             self.assertNotIn(LEAK, done.err)
+        # A window without a right side is as good as causality.
+        for window, times in (":0", 1), ("3:0", 1), (":1", 0), ("0:", 0):
+            for command in (["attn-compute", "--scheme=dnas"], ["explain-away-stats"],
+                            ["sinkhorn-iter", "--iterations=2"]):
+                done = self.run_tool(*command, f"--window={window}", "in.h5", "-o", "out.h5",
+                                     "--force", status=None)
+                self.assertEqual(done.err.count(LEAK), times, (window, command))
+        self.run_tool("attn-compute", "--scheme=dnas", "--causal", "in.h5", "-o", "made.h5")
+        done = self.run_tool("explain-away-stats", "--scheme=stored", "made.h5")
+        self.assertEqual(done.err.count(LEAK), 1)
         for command in (["attn-compute"], ["explain-away-stats", "--scheme=unas"]):
             done = self.run_tool(*command, "--causal", "in.h5", "-o", "out.h5", "--force")
             self.assertNotIn(LEAK, done.err)

@@ -6,34 +6,46 @@ import unittest
 
 import numpy as np
 
-from attn import LONG, ToolTest
+from attn import ToolTest
 
 
-def plain_attention(q, k, v, case):
-    """out and column sums of one sequence, a query at a time. q (Lq, d), k (Lk, d), v (Lk, dv)."""
+def plain_scores(q, k, case, offset):
+    """The scores of one sequence, -inf where a query may not attend. q (Lq, d), k (Lk, d)."""
     queries, keys = len(q), len(k)
-    offset = case["offset"]
     if offset is None:
         offset = keys - queries if case["causal"] == "bottom-right" else 0
-    out, sums = np.zeros((queries, v.shape[1])), np.zeros(keys)
+    scores = np.full((queries, keys), -np.inf)
     for i in range(queries):
         position = i + offset
-        seen = [j for j in range(keys)
-                if (case["causal"] is None or j <= position)
-                and (case["left"] is None or j >= position - case["left"])
-                and (case["right"] is None or j <= position + case["right"])]
-        scores = np.array([q[i] @ k[j] / np.sqrt(q.shape[1]) for j in seen])
-        if case["softcap"] is not None:
-            scores = case["softcap"] * np.tanh(scores / case["softcap"])
+        for j in range(keys):
+            if ((case["causal"] is None or j <= position)
+                    and (case["left"] is None or j >= position - case["left"])
+                    and (case["right"] is None or j <= position + case["right"])):
+                score = q[i] @ k[j] / np.sqrt(q.shape[1])
+                cap = case["softcap"]
+                scores[i, j] = score if cap is None else cap * np.tanh(score / cap)
+    return scores
+
+
+def log_sum(values):
+    most = np.max(values, initial=-np.inf)
+    return most if np.isinf(most) else most + np.log(np.exp(values - most).sum())
+
+
+def plain_attention(scores, v, case, sink):
+    """out and column sums of one sequence, a line at a time. v (Lk, dv)."""
+    queries, keys = scores.shape
+    out, sums = np.zeros((queries, v.shape[1])), np.zeros(keys)
+    if case["scheme"] == "dnas":
+        columns = np.array([log_sum(scores[:, j]) for j in range(keys)])
+        scores = scores - np.where(np.isinf(columns), 0, columns)
+    for i in range(queries):
         # The sink takes part in the sum alone.
-        logits = scores if case["sink"] is None else np.append(scores, case["sink"])
-        if logits.size == 0:
-            continue
-        exponentials = np.exp(logits - logits.max())
-        weights = (exponentials / exponentials.sum())[:len(seen)]
-        for weight, j in zip(weights, seen):
-            out[i] += weight * v[j]
-            sums[j] += weight
+        total = log_sum(scores[i] if sink is None else np.append(scores[i], sink))
+        if not np.isinf(total):
+            weights = np.exp(scores[i] - total)
+            out[i] = weights @ v
+            sums += weights
     return out, sums
 
 
@@ -46,8 +58,16 @@ def random_case(random):
     return {"causal": causal, "left": left, "right": right,
             "offset": maybe(0.5, int(random.integers(-5, 12))) if placed else None,
             "softcap": maybe(0.3, float(random.uniform(0.5, 3))),
-            "sink": None, "padded": random.random() < 0.7, "with_sink": random.random() < 0.4,
-            "dataset": random.random() < 0.5}
+            "padded": random.random() < 0.7, "left_padded": random.random() < 0.5,
+            "with_sink": random.random() < 0.4, "dataset": random.random() < 0.5,
+            "scheme": "dnas" if random.random() < 0.3 else "unas"}
+
+
+def random_span(random, length, count, from_left):
+    """Starts and lengths of `count` sequences within `length` positions."""
+    lengths = random.integers(0, length + 1, count)
+    room = length - lengths
+    return random.integers(0, room + 1) if from_left else np.zeros(count, int), lengths
 
 
 class Conventions(ToolTest):
@@ -65,7 +85,7 @@ class Conventions(ToolTest):
 
     def test_random_combinations(self):
         random = np.random.default_rng(25)
-        for number in range(300 if LONG else 100):
+        for number in range(300):
             case = random_case(random)
             batch, key_heads, group = random.integers(1, 4, 3)
             heads = key_heads * group
@@ -75,29 +95,38 @@ class Conventions(ToolTest):
                     "k": random.normal(size=(batch, key_heads, keys, depth)),
                     "v": random.normal(size=(batch, key_heads, keys, width))}
             more = {}
-            own_queries, own_keys = np.full(batch, queries), np.full(batch, keys)
-            if case["padded"]:
-                own_queries = random.integers(0, queries + 1, batch)
-                own_keys = random.integers(0, keys + 1, batch)
-                more |= {"query_length": own_queries, "key_length": own_keys}
+            starts, lengths = {}, {}
+            for side, length in (("query", queries), ("key", keys)):
+                starts[side], lengths[side] = np.zeros(batch, int), np.full(batch, length)
+                if case["padded"]:
+                    starts[side], lengths[side] = random_span(random, length, batch,
+                                                              case["left_padded"])
+                    more[f"{side}_length"] = lengths[side]
+                    if case["left_padded"]:
+                        more[f"{side}_start"] = starts[side]
+            own = {side: [slice(starts[side][b], starts[side][b] + lengths[side][b])
+                          for b in range(batch)] for side in starts}
+            for name, side in (("q", "query"), ("k", "key"), ("v", "key")):
+                whole, data[name] = data[name], np.full_like(data[name], np.nan)
                 for b in range(batch):
-                    data["q"][b, :, own_queries[b]:] = np.nan
-                    for name in "kv":
-                        data[name][b, :, own_keys[b]:] = np.nan
+                    data[name][b, :, own[side][b]] = whole[b, :, own[side][b]]
             sinks = random.normal(size=heads) if case["with_sink"] else [None] * heads
             if case["with_sink"]:
                 more["sink"] = sinks
+            offsets = [case["offset"]] * batch
             if case["offset"] is not None and case["dataset"]:
-                more["query_offset"] = np.full(batch, case["offset"])
+                offsets = more["query_offset"] = random.integers(-5, 12, batch)
             self.write("in.h5", **data, **more)
             with self.subTest(number=number, **case):
-                found = self.compute("in.h5", "-q", "--emit=out,col_sum", *self.options(case))
+                found = self.compute("in.h5", "-q", "--emit=out,col_sum",
+                                     f"--scheme={case['scheme']}", *self.options(case))
                 for b in range(batch):
-                    rows, cols = slice(0, own_queries[b]), slice(0, own_keys[b])
+                    rows, cols = own["query"][b], own["key"][b]
                     for h in range(heads):
-                        out, sums = plain_attention(
-                            data["q"][b, h, rows], data["k"][b, h // group, cols],
-                            data["v"][b, h // group, cols], case | {"sink": sinks[h]})
+                        scores = plain_scores(data["q"][b, h, rows],
+                                              data["k"][b, h // group, cols], case, offsets[b])
+                        out, sums = plain_attention(scores, data["v"][b, h // group, cols], case,
+                                                    sinks[h])
                         whole = np.zeros((queries, width)), np.zeros(keys)
                         whole[0][rows], whole[1][cols] = out, sums
                         self.assert_near("out", found["out"][b, h], whole[0], 1e-12)

@@ -44,6 +44,10 @@ class Statistics(Dump):
             entropy = self.table(text,
                                  f"{scheme}: mean entropy of the weights of a query, in nats")
             most = self.table(text, f"{scheme}: largest mean weight of a key, c/n")
+            median = self.table(text, f"{scheme}: median c")
+            first = self.table(text, f"{scheme}: share of the attention on the first key")
+            tops = [self.table(text, f"{scheme}: share of the attention on the {words} with the "
+                               "most") for words in ("key", "10 keys")]
             self.assertEqual(list(share), [f"{t}/{n}" for t in "ab" for n in LAYERS] + ["all"])
             count = keys = 0
             for group in groups:
@@ -55,8 +59,12 @@ class Statistics(Dump):
                         f"{100 * explained['share']:.1f}%" if explained["count"] else "0")
                     for table, value in ((least, found["col_sum"]["min"]),
                                          (entropy, found["row_entropy"]["mean"]),
+                                         (median, found["col_sum"]["median"]),
                                          (most, found["most_per_query"]["value"])):
                         self.assertLess(abs(float(table[at][column]) / value - 1), 0.006)
+                    self.assertEqual(first[at][column], f"{100 * found['first_key_share']:.1f}%")
+                    for table, top in zip(tops, found["top_shares"], strict=True):
+                        self.assertEqual(table[at][column], f"{100 * top['share']:.1f}%")
                 count += group[scheme]["explained_away"][0]["count"]
                 keys += group[scheme]["keys"]
             self.assertEqual(share["all"][-1], f"{100 * count / keys:.1f}%")
@@ -65,6 +73,8 @@ class Statistics(Dump):
             mean = np.average([g["row_entropy"]["mean"] for g in everything],
                               weights=[2 * 7] * 3 + [3 * 1] * 3)
             self.assertLess(abs(float(entropy["all"][-1]) / mean - 1), 0.006)
+        least = min((group["dnas"] for group in groups), key=lambda found: found["margin"])
+        self.assertIn(f"it holds, the least margin is {least['margin']:.6g} times", text)
         self.assertLessEqual(max(map(len, text.splitlines())), 100)
         self.assertEqual(text.count("log10 c"), 1)
         long = self.run_tool("explain-away-stats", "-v", *EACH, *MAP, "dump.h5").out.decode()
@@ -92,6 +102,20 @@ class Statistics(Dump):
                     value = min(h["col_sum"]["min"] for h in group[title[:4]]["heads"]
                                 if h["index"][1] == head)
                     self.assertLess(abs(float(row[head]) / value - 1), 0.006)
+
+    def test_long_names_stay_distinct(self):
+        names = [f"{stack}.block.{n}.layer.0.SelfAttention" for stack in ("encoder", "decoder")
+                 for n in range(2)]
+        random = np.random.default_rng(0)
+        with h5py.File(self.folder / "t5.h5", "w") as file:
+            for name in names:
+                for vectors in "qk":
+                    file[f"{name}/{vectors}"] = random.normal(size=(12, 4, 2))
+        for command in (["explain-away-stats"], ["lambda-solve", "-o", "out.h5"]):
+            text = self.run_tool(*command, "t5.h5").out.decode()
+            self.assertLessEqual(max(map(len, text.splitlines())), 100)
+            for name in names:
+                self.assertRegex(text, rf"(?m)^{re.escape(name)} ")
 
     def rows(self, *options, status=0):
         done = self.run_tool("explain-away-stats", "--tsv", *options, status=status)

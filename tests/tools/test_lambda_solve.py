@@ -117,13 +117,13 @@ class LambdaSolve(ToolTest):
         mask = random.uniform(size=(9, 9)) > 0.3
         length = np.array([9, 6])
         self.write("in.h5", q=q, k=k, mask=mask, key_length=length)
-        found = self.everything("in.h5", "--causal")
+        found = self.everything("in.h5", "--causal=top-left")
         for b in range(2):
             for h in range(4):
                 u = (mask & np.tri(9, dtype=bool) & (np.arange(9) < length[b])).astype(float)
                 self.check(found, k[b, h // 2] / np.sqrt(5), q[b, h], u, 1, (b, h))
         self.assertEqual(found.labels["lambda"][1:], ["head", "query", "axis"])
-        dot = self.everything("in.h5", "--causal", "--energy=dot", f"--scale={5 ** -0.5!r}")
+        dot = self.everything("in.h5", "--causal=top-left", "--energy=dot", f"--scale={5 ** -0.5!r}")
         self.assert_near("lambda", dot["lambda"], found["lambda"], 1e-13)
 
     def test_projections_have_templates_of_the_layers_input(self):
@@ -456,6 +456,37 @@ class LambdaSolve(ToolTest):
         done = self.run_tool("lambda-solve", "in.h5", "--dry-run", "--json", "-o", "out.h5").json()
         self.assertEqual(done["result"]["shape"], [2, 4])
         self.assertFalse((self.folder / "out.h5").exists())
+
+    def test_report_on_groups(self):
+        random = np.random.default_rng(9)
+        groups = {f"layer{n}/{name}": random.normal(size=(2, 3, 7, 4))
+                  for n in range(2) for name in "qkv"}
+        self.write("dump.h5", **groups)
+        options = ["lambda-solve", "--average=heads", "dump.h5", "--force", "-o", "out.h5"]
+        text = self.run_tool(*options).out.decode()
+        self.assertIn("dump.h5: 2 groups; every cell pools the batch\n", text)
+        results = self.read("out.h5")
+        for title, name, reduce in (
+                ("mean relative deviation of the queries", "relative_deviation", np.mean),
+                ("largest relative deviation", "relative_deviation", np.max),
+                ("mean relative deviation of the outputs", "out_deviation", np.mean)):
+            lines = text.split(f"\n{title}\n")[1].splitlines()
+            self.assertEqual(lines[0].split(), ["group", *"head 0 head 1 head 2".split(), "all"])
+            for n in range(2):
+                values = results[f"layer{n}/{name}"]
+                found = lines[1 + n].split()
+                self.assertEqual(found[0], f"layer{n}")
+                expected = [reduce(values[:, h]) for h in range(3)] + [reduce(values)]
+                self.assert_near(title, [float(cell) for cell in found[1:]], expected, 6e-4)
+        lines = text.split("each query's mean over the heads\n")[1].splitlines()
+        self.assertEqual(lines[0].split(), ["group", "mean", "5%", "50%", "95%", "max"])
+        for n in range(2):
+            means = results[f"layer{n}/relative_deviation"].mean(1)
+            found = [float(cell) for cell in lines[1 + n].split()[1:]]
+            self.assert_near("mean over heads", [found[0], found[-1]], [means.mean(), means.max()],
+                             6e-5)
+        long = self.run_tool(*options, "-v").out.decode()
+        self.assertIn("layer0: templates times", long)
 
     @unittest.skipUnless(MODEL.exists(), f"{MODEL} is not there")
     def test_a_whole_model(self):

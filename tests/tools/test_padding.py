@@ -180,6 +180,41 @@ class Padding(ToolTest):
         report = self.read_json("found.json")["result"]
         self.assertEqual((report["padded_queries"], report["padded_keys"]), (4 * 5, 4 * 3))
 
+    def test_every_tool_counts_padding(self):
+        random = np.random.default_rng(8)
+        data, bounds, _ = self.batch(random, [(4, 4), (9, 9)], True)
+        self.write("batch.h5", **{n: data[n] for n in "qkv"}, **bounds)
+        heads, words = data["q"].shape[1], []
+        for command in (["attn-compute"], ["sinkhorn-iter", "--iterations=3"], ["lambda-solve"]):
+            done = self.run_tool(*command, "batch.h5", "-o", "found.h5", "--json=found.json",
+                                 "--force")
+            found = self.read_json("found.json")["result"]
+            self.assertEqual((found["padded_queries"], found["padded_keys"]), (5 * heads, 5 * heads))
+            words.append(f"without {5 * heads} queries and {5 * heads} keys of padding")
+            self.assertIn(words[-1], done.err)
+
+    def test_bare_causality_of_sequences_that_are_not_square(self):
+        data = {n: np.ones((2, 1, 6, 4)) for n in "qkv"}
+        self.write("in.h5", **data, query_length=np.array([6, 2]), key_length=np.array([6, 6]))
+        for tool in ("attn-compute", "explain-away-stats", "sinkhorn-iter"):
+            self.refused(tool, "in.h5", "--causal", status=2, hint="--causal=top-left",
+                         says=["in.h5, head [1, 0]: --causal is ambiguous for 2 queries and 6 keys"])
+        self.compute("in.h5", "-q", "--causal", "--query-offset=0")
+        self.write("in.h5", **data, query_length=np.array([6, 2]), key_length=np.array([6, 2]))
+        self.compute("in.h5", "-q", "--causal")
+
+    def test_nothing_of_an_empty_sequence_is_looked_at(self):
+        data = {n: np.ones((2, 3, 1 if n == "q" else 6, 4)) for n in "qkv"}
+        for name, shape in (("gate", (2, 3, 1, 4)), ("bias", (2, 1, 1, 6)), ("mask", None)):
+            values = np.zeros(shape or (2, 1, 1, 6))
+            values[0] = np.nan if shape else 0
+            self.write("in.h5", **data, **{name: values if shape else values > 0},
+                       query_length=np.array([0, 1]))
+            with self.subTest(name):
+                out = self.compute("in.h5", "-q", "--emit=out")["out"]
+                self.assertTrue(np.all(out[0] == 0))
+                self.assertTrue(np.all(np.isfinite(out[1])))
+
     def test_transport_and_duals_of_padded_batches(self):
         random = np.random.default_rng(7)
         sizes = [(5, 5), (8, 8), (2, 2)]

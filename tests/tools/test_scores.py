@@ -143,6 +143,29 @@ class ScoreResults(ToolTest):
                              "--causal=top-left", "--emit=out", "energies.h5")
         self.assert_near("out", again["out"], made["out"], 1e-12)
 
+    def test_reports_add_no_term_twice(self):
+        """Scale, cap and relative bias of the run that wrote scores are in them."""
+        data = self.vectors(2, 2, 5, 5) | {"rel_bias": self.normal(32, 2)}
+        self.write("in.h5", **data)
+        for options in (["--scale=3"], ["--softcap=0.5"], ["--relative-bias=alibi"],
+                        ["--relative-bias=t5"], ["--scale=2", "--softcap=1", "--causal=top-left"]):
+            with self.subTest(options=options):
+                self.run_tool("attn-compute", "in.h5", *options, "--emit=scores", "-o", "made.h5",
+                              "--force")
+                exact = self.stats("in.h5", *options, "--scheme=unas,dnas")
+                found = self.stats("made.h5", "--from=scores", "--scheme=unas,dnas")
+                for scheme in ("unas", "dnas"):
+                    for one, other in zip(found[scheme]["heads"], exact[scheme]["heads"],
+                                          strict=True):
+                        self.assert_near("c", [one["col_sum"]["min"], one["row_entropy"]["mean"]],
+                                         [other["col_sum"]["min"], other["row_entropy"]["mean"]],
+                                         1e-6)
+        # Scores that no tool wrote have the recorded scale still to come, and so has any option.
+        self.write("own.h5", {"attn_scale": 2.0, "attn_source": "scores"}, scores=self.normal(4, 5))
+        self.write("twice.h5", scores=2 * self.read("own.h5")["scores"])
+        self.assertEqual(self.stats("own.h5", "--scheme=unas")["unas"],
+                         self.stats("twice.h5", "--from=scores", "--scheme=unas")["unas"])
+
     def test_refused(self):
         data = self.vectors() | {"v": self.normal(2, 6, 2), "bias": self.normal(5, 6)}
         self.write("in.h5", **data)

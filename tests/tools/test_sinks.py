@@ -100,9 +100,67 @@ class Sinks(ToolTest):
                     self.assertGreaterEqual(head["margin"], 1)
         text = self.run_tool("explain-away-stats", "in.h5").out.decode()
         self.assertIn("sink", text)
-        self.run_tool("attn-compute", "in.h5", "--emit=weights,out", "-o", "made.h5")
-        stored = self.stats("made.h5", "--scheme=stored,unas")
-        self.assert_near("stored", stored["stored"]["sink_share"], stored["unas"]["sink_share"], 1e-6)
+
+    def test_stored_attention(self):
+        for scheme in ("unas", "dnas", "hnas"):
+            for emit, limit in (("weights,out", 1e-6), ("out,row_potential,col_potential", 1e-12)):
+                with self.subTest(scheme=scheme, emit=emit):
+                    self.run_tool("attn-compute", "in.h5", *self.options(scheme), f"--emit={emit}",
+                                  "-o", "made.h5", "--force")
+                    found = self.stats("made.h5", f"--scheme=stored,{scheme}")
+                    for member in ("sink_share", "first_key_share"):
+                        self.assert_near(member, found["stored"][member], found[scheme][member],
+                                         limit)
+                    self.assert_near("entropy", found["stored"]["row_entropy"]["mean"],
+                                     found[scheme]["row_entropy"]["mean"], 10 * limit)
+
+    def test_stored_potentials_of_other_scores(self):
+        self.write("square.h5", **{n: self.data[n] for n in ("q", "sink")},
+                   k=self.data["k"][:, :, :9])
+        self.run_tool("attn-compute", "square.h5", "--causal", "--query-offset=2", "-o", "made.h5")
+        self.stats("made.h5", "--scheme=stored")
+        self.refused("explain-away-stats", "made.h5", "--scheme=stored", "--query-offset=0",
+                     output="stats.h5", status=3,
+                     says=["the potentials were computed for other scores"])
+
+    def test_a_sink_that_takes_everything(self):
+        self.write("huge.h5", **{n: self.data[n] for n in "qkv"}, sink=np.full(3, 800.0))
+        self.run_tool("attn-compute", "huge.h5", "-o", "made.h5")
+        found = self.stats("made.h5", "--scheme=stored,unas")
+        for scheme in ("stored", "unas"):
+            self.assertEqual((found[scheme]["sink_share"], found[scheme]["first_key_share"]), (1, 0))
+
+    def test_gates_have_the_layout_of_out(self):
+        data = {n: self.data[n][:, :, :9] for n in "qkv"}
+        data["grad_out"] = self.data["grad_out"]
+        random = np.random.default_rng(4)
+        for shape in ((2, 3, 9, 5), (3, 9, 5), (2, 3, 1, 5), (2, 1, 9, 1), (3, 1, 5), (5,), ()):
+            gate = random.normal(size=shape)
+            self.write("first.h5", **data, gate=gate)
+            inside = gate if gate.ndim < 2 else np.swapaxes(gate, -2, -3)
+            self.write("inside.h5", **{n: np.swapaxes(a, 1, 2) for n, a in data.items()},
+                       gate=inside)
+            with self.subTest(shape=shape):
+                first = self.compute("first.h5", "-q", "--emit=out,grad_gate")
+                found = self.compute("inside.h5", "-q", "--emit=out,grad_gate", "--layout=blhd")
+                self.assertEqual(np.swapaxes(found["out"], 1, 2).tobytes(),
+                                 np.ascontiguousarray(first["out"]).tobytes())
+                self.assertEqual(found["grad_gate"].shape, inside.shape)
+                expected = first["grad_gate"]
+                expected = expected if gate.ndim < 2 else np.swapaxes(expected, -2, -3)
+                np.testing.assert_array_equal(found["grad_gate"], expected)
+        # One number for each head and channel.
+        gate = random.normal(size=(3, 5))
+        self.write("inside.h5", **{n: np.swapaxes(a, 1, 2) for n, a in data.items()}, gate=gate)
+        self.write("first.h5", **data, gate=gate[:, None])
+        found = self.compute("inside.h5", "-q", "--emit=out,grad_gate", "--layout=blhd")
+        first = self.compute("first.h5", "-q", "--emit=out,grad_gate")
+        np.testing.assert_array_equal(np.swapaxes(found["out"], 1, 2), first["out"])
+        np.testing.assert_array_equal(found["grad_gate"], first["grad_gate"][:, 0])
+        self.write("inside.h5", **{n: np.swapaxes(a, 1, 2) for n, a in data.items()},
+                   gate=np.ones((2, 3, 9, 5)))
+        self.refused("attn-compute", "inside.h5", "--layout=blhd", status=3,
+                     says=["inside.h5:/gate has shape (2, 3, 9, 5)", "(2, 9, 3, 5)"])
 
     def test_sweeps_of_padded_batches_with_sinks(self):
         lengths = np.array([9, 5])

@@ -133,7 +133,13 @@ class Groups(Dump):
         # Where no group suffices either, the error names what INPUT lacks.
         with h5py.File(self.folder / "dump.h5", "a") as file:
             del file["weights"]
-        self.refused("explain-away-stats", "dump.h5", status=3, says=["no dataset q"])
+        self.refused("explain-away-stats", "dump.h5", status=3,
+                     says=["no dataset q (there are: K, Q, embedding)"])
+        self.write("groups.h5", **{"a/x": np.ones(3), "b/x": np.ones(3)})
+        for tool in ("explain-away-stats", "lambda-solve", "attn-compute"):
+            self.refused(tool, "groups.h5", status=3,
+                         says=["groups.h5: no dataset q (there are only groups: a, b)"],
+                         hint="groups.h5:/a is the first of them")
 
     def test_other_tools(self):
         for command, result in ((["attn-compute", "--emit=col_sum"], "col_sum"),
@@ -254,7 +260,8 @@ class OtherReports(ToolTest):
         first = self.run_tool("tensor-info", "--sort=min", "--top=1", "in.h5").out.decode()
         self.assertEqual(len(first.splitlines()), 2)
         self.refused("tensor-info", "in.h5", output="out.h5", status=2,
-                     says=["--output is out.h5, but tensor-info writes only tables, FILE.csv"])
+                     says=["--output is out.h5, but tensor-info writes only tables, FILE.csv"],
+                     hint="-o FILE.csv, --tsv or --json")
         self.refused("tensor-info", "in.h5", output="out.csv", status=5, says=["out.csv exists"])
         done = self.run_tool("tensor-info", "--tsv", "--json", "in.h5", status=2)
         self.assertIn("--tsv and --json", done.json()["error"]["message"])

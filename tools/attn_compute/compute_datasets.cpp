@@ -4,6 +4,7 @@
 
 #include "common/convergence_words.hpp"
 #include "common/dataset_words.hpp"
+#include "common/padding_words.hpp"
 #include "common/result_kinds.hpp"
 #include "scheme/scheme_description.hpp"
 
@@ -30,8 +31,8 @@ void declare_results(cli::Declaration& d) {
       .result("joined", "(..., Lq, D)",
               "with --join: concat_h(out_h) wo + bo, or (..., Lq, H dv) without wo; 0 in padding")
       .result("row_potential", "(..., Lq)",
-              "f, float64; -inf for a query that may attend to no key. With hnas it is that of "
-              "dnas")
+              "f, float64; -inf, or the sink's logit, for a query that may attend to no key. With "
+              "hnas it is that of dnas")
       .result("unas_row_potential", "(..., Lq)", "with hnas: the row potential of unas, float64")
       .result("col_potential", "(..., Lk)",
               "g, float64; -inf for a key to which no query may attend")
@@ -49,7 +50,8 @@ void declare_results(cli::Declaration& d) {
           "error of the column sums")
       .report_member("rate, predicted_iterations", convergence_member)
       .report_member("empty_queries", "the number of queries that may attend to no key")
-      .report_member("masked_keys", "the number of keys to which no query may attend");
+      .report_member("masked_keys", "the number of keys to which no query may attend")
+      .report_member("padded_queries, padded_keys", padding_member);
 }
 
 }  // namespace

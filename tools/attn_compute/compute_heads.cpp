@@ -30,7 +30,7 @@ void warn_of_surprises(const ComputeOptions& options, const AttentionInput& inpu
                        cli::Report& report) {
   if (!options.settings_left.empty()) warn_of_settings_left(options.settings_left, report);
   const Scheme scheme = options.scheme.scheme;
-  warn_of_leak({scheme}, input.causal, report);
+  warn_of_leak({scheme}, input, report);
   if (input.queries == 1 && !is_softmax(scheme) && !description_of(scheme).is_mixture()) {
     report.warn("with one query " + scheme_name(scheme) +
                 " is uniform over the keys it may attend to");
@@ -169,8 +169,7 @@ Totals compute(const cli::Arguments& arguments, const ComputeTask& task, io::Out
   }
   const Index shown = options.queries ? options.queries->count() : input.queries;
   Totals totals;
-  totals.padded_queries = input.padded_queries();
-  totals.padded_keys = input.padded_keys();
+  totals.padding = input.padding();
   const double seconds = for_each_head<T, HeadResult<T>>(
       input, plan, progress,
       [&](const Head<T>& head) {

@@ -16,11 +16,7 @@ namespace {
 
 // The part of the summary line after the shape.
 std::string remarks(Scheme scheme, const Totals& totals) {
-  std::string text;
-  if (totals.padded_queries + totals.padded_keys > 0) {
-    text += fmt::format(", without {} queries and {} keys of padding", totals.padded_queries,
-                        totals.padded_keys);
-  }
+  std::string text = padding_words(totals.padding);
   if (totals.empty_queries > 0) {
     text += fmt::format(", {} queries have no key to attend to", totals.empty_queries);
   }
@@ -32,7 +28,7 @@ std::string remarks(Scheme scheme, const Totals& totals) {
   }
   if (totals.worst.status == SolveStatus::not_converged) {
     text += fmt::format(", column sums off by {:.2g}", totals.worst.column_error) +
-            ", not converged" + convergence_words(totals.worst.convergence, "iterations");
+            ", not converged" + convergence_words(totals.worst.convergence, "--iterations");
   }
   return text;
 }
@@ -78,8 +74,7 @@ cli::Outcome conclude(const ComputeOptions& options, const AttentionInput& input
   result["column_error"] = totals.worst.column_error;
   result["empty_queries"] = totals.empty_queries;
   result["masked_keys"] = totals.masked_keys;
-  result["padded_queries"] = totals.padded_queries;
-  result["padded_keys"] = totals.padded_keys;
+  add_padding(totals.padding, result);
 
   cli::Outcome outcome;
   outcome.summary = fmt::format("{}, {} in {}", scheme_name(options.scheme.scheme),

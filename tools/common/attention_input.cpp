@@ -243,16 +243,10 @@ ScoreRecipe AttentionInput::recipe(Scheme scheme) const {
   return recipe;
 }
 
-Index AttentionInput::padded_queries() const {
-  Index count = 0;
-  for (const OwnPart& part : parts) count += queries - part.queries();
-  return count;
-}
-
-Index AttentionInput::padded_keys() const {
-  Index count = 0;
-  for (const OwnPart& part : parts) count += keys - part.keys();
-  return count;
+Padding AttentionInput::padding() const {
+  Padding all;
+  for (const OwnPart& part : parts) all.add({queries - part.queries(), keys - part.keys()});
+  return all;
 }
 
 std::vector<const Operand*> AttentionInput::operands() const {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "common/operand.hpp"
+#include "common/padding_words.hpp"
 #include "common/score_options.hpp"
 #include "io/input.hpp"
 #include "plan/head.hpp"
@@ -100,9 +101,8 @@ struct AttentionInput {
   /// All pairs of a problem, padding included.
   TileRange all_pairs() const { return {0, queries, 0, keys}; }
 
-  /// Queries of all problems that are padding, and keys.
-  Index padded_queries() const;
-  Index padded_keys() const;
+  /// Of all problems.
+  Padding padding() const;
 
   /// How the scores for `scheme` are computed. Requires that the constructor's `schemes` has it.
   ScoreRecipe recipe(Scheme scheme) const;

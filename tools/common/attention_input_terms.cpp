@@ -9,7 +9,7 @@
 #include "attnkit/error.hpp"
 #include "common/attention_input.hpp"
 #include "common/matrix_operand.hpp"
-#include "io/result_mark.hpp"
+#include "common/written_scores.hpp"
 #include "scheme/scheme_description.hpp"
 
 namespace attn::tools {
@@ -19,16 +19,13 @@ namespace {
 // -i names are the user's own choice.
 void require_added_once(const io::InputBundle& bundle, const Operand& scores, const char* term) {
   const io::InputBundle own = bundle.without_named();
-  const auto stands_there = [&](const char* name, const std::string& address) {
-    return own.has(name) && own.dataset(name).address() == address;
-  };
-  const std::string address = scores.dataset.address();
-  if (!bundle.has(term) || !stands_there("scores", address)) return;
+  if (!has_written_scores(bundle) || !own.has(term)) return;
   const std::string of_term = bundle.dataset(term).address();
-  if (!stands_there(term, of_term) || !io::result_mark_of(own, "scores")) return;
-  throw Error(Failure::usage,
-              address + " contains " + of_term + " already, which would be added twice",
-              "-i takes scores and v alone: -i scores=FILE:/scores -i v=FILE:/v");
+  if (of_term != own.dataset(term).address()) return;
+  throw Error(
+      Failure::usage,
+      scores.dataset.address() + " contains " + of_term + " already, which would be added twice",
+      "-i takes scores and v alone: -i scores=FILE:/scores -i v=FILE:/v");
 }
 
 }  // namespace
@@ -89,6 +86,8 @@ void AttentionInput::take_parts(const io::InputBundle& bundle) {
   if (by_dataset) read("query_offset", given.query_offset, -most_offset, most_offset);
   causal = resolve_causal(options, queries, keys,
                           options.query_offset.has_value() || !given.query_offset.empty());
+  const bool open = options.causal && options.causal->empty() && given.query_offset.empty() &&
+                    !options.query_offset;
   for (Index problem = 0; problem < problems; ++problem) {
     SequenceBounds bounds;
     for_bound_pairs(
@@ -99,6 +98,10 @@ void AttentionInput::take_parts(const io::InputBundle& bundle) {
     if (options.query_offset) bounds.query_offset = options.query_offset;
     parts.push_back(naming([&] { return bundle.description(); },
                            [&] { return own_part(bounds, queries, keys, causal); }));
+    if (open && parts.back().queries() != parts.back().keys()) {
+      refuse_open_causal(parts.back().queries(), parts.back().keys(),
+                         problem_place(bundle.description(), leading, problem) + ": ");
+    }
   }
 }
 

@@ -24,9 +24,8 @@ std::string rate_text(double rate) {
 
 std::string convergence_words(const std::optional<Convergence>& convergence,
                               const std::string& option, const std::string& others) {
-  const std::string also = others.empty() ? "" : ", " + others;
   if (!convergence || std::isnan(convergence->rate)) {
-    return option.empty() ? "" : "; try more --" + option + also;
+    return "; try more " + option + (others.empty() ? "" : ", " + others);
   }
   const double rate = convergence->rate;
   if (!(rate < 1)) {
@@ -37,8 +36,8 @@ std::string convergence_words(const std::optional<Convergence>& convergence,
       fmt::format(": the error falls by a factor of {} per iteration", rate_text(rate));
   if (!convergence->predicted_iterations) return others.empty() ? text : text + "; try " + others;
   const Index enough = rounded_up(*convergence->predicted_iterations);
-  if (option.empty()) return text + fmt::format(", which takes some {} iterations", enough);
-  return text + fmt::format("; try --{} {}", option, enough) + also;
+  return text + fmt::format("; at this rate {} {} suffices", option, enough) +
+         (others.empty() ? "" : "; or try " + others);
 }
 
 void add_convergence(const std::optional<Convergence>& convergence, nlohmann::ordered_json& json) {

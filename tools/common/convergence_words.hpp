@@ -10,9 +10,9 @@
 namespace attn::tools {
 
 /// What to do about an iteration that did not converge, after the words "not converged": ": the
-/// error falls by a factor of 0.98 per iteration; try --iterations 820, --relax 1.8 or --anneal".
-/// `option` is the name of the option for the number of iterations, without dashes; empty if the
-/// tool has none. `others` are options that save iterations; it may be empty.
+/// error falls by a factor of 0.98 per iteration; at this rate --iterations 820 suffices; or try
+/// --relax 1.8 or --anneal". `option` is the option for the number of iterations, behind the tool
+/// that has it if it is another one. `others` are options that save iterations; it may be empty.
 std::string convergence_words(const std::optional<Convergence>& convergence,
                               const std::string& option, const std::string& others = {});
 

@@ -69,7 +69,7 @@ void declare_value_datasets(cli::Declaration& declaration) {
       .dataset("wv", "(H, D, dv)", "with --from projection: the projection of the values")
       .dataset("bv", "(H, dv)", "with --from projection: its bias, optional")
       .dataset("gate", "broadcastable to (..., Lq, dv)",
-               "an output gate: out is multiplied by 1/(1 + exp(-gate))");
+               "an output gate, in the layout of out: out is multiplied by 1/(1 + exp(-gate))");
 }
 
 void declare_groups_member(cli::Declaration& declaration) {

@@ -9,8 +9,10 @@
 
 namespace attn::tools {
 
-void warn_of_leak(const std::vector<Scheme>& schemes, Causal causal, cli::Report& report) {
-  if (causal == Causal::none) return;
+void warn_of_leak(const std::vector<Scheme>& schemes, const AttentionInput& input,
+                  cli::Report& report) {
+  const bool by_window = input.options.window.right == Index{0};
+  if (input.causal == Causal::none && !by_window) return;
   std::vector<std::string> leaking;
   for (const Scheme scheme : schemes) {
     const std::string name = scheme_name(scheme);

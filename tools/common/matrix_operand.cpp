@@ -91,8 +91,10 @@ void take_sign(const Operand& operand, T* values, Index size) {
   }
 }
 
-// The part along the axes that the operand has; the others have length 1.
+// The part along the axes that the operand has; the others have length 1. Of a sequence without
+// queries or keys nothing is looked at.
 TileRange own_block(const Operand& operand, const TileRange& own) {
+  if (own.rows == 0 || own.cols == 0) return {0, 0, 0, 0};
   TileRange block{0, 1, 0, 1};
   if (operand.rows > 1) block.row0 = own.row0, block.rows = own.rows;
   if (operand.cols > 1) block.col0 = own.col0, block.cols = own.cols;

@@ -12,6 +12,7 @@
 #include "attnkit/error.hpp"
 #include "common/score_words.hpp"
 #include "common/window_words.hpp"
+#include "common/written_scores.hpp"
 #include "energy/energy_description.hpp"
 #include "scheme/scheme_description.hpp"
 
@@ -228,11 +229,15 @@ ScoreOptions resolve_score_options(const cli::Arguments& arguments,
     throw Error(Failure::usage, "--energy has no effect on ready-made scores",
                 arguments.given("from") ? "" : "--from qk computes scores from q and k");
   }
-  options.relative = resolve_word(relative_biases, "relative-bias", arguments, recorded);
   options.layout = resolve_word(layouts, "layout", arguments, recorded);
-  options.scale = resolve_number("scale", false, arguments, recorded).value_or(1.0);
+  // Scores that a tool wrote contain the terms of its run.
+  const bool contained = options.source == ScoreOptions::Source::scores && recorded != nullptr &&
+                         has_written_scores(*recorded);
+  const io::InputBundle* const terms = contained ? nullptr : recorded;
+  options.relative = resolve_word(relative_biases, "relative-bias", arguments, terms);
+  options.scale = resolve_number("scale", false, arguments, terms).value_or(1.0);
   if (arguments.declared("alpha")) {
-    options.alpha = resolve_number("alpha", true, arguments, recorded).value_or(1.0);
+    options.alpha = resolve_number("alpha", true, arguments, terms).value_or(1.0);
   }
   if (options.source == ScoreOptions::Source::cost && recorded != nullptr) {
     const auto epsilon = recorded->number_attribute("attn_epsilon");
@@ -244,9 +249,9 @@ ScoreOptions resolve_score_options(const cli::Arguments& arguments,
     options.epsilon = epsilon.value_or(1.0);
   }
   if (arguments.declared("softcap")) {
-    options.softcap = resolve_number("softcap", true, arguments, recorded);
-  } else if (recorded != nullptr) {
-    options.softcap = recorded->number_attribute("attn_softcap");
+    options.softcap = resolve_number("softcap", true, arguments, terms);
+  } else if (terms != nullptr) {
+    options.softcap = terms->number_attribute("attn_softcap");
   }
   options.window = resolve_window(arguments, recorded);
   options.query_offset = resolve_offset(arguments, recorded);
@@ -292,6 +297,13 @@ void warn_of_settings_left(const std::string& settings, cli::Report& report) {
               "; options that are not given again take their defaults");
 }
 
+void refuse_open_causal(Index queries, Index keys, const std::string& place) {
+  throw Error(
+      Failure::usage,
+      fmt::format("{}--causal is ambiguous for {} queries and {} keys", place, queries, keys),
+      "--causal=top-left (j <= i) or --causal=bottom-right (j <= i + Lk - Lq)");
+}
+
 Causal resolve_causal(const ScoreOptions& options, Index queries, Index keys, bool has_offset) {
   if (!options.causal) return Causal::none;
   if (!options.causal->empty()) {
@@ -304,10 +316,7 @@ Causal resolve_causal(const ScoreOptions& options, Index queries, Index keys, bo
     return causal;
   }
   if (queries != keys && !has_offset) {
-    throw Error(Failure::usage,
-                "--causal is ambiguous for " + std::to_string(queries) + " queries and " +
-                    std::to_string(keys) + " keys",
-                "--causal=top-left (j <= i) or --causal=bottom-right (j <= i + Lk - Lq)");
+    refuse_open_causal(queries, keys, "");
   }
   return Causal::top_left;
 }

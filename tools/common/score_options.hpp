@@ -77,6 +77,9 @@ void warn_of_settings_left(const std::string& settings, cli::Report& report);
 /// open and Lq ≠ Lk without an offset, and for an offset beside bottom-right, which has its own.
 Causal resolve_causal(const ScoreOptions& options, Index queries, Index keys, bool has_offset);
 
+/// Throws Error(usage): bare --causal for so many queries and keys, at `place` ("a.h5: " or "").
+[[noreturn]] void refuse_open_causal(Index queries, Index keys, const std::string& place);
+
 /// The values of score_attributes() (result_kinds.hpp), in the order in which they are written.
 std::vector<std::pair<std::string, Setting>> score_settings(const ScoreOptions& options,
                                                             Scheme scheme, Causal causal);

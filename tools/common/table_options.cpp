@@ -66,8 +66,12 @@ cli::Arguments with_table_file(const cli::Arguments& arguments) {
   if (!arguments.output && arguments.declared("csv") && arguments.given("output")) {
     const std::string file = arguments.text("output");
     if (foreign_ending(file) != ".csv") {
-      throw Error(Failure::usage, fmt::format("--output is {}, but {} writes only tables, FILE.csv",
-                                              file, arguments.tool));
+      throw Error(
+          Failure::usage,
+          fmt::format("--output is {}, but {} writes only tables, FILE.csv", file, arguments.tool),
+          file.ends_with(".tsv")    ? "--tsv > " + file
+          : file.ends_with(".json") ? "--json=" + file
+                                    : "-o FILE.csv, --tsv or --json");
     }
     own.table_file = file;
     return own;

@@ -32,8 +32,7 @@ void Totals::add(const Totals& more) {
   worst.convergence = slower(worst.convergence, summary.convergence);
   empty_queries += more.empty_queries;
   masked_keys += more.masked_keys;
-  padded_queries += more.padded_queries;
-  padded_keys += more.padded_keys;
+  padding.add(more.padding);
 }
 
 }  // namespace attn::tools

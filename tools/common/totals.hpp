@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "common/padding_words.hpp"
 #include "scheme/scheme.hpp"
 
 namespace attn::tools {
@@ -11,8 +12,7 @@ struct Totals {
   SchemeSummary worst;
   Index empty_queries = 0;
   Index masked_keys = 0;
-  Index padded_queries = 0;
-  Index padded_keys = 0;
+  Padding padding = {};
 
   void add(const Attention& attention);
   void add(const Totals& more);

@@ -2,6 +2,7 @@
 
 #include "common/convergence_words.hpp"
 #include "common/dataset_words.hpp"
+#include "common/padding_words.hpp"
 #include "explain_away_stats/column_table.hpp"
 
 namespace attn::tools {
@@ -61,9 +62,7 @@ void declare_column_datasets(cli::Declaration& d) {
       .report_member("SCHEME.keys, enough_keys, masked_keys, empty_rows",
                      "the numbers of keys with an allowed query, with at least --min-queries of "
                      "them, and without one, and of queries without an allowed key")
-      .report_member("SCHEME.padded_keys, padded_queries",
-                     "the numbers of keys and queries outside of the sequences, which are in no "
-                     "other number")
+      .report_member("SCHEME.padded_queries, padded_keys", padding_member)
       .report_member("SCHEME.heads",
                      "an array of the same members for each head; index is its place in the "
                      "leading axes")

@@ -38,14 +38,14 @@ struct HeadResult {
 };
 
 // Far larger than any rounding, even of float16: detects potentials computed for other scores, and
-// weights that are not normalised. A query may have no allowed key.
-void require_row_sums(const std::vector<double>& row_sums, const StoredAttention& in_bundle,
-                      bool has_sink, Index problem) {
+// weights that are not normalised. A query may have no allowed key. `on_sink` is empty without one.
+void require_row_sums(const std::vector<double>& row_sums, const PooledVector<double>& on_sink,
+                      const StoredAttention& in_bundle, Index problem) {
   if (in_bundle.has_marginals()) return;
   constexpr double tolerance = 0.01;
   for (std::size_t query = 0; query < row_sums.size(); ++query) {
-    const double sum = row_sums[query];
-    if (sum == 0 || std::abs(sum - 1) <= tolerance || (has_sink && sum < 1)) continue;
+    const double sum = row_sums[query] + (on_sink.empty() ? 0 : on_sink[query]);
+    if (row_sums[query] == 0 || std::abs(sum - 1) <= tolerance) continue;
     throw Error(
         Failure::input,
         fmt::format(
@@ -87,6 +87,15 @@ void append(const std::vector<T>& more, std::vector<T>& all) {
   all.insert(all.end(), more.begin(), more.end());
 }
 
+// Queries without an allowed key are in no share.
+void take_sink(const PooledVector<double>& on_sink, const AllowedCounts& allowed,
+               SchemeResult& found) {
+  add_sink_entropies(on_sink, found.columns.entropies);
+  for (std::size_t i = 0; i < on_sink.size(); ++i) {
+    if (allowed.keys_of_query[i] > 0) found.on_sink += on_sink[i];
+  }
+}
+
 template <class T>
 SchemeResult compute_stored(const ColumnOptions& options, const StoredAttention& in_bundle,
                             const AttentionInput& input, const Head<T>& head,
@@ -96,11 +105,9 @@ SchemeResult compute_stored(const ColumnOptions& options, const StoredAttention&
   RowEntropy<T> entropy;
   RowSums<T> row_sums;
   in_bundle.show(head, {&sums, &entropy, &row_sums}, threads);
-  const bool has_sink = !input.sinks.empty();
-  require_row_sums(row_sums.values(), in_bundle, has_sink, head.problem);
-  for (const double sum : row_sums.values()) {
-    if (has_sink && sum > 0) found.on_sink += std::max(0.0, 1 - sum);
-  }
+  PooledVector<double> on_sink;
+  if (!input.sinks.empty()) on_sink = in_bundle.on_sink(head.problem, row_sums.values());
+  require_row_sums(row_sums.values(), on_sink, in_bundle, head.problem);
   require_masked(sums.values(), allowed, in_bundle, head.problem);
   if (input.options.source == ScoreOptions::Source::weights) {
     // Nothing else shows the mask; a row of zeros can only be a query without allowed keys.
@@ -110,6 +117,7 @@ SchemeResult compute_stored(const ColumnOptions& options, const StoredAttention&
                      !is_softmax(options.recorded.value_or(Scheme::unas)), result);
   }
   found.columns = {sums.values(), entropy.values()};
+  if (!on_sink.empty()) take_sink(on_sink, allowed, found);
   return found;
 }
 
@@ -200,11 +208,7 @@ HeadResult compute_head(const ColumnTask& task, const std::optional<StoredAttent
         found.converged = attention.summary.status != SolveStatus::not_converged;
         found.convergence = attention.summary.convergence;
         found.columns = {sums.values(), entropy.values()};
-        const auto on_sink = sink_weights(attention.potentials, made);
-        add_sink_entropies(on_sink, found.columns.entropies);
-        for (std::size_t i = 0; i < on_sink.size(); ++i) {
-          if (allowed.keys_of_query[i] > 0) found.on_sink += on_sink[i];
-        }
+        take_sink(sink_weights(attention.potentials, made), allowed, found);
       } else {
         found = compute_stored(options, *in_bundle, task.input, head, allowed, threads, at);
         scheme = options.recorded;

@@ -1,21 +1,20 @@
 #include "explain_away_stats/column_groups.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "common/column_text.hpp"
+#include "common/head_grid.hpp"
 #include "explain_away_stats/column_lists.hpp"
 
 namespace attn::tools {
 namespace {
-
-constexpr std::size_t table_width = 100;
-constexpr std::size_t cell_width = 8;
-constexpr std::size_t label_width = 28;  // maximum
 
 // The figures of one cell of every table; cells are pooled into those of whole rows and columns.
 struct Pool {
@@ -25,8 +24,19 @@ struct Pool {
   double entropy = 0;  // summed over the queries
   Index queries = 0;
   double greatest = -1;  // of c/n
+  // Sums of attention: all, on the first key, on the sink, and on the keys with the most.
+  double attention = 0, first = 0, on_sink = 0;
+  std::vector<double> most;
+  // Not of cells that were pooled here.
+  double median = std::numeric_limits<double>::quiet_NaN();
 
   void add(const Pool& more) {
+    attention += more.attention;
+    first += more.first;
+    on_sink += more.on_sink;
+    most.resize(std::max(most.size(), more.most.size()), 0);
+    for (std::size_t n = 0; n < more.most.size(); ++n) most[n] += more.most[n];
+    median = std::numeric_limits<double>::quiet_NaN();
     keys += more.keys;
     explained.resize(std::max(explained.size(), more.explained.size()), 0);
     for (std::size_t n = 0; n < more.explained.size(); ++n) explained[n] += more.explained[n];
@@ -47,6 +57,11 @@ Pool pool_of(const SchemeSummaryOf& summary) {
     pool.entropy = summary.mean_entropy * static_cast<double>(pool.queries);
   }
   if (summary.enough.greatest) pool.greatest = summary.enough.greatest->value;
+  pool.attention = summary.shares.total;
+  pool.first = summary.shares.first;
+  pool.most.assign(summary.shares.most.begin(), summary.shares.most.end());
+  pool.on_sink = summary.on_sink;
+  pool.median = summary.sums.median;
   return pool;
 }
 
@@ -64,6 +79,14 @@ std::string share_text(const Pool& pool, std::size_t epsilon) {
 
 std::string least_text(const Pool& pool) { return pool.keys == 0 ? "-" : number(pool.least); }
 
+std::string median_text(const Pool& pool) {
+  return std::isnan(pool.median) ? "-" : number(pool.median);
+}
+
+std::string part_text(const Pool& pool, double sum) {
+  return pool.attention > 0 ? percent(sum / pool.attention) : "-";
+}
+
 std::string entropy_text(const Pool& pool) {
   return pool.queries == 0 ? "-" : number(pool.entropy / static_cast<double>(pool.queries));
 }
@@ -72,49 +95,35 @@ std::string greatest_text(const Pool& pool) {
   return pool.greatest < 0 ? "-" : number(pool.greatest);
 }
 
-// The common prefix "text/wiki/" of text/wiki/layer0 and text/wiki/layer1: whole levels only.
-std::string common_beginning(const std::vector<GroupColumns>& groups) {
-  std::string common = groups.front().section.label;
-  for (const GroupColumns& group : groups) {
-    const std::string& label = group.section.label;
-    const auto [end, other] =
-        std::mismatch(common.begin(), common.end(), label.begin(), label.end());
-    static_cast<void>(other);
-    common.erase(end, common.end());
-  }
-  const std::size_t slash = common.rfind('/');
-  return slash == std::string::npos ? "" : common.substr(0, slash + 1);
-}
-
-// The end of a long name is more informative than its beginning.
-std::string label_of(const std::string& name) {
-  std::string text = printable(name, name.size());
-  if (characters(text) <= label_width) return text;
-  std::size_t start = text.size();
-  for (std::size_t left = label_width - 1; left > 0; --left) {
-    do {
-      --start;
-    } while ((static_cast<unsigned char>(text[start]) & 0xC0U) == 0x80U);
-  }
-  return "~" + text.substr(start);
+std::vector<std::string> names_of(const std::vector<GroupColumns>& groups) {
+  std::vector<std::string> names;
+  for (const GroupColumns& group : groups) names.push_back(group.section.label);
+  return names;
 }
 
 // The figures of one scheme by group and head.
 class Grid {
  public:
   Grid(const std::vector<GroupColumns>& groups, const std::string& scheme) {
-    const std::size_t beginning = common_beginning(groups).size();
-    for (const GroupColumns& group : groups) {
+    const std::vector<std::string> labels = group_labels(names_of(groups));
+    for (std::size_t n = 0; n < groups.size(); ++n) {
+      const GroupColumns& group = groups[n];
       const auto found = std::find(group.schemes.begin(), group.schemes.end(), scheme);
       if (found == group.schemes.end()) continue;
       const auto& summaries =
           group.summaries.schemes[static_cast<std::size_t>(found - group.schemes.begin())];
-      Row row{label_of(group.section.label.substr(beginning)), {}, {}};
+      Row row{labels[n], {}, {}};
       for (const SchemeSummaryOf& head : summaries.by_head()) {
         row.heads.push_back(pool_of(head));
         row.all.add(row.heads.back());
       }
       const SchemeSummaryOf& all = summaries.all;
+      row.all.median = all.sums.median;
+      if (all.bound) {
+        bound_ = std::min(bound_.value_or(*all.bound), *all.bound);
+        margin_ = std::min(margin_.value_or(*all.margin), *all.margin);
+        holds_ = holds_ && all.holds;
+      }
       explained_.add({scheme, all.sums.explained_away.front().count, all.sums.keys,
                       all.enough.explained_away.front().count, all.enough.keys});
       concentrated_ += all.concentrated;
@@ -124,7 +133,6 @@ class Grid {
     }
     explained_.scheme = scheme;
     rows_.push_back(all_);
-    for (const Row& row : rows_) width_ = std::max(width_, characters(row.label) + 1);
   }
 
   const Pool& all() const { return all_.all; }
@@ -132,23 +140,18 @@ class Grid {
   Index concentrated() const { return concentrated_; }
   Index heads() const { return heads_; }
 
+  // "dnas: c >= 0.0833 is proven; it holds, ...", or nothing without a bound.
+  std::string bound_text() const {
+    return bound_ ? proven_text(explained_.scheme, *bound_, holds_, *margin_) : "";
+  }
+
   std::string table(const std::string& title, const CellText& text_of) const {
-    std::string text = title + "\n";
-    const std::size_t at_once =
-        std::max<std::size_t>(1, (table_width - width_) / cell_width - 1);  // and "all"
-    const std::size_t count = all_.heads.size();
-    for (std::size_t first = 0; first < count; first += at_once) {
-      const std::size_t last = std::min(count, first + at_once);
-      const bool ends = last == count;
-      if (first > 0) text += "\n";
-      text += padded(first == 0 ? "group" : "", width_);
-      for (std::size_t head = first; head < last; ++head) {
-        text += cell(fmt::format("head {}", head));
-      }
-      text += ends ? cell("all") + "\n" : "\n";
-      for (const Row& row : rows_) text += line(row, first, last, ends, text_of);
+    std::vector<GridRow> shown;
+    for (const Row& row : rows_) {
+      shown.push_back({row.label, {}, text_of(row.all)});
+      for (const Pool& head : row.heads) shown.back().heads.push_back(text_of(head));
     }
-    return text;
+    return head_grid(title, shown);
   }
 
  private:
@@ -166,25 +169,11 @@ class Grid {
     all_.all.add(row.all);
   }
 
-  static std::string cell(const std::string& text) {
-    return fmt::format("{:>{}}", text, cell_width);
-  }
-
-  std::string line(const Row& row, std::size_t first, std::size_t last, bool ends,
-                   const CellText& text_of) const {
-    std::string text = padded(row.label, width_);
-    for (std::size_t head = first; head < last; ++head) {
-      text += cell(head < row.heads.size() ? text_of(row.heads[head]) : "");
-    }
-    if (ends) text += cell(text_of(row.all));
-    text.erase(text.find_last_not_of(' ') + 1);
-    return text + "\n";
-  }
-
-  std::size_t width_ = 8;
   std::vector<Row> rows_;
   Row all_{"all", {}, {}};
   ExplainedKeys explained_;
+  std::optional<double> bound_, margin_;
+  bool holds_ = true;
   Index concentrated_ = 0;
   Index heads_ = 0;
 };
@@ -211,10 +200,24 @@ std::string tables_of(const std::string& scheme, const Grid& grid,
     text += "\n" + grid.table(fmt::format("{}: share of keys with {}", scheme, below),
                               [n](const Pool& pool) { return share_text(pool, n); });
   }
-  text += "\n" + grid.table(scheme + ": least c", least_text);
+  text += "\n" + grid.table(scheme + ": least c", least_text) + grid.bound_text();
+  text += "\n" + grid.table(scheme + ": median c", median_text);
   text +=
       "\n" + grid.table(scheme + ": mean entropy of the weights of a query, in nats", entropy_text);
   text += "\n" + grid.table(scheme + ": largest mean weight of a key, c/n", greatest_text);
+  text += "\n" + grid.table(scheme + ": share of the attention on the first key",
+                            [](const Pool& pool) { return part_text(pool, pool.first); });
+  for (std::size_t n = 0; n < grid.all().most.size(); ++n) {
+    const Index count = options.most[n];
+    const std::string title = count == 1 ? "on the key with the most"
+                                         : fmt::format("on the {} keys with the most", count);
+    text += "\n" + grid.table(scheme + ": share of the attention " + title,
+                              [n](const Pool& pool) { return part_text(pool, pool.most[n]); });
+  }
+  if (grid.all().on_sink > 0) {
+    text += "\n" + grid.table(scheme + ": share of the attention on the sink",
+                              [](const Pool& pool) { return part_text(pool, pool.on_sink); });
+  }
   if (grid.concentrated() > 0) {
     text += fmt::format("{} of {} heads give one key a mean weight above {}\n", grid.concentrated(),
                         grid.heads(), compact(options.concentration));
@@ -226,7 +229,7 @@ std::string tables_of(const std::string& scheme, const Grid& grid,
 std::vector<ListedKey> merged(const std::vector<GroupColumns>& groups,
                               std::vector<ColumnSummaries::KeySums> ColumnSummaries::*list,
                               bool ascending, Index count) {
-  const std::size_t beginning = common_beginning(groups).size();
+  const std::size_t beginning = common_beginning(names_of(groups)).size();
   std::vector<ListedKey> keys;
   for (const GroupColumns& group : groups) {
     if (group.schemes != groups.front().schemes) continue;
@@ -280,7 +283,7 @@ std::string enough_words(const std::vector<GroupColumns>& groups) {
 std::string groups_report(const std::vector<GroupColumns>& groups,
                           const ColumnSummaryOptions& options,
                           const std::vector<std::pair<std::string, PooledHistogram>>& histograms) {
-  const std::string beginning = common_beginning(groups);
+  const std::string beginning = common_beginning(names_of(groups));
   const bool batch = std::any_of(groups.begin(), groups.end(), [](const GroupColumns& group) {
     return group.leading.size() > 1;
   });

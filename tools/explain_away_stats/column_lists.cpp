@@ -42,6 +42,13 @@ std::string count_text(Index count, Index keys) {
 
 }  // namespace
 
+std::string percent(double share) { return fmt::format("{:.1f}%", 100 * share); }
+
+std::string proven_text(const std::string& scheme, double bound, bool holds, double margin) {
+  return fmt::format("{}: c >= {} is proven; {}, the least margin is {:.6g} times the bound.\n",
+                     scheme, number(bound), holds ? "it holds" : "IT IS VIOLATED", margin);
+}
+
 std::string histograms_text(const std::vector<std::string>& schemes,
                             const std::vector<Histogram>& histograms) {
   const std::vector<double>& edges = histograms.front().edges;

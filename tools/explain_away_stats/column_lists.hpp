@@ -13,6 +13,12 @@ namespace attn::tools {
 std::string histograms_text(const std::vector<std::string>& schemes,
                             const std::vector<Histogram>& histograms);
 
+/// "12.5%".
+std::string percent(double share);
+
+/// "dnas: c >= 0.0833 is proven; it holds, the least margin is 6.9 times the bound."
+std::string proven_text(const std::string& scheme, double bound, bool holds, double margin);
+
 /// A key in a list, with the group and the head that it belongs to.
 struct ListedKey {
   std::string group;  ///< "" if there are no groups

@@ -76,14 +76,6 @@ std::vector<Scheme> ColumnOptions::scored_schemes() const {
   return scored;
 }
 
-std::vector<Scheme> ColumnOptions::computed_schemes() const {
-  std::vector<Scheme> computed;
-  for (const std::string& name : schemes) {
-    if (const auto scheme = scheme_of(name)) computed.push_back(*scheme);
-  }
-  return computed;
-}
-
 SchemeOptions ColumnOptions::scheme_options(Scheme scheme, Index problem) const {
   SchemeOptions made;
   made.scheme = scheme;

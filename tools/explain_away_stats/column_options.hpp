@@ -27,9 +27,6 @@ struct ColumnOptions {
   /// The schemes whose scores are needed, which include the recorded one for stored potentials.
   std::vector<Scheme> scored_schemes() const;
 
-  /// The schemes whose weights are computed here, without stored ones.
-  std::vector<Scheme> computed_schemes() const;
-
   /// The options of `scheme` for one problem.
   SchemeOptions scheme_options(Scheme scheme, Index problem) const;
 };

@@ -129,8 +129,6 @@ class Writer {
         });
   }
 
-  static std::string percent(double share) { return fmt::format("{:.1f}%", 100 * share); }
-
   bool has_sink() const {
     return std::any_of(all_.begin(), all_.end(),
                        [](const SchemeSummaryOf& summary) { return summary.on_sink > 0; });
@@ -201,8 +199,7 @@ class Writer {
         if (name == "unas") add("{}: no bound, c can be arbitrarily small.\n", name);
         continue;
       }
-      add("{}: c >= {} is proven; {}, the least margin is {:.6g} times the bound.\n", name,
-          number(*all_[n].bound), all_[n].holds ? "it holds" : "IT IS VIOLATED", *all_[n].margin);
+      text_ += proven_text(name, *all_[n].bound, all_[n].holds, *all_[n].margin);
     }
     const ColumnSumSummary& first = all_.front().sums;
     if (has_tail_) {

@@ -164,7 +164,9 @@ struct Verdict {
       unconverged = true;
       report.warn(statistics.schemes[n].name + " did not converge on every head" +
                   (group.empty() ? "" : " of " + group) +
-                  convergence_words(statistics.schemes[n].convergence, ""));
+                  convergence_words(statistics.schemes[n].convergence,
+                                    "attn-compute --scheme sinkhorn --iterations") +
+                  "; --scheme stored reads its results");
     }
   }
 };
@@ -262,7 +264,7 @@ class ColumnTool : public SectionTool<ColumnTask> {
           if (writer) writer->write(scheme, head, queries, columns);
         },
         *progress_, report());
-    warn_of_leak(options.computed_schemes(), task.input.causal, report());
+    warn_of_leak(options.scored_schemes(), task.input, report());
     if (!swept_) {
       read_key_names(task.bundle, statistics.front(), report());
       summarise(task, label, statistics.front());

@@ -1,5 +1,6 @@
 #include "explain_away_stats/stored_attention.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -68,15 +69,35 @@ void StoredAttention::show(const Head<T>& head, const std::vector<Observer<T>*>&
            [&] { show_stored_weights<T>(*source, own.rows, own.cols, observers, threads); });
     return;
   }
-  Potentials potentials;
-  potentials.row = vector(*row_, head.problem, own.row0, own.rows);
-  potentials.col = vector(*col_, head.problem, own.col0, own.cols);
-  double hybrid = 0;
-  if (unas_row_) {
-    potentials.unas_row = vector(*unas_row_, head.problem, own.row0, own.rows);
-    hybrid = hybrid_[static_cast<std::size_t>(head.problem)];
+  Potentials stored = potentials(head.problem);
+  show_weights<T>(head.scores(scheme_), stored, hybrid(head.problem), observers, threads);
+}
+
+Potentials StoredAttention::potentials(Index problem) const {
+  const TileRange& own = input_.part(problem).range;
+  Potentials stored;
+  stored.row = vector(*row_, problem, own.row0, own.rows);
+  stored.col = vector(*col_, problem, own.col0, own.cols);
+  if (unas_row_) stored.unas_row = vector(*unas_row_, problem, own.row0, own.rows);
+  return stored;
+}
+
+double StoredAttention::hybrid(Index problem) const {
+  return unas_row_ ? hybrid_[static_cast<std::size_t>(problem)] : 0;
+}
+
+PooledVector<double> StoredAttention::on_sink(Index problem,
+                                              std::span<const double> row_sums) const {
+  if (!weights_) {
+    SchemeOptions options;
+    options.scheme = scheme_;
+    options.hybrid = hybrid(problem);
+    options.sink = input_.sink_of(problem);
+    return sink_weights(potentials(problem), options);
   }
-  show_weights<T>(head.scores(scheme_), potentials, hybrid, observers, threads);
+  PooledVector<double> missing;
+  for (const double sum : row_sums) missing.push_back(sum > 0 ? std::max(0.0, 1 - sum) : 0);
+  return missing;
 }
 
 std::vector<std::uint8_t> StoredAttention::closed_keys(Index problem) const {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,11 @@ class StoredAttention {
   template <class T>
   void show(const Head<T>& head, const std::vector<Observer<T>*>& observers, int threads) const;
 
+  /// What the sink takes of the attention of each own query, for a problem that has one: by the
+  /// potentials, or what the given sums of the stored weights lack of 1; 0 for rows of zeros, which
+  /// are those of queries without allowed keys.
+  PooledVector<double> on_sink(Index problem, std::span<const double> row_sums) const;
+
   /// For weights that attn-compute made: per key, according to col_potential, non-zero if no query
   /// may attend to it. Empty if there is no col_potential.
   std::vector<std::uint8_t> closed_keys(Index problem) const;
@@ -45,6 +51,8 @@ class StoredAttention {
 
  private:
   std::vector<double> vector(const Operand& operand, Index problem, Index first, Index count) const;
+  Potentials potentials(Index problem) const;
+  double hybrid(Index problem) const;
 
   const AttentionInput& input_;
   Scheme scheme_;

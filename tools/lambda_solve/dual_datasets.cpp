@@ -2,6 +2,7 @@
 
 #include "common/convergence_words.hpp"
 #include "common/dataset_words.hpp"
+#include "common/padding_words.hpp"
 #include "lambda_solve/dual_report.hpp"
 
 namespace attn::tools {
@@ -41,6 +42,7 @@ void declare_dual_datasets(cli::Declaration& d) {
       .report_member("iterations", "max and mean")
       .report_member("relative_deviation, out_deviation",
                      "mean, median, min, max and quantiles over all queries")
+      .report_member("padded_queries, padded_keys", padding_member)
       .report_member("queries, templates, axes", "the sizes")
       .report_member("template_scale", "the factor of the templates")
       .report_member("mean_over_heads",

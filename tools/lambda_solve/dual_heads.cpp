@@ -296,6 +296,8 @@ std::vector<DualHead> solve_section(const cli::Arguments& arguments, const DualT
         return naming_head(input, head, [&] { return solve_head(task, head, threads); });
       },
       [&](Index problem, HeadResult& result) {
+        const OwnPart& part = input.part(problem);
+        result.figures.padding = {input.queries - part.queries(), input.keys - part.keys()};
         converged = converged && result.figures.converged == result.figures.problems();
         heads.push_back(std::move(result.figures));
         if (outputs) write_head(task, problem, result, *outputs);

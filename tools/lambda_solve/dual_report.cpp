@@ -21,12 +21,6 @@ using Json = nlohmann::ordered_json;
 
 constexpr double missing = std::numeric_limits<double>::quiet_NaN();
 
-double mean_of(const std::vector<double>& values) {
-  double sum = 0;
-  for (const double value : values) sum += value;
-  return values.empty() ? missing : sum / static_cast<double>(values.size());
-}
-
 Json distribution(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   Json json;
@@ -53,6 +47,7 @@ Json figures(const DualHead& head) {
   json["converged"] = head.converged;
   add_convergence(head.convergence, json);
   json["empty"] = head.empty;
+  add_padding(head.padding, json);
   json["max_gap"] = head.max_gap;
   json["max_relative_gap"] = head.max_relative_gap;
   json["max_gradient_norm"] = head.max_gradient_norm;
@@ -61,18 +56,6 @@ Json figures(const DualHead& head) {
   json["relative_deviation"] = distribution(head.relative_deviation);
   if (!head.out_deviation.empty()) json["out_deviation"] = distribution(head.out_deviation);
   return json;
-}
-
-// Mean, 5%, 50%, 95% and the largest.
-std::string quantiles_text(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  std::string text;
-  for (const double value : {mean_of(values), quantile(values, 0.05), quantile(values, 0.5),
-                             quantile(values, 0.95), quantile(values, 1)}) {
-    // No query of the head has a template.
-    text += std::isnan(value) ? fmt::format(" {:>8}", "-") : fmt::format(" {:>8.4f}", value);
-  }
-  return text;
 }
 
 std::string line(const std::string& name, const DualHead& head) {
@@ -89,10 +72,37 @@ Json average_json(const std::vector<double>& averaged) {
 
 }  // namespace
 
+double mean_of(const std::vector<double>& values) {
+  double sum = 0;
+  for (const double value : values) sum += value;
+  return values.empty() ? missing : sum / static_cast<double>(values.size());
+}
+
+double quantile_of(std::vector<double> values, double probability) {
+  std::sort(values.begin(), values.end());
+  return quantile(values, probability);
+}
+
+std::string deviation_headings() {
+  return fmt::format(" {:>8} {:>8} {:>8} {:>8} {:>8}", "mean", "5%", "50%", "95%", "max");
+}
+
+std::string quantiles_text(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  std::string text;
+  for (const double value : {mean_of(values), quantile(values, 0.05), quantile(values, 0.5),
+                             quantile(values, 0.95), quantile(values, 1)}) {
+    // No query of the head has a template.
+    text += std::isnan(value) ? fmt::format(" {:>8}", "-") : fmt::format(" {:>8.4f}", value);
+  }
+  return text;
+}
+
 void DualHead::add(const DualHead& more) {
   queries += more.queries;
   converged += more.converged;
   empty += more.empty;
+  padding.add(more.padding);
   max_gap = std::max(max_gap, more.max_gap);
   max_relative_gap = std::max(max_relative_gap, more.max_relative_gap);
   max_gradient_norm = std::max(max_gradient_norm, more.max_gradient_norm);
@@ -153,8 +163,7 @@ std::string dual_text(const DualTask& task, const std::vector<DualHead>& heads,
   std::string text = fmt::format("{}templates times {:.6g}, evidence times {:.6g}, alpha {:.6g}\n",
                                  label.empty() ? "" : label + ": ", task.options.template_scale,
                                  task.options.evidence_scale, task.options.alpha);
-  text += fmt::format("{:<10} {:>8} {:>8} {:>8} {:>8} {:>8}", "deviation", "mean", "5%", "50%",
-                      "95%", "max");
+  text += fmt::format("{:<10}", "deviation") + deviation_headings();
   if (!all.out_deviation.empty()) text += fmt::format(" {:>8}", "out");
   text += fmt::format(" {:>10} {:>5}\n", "gradient", "steps");
   for (std::size_t n = 0; n < heads.size(); ++n) {
@@ -269,10 +278,11 @@ cli::Outcome conclude_dual(const Shape& shape, const DualHead& all,
     outcome.summary += fmt::format(", gap at most {:.2g}, relative deviation {:.3g} on average",
                                    all.max_relative_gap, mean_of(all.relative_deviation));
   }
+  outcome.summary += padding_words(all.padding);
   if (all.empty > 0) outcome.summary += fmt::format(", {} queries have no template", all.empty);
   if (!converged) {
     outcome.summary += fmt::format(", {} not converged", all.problems() - all.converged) +
-                       convergence_words(all.convergence, "max-iterations");
+                       convergence_words(all.convergence, "--max-iterations");
     report.status("not_converged");
     outcome.status = 1;
   }

@@ -18,6 +18,7 @@ struct DualHead {
   Index queries = 0;
   Index converged = 0;
   Index empty = 0;
+  Padding padding;
   double max_gap = 0;
   double max_relative_gap = 0;  ///< gap/(1 + |primal|)
   double max_gradient_norm = 0;
@@ -32,6 +33,14 @@ struct DualHead {
   Index problems() const { return queries - empty; }
   void add(const DualHead& more);
 };
+
+/// NaN without values.
+double mean_of(const std::vector<double>& values);
+double quantile_of(std::vector<double> values, double probability);
+
+/// Mean, 5%, 50%, 95% and the largest, " {:>8}" each, and their headings.
+std::string quantiles_text(std::vector<double> values);
+std::string deviation_headings();
 
 /// The relative deviations of one section as means over the heads, one for each query that has a
 /// template in some head, in the order of the batch. `leading` are the axes of the heads.

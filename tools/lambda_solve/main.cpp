@@ -12,6 +12,7 @@
 #include "common/section_tool.hpp"
 #include "common/table_options.hpp"
 #include "lambda_solve/dual_datasets.hpp"
+#include "lambda_solve/dual_groups.hpp"
 #include "lambda_solve/dual_heads.hpp"
 
 namespace attn::tools {
@@ -115,13 +116,23 @@ class SolveDual : public SectionTool<DualTask> {
       averaged_->insert(averaged_->end(), averaged->begin(), averaged->end());
     }
     report_dual(task, found, averaged, report());
-    if (!table_.in_place_of_text()) report().print(dual_text(task, found, averaged, label));
+    const bool several = sections().several();
+    if (!table_.in_place_of_text() && (!several || arguments().verbose)) {
+      report().print(dual_text(task, found, averaged, label));
+    }
     for (auto& row : dual_table_rows(task, section(), found, averaged)) table_.add(std::move(row));
     shape_ = join(task.input.leading, {task.input.queries, task.input.keys});
+    if (several) {
+      groups_.push_back(
+          dual_group(section().label, found, task.input.leading, std::move(averaged)));
+    }
   }
 
   cli::Outcome conclude(const GroupReport& groups) override {
     table_.print(report());
+    if (!table_.in_place_of_text() && sections().several()) {
+      report().print(dual_groups_text(sections().description(), groups_));
+    }
     cli::Outcome outcome =
         conclude_dual(shape_, all_, averaged_, problems(), groups, sections().several(), report());
     outcome.commit = table_.commit();
@@ -132,7 +143,8 @@ class SolveDual : public SectionTool<DualTask> {
   std::optional<cli::Progress> progress_;
   std::optional<std::vector<double>> averaged_;  // of all sections
   DualHead all_;
-  Shape shape_;  // of the section solved last
+  std::vector<DualGroup> groups_;  // if there are several
+  Shape shape_;                    // of the section solved last
 };
 
 cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {

@@ -60,7 +60,7 @@ cli::Outcome report_simulation(const SimulationTask& task, const std::vector<Sch
     if (run.totals.worst.status != SolveStatus::not_converged) continue;
     report.status("not_converged");
     report.warn(task.names[k] + " did not converge in some step" +
-                convergence_words(run.totals.worst.convergence, "iterations"));
+                convergence_words(run.totals.worst.convergence, "--iterations"));
     outcome.status = 1;
   }
   report.print(text);

@@ -2,6 +2,7 @@
 
 #include "common/convergence_words.hpp"
 #include "common/dataset_words.hpp"
+#include "common/padding_words.hpp"
 
 namespace attn::tools {
 
@@ -31,6 +32,7 @@ void declare_transport_datasets(cli::Declaration& d) {
           "row_total, col_total, unserved_queries, unserved_keys, vanishing",
           "if there is no plan: the sums of the marginals, and the rows and columns that "
           "prove it")
+      .report_member("padded_queries, padded_keys", padding_member)
       .report_member("queries, keys, problems",
                      "the sizes, and an array of the same members for each problem with its index");
   declare_groups_member(d);

@@ -342,7 +342,7 @@ TransportResults solve_section(const cli::Arguments& arguments, const TransportT
                                       : solve<float>(arguments, task, outputs, progress, report);
   record(task, results, output);
   if (!results.worst().infeasible()) {
-    warn_of_leak({Scheme::sinkhorn}, task.input.causal, report);
+    warn_of_leak({Scheme::sinkhorn}, task.input, report);
   }
   return results;
 }
@@ -355,6 +355,7 @@ cli::Outcome conclude_transport(const TransportTask& task, const TransportResult
   if (worst.tolerance) report.params()["tolerance"] = *worst.tolerance;
   json["queries"] = task.input.queries;
   json["keys"] = task.input.keys;
+  add_padding(task.input.padding(), json);
   auto problems = nlohmann::ordered_json::array();
   for (const TransportResult& result : results.problems) {
     nlohmann::ordered_json each;
@@ -377,9 +378,10 @@ cli::Outcome conclude_transport(const TransportTask& task, const TransportResult
   if (std::isfinite(summary.gap)) {
     outcome.summary += fmt::format(", gap {:.2g}", json["gap"].get<double>());
   }
+  outcome.summary += padding_words(task.input.padding());
   if (summary.status == SolveStatus::not_converged) {
     outcome.summary += ", not converged" + convergence_words(slowest(results.problems),
-                                                             "iterations", savings(task.solver));
+                                                             "--iterations", savings(task.solver));
     report.status("not_converged");
     outcome.status = 1;
   }

@@ -28,11 +28,12 @@ std::vector<std::string> names_of(h5::Kind kind, const Object& group, const std:
 
 namespace {
 
-/// "(there are: k, tokens, v)"
-std::string listing(const std::vector<std::string>& names) {
+/// "(there are: k, tokens, v)", or another beginning.
+std::string listing(const std::vector<std::string>& names,
+                    const std::string& beginning = "there are: ") {
   constexpr std::size_t most = 20;
   if (names.empty()) return "(there are none)";
-  std::string text = "(there are: " + names[0];
+  std::string text = "(" + beginning + names[0];
   for (std::size_t i = 1; i < std::min(names.size(), most); ++i) text += ", " + names[i];
   if (names.size() > most) text += ", and " + std::to_string(names.size() - most) + " more";
   return text + ")";
@@ -61,6 +62,7 @@ void refuse_missing(const std::string& where, h5::Kind kind, const std::string& 
 void refuse_missing(const std::string& where, h5::Kind kind, const std::string& name,
                     const Object& group) {
   std::vector<std::string> there;
+  std::vector<std::string> groups;
   for (h5::Link& link : h5::links(group.handle.get(), where)) {
     h5::Kind found = kind;
     try {
@@ -69,7 +71,14 @@ void refuse_missing(const std::string& where, h5::Kind kind, const std::string& 
     } catch (const Error&) {
       // The link exists, whatever it leads to.
     }
+    if (found == h5::Kind::group) groups.push_back(link.name);
     if (found == kind) there.push_back(std::move(link.name));
+  }
+  if (there.empty() && !groups.empty()) {
+    const std::string below = where + (where.find(":/") == std::string::npos ? ":/" : "/");
+    throw Error(Failure::input,
+                where + ": no dataset " + name + " " + listing(groups, "there are only groups: "),
+                below + groups.front() + " is the first of them");
   }
   refuse_missing(where, kind, name, there);
 }
