@@ -29,7 +29,8 @@ kept:
 	mkdir -p data/figures && cp $(KEPT:%=$(OUT)/kept/%.png) data/figures/
 
 # Makes both files at once, of the kind and from the data that are named below.
-SHARED := $(addprefix $(PLOT)/,plotting.py fitting.py words.py libraries.py command.py bundle.py caption.py)
+SHARED := $(addprefix $(PLOT)/,plotting.py fitting.py ticks.py words.py group_names.py libraries.py command.py targets.py \
+            bundle.py caption.py)
 kind    = $(subst _,-,$(basename $(notdir $(filter-out $(SHARED),$(filter $(PLOT)/%,$^)))))
 $(OUT)/%.pdf $(OUT)/%.png: $(SHARED)
 	$(PYTHON) scripts/attn-plot $(kind) $(filter $(DATA)/%,$^) $(OPTIONS) $(CAPTION) --dpi $(DPI) \

@@ -70,11 +70,10 @@ def allowed(bundle, index, shape, own):
             result &= ~forbids(_broadcast(bundle, name, index, shape))
     causal = str(bundle.attribute("attn_causal") or "none")
     queries, keys = (part.stop - part.start for part in own)
-    offset = _value(bundle, "query_offset", index)
+    recorded = bundle.attribute("attn_query_offset")
+    offset = int(recorded) if recorded is not None else _value(bundle, "query_offset", index)
     if offset is None:
-        recorded = bundle.attribute("attn_query_offset")
-        offset = (int(recorded) if recorded is not None else
-                  keys - queries if causal == "bottom-right" else 0)
+        offset = keys - queries if causal == "bottom-right" else 0
     left, right = _window(bundle)
     if causal not in ("none", "0", "False"):
         right = min(right, 0)

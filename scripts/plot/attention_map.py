@@ -16,10 +16,10 @@ drawn as ranges.
 from allowed import allowed, own_part
 from bundle import Bundle
 from command import fail, integers, span
-from fitting import name_ticks
 from libraries import mpl, np
 from plotting import empty_patch, framed, hatch, looks_of, new_figure, save
-from words import file_names, plain, short, token
+from ticks import name_ticks
+from words import file_labels, head_name, plain, short, token
 
 MANY = True
 MOST_CELLS = 400  # per side: fewer than the dots of a panel
@@ -67,7 +67,7 @@ class Map:
         if not len(self.queries) or not len(self.keys):
             fail(2, f"--queries and --keys select none of {weights.shape} weights")
         self.scheme = str(bundle.attribute("attn_scheme") or "")
-        self.title = ", ".join(filter(None, [plain(self.scheme or name, 30), _head(index)]))
+        self.title = ", ".join(filter(None, [plain(self.scheme, 30) or name, head_name(index)]))
         self.column_sums = weights.sum(axis=0, dtype=float)[self.keys]
         self.row_sums = weights.sum(axis=1, dtype=float)[self.queries]
         part = (arguments.queries, arguments.keys)
@@ -84,14 +84,6 @@ class Map:
         if tokens is not None and tokens.ndim == 2:
             tokens = tokens[index[0] if index and len(tokens) > 1 else 0]
         return tokens if tokens is not None and tokens.shape == (count,) else np.array([])
-
-
-def _head(index):
-    """How the head is called: head 3, or batch 0, head 3."""
-    if not index:
-        return ""
-    batch = ",".join(map(str, index[:-1]))
-    return f"batch {batch}, head {index[-1]}" if batch else f"head {index[-1]}"
 
 
 def label(axis, names, places):
@@ -142,11 +134,11 @@ def draw_map(body, drawn, norm, least):
 
 def draw(arguments):
     bundles = [Bundle(address) for address in arguments.inputs]
-    names = file_names([bundle.name for bundle in bundles])
+    names = file_labels([bundle.name for bundle in bundles], 30)
     maps = [Map(bundle, name, arguments) for bundle, name in zip(bundles, names)]
     if len({drawn.title for drawn in maps}) < len(maps):
         for drawn, name in zip(maps, names):
-            drawn.title = f"{plain(name, 30)}: {drawn.title}"
+            drawn.title = f"{name}: {drawn.title}"
     largest = max(drawn.cells.max() for drawn in maps) or 1
     norm = mpl.colors.PowerNorm(0.5, 0, largest)
     sums = np.concatenate([drawn.column_sums for drawn in maps])

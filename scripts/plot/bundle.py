@@ -13,6 +13,17 @@ def _text(value):
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
+def _split(address):
+    """(file, group) of FILE:/group, or of a file whose name has a colon; the group may be empty."""
+    path, _, group = address.rpartition(":")
+    return (address, "") if os.path.exists(address) or not path else (path, group)
+
+
+def file_of(address):
+    """The file of FILE or FILE:/group."""
+    return _split(address)[0]
+
+
 class Bundle:
     """The datasets of a file (or of its group, FILE:/group; "-" is a stream on standard input)."""
 
@@ -20,9 +31,7 @@ class Bundle:
 
     def __init__(self, address, content=None):
         """`content`: what standard input held, if it has been read."""
-        path, _, group = address.rpartition(":")
-        if os.path.exists(address) or not path:
-            path, group = address, ""
+        path, group = _split(address)
         self.name = "standard input" if address == "-" else address
         try:
             if address == "-":

@@ -5,19 +5,26 @@
 
 Reads the datasets SCHEME_col_sum (..., Lk) of explain-away-stats, or col_sum of attn-compute, from
 one or several bundles, including their groups, and draws a line for each bundle and scheme; keys of
-all heads are pooled. Padding (key_length, key_start) is left out. A key whose column sum under dnas
-is 0 has no allowed query, and is left out for all schemes of that bundle.
+all heads are pooled. Padding (key_length, key_start) is left out, and so are keys without an allowed
+query: by queries_of_key, or those whose column sum under dnas is 0.
 """
+
+from collections import namedtuple
 
 from allowed import own_part
 from bundle import Bundle
 from command import between, fail, integers
-from libraries import np
+from libraries import mpl, np
 from plotting import legend_of, look, looks_of, new_figure, ordered, save
-from words import file_names, plain, short
+from words import file_labels, head_name, plain, short
+
+# sums: {scheme: column sums of all keys}; lengths: the numbers of keys per head; masked: the number of
+# masked keys; sink: the largest logit of a sink, or -inf.
+Read = namedtuple("Read", "sums lengths masked sink")
 
 MANY = True
 ENDING = "_col_sum"
+MOST_LINEAR = 20  # keys per bin
 
 
 def options(parser):
@@ -29,11 +36,15 @@ def options(parser):
                         help="default %(default)s")
 
 
+def datasets_of(bundle):
+    """The names of its column sums, or of what is missing."""
+    return [name for name in bundle.names()
+            if name.split("/")[-1] == ENDING[1:] or name.endswith(ENDING)] or [ENDING[1:]]
+
+
 def schemes_of(bundle, head):
     """(group, scheme, column sums (..., Lk), true where a key is padding) of a bundle."""
-    found = [name for name in bundle.names()
-             if name.split("/")[-1] == ENDING[1:] or name.endswith(ENDING)]
-    for name in found or [ENDING[1:]]:
+    for name in datasets_of(bundle):
         made_by = "attn-compute --emit col_sum, or explain-away-stats -o, makes it"
         place = () if head is None else bundle.position(name, 1, head, made_by)
         values = (bundle.whole(name, 1, made_by) if head is None else
@@ -50,22 +61,49 @@ def schemes_of(bundle, head):
         yield group, scheme, values, padding
 
 
+def closed_keys(bundle, group, schemes, head):
+    """True where no query may attend to a key, (..., Lk); None if nothing tells."""
+    name = f"{group}/queries_of_key".lstrip("/")
+    if name in bundle:
+        counts = bundle.whole(name, 1) if head is None else bundle.part(name, 1, head)
+        return counts == 0
+    return schemes["dnas"][0] == 0 if "dnas" in schemes else None
+
+
+def largest_sink(bundle, group):
+    sink = f"{group}/sink".lstrip("/")
+    return bundle.whole(sink, 0).max() if sink in bundle else -np.inf
+
+
 def read(bundle, head):
-    """{scheme: column sums of all keys}, the numbers of keys per head, the number of masked keys."""
     sums, lengths, masked, groups = {}, set(), 0, {}
     for group, scheme, values, padding in schemes_of(bundle, head):
         groups.setdefault(group, {})[scheme] = values, padding
         lengths |= set((~padding).sum(axis=-1).flat)
     for schemes in groups.values():
-        nobody = schemes["dnas"][0] == 0 if "dnas" in schemes else None
-        if nobody is not None:
-            masked += np.count_nonzero(nobody & ~schemes["dnas"][1])
+        nobody = closed_keys(bundle, group, schemes, head)
         for scheme, (values, padding) in schemes.items():
             kept = ~padding
             if nobody is not None and nobody.shape == values.shape:
                 kept &= ~nobody
             sums.setdefault(scheme, []).append(values[kept])
-    return {scheme: np.concatenate(sums[scheme]) for scheme in ordered(sums)}, lengths, masked
+        masked += np.count_nonzero(~padding & ~kept)  # the same for all schemes
+    return Read({scheme: np.concatenate(sums[scheme]) for scheme in ordered(sums)}, lengths, masked,
+                max(largest_sink(bundle, group) for group in groups))
+
+
+def bound_of(read_in):
+    """(the proven bound of dnas, its name), or None if it is not one number for all keys."""
+    lengths = set().union(*(one.lengths for one in read_in))
+    sums = [one.sums["dnas"] for one in read_in if "dnas" in one.sums]
+    if len(lengths) != 1 or max(lengths) == 0 or not sums:
+        return None
+    sink = max(one.sink for one in read_in)
+    bound = 1 / (max(lengths) + np.exp(sink))
+    # A sink may be unknown here.
+    if min((values.min() for values in sums if values.size), default=1) < 0.999 * bound:
+        return None
+    return bound, "1/Lk" if np.isneginf(sink) else "1/(Lk + e^sink)"
 
 
 def name_of(scheme, values, epsilon):
@@ -100,15 +138,29 @@ def mark(axis, marks, ends):
                       textcoords="offset points", ha=side, fontsize=7)
 
 
+def scale_counts(axis, largest):
+    """Logarithmic above 1, if the numbers span more than a decade or so; else the axis would have no
+    number but 1."""
+    if largest > MOST_LINEAR:
+        axis.set_yscale("symlog", linthresh=1)
+        axis.set_ylim(bottom=0)
+    else:
+        axis.yaxis.set_major_locator(mpl.ticker.MaxNLocator(4, integer=True))
+        axis.set_ylim(0, max(1.05 * largest, 2))
+    axis.yaxis.set_major_formatter("{x:g}")
+
+
 def draw(arguments):
     bundles = [Bundle(address) for address in arguments.inputs]
-    names = file_names([bundle.name for bundle in bundles])
+    names = file_labels([bundle.name for bundle in bundles], 30)
     read_in = [read(bundle, arguments.head) for bundle in bundles]
+    heads = ["" if arguments.head is None else
+             head_name(bundle.position(datasets_of(bundle)[0], 1, arguments.head))
+             for bundle in bundles]
     lines = {}  # (place of the bundle, scheme): sums
-    for place, (sums, _, _) in enumerate(read_in):
-        lines |= {(place, scheme): values for scheme, values in sums.items()}
-    masked = sum(count for *_, count in read_in)
-    lengths = set().union(*(some for _, some, _ in read_in))
+    for place, one in enumerate(read_in):
+        lines |= {(place, scheme): values for scheme, values in one.sums.items()}
+    masked = sum(one.masked for one in read_in)
     schemes = ordered(dict.fromkeys(scheme for _, scheme in lines))
     if len(bundles) == 1:
         looks = {(0, scheme): style for scheme, style in looks_of(schemes).items()}
@@ -121,23 +173,23 @@ def draw(arguments):
     margin = 0.02 * np.ptp(logs) + 0.1
     edges = np.linspace(logs.min() - margin, logs.max() + margin, arguments.bins + 1)
     figure, axes = new_figure(arguments, max(0.4 * arguments.width, 1.9))
-    axis = axes[0, 0]
+    axis, largest = axes[0, 0], 0
     for (place, scheme), values in lines.items():
         colour, dashes = looks[place, scheme]
-        text = plain(scheme, 30) if len(bundles) == 1 else f"{plain(names[place], 30)}, {plain(scheme, 30)}"
+        text = ", ".join(filter(None, [names[place] if len(bundles) > 1 else "", plain(scheme, 30),
+                                       heads[place]]))
         counts, _ = np.histogram(drawn[place, scheme], edges)
+        largest = max(largest, counts.max())
         axis.stairs(counts, edges, color=colour, linestyle=dashes, linewidth=1.3,
                     label=name_of(text, values, arguments.epsilon))
         if len(lines) <= 2:
             axis.stairs(counts, edges, color=colour, fill=True, alpha=0.18)
-    axis.set_yscale("symlog", linthresh=1)
-    axis.yaxis.set_major_formatter("{x:g}")
-    axis.set_ylim(bottom=0)
+    scale_counts(axis, largest)
     axis.margins(x=0.01)
     marks = [(arguments.epsilon, f"ε = {short(arguments.epsilon)}")]
-    if len(lengths) == 1 and max(lengths) > 0 and "dnas" in schemes:
-        marks.append((1 / max(lengths), "1/Lk, the bound of dnas" if arguments.width >= 5 else
-                      "bound 1/Lk"))
+    if bound := bound_of(read_in):
+        marks.append((bound[0], f"{bound[1]}, the bound of dnas" if arguments.width >= 5 else
+                      f"bound {bound[1]}"))
     mark(axis, marks, edges[[0, -1]])
     axis.set_xlabel("log₁₀ of the column sum c (attention that a key gets from all queries)")
     axis.set_ylabel("keys per bin (number" + (f", without {masked} masked)" if masked else ")"))

@@ -14,7 +14,7 @@ from bundle import Bundle
 from command import fail, integers
 from libraries import np
 from plotting import BLUE, GREEN, GREY, RED, legend_of, new_figure, save
-from words import file_names, plain, short
+from words import file_labels, head_name, plain, short
 
 MANY = True
 
@@ -86,9 +86,10 @@ def draw_panel(axis, problem):
                      facecolors="none" if name != "h" else colour, label=text, zorder=3)
 
 
-def title_of(bundle, name):
+def title_of(bundle, name, index):
     alpha, status = (bundle.attribute(f"attn_dual_{one}") for one in ("alpha", "status"))
-    title = plain(name, 30) if alpha is None else f"α = {short(alpha)}"
+    title = name if alpha is None else f"α = {short(alpha)}"
+    title = ", ".join(filter(None, [title, head_name(bundle.position("h", 2, index))]))
     return title if status in (None, "converged") else f"{title} ({plain(status)})"
 
 
@@ -104,10 +105,10 @@ def draw(arguments):
     figure, axes = new_figure(arguments, height, rows, columns, sharex=True, sharey=True)
     for axis in axes.flat[len(bundles):]:
         axis.axis("off")
-    names = file_names([bundle.name for bundle in bundles])
+    names = file_labels([bundle.name for bundle in bundles], 30)
     for axis, bundle, name, problem in zip(axes.flat, bundles, names, problems):
         draw_panel(axis, problem)
-        axis.set(aspect="equal", title=title_of(bundle, name))
+        axis.set(aspect="equal", title=title_of(bundle, name, arguments.head))
     for axis in axes[:, 0]:
         axis.set_ylabel("second coordinate")
     for axis in axes.flat[max(0, len(bundles) - columns):len(bundles)]:  # there is no panel below

@@ -1,68 +1,17 @@
 """Makes the texts of a figure fit: nothing is cut, and labels of ticks do not touch.
 
 matplotlib places texts without regard to each other and to the edge of the figure. Once it has laid
-out the panels, their sizes are known: lines are broken, labels of ticks turned, made smaller or
-thinned out, and the panels are laid out again.
+out the panels, their sizes are known: lines are broken, ticks are chosen (ticks.py), and the panels
+are laid out again.
 """
 
 import textwrap
 
 from command import tell
-from libraries import mpl, np
+from ticks import extent, place_ticks
 
-LARGEST, SMALLEST = 7, 5  # points: labels of ticks
 _EDGE = 2 / 72  # inches that stay free at the edges
 _ROUNDS = 4
-
-
-def name_ticks(axis, places, names, family=None):
-    """Names at the ticks of `axis` (an XAxis or YAxis, with its label), as many as can be read."""
-    axis.attn_names = (list(places), list(names), family, axis.label.get_text())
-    axis.set_ticks([])
-
-
-def _extent(text, figure):
-    return text.get_window_extent(figure.canvas.get_renderer())
-
-
-def _width_of(text, figure, size, family):
-    """Width of a text in points."""
-    made = mpl.text.Text(0, 0, text, fontsize=size, family=family, figure=figure)
-    return 72 * _extent(made, figure).width / figure.dpi
-
-
-def _place_names(axis, figure):
-    places, names, family, label = axis.attn_names
-    flat, numbers = axis.axis_name == "x", all(name.isdigit() for name in names)
-    ends = np.array([axis.axes.get_xlim(), axis.axes.get_ylim()])
-    # Where the names stand, in points.
-    drawn = np.array([axis.axes.transData.transform((place, ends[1, 0]) if flat else
-                                                    (ends[0, 0], place))[0 if flat else 1]
-                      for place in places]) * 72 / figure.dpi
-    box = axis.axes.get_window_extent()
-    room = (float(np.abs(np.diff(drawn)).min()) if len(places) > 1 else
-            72 * (box.width if flat else box.height) / figure.dpi)
-    # To measure all would take long.
-    longest = max(_width_of(name, figure, LARGEST, family) for name in sorted(names, key=len)[-3:])
-    if flat and longest + 4 <= room:
-        turned, size, step = 0, LARGEST, 1
-    else:
-        # Lines of text beside each other: turned ones along x.
-        turned = 90 if flat else 0
-        size = min(LARGEST, max(SMALLEST, room / 1.15))
-        step = int(np.ceil(1.15 * size / room - 1e-9))
-        if flat and step > 1 and longest + 4 <= step * room:
-            turned = 0
-        if step > 1 and numbers:
-            turned, size = 0, LARGEST
-            needed = longest + 6 if flat else 1.3 * size
-            step = next((by for by in (2, 5, 10, 20, 50, 100, 200, 500)
-                         if by * room >= needed), 1000)
-    axis.set_ticks(places[::step], names[::step], fontsize=size, rotation=turned)
-    for text in axis.get_ticklabels():
-        text.set_family(family or "sans-serif")
-    if step > 1 and label and not numbers:
-        axis.label.set_text(f"{label} (1 of {step} is named)")
 
 
 def _broken(lines, width):
@@ -97,10 +46,10 @@ def _fold_labels(axis, figure):
     columns = grid.get_gridspec().ncols if grid else 1
 
     def across(text):
-        return _extent(text, figure).width
+        return extent(text, figure).width
 
     def along(text):
-        return _extent(text, figure).height
+        return extent(text, figure).height
 
     for text in (axis.title, axis.xaxis.label):
         middle = (box.x0 + box.x1) / 2
@@ -125,18 +74,15 @@ def _legend(figure, legend):
     handles, columns = legend
     room = (figure.get_size_inches()[0] - 2 * _EDGE) * figure.dpi
 
-    def extent(made):
-        return made.get_window_extent(figure.canvas.get_renderer())
-
     for count in range(min(columns, len(handles)), 0, -1):
         made = figure.legend(handles=handles, loc="upper center", ncols=count, borderaxespad=0.2)
-        if extent(made).width <= room or count == 1:
+        if extent(made, figure).width <= room or count == 1:
             break
         made.remove()
-    beside = extent(made).width - max(_extent(text, figure).width for text in made.get_texts())
+    beside = extent(made, figure).width - max(extent(text, figure).width for text in made.get_texts())
     for text in made.get_texts():
-        _fold(text, room - beside, lambda one: _extent(one, figure).width)
-    return made, extent(made).height / figure.dpi + 0.04
+        _fold(text, room - beside, lambda one: extent(one, figure).width)
+    return made, extent(made, figure).height / figure.dpi + 0.04
 
 
 def _title(figure, words):
@@ -144,8 +90,8 @@ def _title(figure, words):
     width = figure.get_size_inches()[0]
     text = figure.text(width / 2, 0, words, fontsize=9, ha="center", va="top",
                        transform=figure.dpi_scale_trans)
-    _fold(text, (width - 2 * _EDGE) * figure.dpi, lambda one: _extent(one, figure).width)
-    return text, _extent(text, figure).height / figure.dpi + 5 / 72
+    _fold(text, (width - 2 * _EDGE) * figure.dpi, lambda one: extent(one, figure).width)
+    return text, extent(text, figure).height / figure.dpi + 5 / 72
 
 
 def _add_above(figure, title, legend, below):
@@ -189,8 +135,7 @@ def fit(figure, title=None, legend=None, below=0):
         figure.draw_without_rendering()
         for axis in _axes_of(figure):
             for side in (axis.xaxis, axis.yaxis):
-                if hasattr(side, "attn_names"):
-                    _place_names(side, figure)
+                place_ticks(side, figure)
             _fold_labels(axis, figure)
         after = _words_of(figure)
         if after == before:

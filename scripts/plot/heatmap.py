@@ -6,22 +6,24 @@
 Reads tables with the columns group, head, scheme and statistics (explain-away-stats --tsv, --csv or
 --json), or bundles with column sums (explain-away-stats -o, attn-compute --emit col_sum). Draws a
 panel for each input and scheme, with a row for each group in natural order and a column for each
-head; all panels share the colours. If several rows of a table belong to one cell, such as those of a
-batch, it shows their mean (for min_c the least, for max_c the largest). A hatched cell has no value.
+head; all panels share the colours. Rows are named by what tells the groups apart. If several rows of
+a table belong to one cell, such as those of a batch, it shows their mean (for min_c the least, for
+max_c the largest). A hatched cell has no value.
 """
 
 import table
 from command import fail
+from group_names import group_labels
 from libraries import mpl, np
 from plotting import empty_patch, framed, hatch, new_figure, ordered, save
-from fitting import name_ticks
 from selection import options as row_options, select
 from statistic import chosen, described, pooled, usual
-from words import file_names, natural, plain, plain_ends, short, shortened
+from ticks import name_ticks
+from words import file_labels, natural, plain, plain_ends, short
 
 MANY = True
 READS = "a table of statistics (TSV, CSV, JSON) or a bundle FILE[:/group]"
-MOST_LETTERS = 20  # characters of a name of a group
+MOST_LETTERS = 20  # characters of the label of a group
 
 
 def options(parser):
@@ -52,7 +54,7 @@ class Panel:
 def panels_of(arguments):
     """(panels, column, bundles): a panel for each input and scheme that has numbers."""
     inputs = [table.read(address, arguments.epsilon) for address in arguments.inputs]
-    names = file_names([name for name, *_ in inputs])
+    names = file_labels([name for name, *_ in inputs], 40)
     tables = [(name, select(rows, name, arguments)) for name, rows, _ in inputs]
     panels, column = [], arguments.statistic or usual(tables)
     for short_name, (name, rows) in zip(names, tables):
@@ -63,11 +65,12 @@ def panels_of(arguments):
                 fail(2, f"{name}: has rows of {len(values)} values of {many}: {', '.join(values)}",
                      f"--where {many}={next(iter(values))}")
         files = list(dict.fromkeys(row.get("file") or "" for row in rows))
-        for file, end in zip(files, file_names(files)):
+        for file, end in zip(files, file_labels(files, 40)):
             own = [row for row in rows if (row.get("file") or "") == file]
             for scheme in ordered(dict.fromkeys(row.get("scheme") or "" for row in own)):
-                words = [short_name if len(inputs) > 1 else "", end if len(files) > 1 else "", scheme]
-                panels.append(Panel(", ".join(plain(word, 40) for word in words if word),
+                words = [short_name if len(inputs) > 1 else "", end if len(files) > 1 else "",
+                         plain(scheme, 40)]
+                panels.append(Panel(", ".join(word for word in words if word),
                                     [row for row in own if (row.get("scheme") or "") == scheme],
                                     column))
     full = [panel for panel in panels if np.isfinite(panel.values).any()]
@@ -105,28 +108,28 @@ def draw(arguments):
     if not drawn.size:
         fail(3, f"column {column} holds no finite numbers")
     norm, colours = norm_of(drawn), mpl.colormaps["magma_r"]
-    names = [shortened(panel.groups) for panel in panels]
+    names = [group_labels(panel.groups, MOST_LETTERS) for panel in panels]
     widest = max(len(panel.heads) for panel in panels)
     side = 1 if arguments.width < 5 or len(panels) == 1 or widest > 24 else 2
     lines = -(-len(panels) // side)
     most = max(len(panel.groups) for panel in panels)
-    letters = max(len(name) for _, short_names in names for name in short_names)
-    across = (arguments.width - 0.35 * side) / side - 0.05 * min(letters, MOST_LETTERS)
+    letters = max(len(name) for _, labels in names for name in labels)
+    across = (arguments.width - 0.35 * side) / side - 0.05 * letters
     cell = min(max(across / widest, 0.08), 0.32)
     height = lines * (min(max(most * cell, 0.3), 8) + 0.55) + 0.5
     figure, axes = new_figure(arguments, height, lines, side)
     for axis in axes.flat[len(panels):]:
         axis.axis("off")
-    for axis, panel, (kind, short_names) in zip(axes.flat, panels, names):
+    for axis, panel, (kind, labels) in zip(axes.flat, panels, names):
         image = axis.imshow(np.ma.masked_invalid(panel.values), norm=norm, cmap=colours,
                             aspect="auto", interpolation="nearest")
         columns, rows = (np.arange(n + 1) - 0.5 for n in panel.values.shape[::-1])
         hatch(axis, columns, rows, ~np.isfinite(panel.values))
         write_values(axis, panel, norm, colours, (72 * across / len(panel.heads), 72 * cell))
-        axis.set(xlabel="head", ylabel=plain_ends(kind.rpartition("/")[2], 40), title=panel.title)
+        kind = kind or ("group" if len(labels) > 1 else "")
+        axis.set(xlabel="head", ylabel=plain_ends(kind, 40), title=panel.title)
         name_ticks(axis.xaxis, range(len(panel.heads)), [head or "all" for head in panel.heads])
-        name_ticks(axis.yaxis, range(len(panel.groups)),
-                   [plain_ends(name, MOST_LETTERS) for name in short_names])
+        name_ticks(axis.yaxis, range(len(panel.groups)), labels)
         axis.tick_params(length=2)
         framed(axis)
     bar = figure.colorbar(image, ax=axes, location="bottom", shrink=0.7, aspect=40,

@@ -8,6 +8,7 @@ import importlib
 import version
 from command import TOOL, fail, parser, start
 from documents import completion, man_page
+from targets import targets_of
 
 KINDS = ("heatmap", "temperature", "column-sums", "attention-map", "relative-deviation", "evidence",
          "sinkhorn-error", "collapse-curves", "collapse-steps")
@@ -76,4 +77,8 @@ def main(words):
     elif kind not in KINDS:
         fail(2, f"{kind} is not a kind of figure; there are {', '.join(KINDS)}", f"{TOOL} --help")
     else:
-        module_of(kind).draw(parser_of(kind).parse_args(rest))
+        arguments = parser_of(kind).parse_args(rest)
+        inputs = arguments.inputs if module_of(kind).MANY else [arguments.inputs]
+        # Before anything is read: what it says needs no data.
+        arguments.targets = targets_of(arguments.output, inputs)
+        module_of(kind).draw(arguments)

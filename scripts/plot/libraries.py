@@ -4,7 +4,10 @@ import importlib
 
 from command import fail
 
+# Without hinting, which moves the edges of letters to dots, texts are as large in any resolution and in
+# a PDF: the layout is made once, for all of them.
 _STYLE = {
+    "text.hinting": "none",
     "font.size": 8, "axes.titlesize": 8, "axes.labelsize": 8, "legend.fontsize": 7,
     "xtick.labelsize": 7, "ytick.labelsize": 7, "axes.spines.top": False,
     "axes.spines.right": False, "lines.linewidth": 1.2, "legend.frameon": False,

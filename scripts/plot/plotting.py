@@ -5,7 +5,6 @@ import os
 import sys
 import tempfile
 import textwrap
-from pathlib import Path
 
 from caption import caption_of
 from command import TOOL, fail
@@ -92,7 +91,7 @@ def _write(figure, targets, dpi):
                                                suffix=target.suffix)
             partials.append(partial)
             with os.fdopen(handle, "wb") as stream:
-                stream.write(_drawn(figure, target.suffix, dpi))
+                stream.write(_drawn(figure, target.suffix.lower(), dpi))
             os.chmod(partial, 0o666 & ~umask)
         for partial, target in zip(partials, targets):
             os.replace(partial, target)
@@ -102,15 +101,6 @@ def _write(figure, targets, dpi):
         for partial in partials:
             if os.path.exists(partial):
                 os.remove(partial)
-
-
-def _targets(output):
-    name = Path(output)
-    if output in ("", "-") or output.endswith("/") or not name.name:
-        fail(2, f"-o {output or '(nothing)'}: expected the name of a file")
-    if name.suffix in (".png", ".pdf", ".svg"):
-        return [name]
-    return [name.with_name(name.name + suffix) for suffix in (".png", ".pdf")]
 
 
 def _folded_caption(arguments, bundles, width):
@@ -129,7 +119,6 @@ def save(figure, arguments, bundles=(), legend=None):
     """Adds title, caption, and a legend (a list of handles with labels, and the most columns) above
     the panels, makes all texts fit, and writes the figure, whole or not at all; the same data give
     the same file. `bundles` made the data."""
-    targets = _targets(arguments.output)
     folded = _folded_caption(arguments, bundles, figure.get_figwidth())
     below = (len(folded) * _CAPTION_SIZE * 1.3 + 4) / 72 if folded else 0
     if folded:
@@ -137,8 +126,8 @@ def save(figure, arguments, bundles=(), legend=None):
                     color="#444444", va="bottom", linespacing=1.25,
                     transform=figure.dpi_scale_trans)
     fit(figure, title=plain(arguments.title) if arguments.title else None, legend=legend, below=below)
-    _write(figure, targets, arguments.dpi)
-    print(f"{TOOL}: {', '.join(map(str, targets))}", file=sys.stderr)
+    _write(figure, arguments.targets, arguments.dpi)
+    print(f"{TOOL}: {', '.join(map(str, arguments.targets))}", file=sys.stderr)
 
 
 def legend_of(axis, columns):

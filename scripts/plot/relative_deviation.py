@@ -17,13 +17,15 @@ import warnings
 from allowed import own_part
 from bundle import Bundle
 from command import fail
-from fitting import name_ticks
+from group_names import group_labels, numbered
 from libraries import np
 from plotting import BLUE, RED, legend_of, new_figure, save
-from words import file_names, natural, plain, short, shortened
+from ticks import name_ticks
+from words import cut_apart, file_names, natural, plain, short
 
 MANY = True
 NAME = "relative_deviation"
+MOST_LETTERS = 24  # characters of the label of a column
 LABEL = "relative deviation ‖λ*\u00a0−\u00a0αz‖\u00a0/\u00a0‖λ*‖"
 
 
@@ -75,12 +77,14 @@ def columns_of(bundles, average):
     if not groups and len(alone) == 1 and not average and has_heads(alone[0][0], NAME):
         values = np.moveaxis(alone[0][1], -2, 0)
         return "head", {str(head): part.ravel() for head, part in enumerate(values)}
-    for (bundle, values), name in zip(alone, file_names([bundle.name for bundle, _ in alone] or [""])):
+    layers = bool(groups)
+    for (bundle, values), name in zip(alone, file_names([bundle.name for bundle, _ in alone])):
         groups.setdefault(name if len(alone) > 1 or groups else "all queries", []).append(
             values.ravel())
     names = sorted(groups, key=natural)
-    what, shorter = shortened(names)
-    return what, {new: np.concatenate(groups[old]) for new, old in zip(shorter, names)}
+    what, labels = (group_labels(names, MOST_LETTERS) if layers else
+                    numbered(names) or ("", cut_apart(names, MOST_LETTERS)))
+    return what, {new: np.concatenate(groups[old]) for new, old in zip(labels, names)}
 
 
 def annotate(axis, place, values, room):
@@ -125,5 +129,5 @@ def draw(arguments):
     axis.set(xlabel=plain(what), ylabel=LABEL +
              (", mean over heads" if arguments.average else ""), xlim=(-0.6, len(columns) - 0.4))
     axis.set_ylim(bottom=0)
-    name_ticks(axis.xaxis, places, [plain(name, 24) for name in columns])
+    name_ticks(axis.xaxis, places, list(columns))
     save(figure, arguments, bundles, legend_of(axis, 4))

@@ -11,7 +11,7 @@ from bundle import Bundle
 from command import fail
 from libraries import np
 from plotting import legend_of, look, new_figure, save
-from words import file_names, plain, short
+from words import file_labels, plain, short
 
 MANY = True
 
@@ -38,14 +38,14 @@ def draw(arguments):
     bundles = [Bundle(address) for address in arguments.inputs]
     if arguments.label and len(arguments.label) != len(bundles):
         fail(2, f"{len(arguments.label)} --label for {len(bundles)} bundles")
-    names = file_names([bundle.name for bundle in bundles])
+    names = file_labels([bundle.name for bundle in bundles], 40)
     figure, axes = new_figure(arguments, max(0.45 * arguments.width, 2.2))
     axis = axes[0, 0]
     for place, bundle in enumerate(bundles):
         errors = errors_of(bundle)
         epsilon = bundle.attribute("attn_epsilon")
         label = (plain(arguments.label[place], 60) if arguments.label else
-                 plain(names[place], 40) if epsilon is None else f"ε = {short(epsilon)}")
+                 names[place] if epsilon is None else f"ε = {short(epsilon)}")
         label += f", {len(errors)} iteration{'s' if len(errors) > 1 else ''}"
         status = bundle.attribute("attn_status")
         if status not in (None, "converged"):

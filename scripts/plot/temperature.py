@@ -12,16 +12,18 @@ largest head of a group.
 
 import table
 from command import fail
-from fitting import name_ticks
+from group_names import group_labels
 from libraries import mpl, np
 from plotting import GREY, legend_of, look, looks_of, new_figure, ordered, save
 from selection import options as row_options, select
 from statistic import chosen, described, explained_away, pooled
-from words import file_names, natural, plain, short, without_common
+from ticks import name_ticks
+from words import cut_apart, file_labels, natural, short, without_common
 
 MANY = True
 READS = "a table of statistics (TSV, CSV, JSON)"
 MOST_LINES = 42  # styles of lines
+MOST_LETTERS = 30  # characters of a word of the legend
 
 
 def options(parser):
@@ -34,10 +36,10 @@ def options(parser):
 
 
 def rows_of(arguments):
-    """All rows that are drawn, with their input as file; and the column of the second panel."""
+    """All rows that are drawn, with their input; and the column of the second panel."""
     inputs = [table.read(address) for address in arguments.inputs]
     rows, column = [], arguments.statistic
-    for end, (name, found, _) in zip(file_names([name for name, *_ in inputs]), inputs):
+    for name, found, _ in inputs:
         found = select(found, name, arguments)
         if not any(row.get("scale") for row in found):
             fail(3, f"{name}: no column scale; there are {', '.join(found[0])}",
@@ -52,40 +54,42 @@ def rows_of(arguments):
             if not row["scale"] > 0:
                 fail(3, f"{name}: scale is {row['scale']:g}, expected a number > 0, as the "
                         "temperature is 1/scale")
-            file = file_names([row.get("file") or ""])[0]
-            row["file"] = ", ".join(filter(None, [end if len(inputs) > 1 else "", file]))
+            row["input"] = name if len(inputs) > 1 else ""
         rows += found
     return rows, column
 
 
 def lines_of(rows, by):
-    """{label: (scheme, rows)} in order. What all rows share is not in the labels."""
-    columns = list(dict.fromkeys(["file", "scheme", "hybrid", by]))
+    """[(label, scheme, rows)] in order. What all rows share is not in the labels."""
+    columns = list(dict.fromkeys(["input", "file", "scheme", "hybrid", by]))
     if by == "head":
-        columns.insert(1, "group")
+        columns.insert(2, "group")
     columns = [name for name in columns if len({row.get(name) or "" for row in rows}) > 1] or [by]
-    groups = sorted({row.get("group") or "" for row in rows}, key=natural)
-    short_groups = dict(zip(groups, without_common(groups)))
     found = {}
     for row in rows:
         found.setdefault(tuple(row.get(name) or "" for name in columns), []).append(row)
-    lines = {}
-    for key in sorted(found, key=lambda key: [natural(str(word)) for word in key]):
-        words = [_word(name, value, short_groups) for name, value in zip(columns, key)]
-        label = ", ".join(word for word in words if word) or "all"
-        lines[label] = (found[key][0].get("scheme") or "", found[key])
-    order = ordered(dict.fromkeys(scheme for scheme, _ in lines.values()))
-    return dict(sorted(lines.items(), key=lambda line: order.index(line[1][0])))
+    words = [_words(name, sorted(set(values), key=natural)) for name, values in
+             zip(columns, zip(*found))]
+    lines = []
+    for key in sorted(found, key=lambda key: [natural(word) for word in key]):
+        label = ", ".join(filter(None, (known[word] for known, word in zip(words, key)))) or "all"
+        lines.append((label, found[key][0].get("scheme") or "", found[key]))
+    order = ordered(dict.fromkeys(scheme for _, scheme, _ in lines))
+    return sorted(lines, key=lambda line: order.index(line[1]))
 
 
-def _word(column, value, groups):
-    if value == "":
-        return ""
-    if column == "group":
-        return plain(groups[value], 30)
-    if column == "hybrid":
-        return f"u = {plain(value, 12)}"
-    return f"head {value}" if column == "head" else plain(value, 30)
+def _words(column, values):
+    """{value: what the legend says for it}: values are shortened together, so that they still
+    differ."""
+    if column in ("input", "file"):
+        texts = file_labels(values, MOST_LETTERS)
+    elif column == "group":
+        kind, texts = group_labels(values, MOST_LETTERS)
+        texts = cut_apart(without_common(values), MOST_LETTERS) if kind else texts
+    else:
+        before = {"hybrid": "u = ", "head": "head "}.get(column, "")
+        texts = [before + text for text in cut_apart(values, MOST_LETTERS)]
+    return {value: text if value else "" for value, text in zip(values, texts)}
 
 
 def curve(rows, column):
@@ -108,13 +112,13 @@ def draw(arguments):
     beside = arguments.width >= 5
     figure, axes = new_figure(arguments, 0.36 * arguments.width if beside else 1.3 * arguments.width,
                               *((1, 2) if beside else (2, 1)), sharex=True)
-    schemes = [scheme for scheme, _ in lines.values()]
+    schemes = [scheme for _, scheme, _ in lines]
     named = len(set(schemes)) == len(schemes)
     looks = list(looks_of(schemes).values()) if named else [look(n) for n in range(len(lines))]
     bands = False
     for axis, column in zip(axes.flat, ("entropy", share)):
         label, factor = described(column)
-        for (colour, dashes), (name, (_, own)) in zip(looks, lines.items()):
+        for (colour, dashes), (name, _, own) in zip(looks, lines):
             temperature, values, band = curve(own, column)
             axis.plot(temperature, factor * values, color=colour, linestyle=dashes, marker="o",
                       markersize=2.5, label=name)

@@ -53,6 +53,17 @@ def plain_ends(text, most):
     return plain(text)
 
 
+def cut_apart(names, most):
+    """Names as plain texts of at most `most` characters, and more where different names would else
+    become the same text."""
+    for size in range(most, max(map(len, names), default=0)):
+        for cut in (plain, plain_ends):  # names of files and groups often differ at their ends
+            texts = [cut(name, size) for name in names]
+            if len(set(texts)) == len(set(names)):
+                return texts
+    return [plain(name) for name in names]
+
+
 def token(text, most=14):
     """A token as a label: spaces at its ends can be seen."""
     text = str(text)
@@ -78,27 +89,27 @@ def without_common(names):
     return [name[common:] for name in names] if len(names) > 1 else list(names)
 
 
-def shortened(names):
-    """(common part, names): ("layer", 0 1 2) for layer0 layer1 layer2, if they differ in one
-    number; else ("", names without common folders)."""
-    parts = [re.split(r"(\d+)", name) for name in names]
-    differ = {place for part in parts if len(part) == len(parts[0])
-              for place, (a, b) in enumerate(zip(part, parts[0])) if a != b}
-    if {len(part) for part in parts} != {len(parts[0])} or len(differ) != 1 or min(differ) % 2 == 0:
-        return "", without_common(names)
-    place, = differ
-    before, after = "".join(parts[0][:place]), "".join(parts[0][place + 1:])
-    return f"{before}N{after}" if after else before, [part[place] for part in parts]
-
-
 def file_names(names):
     """The shortest ends of the names of files that tell them apart, for labels."""
     tails = [name.split("/") for name in names]
-    for size in range(1, max(map(len, tails)) + 1):
+    for size in range(1, max(map(len, tails), default=0) + 1):
         ends = ["/".join(tail[-size:]) for tail in tails]
         if len(set(ends)) == len(set(names)):
             return ends
     return list(names)
+
+
+def file_labels(names, most):
+    """The shortest ends of the names of files that tell them apart, as plain texts; see cut_apart."""
+    return cut_apart(file_names(names), most)
+
+
+def head_name(index):
+    """How the head at `index` of the leading axes is called: head 3, or batch 0, head 3."""
+    if not index:
+        return ""
+    batch = ",".join(map(str, index[:-1]))
+    return f"batch {batch}, head {index[-1]}" if batch else f"head {index[-1]}"
 
 
 def without_folders(text):

@@ -51,11 +51,14 @@ def drawn_texts(figure):
 
 
 def record_layout(path):
-    """Writes the sizes of the next figure and of its texts to a file when it is saved."""
+    """Writes the sizes of the next figure and of its texts to a file when it is saved, as they are at
+    the resolution of the picture."""
     original = matplotlib.figure.Figure.savefig
 
     def savefig(figure, *arguments, **more):
         original(figure, *arguments, **more)
+        figure.dpi = more["dpi"]
+        figure.draw_without_rendering()
         lines = [len(axis.lines) for axis in figure.axes]
         with open(path, "w", encoding="utf-8") as file:
             json.dump({"size": list(figure.get_size_inches()), "texts": drawn_texts(figure),

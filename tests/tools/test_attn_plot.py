@@ -63,6 +63,34 @@ class Command(ToolTest):
                 self.assertRegex(said, r"\Aattn-plot: error: .+\n(attn-plot: hint: .+\n)?\Z")
                 self.assertIn(says, said)
 
+    def test_formats_that_are_not_written(self):
+        (self.folder / "t.tsv").write_text("head\tscheme\tmin_c\n0\tunas\t1\n")
+        for name in ("x.jpg", "x.JPEG", "a.b.tiff", "x.gif", "x.webp", "x.eps"):
+            said = self.python("heatmap", "t.tsv", "-o", name, status=2)
+            self.assertRegex(said, r"\Aattn-plot: error: .+\nattn-plot: hint: .+\n\Z")
+            self.assertIn(f"-o {name}: a figure is written as .png, .pdf or .svg", said)
+        self.assertIn("-o a.b.png, or -o a.b for", self.python("heatmap", "-o", "a.b.gif", status=2))
+        self.assertEqual([path.name for path in self.folder.iterdir()], ["t.tsv"])
+
+    def test_an_input_is_never_overwritten(self):
+        text = "head\tscheme\tmin_c\n0\tunas\t1\n"
+        for name in ("t.png", "u.pdf", "v.png.pdf"):
+            (self.folder / name).write_text(text)
+        (self.folder / "link").symlink_to("t.png")
+        before = sorted(path.name for path in self.folder.iterdir())
+        for inputs, output in ((["t.png"], "t.png"), (["t.png"], "t"), (["link"], "t"),
+                               (["other.tsv", "./t.png"], "t.png"), (["u.pdf"], "u"),
+                               (["t.png:/layer0"], "t.png"), (["v.png.pdf"], "v.png.pdf")):
+            with self.subTest(inputs=inputs, output=output):
+                said = self.python("heatmap", *inputs, "-o", output, status=2)
+                self.assertRegex(said, r"\Aattn-plot: error: -o .+ is an input.+\nattn-plot: hint: .+\n\Z")
+        run = self.shell(f"{sys.executable} -B {PLOT} heatmap -o t < t.png", status=2)
+        self.assertIn("t.png is an input", run.err)
+        self.assertIn("t.png is an input", self.python("collapse-curves", "t.png", "-o", "t", status=2))
+        self.assertEqual(sorted(path.name for path in self.folder.iterdir()), before)
+        for name in ("t.png", "u.pdf", "v.png.pdf"):
+            self.assertEqual((self.folder / name).read_text(), text)
+
     def test_a_reader_may_leave(self):
         run = self.shell(f"{sys.executable} -B {PLOT} --completion=fish | head -n 1", status=None)
         self.assertEqual(run.err, "")

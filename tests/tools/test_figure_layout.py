@@ -2,12 +2,14 @@
 texts do not touch each other and can be read."""
 
 import itertools
-import json
+import re
 import unittest
+
+import numpy as np
 
 from figure import CLUSTERS, PASSAGE, FigureTest, matplotlib
 
-DPI = 100
+DPI = 200  # as without --dpi
 TOUCH = 0.5 / 72  # inches: boxes of texts are larger than their letters
 
 
@@ -77,6 +79,20 @@ class Layout(FigureTest):
         self.check("column-sums", names[0], "--epsilon", "3e-3")  # close to the bound, 1/256
         self.check("column-sums", *names)
 
+    def test_column_sums_of_few_keys_and_small_sums(self):
+        # A folded label on the left, and numbers of several digits below.
+        self.write("s.h5", unas_col_sum=10.0 ** np.linspace(-20, 0, 12)[None, :])
+        self.check("column-sums", "s.h5", "--epsilon", "0.03")
+        for width in (3.3, 7):
+            self.plot("column-sums", "s.h5", "-o", "f.png", "--width", width,
+                      layout=self.folder / "layout.json")
+            boxes = sorted(box for text, _, *box in self.read_json("layout.json")["texts"]
+                           if re.fullmatch(r"−?\d+(\.\d+)?", text))
+            below = [box for box in boxes if box[1] == min(box[1] for box in boxes)]
+            self.assertGreaterEqual(len(below), 3)
+            for one, other in zip(below, below[1:]):  # else −20.0−17.5 reads as one
+                self.assertGreater(other[0] - one[2], 5 / 72)
+
     def test_attention_map(self):
         for scheme in ("unas", "dnas"):
             self.run_tool("attn-compute", PASSAGE, "--scheme", scheme, "--emit", "weights", "--causal",
@@ -92,6 +108,20 @@ class Layout(FigureTest):
         self.write("layers.h5", **{f"encoder.layers.{layer}.self_attn__relative_deviation":
                                    deviations[:, :8] for layer in range(24)})
         self.check("relative-deviation", "layers.h5", "--average", "heads")
+
+    def test_the_layout_does_not_depend_on_the_resolution(self):
+        # It is made once, for the PNG and the PDF.
+        self.write("d.h5", relative_deviation=np.linspace(0.1, 0.9, 24).reshape(2, 12))
+        found = []
+        for dpi in (72, 200, 600):
+            self.plot("relative-deviation", "d.h5", "--average", "heads", "-o", "f.png", "--width", 3.3,
+                      "--dpi", dpi, layout=self.folder / "layout.json")
+            found.append(self.read_json("layout.json")["texts"])
+        for texts in found[1:]:
+            self.assertEqual([text for text, *_ in texts], [text for text, *_ in found[0]])
+            for (text, _, *boxes), (_, _, *expected) in zip(texts, found[0]):
+                for one, other in zip(boxes, expected):
+                    self.assertLess(abs(one - other), 0.5 / 72, text)
 
     def test_evidence(self):
         self.run_tool("tensor-gen", "normal", "t=30x3", "z=4x3", "-o", "problem.h5")

@@ -56,7 +56,18 @@ class Figures(FigureTest):
                                "dnas").out
         words = self.words("column-sums", "--head", "1", stdin=stream)
         least = self.stats(PASSAGE)["dnas"]["heads"][1]["col_sum"]["min"]
-        self.assertIn(f"dnas: least {least:.2g}, 0% below 1e-8", words)
+        self.assertIn(f"dnas, head 1: least {least:.2g}, 0% below 1e-8", words)
+        self.write("batch.h5", unas_col_sum=np.full((2, 3, 4), 0.5))
+        self.assertIn("unas, batch 1, head 2: least 0.5, 0% below 1e-8",
+                      self.words("column-sums", "batch.h5", "--head", "1,-1"))
+
+    def test_numbers_of_few_keys_can_be_read(self):
+        for most, numbers in ((1, {"1", "2"}), (3, {"1", "2", "3"}), (12, {"4", "8", "12"}),
+                              (40, {"1", "10"})):
+            self.write("s.h5", unas_col_sum=[[0.25] * most + [0.5, 2]])
+            words = self.words("column-sums", "s.h5")
+            axis = {word for word in words if word.isdigit()}
+            self.assertTrue(numbers | {"0"} <= axis, (most, words))
 
     def test_keys_without_attention_are_counted(self):
         self.write("a.h5", unas_col_sum=[[0, 0.5, 2.5]])
@@ -103,6 +114,14 @@ class Figures(FigureTest):
         for layer in (2, 10):
             self.assertIn(f"mean {deviations[:, :8].mean() * (layer + 1):.3g}", words)
 
+    def test_relative_deviation_names_the_layers_of_two_stacks(self):
+        names = [f"{stack}.layers.{layer}.{one}" for stack, ones in (
+            ("encoder", ["self_attn"]), ("decoder", ["self_attn", "multihead_attn"]))
+                 for layer in (0, 1) for one in ones]
+        self.write("d.h5", **{f"{name}__relative_deviation": [[0.25, 0.5]] for name in names})
+        words = self.words("relative-deviation", "d.h5")
+        self.assertTrue({"encoder 1", "decoder 0 self", "decoder 1 multihead"} <= set(words), words)
+
     def test_sinkhorn_error_counts_iterations(self):
         self.run_tool("tensor-gen", "uniform", "q=2x30x2", "k=2x30x2", "-o", "points.h5")
         for epsilon in ("0.5", "0.1"):
@@ -127,11 +146,13 @@ class Figures(FigureTest):
         for alpha in ("1", "10"):
             self.run_tool("lambda-solve", "problem.h5", "--alpha", alpha, "-o", f"a{alpha}.h5")
         words = self.words("evidence", "a1.h5", "a10.h5", "--head", "1")
-        self.assertTrue({"α = 1", "α = 10", "exact ĥ", "second order"} <= set(words), words)
+        self.assertTrue({"α = 1, head 1", "α = 10, head 1", "exact ĥ", "second order"} <= set(words), words)
 
         self.run_tool("lambda-solve", "problem.h5", "--scale", "3", "--max-iterations", "1", "--alpha",
                       "100", "--tolerance", "1e-14", "-o", "rough.h5", status=1)
-        self.assertIn("α = 100 (not_converged)", self.words("evidence", "rough.h5"))
+        self.assertIn("α = 100, head 0 (not_converged)", self.words("evidence", "rough.h5"))
+        self.write("one.h5", t=np.eye(2), z=np.eye(2), h=np.eye(2))
+        self.assertIn("one.h5", self.words("evidence", "one.h5"))
         for name, values in (("mask", np.ones((4, 30))), ("bias", np.zeros((4, 30)))):
             self.write(f"{name}.h5", t=np.ones((30, 2)), z=np.ones((4, 2)), h=np.ones((4, 2)),
                        **{name: values})
@@ -162,6 +183,30 @@ class Figures(FigureTest):
         for scheme in ("unas", "dnas"):
             sums = np.delete(self.read("stats.h5")[f"{scheme}_col_sum"], [2, 3, 4])
             self.assertIn(f"{scheme}: least {sums.min():.2g}, 0% below 1e-8", words)
+        # Softmax alone, and of a padded batch without its lengths: queries_of_key tells.
+        self.run_tool("explain-away-stats", "in.h5", "--scheme=unas", "-o", "unas.h5")
+        words = self.words("column-sums", "unas.h5")
+        self.assertIn("keys per bin (number, without 3 masked)", words)
+        data = {name: generator.normal(size=(2, 1, 9, 3)) for name in "qk"}
+        self.write("batch.h5", **data, key_length=np.array([9, 4]), query_length=np.array([9, 4]))
+        self.run_tool("explain-away-stats", "batch.h5", "--scheme=unas", "--only", "-o", "only.h5")
+        sums = self.read("only.h5")["unas_col_sum"]
+        self.assertIn(f"unas: least {sums[sums > 0].min():.2g}, 0% below 1e-8",
+                      self.words("column-sums", "only.h5"))
+
+    def test_the_bound_of_dnas_counts_the_sink(self):
+        generator = np.random.default_rng(2)
+        data = {name: generator.normal(size=(2, 40, 8)) for name in "qk"}
+        self.write("in.h5", **data, sink=np.array([5.0, 4.0]))
+        for more, seen, unseen in (([], "1/(Lk + e^sink), the bound of dnas", "1/Lk, the bound of dnas"),
+                                   (["--only"], "dnas", "1/Lk, the bound of dnas")):
+            self.run_tool("explain-away-stats", "in.h5", "-o", "stats.h5", "--force", *more)
+            words = self.words("column-sums", "stats.h5")
+            self.assertIn(seen, " ".join(words))
+            self.assertNotIn(unseen, words)
+        self.write("plain.h5", **{name: 4 * values for name, values in data.items()})
+        self.run_tool("explain-away-stats", "plain.h5", "-o", "stats.h5", "--force")
+        self.assertIn("1/Lk, the bound of dnas", self.words("column-sums", "stats.h5"))
 
     def test_queries_without_a_template_do_not_deviate(self):
         self.write("d.h5", relative_deviation=[[0.0, 0.25, 0.75], [0.0, 0.5, 0.5]],

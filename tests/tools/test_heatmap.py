@@ -1,12 +1,13 @@
 """attn-plot heatmap and temperature: figures of tables of statistics."""
 
 import json
+import sys
 import unittest
 
 import h5py
 import numpy as np
 
-from attn import SANITIZED, sample
+from attn import SANITIZED, SOURCE, sample
 from figure import PASSAGE, FigureTest
 
 HEADER = ["group", "batch", "head", "scheme", "keys", "min_c", "share_below_1e-08", "entropy"]
@@ -174,6 +175,71 @@ class Heatmap(TableTest):
                      says=["qk.h5", "col_sum", "explain-away-stats --tsv qk.h5"])
 
 
+class Labels(TableTest):
+    """What the rows of a heat map are called."""
+
+    T5 = [f"{stack}.block.{layer}.layer.{place}.{one}" for layer in (0, 1, 10) for stack, place, one in (
+        ("encoder", 0, "SelfAttention"), ("decoder", 0, "SelfAttention"),
+        ("decoder", 1, "EncDecAttention"))]
+
+    def labels(self, names, most=20):
+        sys.path.insert(0, str(SOURCE / "scripts/plot"))
+        try:
+            from group_names import group_labels  # pylint: disable=import-outside-toplevel
+        finally:
+            sys.path.pop(0)
+        kind, found = group_labels(names, most)
+        self.assertEqual(len(set(found)), len(names), (names, found))
+        return kind, found
+
+    def test_a_heat_map_names_the_layers_of_two_stacks(self):
+        self.put("t.tsv", [[name, "", head, "unas", 100, 0.5, 0.01, 1] for name in self.T5
+                           for head in (0, 1)])
+        for width in (3.3, 7):
+            words = self.words("heatmap", "t.tsv", "--width", width)
+            for layer in (0, 1, 10):
+                for name in ("encoder {}", "decoder {} Self", "decoder {} EncDec"):
+                    self.assertIn(name.format(layer), words)
+
+    def test_families_of_names(self):
+        stacks = [f"{stack}.layers.{layer}.{one}" for layer in (3, 11) for stack, one in (
+            ("encoder", "self_attn"), ("decoder", "self_attn"), ("decoder", "multihead_attn"))]
+        words = ["encoder {}", "decoder {} self", "decoder {} multihead"]
+        for names, kind, expected in (
+                (stacks, "", [word.format(layer) for layer in (3, 11) for word in words]),
+                # The layer is the same everywhere, and says nothing.
+                (stacks[:3], "", ["encoder", "decoder self", "decoder multihead"]),
+                # One family has only one layer, another one.
+                ([*stacks[::3], stacks[4]], "", ["encoder 3", "encoder 11", "decoder 11"]),
+                (["h.0.attn", "h.12.attn"], "h.N.attn", ["0", "12"]),
+                (["model/text/layer0", "model/text/layer2"], "layer", ["0", "2"]),
+                (["m/layers/0/cross_attn", "m/layers/7/cross_attn"], "layers/N/cross_attn", ["0", "7"]),
+                (["s.0.b.1", "s.1.b.1", "s.1.b.0"], "s.N.b.N", ["0 1", "1 1", "1 0"]),
+                (["m.0.attn", "m.0.attn@2", "m.1.attn"], "", ["0", "0 @2", "1"]),
+                (["text_model.l.0", "vision_model.l.0", "vision_model.l.1"], "",
+                 ["text 0", "vision 0", "vision 1"]),
+                (["text", "text/a", "text/b"], "", ["text", "a", "b"]),
+                (["layer0"], "", ["layer0"]), (["decoder.block.7.layer.1.EncDecAttention"], "",
+                                               ["decoder 7 EncDecAt."])):
+            self.assertEqual(self.labels(names), (kind, expected))
+            self.assertLessEqual(max(map(len, expected)), 20)
+
+    def test_long_words_are_abbreviated_and_numbers_are_not(self):
+        names = [f"{stack}_with_a_long_name.{layer}.{one}_of_the_component" for layer in (0, 123456)
+                 for stack, one in (("first", "convolution"), ("first", "normalisation"),
+                                    ("second", "convolution"))]
+        for name, label in zip(names, self.labels(names, 16)[1]):
+            self.assertLessEqual(len(label), 16)
+            self.assertIn(name.split(".")[1], label.split())
+
+    def test_labels_differ(self):
+        generator = np.random.default_rng(1)
+        for letters in ("ab.", "a1.", "ab1/._@", "aB_12. "):
+            for _ in range(100):
+                sizes = generator.integers(0, generator.choice([4, 40]), size=generator.integers(1, 9))
+                self.labels(sorted({"".join(generator.choice(list(letters), size)) for size in sizes}))
+
+
 class Temperature(TableTest):
 
     SCALES = (0.5, 1, 2)
@@ -209,6 +275,33 @@ class Temperature(TableTest):
                  ["hybrid", "scale", *HEADER])
         words = self.words("temperature", "hybrid.tsv")
         self.assertTrue({"u = 0", "u = 0.5"} <= set(words), words)
+
+    def test_a_line_for_each_bundle(self):
+        for files in (["dec.h5:/layer4", "dec2.h5:/layer4"], ["dec.h5", "sub/dec.h5"],
+                      # Longer than the legend has room for.
+                      [f"{'a' * 40}{one}{'b' * 40}.h5" for one in "xy"]):
+            self.put("t.tsv", [[file, *row] for file in files for row in self.rows(["unas"])],
+                     ["file", "scale", *HEADER])
+            words = self.words("temperature", "t.tsv")
+            legend = {word for word in words if word.endswith((".h5", "layer4")) or "…" in word}
+            self.assertEqual(len(legend), 2, words)
+            if len(files[0]) < 20:
+                self.assertEqual(legend, set(files))
+        # Inputs of one name, and bundles of one name within them.
+        (self.folder / "x").mkdir()
+        for name in ("t.tsv", "x/t.tsv"):
+            self.put(name, [[file, *row] for file in ("a.h5", "b.h5") for row in self.rows(["unas"])],
+                     ["file", "scale", *HEADER])
+        words = self.words("temperature", "t.tsv", "x/t.tsv")
+        self.assertTrue({f"{one}t.tsv, {two}.h5" for one in ("", "x/") for two in "ab"} <= set(words),
+                        words)
+
+    def test_a_line_for_each_group(self):
+        for names, expected in ((["layer0", "layer1"], {"layer0", "layer1"}),
+                                (Labels.T5[:3], {"encoder", "decoder Self", "decoder EncDec"})):
+            self.put("t.tsv", [[row[0], name, *row[2:]] for name in names for row in self.rows(["unas"])],
+                     ["scale", *HEADER])
+            self.assertTrue(expected <= set(self.words("temperature", "t.tsv", "--by", "group")))
 
     def test_no_key_is_explained_away(self):
         rows = [[scale, "", "", 0, "unas", 9, 0.5, 0, 2] for scale in self.SCALES]
