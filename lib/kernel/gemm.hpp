@@ -15,9 +15,19 @@ void multiply_transposed(float alpha, MatrixView<const float> a, MatrixView<cons
 void multiply_transposed(double alpha, MatrixView<const double> a, MatrixView<const double> b,
                          MatrixView<double> out);
 
+/// out = a b for a (m,k), b (k,n), out (m,n).
+void multiply(MatrixView<const float> a, MatrixView<const float> b, MatrixView<float> out);
+void multiply(MatrixView<const double> a, MatrixView<const double> b, MatrixView<double> out);
+
 /// out += a b for a (m,k), b (k,n), out (m,n).
 void multiply_add(MatrixView<const float> a, MatrixView<const float> b, MatrixView<float> out);
 void multiply_add(MatrixView<const double> a, MatrixView<const double> b, MatrixView<double> out);
+
+/// out = aᵀ b for a (k,m), b (k,n), out (m,n).
+void transposed_product(MatrixView<const float> a, MatrixView<const float> b,
+                        MatrixView<float> out);
+void transposed_product(MatrixView<const double> a, MatrixView<const double> b,
+                        MatrixView<double> out);
 
 /// out += aᵀ b for a (k,m), b (k,n), out (m,n).
 void add_transposed_product(MatrixView<const float> a, MatrixView<const float> b,

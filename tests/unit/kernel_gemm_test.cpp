@@ -111,45 +111,44 @@ TEST_CASE_TEMPLATE("multiply_transposed against loops", T, float, double) {
   }
 }
 
-TEST_CASE_TEMPLATE("multiply_add against loops", T, float, double) {
+TEST_CASE_TEMPLATE("products of a or its transpose, added or alone, against loops", T, float,
+                   double) {
   Random random(52);
   for (const Index rows : gemm_sizes) {
     for (const Index cols : gemm_sizes) {
       for (const Index depth : gemm_sizes) {
-        const auto a = random_matrix<T>(rows, depth, depth % 2, random);
-        const auto b = random_matrix<T>(depth, cols, 3, random);
-        const auto start = random_matrix<T>(rows, cols, 1 + cols % 4, random);
-        Guarded<T> out = start;
-        kernel::multiply_add(a.view(), b.view(), out.view());
         CAPTURE(rows);
         CAPTURE(cols);
         CAPTURE(depth);
-        CHECK(error_of_added(start, a, b, out) <= 1);
-        CHECK(out.intact());
-      }
-    }
-  }
-}
-
-TEST_CASE_TEMPLATE("add_transposed_product against loops", T, float, double) {
-  Random random(55);
-  for (const Index rows : gemm_sizes) {
-    for (const Index cols : gemm_sizes) {
-      for (const Index depth : gemm_sizes) {
-        const auto a = random_matrix<T>(rows, depth, 2, random);
+        const auto a = random_matrix<T>(rows, depth, depth % 2, random);
         Guarded<T> flipped(depth, rows, rows % 3);
         for (Index i = 0; i < rows; ++i) {
           for (Index c = 0; c < depth; ++c) flipped.view()(c, i) = a.view()(i, c);
         }
+        const Guarded<T>& transposed = flipped;
         const auto b = random_matrix<T>(depth, cols, 3, random);
         const auto start = random_matrix<T>(rows, cols, 1 + cols % 4, random);
-        Guarded<T> out = start;
-        kernel::add_transposed_product(std::as_const(flipped).view(), b.view(), out.view());
-        CAPTURE(rows);
-        CAPTURE(cols);
-        CAPTURE(depth);
-        CHECK(error_of_added(start, a, b, out) <= 1);
-        CHECK(out.intact());
+        Guarded<T> sum = start;
+        kernel::multiply_add(a.view(), b.view(), sum.view());
+        CHECK(error_of_added(start, a, b, sum) <= 1);
+        CHECK(sum.intact());
+        sum = start;
+        kernel::add_transposed_product(transposed.view(), b.view(), sum.view());
+        CHECK(error_of_added(start, a, b, sum) <= 1);
+        CHECK(sum.intact());
+
+        Guarded<T> zeros = start;
+        zeros.fill([] { return T{0}; });
+        Guarded<T> product = start;
+        // The previous contents must not matter.
+        product.fill([] { return std::numeric_limits<T>::quiet_NaN(); });
+        kernel::multiply(a.view(), b.view(), product.view());
+        CHECK(error_of_added(zeros, a, b, product) <= 1);
+        CHECK(product.intact());
+        product.fill([] { return std::numeric_limits<T>::quiet_NaN(); });
+        kernel::transposed_product(transposed.view(), b.view(), product.view());
+        CHECK(error_of_added(zeros, a, b, product) <= 1);
+        CHECK(product.intact());
       }
     }
   }

@@ -1,0 +1,211 @@
+#include "train/attention_layer.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "kernel/gemm.hpp"
+
+namespace attn::train {
+namespace {
+
+// Calls body(row of the matrix, place in the heads' array) for each position of each head.
+template <class Body>
+void for_each_head_row(const Sequences& sequences, Index heads, Index depth, const Body& body) {
+  for (Index b = 0; b < sequences.count; ++b) {
+    for (Index i = 0; i < sequences.length; ++i) {
+      for (Index h = 0; h < heads; ++h) {
+        body(b * sequences.length + i, h, ((b * heads + h) * sequences.length + i) * depth);
+      }
+    }
+  }
+}
+
+// The columns of `rows` from `first` on, head by head: (sequences, heads, positions, depth).
+template <class T>
+Rows<T> split_heads(MatrixView<const T> rows, Index first, const Sequences& sequences, Index heads,
+                    Index depth) {
+  Rows<T> split(sequences.rows() * heads, depth);
+  for_each_head_row(sequences, heads, depth, [&](Index row, Index head, Index place) {
+    std::copy_n(rows.row(row) + first + head * depth, depth, split.data() + place);
+  });
+  return split;
+}
+
+// The reverse of split_heads.
+template <class T>
+void join_heads(const Rows<T>& split, MatrixView<T> rows, Index first, const Sequences& sequences,
+                Index heads, Index depth) {
+  for_each_head_row(sequences, heads, depth, [&](Index row, Index head, Index place) {
+    std::copy_n(split.data() + place, depth, rows.row(row) + first + head * depth);
+  });
+}
+
+// Two matrices of which the second lies directly behind the first, as one.
+MatrixPlace stacked(const MatrixPlace& first, const MatrixPlace& second) {
+  return {first.offset, first.rows + second.rows, first.cols};
+}
+
+double logistic(double x) { return 1 / (1 + std::exp(-x)); }
+
+}  // namespace
+
+AttentionLayer::AttentionLayer(Parameters& parameters, const std::string& prefix,
+                               const AttentionLayerOptions& options)
+    : options_(options) {
+  const Index inner = options.heads * options.depth();
+  wq_ = parameters.add_matrix(prefix + "wq", inner, options.width, options.deviation);
+  wk_ = parameters.add_matrix(prefix + "wk", inner, options.width, options.deviation);
+  wv_ = parameters.add_matrix(prefix + "wv", inner, options.width, options.deviation);
+  wo_ = parameters.add_matrix(prefix + "wo", options.width, inner, options.out_deviation);
+  if (options.scheme.scheme == Scheme::hnas) {
+    const double rho = std::log(options.first_share / (1 - options.first_share));
+    rho_ = parameters.add_vector(prefix + "rho", rho_count(), rho);
+  }
+}
+
+Index AttentionLayer::rho_count() const {
+  return options_.scheme.share_by_head ? options_.heads : 1;
+}
+
+AttentionExtents AttentionLayer::extents(const Sequences& queries, const Sequences& keys) const {
+  return {.scheme = options_.scheme,
+          .causal = options_.causal,
+          .sequences = queries.count,
+          .heads = options_.heads,
+          .queries = queries.length,
+          .keys = keys.length,
+          .depth = options_.depth(),
+          .padded_queries = queries.lengths != nullptr,
+          .padded_keys = keys.lengths != nullptr};
+}
+
+template <class T>
+std::vector<double> AttentionLayer::shares(const T* weights) const {
+  if (options_.scheme.scheme != Scheme::hnas) return {};
+  std::vector<double> shares;
+  for (Index h = 0; h < rho_count(); ++h) {
+    shares.push_back(logistic(static_cast<double>(weights[rho_ + h])));
+  }
+  return shares;
+}
+
+namespace {
+
+// The operands of a plan for `extents`.
+template <class T>
+AttentionInputs<T> inputs_of(const AttentionExtents& extents, const AttentionLayer::Kept<T>& kept,
+                             const Sequences& queries, const Sequences& keys,
+                             const std::vector<double>& shares) {
+  AttentionInputs<T> in;
+  in.q = {kept.q.data(), {extents.sequences, extents.heads, extents.queries, extents.depth}};
+  in.k = {kept.k.data(), {extents.sequences, extents.heads, extents.keys, extents.depth}};
+  in.v = {kept.v.data(), in.k.shape};
+  if (extents.padded_queries) in.query_length = {queries.lengths, {extents.sequences}};
+  if (extents.padded_keys) in.key_length = {keys.lengths, {extents.sequences}};
+  if (!shares.empty()) {
+    in.hybrid = {shares.data(), extents.scheme.share_by_head ? Shape{extents.heads} : Shape{}};
+  }
+  return in;
+}
+
+}  // namespace
+
+template <class T>
+Rows<T> AttentionLayer::forward(const Slot<T>& slot, const Sequences& queries,
+                                MatrixView<const T> x, const Sequences& keys, MatrixView<const T> y,
+                                Kept<T>& kept) const {
+  const Index heads = options_.heads;
+  const Index depth = options_.depth();
+  const Index inner = heads * depth;
+  const auto project = [&](const MatrixPlace& place, MatrixView<const T> from) {
+    Rows<T> made(from.rows, place.rows);
+    kernel::multiply_transposed(T{1}, from, place.in(slot.weights), made.view());
+    return made;
+  };
+  const bool same = x.data == y.data;
+  {
+    const Rows<T> first = project(same ? stacked(stacked(wq_, wk_), wv_) : wq_, x);
+    kept.q = split_heads(first.view(), 0, queries, heads, depth);
+    const Rows<T> second = same ? Rows<T>() : project(stacked(wk_, wv_), y);
+    const MatrixView<const T> pairs = same ? first.view() : second.view();
+    kept.k = split_heads(pairs, same ? inner : 0, keys, heads, depth);
+    kept.v = split_heads(pairs, same ? 2 * inner : inner, keys, heads, depth);
+  }
+  const AttentionExtents made_for = extents(queries, keys);
+  const std::vector<double> shares = this->shares(slot.weights);
+  Rows<T> out(queries.rows() * heads, depth);
+  AttentionPlan<T>& plan = slot.plans->plan(made_for);
+  AttentionOutputs<T> outputs;
+  outputs.out = {out.data(), plan.out_shape()};
+  plan.run(inputs_of(made_for, kept, queries, keys, shares), outputs);
+  kept.joined = Rows<T>(queries.rows(), inner);
+  join_heads(out, kept.joined.view(), 0, queries, heads, depth);
+  return project(wo_, std::as_const(kept.joined).view());
+}
+
+template <class T>
+void AttentionLayer::backward(const Slot<T>& slot, const Sequences& queries, MatrixView<const T> x,
+                              const Sequences& keys, MatrixView<const T> y, const Kept<T>& kept,
+                              MatrixView<const T> dout, MatrixView<T> dx, MatrixView<T> dy) const {
+  const Index heads = options_.heads;
+  const Index depth = options_.depth();
+  const Index inner = heads * depth;
+  kernel::transposed_product(dout, kept.joined.view(), wo_.in(slot.gradients));
+  Rows<T> djoined(queries.rows(), inner);
+  kernel::multiply(dout, wo_.in(slot.weights), djoined.view());
+  const Rows<T> grad_out = split_heads(std::as_const(djoined).view(), 0, queries, heads, depth);
+
+  const AttentionExtents made_for = extents(queries, keys);
+  const std::vector<double> shares = this->shares(slot.weights);
+  const AttentionInputs<T> in = inputs_of(made_for, kept, queries, keys, shares);
+  Rows<T> dq(queries.rows() * heads, depth);
+  Rows<T> dk(keys.rows() * heads, depth);
+  Rows<T> dv(keys.rows() * heads, depth);
+  AttentionGradients<T> gradients;
+  gradients.q = {dq.data(), in.q.shape};
+  gradients.k = {dk.data(), in.k.shape};
+  gradients.v = {dv.data(), in.v.shape};
+  T* const drho = slot.gradients + rho_;
+  if (!shares.empty()) gradients.hybrid = {drho, in.hybrid.shape};
+  AttentionPlan<T>& plan = slot.plans->plan(made_for);
+  plan.gradients(in, {grad_out.data(), plan.out_shape()}, gradients);
+  for (std::size_t h = 0; h < shares.size(); ++h) {
+    drho[h] *= static_cast<T>(shares[h] * (1 - shares[h]));
+  }
+
+  const auto back = [&](const MatrixPlace& place, MatrixView<const T> from, Rows<T>& above,
+                        MatrixView<T> sum) {
+    const MatrixView<const T> read = std::as_const(above).view();
+    kernel::transposed_product(read, from, place.in(slot.gradients));
+    kernel::multiply_add(read, place.in(slot.weights), sum);
+  };
+  if (x.data == y.data) {
+    Rows<T> all(queries.rows(), 3 * inner);
+    join_heads(dq, all.view(), 0, queries, heads, depth);
+    join_heads(dk, all.view(), inner, keys, heads, depth);
+    join_heads(dv, all.view(), 2 * inner, keys, heads, depth);
+    back(stacked(stacked(wq_, wk_), wv_), x, all, dx);
+  } else {
+    join_heads(dq, djoined.view(), 0, queries, heads, depth);
+    back(wq_, x, djoined, dx);
+    Rows<T> pairs(keys.rows(), 2 * inner);
+    join_heads(dk, pairs.view(), 0, keys, heads, depth);
+    join_heads(dv, pairs.view(), inner, keys, heads, depth);
+    back(stacked(wk_, wv_), y, pairs, dy);
+  }
+}
+
+#define ATTN_ATTENTION_LAYER(T)                                                                    \
+  template Rows<T> AttentionLayer::forward(const Slot<T>&, const Sequences&, MatrixView<const T>,  \
+                                           const Sequences&, MatrixView<const T>, Kept<T>&) const; \
+  template void AttentionLayer::backward(const Slot<T>&, const Sequences&, MatrixView<const T>,    \
+                                         const Sequences&, MatrixView<const T>, const Kept<T>&,    \
+                                         MatrixView<const T>, MatrixView<T>, MatrixView<T>) const; \
+  template std::vector<double> AttentionLayer::shares(const T*) const;
+ATTN_ATTENTION_LAYER(float)
+ATTN_ATTENTION_LAYER(double)
+#undef ATTN_ATTENTION_LAYER
+
+}  // namespace attn::train

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "train/parameters.hpp"
+#include "train/slot.hpp"
+
+namespace attn::train {
+
+struct AttentionLayerOptions {
+  AttentionScheme scheme;
+  bool causal = false;
+  Index width = 0;
+  Index heads = 1;
+  double first_share = 0.5;  ///< u of hnas at the start, in (0, 1)
+  double deviation = 0;      ///< of W_Q, W_K and W_V at the start
+  double out_deviation = 0;  ///< of W_O
+
+  Index depth() const { return width / heads; }
+};
+
+/// Attention with several heads: per head, queries Q = x W_Qᵀ, keys K = y W_Kᵀ, values V = y W_Vᵀ,
+/// scores Q Kᵀ/√d, weights by the scheme, out = π V; the heads side by side, times W_O. There are
+/// no biases. W_Q, W_K, W_V (heads·d, width) hold the rows of head h from h·d on; W_O (width,
+/// heads·d). The share of hnas is u = 1/(1 + exp(−ρ)), ρ one number or one per head.
+class AttentionLayer {
+ public:
+  /// Adds PREFIXwq, wk, wv, wo, and rho under hnas.
+  AttentionLayer(Parameters& parameters, const std::string& prefix,
+                 const AttentionLayerOptions& options);
+
+  template <class T>
+  struct Kept {
+    Rows<T> q, k, v;  ///< (sequences, heads, positions, d)
+    Rows<T> joined;   ///< (sequences·queries, heads·d): what is multiplied by W_O
+  };
+
+  /// Attention of the rows x to the rows y; both may be the same.
+  template <class T>
+  Rows<T> forward(const Slot<T>& slot, const Sequences& queries, MatrixView<const T> x,
+                  const Sequences& keys, MatrixView<const T> y, Kept<T>& kept) const;
+
+  /// Writes the gradients of its tensors; adds ∂L/∂x to dx and ∂L/∂y to dy, which may be the same.
+  template <class T>
+  void backward(const Slot<T>& slot, const Sequences& queries, MatrixView<const T> x,
+                const Sequences& keys, MatrixView<const T> y, const Kept<T>& kept,
+                MatrixView<const T> dout, MatrixView<T> dx, MatrixView<T> dy) const;
+
+  const AttentionLayerOptions& options() const { return options_; }
+
+  /// The shares u at some weights: none unless the scheme is hnas.
+  template <class T>
+  std::vector<double> shares(const T* weights) const;
+
+  MatrixPlace wq() const { return wq_; }
+  MatrixPlace wk() const { return wk_; }
+  MatrixPlace wv() const { return wv_; }
+  MatrixPlace wo() const { return wo_; }
+
+ private:
+  AttentionExtents extents(const Sequences& queries, const Sequences& keys) const;
+  Index rho_count() const;
+
+  AttentionLayerOptions options_;
+  MatrixPlace wq_, wk_, wv_, wo_;  // the first three one behind the other
+  Index rho_ = 0;
+};
+
+}  // namespace attn::train

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <map>
+
+#include "attnkit/attention.hpp"
+
+namespace attn::train {
+
+/// How the heads of a layer attend to keys.
+struct AttentionScheme {
+  Scheme scheme = Scheme::unas;
+  bool share_by_head = false;  ///< for hnas: a share u of each head's own, else one of the layer
+  Index iterations = 1;        ///< for sinkhorn
+
+  auto operator<=>(const AttentionScheme&) const = default;
+};
+
+/// What a plan of attention is made for: q (sequences, heads, queries, depth), k and v likewise.
+struct AttentionExtents {
+  AttentionScheme scheme;
+  bool causal = false;
+  Index sequences = 0;
+  Index heads = 0;
+  Index queries = 0;
+  Index keys = 0;
+  Index depth = 0;
+  bool padded_queries = false;  ///< with query_length
+  bool padded_keys = false;     ///< with key_length
+
+  auto operator<=>(const AttentionExtents&) const = default;
+};
+
+/// The plans of one thread: each is made once, and all layers with the same extents share it.
+template <class T>
+class AttentionPlans {
+ public:
+  AttentionPlan<T>& plan(const AttentionExtents& extents);
+
+ private:
+  std::map<AttentionExtents, AttentionPlan<T>> plans_;
+};
+
+}  // namespace attn::train

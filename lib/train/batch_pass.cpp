@@ -1,0 +1,110 @@
+#include "train/batch_pass.hpp"
+
+#include <algorithm>
+
+#include "kernel/parallel.hpp"
+
+namespace attn::train {
+namespace {
+
+// Numbers that are added at a time: those of all slots fit into the second-level cache.
+constexpr Index numbers_at_once = 4096;
+
+double factor_of(const std::vector<SlotBatch>& slots) {
+  Index targets = 0;
+  for (const SlotBatch& slot : slots) targets += slot.targets.count();
+  return targets == 0 ? 0 : 1 / static_cast<double>(targets);
+}
+
+Prediction sum_of(const std::vector<Prediction>& parts) {
+  Prediction sum;
+  for (const Prediction& part : parts) sum.add(part);
+  return sum;
+}
+
+}  // namespace
+
+std::vector<SlotRange> slot_ranges(Index sequences) {
+  const Index slots = std::min(sequences, most_slots);
+  std::vector<SlotRange> ranges;
+  for (Index n = 0; n < slots; ++n) {
+    const Index first = n * sequences / slots;
+    ranges.push_back({first, (n + 1) * sequences / slots - first});
+  }
+  return ranges;
+}
+
+template <class T>
+BatchPass<T>::BatchPass(const Transformer& model, int threads)
+    : model_(model), threads_(threads), plans_(static_cast<std::size_t>(threads)) {}
+
+template <class T>
+Prediction BatchPass<T>::predict(const T* weights, const std::vector<SlotBatch>& slots) {
+  const MemoryPool::Use use(&pool_);
+  std::vector<Prediction> found(slots.size());
+  kernel::parallel_for(static_cast<Index>(slots.size()), threads_, [&](Index n, int worker) {
+    Slot<T> slot;
+    slot.weights = weights;
+    slot.plans = &plans_[static_cast<std::size_t>(worker)];
+    const auto at = static_cast<std::size_t>(n);
+    found[at] = model_.predict(slot, slots[at]);
+  });
+  return sum_of(found);
+}
+
+template <class T>
+typename BatchPass<T>::Gradients BatchPass<T>::differentiate(const T* weights,
+                                                             const std::vector<SlotBatch>& slots,
+                                                             double dropout, std::uint64_t seed,
+                                                             Index number) {
+  while (gradients_.size() < std::max<std::size_t>(slots.size(), 1)) {
+    gradients_.emplace_back(model_.parameters().size());
+  }
+  const MemoryPool::Use use(&pool_);
+  const double factor = factor_of(slots);
+  std::vector<Prediction> found(slots.size());
+  std::vector<Transformer::TokenGradients<T>> token_gradients(slots.size());
+  kernel::parallel_for(static_cast<Index>(slots.size()), threads_, [&](Index n, int worker) {
+    const auto at = static_cast<std::size_t>(n);
+    Slot<T> slot;
+    slot.weights = weights;
+    slot.gradients = gradients_[at].data();
+    slot.dropout = {dropout, seed, static_cast<std::uint32_t>(number * most_slots + n)};
+    slot.plans = &plans_[static_cast<std::size_t>(worker)];
+    found[at] = model_.differentiate(slot, slots[at], factor, token_gradients[at]);
+  });
+  add_slots(static_cast<Index>(slots.size()));
+  T* const sum = gradients_.front().data();
+  for (std::size_t n = 0; n < slots.size(); ++n) {
+    model_.add_token_gradients(slots[n], token_gradients[n], sum);
+  }
+  return {sum_of(found), sum};
+}
+
+template <class T>
+void BatchPass<T>::add_slots(Index slots) {
+  for (const Parameter& one : model_.parameters().all()) {
+    const auto numbers_of = [&](Index slot) {
+      return gradients_[static_cast<std::size_t>(slot)].data() + one.offset;
+    };
+    if (one.by_rows || slots == 0) {
+      std::fill_n(numbers_of(0), one.size(), T{0});
+      continue;
+    }
+    const Index pieces = (one.size() + numbers_at_once - 1) / numbers_at_once;
+    kernel::parallel_for(pieces, threads_, [&](Index piece, int) {
+      const Index first = piece * numbers_at_once;
+      const Index count = std::min(numbers_at_once, one.size() - first);
+      for (Index step = 1; step < slots; step *= 2) {
+        for (Index n = 0; n + step < slots; n += 2 * step) {
+          add_row<T>(numbers_of(n) + first, numbers_of(n + step) + first, count);
+        }
+      }
+    });
+  }
+}
+
+template class BatchPass<float>;
+template class BatchPass<double>;
+
+}  // namespace attn::train

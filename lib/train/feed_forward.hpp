@@ -1,0 +1,38 @@
+#pragma once
+
+#include <string>
+
+#include "train/linear.hpp"
+
+namespace attn::train {
+
+enum class Activation { relu, gelu };
+
+/// y = W₂ activation(W₁ x + b₁) + b₂ for each row, W₁ (inner, width), W₂ (width, inner).
+class FeedForward {
+ public:
+  /// Adds PREFIXw1, b1, w2 and b2. `deviation` is that of W₁, `out_deviation` that of W₂.
+  FeedForward(Parameters& parameters, const std::string& prefix, Index width, Index inner,
+              Activation activation, double deviation, double out_deviation);
+
+  template <class T>
+  struct Kept {
+    Rows<T> before;  ///< W₁ x + b₁; only for GELU
+    Rows<T> inner;   ///< activation(W₁ x + b₁)
+  };
+
+  template <class T>
+  Rows<T> forward(const Slot<T>& slot, MatrixView<const T> x, Kept<T>& kept) const;
+
+  /// Writes the gradients of its tensors and adds ∂L/∂x to dx.
+  template <class T>
+  void backward(const Slot<T>& slot, MatrixView<const T> x, const Kept<T>& kept,
+                MatrixView<const T> dy, MatrixView<T> dx) const;
+
+ private:
+  Linear in_;
+  Linear out_;
+  Activation activation_;
+};
+
+}  // namespace attn::train

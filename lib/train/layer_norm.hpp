@@ -1,0 +1,37 @@
+#pragma once
+
+#include <string>
+
+#include "train/parameters.hpp"
+#include "train/slot.hpp"
+
+namespace attn::train {
+
+/// Layer normalisation of each row over its features, with gain and shift, ε = 1e-5.
+class LayerNorm {
+ public:
+  /// Adds NAME_gain and NAME_shift.
+  LayerNorm(Parameters& parameters, const std::string& name, Index width);
+
+  /// The mean of each row and 1/√(variance + ε). The caller keeps x.
+  template <class T>
+  struct Kept {
+    Rows<T> mean;
+    Rows<T> inverse;
+  };
+
+  template <class T>
+  Rows<T> forward(const Slot<T>& slot, MatrixView<const T> x, Kept<T>& kept) const;
+
+  /// Writes the gradients of gain and shift, and returns ∂L/∂x.
+  template <class T>
+  Rows<T> backward(const Slot<T>& slot, MatrixView<const T> x, const Kept<T>& kept,
+                   MatrixView<const T> dy) const;
+
+ private:
+  Index width_;
+  Index gain_;
+  Index shift_;
+};
+
+}  // namespace attn::train

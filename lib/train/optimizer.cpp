@@ -1,0 +1,143 @@
+#include "train/optimizer.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernel/parallel.hpp"
+#include "train/adam_moments.hpp"
+
+namespace attn::train {
+namespace {
+
+// Numbers that a thread treats at a time; fixed, so that sums over them are.
+constexpr Index numbers_per_piece = 16384;
+
+// Calls body(first, count) for the pieces of an array.
+template <class Body>
+void for_pieces(Index size, int threads, const Body& body) {
+  const Index pieces = (size + numbers_per_piece - 1) / numbers_per_piece;
+  kernel::parallel_for(pieces, threads, [&](Index piece, int) {
+    const Index first = piece * numbers_per_piece;
+    body(first, std::min(numbers_per_piece, size - first));
+  });
+}
+
+}  // namespace
+
+template <class T>
+Optimizer<T>::Optimizer(const Parameters& parameters, const OptimizerOptions& options, int threads)
+    : parameters_(parameters), options_(options), threads_(threads) {
+  const bool keeps_first = options.rule != Rule::sgd || options.momentum != 0;
+  if (keeps_first) first_ = Buffer<T>(parameters.size());
+  if (options.rule != Rule::sgd) second_ = Buffer<T>(parameters.size());
+  for (T* const moment : moments()) std::fill_n(moment, parameters.size(), T{0});
+}
+
+template <class T>
+std::vector<T*> Optimizer<T>::moments() {
+  std::vector<T*> kept;
+  for (const Buffer<T>* const one : {&first_, &second_}) {
+    if (one->data() != nullptr) kept.push_back(one->data());
+  }
+  return kept;
+}
+
+template <class T>
+double Optimizer<T>::norm_of(const T* numbers, Index count) const {
+  std::vector<double> sums(
+      static_cast<std::size_t>((count + numbers_per_piece - 1) / numbers_per_piece));
+  for_pieces(count, threads_, [&](Index first, Index length) {
+    double sum = 0;
+    for (Index n = first; n < first + length; ++n) {
+      const double x = static_cast<double>(numbers[n]);
+      sum += x * x;
+    }
+    sums[static_cast<std::size_t>(first / numbers_per_piece)] = sum;
+  });
+  double total = 0;
+  for (const double sum : sums) total += sum;
+  return std::sqrt(total);
+}
+
+template <class T>
+double Optimizer<T>::step(Index number, double rate, T* weights, T* gradients) {
+  const double norm = norm_of(gradients, parameters_.size());
+  if (options_.clip > 0 && norm > options_.clip) {
+    const T factor = static_cast<T>(options_.clip / norm);
+    for_pieces(parameters_.size(), threads_, [&](Index first, Index count) {
+      for (Index n = first; n < first + count; ++n) gradients[n] *= factor;
+    });
+  }
+  for (const Parameter& one : parameters_.all()) {
+    T* const w = weights + one.offset;
+    T* const g = gradients + one.offset;
+    switch (options_.rule) {
+      case Rule::sgd:
+        sgd(one, rate, w, g);
+        break;
+      case Rule::adam:
+        adam(one, number, rate, w, g);
+        break;
+      case Rule::lamb:
+        lamb(one, number, rate, w, g);
+        break;
+    }
+  }
+  return norm;
+}
+
+template <class T>
+void Optimizer<T>::sgd(const Parameter& one, double rate, T* w, T* g) {
+  const T decay = one.decays ? static_cast<T>(options_.decay) : T{0};
+  const T momentum = static_cast<T>(options_.momentum);
+  const T eta = static_cast<T>(rate);
+  T* const m = momentum == 0 ? nullptr : first_.data() + one.offset;
+  for_pieces(one.size(), threads_, [&](Index first, Index count) {
+    for (Index n = first; n < first + count; ++n) {
+      if (decay != 0) g[n] += decay * w[n];
+      if (m != nullptr) {
+        m[n] = momentum * m[n] + g[n];
+        w[n] -= eta * m[n];
+      } else {
+        w[n] -= eta * g[n];
+      }
+    }
+  });
+}
+
+template <class T>
+void Optimizer<T>::adam(const Parameter& one, Index number, double rate, T* w, const T* g) {
+  const AdamMoments<T> moments(first_.data() + one.offset, second_.data() + one.offset, options_,
+                               number);
+  const T keep = static_cast<T>(1 - (one.decays ? rate * options_.decay : 0));
+  const T eta = static_cast<T>(rate);
+  for_pieces(one.size(), threads_, [&](Index first, Index count) {
+    for (Index n = first; n < first + count; ++n) {
+      w[n] = keep * w[n] - eta * moments.direction(n, g[n]);
+    }
+  });
+}
+
+template <class T>
+void Optimizer<T>::lamb(const Parameter& one, Index number, double rate, T* w, T* g) {
+  const AdamMoments<T> moments(first_.data() + one.offset, second_.data() + one.offset, options_,
+                               number);
+  const T decay = one.decays ? static_cast<T>(options_.decay) : T{0};
+  for_pieces(one.size(), threads_, [&](Index first, Index count) {
+    for (Index n = first; n < first + count; ++n) {
+      g[n] = moments.direction(n, g[n]) + decay * w[n];
+    }
+  });
+  const double weight_norm = norm_of(w, one.size());
+  const double step_norm = norm_of(g, one.size());
+  const double trust = weight_norm > 0 && step_norm > 0 ? weight_norm / step_norm : 1;
+  const T eta = static_cast<T>(rate * trust);
+  for_pieces(one.size(), threads_, [&](Index first, Index count) {
+    for (Index n = first; n < first + count; ++n) w[n] -= eta * g[n];
+  });
+}
+
+template class Optimizer<float>;
+template class Optimizer<double>;
+
+}  // namespace attn::train

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tensor/view.hpp"
+
+namespace attn::train {
+
+/// How a tensor starts.
+enum class Initial {
+  constant,  ///< all numbers are `value`
+  normal,    ///< normal, of mean 0 and standard deviation `value`
+};
+
+/// A tensor of a model.
+struct Parameter {
+  std::string name;  ///< as in a checkpoint: "layer0/wq"
+  Shape shape;
+  Initial initial = Initial::constant;
+  double value = 0;
+  bool decays = false;  ///< weight decay applies: to matrices, neither to biases nor to norms
+  /// Its gradient is a sum over few of its rows, which layers return instead of writing it.
+  bool by_rows = false;
+  Index offset = 0;  ///< of its first number in the flat array
+
+  Index size() const;
+};
+
+/// The place of a matrix in the flat array of all parameters.
+struct MatrixPlace {
+  Index offset = 0;
+  Index rows = 0;
+  Index cols = 0;
+
+  template <class T>
+  MatrixView<T> in(T* flat) const {
+    return {flat + offset, rows, cols};
+  }
+};
+
+/// All tensors of a model, one behind the other in one flat array. Weights, gradients and the
+/// moments of an optimiser each are such an array.
+class Parameters {
+ public:
+  /// Adds a matrix (rows, cols), row-major, with weight decay.
+  MatrixPlace add_matrix(const std::string& name, Index rows, Index cols, double deviation);
+
+  /// As add_matrix, for a table of which a pass uses few rows: see Parameter::by_rows.
+  MatrixPlace add_table(const std::string& name, Index rows, Index cols, double deviation);
+
+  /// Adds a vector of equal numbers, without weight decay. Returns its offset.
+  Index add_vector(const std::string& name, Index length, double value);
+
+  const std::vector<Parameter>& all() const { return all_; }
+
+  /// The number of all numbers.
+  Index size() const { return size_; }
+
+  /// Writes the start of every tensor: normal numbers are those of RandomStream(seed, name), so
+  /// that a tensor's start depends on its name and size only.
+  template <class T>
+  void initialise(std::uint64_t seed, T* flat) const;
+
+ private:
+  Index add(Parameter parameter);
+
+  std::vector<Parameter> all_;
+  Index size_ = 0;
+};
+
+}  // namespace attn::train

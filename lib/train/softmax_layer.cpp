@@ -1,0 +1,111 @@
+#include "train/softmax_layer.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "kernel/gemm.hpp"
+#include "kernel/tile.hpp"
+#include "train/linear.hpp"
+
+namespace attn::train {
+namespace {
+
+// Rows whose logits exist at the same time.
+constexpr Index most_rows = 256;
+
+// Replaces logits by `factor` times the gradient of their smoothed loss.
+template <class T>
+Prediction differentiate_row(T* z, Index n, Index token, double smoothing, double factor) {
+  Prediction found;
+  found.count = 1;
+  const Index best = std::max_element(z, z + n) - z;
+  found.correct = best == token ? 1 : 0;
+  const double shift = static_cast<double>(z[best]);
+  const double target = static_cast<double>(z[token]);
+  double mean = 0;
+  if (smoothing > 0) {
+    for (Index v = 0; v < n; ++v) mean += static_cast<double>(z[v]);
+    mean /= static_cast<double>(n);
+  }
+  const double sum = kernel::exp_row(z, z, n, nullptr, shift);
+  const double log_sum = shift + std::log(sum);
+  found.loss = log_sum - target;
+  found.smoothed = log_sum - (1 - smoothing) * target - smoothing * mean;
+  kernel::scale_row(z, n, factor / sum);
+  z[token] -= static_cast<T>(factor * (1 - smoothing));
+  if (smoothing > 0) {
+    const T each = static_cast<T>(factor * smoothing / static_cast<double>(n));
+    for (Index v = 0; v < n; ++v) z[v] -= each;
+  }
+  return found;
+}
+
+}  // namespace
+
+SoftmaxLayer::SoftmaxLayer(Parameters& parameters, const std::string& prefix,
+                           const std::optional<MatrixPlace>& tied, Index vocabulary, Index width,
+                           double deviation, double smoothing)
+    : weight_(tied ? *tied
+                   : parameters.add_matrix(prefix + "softmax", vocabulary, width, deviation)),
+      bias_(parameters.add_vector(prefix + "softmax_bias", vocabulary, 0)),
+      smoothing_(smoothing) {}
+
+template <class T>
+Rows<T> SoftmaxLayer::logits(const T* weights, MatrixView<const T> x) const {
+  Rows<T> z(x.rows, weight_.rows);
+  kernel::multiply_transposed(T{1}, x, weight_.in(weights), z.view());
+  add_to_rows(z.view(), weights + bias_);
+  return z;
+}
+
+template <class T>
+Prediction SoftmaxLayer::forward(const Slot<T>& slot, MatrixView<const T> x, const Targets& targets,
+                                 double factor, MatrixView<T> dx) const {
+  const bool differentiates = dx.data != nullptr;
+  const Index vocabulary = weight_.rows;
+  if (differentiates) {
+    std::fill_n(slot.gradients + bias_, vocabulary, T{0});
+    if (targets.count() == 0) set_to_zero(weight_.in(slot.gradients));
+  }
+  Prediction total;
+  for (Index first = 0; first < targets.count(); first += most_rows) {
+    const Index count = std::min(most_rows, targets.count() - first);
+    const Index* const row_of = targets.rows.data() + first;
+    Rows<T> chosen(count, x.cols);
+    for (Index r = 0; r < count; ++r) {
+      std::copy_n(x.row(row_of[r]), x.cols, chosen.view().row(r));
+    }
+    const MatrixView<const T> input = std::as_const(chosen).view();
+    Rows<T> z = logits(slot.weights, input);
+    for (Index r = 0; r < count; ++r) {
+      const Index token = targets.tokens[static_cast<std::size_t>(first + r)];
+      total.add(differentiate_row(z.view().row(r), vocabulary, token, smoothing_, factor));
+    }
+    if (!differentiates) continue;
+    const MatrixView<const T> dz = std::as_const(z).view();
+    if (first == 0) {
+      kernel::transposed_product(dz, input, weight_.in(slot.gradients));
+    } else {
+      kernel::add_transposed_product(dz, input, weight_.in(slot.gradients));
+    }
+    T* const dbias = slot.gradients + bias_;
+    for (Index r = 0; r < count; ++r) add_row(dbias, dz.row(r), vocabulary);
+    Rows<T> dchosen(count, x.cols);
+    kernel::multiply(dz, weight_.in(slot.weights), dchosen.view());
+    for (Index r = 0; r < count; ++r) {
+      add_row(dx.row(row_of[r]), std::as_const(dchosen).view().row(r), x.cols);
+    }
+  }
+  return total;
+}
+
+#define ATTN_SOFTMAX_LAYER(T)                                                                    \
+  template Prediction SoftmaxLayer::forward(const Slot<T>&, MatrixView<const T>, const Targets&, \
+                                            double, MatrixView<T>) const;                        \
+  template Rows<T> SoftmaxLayer::logits(const T*, MatrixView<const T>) const;
+ATTN_SOFTMAX_LAYER(float)
+ATTN_SOFTMAX_LAYER(double)
+#undef ATTN_SOFTMAX_LAYER
+
+}  // namespace attn::train

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "train/parameters.hpp"
+#include "train/slot.hpp"
+
+namespace attn::train {
+
+/// The rows of which a token is to be predicted, and those tokens.
+struct Targets {
+  std::vector<Index> rows;
+  std::vector<Index> tokens;
+
+  Index count() const { return static_cast<Index>(rows.size()); }
+};
+
+/// What a pass found about its targets.
+struct Prediction {
+  double loss = 0;      ///< Σ over targets of −log p(token), in nats, without smoothing
+  double smoothed = 0;  ///< the same of the smoothed loss, whose gradient is taken
+  Index correct = 0;    ///< targets whose token is the most probable one, the first of equal ones
+  Index count = 0;      ///< targets
+
+  void add(const Prediction& more) {
+    loss += more.loss;
+    smoothed += more.smoothed;
+    correct += more.correct;
+    count += more.count;
+  }
+};
+
+/// Softmax over the vocabulary: logits z = W x + b for the rows with targets. The loss of a target
+/// t is −(1 − ε) log p_t − ε/V Σ_v log p_v, with ε the label smoothing.
+class SoftmaxLayer {
+ public:
+  /// Uses `tied` as W if it is given, else adds PREFIXsoftmax (vocabulary, width); adds
+  /// PREFIXsoftmax_bias (vocabulary).
+  SoftmaxLayer(Parameters& parameters, const std::string& prefix,
+               const std::optional<MatrixPlace>& tied, Index vocabulary, Index width,
+               double deviation, double smoothing);
+
+  /// The sums over the targets of the slot. Where `dx` has data, also takes the gradients of
+  /// `factor` times the smoothed loss: writes those of W and b to the slot, adds that of x to `dx`.
+  template <class T>
+  Prediction forward(const Slot<T>& slot, MatrixView<const T> x, const Targets& targets,
+                     double factor, MatrixView<T> dx) const;
+
+  /// Writes the logits of each row of x, (rows, vocabulary).
+  template <class T>
+  Rows<T> logits(const T* weights, MatrixView<const T> x) const;
+
+ private:
+  MatrixPlace weight_;
+  Index bias_;
+  double smoothing_;
+};
+
+}  // namespace attn::train

@@ -1,0 +1,61 @@
+#include "train/stack.hpp"
+
+#include <utility>
+
+namespace attn::train {
+
+Stack::Stack(Parameters& parameters, const Options& options)
+    : embedding_(parameters, options.prefix + "embedding/", options.embedding, options.place) {
+  for (Index n = 0; n < options.layers; ++n) {
+    layers_.emplace_back(parameters, options.prefix + "layer" + std::to_string(n) + "/",
+                         options.self_group, options.layer, options.self, options.cross,
+                         options.place + 1 + 3 * static_cast<std::uint32_t>(n));
+  }
+  if (options.layer.order == NormOrder::pre) {
+    norm_.emplace(parameters, options.prefix + "norm/last", options.layer.width);
+  }
+}
+
+template <class T>
+MatrixView<const T> Stack::forward(const Slot<T>& slot, const Sequences& sequences,
+                                   const Index* tokens, const TransformerLayer::Memory<T>& memory,
+                                   Kept<T>& kept) const {
+  kept.inputs.clear();
+  kept.inputs.push_back(embedding_.forward(slot, sequences, tokens));
+  kept.layers.resize(layers_.size());
+  for (std::size_t n = 0; n < layers_.size(); ++n) {
+    kept.inputs.push_back(layers_[n].forward(slot, sequences, std::as_const(kept.inputs[n]).view(),
+                                             memory, kept.layers[n]));
+  }
+  const MatrixView<const T> last = std::as_const(kept.inputs.back()).view();
+  if (!norm_) return last;
+  kept.normal = norm_->forward(slot, last, kept.norm);
+  return std::as_const(kept.normal).view();
+}
+
+template <class T>
+Rows<T> Stack::backward(const Slot<T>& slot, const Sequences& sequences, const Index* tokens,
+                        const TransformerLayer::Memory<T>& memory, const Kept<T>& kept, Rows<T> dy,
+                        MatrixView<T> dmemory) const {
+  if (norm_) {
+    dy = norm_->backward(slot, kept.inputs.back().view(), kept.norm, std::as_const(dy).view());
+  }
+  for (std::size_t n = layers_.size(); n-- > 0;) {
+    dy = layers_[n].backward(slot, sequences, kept.inputs[n].view(), memory, kept.layers[n], dy,
+                             dmemory);
+  }
+  embedding_.backward(slot, sequences, tokens, dy);
+  return dy;
+}
+
+#define ATTN_STACK(T)                                                                              \
+  template MatrixView<const T> Stack::forward(const Slot<T>&, const Sequences&, const Index*,      \
+                                              const TransformerLayer::Memory<T>&, Kept<T>&) const; \
+  template Rows<T> Stack::backward(const Slot<T>&, const Sequences&, const Index*,                 \
+                                   const TransformerLayer::Memory<T>&, const Kept<T>&, Rows<T>,    \
+                                   MatrixView<T>) const;
+ATTN_STACK(float)
+ATTN_STACK(double)
+#undef ATTN_STACK
+
+}  // namespace attn::train

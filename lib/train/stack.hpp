@@ -1,0 +1,57 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "train/embedding.hpp"
+#include "train/transformer_layer.hpp"
+
+namespace attn::train {
+
+/// An encoder or a decoder: embedding and layers, and under NormOrder::pre a last norm.
+class Stack {
+ public:
+  struct Options {
+    std::string prefix;      ///< of all names: "encoder/", or nothing if there is one stack only
+    std::string self_group;  ///< see TransformerLayer
+    Index layers = 1;
+    Embedding::Options embedding;
+    LayerOptions layer;
+    LayerAttention self;
+    std::optional<LayerAttention> cross;
+    std::uint32_t place = 0;  ///< the first of 1 + 3·layers numbers for dropout
+  };
+
+  Stack(Parameters& parameters, const Options& options);
+
+  template <class T>
+  struct Kept {
+    std::vector<Rows<T>> inputs;  ///< of the layers, and the last one's result
+    std::vector<TransformerLayer::Kept<T>> layers;
+    LayerNorm::Kept<T> norm;
+    Rows<T> normal;
+  };
+
+  /// The result of the last layer, which `kept` owns.
+  template <class T>
+  MatrixView<const T> forward(const Slot<T>& slot, const Sequences& sequences, const Index* tokens,
+                              const TransformerLayer::Memory<T>& memory, Kept<T>& kept) const;
+
+  /// Returns the gradients of the tokens' vectors: see Embedding::backward. Adds ∂L/∂memory to
+  /// `dmemory`.
+  template <class T>
+  Rows<T> backward(const Slot<T>& slot, const Sequences& sequences, const Index* tokens,
+                   const TransformerLayer::Memory<T>& memory, const Kept<T>& kept, Rows<T> dy,
+                   MatrixView<T> dmemory) const;
+
+  const Embedding& embedding() const { return embedding_; }
+  const std::vector<TransformerLayer>& layers() const { return layers_; }
+
+ private:
+  Embedding embedding_;
+  std::vector<TransformerLayer> layers_;
+  std::optional<LayerNorm> norm_;
+};
+
+}  // namespace attn::train

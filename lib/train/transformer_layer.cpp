@@ -1,0 +1,89 @@
+#include "train/transformer_layer.hpp"
+
+#include <utility>
+
+namespace attn::train {
+namespace {
+
+AttentionLayerOptions attention_options(const LayerOptions& layer,
+                                        const LayerAttention& attention) {
+  return {.scheme = attention.scheme,
+          .causal = attention.causal,
+          .width = layer.width,
+          .heads = layer.heads,
+          .first_share = attention.first_share,
+          .deviation = layer.deviation,
+          .out_deviation = layer.out_deviation};
+}
+
+}  // namespace
+
+TransformerLayer::TransformerLayer(Parameters& parameters, const std::string& prefix,
+                                   const std::string& self_group, const LayerOptions& options,
+                                   const LayerAttention& self,
+                                   const std::optional<LayerAttention>& cross, std::uint32_t place)
+    : self_(parameters, prefix + self_group, attention_options(options, self)),
+      around_self_(parameters, prefix + "norm/self", options.width, options.order, place),
+      inner_(parameters, prefix + "ffn/", options.width, options.inner, options.activation,
+             options.deviation, options.out_deviation),
+      around_inner_(parameters, prefix + "norm/ffn", options.width, options.order, place + 2) {
+  if (!cross) return;
+  cross_.emplace(parameters, prefix + "cross/", attention_options(options, *cross));
+  around_cross_.emplace(parameters, prefix + "norm/cross", options.width, options.order, place + 1);
+}
+
+template <class T>
+Rows<T> TransformerLayer::forward(const Slot<T>& slot, const Sequences& sequences,
+                                  MatrixView<const T> x, const Memory<T>& memory,
+                                  Kept<T>& kept) const {
+  using Input = MatrixView<const T>;
+  kept.after_self = around_self_.forward(slot, x, kept.around_self, [&](Input in) {
+    return self_.forward(slot, sequences, in, sequences, in, kept.self);
+  });
+  Input last = std::as_const(kept.after_self).view();
+  if (cross_) {
+    kept.after_cross = around_cross_->forward(slot, last, kept.around_cross, [&](Input in) {
+      return cross_->forward(slot, sequences, in, memory.sequences, memory.rows, kept.cross);
+    });
+    last = std::as_const(kept.after_cross).view();
+  }
+  return around_inner_.forward(slot, last, kept.around_inner,
+                               [&](Input in) { return inner_.forward(slot, in, kept.inner); });
+}
+
+template <class T>
+Rows<T> TransformerLayer::backward(const Slot<T>& slot, const Sequences& sequences,
+                                   MatrixView<const T> x, const Memory<T>& memory,
+                                   const Kept<T>& kept, const Rows<T>& dy,
+                                   MatrixView<T> dmemory) const {
+  using Input = MatrixView<const T>;
+  const Input after_self = kept.after_self.view();
+  Rows<T> d =
+      around_inner_.backward(slot, cross_ ? kept.after_cross.view() : after_self, kept.around_inner,
+                             dy, [&](Input in, Input df, MatrixView<T> sum) {
+                               inner_.backward(slot, in, kept.inner, df, sum);
+                             });
+  if (cross_) {
+    d = around_cross_->backward(slot, after_self, kept.around_cross, d,
+                                [&](Input in, Input df, MatrixView<T> sum) {
+                                  cross_->backward(slot, sequences, in, memory.sequences,
+                                                   memory.rows, kept.cross, df, sum, dmemory);
+                                });
+  }
+  return around_self_.backward(
+      slot, x, kept.around_self, d, [&](Input in, Input df, MatrixView<T> sum) {
+        self_.backward(slot, sequences, in, sequences, in, kept.self, df, sum, sum);
+      });
+}
+
+#define ATTN_TRANSFORMER_LAYER(T)                                                               \
+  template Rows<T> TransformerLayer::forward(                                                   \
+      const Slot<T>&, const Sequences&, MatrixView<const T>, const Memory<T>&, Kept<T>&) const; \
+  template Rows<T> TransformerLayer::backward(                                                  \
+      const Slot<T>&, const Sequences&, MatrixView<const T>, const Memory<T>&, const Kept<T>&,  \
+      const Rows<T>&, MatrixView<T>) const;
+ATTN_TRANSFORMER_LAYER(float)
+ATTN_TRANSFORMER_LAYER(double)
+#undef ATTN_TRANSFORMER_LAYER
+
+}  // namespace attn::train

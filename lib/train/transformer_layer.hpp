@@ -1,0 +1,77 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "train/attention_layer.hpp"
+#include "train/feed_forward.hpp"
+#include "train/residual.hpp"
+
+namespace attn::train {
+
+/// What all layers of a stack have in common.
+struct LayerOptions {
+  Index width = 0;
+  Index heads = 1;
+  Index inner = 0;  ///< of the feed-forward layer
+  Activation activation = Activation::relu;
+  NormOrder order = NormOrder::post;
+  double deviation = 0.02;      ///< of the weights at the start
+  double out_deviation = 0.02;  ///< of W_O and W₂ at the start
+};
+
+/// How a layer attends.
+struct LayerAttention {
+  AttentionScheme scheme;
+  bool causal = false;
+  double first_share = 0.5;
+};
+
+/// One layer of an encoder or a decoder: self-attention, attention to another stack's result where
+/// there is one, and the feed-forward layer, each in a Residual.
+class TransformerLayer {
+ public:
+  /// Names begin with `prefix`: those of self-attention go on with `self_group`, the others with
+  /// cross/, ffn/ and norm/. `place` is the first of three numbers for dropout.
+  TransformerLayer(Parameters& parameters, const std::string& prefix, const std::string& self_group,
+                   const LayerOptions& options, const LayerAttention& self,
+                   const std::optional<LayerAttention>& cross, std::uint32_t place);
+
+  template <class T>
+  struct Kept {
+    AttentionLayer::Kept<T> self, cross;
+    FeedForward::Kept<T> inner;
+    Residual::Kept<T> around_self, around_cross, around_inner;
+    Rows<T> after_self, after_cross;
+  };
+
+  /// The other stack's result, which cross-attention reads, and its sequences.
+  template <class T>
+  struct Memory {
+    Sequences sequences;
+    MatrixView<const T> rows;
+  };
+
+  template <class T>
+  Rows<T> forward(const Slot<T>& slot, const Sequences& sequences, MatrixView<const T> x,
+                  const Memory<T>& memory, Kept<T>& kept) const;
+
+  /// Returns ∂L/∂x and adds ∂L/∂memory to `dmemory`.
+  template <class T>
+  Rows<T> backward(const Slot<T>& slot, const Sequences& sequences, MatrixView<const T> x,
+                   const Memory<T>& memory, const Kept<T>& kept, const Rows<T>& dy,
+                   MatrixView<T> dmemory) const;
+
+  const AttentionLayer& self() const { return self_; }
+  const std::optional<AttentionLayer>& cross() const { return cross_; }
+
+ private:
+  AttentionLayer self_;
+  Residual around_self_;
+  std::optional<AttentionLayer> cross_;
+  std::optional<Residual> around_cross_;
+  FeedForward inner_;
+  Residual around_inner_;
+};
+
+}  // namespace attn::train
