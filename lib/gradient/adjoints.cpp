@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernel/gradient.hpp"
+#include "kernel/tile.hpp"
 #include "tensor/infinity.hpp"
 #include "tensor/pooled_vector.hpp"
 
@@ -29,11 +31,9 @@ class MeanProducts final : public Observer<T> {
         tile_products(all_products_, tile.range, products_[static_cast<std::size_t>(slot)]);
     for (Index i = 0; i < tile.range.rows; ++i) {
       const auto at = static_cast<std::size_t>(tile.range.row0 + i);
-      for (Index j = 0; j < tile.range.cols; ++j) {
-        const auto weight = static_cast<double>(tile.weights(i, j));
-        means_[at] += weight * static_cast<double>(products(i, j));
-        masses_[at] += weight;
-      }
+      const T* const weights = tile.weights.row(i);
+      means_[at] += kernel::weighted_sum(weights, products.row(i), tile.range.cols);
+      masses_[at] += kernel::dot_row(weights, nullptr, tile.range.cols);
     }
   }
   void finish() override {

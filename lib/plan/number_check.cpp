@@ -1,13 +1,11 @@
 #include "plan/number_check.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
-#include <cstdint>
 #include <limits>
-#include <type_traits>
 
 #include "attnkit/error.hpp"
+#include "kernel/magnitudes.hpp"
 #include "kernel/parallel.hpp"
 
 namespace attn {
@@ -43,38 +41,13 @@ const char* text_of(Allowed allowed) {
   return "finite numbers";
 }
 
-template <class T>
-struct Magnitudes {
-  bool all_finite = true;
-  bool any_negative = false;  // -0 included
-  T largest_finite = 0;
-};
-
-// Compares magnitudes by their bits as integers, which have the same order: the compiler vectorises
-// such a loop, but not one in which a NaN may occur.
-template <class T>
-Magnitudes<T> magnitudes(const T* values, Index count) {
-  using Bits = std::conditional_t<sizeof(T) == sizeof(float), std::uint32_t, std::uint64_t>;
-  constexpr auto sign = static_cast<Bits>(Bits{1} << (8 * sizeof(T) - 1));
-  constexpr auto infinite = std::bit_cast<Bits>(std::numeric_limits<T>::infinity());
-  Bits largest = 0;
-  Bits largest_finite = 0;
-  Bits signs = 0;
-  for (Index n = 0; n < count; ++n) {
-    const auto bits = std::bit_cast<Bits>(values[n]);
-    const auto magnitude = static_cast<Bits>(bits & static_cast<Bits>(~sign));
-    largest = std::max(largest, magnitude);
-    largest_finite = std::max(largest_finite, magnitude < infinite ? magnitude : Bits{0});
-    signs |= bits;
-  }
-  return {largest < infinite, (signs & sign) != 0, std::bit_cast<T>(largest_finite)};
-}
-
 }  // namespace
 
 template <class T>
 bool all_finite(const T* values, Index count) {
-  return magnitudes(values, count).all_finite;
+  T largest = 0;
+  bool negative = false;
+  return kernel::magnitudes(values, count, &largest, &negative);
 }
 
 template <class T>
@@ -124,10 +97,12 @@ void NumberCheck<T>::look(Piece& piece) const {
   for (Index row = piece.row0; row < last; row += step) {
     const Index first = (region.block * array.rows + range.row0 + row) * array.cols + range.col0;
     const Index count = step * range.cols;
-    const Magnitudes<T> found = magnitudes(array.values + first, count);
-    piece.largest = std::max(piece.largest, found.largest_finite);
-    const bool negative = array.allowed == Allowed::finite_not_negative && found.any_negative;
-    if (found.all_finite && !negative) continue;
+    T largest = 0;
+    bool any_negative = false;
+    const bool finite = kernel::magnitudes(array.values + first, count, &largest, &any_negative);
+    piece.largest = std::max(piece.largest, largest);
+    const bool negative = array.allowed == Allowed::finite_not_negative && any_negative;
+    if (finite && !negative) continue;
     for (Index n = 0; n < count; ++n) {
       if (!is_allowed(array.values[first + n], array.allowed)) refuse(array, first + n);
     }

@@ -1,0 +1,12 @@
+#pragma once
+
+#include "tensor/shape.hpp"
+
+namespace attn::kernel {
+
+/// Whether the n numbers x contain neither a NaN nor an infinity. Also tells the largest finite
+/// magnitude, 0 without one, and whether any sign bit is set, that of −0 and of a NaN included.
+bool magnitudes(const float* x, Index n, float* largest_finite, bool* any_negative);
+bool magnitudes(const double* x, Index n, double* largest_finite, bool* any_negative);
+
+}  // namespace attn::kernel
