@@ -145,6 +145,16 @@ struct AttentionOutputs {
   TensorView<T> weights;                  ///< (leading, Lq, Lk): all π_ij, O(Lq Lk) memory
 };
 
+/// What `run` has written for the same inputs, from which gradients can start. The scheme decides
+/// which potentials there are: unas_row_potential is that of hnas.
+template <class T>
+struct AttentionResults {
+  TensorView<const T> out;
+  TensorView<const double> row_potential;
+  TensorView<const double> col_potential;
+  TensorView<const double> unas_row_potential;
+};
+
 /// Where gradients go, each of the shape of its operand. A gradient whose view has no data is not
 /// computed. The gradient of an operand that several problems share (grouped heads, broadcast axes)
 /// is the sum over them, added up in float64 in their order.
@@ -225,6 +235,13 @@ class AttentionPlan {
   AttentionSummary gradients(const AttentionInputs<T>& inputs, TensorView<const T> grad_out,
                              const AttentionGradients<T>& gradients,
                              const AttentionOutputs<T>& outputs = {});
+
+  /// The same gradients, to the last bit, from known results, without computing these again: seven
+  /// products become five. Throws Error(usage) under sinkhorn, whose iterations are all needed, and
+  /// with a gate; Error(input) for a result that is missing or has another shape. Results of other
+  /// inputs are not noticed.
+  void gradients_from(const AttentionInputs<T>& inputs, const AttentionResults<T>& results,
+                      TensorView<const T> grad_out, const AttentionGradients<T>& gradients);
 
  private:
   class Impl;

@@ -58,18 +58,22 @@ class AttentionPlan<T>::Impl {
   AttentionSummary gradients(const AttentionInputs<T>& inputs, const TensorView<const T>& grad_out,
                              const AttentionGradients<T>& wanted,
                              const AttentionOutputs<T>& outputs) {
-    return problems_.run(backward_bytes(), slots_.bytes(), [&] {
-      require_outputs(layout_, outputs);
-      require_grad_out(grad_out);
-      const Finish finish{slots_};
-      slots_.start(wanted);
-      arrays_.bind(inputs, grad_out, problems_.threads());
-      AttentionSummary summary;
-      summary.problems.resize(static_cast<std::size_t>(layout_.problems));
-      for (Index first = 0; first < layout_.problems; first += wave()) {
-        differentiate(first, std::min(layout_.problems, first + wave()), outputs, summary);
-      }
-      return summary;
+    AttentionSummary summary;
+    summary.problems.resize(static_cast<std::size_t>(layout_.problems));
+    require_outputs(layout_, outputs);
+    differentiate(inputs, grad_out, wanted, [&](Index problem, HeadWork<T>& work, int threads) {
+      forward(problem, outputs, true, work, threads);
+      summary.problems[static_cast<std::size_t>(problem)] = summary_of(layout_, work);
+    });
+    return summary;
+  }
+
+  void gradients_from(const AttentionInputs<T>& inputs, const AttentionResults<T>& results,
+                      const TensorView<const T>& grad_out, const AttentionGradients<T>& wanted) {
+    require_results(layout_, results);
+    differentiate(inputs, grad_out, wanted, [&](Index problem, HeadWork<T>& work, int threads) {
+      begin(problem, work);
+      take_results(layout_, results, work, threads);
     });
   }
 
@@ -102,25 +106,42 @@ class AttentionPlan<T>::Impl {
            std::max(attend_head_bytes<T>(layout_, true, problems_.inside()), out + backward);
   }
 
-  void differentiate(Index first, Index last, const AttentionOutputs<T>& outputs,
-                     AttentionSummary& summary) {
-    problems_.for_each(first, last, [&](Index problem, int threads) {
-      HeadWork<T> work;
-      forward(problem, outputs, true, work, threads);
-      backward(problem, problem - first, work, threads);
-      close_gate(work);
-      summary.problems[static_cast<std::size_t>(problem)] = summary_of(layout_, work);
+  // `attend(problem, work, threads)` fills in the results of a head.
+  template <class Attend>
+  void differentiate(const AttentionInputs<T>& inputs, const TensorView<const T>& grad_out,
+                     const AttentionGradients<T>& wanted, const Attend& attend) {
+    problems_.run(backward_bytes(), slots_.bytes(), [&] {
+      require_grad_out(grad_out);
+      const Finish finish{slots_};
+      slots_.start(wanted);
+      arrays_.bind(inputs, grad_out, problems_.threads());
+      for (Index first = 0; first < layout_.problems; first += wave()) {
+        const Index last = std::min(layout_.problems, first + wave());
+        problems_.for_each(first, last, [&](Index problem, int threads) {
+          HeadWork<T> work;
+          attend(problem, work, threads);
+          backward(problem, problem - first, work, threads);
+          close_gate(work);
+        });
+        for (Index problem = first; problem < last; ++problem) {
+          slots_.collect(problem, problem - first);
+        }
+      }
+      return 0;
     });
-    for (Index problem = first; problem < last; ++problem) slots_.collect(problem, problem - first);
   }
 
-  void forward(Index problem, const AttentionOutputs<T>& outputs, bool needs_out, HeadWork<T>& work,
-               int threads) const {
+  void begin(Index problem, HeadWork<T>& work) const {
     arrays_.head(problem, work.head);
     work.part = arrays_.part(problem);
     work.scheme = layout_.scheme;
     work.scheme.hybrid = arrays_.hybrid(problem);
     work.scheme.sink = arrays_.sink(problem);
+  }
+
+  void forward(Index problem, const AttentionOutputs<T>& outputs, bool needs_out, HeadWork<T>& work,
+               int threads) const {
+    begin(problem, work);
     attend_head(layout_, outputs, needs_out, work, threads);
   }
 
@@ -221,6 +242,14 @@ AttentionSummary AttentionPlan<T>::gradients(const AttentionInputs<T>& inputs,
                                              const AttentionGradients<T>& gradients,
                                              const AttentionOutputs<T>& outputs) {
   return plan::alive(impl_).gradients(inputs, grad_out, gradients, outputs);
+}
+
+template <class T>
+void AttentionPlan<T>::gradients_from(const AttentionInputs<T>& inputs,
+                                      const AttentionResults<T>& results,
+                                      TensorView<const T> grad_out,
+                                      const AttentionGradients<T>& gradients) {
+  plan::alive(impl_).gradients_from(inputs, results, grad_out, gradients);
 }
 
 SolveStatus AttentionSummary::status() const {

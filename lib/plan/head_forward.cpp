@@ -23,6 +23,21 @@ void copy_row(std::span<const double> from, Index first, double padding,
   std::fill(end, row + length, padding);
 }
 
+// The own numbers of a problem, `count` of them from `first` on.
+PooledVector<double> own_numbers(const TensorView<const double>& from, Index problem, Index first,
+                                 Index count) {
+  if (from.data == nullptr) return {};
+  const double* const start = from.data + problem * from.shape.back() + first;
+  return PooledVector<double>(start, start + count);
+}
+
+template <class View>
+void require_view(const char* name, const View& view, const Shape& expected) {
+  if (view.shape == expected) return;
+  throw Error(Failure::input, std::string(name) + " has shape " + to_string(view.shape) +
+                                  ", expected " + to_string(expected));
+}
+
 template <class T>
 MatrixView<T> block_of(const TensorView<T>& view, Index problem, Index rows, Index cols) {
   return {view.data == nullptr ? nullptr : view.data + problem * rows * cols, rows, cols};
@@ -33,9 +48,7 @@ MatrixView<T> block_of(const TensorView<T>& view, Index problem, Index rows, Ind
 template <class T>
 void require_outputs(const AttentionLayout& layout, const AttentionOutputs<T>& outputs) {
   const auto require = [](const char* name, const auto& view, const Shape& expected) {
-    if (view.data == nullptr || view.shape == expected) return;
-    throw Error(Failure::input, std::string(name) + " has shape " + to_string(view.shape) +
-                                    ", expected " + to_string(expected));
+    if (view.data != nullptr) require_view(name, view, expected);
   };
   if (outputs.out && !layout.v) throw Error(Failure::usage, "there is no v to make out of");
   if (outputs.unas_row_potential && !description_of(layout.scheme.scheme).is_mixture()) {
@@ -94,6 +107,37 @@ void attend_head(const AttentionLayout& layout, const AttentionOutputs<T>& outpu
 }
 
 template <class T>
+void require_results(const AttentionLayout& layout, const AttentionResults<T>& results) {
+  const SchemeDescription& scheme = description_of(layout.scheme.scheme);
+  if (scheme.is_iterated()) {
+    throw Error(Failure::usage, "the gradients of sinkhorn need all of its iterations");
+  }
+  if (layout.gate) throw Error(Failure::usage, "gradients with a gate need out before the gate");
+  const Shape by_query = join(layout.leading, {layout.queries()});
+  require_view("out", results.out, join(by_query, {layout.v_head_dim}));
+  require_view("row_potential", results.row_potential, by_query);
+  require_view("col_potential", results.col_potential, join(layout.leading, {layout.keys()}));
+  if (scheme.is_mixture()) {
+    require_view("unas_row_potential", results.unas_row_potential, by_query);
+  }
+}
+
+template <class T>
+void take_results(const AttentionLayout& layout, const AttentionResults<T>& results,
+                  HeadWork<T>& work, int threads) {
+  const Index problem = work.head.arrays.problem;
+  const TileRange& own = work.part.range;
+  const MatrixView<const T> out =
+      by_query(block_of(results.out, problem, layout.queries(), layout.v_head_dim), own);
+  work.out = {const_cast<T*>(out.data), out.rows, out.cols, out.row_stride};
+  work.scores.emplace(layout.recipe, work.head.arrays, threads);
+  Potentials& potentials = work.attention.potentials;
+  potentials.row = own_numbers(results.row_potential, problem, own.row0, own.rows);
+  potentials.col = own_numbers(results.col_potential, problem, own.col0, own.cols);
+  potentials.unas_row = own_numbers(results.unas_row_potential, problem, own.row0, own.rows);
+}
+
+template <class T>
 ProblemSummary summary_of(const AttentionLayout& layout, const HeadWork<T>& work) {
   const SchemeSummary& scheme = work.attention.summary;
   const AllowedCounts& allowed = work.attention.allowed;
@@ -122,11 +166,14 @@ std::int64_t attend_head_bytes(const AttentionLayout& layout, bool needs_out, in
   return bytes;
 }
 
-#define ATTN_FOR_TYPE(T)                                                              \
-  template void require_outputs(const AttentionLayout&, const AttentionOutputs<T>&);  \
-  template void attend_head(const AttentionLayout&, const AttentionOutputs<T>&, bool, \
-                            HeadWork<T>&, int);                                       \
-  template ProblemSummary summary_of(const AttentionLayout&, const HeadWork<T>&);     \
+#define ATTN_FOR_TYPE(T)                                                                       \
+  template void require_outputs(const AttentionLayout&, const AttentionOutputs<T>&);           \
+  template void attend_head(const AttentionLayout&, const AttentionOutputs<T>&, bool,          \
+                            HeadWork<T>&, int);                                                \
+  template void require_results(const AttentionLayout&, const AttentionResults<T>&);           \
+  template void take_results(const AttentionLayout&, const AttentionResults<T>&, HeadWork<T>&, \
+                             int);                                                             \
+  template ProblemSummary summary_of(const AttentionLayout&, const HeadWork<T>&);              \
   template std::int64_t attend_head_bytes<T>(const AttentionLayout&, bool, int);
 ATTN_FOR_TYPE(float)
 ATTN_FOR_TYPE(double)

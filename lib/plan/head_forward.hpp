@@ -29,6 +29,17 @@ template <class T>
 void attend_head(const AttentionLayout& layout, const AttentionOutputs<T>& outputs, bool needs_out,
                  HeadWork<T>& work, int threads);
 
+/// Throws Error(usage) for a plan that cannot start from results, Error(input) for a result that is
+/// missing or has another shape.
+template <class T>
+void require_results(const AttentionLayout& layout, const AttentionResults<T>& results);
+
+/// Takes a head's potentials and output from `results`, in place of attend_head. `work.out` then
+/// must not be written.
+template <class T>
+void take_results(const AttentionLayout& layout, const AttentionResults<T>& results,
+                  HeadWork<T>& work, int threads);
+
 /// The outcome of a computed head.
 template <class T>
 ProblemSummary summary_of(const AttentionLayout& layout, const HeadWork<T>& work);

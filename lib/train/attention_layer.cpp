@@ -110,6 +110,17 @@ AttentionInputs<T> inputs_of(const AttentionExtents& extents, const AttentionLay
   return in;
 }
 
+template <class T>
+AttentionResults<T> results_of(const AttentionLayer::Kept<T>& kept, const AttentionPlan<T>& plan,
+                               bool mixture) {
+  AttentionResults<T> results;
+  results.out = {kept.out.data(), plan.out_shape()};
+  results.row_potential = {kept.row_potential.data(), plan.query_shape()};
+  results.col_potential = {kept.col_potential.data(), plan.key_shape()};
+  if (mixture) results.unas_row_potential = {kept.unas_row_potential.data(), plan.query_shape()};
+  return results;
+}
+
 }  // namespace
 
 template <class T>
@@ -135,14 +146,22 @@ Rows<T> AttentionLayer::forward(const Slot<T>& slot, const Sequences& queries,
   }
   const AttentionExtents made_for = extents(queries, keys);
   const std::vector<double> shares = this->shares(slot.weights);
-  Rows<T> out(queries.rows() * heads, depth);
   AttentionPlan<T>& plan = slot.plans->plan(made_for);
   AttentionOutputs<T> outputs;
-  outputs.out = {out.data(), plan.out_shape()};
+  kept.out = Rows<T>(queries.rows() * heads, depth);
+  outputs.out = {kept.out.data(), plan.out_shape()};
+  kept.row_potential = Rows<double>(queries.rows() * heads, 1);
+  outputs.row_potential = {kept.row_potential.data(), plan.query_shape()};
+  kept.col_potential = Rows<double>(keys.rows() * heads, 1);
+  outputs.col_potential = {kept.col_potential.data(), plan.key_shape()};
+  if (!shares.empty()) {
+    kept.unas_row_potential = Rows<double>(queries.rows() * heads, 1);
+    outputs.unas_row_potential = {kept.unas_row_potential.data(), plan.query_shape()};
+  }
   plan.run(inputs_of(made_for, kept, queries, keys, shares), outputs);
-  kept.joined = Rows<T>(queries.rows(), inner);
-  join_heads(out, kept.joined.view(), 0, queries, heads, depth);
-  return project(wo_, std::as_const(kept.joined).view());
+  Rows<T> joined(queries.rows(), inner);
+  join_heads(kept.out, joined.view(), 0, queries, heads, depth);
+  return project(wo_, std::as_const(joined).view());
 }
 
 template <class T>
@@ -152,8 +171,9 @@ void AttentionLayer::backward(const Slot<T>& slot, const Sequences& queries, Mat
   const Index heads = options_.heads;
   const Index depth = options_.depth();
   const Index inner = heads * depth;
-  kernel::transposed_product(dout, kept.joined.view(), wo_.in(slot.gradients));
   Rows<T> djoined(queries.rows(), inner);
+  join_heads(kept.out, djoined.view(), 0, queries, heads, depth);
+  kernel::transposed_product(dout, std::as_const(djoined).view(), wo_.in(slot.gradients));
   kernel::multiply(dout, wo_.in(slot.weights), djoined.view());
   const Rows<T> grad_out = split_heads(std::as_const(djoined).view(), 0, queries, heads, depth);
 
@@ -170,7 +190,12 @@ void AttentionLayer::backward(const Slot<T>& slot, const Sequences& queries, Mat
   T* const drho = slot.gradients + rho_;
   if (!shares.empty()) gradients.hybrid = {drho, in.hybrid.shape};
   AttentionPlan<T>& plan = slot.plans->plan(made_for);
-  plan.gradients(in, {grad_out.data(), plan.out_shape()}, gradients);
+  const TensorView<const T> upstream(grad_out.data(), plan.out_shape());
+  if (options_.scheme.scheme == Scheme::sinkhorn) {
+    plan.gradients(in, upstream, gradients);
+  } else {
+    plan.gradients_from(in, results_of(kept, plan, !shares.empty()), upstream, gradients);
+  }
   for (std::size_t h = 0; h < shares.size(); ++h) {
     drho[h] *= static_cast<T>(shares[h] * (1 - shares[h]));
   }

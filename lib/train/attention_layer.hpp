@@ -32,8 +32,9 @@ class AttentionLayer {
 
   template <class T>
   struct Kept {
-    Rows<T> q, k, v;  ///< (sequences, heads, positions, d)
-    Rows<T> joined;   ///< (sequences·queries, heads·d): what is multiplied by W_O
+    Rows<T> q, k, v, out;  ///< (sequences, heads, positions, d)
+    /// (sequences, heads, positions): potentials, from which the backward pass starts.
+    Rows<double> row_potential, col_potential, unas_row_potential;
   };
 
   /// Attention of the rows x to the rows y; both may be the same.

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <span>
+
+#include "tensor/shape.hpp"
+
+namespace attn::train {
+
+/// The results of some runs, such as of some seeds. Printed tables seldom say which of the two
+/// deviations stands behind a ±, and p depends on it (MATHEMATICS.md §9, E4 and E6).
+struct Sample {
+  double mean;
+  double population_deviation;  ///< √(Σ(x − mean)²/n)
+  double sample_deviation;      ///< √(Σ(x − mean)²/(n − 1)), NaN for n = 1
+  Index count;                  ///< n
+};
+
+/// Equal values have deviations of exactly 0. All NaN without values, and if one is not finite.
+Sample sample_of(std::span<const double> values);
+
+/// A printed mean ± deviation of `count` runs, the deviation read as that of the population, or as
+/// that of the sample; the other one follows. Both deviations are NaN for count < 2.
+Sample with_population_deviation(double mean, double deviation, Index count);
+Sample with_sample_deviation(double mean, double deviation, Index count);
+
+/// A one-sided t-test. `t` is positive and `p` below ½ if the means differ in the direction asked
+/// for.
+struct TTest {
+  double t;
+  double degrees;  ///< degrees of freedom ν > 0, whole or not
+  double p;        ///< P(T_ν >= t), in [0, 1]
+};
+
+/// Whether the mean behind `a` is below that behind `b`, without equal variances (Welch, 1947), s
+/// the sample deviations and w = (s_a²/n_a)/(s_a²/n_a + s_b²/n_b):
+///
+///     t = (mean_b − mean_a)/√(s_a²/n_a + s_b²/n_b),  1/ν = w²/(n_a − 1) + (1 − w)²/(n_b − 1)
+///
+/// All NaN where that has no meaning: fewer than two values in one of the samples, a number that is
+/// not finite, or no deviation in both.
+TTest welch_one_sided(const Sample& a, const Sample& b);
+
+/// Whether the mean behind the sample is above `reference` (Student, 1908):
+///
+///     t = (mean − reference)/(s/√n),  ν = n − 1
+///
+/// All NaN for fewer than two values, a number that is not finite, or no deviation.
+TTest one_sample_one_sided(const Sample& sample, double reference);
+
+/// P(T_ν >= t) for Student's t with ν = `degrees`: for t >= 0 it is ½ I_x(ν/2, ½), x = ν/(ν + t²).
+/// In [0, 1]; NaN unless t is finite and ν finite and positive. For ν >= ½ and |t| <= 1e150, and
+/// while it is at least 1e-300, within a relative 1e-13, or 1e-9 for ν = 1 and |t| below 1e-6.
+double student_upper_tail(double t, double degrees);
+
+}  // namespace attn::train
