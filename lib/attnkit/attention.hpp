@@ -52,6 +52,11 @@ struct AttentionOptions {
   Window window;                  ///< hides keys far from the query's position
   RelativePositions relative = RelativePositions::none;
 
+  /// Columns of q multiplied, and those of k divided, by signed powers of two change no bit of the
+  /// results of unas, dnas and hnas with products as energies: nothing is decided by norms of q and
+  /// k. Otherwise scores that are surely small take a shorter way.
+  bool same_if_rescaled = false;
+
   double hybrid = 0.5;  ///< for hnas: u in [0, 1], unless the operand hybrid is present
   double alpha = 1;     ///< for fenchel: multiplies the scale; finite
   Stopping stopping;    ///< for sinkhorn; error: Σ_j |c_j − b_j| / Σ_j b_j of the column sums c

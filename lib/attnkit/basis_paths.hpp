@@ -39,6 +39,12 @@ struct StepOptions {
   double epsilon = 1e-8;
   Index number = 1;
 
+  // What else an optimiser does, on the gradients and values of basis paths if it steps in paths,
+  // so that it does not depend on rescalings either; else on those of the weights.
+  double gradient_factor = 1;  ///< multiplies all gradients first, as clipping by norm does; >= 0
+  double momentum = 0;         ///< μ in [0, 1) of sgd and si_sgd: m ← μm + g, a step of ηm
+  double decay = 0;  ///< λ >= 0; sgd: g ← g + λ·value; adam: a step of ηλ·value more (AdamW)
+
   /// A column is singular if its ratio R, by which a step multiplies the skeleton's path, is below
   /// this (> 0), or not finite. It stays as it is, moments too. With `clips`, R becomes this
   /// instead, unless it is infinite or NaN: such a column stays.
@@ -73,8 +79,8 @@ struct PathWeights {
   operator PathWeights<const T>() const requires(!std::is_const_v<T>) { return {wq, wk}; }
 };
 
-/// First and second moments: (leading, 2 d1, d2) for adam, (leading, 2 d1 − 1, d2) for si_adam,
-/// zeros before the first step. The other optimisers need none.
+/// First and second moments: (leading, 2 d1, d2) for optimisers of weights, (leading, 2 d1 − 1, d2)
+/// for those in paths, zeros before the first step. Adam's rules need both, a momentum the first.
 template <class T>
 struct PathMoments {
   TensorView<T> first = {};
@@ -102,7 +108,7 @@ class PathPlan {
   Shape weights_shape() const;                     ///< leading, d1, d2
   Shape values_shape() const;                      ///< leading, 2 d1 − 1, d2
   Shape skeleton_shape() const;                    ///< leading, d2
-  Shape moments_shape(Optimizer optimizer) const;  ///< empty for an optimiser without moments
+  Shape moments_shape(Optimizer optimizer) const;  ///< with the momentum of sgd and si_sgd
 
   /// The most bytes of working memory that a call takes, arguments and results not included. The
   /// first call allocates it and later calls reuse it.
@@ -129,6 +135,12 @@ class PathPlan {
   /// weight is 0.
   void compose(TensorView<const T> values, TensorView<const T> wk_skeleton,
                const std::vector<Skeleton>& skeletons, const PathWeights<T>& weights);
+
+  /// Σ G² over the gradients of all basis paths of each problem, the formulas of `step`; not finite
+  /// where a skeleton's weight is 0. Throws Error(input) for numbers that are not finite.
+  std::vector<double> squared_gradients(const std::vector<Skeleton>& skeletons,
+                                        const PathWeights<const T>& gradients,
+                                        const PathWeights<const T>& weights);
 
   /// One update of the weights, in place. sgd: W − ηG. adam: the same with Adam's step. si_sgd and
   /// si_adam step on the basis paths, whose gradients are, by column, with S the skeleton's rows

@@ -12,11 +12,26 @@ namespace {
 // Columns of a stripe, which a thread works on at once: a few cache lines of each row.
 constexpr Index stripe_columns = 128;
 
-// The step for a given gradient.
-struct Descent {
-  double rate;
+// The step for a given gradient and value, with momentum where the options have one.
+template <class T>
+class Descent {
+ public:
+  Descent(const StepOptions& options, const StepMatrices<T>& matrices)
+      : options_(options), first_(matrices.first_moment) {}
 
-  double operator()(Index, Index, double gradient) const { return rate * gradient; }
+  double operator()(Index row, Index col, double gradient, double value) const {
+    double step = options_.gradient_factor * gradient;
+    if (options_.decay != 0) step += options_.decay * value;
+    if (options_.momentum != 0) {
+      step += options_.momentum * first_(row, col);
+      first_(row, col) = static_cast<T>(step);
+    }
+    return options_.rate * step;
+  }
+
+ private:
+  const StepOptions& options_;
+  MatrixView<T> first_;
 };
 
 template <class T>
@@ -29,14 +44,15 @@ class Adam {
         first_correction_(1 - std::pow(options.beta1, static_cast<double>(options.number))),
         second_correction_(1 - std::pow(options.beta2, static_cast<double>(options.number))) {}
 
-  double operator()(Index row, Index col, double gradient) const {
-    const double m = options_.beta1 * first_(row, col) + (1 - options_.beta1) * gradient;
-    const double v =
-        options_.beta2 * second_(row, col) + (1 - options_.beta2) * gradient * gradient;
+  double operator()(Index row, Index col, double gradient, double value) const {
+    const double g = options_.gradient_factor * gradient;
+    const double m = options_.beta1 * first_(row, col) + (1 - options_.beta1) * g;
+    const double v = options_.beta2 * second_(row, col) + (1 - options_.beta2) * g * g;
     first_(row, col) = static_cast<T>(m);
     second_(row, col) = static_cast<T>(v);
-    return options_.rate * (m / first_correction_) /
-           (std::sqrt(v / second_correction_) + options_.epsilon);
+    const double step = options_.rate * (m / first_correction_) /
+                        (std::sqrt(v / second_correction_) + options_.epsilon);
+    return options_.decay == 0 ? step : step + options_.rate * options_.decay * value;
   }
 
  private:
@@ -67,12 +83,14 @@ template <class T, class Update>
 void step_weights(const StepMatrices<T>& m, const Update& update, Index first, Index last) {
   for (Index i = 0; i < m.wq.rows; ++i) {
     for (Index c = first; c < last; ++c) {
-      m.wq(i, c) = static_cast<T>(m.wq(i, c) - update(i, c, m.grad_wq(i, c)));
+      const double w = m.wq(i, c);
+      m.wq(i, c) = static_cast<T>(w - update(i, c, m.grad_wq(i, c), w));
     }
   }
   for (Index j = 0; j < m.wk.rows; ++j) {
     for (Index c = first; c < last; ++c) {
-      m.wk(j, c) = static_cast<T>(m.wk(j, c) - update(m.wq.rows + j, c, m.grad_wk(j, c)));
+      const double w = m.wk(j, c);
+      m.wk(j, c) = static_cast<T>(w - update(m.wq.rows + j, c, m.grad_wk(j, c), w));
     }
   }
 }
@@ -145,7 +163,7 @@ class PathStep {
     const Kept<T> first(m_.first_moment, row, c);
     const Kept<T> second(m_.second_moment, row, c);
     const double gradient = (m_.grad_wq(row, c) - column.others / column.q) / column.k;
-    column.ratio = 1 - update_(row, c, gradient) / column.q / column.k;
+    column.ratio = 1 - update_(row, c, gradient, column.q * k) / column.q / column.k;
     if (column.q == 0 || k == 0) column.ratio = std::numeric_limits<double>::quiet_NaN();
     summary_.least_ratio = std::min(summary_.least_ratio, column.ratio);
     summary_.largest_ratio = std::max(summary_.largest_ratio, column.ratio);
@@ -165,8 +183,9 @@ class PathStep {
       for (Index c = first_; c < last_; ++c) {
         const Column& column = at(c);
         if (!column.moves || i == skeleton_.q_of(c)) continue;
-        const double by = update_(i, c, m_.grad_wq(i, c) / column.k);
-        m_.wq(i, c) = static_cast<T>(m_.wq(i, c) - by / column.k);
+        const double w = m_.wq(i, c);
+        const double by = update_(i, c, m_.grad_wq(i, c) / column.k, w * column.k);
+        m_.wq(i, c) = static_cast<T>(w - by / column.k);
       }
     }
   }
@@ -179,8 +198,9 @@ class PathStep {
         const Index skipped = skeleton_.k_of(c);
         if (!column.moves || j == skipped) continue;
         const Index row = rows + j - (j > skipped ? 1 : 0);
-        const double by = update_(row, c, m_.grad_wk(j, c) / column.q);
-        const double moved = m_.wk(j, c) - (printed_ ? by : by / column.q);
+        const double w = m_.wk(j, c);
+        const double by = update_(row, c, m_.grad_wk(j, c) / column.q, w * column.q);
+        const double moved = w - (printed_ ? by : by / column.q);
         m_.wk(j, c) = static_cast<T>(moved / column.ratio);
       }
     }
@@ -237,14 +257,45 @@ bool keeps_moments(Optimizer optimizer) {
   return optimizer == Optimizer::adam || optimizer == Optimizer::si_adam;
 }
 
+bool keeps_first_moment(const StepOptions& options) {
+  return keeps_moments(options.optimizer) || options.momentum != 0;
+}
+
+template <class T>
+double squared_path_gradients(const Skeleton& skeleton, const StepMatrices<const T>& m) {
+  double total = 0;
+  for (Index c = 0; c < m.wq.cols; ++c) {
+    const Index row_q = skeleton.q_of(c);
+    const Index row_k = skeleton.k_of(c);
+    const double q = m.wq(row_q, c);
+    const double k = m.wk(row_k, c);
+    double others = 0;
+    for (Index j = 0; j < m.wk.rows; ++j) {
+      if (j == row_k) continue;
+      const double gradient = m.grad_wk(j, c) / q;
+      others += static_cast<double>(m.grad_wk(j, c)) * m.wk(j, c);
+      total += gradient * gradient;
+    }
+    for (Index i = 0; i < m.wq.rows; ++i) {
+      const double of_others = i == row_q ? others / q : 0;
+      const double gradient = (m.grad_wq(i, c) - of_others) / k;
+      total += gradient * gradient;
+    }
+  }
+  return total;
+}
+
 template <class T>
 StepSummary step(const StepOptions& options, const Skeleton& skeleton,
                  const StepMatrices<T>& matrices, int threads) {
   if (keeps_moments(options.optimizer)) {
     return step_by(options, skeleton, matrices, Adam<T>(options, matrices), threads);
   }
-  return step_by(options, skeleton, matrices, Descent{options.rate}, threads);
+  return step_by(options, skeleton, matrices, Descent<T>(options, matrices), threads);
 }
+
+template double squared_path_gradients(const Skeleton&, const StepMatrices<const float>&);
+template double squared_path_gradients(const Skeleton&, const StepMatrices<const double>&);
 
 template StepSummary step(const StepOptions&, const Skeleton&, const StepMatrices<float>&, int);
 template StepSummary step(const StepOptions&, const Skeleton&, const StepMatrices<double>&, int);

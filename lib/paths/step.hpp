@@ -12,15 +12,23 @@ struct StepMatrices {
   MatrixView<T> wk;
   MatrixView<const T> grad_wq;  ///< of a loss that depends on the weights only through the scores
   MatrixView<const T> grad_wk;
-  /// m and v, updated in place: for adam (2 d1, d2), the rows of W_Q and then of W_K; for si_adam
-  /// (2 d1 − 1, d2), as the basis (basis.hpp). Zeros before the first step; unused by the others.
+  /// m and v, updated in place: (2 d1, d2), the rows of W_Q and then of W_K, or in paths
+  /// (2 d1 − 1, d2), as the basis (basis.hpp). Zeros before the first step. Adam's rules use both,
+  /// a momentum the first.
   MatrixView<T> first_moment = {};
   MatrixView<T> second_moment = {};
 };
 
-/// Whether it steps in paths, with a skeleton and ratios; whether it keeps moments.
+/// Whether it steps in paths, with a skeleton and ratios; whether it is Adam's rule, which keeps
+/// two moments; whether its options make it keep a first one.
 bool steps_in_paths(Optimizer optimizer);
 bool keeps_moments(Optimizer optimizer);
+bool keeps_first_moment(const StepOptions& options);
+
+/// Σ G² over the gradients of the basis paths, as in `step`. Terms are added in the order of rows,
+/// column by column.
+template <class T>
+double squared_path_gradients(const Skeleton& skeleton, const StepMatrices<const T>& matrices);
 
 /// One update. sgd: W − ηG. adam: the same with Adam's step. si_sgd and si_adam step on the basis
 /// paths, whose gradients are, by column, with S the skeleton's rows (SI Alg. 2, corrected:

@@ -73,6 +73,7 @@ void AttentionLayout::take_options(const AttentionOptions& options) {
   causal = options.causal;
   recipe.causal = options.causal != Causal::none;
   recipe.window = options.window;
+  recipe.same_if_rescaled = options.same_if_rescaled;
   recipe.softcap = options.softcap;
   recipe.relative = options.relative;
   static_cast<Stopping&>(scheme) = options.stopping;

@@ -37,6 +37,7 @@ HeadScores<T>::HeadScores(const ScoreRecipe& recipe, const HeadArrays<T>& head, 
   terms.band = head.band(recipe);
   terms.relative = head.relative;
   terms.softcap = recipe.softcap;
+  terms.same_if_rescaled = recipe.same_if_rescaled;
   terms.preference = head.preference;
   scores_.emplace(terms);
 }

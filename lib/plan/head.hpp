@@ -23,7 +23,8 @@ struct ScoreRecipe {
   Window window;
   std::optional<double> softcap;
   RelativePositions relative = RelativePositions::none;
-  Index heads = 1;  ///< length of the last leading axis, for the slopes of alibi
+  Index heads = 1;                ///< length of the last leading axis, for the slopes of alibi
+  bool same_if_rescaled = false;  ///< see AttentionOptions
 };
 
 /// The inputs of one head, in memory that outlives it. Views without data and null pointers stand

@@ -25,6 +25,12 @@ void require_options(const StepOptions& options) {
   require(options.rate > 0 && std::isfinite(options.rate), "rate", "a finite number > 0");
   require(options.min_ratio > 0 && std::isfinite(options.min_ratio), "min_ratio",
           "a finite number > 0");
+  require(options.gradient_factor >= 0 && std::isfinite(options.gradient_factor), "gradient_factor",
+          "a finite number >= 0");
+  require(options.decay >= 0 && std::isfinite(options.decay), "decay", "a finite number >= 0");
+  require(options.momentum >= 0 && options.momentum < 1, "momentum", "a number >= 0 and < 1");
+  require(options.momentum == 0 || !keeps_moments(options.optimizer), "momentum",
+          "0 for adam and si_adam, which have moments of their own");
   if (!keeps_moments(options.optimizer)) return;
   require(options.beta1 >= 0 && options.beta1 < 1, "beta1", "a number >= 0 and < 1");
   require(options.beta2 >= 0 && options.beta2 < 1, "beta2", "a number >= 0 and < 1");
@@ -53,7 +59,6 @@ class PathPlan<T>::Impl {
   Shape values_shape() const { return of_rows(basis_rows(rows_)); }
   Shape skeleton_shape() const { return join(leading(), {columns_}); }
   Shape moments_shape(Optimizer optimizer) const {
-    if (!keeps_moments(optimizer)) return {};
     return of_rows(steps_in_paths(optimizer) ? basis_rows(rows_) : 2 * rows_);
   }
 
@@ -107,6 +112,28 @@ class PathPlan<T>::Impl {
     });
   }
 
+  std::vector<double> squared_gradients(const std::vector<Skeleton>& skeletons,
+                                        const PathWeights<const T>& gradients,
+                                        const PathWeights<const T>& weights) {
+    return problems_->run(bytes(), 0, [&] {
+      require_finite_weights(weights);
+      require_skeletons(skeletons);
+      const Operand grad_wq = gradient("grad_wq", gradients.wq);
+      const Operand grad_wk = gradient("grad_wk", gradients.wk);
+      std::vector<double> sums(static_cast<std::size_t>(problems_->count()));
+      problems_->for_each([&](Index problem, int) {
+        const auto at = static_cast<std::size_t>(problem);
+        StepMatrices<const T> matrices;
+        matrices.wq = matrix(weights.wq, problem);
+        matrices.wk = matrix(weights.wk, problem);
+        matrices.grad_wq = {grad_wq.block(gradients.wq, problem), rows_, columns_};
+        matrices.grad_wk = {grad_wk.block(gradients.wk, problem), rows_, columns_};
+        sums[at] = squared_path_gradients(skeletons[at], matrices);
+      });
+      return sums;
+    });
+  }
+
   std::vector<StepSummary> step(const StepOptions& options, const std::vector<Skeleton>& skeletons,
                                 const PathWeights<const T>& gradients,
                                 const PathWeights<T>& weights, const PathMoments<T>& moments) {
@@ -118,11 +145,10 @@ class PathPlan<T>::Impl {
       const Operand grad_wq = gradient("grad_wq", gradients.wq);
       const Operand grad_wk = gradient("grad_wk", gradients.wk);
       const Shape of_moments = moments_shape(options.optimizer);
-      const bool keeps = keeps_moments(options.optimizer);
-      if (keeps) {
-        plan::require_array("the first moment", moments.first, of_moments);
-        plan::require_array("the second moment", moments.second, of_moments);
-      }
+      const bool keeps_first = keeps_first_moment(options);
+      const bool keeps_second = keeps_moments(options.optimizer);
+      if (keeps_first) plan::require_array("the first moment", moments.first, of_moments);
+      if (keeps_second) plan::require_array("the second moment", moments.second, of_moments);
       const Skeleton no_skeleton;
       std::vector<StepSummary> summaries(static_cast<std::size_t>(problems_->count()));
       problems_->for_each([&](Index problem, int threads) {
@@ -132,11 +158,9 @@ class PathPlan<T>::Impl {
         matrices.wk = matrix(weights.wk, problem);
         matrices.grad_wq = {grad_wq.block(gradients.wq, problem), rows_, columns_};
         matrices.grad_wk = {grad_wk.block(gradients.wk, problem), rows_, columns_};
-        if (keeps) {
-          const Index rows = of_moments[of_moments.size() - 2];
-          matrices.first_moment = matrix(moments.first, problem, rows);
-          matrices.second_moment = matrix(moments.second, problem, rows);
-        }
+        const Index rows = of_moments[of_moments.size() - 2];
+        if (keeps_first) matrices.first_moment = matrix(moments.first, problem, rows);
+        if (keeps_second) matrices.second_moment = matrix(moments.second, problem, rows);
         summaries[at] =
             attn::step<T>(options, in_paths ? skeletons[at] : no_skeleton, matrices, threads);
       });
@@ -246,6 +270,12 @@ std::vector<Skeleton> PathPlan<T>::cyclic_skeletons() const {
 template <class T>
 std::vector<Skeleton> PathPlan<T>::largest_skeletons(const PathWeights<const T>& weights) {
   return plan::alive(impl_).largest_skeletons(weights);
+}
+template <class T>
+std::vector<double> PathPlan<T>::squared_gradients(const std::vector<Skeleton>& skeletons,
+                                                   const PathWeights<const T>& gradients,
+                                                   const PathWeights<const T>& weights) {
+  return plan::alive(impl_).squared_gradients(skeletons, gradients, weights);
 }
 template <class T>
 void PathPlan<T>::decompose(const PathWeights<const T>& weights,

@@ -56,7 +56,7 @@ Scores<T>::Scores(const Terms& terms)
   const double magnitude = terms.energy->magnitude();
   const double shown = terms.softcap ? std::min(magnitude, *terms.softcap) : magnitude;
   magnitude_ = surely_finite_ ? shown + added : std::numeric_limits<double>::infinity();
-  near_zero_ = magnitude_ <= largest_near_zero;
+  near_zero_ = !terms.same_if_rescaled && magnitude_ <= largest_near_zero;
 }
 
 template <class T>

@@ -33,6 +33,7 @@ class Scores {
     const RelativeBias<T>* relative = nullptr;  ///< added; of the energy's shape, and this `band`
     std::optional<double> softcap = std::nullopt;  ///< X > 0: X·tanh(energy/X), rounded once
     const MatrixSource<T>* preference = nullptr;   ///< u >= 0, finite: adds log u; 0 forbids
+    bool same_if_rescaled = false;  ///< near_zero is false, which depends on norms of q and k
   };
 
   /// Scratch memory of one thread for fill.

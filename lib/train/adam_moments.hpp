@@ -2,7 +2,8 @@
 
 #include <cmath>
 
-#include "train/optimizer.hpp"
+#include "tensor/shape.hpp"
+#include "train/optimizer_options.hpp"
 
 namespace attn::train {
 

@@ -78,7 +78,8 @@ AttentionExtents AttentionLayer::extents(const Sequences& queries, const Sequenc
           .keys = keys.length,
           .depth = options_.depth(),
           .padded_queries = queries.lengths != nullptr,
-          .padded_keys = keys.lengths != nullptr};
+          .padded_keys = keys.lengths != nullptr,
+          .in_paths = options_.in_paths};
 }
 
 template <class T>

@@ -16,6 +16,7 @@ struct AttentionLayerOptions {
   double first_share = 0.5;  ///< u of hnas at the start, in (0, 1)
   double deviation = 0;      ///< of W_Q, W_K and W_V at the start
   double out_deviation = 0;  ///< of W_O
+  bool in_paths = false;     ///< W_Q and W_K step in paths: no bit depends on their scale
 
   Index depth() const { return width / heads; }
 };

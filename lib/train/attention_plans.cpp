@@ -21,6 +21,7 @@ AttentionShapes shapes_of_extents(const AttentionExtents& extents) {
 AttentionOptions options_of(const AttentionExtents& extents) {
   AttentionOptions options;
   options.scheme = extents.scheme.scheme;
+  options.same_if_rescaled = extents.in_paths;
   options.causal = extents.causal ? Causal::top_left : Causal::none;
   if (extents.scheme.scheme == Scheme::sinkhorn) {
     options.stopping.iterations = extents.scheme.iterations;

@@ -26,6 +26,7 @@ struct AttentionExtents {
   Index depth = 0;
   bool padded_queries = false;  ///< with query_length
   bool padded_keys = false;     ///< with key_length
+  bool in_paths = false;        ///< AttentionOptions::same_if_rescaled
 
   auto operator<=>(const AttentionExtents&) const = default;
 };

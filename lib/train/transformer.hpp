@@ -19,7 +19,7 @@ struct TransformerOptions {
   Index length = 0;
   LayerOptions layer;
   LayerAttention encoder;
-  LayerAttention decoder = {.scheme = {}, .causal = true, .first_share = 0.5};
+  LayerAttention decoder = {.scheme = {}, .causal = true, .first_share = 0.5, .in_paths = false};
   LayerAttention cross;
   Positions positions = Positions::learned;
   bool tied = false;  ///< the softmax has the matrix of the embedding

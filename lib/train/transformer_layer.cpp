@@ -13,7 +13,8 @@ AttentionLayerOptions attention_options(const LayerOptions& layer,
           .heads = layer.heads,
           .first_share = attention.first_share,
           .deviation = layer.deviation,
-          .out_deviation = layer.out_deviation};
+          .out_deviation = layer.out_deviation,
+          .in_paths = attention.in_paths};
 }
 
 }  // namespace

@@ -25,6 +25,7 @@ struct LayerAttention {
   AttentionScheme scheme;
   bool causal = false;
   double first_share = 0.5;
+  bool in_paths = false;  ///< see AttentionLayerOptions
 };
 
 /// One layer of an encoder or a decoder: self-attention, attention to another stack's result where

@@ -34,23 +34,31 @@ struct Reference {
         first(problem.first),
         second(problem.second) {}
 
-  Real update(const StepOptions& options, Index row, Index c, Real gradient) {
-    if (!keeps_moments(options.optimizer)) return options.rate * gradient;
+  Real update(const StepOptions& options, Index row, Index c, Real upstream, Real value) {
+    const Real gradient = options.gradient_factor * upstream;
+    if (!keeps_moments(options.optimizer)) {
+      first(row, c) = options.momentum * first(row, c) + gradient + options.decay * value;
+      return options.rate * first(row, c);
+    }
     const Real b1 = options.beta1;
     const Real b2 = options.beta2;
     first(row, c) = b1 * first(row, c) + (1 - b1) * gradient;
     second(row, c) = b2 * second(row, c) + (1 - b2) * gradient * gradient;
     const Real m = first(row, c) / (1 - std::pow(b1, static_cast<Real>(options.number)));
     const Real v = second(row, c) / (1 - std::pow(b2, static_cast<Real>(options.number)));
-    return options.rate * m / (std::sqrt(v) + options.epsilon);
+    return options.rate * (m / (std::sqrt(v) + options.epsilon) + options.decay * value);
   }
 
   void step(const StepOptions& options, const Skeleton& skeleton) {
     const Index rows = wq.rows;
     for (Index c = 0; c < wq.cols; ++c) {
       if (!steps_in_paths(options.optimizer)) {
-        for (Index i = 0; i < rows; ++i) wq(i, c) -= update(options, i, c, grad_wq(i, c));
-        for (Index j = 0; j < rows; ++j) wk(j, c) -= update(options, rows + j, c, grad_wk(j, c));
+        for (Index i = 0; i < rows; ++i) {
+          wq(i, c) -= update(options, i, c, grad_wq(i, c), wq(i, c));
+        }
+        for (Index j = 0; j < rows; ++j) {
+          wk(j, c) -= update(options, rows + j, c, grad_wk(j, c), wk(j, c));
+        }
         continue;
       }
       const bool printed = options.optimizer == Optimizer::si_sgd_printed;
@@ -62,15 +70,16 @@ struct Reference {
       for (Index j = 0; j < rows; ++j) {
         if (j != s_k) sum += grad_wk(j, c) * wk(j, c) / q;
       }
-      const Real ratio = 1 - update(options, s, c, (grad_wq(s, c) - sum) / k) / (q * k);
+      const Real path = q * wk(s_k, c);
+      const Real ratio = 1 - update(options, s, c, (grad_wq(s, c) - sum) / k, path) / (q * k);
       Index place = rows;
       for (Index j = 0; j < rows; ++j) {
         if (j == s_k) continue;
-        const Real by = update(options, place++, c, grad_wk(j, c) / q);
+        const Real by = update(options, place++, c, grad_wk(j, c) / q, wk(j, c) * q);
         wk(j, c) = (wk(j, c) - (printed ? by : by / q)) / ratio;
       }
       for (Index i = 0; i < rows; ++i) {
-        if (i != s) wq(i, c) -= update(options, i, c, grad_wq(i, c) / k) / k;
+        if (i != s) wq(i, c) -= update(options, i, c, grad_wq(i, c) / k, wq(i, c) * k) / k;
       }
       wq(s, c) = q * ratio;
     }
@@ -86,7 +95,8 @@ void check_near(const Matrix<T>& found, const Matrix<long double>& expected, dou
 }
 
 template <class T>
-void check_against_reference(Optimizer optimizer, Index rows, Index columns, double limit) {
+void check_against_reference(Optimizer optimizer, bool with_more, Index rows, Index columns,
+                             double limit) {
   PathProblem<T> problem(rows, columns, 31);
   for (Index n = 1; n <= 3; ++n) {
     problem.find_gradients();
@@ -94,13 +104,18 @@ void check_against_reference(Optimizer optimizer, Index rows, Index columns, dou
     StepOptions options = options_of(optimizer, 1e-2 / static_cast<double>(rows));
     options.number = n;
     options.min_ratio = 1e-6;
+    if (with_more) {
+      options.gradient_factor = 0.7;
+      options.decay = 0.1;
+      if (!keeps_moments(optimizer)) options.momentum = 0.8;
+    }
     REQUIRE(problem.step(options).singular.empty());
     reference.step(options, problem.skeleton);
     check_near(problem.wq, reference.wq, limit);
     check_near(problem.wk, reference.wk, limit);
-    if (!keeps_moments(optimizer)) continue;
+    if (!keeps_first_moment(options)) continue;
     check_near(problem.first, reference.first, limit);
-    check_near(problem.second, reference.second, limit);
+    if (keeps_moments(optimizer)) check_near(problem.second, reference.second, limit);
   }
 }
 
@@ -124,8 +139,55 @@ TEST_CASE("every optimiser against its formulas in long double") {
       INFO("optimiser " << static_cast<int>(optimizer));
       // One rounding of stored values; computed values carry some roundings of float64, its sums
       // and a division by a ratio near 1, amplified by weights of at least a quarter.
-      check_against_reference<double>(optimizer, rows, columns, 1e-13);
-      check_against_reference<float>(optimizer, rows, columns, 1.2e-7);
+      for (const bool with_more : {false, true}) {
+        check_against_reference<double>(optimizer, with_more, rows, columns, 1e-13);
+        check_against_reference<float>(optimizer, with_more, rows, columns, 1.2e-7);
+      }
+    }
+  }
+}
+
+TEST_CASE("squared gradients of basis paths are those that a step takes") {
+  // With a rate so small that no ratio differs from 1, the first moment after a step with momentum
+  // is the gradient of each basis path.
+  for (const auto& [rows, columns] : path_sizes()) {
+    PathProblem<double> problem(rows, columns, 35);
+    const StepMatrices<double> m = problem.matrices();
+    StepMatrices<const double> all;
+    all.wq = m.wq;
+    all.wk = m.wk;
+    all.grad_wq = m.grad_wq;
+    all.grad_wk = m.grad_wk;
+    const double found = squared_path_gradients(problem.skeleton, all);
+    StepOptions options = options_of(Optimizer::si_sgd, 1e-30);
+    options.momentum = 0.5;
+    problem.step(options);
+    double want = 0;
+    for (Index r = 0; r < basis_rows(rows); ++r) {
+      for (Index c = 0; c < columns; ++c) want += problem.first(r, c) * problem.first(r, c);
+    }
+    CHECK(found == doctest::Approx(want).epsilon(1e-13));
+  }
+}
+
+TEST_CASE("momentum, decay and clipping in paths do not depend on rescalings") {
+  const std::vector<double> factors = {2, -0.25, 8};
+  for (const Optimizer optimizer : {Optimizer::si_sgd, Optimizer::si_adam}) {
+    PathProblem<double> problem(4, 3, 36);
+    PathProblem<double> other(4, 3, 36);
+    rescale(other, factors);
+    for (Index n = 1; n <= 5; ++n) {
+      StepOptions options = options_of(optimizer, 1e-2);
+      options.number = n;
+      options.gradient_factor = 0.6;
+      options.decay = 0.2;
+      if (optimizer == Optimizer::si_sgd) options.momentum = 0.9;
+      for (PathProblem<double>* const each : {&problem, &other}) {
+        each->find_gradients();
+        each->step(options);
+      }
+      // The factors are signed powers of two.
+      CHECK(values_of(other) == values_of(problem));
     }
   }
 }

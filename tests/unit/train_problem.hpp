@@ -27,7 +27,7 @@ inline train::TransformerOptions small_stack(Scheme scheme, bool causal) {
   options.vocabulary = 9;
   options.length = 8;
   options.layer = small_layer();
-  options.decoder = {{scheme, false, 3}, causal, 0.3};
+  options.decoder = {{scheme, false, 3}, causal, 0.3, false};
   return options;
 }
 
@@ -36,7 +36,7 @@ inline train::TransformerOptions small_pair(Scheme encoder) {
   options.encoder_layers = 2;
   options.source_vocabulary = 7;
   options.source_length = 9;
-  options.encoder = {{encoder, true, 3}, false, 0.6};
+  options.encoder = {{encoder, true, 3}, false, 0.6, false};
   return options;
 }
 

@@ -1,8 +1,9 @@
-#include "train/optimizer.hpp"
+#include "train/weight_optimizer.hpp"
 
 #include <algorithm>
 #include <cmath>
 
+#include "attnkit/error.hpp"
 #include "kernel/parallel.hpp"
 #include "train/adam_moments.hpp"
 
@@ -25,16 +26,28 @@ void for_pieces(Index size, int threads, const Body& body) {
 }  // namespace
 
 template <class T>
-Optimizer<T>::Optimizer(const Parameters& parameters, const OptimizerOptions& options, int threads)
-    : parameters_(parameters), options_(options), threads_(threads) {
+WeightOptimizer<T>::WeightOptimizer(const Parameters& parameters, const OptimizerOptions& options,
+                                    const std::vector<PathLayer>& in_paths, int threads)
+    : size_(parameters.size()), options_(options), threads_(threads) {
+  if (!in_paths.empty()) {
+    if (options.rule == Rule::lamb) throw Error(Failure::usage, "lamb does not step in paths");
+    in_paths_.emplace(in_paths, options, threads);
+  }
+  for (const Parameter& one : parameters.all()) {
+    const bool elsewhere =
+        std::any_of(in_paths.begin(), in_paths.end(), [&](const PathLayer& layer) {
+          return layer.wq.offset == one.offset || layer.wk.offset == one.offset;
+        });
+    if (!elsewhere) plain_.push_back(one);
+  }
   const bool keeps_first = options.rule != Rule::sgd || options.momentum != 0;
-  if (keeps_first) first_ = Buffer<T>(parameters.size());
-  if (options.rule != Rule::sgd) second_ = Buffer<T>(parameters.size());
-  for (T* const moment : moments()) std::fill_n(moment, parameters.size(), T{0});
+  if (keeps_first) first_ = Buffer<T>(size_);
+  if (options.rule != Rule::sgd) second_ = Buffer<T>(size_);
+  for (T* const moment : moments()) std::fill_n(moment, size_, T{0});
 }
 
 template <class T>
-std::vector<T*> Optimizer<T>::moments() {
+std::vector<T*> WeightOptimizer<T>::moments() {
   std::vector<T*> kept;
   for (const Buffer<T>* const one : {&first_, &second_}) {
     if (one->data() != nullptr) kept.push_back(one->data());
@@ -43,7 +56,7 @@ std::vector<T*> Optimizer<T>::moments() {
 }
 
 template <class T>
-double Optimizer<T>::norm_of(const T* numbers, Index count) const {
+double WeightOptimizer<T>::squares_of(const T* numbers, Index count) const {
   std::vector<double> sums(
       static_cast<std::size_t>((count + numbers_per_piece - 1) / numbers_per_piece));
   for_pieces(count, threads_, [&](Index first, Index length) {
@@ -56,21 +69,28 @@ double Optimizer<T>::norm_of(const T* numbers, Index count) const {
   });
   double total = 0;
   for (const double sum : sums) total += sum;
-  return std::sqrt(total);
+  return total;
 }
 
 template <class T>
-double Optimizer<T>::step(Index number, double rate, T* weights, T* gradients) {
-  const double norm = norm_of(gradients, parameters_.size());
-  if (options_.clip > 0 && norm > options_.clip) {
-    const T factor = static_cast<T>(options_.clip / norm);
-    for_pieces(parameters_.size(), threads_, [&](Index first, Index count) {
-      for (Index n = first; n < first + count; ++n) gradients[n] *= factor;
-    });
-  }
-  for (const Parameter& one : parameters_.all()) {
+typename WeightOptimizer<T>::Outcome WeightOptimizer<T>::step(Index number, double rate, T* weights,
+                                                              T* gradients) {
+  double squares = 0;
+  for (const Parameter& one : plain_) squares += squares_of(gradients + one.offset, one.size());
+  if (in_paths_) squares += in_paths_->squared_gradients(weights, gradients);
+  Outcome outcome;
+  outcome.gradient_norm = std::sqrt(squares);
+  const bool clips = options_.clip > 0 && outcome.gradient_norm > options_.clip;
+  const double factor = clips ? options_.clip / outcome.gradient_norm : 1;
+  if (in_paths_) outcome.paths = in_paths_->step(number, rate, factor, weights, gradients);
+  for (const Parameter& one : plain_) {
     T* const w = weights + one.offset;
     T* const g = gradients + one.offset;
+    if (clips) {
+      for_pieces(one.size(), threads_, [&](Index first, Index count) {
+        for (Index n = first; n < first + count; ++n) g[n] *= static_cast<T>(factor);
+      });
+    }
     switch (options_.rule) {
       case Rule::sgd:
         sgd(one, rate, w, g);
@@ -83,11 +103,11 @@ double Optimizer<T>::step(Index number, double rate, T* weights, T* gradients) {
         break;
     }
   }
-  return norm;
+  return outcome;
 }
 
 template <class T>
-void Optimizer<T>::sgd(const Parameter& one, double rate, T* w, T* g) {
+void WeightOptimizer<T>::sgd(const Parameter& one, double rate, T* w, T* g) {
   const T decay = one.decays ? static_cast<T>(options_.decay) : T{0};
   const T momentum = static_cast<T>(options_.momentum);
   const T eta = static_cast<T>(rate);
@@ -106,7 +126,7 @@ void Optimizer<T>::sgd(const Parameter& one, double rate, T* w, T* g) {
 }
 
 template <class T>
-void Optimizer<T>::adam(const Parameter& one, Index number, double rate, T* w, const T* g) {
+void WeightOptimizer<T>::adam(const Parameter& one, Index number, double rate, T* w, const T* g) {
   const AdamMoments<T> moments(first_.data() + one.offset, second_.data() + one.offset, options_,
                                number);
   const T keep = static_cast<T>(1 - (one.decays ? rate * options_.decay : 0));
@@ -119,7 +139,7 @@ void Optimizer<T>::adam(const Parameter& one, Index number, double rate, T* w, c
 }
 
 template <class T>
-void Optimizer<T>::lamb(const Parameter& one, Index number, double rate, T* w, T* g) {
+void WeightOptimizer<T>::lamb(const Parameter& one, Index number, double rate, T* w, T* g) {
   const AdamMoments<T> moments(first_.data() + one.offset, second_.data() + one.offset, options_,
                                number);
   const T decay = one.decays ? static_cast<T>(options_.decay) : T{0};
@@ -128,8 +148,8 @@ void Optimizer<T>::lamb(const Parameter& one, Index number, double rate, T* w, T
       g[n] = moments.direction(n, g[n]) + decay * w[n];
     }
   });
-  const double weight_norm = norm_of(w, one.size());
-  const double step_norm = norm_of(g, one.size());
+  const double weight_norm = std::sqrt(squares_of(w, one.size()));
+  const double step_norm = std::sqrt(squares_of(g, one.size()));
   const double trust = weight_norm > 0 && step_norm > 0 ? weight_norm / step_norm : 1;
   const T eta = static_cast<T>(rate * trust);
   for_pieces(one.size(), threads_, [&](Index first, Index count) {
@@ -137,7 +157,7 @@ void Optimizer<T>::lamb(const Parameter& one, Index number, double rate, T* w, T
   });
 }
 
-template class Optimizer<float>;
-template class Optimizer<double>;
+template class WeightOptimizer<float>;
+template class WeightOptimizer<double>;
 
 }  // namespace attn::train

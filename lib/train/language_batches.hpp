@@ -1,0 +1,122 @@
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "train/transformer.hpp"
+
+namespace attn::train {
+
+/// One pass over a split in an order of its own.
+struct Epoch {
+  std::uint64_t seed = 0;
+  Index number = 0;  ///< >= 0
+
+  auto operator<=>(const Epoch&) const = default;
+};
+
+/// A permutation of 0 … count − 1, a function of (count, epoch) only: k is sorted by element
+/// number·count + k of the uniform RandomStream(seed, "order of an epoch"), equal ones by k. All
+/// permutations are equally likely, but for numbers of 53 bits that are equal.
+std::vector<Index> epoch_order(Index count, const Epoch& epoch);
+
+/// Sequences as rows, padded with padding_token to the length of the longest. `lengths` is empty if
+/// all have that length. Requires at least one sequence.
+TokenRows padded_rows(const std::vector<std::vector<Index>>& sequences);
+
+/// Of sequence n of `rows`, position i has the target targets[n][i].
+Targets row_targets(const std::vector<std::vector<Index>>& targets, const TokenRows& rows);
+
+/// A split as batches of `batch` items each, the last one of the rest. What an item is, a derived
+/// class says. A batch is divided into slots by slot_ranges; a slot is padded to its own longest
+/// sequence.
+class Batches {
+ public:
+  virtual ~Batches() = default;
+
+  Index items() const { return items_; }
+  Index batches() const { return (items_ + batch_ - 1) / batch_; }
+
+  /// Batch `number` of an epoch, in which every item occurs once, in the order of epoch_order. A
+  /// function of the arguments only; but not for several threads at a time, as the order of the
+  /// last epoch is kept. Requires 0 <= number < batches().
+  std::vector<SlotBatch> training(const Epoch& epoch, Index number);
+
+  /// Batch `number` of the items in the order of the split.
+  std::vector<SlotBatch> evaluation(Index number) const;
+
+ protected:
+  /// Requires items >= 0 and batch >= 1.
+  Batches(Index items, Index batch) : items_(items), batch_(batch) {}
+  Batches(const Batches&) = default;
+  Batches& operator=(const Batches&) = default;
+
+  /// The slot of some items; `epoch` is empty in evaluation.
+  virtual SlotBatch slot(std::span<const Index> items, const std::optional<Epoch>& epoch) const = 0;
+
+ private:
+  std::vector<SlotBatch> slots(std::span<const Index> items,
+                               const std::optional<Epoch>& epoch) const;
+
+  Index items_;
+  Index batch_;
+  std::optional<Epoch> ordered_;
+  std::vector<Index> order_;  // of that epoch
+};
+
+/// Batches of a causal language model. Segment s has the inputs x_t, s·length <= t < (s +
+/// 1)·length, with the targets x_{t+1}; each is read from its start alone. So every token but the
+/// first is a target once; the last segment may be shorter.
+class CausalBatches : public Batches {
+ public:
+  /// Requires length >= 1 and batch >= 1. Throws Error(input) for fewer than two tokens.
+  CausalBatches(std::vector<Index> tokens, Index length, Index batch);
+
+ protected:
+  SlotBatch slot(std::span<const Index> items, const std::optional<Epoch>& epoch) const override;
+
+ private:
+  std::vector<Index> tokens_;
+  Index length_;
+};
+
+/// The expected share of tokens that are masked, and the longest span of them.
+inline constexpr double masked_share = 0.15;
+inline constexpr Index longest_span = 3;
+
+/// What stands in place of masked tokens.
+struct MaskTokens {
+  Index mask = 0;          ///< [MASK]
+  Index first_random = 0;  ///< random tokens are in [first_random, vocabulary)
+  Index vocabulary = 0;
+};
+
+/// Batches of a masked language model. Segments of `length` tokens, of which the last may be
+/// shorter. Of T tokens, spans are masked, each of n = 1, 2, 3 tokens with probability
+/// p(n) ∝ 1/n, cut to T: their number is 0.15·T over the mean of n, rounded up or down at random
+/// with that mean, so that the expected share is 15%. All places in which no two spans touch are
+/// equally likely. Each masked token by itself becomes [MASK] with probability 0.8, a uniform
+/// random token with 0.1, and is kept with 0.1. The masked tokens are the targets; a short segment
+/// can have none.
+///
+/// The masks are a function of (seed, epoch, segment) alone, by RandomStream(seed, "masked spans");
+/// in evaluation of the segment, the same for every seed.
+class MaskedBatches : public Batches {
+ public:
+  /// Requires length >= 1, batch >= 1 and first_random < vocabulary. Throws Error(input) if there
+  /// are no tokens.
+  MaskedBatches(std::vector<Index> tokens, Index length, Index batch, const MaskTokens& masks);
+
+ protected:
+  SlotBatch slot(std::span<const Index> items, const std::optional<Epoch>& epoch) const override;
+
+ private:
+  std::vector<Index> tokens_;
+  Index length_;
+  MaskTokens masks_;
+};
+
+}  // namespace attn::train

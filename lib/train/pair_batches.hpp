@@ -1,0 +1,47 @@
+#pragma once
+
+#include <vector>
+
+#include "train/language_batches.hpp"
+
+namespace attn::train {
+
+/// A source and its target, without special tokens.
+struct TokenPair {
+  std::vector<Index> source;
+  std::vector<Index> target;
+};
+
+struct PairOptions {
+  Index start = 0;          ///< the token <s>
+  Index end = 0;            ///< the token </s>
+  Index source_length = 0;  ///< the most tokens of a source
+  Index length = 0;         ///< the most positions of a target, <s> included
+  Index batch = 0;
+};
+
+/// Batches of a model from sequence to sequence: the source as it is; for the target y_1 … y_n the
+/// input <s>, y_1 … y_n with the targets y_1 … y_n, </s>. What is beyond the lengths is cut off; a
+/// target that is cut ends in </s>, too.
+class PairBatches : public Batches {
+ public:
+  /// Requires source_length, length and batch >= 1. Throws Error(input) if there are no pairs or if
+  /// a source is empty, which has nothing to attend to; a target may be empty.
+  PairBatches(std::vector<TokenPair> pairs, const PairOptions& options);
+
+  /// The pairs whose source or target was cut.
+  Index cut() const { return cut_; }
+
+  /// By item, as they were cut.
+  const std::vector<TokenPair>& pairs() const { return pairs_; }
+
+ protected:
+  SlotBatch slot(std::span<const Index> items, const std::optional<Epoch>& epoch) const override;
+
+ private:
+  std::vector<TokenPair> pairs_;
+  PairOptions options_;
+  Index cut_ = 0;
+};
+
+}  // namespace attn::train
