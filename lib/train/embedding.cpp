@@ -11,7 +11,7 @@ Rows<T> sinusoids(Index length, Index width) {
   Rows<T> table(length, width);
   for (Index t = 0; t < length; ++t) {
     for (Index c = 0; c < width; ++c) {
-      const double pair = static_cast<double>(c / 2 * 2);
+      const auto pair = static_cast<double>(c - c % 2);
       const double angle =
           static_cast<double>(t) / std::pow(10000.0, pair / static_cast<double>(width));
       table.view()(t, c) = static_cast<T>(c % 2 == 0 ? std::sin(angle) : std::cos(angle));

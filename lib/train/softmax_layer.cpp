@@ -19,10 +19,10 @@ template <class T>
 Prediction differentiate_row(T* z, Index n, Index token, double smoothing, double factor) {
   Prediction found;
   found.count = 1;
-  const Index best = std::max_element(z, z + n) - z;
-  found.correct = best == token ? 1 : 0;
-  const double shift = static_cast<double>(z[best]);
+  const double shift = kernel::row_max(z, n, nullptr);
   const double target = static_cast<double>(z[token]);
+  const bool is_first = target == shift && std::find(z, z + token, z[token]) == z + token;
+  found.correct = is_first ? 1 : 0;
   double mean = 0;
   if (smoothing > 0) {
     for (Index v = 0; v < n; ++v) mean += static_cast<double>(z[v]);

@@ -19,8 +19,7 @@ std::string status_name(SolveStatus status) {
 }
 
 void Totals::add(const Attention& attention) {
-  add(Totals{attention.summary, attention.allowed.empty_queries(), attention.allowed.empty_keys(),
-             0, 0});
+  add(Totals{attention.summary, attention.allowed.empty_queries(), attention.allowed.empty_keys()});
 }
 
 void Totals::add(const Totals& more) {
