@@ -215,6 +215,13 @@ class AttentionPlan {
   AttentionPlan(AttentionPlan&&) noexcept;
   AttentionPlan& operator=(AttentionPlan&&) noexcept;
 
+  /// Dropout of weights in all later calls: out = (M∘π) v with M_ij = 0 with probability `rate` in
+  /// [0, 1), else 1/(1 − rate). M is a function of (seed, stream), the problem, the query and the
+  /// key alone, by Philox4x32-10, so that `gradients` sees the M of `run`. Sums, entropies, weights
+  /// and potentials are those of π. A rate of 0, as at first: none. Throws Error(usage) for a rate
+  /// out of range.
+  void set_dropout(double rate, std::uint64_t seed, std::uint64_t stream);
+
   /// The leading axes of the results, and the results' shapes.
   const Shape& leading() const;
   Shape out_shape() const;    ///< leading, Lq, dv
@@ -222,7 +229,8 @@ class AttentionPlan {
   Shape key_shape() const;    ///< leading, Lk
 
   /// The most bytes of working memory that `run` keeps, and that `gradients` keeps in its place.
-  /// The first call allocates it and later calls reuse it. O(L·d) for each thread that has work.
+  /// The first call allocates it and later calls reuse it. O(L·d) for each thread that has work;
+  /// dropout takes a tile for each thread in addition.
   std::int64_t workspace_bytes() const;
   std::int64_t gradient_workspace_bytes() const;
 

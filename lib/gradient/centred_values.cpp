@@ -35,8 +35,8 @@ double distance(MatrixView<const T> matrix, Index row, const PooledVector<double
 template <class T>
 CentredValues<T>::CentredValues(const Forward<T>& forward, int threads) : forward_(forward) {
   drop_empty_keys();
-  // The sink's value is 0, which no centre moves.
-  if (forward.options.sink == no_sink) centre(threads);
+  // The sink's value is 0, which no centre moves; nor do rows sum to 1 after dropout.
+  if (forward.options.sink == no_sink && !forward.dropout.any()) centre(threads);
 }
 
 template <class T>

@@ -267,6 +267,7 @@ class GradientRunner {
         kernel::scale_row(weights.row(i), weights.cols, coefficient);
       }
     }
+    if (forward_.dropout.any()) forward_.dropout.apply(tile, weights);
     kernel::multiply_add_transposed_packed<T>(weights, grad_out_, tile.row0,
                                               targets_.v.row_range(tile.col0, tile.cols));
   }
@@ -306,7 +307,7 @@ double differentiate_weights(const Forward<T>& forward, const TileProduct<T>& pr
   }
   Forward<T> folded = forward;
   folded.grad_out = {scaled.data(), forward.grad_out.rows, forward.grad_out.cols};
-  const TileProduct<T> scaled_products(folded.grad_out, forward.v, T{1});
+  const TileProduct<T> scaled_products(folded.grad_out, forward.v, T{1}, forward.dropout);
   return GradientRunner<T>(folded, targets, scaled_products, adjoints, threads).run();
 }
 

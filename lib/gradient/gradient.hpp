@@ -18,6 +18,7 @@ struct Forward {
   MatrixView<const T> v;                 ///< (Lk, dv)
   MatrixView<const T> out;               ///< (Lq, dv): Σ_j π_ij v_j
   MatrixView<const T> grad_out;          ///< dO (Lq, dv), finite
+  WeightDropout dropout = {};            ///< with which `out` was made
 };
 
 /// Where gradients go. A gradient whose matrix has no data is not computed and costs nothing.

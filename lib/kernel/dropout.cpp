@@ -57,12 +57,13 @@ inline void philox(WordVec low, WordVec high, const DropoutStream& stream, WordV
   }
 }
 
-// drawn[4 n + w] = word w of counter `first` + n, for counters_at_once counters.
-inline void draw(Index first, const DropoutStream& stream, std::uint32_t* drawn) {
+// drawn[4 n + w] = word w of counter `first` + n, for `count` counters and those that complete a
+// vector.
+inline void draw(Index first, Index count, const DropoutStream& stream, std::uint32_t* drawn) {
   const Words d;
   const Index step = static_cast<Index>(hn::Lanes(d));
   HWY_ALIGN std::uint64_t lane[4][HWY_MAX_BYTES / sizeof(std::uint64_t)];
-  for (Index n = 0; n < counters_at_once; n += step) {
+  for (Index n = 0; n < count; n += step) {
     const WordVec counter = hn::Iota(d, static_cast<std::uint64_t>(first + n));
     WordVec word[4];
     philox(hn::And(counter, hn::Set(d, 0xFFFFFFFFU)), hn::ShiftRight<32>(counter), stream, word);
@@ -83,7 +84,7 @@ void Dropout(T* x, Index first, Index n, double rate, const DropoutStream& strea
     const Index counter = (first + done) / 4;
     const Index skipped = (first + done) % 4;
     const Index taken = std::min(n - done, 4 * counters_at_once - skipped);
-    draw(counter, stream, drawn);
+    draw(counter, (skipped + taken + 3) / 4, stream, drawn);
     for (Index j = 0; j < taken; ++j) {
       x[done + j] = drawn[skipped + j] < threshold ? T{0} : x[done + j] * factor;
     }

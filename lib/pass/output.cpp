@@ -29,8 +29,8 @@ int exponent_of(MatrixView<const T> v) {
 }  // namespace
 
 template <class T>
-Output<T>::Output(MatrixView<const T> v, MatrixView<T> out)
-    : v_(v), out_(out), exponent_(exponent_of(v)) {
+Output<T>::Output(MatrixView<const T> v, MatrixView<T> out, const WeightDropout& dropout)
+    : v_(v), out_(out), exponent_(exponent_of(v)), dropout_(dropout) {
   if (exponent_ == 0) return;
   scaled_ = Buffer<T>(v.rows * v.cols);
   for (Index j = 0; j < v.rows; ++j) {
@@ -51,6 +51,7 @@ void Output<T>::start(const Partition& partition) {
   if (!shared && kernel::worth_packing(out_.rows)) {
     packed_ = kernel::Packed<T>::of(values(0, v_.rows));
   }
+  if (dropout_.any()) kept_.resize(static_cast<std::size_t>(partition.slots));
   panels_.resize(shared ? static_cast<std::size_t>(partition.slots) : 0);
   sums_.resize(shared ? static_cast<std::size_t>(std::max<Index>(1, partition.slots) - 1) : 0);
   for (Buffer<T>& sum : sums_) sum = Buffer<T>(out_.rows * out_.cols);
@@ -66,6 +67,22 @@ MatrixView<T> Output<T>::gathered(Index slot) const {
 
 template <class T>
 void Output<T>::observe(const WeightTile<T>& tile, Index slot) {
+  if (!dropout_.any()) return gather(tile, slot);
+  // Other observers see the weights as they are.
+  Buffer<T>& kept = kept_[static_cast<std::size_t>(slot)];
+  kept.reserve(tile.range.rows * tile.range.cols);
+  const MatrixView<T> weights(kept.data(), tile.range.rows, tile.range.cols);
+  for (Index i = 0; i < weights.rows; ++i) {
+    std::copy_n(tile.weights.row(i), weights.cols, weights.row(i));
+  }
+  dropout_.apply(tile.range, weights);
+  WeightTile<T> dropped = tile;
+  dropped.weights = weights;
+  gather(dropped, slot);
+}
+
+template <class T>
+void Output<T>::gather(const WeightTile<T>& tile, Index slot) {
   const auto rows = gathered(slot).row_range(tile.range.row0, tile.range.rows);
   if (!panels_.empty()) {
     PanelValues& panel = panels_[static_cast<std::size_t>(slot)];
@@ -106,6 +123,7 @@ void Output<T>::finish() {
   }
   sums_.clear();
   panels_.clear();
+  kept_.clear();
   packed_ = kernel::Packed<T>();
   if (exponent_ == 0) return;
   for (Index i = 0; i < out_.rows; ++i) {

@@ -2,17 +2,19 @@
 
 #include "kernel/packed.hpp"
 #include "pass/pass.hpp"
+#include "score/weight_dropout.hpp"
 #include "tensor/pooled_vector.hpp"
 
 namespace attn {
 
-/// out_i = Σ_j π_ij v_j, for v (Lk, dv) and out (Lq, dv) in the caller's memory. In row panels each
+/// out_i = Σ_j π_ij v_j, with dropout Σ_j M_ij π_ij v_j, for v (Lk, dv) and out (Lq, dv) in the
+/// caller's memory. In row panels each
 /// row of out belongs to one slot; in column panels every slot but the first keeps a sum of its
 /// own, of out's size.
 template <class T>
 class Output final : public Observer<T> {
  public:
-  Output(MatrixView<const T> v, MatrixView<T> out);
+  Output(MatrixView<const T> v, MatrixView<T> out, const WeightDropout& dropout = {});
 
   void start(const Partition& partition) override;
   void observe(const WeightTile<T>& tile, Index slot) override;
@@ -20,7 +22,7 @@ class Output final : public Observer<T> {
   void scale_rows(Index first, Index count, const T* factors, Index slot) override;
   void finish() override;
 
-  /// Bytes held during a pass with that partition.
+  /// Bytes held during a pass with that partition; without dropout.
   static std::int64_t bytes(const Partition& partition, Index depth);
 
  private:
@@ -30,6 +32,7 @@ class Output final : public Observer<T> {
     kernel::Packed<T> packed;
   };
 
+  void gather(const WeightTile<T>& tile, Index slot);
   MatrixView<T> gathered(Index slot) const;
   MatrixView<const T> values(Index first, Index count) const;
 
@@ -40,6 +43,8 @@ class Output final : public Observer<T> {
   kernel::Packed<T> packed_;
   PooledVector<PanelValues> panels_;  // by slot, in column panels
   PooledVector<Buffer<T>> sums_;      // of the slots after the first, if slots share rows
+  WeightDropout dropout_;
+  PooledVector<Buffer<T>> kept_;  // by slot: the weights of a tile that dropout keeps
 };
 
 }  // namespace attn

@@ -33,6 +33,13 @@ class AttentionPlan<T>::Impl {
 
   const AttentionLayout& layout() const { return layout_; }
 
+  void set_dropout(double rate, const kernel::DropoutStream& stream) {
+    if (!(rate >= 0 && rate < 1)) {
+      throw Error(Failure::usage, "the rate of dropout is out of range, expected one in [0, 1)");
+    }
+    dropout_ = {rate, stream, 0, layout_.keys()};
+  }
+
   std::int64_t run_bytes() const { return arrays_.bytes() + problems_.bytes(forward_bytes()); }
 
   std::int64_t gradient_bytes() const {
@@ -137,6 +144,9 @@ class AttentionPlan<T>::Impl {
     work.scheme = layout_.scheme;
     work.scheme.hybrid = arrays_.hybrid(problem);
     work.scheme.sink = arrays_.sink(problem);
+    const TileRange& own = work.part.range;
+    work.dropout = dropout_;
+    work.dropout.first = (problem * layout_.queries() + own.row0) * layout_.keys() + own.col0;
   }
 
   void forward(Index problem, const AttentionOutputs<T>& outputs, bool needs_out, HeadWork<T>& work,
@@ -162,6 +172,7 @@ class AttentionPlan<T>::Impl {
     head.options = work.scheme;
     head.attention = &work.attention;
     head.out = work.out;
+    head.dropout = work.dropout;
     head.grad_out = arrays_.grad_out(problem);
     head.q = arrays_.q().made_of(problem);
     head.k = arrays_.k().made_of(problem);
@@ -186,6 +197,7 @@ class AttentionPlan<T>::Impl {
   plan::Problems problems_;
   AttentionArrays<T> arrays_;
   GradientSlots<T> slots_;
+  WeightDropout dropout_;
 };
 
 template <class T>
@@ -199,6 +211,11 @@ template <class T>
 AttentionPlan<T>::AttentionPlan(AttentionPlan&&) noexcept = default;
 template <class T>
 AttentionPlan<T>& AttentionPlan<T>::operator=(AttentionPlan&&) noexcept = default;
+
+template <class T>
+void AttentionPlan<T>::set_dropout(double rate, std::uint64_t seed, std::uint64_t stream) {
+  plan::alive(impl_).set_dropout(rate, {seed, stream});
+}
 
 template <class T>
 const Shape& AttentionPlan<T>::leading() const {

@@ -9,6 +9,7 @@
 #include "scheme/scheme.hpp"
 #include "score/relative_bias.hpp"
 #include "score/scores.hpp"
+#include "score/weight_dropout.hpp"
 
 /// One problem of a batch (a *head*): its scores, weights and gradients. The plans and the tools
 /// compute every head by these functions.
@@ -118,6 +119,7 @@ struct HeadForward {
   MatrixView<const T> out;               ///< (Lq, dv), before the gate
   MatrixView<const T> grad_out;          ///< (Lq, dv), after the gate
   ProjectedFrom<T> q, k, v;              ///< views without data if nothing is projected
+  WeightDropout dropout = {};            ///< with which `out` was made
 };
 
 /// Computes all gradients of a head: `differentiate`, the adjoints of energy and biases, and the

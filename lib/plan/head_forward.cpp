@@ -80,7 +80,7 @@ void attend_head(const AttentionLayout& layout, const AttentionOutputs<T>& outpu
   }
   std::optional<Output<T>> output;
   if (work.out.data != nullptr) {
-    output.emplace(work.head.arrays.v, work.out);
+    output.emplace(work.head.arrays.v, work.out, work.dropout);
     observers.push_back(&*output);
   }
   ColumnSums<T> sums;
@@ -131,6 +131,7 @@ void take_results(const AttentionLayout& layout, const AttentionResults<T>& resu
       by_query(block_of(results.out, problem, layout.queries(), layout.v_head_dim), own);
   work.out = {const_cast<T*>(out.data), out.rows, out.cols, out.row_stride};
   work.scores.emplace(layout.recipe, work.head.arrays, threads);
+  work.attention.allowed = work.scores->scores().allowed_counts();
   Potentials& potentials = work.attention.potentials;
   potentials.row = own_numbers(results.row_potential, problem, own.row0, own.rows);
   potentials.col = own_numbers(results.col_potential, problem, own.col0, own.cols);

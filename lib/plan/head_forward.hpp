@@ -13,6 +13,7 @@ struct HeadWork {
   OwnPart part;
   std::optional<HeadScores<T>> scores;
   SchemeOptions scheme;
+  WeightDropout dropout;
   Attention attention;
   Buffer<T> out_storage;  ///< memory of `out` if it is not an output
   MatrixView<T> out;      ///< of the own queries

@@ -86,6 +86,7 @@ void differentiate_head(const HeadForward<T>& head, const HeadGradientTargets<T>
   forward.v = arrays.v;
   forward.out = head.out;
   forward.grad_out = head.grad_out;
+  forward.dropout = head.dropout;
   Buffer<T> gated;
   if (arrays.gate != nullptr) {
     if (targets.gate.data != nullptr) {

@@ -39,7 +39,7 @@ NumberGradients differentiate(const Forward<T>& given, const GradientTargets<T>&
   const SchemeDescription& scheme = description_of(given.options.scheme);
   const CentredValues<T> centred(given, threads);
   const Forward<T>& forward = centred.forward();
-  const TileProduct<T> products(forward.grad_out, forward.v, T{1});
+  const TileProduct<T> products(forward.grad_out, forward.v, T{1}, forward.dropout);
   GradientTargets<T> wanted = targets;
   wanted.hybrid = targets.hybrid && scheme.is_mixture();
   PooledVector<WeightAdjoint<T>> adjoints = scheme.differentiate(forward, products, threads);

@@ -34,7 +34,7 @@ struct PartialDeltas {
     made.col = dnas_is_made ? found.col : Numbers(found.col.size(), 0.0);
     Buffer<T> storage(forward.out.rows * forward.out.cols);
     const MatrixView<T> out(storage.data(), forward.out.rows, forward.out.cols);
-    Output<T> output(forward.v, out);
+    Output<T> output(forward.v, out, forward.dropout);
     show_weights<T>(*forward.scores, made, 0, {&output}, threads);
     dnas = inner_products<T>(forward.grad_out, out);
     unas = dnas;

@@ -6,17 +6,20 @@
 #include "kernel/few_rows.hpp"
 #include "kernel/gemm.hpp"
 #include "kernel/packed.hpp"
+#include "score/weight_dropout.hpp"
 #include "tensor/view.hpp"
 
 namespace attn {
 
-/// Tiles of scale · q kᵀ for q (Lq, d) and k (Lk, d), whose memory must outlive it. If there are
-/// enough queries, k is packed once, at the first tile, for the fastest kernel.
+/// Tiles of scale · q kᵀ for q (Lq, d) and k (Lk, d), whose memory must outlive it, with `dropout`
+/// M∘(scale · q kᵀ). If there are enough queries, k is packed once, at the first tile, for the
+/// fastest kernel.
 template <class T>
 class TileProduct {
  public:
-  TileProduct(MatrixView<const T> q, MatrixView<const T> k, T scale)
-      : q_(q), k_(k), scale_(scale) {}
+  TileProduct(MatrixView<const T> q, MatrixView<const T> k, T scale,
+              const WeightDropout& dropout = {})
+      : q_(q), k_(k), scale_(scale), dropout_(dropout) {}
 
   Index rows() const { return q_.rows; }
   Index cols() const { return k_.rows; }
@@ -31,6 +34,7 @@ class TileProduct {
     } else {
       kernel::multiply_transposed(scale_, queries, k_.row_range(range.col0, range.cols), out);
     }
+    if (dropout_.any()) dropout_.apply(range, out);
   }
 
   /// Writes the exponentials of the tile instead, for products of at most 80 in magnitude, and adds
@@ -61,6 +65,7 @@ class TileProduct {
   MatrixView<const T> q_;
   MatrixView<const T> k_;
   T scale_;
+  WeightDropout dropout_;
   mutable std::once_flag packing_;
   mutable kernel::Packed<T> packed_;
 };

@@ -52,8 +52,8 @@ double logistic(double x) { return 1 / (1 + std::exp(-x)); }
 }  // namespace
 
 AttentionLayer::AttentionLayer(Parameters& parameters, const std::string& prefix,
-                               const AttentionLayerOptions& options)
-    : options_(options) {
+                               const AttentionLayerOptions& options, std::uint32_t place)
+    : options_(options), dropout_place_(place) {
   const Index inner = options.heads * options.depth();
   wq_ = parameters.add_matrix(prefix + "wq", inner, options.width, options.deviation);
   wk_ = parameters.add_matrix(prefix + "wk", inner, options.width, options.deviation);
@@ -159,6 +159,7 @@ Rows<T> AttentionLayer::forward(const Slot<T>& slot, const Sequences& queries,
     kept.unas_row_potential = Rows<double>(queries.rows() * heads, 1);
     outputs.unas_row_potential = {kept.unas_row_potential.data(), plan.query_shape()};
   }
+  slot.dropout.apply_to_weights(plan, dropout_place_);
   plan.run(inputs_of(made_for, kept, queries, keys, shares), outputs);
   Rows<T> joined(queries.rows(), inner);
   join_heads(kept.out, joined.view(), 0, queries, heads, depth);
@@ -191,6 +192,7 @@ void AttentionLayer::backward(const Slot<T>& slot, const Sequences& queries, Mat
   T* const drho = slot.gradients + rho_;
   if (!shares.empty()) gradients.hybrid = {drho, in.hybrid.shape};
   AttentionPlan<T>& plan = slot.plans->plan(made_for);
+  slot.dropout.apply_to_weights(plan, dropout_place_);
   const TensorView<const T> upstream(grad_out.data(), plan.out_shape());
   if (options_.scheme.scheme == Scheme::sinkhorn) {
     plan.gradients(in, upstream, gradients);

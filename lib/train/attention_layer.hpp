@@ -27,9 +27,10 @@ struct AttentionLayerOptions {
 /// heads·d). The share of hnas is u = 1/(1 + exp(−ρ)), ρ one number or one per head.
 class AttentionLayer {
  public:
-  /// Adds PREFIXwq, wk, wv, wo, and rho under hnas.
+  /// Adds PREFIXwq, wk, wv, wo, and rho under hnas. `place` is the number of its weights' dropout;
+  /// see Dropout.
   AttentionLayer(Parameters& parameters, const std::string& prefix,
-                 const AttentionLayerOptions& options);
+                 const AttentionLayerOptions& options, std::uint32_t place);
 
   template <class T>
   struct Kept {
@@ -67,6 +68,7 @@ class AttentionLayer {
   AttentionLayerOptions options_;
   MatrixPlace wq_, wk_, wv_, wo_;  // the first three one behind the other
   Index rho_ = 0;
+  std::uint32_t dropout_place_;
 };
 
 }  // namespace attn::train

@@ -55,8 +55,8 @@ Prediction BatchPass<T>::predict(const T* weights, const std::vector<SlotBatch>&
 template <class T>
 typename BatchPass<T>::Gradients BatchPass<T>::differentiate(const T* weights,
                                                              const std::vector<SlotBatch>& slots,
-                                                             double dropout, std::uint64_t seed,
-                                                             Index number) {
+                                                             const DropoutRates& dropout,
+                                                             std::uint64_t seed, Index number) {
   while (gradients_.size() < std::max<std::size_t>(slots.size(), 1)) {
     gradients_.emplace_back(model_.parameters().size());
   }
@@ -69,7 +69,8 @@ typename BatchPass<T>::Gradients BatchPass<T>::differentiate(const T* weights,
     Slot<T> slot;
     slot.weights = weights;
     slot.gradients = gradients_[at].data();
-    slot.dropout = {dropout, seed, static_cast<std::uint32_t>(number * most_slots + n)};
+    slot.dropout = {dropout.rate, dropout.of_weights, seed,
+                    static_cast<std::uint32_t>(number * most_slots + n)};
     slot.plans = &plans_[static_cast<std::size_t>(worker)];
     found[at] = model_.differentiate(slot, slots[at], factor, token_gradients[at]);
   });

@@ -18,6 +18,12 @@ struct SlotRange {
 };
 std::vector<SlotRange> slot_ranges(Index sequences);
 
+/// The shares that dropout removes: see Dropout.
+struct DropoutRates {
+  double rate = 0;
+  double of_weights = 0;
+};
+
 /// Passes over batches, and their gradients, by several threads.
 template <class T>
 class BatchPass {
@@ -35,8 +41,8 @@ class BatchPass {
     Prediction prediction;
     T* gradients = nullptr;
   };
-  Gradients differentiate(const T* weights, const std::vector<SlotBatch>& slots, double dropout,
-                          std::uint64_t seed, Index number);
+  Gradients differentiate(const T* weights, const std::vector<SlotBatch>& slots,
+                          const DropoutRates& dropout, std::uint64_t seed, Index number);
 
  private:
   void add_slots(Index slots);

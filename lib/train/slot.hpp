@@ -23,7 +23,8 @@ struct Sequences {
 /// Dropout in one pass over one slot. Every place of a model where it applies has a number of its
 /// own; see kernel/dropout.hpp.
 struct Dropout {
-  double rate = 0;
+  double rate = 0;        ///< of embeddings and of the results of sub-layers
+  double of_weights = 0;  ///< of attention weights
   std::uint64_t seed = 0;
   std::uint32_t pass = 0;  ///< a number of its own for each step and slot
 
@@ -31,8 +32,17 @@ struct Dropout {
   template <class T>
   void apply(Rows<T>& x, std::uint32_t place) const {
     if (rate == 0) return;
-    kernel::dropout(x.data(), 0, x.size(), rate, {seed, std::uint64_t{pass} << 32U | place});
+    kernel::dropout(x.data(), 0, x.size(), rate, {seed, stream(place)});
   }
+
+  /// Applies to the weights of attention in later calls of the plan.
+  template <class T>
+  void apply_to_weights(AttentionPlan<T>& plan, std::uint32_t place) const {
+    plan.set_dropout(of_weights, seed, stream(place));
+  }
+
+ private:
+  std::uint64_t stream(std::uint32_t place) const { return std::uint64_t{pass} << 32U | place; }
 };
 
 /// What the layers share during the pass over one slot.

@@ -9,7 +9,7 @@ Stack::Stack(Parameters& parameters, const Options& options)
   for (Index n = 0; n < options.layers; ++n) {
     layers_.emplace_back(parameters, options.prefix + "layer" + std::to_string(n) + "/",
                          options.self_group, options.layer, options.self, options.cross,
-                         options.place + 1 + 3 * static_cast<std::uint32_t>(n));
+                         options.place + 1 + 5 * static_cast<std::uint32_t>(n));
   }
   if (options.layer.order == NormOrder::pre) {
     norm_.emplace(parameters, options.prefix + "norm/last", options.layer.width);

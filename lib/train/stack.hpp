@@ -20,7 +20,7 @@ class Stack {
     LayerOptions layer;
     LayerAttention self;
     std::optional<LayerAttention> cross;
-    std::uint32_t place = 0;  ///< the first of 1 + 3·layers numbers for dropout
+    std::uint32_t place = 0;  ///< the first of 1 + 5·layers numbers for dropout
   };
 
   Stack(Parameters& parameters, const Options& options);

@@ -34,7 +34,7 @@ Stack::Options decoder_options(const TransformerOptions& options) {
           .layer = options.layer,
           .self = options.decoder,
           .cross = alone ? std::nullopt : std::optional(options.cross),
-          .place = 1 + 3 * static_cast<std::uint32_t>(options.encoder_layers)};
+          .place = 1 + 5 * static_cast<std::uint32_t>(options.encoder_layers)};
 }
 
 // The results of both stacks.

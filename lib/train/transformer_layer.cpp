@@ -23,13 +23,13 @@ TransformerLayer::TransformerLayer(Parameters& parameters, const std::string& pr
                                    const std::string& self_group, const LayerOptions& options,
                                    const LayerAttention& self,
                                    const std::optional<LayerAttention>& cross, std::uint32_t place)
-    : self_(parameters, prefix + self_group, attention_options(options, self)),
+    : self_(parameters, prefix + self_group, attention_options(options, self), place + 3),
       around_self_(parameters, prefix + "norm/self", options.width, options.order, place),
       inner_(parameters, prefix + "ffn/", options.width, options.inner, options.activation,
              options.deviation, options.out_deviation),
       around_inner_(parameters, prefix + "norm/ffn", options.width, options.order, place + 2) {
   if (!cross) return;
-  cross_.emplace(parameters, prefix + "cross/", attention_options(options, *cross));
+  cross_.emplace(parameters, prefix + "cross/", attention_options(options, *cross), place + 4);
   around_cross_.emplace(parameters, prefix + "norm/cross", options.width, options.order, place + 1);
 }
 

@@ -33,7 +33,7 @@ struct LayerAttention {
 class TransformerLayer {
  public:
   /// Names begin with `prefix`: those of self-attention go on with `self_group`, the others with
-  /// cross/, ffn/ and norm/. `place` is the first of three numbers for dropout.
+  /// cross/, ffn/ and norm/. `place` is the first of five numbers for dropout.
   TransformerLayer(Parameters& parameters, const std::string& prefix, const std::string& self_group,
                    const LayerOptions& options, const LayerAttention& self,
                    const std::optional<LayerAttention>& cross, std::uint32_t place);

@@ -66,7 +66,7 @@ int main(int argc, char** argv) {
   double loss = 0;
   for (Index step = 1; step <= number(9); ++step) {
     const auto begun = std::chrono::steady_clock::now();
-    const auto found = pass.differentiate(weights.data(), slots, 0, 1, step);
+    const auto found = pass.differentiate(weights.data(), slots, {}, 1, step);
     optimizer.step(step, 0.01, weights.data(), found.gradients);
     const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begun;
     loss = found.prediction.loss / static_cast<double>(found.prediction.count);

@@ -147,7 +147,7 @@ void train(const Run& run) {
                        {"targets", slot.targets.tokens}});
     }
     json["batches"].push_back(std::move(batch));
-    const auto found = pass.differentiate(weights.data(), slots, 0, 1, number);
+    const auto found = pass.differentiate(weights.data(), slots, {}, 1, number);
     json["losses"].push_back(found.prediction.smoothed /
                              static_cast<double>(found.prediction.count));
     optimizer.step(number, run.rate, weights.data(), found.gradients);

@@ -25,10 +25,11 @@ double gradient_error(const TransformerOptions& options, const std::vector<SlotB
   model.parameters().initialise(3, weights.data());
   BatchPass<double> pass(model, 1);
   const auto loss = [&] {
-    const auto found = pass.differentiate(weights.data(), slots, dropout, 5, 1);
+    const auto found = pass.differentiate(weights.data(), slots, {dropout, dropout}, 5, 1);
     return found.prediction.smoothed / static_cast<double>(found.prediction.count);
   };
-  const double* const found = pass.differentiate(weights.data(), slots, dropout, 5, 1).gradients;
+  const double* const found =
+      pass.differentiate(weights.data(), slots, {dropout, dropout}, 5, 1).gradients;
   const std::vector<double> gradients(found, found + size);
   double worst = 0;
   for (const Parameter& one : model.parameters().all()) {
@@ -107,7 +108,7 @@ TEST_CASE("a slot without targets has gradients of 0") {
   std::vector<double> weights(static_cast<std::size_t>(model.parameters().size()));
   model.parameters().initialise(3, weights.data());
   BatchPass<double> pass(model, 2);
-  const auto found = pass.differentiate(weights.data(), slots, 0, 5, 1);
+  const auto found = pass.differentiate(weights.data(), slots, {}, 5, 1);
   CHECK(found.prediction.count == 0);
   for (Index n = 0; n < model.parameters().size(); ++n) CHECK(found.gradients[n] == 0);
 }
@@ -124,7 +125,7 @@ TEST_CASE_TEMPLATE("no bit of a step depends on threads", T, float, double) {
   std::vector<T> first;
   for (const int threads : {1, 2, 3, 8, 11}) {
     BatchPass<T> pass(model, threads);
-    const auto found = pass.differentiate(weights.data(), slots, 0.1, 5, 1);
+    const auto found = pass.differentiate(weights.data(), slots, {0.1, 0.2}, 5, 1);
     const std::vector<T> gradients(found.gradients, found.gradients + weights.size());
     if (first.empty()) first = gradients;
     CAPTURE(threads);
@@ -144,10 +145,10 @@ TEST_CASE("a padded batch has the gradients of its sequences") {
     const std::vector<SlotBatch> alone = token_slots(options, lengths, false);
     const SlotBatch together = merged(alone, 7);
     BatchPass<double> pass(model, 1);
-    const auto found = pass.differentiate(weights.data(), {together}, 0, 5, 1);
+    const auto found = pass.differentiate(weights.data(), {together}, {}, 5, 1);
     const std::vector<double> got(found.gradients, found.gradients + size);
     const double loss = found.prediction.loss;
-    const auto want = pass.differentiate(weights.data(), alone, 0, 5, 1);
+    const auto want = pass.differentiate(weights.data(), alone, {}, 5, 1);
     CHECK(loss == doctest::Approx(want.prediction.loss).epsilon(1e-13));
     double worst = 0;
     for (std::size_t n = 0; n < size; ++n) {

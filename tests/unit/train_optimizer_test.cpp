@@ -115,7 +115,7 @@ std::vector<double> losses_of(Rule rule, bool in_paths, double rate, double deca
   BatchPass<double> pass(model, 1);
   std::vector<double> losses;
   for (Index n = 1; n <= steps; ++n) {
-    const auto found = pass.differentiate(weights.data(), slots, 0, 1, n);
+    const auto found = pass.differentiate(weights.data(), slots, {}, 1, n);
     losses.push_back(found.prediction.loss / static_cast<double>(found.prediction.count));
     const auto outcome = optimizer.step(n, rate, weights.data(), found.gradients);
     CHECK(outcome.paths.singular.empty());
@@ -264,7 +264,7 @@ TEST_CASE_TEMPLATE("a language model learns a text that repeats itself", T, floa
     for (Index epoch = 0; epoch < 12; ++epoch) {
       for (Index n = 0; n < shuffled.batches(); ++n) {
         const auto slots = shuffled.training({3, epoch}, n);
-        const auto found = pass.differentiate(weights.data(), slots, 0.05, 1, ++number);
+        const auto found = pass.differentiate(weights.data(), slots, {0.05, 0.05}, 1, ++number);
         optimizer.step(number, 0.01, weights.data(), found.gradients);
       }
     }
