@@ -127,7 +127,7 @@ Json json_of(const Parameters& parameters, const std::vector<T>& weights) {
 }
 
 template <class T>
-void train(const Run& run) {
+void print_run(const Run& run) {
   const Transformer model(run.model);
   const Parameters& parameters = model.parameters();
   std::vector<T> weights(static_cast<std::size_t>(parameters.size()));
@@ -162,9 +162,9 @@ int main(int argc, char** argv) {
   if (argc != 7) return 2;
   const Run run(argv);
   if (argv[6] == std::string("f64")) {
-    train<double>(run);
+    print_run<double>(run);
   } else {
-    train<float>(run);
+    print_run<float>(run);
   }
   return 0;
 }
