@@ -1,34 +1,20 @@
 """dump-attention on models with the interfaces of Hugging Face's transformers: attn-compute applied
 to a dump reproduces what the model computed."""
 
-import importlib.util
 import re
 import subprocess
-import sys
 import unittest
 
 import numpy as np
 
-WITHOUT_TORCH = importlib.util.find_spec("torch") is None
+from attn import BIN
+from torch_dumps import WITHOUT_TORCH, DumpTest, SomethingRuns, recording  # noqa: F401
+from dump_attention import DumpError
 
-if WITHOUT_TORCH:
-    print("test_dump_registry: no torch for this Python, so it is not tested", file=sys.stderr)
-    DumpTest = unittest.TestCase
-else:
+if not WITHOUT_TORCH:
     import torch
     import registry_models
-    from attn import BIN
     from registry_models import ALL_ATTENTION_FUNCTIONS, T5, Decoder
-    from torch_dumps import DumpTest, recording
-    from dump_attention import DumpError
-
-
-class SomethingRuns(unittest.TestCase):
-    """Makes a run without torch say that it skips the tests."""
-
-    def test_torch_is_installed(self):
-        if WITHOUT_TORCH:
-            self.skipTest("torch is not installed")
 
 
 def lengths_of(padding, batch, length):
@@ -39,7 +25,6 @@ def lengths_of(padding, batch, length):
     return lengths, (place >= length - lengths[:, None] if left else place < lengths[:, None]).long()
 
 
-@unittest.skipIf(WITHOUT_TORCH, "torch is not installed")
 class Registry(DumpTest):
 
     IMPLEMENTATIONS = ("eager", "sdpa", "flash_attention_2", "flex_attention")
@@ -188,7 +173,6 @@ class Registry(DumpTest):
         self.assertEqual(self.attributes()["model_name"], "mine")
 
 
-@unittest.skipIf(WITHOUT_TORCH, "torch is not installed")
 class T5Models(DumpTest):
 
     def test_three_kinds(self):
