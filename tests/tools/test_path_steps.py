@@ -73,7 +73,7 @@ class Steps(PathsTest):
                          for h in range(2)]
                 self.write("in.h5", wq=wq, wk=wk, other=1)
                 skeleton = ["--skeleton=largest"] if optimizer.startswith("si") else []
-                for _ in range(3 if LONG else 2):
+                for _ in range(3):
                     gq, gk = (g.astype(dtype) for g in loss_gradients(random, wq, wk))
                     self.write("g.h5", grad_wq=gq, grad_wk=gk)
                     result = self.result("step", f"--optimizer={optimizer}", "--rate=1e-3",
