@@ -66,9 +66,12 @@ void Gelu(const T* x, Index n, T* y) {
 template <class T>
 void GeluSlope(const T* x, Index n, T* dy) {
   const Tag<T> d;
+  // In place of a NaN, which Highway's exponential may not see: x φ(x) is NaN in any case.
+  const Vec<T> least = hn::Set(d, T{-1000});
   for_vectors<T>(n, [&](Index j, Index width) HWY_ATTR {
     const Vec<T> value = load_part<T>(x + j, width);
-    const Vec<T> exponent = hn::Mul(hn::Mul(value, value), hn::Set(d, T{-0.5}));
+    const Vec<T> square = hn::Mul(hn::Mul(value, value), hn::Set(d, T{-0.5}));
+    const Vec<T> exponent = hn::IfThenElse(hn::Ge(square, least), square, least);
     const Vec<T> density =
         hn::Mul(exp_flushed(exponent), hn::Set(d, static_cast<T>(density_at_zero)));
     const Vec<T> slope = hn::MulAdd(value, density, distribution<T>(value));
