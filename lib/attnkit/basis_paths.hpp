@@ -42,7 +42,7 @@ struct StepOptions {
   // What else an optimiser does, on the gradients and values of basis paths if it steps in paths,
   // so that it does not depend on rescalings either; else on those of the weights.
   double gradient_factor = 1;  ///< multiplies all gradients first, as clipping by norm does; >= 0
-  double momentum = 0;         ///< μ in [0, 1) of sgd and si_sgd: m ← μm + g, a step of ηm
+  double momentum = 0;         ///< μ in [0, 1), not of adam's rules: m ← μm + g, a step of ηm
   double decay = 0;  ///< λ >= 0; sgd: g ← g + λ·value; adam: a step of ηλ·value more (AdamW)
 
   /// A column is singular if its ratio R, by which a step multiplies the skeleton's path, is below

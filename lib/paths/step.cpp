@@ -169,7 +169,7 @@ class PathStep {
     summary_.largest_ratio = std::max(summary_.largest_ratio, column.ratio);
     if (column.ratio >= options_.min_ratio && std::isfinite(column.ratio)) return;
     summary_.singular.push_back({c, column.ratio});
-    if (options_.clips && column.ratio < options_.min_ratio) {
+    if (options_.clips && std::isfinite(column.ratio)) {
       column.ratio = options_.min_ratio;
       return;
     }
@@ -269,6 +269,7 @@ double squared_path_gradients(const Skeleton& skeleton, const StepMatrices<const
     const Index row_k = skeleton.k_of(c);
     const double q = m.wq(row_q, c);
     const double k = m.wk(row_k, c);
+    if (q == 0 || k == 0) continue;
     double others = 0;
     for (Index j = 0; j < m.wk.rows; ++j) {
       if (j == row_k) continue;

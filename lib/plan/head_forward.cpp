@@ -113,13 +113,16 @@ void require_results(const AttentionLayout& layout, const AttentionResults<T>& r
     throw Error(Failure::usage, "the gradients of sinkhorn need all of its iterations");
   }
   if (layout.gate) throw Error(Failure::usage, "gradients with a gate need out before the gate");
+  const auto require = [](const char* name, const auto& view, const Shape& expected) {
+    require_view(name, view, expected);
+    if (view.data != nullptr || element_count(expected) == 0) return;
+    throw Error(Failure::input, std::string(name) + " has no data");
+  };
   const Shape by_query = join(layout.leading, {layout.queries()});
-  require_view("out", results.out, join(by_query, {layout.v_head_dim}));
-  require_view("row_potential", results.row_potential, by_query);
-  require_view("col_potential", results.col_potential, join(layout.leading, {layout.keys()}));
-  if (scheme.is_mixture()) {
-    require_view("unas_row_potential", results.unas_row_potential, by_query);
-  }
+  require("out", results.out, join(by_query, {layout.v_head_dim}));
+  require("row_potential", results.row_potential, by_query);
+  require("col_potential", results.col_potential, join(layout.leading, {layout.keys()}));
+  if (scheme.is_mixture()) require("unas_row_potential", results.unas_row_potential, by_query);
 }
 
 template <class T>

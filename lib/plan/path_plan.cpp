@@ -29,8 +29,6 @@ void require_options(const StepOptions& options) {
           "a finite number >= 0");
   require(options.decay >= 0 && std::isfinite(options.decay), "decay", "a finite number >= 0");
   require(options.momentum >= 0 && options.momentum < 1, "momentum", "a number >= 0 and < 1");
-  require(options.momentum == 0 || !keeps_moments(options.optimizer), "momentum",
-          "0 for adam and si_adam, which have moments of their own");
   if (!keeps_moments(options.optimizer)) return;
   require(options.beta1 >= 0 && options.beta1 < 1, "beta1", "a number >= 0 and < 1");
   require(options.beta2 >= 0 && options.beta2 < 1, "beta2", "a number >= 0 and < 1");

@@ -5,6 +5,8 @@
 namespace attn::train {
 namespace {
 
+constexpr std::size_t most_plans = 16;
+
 AttentionShapes shapes_of_extents(const AttentionExtents& extents) {
   AttentionShapes shapes;
   shapes.q = Shape{extents.sequences, extents.heads, extents.queries, extents.depth};
@@ -35,6 +37,7 @@ template <class T>
 AttentionPlan<T>& AttentionPlans<T>::plan(const AttentionExtents& extents) {
   const auto found = plans_.find(extents);
   if (found != plans_.end()) return found->second;
+  if (plans_.size() == most_plans) plans_.clear();
   // Not from the pool of a step, in which all memory returns at its end.
   const MemoryPool::Use own(nullptr);
   return plans_

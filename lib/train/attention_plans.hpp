@@ -31,7 +31,8 @@ struct AttentionExtents {
   auto operator<=>(const AttentionExtents&) const = default;
 };
 
-/// The plans of one thread: each is made once, and all layers with the same extents share it.
+/// The plans of one thread: all layers with the same extents share one, which is kept for the next
+/// step. Batches of many shapes would keep ever more memory: beyond some plans all are made anew.
 template <class T>
 class AttentionPlans {
  public:

@@ -170,6 +170,33 @@ TEST_CASE("squared gradients of basis paths are those that a step takes") {
   }
 }
 
+TEST_CASE("a column with an infinite ratio or a skeleton of 0 stays, and is in no norm") {
+  PathProblem<double> problem(2, 2, 37);
+  problem.skeleton = {{0, 0}, {0, 0}};
+  const Matrix<double> before = problem.wq;
+  problem.wq(0, 0) = problem.wk(0, 0) = 1e-160;
+  problem.wk(1, 0) = 0;
+  problem.grad_wq(0, 0) = 1e20;
+  StepOptions options = options_of(Optimizer::si_sgd, 1);
+  options.clips = true;
+  const StepSummary summary = problem.step(options);
+  CHECK(problem.wq(0, 0) == 1e-160);
+  CHECK(problem.wq(1, 0) == before(1, 0));
+  REQUIRE(!summary.singular.empty());
+  CHECK(std::isinf(summary.singular.front().ratio));
+
+  PathProblem<double> zero(2, 2, 38);
+  zero.skeleton = {{0, 0}, {0, 0}};
+  zero.wq(0, 1) = 0;
+  const StepMatrices<double> m = zero.matrices();
+  StepMatrices<const double> all;
+  all.wq = m.wq;
+  all.wk = m.wk;
+  all.grad_wq = m.grad_wq;
+  all.grad_wk = m.grad_wk;
+  CHECK(std::isfinite(squared_path_gradients(zero.skeleton, all)));
+}
+
 TEST_CASE("momentum, decay and clipping in paths do not depend on rescalings") {
   const std::vector<double> factors = {2, -0.25, 8};
   for (const Optimizer optimizer : {Optimizer::si_sgd, Optimizer::si_adam}) {

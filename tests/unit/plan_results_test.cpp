@@ -139,6 +139,13 @@ TEST_CASE("gradients from results that do not fit are refused") {
   CHECK(std::string(missing.what()).find("col_potential") == 0);
   const Error wrong = refusal(Scheme::unas, [](auto& results) { results.out.shape.back() = 3; });
   CHECK(std::string(wrong.what()).find("out has shape") == 0);
+  for (const bool of_out : {false, true}) {
+    const Error empty = refusal(Scheme::unas, [&](auto& results) {
+      (of_out ? results.out.data : results.row_potential.data) = nullptr;
+    });
+    CHECK(empty.failure() == Failure::input);
+    CHECK(std::string(empty.what()).find("has no data") != std::string::npos);
+  }
   const Error share = refusal(Scheme::hnas, [](auto& results) { results.unas_row_potential = {}; });
   CHECK(std::string(share.what()).find("unas_row_potential") == 0);
 }
