@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "attnkit/error.hpp"
 #include "kernel/gemm.hpp"
 
 namespace attn::train {
@@ -54,6 +55,11 @@ double logistic(double x) { return 1 / (1 + std::exp(-x)); }
 AttentionLayer::AttentionLayer(Parameters& parameters, const std::string& prefix,
                                const AttentionLayerOptions& options, std::uint32_t place)
     : options_(options), dropout_place_(place) {
+  if (options.heads < 1 || options.width % options.heads != 0) {
+    throw Error(Failure::usage, "the number of heads is " + std::to_string(options.heads) +
+                                    ", which does not divide the width " +
+                                    std::to_string(options.width));
+  }
   const Index inner = options.heads * options.depth();
   wq_ = parameters.add_matrix(prefix + "wq", inner, options.width, options.deviation);
   wk_ = parameters.add_matrix(prefix + "wk", inner, options.width, options.deviation);

@@ -27,7 +27,8 @@ struct AttentionLayerOptions {
 /// heads·d). The share of hnas is u = 1/(1 + exp(−ρ)), ρ one number or one per head.
 class AttentionLayer {
  public:
-  /// Adds PREFIXwq, wk, wv, wo, and rho under hnas. `place` is the number of its weights' dropout;
+  /// Adds PREFIXwq, wk, wv, wo, and rho under hnas. Throws Error(usage) unless the number of heads
+  /// divides the width. `place` is the number of its weights' dropout;
   /// see Dropout.
   AttentionLayer(Parameters& parameters, const std::string& prefix,
                  const AttentionLayerOptions& options, std::uint32_t place);

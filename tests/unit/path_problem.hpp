@@ -154,6 +154,15 @@ struct PathProblem {
     return {wq.view(), wk.view(), grad_wq.view(), grad_wk.view(), first.view(), second.view()};
   }
 
+  double squared_gradients() const {
+    StepMatrices<const T> m;
+    m.wq = wq.view();
+    m.wk = wk.view();
+    m.grad_wq = grad_wq.view();
+    m.grad_wk = grad_wk.view();
+    return squared_path_gradients(skeleton, m);
+  }
+
   StepSummary step(const StepOptions& options, int threads = 1) {
     return attn::step(options, skeleton, matrices(), threads);
   }

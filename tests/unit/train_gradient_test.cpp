@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "thrown_error.hpp"
 #include "train/batch_pass.hpp"
 #include "train_problem.hpp"
 
@@ -97,6 +98,14 @@ TEST_CASE("gradients of an encoder and a decoder") {
       const auto slots = token_slots(options, {4, 6, 1, 3}, variant);
       CHECK(gradient_error(options, slots, variant ? 0.3 : 0) <= difference_error);
     }
+  }
+}
+
+TEST_CASE("heads that do not divide the width are refused") {
+  for (const Index heads : {0, 4, 7}) {
+    TransformerOptions options = small_stack(Scheme::unas, true);
+    options.layer.heads = heads;
+    CHECK(thrown_error([&] { const Transformer model(options); }).failure() == Failure::usage);
   }
 }
 

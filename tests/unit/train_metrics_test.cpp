@@ -234,7 +234,7 @@ TEST_CASE("swapped sequences swap precision and recall") {
   }
 }
 
-TEST_CASE("ROUGE of what is empty, short, equal or all the same") {
+TEST_CASE("ROUGE of sequences that are empty, short, equal or of one token") {
   const TokenList none;
   const TokenList one = {5};
   const TokenList three = {1, 2, 3};

@@ -77,7 +77,8 @@ void warn_of_settings_left(const std::string& settings, cli::Report& report);
 /// open and Lq ≠ Lk without an offset, and for an offset beside bottom-right, which has its own.
 Causal resolve_causal(const ScoreOptions& options, Index queries, Index keys, bool has_offset);
 
-/// Throws Error(usage): bare --causal for so many queries and keys, at `place` ("a.h5: " or "").
+/// Throws Error(usage): --causal without a word does not say how these queries and keys align.
+/// `place` begins the message: "a.h5: " or "".
 [[noreturn]] void refuse_open_causal(Index queries, Index keys, const std::string& place);
 
 /// The values of score_attributes() (result_kinds.hpp), in the order in which they are written.
