@@ -53,6 +53,7 @@ class Transformer {
   const Parameters& parameters() const { return parameters_; }
   const std::optional<Stack>& encoder() const { return encoder_; }
   const Stack& decoder() const { return *decoder_; }
+  const SoftmaxLayer& softmax() const { return *softmax_; }
 
   /// What a pass with gradients returns besides those it writes.
   template <class T>
