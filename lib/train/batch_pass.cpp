@@ -10,10 +10,16 @@ namespace {
 // Numbers that are added at a time: those of all slots fit into the second-level cache.
 constexpr Index numbers_at_once = 4096;
 
-double factor_of(const std::vector<SlotBatch>& slots) {
+// Those of means over all slots.
+LossFactors factors_of(const std::vector<SlotBatch>& slots) {
   Index targets = 0;
-  for (const SlotBatch& slot : slots) targets += slot.targets.count();
-  return targets == 0 ? 0 : 1 / static_cast<double>(targets);
+  Index ordered = 0;
+  for (const SlotBatch& slot : slots) {
+    targets += slot.targets.count();
+    ordered += std::ssize(slot.swapped);
+  }
+  const auto inverse = [](Index n) { return n == 0 ? 0 : 1 / static_cast<double>(n); };
+  return {inverse(targets), inverse(ordered)};
 }
 
 Prediction sum_of(const std::vector<Prediction>& parts) {
@@ -61,7 +67,7 @@ typename BatchPass<T>::Gradients BatchPass<T>::differentiate(const T* weights,
     gradients_.emplace_back(model_.parameters().size());
   }
   const MemoryPool::Use use(&pool_);
-  const double factor = factor_of(slots);
+  const LossFactors factors = factors_of(slots);
   std::vector<Prediction> found(slots.size());
   std::vector<Transformer::TokenGradients<T>> token_gradients(slots.size());
   kernel::parallel_for(static_cast<Index>(slots.size()), threads_, [&](Index n, int worker) {
@@ -72,7 +78,7 @@ typename BatchPass<T>::Gradients BatchPass<T>::differentiate(const T* weights,
     slot.dropout = {dropout.rate, dropout.of_weights, seed,
                     static_cast<std::uint32_t>(number * most_slots + n)};
     slot.plans = &plans_[static_cast<std::size_t>(worker)];
-    found[at] = model_.differentiate(slot, slots[at], factor, token_gradients[at]);
+    found[at] = model_.differentiate(slot, slots[at], factors, token_gradients[at]);
   });
   add_slots(static_cast<Index>(slots.size()));
   T* const sum = gradients_.front().data();

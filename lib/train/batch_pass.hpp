@@ -34,8 +34,8 @@ class BatchPass {
   /// Sums over all targets.
   Prediction predict(const T* weights, const std::vector<SlotBatch>& slots);
 
-  /// The same, and the gradients of the mean smoothed loss of all targets, in an array that lasts
-  /// until the next call. Slots are added as ((0 + 1) + (2 + 3)) + …, so that neighbours can be
+  /// The same, and the gradients of Prediction::objective, in an array that lasts until the next
+  /// call. Slots are added as ((0 + 1) + (2 + 3)) + …, so that neighbours can be
   /// added in different places. `number` is that of the step, which chooses what dropout removes.
   struct Gradients {
     Prediction prediction;
