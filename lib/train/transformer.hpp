@@ -43,10 +43,15 @@ struct SlotBatch {
   TokenRows source;  ///< empty for a single stack
   TokenRows input;
   Targets targets;  ///< rows of `input`
+
+  Index target_count() const { return targets.count(); }
 };
 
 class Transformer {
  public:
+  using Batch = SlotBatch;
+  using Sums = Prediction;
+
   explicit Transformer(const TransformerOptions& options);
 
   const TransformerOptions& options() const { return options_; }
