@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernel/parallel.hpp"
+#include "train/transformer.hpp"
 
 namespace attn::train {
 namespace {
@@ -10,21 +11,29 @@ namespace {
 // Numbers that are added at a time: those of all slots fit into the second-level cache.
 constexpr Index numbers_at_once = 4096;
 
-// Those of means over all slots.
+double mean_factor(Index count) { return count == 0 ? 0 : 1 / static_cast<double>(count); }
+
+template <class Batch>
+double factors_of(const std::vector<Batch>& slots) {
+  Index targets = 0;
+  for (const Batch& slot : slots) targets += slot.target_count();
+  return mean_factor(targets);
+}
+
 LossFactors factors_of(const std::vector<SlotBatch>& slots) {
   Index targets = 0;
   Index ordered = 0;
   for (const SlotBatch& slot : slots) {
-    targets += slot.targets.count();
+    targets += slot.target_count();
     ordered += std::ssize(slot.swapped);
   }
-  const auto inverse = [](Index n) { return n == 0 ? 0 : 1 / static_cast<double>(n); };
-  return {inverse(targets), inverse(ordered)};
+  return {mean_factor(targets), mean_factor(ordered)};
 }
 
-Prediction sum_of(const std::vector<Prediction>& parts) {
-  Prediction sum;
-  for (const Prediction& part : parts) sum.add(part);
+template <class Sums>
+Sums sum_of(const std::vector<Sums>& parts) {
+  Sums sum;
+  for (const Sums& part : parts) sum.add(part);
   return sum;
 }
 
@@ -40,14 +49,15 @@ std::vector<SlotRange> slot_ranges(Index sequences) {
   return ranges;
 }
 
-template <class T>
-BatchPass<T>::BatchPass(const Transformer& model, int threads)
+template <class Model, class T>
+BatchPass<Model, T>::BatchPass(const Model& model, int threads)
     : model_(model), threads_(threads), plans_(static_cast<std::size_t>(threads)) {}
 
-template <class T>
-Prediction BatchPass<T>::predict(const T* weights, const std::vector<SlotBatch>& slots) {
+template <class Model, class T>
+typename Model::Sums BatchPass<Model, T>::predict(const T* weights,
+                                                  const std::vector<Batch>& slots) {
   const MemoryPool::Use use(&pool_);
-  std::vector<Prediction> found(slots.size());
+  std::vector<Sums> found(slots.size());
   kernel::parallel_for(static_cast<Index>(slots.size()), threads_, [&](Index n, int worker) {
     Slot<T> slot;
     slot.weights = weights;
@@ -58,18 +68,17 @@ Prediction BatchPass<T>::predict(const T* weights, const std::vector<SlotBatch>&
   return sum_of(found);
 }
 
-template <class T>
-typename BatchPass<T>::Gradients BatchPass<T>::differentiate(const T* weights,
-                                                             const std::vector<SlotBatch>& slots,
-                                                             const DropoutRates& dropout,
-                                                             std::uint64_t seed, Index number) {
+template <class Model, class T>
+typename BatchPass<Model, T>::Gradients BatchPass<Model, T>::differentiate(
+    const T* weights, const std::vector<Batch>& slots, const DropoutRates& dropout,
+    std::uint64_t seed, Index number) {
   while (gradients_.size() < std::max<std::size_t>(slots.size(), 1)) {
     gradients_.emplace_back(model_.parameters().size());
   }
   const MemoryPool::Use use(&pool_);
-  const LossFactors factors = factors_of(slots);
-  std::vector<Prediction> found(slots.size());
-  std::vector<Transformer::TokenGradients<T>> token_gradients(slots.size());
+  const auto factors = factors_of(slots);
+  std::vector<Sums> found(slots.size());
+  std::vector<typename Model::template TokenGradients<T>> token_gradients(slots.size());
   kernel::parallel_for(static_cast<Index>(slots.size()), threads_, [&](Index n, int worker) {
     const auto at = static_cast<std::size_t>(n);
     Slot<T> slot;
@@ -88,8 +97,8 @@ typename BatchPass<T>::Gradients BatchPass<T>::differentiate(const T* weights,
   return {sum_of(found), sum};
 }
 
-template <class T>
-void BatchPass<T>::add_slots(Index slots) {
+template <class Model, class T>
+void BatchPass<Model, T>::add_slots(Index slots) {
   for (const Parameter& one : model_.parameters().all()) {
     const auto numbers_of = [&](Index slot) {
       return gradients_[static_cast<std::size_t>(slot)].data() + one.offset;
@@ -111,7 +120,7 @@ void BatchPass<T>::add_slots(Index slots) {
   }
 }
 
-template class BatchPass<float>;
-template class BatchPass<double>;
+template class BatchPass<Transformer, float>;
+template class BatchPass<Transformer, double>;
 
 }  // namespace attn::train

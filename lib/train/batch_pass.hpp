@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "tensor/memory_pool.hpp"
-#include "train/transformer.hpp"
+#include "train/slot.hpp"
 
 namespace attn::train {
 
@@ -24,30 +24,37 @@ struct DropoutRates {
   double of_weights = 0;
 };
 
-/// Passes over batches, and their gradients, by several threads.
-template <class T>
+/// Passes over batches, and their gradients, by several threads. A model has, as Transformer:
+/// the part of a batch that one slot computes, Batch, which knows its target_count(); the sums over
+/// targets, Sums, which add up by add(); TokenGradients<T>, which are added to the tables last and
+/// in the order of slots; parameters(), predict, differentiate and add_token_gradients.
+template <class Model, class T>
 class BatchPass {
  public:
+  using Batch = typename Model::Batch;
+  using Sums = typename Model::Sums;
+
   /// Keeps a reference to the model. Requires threads >= 1.
-  BatchPass(const Transformer& model, int threads);
+  BatchPass(const Model& model, int threads);
 
   /// Sums over all targets.
-  Prediction predict(const T* weights, const std::vector<SlotBatch>& slots);
+  Sums predict(const T* weights, const std::vector<Batch>& slots);
 
-  /// The same, and the gradients of Prediction::objective, in an array that lasts until the next
-  /// call. Slots are added as ((0 + 1) + (2 + 3)) + …, so that neighbours can be
-  /// added in different places. `number` is that of the step, which chooses what dropout removes.
+  /// The same, and the gradients of the mean smoothed loss of all targets, for a Transformer those
+  /// of Prediction::objective, in an array that lasts until the next call. Slots are added as
+  /// ((0 + 1) + (2 + 3)) + …, so that neighbours can be added in different places. `number` is that
+  /// of the step, which chooses what dropout removes.
   struct Gradients {
-    Prediction prediction;
+    Sums prediction;
     T* gradients = nullptr;
   };
-  Gradients differentiate(const T* weights, const std::vector<SlotBatch>& slots,
+  Gradients differentiate(const T* weights, const std::vector<Batch>& slots,
                           const DropoutRates& dropout, std::uint64_t seed, Index number);
 
  private:
   void add_slots(Index slots);
 
-  const Transformer& model_;
+  const Model& model_;
   int threads_;
   MemoryPool pool_;
   std::vector<Buffer<T>> gradients_;      // by slot

@@ -47,6 +47,8 @@ struct SlotBatch {
   /// By sequence of `input`: 1 if its two segments are swapped, 0 if they are in order. Empty:
   /// nothing is asked. Only for a model that tells the order.
   std::vector<Index> swapped;
+
+  Index target_count() const { return targets.count(); }
 };
 
 /// What the sums of a loss are multiplied by.
@@ -62,6 +64,9 @@ struct LossFactors {
 /// the mean cross-entropy of the order.
 class Transformer {
  public:
+  using Batch = SlotBatch;
+  using Sums = Prediction;
+
   /// Throws Error(usage) for heads that do not divide the width, and for `order` unless there is
   /// one stack and it is not causal: under causality the first position sees nothing else.
   explicit Transformer(const TransformerOptions& options);

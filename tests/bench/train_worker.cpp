@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "train/batch_pass.hpp"
+#include "train/transformer.hpp"
 #include "train/weight_optimizer.hpp"
 
 namespace {
@@ -59,7 +60,7 @@ int main(int argc, char** argv) {
   std::vector<float> weights(static_cast<std::size_t>(model.parameters().size()));
   model.parameters().initialise(1, weights.data());
   const auto slots = random_batch(number(5), number(6), number(7));
-  BatchPass<float> pass(model, threads);
+  BatchPass<Transformer, float> pass(model, threads);
   OptimizerOptions of;
   of.rule = Rule::sgd;
   WeightOptimizer<float> optimizer(model.parameters(), of, {}, threads);

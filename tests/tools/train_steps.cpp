@@ -16,6 +16,7 @@
 #include <nlohmann/json.hpp>
 
 #include "train/batch_pass.hpp"
+#include "train/transformer.hpp"
 #include "train/weight_optimizer.hpp"
 
 namespace {
@@ -134,7 +135,7 @@ void print_run(const Run& run) {
   parameters.initialise(1, weights.data());
   Json json;
   json["start"] = json_of(parameters, weights);
-  BatchPass<T> pass(model, 2);
+  BatchPass<Transformer, T> pass(model, 2);
   WeightOptimizer<T> optimizer(parameters, run.optimizer, {}, 2);
   std::mt19937_64 random(2);
   for (Index number = 1; number <= steps; ++number) {

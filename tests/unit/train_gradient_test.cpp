@@ -24,7 +24,7 @@ double gradient_error(const TransformerOptions& options, const std::vector<SlotB
   const Index size = model.parameters().size();
   std::vector<double> weights(static_cast<std::size_t>(size));
   model.parameters().initialise(3, weights.data());
-  BatchPass<double> pass(model, 1);
+  BatchPass<Transformer, double> pass(model, 1);
   const auto loss = [&] {
     return pass.differentiate(weights.data(), slots, {dropout, dropout}, 5, 1)
         .prediction.objective();
@@ -145,7 +145,7 @@ TEST_CASE("a slot without targets has gradients of 0") {
   const Transformer model(options);
   std::vector<double> weights(static_cast<std::size_t>(model.parameters().size()));
   model.parameters().initialise(3, weights.data());
-  BatchPass<double> pass(model, 2);
+  BatchPass<Transformer, double> pass(model, 2);
   const auto found = pass.differentiate(weights.data(), slots, {}, 5, 1);
   CHECK(found.prediction.count == 0);
   for (Index n = 0; n < model.parameters().size(); ++n) CHECK(found.gradients[n] == 0);
@@ -162,7 +162,7 @@ TEST_CASE_TEMPLATE("no bit of a step depends on threads", T, float, double) {
   model.parameters().initialise(3, weights.data());
   std::vector<T> first;
   for (const int threads : {1, 2, 3, 8, 11}) {
-    BatchPass<T> pass(model, threads);
+    BatchPass<Transformer, T> pass(model, threads);
     const auto found = pass.differentiate(weights.data(), slots, {0.1, 0.2}, 5, 1);
     const std::vector<T> gradients(found.gradients, found.gradients + weights.size());
     if (first.empty()) first = gradients;
@@ -182,7 +182,7 @@ TEST_CASE("a padded batch has the gradients of its sequences") {
     const std::vector<Index> lengths = {6, 2, 5};
     const std::vector<SlotBatch> alone = token_slots(options, lengths, false);
     const SlotBatch together = merged(alone, 7);
-    BatchPass<double> pass(model, 1);
+    BatchPass<Transformer, double> pass(model, 1);
     const auto found = pass.differentiate(weights.data(), {together}, {}, 5, 1);
     const std::vector<double> got(found.gradients, found.gradients + size);
     const double loss = found.prediction.loss;

@@ -112,7 +112,7 @@ std::vector<double> losses_of(Rule rule, bool in_paths, double rate, double deca
     }
   }
   const auto slots = token_slots(options, {7, 5, 6, 8}, false);
-  BatchPass<double> pass(model, 1);
+  BatchPass<Transformer, double> pass(model, 1);
   std::vector<double> losses;
   for (Index n = 1; n <= steps; ++n) {
     const auto found = pass.differentiate(weights.data(), slots, {}, 1, n);
@@ -256,7 +256,7 @@ TEST_CASE_TEMPLATE("a language model learns a text that repeats itself", T, floa
     const Transformer model(options);
     std::vector<T> weights(static_cast<std::size_t>(model.parameters().size()));
     model.parameters().initialise(7, weights.data());
-    BatchPass<T> pass(model, 2);
+    BatchPass<Transformer, T> pass(model, 2);
     OptimizerOptions of;
     WeightOptimizer<T> optimizer(model.parameters(), of, {}, 2);
     CausalBatches shuffled = batches;

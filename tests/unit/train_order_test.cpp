@@ -222,7 +222,7 @@ TEST_CASE("the loss of the order is the cross-entropy of two classes at the firs
       ++want.order_count;
     }
   }
-  BatchPass<double> pass(model, 1);
+  BatchPass<Transformer, double> pass(model, 1);
   const Prediction found = pass.predict(weights.data(), slots);
   CHECK(found.order_count == 11);
   CHECK(found.order_count == want.order_count);
@@ -247,7 +247,7 @@ TEST_CASE_TEMPLATE("without the order nothing changes, and with it no bit depend
   CHECK(same_bits(weights.data(), started<T>(plain).data(), size));
   std::vector<T> first;
   for (const int threads : {1, 2, 3, 8}) {
-    BatchPass<T> pass(ordered, threads);
+    BatchPass<Transformer, T> pass(ordered, threads);
     const auto found = pass.differentiate(weights.data(), slots, {0.1, 0.2}, 5, 1);
     const std::vector<T> gradients(found.gradients, found.gradients + weights.size());
     if (first.empty()) first = gradients;
@@ -255,8 +255,8 @@ TEST_CASE_TEMPLATE("without the order nothing changes, and with it no bit depend
   }
   // A batch that asks for no order has the gradients and losses of the plain model.
   for (SlotBatch& slot : slots) slot.swapped.clear();
-  BatchPass<T> with(ordered, 1);
-  BatchPass<T> without(plain, 1);
+  BatchPass<Transformer, T> with(ordered, 1);
+  BatchPass<Transformer, T> without(plain, 1);
   const auto found = with.differentiate(weights.data(), slots, {0.1, 0.2}, 5, 1);
   const auto want = without.differentiate(weights.data(), slots, {0.1, 0.2}, 5, 1);
   CHECK(same_bits(found.gradients, want.gradients, size));

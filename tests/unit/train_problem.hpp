@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "train/batch_pass.hpp"
+#include "train/transformer.hpp"
 
 namespace attn::testing {
 
