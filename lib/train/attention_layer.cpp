@@ -62,7 +62,7 @@ double logistic(double x) { return 1 / (1 + std::exp(-x)); }
 
 AttentionLayer::AttentionLayer(Parameters& parameters, const std::string& prefix,
                                const AttentionLayerOptions& options, std::uint32_t place)
-    : options_(options), dropout_place_(place) {
+    : options_(options), group_(prefix.substr(0, prefix.find_last_of('/'))), dropout_place_(place) {
   if (options.heads < 1 || options.width % options.heads != 0) {
     throw Error(Failure::usage, "the number of heads is " + std::to_string(options.heads) +
                                     ", which does not divide the width " +
@@ -189,6 +189,19 @@ Rows<T> AttentionLayer::forward(const Slot<T>& slot, const Sequences& queries,
 }
 
 template <class T>
+Rows<double> AttentionLayer::column_sums(const Slot<T>& slot, const Sequences& queries,
+                                         const Sequences& keys, const Kept<T>& kept) const {
+  const AttentionExtents made_for = extents(queries, keys);
+  AttentionPlan<T>& plan = slot.plans->plan(made_for);
+  Rows<double> sums(keys.rows() * options_.heads, 1);
+  AttentionOutputs<T> outputs;
+  outputs.col_sum = {sums.data(), plan.key_shape()};
+  const std::vector<double> shares = this->shares(slot.weights);
+  plan.run(inputs_of(made_for, kept.q, kept.k, kept.v, queries, keys, shares), outputs);
+  return sums;
+}
+
+template <class T>
 void AttentionLayer::backward(const Slot<T>& slot, const Sequences& queries, MatrixView<const T> x,
                               const Sequences& keys, MatrixView<const T> y, const Kept<T>& kept,
                               MatrixView<const T> dout, MatrixView<T> dx, MatrixView<T> dy) const {
@@ -311,6 +324,8 @@ Rows<T> AttentionLayer::attend(const Slot<T>& slot, MatrixView<const T> x,
 }
 
 #define ATTN_ATTENTION_LAYER(T)                                                                    \
+  template Rows<double> AttentionLayer::column_sums(const Slot<T>&, const Sequences&,              \
+                                                    const Sequences&, const Kept<T>&) const;       \
   template Rows<T> AttentionLayer::forward(const Slot<T>&, const Sequences&, MatrixView<const T>,  \
                                            const Sequences&, MatrixView<const T>, Kept<T>&) const; \
   template void AttentionLayer::backward(const Slot<T>&, const Sequences&, MatrixView<const T>,    \

@@ -52,6 +52,11 @@ class AttentionLayer {
                 const Sequences& keys, MatrixView<const T> y, const Kept<T>& kept,
                 MatrixView<const T> dout, MatrixView<T> dx, MatrixView<T> dy) const;
 
+  /// c_j = Σ_i π_ij of a forward pass, π without dropout: (sequences, heads, keys); 0 for padding.
+  template <class T>
+  Rows<double> column_sums(const Slot<T>& slot, const Sequences& queries, const Sequences& keys,
+                           const Kept<T>& kept) const;
+
   /// Keys and values to which later queries attend, (sequences, heads, most, d). Of sequence n the
   /// first lengths[n] positions are there.
   template <class T>
@@ -81,6 +86,9 @@ class AttentionLayer {
 
   const AttentionLayerOptions& options() const { return options_; }
 
+  /// The group of a checkpoint in which its tensors are: PREFIX without the last slash.
+  const std::string& group() const { return group_; }
+
   /// The shares u at some weights: none unless the scheme is hnas.
   template <class T>
   std::vector<double> shares(const T* weights) const;
@@ -101,9 +109,20 @@ class AttentionLayer {
   Index rho_count() const;
 
   AttentionLayerOptions options_;
+  std::string group_;
   MatrixPlace wq_, wk_, wv_, wo_;  // the first three one behind the other
   Index rho_ = 0;
   std::uint32_t dropout_place_;
+};
+
+/// An attention in a forward pass: views of what the pass keeps.
+template <class T>
+struct AttentionSite {
+  const AttentionLayer* layer = nullptr;
+  Sequences queries, keys;
+  MatrixView<const T> x;  ///< what W_Q reads: behind a norm that comes before
+  MatrixView<const T> y;  ///< what W_K and W_V read; in self-attention x
+  const AttentionLayer::Kept<T>* kept = nullptr;
 };
 
 }  // namespace attn::train
