@@ -26,8 +26,8 @@ double gradient_error(const TransformerOptions& options, const std::vector<SlotB
   model.parameters().initialise(3, weights.data());
   BatchPass<Transformer, double> pass(model, 1);
   const auto loss = [&] {
-    const auto found = pass.differentiate(weights.data(), slots, {dropout, dropout}, 5, 1);
-    return found.prediction.smoothed / static_cast<double>(found.prediction.count);
+    return pass.differentiate(weights.data(), slots, {dropout, dropout}, 5, 1)
+        .prediction.objective();
   };
   const double* const found =
       pass.differentiate(weights.data(), slots, {dropout, dropout}, 5, 1).gradients;
@@ -97,6 +97,35 @@ TEST_CASE("gradients of an encoder and a decoder") {
       CAPTURE(variant);
       const auto slots = token_slots(options, {4, 6, 1, 3}, variant);
       CHECK(gradient_error(options, slots, variant ? 0.3 : 0) <= difference_error);
+    }
+  }
+}
+
+TEST_CASE("gradients of a stack that tells the order of segments") {
+  for (const Scheme scheme : {Scheme::unas, Scheme::dnas, Scheme::hnas, Scheme::sinkhorn}) {
+    for (const bool variant : {false, true}) {
+      TransformerOptions options = small_stack(scheme, false);
+      options.order = true;
+      if (variant) {
+        options.layer.order = NormOrder::pre;
+        options.tied = true;
+        options.smoothing = 0.1;
+      }
+      CAPTURE(static_cast<int>(scheme));
+      CAPTURE(variant);
+      std::vector<SlotBatch> slots = token_slots(options, {5, 1, 7, 3, 4, 6, 2, 5, 7, 3}, variant);
+      Index number = 0;
+      for (SlotBatch& slot : slots) {
+        for (Index n = 0; n < slot.input.sequences.count; ++n) slot.swapped.push_back(number++ % 2);
+      }
+      // A slot with targets only, one with the order only, and one of nothing.
+      slots[1].swapped.clear();
+      slots[2].targets = {};
+      slots[3].targets = {};
+      slots[3].swapped.clear();
+      CHECK(gradient_error(options, slots, variant ? 0.2 : 0) <= difference_error);
+      for (SlotBatch& slot : slots) slot.targets = {};
+      CHECK(gradient_error(options, slots, 0) <= difference_error);
     }
   }
 }
