@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "attn_train/language_task.hpp"
+#include "attn_train/pair_task.hpp"
 #include "attn_train/training.hpp"
 #include "common/bundles.hpp"
 #include "common/dataset_words.hpp"
@@ -82,7 +83,9 @@ RunIdentity identity_of(const cli::Arguments& arguments, const Recipe& recipe,
 template <class T>
 std::unique_ptr<Task<T>> make_task(const cli::Arguments& arguments, const Recipe& recipe,
                                    const SplitTexts& texts) {
-  return make_language_task<T>(recipe, texts, arguments.flag("allow-leak"), arguments.threads);
+  const auto make =
+      recipe.text("objective.kind") == "pairs" ? make_pair_task<T> : make_language_task<T>;
+  return make(recipe, texts, arguments.flag("allow-leak"), arguments.threads);
 }
 
 // "valid: loss 1.52, perplexity 4.57"

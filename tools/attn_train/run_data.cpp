@@ -136,7 +136,9 @@ train::Vocabulary learn_vocabulary(const Recipe& recipe, const std::string& text
                                           : train::TokenKind::characters;
   options.size = recipe.integer("data.vocabulary");
   options.specials = std::move(specials);
-  options.line_ends = options.kind != train::TokenKind::characters && recipe.flag("data.line-ends");
+  const bool in_lines = recipe.text("objective.kind") != "pairs";
+  options.line_ends =
+      in_lines && options.kind != train::TokenKind::characters && recipe.flag("data.line-ends");
   options.exact = options.size > 0;
   if (options.kind == train::TokenKind::byte_pairs && options.size == 0) {
     throw recipe.refusal("data.vocabulary", "is 0, but byte pairs need a number");

@@ -39,8 +39,8 @@ SplitTexts read_split_texts(const Recipe& recipe);
 using TextPairs = std::vector<std::pair<std::string, std::string>>;
 TextPairs pairs_in(const SplitTexts& texts, Split split);
 
-/// What data.tokens and data.vocabulary say, with some special tokens in front. `text` is the
-/// training data, `file` its name for messages.
+/// What data.tokens, data.vocabulary and data.line-ends say (not the last for pairs), with some
+/// special tokens in front. `text` is the training data, `file` its name for messages.
 train::Vocabulary learn_vocabulary(const Recipe& recipe, const std::string& text,
                                    const std::string& file, std::vector<std::string> specials);
 
