@@ -1,47 +1,13 @@
 #include "train/attention_layer.hpp"
 
-#include <algorithm>
-#include <cmath>
 #include <utility>
-#include <vector>
 
 #include "attnkit/error.hpp"
 #include "kernel/gemm.hpp"
+#include "train/heads.hpp"
 
 namespace attn::train {
 namespace {
-
-// Calls body(row of the matrix, place in the heads' array) for each position of each head.
-template <class Body>
-void for_each_head_row(const Sequences& sequences, Index heads, Index depth, const Body& body) {
-  for (Index b = 0; b < sequences.count; ++b) {
-    for (Index i = 0; i < sequences.length; ++i) {
-      for (Index h = 0; h < heads; ++h) {
-        body(b * sequences.length + i, h, ((b * heads + h) * sequences.length + i) * depth);
-      }
-    }
-  }
-}
-
-// The columns of `rows` from `first` on, head by head: (sequences, heads, positions, depth).
-template <class T>
-Rows<T> split_heads(MatrixView<const T> rows, Index first, const Sequences& sequences, Index heads,
-                    Index depth) {
-  Rows<T> split(sequences.rows() * heads, depth);
-  for_each_head_row(sequences, heads, depth, [&](Index row, Index head, Index place) {
-    std::copy_n(rows.row(row) + first + head * depth, depth, split.data() + place);
-  });
-  return split;
-}
-
-// The reverse of split_heads.
-template <class T>
-void join_heads(const Rows<T>& split, MatrixView<T> rows, Index first, const Sequences& sequences,
-                Index heads, Index depth) {
-  for_each_head_row(sequences, heads, depth, [&](Index row, Index head, Index place) {
-    std::copy_n(split.data() + place, depth, rows.row(row) + first + head * depth);
-  });
-}
 
 // Two matrices of which the second lies directly behind the first, as one.
 MatrixPlace stacked(const MatrixPlace& first, const MatrixPlace& second) {
@@ -56,87 +22,36 @@ Rows<T> product(const Slot<T>& slot, const MatrixPlace& place, MatrixView<const 
   return made;
 }
 
-double logistic(double x) { return 1 / (1 + std::exp(-x)); }
-
-}  // namespace
-
-AttentionLayer::AttentionLayer(Parameters& parameters, const std::string& prefix,
-                               const AttentionLayerOptions& options, std::uint32_t place)
-    : options_(options), group_(prefix.substr(0, prefix.find_last_of('/'))), dropout_place_(place) {
+const AttentionLayerOptions& checked(const AttentionLayerOptions& options) {
   if (options.heads < 1 || options.width % options.heads != 0) {
     throw Error(Failure::usage, "the number of heads is " + std::to_string(options.heads) +
                                     ", which does not divide the width " +
                                     std::to_string(options.width));
   }
-  const Index inner = options.heads * options.depth();
-  wq_ = parameters.add_matrix(prefix + "wq", inner, options.width, options.deviation);
-  wk_ = parameters.add_matrix(prefix + "wk", inner, options.width, options.deviation);
-  wv_ = parameters.add_matrix(prefix + "wv", inner, options.width, options.deviation);
-  wo_ = parameters.add_matrix(prefix + "wo", options.width, inner, options.out_deviation);
-  if (options.scheme.scheme == Scheme::hnas) {
-    const double rho = std::log(options.first_share / (1 - options.first_share));
-    rho_ = parameters.add_vector(prefix + "rho", rho_count(), rho);
-  }
+  return options;
 }
 
-Index AttentionLayer::rho_count() const {
-  return options_.scheme.share_by_head ? options_.heads : 1;
-}
-
-AttentionExtents AttentionLayer::extents(const Sequences& queries, const Sequences& keys) const {
-  return {.scheme = options_.scheme,
-          .causal = options_.causal,
-          .sequences = queries.count,
-          .heads = options_.heads,
-          .queries = queries.length,
-          .keys = keys.length,
-          .depth = options_.depth(),
-          .padded_queries = queries.lengths != nullptr,
-          .padded_keys = keys.lengths != nullptr,
-          .in_paths = options_.in_paths};
-}
-
-template <class T>
-std::vector<double> AttentionLayer::shares(const T* weights) const {
-  if (options_.scheme.scheme != Scheme::hnas) return {};
-  std::vector<double> shares;
-  for (Index h = 0; h < rho_count(); ++h) {
-    shares.push_back(logistic(static_cast<double>(weights[rho_ + h])));
-  }
-  return shares;
-}
-
-namespace {
-
-// The operands of a plan for `extents`.
-template <class T>
-AttentionInputs<T> inputs_of(const AttentionExtents& extents, const Rows<T>& q, const Rows<T>& k,
-                             const Rows<T>& v, const Sequences& queries, const Sequences& keys,
-                             const std::vector<double>& shares) {
-  AttentionInputs<T> in;
-  in.q = {q.data(), {extents.sequences, extents.heads, extents.queries, extents.depth}};
-  in.k = {k.data(), {extents.sequences, extents.heads, extents.keys, extents.depth}};
-  in.v = {v.data(), in.k.shape};
-  if (extents.padded_queries) in.query_length = {queries.lengths, {extents.sequences}};
-  if (extents.padded_keys) in.key_length = {keys.lengths, {extents.sequences}};
-  if (!shares.empty()) {
-    in.hybrid = {shares.data(), extents.scheme.share_by_head ? Shape{extents.heads} : Shape{}};
-  }
-  return in;
-}
-
-template <class T>
-AttentionResults<T> results_of(const AttentionLayer::Kept<T>& kept, const AttentionPlan<T>& plan,
-                               bool mixture) {
-  AttentionResults<T> results;
-  results.out = {kept.out.data(), plan.out_shape()};
-  results.row_potential = {kept.row_potential.data(), plan.query_shape()};
-  results.col_potential = {kept.col_potential.data(), plan.key_shape()};
-  if (mixture) results.unas_row_potential = {kept.unas_row_potential.data(), plan.query_shape()};
-  return results;
+HeadAttentionOptions head_options(const AttentionLayerOptions& options) {
+  return {.scheme = options.scheme,
+          .causal = options.causal,
+          .heads = options.heads,
+          .depth = options.depth(),
+          .first_share = options.first_share,
+          .in_paths = options.in_paths};
 }
 
 }  // namespace
+
+AttentionLayer::AttentionLayer(Parameters& parameters, const std::string& prefix,
+                               const AttentionLayerOptions& options, std::uint32_t place)
+    : options_(checked(options)),
+      group_(prefix.substr(0, prefix.find_last_of('/'))),
+      wq_(parameters.add_matrix(prefix + "wq", options.width, options.width, options.deviation)),
+      wk_(parameters.add_matrix(prefix + "wk", options.width, options.width, options.deviation)),
+      wv_(parameters.add_matrix(prefix + "wv", options.width, options.width, options.deviation)),
+      wo_(parameters.add_matrix(prefix + "wo", options.width, options.width,
+                                options.out_deviation)),
+      heads_(parameters, prefix, head_options(options), place) {}
 
 template <class T>
 void AttentionLayer::project(const Slot<T>& slot, const Sequences& queries, MatrixView<const T> x,
@@ -166,39 +81,9 @@ template <class T>
 Rows<T> AttentionLayer::forward(const Slot<T>& slot, const Sequences& queries,
                                 MatrixView<const T> x, const Sequences& keys, MatrixView<const T> y,
                                 Kept<T>& kept) const {
-  const Index heads = options_.heads;
-  const Index depth = options_.depth();
   project(slot, queries, x, keys, y, kept);
-  const AttentionExtents made_for = extents(queries, keys);
-  const std::vector<double> shares = this->shares(slot.weights);
-  AttentionPlan<T>& plan = slot.plans->plan(made_for);
-  AttentionOutputs<T> outputs;
-  kept.out = Rows<T>(queries.rows() * heads, depth);
-  outputs.out = {kept.out.data(), plan.out_shape()};
-  kept.row_potential = Rows<double>(queries.rows() * heads, 1);
-  outputs.row_potential = {kept.row_potential.data(), plan.query_shape()};
-  kept.col_potential = Rows<double>(keys.rows() * heads, 1);
-  outputs.col_potential = {kept.col_potential.data(), plan.key_shape()};
-  if (!shares.empty()) {
-    kept.unas_row_potential = Rows<double>(queries.rows() * heads, 1);
-    outputs.unas_row_potential = {kept.unas_row_potential.data(), plan.query_shape()};
-  }
-  slot.dropout.apply_to_weights(plan, dropout_place_);
-  plan.run(inputs_of(made_for, kept.q, kept.k, kept.v, queries, keys, shares), outputs);
+  heads_.forward(slot, queries, keys, kept);
   return joined_out(slot, kept.out, queries);
-}
-
-template <class T>
-Rows<double> AttentionLayer::column_sums(const Slot<T>& slot, const Sequences& queries,
-                                         const Sequences& keys, const Kept<T>& kept) const {
-  const AttentionExtents made_for = extents(queries, keys);
-  AttentionPlan<T>& plan = slot.plans->plan(made_for);
-  Rows<double> sums(keys.rows() * options_.heads, 1);
-  AttentionOutputs<T> outputs;
-  outputs.col_sum = {sums.data(), plan.key_shape()};
-  const std::vector<double> shares = this->shares(slot.weights);
-  plan.run(inputs_of(made_for, kept.q, kept.k, kept.v, queries, keys, shares), outputs);
-  return sums;
 }
 
 template <class T>
@@ -214,30 +99,7 @@ void AttentionLayer::backward(const Slot<T>& slot, const Sequences& queries, Mat
   kernel::multiply(dout, wo_.in(slot.weights), djoined.view());
   const Rows<T> grad_out = split_heads(std::as_const(djoined).view(), 0, queries, heads, depth);
 
-  const AttentionExtents made_for = extents(queries, keys);
-  const std::vector<double> shares = this->shares(slot.weights);
-  const AttentionInputs<T> in = inputs_of(made_for, kept.q, kept.k, kept.v, queries, keys, shares);
-  Rows<T> dq(queries.rows() * heads, depth);
-  Rows<T> dk(keys.rows() * heads, depth);
-  Rows<T> dv(keys.rows() * heads, depth);
-  AttentionGradients<T> gradients;
-  gradients.q = {dq.data(), in.q.shape};
-  gradients.k = {dk.data(), in.k.shape};
-  gradients.v = {dv.data(), in.v.shape};
-  T* const drho = slot.gradients + rho_;
-  if (!shares.empty()) gradients.hybrid = {drho, in.hybrid.shape};
-  AttentionPlan<T>& plan = slot.plans->plan(made_for);
-  slot.dropout.apply_to_weights(plan, dropout_place_);
-  const TensorView<const T> upstream(grad_out.data(), plan.out_shape());
-  if (options_.scheme.scheme == Scheme::sinkhorn) {
-    plan.gradients(in, upstream, gradients);
-  } else {
-    plan.gradients_from(in, results_of(kept, plan, !shares.empty()), upstream, gradients);
-  }
-  for (std::size_t h = 0; h < shares.size(); ++h) {
-    drho[h] *= static_cast<T>(shares[h] * (1 - shares[h]));
-  }
-
+  const HeadAttention::Gradients<T> d = heads_.backward(slot, queries, keys, kept, grad_out);
   const auto back = [&](const MatrixPlace& place, MatrixView<const T> from, Rows<T>& above,
                         MatrixView<T> sum) {
     const MatrixView<const T> read = std::as_const(above).view();
@@ -246,16 +108,16 @@ void AttentionLayer::backward(const Slot<T>& slot, const Sequences& queries, Mat
   };
   if (x.data == y.data) {
     Rows<T> all(queries.rows(), 3 * inner);
-    join_heads(dq, all.view(), 0, queries, heads, depth);
-    join_heads(dk, all.view(), inner, keys, heads, depth);
-    join_heads(dv, all.view(), 2 * inner, keys, heads, depth);
+    join_heads(d.q, all.view(), 0, queries, heads, depth);
+    join_heads(d.k, all.view(), inner, keys, heads, depth);
+    join_heads(d.v, all.view(), 2 * inner, keys, heads, depth);
     back(stacked(stacked(wq_, wk_), wv_), x, all, dx);
   } else {
-    join_heads(dq, djoined.view(), 0, queries, heads, depth);
+    join_heads(d.q, djoined.view(), 0, queries, heads, depth);
     back(wq_, x, djoined, dx);
     Rows<T> pairs(keys.rows(), 2 * inner);
-    join_heads(dk, pairs.view(), 0, keys, heads, depth);
-    join_heads(dv, pairs.view(), inner, keys, heads, depth);
+    join_heads(d.k, pairs.view(), 0, keys, heads, depth);
+    join_heads(d.v, pairs.view(), inner, keys, heads, depth);
     back(stacked(wk_, wv_), y, pairs, dy);
   }
 }
@@ -304,28 +166,15 @@ void AttentionLayer::add_keys(const Slot<T>& slot, MatrixView<const T> y, KeptKe
 template <class T>
 Rows<T> AttentionLayer::attend(const Slot<T>& slot, MatrixView<const T> x,
                                const KeptKeys<T>& keys) const {
-  if (options_.scheme.scheme != Scheme::unas) {
-    throw Error(Failure::usage, "only under unas can queries attend one after the other");
-  }
   const Index count = std::ssize(keys.lengths);
   const Sequences queries = {count, x.rows / count};
   const Sequences all = {count, keys.most, keys.lengths.data()};
-  AttentionExtents made_for = extents(queries, all);
-  made_for.causal = false;  // later keys are not there yet
   const Rows<T> projected = product(slot, wq_, x);
   const Rows<T> q = split_heads(projected.view(), 0, queries, options_.heads, options_.depth());
-  AttentionPlan<T>& plan = slot.plans->plan(made_for);
-  slot.dropout.apply_to_weights(plan, dropout_place_);
-  Rows<T> out(q.rows(), q.cols());
-  AttentionOutputs<T> outputs;
-  outputs.out = {out.data(), plan.out_shape()};
-  plan.run(inputs_of(made_for, q, keys.k, keys.v, queries, all, {}), outputs);
-  return joined_out(slot, out, queries);
+  return joined_out(slot, heads_.attend(slot, queries, all, q, keys.k, keys.v), queries);
 }
 
 #define ATTN_ATTENTION_LAYER(T)                                                                    \
-  template Rows<double> AttentionLayer::column_sums(const Slot<T>&, const Sequences&,              \
-                                                    const Sequences&, const Kept<T>&) const;       \
   template Rows<T> AttentionLayer::forward(const Slot<T>&, const Sequences&, MatrixView<const T>,  \
                                            const Sequences&, MatrixView<const T>, Kept<T>&) const; \
   template void AttentionLayer::backward(const Slot<T>&, const Sequences&, MatrixView<const T>,    \
@@ -335,8 +184,7 @@ Rows<T> AttentionLayer::attend(const Slot<T>& slot, MatrixView<const T> x,
   template AttentionLayer::KeptKeys<T> AttentionLayer::no_keys(Index, Index) const;                \
   template void AttentionLayer::add_keys(const Slot<T>&, MatrixView<const T>, KeptKeys<T>&) const; \
   template Rows<T> AttentionLayer::attend(const Slot<T>&, MatrixView<const T>, const KeptKeys<T>&) \
-      const;                                                                                       \
-  template std::vector<double> AttentionLayer::shares(const T*) const;
+      const;
 ATTN_ATTENTION_LAYER(float)
 ATTN_ATTENTION_LAYER(double)
 #undef ATTN_ATTENTION_LAYER

@@ -2,10 +2,8 @@
 
 #include <optional>
 #include <string>
-#include <vector>
 
-#include "train/parameters.hpp"
-#include "train/slot.hpp"
+#include "train/head_attention.hpp"
 
 namespace attn::train {
 
@@ -23,9 +21,8 @@ struct AttentionLayerOptions {
 };
 
 /// Attention with several heads: per head, queries Q = x W_Qᵀ, keys K = y W_Kᵀ, values V = y W_Vᵀ,
-/// scores Q Kᵀ/√d, weights by the scheme, out = π V; the heads side by side, times W_O. There are
-/// no biases. W_Q, W_K, W_V (heads·d, width) hold the rows of head h from h·d on; W_O (width,
-/// heads·d). The share of hnas is u = 1/(1 + exp(−ρ)), ρ one number or one per head.
+/// attention by HeadAttention; the heads side by side, times W_O. There are no biases. W_Q, W_K,
+/// W_V (heads·d, width) hold the rows of head h from h·d on; W_O (width, heads·d).
 class AttentionLayer {
  public:
   /// Adds PREFIXwq, wk, wv, wo, and rho under hnas. Throws Error(usage) unless the number of heads
@@ -35,11 +32,7 @@ class AttentionLayer {
                  const AttentionLayerOptions& options, std::uint32_t place);
 
   template <class T>
-  struct Kept {
-    Rows<T> q, k, v, out;  ///< (sequences, heads, positions, d)
-    /// (sequences, heads, positions): potentials, from which the backward pass starts.
-    Rows<double> row_potential, col_potential, unas_row_potential;
-  };
+  using Kept = HeadAttention::Kept<T>;
 
   /// Attention of the rows x to the rows y; both may be the same.
   template <class T>
@@ -52,10 +45,12 @@ class AttentionLayer {
                 const Sequences& keys, MatrixView<const T> y, const Kept<T>& kept,
                 MatrixView<const T> dout, MatrixView<T> dx, MatrixView<T> dy) const;
 
-  /// c_j = Σ_i π_ij of a forward pass, π without dropout: (sequences, heads, keys); 0 for padding.
+  /// See HeadAttention::column_sums.
   template <class T>
   Rows<double> column_sums(const Slot<T>& slot, const Sequences& queries, const Sequences& keys,
-                           const Kept<T>& kept) const;
+                           const Kept<T>& kept) const {
+    return heads_.column_sums(slot, queries, keys, kept);
+  }
 
   /// Keys and values to which later queries attend, (sequences, heads, most, d). Of sequence n the
   /// first lengths[n] positions are there.
@@ -91,7 +86,9 @@ class AttentionLayer {
 
   /// The shares u at some weights: none unless the scheme is hnas.
   template <class T>
-  std::vector<double> shares(const T* weights) const;
+  std::vector<double> shares(const T* weights) const {
+    return heads_.shares(weights);
+  }
 
   MatrixPlace wq() const { return wq_; }
   MatrixPlace wk() const { return wk_; }
@@ -99,20 +96,16 @@ class AttentionLayer {
   MatrixPlace wo() const { return wo_; }
 
  private:
-  AttentionExtents extents(const Sequences& queries, const Sequences& keys) const;
-
   template <class T>
   void project(const Slot<T>& slot, const Sequences& queries, MatrixView<const T> x,
                const Sequences& keys, MatrixView<const T> y, Kept<T>& kept) const;
   template <class T>
   Rows<T> joined_out(const Slot<T>& slot, const Rows<T>& out, const Sequences& queries) const;
-  Index rho_count() const;
 
   AttentionLayerOptions options_;
   std::string group_;
   MatrixPlace wq_, wk_, wv_, wo_;  // the first three one behind the other
-  Index rho_ = 0;
-  std::uint32_t dropout_place_;
+  HeadAttention heads_;
 };
 
 /// An attention in a forward pass: views of what the pass keeps.

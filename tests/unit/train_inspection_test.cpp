@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "reference/reference.hpp"
-#include "train/column_sums.hpp"
+#include "train/layer_column_sums.hpp"
 #include "train_problem.hpp"
 
 using namespace attn;
@@ -98,9 +98,9 @@ struct SlotSites {
   }
 };
 
-std::vector<std::string> groups_of(const std::vector<ColumnSums>& all) {
+std::vector<std::string> groups_of(const std::vector<LayerColumnSums>& all) {
   std::vector<std::string> groups;
-  for (const ColumnSums& one : all) groups.push_back(one.group);
+  for (const LayerColumnSums& one : all) groups.push_back(one.group);
   return groups;
 }
 
@@ -180,7 +180,8 @@ TEST_CASE_TEMPLATE("column sums of every attention are those of plain loops", T,
         const Transformer model(options);
         const std::vector<T> weights = sharp_weights<T>(model, 4);
         const auto slots = token_slots(options, {5, 1, 7, 3, 2, 6, 4, 5, 3, 1}, false);
-        const std::vector<ColumnSums> found = column_sums(model, weights.data(), slots, 1);
+        const std::vector<LayerColumnSums> found =
+            layer_column_sums(model, weights.data(), slots, 1);
         CHECK(groups_of(found) ==
               (pair ? std::vector<std::string>{"encoder/layer0/self", "encoder/layer1/self",
                                                "decoder/layer0/self", "decoder/layer0/cross",
@@ -207,17 +208,18 @@ TEST_CASE_TEMPLATE("column sums of every attention are those of plain loops", T,
           explained_away += below;
         }
         if (scheme != Scheme::unas && !pair) {
-          for (const ColumnSums& one : found) CHECK(one.explained_away == 0);
+          for (const LayerColumnSums& one : found) CHECK(one.explained_away == 0);
         }
         for (const int threads : {2, 3, 8}) {
-          const std::vector<ColumnSums> again = column_sums(model, weights.data(), slots, threads);
+          const std::vector<LayerColumnSums> again =
+              layer_column_sums(model, weights.data(), slots, threads);
           REQUIRE(again.size() == found.size());
           for (std::size_t n = 0; n < found.size(); ++n) {
             CHECK(again[n].least == found[n].least);
             CHECK(again[n].explained_away == found[n].explained_away);
           }
         }
-        CHECK(column_sums<T>(model, weights.data(), {}, 2).empty());
+        CHECK(layer_column_sums<T>(model, weights.data(), {}, 2).empty());
       }
     }
   }
@@ -231,9 +233,9 @@ TEST_CASE("keys that no query may attend to do not count") {
   SlotBatch batch;
   batch.source = {{2, 3}, {1, 2, 3, 4, padding_token, padding_token}, {3, 1}};
   batch.input = {{2, 2}, {1, 2, padding_token, padding_token}, {2, 0}};
-  const auto found = column_sums(model, weights.data(), {batch}, 1);
+  const auto found = layer_column_sums(model, weights.data(), {batch}, 1);
   REQUIRE(found.size() == 6);
-  for (const ColumnSums& one : found) {
+  for (const LayerColumnSums& one : found) {
     CAPTURE(one.group);
     const bool encoder = one.group.starts_with("encoder");
     const bool cross = one.group.ends_with("cross");
@@ -241,5 +243,5 @@ TEST_CASE("keys that no query may attend to do not count") {
     CHECK(one.keys == 2 * (encoder ? 4 : cross ? 3 : 2));
     CHECK(one.least > 0);
   }
-  CHECK(std::isnan(ColumnSums{}.explained_away_share()));
+  CHECK(std::isnan(LayerColumnSums{}.explained_away_share()));
 }

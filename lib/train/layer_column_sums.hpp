@@ -13,7 +13,7 @@ inline constexpr double explained_away_below = 1e-8;
 
 /// Column sums c_j = Σ_i π_ij of an attention, over the keys of all heads and sequences that some
 /// query may attend to. Padding is neither a query nor a key.
-struct ColumnSums {
+struct LayerColumnSums {
   std::string group;                                       ///< AttentionLayer::group
   double least = std::numeric_limits<double>::infinity();  ///< min_j c_j
   Index keys = 0;
@@ -25,18 +25,18 @@ struct ColumnSums {
   }
 
   /// Adds other keys of the same attention.
-  void add(const ColumnSums& more);
+  void add(const LayerColumnSums& more);
 };
 
 /// Those of an attention in a forward pass, with the share u of its weights.
 template <class T>
-ColumnSums column_sums(const Slot<T>& slot, const AttentionSite<T>& site);
+LayerColumnSums layer_column_sums(const Slot<T>& slot, const AttentionSite<T>& site);
 
 /// Those of every attention of a model over a batch, without dropout, in the order of
 /// Transformer::attention_sites; nothing for an empty batch. No result depends on threads. Requires
 /// threads >= 1.
 template <class T>
-std::vector<ColumnSums> column_sums(const Transformer& model, const T* weights,
-                                    const std::vector<SlotBatch>& slots, int threads);
+std::vector<LayerColumnSums> layer_column_sums(const Transformer& model, const T* weights,
+                                               const std::vector<SlotBatch>& slots, int threads);
 
 }  // namespace attn::train

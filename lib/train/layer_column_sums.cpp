@@ -1,4 +1,4 @@
-#include "train/column_sums.hpp"
+#include "train/layer_column_sums.hpp"
 
 #include <algorithm>
 
@@ -21,17 +21,17 @@ Index attended_keys(const Sequences& queries, const Sequences& keys, Index n, bo
 
 }  // namespace
 
-void ColumnSums::add(const ColumnSums& more) {
+void LayerColumnSums::add(const LayerColumnSums& more) {
   least = std::min(least, more.least);
   keys += more.keys;
   explained_away += more.explained_away;
 }
 
 template <class T>
-ColumnSums column_sums(const Slot<T>& slot, const AttentionSite<T>& site) {
+LayerColumnSums layer_column_sums(const Slot<T>& slot, const AttentionSite<T>& site) {
   const AttentionLayerOptions& options = site.layer->options();
   const Rows<double> sums = site.layer->column_sums(slot, site.queries, site.keys, *site.kept);
-  ColumnSums found;
+  LayerColumnSums found;
   found.group = site.layer->group();
   for (Index n = 0; n < site.keys.count; ++n) {
     const Index attended = attended_keys(site.queries, site.keys, n, options.causal);
@@ -46,12 +46,12 @@ ColumnSums column_sums(const Slot<T>& slot, const AttentionSite<T>& site) {
 }
 
 template <class T>
-std::vector<ColumnSums> column_sums(const Transformer& model, const T* weights,
-                                    const std::vector<SlotBatch>& slots, int threads) {
+std::vector<LayerColumnSums> layer_column_sums(const Transformer& model, const T* weights,
+                                               const std::vector<SlotBatch>& slots, int threads) {
   MemoryPool pool;
   const MemoryPool::Use use(&pool);
   std::vector<AttentionPlans<T>> plans(static_cast<std::size_t>(threads));
-  std::vector<std::vector<ColumnSums>> by_slot(slots.size());
+  std::vector<std::vector<LayerColumnSums>> by_slot(slots.size());
   kernel::parallel_for(std::ssize(slots), threads, [&](Index n, int worker) {
     const auto at = static_cast<std::size_t>(n);
     Slot<T> slot;
@@ -60,11 +60,11 @@ std::vector<ColumnSums> column_sums(const Transformer& model, const T* weights,
     Transformer::Passed<T> passed;
     model.forward(slot, slots[at], passed);
     for (const AttentionSite<T>& site : model.attention_sites(slots[at], passed)) {
-      by_slot[at].push_back(column_sums(slot, site));
+      by_slot[at].push_back(layer_column_sums(slot, site));
     }
   });
-  std::vector<ColumnSums> all;
-  for (const std::vector<ColumnSums>& part : by_slot) {
+  std::vector<LayerColumnSums> all;
+  for (const std::vector<LayerColumnSums>& part : by_slot) {
     if (all.empty()) {
       all = part;
       continue;
@@ -74,12 +74,12 @@ std::vector<ColumnSums> column_sums(const Transformer& model, const T* weights,
   return all;
 }
 
-#define ATTN_COLUMN_SUMS(T)                                                  \
-  template ColumnSums column_sums(const Slot<T>&, const AttentionSite<T>&);  \
-  template std::vector<ColumnSums> column_sums(const Transformer&, const T*, \
-                                               const std::vector<SlotBatch>&, int);
-ATTN_COLUMN_SUMS(float)
-ATTN_COLUMN_SUMS(double)
-#undef ATTN_COLUMN_SUMS
+#define ATTN_LAYER_COLUMN_SUMS(T)                                                       \
+  template LayerColumnSums layer_column_sums(const Slot<T>&, const AttentionSite<T>&);  \
+  template std::vector<LayerColumnSums> layer_column_sums(const Transformer&, const T*, \
+                                                          const std::vector<SlotBatch>&, int);
+ATTN_LAYER_COLUMN_SUMS(float)
+ATTN_LAYER_COLUMN_SUMS(double)
+#undef ATTN_LAYER_COLUMN_SUMS
 
 }  // namespace attn::train

@@ -1,0 +1,175 @@
+#include "train/head_attention.hpp"
+
+#include <cmath>
+
+#include "attnkit/error.hpp"
+
+namespace attn::train {
+namespace {
+
+double logistic(double x) { return 1 / (1 + std::exp(-x)); }
+
+// The operands of a plan for `extents`.
+template <class T>
+AttentionInputs<T> inputs_of(const AttentionExtents& extents, const Rows<T>& q, const Rows<T>& k,
+                             const Rows<T>& v, const Sequences& queries, const Sequences& keys,
+                             const std::vector<double>& shares) {
+  AttentionInputs<T> in;
+  in.q = {q.data(), {extents.sequences, extents.heads, extents.queries, extents.depth}};
+  in.k = {k.data(), {extents.sequences, extents.heads, extents.keys, extents.depth}};
+  in.v = {v.data(), in.k.shape};
+  if (extents.padded_queries) in.query_length = {queries.lengths, {extents.sequences}};
+  if (extents.padded_keys) in.key_length = {keys.lengths, {extents.sequences}};
+  if (!shares.empty()) {
+    in.hybrid = {shares.data(), extents.scheme.share_by_head ? Shape{extents.heads} : Shape{}};
+  }
+  return in;
+}
+
+template <class T>
+AttentionResults<T> results_of(const HeadAttention::Kept<T>& kept, const AttentionPlan<T>& plan,
+                               bool mixture) {
+  AttentionResults<T> results;
+  results.out = {kept.out.data(), plan.out_shape()};
+  results.row_potential = {kept.row_potential.data(), plan.query_shape()};
+  results.col_potential = {kept.col_potential.data(), plan.key_shape()};
+  if (mixture) results.unas_row_potential = {kept.unas_row_potential.data(), plan.query_shape()};
+  return results;
+}
+
+}  // namespace
+
+HeadAttention::HeadAttention(Parameters& parameters, const std::string& prefix,
+                             const HeadAttentionOptions& options, std::uint32_t place)
+    : options_(options), dropout_place_(place) {
+  if (options.scheme.scheme != Scheme::hnas) return;
+  const double rho = std::log(options.first_share / (1 - options.first_share));
+  rho_ = parameters.add_vector(prefix + "rho", rho_count(), rho);
+}
+
+AttentionExtents HeadAttention::extents(const Sequences& queries, const Sequences& keys) const {
+  return {.scheme = options_.scheme,
+          .causal = options_.causal,
+          .sequences = queries.count,
+          .heads = options_.heads,
+          .queries = queries.length,
+          .keys = keys.length,
+          .depth = options_.depth,
+          .padded_queries = queries.lengths != nullptr,
+          .padded_keys = keys.lengths != nullptr,
+          .in_paths = options_.in_paths};
+}
+
+template <class T>
+std::vector<double> HeadAttention::shares(const T* weights) const {
+  if (options_.scheme.scheme != Scheme::hnas) return {};
+  std::vector<double> shares;
+  for (Index h = 0; h < rho_count(); ++h) {
+    shares.push_back(logistic(static_cast<double>(weights[rho_ + h])));
+  }
+  return shares;
+}
+
+template <class T>
+void HeadAttention::forward(const Slot<T>& slot, const Sequences& queries, const Sequences& keys,
+                            Kept<T>& kept) const {
+  const AttentionExtents made_for = extents(queries, keys);
+  const std::vector<double> shares = this->shares(slot.weights);
+  const Index heads = options_.heads;
+  AttentionPlan<T>& plan = slot.plans->plan(made_for);
+  AttentionOutputs<T> outputs;
+  kept.out = Rows<T>(queries.rows() * heads, options_.depth);
+  outputs.out = {kept.out.data(), plan.out_shape()};
+  kept.row_potential = Rows<double>(queries.rows() * heads, 1);
+  outputs.row_potential = {kept.row_potential.data(), plan.query_shape()};
+  kept.col_potential = Rows<double>(keys.rows() * heads, 1);
+  outputs.col_potential = {kept.col_potential.data(), plan.key_shape()};
+  if (!shares.empty()) {
+    kept.unas_row_potential = Rows<double>(queries.rows() * heads, 1);
+    outputs.unas_row_potential = {kept.unas_row_potential.data(), plan.query_shape()};
+  }
+  slot.dropout.apply_to_weights(plan, dropout_place_);
+  plan.run(inputs_of(made_for, kept.q, kept.k, kept.v, queries, keys, shares), outputs);
+}
+
+template <class T>
+HeadAttention::Gradients<T> HeadAttention::backward(const Slot<T>& slot, const Sequences& queries,
+                                                    const Sequences& keys, const Kept<T>& kept,
+                                                    const Rows<T>& grad_out, bool adds) const {
+  const AttentionExtents made_for = extents(queries, keys);
+  const std::vector<double> shares = this->shares(slot.weights);
+  const AttentionInputs<T> in = inputs_of(made_for, kept.q, kept.k, kept.v, queries, keys, shares);
+  Gradients<T> found;
+  found.q = Rows<T>(kept.q.rows(), kept.q.cols());
+  found.k = Rows<T>(kept.k.rows(), kept.k.cols());
+  AttentionGradients<T> gradients;
+  gradients.q = {found.q.data(), in.q.shape};
+  gradients.k = {found.k.data(), in.k.shape};
+  if (!options_.constant_values) {
+    found.v = Rows<T>(kept.v.rows(), kept.v.cols());
+    gradients.v = {found.v.data(), in.v.shape};
+  }
+  std::vector<T> dshares(shares.size());
+  if (!shares.empty()) gradients.hybrid = {dshares.data(), in.hybrid.shape};
+  AttentionPlan<T>& plan = slot.plans->plan(made_for);
+  slot.dropout.apply_to_weights(plan, dropout_place_);
+  const TensorView<const T> upstream(grad_out.data(), plan.out_shape());
+  if (options_.scheme.scheme == Scheme::sinkhorn) {
+    plan.gradients(in, upstream, gradients);
+  } else {
+    plan.gradients_from(in, results_of(kept, plan, !shares.empty()), upstream, gradients);
+  }
+  for (std::size_t h = 0; h < shares.size(); ++h) {
+    T& drho = slot.gradients[rho_ + static_cast<Index>(h)];
+    const T more = dshares[h] * static_cast<T>(shares[h] * (1 - shares[h]));
+    drho = adds ? drho + more : more;
+  }
+  return found;
+}
+
+template <class T>
+Rows<double> HeadAttention::column_sums(const Slot<T>& slot, const Sequences& queries,
+                                        const Sequences& keys, const Kept<T>& kept) const {
+  const AttentionExtents made_for = extents(queries, keys);
+  const std::vector<double> shares = this->shares(slot.weights);
+  AttentionPlan<T>& plan = slot.plans->plan(made_for);
+  Rows<double> sums(keys.rows() * options_.heads, 1);
+  AttentionOutputs<T> outputs;
+  outputs.col_sum = {sums.data(), plan.key_shape()};
+  plan.run(inputs_of(made_for, kept.q, kept.k, kept.v, queries, keys, shares), outputs);
+  return sums;
+}
+
+template <class T>
+Rows<T> HeadAttention::attend(const Slot<T>& slot, const Sequences& queries, const Sequences& keys,
+                              const Rows<T>& q, const Rows<T>& k, const Rows<T>& v) const {
+  if (options_.scheme.scheme != Scheme::unas) {
+    throw Error(Failure::usage, "only under unas can queries attend one after the other");
+  }
+  AttentionExtents made_for = extents(queries, keys);
+  made_for.causal = false;  // later keys are not there yet
+  AttentionPlan<T>& plan = slot.plans->plan(made_for);
+  slot.dropout.apply_to_weights(plan, dropout_place_);
+  Rows<T> out(q.rows(), q.cols());
+  AttentionOutputs<T> outputs;
+  outputs.out = {out.data(), plan.out_shape()};
+  plan.run(inputs_of(made_for, q, k, v, queries, keys, {}), outputs);
+  return out;
+}
+
+#define ATTN_HEAD_ATTENTION(T)                                                                  \
+  template void HeadAttention::forward(const Slot<T>&, const Sequences&, const Sequences&,      \
+                                       Kept<T>&) const;                                         \
+  template HeadAttention::Gradients<T> HeadAttention::backward(                                 \
+      const Slot<T>&, const Sequences&, const Sequences&, const Kept<T>&, const Rows<T>&, bool) \
+      const;                                                                                    \
+  template Rows<double> HeadAttention::column_sums(const Slot<T>&, const Sequences&,            \
+                                                   const Sequences&, const Kept<T>&) const;     \
+  template Rows<T> HeadAttention::attend(const Slot<T>&, const Sequences&, const Sequences&,    \
+                                         const Rows<T>&, const Rows<T>&, const Rows<T>&) const; \
+  template std::vector<double> HeadAttention::shares(const T*) const;
+ATTN_HEAD_ATTENTION(float)
+ATTN_HEAD_ATTENTION(double)
+#undef ATTN_HEAD_ATTENTION
+
+}  // namespace attn::train

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "train/parameters.hpp"
+#include "train/slot.hpp"
+
+namespace attn::train {
+
+struct HeadAttentionOptions {
+  AttentionScheme scheme;
+  bool causal = false;
+  Index heads = 1;
+  Index depth = 0;               ///< d of queries, keys and values
+  double first_share = 0.5;      ///< u of hnas at the start, in (0, 1)
+  bool in_paths = false;         ///< no bit depends on the scale of what makes q and k
+  bool constant_values = false;  ///< v is data, of which no gradient is taken
+};
+
+/// Attention of several heads between queries, keys and values that are there: scores q kᵀ/√d,
+/// weights π by the scheme, out = π v. The share of hnas is u = 1/(1 + exp(−ρ)), ρ one number or
+/// one per head.
+class HeadAttention {
+ public:
+  /// Adds PREFIXrho under hnas. `place` is the number of its weights' dropout; see Dropout.
+  HeadAttention(Parameters& parameters, const std::string& prefix,
+                const HeadAttentionOptions& options, std::uint32_t place);
+
+  template <class T>
+  struct Kept {
+    Rows<T> q, k, v, out;  ///< (sequences, heads, positions, d)
+    /// (sequences, heads, positions): potentials, from which the backward pass starts.
+    Rows<double> row_potential, col_potential, unas_row_potential;
+  };
+
+  /// Makes everything else in `kept` from q, k and v.
+  template <class T>
+  void forward(const Slot<T>& slot, const Sequences& queries, const Sequences& keys,
+               Kept<T>& kept) const;
+
+  /// ∂L/∂q, ∂L/∂k and ∂L/∂v; the last one is empty for constant values.
+  template <class T>
+  struct Gradients {
+    Rows<T> q, k, v;
+  };
+
+  /// The gradients for grad_out = ∂L/∂out. Writes that of ρ, or adds to it if `adds`.
+  template <class T>
+  Gradients<T> backward(const Slot<T>& slot, const Sequences& queries, const Sequences& keys,
+                        const Kept<T>& kept, const Rows<T>& grad_out, bool adds = false) const;
+
+  /// c_j = Σ_i π_ij of π without dropout, (sequences, heads, keys); 0 for padding.
+  template <class T>
+  Rows<double> column_sums(const Slot<T>& slot, const Sequences& queries, const Sequences& keys,
+                           const Kept<T>& kept) const;
+
+  /// π v of queries that see all of these keys, which need not be those of `forward`: under unas,
+  /// whose weights depend on no other query. Throws Error(usage) for any other scheme.
+  template <class T>
+  Rows<T> attend(const Slot<T>& slot, const Sequences& queries, const Sequences& keys,
+                 const Rows<T>& q, const Rows<T>& k, const Rows<T>& v) const;
+
+  /// The shares u at some weights: none unless the scheme is hnas.
+  template <class T>
+  std::vector<double> shares(const T* weights) const;
+
+ private:
+  AttentionExtents extents(const Sequences& queries, const Sequences& keys) const;
+  Index rho_count() const { return options_.scheme.share_by_head ? options_.heads : 1; }
+
+  HeadAttentionOptions options_;
+  Index rho_ = 0;
+  std::uint32_t dropout_place_;
+};
+
+}  // namespace attn::train

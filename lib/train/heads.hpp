@@ -1,0 +1,42 @@
+#pragma once
+
+#include <algorithm>
+
+#include "train/slot.hpp"
+
+namespace attn::train {
+
+/// Calls body(row of a matrix, head, place in the array of all heads) for each position of each
+/// head.
+template <class Body>
+void for_each_head_row(const Sequences& sequences, Index heads, Index depth, const Body& body) {
+  for (Index b = 0; b < sequences.count; ++b) {
+    for (Index i = 0; i < sequences.length; ++i) {
+      for (Index h = 0; h < heads; ++h) {
+        body(b * sequences.length + i, h, ((b * heads + h) * sequences.length + i) * depth);
+      }
+    }
+  }
+}
+
+/// The columns of `rows` from `first` on, head by head: (sequences, heads, positions, depth).
+template <class T>
+Rows<T> split_heads(MatrixView<const T> rows, Index first, const Sequences& sequences, Index heads,
+                    Index depth) {
+  Rows<T> split(sequences.rows() * heads, depth);
+  for_each_head_row(sequences, heads, depth, [&](Index row, Index head, Index place) {
+    std::copy_n(rows.row(row) + first + head * depth, depth, split.data() + place);
+  });
+  return split;
+}
+
+/// The reverse of split_heads.
+template <class T>
+void join_heads(const Rows<T>& split, MatrixView<T> rows, Index first, const Sequences& sequences,
+                Index heads, Index depth) {
+  for_each_head_row(sequences, heads, depth, [&](Index row, Index head, Index place) {
+    std::copy_n(split.data() + place, depth, rows.row(row) + first + head * depth);
+  });
+}
+
+}  // namespace attn::train
