@@ -22,6 +22,7 @@ enum class Role {
   optional_input,  ///< a transform whose INPUT may be absent; never reads standard input by default
   report,          ///< reads a bundle, prints a report; writes a bundle only if -o is given
   generator,       ///< reads nothing, writes a bundle
+  continued,       ///< as generator, but -o names a file, which the same command continues
   inspect,         ///< reads a bundle, prints a report, writes no bundle
   compare,         ///< reads bundles A and B (its words()), prints a report, writes no bundle
 };
@@ -43,6 +44,9 @@ class Declaration {
   Declaration& flag(std::string name, std::string help);
   Declaration& text(std::string name, std::string placeholder, std::string help,
                     std::optional<std::string> fallback = {});
+  /// As text, but may be given several times; Arguments::words_of has all values in order. An empty
+  /// one is refused.
+  Declaration& texts(std::string name, std::string placeholder, std::string help);
   /// One of a fixed list of words; an unknown one is refused with the list.
   Declaration& choice(std::string name, std::vector<std::string> values, std::string help,
                       std::optional<std::string> fallback = {});
@@ -115,6 +119,9 @@ class Declaration {
   /// omits a status that the tool never returns.
   Declaration& exit_status(int status, std::string meaning);
 
+  /// A text of its own, which --help=NAME prints. The help should name it. At most one.
+  Declaration& help_topic(std::string name, std::function<std::string()> text);
+
   // Shown in the man page only.
 
   /// A line of the formulas that the tool evaluates.
@@ -145,7 +152,7 @@ class Arguments {
   bool given(std::string_view name) const;     ///< whether the command line has this option
   bool flag(std::string_view name) const;
   std::string text(std::string_view name) const;  ///< given or fallback, else empty
-  std::vector<std::string> words_of(std::string_view name) const;  ///< a `choices` list
+  std::vector<std::string> words_of(std::string_view name) const;  ///< `choices` or `texts`
   /// Given or fallback. Of a list of numbers, the only one; more of them are a bug.
   std::optional<double> number(std::string_view name) const;
   std::vector<double> numbers(std::string_view name) const;
@@ -196,9 +203,13 @@ class Arguments {
   std::shared_ptr<Impl> impl;
 };
 
+/// The exit status of a run that a signal stopped and that the same command continues (EX_TEMPFAIL
+/// of sysexits.h).
+inline constexpr int stopped_status = 75;
+
 /// The value that a tool's run returns; the report itself is in `report`.
 struct Outcome {
-  int status = 0;            ///< 0, or 1 if the answer is no
+  int status = 0;            ///< 0, 1 if the answer is no, or stopped_status
   std::string summary = {};  ///< one line for standard error (not with -q)
   /// Moves the output to its final name. It is called after the report and a JSON file are written,
   /// so that a full disk under those leaves no output behind.

@@ -10,6 +10,8 @@ namespace {
 using Kind = Option::Kind;
 
 bool writes(Role role) { return role != Role::compare && role != Role::inspect; }
+bool continues(Role role) { return role == Role::continued; }
+bool writes_anew(Role role) { return writes(role) && !continues(role); }
 bool reads(Role role) { return has_input(role); }
 bool computes(Role role) { return has_input(role) && writes(role); }
 bool any(Role) { return true; }
@@ -27,7 +29,13 @@ std::vector<Common> file_options() {
         .placeholder = "FILE",
         .help = "Writes the bundle to FILE; \"-\" is standard output. The ending .npz or "
                 ".safetensors selects that format."},
-       writes},
+       writes_anew},
+      {{.name = "output",
+        .letter = 'o',
+        .kind = Kind::text,
+        .placeholder = "FILE",
+        .help = "Writes the bundle to FILE, or goes on with it if the same command made it."},
+       continues},
       {{.name = "input",
         .letter = 'i',
         .kind = Kind::assignment,
@@ -41,7 +49,12 @@ std::vector<Common> file_options() {
         .kind = Kind::flag,
         .help = "Writes only the results, without the other contents of INPUT."},
        computes},
-      {{.name = "force", .kind = Kind::flag, .help = "Replaces an existing output file."}, writes},
+      {{.name = "force", .kind = Kind::flag, .help = "Replaces an existing output file."},
+       writes_anew},
+      {{.name = "force",
+        .kind = Kind::flag,
+        .help = "Begins anew and replaces existing outputs, whatever made them."},
+       continues},
       {{.name = "compress",
         .kind = Kind::compression,
         .placeholder = "gzip[:N]",

@@ -53,8 +53,10 @@ std::string specification(const Option& option) {
     rest += fmt::format("{}{}:{}", option.value_is_optional() ? "::" : ":",
                         escaped(option.placeholder), action(option));
   }
-  const bool repeated = option.kind == Option::Kind::assignment;
-  if (option.letter == 0) return fmt::format("'--{}{}{}'", option.name, mark, rest);
+  const bool repeated = option.may_be_repeated();
+  if (option.letter == 0) {
+    return fmt::format("'{}--{}{}{}'", repeated ? "*" : "", option.name, mark, rest);
+  }
   const std::string exclusive =
       repeated ? "'*'" : fmt::format("'(-{} --{})'", option.letter, option.name);
   return fmt::format("{}{{-{}{},--{}{}}}'{}'", exclusive, option.letter, letter_mark, option.name,

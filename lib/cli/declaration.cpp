@@ -65,6 +65,19 @@ Declaration& Declaration::text(std::string name, std::string placeholder, std::s
   return *this;
 }
 
+Declaration& Declaration::texts(std::string name, std::string placeholder, std::string help) {
+  add(*impl_, {.name = std::move(name),
+               .kind = Kind::texts,
+               .placeholder = std::move(placeholder),
+               .help = std::move(help)});
+  return *this;
+}
+
+Declaration& Declaration::help_topic(std::string name, std::function<std::string()> text) {
+  impl_->topic = Impl::Topic{std::move(name), std::move(text)};
+  return *this;
+}
+
 Declaration& Declaration::choice(std::string name, std::vector<std::string> values,
                                  std::string help, std::optional<std::string> fallback) {
   add(*impl_, {.name = std::move(name),

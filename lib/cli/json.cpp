@@ -63,7 +63,10 @@ std::string json_text(const Report::Impl& report, int outcome, const Failed* fai
   if (!report.status.empty()) {
     json["status"] = report.status;
   } else {
-    json["status"] = failed != nullptr ? "error" : outcome == 0 ? "ok" : "no";
+    json["status"] = failed != nullptr           ? "error"
+                     : outcome == 0              ? "ok"
+                     : outcome == stopped_status ? "stopped"
+                                                 : "no";
   }
   if (failed != nullptr) {
     json["error"] = {{"message", failed->message}, {"hint", failed->hint}, {"exit", failed->exit}};

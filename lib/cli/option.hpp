@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -19,7 +20,8 @@ struct Option {
     flag,
     text,
     optional_text,  ///< --json[=FILE]
-    assignment,     ///< NAME=ADDRESS, the only kind that may be repeated
+    texts,          ///< may be repeated
+    assignment,     ///< NAME=ADDRESS; may be repeated
     choice,
     choices,
     optional_choice,
@@ -47,6 +49,7 @@ struct Option {
   std::vector<std::string> verbs = {};       ///< the verbs that accept it; empty: all
   std::string section = {};                  ///< its heading
 
+  bool may_be_repeated() const { return kind == Kind::texts || kind == Kind::assignment; }
   bool takes_value() const { return kind != Kind::flag; }
   bool value_is_optional() const {
     return kind == Kind::optional_text || kind == Kind::optional_choice;
@@ -95,6 +98,12 @@ struct Declaration::Impl {
   std::vector<Dataset> columns;         ///< of --tsv and --csv, without shapes
   std::vector<Dataset> report_members;  ///< of the JSON report's `result`, without shapes
   std::vector<std::string> references;
+
+  struct Topic {
+    std::string name;
+    std::function<std::string()> text;
+  };
+  std::optional<Topic> topic;  ///< of --help=NAME
 
   /// The role that applies with `verb` (empty: no verb).
   Role role_of(const std::string& verb) const;

@@ -104,7 +104,14 @@ class Parser {
         take_assignment(option, token.text);
         continue;
       }
-      if (again) usage("--" + option.name + " is given twice");
+      if (again && !option.may_be_repeated()) usage("--" + option.name + " is given twice");
+      if (option.kind == Option::Kind::texts) {
+        Value& value = impl.values[option.name];
+        if (!again) value = std::vector<std::string>();
+        parse_value(option, token.text);
+        std::get<std::vector<std::string>>(value).push_back(token.text);
+        continue;
+      }
       const bool bare = option.value_is_optional() && token.text.empty();
       impl.values[option.name] = bare ? Value(std::string()) : parse_value(option, token.text);
     }
@@ -211,6 +218,9 @@ class Parser {
       if (a.given("output")) {
         a.output = a.text("output");
         if (a.output->empty()) usage("--output is empty");
+        if (role_ == Role::continued && *a.output == "-") usage("--output is -, expected a file");
+      } else if (role_ == Role::continued) {
+        usage("-o OUTPUT is missing");
       } else if (role_ != Role::report && a.inputs.size() <= 1) {
         a.output = "-";
         values["output"] = "-";
@@ -305,6 +315,20 @@ bool asks_for(const std::vector<std::string>& command_line, std::string_view lon
     if (word == long_name || (!short_name.empty() && word == short_name)) return true;
   }
   return false;
+}
+
+std::optional<std::string> topic_text(const std::vector<std::string>& command_line,
+                                      const Declaration& declaration) {
+  const auto& topic = declaration.impl().topic;
+  if (!topic) return std::nullopt;
+  const std::string start = "--help=";
+  for (const std::string& word : command_line) {
+    if (word == "--") break;
+    if (word.rfind(start, 0) != 0) continue;
+    if (word == start + topic->name) return topic->text();
+    usage("--help is " + word.substr(start.size()) + ", expected " + topic->name);
+  }
+  return std::nullopt;
 }
 
 std::optional<std::string> completion_shell(const std::vector<std::string>& command_line,

@@ -70,7 +70,7 @@ class Session {
       report_.impl().params = params_of(arguments);
       threads_ = arguments.threads;
       const Outcome outcome = run(arguments, report_);
-      if (outcome.status != 0 && outcome.status != 1) {
+      if (outcome.status != 0 && outcome.status != 1 && outcome.status != stopped_status) {
         throw std::logic_error("a run ended with status " + std::to_string(outcome.status));
       }
       print(arguments, outcome);
@@ -85,9 +85,11 @@ class Session {
   }
 
  private:
-  // The text of --help, --version, --man or --completion; absent if none of them is given.
+  // The text of --help, --help=TOPIC, --version, --man or --completion; absent if none of them is
+  // given.
   std::optional<std::string> information(const std::vector<std::string>& libraries) const {
     if (asks_for(command_line_, "--help", "-h")) return help_text(declaration_);
+    if (const auto topic = topic_text(command_line_, declaration_)) return topic;
     if (asks_for(command_line_, "--version")) return version_text(declaration_, libraries);
     if (asks_for(command_line_, "--man")) return man_page(declaration_);
     if (const auto shell = completion_shell(command_line_, declaration_)) {

@@ -198,6 +198,7 @@ std::string expected_kind(const Option& option) {
       return "gzip or gzip:N with N in [1, 9]";
     case Kind::flag:
     case Kind::text:
+    case Kind::texts:
     case Kind::optional_text:
       break;
   }
@@ -265,6 +266,7 @@ Value parse_value(const Option& option, const std::string& text) {
     case Kind::flag:
       return true;
     case Kind::text:
+    case Kind::texts:
     case Kind::optional_text:
       break;
   }

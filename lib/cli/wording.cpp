@@ -93,7 +93,11 @@ std::vector<std::string> usage_words(const Declaration::Impl& declaration) {
   if (any_has(roles, has_input)) {
     words.emplace_back(declaration.several_inputs ? "[INPUT...]" : "[INPUT]");
   }
-  if (any_has(roles, has_output)) words.emplace_back("[-o OUTPUT]");
+  if (roles.count(Role::continued) > 0) {
+    words.emplace_back("-o OUTPUT");
+  } else if (any_has(roles, has_output)) {
+    words.emplace_back("[-o OUTPUT]");
+  }
   return words;
 }
 
@@ -119,6 +123,9 @@ std::vector<Entry> positional_entries(const Declaration::Impl& declaration) {
                                        "output, except for verbs that print a report there."
                                      : "Bundle to write in addition to the report; none by "
                                        "default."});
+  } else if (has(Role::continued)) {
+    entries.push_back(
+        {"OUTPUT", "Bundle to write, a file. If the same command made it, it goes on."});
   } else if (any_has(roles, has_output)) {
     entries.push_back({"OUTPUT", "Bundle to write; by default it is a stream on standard output."});
   }

@@ -13,6 +13,26 @@ MatrixPlace stacked(const MatrixPlace& first, const MatrixPlace& second) {
   return {first.offset, first.rows + second.rows, first.cols};
 }
 
+<<<<<<< HEAD
+=======
+// W x_i for each row x_i.
+template <class T>
+Rows<T> product(const Slot<T>& slot, const MatrixPlace& place, MatrixView<const T> from) {
+  Rows<T> made(from.rows, place.rows);
+  kernel::multiply_transposed(T{1}, from, place.in(slot.weights), made.view());
+  return made;
+}
+
+const AttentionLayerOptions& checked(const AttentionLayerOptions& options) {
+  if (options.heads < 1 || options.width % options.heads != 0) {
+    throw Error(Failure::usage, "the number of heads is " + std::to_string(options.heads) +
+                                    ", which does not divide the width " +
+                                    std::to_string(options.width));
+  }
+  return options;
+}
+
+>>>>>>> main
 HeadAttentionOptions head_options(const AttentionLayerOptions& options) {
   return {.scheme = options.scheme,
           .causal = options.causal,
@@ -35,30 +55,36 @@ AttentionLayer::AttentionLayer(Parameters& parameters, const std::string& prefix
       heads_(parameters, prefix, head_options(options), place) {}
 
 template <class T>
-Rows<T> AttentionLayer::forward(const Slot<T>& slot, const Sequences& queries,
-                                MatrixView<const T> x, const Sequences& keys, MatrixView<const T> y,
-                                Kept<T>& kept) const {
+void AttentionLayer::project(const Slot<T>& slot, const Sequences& queries, MatrixView<const T> x,
+                             const Sequences& keys, MatrixView<const T> y, Kept<T>& kept) const {
   const Index heads = options_.heads;
   const Index depth = options_.depth();
   const Index inner = heads * depth;
-  const auto project = [&](const MatrixPlace& place, MatrixView<const T> from) {
-    Rows<T> made(from.rows, place.rows);
-    kernel::multiply_transposed(T{1}, from, place.in(slot.weights), made.view());
-    return made;
-  };
   const bool same = x.data == y.data;
-  {
-    const Rows<T> first = project(same ? stacked(stacked(wq_, wk_), wv_) : wq_, x);
-    kept.q = split_heads(first.view(), 0, queries, heads, depth);
-    const Rows<T> second = same ? Rows<T>() : project(stacked(wk_, wv_), y);
-    const MatrixView<const T> pairs = same ? first.view() : second.view();
-    kept.k = split_heads(pairs, same ? inner : 0, keys, heads, depth);
-    kept.v = split_heads(pairs, same ? 2 * inner : inner, keys, heads, depth);
-  }
+  const Rows<T> first = product(slot, same ? stacked(stacked(wq_, wk_), wv_) : wq_, x);
+  kept.q = split_heads(first.view(), 0, queries, heads, depth);
+  const Rows<T> second = same ? Rows<T>() : product(slot, stacked(wk_, wv_), y);
+  const MatrixView<const T> pairs = same ? first.view() : second.view();
+  kept.k = split_heads(pairs, same ? inner : 0, keys, heads, depth);
+  kept.v = split_heads(pairs, same ? 2 * inner : inner, keys, heads, depth);
+}
+
+template <class T>
+Rows<T> AttentionLayer::joined_out(const Slot<T>& slot, const Rows<T>& out,
+                                   const Sequences& queries) const {
+  const Index depth = options_.depth();
+  Rows<T> joined(queries.rows(), options_.heads * depth);
+  join_heads(out, joined.view(), 0, queries, options_.heads, depth);
+  return product(slot, wo_, std::as_const(joined).view());
+}
+
+template <class T>
+Rows<T> AttentionLayer::forward(const Slot<T>& slot, const Sequences& queries,
+                                MatrixView<const T> x, const Sequences& keys, MatrixView<const T> y,
+                                Kept<T>& kept) const {
+  project(slot, queries, x, keys, y, kept);
   heads_.forward(slot, queries, keys, kept);
-  Rows<T> joined(queries.rows(), inner);
-  join_heads(kept.out, joined.view(), 0, queries, heads, depth);
-  return project(wo_, std::as_const(joined).view());
+  return joined_out(slot, kept.out, queries);
 }
 
 template <class T>
@@ -97,12 +123,69 @@ void AttentionLayer::backward(const Slot<T>& slot, const Sequences& queries, Mat
   }
 }
 
+template <class T>
+void AttentionLayer::KeptKeys<T>::choose(const std::vector<Index>& from) {
+  const Index block = k.size() / std::ssize(lengths);
+  KeptKeys chosen;
+  chosen.most = most;
+  chosen.k = Rows<T>(block / k.cols() * std::ssize(from), k.cols());
+  chosen.v = Rows<T>(chosen.k.rows(), k.cols());
+  for (std::size_t n = 0; n < from.size(); ++n) {
+    const Index to = static_cast<Index>(n) * block;
+    std::copy_n(k.data() + from[n] * block, block, chosen.k.data() + to);
+    std::copy_n(v.data() + from[n] * block, block, chosen.v.data() + to);
+    chosen.lengths.push_back(lengths[static_cast<std::size_t>(from[n])]);
+  }
+  *this = std::move(chosen);
+}
+
+template <class T>
+AttentionLayer::KeptKeys<T> AttentionLayer::no_keys(Index sequences, Index most) const {
+  const Index rows = sequences * options_.heads * most;
+  return {Rows<T>::zeros(rows, options_.depth()), Rows<T>::zeros(rows, options_.depth()), most,
+          std::vector<Index>(static_cast<std::size_t>(sequences), 0)};
+}
+
+template <class T>
+void AttentionLayer::add_keys(const Slot<T>& slot, MatrixView<const T> y, KeptKeys<T>& keys) const {
+  const Index heads = options_.heads;
+  const Index depth = options_.depth();
+  const Index count = std::ssize(keys.lengths);
+  const Sequences added = {count, y.rows / count};
+  const Rows<T> pairs = product(slot, stacked(wk_, wv_), y);
+  for_each_head_row(added, heads, depth, [&](Index row, Index head, Index) {
+    const Index n = row / added.length;
+    const Index position = keys.lengths[static_cast<std::size_t>(n)] + row % added.length;
+    const Index place = ((n * heads + head) * keys.most + position) * depth;
+    const T* const from = pairs.view().row(row) + head * depth;
+    std::copy_n(from, depth, keys.k.data() + place);
+    std::copy_n(from + heads * depth, depth, keys.v.data() + place);
+  });
+  for (Index& length : keys.lengths) length += added.length;
+}
+
+template <class T>
+Rows<T> AttentionLayer::attend(const Slot<T>& slot, MatrixView<const T> x,
+                               const KeptKeys<T>& keys) const {
+  const Index count = std::ssize(keys.lengths);
+  const Sequences queries = {count, x.rows / count};
+  const Sequences all = {count, keys.most, keys.lengths.data()};
+  const Rows<T> projected = product(slot, wq_, x);
+  const Rows<T> q = split_heads(projected.view(), 0, queries, options_.heads, options_.depth());
+  return joined_out(slot, heads_.attend(slot, queries, all, q, keys.k, keys.v), queries);
+}
+
 #define ATTN_ATTENTION_LAYER(T)                                                                    \
   template Rows<T> AttentionLayer::forward(const Slot<T>&, const Sequences&, MatrixView<const T>,  \
                                            const Sequences&, MatrixView<const T>, Kept<T>&) const; \
   template void AttentionLayer::backward(const Slot<T>&, const Sequences&, MatrixView<const T>,    \
                                          const Sequences&, MatrixView<const T>, const Kept<T>&,    \
-                                         MatrixView<const T>, MatrixView<T>, MatrixView<T>) const;
+                                         MatrixView<const T>, MatrixView<T>, MatrixView<T>) const; \
+  template struct AttentionLayer::KeptKeys<T>;                                                     \
+  template AttentionLayer::KeptKeys<T> AttentionLayer::no_keys(Index, Index) const;                \
+  template void AttentionLayer::add_keys(const Slot<T>&, MatrixView<const T>, KeptKeys<T>&) const; \
+  template Rows<T> AttentionLayer::attend(const Slot<T>&, MatrixView<const T>, const KeptKeys<T>&) \
+      const;
 ATTN_ATTENTION_LAYER(float)
 ATTN_ATTENTION_LAYER(double)
 #undef ATTN_ATTENTION_LAYER

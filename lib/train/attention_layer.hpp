@@ -45,6 +45,33 @@ class AttentionLayer {
                 const Sequences& keys, MatrixView<const T> y, const Kept<T>& kept,
                 MatrixView<const T> dout, MatrixView<T> dx, MatrixView<T> dy) const;
 
+  /// Keys and values to which later queries attend, (sequences, heads, most, d). Of sequence n the
+  /// first lengths[n] positions are there.
+  template <class T>
+  struct KeptKeys {
+    Rows<T> k, v;
+    Index most = 0;
+    std::vector<Index> lengths;
+
+    /// Sequence n becomes what sequence from[n] is.
+    void choose(const std::vector<Index>& from);
+  };
+
+  /// Room for `most` positions of each of some sequences, of which none is there yet.
+  template <class T>
+  KeptKeys<T> no_keys(Index sequences, Index most) const;
+
+  /// Adds the keys and values of the rows y: as many for each sequence, one sequence behind the
+  /// other.
+  template <class T>
+  void add_keys(const Slot<T>& slot, MatrixView<const T> y, KeptKeys<T>& keys) const;
+
+  /// Attention of the rows x, as many for each sequence, to all of its keys that are there. Under
+  /// unas, whose weights depend on no other query, they are the rows that `forward` returns for
+  /// queries that see these keys. Throws Error(usage) for any other scheme.
+  template <class T>
+  Rows<T> attend(const Slot<T>& slot, MatrixView<const T> x, const KeptKeys<T>& keys) const;
+
   const AttentionLayerOptions& options() const { return options_; }
 
   /// The shares u at some weights: none unless the scheme is hnas.
@@ -59,6 +86,12 @@ class AttentionLayer {
   MatrixPlace wo() const { return wo_; }
 
  private:
+  template <class T>
+  void project(const Slot<T>& slot, const Sequences& queries, MatrixView<const T> x,
+               const Sequences& keys, MatrixView<const T> y, Kept<T>& kept) const;
+  template <class T>
+  Rows<T> joined_out(const Slot<T>& slot, const Rows<T>& out, const Sequences& queries) const;
+
   AttentionLayerOptions options_;
   MatrixPlace wq_, wk_, wv_, wo_;  // the first three one behind the other
   HeadAttention heads_;

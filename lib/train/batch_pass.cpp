@@ -12,11 +12,23 @@ namespace {
 // Numbers that are added at a time: those of all slots fit into the second-level cache.
 constexpr Index numbers_at_once = 4096;
 
+double mean_factor(Index count) { return count == 0 ? 0 : 1 / static_cast<double>(count); }
+
 template <class Batch>
-double factor_of(const std::vector<Batch>& slots) {
+double factors_of(const std::vector<Batch>& slots) {
   Index targets = 0;
   for (const Batch& slot : slots) targets += slot.target_count();
-  return targets == 0 ? 0 : 1 / static_cast<double>(targets);
+  return mean_factor(targets);
+}
+
+LossFactors factors_of(const std::vector<SlotBatch>& slots) {
+  Index targets = 0;
+  Index ordered = 0;
+  for (const SlotBatch& slot : slots) {
+    targets += slot.target_count();
+    ordered += std::ssize(slot.swapped);
+  }
+  return {mean_factor(targets), mean_factor(ordered)};
 }
 
 template <class Sums>
@@ -65,7 +77,7 @@ typename BatchPass<Model, T>::Gradients BatchPass<Model, T>::differentiate(
     gradients_.emplace_back(model_.parameters().size());
   }
   const MemoryPool::Use use(&pool_);
-  const double factor = factor_of(slots);
+  const auto factors = factors_of(slots);
   std::vector<Sums> found(slots.size());
   std::vector<typename Model::template TokenGradients<T>> token_gradients(slots.size());
   kernel::parallel_for(static_cast<Index>(slots.size()), threads_, [&](Index n, int worker) {
@@ -76,7 +88,7 @@ typename BatchPass<Model, T>::Gradients BatchPass<Model, T>::differentiate(
     slot.dropout = {dropout.rate, dropout.of_weights, seed,
                     static_cast<std::uint32_t>(number * most_slots + n)};
     slot.plans = &plans_[static_cast<std::size_t>(worker)];
-    found[at] = model_.differentiate(slot, slots[at], factor, token_gradients[at]);
+    found[at] = model_.differentiate(slot, slots[at], factors, token_gradients[at]);
   });
   add_slots(static_cast<Index>(slots.size()));
   T* const sum = gradients_.front().data();

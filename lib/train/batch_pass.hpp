@@ -40,9 +40,10 @@ class BatchPass {
   /// Sums over all targets.
   Sums predict(const T* weights, const std::vector<Batch>& slots);
 
-  /// The same, and the gradients of the mean smoothed loss of all targets, in an array that lasts
-  /// until the next call. Slots are added as ((0 + 1) + (2 + 3)) + …, so that neighbours can be
-  /// added in different places. `number` is that of the step, which chooses what dropout removes.
+  /// The same, and the gradients of the mean smoothed loss of all targets, for a Transformer those
+  /// of Prediction::objective, in an array that lasts until the next call. Slots are added as
+  /// ((0 + 1) + (2 + 3)) + …, so that neighbours can be added in different places. `number` is that
+  /// of the step, which chooses what dropout removes.
   struct Gradients {
     Sums prediction;
     T* gradients = nullptr;

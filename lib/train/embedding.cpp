@@ -2,18 +2,20 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace attn::train {
 namespace {
 
+// Of the positions from `first` on.
 template <class T>
-Rows<T> sinusoids(Index length, Index width) {
+Rows<T> sinusoids(Index first, Index length, Index width) {
   Rows<T> table(length, width);
   for (Index t = 0; t < length; ++t) {
     for (Index c = 0; c < width; ++c) {
       const auto pair = static_cast<double>(c - c % 2);
       const double angle =
-          static_cast<double>(t) / std::pow(10000.0, pair / static_cast<double>(width));
+          static_cast<double>(first + t) / std::pow(10000.0, pair / static_cast<double>(width));
       table.view()(t, c) = static_cast<T>(c % 2 == 0 ? std::sin(angle) : std::cos(angle));
     }
   }
@@ -35,12 +37,13 @@ Embedding::Embedding(Parameters& parameters, const std::string& prefix, const Op
 }
 
 template <class T>
-Rows<T> Embedding::forward(const Slot<T>& slot, const Sequences& sequences,
-                           const Index* tokens) const {
+Rows<T> Embedding::forward(const Slot<T>& slot, const Sequences& sequences, const Index* tokens,
+                           Index first) const {
   const bool learned = options_.positions == Positions::learned;
-  const Rows<T> computed = learned ? Rows<T>() : sinusoids<T>(sequences.length, options_.width);
-  const MatrixView<const T> positions =
-      learned ? MatrixView<const T>(learned_.in(slot.weights)) : computed.view();
+  const Rows<T> computed =
+      learned ? Rows<T>() : sinusoids<T>(first, sequences.length, options_.width);
+  const T* const positions =
+      learned ? learned_.in(slot.weights).row(first) : std::as_const(computed).data();
   const MatrixView<const T> table = table_.in(slot.weights);
   Rows<T> x(sequences.rows(), options_.width);
   for (Index r = 0; r < x.rows(); ++r) {
@@ -50,7 +53,7 @@ Rows<T> Embedding::forward(const Slot<T>& slot, const Sequences& sequences,
       continue;
     }
     std::copy_n(table.row(tokens[r]), x.cols(), row);
-    add_row(row, positions.row(r % sequences.length), x.cols());
+    add_row(row, positions + r % sequences.length * x.cols(), x.cols());
   }
   slot.dropout.apply(x, place_);
   return x;
@@ -79,7 +82,8 @@ void Embedding::add_rows(const Rows<T>& rows, const Index* tokens, T* gradients)
 }
 
 #define ATTN_EMBEDDING(T)                                                                     \
-  template Rows<T> Embedding::forward(const Slot<T>&, const Sequences&, const Index*) const;  \
+  template Rows<T> Embedding::forward(const Slot<T>&, const Sequences&, const Index*, Index)  \
+      const;                                                                                  \
   template void Embedding::backward(const Slot<T>&, const Sequences&, const Index*, Rows<T>&) \
       const;                                                                                  \
   template void Embedding::add_rows(const Rows<T>&, const Index*, T*) const;

@@ -34,9 +34,11 @@ class Embedding {
   Embedding(Parameters& parameters, const std::string& prefix, const Options& options,
             std::uint32_t place);
 
-  /// The rows of `sequences`, whose tokens stand one behind the other, padding included.
+  /// The rows of `sequences`, whose tokens stand one behind the other, padding included. Each
+  /// sequence begins at position `first`.
   template <class T>
-  Rows<T> forward(const Slot<T>& slot, const Sequences& sequences, const Index* tokens) const;
+  Rows<T> forward(const Slot<T>& slot, const Sequences& sequences, const Index* tokens,
+                  Index first = 0) const;
 
   /// Writes the gradient of the positions and turns dx = ∂L/∂x into the gradients of the tokens'
   /// vectors, row by row; those of padding have no meaning. add_rows adds them to E's gradient.

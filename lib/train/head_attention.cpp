@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "attnkit/error.hpp"
+
 namespace attn::train {
 namespace {
 
@@ -9,13 +11,13 @@ double logistic(double x) { return 1 / (1 + std::exp(-x)); }
 
 // The operands of a plan for `extents`.
 template <class T>
-AttentionInputs<T> inputs_of(const AttentionExtents& extents, const HeadAttention::Kept<T>& kept,
-                             const Sequences& queries, const Sequences& keys,
+AttentionInputs<T> inputs_of(const AttentionExtents& extents, const Rows<T>& q, const Rows<T>& k,
+                             const Rows<T>& v, const Sequences& queries, const Sequences& keys,
                              const std::vector<double>& shares) {
   AttentionInputs<T> in;
-  in.q = {kept.q.data(), {extents.sequences, extents.heads, extents.queries, extents.depth}};
-  in.k = {kept.k.data(), {extents.sequences, extents.heads, extents.keys, extents.depth}};
-  in.v = {kept.v.data(), in.k.shape};
+  in.q = {q.data(), {extents.sequences, extents.heads, extents.queries, extents.depth}};
+  in.k = {k.data(), {extents.sequences, extents.heads, extents.keys, extents.depth}};
+  in.v = {v.data(), in.k.shape};
   if (extents.padded_queries) in.query_length = {queries.lengths, {extents.sequences}};
   if (extents.padded_keys) in.key_length = {keys.lengths, {extents.sequences}};
   if (!shares.empty()) {
@@ -87,7 +89,7 @@ void HeadAttention::forward(const Slot<T>& slot, const Sequences& queries, const
     outputs.unas_row_potential = {kept.unas_row_potential.data(), plan.query_shape()};
   }
   slot.dropout.apply_to_weights(plan, dropout_place_);
-  plan.run(inputs_of(made_for, kept, queries, keys, shares), outputs);
+  plan.run(inputs_of(made_for, kept.q, kept.k, kept.v, queries, keys, shares), outputs);
 }
 
 template <class T>
@@ -96,7 +98,7 @@ HeadAttention::Gradients<T> HeadAttention::backward(const Slot<T>& slot, const S
                                                     const Rows<T>& grad_out, bool adds) const {
   const AttentionExtents made_for = extents(queries, keys);
   const std::vector<double> shares = this->shares(slot.weights);
-  const AttentionInputs<T> in = inputs_of(made_for, kept, queries, keys, shares);
+  const AttentionInputs<T> in = inputs_of(made_for, kept.q, kept.k, kept.v, queries, keys, shares);
   Gradients<T> found;
   found.q = Rows<T>(kept.q.rows(), kept.q.cols());
   found.k = Rows<T>(kept.k.rows(), kept.k.cols());
@@ -134,8 +136,25 @@ Rows<double> HeadAttention::column_sums(const Slot<T>& slot, const Sequences& qu
   Rows<double> sums(keys.rows() * options_.heads, 1);
   AttentionOutputs<T> outputs;
   outputs.col_sum = {sums.data(), plan.key_shape()};
-  plan.run(inputs_of(made_for, kept, queries, keys, shares), outputs);
+  plan.run(inputs_of(made_for, kept.q, kept.k, kept.v, queries, keys, shares), outputs);
   return sums;
+}
+
+template <class T>
+Rows<T> HeadAttention::attend(const Slot<T>& slot, const Sequences& queries, const Sequences& keys,
+                              const Rows<T>& q, const Rows<T>& k, const Rows<T>& v) const {
+  if (options_.scheme.scheme != Scheme::unas) {
+    throw Error(Failure::usage, "only under unas can queries attend one after the other");
+  }
+  AttentionExtents made_for = extents(queries, keys);
+  made_for.causal = false;  // later keys are not there yet
+  AttentionPlan<T>& plan = slot.plans->plan(made_for);
+  slot.dropout.apply_to_weights(plan, dropout_place_);
+  Rows<T> out(q.rows(), q.cols());
+  AttentionOutputs<T> outputs;
+  outputs.out = {out.data(), plan.out_shape()};
+  plan.run(inputs_of(made_for, q, k, v, queries, keys, {}), outputs);
+  return out;
 }
 
 #define ATTN_HEAD_ATTENTION(T)                                                                  \
@@ -146,6 +165,8 @@ Rows<double> HeadAttention::column_sums(const Slot<T>& slot, const Sequences& qu
       const;                                                                                    \
   template Rows<double> HeadAttention::column_sums(const Slot<T>&, const Sequences&,            \
                                                    const Sequences&, const Kept<T>&) const;     \
+  template Rows<T> HeadAttention::attend(const Slot<T>&, const Sequences&, const Sequences&,    \
+                                         const Rows<T>&, const Rows<T>&, const Rows<T>&) const; \
   template std::vector<double> HeadAttention::shares(const T*) const;
 ATTN_HEAD_ATTENTION(float)
 ATTN_HEAD_ATTENTION(double)

@@ -62,6 +62,12 @@ class HeadAttention {
   Rows<double> column_sums(const Slot<T>& slot, const Sequences& queries, const Sequences& keys,
                            const Kept<T>& kept) const;
 
+  /// π v of queries that see all of these keys, which need not be those of `forward`: under unas,
+  /// whose weights depend on no other query. Throws Error(usage) for any other scheme.
+  template <class T>
+  Rows<T> attend(const Slot<T>& slot, const Sequences& queries, const Sequences& keys,
+                 const Rows<T>& q, const Rows<T>& k, const Rows<T>& v) const;
+
   /// The shares u at some weights: none unless the scheme is hnas.
   template <class T>
   std::vector<double> shares(const T* weights) const;

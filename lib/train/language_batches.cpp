@@ -90,6 +90,52 @@ Index replacement(Index token, const MaskTokens& masks, Draws& draw) {
   return masks.first_random + static_cast<Index>(u * tokens);
 }
 
+// The special tokens of [CLS] A [SEP] B [SEP].
+constexpr Index order_specials = 3;
+
+// The tokens of A, and of B, in an item of `length` tokens.
+constexpr Index half_of(Index length) { return (length - order_specials) / 2; }
+
+Index masked_items(Index tokens, Index length, bool ordered) {
+  if (ordered && half_of(length) < 1) {
+    throw Error(Failure::usage, "the length is " + std::to_string(length) +
+                                    "; two segments with [CLS] and [SEP] need at least 5");
+  }
+  if (ordered && tokens < 2) {
+    throw Error(Failure::input, "the text has " + std::to_string(tokens) +
+                                    " tokens; two segments in order need at least 2");
+  }
+  if (tokens == 0) throw Error(Failure::input, "the text has no tokens");
+  // A stretch of one token has no halves.
+  return ordered ? (tokens - 2) / (2 * half_of(length)) + 1 : (tokens - 1) / length + 1;
+}
+
+// [CLS] A [SEP] B [SEP] of two halves, or swapped.
+std::vector<Index> ordered_pair(const std::vector<Index>& stretch, bool swapped,
+                                const OrderTokens& specials) {
+  const auto half = static_cast<std::ptrdiff_t>(stretch.size() / 2);
+  const auto a = stretch.begin();
+  const auto b = stretch.begin() + half;
+  std::vector<Index> pair = {specials.first};
+  pair.insert(pair.end(), swapped ? b : a, (swapped ? b : a) + half);
+  pair.push_back(specials.separator);
+  pair.insert(pair.end(), swapped ? a : b, (swapped ? a : b) + half);
+  pair.push_back(specials.separator);
+  return pair;
+}
+
+// Neighbouring tokens of an item that are masked by themselves.
+struct Part {
+  Index first = 0;
+  Index count = 0;
+};
+
+std::vector<Part> masked_parts(Index length, bool ordered) {
+  if (!ordered) return {{0, length}};
+  const Index half = half_of(length);
+  return {{1, half}, {1 + half + 1, half}};
+}
+
 }  // namespace
 
 TokenRows padded_rows(const std::vector<std::vector<Index>>& sequences) {
@@ -145,31 +191,45 @@ SlotBatch CausalBatches::slot(std::span<const Index> items, const std::optional<
 }
 
 MaskedBatches::MaskedBatches(std::vector<Index> tokens, Index length, Index batch,
-                             const MaskTokens& masks)
-    : Batches((std::ssize(tokens) + length - 1) / length, batch),
+                             const MaskTokens& masks, const std::optional<OrderTokens>& order)
+    : Batches(masked_items(std::ssize(tokens), length, order.has_value()), batch),
       tokens_(std::move(tokens)),
-      length_(length),
-      masks_(masks) {
-  if (tokens_.empty()) throw Error(Failure::input, "the text has no tokens");
-}
+      stretch_(order ? 2 * half_of(length) : length),
+      masks_(masks),
+      order_(order) {}
 
 SlotBatch MaskedBatches::slot(std::span<const Index> items,
                               const std::optional<Epoch>& epoch) const {
-  const RandomStream stream =
+  const RandomStream spans =
       epoch ? RandomStream(epoch->seed, "masked spans") : RandomStream(0, "evaluated spans");
+  const RandomStream swaps =
+      epoch ? RandomStream(epoch->seed, "swapped segments") : RandomStream(0, "evaluated order");
+  const auto segment_number = [&](Index item) {
+    return item + (epoch ? epoch->number * this->items() : 0);
+  };
   SlotBatch slot;
   std::vector<std::vector<Index>> inputs;
-  for (const Index item : items) inputs.push_back(segment_of(tokens_, item, length_));
+  for (const Index item : items) {
+    inputs.push_back(segment_of(tokens_, item, stretch_));
+    if (!order_) continue;
+    const bool swapped = Draws(swaps, segment_number(item))() < 0.5;
+    inputs.back() = ordered_pair(inputs.back(), swapped, *order_);
+    slot.swapped.push_back(swapped ? 1 : 0);
+  }
   slot.input = padded_rows(inputs);
   for (std::size_t n = 0; n < items.size(); ++n) {
-    const Index segment = items[n] + (epoch ? epoch->number * this->items() : 0);
-    Draws draw(stream, segment * most_draws(length_));
+    const std::vector<Part> parts = masked_parts(std::ssize(inputs[n]), order_.has_value());
     const Index row = static_cast<Index>(n) * slot.input.sequences.length;
-    for (const Index position : masked_positions(std::ssize(inputs[n]), draw)) {
-      Index& token = slot.input.tokens[static_cast<std::size_t>(row + position)];
-      slot.targets.rows.push_back(row + position);
-      slot.targets.tokens.push_back(token);
-      token = replacement(token, masks_, draw);
+    Index number = segment_number(items[n]) * std::ssize(parts);
+    for (const Part& part : parts) {
+      Draws draw(spans, number++ * most_draws(stretch_ / std::ssize(parts)));
+      for (const Index position : masked_positions(part.count, draw)) {
+        const Index masked = row + part.first + position;
+        Index& token = slot.input.tokens[static_cast<std::size_t>(masked)];
+        slot.targets.rows.push_back(masked);
+        slot.targets.tokens.push_back(token);
+        token = replacement(token, masks_, draw);
+      }
     }
   }
   return slot;

@@ -46,6 +46,12 @@ struct MaskTokens {
   Index vocabulary = 0;
 };
 
+/// The special tokens around two segments.
+struct OrderTokens {
+  Index first = 0;      ///< [CLS]
+  Index separator = 0;  ///< [SEP]
+};
+
 /// Batches of a masked language model. Segments of `length` tokens, of which the last may be
 /// shorter. Of T tokens, spans are masked, each of n = 1, 2, 3 tokens with probability
 /// p(n) ∝ 1/n, cut to T: their number is 0.15·T over the mean of n, rounded up or down at random
@@ -56,19 +62,28 @@ struct MaskTokens {
 ///
 /// The masks are a function of (seed, epoch, segment) alone, by RandomStream(seed, "masked spans");
 /// in evaluation of the segment, the same for every seed.
+///
+/// With OrderTokens the model also learns the order of two segments (EA). An item is a stretch of
+/// 2h tokens, h = ⌊(length − 3)/2⌋, of which the last may be shorter; a last odd token is left out.
+/// Its halves A and B stand as [CLS] A [SEP] B [SEP], or swapped, as [CLS] B [SEP] A [SEP], with
+/// probability ½; SlotBatch::swapped says which. They have the same length, which thus tells
+/// nothing. The tokens of each half are masked as a segment by itself, and special tokens never.
+/// Swaps are functions of the same arguments as masks, by RandomStream(seed, "swapped segments").
 class MaskedBatches : public Batches {
  public:
   /// Requires length >= 1, batch >= 1 and first_random < vocabulary. Throws Error(input) if there
-  /// are no tokens.
-  MaskedBatches(std::vector<Index> tokens, Index length, Index batch, const MaskTokens& masks);
+  /// are no tokens; with `order` for fewer than two, and Error(usage) for a length below 5.
+  MaskedBatches(std::vector<Index> tokens, Index length, Index batch, const MaskTokens& masks,
+                const std::optional<OrderTokens>& order = std::nullopt);
 
  protected:
   SlotBatch slot(std::span<const Index> items, const std::optional<Epoch>& epoch) const override;
 
  private:
   std::vector<Index> tokens_;
-  Index length_;
+  Index stretch_;  // tokens of the text in an item
   MaskTokens masks_;
+  std::optional<OrderTokens> order_;
 };
 
 }  // namespace attn::train

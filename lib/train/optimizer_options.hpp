@@ -15,7 +15,9 @@ struct OptimizerOptions {
   double beta2 = 0.999;
   double epsilon = 1e-8;
   double decay = 0;  ///< λ, for matrices only: see Parameter::decays
-  double clip = 0;   ///< gradients are scaled to at most this norm, all tensors together; 0: not
+  /// In paths, columns whose ratio R is below it stay as they are: StepOptions::min_ratio.
+  double min_ratio = 1e-3;
+  double clip = 0;  ///< gradients are scaled to at most this norm, all tensors together; 0: not
 };
 
 }  // namespace attn::train

@@ -62,16 +62,6 @@ std::vector<Buffer<T>*> PathOptimizer<T>::moments() {
 }
 
 template <class T>
-void PathOptimizer<T>::set_skeletons_to_one(T* weights) const {
-  for (const PathLayer& layer : layers_) {
-    for (Index n = 0; n < layer.wq.rows; ++n) {
-      layer.wq.in(weights)(n, n % layer.wq.cols) = 1;
-      layer.wk.in(weights)(n, n % layer.wk.cols) = 1;
-    }
-  }
-}
-
-template <class T>
 void PathOptimizer<T>::read(std::size_t layer, const T* flat, Pair& pair) const {
   const PathLayer& of = layers_[layer];
   for_each_weight(of.wq, of.heads, [&](Index from, Index to) {
@@ -115,6 +105,7 @@ PathOutcome PathOptimizer<T>::step(Index number, double rate, double factor, T* 
   options.gradient_factor = factor;
   options.momentum = adam ? 0 : options_.momentum;
   options.decay = options_.decay;
+  options.min_ratio = options_.min_ratio;
   PathOutcome outcome{
       std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity(), {}};
   for (std::size_t n = 0; n < layers_.size(); ++n) {

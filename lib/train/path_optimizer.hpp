@@ -42,9 +42,6 @@ class PathOptimizer {
   /// Requires Rule::sgd or Rule::adam. Throws the errors of PathPlan.
   PathOptimizer(std::vector<PathLayer> layers, const OptimizerOptions& options, int threads);
 
-  /// Sets the weights of the skeletons to 1, as the published algorithm does at the start.
-  void set_skeletons_to_one(T* weights) const;
-
   /// Σ G² over the gradients of all basis paths.
   double squared_gradients(const T* weights, const T* gradients);
 

@@ -48,9 +48,40 @@ Rows<T> Stack::backward(const Slot<T>& slot, const Sequences& sequences, const I
   return dy;
 }
 
+template <class T>
+void Stack::Past<T>::choose(const std::vector<Index>& from) {
+  for (TransformerLayer::Past<T>& layer : layers) layer.self.choose(from);
+}
+
+template <class T>
+Stack::Past<T> Stack::no_past(const Slot<T>& slot, const TransformerLayer::Memory<T>& memory,
+                              Index most_memory, Index most) const {
+  Past<T> past;
+  for (const TransformerLayer& layer : layers_) {
+    past.layers.push_back(layer.no_past(slot, memory, most_memory, most));
+  }
+  return past;
+}
+
+template <class T>
+Rows<T> Stack::extend(const Slot<T>& slot, const std::vector<Index>& tokens, Past<T>& past) const {
+  Rows<T> x = embedding_.forward(slot, {std::ssize(tokens), 1}, tokens.data(), past.length);
+  for (std::size_t n = 0; n < layers_.size(); ++n) {
+    x = layers_[n].extend(slot, std::as_const(x).view(), past.layers[n]);
+  }
+  ++past.length;
+  if (!norm_) return x;
+  LayerNorm::Kept<T> unused;
+  return norm_->forward(slot, std::as_const(x).view(), unused);
+}
+
 #define ATTN_STACK(T)                                                                              \
   template MatrixView<const T> Stack::forward(const Slot<T>&, const Sequences&, const Index*,      \
                                               const TransformerLayer::Memory<T>&, Kept<T>&) const; \
+  template struct Stack::Past<T>;                                                                  \
+  template Stack::Past<T> Stack::no_past(const Slot<T>&, const TransformerLayer::Memory<T>&,       \
+                                         Index, Index) const;                                      \
+  template Rows<T> Stack::extend(const Slot<T>&, const std::vector<Index>&, Past<T>&) const;       \
   template Rows<T> Stack::backward(const Slot<T>&, const Sequences&, const Index*,                 \
                                    const TransformerLayer::Memory<T>&, const Kept<T>&, Rows<T>,    \
                                    MatrixView<T>) const;

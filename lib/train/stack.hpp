@@ -45,6 +45,26 @@ class Stack {
                    const TransformerLayer::Memory<T>& memory, const Kept<T>& kept, Rows<T> dy,
                    MatrixView<T> dmemory) const;
 
+  /// What `extend` keeps of the positions before.
+  template <class T>
+  struct Past {
+    Index length = 0;
+    std::vector<TransformerLayer::Past<T>> layers;
+
+    /// Sequence n becomes what sequence from[n] is.
+    void choose(const std::vector<Index>& from);
+  };
+
+  /// The past of one sequence without positions: see TransformerLayer::no_past.
+  template <class T>
+  Past<T> no_past(const Slot<T>& slot, const TransformerLayer::Memory<T>& memory, Index most_memory,
+                  Index most) const;
+
+  /// The rows of `forward` for the next position of some sequences, which has one token each: see
+  /// TransformerLayer::extend.
+  template <class T>
+  Rows<T> extend(const Slot<T>& slot, const std::vector<Index>& tokens, Past<T>& past) const;
+
   const Embedding& embedding() const { return embedding_; }
   const std::vector<TransformerLayer>& layers() const { return layers_; }
 

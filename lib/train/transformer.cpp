@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "attnkit/error.hpp"
+
 namespace attn::train {
 namespace {
 
@@ -57,6 +59,16 @@ void forward(const Transformer& model, const Slot<T>& slot, const SlotBatch& bat
                                         passed.memory, passed.decoder);
 }
 
+// The class of each sequence, at its first row.
+Targets order_targets(const SlotBatch& batch) {
+  Targets found;
+  for (const Index swapped : batch.swapped) {
+    found.rows.push_back(found.count() * batch.input.sequences.length);
+    found.tokens.push_back(swapped);
+  }
+  return found;
+}
+
 }  // namespace
 
 Transformer::Transformer(const TransformerOptions& options) : options_(options) {
@@ -66,23 +78,44 @@ Transformer::Transformer(const TransformerOptions& options) : options_(options) 
       options.tied ? std::optional(decoder_->embedding().table()) : std::nullopt;
   softmax_.emplace(parameters_, "", tied, options.vocabulary, options.layer.width,
                    options.layer.deviation, options.smoothing);
+  if (!options.order) return;
+  if (encoder_ || options.decoder.causal) {
+    throw Error(Failure::usage,
+                "only a single stack that is not causal can tell the order of segments");
+  }
+  order_.emplace(parameters_, "order/", std::nullopt, 2, options.layer.width,
+                 options.layer.deviation, 0);
+}
+
+// The losses at the last layer's result. Where `dlast` has data, adds their gradients to it.
+template <class T>
+Prediction Transformer::predicted(const Slot<T>& slot, MatrixView<const T> last,
+                                  const SlotBatch& batch, const LossFactors& factors,
+                                  MatrixView<T> dlast) const {
+  Prediction found = softmax_->forward(slot, last, batch.targets, factors.targets, dlast);
+  if (!order_) return found;
+  const Prediction order = order_->forward(slot, last, order_targets(batch), factors.order, dlast);
+  found.order_loss = order.loss;
+  found.order_correct = order.correct;
+  found.order_count = order.count;
+  return found;
 }
 
 template <class T>
 Prediction Transformer::predict(const Slot<T>& slot, const SlotBatch& batch) const {
   Passed<T> passed;
   forward(*this, slot, batch, passed);
-  return softmax_->forward(slot, passed.last, batch.targets, 0, MatrixView<T>());
+  return predicted(slot, passed.last, batch, {}, MatrixView<T>());
 }
 
 template <class T>
-Prediction Transformer::differentiate(const Slot<T>& slot, const SlotBatch& batch, double factor,
+Prediction Transformer::differentiate(const Slot<T>& slot, const SlotBatch& batch,
+                                      const LossFactors& factors,
                                       TokenGradients<T>& token_gradients) const {
   Passed<T> passed;
   forward(*this, slot, batch, passed);
   Rows<T> dlast = Rows<T>::zeros(passed.last.rows, passed.last.cols);
-  const Prediction found =
-      softmax_->forward(slot, passed.last, batch.targets, factor, dlast.view());
+  const Prediction found = predicted(slot, passed.last, batch, factors, dlast.view());
   const MatrixView<const T> memory = passed.memory.rows;
   Rows<T> dmemory = Rows<T>::zeros(memory.rows, memory.cols);
   token_gradients.input =
@@ -108,8 +141,8 @@ void Transformer::add_token_gradients(const SlotBatch& batch,
 
 #define ATTN_TRANSFORMER(T)                                                                      \
   template Prediction Transformer::predict(const Slot<T>&, const SlotBatch&) const;              \
-  template Prediction Transformer::differentiate(const Slot<T>&, const SlotBatch&, double,       \
-                                                 TokenGradients<T>&) const;                      \
+  template Prediction Transformer::differentiate(const Slot<T>&, const SlotBatch&,               \
+                                                 const LossFactors&, TokenGradients<T>&) const;  \
   template void Transformer::add_token_gradients(const SlotBatch&, const TokenGradients<T>&, T*) \
       const;
 ATTN_TRANSFORMER(float)

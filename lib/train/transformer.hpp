@@ -24,6 +24,7 @@ struct TransformerOptions {
   Positions positions = Positions::learned;
   bool tied = false;  ///< the softmax has the matrix of the embedding
   double smoothing = 0;
+  bool order = false;  ///< tells whether two segments are swapped: see Transformer
 };
 
 /// The tokens of some sequences, padded to one length with padding_token.
@@ -43,21 +44,38 @@ struct SlotBatch {
   TokenRows source;  ///< empty for a single stack
   TokenRows input;
   Targets targets;  ///< rows of `input`
+  /// By sequence of `input`: 1 if its two segments are swapped, 0 if they are in order. Empty:
+  /// nothing is asked. Only for a model that tells the order.
+  std::vector<Index> swapped;
 
   Index target_count() const { return targets.count(); }
 };
 
+/// What the sums of a loss are multiplied by.
+struct LossFactors {
+  double targets = 0;  ///< the smoothed loss of the targets
+  double order = 0;    ///< the loss of the order of segments
+};
+
+/// A model that tells the order has a second softmax with two classes, linear in the last layer's
+/// result at the first position of a sequence, with the tensors order/softmax (2, width) and
+/// order/softmax_bias (2): class 1 means that the two segments of the sequence are swapped (EA's
+/// two-way task beside the masked tokens). Its loss is the mean cross-entropy of the targets plus
+/// the mean cross-entropy of the order.
 class Transformer {
  public:
   using Batch = SlotBatch;
   using Sums = Prediction;
 
+  /// Throws Error(usage) for heads that do not divide the width, and for `order` unless there is
+  /// one stack and it is not causal: under causality the first position sees nothing else.
   explicit Transformer(const TransformerOptions& options);
 
   const TransformerOptions& options() const { return options_; }
   const Parameters& parameters() const { return parameters_; }
   const std::optional<Stack>& encoder() const { return encoder_; }
   const Stack& decoder() const { return *decoder_; }
+  const SoftmaxLayer& softmax() const { return *softmax_; }
 
   /// What a pass with gradients returns besides those it writes.
   template <class T>
@@ -70,10 +88,10 @@ class Transformer {
   template <class T>
   Prediction predict(const Slot<T>& slot, const SlotBatch& batch) const;
 
-  /// The same, and writes the gradients of `factor` times the smoothed loss, of all tensors but
-  /// those by rows, to the slot.
+  /// The same, and writes the gradients of the losses times their factors, of all tensors but those
+  /// by rows, to the slot.
   template <class T>
-  Prediction differentiate(const Slot<T>& slot, const SlotBatch& batch, double factor,
+  Prediction differentiate(const Slot<T>& slot, const SlotBatch& batch, const LossFactors& factors,
                            TokenGradients<T>& token_gradients) const;
 
   /// Adds a slot's gradients of the tokens' vectors to those of the tables.
@@ -82,11 +100,16 @@ class Transformer {
                            T* gradients) const;
 
  private:
+  template <class T>
+  Prediction predicted(const Slot<T>& slot, MatrixView<const T> last, const SlotBatch& batch,
+                       const LossFactors& factors, MatrixView<T> dlast) const;
+
   TransformerOptions options_;
   Parameters parameters_;
   std::optional<Stack> encoder_;
   std::optional<Stack> decoder_;
   std::optional<SoftmaxLayer> softmax_;
+  std::optional<SoftmaxLayer> order_;
 };
 
 }  // namespace attn::train

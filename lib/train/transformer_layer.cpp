@@ -33,23 +33,57 @@ TransformerLayer::TransformerLayer(Parameters& parameters, const std::string& pr
   around_cross_.emplace(parameters, prefix + "norm/cross", options.width, options.order, place + 1);
 }
 
+// `self` and `cross` map what attention reads to its result.
+template <class T, class Self, class Cross>
+Rows<T> TransformerLayer::pass(const Slot<T>& slot, MatrixView<const T> x, Kept<T>& kept,
+                               const Self& self, const Cross& cross) const {
+  kept.after_self = around_self_.forward(slot, x, kept.around_self, self);
+  MatrixView<const T> last = std::as_const(kept.after_self).view();
+  if (cross_) {
+    kept.after_cross = around_cross_->forward(slot, last, kept.around_cross, cross);
+    last = std::as_const(kept.after_cross).view();
+  }
+  return around_inner_.forward(slot, last, kept.around_inner, [&](MatrixView<const T> in) {
+    return inner_.forward(slot, in, kept.inner);
+  });
+}
+
 template <class T>
 Rows<T> TransformerLayer::forward(const Slot<T>& slot, const Sequences& sequences,
                                   MatrixView<const T> x, const Memory<T>& memory,
                                   Kept<T>& kept) const {
   using Input = MatrixView<const T>;
-  kept.after_self = around_self_.forward(slot, x, kept.around_self, [&](Input in) {
-    return self_.forward(slot, sequences, in, sequences, in, kept.self);
-  });
-  Input last = std::as_const(kept.after_self).view();
-  if (cross_) {
-    kept.after_cross = around_cross_->forward(slot, last, kept.around_cross, [&](Input in) {
-      return cross_->forward(slot, sequences, in, memory.sequences, memory.rows, kept.cross);
-    });
-    last = std::as_const(kept.after_cross).view();
-  }
-  return around_inner_.forward(slot, last, kept.around_inner,
-                               [&](Input in) { return inner_.forward(slot, in, kept.inner); });
+  return pass(
+      slot, x, kept,
+      [&](Input in) { return self_.forward(slot, sequences, in, sequences, in, kept.self); },
+      [&](Input in) {
+        return cross_->forward(slot, sequences, in, memory.sequences, memory.rows, kept.cross);
+      });
+}
+
+template <class T>
+TransformerLayer::Past<T> TransformerLayer::no_past(const Slot<T>& slot, const Memory<T>& memory,
+                                                    Index most_memory, Index most) const {
+  Past<T> past;
+  past.self = self_.template no_keys<T>(1, most);
+  if (!cross_) return past;
+  past.cross = cross_->template no_keys<T>(1, most_memory);
+  cross_->add_keys(slot, memory.rows, past.cross);
+  return past;
+}
+
+template <class T>
+Rows<T> TransformerLayer::extend(const Slot<T>& slot, MatrixView<const T> x, Past<T>& past) const {
+  using Input = MatrixView<const T>;
+  Kept<T> unused;
+  return pass(
+      slot, x, unused,
+      [&](Input in) {
+        self_.add_keys(slot, in, past.self);
+        return self_.attend(slot, in, past.self);
+      },
+      // To attention the sequences are queries of the one memory.
+      [&](Input in) { return cross_->attend(slot, in, past.cross); });
 }
 
 template <class T>
@@ -77,11 +111,14 @@ Rows<T> TransformerLayer::backward(const Slot<T>& slot, const Sequences& sequenc
       });
 }
 
-#define ATTN_TRANSFORMER_LAYER(T)                                                               \
-  template Rows<T> TransformerLayer::forward(                                                   \
-      const Slot<T>&, const Sequences&, MatrixView<const T>, const Memory<T>&, Kept<T>&) const; \
-  template Rows<T> TransformerLayer::backward(                                                  \
-      const Slot<T>&, const Sequences&, MatrixView<const T>, const Memory<T>&, const Kept<T>&,  \
+#define ATTN_TRANSFORMER_LAYER(T)                                                                 \
+  template TransformerLayer::Past<T> TransformerLayer::no_past(const Slot<T>&, const Memory<T>&,  \
+                                                               Index, Index) const;               \
+  template Rows<T> TransformerLayer::extend(const Slot<T>&, MatrixView<const T>, Past<T>&) const; \
+  template Rows<T> TransformerLayer::forward(                                                     \
+      const Slot<T>&, const Sequences&, MatrixView<const T>, const Memory<T>&, Kept<T>&) const;   \
+  template Rows<T> TransformerLayer::backward(                                                    \
+      const Slot<T>&, const Sequences&, MatrixView<const T>, const Memory<T>&, const Kept<T>&,    \
       const Rows<T>&, MatrixView<T>) const;
 ATTN_TRANSFORMER_LAYER(float)
 ATTN_TRANSFORMER_LAYER(double)

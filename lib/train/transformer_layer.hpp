@@ -63,10 +63,31 @@ class TransformerLayer {
                    const Memory<T>& memory, const Kept<T>& kept, const Rows<T>& dy,
                    MatrixView<T> dmemory) const;
 
+  /// The keys and values of earlier positions, and of the other stack's result.
+  template <class T>
+  struct Past {
+    AttentionLayer::KeptKeys<T> self, cross;
+  };
+
+  /// The past of one sequence that has no positions yet and may have `most`. Requires a memory of
+  /// one sequence if there is attention to it, and 1 <= its length <= most_memory.
+  template <class T>
+  Past<T> no_past(const Slot<T>& slot, const Memory<T>& memory, Index most_memory,
+                  Index most) const;
+
+  /// The rows of `forward` for the next position of some sequences with the same memory, one row
+  /// each. Requires causal self-attention; throws as AttentionLayer::attend.
+  template <class T>
+  Rows<T> extend(const Slot<T>& slot, MatrixView<const T> x, Past<T>& past) const;
+
   const AttentionLayer& self() const { return self_; }
   const std::optional<AttentionLayer>& cross() const { return cross_; }
 
  private:
+  template <class T, class Self, class Cross>
+  Rows<T> pass(const Slot<T>& slot, MatrixView<const T> x, Kept<T>& kept, const Self& self,
+               const Cross& cross) const;
+
   AttentionLayer self_;
   Residual around_self_;
   std::optional<AttentionLayer> cross_;

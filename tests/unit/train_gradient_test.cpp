@@ -56,6 +56,36 @@ TEST_CASE("gradients of an encoder and a decoder") {
   }
 }
 
+TEST_CASE("gradients of a stack that tells the order of segments") {
+  for (const Scheme scheme : {Scheme::unas, Scheme::dnas, Scheme::hnas, Scheme::sinkhorn}) {
+    for (const bool variant : {false, true}) {
+      TransformerOptions options = small_stack(scheme, false);
+      options.order = true;
+      if (variant) {
+        options.layer.order = NormOrder::pre;
+        options.tied = true;
+        options.smoothing = 0.1;
+      }
+      CAPTURE(static_cast<int>(scheme));
+      CAPTURE(variant);
+      std::vector<SlotBatch> slots = token_slots(options, {5, 1, 7, 3, 4, 6, 2, 5, 7, 3}, variant);
+      Index number = 0;
+      for (SlotBatch& slot : slots) {
+        for (Index n = 0; n < slot.input.sequences.count; ++n) slot.swapped.push_back(number++ % 2);
+      }
+      // A slot with targets only, one with the order only, and one of nothing.
+      slots[1].swapped.clear();
+      slots[2].targets = {};
+      slots[3].targets = {};
+      slots[3].swapped.clear();
+      CHECK(largest_gradient_error(Transformer(options), slots, variant ? 0.2 : 0) <=
+            difference_error);
+      for (SlotBatch& slot : slots) slot.targets = {};
+      CHECK(largest_gradient_error(Transformer(options), slots, 0) <= difference_error);
+    }
+  }
+}
+
 TEST_CASE("heads that do not divide the width are refused") {
   for (const Index heads : {0, 4, 7}) {
     TransformerOptions options = small_stack(Scheme::unas, true);

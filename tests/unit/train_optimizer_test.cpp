@@ -9,6 +9,7 @@
 #include "thrown_error.hpp"
 #include "train/language_batches.hpp"
 #include "train/schedule.hpp"
+#include "train/path_start.hpp"
 #include "train/weight_optimizer.hpp"
 #include "train_problem.hpp"
 
@@ -101,7 +102,7 @@ std::vector<double> losses_of(Rule rule, bool in_paths, double rate, double deca
   }
   WeightOptimizer<double> optimizer(model.parameters(), of,
                                     in_paths ? layers : std::vector<PathLayer>(), 1);
-  if (in_paths) optimizer.in_paths()->set_skeletons_to_one(weights.data());
+  if (in_paths) set_skeletons_to_one(optimizer.in_paths()->layers(), weights.data());
   for (const PathLayer& layer : layers) {
     for (Index r = 0; r < layer.wq.rows; ++r) {
       const double factor = factors[static_cast<std::size_t>(r) % factors.size()];

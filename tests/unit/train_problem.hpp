@@ -116,8 +116,8 @@ double largest_gradient_error(const Model& model, const std::vector<typename Mod
   model.parameters().initialise(3, weights.data());
   train::BatchPass<Model, double> pass(model, 1);
   const auto loss = [&] {
-    const auto found = pass.differentiate(weights.data(), slots, {dropout, dropout}, 5, 1);
-    return found.prediction.smoothed / static_cast<double>(found.prediction.count);
+    return pass.differentiate(weights.data(), slots, {dropout, dropout}, 5, 1)
+        .prediction.objective();
   };
   const double* const found =
       pass.differentiate(weights.data(), slots, {dropout, dropout}, 5, 1).gradients;

@@ -3,20 +3,15 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
-#include <filesystem>
-#include <fstream>
 #include <map>
 #include <set>
 
 #include <fmt/format.h>
 
 #include "attnkit/error.hpp"
-#include "claim_check/toml_bounds.hpp"
-#include "cli/terminal.hpp"
 #include "cli/words.hpp"
-#include "system/system_reason.hpp"
+#include "common/toml_file.hpp"
 
 namespace attn::tools {
 namespace {
@@ -269,46 +264,8 @@ Claim read_claim(const Table& table, const Table& top, const std::string& file) 
   return claim;
 }
 
-// Far larger than any file written by hand.
-constexpr std::size_t most_bytes = std::size_t{64} << 20;
-
-std::string text_of(const std::string& file) {
-  std::error_code failed;
-  if (!std::filesystem::exists(file, failed)) throw Error(Failure::input, "no such file: " + file);
-  if (std::filesystem::is_directory(file, failed)) {
-    throw Error(Failure::input, file + " is a folder, expected a file of claims");
-  }
-  std::ifstream stream(file, std::ios::binary);
-  if (!stream) throw Error(Failure::input, "cannot open " + file + ": " + system_reason(errno));
-  std::string text;
-  std::vector<char> block(std::size_t{1} << 16);
-  errno = 0;
-  while (stream.read(block.data(), static_cast<std::streamsize>(block.size())),
-         stream.gcount() > 0) {
-    text.append(block.data(), static_cast<std::size_t>(stream.gcount()));
-    if (text.size() > most_bytes) {
-      throw Error(Failure::input, file + " is larger than 64 MiB, expected a file of claims");
-    }
-  }
-  if (stream.bad()) {
-    throw Error(Failure::input, file + " cannot be read: " + system_reason(errno));
-  }
-  return text;
-}
-
-toml::table parse(const std::string& file) {
-  const std::string text = text_of(file);
-  require_shallow_toml(text, file);
-  try {
-    return toml::parse(text, file);
-  } catch (const toml::parse_error& error) {
-    throw Error(Failure::input, fmt::format("{}:{}: {}", file, error.source().begin.line,
-                                            cli::one_line(error.description())));
-  }
-}
-
 void read_file(const std::string& file, std::vector<Claim>& claims) {
-  const toml::table parsed = parse(file);
+  const toml::table parsed = parse_toml(file, "a file of claims");
   const Table top(file, parsed);
   top.require_known({"source", "tags", "claim"});
   top.text("source");

@@ -1,4 +1,4 @@
-#include "claim_check/toml_bounds.hpp"
+#include "common/toml_bounds.hpp"
 
 #include <algorithm>
 

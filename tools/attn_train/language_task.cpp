@@ -1,0 +1,87 @@
+#include "attn_train/language_task.hpp"
+
+#include <utility>
+
+#include "attn_train/model_options.hpp"
+#include "attn_train/transformer_task.hpp"
+#include "train/metrics.hpp"
+
+namespace attn::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+const std::string mask_symbol = "[MASK]";
+
+template <class T>
+class LanguageTask : public TransformerTask<T> {
+ public:
+  LanguageTask(const Recipe& recipe, const SplitTexts& texts, train::Vocabulary vocabulary,
+               const train::TransformerOptions& options, int threads)
+      : TransformerTask<T>(recipe, options, threads),
+        vocabulary_(std::move(vocabulary)),
+        causal_(recipe.text("objective.kind") == "causal") {
+    const Index length = recipe.integer("data.length");
+    const Index batch = recipe.integer("run.batch");
+    for (const Split split : all_splits) {
+      if (texts.of(split).empty()) continue;
+      std::vector<Index> tokens = encoded(vocabulary_, texts.of(split), texts.name(split));
+      try {
+        this->set_batches(split, make_batches(std::move(tokens), length, batch));
+      } catch (const Error& error) {
+        throw error.at(texts.name(split) + " (" + name_of(split) + ")");
+      }
+    }
+  }
+
+  void write_vocabulary(io::OutputBundle& bundle) const override {
+    write_symbols(vocabulary_, "vocabulary", bundle);
+  }
+
+ protected:
+  Json metrics(const train::Prediction& found) const override {
+    Json all = common_metrics(found);
+    if (!causal_) return all;
+    const double loss = all["loss"];
+    all["perplexity"] = train::perplexity(loss);
+    if (vocabulary_.kind() == train::TokenKind::characters) {
+      all["bits_per_character"] = train::bits_per_character(loss);
+    }
+    return all;
+  }
+
+ private:
+  std::unique_ptr<train::Batches> make_batches(std::vector<Index> tokens, Index length,
+                                               Index batch) const {
+    if (causal_) return std::make_unique<train::CausalBatches>(std::move(tokens), length, batch);
+    train::MaskTokens masks;
+    masks.mask = vocabulary_.special(mask_symbol).value();
+    masks.first_random = vocabulary_.parts().specials;
+    masks.vocabulary = vocabulary_.size();
+    return std::make_unique<train::MaskedBatches>(std::move(tokens), length, batch, masks);
+  }
+
+  train::Vocabulary vocabulary_;
+  bool causal_;
+};
+
+}  // namespace
+
+template <class T>
+std::unique_ptr<Task<T>> make_language_task(const Recipe& recipe, const SplitTexts& texts,
+                                            bool allow_leak, int threads) {
+  train::TransformerOptions options = transformer_options(recipe, allow_leak);
+  std::vector<std::string> specials = {std::string(train::unknown_symbol)};
+  if (recipe.text("objective.kind") == "masked") specials.push_back(mask_symbol);
+  train::Vocabulary vocabulary = learn_vocabulary(recipe, texts.of(Split::train),
+                                                  texts.name(Split::train), std::move(specials));
+  options.vocabulary = vocabulary.size();
+  return std::make_unique<LanguageTask<T>>(recipe, texts, std::move(vocabulary), options, threads);
+}
+
+template std::unique_ptr<Task<float>> make_language_task(const Recipe&, const SplitTexts&, bool,
+                                                         int);
+template std::unique_ptr<Task<double>> make_language_task(const Recipe&, const SplitTexts&, bool,
+                                                          int);
+
+}  // namespace attn::tools

@@ -1,0 +1,146 @@
+// attn-train: trains small models with every scheme, and in the space of basis paths.
+
+#include <memory>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "attn_train/language_task.hpp"
+#include "attn_train/pair_task.hpp"
+#include "attn_train/training.hpp"
+#include "common/bundles.hpp"
+#include "common/dataset_words.hpp"
+#include "common/numeric_libraries.hpp"
+
+namespace attn::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+cli::Declaration declare() {
+  cli::Declaration d("attn-train", "Trains a small Transformer that a recipe describes",
+                     cli::Role::continued);
+  d.about(
+      "The recipe is a TOML file: model, data, objective, optimiser and schedule; --help=recipe "
+      "lists its keys. Each attention has a scheme of its own: unas, dnas, hnas with trained u, or "
+      "sinkhorn. Their W_Q and W_K may step in the scale-invariant space of basis paths.");
+  d.about(
+      "The same command again goes on from the last checkpoint, to the same bytes as a run without "
+      "interruption; SIGTERM and SIGUSR1 write one and end with status 75. A checkpoint is a "
+      "bundle: the groups /layerN (one stack), or /encoder/layerN/self, /decoder/layerN/self and "
+      "/decoder/layerN/cross, hold wq, wk, wv and wo for the other tools. The one before is kept "
+      "as "
+      "RUN.previous.h5. No bit depends on --threads.");
+  d.words("RECIPE", "A TOML file.", 1, 1);
+  d.help_topic("recipe", recipe_help);
+  d.section("Training");
+  d.texts("set", "KEY=VALUE",
+          "Replaces a value of the recipe, such as encoder.self.scheme=dnas; may be repeated.");
+  d.text("log", "FILE",
+         "Writes metrics as JSON lines. A run that goes on cuts the file back to its checkpoint.");
+  d.flag(
+      "allow-leak",
+      "Allows dnas, hnas and sinkhorn in causal attention, where later tokens change the weights "
+      "of earlier ones.");
+  d.result("LAYER/wq, wk, wv", "(H, D, d)", "projections of an attention")
+      .result("LAYER/wo", "(H*d, D)", "the output projection")
+      .result("LAYER/hybrid", "() or (H)", "u of hnas, by attention or by head, float64")
+      .result("LAYER/x, y, query_length, key_length", "(B, L, D), (B)",
+              "run.keep-inputs: what the projections see for the first validation batch")
+      .result("LAYER/ffn/..., LAYER/norm/..., embedding/..., softmax", "",
+              "all other tensors of the model")
+      .result("vocabulary", "(V)",
+              "the symbols by token; source_vocabulary and target_vocabulary "
+              "for pairs, with NAME_merges for byte pairs")
+      .result("state/...", "", "moments of the optimiser and sums, from which a run goes on");
+  d.report_member("parameters, steps, steps_per_epoch", "the sizes of the run")
+      .report_member("step", "steps done")
+      .report_member("valid, test", "the last metrics: loss, accuracy and those of the objective");
+  d.reference(doubly_normalized_reference)
+      .reference(explain_away_reference)
+      .reference(scale_invariant_reference);
+  d.example("attn-train lm.toml -o lm.h5 --log lm.jsonl", "Train, or go on with an earlier run.");
+  d.example("attn-train lm.toml --set optimizer.paths=decoder.self --set seed=2 -o si.h5",
+            "The same with SI-SGD or SI-Adam and another seed.");
+  d.exit_status(1, "");
+  d.exit_status(3, "the recipe or the data are missing, unreadable or wrong");
+  d.exit_status(4, "the loss is not finite, or a ratio R of a step in paths is near 0 or negative");
+  d.exit_status(5, "the output is another run, or cannot be written");
+  d.exit_status(cli::stopped_status, "a signal stopped the run; the same command goes on");
+  return d;
+}
+
+// The identity of a run: names of files do not matter, their contents do.
+RunIdentity identity_of(const cli::Arguments& arguments, const Recipe& recipe,
+                        const std::string& data) {
+  RunIdentity identity{recipe.values(), data, arguments.version};
+  for (const RecipeKey& key : recipe_keys()) {
+    if (key.kind == RecipeKey::Kind::file) identity.recipe.erase(key.name);
+  }
+  return identity;
+}
+
+template <class T>
+std::unique_ptr<Task<T>> make_task(const cli::Arguments& arguments, const Recipe& recipe,
+                                   const SplitTexts& texts) {
+  const auto make =
+      recipe.text("objective.kind") == "pairs" ? make_pair_task<T> : make_language_task<T>;
+  return make(recipe, texts, arguments.flag("allow-leak"), arguments.threads);
+}
+
+// "valid: loss 1.52, perplexity 4.57"
+std::string metrics_text(const Json& metrics) {
+  std::string text;
+  for (const auto& [split, values] : metrics.items()) {
+    text += split + ":";
+    const char* separator = " ";
+    for (const auto& [name, value] : values.items()) {
+      text += fmt::format("{}{} {:.6g}", separator, name, value.get<double>());
+      separator = ", ";
+    }
+    text += "\n";
+  }
+  return text;
+}
+
+template <class T>
+cli::Outcome train_as(const cli::Arguments& arguments, cli::Report& report, const Recipe& recipe) {
+  const SplitTexts texts = read_split_texts(recipe);
+  const std::unique_ptr<Task<T>> task = make_task<T>(arguments, recipe, texts);
+  RunFile file(arguments, report, identity_of(arguments, recipe, texts.print));
+  Training<T> training(arguments, report, recipe, *task, file);
+  Json& result = report.result();
+  result["parameters"] = task->parameters().size();
+  result["steps"] = training.steps();
+  result["steps_per_epoch"] = task->batches();
+  if (arguments.dry_run) {
+    report.print(fmt::format("{} parameters, {} steps of {} an epoch\n", task->parameters().size(),
+                             training.steps(), task->batches()));
+    return {};
+  }
+  if (file.steps_done() == training.steps()) {
+    result["step"] = training.steps();
+    return {0, fmt::format("{} is finished: {} steps", file.path(), training.steps())};
+  }
+  const int status = training.run();
+  result["step"] = training.step();
+  result.update(training.metrics());
+  report.print(metrics_text(training.metrics()));
+  const std::string done = status == 0 ? "steps" : "steps, stopped by a signal";
+  return {status,
+          fmt::format("{}: {} of {} {}", file.path(), training.step(), training.steps(), done)};
+}
+
+cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
+  const Recipe recipe(arguments.words().front(), arguments.words_of("set"));
+  return recipe.text("precision") == "f64" ? train_as<double>(arguments, report, recipe)
+                                           : train_as<float>(arguments, report, recipe);
+}
+
+}  // namespace
+}  // namespace attn::tools
+
+int main(int argc, char** argv) {
+  return attn::tools::tool_main(argc, argv, attn::tools::declare(), attn::tools::run,
+                                attn::tools::numeric_libraries());
+}

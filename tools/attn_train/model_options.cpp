@@ -1,0 +1,120 @@
+#include "attn_train/model_options.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+namespace attn::tools {
+namespace {
+
+template <class Value>
+Value chosen(const Recipe& recipe, const std::string& key,
+             const std::map<std::string, Value>& values) {
+  return values.at(recipe.text(key));
+}
+
+}  // namespace
+
+train::LayerAttention layer_attention(const Recipe& recipe, const std::string& place, bool causal) {
+  train::LayerAttention attention;
+  attention.scheme.scheme = chosen<Scheme>(recipe, place + ".scheme",
+                                           {{"unas", Scheme::unas},
+                                            {"dnas", Scheme::dnas},
+                                            {"hnas", Scheme::hnas},
+                                            {"sinkhorn", Scheme::sinkhorn}});
+  attention.scheme.iterations = recipe.integer(place + ".iterations");
+  attention.scheme.share_by_head = recipe.text(place + ".hybrid-by") == "head";
+  attention.first_share = recipe.number(place + ".hybrid");
+  attention.causal = causal;
+  const std::vector<std::string> paths = recipe.words("optimizer.paths");
+  attention.in_paths = std::count(paths.begin(), paths.end(), place) > 0;
+  return attention;
+}
+
+train::TransformerOptions transformer_options(const Recipe& recipe, bool allow_leak) {
+  const std::string kind = recipe.text("objective.kind");
+  train::TransformerOptions options;
+  const Index width = recipe.integer("model.width");
+  if (width % recipe.integer("model.heads") != 0) {
+    throw recipe.refusal("model.heads",
+                         "does not divide model.width, which is " + std::to_string(width));
+  }
+  options.decoder_layers = recipe.integer("model.layers");
+  if (kind == "pairs") {
+    options.encoder_layers = recipe.integer_or("model.encoder-layers", "model.layers");
+    options.encoder = layer_attention(recipe, "encoder.self", false);
+    options.cross = layer_attention(recipe, "decoder.cross", false);
+  }
+  const bool causal = kind != "masked";
+  const std::string self = causal ? "decoder.self" : "encoder.self";
+  options.decoder = layer_attention(recipe, self, causal);
+  if (causal && options.decoder.scheme.scheme != Scheme::unas && !allow_leak) {
+    throw recipe.refusal(self + ".scheme",
+                         "is " + recipe.text(self + ".scheme") +
+                             ", which lets later tokens change the weights of earlier ones",
+                         "--allow-leak trains it nevertheless");
+  }
+  options.layer.width = width;
+  options.layer.heads = recipe.integer("model.heads");
+  options.layer.inner = recipe.integer("model.inner");
+  options.layer.activation =
+      recipe.text("model.activation") == "gelu" ? train::Activation::gelu : train::Activation::relu;
+  options.layer.order =
+      recipe.text("model.norm") == "pre" ? train::NormOrder::pre : train::NormOrder::post;
+  options.layer.deviation = recipe.text("model.start") == "xavier"
+                                ? 1 / std::sqrt(static_cast<double>(width))
+                                : recipe.number("model.deviation");
+  options.layer.out_deviation =
+      options.layer.deviation / std::sqrt(2 * static_cast<double>(options.decoder_layers));
+  options.positions = recipe.text("model.positions") == "sinusoidal" ? train::Positions::sinusoidal
+                                                                     : train::Positions::learned;
+  options.tied = recipe.flag("model.tied");
+  options.smoothing = recipe.number("objective.smoothing");
+  options.length = recipe.integer("data.length");
+  options.source_length = recipe.integer("data.source-length");
+  return options;
+}
+
+train::OptimizerOptions optimizer_options(const Recipe& recipe) {
+  train::OptimizerOptions options;
+  options.rule = chosen<train::Rule>(
+      recipe, "optimizer.rule",
+      {{"sgd", train::Rule::sgd}, {"adam", train::Rule::adam}, {"lamb", train::Rule::lamb}});
+  if (options.rule == train::Rule::lamb && !recipe.words("optimizer.paths").empty()) {
+    throw recipe.refusal("optimizer.paths",
+                         "does not go with lamb, whose step depends on the size "
+                         "of whole tensors");
+  }
+  options.momentum = recipe.number("optimizer.momentum");
+  if (options.momentum != 0 && options.rule != train::Rule::sgd) {
+    throw recipe.refusal("optimizer.momentum", "goes with sgd only");
+  }
+  options.beta1 = recipe.number("optimizer.beta1");
+  options.beta2 = recipe.number("optimizer.beta2");
+  options.epsilon = recipe.given("optimizer.epsilon")   ? recipe.number("optimizer.epsilon")
+                    : options.rule == train::Rule::lamb ? 1e-6
+                                                        : 1e-8;
+  options.decay = recipe.number("optimizer.decay");
+  options.clip = recipe.number("optimizer.clip");
+  options.min_ratio = recipe.number("optimizer.min-ratio");
+  return options;
+}
+
+train::Schedule schedule_of(const Recipe& recipe) {
+  train::Schedule schedule;
+  schedule.rate = recipe.number("schedule.rate");
+  schedule.warm_up = recipe.integer("schedule.warm-up");
+  schedule.decay = chosen<train::Decay>(recipe, "schedule.decay",
+                                        {{"constant", train::Decay::constant},
+                                         {"steps", train::Decay::steps},
+                                         {"cosine", train::Decay::cosine}});
+  schedule.factor = recipe.number("schedule.factor");
+  schedule.milestones = recipe.numbers("schedule.milestones");
+  return schedule;
+}
+
+train::DropoutRates dropout_of(const Recipe& recipe) {
+  return {recipe.number("run.dropout"), recipe.number("run.weight-dropout")};
+}
+
+}  // namespace attn::tools

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+
+#include "attn_train/recipe.hpp"
+#include "train/batch_pass.hpp"
+#include "train/optimizer_options.hpp"
+#include "train/schedule.hpp"
+#include "train/transformer.hpp"
+
+// From a recipe to the options of lib/train.
+
+namespace attn::tools {
+
+/// How the attention `place`, such as "encoder.self", attends.
+train::LayerAttention layer_attention(const Recipe& recipe, const std::string& place, bool causal);
+
+/// The model of an objective, without vocabularies and lengths. Throws Recipe::refusal where values
+/// do not go together, and for a causal attention under another scheme than unas unless
+/// `allow_leak`.
+train::TransformerOptions transformer_options(const Recipe& recipe, bool allow_leak);
+
+train::OptimizerOptions optimizer_options(const Recipe& recipe);
+train::Schedule schedule_of(const Recipe& recipe);
+train::DropoutRates dropout_of(const Recipe& recipe);
+
+}  // namespace attn::tools

@@ -1,0 +1,206 @@
+#include "attn_train/recipe.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <optional>
+#include <stdexcept>
+
+#include <fmt/format.h>
+
+#include "cli/words.hpp"
+#include "common/toml_file.hpp"
+
+namespace attn::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Kind = RecipeKey::Kind;
+
+const RecipeKey* find_key(const std::string& name) {
+  const auto found = std::find_if(recipe_keys().begin(), recipe_keys().end(),
+                                  [&](const RecipeKey& key) { return key.name == name; });
+  return found == recipe_keys().end() ? nullptr : &*found;
+}
+
+std::string hint_for(const std::string& name) {
+  std::vector<std::string> names;
+  for (const RecipeKey& key : recipe_keys()) names.push_back(key.name);
+  const std::string near = cli::nearest(name, names);
+  return near.empty() ? "attn-train --help=recipe lists the keys" : "did you mean " + near + "?";
+}
+
+bool in_range(const RecipeKey& key, double x) {
+  return std::isfinite(x) && (key.low_open ? x > key.low : x >= key.low) &&
+         (key.high_open ? x < key.high : x <= key.high);
+}
+
+bool is_word_of(const RecipeKey& key, const Json& word) {
+  return word.is_string() &&
+         std::count(key.words.begin(), key.words.end(), word.get<std::string>()) > 0;
+}
+
+// Whether a value is of the key's type and in its range.
+bool accepts(const RecipeKey& key, const Json& value) {
+  const auto all = [&](const auto& one) {
+    return value.is_array() && std::all_of(value.begin(), value.end(), one);
+  };
+  switch (key.kind) {
+    case Kind::file:
+      return value.is_string() && value != "";
+    case Kind::choice:
+      return is_word_of(key, value);
+    case Kind::choices:
+      return all([&](const Json& one) {
+        return is_word_of(key, one) && std::count(value.begin(), value.end(), one) == 1;
+      });
+    case Kind::integer:
+      return value.is_number_integer() && in_range(key, value.get<double>());
+    case Kind::number:
+      return value.is_number() && in_range(key, value.get<double>());
+    case Kind::numbers:
+      return all([&](const Json& one) { return one.is_number() && in_range(key, one); });
+    case Kind::flag:
+      return value.is_boolean();
+  }
+  return false;
+}
+
+// Integers and numbers are stored alike however they were written, so that 1 and 1.0 are the same
+// recipe.
+Json normal(const RecipeKey& key, const Json& value) {
+  if (key.kind == Kind::number) return value.get<double>();
+  if (key.kind == Kind::numbers) return value.get<std::vector<double>>();
+  return value;
+}
+
+// Null for a date, a time or a table.
+Json json_of(const toml::node& node) {
+  if (const auto text = node.value_exact<std::string>()) return *text;
+  if (const auto flag = node.value_exact<bool>()) return *flag;
+  if (const auto integer = node.value_exact<std::int64_t>()) return *integer;
+  if (const auto number = node.value_exact<double>()) return *number;
+  if (const toml::array* const array = node.as_array()) {
+    Json list = Json::array();
+    for (const toml::node& one : *array) list.push_back(json_of(one));
+    return list;
+  }
+  return nullptr;
+}
+
+// A number as JSON reads it; null for what is none.
+Json number_in(const std::string& text) {
+  Json read = Json::parse(text, nullptr, false);
+  return read.is_number() ? read : Json(nullptr);
+}
+
+std::vector<std::string> parts_of(const std::string& text) {
+  std::vector<std::string> parts;
+  for (std::size_t from = 0; from <= text.size();) {
+    const std::size_t comma = std::min(text.find(',', from), text.size());
+    parts.push_back(text.substr(from, comma - from));
+    from = comma + 1;
+  }
+  return parts;
+}
+
+// The value that the text of a setting means.
+Json json_of(const RecipeKey& key, const std::string& text) {
+  Json list = Json::array();
+  switch (key.kind) {
+    case Kind::file:
+    case Kind::choice:
+      return text;
+    case Kind::integer:
+    case Kind::number:
+      return number_in(text);
+    case Kind::flag:
+      return text == "true" ? Json(true) : text == "false" ? Json(false) : Json(nullptr);
+    case Kind::choices:
+      if (text.empty()) return list;
+      for (const std::string& part : parts_of(text)) list.push_back(part);
+      return list;
+    case Kind::numbers:
+      for (const std::string& part : parts_of(text)) list.push_back(number_in(part));
+      return list;
+  }
+  return nullptr;
+}
+
+std::string shown(const Json& value) {
+  if (value.is_null()) return "is of another type";
+  return "is " + cli::one_line(value.dump(-1, ' ', false, Json::error_handler_t::replace));
+}
+
+// Calls body(key with its tables, node) for every value of a table.
+template <class Body>
+void for_each_value(const toml::table& table, const std::string& prefix, const Body& body) {
+  for (const auto& [key, node] : table) {
+    const std::string name = prefix + std::string(key.str());
+    if (const toml::table* const inner = node.as_table()) {
+      for_each_value(*inner, name + ".", body);
+    } else {
+      body(name, node);
+    }
+  }
+}
+
+}  // namespace
+
+Recipe::Recipe(const std::string& file, const std::vector<std::string>& settings) : file_(file) {
+  for (const RecipeKey& key : recipe_keys()) {
+    values_[key.name] = key.fallback.is_null() ? key.fallback : normal(key, key.fallback);
+  }
+  const toml::table parsed = parse_toml(file, "a recipe");
+  const std::filesystem::path folder = std::filesystem::path(file).parent_path();
+  for_each_value(parsed, "", [&](const std::string& name, const toml::node& node) {
+    lines_[name] = node.source().begin.line;
+    given_[name] = false;
+    const RecipeKey* const key = find_key(name);
+    if (key == nullptr) throw refusal(name, "is no key of a recipe", hint_for(name));
+    Json value = json_of(node);
+    if (!accepts(*key, value)) {
+      throw refusal(name, shown(value) + ", expected " + key->expectation());
+    }
+    if (key->kind == Kind::file) value = (folder / value.get<std::string>()).string();
+    values_[name] = normal(*key, value);
+  });
+  std::map<std::string, bool> set;
+  for (const std::string& setting : settings) {
+    const std::size_t equals = setting.find('=');
+    const std::string name = setting.substr(0, equals);
+    given_[name] = true;
+    const RecipeKey* const key = find_key(name);
+    if (key == nullptr) throw refusal(name, "is no key of a recipe", hint_for(name));
+    if (equals == std::string::npos) throw refusal(name, "has no value, expected KEY=VALUE");
+    if (!set.emplace(name, true).second) throw refusal(name, "is given twice");
+    const std::string text = setting.substr(equals + 1);
+    const Json value = json_of(*key, text);
+    if (!accepts(*key, value)) {
+      throw refusal(name, "is " + text + ", expected " + key->expectation());
+    }
+    values_[name] = normal(*key, value);
+  }
+}
+
+bool Recipe::given(const std::string& key) const { return given_.count(key) > 0; }
+
+const Json& Recipe::value(const std::string& key) const {
+  const Json& found = values_.at(key);
+  if (found.is_null()) throw std::logic_error("recipe: " + key + " has no value");
+  return found;
+}
+
+Error Recipe::refusal(const std::string& key, const std::string& what,
+                      const std::string& hint) const {
+  const auto found = given_.find(key);
+  if (found != given_.end() && found->second) {
+    return {Failure::usage, fmt::format("--set {} {}", cli::one_line(key), what), hint};
+  }
+  const auto line = lines_.find(key);
+  const std::string place =
+      line == lines_.end() ? file_ : fmt::format("{}:{}", file_, line->second);
+  return {Failure::input, fmt::format("{}: {} {}", place, cli::one_line(key), what), hint};
+}
+
+}  // namespace attn::tools

@@ -1,0 +1,294 @@
+#include "attn_train/recipe_keys.hpp"
+
+#include <fmt/format.h>
+
+#include "cli/words.hpp"
+
+namespace attn::tools {
+namespace {
+
+using Kind = RecipeKey::Kind;
+using Keys = std::vector<RecipeKey>;
+
+constexpr double no_limit = std::numeric_limits<double>::infinity();
+// Counts beyond this are typing errors.
+constexpr double many = 1e9;
+
+const std::vector<std::string> attention_names = {"encoder.self", "decoder.self", "decoder.cross"};
+
+RecipeKey integer(const std::string& name, double low, const nlohmann::ordered_json& fallback,
+                  const std::string& help, double high = many) {
+  return {.name = name,
+          .kind = Kind::integer,
+          .help = help,
+          .fallback = fallback,
+          .low = low,
+          .high = high};
+}
+
+RecipeKey number(const std::string& name, double low, double high, double fallback,
+                 const std::string& help) {
+  return {.name = name,
+          .kind = Kind::number,
+          .help = help,
+          .fallback = fallback,
+          .low = low,
+          .high = high,
+          .high_open = high < no_limit};
+}
+
+RecipeKey positive(const std::string& name, double fallback, const std::string& help) {
+  return {.name = name, .kind = Kind::number, .help = help, .fallback = fallback, .low_open = true};
+}
+
+RecipeKey choice(const std::string& name, const std::vector<std::string>& words,
+                 const std::string& help) {
+  return {
+      .name = name, .kind = Kind::choice, .help = help, .fallback = words.front(), .words = words};
+}
+
+RecipeKey flag(const std::string& name, const std::string& help) {
+  return {.name = name, .kind = Kind::flag, .help = help, .fallback = false};
+}
+
+RecipeKey file(const std::string& name, const std::string& help) {
+  return {.name = name, .kind = Kind::file, .help = help, .fallback = ""};
+}
+
+void add_run(Keys& keys) {
+  keys.push_back(
+      integer("seed", 0, 1, "seed of the start, the order of the data, masks and dropout"));
+  keys.push_back(choice("precision", {"f32", "f64"}, "type of weights and computation"));
+}
+
+void add_data(Keys& keys) {
+  keys.push_back(file("data.text", "one UTF-8 text, divided by data.split"));
+  keys.push_back({.name = "data.split",
+                  .kind = Kind::numbers,
+                  .help = "shares of data.text for training, validation and test, by position",
+                  .fallback = {90, 5, 5},
+                  .low = 0});
+  keys.push_back(file("data.train",
+                      "training data: a text; for pairs, lines of two columns with a tab between; "
+                      "for questions, a bundle of tensor-gen scenes"));
+  keys.push_back(file("data.valid", "the same for validation, at every run.evaluate-every steps"));
+  keys.push_back(file("data.test", "the same for the test at the end"));
+  keys.push_back(choice("data.tokens", {"characters", "words", "byte-pairs"},
+                        "what a token is; byte pairs are learned from the training data"));
+  keys.push_back(integer("data.vocabulary", 0, 0,
+                         "number of symbols, special ones included; the most frequent ones are "
+                         "kept. 0: all"));
+  keys.push_back({.name = "data.line-ends",
+                  .kind = Kind::flag,
+                  .help = "the end of a line is a token (words and byte pairs)",
+                  .fallback = true});
+  keys.push_back(flag("data.joint", "pairs: one vocabulary for both columns"));
+  keys.push_back(integer("data.length", 1, 128,
+                         "tokens of a segment; pairs: the most tokens of a target with its start"));
+  keys.push_back(integer("data.source-length", 1, 128, "pairs: the most tokens of a source"));
+}
+
+void add_model(Keys& keys) {
+  keys.push_back(integer("model.layers", 1, 1, "layers; pairs: of the decoder"));
+  RecipeKey encoder = integer("model.encoder-layers", 1, nullptr, "pairs: layers of the encoder");
+  encoder.default_words = "as model.layers";
+  keys.push_back(encoder);
+  keys.push_back(integer("model.width", 1, 128, "width D of the vectors"));
+  keys.push_back(integer("model.heads", 1, 4, "heads; they divide the width"));
+  keys.push_back(integer("model.inner", 1, 256, "width of the feed-forward layer"));
+  keys.push_back(choice("model.positions", {"learned", "sinusoidal"}, "vectors of positions"));
+  keys.push_back(choice("model.norm", {"post", "pre"}, "layer norm after or before a sub-layer"));
+  keys.push_back(choice("model.activation", {"relu", "gelu"}, "of the feed-forward layer"));
+  keys.push_back(flag("model.tied", "the softmax has the matrix of the embedding"));
+  keys.push_back(
+      choice("model.start", {"xavier", "normal"},
+             "how matrices start: normal numbers of variance 2/(rows + columns) of a "
+             "D x D matrix, that is 1/D, or of deviation model.deviation; those of W_O "
+             "and of the second feed-forward matrix are divided by the root of twice the "
+             "layers"));
+  keys.push_back(positive("model.deviation", 0.02, "see model.start"));
+}
+
+void add_attention(Keys& keys, const std::string& table, const std::string& where) {
+  keys.push_back(
+      choice(table + ".scheme", {"unas", "dnas", "hnas", "sinkhorn"}, "normalisation of " + where));
+  keys.push_back(integer(table + ".iterations", 1, 1, "iterations of sinkhorn"));
+  keys.push_back({.name = table + ".hybrid",
+                  .kind = Kind::number,
+                  .help = "u of hnas at the start",
+                  .fallback = 0.5,
+                  .low = 0,
+                  .high = 1,
+                  .low_open = true,
+                  .high_open = true});
+  keys.push_back(choice(table + ".hybrid-by", {"layer", "head"}, "what has a u of its own"));
+}
+
+void add_attentions(Keys& keys) {
+  add_attention(keys, "encoder.self", "the encoder; a masked language model is an encoder");
+  add_attention(keys, "decoder.self", "the decoder; a causal language model is a decoder");
+  add_attention(keys, "decoder.cross", "the decoder's attention to the encoder");
+}
+
+void add_objective(Keys& keys) {
+  keys.push_back(choice("objective.kind", {"causal", "masked", "pairs"},
+                        "causal or masked language model; pairs: from source to target"));
+  keys.push_back(number("objective.smoothing", 0, 1, 0, "label smoothing"));
+  keys.push_back(
+      integer("objective.beam", 1, 1, "pairs: width of the beam of outputs; 1: greedy", 1024));
+}
+
+void add_optimizer(Keys& keys) {
+  keys.push_back(choice("optimizer.rule", {"adam", "sgd", "lamb"}, "how weights step"));
+  keys.push_back(number("optimizer.momentum", 0, 1, 0, "of sgd"));
+  keys.push_back(number("optimizer.beta1", 0, 1, 0.9, "of adam and lamb"));
+  keys.push_back(number("optimizer.beta2", 0, 1, 0.999, "of adam and lamb"));
+  RecipeKey epsilon = positive("optimizer.epsilon", 1e-8, "of adam and lamb");
+  epsilon.fallback = nullptr;
+  epsilon.default_words = "1e-8, for lamb 1e-6";
+  keys.push_back(epsilon);
+  keys.push_back(number("optimizer.decay", 0, no_limit, 0, "weight decay of matrices"));
+  keys.push_back(number("optimizer.clip", 0, no_limit, 0,
+                        "the largest norm of all gradients together; 0: any"));
+  keys.push_back({.name = "optimizer.paths",
+                  .kind = Kind::choices,
+                  .help = "attentions whose W_Q and W_K step in the space of basis paths "
+                          "(SI-SGD, SI-Adam)",
+                  .fallback = nlohmann::ordered_json::array(),
+                  .words = attention_names});
+  keys.push_back(choice("optimizer.start", {"keep", "ones"},
+                        "the weights of the skeletons at the start: as they are, or 1"));
+  keys.push_back(
+      choice("optimizer.rescale", {"none", "factors", "powers"},
+             "rescales the columns of W_Q by c and of W_K by 1/c at the start: c uniform "
+             "in [0.5, 3] with a random sign, or a signed power of two from 1/8 to 8"));
+  keys.push_back({.name = "optimizer.start-of",
+                  .kind = Kind::choices,
+                  .help = "attentions that optimizer.start and optimizer.rescale change",
+                  .fallback = nullptr,
+                  .words = attention_names,
+                  .default_words = "those of optimizer.paths"});
+  keys.push_back(choice("optimizer.singular", {"stop", "skip"},
+                        "what happens where a ratio R is below optimizer.min-ratio: the run ends "
+                        "with status 4, or that column stays for this step"));
+  keys.push_back(positive("optimizer.min-ratio", 1e-3, "see optimizer.singular"));
+}
+
+void add_schedule(Keys& keys) {
+  keys.push_back(positive("schedule.rate", 1e-3, "learning rate"));
+  keys.push_back(integer("schedule.warm-up", 0, 0, "steps over which the rate rises linearly"));
+  keys.push_back(choice("schedule.decay", {"constant", "steps", "cosine"}, "how the rate falls"));
+  keys.push_back(positive("schedule.factor", 0.1, "steps: multiplies the rate at each milestone"));
+  keys.push_back({.name = "schedule.milestones",
+                  .kind = Kind::numbers,
+                  .help = "steps: shares of all steps",
+                  .fallback = {0.4, 0.8},
+                  .low = 0,
+                  .high = 1});
+}
+
+void add_steps(Keys& keys) {
+  RecipeKey steps = integer("run.steps", 1, nullptr, "number of steps");
+  steps.default_words = "those of run.epochs";
+  keys.push_back(steps);
+  keys.push_back(
+      positive("run.epochs", 1, "passes over the training data, unless run.steps is given"));
+  keys.push_back(integer("run.batch", 1, 16, "segments, pairs or scenes of a step"));
+  keys.push_back(number("run.dropout", 0, 1, 0, "of embeddings and of the results of sub-layers"));
+  keys.push_back(number("run.weight-dropout", 0, 1, 0, "of attention weights"));
+  keys.push_back(integer("run.evaluate-every", 1, 200, "steps between evaluations"));
+  keys.push_back(integer("run.log-every", 1, 50, "steps between lines of the log"));
+  keys.push_back(integer("run.checkpoint-every", 1, 500, "steps between checkpoints"));
+  keys.push_back(
+      flag("run.keep-inputs",
+           "checkpoints hold x (and y) of every attention for the first validation batch"));
+}
+
+Keys all_keys() {
+  Keys keys;
+  add_run(keys);
+  add_data(keys);
+  add_model(keys);
+  add_attentions(keys);
+  add_objective(keys);
+  add_optimizer(keys);
+  add_schedule(keys);
+  add_steps(keys);
+  return keys;
+}
+
+std::string interval(const RecipeKey& key) {
+  const bool whole = key.kind == Kind::integer;
+  if (key.high == no_limit || (whole && key.high == many)) {
+    return fmt::format(" {} {}", key.low_open ? ">" : ">=", key.low);
+  }
+  return fmt::format(" in {}{}, {}{}", key.low_open ? "(" : "[", key.low, key.high,
+                     key.high_open ? ")" : "]");
+}
+
+std::string default_text(const RecipeKey& key) {
+  if (!key.default_words.empty()) return key.default_words;
+  if (key.fallback.is_null() || key.fallback == "") return "";
+  return key.fallback.is_string() ? key.fallback.get<std::string>() : key.fallback.dump();
+}
+
+// Begins with a capital letter and ends with a full stop.
+std::string sentence(std::string words) {
+  if (words.front() >= 'a' && words.front() <= 'z') {
+    words.front() = static_cast<char>(words.front() - 'a' + 'A');
+  }
+  return words + ".";
+}
+
+}  // namespace
+
+std::string RecipeKey::expectation() const {
+  switch (kind) {
+    case Kind::file:
+      return "a file";
+    case Kind::choice:
+      return fmt::format("one of {}", fmt::join(words, ", "));
+    case Kind::choices:
+      return fmt::format("a list of {}", fmt::join(words, ", "));
+    case Kind::integer:
+      return "an integer" + interval(*this);
+    case Kind::number:
+      return "a number" + interval(*this);
+    case Kind::numbers:
+      return "a list of numbers" + interval(*this);
+    case Kind::flag:
+      return "true or false";
+  }
+  return {};
+}
+
+const std::vector<RecipeKey>& recipe_keys() {
+  static const std::vector<RecipeKey> keys = all_keys();
+  return keys;
+}
+
+std::string recipe_help() {
+  std::string text =
+      "A recipe is a TOML file. model.width is the key width in the table [model]; on the command\n"
+      "line it is --set model.width=256, with lists separated by commas. Paths of files are "
+      "relative\n"
+      "to the recipe, those of --set to the current folder.\n";
+  std::string table;
+  for (const RecipeKey& key : recipe_keys()) {
+    const std::size_t dot = key.name.rfind('.');
+    const std::string own = dot == std::string::npos ? "" : key.name.substr(0, dot);
+    if (own != table || &key == &recipe_keys().front()) {
+      text += own.empty() ? "\n" : "\n[" + own + "]\n";
+      table = own;
+    }
+    std::string words = sentence(key.help) + " " + sentence(key.expectation());
+    words.pop_back();
+    const std::string usual = default_text(key);
+    if (!usual.empty()) words += " (default " + usual + ")";
+    const std::string name = dot == std::string::npos ? key.name : key.name.substr(dot + 1);
+    text += fmt::format("  {:<16}  {}\n", name, cli::wrapped(words + ".", 62, 20));
+  }
+  return text;
+}
+
+}  // namespace attn::tools

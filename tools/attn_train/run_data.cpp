@@ -1,0 +1,162 @@
+#include "attn_train/run_data.hpp"
+
+#include <zlib.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "common/text_input.hpp"
+#include "tensor/utf8.hpp"
+
+namespace attn::tools {
+namespace {
+
+constexpr std::size_t most_text_bytes = std::size_t{8} << 30;
+
+std::string key_of(Split split) { return "data." + name_of(split); }
+
+std::uint32_t checksum(const std::string& text) {
+  return static_cast<std::uint32_t>(
+      crc32_z(crc32_z(0, nullptr, 0), reinterpret_cast<const Bytef*>(text.data()), text.size()));
+}
+
+std::string print_of(const std::array<std::string, 3>& texts) {
+  std::string print;
+  for (const std::string& text : texts) {
+    print += fmt::format("{}{}-{:08x}", print.empty() ? "" : " ", text.size(), checksum(text));
+  }
+  return print;
+}
+
+// The first division at or behind `at`: in front of a character, or behind the end of a line.
+std::size_t division(const std::string& text, std::size_t at, bool by_lines) {
+  if (by_lines && at > 0 && at < text.size()) {
+    return std::min(text.find('\n', at - 1), text.size() - 1) + 1;
+  }
+  while (at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0U) == 0x80U) ++at;
+  return at;
+}
+
+void divide(const Recipe& recipe, SplitTexts& made) {
+  const std::string file = recipe.text("data.text");
+  const std::vector<double> shares = recipe.numbers("data.split");
+  const double sum = std::accumulate(shares.begin(), shares.end(), 0.0);
+  if (shares.size() != 3 || !(shares[0] > 0)) {
+    throw recipe.refusal("data.split", "needs three shares, the first of which is above 0");
+  }
+  const std::string text = read_text(file, most_text_bytes, "a text");
+  const bool by_lines = recipe.text("data.tokens") != "characters";
+  const auto size = static_cast<double>(text.size());
+  const std::size_t first =
+      division(text, static_cast<std::size_t>(size * shares[0] / sum), by_lines);
+  const std::size_t second = std::max(
+      first, shares[2] == 0
+                 ? text.size()
+                 : division(text, static_cast<std::size_t>(size * (shares[0] + shares[1]) / sum),
+                            by_lines));
+  made.texts = {text.substr(0, first), text.substr(first, second - first), text.substr(second)};
+  made.names = {file, file, file};
+}
+
+// White space alone is nothing to learn from.
+bool has_something(const std::string& text) {
+  return text.find_first_not_of(" \t\r\n\v\f") != std::string::npos;
+}
+
+}  // namespace
+
+std::string name_of(Split split) {
+  return split == Split::train ? "train" : split == Split::valid ? "valid" : "test";
+}
+
+SplitTexts read_split_texts(const Recipe& recipe) {
+  SplitTexts made;
+  const bool one = recipe.given("data.text");
+  for (const Split split : all_splits) {
+    if (recipe.given(key_of(split)) && one) {
+      throw recipe.refusal(key_of(split), "and data.text are both given");
+    }
+  }
+  if (one) {
+    divide(recipe, made);
+  } else {
+    for (const Split split : all_splits) {
+      if (!recipe.given(key_of(split))) {
+        if (split == Split::test) continue;
+        throw recipe.refusal(key_of(split), "is missing, and so is data.text");
+      }
+      const auto at = static_cast<std::size_t>(split);
+      made.names[at] = recipe.text(key_of(split));
+      made.texts[at] = read_text(made.names[at], most_text_bytes, "a text");
+    }
+  }
+  for (const Split split : all_splits) {
+    if (has_something(made.of(split))) continue;
+    if (split == Split::test && made.of(split).empty()) continue;
+    throw Error(Failure::input, fmt::format("{} has no text for {}", made.name(split),
+                                            split == Split::train   ? "training"
+                                            : split == Split::valid ? "validation"
+                                                                    : "the test"));
+  }
+  made.print = print_of(made.texts);
+  return made;
+}
+
+TextPairs pairs_in(const SplitTexts& texts, Split split) {
+  const std::string& text = texts.of(split);
+  TextPairs pairs;
+  std::size_t line_number = 0;
+  for (std::size_t from = 0; from < text.size();) {
+    const std::size_t end = std::min(text.find('\n', from), text.size());
+    std::string line = text.substr(from, end - from);
+    from = end + 1;
+    ++line_number;
+    if (!line.empty() && line.back() == '\r') line.pop_back();
+    const std::size_t tab = line.find('\t');
+    const std::string place = fmt::format("{}:{}", texts.name(split), line_number);
+    if (tab == std::string::npos || line.find('\t', tab + 1) != std::string::npos) {
+      throw Error(Failure::input, place + ": expected two columns with a tab between");
+    }
+    if (!has_something(line.substr(0, tab))) {
+      throw Error(Failure::input, place + ": the first column is empty");
+    }
+    pairs.emplace_back(line.substr(0, tab), line.substr(tab + 1));
+  }
+  return pairs;
+}
+
+train::Vocabulary learn_vocabulary(const Recipe& recipe, const std::string& text,
+                                   const std::string& file, std::vector<std::string> specials) {
+  const std::string tokens = recipe.text("data.tokens");
+  train::VocabularyOptions options;
+  options.kind = tokens == "words"        ? train::TokenKind::words
+                 : tokens == "byte-pairs" ? train::TokenKind::byte_pairs
+                                          : train::TokenKind::characters;
+  options.size = recipe.integer("data.vocabulary");
+  options.specials = std::move(specials);
+  const bool in_lines = recipe.text("objective.kind") != "pairs";
+  options.line_ends =
+      in_lines && options.kind != train::TokenKind::characters && recipe.flag("data.line-ends");
+  options.exact = options.size > 0;
+  if (options.kind == train::TokenKind::byte_pairs && options.size == 0) {
+    throw recipe.refusal("data.vocabulary", "is 0, but byte pairs need a number");
+  }
+  try {
+    return train::Vocabulary::learn(text, options);
+  } catch (const Error& error) {
+    throw error.at(file);
+  }
+}
+
+std::vector<Index> encoded(const train::Vocabulary& vocabulary, const std::string& text,
+                           const std::string& file) {
+  try {
+    return vocabulary.encode(text);
+  } catch (const Error& error) {
+    throw error.at(file);
+  }
+}
+
+}  // namespace attn::tools

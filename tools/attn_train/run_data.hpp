@@ -1,0 +1,51 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "attn_train/recipe.hpp"
+#include "train/vocabulary.hpp"
+
+namespace attn::tools {
+
+enum class Split { train, valid, test };
+inline constexpr std::array<Split, 3> all_splits = {Split::train, Split::valid, Split::test};
+
+/// The name of a split in recipes and logs.
+std::string name_of(Split split);
+
+/// The text of each split, and what identifies them.
+struct SplitTexts {
+  std::array<std::string, 3> texts;
+  std::array<std::string, 3> names;  ///< of the files, for messages
+  /// The length and the CRC-32 of each text: "1003854-a3b1c2d4 …". Equal data have equal prints.
+  std::string print;
+
+  const std::string& of(Split split) const { return texts[static_cast<std::size_t>(split)]; }
+  const std::string& name(Split split) const { return names[static_cast<std::size_t>(split)]; }
+};
+
+/// Reads data.text, divided by data.split, or data.train, data.valid and data.test. A division lies
+/// between two characters, or for words and byte pairs at the end of a line. Throws the errors of
+/// read_text, and those of Recipe::refusal for files that are missing or too many, shares that are
+/// no division, and splits that are empty.
+SplitTexts read_split_texts(const Recipe& recipe);
+
+/// The lines of each split as pairs of columns, with a tab between. Throws Error(input)
+/// "FILE:LINE: …" for a line without exactly one tab or with an empty first column.
+using TextPairs = std::vector<std::pair<std::string, std::string>>;
+TextPairs pairs_in(const SplitTexts& texts, Split split);
+
+/// What data.tokens, data.vocabulary and data.line-ends say (not the last for pairs), with some
+/// special tokens in front. `text` is the training data, `file` its name for messages.
+train::Vocabulary learn_vocabulary(const Recipe& recipe, const std::string& text,
+                                   const std::string& file, std::vector<std::string> specials);
+
+/// The tokens of a text. Throws Error(input) that names the file.
+std::vector<Index> encoded(const train::Vocabulary& vocabulary, const std::string& text,
+                           const std::string& file);
+
+}  // namespace attn::tools

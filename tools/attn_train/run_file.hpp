@@ -1,0 +1,70 @@
+#pragma once
+
+#include <limits>
+#include <optional>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "attn_train/task.hpp"
+#include "cli/command.hpp"
+#include "io/input.hpp"
+#include "train/weight_optimizer.hpp"
+
+namespace attn::tools {
+
+/// What tells runs apart. Runs that agree in it produce the same bytes.
+struct RunIdentity {
+  nlohmann::ordered_json recipe;  ///< by key, without the names of files
+  std::string data;               ///< SplitTexts::print
+  std::string version;
+};
+
+/// Where a run stands between two steps, besides its weights and the state of its optimiser.
+struct RunProgress {
+  Index step = 0;  ///< steps done
+  Index log_lines = 0;
+  // Since the last line of the log.
+  double loss = 0;  ///< the sum over targets
+  double targets = 0;
+  double least_ratio = std::numeric_limits<double>::infinity();
+  double largest_ratio = -std::numeric_limits<double>::infinity();
+};
+
+/// The file RUN.h5: a bundle with the model and all that the run needs to go on. It appears whole
+/// or not at all; the one before is kept as RUN.previous.h5.
+class RunFile {
+ public:
+  /// Looks at an existing file. Throws Error(usage) unless -o names an HDF5 file; Error(output) for
+  /// an existing file that is not a run of this identity, unless --force is given; Error(input) for
+  /// a damaged one.
+  RunFile(const cli::Arguments& arguments, cli::Report& report, RunIdentity identity);
+
+  /// The steps that an existing run of this identity has done.
+  std::optional<Index> steps_done() const { return steps_done_; }
+
+  /// Reads the state of that run. Throws Error(input) for a damaged file.
+  template <class T>
+  RunProgress load(const Task<T>& task, T* weights, train::WeightOptimizer<T>& optimizer) const;
+
+  /// Writes a checkpoint. Throws Error(output); the checkpoint before is then still there.
+  template <class T>
+  void save(Task<T>& task, T* weights, train::WeightOptimizer<T>& optimizer,
+            const RunProgress& progress, bool with_inputs);
+
+  const std::string& path() const { return path_; }
+
+ private:
+  void look_at_existing(const cli::Arguments& arguments, cli::Report& report);
+  void keep_previous() const;
+
+  std::string path_;
+  RunIdentity identity_;
+  std::string history_;
+  std::optional<io::InputBundle> existing_;
+  std::optional<Index> steps_done_;
+  bool replaces_ = false;
+  int deflate_ = 0;
+};
+
+}  // namespace attn::tools

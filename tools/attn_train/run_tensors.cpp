@@ -1,0 +1,125 @@
+#include "attn_train/run_tensors.hpp"
+
+#include <algorithm>
+
+#include "scheme/scheme_description.hpp"
+#include "tensor/buffer.hpp"
+
+namespace attn::tools {
+namespace {
+
+using train::MatrixPlace;
+using train::Parameter;
+
+enum class Stored { plain, projection, joining };
+
+// How a checkpoint holds a tensor, and of which attention it is.
+struct Form {
+  Stored stored = Stored::plain;
+  Index heads = 1;
+};
+
+bool is_at(const Parameter& one, const MatrixPlace& place) { return one.offset == place.offset; }
+
+Form form_of(const Parameter& one, const std::vector<AttentionGroup>& attentions) {
+  for (const AttentionGroup& group : attentions) {
+    const train::AttentionLayer& layer = *group.layer;
+    const Index heads = layer.options().heads;
+    if (is_at(one, layer.wq()) || is_at(one, layer.wk()) || is_at(one, layer.wv())) {
+      return {Stored::projection, heads};
+    }
+    if (is_at(one, layer.wo())) return {Stored::joining, heads};
+  }
+  return {};
+}
+
+Shape stored_shape(const Parameter& one, const Form& form) {
+  if (form.stored == Stored::projection) {
+    return {form.heads, one.shape[1], one.shape[0] / form.heads};
+  }
+  if (form.stored == Stored::joining) return {one.shape[1], one.shape[0]};
+  return one.shape;
+}
+
+std::vector<std::string> labels_of(const Form& form) {
+  if (form.stored == Stored::projection) return {"head", "channel", "depth"};
+  if (form.stored == Stored::joining) return {"head x depth", "channel"};
+  return {};
+}
+
+// Calls body(number of the tensor in the model, number in the checkpoint).
+template <class Body>
+void for_each_number(const Parameter& one, const Form& form, const Body& body) {
+  if (form.stored == Stored::plain) {
+    for (Index n = 0; n < one.size(); ++n) body(n, n);
+    return;
+  }
+  const Index rows = one.shape[0];
+  const Index cols = one.shape[1];
+  const Index depth = form.stored == Stored::projection ? rows / form.heads : rows;
+  for (Index r = 0; r < rows; ++r) {
+    for (Index c = 0; c < cols; ++c) {
+      body(r * cols + c, ((r / depth) * cols + c) * depth + r % depth);
+    }
+  }
+}
+
+template <class T>
+void write_attention(const AttentionGroup& attention, const T* weights, io::OutputBundle& bundle) {
+  const train::AttentionLayerOptions& options = attention.layer->options();
+  io::OutputBundle group = bundle.group(attention.name);
+  group.attribute("attn_causal", std::string(options.causal ? "top-left" : "none"));
+  group.attribute("train_scheme", std::string(description_of(options.scheme.scheme).name()));
+  if (options.scheme.scheme == Scheme::sinkhorn) {
+    group.attribute("train_iterations", std::int64_t{options.scheme.iterations});
+  }
+  const std::vector<double> shares = attention.layer->shares(weights);
+  if (shares.empty()) return;
+  const Shape shape = options.scheme.share_by_head ? Shape{options.heads} : Shape{};
+  group.create("hybrid", DType::f64, shape).write(Shape(shape.size(), 0), shape, shares.data());
+}
+
+}  // namespace
+
+template <class T>
+void write_tensors(const Task<T>& task, const T* weights, io::OutputBundle& bundle) {
+  const std::vector<AttentionGroup> attentions = task.attentions();
+  for (const AttentionGroup& attention : attentions) write_attention(attention, weights, bundle);
+  for (const Parameter& one : task.parameters().all()) {
+    const Form form = form_of(one, attentions);
+    const Shape shape = stored_shape(one, form);
+    const Buffer<T> numbers(one.size());
+    for_each_number(one, form, [&](Index in_model, Index stored) {
+      numbers.data()[stored] = weights[one.offset + in_model];
+    });
+    bundle.create(one.name, dtype_of<T>(), shape, labels_of(form))
+        .write(Shape(shape.size(), 0), shape, numbers.data());
+  }
+}
+
+template <class T>
+void read_tensors(const Task<T>& task, const io::InputBundle& bundle, T* weights) {
+  const std::vector<AttentionGroup> attentions = task.attentions();
+  for (const Parameter& one : task.parameters().all()) {
+    const Form form = form_of(one, attentions);
+    const Shape shape = stored_shape(one, form);
+    const io::InputDataset dataset = bundle.dataset(one.name);
+    if (dataset.shape() != shape || dataset.dtype() != dtype_of<T>()) {
+      throw Error(Failure::input, dataset.address() + " is not that of this model");
+    }
+    Buffer<T> numbers(one.size());
+    dataset.read(Shape(shape.size(), 0), shape, numbers.data());
+    for_each_number(one, form, [&](Index in_model, Index stored) {
+      weights[one.offset + in_model] = numbers.data()[stored];
+    });
+  }
+}
+
+#define ATTN_RUN_TENSORS(T)                                                 \
+  template void write_tensors(const Task<T>&, const T*, io::OutputBundle&); \
+  template void read_tensors(const Task<T>&, const io::InputBundle&, T*);
+ATTN_RUN_TENSORS(float)
+ATTN_RUN_TENSORS(double)
+#undef ATTN_RUN_TENSORS
+
+}  // namespace attn::tools

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "attn_train/task.hpp"
+#include "io/input.hpp"
+
+// The tensors of a model as a checkpoint holds them: W_Q, W_K and W_V of an attention are wq, wk,
+// wv (heads, width, d), W_O is wo (heads·d, width), as attn-compute --from projection reads them;
+// all others are as lib/train has them.
+
+namespace attn::tools {
+
+/// Writes all tensors, and for each attention its scheme, its mask and its u.
+template <class T>
+void write_tensors(const Task<T>& task, const T* weights, io::OutputBundle& bundle);
+
+/// Reads what write_tensors wrote. Throws Error(input).
+template <class T>
+void read_tensors(const Task<T>& task, const io::InputBundle& bundle, T* weights);
+
+/// The data type of T.
+template <class T>
+constexpr DType dtype_of() {
+  return sizeof(T) == sizeof(float) ? DType::f32 : DType::f64;
+}
+
+}  // namespace attn::tools

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "attn_train/run_data.hpp"
+#include "io/output.hpp"
+#include "train/attention_layer.hpp"
+#include "train/language_batches.hpp"
+#include "train/path_optimizer.hpp"
+
+namespace attn::tools {
+
+/// An attention of a model, as a checkpoint holds it: a group with wq, wk, wv (heads, width, d), wo
+/// (heads·d, width) and attributes.
+struct AttentionGroup {
+  std::string name;   ///< "layer0", "decoder/layer0/cross"
+  std::string place;  ///< its name in a recipe: "decoder.self"
+  const train::AttentionLayer* layer = nullptr;
+};
+
+/// The number of a step, and of its batch in the epoch.
+struct StepNumber {
+  Index step = 0;  ///< from 1
+  train::Epoch epoch;
+  Index batch = 0;
+};
+
+/// What a pass over a batch found.
+template <class T>
+struct StepFound {
+  double loss = 0;     ///< the sum of the smoothed losses of the targets
+  double targets = 0;  ///< how many there are
+  double tokens = 0;   ///< that were read
+  T* gradients = nullptr;
+};
+
+/// What a run trains: a model and the data of an objective.
+template <class T>
+class Task {
+ public:
+  virtual ~Task() = default;
+
+  virtual const train::Parameters& parameters() const = 0;
+  virtual std::vector<AttentionGroup> attentions() const = 0;
+
+  /// Batches of an epoch.
+  virtual Index batches() const = 0;
+
+  /// The gradients of the mean loss of a batch, valid until the next call.
+  virtual StepFound<T> differentiate(const T* weights, const StepNumber& number) = 0;
+
+  /// Metrics over a whole split, by name; with `outputs`, also those of generated outputs, which
+  /// take longer. Absent if the split is empty.
+  virtual std::optional<nlohmann::ordered_json> evaluate(const T* weights, Split split,
+                                                         bool outputs) = 0;
+
+  /// By attention, for the first batch of validation: group, u, least_column_sum, explained_away.
+  virtual nlohmann::ordered_json attention_figures(const T* weights) = 0;
+
+  /// Adds x, and y where it differs, to the groups of the attentions, for the same batch.
+  virtual void write_inputs(const T* weights, io::OutputBundle& bundle) = 0;
+
+  /// Adds the names of the tokens.
+  virtual void write_vocabulary(io::OutputBundle& bundle) const = 0;
+};
+
+}  // namespace attn::tools

@@ -1,0 +1,232 @@
+#include "attn_train/training.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "attn_train/model_options.hpp"
+#include "attn_train/stop_request.hpp"
+#include "cli/progress.hpp"
+#include "train/path_start.hpp"
+
+namespace attn::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Clock = std::chrono::steady_clock;
+
+constexpr const char* smaller_rate = "a smaller schedule.rate, or optimizer.clip";
+
+Index steps_of(const Recipe& recipe, Index batches) {
+  if (recipe.given("run.steps") && recipe.given("run.epochs")) {
+    throw recipe.refusal("run.steps", "and run.epochs are both given");
+  }
+  if (recipe.given("run.steps")) return recipe.integer("run.steps");
+  const double steps = recipe.number("run.epochs") * static_cast<double>(batches);
+  return std::max<Index>(1, static_cast<Index>(std::llround(steps)));
+}
+
+// The error of a step that no longer computes with finite numbers.
+Error diverged(Index step, const std::string& what) {
+  return {Failure::numerical, fmt::format("step {}: {}", step, what), smaller_rate};
+}
+
+}  // namespace
+
+template <class T>
+struct Training<T>::Interval {
+  Clock::time_point begin = Clock::now();
+  Index steps = 0;
+  double tokens = 0;
+  double gradient_norm = 0;  // of the last step
+  double rate = 0;
+
+  double seconds() const { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+};
+
+template <class T>
+Training<T>::Training(const cli::Arguments& arguments, cli::Report& report, const Recipe& recipe,
+                      Task<T>& task, RunFile& file)
+    : arguments_(arguments),
+      report_(report),
+      recipe_(recipe),
+      task_(task),
+      file_(file),
+      steps_(steps_of(recipe, task.batches())),
+      options_(optimizer_options(recipe)),
+      schedule_(schedule_of(recipe)),
+      in_paths_(layers_at(recipe.words("optimizer.paths"))),
+      optimizer_(task.parameters(), options_, in_paths_, arguments.threads),
+      weights_(task.parameters().size()) {
+  if (schedule_.warm_up > steps_) {
+    throw recipe.refusal("schedule.warm-up",
+                         fmt::format("is {}, the run has {} steps", schedule_.warm_up, steps_));
+  }
+}
+
+// The layers of the attentions that a recipe names. Throws for a name that the model lacks.
+template <class T>
+std::vector<train::PathLayer> Training<T>::layers_at(const std::vector<std::string>& places) const {
+  std::vector<train::PathLayer> layers;
+  for (const std::string& place : places) {
+    const std::size_t before = layers.size();
+    for (const AttentionGroup& group : task_.attentions()) {
+      if (group.place != place) continue;
+      layers.push_back(
+          {group.name, group.layer->wq(), group.layer->wk(), group.layer->options().heads});
+    }
+    if (layers.size() == before) {
+      const bool in_start = recipe_.given("optimizer.start-of");
+      throw recipe_.refusal(in_start ? "optimizer.start-of" : "optimizer.paths",
+                            "names " + place + ", which the model of objective.kind = \"" +
+                                recipe_.text("objective.kind") + "\" lacks");
+    }
+  }
+  return layers;
+}
+
+template <class T>
+void Training<T>::start() {
+  const auto seed = static_cast<std::uint64_t>(recipe_.integer("seed"));
+  task_.parameters().initialise(seed, weights_.data());
+  const std::vector<train::PathLayer> layers = recipe_.given("optimizer.start-of")
+                                                   ? layers_at(recipe_.words("optimizer.start-of"))
+                                                   : in_paths_;
+  if (recipe_.text("optimizer.start") == "ones") {
+    train::set_skeletons_to_one(layers, weights_.data());
+  }
+  const std::string rescale = recipe_.text("optimizer.rescale");
+  if (rescale == "none") return;
+  train::rescale_start(
+      layers, rescale == "powers" ? train::StartFactors::powers : train::StartFactors::factors,
+      seed, weights_.data());
+}
+
+template <class T>
+void Training<T>::take_step(Interval& interval) {
+  const Index number = progress_.step + 1;
+  const Index batches = task_.batches();
+  const auto seed = static_cast<std::uint64_t>(recipe_.integer("seed"));
+  const StepNumber at = {number, {seed, progress_.step / batches}, progress_.step % batches};
+  StepFound<T> found;
+  try {
+    found = task_.differentiate(weights_.data(), at);
+  } catch (const Error& error) {
+    // Weights that have grown beyond all bounds are no fault of the input.
+    if (error.failure() != Failure::input && error.failure() != Failure::numerical) throw;
+    throw diverged(number, error.what());
+  }
+  if (!std::isfinite(found.loss)) throw diverged(number, "the loss is not finite");
+  interval.rate = train::rate_of(schedule_, number, steps_);
+  const auto outcome = optimizer_.step(number, interval.rate, weights_.data(), found.gradients);
+  interval.gradient_norm = outcome.gradient_norm;
+  if (!std::isfinite(outcome.gradient_norm)) throw diverged(number, "a gradient is not finite");
+  if (!in_paths_.empty()) {
+    progress_.least_ratio = std::min(progress_.least_ratio, outcome.paths.least_ratio);
+    progress_.largest_ratio = std::max(progress_.largest_ratio, outcome.paths.largest_ratio);
+    if (!outcome.paths.singular.empty() && recipe_.text("optimizer.singular") == "stop") {
+      const train::SingularPath& first = outcome.paths.singular.front();
+      throw Error(Failure::numerical,
+                  fmt::format("step {}: R is {:.3g} in {}, head {}, column {}", number, first.ratio,
+                              in_paths_[first.layer].name, first.head, first.column),
+                  "a smaller schedule.rate, or optimizer.singular = \"skip\"");
+    }
+  }
+  progress_.loss += found.loss;
+  progress_.targets += found.targets;
+  progress_.step = number;
+  ++interval.steps;
+  interval.tokens += found.tokens;
+}
+
+template <class T>
+Json Training<T>::header() const {
+  Json line;
+  line["schema"] = "attnkit-log/1";
+  line["version"] = arguments_.version;
+  line["recipe"] = recipe_.values();
+  line["parameters"] = task_.parameters().size();
+  line["steps"] = steps_;
+  line["steps_per_epoch"] = task_.batches();
+  return line;
+}
+
+template <class T>
+void Training<T>::write_line(RunLog& log, Interval& interval) {
+  const bool last = progress_.step == steps_;
+  const bool evaluates = last || progress_.step % recipe_.integer("run.evaluate-every") == 0;
+  if (!evaluates && progress_.step % recipe_.integer("run.log-every") != 0) return;
+  Json line;
+  line["step"] = progress_.step;
+  line["epoch"] = static_cast<double>(progress_.step) / static_cast<double>(task_.batches());
+  line["loss"] = progress_.loss / progress_.targets;
+  line["rate"] = interval.rate;
+  line["gradient_norm"] = interval.gradient_norm;
+  if (!in_paths_.empty()) {
+    line["least_ratio"] = progress_.least_ratio;
+    line["largest_ratio"] = progress_.largest_ratio;
+  }
+  const double seconds = interval.seconds();
+  line["tokens_per_s"] = interval.tokens / seconds;
+  line["seconds"] = seconds;
+  if (evaluates) {
+    const auto evaluate = [&](Split split) {
+      const auto found = task_.evaluate(weights_.data(), split, last);
+      if (!found) return;
+      line[name_of(split)] = *found;
+      metrics_[name_of(split)] = *found;
+    };
+    evaluate(Split::valid);
+    if (last) evaluate(Split::test);
+    line["attention"] = task_.attention_figures(weights_.data());
+  }
+  log.add(line);
+  const Index lines = log.lines();
+  progress_ = {.step = progress_.step, .log_lines = lines};
+  interval = {};
+}
+
+template <class T>
+void Training<T>::save(const RunLog& log) {
+  progress_.log_lines = log.lines();
+  file_.save(task_, weights_.data(), optimizer_, progress_, recipe_.flag("run.keep-inputs"));
+}
+
+template <class T>
+int Training<T>::run() {
+  const bool resumes = file_.steps_done().has_value();
+  if (resumes) {
+    progress_ = file_.load(task_, weights_.data(), optimizer_);
+    report_.note(fmt::format("{} goes on from step {}", file_.path(), progress_.step));
+  } else {
+    start();
+  }
+  const StopRequests requests;
+  RunLog log(arguments_.text("log"), progress_.log_lines, arguments_.force);
+  if (!log.complete()) report_.warn(arguments_.text("log") + " lacks earlier lines of this run");
+  // Before the first line of the log, so that a run that is killed at once can go on.
+  if (!resumes) save(log);
+  log.begin(header());
+  cli::Progress shown(arguments_, "training", static_cast<double>(steps_ - progress_.step),
+                      "steps");
+  Interval interval;
+  const Index every = recipe_.integer("run.checkpoint-every");
+  while (progress_.step < steps_) {
+    take_step(interval);
+    write_line(log, interval);
+    const bool stops = StopRequests::received();
+    if (stops || progress_.step % every == 0 || progress_.step == steps_) save(log);
+    shown.advance(1);
+    if (stops && progress_.step < steps_) return cli::stopped_status;
+  }
+  return 0;
+}
+
+template class Training<float>;
+template class Training<double>;
+
+}  // namespace attn::tools

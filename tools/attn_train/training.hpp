@@ -1,0 +1,54 @@
+#pragma once
+
+#include "attn_train/run_file.hpp"
+#include "attn_train/run_log.hpp"
+#include "attn_train/task.hpp"
+#include "train/schedule.hpp"
+
+namespace attn::tools {
+
+/// Trains a task to its last step, from the start or from the state in `file`: steps, lines of the
+/// log, evaluations and checkpoints.
+template <class T>
+class Training {
+ public:
+  /// All arguments must outlive it. Throws Error for options that do not go together.
+  Training(const cli::Arguments& arguments, cli::Report& report, const Recipe& recipe,
+           Task<T>& task, RunFile& file);
+
+  Index steps() const { return steps_; }         ///< of the whole run
+  Index step() const { return progress_.step; }  ///< steps done
+
+  /// Returns Outcome::status: 0, or cli::stopped_status after a signal, with a checkpoint written.
+  /// Throws Error(numerical) if the loss is not finite or a step in paths is singular.
+  int run();
+
+  /// The last metrics, by split.
+  const nlohmann::ordered_json& metrics() const { return metrics_; }
+
+ private:
+  struct Interval;  // what happened since the last line of the log, in this process
+
+  std::vector<train::PathLayer> layers_at(const std::vector<std::string>& places) const;
+  void start();
+  void take_step(Interval& interval);
+  nlohmann::ordered_json header() const;
+  void write_line(RunLog& log, Interval& interval);
+  void save(const RunLog& log);
+
+  const cli::Arguments& arguments_;
+  cli::Report& report_;
+  const Recipe& recipe_;
+  Task<T>& task_;
+  RunFile& file_;
+  Index steps_;
+  train::OptimizerOptions options_;
+  train::Schedule schedule_;
+  std::vector<train::PathLayer> in_paths_;
+  train::WeightOptimizer<T> optimizer_;
+  Buffer<T> weights_;
+  RunProgress progress_;
+  nlohmann::ordered_json metrics_;
+};
+
+}  // namespace attn::tools

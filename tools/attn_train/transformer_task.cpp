@@ -1,0 +1,137 @@
+#include "attn_train/transformer_task.hpp"
+
+#include <utility>
+
+#include "attn_train/model_options.hpp"
+
+namespace attn::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using train::SlotBatch;
+
+// The positions of all sequences, padding left out.
+double real_positions(const train::TokenRows& rows) {
+  if (rows.lengths.empty()) return static_cast<double>(rows.sequences.rows());
+  double sum = 0;
+  for (const Index length : rows.lengths) sum += static_cast<double>(length);
+  return sum;
+}
+
+void add_stack(const train::Stack& stack, const std::string& prefix, const std::string& place,
+               std::vector<AttentionGroup>& groups) {
+  for (std::size_t n = 0; n < stack.layers().size(); ++n) {
+    const train::TransformerLayer& layer = stack.layers()[n];
+    const std::string name = prefix + "layer" + std::to_string(n);
+    if (prefix.empty()) {
+      groups.push_back({name, place + ".self", &layer.self()});
+      continue;
+    }
+    groups.push_back({name + "/self", place + ".self", &layer.self()});
+    if (layer.cross()) groups.push_back({name + "/cross", place + ".cross", &*layer.cross()});
+  }
+}
+
+}  // namespace
+
+template <class T>
+TransformerTask<T>::TransformerTask(const Recipe& recipe, const train::TransformerOptions& options,
+                                    int threads)
+    : model_(options),
+      pass_(model_, threads),
+      dropout_(dropout_of(recipe)),
+      seed_(static_cast<std::uint64_t>(recipe.integer("seed"))),
+      masked_(recipe.text("objective.kind") == "masked"),
+      threads_(threads) {}
+
+template <class T>
+std::vector<AttentionGroup> TransformerTask<T>::attentions() const {
+  std::vector<AttentionGroup> groups;
+  const bool alone = !model_.encoder();
+  if (!alone) add_stack(*model_.encoder(), "encoder/", "encoder", groups);
+  add_stack(model_.decoder(), alone ? "" : "decoder/", masked_ ? "encoder" : "decoder", groups);
+  return groups;
+}
+
+template <class T>
+Index TransformerTask<T>::batches() const {
+  return of(Split::train)->batches();
+}
+
+template <class T>
+StepFound<T> TransformerTask<T>::differentiate(const T* weights, const StepNumber& number) {
+  const std::vector<SlotBatch> slots = of(Split::train)->training(number.epoch, number.batch);
+  const auto found = pass_.differentiate(weights, slots, dropout_, seed_, number.step);
+  StepFound<T> step;
+  step.loss = found.prediction.smoothed;
+  step.targets = static_cast<double>(found.prediction.count);
+  step.gradients = found.gradients;
+  for (const SlotBatch& slot : slots) {
+    step.tokens += real_positions(slot.input) + real_positions(slot.source);
+  }
+  return step;
+}
+
+template <class T>
+std::optional<Json> TransformerTask<T>::evaluate(const T* weights, Split split, bool outputs) {
+  const train::Batches* const batches = of(split);
+  if (batches == nullptr) return std::nullopt;
+  train::Prediction sums;
+  for (Index n = 0; n < batches->batches(); ++n) {
+    sums.add(pass_.predict(weights, batches->evaluation(n)));
+  }
+  Json found = metrics(sums);
+  if (outputs) add_output_metrics(weights, split, found);
+  return found;
+}
+
+template <class T>
+Json TransformerTask<T>::attention_figures(const T* weights) {
+  Json figures = Json::array();
+  for (const AttentionGroup& group : attentions()) {
+    Json one;
+    one["group"] = group.name;
+    const std::vector<double> shares = group.layer->shares(weights);
+    if (!shares.empty()) one["u"] = shares;
+    figures.push_back(one);
+  }
+  return figures;
+}
+
+template <class T>
+void TransformerTask<T>::write_inputs(const T*, io::OutputBundle&) {}
+
+template <class T>
+void TransformerTask<T>::add_output_metrics(const T*, Split, Json&) {}
+
+template <class T>
+void TransformerTask<T>::set_batches(Split split, std::unique_ptr<train::Batches> batches) {
+  batches_[static_cast<std::size_t>(split)] = std::move(batches);
+}
+
+Json common_metrics(const train::Prediction& found) {
+  const auto count = static_cast<double>(found.count);
+  Json metrics;
+  metrics["loss"] = found.loss / count;
+  metrics["accuracy"] = static_cast<double>(found.correct) / count;
+  return metrics;
+}
+
+void write_symbols(const train::Vocabulary& vocabulary, const std::string& name,
+                   io::OutputBundle& bundle) {
+  bundle.write_strings(name, vocabulary.symbols(), {"token"});
+  if (vocabulary.merges().empty()) return;
+  std::vector<std::int64_t> pairs;
+  for (const train::Merge& merge : vocabulary.merges()) {
+    pairs.push_back(merge.left);
+    pairs.push_back(merge.right);
+  }
+  const Shape shape = {static_cast<Index>(vocabulary.merges().size()), 2};
+  bundle.create(name + "_merges", DType::i64, shape, {"merge", "left, right"})
+      .write({0, 0}, shape, pairs.data());
+}
+
+template class TransformerTask<float>;
+template class TransformerTask<double>;
+
+}  // namespace attn::tools

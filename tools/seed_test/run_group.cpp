@@ -1,0 +1,70 @@
+#include "seed_test/run_group.hpp"
+
+#include <cmath>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "attnkit/error.hpp"
+#include "cli/values.hpp"
+
+namespace attn::tools {
+namespace {
+
+// Two runs of one seed are one run, which is no evidence twice.
+void require_different_seeds(const std::vector<RunLog>& logs) {
+  for (std::size_t n = 0; n < logs.size(); ++n) {
+    for (std::size_t m = 0; m < n; ++m) {
+      if (!logs[n].seed() || logs[n].seed() != logs[m].seed()) continue;
+      throw Error(Failure::input, fmt::format("{} and {} are runs of one seed, {}", logs[m].file(),
+                                              logs[n].file(), *logs[n].seed()));
+    }
+  }
+}
+
+}  // namespace
+
+RunWords::RunWords(const std::vector<std::string>& words) : words_(words) {
+  for (const std::string& word : words) {
+    if (const std::optional<double> number = cli::to_number(word)) {
+      numbers_.push_back(*number);
+    } else {
+      logs_.emplace_back(word);
+    }
+  }
+  if (are_logs() && !numbers_.empty()) {
+    throw Error(Failure::usage,
+                fmt::format("both numbers and logs are given as runs: {}", fmt::join(words, " ")),
+                "./1 is the file named 1");
+  }
+  require_different_seeds(logs_);
+  for (const RunLog& log : logs_) {
+    if (const std::optional<Index> seed = log.seed()) seeds_.push_back(*seed);
+  }
+  if (seeds_.size() != logs_.size()) seeds_.clear();
+}
+
+RunGroup RunWords::group(const std::string& metric, Chosen chosen) const {
+  RunGroup group;
+  group.runs = words_;
+  group.seeds = seeds_;
+  group.values = numbers_;
+  for (const RunLog& log : logs_) group.values.push_back(log.value(metric, chosen));
+  group.sample = train::sample_of(group.values);
+  if (!std::isfinite(group.sample.population_deviation)) {
+    throw Error(Failure::input,
+                fmt::format("the deviation of {} is beyond float64", fmt::join(words_, " ")));
+  }
+  group.deviation = group.sample.population_deviation;
+  return group;
+}
+
+RunGroup printed_group(double mean, double deviation, Index count) {
+  constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
+  RunGroup group;
+  group.sample = {mean, unknown, unknown, count};
+  group.deviation = deviation;
+  return group;
+}
+
+}  // namespace attn::tools

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli/command.hpp"
+#include "seed_test/run_log.hpp"
+#include "tensor/shape.hpp"
+#include "train/significance.hpp"
+
+namespace attn::tools {
+
+/// The results of the runs of one kind. A table prints `mean` ± `deviation`, and does not say which
+/// deviation that is.
+struct RunGroup {
+  std::vector<std::string> runs = {};  ///< a log or a number each; empty for a printed mean
+  std::vector<Index> seeds = {};       ///< of the runs, if all of them say theirs; else empty
+  std::vector<double> values = {};     ///< of the runs; empty for a printed mean
+  train::Sample sample = {};           ///< of the runs; for a printed mean, NaN as deviations
+  double deviation = 0;                ///< as printed; that of the population, if there are runs
+};
+
+/// What the words of the command line name: numbers, or logs, of which each metric is read once.
+class RunWords {
+ public:
+  /// Throws Error(input) for a log that cannot be used, if two logs have one seed, and for logs
+  /// beside numbers.
+  explicit RunWords(const std::vector<std::string>& words);
+
+  bool are_logs() const { return !logs_.empty(); }
+
+  /// The results by `metric`, which numbers ignore. Throws as RunLog::value, and Error(input) if
+  /// their deviation is beyond float64.
+  RunGroup group(const std::string& metric, Chosen chosen) const;
+
+ private:
+  std::vector<std::string> words_;
+  std::vector<RunLog> logs_;
+  std::vector<Index> seeds_;
+  std::vector<double> numbers_;
+};
+
+/// The group of a printed mean ± deviation.
+RunGroup printed_group(double mean, double deviation, Index count);
+
+}  // namespace attn::tools

@@ -1,0 +1,105 @@
+#include "seed_test/run_log.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "attnkit/error.hpp"
+#include "cli/values.hpp"
+#include "system/system_reason.hpp"
+
+namespace attn::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// The value at a name with dots, or nothing.
+const Json* find(const Json& line, const std::string& name) {
+  const Json* at = &line;
+  for (const std::string& part : cli::split(name, '.')) {
+    if (!at->is_object() || !at->contains(part)) return nullptr;
+    at = &(*at)[part];
+  }
+  return at;
+}
+
+std::optional<Index> whole_number(const Json& line, const std::string& name) {
+  const Json* const value = find(line, name);
+  if (value == nullptr || !value->is_number_integer()) return std::nullopt;
+  return value->get<Index>();
+}
+
+// The names of all numbers in an object, with dots between those of nested ones.
+void gather_names(const Json& object, const std::string& before, std::set<std::string>& names) {
+  for (const auto& [name, value] : object.items()) {
+    if (value.is_number()) names.insert(before + name);
+    if (value.is_object()) gather_names(value, before + name + ".", names);
+  }
+}
+
+}  // namespace
+
+RunLog::RunLog(const std::string& file) : file_(file) {
+  std::error_code none;
+  if (std::filesystem::is_directory(file, none)) {
+    throw Error(Failure::input, file + ": is a folder, expected a log of attn-train");
+  }
+  errno = 0;
+  std::ifstream stream(file);
+  std::string text;
+  while (std::getline(stream, text)) {
+    lines_.push_back(Json::parse(text, nullptr, false));
+    if (lines_.back().is_object()) continue;
+    throw Error(Failure::input, fmt::format("{}: line {} is no JSON object", file, lines_.size()),
+                "expected a log that attn-train --log wrote");
+  }
+  if (!stream.eof()) throw Error(Failure::input, file + ": " + system_reason(errno));
+  if (lines_.empty()) throw Error(Failure::input, file + ": is empty");
+  require_finished();
+}
+
+void RunLog::require_finished() const {
+  const std::optional<Index> steps = whole_number(lines_.front(), "steps");
+  if (!steps) return;
+  const Index step = whole_number(lines_.back(), "step").value_or(0);
+  if (step >= *steps) return;
+  throw Error(Failure::input, fmt::format("{}: the run is at step {} of {}", file_, step, *steps),
+              "attn-train with the same recipe and output continues it");
+}
+
+std::optional<Index> RunLog::seed() const {
+  const Json& first = lines_.front();
+  if (!first.contains("recipe")) return std::nullopt;
+  return whole_number(first["recipe"], "seed");
+}
+
+std::string RunLog::known_metrics() const {
+  std::set<std::string> names;
+  for (std::size_t n = 1; n < lines_.size(); ++n) gather_names(lines_[n], "", names);
+  return names.empty() ? "" : fmt::format("it has {}", fmt::join(names, ", "));
+}
+
+double RunLog::value(const std::string& metric, Chosen chosen) const {
+  std::optional<double> found;
+  for (std::size_t n = lines_.size(); n-- > 0;) {
+    const Json* const value = find(lines_[n], metric);
+    if (value == nullptr) continue;
+    if (!value->is_number() || !std::isfinite(value->get<double>())) {
+      throw Error(Failure::input, fmt::format("{}: line {}: {} is {}, expected a finite number",
+                                              file_, n + 1, metric, value->dump()));
+    }
+    const double number = value->get<double>();
+    if (chosen == Chosen::last) return number;
+    if (!found) found = number;
+    found = chosen == Chosen::least ? std::min(*found, number) : std::max(*found, number);
+  }
+  if (found) return *found;
+  throw Error(Failure::input, fmt::format("{}: no line has {}", file_, metric), known_metrics());
+}
+
+}  // namespace attn::tools
