@@ -13,8 +13,6 @@ MatrixPlace stacked(const MatrixPlace& first, const MatrixPlace& second) {
   return {first.offset, first.rows + second.rows, first.cols};
 }
 
-<<<<<<< HEAD
-=======
 // W x_i for each row x_i.
 template <class T>
 Rows<T> product(const Slot<T>& slot, const MatrixPlace& place, MatrixView<const T> from) {
@@ -23,16 +21,6 @@ Rows<T> product(const Slot<T>& slot, const MatrixPlace& place, MatrixView<const 
   return made;
 }
 
-const AttentionLayerOptions& checked(const AttentionLayerOptions& options) {
-  if (options.heads < 1 || options.width % options.heads != 0) {
-    throw Error(Failure::usage, "the number of heads is " + std::to_string(options.heads) +
-                                    ", which does not divide the width " +
-                                    std::to_string(options.width));
-  }
-  return options;
-}
-
->>>>>>> main
 HeadAttentionOptions head_options(const AttentionLayerOptions& options) {
   return {.scheme = options.scheme,
           .causal = options.causal,
@@ -47,6 +35,7 @@ HeadAttentionOptions head_options(const AttentionLayerOptions& options) {
 AttentionLayer::AttentionLayer(Parameters& parameters, const std::string& prefix,
                                const AttentionLayerOptions& options, std::uint32_t place)
     : options_(options),
+      group_(prefix.substr(0, prefix.find_last_of('/'))),
       wq_(parameters.add_matrix(prefix + "wq", options.width, options.width, options.deviation)),
       wk_(parameters.add_matrix(prefix + "wk", options.width, options.width, options.deviation)),
       wv_(parameters.add_matrix(prefix + "wv", options.width, options.width, options.deviation)),

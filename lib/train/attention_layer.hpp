@@ -45,6 +45,13 @@ class AttentionLayer {
                 const Sequences& keys, MatrixView<const T> y, const Kept<T>& kept,
                 MatrixView<const T> dout, MatrixView<T> dx, MatrixView<T> dy) const;
 
+  /// See HeadAttention::column_sums.
+  template <class T>
+  Rows<double> column_sums(const Slot<T>& slot, const Sequences& queries, const Sequences& keys,
+                           const Kept<T>& kept) const {
+    return heads_.column_sums(slot, queries, keys, kept);
+  }
+
   /// Keys and values to which later queries attend, (sequences, heads, most, d). Of sequence n the
   /// first lengths[n] positions are there.
   template <class T>
@@ -74,6 +81,9 @@ class AttentionLayer {
 
   const AttentionLayerOptions& options() const { return options_; }
 
+  /// The group of a checkpoint in which its tensors are: PREFIX without the last slash.
+  const std::string& group() const { return group_; }
+
   /// The shares u at some weights: none unless the scheme is hnas.
   template <class T>
   std::vector<double> shares(const T* weights) const {
@@ -93,8 +103,19 @@ class AttentionLayer {
   Rows<T> joined_out(const Slot<T>& slot, const Rows<T>& out, const Sequences& queries) const;
 
   AttentionLayerOptions options_;
+  std::string group_;
   MatrixPlace wq_, wk_, wv_, wo_;  // the first three one behind the other
   HeadAttention heads_;
+};
+
+/// An attention in a forward pass: views of what the pass keeps.
+template <class T>
+struct AttentionSite {
+  const AttentionLayer* layer = nullptr;
+  Sequences queries, keys;
+  MatrixView<const T> x;  ///< what W_Q reads: behind a norm that comes before
+  MatrixView<const T> y;  ///< what W_K and W_V read; in self-attention x
+  const AttentionLayer::Kept<T>* kept = nullptr;
 };
 
 }  // namespace attn::train

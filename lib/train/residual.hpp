@@ -42,6 +42,12 @@ class Residual {
     return norm_.forward(slot, std::as_const(kept.inner).view(), kept.norm);
   }
 
+  /// What f read in a forward pass.
+  template <class T>
+  MatrixView<const T> input(MatrixView<const T> x, const Kept<T>& kept) const {
+    return order_ == NormOrder::pre ? kept.inner.view() : x;
+  }
+
   /// Returns ∂L/∂x. `f_backward(input of f, ∂L/∂f, sum)` adds the gradient of f's input to `sum`.
   template <class T, class F>
   Rows<T> backward(const Slot<T>& slot, MatrixView<const T> x, const Kept<T>& kept,

@@ -49,6 +49,14 @@ Rows<T> Stack::backward(const Slot<T>& slot, const Sequences& sequences, const I
 }
 
 template <class T>
+void Stack::add_sites(const Sequences& sequences, const TransformerLayer::Memory<T>& memory,
+                      const Kept<T>& kept, std::vector<AttentionSite<T>>& sites) const {
+  for (std::size_t n = 0; n < layers_.size(); ++n) {
+    layers_[n].add_sites(sequences, kept.inputs[n].view(), memory, kept.layers[n], sites);
+  }
+}
+
+template <class T>
 void Stack::Past<T>::choose(const std::vector<Index>& from) {
   for (TransformerLayer::Past<T>& layer : layers) layer.self.choose(from);
 }
@@ -76,6 +84,8 @@ Rows<T> Stack::extend(const Slot<T>& slot, const std::vector<Index>& tokens, Pas
 }
 
 #define ATTN_STACK(T)                                                                              \
+  template void Stack::add_sites(const Sequences&, const TransformerLayer::Memory<T>&,             \
+                                 const Kept<T>&, std::vector<AttentionSite<T>>&) const;            \
   template MatrixView<const T> Stack::forward(const Slot<T>&, const Sequences&, const Index*,      \
                                               const TransformerLayer::Memory<T>&, Kept<T>&) const; \
   template struct Stack::Past<T>;                                                                  \

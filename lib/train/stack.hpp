@@ -45,6 +45,11 @@ class Stack {
                    const TransformerLayer::Memory<T>& memory, const Kept<T>& kept, Rows<T> dy,
                    MatrixView<T> dmemory) const;
 
+  /// Adds the attentions of all layers in a forward pass: see TransformerLayer::add_sites.
+  template <class T>
+  void add_sites(const Sequences& sequences, const TransformerLayer::Memory<T>& memory,
+                 const Kept<T>& kept, std::vector<AttentionSite<T>>& sites) const;
+
   /// What `extend` keeps of the positions before.
   template <class T>
   struct Past {

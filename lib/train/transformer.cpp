@@ -39,26 +39,6 @@ Stack::Options decoder_options(const TransformerOptions& options) {
           .place = 1 + 5 * static_cast<std::uint32_t>(options.encoder_layers)};
 }
 
-// The results of both stacks.
-template <class T>
-struct Passed {
-  Stack::Kept<T> encoder, decoder;
-  TransformerLayer::Memory<T> memory;
-  MatrixView<const T> last;
-};
-
-template <class T>
-void forward(const Transformer& model, const Slot<T>& slot, const SlotBatch& batch,
-             Passed<T>& passed) {
-  if (model.encoder()) {
-    const Sequences source = batch.source.view();
-    passed.memory = {source, model.encoder()->forward(slot, source, batch.source.tokens.data(), {},
-                                                      passed.encoder)};
-  }
-  passed.last = model.decoder().forward(slot, batch.input.view(), batch.input.tokens.data(),
-                                        passed.memory, passed.decoder);
-}
-
 // The class of each sequence, at its first row.
 Targets order_targets(const SlotBatch& batch) {
   Targets found;
@@ -87,6 +67,26 @@ Transformer::Transformer(const TransformerOptions& options) : options_(options) 
                  options.layer.deviation, 0);
 }
 
+template <class T>
+void Transformer::forward(const Slot<T>& slot, const SlotBatch& batch, Passed<T>& passed) const {
+  if (encoder_) {
+    const Sequences source = batch.source.view();
+    passed.memory = {
+        source, encoder_->forward(slot, source, batch.source.tokens.data(), {}, passed.encoder)};
+  }
+  passed.last = decoder_->forward(slot, batch.input.view(), batch.input.tokens.data(),
+                                  passed.memory, passed.decoder);
+}
+
+template <class T>
+std::vector<AttentionSite<T>> Transformer::attention_sites(const SlotBatch& batch,
+                                                           const Passed<T>& passed) const {
+  std::vector<AttentionSite<T>> sites;
+  if (encoder_) encoder_->add_sites(batch.source.view(), {}, passed.encoder, sites);
+  decoder_->add_sites(batch.input.view(), passed.memory, passed.decoder, sites);
+  return sites;
+}
+
 // The losses at the last layer's result. Where `dlast` has data, adds their gradients to it.
 template <class T>
 Prediction Transformer::predicted(const Slot<T>& slot, MatrixView<const T> last,
@@ -104,7 +104,7 @@ Prediction Transformer::predicted(const Slot<T>& slot, MatrixView<const T> last,
 template <class T>
 Prediction Transformer::predict(const Slot<T>& slot, const SlotBatch& batch) const {
   Passed<T> passed;
-  forward(*this, slot, batch, passed);
+  forward(slot, batch, passed);
   return predicted(slot, passed.last, batch, {}, MatrixView<T>());
 }
 
@@ -113,7 +113,7 @@ Prediction Transformer::differentiate(const Slot<T>& slot, const SlotBatch& batc
                                       const LossFactors& factors,
                                       TokenGradients<T>& token_gradients) const {
   Passed<T> passed;
-  forward(*this, slot, batch, passed);
+  forward(slot, batch, passed);
   Rows<T> dlast = Rows<T>::zeros(passed.last.rows, passed.last.cols);
   const Prediction found = predicted(slot, passed.last, batch, factors, dlast.view());
   const MatrixView<const T> memory = passed.memory.rows;
@@ -140,6 +140,9 @@ void Transformer::add_token_gradients(const SlotBatch& batch,
 }
 
 #define ATTN_TRANSFORMER(T)                                                                      \
+  template void Transformer::forward(const Slot<T>&, const SlotBatch&, Passed<T>&) const;        \
+  template std::vector<AttentionSite<T>> Transformer::attention_sites(const SlotBatch&,          \
+                                                                      const Passed<T>&) const;   \
   template Prediction Transformer::predict(const Slot<T>&, const SlotBatch&) const;              \
   template Prediction Transformer::differentiate(const Slot<T>&, const SlotBatch&,               \
                                                  const LossFactors&, TokenGradients<T>&) const;  \

@@ -77,6 +77,23 @@ class Transformer {
   const Stack& decoder() const { return *decoder_; }
   const SoftmaxLayer& softmax() const { return *softmax_; }
 
+  /// What a forward pass keeps.
+  template <class T>
+  struct Passed {
+    Stack::Kept<T> encoder, decoder;
+    TransformerLayer::Memory<T> memory;
+    MatrixView<const T> last;  ///< the rows of the last layer
+  };
+
+  template <class T>
+  void forward(const Slot<T>& slot, const SlotBatch& batch, Passed<T>& passed) const;
+
+  /// All attentions of a forward pass, those of the encoder first, layer by layer. They are views
+  /// of `batch` and `passed`.
+  template <class T>
+  std::vector<AttentionSite<T>> attention_sites(const SlotBatch& batch,
+                                                const Passed<T>& passed) const;
+
   /// What a pass with gradients returns besides those it writes.
   template <class T>
   struct TokenGradients {

@@ -62,6 +62,18 @@ Rows<T> TransformerLayer::forward(const Slot<T>& slot, const Sequences& sequence
 }
 
 template <class T>
+void TransformerLayer::add_sites(const Sequences& sequences, MatrixView<const T> x,
+                                 const Memory<T>& memory, const Kept<T>& kept,
+                                 std::vector<AttentionSite<T>>& sites) const {
+  const MatrixView<const T> in = around_self_.input(x, kept.around_self);
+  sites.push_back({&self_, sequences, sequences, in, in, &kept.self});
+  if (!cross_) return;
+  sites.push_back({&*cross_, sequences, memory.sequences,
+                   around_cross_->input(kept.after_self.view(), kept.around_cross), memory.rows,
+                   &kept.cross});
+}
+
+template <class T>
 TransformerLayer::Past<T> TransformerLayer::no_past(const Slot<T>& slot, const Memory<T>& memory,
                                                     Index most_memory, Index most) const {
   Past<T> past;
@@ -112,6 +124,9 @@ Rows<T> TransformerLayer::backward(const Slot<T>& slot, const Sequences& sequenc
 }
 
 #define ATTN_TRANSFORMER_LAYER(T)                                                                 \
+  template void TransformerLayer::add_sites(const Sequences&, MatrixView<const T>,                \
+                                            const Memory<T>&, const Kept<T>&,                     \
+                                            std::vector<AttentionSite<T>>&) const;                \
   template TransformerLayer::Past<T> TransformerLayer::no_past(const Slot<T>&, const Memory<T>&,  \
                                                                Index, Index) const;               \
   template Rows<T> TransformerLayer::extend(const Slot<T>&, MatrixView<const T>, Past<T>&) const; \

@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "train/attention_layer.hpp"
 #include "train/feed_forward.hpp"
@@ -62,6 +63,11 @@ class TransformerLayer {
   Rows<T> backward(const Slot<T>& slot, const Sequences& sequences, MatrixView<const T> x,
                    const Memory<T>& memory, const Kept<T>& kept, const Rows<T>& dy,
                    MatrixView<T> dmemory) const;
+
+  /// Adds its attentions in a forward pass to `sites`, as views of the arguments.
+  template <class T>
+  void add_sites(const Sequences& sequences, MatrixView<const T> x, const Memory<T>& memory,
+                 const Kept<T>& kept, std::vector<AttentionSite<T>>& sites) const;
 
   /// The keys and values of earlier positions, and of the other stack's result.
   template <class T>
