@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "attnkit/error.hpp"
 #include "kernel/gemm.hpp"
 #include "train/heads.hpp"
 
@@ -22,20 +21,11 @@ Rows<T> product(const Slot<T>& slot, const MatrixPlace& place, MatrixView<const 
   return made;
 }
 
-const AttentionLayerOptions& checked(const AttentionLayerOptions& options) {
-  if (options.heads < 1 || options.width % options.heads != 0) {
-    throw Error(Failure::usage, "the number of heads is " + std::to_string(options.heads) +
-                                    ", which does not divide the width " +
-                                    std::to_string(options.width));
-  }
-  return options;
-}
-
 HeadAttentionOptions head_options(const AttentionLayerOptions& options) {
   return {.scheme = options.scheme,
           .causal = options.causal,
           .heads = options.heads,
-          .depth = options.depth(),
+          .depth = depth_of_heads(options.width, options.heads),
           .first_share = options.first_share,
           .in_paths = options.in_paths};
 }
@@ -44,7 +34,7 @@ HeadAttentionOptions head_options(const AttentionLayerOptions& options) {
 
 AttentionLayer::AttentionLayer(Parameters& parameters, const std::string& prefix,
                                const AttentionLayerOptions& options, std::uint32_t place)
-    : options_(checked(options)),
+    : options_(options),
       group_(prefix.substr(0, prefix.find_last_of('/'))),
       wq_(parameters.add_matrix(prefix + "wq", options.width, options.width, options.deviation)),
       wk_(parameters.add_matrix(prefix + "wk", options.width, options.width, options.deviation)),

@@ -4,6 +4,7 @@
 
 #include "kernel/parallel.hpp"
 #include "train/transformer.hpp"
+#include "train/view_model.hpp"
 
 namespace attn::train {
 namespace {
@@ -122,5 +123,7 @@ void BatchPass<Model, T>::add_slots(Index slots) {
 
 template class BatchPass<Transformer, float>;
 template class BatchPass<Transformer, double>;
+template class BatchPass<ViewModel, float>;
+template class BatchPass<ViewModel, double>;
 
 }  // namespace attn::train

@@ -27,6 +27,13 @@ class HeadAttention {
   HeadAttention(Parameters& parameters, const std::string& prefix,
                 const HeadAttentionOptions& options, std::uint32_t place);
 
+  /// The same tensors, with another number for the dropout of weights.
+  HeadAttention with_place(std::uint32_t place) const {
+    HeadAttention copy = *this;
+    copy.dropout_place_ = place;
+    return copy;
+  }
+
   template <class T>
   struct Kept {
     Rows<T> q, k, v, out;  ///< (sequences, heads, positions, d)

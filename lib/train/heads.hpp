@@ -1,10 +1,19 @@
 #pragma once
 
 #include <algorithm>
+#include <string>
 
+#include "attnkit/error.hpp"
 #include "train/slot.hpp"
 
 namespace attn::train {
+
+/// width / heads. Throws Error(usage) unless the heads divide the width.
+inline Index depth_of_heads(Index width, Index heads) {
+  if (heads >= 1 && width % heads == 0) return width / heads;
+  throw Error(Failure::usage, "the number of heads is " + std::to_string(heads) +
+                                  ", which does not divide the width " + std::to_string(width));
+}
 
 /// Calls body(row of a matrix, head, place in the array of all heads) for each position of each
 /// head.

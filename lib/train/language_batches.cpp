@@ -7,7 +7,6 @@
 
 #include "attnkit/error.hpp"
 #include "tensor/random.hpp"
-#include "train/batch_pass.hpp"
 
 namespace attn::train {
 namespace {
@@ -139,16 +138,6 @@ std::vector<Part> masked_parts(Index length, bool ordered) {
 
 }  // namespace
 
-std::vector<Index> epoch_order(Index count, const Epoch& epoch) {
-  std::vector<double> keys(static_cast<std::size_t>(count));
-  RandomStream(epoch.seed, "order of an epoch").uniform(epoch.number * count, count, keys.data());
-  std::vector<Index> order(keys.size());
-  std::iota(order.begin(), order.end(), Index{0});
-  const auto key = [&](Index k) { return keys[static_cast<std::size_t>(k)]; };
-  std::stable_sort(order.begin(), order.end(), [&](Index a, Index b) { return key(a) < key(b); });
-  return order;
-}
-
 TokenRows padded_rows(const std::vector<std::vector<Index>>& sequences) {
   std::size_t longest = 0;
   for (const auto& sequence : sequences) longest = std::max(longest, sequence.size());
@@ -173,36 +162,6 @@ Targets row_targets(const std::vector<std::vector<Index>>& targets, const TokenR
       found.rows.push_back(first + static_cast<Index>(i));
       found.tokens.push_back(targets[n][i]);
     }
-  }
-  return found;
-}
-
-std::vector<SlotBatch> Batches::training(const Epoch& epoch, Index number) {
-  if (ordered_ != epoch) {
-    order_ = epoch_order(items_, epoch);
-    ordered_ = epoch;
-  }
-  const Index first = number * batch_;
-  const Index count = std::min(batch_, items_ - first);
-  const std::span<const Index> order = order_;
-  return slots(order.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count)),
-               epoch);
-}
-
-std::vector<SlotBatch> Batches::evaluation(Index number) const {
-  const Index first = number * batch_;
-  std::vector<Index> items(static_cast<std::size_t>(std::min(batch_, items_ - first)));
-  std::iota(items.begin(), items.end(), first);
-  return slots(items, std::nullopt);
-}
-
-std::vector<SlotBatch> Batches::slots(std::span<const Index> items,
-                                      const std::optional<Epoch>& epoch) const {
-  std::vector<SlotBatch> found;
-  for (const SlotRange& range : slot_ranges(std::ssize(items))) {
-    found.push_back(slot(
-        items.subspan(static_cast<std::size_t>(range.first), static_cast<std::size_t>(range.count)),
-        epoch));
   }
   return found;
 }

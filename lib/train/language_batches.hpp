@@ -1,27 +1,13 @@
 #pragma once
 
-#include <compare>
-#include <cstdint>
 #include <optional>
 #include <span>
 #include <vector>
 
+#include "train/batches.hpp"
 #include "train/transformer.hpp"
 
 namespace attn::train {
-
-/// One pass over a split in an order of its own.
-struct Epoch {
-  std::uint64_t seed = 0;
-  Index number = 0;  ///< >= 0
-
-  auto operator<=>(const Epoch&) const = default;
-};
-
-/// A permutation of 0 … count − 1, a function of (count, epoch) only: k is sorted by element
-/// number·count + k of the uniform RandomStream(seed, "order of an epoch"), equal ones by k. All
-/// permutations are equally likely, but for numbers of 53 bits that are equal.
-std::vector<Index> epoch_order(Index count, const Epoch& epoch);
 
 /// Sequences as rows, padded with padding_token to the length of the longest. `lengths` is empty if
 /// all have that length. Requires at least one sequence.
@@ -30,42 +16,8 @@ TokenRows padded_rows(const std::vector<std::vector<Index>>& sequences);
 /// Of sequence n of `rows`, position i has the target targets[n][i].
 Targets row_targets(const std::vector<std::vector<Index>>& targets, const TokenRows& rows);
 
-/// A split as batches of `batch` items each, the last one of the rest. What an item is, a derived
-/// class says. A batch is divided into slots by slot_ranges; a slot is padded to its own longest
-/// sequence.
-class Batches {
- public:
-  virtual ~Batches() = default;
-
-  Index items() const { return items_; }
-  Index batches() const { return (items_ + batch_ - 1) / batch_; }
-
-  /// Batch `number` of an epoch, in which every item occurs once, in the order of epoch_order. A
-  /// function of the arguments only; but not for several threads at a time, as the order of the
-  /// last epoch is kept. Requires 0 <= number < batches().
-  std::vector<SlotBatch> training(const Epoch& epoch, Index number);
-
-  /// Batch `number` of the items in the order of the split.
-  std::vector<SlotBatch> evaluation(Index number) const;
-
- protected:
-  /// Requires items >= 0 and batch >= 1.
-  Batches(Index items, Index batch) : items_(items), batch_(batch) {}
-  Batches(const Batches&) = default;
-  Batches& operator=(const Batches&) = default;
-
-  /// The slot of some items; `epoch` is empty in evaluation.
-  virtual SlotBatch slot(std::span<const Index> items, const std::optional<Epoch>& epoch) const = 0;
-
- private:
-  std::vector<SlotBatch> slots(std::span<const Index> items,
-                               const std::optional<Epoch>& epoch) const;
-
-  Index items_;
-  Index batch_;
-  std::optional<Epoch> ordered_;
-  std::vector<Index> order_;  // of that epoch
-};
+/// Batches of sequences of tokens; a slot is padded to its own longest sequence.
+using Batches = BatchesOf<SlotBatch>;
 
 /// Batches of a causal language model. Segment s has the inputs x_t, s·length <= t < (s +
 /// 1)·length, with the targets x_{t+1}; each is read from its start alone. So every token but the

@@ -61,7 +61,7 @@ Rows<T> SoftmaxLayer::logits(const T* weights, MatrixView<const T> x) const {
 
 template <class T>
 Prediction SoftmaxLayer::forward(const Slot<T>& slot, MatrixView<const T> x, const Targets& targets,
-                                 double factor, MatrixView<T> dx) const {
+                                 double factor, MatrixView<T> dx, Prediction* by_target) const {
   const bool differentiates = dx.data != nullptr;
   const Index vocabulary = weight_.rows;
   if (differentiates) {
@@ -80,7 +80,10 @@ Prediction SoftmaxLayer::forward(const Slot<T>& slot, MatrixView<const T> x, con
     Rows<T> z = logits(slot.weights, input);
     for (Index r = 0; r < count; ++r) {
       const Index token = targets.tokens[static_cast<std::size_t>(first + r)];
-      total.add(differentiate_row(z.view().row(r), vocabulary, token, smoothing_, factor));
+      const Prediction one =
+          differentiate_row(z.view().row(r), vocabulary, token, smoothing_, factor);
+      if (by_target != nullptr) by_target[first + r] = one;
+      total.add(one);
     }
     if (!differentiates) continue;
     const MatrixView<const T> dz = std::as_const(z).view();
@@ -102,7 +105,7 @@ Prediction SoftmaxLayer::forward(const Slot<T>& slot, MatrixView<const T> x, con
 
 #define ATTN_SOFTMAX_LAYER(T)                                                                    \
   template Prediction SoftmaxLayer::forward(const Slot<T>&, MatrixView<const T>, const Targets&, \
-                                            double, MatrixView<T>) const;                        \
+                                            double, MatrixView<T>, Prediction*) const;           \
   template Rows<T> SoftmaxLayer::logits(const T*, MatrixView<const T>) const;
 ATTN_SOFTMAX_LAYER(float)
 ATTN_SOFTMAX_LAYER(double)

@@ -59,9 +59,10 @@ class SoftmaxLayer {
 
   /// The sums over the targets of the slot. Where `dx` has data, also takes the gradients of
   /// `factor` times the smoothed loss: writes those of W and b to the slot, adds that of x to `dx`.
+  /// Where there is a `by_target`, writes what was found about each target.
   template <class T>
   Prediction forward(const Slot<T>& slot, MatrixView<const T> x, const Targets& targets,
-                     double factor, MatrixView<T> dx) const;
+                     double factor, MatrixView<T> dx, Prediction* by_target = nullptr) const;
 
   /// Writes the logits of each row of x, (rows, vocabulary).
   template <class T>

@@ -2,7 +2,10 @@
 
 // Small models and batches for the tests of lib/train.
 
+#include <doctest/doctest.h>
+
 #include <algorithm>
+#include <cmath>
 #include <random>
 #include <vector>
 
@@ -97,6 +100,49 @@ inline train::SlotBatch merged(const std::vector<train::SlotBatch>& slots, Index
     all.input.tokens.resize(static_cast<std::size_t>(first + length), train::padding_token);
   }
   return all;
+}
+
+/// The truncation of a central difference with h = 1e-5 is of the order of h², and its rounding of
+/// 1e-16 / h = 1e-11; a loss of ten layers of exponentials multiplies both.
+inline constexpr double difference_error = 1e-6;
+
+/// The largest |∂L/∂w − difference| over some weights of each tensor, relative to the largest
+/// gradient of the tensor and at least 1e-3 of the loss' own scale.
+template <class Model>
+double largest_gradient_error(const Model& model, const std::vector<typename Model::Batch>& slots,
+                              double dropout) {
+  const Index size = model.parameters().size();
+  std::vector<double> weights(static_cast<std::size_t>(size));
+  model.parameters().initialise(3, weights.data());
+  train::BatchPass<Model, double> pass(model, 1);
+  const auto loss = [&] {
+    return pass.differentiate(weights.data(), slots, {dropout, dropout}, 5, 1)
+        .prediction.objective();
+  };
+  const double* const found =
+      pass.differentiate(weights.data(), slots, {dropout, dropout}, 5, 1).gradients;
+  const std::vector<double> gradients(found, found + size);
+  double worst = 0;
+  for (const train::Parameter& one : model.parameters().all()) {
+    double largest = 1e-3;
+    for (Index n = 0; n < one.size(); ++n) {
+      largest = std::max(largest, std::abs(gradients[static_cast<std::size_t>(one.offset + n)]));
+    }
+    for (Index n = 0; n < one.size(); n += 1 + one.size() / 4) {
+      const auto at = static_cast<std::size_t>(one.offset + n);
+      const double kept = weights[at];
+      const double h = 1e-5;
+      weights[at] = kept + h;
+      const double above = loss();
+      weights[at] = kept - h;
+      const double below = loss();
+      weights[at] = kept;
+      const double error = std::abs((above - below) / (2 * h) - gradients[at]) / largest;
+      if (!(error <= 1e-6)) MESSAGE(one.name << " " << n << ": " << error);
+      if (!(error <= worst)) worst = error;
+    }
+  }
+  return worst;
 }
 
 }  // namespace attn::testing

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "train/linear.hpp"
+#include "train/softmax_layer.hpp"
+
+namespace attn::train {
+
+/// Two layers: the softmax of W₂ max(W₁ x + b₁, 0) + b₂ over the answers, W₁ (inner, width), W₂
+/// (answers, inner).
+class Classifier {
+ public:
+  struct Options {
+    Index width = 0;
+    Index inner = 0;
+    Index answers = 0;
+    double deviation = 0;         ///< of W₁ at the start
+    double answer_deviation = 0;  ///< of W₂
+    double smoothing = 0;         ///< see SoftmaxLayer
+  };
+
+  /// Adds PREFIXw1, b1, softmax and softmax_bias, the last two being W₂ and b₂.
+  Classifier(Parameters& parameters, const std::string& prefix, const Options& options);
+
+  /// The sums over the targets of the slot; where there is a `by_target`, also what was found about
+  /// each. Where `dx` has data, also takes the gradients of `factor` times the smoothed loss:
+  /// writes those of its tensors to the slot, adds that of x to `dx`.
+  template <class T>
+  Prediction forward(const Slot<T>& slot, MatrixView<const T> x, const Targets& targets,
+                     double factor, MatrixView<T> dx, Prediction* by_target) const;
+
+ private:
+  Linear first_;
+  SoftmaxLayer answers_;
+};
+
+}  // namespace attn::train

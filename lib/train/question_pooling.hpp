@@ -1,0 +1,52 @@
+#pragma once
+
+#include <string>
+
+#include "train/linear.hpp"
+
+namespace attn::train {
+
+/// One vector for each question, pooled from the boxes y_i of its scene: weights
+/// α = softmax_i(w·(W_y y_i ∘ W_q q)) over the scene's own boxes, p = Σ_i α_i y_i, z = p ∘ W q. q
+/// is the question's vector, ∘ the product element by element. There are no biases.
+class QuestionPooling {
+ public:
+  struct Options {
+    Index width = 0;                ///< of y, q and z
+    Index inner = 0;                ///< rows of W_y and W_q
+    double box_deviation = 0;       ///< of W_y and W_q at the start
+    double score_deviation = 0;     ///< of w
+    double question_deviation = 0;  ///< of W
+  };
+
+  /// Adds PREFIXwy, wq, w and wz, the last one being W.
+  QuestionPooling(Parameters& parameters, const std::string& prefix, const Options& options);
+
+  template <class T>
+  struct Kept {
+    Rows<T> boxes;      ///< W_y y_i, (boxes, inner)
+    Rows<T> questions;  ///< W_q q, (scenes, inner)
+    Rows<T> weights;    ///< α_i, (boxes, 1); 0 for padding
+    Rows<T> pooled;     ///< p, (scenes, width); 0 without boxes
+    Rows<T> gate;       ///< W q, (scenes, width)
+  };
+
+  /// z (scenes, width).
+  template <class T>
+  Rows<T> forward(const Slot<T>& slot, const Sequences& boxes, MatrixView<const T> y,
+                  MatrixView<const T> q, Kept<T>& kept) const;
+
+  /// Writes the gradients of its tensors; adds ∂L/∂y to dy and ∂L/∂q to dq.
+  template <class T>
+  void backward(const Slot<T>& slot, const Sequences& boxes, MatrixView<const T> y,
+                MatrixView<const T> q, const Kept<T>& kept, MatrixView<const T> dz,
+                MatrixView<T> dy, MatrixView<T> dq) const;
+
+ private:
+  Linear of_boxes_;
+  Linear of_questions_;
+  MatrixPlace score_;  // w, (1, inner)
+  Linear gate_;
+};
+
+}  // namespace attn::train
