@@ -7,7 +7,7 @@ import json
 import math
 import sys
 
-from command import fail
+from command import fail, tell
 from words import cut_apart, short
 
 MADE_BY = "attn-train RECIPE --log FILE makes it"
@@ -181,7 +181,14 @@ def variants_of(runs, by=None, without=()):
 
 
 def read_runs(addresses):
-    """The runs of some logs, of which none is there twice."""
+    """The runs of some logs, of which none is there twice, without those that made no step."""
     if len(set(addresses)) < len(addresses):
         fail(2, "one log is given twice")
-    return [Run(address) for address in addresses]
+    runs = [Run(address) for address in addresses]
+    found = [run for run in runs if run.lines]
+    for run in runs:
+        if not run.lines and found:
+            tell(f"{run.name}: made no step, and is left out")
+    if runs and not found:
+        fail(3, f"{runs[0].name}: made no step")
+    return found

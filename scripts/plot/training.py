@@ -187,9 +187,10 @@ def draw_lines(axis, lines, factor, logarithmic):
     """All lines of a panel with their bands."""
     shown = positive if logarithmic else np.asarray
     for (colour, dashes), line in zip(looks(lines), lines):
-        few = {"marker": "o", "markersize": 2.5} if len(line.places) < 3 else {}
-        axis.plot(line.places, shown(factor * line.mean), color=colour, linestyle=dashes, label=line.label,
-                  **few)
+        values = shown(factor * line.mean)
+        # Points beside gaps belong to no piece of a line.
+        dots = {"marker": "o", "markersize": 2.5} if len(values) < 3 or np.isnan(values).any() else {}
+        axis.plot(line.places, values, color=colour, linestyle=dashes, label=line.label, **dots)
         if line.band is not None:
             axis.fill_between(line.places, *shown(factor * line.band), color=colour, alpha=0.15, linewidth=0)
     axis.grid(color="#e4e4e4", linewidth=0.5)

@@ -144,6 +144,9 @@ class Training(FigureTest):
         self.bad(good, "--label=a", "--label=b", status=2, says="2 --label for 1 lines")
         self.bad(good, "--quantity", "u,loss", status=2, says="u has a figure of its own")
         self.bad(good, "--heads", status=2, says="--heads needs")
+        self.bad(self.log("none", {}, [], steps=9), says="none.jsonl: made no step")
+        run = self.plot("training", good, "none.jsonl", "-o", "g.svg")
+        self.assertIn("attn-plot: warning: none.jsonl: made no step, and is left out\n", run.err)
         # NaN is a gap in the line, not a failure of the figure.
         self.training(self.log("nan", {}, [3, None, 2]))
 
