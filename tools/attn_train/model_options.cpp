@@ -55,9 +55,6 @@ train::TransformerOptions transformer_options(const Recipe& recipe, bool allow_l
                          "--allow-leak trains it nevertheless");
   }
   options.order = recipe.flag("objective.order");
-  if (options.order && kind != "masked") {
-    throw recipe.refusal("objective.order", "is true, but goes with masked only");
-  }
   options.layer.width = width;
   options.layer.heads = recipe.integer("model.heads");
   options.layer.inner = recipe.integer("model.inner");
