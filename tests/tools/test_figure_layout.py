@@ -8,6 +8,7 @@ import unittest
 import numpy as np
 
 from figure import CLUSTERS, PASSAGE, FigureTest, matplotlib
+from train_logs import write_log
 
 DPI = 200  # as without --dpi
 TOUCH = 0.5 / 72  # inches: boxes of texts are larger than their letters
@@ -52,6 +53,23 @@ class Layout(FigureTest):
         (self.folder / name).write_bytes(
             self.run_tool("explain-away-stats", "--tsv", *arguments).out)
         return name
+
+    def test_training(self):
+        def attention(line):
+            return [{"group": f"layer{layer}", "u": [0.1 * layer, 0.2, 0.3, 0.5 + 0.01 * line]} for layer in range(6)]
+
+        for scheme in ("unas", "dnas", "hnas"):
+            for seed in (1, 2):
+                for rate in (0.1, 0.25, 2):
+                    write_log(self.folder / f"{scheme}-{rate}-{seed}.jsonl", {
+                        "seed": seed, "encoder.self.scheme": scheme, "schedule.rate": rate,
+                        "optimizer.paths": ["encoder.self", "decoder.self"]}, [4 + seed, 3, 2.5],
+                        attention=attention, every=200)
+        logs = sorted(path.name for path in self.folder.glob("*.jsonl"))
+        self.check("training", *logs, "--quantity", "loss,valid.loss")
+        self.check("training", *logs, "--over", "schedule.rate")
+        self.check("training", *(log for log in logs if "-2-" in log), "--quantity", "u")
+        self.check("training", *(log for log in logs if log.startswith("hnas-2-")), "--quantity", "u", "--heads")
 
     def test_heatmap(self):
         self.check("heatmap", self.table("heads.tsv", PASSAGE))

@@ -8,8 +8,8 @@
 
 #include "thrown_error.hpp"
 #include "train/language_batches.hpp"
-#include "train/schedule.hpp"
 #include "train/path_start.hpp"
+#include "train/schedule.hpp"
 #include "train/weight_optimizer.hpp"
 #include "train_problem.hpp"
 

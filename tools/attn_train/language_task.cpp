@@ -12,6 +12,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 const std::string mask_symbol = "[MASK]";
+const std::string first_symbol = "[CLS]";
+const std::string separator_symbol = "[SEP]";
 
 template <class T>
 class LanguageTask : public TransformerTask<T> {
@@ -41,6 +43,11 @@ class LanguageTask : public TransformerTask<T> {
  protected:
   Json metrics(const train::Prediction& found) const override {
     Json all = common_metrics(found);
+    if (found.order_count > 0) {
+      const auto count = static_cast<double>(found.order_count);
+      all["order_loss"] = found.order_loss / count;
+      all["order_accuracy"] = static_cast<double>(found.order_correct) / count;
+    }
     if (!causal_) return all;
     const double loss = all["loss"];
     all["perplexity"] = train::perplexity(loss);
@@ -58,7 +65,11 @@ class LanguageTask : public TransformerTask<T> {
     masks.mask = vocabulary_.special(mask_symbol).value();
     masks.first_random = vocabulary_.parts().specials;
     masks.vocabulary = vocabulary_.size();
-    return std::make_unique<train::MaskedBatches>(std::move(tokens), length, batch, masks);
+    std::optional<train::OrderTokens> order;
+    if (const auto first = vocabulary_.special(first_symbol)) {
+      order = {*first, vocabulary_.special(separator_symbol).value()};
+    }
+    return std::make_unique<train::MaskedBatches>(std::move(tokens), length, batch, masks, order);
   }
 
   train::Vocabulary vocabulary_;
@@ -73,6 +84,7 @@ std::unique_ptr<Task<T>> make_language_task(const Recipe& recipe, const SplitTex
   train::TransformerOptions options = transformer_options(recipe, allow_leak);
   std::vector<std::string> specials = {std::string(train::unknown_symbol)};
   if (recipe.text("objective.kind") == "masked") specials.push_back(mask_symbol);
+  if (options.order) specials.insert(specials.end(), {first_symbol, separator_symbol});
   train::Vocabulary vocabulary = learn_vocabulary(recipe, texts.of(Split::train),
                                                   texts.name(Split::train), std::move(specials));
   options.vocabulary = vocabulary.size();

@@ -54,6 +54,10 @@ train::TransformerOptions transformer_options(const Recipe& recipe, bool allow_l
                              ", which lets later tokens change the weights of earlier ones",
                          "--allow-leak trains it nevertheless");
   }
+  options.order = recipe.flag("objective.order");
+  if (options.order && kind != "masked") {
+    throw recipe.refusal("objective.order", "is true, but goes with masked only");
+  }
   options.layer.width = width;
   options.layer.heads = recipe.integer("model.heads");
   options.layer.inner = recipe.integer("model.inner");

@@ -133,6 +133,8 @@ void add_attentions(Keys& keys) {
 void add_objective(Keys& keys) {
   keys.push_back(choice("objective.kind", {"causal", "masked", "pairs"},
                         "causal or masked language model; pairs: from source to target"));
+  keys.push_back(flag("objective.order",
+                      "masked: also whether the two halves of a segment are in order or swapped"));
   keys.push_back(number("objective.smoothing", 0, 1, 0, "label smoothing"));
   keys.push_back(
       integer("objective.beam", 1, 1, "pairs: width of the beam of outputs; 1: greedy", 1024));

@@ -1,11 +1,10 @@
 #include "attn_train/run_data.hpp"
 
-#include <zlib.h>
-
 #include <algorithm>
 #include <numeric>
 
 #include <fmt/format.h>
+#include <boost/crc.hpp>
 
 #include "common/text_input.hpp"
 #include "tensor/utf8.hpp"
@@ -18,8 +17,9 @@ constexpr std::size_t most_text_bytes = std::size_t{8} << 30;
 std::string key_of(Split split) { return "data." + name_of(split); }
 
 std::uint32_t checksum(const std::string& text) {
-  return static_cast<std::uint32_t>(
-      crc32_z(crc32_z(0, nullptr, 0), reinterpret_cast<const Bytef*>(text.data()), text.size()));
+  boost::crc_32_type sum;
+  sum.process_bytes(text.data(), text.size());
+  return sum.checksum();
 }
 
 std::string print_of(const std::array<std::string, 3>& texts) {

@@ -32,7 +32,7 @@ struct StepNumber {
 /// What a pass over a batch found.
 template <class T>
 struct StepFound {
-  double loss = 0;     ///< the sum of the smoothed losses of the targets
+  double loss = 0;     ///< the loss whose gradient was taken, times the number of targets
   double targets = 0;  ///< how many there are
   double tokens = 0;   ///< that were read
   T* gradients = nullptr;

@@ -163,7 +163,7 @@ void Training<T>::write_line(RunLog& log, Interval& interval) {
   Json line;
   line["step"] = progress_.step;
   line["epoch"] = static_cast<double>(progress_.step) / static_cast<double>(task_.batches());
-  line["loss"] = progress_.loss / progress_.targets;
+  line["loss"] = progress_.targets > 0 ? Json(progress_.loss / progress_.targets) : Json();
   line["rate"] = interval.rate;
   line["gradient_norm"] = interval.gradient_norm;
   if (!in_paths_.empty()) {

@@ -48,7 +48,7 @@ class Training {
   train::WeightOptimizer<T> optimizer_;
   Buffer<T> weights_;
   RunProgress progress_;
-  nlohmann::ordered_json metrics_;
+  nlohmann::ordered_json metrics_ = nlohmann::ordered_json::object();
 };
 
 }  // namespace attn::tools

@@ -2,7 +2,9 @@
 
 #include <utility>
 
+#include "attn_train/attention_input.hpp"
 #include "attn_train/model_options.hpp"
+#include "train/layer_column_sums.hpp"
 
 namespace attn::tools {
 namespace {
@@ -63,8 +65,8 @@ StepFound<T> TransformerTask<T>::differentiate(const T* weights, const StepNumbe
   const std::vector<SlotBatch> slots = of(Split::train)->training(number.epoch, number.batch);
   const auto found = pass_.differentiate(weights, slots, dropout_, seed_, number.step);
   StepFound<T> step;
-  step.loss = found.prediction.smoothed;
   step.targets = static_cast<double>(found.prediction.count);
+  step.loss = found.prediction.objective() * step.targets;
   step.gradients = found.gradients;
   for (const SlotBatch& slot : slots) {
     step.tokens += real_positions(slot.input) + real_positions(slot.source);
@@ -87,19 +89,44 @@ std::optional<Json> TransformerTask<T>::evaluate(const T* weights, Split split, 
 
 template <class T>
 Json TransformerTask<T>::attention_figures(const T* weights) {
+  const auto sums =
+      train::layer_column_sums(model_, weights, of(Split::valid)->evaluation(0), threads_);
   Json figures = Json::array();
+  std::size_t n = 0;
   for (const AttentionGroup& group : attentions()) {
     Json one;
     one["group"] = group.name;
     const std::vector<double> shares = group.layer->shares(weights);
     if (!shares.empty()) one["u"] = shares;
+    one["least_column_sum"] = sums[n].least;
+    one["explained_away"] = sums[n].explained_away_share();
     figures.push_back(one);
+    ++n;
   }
   return figures;
 }
 
 template <class T>
-void TransformerTask<T>::write_inputs(const T*, io::OutputBundle&) {}
+void TransformerTask<T>::write_inputs(const T* weights, io::OutputBundle& bundle) {
+  const std::vector<AttentionGroup> groups = attentions();
+  std::vector<AttentionInput<T>> inputs(groups.size());
+  train::AttentionPlans<T> plans;
+  for (const SlotBatch& batch : of(Split::valid)->evaluation(0)) {
+    train::Slot<T> slot;
+    slot.weights = weights;
+    slot.plans = &plans;
+    train::Transformer::Passed<T> passed;
+    model_.forward(slot, batch, passed);
+    std::size_t n = 0;
+    for (const train::AttentionSite<T>& site : model_.attention_sites(batch, passed)) {
+      inputs[n++].add(site);
+    }
+  }
+  for (std::size_t n = 0; n < groups.size(); ++n) {
+    io::OutputBundle group = bundle.group(groups[n].name);
+    inputs[n].write(group);
+  }
+}
 
 template <class T>
 void TransformerTask<T>::add_output_metrics(const T*, Split, Json&) {}

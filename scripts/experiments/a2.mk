@@ -1,0 +1,43 @@
+# A2: is SI-Adam better than Adam, and in which attentions? (SI Tables 4 and 5)
+#
+#   make -f scripts/experiments/a2.mk -j2 DATA=FOLDER [QUICK=1]
+#
+# logs/VARIANT_SEED.jsonl -> table.tsv, the figure loss. The data are columns as they are: Arabic, a tab,
+# English.
+
+NAME := a2
+include $(dir $(lastword $(MAKEFILE_LIST)))common.mk
+
+VARIANTS := adam adam-ones decoder cross encoder all
+SEEDS    := $(call seeds,4)
+
+# adam-ones: Adam from the start of "all".
+EVERY := encoder.self,decoder.self,decoder.cross
+settings_adam      :=
+settings_adam-ones := optimizer.start-of=$(EVERY) optimizer.start=ones
+settings_decoder   := optimizer.paths=decoder.self optimizer.start=ones
+settings_cross     := optimizer.paths=decoder.cross optimizer.start=ones
+settings_encoder   := optimizer.paths=encoder.self optimizer.start=ones
+settings_all       := optimizer.paths=$(EVERY) optimizer.start=ones
+data = $(foreach part,train-train valid-eval test-test,data.$(word 1,$(subst -, ,$(part)))=$(DATA)/translit/ar2en-$(word 2,$(subst -, ,$(part))).txt)
+
+# The metrics, and in which direction one is better.
+METRICS := bleu_higher character_error_rate_lower word_accuracy_higher
+
+all: $(OUT)/table.tsv $(OUT)/loss.png
+
+LOGS := $(foreach v,$(VARIANTS),$(SEEDS:%=$(OUT)/logs/$v_%.jsonl))
+$(LOGS): $(OUT)/logs/%.jsonl: $(HERE)/recipes/a2.toml
+	$(call train,a2,$(data) $(settings_$(call word_of,1)) seed=$(call word_of,2) schedule.warm-up=$(call usual,400,40) \
+	  run.epochs=$(call usual,20,2))
+
+better = $(lastword $(subst _, ,$*))
+$(METRICS:%=$(OUT)/table-%.tsv): $(OUT)/table-%.tsv: $(LOGS)
+	$(call compare,variant,--baseline variant=adam --test one-sample --test welch \
+	  --metric test.$(*:%_$(better)=%) --better $(better),$^) >$@.part && mv $@.part $@
+
+$(OUT)/table.tsv: $(METRICS:%=$(OUT)/table-%.tsv)
+	$(join)
+
+$(OUT)/loss.png: $(LOGS)
+	$(plot) $^ --by optimizer.paths,optimizer.start --quantity loss,valid.loss -o $@

@@ -1,0 +1,38 @@
+# A4: do dnas and hnas in the encoder write better headlines? (DN Table 2, EA Table 3 and Figure 5)
+#
+#   make -f scripts/experiments/a4.mk -j2 DATA=FOLDER [QUICK=1]
+#
+# pairs/PART.tsv (text, tab, heading) -> logs/SCHEME_SEED.jsonl -> table.tsv, claims.tsv; the figures loss
+# and shares. EA prints standard errors: the column standard_error.
+
+NAME := a4
+include $(dir $(lastword $(MAKEFILE_LIST)))common.mk
+
+SCHEMES := unas dnas hnas
+SEEDS   := $(call seeds,5)
+PARTS   := train valid test
+data     = $(foreach part,$(PARTS),data.$(part)=$(OUT)/pairs/$(part).tsv)
+
+all: $(OUT)/table.tsv $(OUT)/claims.tsv $(OUT)/loss.png $(OUT)/shares.png
+
+$(PARTS:%=$(OUT)/pairs/%.tsv): $(OUT)/pairs/%.tsv: $(HERE)/headings
+	@mkdir -p $(@D)
+	$(PYTHON) $(HERE)/headings $(DATA)/text/wiki.$*.tokens >$@.part && mv $@.part $@
+
+of   = $(SEEDS:%=$(OUT)/logs/$1_%.jsonl)
+LOGS := $(foreach scheme,$(SCHEMES),$(call of,$(scheme)))
+$(LOGS): $(OUT)/logs/%.jsonl: $(HERE)/recipes/a4.toml $(PARTS:%=$(OUT)/pairs/%.tsv)
+	$(call train,a4,$(data) encoder.self.scheme=$(call word_of,1) seed=$(call word_of,2) schedule.warm-up=$(call usual,100,10) \
+	  run.epochs=$(call usual,5,0.5))
+
+$(OUT)/table.tsv: $(LOGS)
+	$(call compare,scheme,--baseline scheme=unas --baseline scheme=dnas --better higher \
+	  --metric test.rouge_1$(comma)test.rouge_2$(comma)test.rouge_l,$^) >$@.part && mv $@.part $@
+
+$(OUT)/claims.tsv: $(LOGS)
+	$(PYTHON) $(HERE)/attention-claims --columns scheme $^ >$@.part && mv $@.part $@
+
+$(OUT)/loss.png: $(LOGS)
+	$(plot) $^ --quantity loss,valid.rouge_l -o $@
+$(OUT)/shares.png: $(call of,hnas)
+	$(plot) $^ --quantity u -o $@

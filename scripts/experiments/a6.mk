@@ -1,0 +1,27 @@
+# A6: do more iterations of Sinkhorn help over the one of dnas? (EA 3.2 and 3.3, DN A)
+#
+#   make -f scripts/experiments/a6.mk -j2 [QUICK=1]
+#
+# scenes/PART.h5 -> logs/SCHEME_SEED.jsonl -> table.tsv with the seconds of a run; the figure loss.
+
+NAME := a6
+include $(dir $(lastword $(MAKEFILE_LIST)))common.mk
+include $(HERE)/scenes.mk
+
+SCHEMES := dnas sinkhorn-1 sinkhorn-2 sinkhorn-5 sinkhorn-20
+SEEDS   := $(call seeds,5)
+
+all: $(OUT)/table.tsv $(OUT)/loss.png
+
+parts    = $(subst -, ,$(call word_of,1))
+settings = views.scheme=$(word 1,$(parts)) $(if $(word 2,$(parts)),views.iterations=$(word 2,$(parts)))
+LOGS := $(foreach scheme,$(SCHEMES),$(SEEDS:%=$(OUT)/logs/$(scheme)_%.jsonl))
+$(LOGS): $(OUT)/logs/%.jsonl: $(HERE)/recipes/a5.toml $(PARTS:%=$(OUT)/scenes/%.h5)
+	$(call train,a5,$(data) $(settings) seed=$(call word_of,2) schedule.warm-up=$(call usual,100,10) run.steps=$(call usual,1000,100) run.evaluate-every=100)
+
+$(OUT)/table.tsv: $(LOGS)
+	$(call compare,scheme,--baseline scheme=dnas --better higher --seconds \
+	  --metric test.accuracy$(comma)test.accuracy_colour$(comma)test.accuracy_count,$^) >$@.part && mv $@.part $@
+
+$(OUT)/loss.png: $(LOGS)
+	$(plot) $^ --quantity loss,valid.accuracy -o $@
