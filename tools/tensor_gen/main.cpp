@@ -7,17 +7,17 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "attnkit/error.hpp"
 #include "cli/progress.hpp"
 #include "common/bundles.hpp"
 #include "common/cluster_options.hpp"
-#include "common/output_format.hpp"
 #include "kernel/parallel.hpp"
 #include "tensor/buffer.hpp"
 #include "tensor/pieces.hpp"
+#include "tensor_gen/listing.hpp"
 #include "tensor_gen/recipe.hpp"
+#include "tensor_gen/scenes.hpp"
 
 namespace {
 
@@ -39,6 +39,10 @@ cli::Declaration declare() {
           "In clusters and mixture, the last axis of SHAPE holds coordinates and the axis before "
           "it points; leading axes hold independent sets of points. The cluster of each point is "
           "written to a dataset `label` (int64), or `NAME_label` if several datasets are made.")
+      .about(
+          "In scenes, objects of a kind, a colour, a size and a place are seen by three detectors. "
+          "Each misses some, maps the others to noisy features and adds clutter. Every scene has "
+          "a question about its objects.")
       .verbs("KIND",
              {{"normal", "Independent normally distributed numbers."},
               {"uniform", "Independent numbers, uniform in [--low, --high)."},
@@ -46,8 +50,9 @@ cli::Declaration declare() {
                "Normally distributed points around the centres, in order, --counts of each."},
               {"mixture",
                "Normally distributed points, each around a centre drawn with probability "
-               "proportional to --weights."}})
-      .words("NAME=SHAPE...", "Datasets to make, such as q=8x2048x64.", 1, -1)
+               "proportional to --weights."},
+              {"scenes", "Scenes that three detectors see, with questions; no NAME=SHAPE."}})
+      .words("NAME=SHAPE...", "Datasets to make, such as q=8x2048x64.", 0, -1)
       .section("Numbers")
       .choice("dtype", {"f32", "f64"}, "Type to store", "f32")
       .seeded()
@@ -68,7 +73,7 @@ cli::Declaration declare() {
       .result("label", "(..., points)",
               "clusters, mixture: the cluster of each point, int64; NAME_label if several datasets "
               "are made")
-      .report_member("kind", "normal, uniform, clusters or mixture")
+      .report_member("kind", "normal, uniform, clusters, mixture or scenes")
       .report_member("elements, bytes", "the size of all datasets")
       .example("tensor-gen normal q=8x2048x64 k=8x2048x64 v=8x2048x64 -o qkv.h5",
                "Make attention inputs with 8 heads.")
@@ -76,6 +81,7 @@ cli::Declaration declare() {
           "tensor-gen clusters x=550x2 --counts 500,50 --centres \"1.8,0.7;-1,-1\" \\\n"
           "      --variance 0.1 -o points.h5",
           "Make an unbalanced pair of clusters with labels.");
+  tools::declare_scenes(tool);
   return tool;
 }
 
@@ -152,36 +158,19 @@ void write_numbers(Writer& writer, const tools::Recipe& recipe, const tools::Pla
 }
 
 cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
+  if (arguments.verb == "scenes") return tools::run_scenes(arguments, report);
   const tools::Recipe recipe(arguments);
   const std::vector<tools::Planned> plan = recipe.plan();
-  Index bytes = 0;
-  Index elements = 0;
-  std::string table;
+  tools::Listing listing(arguments, report);
   std::vector<std::string> made;
-  const std::string target =
-      *arguments.output == "-" ? std::string("standard output") : *arguments.output;
-  const char* const separator = tools::array_format_of(target) ? ":" : ":/";
   for (const tools::Planned& planned : plan) {
-    const Index count = element_count(planned.shape);
-    const Index size = count * static_cast<Index>(size_of(planned.type));
-    if (__builtin_add_overflow(bytes, size, &bytes)) {
-      throw Error(Failure::usage, "the datasets have too many elements");
-    }
-    elements += count;
-    report.output(planned.name, target + separator + planned.name, planned.shape, planned.type);
+    listing.add(planned.name, planned.type, planned.shape);
     made.push_back(planned.name + " " + tools::times(planned.shape));
-    table += fmt::format("{}  {}  {}  {}\n", planned.name, tools::times(planned.shape),
-                         name(planned.type), tools::bytes_text(static_cast<double>(size)));
   }
-  report.result()["kind"] = arguments.verb;
-  report.result()["elements"] = elements;
-  report.result()["bytes"] = bytes;
-  if (arguments.dry_run) {
-    report.print(table + "total  " + tools::bytes_text(static_cast<double>(bytes)) + "\n");
-    return {};
-  }
+  listing.finish();
+  if (arguments.dry_run) return {};
 
-  Writer writer(arguments, report, elements);
+  Writer writer(arguments, report, listing.elements());
   for (const tools::Planned& planned : plan) {
     if (planned.is_label) {
       writer.write<std::int64_t>(planned, [&](Index first, Index count, std::int64_t* out) {
@@ -195,7 +184,7 @@ cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
   }
   return {0,
           fmt::format("{}, {}, {}, seed {} -> {}", arguments.verb, fmt::join(made, ", "),
-                      tools::bytes_text(static_cast<double>(bytes)), arguments.seed, target),
+                      listing.bytes(), arguments.seed, listing.target()),
           tools::commit_of(writer.take(), report)};
 }
 

@@ -134,6 +134,7 @@ void Recipe::require_points(const Planned& planned) const {
 }
 
 void Recipe::plan_datasets(const std::vector<std::string>& words, DType type) {
+  if (words.empty()) usage("expected NAME=SHAPE..., got nothing");
   const bool points = kind_ == Kind::clusters || kind_ == Kind::mixture;
   for (const std::string& word : words) {
     Planned planned = parse_word(word, type);

@@ -1,0 +1,13 @@
+#pragma once
+
+#include "cli/command.hpp"
+
+namespace attn::tools {
+
+/// Declares what only the verb scenes has.
+void declare_scenes(cli::Declaration& tool);
+
+/// The run of the verb scenes: writes scenes of several views with questions.
+cli::Outcome run_scenes(const cli::Arguments& arguments, cli::Report& report);
+
+}  // namespace attn::tools
