@@ -94,6 +94,17 @@ class Tables(Script):
         logs = self.runs("a", [1, 1]) + self.runs("b", [2, 2])
         rows = self.compare("kind", "--baseline=kind=a", *logs)
         self.assertEqual([(row["mean_a"], row["p_sample"]) for row in rows], [("2", ""), ("3", "")])
+        # Other metrics are tested.
+        logs = [write_log(self.folder / f"{kind}_{seed}.jsonl", {"seed": seed},
+                          [1.0]) for kind in "cd" for seed in (1, 2)]
+        for place, name in enumerate(logs):
+            text = (self.folder / name).read_text().replace('"rate": 0.5', f'"rate": {place**2}')
+            (self.folder / name).write_text(text)
+        rows = self.table("compare-runs", "--columns=kind", "--metric=valid.loss,rate", "--better=lower",
+                          "--baseline=kind=c", *logs)
+        self.assertEqual([(row["kind"], row["metric"], row["p_sample"] != "") for row in rows],
+                         [("c", "valid.loss", False), ("c", "rate", False), ("d", "valid.loss", False),
+                          ("d", "rate", True)])
 
     def test_join(self):
         (self.folder / "a.tsv").write_text("x\ty\n1\t2\n")
