@@ -110,8 +110,9 @@ void add_model(Keys& keys) {
   add_for(keys, of_pairs, {encoder});
   keys.push_back(integer("model.width", 1, 128, "width D of the vectors"));
   keys.push_back(integer("model.heads", 1, 4, "heads; they divide the width"));
-  keys.push_back(integer("model.inner", 1, 256, "width of the feed-forward layer; for questions, "
-                                                "of pooling and classifier"));
+  keys.push_back(integer("model.inner", 1, 256,
+                         "width of the feed-forward layer; for questions, "
+                         "of pooling and classifier"));
   add_for(keys, of_tokens,
           {choice("model.positions", {"learned", "sinusoidal"}, "vectors of positions"),
            choice("model.norm", {"post", "pre"}, "layer norm after or before a sub-layer"),
@@ -126,26 +127,27 @@ void add_model(Keys& keys) {
 }
 
 Keys attention(const std::string& table, const std::string& where) {
-  return {choice(table + ".scheme", {"unas", "dnas", "hnas", "sinkhorn"},
-                 "normalisation of " + where),
-          integer(table + ".iterations", 1, 1, "iterations of sinkhorn"),
-          {.name = table + ".hybrid",
-           .kind = Kind::number,
-           .help = "u of hnas at the start",
-           .fallback = 0.5,
-           .low = 0,
-           .high = 1,
-           .low_open = true,
-           .high_open = true},
-          choice(table + ".hybrid-by", {"layer", "head"}, "what has a u of its own")};
+  return {
+      choice(table + ".scheme", {"unas", "dnas", "hnas", "sinkhorn"}, "normalisation of " + where),
+      integer(table + ".iterations", 1, 1, "iterations of sinkhorn"),
+      {.name = table + ".hybrid",
+       .kind = Kind::number,
+       .help = "u of hnas at the start",
+       .fallback = 0.5,
+       .low = 0,
+       .high = 1,
+       .low_open = true,
+       .high_open = true},
+      choice(table + ".hybrid-by", {"layer", "head"}, "what has a u of its own")};
 }
 
 void add_attentions(Keys& keys) {
   add_for(keys, {"masked", "pairs"}, attention("encoder.self", "self-attention in the encoder"));
   add_for(keys, {"causal", "pairs"}, attention("decoder.self", "self-attention in the decoder"));
   add_for(keys, of_pairs, attention("decoder.cross", "the decoder's attention to the encoder"));
-  Keys views = attention("views", "the attention of the first view to each other one; none: no "
-                                  "attention, the boxes of all views side by side");
+  Keys views = attention("views",
+                         "the attention of the first view to each other one; none: no "
+                         "attention, the boxes of all views side by side");
   views.front().words.emplace_back("none");
   add_for(keys, {"questions"}, views);
 }
@@ -175,27 +177,28 @@ void add_optimizer(Keys& keys) {
   keys.push_back(number("optimizer.decay", 0, no_limit, 0, "weight decay of matrices"));
   keys.push_back(number("optimizer.clip", 0, no_limit, 0,
                         "the largest norm of all gradients together; 0: any"));
-  add_for(keys, of_tokens,
-          {{.name = "optimizer.paths",
-            .kind = Kind::choices,
-            .help = "attentions whose W_Q and W_K step in the space of basis paths (SI-SGD, SI-Adam)",
-            .fallback = nlohmann::ordered_json::array(),
-            .words = attention_names},
-           choice("optimizer.start", {"keep", "ones"},
-                  "the weights of the skeletons at the start: as they are, or 1"),
-           choice("optimizer.rescale", {"none", "factors", "powers"},
-                  "rescales the columns of W_Q by c and of W_K by 1/c at the start: c uniform in "
-                  "[0.5, 3] with a random sign, or a signed power of two from 1/8 to 8"),
-           {.name = "optimizer.start-of",
-            .kind = Kind::choices,
-            .help = "attentions that optimizer.start and optimizer.rescale change",
-            .fallback = nullptr,
-            .words = attention_names,
-            .default_words = "those of optimizer.paths"},
-           choice("optimizer.singular", {"stop", "skip"},
-                  "what happens where a ratio R is below optimizer.min-ratio: the run ends with "
-                  "status 4, or that column stays for this step"),
-           positive("optimizer.min-ratio", 1e-3, "see optimizer.singular")});
+  add_for(
+      keys, of_tokens,
+      {{.name = "optimizer.paths",
+        .kind = Kind::choices,
+        .help = "attentions whose W_Q and W_K step in the space of basis paths (SI-SGD, SI-Adam)",
+        .fallback = nlohmann::ordered_json::array(),
+        .words = attention_names},
+       choice("optimizer.start", {"keep", "ones"},
+              "the weights of the skeletons at the start: as they are, or 1"),
+       choice("optimizer.rescale", {"none", "factors", "powers"},
+              "rescales the columns of W_Q by c and of W_K by 1/c at the start: c uniform in "
+              "[0.5, 3] with a random sign, or a signed power of two from 1/8 to 8"),
+       {.name = "optimizer.start-of",
+        .kind = Kind::choices,
+        .help = "attentions that optimizer.start and optimizer.rescale change",
+        .fallback = nullptr,
+        .words = attention_names,
+        .default_words = "those of optimizer.paths"},
+       choice("optimizer.singular", {"stop", "skip"},
+              "what happens where a ratio R is below optimizer.min-ratio: the run ends with "
+              "status 4, or that column stays for this step"),
+       positive("optimizer.min-ratio", 1e-3, "see optimizer.singular")});
 }
 
 void add_schedule(Keys& keys) {

@@ -76,8 +76,8 @@ std::vector<train::PathLayer> Training<T>::layers_at(const std::vector<std::stri
     const std::size_t before = layers.size();
     for (const AttentionGroup& group : task_.attentions()) {
       if (group.place != place) continue;
-      layers.push_back({group.name, group.projections[0], group.projections[1],
-                        group.heads->options().heads});
+      layers.push_back(
+          {group.name, group.projections[0], group.projections[1], group.heads->options().heads});
     }
     if (layers.size() == before) {
       const bool in_start = recipe_.given("optimizer.start-of");
