@@ -37,6 +37,11 @@ demo:     ## build and show the tools at work; installs missing Debian packages
 	@$(MAKE) --no-print-directory compile TARGETS="$(DEMO_TOOLS)"
 	ATTN_BIN=$(CURDIR)/build/$(PRESET)/bin scripts/demo
 
+train-demo: ## build, and train three small models side by side, with a picture; takes a minute
+	@scripts/install-deps build plots
+	@$(MAKE) --no-print-directory compile TARGETS=attn-train
+	ATTN_BIN=$(CURDIR)/build/$(PRESET)/bin scripts/train-demo
+
 figures:  ## build, and draw the figures of the literature into build/figures; installs missing packages
 	@scripts/install-deps build plots
 	@$(MAKE) --no-print-directory compile
@@ -76,4 +81,4 @@ compile:
 	@cmake --preset $(PRESET) >/dev/null
 	cmake --build --preset $(PRESET) --parallel $(JOBS) $(if $(TARGETS),--target $(TARGETS))
 
-.PHONY: all test test-long sanitize claims demo figures bench install uninstall package format lint clean help compile
+.PHONY: all test test-long sanitize claims demo train-demo figures bench install uninstall package format lint clean help compile

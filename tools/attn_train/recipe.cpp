@@ -184,15 +184,27 @@ Recipe::Recipe(const std::string& file, const std::vector<std::string>& settings
   require_fitting();
 }
 
-// Refuses keys that have no effect for the objective.
+// Whether a key has an effect for the objective.
+bool Recipe::is_fitting(const RecipeKey& key) const {
+  const std::vector<std::string>& fitting = key.objectives;
+  return fitting.empty() || std::count(fitting.begin(), fitting.end(), text("objective.kind")) > 0;
+}
+
 void Recipe::require_fitting() const {
-  const std::string objective = text("objective.kind");
   for (const auto& [name, set] : given_) {
-    const std::vector<std::string>& fitting = find_key(name)->objectives;
-    if (fitting.empty() || std::count(fitting.begin(), fitting.end(), objective) > 0) continue;
+    const RecipeKey& key = *find_key(name);
+    if (is_fitting(key)) continue;
     throw refusal(name, fmt::format("does not go with objective.kind = \"{}\", only with {}",
-                                    objective, fmt::join(fitting, ", ")));
+                                    text("objective.kind"), fmt::join(key.objectives, ", ")));
   }
+}
+
+Json Recipe::values() const {
+  Json values;
+  for (const RecipeKey& key : recipe_keys()) {
+    if (is_fitting(key)) values[key.name] = values_.at(key.name);
+  }
+  return values;
 }
 
 bool Recipe::given(const std::string& key) const { return given_.count(key) > 0; }

@@ -40,8 +40,8 @@ class Recipe {
     return integer(given(key) ? key : other);
   }
 
-  /// All values, by key; null where there is none.
-  const nlohmann::ordered_json& values() const { return values_; }
+  /// The values of all keys that go with the objective, by key; null where there is none.
+  nlohmann::ordered_json values() const;
 
   /// The error for a value that does not go with the others: Error(input) "FILE:LINE: KEY WHAT", or
   /// Error(usage) "--set KEY WHAT".
@@ -49,6 +49,7 @@ class Recipe {
                 const std::string& hint = {}) const;
 
  private:
+  bool is_fitting(const RecipeKey& key) const;
   void require_fitting() const;
   const nlohmann::ordered_json& value(const std::string& key) const;
 
