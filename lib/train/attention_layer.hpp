@@ -90,6 +90,7 @@ class AttentionLayer {
     return heads_.shares(weights);
   }
 
+  const HeadAttention& heads() const { return heads_; }
   MatrixPlace wq() const { return wq_; }
   MatrixPlace wk() const { return wk_; }
   MatrixPlace wv() const { return wv_; }

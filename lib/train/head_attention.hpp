@@ -68,6 +68,8 @@ class HeadAttention {
   Rows<T> attend(const Slot<T>& slot, const Sequences& queries, const Sequences& keys,
                  const Rows<T>& q, const Rows<T>& k, const Rows<T>& v) const;
 
+  const HeadAttentionOptions& options() const { return options_; }
+
   /// The shares u at some weights: none unless the scheme is hnas.
   template <class T>
   std::vector<double> shares(const T* weights) const;

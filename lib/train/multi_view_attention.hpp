@@ -69,6 +69,8 @@ class MultiViewAttention {
     return heads_.front().shares(weights);
   }
 
+  /// Of the first secondary view. The others have the same options and the same u.
+  const HeadAttention& heads() const { return heads_.front(); }
   MatrixPlace wq() const { return wq_; }
   /// By secondary view.
   const std::vector<MatrixPlace>& wk() const { return wk_; }

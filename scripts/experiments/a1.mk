@@ -34,7 +34,8 @@ TRIED := $(foreach l,$(LEVELS),$(foreach d,$(DEPTHS),$(foreach v,$(VARIANTS),$l_
 KINDS := $(foreach l,$(LEVELS),$(foreach d,$(DEPTHS),$l-$d))
 of     = $(foreach v,$(VARIANTS),$(foreach s,$2,$(OUT)/$1/$(subst -,_,$3)_$v_$s.jsonl))
 
-all: $(OUT)/table.tsv $(OUT)/rescaled.tsv $(OUT)/rescaled.png $(KINDS:%=$(OUT)/search-%.png) $(KINDS:%=$(OUT)/loss-%.png)
+TABLES := $(OUT)/table.tsv $(OUT)/rescaled.tsv
+all: $(TABLES) $(OUT)/rescaled.png $(KINDS:%=$(OUT)/search-%.png) $(KINDS:%=$(OUT)/loss-%.png)
 
 level    = $(call word_of,1)
 settings = $(data_$(level)) model.layers=$(call word_of,2) $(settings_$(call word_of,3))

@@ -19,12 +19,14 @@ settings_decoder   := optimizer.paths=decoder.self optimizer.start=ones
 settings_cross     := optimizer.paths=decoder.cross optimizer.start=ones
 settings_encoder   := optimizer.paths=encoder.self optimizer.start=ones
 settings_all       := optimizer.paths=$(EVERY) optimizer.start=ones
-data = $(foreach part,train-train valid-eval test-test,data.$(word 1,$(subst -, ,$(part)))=$(DATA)/translit/ar2en-$(word 2,$(subst -, ,$(part))).txt)
+part = $(DATA)/translit/ar2en-$1.txt
+data = data.train=$(call part,train) data.valid=$(call part,eval) data.test=$(call part,test)
 
 # The metrics, and in which direction one is better.
 METRICS := bleu_higher character_error_rate_lower word_accuracy_higher
 
-all: $(OUT)/table.tsv $(OUT)/loss.png
+TABLES := $(OUT)/table.tsv
+all: $(TABLES) $(OUT)/loss.png
 
 LOGS := $(foreach v,$(VARIANTS),$(SEEDS:%=$(OUT)/logs/$v_%.jsonl))
 $(LOGS): $(OUT)/logs/%.jsonl: $(HERE)/recipes/a2.toml

@@ -12,7 +12,8 @@ SCHEMES := unas dnas hnas
 SEEDS   := $(call seeds,5)
 data     = $(foreach part,train valid test,data.$(part)=$(DATA)/text/wiki.$(part).tokens)
 
-all: $(OUT)/table.tsv $(OUT)/claims.tsv $(foreach name,loss shares heads sums away,$(OUT)/$(name).png)
+TABLES := $(OUT)/table.tsv $(OUT)/claims.tsv
+all: $(TABLES) $(foreach name,loss shares heads sums away,$(OUT)/$(name).png)
 
 of   = $(SEEDS:%=$(OUT)/logs/$1_%.jsonl)
 LOGS := $(foreach scheme,$(SCHEMES),$(call of,$(scheme)))

@@ -13,7 +13,8 @@ SEEDS   := $(call seeds,5)
 PARTS   := train valid test
 data     = $(foreach part,$(PARTS),data.$(part)=$(OUT)/pairs/$(part).tsv)
 
-all: $(OUT)/table.tsv $(OUT)/claims.tsv $(OUT)/loss.png $(OUT)/shares.png
+TABLES := $(OUT)/table.tsv $(OUT)/claims.tsv
+all: $(TABLES) $(OUT)/loss.png $(OUT)/shares.png
 
 $(PARTS:%=$(OUT)/pairs/%.tsv): $(OUT)/pairs/%.tsv: $(HERE)/headings
 	@mkdir -p $(@D)
@@ -22,15 +23,15 @@ $(PARTS:%=$(OUT)/pairs/%.tsv): $(OUT)/pairs/%.tsv: $(HERE)/headings
 of   = $(SEEDS:%=$(OUT)/logs/$1_%.jsonl)
 LOGS := $(foreach scheme,$(SCHEMES),$(call of,$(scheme)))
 $(LOGS): $(OUT)/logs/%.jsonl: $(HERE)/recipes/a4.toml $(PARTS:%=$(OUT)/pairs/%.tsv)
-	$(call train,a4,$(data) encoder.self.scheme=$(call word_of,1) seed=$(call word_of,2) schedule.warm-up=$(call usual,100,10) \
-	  run.epochs=$(call usual,5,0.5))
+	$(call train,a4,$(data) encoder.self.scheme=$(call word_of,1) seed=$(call word_of,2) \
+	  schedule.warm-up=$(call usual,100,10) run.epochs=$(call usual,5,0.5))
 
 $(OUT)/table.tsv: $(LOGS)
 	$(call compare,scheme,--baseline scheme=unas --baseline scheme=dnas --better higher \
 	  --metric test.rouge_1$(comma)test.rouge_2$(comma)test.rouge_l,$^) >$@.part && mv $@.part $@
 
 $(OUT)/claims.tsv: $(LOGS)
-	$(PYTHON) $(HERE)/attention-claims --columns scheme $^ >$@.part && mv $@.part $@
+	$(PYTHON) $(HERE)/attention-claims --columns scheme --groups encoder $^ >$@.part && mv $@.part $@
 
 $(OUT)/loss.png: $(LOGS)
 	$(plot) $^ --quantity loss,valid.rouge_l -o $@

@@ -15,7 +15,8 @@ SCHEMES := none unas dnas hnas
 SEEDS   := $(call seeds,5)
 METRICS := test.accuracy$(comma)test.accuracy_colour$(comma)test.accuracy_count
 
-all: $(OUT)/table.tsv $(OUT)/claims.tsv $(foreach name,loss shares sums,$(OUT)/$(name).png)
+TABLES := $(OUT)/table.tsv $(OUT)/claims.tsv
+all: $(TABLES) $(foreach name,loss shares sums,$(OUT)/$(name).png)
 
 of    = $(SEEDS:%=$(OUT)/logs/$1_%.jsonl)
 # Without attention there are no heads.

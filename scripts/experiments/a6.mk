@@ -11,13 +11,15 @@ include $(HERE)/scenes.mk
 SCHEMES := dnas sinkhorn-1 sinkhorn-2 sinkhorn-5 sinkhorn-20
 SEEDS   := $(call seeds,5)
 
-all: $(OUT)/table.tsv $(OUT)/loss.png
+TABLES := $(OUT)/table.tsv
+all: $(TABLES) $(OUT)/loss.png
 
 parts    = $(subst -, ,$(call word_of,1))
 settings = views.scheme=$(word 1,$(parts)) $(if $(word 2,$(parts)),views.iterations=$(word 2,$(parts)))
 LOGS := $(foreach scheme,$(SCHEMES),$(SEEDS:%=$(OUT)/logs/$(scheme)_%.jsonl))
 $(LOGS): $(OUT)/logs/%.jsonl: $(HERE)/recipes/a5.toml $(PARTS:%=$(OUT)/scenes/%.h5)
-	$(call train,a5,$(data) $(settings) seed=$(call word_of,2) schedule.warm-up=$(call usual,100,10) run.steps=$(call usual,1000,100) run.evaluate-every=100)
+	$(call train,a5,$(data) $(settings) seed=$(call word_of,2) \
+	  schedule.warm-up=$(call usual,100,10) run.steps=$(call usual,1000,100) run.evaluate-every=100)
 
 $(OUT)/table.tsv: $(LOGS)
 	$(call compare,scheme,--baseline scheme=dnas --better higher --seconds \

@@ -44,4 +44,9 @@ comma := ,
 # Joins tables; columns that a table lacks are empty.
 join = $(PYTHON) $(HERE)/join-tables $(filter %.tsv,$^) >$@.part && mv $@.part $@
 
-.PHONY: all
+# Writes the tables, which an experiment lists in TABLES, into the page beside this file.
+page: all
+	$(if $(QUICK),$(error a run with QUICK=1 is no finding))
+	$(PYTHON) $(HERE)/write-findings $(NAME) $(TABLES)
+
+.PHONY: all page

@@ -83,7 +83,8 @@ class SeedTest(ToolTest):
         taken = self.compare("--better=lower", "--test=one-sample", *map(str, A), "against", *map(str, B))
         self.assert_near("reference", taken["reference"], statistics.fmean(B), 1e-15)
         self.assertEqual(taken["population"],
-                         self.compare("--better=lower", f"--reference={taken['reference']!r}", *map(str, A))["population"])
+                         self.compare("--better=lower", f"--reference={taken['reference']!r}",
+                                      *map(str, A))["population"])
 
     def test_pairs_have_one_seed(self):
         a = [self.log(f"a{seed}.jsonl", [value], seed) for seed, value in ((3, 1.0), (1, 2.0), (2, 4.0))]
@@ -104,8 +105,10 @@ class SeedTest(ToolTest):
             self.assert_near(means, found["sample"]["p"], sample, 5e-5)
             self.assertIsNone(found["a"]["sample_deviation"])
         # SI Table 4 and 5: BLEU against a known number.
-        for mean, deviation, reference, p in (("35.33", "0.12", "34.79", 0.0022), ("41.84", "0.12", "41.58", 0.0165),
-                                              ("34.21", "0.37", "33.64", 0.0379), ("29.05", "0.11", "28.40", 0.0010)):
+        for mean, deviation, reference, p in (("35.33", "0.12", "34.79", 0.0022),
+                                              ("41.84", "0.12", "41.58", 0.0165),
+                                              ("34.21", "0.37", "33.64", 0.0379),
+                                              ("29.05", "0.11", "28.40", 0.0010)):
             found = self.compare("--means", mean, "--deviations", deviation, "--counts=4", "--better=higher",
                                  "--reference", reference)
             self.assert_near(mean, found["population"]["p"], p, 5e-5)
@@ -199,7 +202,8 @@ class SeedTest(ToolTest):
         # NaN anywhere keeps a run from being the best; the last value alone counts otherwise.
         (self.folder / "bad.jsonl").write_text('{"loss": null}\n{"loss": 2.0}\n')
         self.assertEqual(self.compare("bad.jsonl", "--metric=loss")["a"]["values"], [2])
-        self.refuse("bad.jsonl", "--metric=loss", "--at=best", "--better=lower", status=3, says=["line 1: loss is null"])
+        self.refuse("bad.jsonl", "--metric=loss", "--at=best", "--better=lower", status=3,
+                    says=["line 1: loss is null"])
 
     def test_too_little(self):
         for words, status, says in (
@@ -207,7 +211,8 @@ class SeedTest(ToolTest):
                 (["1", "2", "against", "2", "--better=lower"], 3, "B has 1 run, expected"),
                 (["1", "1", "against", "2", "2", "--better=lower"], 4, "the deviation is 0"),
                 (["--means=1,2", "--deviations=1,1", "--counts=1", "--better=lower"], 3, "A has 1 run"),
-                (["--means=1", "--deviations=0", "--counts=3", "--better=lower", "--reference=2"], 4, "deviation is 0"),
+                (["--means=1", "--deviations=0", "--counts=3", "--better=lower", "--reference=2"], 4,
+                 "deviation is 0"),
                 (["1e308", "-1e308"], 2, "unknown option"), (["--", "1e308", "-1e308"], 3, "beyond float64")):
             with self.subTest(words=words):
                 self.refuse(*words, status=status, says=[says])
@@ -216,19 +221,22 @@ class SeedTest(ToolTest):
         log = self.log("a.jsonl", [1.0])
         for words, says in (
                 ([], "no runs are given"), (["against", "1"], "no runs before against"),
-                (["1", "against"], "no runs after against"), (["1", "against", "2", "against", "3"], "one word against"),
+                (["1", "against"], "no runs after against"), (["1", "against", "2", "against", "3"],
+                                                              "one word against"),
                 (["1", "2", "against", "3", "4"], "--better is missing"),
                 (["1", "2", "--reference=3"], "--better is missing"),
                 (["1", "2", "--test=welch"], "--test has no effect without B"),
                 (["1", "2", "--reference=3", "--test=paired", "--better=lower"], "--test paired needs B"),
                 (["1", "2", "against", "3", "--reference=3", "--better=lower"], "both B and --reference"),
-                (["1", log, "--metric=loss"], "both numbers and logs"), (["1", "--metric=loss"], "--metric has no effect"),
+                (["1", log, "--metric=loss"], "both numbers and logs"),
+                (["1", "--metric=loss"], "--metric has no effect"),
                 (["1", "--counts=3"], "--counts has no effect without --means"),
                 (["1", "--means=3", "--deviations=1", "--counts=3"], "both runs and --means"),
                 (["--means=1,2", "--deviations=1", "--counts=3", "--better=lower"], "--deviations has 1 numbers"),
                 (["--means=1,2", "--deviations=1,1", "--better=lower"], "--counts has 0 numbers"),
                 (["--means=1,2,3", "--deviations=1,1,1", "--counts=3", "--better=lower"], "--means has 3 numbers"),
-                (["--means=1,2", "--deviations=1,1", "--counts=3", "--better=lower", "--test=paired"], "needs runs"),
+                (["--means=1,2", "--deviations=1,1", "--counts=3", "--better=lower", "--test=paired"],
+                 "needs runs"),
                 (["--means=1", "--deviations=-1", "--counts=3"], "--deviations lists -1"),
                 (["1", "nan"], None)):
             with self.subTest(words=words):

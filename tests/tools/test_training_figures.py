@@ -42,7 +42,8 @@ class Training(FigureTest):
 
     def test_lines_are_named_by_what_differs(self):
         a = self.seeds("a", {PATHS: [], "optimizer.rule": "sgd", "model.layers": 1}, [[4, 3], [4.5, 3.5]])
-        b = self.seeds("b", {PATHS: ["decoder.self"], "optimizer.rule": "adam", "model.layers": 1}, [[4, 2], [4, 3]])
+        b = self.seeds("b", {PATHS: ["decoder.self"], "optimizer.rule": "adam", "model.layers": 1},
+                       [[4, 2], [4, 3]])
         words = self.training(*a, *b)
         self.assertTrue({"no paths, sgd", "paths decoder.self, adam", "least to largest seed", "step",
                          "training loss (nats)"} <= set(words), words)
@@ -122,13 +123,17 @@ class Training(FigureTest):
         decade = lines[0][1, 1] - lines[0][0, 1]
         self.assert_near("slope", lines[1][1, 1] - lines[1][0, 1], decade, 1e-2)
         self.assert_near("apart", lines[1][0, 1] - lines[0][0, 1], 2 * decade, 1e-2)
-        self.bad(words[0], "--deviation-from", self.log("other", {"seed": 9}, [1, 2]), says="no log of --deviation-from has its seed, 1")
-        self.bad(words[0], *words[2:], "--deviation-from", self.log("twin", {PATHS: [], "optimizer.rescale": "none"}, [1, 1]),
+        self.bad(words[0], "--deviation-from", self.log("other", {"seed": 9}, [1, 2]),
+                 says="no log of --deviation-from has its seed, 1")
+        self.bad(words[0], *words[2:], "--deviation-from", self.log("twin",
+                                                                    {PATHS: [], "optimizer.rescale": "none"},
+                                                                    [1, 1]),
                  says="are alike")
 
     def test_bad_logs(self):
         good = self.log("good", {}, [3, 2])
-        for text, says in (("", "is no log of attn-train"), ("{}\n", "its first line has no recipe"), ("a\n", "line 1 is no JSON"),
+        for text, says in (("", "is no log of attn-train"), ("{}\n", "its first line has no recipe"),
+                           ("a\n", "line 1 is no JSON"),
                            ('{"recipe": {}}\n{"loss": 1}\n', "line 2 has no step"),
                            ('{"recipe": {}}\n{"step": 1, "loss": "a"}\n', "loss of step 1 is no number"),
                            ('{"recipe": {}}\n{"step": 1, "loss": 1}\n[1]\n', "line 3 is no JSON object"),
@@ -136,7 +141,8 @@ class Training(FigureTest):
             (self.folder / "bad.jsonl").write_text(text)
             with self.subTest(text=text):
                 self.bad(*([good] if "common" in says else []), "bad.jsonl", says=says)
-        self.bad(good, "--quantity", "valid.los", says="no line has valid.los; there are epoch, loss, rate, valid.loss")
+        self.bad(good, "--quantity", "valid.los",
+                 says="no line has valid.los; there are epoch, loss, rate, valid.loss")
         self.bad(good, "--quantity", "u", says="no run logs u")
         self.bad("none.jsonl", says="none.jsonl: No such file")
         self.bad(good, "--over", "optimizer.rate", status=2, says="optimizer.rate is no key")
@@ -168,8 +174,10 @@ class Names(unittest.TestCase):
         for key, value, expected in (("schedule.rate", 0.25, "rate 0.25"), ("optimizer.clip", 0.0, "clip 0"),
                                      ("model.tied", True, "tied yes"), ("optimizer.paths", [], "no paths"),
                                      ("optimizer.rule", "sgd", "sgd"), ("data.text", "a/b.txt", "b.txt"),
-                                     ("optimizer.paths", ["x", "y"], "paths x+y"), ("run.steps", None, "no steps")):
-            self.assertEqual(run_logs._word(key, key.split(".")[-1], value), expected)  # pylint: disable=protected-access
+                                     ("optimizer.paths", ["x", "y"], "paths x+y"),
+                                     ("run.steps", None, "no steps")):
+            self.assertEqual(run_logs._word(key, key.split(".")[-1], value),
+                             expected)  # pylint: disable=protected-access
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@
 
 #include "attn_train/language_task.hpp"
 #include "attn_train/pair_task.hpp"
+#include "attn_train/question_task.hpp"
 #include "attn_train/training.hpp"
 #include "common/bundles.hpp"
 #include "common/dataset_words.hpp"
@@ -49,6 +50,8 @@ cli::Declaration declare() {
               "run.keep-inputs: what the projections see for the first validation batch")
       .result("LAYER/ffn/..., LAYER/norm/..., embedding/..., softmax", "",
               "all other tensors of the model")
+      .result("views/wq, wk1, wk2, viewN/col_sum", "(H, D, d), (keys)",
+              "for questions; column sums with run.keep-inputs")
       .result("vocabulary", "(V)",
               "the symbols by token; source_vocabulary and target_vocabulary "
               "for pairs, with NAME_merges for byte pairs")
@@ -81,10 +84,11 @@ RunIdentity identity_of(const cli::Arguments& arguments, const Recipe& recipe,
 }
 
 template <class T>
-std::unique_ptr<Task<T>> make_task(const cli::Arguments& arguments, const Recipe& recipe,
-                                   const SplitTexts& texts) {
-  const auto make =
-      recipe.text("objective.kind") == "pairs" ? make_pair_task<T> : make_language_task<T>;
+std::unique_ptr<Task<T>> make_task(const cli::Arguments& arguments, cli::Report& report,
+                                   const Recipe& recipe, const SplitTexts& texts) {
+  const std::string kind = recipe.text("objective.kind");
+  if (kind == "questions") return make_question_task<T>(arguments, report, recipe, texts);
+  const auto make = kind == "pairs" ? make_pair_task<T> : make_language_task<T>;
   return make(recipe, texts, arguments.flag("allow-leak"), arguments.threads);
 }
 
@@ -105,8 +109,9 @@ std::string metrics_text(const Json& metrics) {
 
 template <class T>
 cli::Outcome train_as(const cli::Arguments& arguments, cli::Report& report, const Recipe& recipe) {
-  const SplitTexts texts = read_split_texts(recipe);
-  const std::unique_ptr<Task<T>> task = make_task<T>(arguments, recipe, texts);
+  SplitTexts texts = read_split_texts(recipe);
+  const std::unique_ptr<Task<T>> task = make_task<T>(arguments, report, recipe, texts);
+  texts.texts = {};
   RunFile file(arguments, report, identity_of(arguments, recipe, texts.print));
   Training<T> training(arguments, report, recipe, *task, file);
   Json& result = report.result();

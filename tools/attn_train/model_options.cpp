@@ -15,6 +15,13 @@ Value chosen(const Recipe& recipe, const std::string& key,
 
 }  // namespace
 
+void require_heads(const Recipe& recipe) {
+  const Index width = recipe.integer("model.width");
+  if (width % recipe.integer("model.heads") == 0) return;
+  throw recipe.refusal("model.heads",
+                       "does not divide model.width, which is " + std::to_string(width));
+}
+
 train::LayerAttention layer_attention(const Recipe& recipe, const std::string& place, bool causal) {
   train::LayerAttention attention;
   attention.scheme.scheme = chosen<Scheme>(recipe, place + ".scheme",
@@ -34,11 +41,7 @@ train::LayerAttention layer_attention(const Recipe& recipe, const std::string& p
 train::TransformerOptions transformer_options(const Recipe& recipe, bool allow_leak) {
   const std::string kind = recipe.text("objective.kind");
   train::TransformerOptions options;
-  const Index width = recipe.integer("model.width");
-  if (width % recipe.integer("model.heads") != 0) {
-    throw recipe.refusal("model.heads",
-                         "does not divide model.width, which is " + std::to_string(width));
-  }
+  require_heads(recipe);
   options.decoder_layers = recipe.integer("model.layers");
   if (kind == "pairs") {
     options.encoder_layers = recipe.integer_or("model.encoder-layers", "model.layers");
@@ -55,10 +58,7 @@ train::TransformerOptions transformer_options(const Recipe& recipe, bool allow_l
                          "--allow-leak trains it nevertheless");
   }
   options.order = recipe.flag("objective.order");
-  if (options.order && kind != "masked") {
-    throw recipe.refusal("objective.order", "is true, but goes with masked only");
-  }
-  options.layer.width = width;
+  options.layer.width = recipe.integer("model.width");
   options.layer.heads = recipe.integer("model.heads");
   options.layer.inner = recipe.integer("model.inner");
   options.layer.activation =
@@ -66,7 +66,7 @@ train::TransformerOptions transformer_options(const Recipe& recipe, bool allow_l
   options.layer.order =
       recipe.text("model.norm") == "pre" ? train::NormOrder::pre : train::NormOrder::post;
   options.layer.deviation = recipe.text("model.start") == "xavier"
-                                ? 1 / std::sqrt(static_cast<double>(width))
+                                ? 1 / std::sqrt(static_cast<double>(options.layer.width))
                                 : recipe.number("model.deviation");
   options.layer.out_deviation =
       options.layer.deviation / std::sqrt(2 * static_cast<double>(options.decoder_layers));

@@ -12,6 +12,9 @@
 
 namespace attn::tools {
 
+/// Throws Recipe::refusal unless the heads divide the width.
+void require_heads(const Recipe& recipe);
+
 /// How the attention `place`, such as "encoder.self", attends.
 train::LayerAttention layer_attention(const Recipe& recipe, const std::string& place, bool causal);
 

@@ -123,9 +123,6 @@ PairVocabulary learn_pair_vocabulary(const Recipe& recipe, const SplitTexts& tex
 template <class T>
 std::unique_ptr<Task<T>> make_pair_task(const Recipe& recipe, const SplitTexts& texts,
                                         bool allow_leak, int threads) {
-  if (recipe.given("data.line-ends") && recipe.flag("data.line-ends")) {
-    throw recipe.refusal("data.line-ends", "does not go with pairs, whose ends are lines");
-  }
   train::TransformerOptions options = transformer_options(recipe, allow_leak);
   PairVocabulary vocabulary = learn_pair_vocabulary(recipe, texts);
   options.source_vocabulary = vocabulary.source.size();

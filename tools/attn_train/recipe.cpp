@@ -181,6 +181,18 @@ Recipe::Recipe(const std::string& file, const std::vector<std::string>& settings
     }
     values_[name] = normal(*key, value);
   }
+  require_fitting();
+}
+
+// Refuses keys that have no effect for the objective.
+void Recipe::require_fitting() const {
+  const std::string objective = text("objective.kind");
+  for (const auto& [name, set] : given_) {
+    const std::vector<std::string>& fitting = find_key(name)->objectives;
+    if (fitting.empty() || std::count(fitting.begin(), fitting.end(), objective) > 0) continue;
+    throw refusal(name, fmt::format("does not go with objective.kind = \"{}\", only with {}",
+                                    objective, fmt::join(fitting, ", ")));
+  }
 }
 
 bool Recipe::given(const std::string& key) const { return given_.count(key) > 0; }

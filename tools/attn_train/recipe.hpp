@@ -49,6 +49,7 @@ class Recipe {
                 const std::string& hint = {}) const;
 
  private:
+  void require_fitting() const;
   const nlohmann::ordered_json& value(const std::string& key) const;
 
   std::string file_;

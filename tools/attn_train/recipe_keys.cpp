@@ -55,6 +55,17 @@ RecipeKey file(const std::string& name, const std::string& help) {
   return {.name = name, .kind = Kind::file, .help = help, .fallback = ""};
 }
 
+// Adds keys that apply to some objectives only.
+void add_for(Keys& keys, const std::vector<std::string>& objectives, Keys more) {
+  for (RecipeKey& key : more) {
+    key.objectives = objectives;
+    keys.push_back(std::move(key));
+  }
+}
+
+const std::vector<std::string> of_tokens = {"causal", "masked", "pairs"};
+const std::vector<std::string> of_pairs = {"pairs"};
+
 void add_run(Keys& keys) {
   keys.push_back(
       integer("seed", 0, 1, "seed of the start, the order of the data, masks and dropout"));
@@ -62,82 +73,96 @@ void add_run(Keys& keys) {
 }
 
 void add_data(Keys& keys) {
-  keys.push_back(file("data.text", "one UTF-8 text, divided by data.split"));
-  keys.push_back({.name = "data.split",
-                  .kind = Kind::numbers,
-                  .help = "shares of data.text for training, validation and test, by position",
-                  .fallback = {90, 5, 5},
-                  .low = 0});
+  add_for(keys, of_tokens,
+          {file("data.text", "one UTF-8 text, divided by data.split"),
+           {.name = "data.split",
+            .kind = Kind::numbers,
+            .help = "shares of data.text for training, validation and test, by position",
+            .fallback = {90, 5, 5},
+            .low = 0}});
   keys.push_back(file("data.train",
                       "training data: a text; for pairs, lines of two columns with a tab between; "
                       "for questions, a bundle of tensor-gen scenes"));
   keys.push_back(file("data.valid", "the same for validation, at every run.evaluate-every steps"));
   keys.push_back(file("data.test", "the same for the test at the end"));
-  keys.push_back(choice("data.tokens", {"characters", "words", "byte-pairs"},
-                        "what a token is; byte pairs are learned from the training data"));
-  keys.push_back(integer("data.vocabulary", 0, 0,
-                         "number of symbols, special ones included; the most frequent ones are "
-                         "kept. 0: all"));
-  keys.push_back({.name = "data.line-ends",
-                  .kind = Kind::flag,
-                  .help = "the end of a line is a token (words and byte pairs)",
-                  .fallback = true});
-  keys.push_back(flag("data.joint", "pairs: one vocabulary for both columns"));
-  keys.push_back(integer("data.length", 1, 128,
-                         "tokens of a segment; pairs: the most tokens of a target with its start"));
-  keys.push_back(integer("data.source-length", 1, 128, "pairs: the most tokens of a source"));
+  add_for(keys, of_tokens,
+          {choice("data.tokens", {"characters", "words", "byte-pairs"},
+                  "what a token is; byte pairs are learned from the training data"),
+           integer("data.vocabulary", 0, 0,
+                   "number of symbols, special ones included; the most frequent ones are kept. 0: "
+                   "all"),
+           integer("data.length", 1, 128,
+                   "tokens of a segment; for pairs, the most tokens of a target with its start")});
+  add_for(keys, {"causal", "masked"},
+          {{.name = "data.line-ends",
+            .kind = Kind::flag,
+            .help = "the end of a line is a token (words and byte pairs)",
+            .fallback = true}});
+  add_for(keys, of_pairs,
+          {integer("data.source-length", 1, 128, "the most tokens of a source"),
+           flag("data.joint", "one vocabulary for both columns")});
 }
 
 void add_model(Keys& keys) {
-  keys.push_back(integer("model.layers", 1, 1, "layers; pairs: of the decoder"));
-  RecipeKey encoder = integer("model.encoder-layers", 1, nullptr, "pairs: layers of the encoder");
+  RecipeKey encoder = integer("model.encoder-layers", 1, nullptr, "layers of the encoder");
   encoder.default_words = "as model.layers";
-  keys.push_back(encoder);
+  add_for(keys, of_tokens, {integer("model.layers", 1, 1, "layers; for pairs, of the decoder")});
+  add_for(keys, of_pairs, {encoder});
   keys.push_back(integer("model.width", 1, 128, "width D of the vectors"));
   keys.push_back(integer("model.heads", 1, 4, "heads; they divide the width"));
-  keys.push_back(integer("model.inner", 1, 256, "width of the feed-forward layer"));
-  keys.push_back(choice("model.positions", {"learned", "sinusoidal"}, "vectors of positions"));
-  keys.push_back(choice("model.norm", {"post", "pre"}, "layer norm after or before a sub-layer"));
-  keys.push_back(choice("model.activation", {"relu", "gelu"}, "of the feed-forward layer"));
-  keys.push_back(flag("model.tied", "the softmax has the matrix of the embedding"));
-  keys.push_back(
-      choice("model.start", {"xavier", "normal"},
-             "how matrices start: normal numbers of variance 2/(rows + columns) of a "
-             "D x D matrix, that is 1/D, or of deviation model.deviation; those of W_O "
-             "and of the second feed-forward matrix are divided by the root of twice the "
-             "layers"));
+  keys.push_back(integer("model.inner", 1, 256,
+                         "width of the feed-forward layer; for questions, "
+                         "of pooling and classifier"));
+  add_for(keys, of_tokens,
+          {choice("model.positions", {"learned", "sinusoidal"}, "vectors of positions"),
+           choice("model.norm", {"post", "pre"}, "layer norm after or before a sub-layer"),
+           choice("model.activation", {"relu", "gelu"}, "of the feed-forward layer"),
+           flag("model.tied", "the softmax has the matrix of the embedding")});
+  keys.push_back(choice("model.start", {"xavier", "normal"},
+                        "the deviation of normal numbers in matrices at the start: xavier, "
+                        "1/sqrt(D), for questions sqrt(2/(rows + columns)); normal, "
+                        "model.deviation. In a Transformer, that of W_O and of the second "
+                        "feed-forward matrix is divided by sqrt(2 layers)"));
   keys.push_back(positive("model.deviation", 0.02, "see model.start"));
 }
 
-void add_attention(Keys& keys, const std::string& table, const std::string& where) {
-  keys.push_back(
-      choice(table + ".scheme", {"unas", "dnas", "hnas", "sinkhorn"}, "normalisation of " + where));
-  keys.push_back(integer(table + ".iterations", 1, 1, "iterations of sinkhorn"));
-  keys.push_back({.name = table + ".hybrid",
-                  .kind = Kind::number,
-                  .help = "u of hnas at the start",
-                  .fallback = 0.5,
-                  .low = 0,
-                  .high = 1,
-                  .low_open = true,
-                  .high_open = true});
-  keys.push_back(choice(table + ".hybrid-by", {"layer", "head"}, "what has a u of its own"));
+Keys attention(const std::string& table, const std::string& where) {
+  return {
+      choice(table + ".scheme", {"unas", "dnas", "hnas", "sinkhorn"}, "normalisation of " + where),
+      integer(table + ".iterations", 1, 1, "iterations of sinkhorn"),
+      {.name = table + ".hybrid",
+       .kind = Kind::number,
+       .help = "u of hnas at the start",
+       .fallback = 0.5,
+       .low = 0,
+       .high = 1,
+       .low_open = true,
+       .high_open = true},
+      choice(table + ".hybrid-by", {"layer", "head"}, "what has a u of its own")};
 }
 
 void add_attentions(Keys& keys) {
-  add_attention(keys, "encoder.self", "the encoder; a masked language model is an encoder");
-  add_attention(keys, "decoder.self", "the decoder; a causal language model is a decoder");
-  add_attention(keys, "decoder.cross", "the decoder's attention to the encoder");
+  add_for(keys, {"masked", "pairs"}, attention("encoder.self", "self-attention in the encoder"));
+  add_for(keys, {"causal", "pairs"}, attention("decoder.self", "self-attention in the decoder"));
+  add_for(keys, of_pairs, attention("decoder.cross", "the decoder's attention to the encoder"));
+  Keys views = attention("views",
+                         "the attention of the first view to each other one; none: no "
+                         "attention, the boxes of all views side by side");
+  views.front().words.emplace_back("none");
+  add_for(keys, {"questions"}, views);
 }
 
 void add_objective(Keys& keys) {
-  keys.push_back(choice("objective.kind", {"causal", "masked", "pairs"},
-                        "causal or masked language model; pairs: from source to target"));
-  keys.push_back(flag("objective.order",
-                      "masked: also whether the two halves of a segment are in order or swapped"));
+  keys.push_back(choice("objective.kind", {"causal", "masked", "pairs", "questions"},
+                        "causal language model (a decoder), masked language model (an encoder), "
+                        "pairs (from source to target, by both), or questions about scenes that "
+                        "several detectors saw"));
+  add_for(keys, {"masked"},
+          {flag("objective.order",
+                "also learns whether the two halves of a segment are in order or swapped")});
   keys.push_back(number("objective.smoothing", 0, 1, 0, "label smoothing"));
-  keys.push_back(
-      integer("objective.beam", 1, 1, "pairs: width of the beam of outputs; 1: greedy", 1024));
+  add_for(keys, of_pairs,
+          {integer("objective.beam", 1, 1, "width of the beam of outputs; 1: greedy", 1024)});
 }
 
 void add_optimizer(Keys& keys) {
@@ -152,28 +177,28 @@ void add_optimizer(Keys& keys) {
   keys.push_back(number("optimizer.decay", 0, no_limit, 0, "weight decay of matrices"));
   keys.push_back(number("optimizer.clip", 0, no_limit, 0,
                         "the largest norm of all gradients together; 0: any"));
-  keys.push_back({.name = "optimizer.paths",
-                  .kind = Kind::choices,
-                  .help = "attentions whose W_Q and W_K step in the space of basis paths "
-                          "(SI-SGD, SI-Adam)",
-                  .fallback = nlohmann::ordered_json::array(),
-                  .words = attention_names});
-  keys.push_back(choice("optimizer.start", {"keep", "ones"},
-                        "the weights of the skeletons at the start: as they are, or 1"));
-  keys.push_back(
-      choice("optimizer.rescale", {"none", "factors", "powers"},
-             "rescales the columns of W_Q by c and of W_K by 1/c at the start: c uniform "
-             "in [0.5, 3] with a random sign, or a signed power of two from 1/8 to 8"));
-  keys.push_back({.name = "optimizer.start-of",
-                  .kind = Kind::choices,
-                  .help = "attentions that optimizer.start and optimizer.rescale change",
-                  .fallback = nullptr,
-                  .words = attention_names,
-                  .default_words = "those of optimizer.paths"});
-  keys.push_back(choice("optimizer.singular", {"stop", "skip"},
-                        "what happens where a ratio R is below optimizer.min-ratio: the run ends "
-                        "with status 4, or that column stays for this step"));
-  keys.push_back(positive("optimizer.min-ratio", 1e-3, "see optimizer.singular"));
+  add_for(
+      keys, of_tokens,
+      {{.name = "optimizer.paths",
+        .kind = Kind::choices,
+        .help = "attentions whose W_Q and W_K step in the space of basis paths (SI-SGD, SI-Adam)",
+        .fallback = nlohmann::ordered_json::array(),
+        .words = attention_names},
+       choice("optimizer.start", {"keep", "ones"},
+              "the weights of the skeletons at the start: as they are, or 1"),
+       choice("optimizer.rescale", {"none", "factors", "powers"},
+              "rescales the columns of W_Q by c and of W_K by 1/c at the start: c uniform in "
+              "[0.5, 3] with a random sign, or a signed power of two from 1/8 to 8"),
+       {.name = "optimizer.start-of",
+        .kind = Kind::choices,
+        .help = "attentions that optimizer.start and optimizer.rescale change",
+        .fallback = nullptr,
+        .words = attention_names,
+        .default_words = "those of optimizer.paths"},
+       choice("optimizer.singular", {"stop", "skip"},
+              "what happens where a ratio R is below optimizer.min-ratio: the run ends with "
+              "status 4, or that column stays for this step"),
+       positive("optimizer.min-ratio", 1e-3, "see optimizer.singular")});
 }
 
 void add_schedule(Keys& keys) {
@@ -283,7 +308,11 @@ std::string recipe_help() {
       text += own.empty() ? "\n" : "\n[" + own + "]\n";
       table = own;
     }
-    std::string words = sentence(key.help) + " " + sentence(key.expectation());
+    std::string words = sentence(key.help);
+    if (!key.objectives.empty()) {
+      words += fmt::format(" Only {}.", fmt::join(key.objectives, ", "));
+    }
+    words += " " + sentence(key.expectation());
     words.pop_back();
     const std::string usual = default_text(key);
     if (!usual.empty()) words += " (default " + usual + ")";

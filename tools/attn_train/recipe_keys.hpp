@@ -20,7 +20,8 @@ struct RecipeKey {
   double high = std::numeric_limits<double>::infinity();
   bool low_open = false;  ///< `low` itself is not allowed
   bool high_open = false;
-  std::string default_words = {};  ///< describes a default that depends on other keys
+  std::string default_words = {};            ///< describes a default that depends on other keys
+  std::vector<std::string> objectives = {};  ///< those to which it applies; empty: all
 
   /// What it accepts: "an integer in [1, 64]", "one of sgd, adam, lamb".
   std::string expectation() const;

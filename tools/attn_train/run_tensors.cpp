@@ -23,12 +23,11 @@ bool is_at(const Parameter& one, const MatrixPlace& place) { return one.offset =
 
 Form form_of(const Parameter& one, const std::vector<AttentionGroup>& attentions) {
   for (const AttentionGroup& group : attentions) {
-    const train::AttentionLayer& layer = *group.layer;
-    const Index heads = layer.options().heads;
-    if (is_at(one, layer.wq()) || is_at(one, layer.wk()) || is_at(one, layer.wv())) {
-      return {Stored::projection, heads};
+    const Index heads = group.heads->options().heads;
+    for (const MatrixPlace& place : group.projections) {
+      if (is_at(one, place)) return {Stored::projection, heads};
     }
-    if (is_at(one, layer.wo())) return {Stored::joining, heads};
+    if (group.joining && is_at(one, *group.joining)) return {Stored::joining, heads};
   }
   return {};
 }
@@ -66,14 +65,14 @@ void for_each_number(const Parameter& one, const Form& form, const Body& body) {
 
 template <class T>
 void write_attention(const AttentionGroup& attention, const T* weights, io::OutputBundle& bundle) {
-  const train::AttentionLayerOptions& options = attention.layer->options();
+  const train::HeadAttentionOptions& options = attention.heads->options();
   io::OutputBundle group = bundle.group(attention.name);
   group.attribute("attn_causal", std::string(options.causal ? "top-left" : "none"));
   group.attribute("train_scheme", std::string(description_of(options.scheme.scheme).name()));
   if (options.scheme.scheme == Scheme::sinkhorn) {
     group.attribute("train_iterations", std::int64_t{options.scheme.iterations});
   }
-  const std::vector<double> shares = attention.layer->shares(weights);
+  const std::vector<double> shares = attention.heads->shares(weights);
   if (shares.empty()) return;
   const Shape shape = options.scheme.share_by_head ? Shape{options.heads} : Shape{};
   group.create("hybrid", DType::f64, shape).write(Shape(shape.size(), 0), shape, shares.data());

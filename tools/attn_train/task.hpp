@@ -8,18 +8,20 @@
 
 #include "attn_train/run_data.hpp"
 #include "io/output.hpp"
-#include "train/attention_layer.hpp"
+#include "train/head_attention.hpp"
 #include "train/language_batches.hpp"
 #include "train/path_optimizer.hpp"
 
 namespace attn::tools {
 
-/// An attention of a model, as a checkpoint holds it: a group with wq, wk, wv (heads, width, d), wo
-/// (heads·d, width) and attributes.
+/// An attention of a model, as a checkpoint holds it: a group with projections such as wq (heads,
+/// width, d), where there is one wo (heads·d, width), and attributes.
 struct AttentionGroup {
   std::string name;   ///< "layer0", "decoder/layer0/cross"
   std::string place;  ///< its name in a recipe: "decoder.self"
-  const train::AttentionLayer* layer = nullptr;
+  const train::HeadAttention* heads = nullptr;
+  std::vector<train::MatrixPlace> projections = {};  ///< W_Q, W_K, …: (heads·d, width)
+  std::optional<train::MatrixPlace> joining = {};    ///< W_O: (width, heads·d)
 };
 
 /// The number of a step, and of its batch in the epoch.

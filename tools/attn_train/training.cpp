@@ -77,7 +77,7 @@ std::vector<train::PathLayer> Training<T>::layers_at(const std::vector<std::stri
     for (const AttentionGroup& group : task_.attentions()) {
       if (group.place != place) continue;
       layers.push_back(
-          {group.name, group.layer->wq(), group.layer->wk(), group.layer->options().heads});
+          {group.name, group.projections[0], group.projections[1], group.heads->options().heads});
     }
     if (layers.size() == before) {
       const bool in_start = recipe_.given("optimizer.start-of");

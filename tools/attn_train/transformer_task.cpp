@@ -20,17 +20,19 @@ double real_positions(const train::TokenRows& rows) {
   return sum;
 }
 
-void add_stack(const train::Stack& stack, const std::string& prefix, const std::string& place,
+AttentionGroup group_of(const train::AttentionLayer& layer, const std::string& place) {
+  return {.name = layer.group(),
+          .place = place,
+          .heads = &layer.heads(),
+          .projections = {layer.wq(), layer.wk(), layer.wv()},
+          .joining = layer.wo()};
+}
+
+void add_stack(const train::Stack& stack, const std::string& place,
                std::vector<AttentionGroup>& groups) {
-  for (std::size_t n = 0; n < stack.layers().size(); ++n) {
-    const train::TransformerLayer& layer = stack.layers()[n];
-    const std::string name = prefix + "layer" + std::to_string(n);
-    if (prefix.empty()) {
-      groups.push_back({name, place + ".self", &layer.self()});
-      continue;
-    }
-    groups.push_back({name + "/self", place + ".self", &layer.self()});
-    if (layer.cross()) groups.push_back({name + "/cross", place + ".cross", &*layer.cross()});
+  for (const train::TransformerLayer& layer : stack.layers()) {
+    groups.push_back(group_of(layer.self(), place + ".self"));
+    if (layer.cross()) groups.push_back(group_of(*layer.cross(), place + ".cross"));
   }
 }
 
@@ -49,9 +51,8 @@ TransformerTask<T>::TransformerTask(const Recipe& recipe, const train::Transform
 template <class T>
 std::vector<AttentionGroup> TransformerTask<T>::attentions() const {
   std::vector<AttentionGroup> groups;
-  const bool alone = !model_.encoder();
-  if (!alone) add_stack(*model_.encoder(), "encoder/", "encoder", groups);
-  add_stack(model_.decoder(), alone ? "" : "decoder/", masked_ ? "encoder" : "decoder", groups);
+  if (model_.encoder()) add_stack(*model_.encoder(), "encoder", groups);
+  add_stack(model_.decoder(), masked_ ? "encoder" : "decoder", groups);
   return groups;
 }
 
@@ -96,7 +97,7 @@ Json TransformerTask<T>::attention_figures(const T* weights) {
   for (const AttentionGroup& group : attentions()) {
     Json one;
     one["group"] = group.name;
-    const std::vector<double> shares = group.layer->shares(weights);
+    const std::vector<double> shares = group.heads->shares(weights);
     if (!shares.empty()) one["u"] = shares;
     one["least_column_sum"] = sums[n].least;
     one["explained_away"] = sums[n].explained_away_share();
