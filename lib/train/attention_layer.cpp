@@ -22,6 +22,9 @@ Rows<T> product(const Slot<T>& slot, const MatrixPlace& place, MatrixView<const 
 }
 
 HeadAttentionOptions head_options(const AttentionLayerOptions& options) {
+  if (options.scheme.em) {
+    throw Error(Failure::usage, "expectation-maximisation is for multi-view attention only");
+  }
   return {.scheme = options.scheme,
           .causal = options.causal,
           .heads = options.heads,

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <map>
+#include <optional>
 
 #include "attnkit/attention.hpp"
+#include "train/em_attention.hpp"
 
 namespace attn::train {
 
@@ -11,6 +13,8 @@ struct AttentionScheme {
   Scheme scheme = Scheme::unas;
   bool share_by_head = false;  ///< for hnas: a share u of each head's own, else one of the layer
   Index iterations = 1;        ///< for sinkhorn
+  /// In place of all that: expectation-maximisation, in multi-view attention only.
+  std::optional<EmScheme> em = {};
 
   auto operator<=>(const AttentionScheme&) const = default;
 };

@@ -37,12 +37,31 @@ AttentionResults<T> results_of(const HeadAttention::Kept<T>& kept, const Attenti
   return results;
 }
 
+Index own_positions(const Sequences& sequences, Index n) {
+  return sequences.lengths == nullptr ? sequences.length : sequences.lengths[n];
+}
+
+// Calls body(of_queries, of_keys, first key) for each head of each sequence. Of an array of all
+// heads, they choose its own queries and its own keys.
+template <class Body>
+void for_each_problem(const Sequences& queries, const Sequences& keys, Index heads,
+                      const Body& body) {
+  for (Index b = 0; b < queries.count; ++b) {
+    for (Index h = 0; h < heads; ++h) {
+      const Index first_query = (b * heads + h) * queries.length;
+      const Index first_key = (b * heads + h) * keys.length;
+      body([&](auto all) { return all.row_range(first_query, own_positions(queries, b)); },
+           [&](auto all) { return all.row_range(first_key, own_positions(keys, b)); }, first_key);
+    }
+  }
+}
+
 }  // namespace
 
 HeadAttention::HeadAttention(Parameters& parameters, const std::string& prefix,
                              const HeadAttentionOptions& options, std::uint32_t place)
     : options_(options), dropout_place_(place) {
-  if (options.scheme.scheme != Scheme::hnas) return;
+  if (!has_shares()) return;
   const double rho = std::log(options.first_share / (1 - options.first_share));
   rho_ = parameters.add_vector(prefix + "rho", rho_count(), rho);
 }
@@ -62,7 +81,7 @@ AttentionExtents HeadAttention::extents(const Sequences& queries, const Sequence
 
 template <class T>
 std::vector<double> HeadAttention::shares(const T* weights) const {
-  if (options_.scheme.scheme != Scheme::hnas) return {};
+  if (!has_shares()) return {};
   std::vector<double> shares;
   for (Index h = 0; h < rho_count(); ++h) {
     shares.push_back(logistic(static_cast<double>(weights[rho_ + h])));
@@ -73,6 +92,11 @@ std::vector<double> HeadAttention::shares(const T* weights) const {
 template <class T>
 void HeadAttention::forward(const Slot<T>& slot, const Sequences& queries, const Sequences& keys,
                             Kept<T>& kept) const {
+  if (options_.scheme.em) {
+    kept.out = Rows<T>::zeros(queries.rows() * options_.heads, options_.depth);
+    run_em(queries, keys, kept, kept.out, nullptr);
+    return;
+  }
   const AttentionExtents made_for = extents(queries, keys);
   const std::vector<double> shares = this->shares(slot.weights);
   const Index heads = options_.heads;
@@ -96,6 +120,7 @@ template <class T>
 HeadAttention::Gradients<T> HeadAttention::backward(const Slot<T>& slot, const Sequences& queries,
                                                     const Sequences& keys, const Kept<T>& kept,
                                                     const Rows<T>& grad_out, bool adds) const {
+  if (options_.scheme.em) return em_gradients(queries, keys, kept, grad_out);
   const AttentionExtents made_for = extents(queries, keys);
   const std::vector<double> shares = this->shares(slot.weights);
   const AttentionInputs<T> in = inputs_of(made_for, kept.q, kept.k, kept.v, queries, keys, shares);
@@ -130,10 +155,15 @@ HeadAttention::Gradients<T> HeadAttention::backward(const Slot<T>& slot, const S
 template <class T>
 Rows<double> HeadAttention::column_sums(const Slot<T>& slot, const Sequences& queries,
                                         const Sequences& keys, const Kept<T>& kept) const {
+  Rows<double> sums = Rows<double>::zeros(keys.rows() * options_.heads, 1);
+  if (options_.scheme.em) {
+    Rows<T> out(queries.rows() * options_.heads, options_.depth);
+    run_em(queries, keys, kept, out, sums.data());
+    return sums;
+  }
   const AttentionExtents made_for = extents(queries, keys);
   const std::vector<double> shares = this->shares(slot.weights);
   AttentionPlan<T>& plan = slot.plans->plan(made_for);
-  Rows<double> sums(keys.rows() * options_.heads, 1);
   AttentionOutputs<T> outputs;
   outputs.col_sum = {sums.data(), plan.key_shape()};
   plan.run(inputs_of(made_for, kept.q, kept.k, kept.v, queries, keys, shares), outputs);
@@ -143,7 +173,7 @@ Rows<double> HeadAttention::column_sums(const Slot<T>& slot, const Sequences& qu
 template <class T>
 Rows<T> HeadAttention::attend(const Slot<T>& slot, const Sequences& queries, const Sequences& keys,
                               const Rows<T>& q, const Rows<T>& k, const Rows<T>& v) const {
-  if (options_.scheme.scheme != Scheme::unas) {
+  if (options_.scheme.em || options_.scheme.scheme != Scheme::unas) {
     throw Error(Failure::usage, "only under unas can queries attend one after the other");
   }
   AttentionExtents made_for = extents(queries, keys);
@@ -155,6 +185,37 @@ Rows<T> HeadAttention::attend(const Slot<T>& slot, const Sequences& queries, con
   outputs.out = {out.data(), plan.out_shape()};
   plan.run(inputs_of(made_for, q, k, v, queries, keys, {}), outputs);
   return out;
+}
+
+template <class T>
+void HeadAttention::run_em(const Sequences& queries, const Sequences& keys, const Kept<T>& kept,
+                           Rows<T>& out, double* column_sums) const {
+  for_each_problem(queries, keys, options_.heads,
+                   [&](const auto& of_queries, const auto& of_keys, Index first_key) {
+                     em_attention<T>(*options_.scheme.em, of_queries(kept.q.view()),
+                                     of_keys(kept.k.view()), of_keys(kept.v.view()),
+                                     of_queries(out.view()),
+                                     column_sums == nullptr ? nullptr : column_sums + first_key);
+                   });
+}
+
+template <class T>
+HeadAttention::Gradients<T> HeadAttention::em_gradients(const Sequences& queries,
+                                                        const Sequences& keys, const Kept<T>& kept,
+                                                        const Rows<T>& grad_out) const {
+  Gradients<T> found;
+  found.q = Rows<T>::zeros(kept.q.rows(), kept.q.cols());
+  found.k = Rows<T>::zeros(kept.k.rows(), kept.k.cols());
+  if (!options_.constant_values) found.v = Rows<T>::zeros(kept.v.rows(), kept.v.cols());
+  for_each_problem(queries, keys, options_.heads,
+                   [&](const auto& of_queries, const auto& of_keys, Index) {
+                     em_attention_gradients<T>(
+                         *options_.scheme.em, of_queries(kept.q.view()), of_keys(kept.k.view()),
+                         of_keys(kept.v.view()), of_queries(grad_out.view()),
+                         of_queries(found.q.view()), of_keys(found.k.view()),
+                         options_.constant_values ? MatrixView<T>() : of_keys(found.v.view()));
+                   });
+  return found;
 }
 
 #define ATTN_HEAD_ATTENTION(T)                                                                  \

@@ -20,7 +20,7 @@ struct HeadAttentionOptions {
 
 /// Attention of several heads between queries, keys and values that are there: scores q kᵀ/√d,
 /// weights π by the scheme, out = π v. The share of hnas is u = 1/(1 + exp(−ρ)), ρ one number or
-/// one per head.
+/// one per head. Expectation-maximisation has no dropout of weights.
 class HeadAttention {
  public:
   /// Adds PREFIXrho under hnas. `place` is the number of its weights' dropout; see Dropout.
@@ -76,6 +76,15 @@ class HeadAttention {
 
  private:
   AttentionExtents extents(const Sequences& queries, const Sequences& keys) const;
+  bool has_shares() const { return !options_.scheme.em && options_.scheme.scheme == Scheme::hnas; }
+
+  /// `forward` and `backward` by expectation-maximisation.
+  template <class T>
+  void run_em(const Sequences& queries, const Sequences& keys, const Kept<T>& kept, Rows<T>& out,
+              double* column_sums) const;
+  template <class T>
+  Gradients<T> em_gradients(const Sequences& queries, const Sequences& keys, const Kept<T>& kept,
+                            const Rows<T>& grad_out) const;
   Index rho_count() const { return options_.scheme.share_by_head ? options_.heads : 1; }
 
   HeadAttentionOptions options_;

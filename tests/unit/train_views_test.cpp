@@ -29,8 +29,17 @@ const std::vector<std::optional<AttentionScheme>>& view_schemes() {
       AttentionScheme{Scheme::dnas, false, 1},
       AttentionScheme{Scheme::hnas, false, 1},
       AttentionScheme{Scheme::hnas, true, 1},
-      AttentionScheme{Scheme::sinkhorn, false, 3}};
+      AttentionScheme{Scheme::sinkhorn, false, 3},
+      AttentionScheme{Scheme::unas, false, 1, EmScheme{1, false}},
+      AttentionScheme{Scheme::unas, false, 1, EmScheme{3, false}},
+      AttentionScheme{Scheme::unas, false, 1, EmScheme{3, true}}};
   return all;
+}
+
+std::string name_of(const std::optional<AttentionScheme>& scheme) {
+  if (!scheme) return "none";
+  if (scheme->em) return "em " + std::to_string(scheme->em->iterations);
+  return "scheme " + std::to_string(static_cast<int>(scheme->scheme));
 }
 
 ViewModelOptions small_views(const std::optional<AttentionScheme>& scheme, Index heads) {
@@ -123,6 +132,56 @@ Plain own_boxes(const Boxes& boxes, Index scene, Index width) {
   return plain;
 }
 
+// The weights of expectation-maximisation, from its formulas.
+Plain em_weights(Plain q, Plain k, const EmScheme& scheme) {
+  const auto d = static_cast<long double>(q.cols);
+  for (Plain* const one : {&q, &k}) {
+    for (long double& x : one->values) x /= std::pow(d, 0.25L);
+  }
+  std::vector<long double> prior;
+  for (Index i = 0; i < q.rows; ++i) {
+    long double square = 0;
+    for (Index c = 0; c < q.cols; ++c) square += q(i, c) * q(i, c);
+    prior.push_back(std::exp(square / 2));
+  }
+  std::vector<long double> variance(prior.size(), 1);
+  const auto distance = [&](Index i, Index j) {
+    long double sum = 0;
+    for (Index c = 0; c < q.cols; ++c) sum += (k(j, c) - q(i, c)) * (k(j, c) - q(i, c));
+    return sum;
+  };
+  Plain weights(q.rows, k.rows);
+  for (Index t = 0; t < scheme.iterations && k.rows > 0; ++t) {
+    Plain share(q.rows, k.rows);
+    for (Index j = 0; j < k.rows; ++j) {
+      long double sum = 0;
+      for (Index i = 0; i < q.rows; ++i) {
+        const auto at = static_cast<std::size_t>(i);
+        share(i, j) = prior[at] * std::exp(-distance(i, j) / (2 * variance[at])) /
+                      std::pow(variance[at], d / 2);
+        sum += share(i, j);
+      }
+      for (Index i = 0; i < q.rows; ++i) share(i, j) /= sum;
+    }
+    for (Index i = 0; i < q.rows; ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      long double sum = 0;
+      for (Index j = 0; j < k.rows; ++j) sum += share(i, j);
+      for (Index c = 0; c < q.cols; ++c) q(i, c) = 0;
+      for (Index j = 0; j < k.rows; ++j) {
+        weights(i, j) = share(i, j) / sum;
+        for (Index c = 0; c < q.cols; ++c) q(i, c) += weights(i, j) * k(j, c);
+      }
+      prior[at] = sum / static_cast<long double>(k.rows);
+      if (!scheme.estimates_variance) continue;
+      variance[at] = 0;
+      for (Index j = 0; j < k.rows; ++j) variance[at] += weights(i, j) * distance(i, j) / d;
+      variance[at] = std::max<long double>(variance[at], least_variance);
+    }
+  }
+  return weights;
+}
+
 // A model by plain loops over one scene at a time, from its formulas.
 class PlainModel {
  public:
@@ -180,6 +239,10 @@ class PlainModel {
     const Index depth = options_.width / options_.heads;
     const Plain q = times_transposed(boxes(batch, scene, 0), of("wq"));
     const Plain k = times_transposed(boxes(batch, scene, v), of("wk" + std::to_string(v)));
+    if (options_.scheme->em) {
+      return em_weights(columns_of(q, head * depth, depth), columns_of(k, head * depth, depth),
+                        *options_.scheme->em);
+    }
     const Plain scores =
         reference::scores(EnergyKind::scaled_dot, 1, columns_of(q, head * depth, depth),
                           columns_of(k, head * depth, depth), Plain(), Plain(), Causal::none);
@@ -240,7 +303,7 @@ TEST_CASE("gradients of the multi-view model") {
   for (const auto& scheme : view_schemes()) {
     for (const Index heads : {1, 2, 4}) {
       for (const bool whole : {false, true}) {
-        CAPTURE(scheme ? static_cast<int>(scheme->scheme) : -1);
+        CAPTURE(name_of(scheme));
         CAPTURE(heads);
         CAPTURE(whole);
         ViewModelOptions options = small_views(scheme, heads);
@@ -260,7 +323,7 @@ TEST_CASE("gradients of the multi-view model") {
 TEST_CASE_TEMPLATE("the multi-view model is its formulas", T, float, double) {
   for (const auto& scheme : view_schemes()) {
     for (const Index heads : {1, 2, 4}) {
-      CAPTURE(scheme ? static_cast<int>(scheme->scheme) : -1);
+      CAPTURE(name_of(scheme));
       CAPTURE(heads);
       const ViewModelOptions options = small_views(scheme, heads);
       const ViewModel model(options);
@@ -309,7 +372,7 @@ TEST_CASE_TEMPLATE("the multi-view model is its formulas", T, float, double) {
 
 TEST_CASE("the features of padded boxes are not looked at") {
   for (const auto& scheme : view_schemes()) {
-    CAPTURE(scheme ? static_cast<int>(scheme->scheme) : -1);
+    CAPTURE(name_of(scheme));
     const ViewModelOptions options = small_views(scheme, 2);
     const ViewModel model(options);
     const auto size = static_cast<std::size_t>(model.parameters().size());
@@ -330,6 +393,31 @@ TEST_CASE("the features of padded boxes are not looked at") {
     found = pass.differentiate(weights.data(), others, {}, 5, 1).gradients;
     CHECK(std::vector<double>(found, found + size) == want);
   }
+}
+
+TEST_CASE("one step of expectation-maximisation is dnas") {
+  const ViewModelOptions dnas = small_views(AttentionScheme{Scheme::dnas, false, 1}, 2);
+  ViewModelOptions em = dnas;
+  em.scheme->em = EmScheme{1, true};
+  const ViewModel one(dnas);
+  const ViewModel other(em);
+  const auto size = static_cast<std::size_t>(one.parameters().size());
+  CHECK(other.parameters().size() == one.parameters().size());
+  std::vector<double> weights(size);
+  one.parameters().initialise(3, weights.data());
+  const auto slots = scene_slots(dnas, 4, 7, some_boxes);
+  BatchPass<ViewModel, double> pass(one, 1);
+  BatchPass<ViewModel, double> other_pass(other, 1);
+  const auto want = pass.differentiate(weights.data(), slots, {}, 5, 1);
+  const auto found = other_pass.differentiate(weights.data(), slots, {}, 5, 1);
+  CHECK(found.prediction.loss == doctest::Approx(want.prediction.loss).epsilon(1e-13));
+  // Gradients of size 1, each a sum of some hundred terms.
+  double worst = 0;
+  for (std::size_t n = 0; n < size; ++n) {
+    const double error = std::abs(found.gradients[n] - want.gradients[n]);
+    if (!(error <= worst)) worst = error;
+  }
+  CHECK(worst <= 1e-12);
 }
 
 TEST_CASE_TEMPLATE("no bit of a step over scenes depends on threads", T, float, double) {

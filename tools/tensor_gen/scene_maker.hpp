@@ -48,7 +48,7 @@ struct Scenes {
 /// κ and χ are uniform.
 ///
 /// All numbers are a function of the options and the scene's number; A_m of map_seed and features
-/// only. (SYSTEMS.md §1, A5)
+/// only.
 class SceneMaker {
  public:
   static constexpr Index kinds = 10;
