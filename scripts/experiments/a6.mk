@@ -1,4 +1,5 @@
-# A6: do more iterations of Sinkhorn help over the one of dnas? (EA 3.2 and 3.3, DN A)
+# A6: do more iterations of Sinkhorn, or of expectation-maximisation, help over the one of dnas? (EA 3.2
+# and 3.3, DN A) em-T has variance 1, ev-T estimates it.
 #
 #   make -f scripts/experiments/a6.mk -j2 [QUICK=1]
 #
@@ -8,14 +9,14 @@ NAME := a6
 include $(dir $(lastword $(MAKEFILE_LIST)))common.mk
 include $(HERE)/scenes.mk
 
-SCHEMES := dnas sinkhorn-1 sinkhorn-2 sinkhorn-5 sinkhorn-20
+SCHEMES := dnas sinkhorn-1 sinkhorn-2 sinkhorn-5 sinkhorn-20 em-1 em-2 em-5 ev-1 ev-2 ev-5
 SEEDS   := $(call seeds,5)
 
 TABLES := $(OUT)/table.tsv
 all: $(TABLES) $(OUT)/loss.png
 
 parts    = $(subst -, ,$(call word_of,1))
-settings = views.scheme=$(word 1,$(parts)) $(if $(word 2,$(parts)),views.iterations=$(word 2,$(parts)))
+settings = views.scheme=$(patsubst ev,em,$(word 1,$(parts))) $(if $(filter ev,$(parts)),views.estimate-variance=true) $(if $(word 2,$(parts)),views.iterations=$(word 2,$(parts)))
 LOGS := $(foreach scheme,$(SCHEMES),$(SEEDS:%=$(OUT)/logs/$(scheme)_%.jsonl))
 $(LOGS): $(OUT)/logs/%.jsonl: $(HERE)/recipes/a5.toml $(PARTS:%=$(OUT)/scenes/%.h5)
 	$(call train,a5,$(data) $(settings) seed=$(call word_of,2) \

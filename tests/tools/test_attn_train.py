@@ -183,6 +183,64 @@ class Pairs(TrainTest):
                      says=["bad.tsv:2", "first column is empty"])
 
 
+class Questions(TrainTest):
+
+    RECIPE = """
+[data]
+train = "train.h5"
+valid = "valid.h5"
+test = "test.h5"
+[model]
+width = 6
+heads = 2
+inner = 5
+[objective]
+kind = "questions"
+[run]
+steps = 4
+batch = 5
+keep-inputs = true
+"""
+
+    def setUp(self):
+        super().setUp()
+        (self.folder / "r.toml").write_text(self.RECIPE)
+        for seed, name in enumerate(("train", "valid", "test")):
+            self.scenes(f"{name}.h5", "--seed", seed)
+
+    def scenes(self, name, *words):
+        self.run_tool("tensor-gen", "scenes", "--scenes", 12, "--features", 6, "--force", "-o", name, *words)
+
+    def test_every_scheme(self):
+        for scheme in ("none", "unas", "dnas", "hnas", "sinkhorn", "em"):
+            with self.subTest(scheme=scheme):
+                self.train("--force", "--log", "run.jsonl", *self.settings(views__scheme=scheme, views__iterations=2))
+                last = self.log("run.jsonl")[-1]
+                self.assertLessEqual({"accuracy", "accuracy_colour", "accuracy_count"}, last["test"].keys())
+                groups = [one["group"] for one in last["attention"]]
+                self.assertEqual(groups, [] if scheme == "none" else ["views/view1", "views/view2"])
+                bundle = self.read("run.h5")
+                if scheme != "none":
+                    self.assertEqual(bundle["views/wk2"].shape, (2, 6, 3))
+                    self.assertEqual(bundle.attributes_of["views"]["train_scheme"], scheme)
+                    self.assertEqual(bundle["views/view1/col_sum"].min(), last["attention"][0]["least_column_sum"])
+
+    def test_detectors(self):
+        self.scenes("valid.h5", "--seed", 1, "--map-seed", 5)
+        self.refused("attn-train", "r.toml", status=3, says=["valid.h5 has other detectors than train.h5"],
+                     hint="--map-seed")
+
+    def test_data(self):
+        self.refused("attn-train", "r.toml", "--set", "model.width=4", status=2,
+                     says=["model.width is 4", "have 6 features"])
+        self.write("bad.h5", q=[1.0])
+        self.refused("attn-train", "r.toml", "--set", "data.train=bad.h5", status=3, says=["bad.h5"])
+        (self.folder / "text.txt").write_text("no bundle")
+        self.refused("attn-train", "r.toml", "--set", "data.train=text.txt", status=3, says=["text.txt"])
+        self.refused("attn-train", "r.toml", "--set", "data.tokens=words", status=2,
+                     says=["data.tokens", "does not go with", "questions"])
+
+
 class Interrupted(TrainTest):
 
     COMMAND = ["attn-train", "r.toml", "-o", "run.h5", "--log", "run.jsonl", "--set", "run.steps=100"]
@@ -345,14 +403,14 @@ class Refused(TrainTest):
             "model.width=2.5": (["is 2.5, expected an integer"], None),
             "schedule.rate=inf": (["is inf, expected a number"], None),
             "run.dropout=1": (["[0, 1)"], None),
-            "data.joint=yes": (["true or false"], None),
+            "data.line-ends=yes": (["true or false"], None),
             "model.heads=5": (["model.heads", "does not divide"], None),
             "optimizer.paths=encoder.self": (["encoder.self", "lacks"], None),
             "decoder.self.scheme=dnas": (["later tokens"], "--allow-leak"),
             "run.epochs=2": (["run.steps", "both given"], None),
             "schedule.warm-up=13": (["12 steps"], None),
             "optimizer.momentum=0.9": (["sgd only"], None),
-            "objective.order=true": (["masked only"], None),
+            "objective.order=true": (["does not go with", "only with masked"], None),
             "data.tokens=byte-pairs": (["data.vocabulary"], None),
             "data.train=x.txt": (["both given"], None),
         }
@@ -396,13 +454,19 @@ class Refused(TrainTest):
     def test_full_disk(self):
         self.train()
         size = (self.folder / "run.h5").stat().st_size
-        for limit in (size // 2, size + 100):
+        for limit in (size // 2, 2 * size):
             with self.subTest(limit=limit):
                 settings = ["--set", "run.log-every=1", "--set", "seed=3", "--log", f"{limit}.jsonl"]
                 done = self.run_tool("attn-train", "r.toml", "-o", f"{limit}.h5", *settings, status=None,
                                      preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
                 self.assertEqual(done.status, 5 if limit < size else 0, done.err)
                 self.assertFalse([name for name in os.listdir(self.folder) if name.endswith((".tmp", ".part"))])
+
+
+    def test_full_log(self):
+        done = self.train("--log", "/dev/full", status=5)
+        self.assertIn("/dev/full", done.err)
+        self.assertIn("goes on from step 0", self.train().err)
 
 
 class Help(TrainTest):

@@ -38,6 +38,14 @@ train::LayerAttention layer_attention(const Recipe& recipe, const std::string& p
   return attention;
 }
 
+train::AttentionScheme view_scheme(const Recipe& recipe) {
+  if (recipe.text("views.scheme") != "em") return layer_attention(recipe, "views", false).scheme;
+  train::AttentionScheme scheme;
+  scheme.em = train::EmScheme{.iterations = recipe.integer("views.iterations"),
+                              .estimates_variance = recipe.flag("views.estimate-variance")};
+  return scheme;
+}
+
 train::TransformerOptions transformer_options(const Recipe& recipe, bool allow_leak) {
   const std::string kind = recipe.text("objective.kind");
   train::TransformerOptions options;

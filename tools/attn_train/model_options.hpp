@@ -18,6 +18,9 @@ void require_heads(const Recipe& recipe);
 /// How the attention `place`, such as "encoder.self", attends.
 train::LayerAttention layer_attention(const Recipe& recipe, const std::string& place, bool causal);
 
+/// How the first view attends to the others; not for the scheme none.
+train::AttentionScheme view_scheme(const Recipe& recipe);
+
 /// The model of an objective, without vocabularies and lengths. Throws Recipe::refusal where values
 /// do not go together, and for a causal attention under another scheme than unas unless
 /// `allow_leak`.

@@ -160,9 +160,8 @@ train::ViewModelOptions view_options(const Recipe& recipe) {
   if (recipe.text("views.scheme") == "none") {
     options.scheme.reset();
   } else {
-    const train::LayerAttention attention = layer_attention(recipe, "views", false);
-    options.scheme = attention.scheme;
-    options.first_share = attention.first_share;
+    options.scheme = view_scheme(recipe);
+    options.first_share = recipe.number("views.hybrid");
   }
   options.inner = recipe.integer("model.inner");
   options.smoothing = recipe.number("objective.smoothing");

@@ -148,7 +148,10 @@ void add_attentions(Keys& keys) {
   Keys views = attention("views",
                          "the attention of the first view to each other one; none: no "
                          "attention, the boxes of all views side by side");
-  views.front().words.emplace_back("none");
+  views.front().words.insert(views.front().words.end(), {"em", "none"});
+  views[1].help = "iterations of sinkhorn and em";
+  views.push_back(flag("views.estimate-variance",
+                       "em estimates a variance for each box of the first view; else it is 1"));
   add_for(keys, {"questions"}, views);
 }
 

@@ -63,12 +63,16 @@ void for_each_number(const Parameter& one, const Form& form, const Body& body) {
   }
 }
 
+std::string scheme_word(const train::AttentionScheme& scheme) {
+  return scheme.em ? "em" : std::string(description_of(scheme.scheme).name());
+}
+
 template <class T>
 void write_attention(const AttentionGroup& attention, const T* weights, io::OutputBundle& bundle) {
   const train::HeadAttentionOptions& options = attention.heads->options();
   io::OutputBundle group = bundle.group(attention.name);
   group.attribute("attn_causal", std::string(options.causal ? "top-left" : "none"));
-  group.attribute("train_scheme", std::string(description_of(options.scheme.scheme).name()));
+  group.attribute("train_scheme", scheme_word(options.scheme));
   if (options.scheme.scheme == Scheme::sinkhorn) {
     group.attribute("train_iterations", std::int64_t{options.scheme.iterations});
   }
