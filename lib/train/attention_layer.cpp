@@ -116,6 +116,15 @@ void AttentionLayer::backward(const Slot<T>& slot, const Sequences& queries, Mat
 }
 
 template <class T>
+PassBytes AttentionLayer::bytes(const Sequences& queries, const Sequences& keys, bool same) const {
+  const PassBytes heads = heads_.bytes<T>(queries, keys);
+  const std::int64_t all = row_bytes<T>(queries.rows(), options_.width);
+  const std::int64_t pairs = row_bytes<T>(keys.rows(), 2 * options_.width);
+  return {heads.kept, std::max({all + pairs, 2 * all, heads.forward}),
+          2 * all + heads.backward + (same ? all : 0) + pairs};
+}
+
+template <class T>
 void AttentionLayer::KeptKeys<T>::choose(const std::vector<Index>& from) {
   const Index block = k.size() / std::ssize(lengths);
   KeptKeys chosen;
@@ -173,6 +182,7 @@ Rows<T> AttentionLayer::attend(const Slot<T>& slot, MatrixView<const T> x,
   template void AttentionLayer::backward(const Slot<T>&, const Sequences&, MatrixView<const T>,    \
                                          const Sequences&, MatrixView<const T>, const Kept<T>&,    \
                                          MatrixView<const T>, MatrixView<T>, MatrixView<T>) const; \
+  template PassBytes AttentionLayer::bytes<T>(const Sequences&, const Sequences&, bool) const;     \
   template struct AttentionLayer::KeptKeys<T>;                                                     \
   template AttentionLayer::KeptKeys<T> AttentionLayer::no_keys(Index, Index) const;                \
   template void AttentionLayer::add_keys(const Slot<T>&, MatrixView<const T>, KeptKeys<T>&) const; \

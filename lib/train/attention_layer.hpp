@@ -45,6 +45,11 @@ class AttentionLayer {
                 const Sequences& keys, MatrixView<const T> y, const Kept<T>& kept,
                 MatrixView<const T> dout, MatrixView<T> dx, MatrixView<T> dy) const;
 
+  /// Of attention to keys that are those of the queries, or are not. Without the plan: see
+  /// HeadAttention::plan_bytes.
+  template <class T>
+  PassBytes bytes(const Sequences& queries, const Sequences& keys, bool same) const;
+
   /// See HeadAttention::column_sums.
   template <class T>
   Rows<double> column_sums(const Slot<T>& slot, const Sequences& queries, const Sequences& keys,

@@ -1,11 +1,11 @@
 #include "train/attention_plans.hpp"
 
+#include <algorithm>
+
 #include "tensor/memory_pool.hpp"
 
 namespace attn::train {
 namespace {
-
-constexpr std::size_t most_plans = 16;
 
 AttentionShapes shapes_of_extents(const AttentionExtents& extents) {
   AttentionShapes shapes;
@@ -37,12 +37,19 @@ template <class T>
 AttentionPlan<T>& AttentionPlans<T>::plan(const AttentionExtents& extents) {
   const auto found = plans_.find(extents);
   if (found != plans_.end()) return found->second;
-  if (plans_.size() == most_plans) plans_.clear();
+  if (std::ssize(plans_) == most_plans) plans_.clear();
   // Not from the pool of a step, in which all memory returns at its end.
   const MemoryPool::Use own(nullptr);
   return plans_
       .emplace(extents, AttentionPlan<T>(shapes_of_extents(extents), options_of(extents), 1))
       .first->second;
+}
+
+template <class T>
+PlanBytes AttentionPlans<T>::bytes(const AttentionExtents& extents) {
+  const AttentionPlan<T> plan(shapes_of_extents(extents), options_of(extents), 1);
+  const std::int64_t results = plan.workspace_bytes();
+  return {results, std::max(results, plan.gradient_workspace_bytes())};
 }
 
 template class AttentionPlans<float>;

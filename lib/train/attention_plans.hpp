@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <optional>
 
@@ -35,12 +36,25 @@ struct AttentionExtents {
   auto operator<=>(const AttentionExtents&) const = default;
 };
 
+/// The most working memory of a plan: for results alone, and for them and gradients. That of
+/// dropout is not included; it fits into the room that a plan leaves between its arrays.
+struct PlanBytes {
+  std::int64_t results = 0;
+  std::int64_t gradients = 0;
+};
+
+/// The plans that a thread keeps at a time.
+inline constexpr Index most_plans = 16;
+
 /// The plans of one thread: all layers with the same extents share one, which is kept for the next
 /// step. Batches of many shapes would keep ever more memory: beyond some plans all are made anew.
 template <class T>
 class AttentionPlans {
  public:
   AttentionPlan<T>& plan(const AttentionExtents& extents);
+
+  /// Those of one plan.
+  static PlanBytes bytes(const AttentionExtents& extents);
 
  private:
   std::map<AttentionExtents, AttentionPlan<T>> plans_;

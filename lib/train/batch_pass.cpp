@@ -1,6 +1,7 @@
 #include "train/batch_pass.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "kernel/parallel.hpp"
 #include "train/transformer.hpp"
@@ -119,6 +120,40 @@ void BatchPass<Model, T>::add_slots(Index slots) {
       }
     });
   }
+}
+
+// The slots of a batch, and the threads that compute them.
+template <class Model, class T>
+std::pair<Index, Index> BatchPass<Model, T>::slots_and_threads(Index sequences) const {
+  const Index slots = std::clamp<Index>(sequences, 1, most_slots);
+  return {slots, std::min<Index>(threads_, slots)};
+}
+
+template <class Model, class T>
+std::int64_t BatchPass<Model, T>::bytes(const SlotBytes& slot, Index sequences,
+                                        const SlotShapes& shapes) const {
+  const auto [slots, threads] = slots_and_threads(sequences);
+  Index gradients = model_.parameters().size();
+  for (const Parameter& one : model_.parameters().all()) {
+    // Those by rows are in the first slot. Pages that nobody touches take no memory.
+    if (!one.by_rows) gradients += (slots - 1) * one.size();
+  }
+  return gradients * static_cast<Index>(sizeof(T)) + pool_bytes(slot, sequences) +
+         threads * plan_bytes(slot, shapes);
+}
+
+template <class Model, class T>
+std::int64_t BatchPass<Model, T>::pool_bytes(const SlotBytes& slot, Index sequences) const {
+  const auto [slots, threads] = slots_and_threads(sequences);
+  const std::int64_t blocks =
+      slots * slot.returned + threads * std::max(slot.differentiate, slot.predict);
+  // For gaps between the blocks of several threads.
+  return blocks + blocks / 8;
+}
+
+template <class Model, class T>
+void BatchPass<Model, T>::reserve(const SlotBytes& slot, Index sequences) {
+  pool_.reserve(pool_bytes(slot, sequences));
 }
 
 template class BatchPass<Transformer, float>;

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "tensor/memory_pool.hpp"
+#include "train/pass_bytes.hpp"
 #include "train/slot.hpp"
 
 namespace attn::train {
@@ -51,8 +53,18 @@ class BatchPass {
   Gradients differentiate(const T* weights, const std::vector<Batch>& slots,
                           const DropoutRates& dropout, std::uint64_t seed, Index number);
 
+  /// The most memory that all calls take for batches of at most `sequences` sequences, of whose
+  /// largest slots `slot` has the bytes.
+  std::int64_t bytes(const SlotBytes& slot, Index sequences, const SlotShapes& shapes) const;
+
+  /// Makes room for such batches in one piece: where memory is added as it is needed, some of it
+  /// lies between blocks and is of no use. Throws std::bad_alloc.
+  void reserve(const SlotBytes& slot, Index sequences);
+
  private:
   void add_slots(Index slots);
+  std::pair<Index, Index> slots_and_threads(Index sequences) const;
+  std::int64_t pool_bytes(const SlotBytes& slot, Index sequences) const;
 
   const Model& model_;
   int threads_;

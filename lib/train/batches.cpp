@@ -21,6 +21,15 @@ std::vector<Index> epoch_order(Index count, const Epoch& epoch) {
 }
 
 template <class Batch>
+std::set<Index> BatchesOf<Batch>::slot_sizes() const {
+  std::set<Index> sizes;
+  for (const Index items : {largest(), items_ % batch_}) {
+    for (const SlotRange& range : slot_ranges(items)) sizes.insert(range.count);
+  }
+  return sizes;
+}
+
+template <class Batch>
 std::vector<Batch> BatchesOf<Batch>::training(const Epoch& epoch, Index number) {
   if (ordered_ != epoch) {
     order_ = epoch_order(items_, epoch);

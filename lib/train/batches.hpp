@@ -3,6 +3,7 @@
 #include <compare>
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -33,6 +34,12 @@ class BatchesOf {
 
   Index items() const { return items_; }
   Index batches() const { return (items_ + batch_ - 1) / batch_; }
+
+  /// The items of the largest batch.
+  Index largest() const { return std::min(batch_, items_); }
+
+  /// The numbers of items that slots have.
+  std::set<Index> slot_sizes() const;
 
   /// Batch `number` of an epoch, in which every item occurs once, in the order of epoch_order. A
   /// function of the arguments only; but not for several threads at a time, as the order of the

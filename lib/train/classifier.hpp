@@ -31,6 +31,14 @@ class Classifier {
   Prediction forward(const Slot<T>& slot, MatrixView<const T> x, const Targets& targets,
                      double factor, MatrixView<T> dx, Prediction* by_target) const;
 
+  /// For `targets` targets: see SoftmaxLayer::bytes.
+  template <class T>
+  PassBytes bytes(Index targets) const {
+    const std::int64_t inner = row_bytes<T>(targets, first_.outputs());
+    const PassBytes answers = answers_.bytes<T>(targets);
+    return {0, inner + answers.forward, 2 * inner + answers.backward};
+  }
+
  private:
   Linear first_;
   SoftmaxLayer answers_;

@@ -182,10 +182,42 @@ std::vector<std::vector<Index>> decoder_outputs(const Transformer& model, const 
   return outputs;
 }
 
+template <class T>
+std::int64_t decoder_output_bytes(const Transformer& model, Index source_length,
+                                  const OutputOptions& options, int threads) {
+  const TransformerOptions& made = model.options();
+  const Index width = made.layer.width;
+  const Sequences source = {1, source_length};
+  const Sequences prefixes = {options.beam, 1};
+  const PassBytes read = model.encoder()->bytes<T>(source, {});
+  const PassBytes extended = model.decoder().bytes<T>(prefixes, source);
+  // Keys and values; those of the prefixes that are kept are copied layer by layer.
+  const std::int64_t past =
+      made.decoder_layers * 2 * row_bytes<T>(made.source_length, width) +
+      (made.decoder_layers + 1) * 2 * row_bytes<T>(options.beam * options.length, width);
+  // The logits, and of one prefix the exponentials and the numbers of all tokens.
+  const std::int64_t choice =
+      row_bytes<T>(options.beam + 1, made.vocabulary) + row_bytes<Index>(1, made.vocabulary);
+  const std::int64_t extensions =
+      row_bytes<Index>((options.beam + 2) * options.beam, options.length + 8);
+  // One plan of the encoder for each length of a source, two for each number of prefixes.
+  const AttentionLayer& encoder = model.encoder()->layers().front().self();
+  const AttentionLayer& decoder = model.decoder().layers().front().self();
+  std::int64_t plan = encoder.heads().plan_bytes<T>(source, source).results;
+  for (const Index keys : {made.source_length, options.length}) {
+    const Sequences all = {options.beam, keys};
+    plan = std::max(plan, decoder.heads().plan_bytes<T>(prefixes, all).results);
+  }
+  return threads * (read.kept + read.forward + past + extended.kept + extended.forward + choice +
+                    extensions + most_plans * plan);
+}
+
 #define ATTN_DECODER_OUTPUT(T)                                                                     \
   template std::vector<std::vector<Index>> decoder_outputs(const Transformer&, const T*,           \
                                                            const std::vector<std::vector<Index>>&, \
-                                                           const OutputOptions&, int);
+                                                           const OutputOptions&, int);             \
+  template std::int64_t decoder_output_bytes<T>(const Transformer&, Index, const OutputOptions&,   \
+                                                int);
 ATTN_DECODER_OUTPUT(float)
 ATTN_DECODER_OUTPUT(double)
 #undef ATTN_DECODER_OUTPUT

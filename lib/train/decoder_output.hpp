@@ -41,4 +41,10 @@ std::vector<std::vector<Index>> decoder_outputs(const Transformer& model, const 
                                                 const std::vector<std::vector<Index>>& sources,
                                                 const OutputOptions& options, int threads);
 
+/// The most memory that decoder_outputs takes for sources of up to source_length tokens, its result
+/// not included.
+template <class T>
+std::int64_t decoder_output_bytes(const Transformer& model, Index source_length,
+                                  const OutputOptions& options, int threads);
+
 }  // namespace attn::train

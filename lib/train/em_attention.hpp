@@ -1,6 +1,7 @@
 #pragma once
 
 #include <compare>
+#include <cstdint>
 
 #include "tensor/view.hpp"
 
@@ -34,6 +35,13 @@ inline constexpr double least_variance = 1e-2;
 template <class T>
 void em_attention(const EmScheme& scheme, MatrixView<const T> q, MatrixView<const T> k,
                   MatrixView<const T> v, MatrixView<T> out, double* column_sums);
+
+/// A bound on the memory of a call, with gradients or without, for v of width d.
+inline std::int64_t em_attention_bytes(const EmScheme& scheme, Index n, Index m, Index d) {
+  const Index by_step = 2 * n * m + n * d + 4 * n;
+  const Index once = 4 * n * m + 4 * (n + m) * d + 8 * n;
+  return static_cast<std::int64_t>(sizeof(double)) * (scheme.iterations * by_step + once);
+}
 
 /// The gradients through all steps, for grad_out = ∂L/∂out: writes those of q, k and, unless it has
 /// no data, v.

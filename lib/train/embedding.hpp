@@ -5,6 +5,7 @@
 #include <string>
 
 #include "train/parameters.hpp"
+#include "train/pass_bytes.hpp"
 #include "train/slot.hpp"
 
 namespace attn::train {
@@ -49,6 +50,14 @@ class Embedding {
   /// Adds row r of `rows` to the row tokens[r] of E's gradient, in order.
   template <class T>
   void add_rows(const Rows<T>& rows, const Index* tokens, T* gradients) const;
+
+  /// For these sequences.
+  template <class T>
+  PassBytes bytes(const Sequences& sequences) const {
+    const bool computes = options_.positions == Positions::sinusoidal;
+    const std::int64_t all = row_bytes<T>(sequences.rows(), options_.width);
+    return {0, all + (computes ? row_bytes<T>(sequences.length, options_.width) : 0), 0};
+  }
 
   MatrixPlace table() const { return table_; }
 

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "train/linear.hpp"
+#include "train/pass_bytes.hpp"
 
 namespace attn::train {
 
@@ -28,6 +29,14 @@ class FeedForward {
   template <class T>
   void backward(const Slot<T>& slot, MatrixView<const T> x, const Kept<T>& kept,
                 MatrixView<const T> dy, MatrixView<T> dx) const;
+
+  /// For `rows` rows.
+  template <class T>
+  PassBytes bytes(Index rows) const {
+    const std::int64_t inner = row_bytes<T>(rows, in_.outputs());
+    const bool keeps_before = activation_ == Activation::gelu;
+    return {keeps_before ? 2 * inner : inner, row_bytes<T>(rows, out_.outputs()), inner};
+  }
 
  private:
   Linear in_;

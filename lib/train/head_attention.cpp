@@ -218,6 +218,23 @@ HeadAttention::Gradients<T> HeadAttention::em_gradients(const Sequences& queries
   return found;
 }
 
+template <class T>
+PassBytes HeadAttention::bytes(const Sequences& queries, const Sequences& keys) const {
+  const Index query_rows = queries.rows() * options_.heads;
+  const Index key_rows = keys.rows() * options_.heads;
+  const std::int64_t of_queries = row_bytes<T>(query_rows, options_.depth);
+  const std::int64_t of_keys = row_bytes<T>(key_rows, options_.depth);
+  const bool mixture = options_.scheme.scheme == Scheme::hnas;
+  const std::int64_t potentials =
+      (mixture ? 2 : 1) * row_bytes<double>(query_rows, 1) + row_bytes<double>(key_rows, 1);
+  std::int64_t of_em = 0;
+  if (options_.scheme.em) {
+    of_em = em_attention_bytes(*options_.scheme.em, queries.length, keys.length, options_.depth);
+  }
+  return {2 * (of_queries + of_keys) + potentials, row_bytes<double>(key_rows, 1) + of_em,
+          of_queries + (options_.constant_values ? 1 : 2) * of_keys + of_em};
+}
+
 #define ATTN_HEAD_ATTENTION(T)                                                                  \
   template void HeadAttention::forward(const Slot<T>&, const Sequences&, const Sequences&,      \
                                        Kept<T>&) const;                                         \
@@ -228,7 +245,8 @@ HeadAttention::Gradients<T> HeadAttention::em_gradients(const Sequences& queries
                                                    const Sequences&, const Kept<T>&) const;     \
   template Rows<T> HeadAttention::attend(const Slot<T>&, const Sequences&, const Sequences&,    \
                                          const Rows<T>&, const Rows<T>&, const Rows<T>&) const; \
-  template std::vector<double> HeadAttention::shares(const T*) const;
+  template std::vector<double> HeadAttention::shares(const T*) const;                           \
+  template PassBytes HeadAttention::bytes<T>(const Sequences&, const Sequences&) const;
 ATTN_HEAD_ATTENTION(float)
 ATTN_HEAD_ATTENTION(double)
 #undef ATTN_HEAD_ATTENTION

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "train/parameters.hpp"
+#include "train/pass_bytes.hpp"
 #include "train/slot.hpp"
 
 namespace attn::train {
@@ -67,6 +68,14 @@ class HeadAttention {
   template <class T>
   Rows<T> attend(const Slot<T>& slot, const Sequences& queries, const Sequences& keys,
                  const Rows<T>& q, const Rows<T>& k, const Rows<T>& v) const;
+
+  /// Without the plan, whose bytes are plan_bytes.
+  template <class T>
+  PassBytes bytes(const Sequences& queries, const Sequences& keys) const;
+  template <class T>
+  PlanBytes plan_bytes(const Sequences& queries, const Sequences& keys) const {
+    return AttentionPlans<T>::bytes(extents(queries, keys));
+  }
 
   const HeadAttentionOptions& options() const { return options_; }
 

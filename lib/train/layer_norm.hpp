@@ -3,6 +3,7 @@
 #include <string>
 
 #include "train/parameters.hpp"
+#include "train/pass_bytes.hpp"
 #include "train/slot.hpp"
 
 namespace attn::train {
@@ -27,6 +28,15 @@ class LayerNorm {
   template <class T>
   Rows<T> backward(const Slot<T>& slot, MatrixView<const T> x, const Kept<T>& kept,
                    MatrixView<const T> dy) const;
+
+  Index width() const { return width_; }
+
+  /// For `rows` rows.
+  template <class T>
+  PassBytes bytes(Index rows) const {
+    const std::int64_t all = row_bytes<T>(rows, width_);
+    return {2 * row_bytes<T>(rows, 1), all, all};
+  }
 
  private:
   Index width_;

@@ -24,6 +24,8 @@ class Linear {
   void backward(const Slot<T>& slot, MatrixView<const T> x, MatrixView<const T> dy,
                 MatrixView<T> dx) const;
 
+  Index outputs() const { return weight_.rows; }
+
  private:
   MatrixPlace weight_;
   std::optional<Index> bias_;

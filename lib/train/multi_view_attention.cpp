@@ -104,11 +104,19 @@ std::vector<std::vector<double>> MultiViewAttention::column_sums(const Slot<T>& 
   return found;
 }
 
+template <class T>
+PassBytes MultiViewAttention::bytes(const Sequences& boxes) const {
+  const std::int64_t all = row_bytes<T>(boxes.rows(), options_.width);
+  const PassBytes one = heads_.front().bytes<T>(boxes, boxes);
+  return {std::ssize(heads_) * one.kept, 4 * all + one.forward, 3 * all + one.backward};
+}
+
 #define ATTN_MULTI_VIEW_ATTENTION(T)                                                        \
   template Rows<T> MultiViewAttention::forward(const Slot<T>&, const std::vector<View<T>>&, \
                                                Kept<T>&) const;                             \
   template void MultiViewAttention::backward(const Slot<T>&, const std::vector<View<T>>&,   \
                                              const Kept<T>&, MatrixView<const T>) const;    \
+  template PassBytes MultiViewAttention::bytes<T>(const Sequences&) const;                  \
   template std::vector<std::vector<double>> MultiViewAttention::column_sums(                \
       const Slot<T>&, const std::vector<View<T>>&, const Kept<T>&) const;
 ATTN_MULTI_VIEW_ATTENTION(float)

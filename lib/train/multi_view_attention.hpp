@@ -61,6 +61,10 @@ class MultiViewAttention {
                                                const std::vector<View<T>>& views,
                                                const Kept<T>& kept) const;
 
+  /// Where every view has these boxes. Without the plan: see HeadAttention::plan_bytes.
+  template <class T>
+  PassBytes bytes(const Sequences& boxes) const;
+
   const MultiViewOptions& options() const { return options_; }
 
   /// The shares u at some weights: none unless the scheme is hnas.

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "tensor/shape.hpp"
+
 namespace attn::train {
 
 enum class Rule {
@@ -19,5 +21,11 @@ struct OptimizerOptions {
   double min_ratio = 1e-3;
   double clip = 0;  ///< gradients are scaled to at most this norm, all tensors together; 0: not
 };
+
+/// How many moments of each gradient a rule keeps.
+inline Index moments_kept(const OptimizerOptions& options) {
+  if (options.rule != Rule::sgd) return 2;
+  return options.momentum != 0 ? 1 : 0;
+}
 
 }  // namespace attn::train

@@ -1,5 +1,6 @@
 #include "train/pair_batches.hpp"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -28,6 +29,18 @@ PairBatches::PairBatches(std::vector<TokenPair> pairs, const PairOptions& option
     const bool target = cut_to(pair.target, options_.length - 1);
     if (source || target) ++cut_;
   }
+}
+
+Index PairBatches::longest_source() const {
+  std::size_t most = 0;
+  for (const TokenPair& pair : pairs_) most = std::max(most, pair.source.size());
+  return static_cast<Index>(most);
+}
+
+Index PairBatches::longest() const {
+  std::size_t most = 0;
+  for (const TokenPair& pair : pairs_) most = std::max(most, pair.target.size());
+  return static_cast<Index>(most) + 1;
 }
 
 SlotBatch PairBatches::slot(std::span<const Index> items, const std::optional<Epoch>&) const {

@@ -32,6 +32,10 @@ class PairBatches : public Batches {
   /// The pairs whose source or target was cut.
   Index cut() const { return cut_; }
 
+  /// The most tokens of a source, and the most positions of a target, <s> included.
+  Index longest_source() const;
+  Index longest() const;
+
   /// By item, as they were cut.
   const std::vector<TokenPair>& pairs() const { return pairs_; }
 

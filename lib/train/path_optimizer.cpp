@@ -32,6 +32,14 @@ std::vector<Skeleton> across_heads(const PathLayer& layer) {
   return skeletons;
 }
 
+// The numbers of one moment.
+Index moments_of(const PathLayer& layer) { return layer.wq.rows * (2 * layer.wq.cols - 1); }
+
+template <class T>
+PathPlan<T> plan_of(const PathLayer& layer, int threads) {
+  return PathPlan<T>({layer.heads, layer.wq.cols, layer.wq.rows / layer.heads}, threads);
+}
+
 }  // namespace
 
 template <class T>
@@ -40,15 +48,13 @@ PathOptimizer<T>::PathOptimizer(std::vector<PathLayer> layers, const OptimizerOp
     : layers_(std::move(layers)), options_(options) {
   Index moments = 0;
   for (const PathLayer& layer : layers_) {
-    const Index depth = layer.wq.rows / layer.heads;
     const Index size = layer.wq.rows * layer.wq.cols;
-    kept_.push_back({PathPlan<T>({layer.heads, layer.wq.cols, depth}, threads), across_heads(layer),
-                     Pair(size), Pair(size), moments});
-    moments += layer.wq.rows * (2 * layer.wq.cols - 1);
+    kept_.push_back(
+        {plan_of<T>(layer, threads), across_heads(layer), Pair(size), Pair(size), moments});
+    moments += moments_of(layer);
   }
-  const bool adam = options.rule == Rule::adam;
-  if (adam || options.momentum != 0) first_ = Buffer<T>(moments);
-  if (adam) second_ = Buffer<T>(moments);
+  if (moments_kept(options) > 0) first_ = Buffer<T>(moments);
+  if (moments_kept(options) > 1) second_ = Buffer<T>(moments);
   for (Buffer<T>* const moment : this->moments()) std::fill(moment->begin(), moment->end(), T{0});
 }
 
@@ -133,6 +139,18 @@ PathOutcome PathOptimizer<T>::step(Index number, double rate, double factor, T* 
     }
   }
   return outcome;
+}
+
+template <class T>
+std::int64_t PathOptimizer<T>::bytes(const std::vector<PathLayer>& layers,
+                                     const OptimizerOptions& options) {
+  Index numbers = 0;
+  std::int64_t of_plans = 0;
+  for (const PathLayer& layer : layers) {
+    numbers += 4 * layer.wq.rows * layer.wq.cols + moments_kept(options) * moments_of(layer);
+    of_plans += plan_of<T>(layer, 1).workspace_bytes();
+  }
+  return numbers * static_cast<Index>(sizeof(T)) + of_plans;
 }
 
 template class PathOptimizer<float>;

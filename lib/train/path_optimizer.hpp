@@ -42,6 +42,9 @@ class PathOptimizer {
   /// Requires Rule::sgd or Rule::adam. Throws the errors of PathPlan.
   PathOptimizer(std::vector<PathLayer> layers, const OptimizerOptions& options, int threads);
 
+  /// The memory that it takes: moments, copies of weights and gradients, and working memory.
+  static std::int64_t bytes(const std::vector<PathLayer>& layers, const OptimizerOptions& options);
+
   /// Σ G² over the gradients of all basis paths.
   double squared_gradients(const T* weights, const T* gradients);
 

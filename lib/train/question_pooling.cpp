@@ -122,12 +122,22 @@ void QuestionPooling::backward(const Slot<T>& slot, const Sequences& boxes, Matr
   gate_.backward(slot, q, std::as_const(dgate).view(), dq);
 }
 
+template <class T>
+PassBytes QuestionPooling::bytes(const Sequences& boxes) const {
+  const std::int64_t of_boxes = row_bytes<T>(boxes.rows(), score_.cols);
+  const std::int64_t of_questions = row_bytes<T>(boxes.count, score_.cols);
+  const std::int64_t of_scenes = row_bytes<T>(boxes.count, gate_.outputs());
+  return {of_boxes + of_questions + row_bytes<T>(boxes.rows(), 1) + 2 * of_scenes, of_scenes,
+          of_boxes + of_questions + 2 * of_scenes};
+}
+
 #define ATTN_QUESTION_POOLING(T)                                                                   \
   template Rows<T> QuestionPooling::forward(const Slot<T>&, const Sequences&, MatrixView<const T>, \
                                             MatrixView<const T>, Kept<T>&) const;                  \
   template void QuestionPooling::backward(                                                         \
       const Slot<T>&, const Sequences&, MatrixView<const T>, MatrixView<const T>, const Kept<T>&,  \
-      MatrixView<const T>, MatrixView<T>, MatrixView<T>) const;
+      MatrixView<const T>, MatrixView<T>, MatrixView<T>) const;                                    \
+  template PassBytes QuestionPooling::bytes<T>(const Sequences&) const;
 ATTN_QUESTION_POOLING(float)
 ATTN_QUESTION_POOLING(double)
 #undef ATTN_QUESTION_POOLING

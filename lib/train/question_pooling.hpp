@@ -42,6 +42,10 @@ class QuestionPooling {
                 MatrixView<const T> q, const Kept<T>& kept, MatrixView<const T> dz,
                 MatrixView<T> dy, MatrixView<T> dq) const;
 
+  /// For the boxes of the scenes, and their questions.
+  template <class T>
+  PassBytes bytes(const Sequences& boxes) const;
+
  private:
   Linear of_boxes_;
   Linear of_questions_;

@@ -68,6 +68,17 @@ class Residual {
     return dx;
   }
 
+  Index width() const { return norm_.width(); }
+
+  /// With f, for `rows` rows.
+  template <class T>
+  PassBytes bytes(Index rows, const PassBytes& f) const {
+    const PassBytes norm = norm_.bytes<T>(rows);
+    const std::int64_t all = norm.forward;  // of the norm's input, and of its result
+    return {all + norm.kept + f.kept, std::max(all, f.forward),
+            2 * all + std::max(all, f.backward)};
+  }
+
  private:
   LayerNorm norm_;
   NormOrder order_;

@@ -103,10 +103,19 @@ Prediction SoftmaxLayer::forward(const Slot<T>& slot, MatrixView<const T> x, con
   return total;
 }
 
+template <class T>
+PassBytes SoftmaxLayer::bytes(Index targets) const {
+  const Index rows = std::min(most_rows, targets);
+  const std::int64_t chosen = row_bytes<T>(rows, weight_.cols);
+  const std::int64_t logits = row_bytes<T>(rows, weight_.rows);
+  return {0, chosen + logits, 2 * chosen + logits};
+}
+
 #define ATTN_SOFTMAX_LAYER(T)                                                                    \
   template Prediction SoftmaxLayer::forward(const Slot<T>&, MatrixView<const T>, const Targets&, \
                                             double, MatrixView<T>, Prediction*) const;           \
-  template Rows<T> SoftmaxLayer::logits(const T*, MatrixView<const T>) const;
+  template Rows<T> SoftmaxLayer::logits(const T*, MatrixView<const T>) const;                    \
+  template PassBytes SoftmaxLayer::bytes<T>(Index) const;
 ATTN_SOFTMAX_LAYER(float)
 ATTN_SOFTMAX_LAYER(double)
 #undef ATTN_SOFTMAX_LAYER

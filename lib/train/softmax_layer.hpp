@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "train/parameters.hpp"
+#include "train/pass_bytes.hpp"
 #include "train/slot.hpp"
 
 namespace attn::train {
@@ -63,6 +64,10 @@ class SoftmaxLayer {
   template <class T>
   Prediction forward(const Slot<T>& slot, MatrixView<const T> x, const Targets& targets,
                      double factor, MatrixView<T> dx, Prediction* by_target = nullptr) const;
+
+  /// For `targets` targets: nothing is kept; the most of a pass without gradients, and with them.
+  template <class T>
+  PassBytes bytes(Index targets) const;
 
   /// Writes the logits of each row of x, (rows, vocabulary).
   template <class T>

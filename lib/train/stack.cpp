@@ -83,7 +83,26 @@ Rows<T> Stack::extend(const Slot<T>& slot, const std::vector<Index>& tokens, Pas
   return norm_->forward(slot, std::as_const(x).view(), unused);
 }
 
+template <class T>
+PassBytes Stack::bytes(const Sequences& sequences, const Sequences& memory) const {
+  const std::int64_t all = row_bytes<T>(sequences.rows(), embedding_.table().cols);
+  PassBytes found = embedding_.bytes<T>(sequences);
+  found.kept += all;
+  for (const TransformerLayer& layer : layers_) {
+    found = found.then(layer.bytes<T>(sequences, memory));
+    found.kept += all;
+  }
+  if (norm_) {
+    found = found.then(norm_->bytes<T>(sequences.rows()));
+    found.kept += all;
+  }
+  // The gradient of a layer's result, while that of its input is made.
+  found.backward += all;
+  return found;
+}
+
 #define ATTN_STACK(T)                                                                              \
+  template PassBytes Stack::bytes<T>(const Sequences&, const Sequences&) const;                    \
   template void Stack::add_sites(const Sequences&, const TransformerLayer::Memory<T>&,             \
                                  const Kept<T>&, std::vector<AttentionSite<T>>&) const;            \
   template MatrixView<const T> Stack::forward(const Slot<T>&, const Sequences&, const Index*,      \

@@ -45,6 +45,10 @@ class Stack {
                    const TransformerLayer::Memory<T>& memory, const Kept<T>& kept, Rows<T> dy,
                    MatrixView<T> dmemory) const;
 
+  /// For sequences and those of the other stack's result. What `backward` returns is included.
+  template <class T>
+  PassBytes bytes(const Sequences& sequences, const Sequences& memory) const;
+
   /// Adds the attentions of all layers in a forward pass: see TransformerLayer::add_sites.
   template <class T>
   void add_sites(const Sequences& sequences, const TransformerLayer::Memory<T>& memory,

@@ -139,11 +139,42 @@ void Transformer::add_token_gradients(const SlotBatch& batch,
   decoder_->embedding().add_rows(token_gradients.input, batch.input.tokens.data(), gradients);
 }
 
+template <class T>
+SlotBytes Transformer::bytes(const Sequences& source, const Sequences& input) const {
+  const Index width = options_.layer.width;
+  const std::int64_t of_source = row_bytes<T>(source.rows(), width);
+  const std::int64_t of_input = row_bytes<T>(input.rows(), width);
+  PassBytes passed = decoder_->bytes<T>(input, source);
+  if (encoder_) passed = passed.then(encoder_->bytes<T>(source, {}));
+  const PassBytes last = softmax_->bytes<T>(input.rows());
+  SlotBytes found;
+  found.predict = passed.kept + std::max(passed.forward, last.forward);
+  found.differentiate =
+      passed.kept + of_source + std::max(of_input + last.backward, passed.backward);
+  // The gradients of tokens' vectors; of each position its token, a target and its row.
+  found.returned =
+      of_source + of_input + (source.rows() + 3 * input.rows()) * static_cast<Index>(sizeof(Index));
+  const auto add_plan = [&](const AttentionLayer& layer, const Sequences& queries,
+                            const Sequences& keys) {
+    const PlanBytes plan = layer.heads().plan_bytes<T>(queries, keys);
+    found.plan.results = std::max(found.plan.results, plan.results);
+    found.plan.gradients = std::max(found.plan.gradients, plan.gradients);
+    ++found.plans;
+  };
+  const TransformerLayer& layer = decoder_->layers().front();
+  add_plan(layer.self(), input, input);
+  if (!encoder_) return found;
+  add_plan(*layer.cross(), input, source);
+  add_plan(encoder_->layers().front().self(), source, source);
+  return found;
+}
+
 #define ATTN_TRANSFORMER(T)                                                                      \
   template void Transformer::forward(const Slot<T>&, const SlotBatch&, Passed<T>&) const;        \
   template std::vector<AttentionSite<T>> Transformer::attention_sites(const SlotBatch&,          \
                                                                       const Passed<T>&) const;   \
   template Prediction Transformer::predict(const Slot<T>&, const SlotBatch&) const;              \
+  template SlotBytes Transformer::bytes<T>(const Sequences&, const Sequences&) const;            \
   template Prediction Transformer::differentiate(const Slot<T>&, const SlotBatch&,               \
                                                  const LossFactors&, TokenGradients<T>&) const;  \
   template void Transformer::add_token_gradients(const SlotBatch&, const TokenGradients<T>&, T*) \

@@ -111,6 +111,11 @@ class Transformer {
   Prediction differentiate(const Slot<T>& slot, const SlotBatch& batch, const LossFactors& factors,
                            TokenGradients<T>& token_gradients) const;
 
+  /// For slots of such sequences, `source` without rows for a single stack. `predict` is also
+  /// enough for layer_column_sums.
+  template <class T>
+  SlotBytes bytes(const Sequences& source, const Sequences& input) const;
+
   /// Adds a slot's gradients of the tokens' vectors to those of the tables.
   template <class T>
   void add_token_gradients(const SlotBatch& batch, const TokenGradients<T>& token_gradients,

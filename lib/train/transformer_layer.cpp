@@ -123,7 +123,24 @@ Rows<T> TransformerLayer::backward(const Slot<T>& slot, const Sequences& sequenc
       });
 }
 
+template <class T>
+PassBytes TransformerLayer::bytes(const Sequences& sequences, const Sequences& memory) const {
+  const Index rows = sequences.rows();
+  const std::int64_t all = row_bytes<T>(rows, around_inner_.width());
+  PassBytes found = around_self_.bytes<T>(rows, self_.bytes<T>(sequences, sequences, true));
+  found.kept += all;
+  if (cross_) {
+    found = found.then(around_cross_->bytes<T>(rows, cross_->bytes<T>(sequences, memory, false)));
+    found.kept += all;
+  }
+  found = found.then(around_inner_.bytes<T>(rows, inner_.bytes<T>(rows)));
+  // The gradient of a sub-layer's result, while that of its input is made.
+  found.backward += all;
+  return found;
+}
+
 #define ATTN_TRANSFORMER_LAYER(T)                                                                 \
+  template PassBytes TransformerLayer::bytes<T>(const Sequences&, const Sequences&) const;        \
   template void TransformerLayer::add_sites(const Sequences&, MatrixView<const T>,                \
                                             const Memory<T>&, const Kept<T>&,                     \
                                             std::vector<AttentionSite<T>>&) const;                \

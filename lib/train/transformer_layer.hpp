@@ -64,6 +64,10 @@ class TransformerLayer {
                    const Memory<T>& memory, const Kept<T>& kept, const Rows<T>& dy,
                    MatrixView<T> dmemory) const;
 
+  /// For sequences and those of the other stack's result.
+  template <class T>
+  PassBytes bytes(const Sequences& sequences, const Sequences& memory) const;
+
   /// Adds its attentions in a forward pass to `sites`, as views of the arguments.
   template <class T>
   void add_sites(const Sequences& sequences, MatrixView<const T> x, const Memory<T>& memory,

@@ -201,8 +201,35 @@ std::vector<std::vector<double>> ViewModel::column_sums(const Slot<T>& slot,
   return attention_->column_sums(without_dropout, passed.views, passed.attention);
 }
 
+template <class T>
+SlotBytes ViewModel::bytes(Index scenes, Index boxes) const {
+  // Without attention the boxes of all views are read as those of one.
+  const Sequences primary = {scenes, attention_ ? boxes : options_.views * boxes};
+  const Index width = options_.width;
+  const Index all_boxes = scenes * options_.views * boxes;
+  const std::int64_t of_scenes = row_bytes<T>(scenes, width);
+  const std::int64_t of_primary = row_bytes<T>(primary.rows(), width);
+  const PassBytes gathered =
+      attention_ ? attention_->bytes<T>(primary) : PassBytes{0, of_primary, 0};
+  const PassBytes passed = around_attention_.bytes<T>(primary.rows(), gathered)
+                               .then(pooling_.bytes<T>(primary))
+                               .then(classifier_.bytes<T>(scenes));
+  // The boxes as they are stored, and in T; y, q and z.
+  const std::int64_t kept = passed.kept + row_bytes<float>(all_boxes, width) +
+                            row_bytes<T>(all_boxes, width) + of_primary + 2 * of_scenes;
+  SlotBytes found;
+  found.predict = kept + passed.forward;
+  found.differentiate = kept + of_primary + of_scenes + std::max(passed.forward, passed.backward);
+  found.returned = of_scenes + row_bytes<float>(all_boxes, width);
+  if (!attention_) return found;
+  found.plan = attention_->heads().plan_bytes<T>(primary, primary);
+  found.plans = 1;
+  return found;
+}
+
 #define ATTN_VIEW_MODEL(T)                                                                     \
   template AnswerPrediction ViewModel::predict(const Slot<T>&, const ViewBatch&) const;        \
+  template SlotBytes ViewModel::bytes<T>(Index, Index) const;                                  \
   template AnswerPrediction ViewModel::differentiate(const Slot<T>&, const ViewBatch&, double, \
                                                      TokenGradients<T>&) const;                \
   template void ViewModel::add_token_gradients(const ViewBatch&, const TokenGradients<T>&, T*) \

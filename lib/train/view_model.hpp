@@ -68,6 +68,11 @@ class ViewModel {
   AnswerPrediction differentiate(const Slot<T>& slot, const ViewBatch& batch, double factor,
                                  TokenGradients<T>& token_gradients) const;
 
+  /// For slots of `scenes` scenes with `boxes` boxes in every view. `predict` is also enough for
+  /// column_sums, but for what it returns.
+  template <class T>
+  SlotBytes bytes(Index scenes, Index boxes) const;
+
   /// Adds a slot's gradients of the questions' vectors to those of the tokens.
   template <class T>
   void add_token_gradients(const ViewBatch& batch, const TokenGradients<T>& token_gradients,

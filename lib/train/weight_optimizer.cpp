@@ -40,10 +40,10 @@ WeightOptimizer<T>::WeightOptimizer(const Parameters& parameters, const Optimize
         });
     if (!elsewhere) plain_.push_back(one);
   }
-  const bool keeps_first = options.rule != Rule::sgd || options.momentum != 0;
-  if (keeps_first) first_ = Buffer<T>(size_);
-  if (options.rule != Rule::sgd) second_ = Buffer<T>(size_);
-  for (T* const moment : moments()) std::fill_n(moment, size_, T{0});
+  const Index moments = moments_kept(options);
+  if (moments > 0) first_ = Buffer<T>(size_);
+  if (moments > 1) second_ = Buffer<T>(size_);
+  for (T* const moment : this->moments()) std::fill_n(moment, size_, T{0});
 }
 
 template <class T>
@@ -155,6 +155,14 @@ void WeightOptimizer<T>::lamb(const Parameter& one, Index number, double rate, T
   for_pieces(one.size(), threads_, [&](Index first, Index count) {
     for (Index n = first; n < first + count; ++n) w[n] -= eta * g[n];
   });
+}
+
+template <class T>
+std::int64_t WeightOptimizer<T>::bytes(const Parameters& parameters,
+                                       const OptimizerOptions& options,
+                                       const std::vector<PathLayer>& in_paths) {
+  return moments_kept(options) * parameters.size() * static_cast<Index>(sizeof(T)) +
+         PathOptimizer<T>::bytes(in_paths, options);
 }
 
 template class WeightOptimizer<float>;

@@ -21,6 +21,10 @@ class WeightOptimizer {
   WeightOptimizer(const Parameters& parameters, const OptimizerOptions& options,
                   const std::vector<PathLayer>& in_paths, int threads);
 
+  /// The memory that such an optimizer takes: the moments, and what steps in paths need.
+  static std::int64_t bytes(const Parameters& parameters, const OptimizerOptions& options,
+                            const std::vector<PathLayer>& in_paths);
+
   struct Outcome {
     double gradient_norm = 0;  ///< before clipping
     PathOutcome paths;         ///< of the layers in paths, if there are any

@@ -124,6 +124,13 @@ def groups_of(variant, quantity):
     return {group: [one[group] for one in found] for group in sorted(found[0], key=natural)}
 
 
+def title_of(label, groups):
+    """What a group is called: a label that is only a number says neither layer nor view."""
+    if not label.isdigit():
+        return label
+    return f"view {label}" if all(group.startswith("views/") for group in groups) else f"layer {label}"
+
+
 def heads_of(runs, steps):
     """(heads, runs, steps) of a layer."""
     count = {len(run[step]) for run in runs for step in steps}
@@ -140,7 +147,7 @@ def layer_lines(variant, quantity, band):
         steps = common_steps(runs, label)
         values = heads_of(runs, steps)
         mean, around = mean_and_band(values.reshape(-1, len(steps)), band)
-        yield Line(f"layer {label}" if label.isdigit() else label, None, steps, mean, around)
+        yield Line(title_of(label, groups), None, steps, mean, around)
 
 
 def head_panels(variant, quantity, band):
@@ -152,7 +159,7 @@ def head_panels(variant, quantity, band):
         lines = []
         for head, values in enumerate(heads_of(runs, steps)):
             lines.append(Line(f"head {head}", None, steps, *mean_and_band(values, band)))
-        yield f"layer {label}" if label.isdigit() else label, lines
+        yield title_of(label, groups), lines
 
 
 def attention_panels(variants, quantity, arguments):

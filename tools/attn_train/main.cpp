@@ -9,6 +9,7 @@
 #include "attn_train/pair_task.hpp"
 #include "attn_train/question_task.hpp"
 #include "attn_train/training.hpp"
+#include "cli/memory_hint.hpp"
 #include "common/bundles.hpp"
 #include "common/dataset_words.hpp"
 #include "common/numeric_libraries.hpp"
@@ -57,6 +58,7 @@ cli::Declaration declare() {
               "for pairs, with NAME_merges for byte pairs")
       .result("state/...", "", "moments of the optimiser and sums, from which a run goes on");
   d.report_member("parameters, steps, steps_per_epoch", "the sizes of the run")
+      .report_member("working_bytes", "the most working memory, as planned")
       .report_member("step", "steps done")
       .report_member("valid, test", "the last metrics: loss, accuracy and those of the objective");
   d.reference(doubly_normalized_reference)
@@ -118,9 +120,13 @@ cli::Outcome train_as(const cli::Arguments& arguments, cli::Report& report, cons
   result["parameters"] = task->parameters().size();
   result["steps"] = training.steps();
   result["steps_per_epoch"] = task->batches();
+  result["working_bytes"] = training.working_bytes();
   if (arguments.dry_run) {
-    report.print(fmt::format("{} parameters, {} steps of {} an epoch\n", task->parameters().size(),
-                             training.steps(), task->batches()));
+    report.print(fmt::format(
+        "{} parameters, {} steps of {} an epoch\n"
+        "working memory  {}, and {} for the program itself, besides the data\n",
+        task->parameters().size(), training.steps(), task->batches(),
+        bytes_text(static_cast<double>(training.working_bytes())), cli::memory_of_program));
     return {};
   }
   if (file.steps_done() == training.steps()) {

@@ -56,18 +56,21 @@ class PairTask : public TransformerTask<T> {
 
   void add_output_metrics(const T* weights, Split split, Json& metrics) override {
     const Examples& examples = examples_[static_cast<std::size_t>(split)];
-    train::OutputOptions options;
-    options.start = options_.start;
-    options.end = options_.end;
-    options.length = std::max<Index>(1, options_.length - 1);
-    options.beam = beam_;
     std::vector<std::string> outputs;
     for (const std::vector<Index>& tokens : train::decoder_outputs(
-             this->model(), weights, examples.sources, options, this->threads())) {
+             this->model(), weights, examples.sources, output_options(), this->threads())) {
       outputs.push_back(vocabulary_.target.decode(tokens));
     }
     metrics.update(output_metrics(outputs, examples.references, vocabulary_.target.kind()));
   }
+
+  std::int64_t output_bytes() const override {
+    return train::decoder_output_bytes<T>(this->model(), longest_.first, output_options(),
+                                          this->threads());
+  }
+
+  bool has_many_lengths() const override { return true; }
+  std::pair<Index, Index> longest() const override { return longest_; }
 
  private:
   // What outputs are generated from, and compared with.
@@ -75,6 +78,15 @@ class PairTask : public TransformerTask<T> {
     std::vector<std::vector<Index>> sources;
     std::vector<std::string> references;
   };
+
+  train::OutputOptions output_options() const {
+    train::OutputOptions options;
+    options.start = options_.start;
+    options.end = options_.end;
+    options.length = std::max<Index>(1, options_.length - 1);
+    options.beam = beam_;
+    return options;
+  }
 
   void add_split(const SplitTexts& texts, Split split) {
     Examples& examples = examples_[static_cast<std::size_t>(split)];
@@ -86,6 +98,8 @@ class PairTask : public TransformerTask<T> {
     }
     auto batches = std::make_unique<train::PairBatches>(std::move(pairs), options_);
     for (const train::TokenPair& pair : batches->pairs()) examples.sources.push_back(pair.source);
+    longest_ = {std::max(longest_.first, batches->longest_source()),
+                std::max(longest_.second, batches->longest())};
     this->set_batches(split, std::move(batches));
   }
 
@@ -93,6 +107,7 @@ class PairTask : public TransformerTask<T> {
   Index beam_;
   train::PairOptions options_;
   std::array<Examples, 3> examples_;
+  std::pair<Index, Index> longest_;
 };
 
 // The columns of all pairs, one text each.

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "attn_train/batch_sizes.hpp"
 #include "attn_train/model_options.hpp"
 #include "attn_train/scene_input.hpp"
 #include "attn_train/transformer_task.hpp"
@@ -109,6 +110,20 @@ class QuestionTask : public Task<T> {
     }
   }
 
+  std::int64_t working_bytes(bool) const override {
+    const BatchSizes sizes = batch_sizes(batches_);
+    const train::SlotBytes slot = slot_bytes(sizes);
+    const train::SlotShapes shapes = sizes.shapes();
+    const std::int64_t of_figures =
+        slot.predict + slot.returned + 2 * slot.plans * slot.plan.results;
+    return pass_.bytes(slot, sizes.most, shapes) + of_figures;
+  }
+
+  void reserve() override {
+    const BatchSizes sizes = batch_sizes(batches_);
+    pass_.reserve(slot_bytes(sizes), sizes.most);
+  }
+
   void write_vocabulary(io::OutputBundle& bundle) const override {
     const train::SceneData& scenes = of(Split::train)->scenes();
     std::vector<std::string> tokens = {"colour of kind", "count of colour"};
@@ -124,6 +139,14 @@ class QuestionTask : public Task<T> {
   }
 
  private:
+  train::SlotBytes slot_bytes(const BatchSizes& sizes) const {
+    Index boxes = 0;
+    for (const Split split : all_splits) {
+      if (of(split) != nullptr) boxes = std::max(boxes, of(split)->scenes().boxes);
+    }
+    return model_.bytes<T>(sizes.largest_slot(), boxes);
+  }
+
   train::SceneBatches* of(Split split) const {
     return batches_[static_cast<std::size_t>(split)].get();
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -65,6 +66,12 @@ class Task {
 
   /// Adds x, and y where it differs, to the groups of the attentions, for the same batch.
   virtual void write_inputs(const T* weights, io::OutputBundle& bundle) = 0;
+
+  /// The most memory that it takes besides the data, `write_inputs` only where asked for.
+  virtual std::int64_t working_bytes(bool with_inputs) const = 0;
+
+  /// Makes room for the passes of a run. Throws std::bad_alloc.
+  virtual void reserve() = 0;
 
   /// Adds the names of the tokens.
   virtual void write_vocabulary(io::OutputBundle& bundle) const = 0;

@@ -11,6 +11,7 @@
 #include "attn_train/model_options.hpp"
 #include "attn_train/stop_request.hpp"
 #include "cli/progress.hpp"
+#include "common/block_plan.hpp"
 #include "train/path_start.hpp"
 
 namespace attn::tools {
@@ -60,12 +61,30 @@ Training<T>::Training(const cli::Arguments& arguments, cli::Report& report, cons
       options_(optimizer_options(recipe)),
       schedule_(schedule_of(recipe)),
       in_paths_(layers_at(recipe.words("optimizer.paths"))),
+      working_bytes_(planned_bytes()),
       optimizer_(task.parameters(), options_, in_paths_, arguments.threads),
       weights_(task.parameters().size()) {
   if (schedule_.warm_up > steps_) {
     throw recipe.refusal("schedule.warm-up",
                          fmt::format("is {}, the run has {} steps", schedule_.warm_up, steps_));
   }
+}
+
+// The memory of the run besides the data. Throws Error(memory) if it is too much.
+template <class T>
+std::int64_t Training<T>::planned_bytes() const {
+  const train::Parameters& parameters = task_.parameters();
+  Index largest = 0;
+  for (const train::Parameter& one : parameters.all()) largest = std::max(largest, one.size());
+  // A tensor is drawn in float64 before there is anything else, and copied into a checkpoint.
+  const std::int64_t at_start = largest * static_cast<Index>(sizeof(double));
+  const std::int64_t in_steps = largest * static_cast<Index>(sizeof(T)) +
+                                task_.working_bytes(recipe_.flag("run.keep-inputs"));
+  const std::int64_t bytes = parameters.size() * static_cast<Index>(sizeof(T)) +
+                             train::WeightOptimizer<T>::bytes(parameters, options_, in_paths_) +
+                             std::max(at_start, in_steps);
+  require_memory("the run", bytes, arguments_.memory, "a smaller run.batch, or ");
+  return bytes;
 }
 
 // The layers of the attentions that a recipe names. Throws for a name that the model lacks.
@@ -198,6 +217,7 @@ void Training<T>::save(const RunLog& log) {
 
 template <class T>
 int Training<T>::run() {
+  task_.reserve();
   const bool resumes = file_.steps_done().has_value();
   if (resumes) {
     progress_ = file_.load(task_, weights_.data(), optimizer_);

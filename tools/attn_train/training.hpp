@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+
 #include "attn_train/run_file.hpp"
 #include "attn_train/run_log.hpp"
 #include "attn_train/task.hpp"
@@ -12,12 +14,14 @@ namespace attn::tools {
 template <class T>
 class Training {
  public:
-  /// All arguments must outlive it. Throws Error for options that do not go together.
+  /// All arguments must outlive it. Throws Error for options that do not go together, and
+  /// Error(memory) if the run needs more than --memory.
   Training(const cli::Arguments& arguments, cli::Report& report, const Recipe& recipe,
            Task<T>& task, RunFile& file);
 
-  Index steps() const { return steps_; }         ///< of the whole run
-  Index step() const { return progress_.step; }  ///< steps done
+  Index steps() const { return steps_; }                         ///< of the whole run
+  std::int64_t working_bytes() const { return working_bytes_; }  ///< the most, as planned
+  Index step() const { return progress_.step; }                  ///< steps done
 
   /// Returns Outcome::status: 0, or cli::stopped_status after a signal, with a checkpoint written.
   /// Throws Error(numerical) if the loss is not finite or a step in paths is singular.
@@ -30,6 +34,7 @@ class Training {
   struct Interval;  // what happened since the last line of the log, in this process
 
   std::vector<train::PathLayer> layers_at(const std::vector<std::string>& places) const;
+  std::int64_t planned_bytes() const;
   void start();
   void take_step(Interval& interval);
   nlohmann::ordered_json header() const;
@@ -45,6 +50,7 @@ class Training {
   train::OptimizerOptions options_;
   train::Schedule schedule_;
   std::vector<train::PathLayer> in_paths_;
+  std::int64_t working_bytes_;
   train::WeightOptimizer<T> optimizer_;
   Buffer<T> weights_;
   RunProgress progress_;

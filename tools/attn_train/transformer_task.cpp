@@ -130,6 +130,50 @@ void TransformerTask<T>::write_inputs(const T* weights, io::OutputBundle& bundle
 }
 
 template <class T>
+train::SlotBytes TransformerTask<T>::slot_bytes(const BatchSizes& sizes) const {
+  const auto [source_length, length] = longest();
+  const Index sequences = sizes.largest_slot();
+  return model_.template bytes<T>({model_.encoder() ? sequences : 0, source_length},
+                                  {sequences, length});
+}
+
+template <class T>
+std::int64_t TransformerTask<T>::working_bytes(bool with_inputs) const {
+  const BatchSizes sizes = batch_sizes(batches_);
+  const train::SlotBytes slot = slot_bytes(sizes);
+  // The last sequence of each split may be shorter, in training in a slot of any size.
+  train::SlotShapes shapes = sizes.shapes();
+  shapes.trained *= 2;
+  shapes.evaluated += 2;
+  if (has_many_lengths()) shapes.trained = train::most_plans;
+  const Index slots = std::min(sizes.most, train::most_slots);
+  const std::int64_t of_plans = 2 * slot.plans * slot.plan.results;
+  const std::int64_t of_figures =
+      slots * slot.returned + std::min<Index>(threads_, slots) * (slot.predict + of_plans);
+  std::int64_t besides = std::max(of_figures, output_bytes());
+  if (with_inputs) {
+    const auto [source_length, length] = longest();
+    // x and y of each attention, and one of them as it is written.
+    const Index arrays = 2 * std::ssize(attentions()) + 1;
+    const std::int64_t of_inputs = train::row_bytes<T>(sizes.most * std::max(length, source_length),
+                                                       model_.options().layer.width);
+    besides = std::max(besides, arrays * of_inputs + slot.predict + of_plans);
+  }
+  return pass_.bytes(slot, sizes.most, shapes) + besides;
+}
+
+template <class T>
+void TransformerTask<T>::reserve() {
+  const BatchSizes sizes = batch_sizes(batches_);
+  pass_.reserve(slot_bytes(sizes), sizes.most);
+}
+
+template <class T>
+std::int64_t TransformerTask<T>::output_bytes() const {
+  return 0;
+}
+
+template <class T>
 void TransformerTask<T>::add_output_metrics(const T*, Split, Json&) {}
 
 template <class T>

@@ -2,8 +2,10 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "attn_train/batch_sizes.hpp"
 #include "attn_train/task.hpp"
 #include "train/batch_pass.hpp"
 
@@ -21,6 +23,8 @@ class TransformerTask : public Task<T> {
                                                  bool outputs) override;
   nlohmann::ordered_json attention_figures(const T* weights) override;
   void write_inputs(const T* weights, io::OutputBundle& bundle) override;
+  std::int64_t working_bytes(bool with_inputs) const override;
+  void reserve() override;
 
  protected:
   TransformerTask(const Recipe& recipe, const train::TransformerOptions& options, int threads);
@@ -31,6 +35,17 @@ class TransformerTask : public Task<T> {
   /// The metrics of generated outputs: none here.
   virtual void add_output_metrics(const T* weights, Split split, nlohmann::ordered_json& metrics);
 
+  /// The memory of add_output_metrics: none here.
+  virtual std::int64_t output_bytes() const;
+
+  /// Whether sequences have many lengths; here all but the last of a split have one.
+  virtual bool has_many_lengths() const { return false; }
+
+  /// The most positions of a source and of a sequence.
+  virtual std::pair<Index, Index> longest() const {
+    return {model_.options().source_length, model_.options().length};
+  }
+
   /// Null for a split that is empty.
   void set_batches(Split split, std::unique_ptr<train::Batches> batches);
 
@@ -38,6 +53,7 @@ class TransformerTask : public Task<T> {
   int threads() const { return threads_; }
 
  private:
+  train::SlotBytes slot_bytes(const BatchSizes& sizes) const;
   train::Batches* of(Split split) const { return batches_[static_cast<std::size_t>(split)].get(); }
 
   train::Transformer model_;

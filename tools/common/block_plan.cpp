@@ -9,17 +9,20 @@
 
 namespace attn::tools {
 
-void refuse_memory(const std::string& what, std::int64_t bytes, std::int64_t memory) {
+void refuse_memory(const std::string& what, std::int64_t bytes, std::int64_t memory,
+                   const std::string& else_helps) {
   const bool small = bytes < (std::int64_t{1} << 20);
   throw Error(
       Failure::memory,
       fmt::format("{} needs {} of working memory, but --memory allows {}", what,
                   bytes_text(static_cast<double>(bytes)), bytes_text(static_cast<double>(memory))),
-      fmt::format("--memory {}{}", (bytes >> (small ? 10 : 20)) + 1, small ? 'K' : 'M'));
+      else_helps +
+          fmt::format("--memory {}{}", (bytes >> (small ? 10 : 20)) + 1, small ? 'K' : 'M'));
 }
 
-void require_memory(const std::string& what, std::int64_t bytes, std::int64_t memory) {
-  if (bytes > memory) refuse_memory(what, bytes, memory);
+void require_memory(const std::string& what, std::int64_t bytes, std::int64_t memory,
+                    const std::string& else_helps) {
+  if (bytes > memory) refuse_memory(what, bytes, memory, else_helps);
 }
 
 BlockPlan plan_blocks(const std::string& what, std::int64_t kept, std::int64_t row_bytes,

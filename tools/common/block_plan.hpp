@@ -8,11 +8,13 @@
 namespace attn::tools {
 
 /// Throws Error(memory): "one column of 8 rows needs 1.0 KiB of working memory, but --memory allows
-/// 64 bytes", with a hint.
-[[noreturn]] void refuse_memory(const std::string& what, std::int64_t bytes, std::int64_t memory);
+/// 64 bytes", with the hint "--memory 2K", after what else would help.
+[[noreturn]] void refuse_memory(const std::string& what, std::int64_t bytes, std::int64_t memory,
+                                const std::string& else_helps = "");
 
 /// The same if `bytes` exceeds `memory`.
-void require_memory(const std::string& what, std::int64_t bytes, std::int64_t memory);
+void require_memory(const std::string& what, std::int64_t bytes, std::int64_t memory,
+                    const std::string& else_helps = "");
 
 /// The number of rows in memory at a time, and their memory including everything kept besides them.
 struct BlockPlan {
