@@ -3,6 +3,7 @@
 #include <string>
 
 #include "train/linear.hpp"
+#include "train/pass_bytes.hpp"
 
 namespace attn::train {
 

@@ -2,8 +2,8 @@
 //
 //     attn-bench-train-worker SCHEME LAYERS WIDTH INNER SEQUENCES LENGTH VOCABULARY THREADS STEPS
 //
-// Causal self-attention with four heads, post-norm, on random tokens. Prints the seconds of each
-// step and the loss of the last one.
+// Causal self-attention with four heads, post-norm, on random tokens. Under si-sgd, attention is
+// unas and W_Q and W_K step in paths. Prints the seconds of each step and the loss of the last one.
 
 #include <chrono>
 #include <cstdio>
@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "train/batch_pass.hpp"
+#include "train/path_start.hpp"
 #include "train/transformer.hpp"
 #include "train/weight_optimizer.hpp"
 
@@ -40,6 +41,16 @@ std::vector<SlotBatch> random_batch(Index sequences, Index length, Index vocabul
   return slots;
 }
 
+// Those of all attentions.
+std::vector<PathLayer> path_layers(const Transformer& model) {
+  std::vector<PathLayer> layers;
+  for (const TransformerLayer& layer : model.decoder().layers()) {
+    const AttentionLayer& self = layer.self();
+    layers.push_back({self.group(), self.wq(), self.wk(), self.options().heads});
+  }
+  return layers;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -55,6 +66,7 @@ int main(int argc, char** argv) {
   options.vocabulary = number(7);
   if (scheme == "dnas") options.decoder.scheme.scheme = Scheme::dnas;
   if (scheme == "hnas") options.decoder.scheme.scheme = Scheme::hnas;
+  options.decoder.in_paths = scheme == "si-sgd";
   const int threads = static_cast<int>(number(8));
   const Transformer model(options);
   std::vector<float> weights(static_cast<std::size_t>(model.parameters().size()));
@@ -63,7 +75,12 @@ int main(int argc, char** argv) {
   BatchPass<Transformer, float> pass(model, threads);
   OptimizerOptions of;
   of.rule = Rule::sgd;
-  WeightOptimizer<float> optimizer(model.parameters(), of, {}, threads);
+  std::vector<PathLayer> in_paths;
+  if (options.decoder.in_paths) {
+    in_paths = path_layers(model);
+    set_skeletons_to_one(in_paths, weights.data());
+  }
+  WeightOptimizer<float> optimizer(model.parameters(), of, in_paths, threads);
   double loss = 0;
   for (Index step = 1; step <= number(9); ++step) {
     const auto begun = std::chrono::steady_clock::now();
