@@ -1,7 +1,10 @@
 // attn-train: trains small models with every scheme, and in the space of basis paths.
 
+#include <filesystem>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -142,8 +145,36 @@ cli::Outcome train_as(const cli::Arguments& arguments, cli::Report& report, cons
           fmt::format("{}: {} of {} {}", file.path(), training.step(), training.steps(), done)};
 }
 
+bool is_same_file(const std::string& one, const std::string& other) {
+  std::error_code none;
+  return std::filesystem::weakly_canonical(one, none) ==
+         std::filesystem::weakly_canonical(other, none);
+}
+
+// No output may replace an input or another output.
+void require_own_names(const cli::Arguments& arguments, const Recipe& recipe) {
+  if (arguments.text("log") == "-") throw Error(Failure::usage, "--log is -, expected a file");
+  std::vector<std::pair<std::string, std::string>> names = {{"RECIPE", arguments.words().front()}};
+  for (const RecipeKey& key : recipe_keys()) {
+    if (key.kind == RecipeKey::Kind::file && recipe.given(key.name)) {
+      names.emplace_back(key.name, recipe.text(key.name));
+    }
+  }
+  const auto add_output = [&](const std::string& option, const std::string& file) {
+    for (const auto& [name, other] : names) {
+      if (!is_same_file(file, other)) continue;
+      throw Error(Failure::usage, fmt::format("{} and {} both name {}", option, name, file));
+    }
+    names.emplace_back(option, file);
+  };
+  add_output("--output", *arguments.output);
+  if (arguments.given("log")) add_output("--log", arguments.text("log"));
+  if (arguments.json && !arguments.json->empty()) add_output("--json", *arguments.json);
+}
+
 cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
   const Recipe recipe(arguments.words().front(), arguments.words_of("set"));
+  require_own_names(arguments, recipe);
   return recipe.text("precision") == "f64" ? train_as<double>(arguments, report, recipe)
                                            : train_as<float>(arguments, report, recipe);
 }

@@ -38,6 +38,20 @@ train::LayerAttention layer_attention(const Recipe& recipe, const std::string& p
   return attention;
 }
 
+namespace {
+
+// In a decoder, another scheme than unas normalises over its later tokens, too.
+void require_no_leak(const Recipe& recipe, const std::string& place) {
+  const std::string scheme = recipe.text(place + ".scheme");
+  if (scheme == "unas") return;
+  throw recipe.refusal(
+      place + ".scheme",
+      "is " + scheme + ", which lets later tokens change the weights of earlier ones",
+      "--allow-leak trains it nevertheless");
+}
+
+}  // namespace
+
 train::AttentionScheme view_scheme(const Recipe& recipe) {
   if (recipe.text("views.scheme") != "em") return layer_attention(recipe, "views", false).scheme;
   train::AttentionScheme scheme;
@@ -59,12 +73,8 @@ train::TransformerOptions transformer_options(const Recipe& recipe, bool allow_l
   const bool causal = kind != "masked";
   const std::string self = causal ? "decoder.self" : "encoder.self";
   options.decoder = layer_attention(recipe, self, causal);
-  if (causal && options.decoder.scheme.scheme != Scheme::unas && !allow_leak) {
-    throw recipe.refusal(self + ".scheme",
-                         "is " + recipe.text(self + ".scheme") +
-                             ", which lets later tokens change the weights of earlier ones",
-                         "--allow-leak trains it nevertheless");
-  }
+  if (causal && !allow_leak) require_no_leak(recipe, self);
+  if (kind == "pairs" && !allow_leak) require_no_leak(recipe, "decoder.cross");
   options.order = recipe.flag("objective.order");
   options.layer.width = recipe.integer("model.width");
   options.layer.heads = recipe.integer("model.heads");

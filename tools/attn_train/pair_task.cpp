@@ -31,7 +31,9 @@ class PairTask : public TransformerTask<T> {
            const train::TransformerOptions& options, int threads)
       : TransformerTask<T>(recipe, options, threads),
         vocabulary_(std::move(vocabulary)),
-        beam_(recipe.integer("objective.beam")) {
+        beam_(recipe.integer("objective.beam")),
+        generates_(options.decoder.scheme.scheme == Scheme::unas &&
+                   options.cross.scheme.scheme == Scheme::unas) {
     options_.start = vocabulary_.target.special(start_symbol).value();
     options_.end = vocabulary_.target.special(end_symbol).value();
     options_.source_length = options.source_length;
@@ -55,6 +57,7 @@ class PairTask : public TransformerTask<T> {
   }
 
   void add_output_metrics(const T* weights, Split split, Json& metrics) override {
+    if (!generates_) return;
     const Examples& examples = examples_[static_cast<std::size_t>(split)];
     std::vector<std::string> outputs;
     for (const std::vector<Index>& tokens : train::decoder_outputs(
@@ -105,6 +108,7 @@ class PairTask : public TransformerTask<T> {
 
   PairVocabulary vocabulary_;
   Index beam_;
+  bool generates_;  // token by token: not where later tokens change the weights of earlier ones
   train::PairOptions options_;
   std::array<Examples, 3> examples_;
   std::pair<Index, Index> longest_;

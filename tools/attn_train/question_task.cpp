@@ -194,12 +194,22 @@ train::ViewModelOptions view_options(const Recipe& recipe) {
 
 }  // namespace
 
+namespace {
+
+// What decides the shapes of a model. The most boxes of a view do not.
+std::array<Index, 4> kinds_of(const train::SceneData& scenes) {
+  return {scenes.views, scenes.object_kinds, scenes.colours, scenes.objects};
+}
+
+}  // namespace
+
 template <class T>
 std::unique_ptr<Task<T>> make_question_task(const cli::Arguments& arguments, cli::Report& report,
                                             const Recipe& recipe, const SplitTexts& files) {
   train::ViewModelOptions options = view_options(recipe);
   std::array<std::unique_ptr<train::SceneBatches>, 3> batches;
   std::vector<double> maps;
+  std::array<Index, 4> kinds = {};
   for (const Split split : all_splits) {
     const std::string& file = files.name(split);
     if (file.empty()) continue;
@@ -210,10 +220,12 @@ std::unique_ptr<Task<T>> make_question_task(const cli::Arguments& arguments, cli
     }
     if (split == Split::train) {
       maps = std::move(input.maps);
-    } else if (input.maps != maps) {
-      throw Error(Failure::input,
-                  fmt::format("{} has other detectors than {}", file, files.name(Split::train)),
-                  "make both with the same --map-seed and sizes");
+      kinds = kinds_of(input.scenes);
+    } else if (input.maps != maps || kinds_of(input.scenes) != kinds) {
+      throw Error(
+          Failure::input,
+          fmt::format("{} has other detectors or objects than {}", file, files.name(Split::train)),
+          "make both with the same --map-seed and sizes");
     }
     options.views = input.scenes.views;
     auto made = [&] {

@@ -13,6 +13,9 @@ using Keys = std::vector<RecipeKey>;
 constexpr double no_limit = std::numeric_limits<double>::infinity();
 // Counts beyond this are typing errors.
 constexpr double many = 1e9;
+constexpr double most_layers = 1000;
+// Exact in float64.
+constexpr double most_seeds = 9007199254740992;
 
 const std::vector<std::string> attention_names = {"encoder.self", "decoder.self", "decoder.cross"};
 
@@ -67,8 +70,8 @@ const std::vector<std::string> of_tokens = {"causal", "masked", "pairs"};
 const std::vector<std::string> of_pairs = {"pairs"};
 
 void add_run(Keys& keys) {
-  keys.push_back(
-      integer("seed", 0, 1, "seed of the start, the order of the data, masks and dropout"));
+  keys.push_back(integer(
+      "seed", 0, 1, "seed of the start, the order of the data, masks and dropout", most_seeds));
   keys.push_back(choice("precision", {"f32", "f64"}, "type of weights and computation"));
 }
 
@@ -104,9 +107,11 @@ void add_data(Keys& keys) {
 }
 
 void add_model(Keys& keys) {
-  RecipeKey encoder = integer("model.encoder-layers", 1, nullptr, "layers of the encoder");
+  RecipeKey encoder =
+      integer("model.encoder-layers", 1, nullptr, "layers of the encoder", most_layers);
   encoder.default_words = "as model.layers";
-  add_for(keys, of_tokens, {integer("model.layers", 1, 1, "layers; for pairs, of the decoder")});
+  add_for(keys, of_tokens,
+          {integer("model.layers", 1, 1, "layers; for pairs, of the decoder", most_layers)});
   add_for(keys, of_pairs, {encoder});
   keys.push_back(integer("model.width", 1, 128, "width D of the vectors"));
   keys.push_back(integer("model.heads", 1, 4, "heads; they divide the width"));
@@ -248,11 +253,10 @@ Keys all_keys() {
 }
 
 std::string interval(const RecipeKey& key) {
-  const bool whole = key.kind == Kind::integer;
-  if (key.high == no_limit || (whole && key.high == many)) {
+  if (key.high == no_limit) {
     return fmt::format(" {} {}", key.low_open ? ">" : ">=", key.low);
   }
-  return fmt::format(" in {}{}, {}{}", key.low_open ? "(" : "[", key.low, key.high,
+  return fmt::format(" in {}{}, {:.16g}{}", key.low_open ? "(" : "[", key.low, key.high,
                      key.high_open ? ")" : "]");
 }
 

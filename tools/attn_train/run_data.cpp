@@ -1,6 +1,7 @@
 #include "attn_train/run_data.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include <fmt/format.h>
@@ -43,7 +44,7 @@ void divide(const Recipe& recipe, SplitTexts& made) {
   const std::string file = recipe.text("data.text");
   const std::vector<double> shares = recipe.numbers("data.split");
   const double sum = std::accumulate(shares.begin(), shares.end(), 0.0);
-  if (shares.size() != 3 || !(shares[0] > 0)) {
+  if (shares.size() != 3 || !(shares[0] > 0) || !std::isfinite(sum)) {
     throw recipe.refusal("data.split", "needs three shares, the first of which is above 0");
   }
   const std::string text = read_text(file, most_text_bytes, "a text");

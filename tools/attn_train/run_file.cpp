@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <boost/crc.hpp>
 
 #include "attn_train/run_tensors.hpp"
 #include "common/bundles.hpp"
@@ -62,6 +63,20 @@ std::vector<StateArray<T>> arrays_of(const train::Parameters& parameters,
 // The numbers of RunProgress that are no counts of the root's attributes.
 std::array<double, 4> sums_of(const RunProgress& progress) {
   return {progress.loss, progress.targets, progress.least_ratio, progress.largest_ratio};
+}
+
+// Tells whether any number of the state has changed.
+template <class T>
+std::string checksum_of(const train::Parameters& parameters, const T* weights,
+                        train::WeightOptimizer<T>& optimizer, const std::array<double, 4>& sums) {
+  boost::crc_32_type crc;
+  const auto add = [&](const auto* numbers, Index count) {
+    crc.process_bytes(numbers, static_cast<std::size_t>(count) * sizeof(*numbers));
+  };
+  add(weights, parameters.size());
+  for (const StateArray<T>& one : arrays_of(parameters, optimizer)) add(one.numbers, one.count);
+  add(sums.data(), std::ssize(sums));
+  return fmt::format("{:08x}", crc.checksum());
 }
 
 Index count_attribute(const io::InputBundle& bundle, const std::string& path,
@@ -130,7 +145,6 @@ RunProgress RunFile::load(const Task<T>& task, T* weights,
   }
   RunProgress progress;
   progress.step = *steps_done_;
-  progress.log_lines = count_attribute(*existing_, path_, "train_log_lines");
   std::array<double, 4> sums = sums_of(progress);
   const io::InputDataset stored = existing_->dataset(std::string(state_group) + "sums");
   if (stored.shape() != Shape{static_cast<Index>(sums.size())}) {
@@ -141,6 +155,11 @@ RunProgress RunFile::load(const Task<T>& task, T* weights,
   progress.targets = sums[1];
   progress.least_ratio = sums[2];
   progress.largest_ratio = sums[3];
+  const auto checksum = checksum_of(task.parameters(), weights, optimizer, sums);
+  if (existing_->text_attribute("train_checksum") != checksum) {
+    throw Error(Failure::input, path_ + " is damaged: its numbers are not those that were written",
+                previous_of(path_) + " is the checkpoint before it");
+  }
   return progress;
 }
 
@@ -179,7 +198,7 @@ void RunFile::save(Task<T>& task, T* weights, train::WeightOptimizer<T>& optimiz
   bundle.attribute("train_data", identity_.data);
   bundle.attribute("train_version", identity_.version);
   bundle.attribute("train_step", std::int64_t{progress.step});
-  bundle.attribute("train_log_lines", std::int64_t{progress.log_lines});
+  bundle.attribute("train_checksum", checksum_of(task.parameters(), weights, optimizer, sums));
   bundle.attribute("history", history_);
   if (replaces_) keep_previous();
   bundle.commit();

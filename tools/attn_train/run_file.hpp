@@ -23,7 +23,6 @@ struct RunIdentity {
 /// Where a run stands between two steps, besides its weights and the state of its optimiser.
 struct RunProgress {
   Index step = 0;  ///< steps done
-  Index log_lines = 0;
   // Since the last line of the log.
   double loss = 0;  ///< the sum over targets
   double targets = 0;

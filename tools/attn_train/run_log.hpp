@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include <nlohmann/json.hpp>
@@ -9,33 +10,28 @@
 
 namespace attn::tools {
 
-/// The log of a run: a file of JSON lines, each complete as soon as it is written. Without a file,
-/// lines are only counted.
+/// The log of a run: a file of JSON lines, each complete as soon as it is written. The first is the
+/// header, which says which run it is; the others have a member `step`.
 class RunLog {
  public:
-  /// An empty `file`: none. Keeps the first `lines` lines of an existing file, those that were
-  /// there at the checkpoint, and cuts off the rest. For a new run, lines = 0, an existing file is
-  /// refused unless `force`. Throws Error(output).
-  RunLog(const std::string& file, Index lines, bool force);
-
-  /// Lines of the run so far, also those that a lost file no longer has. The first is the header.
-  Index lines() const { return lines_; }
-
-  /// Whether the file has all earlier lines of the run, except for the header, which begin writes.
-  bool complete() const { return kept_ == lines_ || lines_ == 1; }
+  /// An empty `file`: none. `steps` are those that a run which goes on has done: of its log, the
+  /// lines up to that step are kept, and the rest is cut off. For a new run, an existing file is
+  /// refused unless `force`. Throws Error(output) for that, for a file that is no log of the run of
+  /// `header`, and for what cannot be opened.
+  RunLog(const std::string& file, const nlohmann::ordered_json& header, std::optional<Index> steps,
+         bool force);
 
   /// Writes the header unless the file has it. Throws Error(output).
-  void begin(const nlohmann::ordered_json& header);
+  void begin();
 
   /// Throws Error(output).
-  void add(const nlohmann::ordered_json& line);
+  void add(const nlohmann::ordered_json& line) const;
 
  private:
   std::string file_;
+  nlohmann::ordered_json header_;
   Descriptor descriptor_;
-  Index lines_ = 1;
-  Index kept_ = 0;  // lines that the file had
-  void write(const nlohmann::ordered_json& line) const;
+  bool has_header_ = false;
 };
 
 }  // namespace attn::tools

@@ -61,7 +61,13 @@ SceneInput read_scenes(const cli::Arguments& arguments, cli::Report& report,
   scenes.object_kinds = count_of(bundle, address, "kinds");
   scenes.colours = count_of(bundle, address, "colours");
   scenes.objects = count_of(bundle, address, "objects");
-  input.maps = read_all<double>(bundle.dataset("maps"));
+  const io::InputDataset maps = bundle.dataset("maps");
+  if (maps.shape().size() != 3 || maps.shape()[0] != scenes.views || shape[1] < 2) {
+    throw Error(Failure::input,
+                fmt::format("{} is {}, expected one map for each of 2 or more views",
+                            maps.address(), times(maps.shape())));
+  }
+  input.maps = read_all<double>(maps);
   return input;
 }
 

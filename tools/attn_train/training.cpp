@@ -20,6 +20,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Clock = std::chrono::steady_clock;
 
+constexpr double most_steps = 1e9;
 constexpr const char* smaller_rate = "a smaller schedule.rate, or optimizer.clip";
 
 Index steps_of(const Recipe& recipe, Index batches) {
@@ -28,6 +29,7 @@ Index steps_of(const Recipe& recipe, Index batches) {
   }
   if (recipe.given("run.steps")) return recipe.integer("run.steps");
   const double steps = recipe.number("run.epochs") * static_cast<double>(batches);
+  if (!(steps <= most_steps)) throw recipe.refusal("run.epochs", "makes more than 1e9 steps");
   return std::max<Index>(1, static_cast<Index>(std::llround(steps)));
 }
 
@@ -60,7 +62,7 @@ Training<T>::Training(const cli::Arguments& arguments, cli::Report& report, cons
       steps_(steps_of(recipe, task.batches())),
       options_(optimizer_options(recipe)),
       schedule_(schedule_of(recipe)),
-      in_paths_(layers_at(recipe.words("optimizer.paths"))),
+      in_paths_(layers_at("optimizer.paths")),
       working_bytes_(planned_bytes()),
       optimizer_(task.parameters(), options_, in_paths_, arguments.threads),
       weights_(task.parameters().size()) {
@@ -89,9 +91,9 @@ std::int64_t Training<T>::planned_bytes() const {
 
 // The layers of the attentions that a recipe names. Throws for a name that the model lacks.
 template <class T>
-std::vector<train::PathLayer> Training<T>::layers_at(const std::vector<std::string>& places) const {
+std::vector<train::PathLayer> Training<T>::layers_at(const std::string& key) const {
   std::vector<train::PathLayer> layers;
-  for (const std::string& place : places) {
+  for (const std::string& place : recipe_.words(key)) {
     const std::size_t before = layers.size();
     for (const AttentionGroup& group : task_.attentions()) {
       if (group.place != place) continue;
@@ -99,10 +101,8 @@ std::vector<train::PathLayer> Training<T>::layers_at(const std::vector<std::stri
           {group.name, group.projections[0], group.projections[1], group.heads->options().heads});
     }
     if (layers.size() == before) {
-      const bool in_start = recipe_.given("optimizer.start-of");
-      throw recipe_.refusal(in_start ? "optimizer.start-of" : "optimizer.paths",
-                            "names " + place + ", which the model of objective.kind = \"" +
-                                recipe_.text("objective.kind") + "\" lacks");
+      throw recipe_.refusal(key, "names " + place + ", which the model of objective.kind = \"" +
+                                     recipe_.text("objective.kind") + "\" lacks");
     }
   }
   return layers;
@@ -112,9 +112,15 @@ template <class T>
 void Training<T>::start() {
   const auto seed = static_cast<std::uint64_t>(recipe_.integer("seed"));
   task_.parameters().initialise(seed, weights_.data());
-  const std::vector<train::PathLayer> layers = recipe_.given("optimizer.start-of")
-                                                   ? layers_at(recipe_.words("optimizer.start-of"))
-                                                   : in_paths_;
+  const std::vector<train::PathLayer> layers =
+      recipe_.given("optimizer.start-of") ? layers_at("optimizer.start-of") : in_paths_;
+  for (const char* const key : {"optimizer.start", "optimizer.rescale"}) {
+    if (!layers.empty() || !recipe_.given(key)) continue;
+    const std::string value = recipe_.text(key);
+    if (value == "keep" || value == "none") continue;
+    throw recipe_.refusal(key, "is " + value + ", but no attention is named to which it applies",
+                          "name them in optimizer.start-of, or in optimizer.paths");
+  }
   if (recipe_.text("optimizer.start") == "ones") {
     train::set_skeletons_to_one(layers, weights_.data());
   }
@@ -125,20 +131,26 @@ void Training<T>::start() {
       seed, weights_.data());
 }
 
+// Weights that have grown beyond all bounds are no fault of the input.
+template <class T>
+template <class Compute>
+auto Training<T>::guarded(const Compute& compute) const {
+  try {
+    return compute();
+  } catch (const Error& error) {
+    if (error.failure() != Failure::input && error.failure() != Failure::numerical) throw;
+    throw diverged(progress_.step, error.what());
+  }
+}
+
 template <class T>
 void Training<T>::take_step(Interval& interval) {
   const Index number = progress_.step + 1;
   const Index batches = task_.batches();
   const auto seed = static_cast<std::uint64_t>(recipe_.integer("seed"));
   const StepNumber at = {number, {seed, progress_.step / batches}, progress_.step % batches};
-  StepFound<T> found;
-  try {
-    found = task_.differentiate(weights_.data(), at);
-  } catch (const Error& error) {
-    // Weights that have grown beyond all bounds are no fault of the input.
-    if (error.failure() != Failure::input && error.failure() != Failure::numerical) throw;
-    throw diverged(number, error.what());
-  }
+  progress_.step = number;
+  const StepFound<T> found = guarded([&] { return task_.differentiate(weights_.data(), at); });
   if (!std::isfinite(found.loss)) throw diverged(number, "the loss is not finite");
   interval.rate = train::rate_of(schedule_, number, steps_);
   const auto outcome = optimizer_.step(number, interval.rate, weights_.data(), found.gradients);
@@ -157,7 +169,6 @@ void Training<T>::take_step(Interval& interval) {
   }
   progress_.loss += found.loss;
   progress_.targets += found.targets;
-  progress_.step = number;
   ++interval.steps;
   interval.tokens += found.tokens;
 }
@@ -193,25 +204,33 @@ void Training<T>::write_line(RunLog& log, Interval& interval) {
   line["tokens_per_s"] = interval.tokens / seconds;
   line["seconds"] = seconds;
   if (evaluates) {
+    require_finite();
     const auto evaluate = [&](Split split) {
-      const auto found = task_.evaluate(weights_.data(), split, last);
+      const auto found = guarded([&] { return task_.evaluate(weights_.data(), split, last); });
       if (!found) return;
       line[name_of(split)] = *found;
       metrics_[name_of(split)] = *found;
     };
     evaluate(Split::valid);
     if (last) evaluate(Split::test);
-    line["attention"] = task_.attention_figures(weights_.data());
+    line["attention"] = guarded([&] { return task_.attention_figures(weights_.data()); });
   }
   log.add(line);
-  const Index lines = log.lines();
-  progress_ = {.step = progress_.step, .log_lines = lines};
+  progress_ = {.step = progress_.step};
   interval = {};
 }
 
+// Weights beyond all bounds are neither evaluated nor stored.
 template <class T>
-void Training<T>::save(const RunLog& log) {
-  progress_.log_lines = log.lines();
+void Training<T>::require_finite() const {
+  const bool finite =
+      std::all_of(weights_.begin(), weights_.end(), [](T weight) { return std::isfinite(weight); });
+  if (!finite) throw diverged(progress_.step, "a weight is not finite");
+}
+
+template <class T>
+void Training<T>::save() {
+  require_finite();
   file_.save(task_, weights_.data(), optimizer_, progress_, recipe_.flag("run.keep-inputs"));
 }
 
@@ -225,12 +244,11 @@ int Training<T>::run() {
   } else {
     start();
   }
+  RunLog log(arguments_.text("log"), header(), file_.steps_done(), arguments_.force);
   const StopRequests requests;
-  RunLog log(arguments_.text("log"), progress_.log_lines, arguments_.force);
-  if (!log.complete()) report_.warn(arguments_.text("log") + " lacks earlier lines of this run");
   // Before the first line of the log, so that a run that is killed at once can go on.
-  if (!resumes) save(log);
-  log.begin(header());
+  if (!resumes) save();
+  log.begin();
   cli::Progress shown(arguments_, "training", static_cast<double>(steps_ - progress_.step),
                       "steps");
   Interval interval;
@@ -239,7 +257,7 @@ int Training<T>::run() {
     take_step(interval);
     write_line(log, interval);
     const bool stops = StopRequests::received();
-    if (stops || progress_.step % every == 0 || progress_.step == steps_) save(log);
+    if (stops || progress_.step % every == 0 || progress_.step == steps_) save();
     shown.advance(1);
     if (stops && progress_.step < steps_) return cli::stopped_status;
   }

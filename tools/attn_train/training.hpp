@@ -33,13 +33,16 @@ class Training {
  private:
   struct Interval;  // what happened since the last line of the log, in this process
 
-  std::vector<train::PathLayer> layers_at(const std::vector<std::string>& places) const;
+  std::vector<train::PathLayer> layers_at(const std::string& key) const;
   std::int64_t planned_bytes() const;
   void start();
+  template <class Compute>
+  auto guarded(const Compute& compute) const;
   void take_step(Interval& interval);
   nlohmann::ordered_json header() const;
   void write_line(RunLog& log, Interval& interval);
-  void save(const RunLog& log);
+  void require_finite() const;
+  void save();
 
   const cli::Arguments& arguments_;
   cli::Report& report_;
