@@ -10,6 +10,7 @@ import subprocess
 import time
 import unittest
 
+import h5py
 import numpy as np
 
 from attn import BIN, SANITIZED, SOURCE, TIMEOUT, ToolTest
@@ -174,6 +175,12 @@ class Pairs(TrainTest):
         self.assertEqual(bundle.attributes_of["decoder/layer0/self"]["attn_causal"], "top-left")
         self.assertIn("<s>", bundle["target_vocabulary"])
 
+    def test_schemes_that_leak(self):
+        leaks = ["--set", "decoder.cross.scheme=dnas"]
+        self.refused("attn-train", "r.toml", *leaks, status=2, says=["decoder.cross.scheme"], hint="--allow-leak")
+        self.train("--allow-leak", "--log", "run.jsonl", *leaks)
+        self.assertNotIn("bleu", self.log("run.jsonl")[-1]["test"])  # no output can be generated
+
     def test_columns(self):
         (self.folder / "bad.tsv").write_text("a\tb\nc\n")
         self.refused("attn-train", "r.toml", "--set", "data.valid=bad.tsv", status=3,
@@ -227,8 +234,10 @@ keep-inputs = true
 
     def test_detectors(self):
         self.scenes("valid.h5", "--seed", 1, "--map-seed", 5)
-        self.refused("attn-train", "r.toml", status=3, says=["valid.h5 has other detectors than train.h5"],
+        self.refused("attn-train", "r.toml", status=3, says=["valid.h5 has other detectors or objects than train.h5"],
                      hint="--map-seed")
+        self.scenes("valid.h5", "--seed", 1, "--objects", 5)
+        self.refused("attn-train", "r.toml", status=3, says=["valid.h5 has other detectors or objects"])
 
     def test_data(self):
         self.refused("attn-train", "r.toml", "--set", "model.width=4", status=2,
@@ -334,10 +343,37 @@ class Existing(TrainTest):
         (self.folder / "copy.txt").write_bytes(PROSE.read_bytes())
         self.assertIn("is finished", self.train("--set", "data.text=copy.txt").err)
 
+    def begun(self):
+        """A run whose first checkpoint is there, as a full log ends it."""
+        self.train("--log", "/dev/full", status=5)
+
     def test_existing_log(self):
-        (self.folder / "run.jsonl").write_text("mine\n")
-        self.refused("attn-train", "r.toml", "--log", "run.jsonl", status=5, says=["run.jsonl exists"])
-        self.assertEqual((self.folder / "run.jsonl").read_text(), "mine\n")
+        (self.folder / "mine.txt").write_text("mine\n" * 9)
+        for state in ("new", "begun"):
+            with self.subTest(state=state):
+                if state == "begun":
+                    self.begun()
+                self.refused("attn-train", "r.toml", "--log", "mine.txt", status=5, output="run.h5",
+                             says=["mine.txt exists"])
+                self.assertEqual((self.folder / "mine.txt").read_text(), "mine\n" * 9)
+        self.train("--set", "seed=5", "--log", "other.jsonl", output="other.h5")
+        self.refused("attn-train", "r.toml", "--log", "other.jsonl", status=5, output="run.h5",
+                     says=["other.jsonl exists and is not the log of this run"])
+
+    def test_log_is_cut_back_by_step(self):
+        self.train("--log", "whole.jsonl", output="whole.h5")
+        whole = (self.folder / "whole.jsonl").read_text()
+        self.begun()
+        (self.folder / "run.jsonl").write_text(whole + '{"half": ')  # as if killed while writing
+        self.train("--log", "run.jsonl")
+        self.assertEqual(self.log("run.jsonl"), self.log("whole.jsonl"))
+
+    def test_damage(self):
+        self.begun()
+        with h5py.File(self.folder / "run.h5", "a") as file:
+            file["layer1/wk"][0, 0, 0] += 1
+        self.refused("attn-train", "r.toml", status=3, output="run.h5", says=["run.h5 is damaged"],
+                     hint="run.previous.h5")
 
 
 class Checkpoints(TrainTest):
@@ -379,7 +415,7 @@ class Refused(TrainTest):
             "model.widht = 3": ["r.toml:1", "model.widht", "no key"],
             "[model]\nwidth = 2.5": ["r.toml:2", "model.width", "expected an integer"],
             "[model]\nwidth = 'a'": ["r.toml:2", "model.width", "expected an integer"],
-            "[model]\nwidth = 0": ["r.toml:2", ">= 1"],
+            "[model]\nwidth = 0": ["r.toml:2", "in [1, 1000000000]"],
             "seed = true": ["r.toml:1", "seed is true"],
             "seed = 1979-05-27": ["r.toml:1", "seed", "another type"],
             "precision = 'f16'": ["r.toml:1", "one of f32, f64"],
@@ -413,6 +449,9 @@ class Refused(TrainTest):
             "objective.order=true": (["does not go with", "only with masked"], None),
             "data.tokens=byte-pairs": (["data.vocabulary"], None),
             "data.train=x.txt": (["both given"], None),
+            "optimizer.start=ones": (["no attention is named"], "optimizer.start-of"),
+            "run.batch=2000000000": (["[1, 1000000000]"], None),
+            "data.split=1e308,1e308,1e308": (["data.split"], None),
         }
         for setting, (says, hint) in cases.items():
             with self.subTest(setting=setting):
@@ -422,6 +461,15 @@ class Refused(TrainTest):
         self.refused("attn-train", "r.toml", "--set", "seed=1", "--set", "seed=2", status=2, says=["twice"])
         self.refused("attn-train", "r.toml", "--set", "optimizer.rule=lamb", "--set",
                      "optimizer.paths=decoder.self", status=2, says=["lamb"])
+
+    def test_names_that_coincide(self):
+        before = self.bytes_of("r.toml")
+        for words, says in ((["-o", "r.toml", "--force"], "r.toml"), (["-o", "a.h5", "--log", "./a.h5"], "a.h5"),
+                            (["-o", "a.h5", "--log", "-"], "--log"),
+                            (["-o", "a.h5", "--force", "--log", "r.toml"], "r.toml")):
+            with self.subTest(words=words):
+                self.refused("attn-train", "r.toml", *words, output=None, status=2, says=[says])
+        self.assertEqual(self.bytes_of("r.toml"), before)
 
     def test_outputs(self):
         self.refused("attn-train", "r.toml", status=2, output=None, says=["-o OUTPUT is missing"])
@@ -443,6 +491,10 @@ class Refused(TrainTest):
         done = self.train(*settings, "--set", "schedule.rate=1e30", status=4)
         self.assertRegex(done.err, r"\Aattn-train: error: step \d+: .+\nattn-train: hint: .+schedule.rate.+\n\Z")
         self.assertIn("train_step", self.read("run.h5").attributes)
+        # In the last step: its weights are neither evaluated nor stored.
+        done = self.train(*self.settings(optimizer__rule="sgd", run__steps=1, schedule__rate=1e38),
+                          output="one.h5", status=4)
+        self.assertIn("step 1: ", done.err)
 
     def test_singular_steps(self):
         settings = self.settings(optimizer__rule="sgd", optimizer__paths="decoder.self", schedule__rate=20,

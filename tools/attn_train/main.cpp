@@ -146,9 +146,11 @@ cli::Outcome train_as(const cli::Arguments& arguments, cli::Report& report, cons
 }
 
 bool is_same_file(const std::string& one, const std::string& other) {
-  std::error_code none;
-  return std::filesystem::weakly_canonical(one, none) ==
-         std::filesystem::weakly_canonical(other, none);
+  const auto whole = [](const std::string& file) {
+    std::error_code none;
+    return std::filesystem::weakly_canonical(std::filesystem::absolute(file, none), none);
+  };
+  return whole(one) == whole(other);
 }
 
 // No output may replace an input or another output.

@@ -240,11 +240,13 @@ int Training<T>::run() {
   const bool resumes = file_.steps_done().has_value();
   if (resumes) {
     progress_ = file_.load(task_, weights_.data(), optimizer_);
-    report_.note(fmt::format("{} goes on from step {}", file_.path(), progress_.step));
   } else {
     start();
   }
   RunLog log(arguments_.text("log"), header(), file_.steps_done(), arguments_.force);
+  if (resumes) {
+    report_.note(fmt::format("{} goes on from step {}", file_.path(), progress_.step));
+  }
   const StopRequests requests;
   // Before the first line of the log, so that a run that is killed at once can go on.
   if (!resumes) save();
