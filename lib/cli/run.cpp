@@ -89,7 +89,7 @@ class Session {
   // given.
   std::optional<std::string> information(const std::vector<std::string>& libraries) const {
     if (asks_for(command_line_, "--help", "-h")) return help_text(declaration_);
-    if (const auto topic = topic_text(command_line_, declaration_)) return topic;
+    if (auto topic = topic_text(command_line_, declaration_)) return topic;
     if (asks_for(command_line_, "--version")) return version_text(declaration_, libraries);
     if (asks_for(command_line_, "--man")) return man_page(declaration_);
     if (const auto shell = completion_shell(command_line_, declaration_)) {
