@@ -24,7 +24,7 @@ of   = $(SEEDS:%=$(OUT)/logs/$1_%.jsonl)
 LOGS := $(foreach scheme,$(SCHEMES),$(call of,$(scheme)))
 $(LOGS): $(OUT)/logs/%.jsonl: $(HERE)/recipes/a4.toml $(PARTS:%=$(OUT)/pairs/%.tsv)
 	$(call train,a4,$(data) encoder.self.scheme=$(call word_of,1) seed=$(call word_of,2) \
-	  schedule.warm-up=$(call usual,100,10) run.epochs=$(call usual,5,0.5))
+	  schedule.warm-up=$(call usual,100,10) run.epochs=$(call usual,5,0.5) run.evaluate-every=$(call usual,100,20))
 
 $(OUT)/table.tsv: $(LOGS)
 	$(call compare,scheme,--baseline scheme=unas --baseline scheme=dnas --better higher \

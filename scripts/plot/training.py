@@ -25,7 +25,8 @@ BANDS = ("range", "deviation", "none")
 _WORDS = {"loss": "training loss (nats)", "u": "u, the share of dnas", "least_column_sum": "least column sum",
           "explained_away": "keys explained away (%)", "rate": "learning rate",
           "gradient_norm": "norm of the gradient", "tokens_per_s": "tokens per second",
-          "bits_per_character": "bits per character"}
+          "bits_per_character": "bits per character", "bleu": "BLEU", "rouge_1": "ROUGE-1", "rouge_2": "ROUGE-2",
+          "rouge_l": "ROUGE-L"}
 _PARTS = {"valid": "validation", "test": "test"}
 
 
