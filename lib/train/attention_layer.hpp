@@ -69,7 +69,7 @@ class AttentionLayer {
     void choose(const std::vector<Index>& from);
   };
 
-  /// Room for `most` positions of each of some sequences, of which none is there yet.
+  /// Empty, with room for `most` positions of each sequence.
   template <class T>
   KeptKeys<T> no_keys(Index sequences, Index most) const;
 

@@ -181,7 +181,7 @@ def variants_of(runs, by=None, without=()):
 
 
 def read_runs(addresses):
-    """The runs of some logs, of which none is there twice, without those that made no step."""
+    """The runs of some logs, without those that made no step. A log given twice is refused."""
     if len(set(addresses)) < len(addresses):
         fail(2, "one log is given twice")
     runs = [Run(address) for address in addresses]

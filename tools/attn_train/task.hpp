@@ -15,8 +15,8 @@
 
 namespace attn::tools {
 
-/// An attention of a model, as a checkpoint holds it: a group with projections such as wq (heads,
-/// width, d), where there is one wo (heads·d, width), and attributes.
+/// An attention of a model, as a checkpoint holds it: a group with attributes, projections such
+/// as wq (heads, width, d), and wo (heads·d, width) if the attention has an output projection.
 struct AttentionGroup {
   std::string name;   ///< "layer0", "decoder/layer0/cross"
   std::string place;  ///< its name in a recipe: "decoder.self"

@@ -43,7 +43,6 @@ Error diverged(Index step, const std::string& what) {
 template <class T>
 struct Training<T>::Interval {
   Clock::time_point begin = Clock::now();
-  Index steps = 0;
   double tokens = 0;
   double gradient_norm = 0;  // of the last step
   double rate = 0;
@@ -169,7 +168,6 @@ void Training<T>::take_step(Interval& interval) {
   }
   progress_.loss += found.loss;
   progress_.targets += found.targets;
-  ++interval.steps;
   interval.tokens += found.tokens;
 }
 
