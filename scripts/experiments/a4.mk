@@ -31,9 +31,10 @@ $(OUT)/table.tsv: $(LOGS)
 	  --metric test.rouge_1$(comma)test.rouge_2$(comma)test.rouge_l,$^) >$@.part && mv $@.part $@
 
 $(OUT)/claims.tsv: $(LOGS)
-	$(PYTHON) $(HERE)/attention-claims --columns scheme --groups encoder $^ >$@.part && mv $@.part $@
+	$(PYTHON) $(HERE)/attention-claims --columns scheme --groups encoder \
+	  --without least_u,correlation_of_layer_and_u $^ >$@.part && mv $@.part $@
 
 $(OUT)/loss.png: $(LOGS)
-	$(plot) $^ --quantity loss,valid.rouge_l -o $@
+	$(plot) $^ --quantity loss,valid.loss -o $@
 $(OUT)/shares.png: $(call of,hnas)
 	$(plot) $^ --quantity u -o $@

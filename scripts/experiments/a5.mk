@@ -31,7 +31,8 @@ $(OUT)/table.tsv: $(LOGS)
 	  --metric $(METRICS),$^) >$@.part && mv $@.part $@
 
 $(OUT)/claims.tsv: $(LOGS)
-	$(PYTHON) $(HERE)/attention-claims --columns heads$(comma)scheme $^ >$@.part && mv $@.part $@
+	$(PYTHON) $(HERE)/attention-claims --columns heads$(comma)scheme \
+	  --without "u of views/view1$(comma)u of views/view2" $^ >$@.part && mv $@.part $@
 
 $(OUT)/loss.png: $(LOGS)
 	$(plot) $(foreach scheme,$(SCHEMES),$(call of,1_$(scheme))) --quantity loss,valid.accuracy -o $@

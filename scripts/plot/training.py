@@ -199,11 +199,21 @@ def draw_lines(axis, lines, factor, logarithmic):
         # Points beside gaps belong to no piece of a line.
         dots = {"marker": "o", "markersize": 2.5} if len(values) < 3 or np.isnan(values).any() else {}
         axis.plot(line.places, values, color=colour, linestyle=dashes, label=line.label, **dots)
-        if line.band is not None:
-            axis.fill_between(line.places, *shown(factor * line.band), color=colour, alpha=0.15, linewidth=0)
+        if line.band is None:
+            continue
+        band = shown(factor * line.band)
+        if len(values) == 1:  # a band has no width
+            axis.errorbar(line.places, values, np.abs(band - values), color=colour, fmt="none", elinewidth=1, capsize=3)
+        else:
+            axis.fill_between(line.places, *band, color=colour, alpha=0.15, linewidth=0)
     axis.grid(color="#e4e4e4", linewidth=0.5)
     if logarithmic:
         axis.set_yscale("log")
+        low, high = axis.get_ylim()
+        if high < 10 * low:  # powers of ten would name at most one place
+            axis.yaxis.set_major_locator(mpl.ticker.MaxNLocator("auto", steps=[1, 2, 2.5, 5, 10]))
+            axis.yaxis.set_major_formatter(mpl.ticker.ScalarFormatter())
+            axis.yaxis.set_minor_locator(mpl.ticker.NullLocator())
 
 
 def grid_of(arguments, count, **more):

@@ -134,6 +134,8 @@ class Tables(Script):
         logs = [self.log("hnas_0", {}, [1.0], attention=attention([[0.9, 0.7], [0.6, 0.8], [0.55, 0.65]], 0)),
                 self.log("hnas_1", {}, [1.0], attention=attention([[0.9, 0.7], [0.3, 0.5], [0.6, 0.6]], 0)),
                 self.log("hnas_2", {}, [1.0], attention=attention([[0.9, 0.7], [0.7, 0.5], [0.45, 0.65]], 0.25))]
+        for name in logs:
+            shutil.copy(self.folder / name, self.folder / name.replace("hnas", "unas"))
         rows = {row["quantity"]: row for row in self.table("attention-claims", "--columns=scheme",
                                                            "--groups=layer", *logs)}
         self.assertEqual(rows["least_u"]["holds"], "1")  # 0.55, 0.3, 0.45
@@ -142,12 +144,18 @@ class Tables(Script):
         # Means of layers: 0.8 0.7 0.6, 0.8 0.4 0.6, 0.8 0.6 0.55.
         self.assert_near("least", float(rows["correlation_of_layer_and_u"]["least"]), -1, 1e-15)
         self.assert_near("largest", float(rows["correlation_of_layer_and_u"]["largest"]), -0.5, 1e-15)
-        self.assertEqual((rows["explained_away"]["holds"], rows["explained_away"]["largest"]), ("1", "0.25"))
         self.assert_near("least c", float(rows["least_column_sum"]["mean"]), 0.1 / 3, 1e-15)
         test = self.run_tool("seed-test", "--json", "--reference=0.5", "--better=higher", "0.55", "0.3",
                              "0.45").json()
         self.assertEqual(float(rows["least_u"]["p_population"]),
                          test["result"]["comparisons"][0]["population"]["p"])
+        self.assert_near("u of a layer", float(rows["u of layer1"]["mean"]), (0.7 + 0.4 + 0.6) / 3, 1e-15)
+        # Only softmax is said to explain keys away.
+        self.assertEqual((rows["explained_away"]["claim"], rows["explained_away"]["largest"]), ("", "0.25"))
+        rows = {row["quantity"]: row for row in self.table("attention-claims", "--columns=scheme", "--without=least_u",
+                                                           *(name.replace("hnas", "unas") for name in logs))}
+        self.assertEqual((rows["explained_away"]["claim"], rows["explained_away"]["holds"]), ("> 0", "3"))
+        self.assertNotIn("least_u", rows)
         self.assertIn("no finished run", self.script("attention-claims", "--columns=a", self.log("a_0", {}, [1.0]),
                                                      status=1))
 
@@ -182,10 +190,21 @@ class Page(Script):
             text = (folder / "README.md").read_text()
             self.assertTrue(text.startswith(before) and text.endswith(after))
             made = text[len(before):len(text) - len(after)]
-            self.assertIn("| variant | finished | against | metric | mean ± deviation | s.e. | difference |", made)
-            self.assertIn("| sgd | 3 of 3 |  | valid.loss | 4.5 ± 0.4082 |", made)
-            self.assertRegex(made,
-                             r"\| si \| 3 of 3 \| sgd \| valid\.loss \| 3\.833 ± 0\.8498 \|.*\| welch \| 0\.1\d+ \|")
+            self.assertIn("| variant | runs | metric | mean ± deviation | s.e. | difference from sgd | p, welch, sgd |",
+                          made)
+            self.assertIn("| sgd | 3 of 3 | valid.loss | 4.50 ± 0.41 | 0.29 |  |  |", made)
+            self.assertRegex(made, r"\| si \| 3 of 3 \| valid\.loss \| 3\.83 ± 0\.85 \| 0\.6 \| -0\.67 "
+                                   r"\| 0\.\d\d / 0\.\d\d \|")
+        (self.folder / "c.tsv").write_text(
+            "scheme\tquantity\tclaim\truns\tholds\tmean\tleast\tlargest\tp_population\tp_sample\n"
+            "unas\texplained_away\t> 0\t3\t1\t0.25\t0.0\t0.75\t\t\nunas\tleast\t\t3\t\t0.5\t0.5\t0.5\t\t\n"
+            "dnas\tleast\t\t3\t\t0.6\t0.5\t0.7\t\t\n")
+        (self.folder / "s.tsv").write_text("kind\tstep\tdeviation\nf32\t1\t0\nf32\t2\t1e-07\n")
+        self.script("write-findings", "a2", "c.tsv", "s.tsv", folder=folder)
+        text = (folder / "README.md").read_text()
+        self.assertIn("| scheme | runs | explained away | explained away > 0 | least |\n", text)
+        self.assertIn("\n| unas | 3 | 0.25 (0 to 0.75) | 1 of 3 | 0.5 |\n| dnas | 3 |  |  | 0.6 (0.5 to 0.7) |\n\n", text)
+        self.assertIn("\n| f32 | 2 | 1e-07 |\n\n<!-- end: a2 -->", text)
         self.assertIn("no place for a9", self.script("write-findings", "a9", "t.tsv", folder=folder, status=1))
 
     def test_every_experiment_has_its_place(self):
