@@ -22,9 +22,12 @@ struct Prefix {
   double per_token() const { return log_p / static_cast<double>(tokens.size()); }
 };
 
-bool is_better(const Prefix& a, const Prefix& b) {
-  return a.log_p != b.log_p ? a.log_p > b.log_p : a.tokens < b.tokens;
-}
+// A prefix that is kept with one more token; if it is ended, as it is.
+struct Extension {
+  Index kept = 0;
+  Index token = 0;
+  double log_p = 0;
+};
 
 bool is_ended(const Prefix& prefix, const OutputOptions& options) {
   return !prefix.tokens.empty() && prefix.tokens.back() == options.end;
@@ -69,6 +72,11 @@ void check_source(const TransformerOptions& made, const std::vector<Index>& sour
   }
 }
 
+// Those of a prefix: more cannot be kept.
+Index most_extensions(const Transformer& model, const OutputOptions& options) {
+  return std::min(options.beam, model.options().vocabulary - 1);
+}
+
 // The search for the output of one source.
 template <class T>
 class Search {
@@ -111,23 +119,36 @@ class Search {
   std::vector<Prefix> extended(const std::vector<Prefix>& kept, const std::vector<Index>& tokens) {
     const Rows<T> last = model_.decoder().extend(slot_, tokens, past_);
     const Rows<T> logits = model_.softmax().logits(slot_.weights, last.view());
-    std::vector<Prefix> all;
+    std::vector<Extension> all;
+    all.reserve(kept.size() * static_cast<std::size_t>(most_extensions(model_, options_)));
+    std::vector<Index> rows(kept.size());  // of the prefixes among those that are extended
     Index row = 0;
-    for (const Prefix& prefix : kept) {
-      if (is_ended(prefix, options_)) {
-        all.push_back(prefix);
+    for (std::size_t n = 0; n < kept.size(); ++n) {
+      if (is_ended(kept[n], options_)) {
+        all.push_back({static_cast<Index>(n), options_.end, kept[n].log_p});
       } else {
-        add_extensions(prefix, row, logits.view().row(row), all);
-        ++row;
+        add_extensions(static_cast<Index>(n), kept[n].log_p, logits.view().row(row), all);
+        rows[n] = row++;
       }
     }
-    std::sort(all.begin(), all.end(), is_better);
-    if (std::ssize(all) > options_.beam) all.resize(static_cast<std::size_t>(options_.beam));
-    return all;
+    const auto end = all.begin() + std::min(options_.beam, std::ssize(all));
+    std::partial_sort(all.begin(), end, all.end(), [&](const Extension& a, const Extension& b) {
+      if (a.log_p != b.log_p) return a.log_p > b.log_p;
+      if (a.kept == b.kept) return a.token < b.token;
+      return kept[static_cast<std::size_t>(a.kept)].tokens <
+             kept[static_cast<std::size_t>(b.kept)].tokens;
+    });
+    std::vector<Prefix> best;
+    for (auto one = all.begin(); one != end; ++one) {
+      const auto n = static_cast<std::size_t>(one->kept);
+      best.push_back({kept[n].tokens, one->log_p, rows[n]});
+      if (!is_ended(kept[n], options_)) best.back().tokens.push_back(one->token);
+    }
+    return best;
   }
 
   // Adds the extensions of a prefix by its most probable tokens: as many as may be kept.
-  void add_extensions(const Prefix& prefix, Index row, const T* z, std::vector<Prefix>& all) const {
+  void add_extensions(Index kept, double log_p, const T* z, std::vector<Extension>& all) const {
     const Index vocabulary = model_.options().vocabulary;
     if (!std::all_of(z, z + vocabulary, [](T x) { return std::isfinite(x); })) {
       throw Error(Failure::numerical, "a logit is not finite");
@@ -139,14 +160,11 @@ class Search {
     std::vector<Index> tokens(static_cast<std::size_t>(vocabulary));
     std::iota(tokens.begin(), tokens.end(), Index{0});
     tokens.erase(tokens.begin() + options_.start);
-    const auto most = tokens.begin() + std::min(options_.beam, vocabulary - 1);
+    const auto most = tokens.begin() + most_extensions(model_, options_);
     std::partial_sort(tokens.begin(), most, tokens.end(),
                       [&](Index a, Index b) { return z[a] != z[b] ? z[a] > z[b] : a < b; });
     for (auto token = tokens.begin(); token != most; ++token) {
-      Prefix longer = {prefix.tokens, prefix.log_p + (static_cast<double>(z[*token]) - log_sum),
-                       row};
-      longer.tokens.push_back(*token);
-      all.push_back(std::move(longer));
+      all.push_back({kept, *token, log_p + (static_cast<double>(z[*token]) - log_sum)});
     }
   }
 
@@ -199,7 +217,9 @@ std::int64_t decoder_output_bytes(const Transformer& model, Index source_length,
   const std::int64_t choice =
       row_bytes<T>(options.beam + 1, made.vocabulary) + row_bytes<Index>(1, made.vocabulary);
   const std::int64_t extensions =
-      row_bytes<Index>((options.beam + 2) * options.beam, options.length + 8);
+      row_bytes<Extension>(options.beam, most_extensions(model, options)) +
+      // The prefixes that are kept, and those that follow them; a vector may be twice its size.
+      2 * row_bytes<Index>(options.beam, 2 * options.length + 8);
   // One plan of the encoder for each length of a source, two for each number of prefixes.
   const AttentionLayer& encoder = model.encoder()->layers().front().self();
   const AttentionLayer& decoder = model.decoder().layers().front().self();

@@ -93,13 +93,16 @@ Index replacement(Index token, const MaskTokens& masks, Draws& draw) {
 // The special tokens of [CLS] A [SEP] B [SEP].
 constexpr Index order_specials = 3;
 
+static_assert(least_ordered_length == order_specials + 2);
+
 // The tokens of A, and of B, in an item of `length` tokens.
 constexpr Index half_of(Index length) { return (length - order_specials) / 2; }
 
 Index masked_items(Index tokens, Index length, bool ordered) {
-  if (ordered && half_of(length) < 1) {
+  if (ordered && length < least_ordered_length) {
     throw Error(Failure::usage, "the length is " + std::to_string(length) +
-                                    "; two segments with [CLS] and [SEP] need at least 5");
+                                    "; two segments with [CLS] and [SEP] need at least " +
+                                    std::to_string(least_ordered_length));
   }
   if (ordered && tokens < 2) {
     throw Error(Failure::input, "the text has " + std::to_string(tokens) +

@@ -46,6 +46,9 @@ struct MaskTokens {
   Index vocabulary = 0;
 };
 
+/// The least length of an item with two segments: [CLS] A [SEP] B [SEP].
+inline constexpr Index least_ordered_length = 5;
+
 /// The special tokens around two segments.
 struct OrderTokens {
   Index first = 0;      ///< [CLS]

@@ -1,5 +1,6 @@
 """attn-train: what runs learn and write, for every objective."""
 
+import json
 import math
 import os
 import random
@@ -62,6 +63,24 @@ class Runs(TrainTest):
                 self.assertEqual(len(bundle["vocabulary"]), size)
                 self.assertEqual("vocabulary_merges" in bundle, tokens == "byte-pairs")
 
+    def test_a_byte_order_mark_is_no_text(self):
+        found = []
+        for mark in (b"", b"\xef\xbb\xbf"):
+            (self.folder / "text.txt").write_bytes(mark + PROSE.read_bytes())
+            self.train(*self.settings(run__steps=1, data__text="text.txt"))
+            found.append(self.bytes_of("run.h5"))
+            os.remove(self.folder / "run.h5")
+        self.assertEqual(*found)
+
+    def test_settings_replace_the_file(self):
+        # The recipe has run.steps. Defaults that depend on other keys are stored as values.
+        done = self.train("--set", "run.epochs=0.02", "--json")
+        result = done.json()["result"]
+        self.assertEqual(result["steps"], round(0.02 * result["steps_per_epoch"]))
+        recipe = json.loads(self.read("run.h5").attributes["train_recipe"])
+        self.assertEqual((recipe["run.steps"], recipe["optimizer.epsilon"], recipe["optimizer.start-of"]),
+                         (None, 1e-8, []))
+
     def test_steps_in_paths(self):
         self.train("--log", "run.jsonl",
                    *self.settings(optimizer__rule="sgd", optimizer__paths="decoder.self",
@@ -122,6 +141,15 @@ class Pairs(TrainTest):
         self.refused("attn-train", "r.toml", *leaks, status=2, says=["decoder.cross.scheme"], hint="--allow-leak")
         self.train("--allow-leak", "--log", "run.jsonl", *leaks)
         self.assertNotIn("bleu", self.log("run.jsonl")[-1]["test"])  # no output can be generated
+
+    def test_long_pairs_are_cut(self):
+        self.assertEqual(self.train("--json", "--set", "run.steps=1").json()["result"]["cut_pairs"], 0)
+        done = self.train("--json", *self.settings(run__steps=1, data__source_length=5), "--force")
+        count = sum(len(line.split("\t")[0]) > 5 for name in ("train", "valid", "test")
+                    for line in (self.folder / f"{name}.tsv").read_text().splitlines())
+        self.assertEqual(done.json()["result"]["cut_pairs"], count)
+        done = self.train(*self.settings(run__steps=1, data__source_length=5), "--force")
+        self.assertIn(f"{count} pairs are cut off", done.err)
 
     def test_columns(self):
         (self.folder / "bad.tsv").write_text("a\tb\nc\n")

@@ -46,7 +46,7 @@ class Refused(TrainTest):
             "model.heads=5": (["model.heads", "does not divide"], None),
             "optimizer.paths=encoder.self": (["encoder.self", "lacks"], None),
             "decoder.self.scheme=dnas": (["later tokens"], "--allow-leak"),
-            "run.epochs=2": (["run.steps", "both given"], None),
+            "model.width=31": (["model.width is 31", "2 heads"], None),
             "schedule.warm-up=13": (["12 steps"], None),
             "optimizer.momentum=0.9": (["sgd only"], None),
             "objective.order=true": (["does not go with", "only with masked"], None),
@@ -58,10 +58,14 @@ class Refused(TrainTest):
         }
         for setting, (says, hint) in cases.items():
             with self.subTest(setting=setting):
-                inputs = ("run.epochs=2", "data.tokens=byte-pairs")  # the other key is in the file
-                self.refused("attn-train", "r.toml", "--set", setting, status=3 if setting in inputs else 2,
-                             says=says, hint=hint)
+                # The key that byte pairs need is missing in the file.
+                self.refused("attn-train", "r.toml", "--set", setting,
+                             status=3 if setting == "data.tokens=byte-pairs" else 2, says=says, hint=hint)
         self.refused("attn-train", "r.toml", "--set", "seed=1", "--set", "seed=2", status=2, says=["twice"])
+        self.refused("attn-train", "r.toml", "--set", "run.steps=2", "--set", "run.epochs=2", status=2,
+                     says=["both given"])
+        self.refused("attn-train", "r.toml", "--set", "objective.kind=masked", "--set", "objective.order=true",
+                     "--set", "data.length=4", status=2, says=["data.length is 4", "at least 5"])
         self.refused("attn-train", "r.toml", "--set", "optimizer.rule=lamb", "--set",
                      "optimizer.paths=decoder.self", status=2, says=["lamb"])
 

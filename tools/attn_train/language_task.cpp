@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "attn_train/model_options.hpp"
 #include "attn_train/transformer_task.hpp"
 #include "train/metrics.hpp"
@@ -82,6 +84,12 @@ template <class T>
 std::unique_ptr<Task<T>> make_language_task(const Recipe& recipe, const SplitTexts& texts,
                                             bool allow_leak, int threads) {
   train::TransformerOptions options = transformer_options(recipe, allow_leak);
+  if (options.order && options.length < train::least_ordered_length) {
+    throw recipe.refusal(
+        "data.length",
+        fmt::format("is {}; objective.order needs at least {}: [CLS] A [SEP] B [SEP]",
+                    options.length, train::least_ordered_length));
+  }
   std::vector<std::string> specials = {std::string(train::unknown_symbol)};
   if (recipe.text("objective.kind") == "masked") specials.push_back(mask_symbol);
   if (options.order) specials.insert(specials.end(), {first_symbol, separator_symbol});

@@ -61,6 +61,7 @@ cli::Declaration declare() {
               "for pairs, with NAME_merges for byte pairs")
       .result("state/...", "", "moments of the optimiser and sums, from which a run goes on");
   d.report_member("parameters, steps, steps_per_epoch", "the sizes of the run")
+      .report_member("cut_pairs", "pairs that are longer than the recipe says, and were cut")
       .report_member("working_bytes", "the most working memory, as planned")
       .report_member("step", "steps done")
       .report_member("valid, test", "the last metrics: loss, accuracy and those of the objective");
@@ -123,7 +124,12 @@ cli::Outcome train_as(const cli::Arguments& arguments, cli::Report& report, cons
   result["parameters"] = task->parameters().size();
   result["steps"] = training.steps();
   result["steps_per_epoch"] = task->batches();
+  result["cut_pairs"] = task->cut_pairs();
   result["working_bytes"] = training.working_bytes();
+  if (task->cut_pairs() > 0) {
+    report.note(fmt::format("{} pairs are cut off at data.source-length or data.length",
+                            task->cut_pairs()));
+  }
   if (arguments.dry_run) {
     report.print(fmt::format(
         "{} parameters, {} steps of {} an epoch\n"

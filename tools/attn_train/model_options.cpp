@@ -4,6 +4,8 @@
 #include <cmath>
 #include <map>
 
+#include <fmt/format.h>
+
 namespace attn::tools {
 namespace {
 
@@ -17,9 +19,15 @@ Value chosen(const Recipe& recipe, const std::string& key,
 
 void require_heads(const Recipe& recipe) {
   const Index width = recipe.integer("model.width");
-  if (width % recipe.integer("model.heads") == 0) return;
+  const Index heads = recipe.integer("model.heads");
+  if (width % heads == 0) return;
+  if (recipe.is_set("model.width") && !recipe.is_set("model.heads")) {
+    throw recipe.refusal("model.width", fmt::format("is {}, which the {} heads of model.heads do "
+                                                    "not divide",
+                                                    width, heads));
+  }
   throw recipe.refusal("model.heads",
-                       "does not divide model.width, which is " + std::to_string(width));
+                       fmt::format("is {}, which does not divide model.width, {}", heads, width));
 }
 
 train::LayerAttention layer_attention(const Recipe& recipe, const std::string& place, bool causal) {
@@ -66,7 +74,7 @@ train::TransformerOptions transformer_options(const Recipe& recipe, bool allow_l
   require_heads(recipe);
   options.decoder_layers = recipe.integer("model.layers");
   if (kind == "pairs") {
-    options.encoder_layers = recipe.integer_or("model.encoder-layers", "model.layers");
+    options.encoder_layers = recipe.integer("model.encoder-layers");
     options.encoder = layer_attention(recipe, "encoder.self", false);
     options.cross = layer_attention(recipe, "decoder.cross", false);
   }
@@ -113,9 +121,7 @@ train::OptimizerOptions optimizer_options(const Recipe& recipe) {
   }
   options.beta1 = recipe.number("optimizer.beta1");
   options.beta2 = recipe.number("optimizer.beta2");
-  options.epsilon = recipe.given("optimizer.epsilon")   ? recipe.number("optimizer.epsilon")
-                    : options.rule == train::Rule::lamb ? 1e-6
-                                                        : 1e-8;
+  options.epsilon = recipe.number("optimizer.epsilon");
   options.decay = recipe.number("optimizer.decay");
   options.clip = recipe.number("optimizer.clip");
   options.min_ratio = recipe.number("optimizer.min-ratio");

@@ -44,6 +44,8 @@ class PairTask : public TransformerTask<T> {
     }
   }
 
+  Index cut_pairs() const override { return cut_; }
+
   void write_vocabulary(io::OutputBundle& bundle) const override {
     write_symbols(vocabulary_.source, "source_vocabulary", bundle);
     write_symbols(vocabulary_.target, "target_vocabulary", bundle);
@@ -101,6 +103,7 @@ class PairTask : public TransformerTask<T> {
     }
     auto batches = std::make_unique<train::PairBatches>(std::move(pairs), options_);
     for (const train::TokenPair& pair : batches->pairs()) examples.sources.push_back(pair.source);
+    cut_ += batches->cut();
     longest_ = {std::max(longest_.first, batches->longest_source()),
                 std::max(longest_.second, batches->longest())};
     this->set_batches(split, std::move(batches));
@@ -111,6 +114,7 @@ class PairTask : public TransformerTask<T> {
   bool generates_;  // token by token: not where later tokens change the weights of earlier ones
   train::PairOptions options_;
   std::array<Examples, 3> examples_;
+  Index cut_ = 0;
   std::pair<Index, Index> longest_;
 };
 

@@ -151,37 +151,64 @@ Recipe::Recipe(const std::string& file, const std::vector<std::string>& settings
   for (const RecipeKey& key : recipe_keys()) {
     values_[key.name] = key.fallback.is_null() ? key.fallback : normal(key, key.fallback);
   }
-  const toml::table parsed = parse_toml(file, "a recipe");
-  const std::filesystem::path folder = std::filesystem::path(file).parent_path();
+  read_file();
+  for (const std::string& setting : settings) set(setting);
+  require_fitting();
+  resolve();
+}
+
+const RecipeKey& Recipe::known(const std::string& name) const {
+  const RecipeKey* const key = find_key(name);
+  if (key == nullptr) throw refusal(name, "is no key of a recipe", hint_for(name));
+  return *key;
+}
+
+void Recipe::read_file() {
+  const toml::table parsed = parse_toml(file_, "a recipe");
+  const std::filesystem::path folder = std::filesystem::path(file_).parent_path();
   for_each_value(parsed, "", [&](const std::string& name, const toml::node& node) {
     lines_[name] = node.source().begin.line;
-    given_[name] = false;
-    const RecipeKey* const key = find_key(name);
-    if (key == nullptr) throw refusal(name, "is no key of a recipe", hint_for(name));
+    const RecipeKey& key = known(name);
     Json value = json_of(node);
-    if (!accepts(*key, value)) {
-      throw refusal(name, shown(value) + ", expected " + key->expectation());
+    if (!accepts(key, value)) {
+      throw refusal(name, shown(value) + ", expected " + key.expectation());
     }
-    if (key->kind == Kind::file) value = (folder / value.get<std::string>()).string();
-    values_[name] = normal(*key, value);
+    if (key.kind == Kind::file) value = (folder / value.get<std::string>()).string();
+    values_[name] = normal(key, value);
   });
-  std::map<std::string, bool> set;
-  for (const std::string& setting : settings) {
-    const std::size_t equals = setting.find('=');
-    const std::string name = setting.substr(0, equals);
-    given_[name] = true;
-    const RecipeKey* const key = find_key(name);
-    if (key == nullptr) throw refusal(name, "is no key of a recipe", hint_for(name));
-    if (equals == std::string::npos) throw refusal(name, "has no value, expected KEY=VALUE");
-    if (!set.emplace(name, true).second) throw refusal(name, "is given twice");
-    const std::string text = setting.substr(equals + 1);
-    const Json value = json_of(*key, text);
-    if (!accepts(*key, value)) {
-      throw refusal(name, "is " + text + ", expected " + key->expectation());
-    }
-    values_[name] = normal(*key, value);
+}
+
+void Recipe::set(const std::string& setting) {
+  const std::size_t equals = setting.find('=');
+  const std::string name = setting.substr(0, equals);
+  const bool again = !set_.insert(name).second;
+  const RecipeKey& key = known(name);
+  if (equals == std::string::npos) throw refusal(name, "has no value, expected KEY=VALUE");
+  if (again) throw refusal(name, "is given twice");
+  const std::string text = setting.substr(equals + 1);
+  const Json value = json_of(key, text);
+  if (!accepts(key, value)) {
+    throw refusal(name, "is " + text + ", expected " + key.expectation());
   }
-  require_fitting();
+  values_[name] = normal(key, value);
+}
+
+// A setting of one of run.steps and run.epochs replaces the other one of the file. Keys whose
+// default depends on other keys get their values.
+void Recipe::resolve() {
+  const auto keep = [&](const std::string& kept, const std::string& other) {
+    if (!is_set(kept) || is_set(other)) return;
+    lines_.erase(other);
+    values_[other] = find_key(other)->fallback;
+  };
+  keep("run.steps", "run.epochs");
+  keep("run.epochs", "run.steps");
+  const auto derive = [&](const std::string& key, const Json& value) {
+    if (values_[key].is_null()) values_[key] = value;
+  };
+  derive("model.encoder-layers", values_["model.layers"]);
+  derive("optimizer.epsilon", text("optimizer.rule") == "lamb" ? 1e-6 : 1e-8);
+  derive("optimizer.start-of", values_["optimizer.paths"]);
 }
 
 // Whether a key has an effect for the objective.
@@ -191,11 +218,10 @@ bool Recipe::is_fitting(const RecipeKey& key) const {
 }
 
 void Recipe::require_fitting() const {
-  for (const auto& [name, set] : given_) {
-    const RecipeKey& key = *find_key(name);
-    if (is_fitting(key)) continue;
-    throw refusal(name, fmt::format("does not go with objective.kind = \"{}\", only with {}",
-                                    text("objective.kind"), fmt::join(key.objectives, ", ")));
+  for (const RecipeKey& key : recipe_keys()) {
+    if (!given(key.name) || is_fitting(key)) continue;
+    throw refusal(key.name, fmt::format("does not go with objective.kind = \"{}\", only with {}",
+                                        text("objective.kind"), fmt::join(key.objectives, ", ")));
   }
 }
 
@@ -207,7 +233,7 @@ Json Recipe::values() const {
   return values;
 }
 
-bool Recipe::given(const std::string& key) const { return given_.count(key) > 0; }
+bool Recipe::given(const std::string& key) const { return lines_.count(key) > 0 || is_set(key); }
 
 const Json& Recipe::value(const std::string& key) const {
   const Json& found = values_.at(key);
@@ -217,8 +243,7 @@ const Json& Recipe::value(const std::string& key) const {
 
 Error Recipe::refusal(const std::string& key, const std::string& what,
                       const std::string& hint) const {
-  const auto found = given_.find(key);
-  if (found != given_.end() && found->second) {
+  if (is_set(key)) {
     return {Failure::usage, fmt::format("--set {} {}", cli::one_line(key), what), hint};
   }
   const auto line = lines_.find(key);

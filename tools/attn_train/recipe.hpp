@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -15,13 +16,17 @@ namespace attn::tools {
 /// What a run trains, and how: values of the keys of recipe_keys(), from a file and --set.
 class Recipe {
  public:
-  /// Reads the TOML file; `settings` are "KEY=VALUE", which replace its values. Throws Error(input)
-  /// for what is wrong in the file, with its line, and Error(usage) for a setting: an unknown key,
-  /// with the nearest known one as a hint, and a value of the wrong type or out of range.
+  /// Reads the TOML file; `settings` are "KEY=VALUE", which replace its values; one of run.steps
+  /// and run.epochs also replaces the other one. Throws Error(input) for what is wrong in the file,
+  /// with its line, and Error(usage) for a setting: an unknown key, with the nearest known one as a
+  /// hint, and a value of the wrong type or out of range.
   Recipe(const std::string& file, const std::vector<std::string>& settings);
 
   /// Whether the file or a setting has this key.
   bool given(const std::string& key) const;
+
+  /// Whether a setting has it.
+  bool is_set(const std::string& key) const { return set_.count(key) > 0; }
 
   // A key that is not given and has no default is a bug: std::logic_error.
   bool flag(const std::string& key) const { return value(key).get<bool>(); }
@@ -35,12 +40,8 @@ class Recipe {
     return value(key).get<std::vector<std::string>>();
   }
 
-  /// The value of another key if this one is not given.
-  Index integer_or(const std::string& key, const std::string& other) const {
-    return integer(given(key) ? key : other);
-  }
-
-  /// The values of all keys that go with the objective, by key; null where there is none.
+  /// The values of all keys that go with the objective, by key; null where there is none, as that
+  /// of run.steps where run.epochs counts.
   nlohmann::ordered_json values() const;
 
   /// The error for a value that does not go with the others: Error(input) "FILE:LINE: KEY WHAT", or
@@ -49,13 +50,17 @@ class Recipe {
                 const std::string& hint = {}) const;
 
  private:
+  void read_file();
+  void set(const std::string& setting);
+  void resolve();
+  const RecipeKey& known(const std::string& name) const;
   bool is_fitting(const RecipeKey& key) const;
   void require_fitting() const;
   const nlohmann::ordered_json& value(const std::string& key) const;
 
   std::string file_;
   std::map<std::string, std::size_t> lines_;  // of keys in the file
-  std::map<std::string, bool> given_;         // true: by --set
+  std::set<std::string> set_;                 // keys of settings
   nlohmann::ordered_json values_;
 };
 

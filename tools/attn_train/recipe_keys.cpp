@@ -227,7 +227,9 @@ void add_steps(Keys& keys) {
   steps.default_words = "those of run.epochs";
   keys.push_back(steps);
   keys.push_back(
-      positive("run.epochs", 1, "passes over the training data, unless run.steps is given"));
+      positive("run.epochs", 1,
+               "passes over the training data, unless run.steps is given; --set of either "
+               "replaces the other one of the file"));
   keys.push_back(integer("run.batch", 1, 16, "segments, pairs or scenes of a step"));
   keys.push_back(number("run.dropout", 0, 1, 0, "of embeddings and of the results of sub-layers"));
   keys.push_back(number("run.weight-dropout", 0, 1, 0, "of attention weights"));

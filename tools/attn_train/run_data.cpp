@@ -17,6 +17,13 @@ constexpr std::size_t most_text_bytes = std::size_t{8} << 30;
 
 std::string key_of(Split split) { return "data." + name_of(split); }
 
+// A text without the byte order mark that some editors write in front of it.
+std::string text_of(const std::string& file) {
+  std::string text = read_text(file, most_text_bytes, "a text");
+  if (text.starts_with("\xEF\xBB\xBF")) text.erase(0, 3);
+  return text;
+}
+
 std::uint32_t checksum(const std::string& text) {
   boost::crc_32_type sum;
   sum.process_bytes(text.data(), text.size());
@@ -47,7 +54,7 @@ void divide(const Recipe& recipe, SplitTexts& made) {
   if (shares.size() != 3 || !(shares[0] > 0) || !std::isfinite(sum)) {
     throw recipe.refusal("data.split", "needs three shares, the first of which is above 0");
   }
-  const std::string text = read_text(file, most_text_bytes, "a text");
+  const std::string text = text_of(file);
   const bool by_lines = recipe.text("data.tokens") != "characters";
   const auto size = static_cast<double>(text.size());
   const std::size_t first =
@@ -90,7 +97,7 @@ SplitTexts read_split_texts(const Recipe& recipe) {
       }
       const auto at = static_cast<std::size_t>(split);
       made.names[at] = recipe.text(key_of(split));
-      made.texts[at] = read_text(made.names[at], most_text_bytes, "a text");
+      made.texts[at] = text_of(made.names[at]);
     }
   }
   for (const Split split : all_splits) {

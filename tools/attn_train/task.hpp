@@ -53,6 +53,9 @@ class Task {
   /// Batches of an epoch.
   virtual Index batches() const = 0;
 
+  /// Pairs of all splits that were cut, because they are longer than the recipe says.
+  virtual Index cut_pairs() const { return 0; }
+
   /// The gradients of the mean loss of a batch, valid until the next call.
   virtual StepFound<T> differentiate(const T* weights, const StepNumber& number) = 0;
 

@@ -111,8 +111,7 @@ template <class T>
 void Training<T>::start() {
   const auto seed = static_cast<std::uint64_t>(recipe_.integer("seed"));
   task_.parameters().initialise(seed, weights_.data());
-  const std::vector<train::PathLayer> layers =
-      recipe_.given("optimizer.start-of") ? layers_at("optimizer.start-of") : in_paths_;
+  const std::vector<train::PathLayer> layers = layers_at("optimizer.start-of");
   for (const char* const key : {"optimizer.start", "optimizer.rescale"}) {
     if (!layers.empty() || !recipe_.given(key)) continue;
     const std::string value = recipe_.text(key);

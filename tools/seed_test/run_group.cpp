@@ -12,7 +12,7 @@ namespace attn::tools {
 namespace {
 
 // Two runs of one seed are one run, which is no evidence twice.
-void require_different_seeds(const std::vector<RunLog>& logs) {
+void require_different_seeds(const std::vector<LoggedRun>& logs) {
   for (std::size_t n = 0; n < logs.size(); ++n) {
     for (std::size_t m = 0; m < n; ++m) {
       if (!logs[n].seed() || logs[n].seed() != logs[m].seed()) continue;
@@ -38,7 +38,7 @@ RunWords::RunWords(const std::vector<std::string>& words) : words_(words) {
                 "./1 is the file named 1");
   }
   require_different_seeds(logs_);
-  for (const RunLog& log : logs_) {
+  for (const LoggedRun& log : logs_) {
     if (const std::optional<Index> seed = log.seed()) seeds_.push_back(*seed);
   }
   if (seeds_.size() != logs_.size()) seeds_.clear();
@@ -49,7 +49,7 @@ RunGroup RunWords::group(const std::string& metric, Chosen chosen) const {
   group.runs = words_;
   group.seeds = seeds_;
   group.values = numbers_;
-  for (const RunLog& log : logs_) group.values.push_back(log.value(metric, chosen));
+  for (const LoggedRun& log : logs_) group.values.push_back(log.value(metric, chosen));
   group.sample = train::sample_of(group.values);
   if (!std::isfinite(group.sample.population_deviation)) {
     throw Error(Failure::input,

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "cli/command.hpp"
-#include "seed_test/run_log.hpp"
+#include "seed_test/logged_run.hpp"
 #include "tensor/shape.hpp"
 #include "train/significance.hpp"
 
@@ -29,13 +29,13 @@ class RunWords {
 
   bool are_logs() const { return !logs_.empty(); }
 
-  /// The results by `metric`, which numbers ignore. Throws as RunLog::value, and Error(input) if
+  /// The results by `metric`, which numbers ignore. Throws as LoggedRun::value, and Error(input) if
   /// their deviation is beyond float64.
   RunGroup group(const std::string& metric, Chosen chosen) const;
 
  private:
   std::vector<std::string> words_;
-  std::vector<RunLog> logs_;
+  std::vector<LoggedRun> logs_;
   std::vector<Index> seeds_;
   std::vector<double> numbers_;
 };

@@ -1,4 +1,4 @@
-#include "seed_test/run_log.hpp"
+#include "seed_test/logged_run.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -44,7 +44,7 @@ void gather_names(const Json& object, const std::string& before, std::set<std::s
 
 }  // namespace
 
-RunLog::RunLog(const std::string& file) : file_(file) {
+LoggedRun::LoggedRun(const std::string& file) : file_(file) {
   std::error_code none;
   if (std::filesystem::is_directory(file, none)) {
     throw Error(Failure::input, file + ": is a folder, expected a log of attn-train");
@@ -63,7 +63,7 @@ RunLog::RunLog(const std::string& file) : file_(file) {
   require_finished();
 }
 
-void RunLog::require_finished() const {
+void LoggedRun::require_finished() const {
   const std::optional<Index> steps = whole_number(lines_.front(), "steps");
   if (!steps) return;
   const Index step = whole_number(lines_.back(), "step").value_or(0);
@@ -72,19 +72,19 @@ void RunLog::require_finished() const {
               "attn-train with the same recipe and output continues it");
 }
 
-std::optional<Index> RunLog::seed() const {
+std::optional<Index> LoggedRun::seed() const {
   const Json& first = lines_.front();
   if (!first.contains("recipe")) return std::nullopt;
   return whole_number(first["recipe"], "seed");
 }
 
-std::string RunLog::known_metrics() const {
+std::string LoggedRun::known_metrics() const {
   std::set<std::string> names;
   for (std::size_t n = 1; n < lines_.size(); ++n) gather_names(lines_[n], "", names);
   return names.empty() ? "" : fmt::format("it has {}", fmt::join(names, ", "));
 }
 
-double RunLog::value(const std::string& metric, Chosen chosen) const {
+double LoggedRun::value(const std::string& metric, Chosen chosen) const {
   std::optional<double> found;
   for (std::size_t n = lines_.size(); n-- > 0;) {
     const Json* const value = find(lines_[n], metric);

@@ -15,11 +15,11 @@ enum class Chosen { last, least, largest };
 
 /// The log of a finished run of attn-train: lines of JSON, of which the first says how the run was
 /// made and the others, from time to time, how far it is.
-class RunLog {
+class LoggedRun {
  public:
   /// Throws Error(input) for a file that cannot be read, for a line that is no JSON object (named
   /// by its number), and for a run that has not reached its last step.
-  explicit RunLog(const std::string& file);
+  explicit LoggedRun(const std::string& file);
 
   const std::string& file() const { return file_; }
 
