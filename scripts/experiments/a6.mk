@@ -27,4 +27,4 @@ $(OUT)/table.tsv: $(LOGS)
 	  --metric test.accuracy$(comma)test.accuracy_colour$(comma)test.accuracy_count,$^) >$@.part && mv $@.part $@
 
 $(OUT)/loss.png: $(LOGS)
-	$(plot) $^ --quantity loss,valid.accuracy -o $@
+	$(plot) $^ $(SCHEMES:%=--label %) --quantity loss,valid.accuracy -o $@
