@@ -79,10 +79,31 @@ void GeluSlope(const T* x, Index n, T* dy) {
   });
 }
 
+template <class T>
+void TanhRow(const T* x, Index n, T* y) {
+  const Tag<T> d;
+  for_vectors<T>(n, [&](Index j, Index width) HWY_ATTR {
+    store_part<T>(hn::Tanh(d, load_part<T>(x + j, width)), y + j, width);
+  });
+}
+
+// σ(x) = (1 + tanh(x/2))/2.
+template <class T>
+void LogisticRow(const T* x, Index n, T* y) {
+  const Tag<T> d;
+  const Vec<T> half = hn::Set(d, T{0.5});
+  for_vectors<T>(n, [&](Index j, Index width) HWY_ATTR {
+    const Vec<T> value = hn::Tanh(d, hn::Mul(half, load_part<T>(x + j, width)));
+    store_part<T>(hn::MulAdd(half, value, half), y + j, width);
+  });
+}
+
 }  // namespace attn::kernel::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #define ATTN_KERNELS(KERNEL, T)                                        \
   KERNEL(T, void, gelu, Gelu, (const T* x, Index n, T* y), (x, n, y)); \
-  KERNEL(T, void, gelu_slope, GeluSlope, (const T* x, Index n, T* dy), (x, n, dy))
+  KERNEL(T, void, gelu_slope, GeluSlope, (const T* x, Index n, T* dy), (x, n, dy));                 \
+  KERNEL(T, void, tanh_row, TanhRow, (const T* x, Index n, T* y), (x, n, y));                       \
+  KERNEL(T, void, logistic_row, LogisticRow, (const T* x, Index n, T* y), (x, n, y))
 #include "kernel/dispatch-inl.hpp"

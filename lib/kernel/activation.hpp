@@ -14,4 +14,13 @@ void gelu(const double* x, Index n, double* y);
 void gelu_slope(const float* x, Index n, float* dy);
 void gelu_slope(const double* x, Index n, double* dy);
 
+/// y_j = tanh(x_j), within 4 ulp. x_j is finite; `y` may be `x`.
+void tanh_row(const float* x, Index n, float* y);
+void tanh_row(const double* x, Index n, double* y);
+
+/// y_j = σ(x_j) = 1/(1 + exp(−x_j)) = (1 + tanh(x_j/2))/2. Error: 2 roundings of T. x_j is finite;
+/// `y` may be `x`.
+void logistic_row(const float* x, Index n, float* y);
+void logistic_row(const double* x, Index n, double* y);
+
 }  // namespace attn::kernel

@@ -40,6 +40,30 @@ TEST_CASE_TEMPLATE("GELU and its slope against erf", T, float, double) {
   });
 }
 
+TEST_CASE_TEMPLATE("tanh and the logistic function of rows", T, float, double) {
+  on_every_target([] {
+    Random random(93);
+    for (const Index n : tile_sizes) {
+      CAPTURE(n);
+      std::vector<T> x;
+      for (Index j = 0; j < n; ++j) {
+        x.push_back(static_cast<T>(j % 7 == 6 ? uniform(random, -1e4, 1e4) : uniform(random, -9, 9)));
+      }
+      std::vector<T> y(x.size());
+      kernel::tanh_row(x.data(), n, y.data());
+      std::vector<T> sigma = x;
+      kernel::logistic_row(sigma.data(), n, sigma.data());
+      Worst error;
+      for (std::size_t j = 0; j < x.size(); ++j) {
+        const auto v = static_cast<long double>(x[j]);
+        error.add(y[j], std::tanh(v), 8 * rounding<T> * std::abs(std::tanh(v)));
+        error.add(sigma[j], 1 / (1 + std::exp(-v)), 2 * rounding<T>);
+      }
+      CHECK(error.value() <= 1);
+    }
+  });
+}
+
 TEST_CASE_TEMPLATE("GELU far from 0 and at NaN", T, float, double) {
   on_every_target([] {
     const T nan = std::numeric_limits<T>::quiet_NaN();

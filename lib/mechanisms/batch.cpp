@@ -1,0 +1,233 @@
+#include "mechanisms/batch.hpp"
+
+#include <algorithm>
+
+#include "kernel/parallel.hpp"
+#include "tensor/buffer.hpp"
+
+namespace attn::mechanisms {
+namespace {
+
+constexpr Index most_parts = 8;
+
+Index elements(const Shape& shape) {
+  Index count = 1;
+  for (const Index length : shape) count *= length;
+  return count;
+}
+
+// Copies the corner of lengths `part` from one array to another.
+template <class T>
+void copy_corner(const T* from, const Shape& from_shape, T* to, const Shape& to_shape,
+                 const Shape& part, std::size_t axis = 0) {
+  if (axis == part.size()) {
+    *to = *from;
+    return;
+  }
+  if (axis + 1 == part.size()) {
+    std::copy_n(from, part[axis], to);
+    return;
+  }
+  const Index from_step =
+      elements(Shape(from_shape.begin() + static_cast<std::ptrdiff_t>(axis) + 1, from_shape.end()));
+  const Index to_step =
+      elements(Shape(to_shape.begin() + static_cast<std::ptrdiff_t>(axis) + 1, to_shape.end()));
+  for (Index n = 0; n < part[axis]; ++n) {
+    copy_corner(from + n * from_step, from_shape, to + n * to_step, to_shape, part, axis + 1);
+  }
+}
+
+// What one sequence has of arrays of the batch: its own part, copied only where padding lies in
+// between.
+template <class T>
+class Own {
+ public:
+  Own(const std::vector<TensorForm>& forms, const Sizes& padded, const Sizes& own)
+      : forms_(forms), padded_(padded), own_(own), copies_(forms.size()) {}
+
+  // The own parts of arrays that are read. A shared one is whole.
+  template <class Element>
+  Tensors<const Element> read(const Tensors<const Element>& arrays, Index sequence) {
+    Tensors<const Element> made;
+    for (std::size_t n = 0; n < arrays.size(); ++n) {
+      made.emplace_back();
+      if (!arrays[n]) continue;
+      const Shape own = shape_of(forms_[n].axes, own_);
+      const Shape padded = shape_of(forms_[n].axes, padded_);
+      const bool shared = forms_[n].kind == TensorForm::Kind::shared;
+      const Element* const data = arrays[n].data + (shared ? 0 : sequence * elements(padded));
+      if (shared || lies_together(own, padded)) {
+        made[n] = {data, own};
+      } else {
+        copies_[n] = Buffer<T>(std::max<Index>(1, elements(own)));
+        copy_corner<Element>(data, padded, copies_[n].data(), own, own);
+        made[n] = {copies_[n].data(), own};
+      }
+    }
+    return made;
+  }
+
+  // Where to write: into the batch, or aside.
+  Tensors<T> write(const Tensors<T>& arrays, Index sequence) {
+    Tensors<T> made;
+    for (std::size_t n = 0; n < arrays.size(); ++n) {
+      made.emplace_back();
+      if (!arrays[n]) continue;
+      const Shape own = shape_of(forms_[n].axes, own_);
+      const Shape padded = shape_of(forms_[n].axes, padded_);
+      if (forms_[n].kind == TensorForm::Kind::sequence && own == padded) {
+        made[n] = {arrays[n].data + sequence * elements(padded), own};
+      } else {
+        copies_[n] = Buffer<T>(std::max<Index>(1, elements(own)));
+        made[n] = {copies_[n].data(), own};
+      }
+    }
+    return made;
+  }
+
+  // Moves what was written aside into the batch, with zeros in the padding; that of shared arrays
+  // is added to `sums`.
+  void finish(const Tensors<T>& arrays, Index sequence, std::vector<std::vector<double>>* sums) {
+    for (std::size_t n = 0; n < arrays.size(); ++n) {
+      if (!arrays[n] || copies_[n].data() == nullptr) continue;
+      const Shape own = shape_of(forms_[n].axes, own_);
+      if (forms_[n].kind == TensorForm::Kind::shared) {
+        std::vector<double>& sum = (*sums)[n];
+        for (std::size_t i = 0; i < sum.size(); ++i) {
+          sum[i] += static_cast<double>(copies_[n][static_cast<Index>(i)]);
+        }
+        continue;
+      }
+      const Shape padded = shape_of(forms_[n].axes, padded_);
+      T* const data = arrays[n].data + sequence * elements(padded);
+      std::fill_n(data, elements(padded), T{0});
+      copy_corner<T>(copies_[n].data(), own, data, padded, own);
+    }
+  }
+
+ private:
+  // Whether the own part is a beginning of the padded array.
+  static bool lies_together(const Shape& own, const Shape& padded) {
+    return own.empty() || std::equal(own.begin() + 1, own.end(), padded.begin() + 1);
+  }
+
+  const std::vector<TensorForm>& forms_;
+  const Sizes& padded_;
+  const Sizes& own_;
+  std::vector<Buffer<T>> copies_;
+};
+
+template <class T>
+Sizes own_sizes(const MechanismForm& form, const Batch<T>& batch, Index sequence) {
+  Sizes own = batch.sizes;
+  for (std::size_t n = 0; n < form.lengths.size() && n < batch.lengths.size(); ++n) {
+    if (batch.lengths[n]) own[form.lengths[n].symbol] = batch.lengths[n].data[sequence];
+  }
+  return own;
+}
+
+}  // namespace
+
+template <class T>
+void forward(const Mechanism<T>& mechanism, const Batch<T>& batch, const Tensors<T>& results,
+             int threads) {
+  const MechanismForm& form = mechanism.form();
+  const int inner = batch.count >= threads ? 1 : threads;
+  kernel::parallel_for(batch.count, inner == 1 ? threads : 1, [&](Index sequence, int /*worker*/) {
+    const Sizes sizes = own_sizes(form, batch, sequence);
+    Own<T> inputs(form.inputs, batch.sizes, sizes);
+    Own<Index> tokens(form.tokens, batch.sizes, sizes);
+    Own<T> made(form.results, batch.sizes, sizes);
+    mechanism.forward({inputs.read(batch.inputs, sequence), tokens.read(batch.tokens, sequence)},
+                      made.write(results, sequence), inner);
+    made.finish(results, sequence, nullptr);
+  });
+}
+
+template <class T>
+BatchGradients<T>::BatchGradients(const Mechanism<T>& mechanism, Index count)
+    : mechanism_(mechanism), sums_(static_cast<std::size_t>(std::min(most_parts, count))) {}
+
+template <class T>
+void BatchGradients<T>::add(const Batch<T>& piece, Index first,
+                            const Tensors<const T>& grad_results, const Tensors<T>& gradients,
+                            int threads) {
+  const MechanismForm& form = mechanism_.form();
+  const Index parts = std::ssize(sums_);
+  const int inner = std::min(parts, piece.count) >= threads ? 1 : threads;
+  kernel::parallel_for(parts, inner == 1 ? threads : 1, [&](Index part, int /*worker*/) {
+    auto& sums = sums_[static_cast<std::size_t>(part)];
+    sums.resize(gradients.size());
+    for (std::size_t n = 0; n < gradients.size(); ++n) {
+      if (!gradients[n] || form.inputs[n].kind != TensorForm::Kind::shared) continue;
+      sums[n].resize(static_cast<std::size_t>(elements(gradients[n].shape)));
+    }
+    // The first sequence of this part in the piece.
+    const Index begin = (part - first % parts + parts) % parts;
+    for (Index sequence = begin; sequence < piece.count; sequence += parts) {
+      const Sizes sizes = own_sizes(form, piece, sequence);
+      Own<T> inputs(form.inputs, piece.sizes, sizes);
+      Own<Index> tokens(form.tokens, piece.sizes, sizes);
+      Own<T> upstream(form.results, piece.sizes, sizes);
+      Own<T> made(form.inputs, piece.sizes, sizes);
+      mechanism_.backward(
+          {inputs.read(piece.inputs, sequence), tokens.read(piece.tokens, sequence)},
+          upstream.read(grad_results, sequence), made.write(gradients, sequence), inner);
+      made.finish(gradients, sequence, &sums);
+    }
+  });
+}
+
+template <class T>
+void BatchGradients<T>::finish(const Tensors<T>& gradients) const {
+  for (std::size_t n = 0; n < gradients.size(); ++n) {
+    if (!gradients[n] || mechanism_.form().inputs[n].kind != TensorForm::Kind::shared) continue;
+    for (Index i = 0; i < elements(gradients[n].shape); ++i) {
+      double total = 0;
+      for (const auto& sums : sums_) {
+        if (n < sums.size() && !sums[n].empty()) total += sums[n][static_cast<std::size_t>(i)];
+      }
+      gradients[n].data[i] = static_cast<T>(total);
+    }
+  }
+}
+
+template <class T>
+void backward(const Mechanism<T>& mechanism, const Batch<T>& batch,
+              const Tensors<const T>& grad_results, const Tensors<T>& gradients, int threads) {
+  BatchGradients<T> all(mechanism, batch.count);
+  all.add(batch, 0, grad_results, gradients, threads);
+  all.finish(gradients);
+}
+
+template <class T>
+std::int64_t batch_bytes(const Mechanism<T>& mechanism, const Sizes& sizes, Index count,
+                         bool gradients, int threads) {
+  const MechanismForm& form = mechanism.form();
+  const Index parts = std::min(most_parts, count);
+  const Index at_once = std::min<Index>(threads, gradients ? parts : count);
+  std::int64_t own = mechanism.working_bytes(sizes, gradients);
+  std::int64_t shared = 0;
+  for (const TensorForm& input : form.inputs) {
+    const Index size = elements(shape_of(input.axes, sizes));
+    own += (gradients ? 2 : 1) * size * static_cast<std::int64_t>(sizeof(T));
+    if (input.kind == TensorForm::Kind::shared) shared += size;
+  }
+  for (const TensorForm& result : form.results) {
+    own += elements(shape_of(result.axes, sizes)) * static_cast<std::int64_t>(sizeof(T));
+  }
+  return at_once * own +
+         (gradients ? parts * shared * static_cast<std::int64_t>(sizeof(double)) : 0);
+}
+
+#define ATTN_BATCH(T)                                                                   \
+  template void forward(const Mechanism<T>&, const Batch<T>&, const Tensors<T>&, int);  \
+  template class BatchGradients<T>;                                                     \
+  template void backward(const Mechanism<T>&, const Batch<T>&, const Tensors<const T>&, \
+                         const Tensors<T>&, int);                                       \
+  template std::int64_t batch_bytes(const Mechanism<T>&, const Sizes&, Index, bool, int);
+ATTN_BATCH(float)
+ATTN_BATCH(double)
+#undef ATTN_BATCH
+
+}  // namespace attn::mechanisms

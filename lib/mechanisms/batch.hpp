@@ -1,0 +1,60 @@
+#pragma once
+
+#include "mechanisms/mechanism.hpp"
+
+/// A mechanism over a batch. Each sequence is computed by itself, on its own lengths: its results
+/// have the bits that it has alone. So no bit depends on the number of threads.
+namespace attn::mechanisms {
+
+/// The arrays of a batch, in the order of the form. Those of sequences have the batch as first
+/// axis; shared ones have no such axis.
+template <class T>
+struct Batch {
+  Index count = 0;
+  Sizes sizes;  ///< of the padded arrays
+  Tensors<const T> inputs;
+  Tensors<const Index> tokens;
+  /// (count), each in 0 … the padded length; absent: that of the arrays.
+  Tensors<const Index> lengths;
+};
+
+/// Computes the results that have data, each with the batch as first axis; padding is 0. Throws the
+/// errors of Mechanism::forward.
+template <class T>
+void forward(const Mechanism<T>& mechanism, const Batch<T>& batch, const Tensors<T>& results,
+             int threads);
+
+/// The gradients of a batch that is read in pieces. Those of shared inputs are sums over the
+/// sequences, in float64: in at most eight parts, which the number of sequences fixes, so that they
+/// depend neither on the pieces nor on the threads.
+template <class T>
+class BatchGradients {
+ public:
+  /// For a batch of `count` sequences. Only the gradients that have data in `gradients`, by input,
+  /// are computed; it may differ from piece to piece in the data of sequences.
+  BatchGradients(const Mechanism<T>& mechanism, Index count);
+
+  /// A piece whose first sequence has this number in the batch, all before it having been added:
+  /// from the gradients with respect to the results writes those of its sequences' own inputs.
+  void add(const Batch<T>& piece, Index first, const Tensors<const T>& grad_results,
+           const Tensors<T>& gradients, int threads);
+
+  /// Writes the gradients of shared inputs.
+  void finish(const Tensors<T>& gradients) const;
+
+ private:
+  const Mechanism<T>& mechanism_;
+  std::vector<std::vector<std::vector<double>>> sums_;  // by part and input
+};
+
+/// The same for a batch that is there as a whole.
+template <class T>
+void backward(const Mechanism<T>& mechanism, const Batch<T>& batch,
+              const Tensors<const T>& grad_results, const Tensors<T>& gradients, int threads);
+
+/// The most working memory of `forward`, and of `backward`.
+template <class T>
+std::int64_t batch_bytes(const Mechanism<T>& mechanism, const Sizes& sizes, Index count,
+                         bool gradients, int threads);
+
+}  // namespace attn::mechanisms

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "attnkit/tensor.hpp"
+
+namespace attn::mechanisms {
+
+/// Lengths of axes by symbol, such as T = 12.
+using Sizes = std::map<std::string, Index>;
+
+/// A tensor that a mechanism reads or computes.
+struct TensorForm {
+  enum class Kind {
+    sequence,  ///< each sequence has its own
+    shared,    ///< weights: all sequences have the same
+  };
+
+  std::string name;
+  /// The axes, with blanks between them: symbols such as T, or sums of products, as in "4*D D+E".
+  /// A scalar has none.
+  std::string axes;
+  std::string help;
+  Kind kind = Kind::sequence;
+  bool optional = false;       ///< of an input
+  bool differentiable = true;  ///< of a result: a loss may depend on it
+};
+
+/// Weights of attention as a result, on which no loss may depend.
+inline TensorForm of_weights(const std::string& name, const std::string& axes,
+                             const std::string& help) {
+  return {.name = name, .axes = axes, .help = help, .differentiable = false};
+}
+
+/// The own lengths of the sequences of a padded batch.
+struct LengthForm {
+  std::string name;    ///< of the array of lengths
+  std::string symbol;  ///< of the axes that have this length
+};
+
+/// What a mechanism reads and computes.
+struct MechanismForm {
+  std::vector<TensorForm> inputs;
+  std::vector<TensorForm> tokens;  ///< integers, each sequence has its own
+  std::vector<TensorForm> results;
+  std::vector<LengthForm> lengths;
+};
+
+/// The lengths of axes such as "4*D D+E". Every symbol must be in `sizes`.
+Shape shape_of(const std::string& axes, const Sizes& sizes);
+
+/// A shape that is known under a name; `leading` axes in front of those of the form are not looked
+/// at.
+struct KnownShape {
+  const TensorForm* form = nullptr;
+  Shape shape;
+  std::size_t leading = 0;
+};
+
+/// The lengths that all shapes agree on. A symbol gets its length from an axis that it is alone in,
+/// else from one of which it is the only unknown part. Throws Error(input) that names the tensor
+/// whose shape does not fit, and what was expected.
+Sizes sizes_of(const std::vector<KnownShape>& known);
+
+}  // namespace attn::mechanisms

@@ -1,0 +1,70 @@
+#pragma once
+
+#include "mechanisms/rows.hpp"
+#include "tensor/view.hpp"
+
+namespace attn::mechanisms {
+
+/// The weights of a long short-term memory of width D for inputs of E numbers (Hochreiter and
+/// Schmidhuber 1997, with a forget gate):
+///
+///   [i; f; o; ĉ] = [σ; σ; σ; tanh](W [h; x] + b),  c′ = f⊙c + i⊙ĉ,  h′ = o⊙tanh c′
+template <class T>
+struct LstmWeights {
+  MatrixView<const T> w;  ///< W (4D, D + E): rows i, f, o, ĉ; columns h, then x
+  MatrixView<const T> b;  ///< (1, 4D); without data: 0
+
+  Index width() const { return w.rows / 4; }
+  MatrixView<const T> of_state() const { return {w.data, w.rows, width(), w.row_stride}; }
+  MatrixView<const T> of_input() const {
+    return {w.data + width(), w.rows, w.cols - width(), w.row_stride};
+  }
+};
+
+/// W_x x_t + b for each row x_t: (rows, 4D).
+template <class T>
+Matrix<T> lstm_inputs(const LstmWeights<T>& weights, MatrixView<const T> x);
+
+/// Gates of one step: `gates` (4D) has W_x x + b, adds W_h h and becomes [i; f; o; ĉ].
+template <class T>
+void lstm_gates(const LstmWeights<T>& weights, const T* h, T* gates);
+
+/// c′ and h′ of a step, from its gates; `more` (D) is added to c′ unless it is null.
+template <class T>
+void lstm_state(const T* gates, const T* c, const T* more, Index width, T* next_c, T* next_h);
+
+/// The reverse of lstm_state and of the gates' functions: from ∂L/∂h′ and ∂L/∂c′ the gradients with
+/// respect to W[h; x] + b, which replace the gates, to c (written to dc) and to `more` (in
+/// dnext_c, which becomes the whole gradient of c′).
+template <class T>
+void lstm_gradient(T* gates, const T* c, const T* next_c, const T* dh, Index width, T* dnext_c,
+                   T* dc);
+
+/// A sequence from h = c = 0: states of all steps.
+template <class T>
+class Lstm {
+ public:
+  /// With `backwards`, step t reads the position T − 1 − t, and the states stand at the positions
+  /// they are of.
+  Lstm(const LstmWeights<T>& weights, bool backwards) : weights_(weights), backwards_(backwards) {}
+
+  struct Kept {
+    Matrix<T> gates;  // by position, (T, 4D)
+    Matrix<T> c, h;   // (T, D)
+  };
+
+  Kept forward(MatrixView<const T> x) const;
+
+  /// From ∂L/∂h by position the gradients of W and b, which are added unless they have no data, and
+  /// of x, which is added to dx. Changes kept.gates and dh.
+  void backward(MatrixView<const T> x, Kept& kept, Matrix<T>& dh, MatrixView<T> dw,
+                MatrixView<T> db, MatrixView<T> dx) const;
+
+ private:
+  Index position(Index step, Index steps) const { return backwards_ ? steps - 1 - step : step; }
+
+  LstmWeights<T> weights_;
+  bool backwards_;
+};
+
+}  // namespace attn::mechanisms

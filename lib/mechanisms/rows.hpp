@@ -1,0 +1,75 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+
+#include "attnkit/error.hpp"
+#include "kernel/tile.hpp"
+#include "tensor/buffer.hpp"
+#include "tensor/view.hpp"
+
+namespace attn::mechanisms {
+
+/// A matrix that it owns.
+template <class T>
+class Matrix {
+ public:
+  Matrix() = default;
+
+  /// Values unspecified. Throws std::bad_alloc.
+  Matrix(Index rows, Index cols) : numbers_(rows * cols), rows_(rows), cols_(cols) {}
+
+  static Matrix zeros(Index rows, Index cols) {
+    Matrix made(rows, cols);
+    std::fill_n(made.data(), made.size(), T{0});
+    return made;
+  }
+
+  T* data() const { return numbers_.data(); }
+  Index rows() const { return rows_; }
+  Index cols() const { return cols_; }
+  Index size() const { return rows_ * cols_; }
+  MatrixView<T> view() { return {data(), rows_, cols_}; }
+  MatrixView<const T> read() const { return {data(), rows_, cols_}; }
+
+ private:
+  Buffer<T> numbers_;
+  Index rows_ = 0;
+  Index cols_ = 0;
+};
+
+/// to_j += from_j.
+template <class T>
+void add_to(Matrix<T>& to, const T* from) {
+  for (Index n = 0; n < to.size(); ++n) to.data()[n] += from[n];
+}
+
+/// s ← softmax(s). Throws Error(numerical) for a score that is not finite.
+template <class T>
+void softmax_row(T* s, Index n) {
+  if (n == 0) return;
+  if (!std::all_of(s, s + n, [](T one) { return std::isfinite(one); })) {
+    throw Error(Failure::numerical, "a score is beyond the range of the type");
+  }
+  const double shift = kernel::row_max(s, n, nullptr);
+  const double sum = kernel::exp_row(s, s, n, nullptr, shift);
+  kernel::scale_row(s, n, 1 / sum);
+}
+
+/// d_j ← w_j (d_j − Σ w d): from the gradient with respect to w = softmax(s) that with respect to
+/// s.
+template <class T>
+void softmax_gradient(const T* w, T* d, Index n) {
+  const double mean = kernel::weighted_sum(w, d, n);
+  for (Index j = 0; j < n; ++j) {
+    d[j] = static_cast<T>(static_cast<double>(w[j]) * (static_cast<double>(d[j]) - mean));
+  }
+}
+
+/// d_j ← d_j (1 − y_j²) for y = tanh(x).
+template <class T>
+void tanh_gradient(const T* y, Index n, T* d) {
+  for (Index j = 0; j < n; ++j) d[j] *= 1 - y[j] * y[j];
+}
+
+}  // namespace attn::mechanisms

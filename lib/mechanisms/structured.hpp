@@ -1,0 +1,25 @@
+#pragma once
+
+#include <memory>
+
+#include "mechanisms/mechanism.hpp"
+
+namespace attn::mechanisms {
+
+/// Structured self-attention (Lin et al., arXiv:1703.03130; TN §2.2): R hops over a sequence.
+///
+///   A = softmax over positions of W₂ tanh(W₁ xᵀ),  out = A x,  penalty = ‖AAᵀ − I‖²
+///
+/// The penalty is 0 exactly where the rows of A are one-hot at different positions. A sequence
+/// without positions has weights of none, out = 0 and the penalty R. Memory O(T·(A + R)).
+struct Structured {
+  enum Input : std::size_t { x, w1, w2 };
+  enum Result : std::size_t { out, weights, overlap, penalty };
+
+  static const MechanismForm& form();
+
+  template <class T>
+  static std::unique_ptr<Mechanism<T>> make();
+};
+
+}  // namespace attn::mechanisms
