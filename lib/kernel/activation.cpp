@@ -101,9 +101,9 @@ void LogisticRow(const T* x, Index n, T* y) {
 }  // namespace attn::kernel::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
-#define ATTN_KERNELS(KERNEL, T)                                        \
-  KERNEL(T, void, gelu, Gelu, (const T* x, Index n, T* y), (x, n, y)); \
-  KERNEL(T, void, gelu_slope, GeluSlope, (const T* x, Index n, T* dy), (x, n, dy));                 \
-  KERNEL(T, void, tanh_row, TanhRow, (const T* x, Index n, T* y), (x, n, y));                       \
+#define ATTN_KERNELS(KERNEL, T)                                                     \
+  KERNEL(T, void, gelu, Gelu, (const T* x, Index n, T* y), (x, n, y));              \
+  KERNEL(T, void, gelu_slope, GeluSlope, (const T* x, Index n, T* dy), (x, n, dy)); \
+  KERNEL(T, void, tanh_row, TanhRow, (const T* x, Index n, T* y), (x, n, y));       \
   KERNEL(T, void, logistic_row, LogisticRow, (const T* x, Index n, T* y), (x, n, y))
 #include "kernel/dispatch-inl.hpp"

@@ -4,7 +4,7 @@
 #include <array>
 
 #include "mechanisms/dot_attention.hpp"
-#include "mechanisms/forms.hpp"
+#include "mechanisms/decomposable_form.hpp"
 #include "mechanisms/two_layers.hpp"
 
 namespace attn::mechanisms {

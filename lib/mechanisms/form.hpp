@@ -25,6 +25,7 @@ struct TensorForm {
   std::string help;
   Kind kind = Kind::sequence;
   bool optional = false;       ///< of an input
+  std::string needs = {};      ///< of a result: the optional tokens that it needs
   bool differentiable = true;  ///< of a result: a loss may depend on it
 };
 

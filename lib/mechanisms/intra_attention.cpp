@@ -7,7 +7,7 @@
 #include "kernel/activation.hpp"
 #include "kernel/few_rows.hpp"
 #include "kernel/gemm.hpp"
-#include "mechanisms/forms.hpp"
+#include "mechanisms/intra_attention_form.hpp"
 #include "mechanisms/lstm.hpp"
 #include "mechanisms/tape_reader.hpp"
 

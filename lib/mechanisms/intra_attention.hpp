@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "mechanisms/forms.hpp"
+#include "mechanisms/intra_attention_form.hpp"
 #include "mechanisms/mechanism.hpp"
 
 namespace attn::mechanisms {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "kernel/gemm.hpp"
-#include "mechanisms/forms.hpp"
+#include "mechanisms/over_attention_form.hpp"
 #include "mechanisms/rows.hpp"
 
 namespace attn::mechanisms {

@@ -1,10 +1,11 @@
 #include "mechanisms/structured.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "kernel/activation.hpp"
 #include "kernel/gemm.hpp"
-#include "mechanisms/forms.hpp"
+#include "mechanisms/structured_form.hpp"
 #include "mechanisms/rows.hpp"
 
 namespace attn::mechanisms {
@@ -54,14 +55,7 @@ class StructuredMechanism : public Mechanism<T> {
       std::copy_n(kept.overlap.data(), kept.overlap.size(), overlap.data);
       for (Index r = 0; r < overlap.rows; ++r) overlap(r, r) += 1;
     }
-    if (results[Form::penalty]) {
-      double sum = 0;
-      for (Index n = 0; n < kept.overlap.size(); ++n) {
-        const auto one = static_cast<double>(kept.overlap.data()[n]);
-        sum += one * one;
-      }
-      *results[Form::penalty].data = static_cast<T>(sum);
-    }
+    write_figures(kept, results);
   }
 
   void backward(const Sequence<T>& sequence, const Tensors<const T>& grad_results,
@@ -106,18 +100,48 @@ class StructuredMechanism : public Mechanism<T> {
   }
 
  private:
+  // The factors of the means of the diagonal and of the rest.
+  static std::pair<double, double> shares(Index hops) {
+    const auto count = static_cast<double>(hops);
+    return {1 / count, hops > 1 ? 1 / (count * (count - 1)) : 0};
+  }
+
+  static void write_figures(const Kept& kept, const Tensors<T>& results) {
+    double penalty = 0, diagonal = 0, rest = 0;
+    for (Index r = 0; r < kept.overlap.rows(); ++r) {
+      for (Index s = 0; s < kept.overlap.rows(); ++s) {
+        const auto one = static_cast<double>(kept.overlap.read()(r, s));
+        penalty += one * one;
+        (r == s ? diagonal : rest) += one + (r == s ? 1 : 0);
+      }
+    }
+    const auto [of_diagonal, of_rest] = shares(kept.overlap.rows());
+    const auto write = [&](std::size_t result, double value) {
+      if (results[result]) *results[result].data = static_cast<T>(value);
+    };
+    write(Form::penalty, penalty);
+    write(Form::diagonal, diagonal * of_diagonal);
+    write(Form::off_diagonal, rest * of_rest);
+  }
+
   // ∂/∂A of the penalty, 4 (AAᵀ − I) A, and of AAᵀ, (G + Gᵀ) A.
   static void add_of_overlap(const Tensors<const T>& grad_results, const Kept& kept,
                              Matrix<T>& scores) {
     const TensorView<const T>& penalty = grad_results[Form::penalty];
     const auto overlap = matrix(grad_results[Form::overlap]);
-    if (!penalty && overlap.data == nullptr) return;
+    const auto [of_diagonal, of_rest] = shares(kept.overlap.rows());
+    const auto upstream = [&](std::size_t result, double share) {
+      return grad_results[result] ? static_cast<T>(2 * share) * *grad_results[result].data : T{0};
+    };
+    const T diagonal = upstream(Form::diagonal, of_diagonal);
+    const T rest = upstream(Form::off_diagonal, of_rest);
     Matrix<T> factor = Matrix<T>::zeros(kept.overlap.rows(), kept.overlap.rows());
     for (Index r = 0; r < factor.rows(); ++r) {
       for (Index s = 0; s < factor.rows(); ++s) {
         T& one = factor.view()(r, s);
         if (penalty) one += 4 * *penalty.data * kept.overlap.read()(r, s);
         if (overlap.data != nullptr) one += overlap(r, s) + overlap(s, r);
+        one += r == s ? diagonal : rest;
       }
     }
     kernel::multiply_add(factor.read(), kept.weights.read(), scores.view());

@@ -10,6 +10,7 @@ import numpy as np
 
 from attn import LONG, ToolTest
 from damage import KINDS, damaged_header, dangling_link, missing_file, wrong_kind
+from mechanisms import PROBLEMS as MECHANISMS
 
 
 def normal(*shape):
@@ -36,6 +37,14 @@ STATE = {"adam_m": normal(12, 3), "adam_v": abs(normal(12, 3)), "adam_step": np.
 GRADIENTS = {"grad_wq": normal(6, 3), "grad_wk": normal(6, 3)}
 JOIN = {"wo": normal(HEADS * WIDTH, 6), "bo": normal(6), "grad_joined": normal(LENGTH, 6)}
 RELATIVE = {"rel_bias": normal(32, HEADS)}
+
+# One of the gradients that each mechanism reads.
+UPSTREAM = {
+    "structured-attention": {"grad_out": normal(1, 3, 5)},
+    "decomposable-attention": {"grad_scores": normal(1, 2)},
+    "attention-over-attention": {"grad_s": normal(1, 8)},
+    "intra-attention": {"grad_h": normal(1, 6, 3)},
+}
 
 # Tool, options, and the datasets that it then reads. All of these are made unreadable in turn; the
 # remaining names are other datasets that it needs.
@@ -76,6 +85,9 @@ READ = [
     ("basis-paths step", "--optimizer adam --rate 1e-3", PATHS | GRADIENTS | STATE),
     ("basis-paths rescale", "",
      PATHS | GRADIENTS | {"scale": np.array([2.0, 4, 0.5]), "bq": normal(3), "bk": normal(3)}),
+    *(((problem.tool, " ".join(problem.options) + " --emit grad_" + next(iter(problem.sequences)),
+        problem.datasets({name: np.array([2]) for name in problem.lengths}) | UPSTREAM[problem.tool]))
+      for problem in MECHANISMS if "shallow" not in problem.options),
     ("basis-paths check", "", PATHS | {"path": np.array([[0, 0, 0], [1, 1, 1]])}),
 ]
 # Tools without --only, since they write no bundle here.

@@ -47,7 +47,8 @@ TEST_CASE_TEMPLATE("tanh and the logistic function of rows", T, float, double) {
       CAPTURE(n);
       std::vector<T> x;
       for (Index j = 0; j < n; ++j) {
-        x.push_back(static_cast<T>(j % 7 == 6 ? uniform(random, -1e4, 1e4) : uniform(random, -9, 9)));
+        x.push_back(
+            static_cast<T>(j % 7 == 6 ? uniform(random, -1e4, 1e4) : uniform(random, -9, 9)));
       }
       std::vector<T> y(x.size());
       kernel::tanh_row(x.data(), n, y.data());

@@ -16,7 +16,7 @@ std::vector<Values> plain_structured(const PlainSequence& at) {
   };
   const Values& x = at.inputs[Structured::x];
   Values weights, out, overlap;
-  long double penalty = 0;
+  long double penalty = 0, diagonal = 0, rest = 0;
   for (Index r = 0; r < hops; ++r) {
     Values row;
     long double sum = 0;
@@ -50,9 +50,16 @@ std::vector<Values> plain_structured(const PlainSequence& at) {
       overlap.push_back(product);
       const long double off = product - (r == s ? 1 : 0);
       penalty += off * off;
+      (r == s ? diagonal : rest) += product;
     }
   }
-  return {out, weights, overlap, {penalty}};
+  const auto count = static_cast<long double>(hops);
+  return {out,
+          weights,
+          overlap,
+          {penalty},
+          {diagonal / count},
+          {hops > 1 ? rest / (count * (count - 1)) : 0}};
 }
 
 }  // namespace
@@ -83,7 +90,7 @@ TEST_CASE("the penalty is 0 exactly for one-hot rows at different positions") {
   std::vector<double> w1 = {9, 0, 0, 9};
   std::vector<double> w2 = {2000, 0, 0, 2000};
   std::vector<double> overlap(4), penalty(1);
-  mechanisms::Tensors<double> results(4);
+  mechanisms::Tensors<double> results(6);
   results[Structured::overlap] = {overlap.data(), {2, 2}};
   results[Structured::penalty] = {penalty.data(), {}};
   const auto run = [&] {

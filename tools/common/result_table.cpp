@@ -4,6 +4,7 @@
 
 #include "common/result_kinds.hpp"
 #include "energy/table.hpp"
+#include "mechanisms/forms.hpp"
 #include "scheme/table.hpp"
 
 namespace attn::tools {
@@ -118,6 +119,26 @@ ResultFamily mixture() {
           .value_left = ""};
 }
 
+ResultFamily mechanism(const mechanisms::ToolForm& tool) {
+  ResultFamily family = {.tool = tool.tool,
+                         .names = {},
+                         .inputs = {},
+                         .attributes = {},
+                         .left_by_run = "",
+                         .value_left = ""};
+  for (const auto& result : tool.form->results) family.names.push_back(result.name);
+  for (const auto& input : tool.form->inputs) family.names.push_back("grad_" + input.name);
+  family.always_marked = family.names;
+  return family;
+}
+
+std::vector<ResultFamily> all_families() {
+  std::vector<ResultFamily> all = {attention(), transport(),  dual(),   columns(),
+                                   paths(),     simulation(), mixture()};
+  for (const mechanisms::ToolForm& tool : mechanisms::tool_forms()) all.push_back(mechanism(tool));
+  return all;
+}
+
 }  // namespace
 
 bool ResultFamily::has(const std::string& name) const {
@@ -129,8 +150,7 @@ bool ResultFamily::may_lack_mark(const std::string& name) const {
 }
 
 const std::vector<ResultFamily>& result_table() {
-  static const std::vector<ResultFamily> table = {attention(), transport(),  dual(),   columns(),
-                                                  paths(),     simulation(), mixture()};
+  static const std::vector<ResultFamily> table = all_families();
   return table;
 }
 

@@ -1,0 +1,153 @@
+"""Plain evaluations of the mechanisms, one sequence at a time, and random problems for them."""
+
+import numpy as np
+
+
+def softmax(scores, axis=-1):
+    if scores.size == 0:
+        return scores
+    exponentials = np.exp(scores - scores.max(axis=axis, keepdims=True))
+    return exponentials / exponentials.sum(axis=axis, keepdims=True)
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def structured(x, w1, w2):
+    weights = softmax(w2 @ np.tanh(w1 @ x.T))
+    overlap = weights @ weights.T
+    hops = len(w2)
+    rest = overlap.sum() - np.trace(overlap)
+    return {"out": weights @ x, "weights": weights, "overlap": overlap,
+            "penalty": ((overlap - np.eye(hops))**2).sum(), "diagonal": np.trace(overlap) / hops,
+            "off_diagonal": rest / (hops * (hops - 1)) if hops > 1 else 0.0}
+
+
+def decomposable(a, b, **weights):
+    def net(name, x, cuts):
+        hidden = np.maximum(x @ weights[f"{name}1"].T + weights.get(f"{name}1_bias", 0), 0)
+        result = hidden @ weights[f"{name}2"].T + weights.get(f"{name}2_bias", 0)
+        return np.maximum(result, 0) if cuts else result
+
+    energies = net("f", a, True) @ net("f", b, True).T
+    weights_a, weights_b = softmax(energies), softmax(energies.T)
+    beta, alpha = weights_a @ b, weights_b @ a
+    sums = [net("g", np.hstack([x, y]), True).sum(axis=0) for x, y in ((a, beta), (b, alpha))]
+    return {"scores": net("h", np.concatenate(sums), False), "beta": beta, "alpha": alpha,
+            "weights_a": weights_a, "weights_b": weights_b}
+
+
+def over_attention(document, question, words=None):
+    energies = document @ question.T
+    weights_d, weights_q = softmax(energies, axis=0), softmax(energies)
+    beta = weights_q.mean(axis=0) if len(document) else np.zeros(len(question))
+    s = weights_d @ beta
+    found = {"s": s, "beta": beta, "weights_d": weights_d, "weights_q": weights_q}
+    if words is not None:
+        found["p"] = np.array([s[words == word].sum() for word in words])
+    return found
+
+
+def intra_attention(x, w_h, w_x, w_prev, v, w, b=0, fusion="none", **source):
+    steps, width = len(x), w_h.shape[1]
+    h, c, weights = np.zeros((steps, width)), np.zeros((steps, width)), np.zeros((steps, steps))
+    h_mean, fused, source_weights = np.zeros(width), [], []
+    if fusion != "none":
+        places, width_of_source = source["source_h"].shape
+        source_mean = np.zeros(width_of_source)
+    for t in range(steps):
+        s = softmax(np.tanh(h[:t] @ w_h.T + w_x @ x[t] + w_prev @ h_mean) @ v)
+        weights[t, :t] = s
+        h_mean, c_mean = s @ h[:t], s @ c[:t]
+        gates = w @ np.concatenate([h_mean, x[t]]) + b
+        i, f, o = (sigmoid(gates[n * width:(n + 1) * width]) for n in range(3))
+        c[t] = f * c_mean + i * np.tanh(gates[3 * width:])
+        if fusion != "none":
+            p = softmax(np.tanh(source["source_h"] @ source["u_h"].T + source["u_x"] @ x[t] +
+                                source["u_prev"] @ source_mean) @ source["u"])
+            source_mean = p @ source["source_h"]
+            fused.append(source_mean)
+            source_weights.append(p)
+        if fusion == "deep":
+            r = sigmoid(source["w_r"] @ np.concatenate([source_mean, x[t]]))
+            c[t] += r * (p @ source["source_c"])
+        h[t] = o * np.tanh(c[t])
+    found = {"h": h, "c": c, "weights": weights}
+    if fusion != "none":
+        found |= {"fused": np.reshape(fused, (steps, width_of_source)),
+                  "source_weights": np.reshape(source_weights, (steps, places))}
+    return found
+
+
+class Problem:
+    """A tool with its inputs: shapes of sequences and of weights by symbols, the padded lengths, and a
+    plain evaluation of one sequence."""
+
+    def __init__(self, tool, plain, sizes, sequences, shared, lengths, options=(), tokens=()):
+        self.tool, self.plain, self.sizes = tool, plain, sizes
+        self.sequences, self.shared, self.lengths = sequences, shared, lengths
+        self.options, self.tokens = options, tokens
+
+    def shape(self, axes):
+        return tuple(eval(axis, {}, dict(self.sizes)) for axis in axes.split())  # pylint: disable=eval-used
+
+    def datasets(self, own, dtype="f8", seed=0):
+        """Random datasets of a batch. own: {name of a length: lengths}; NaN in the padding."""
+        random = np.random.default_rng(seed)
+        count = len(next(iter(own.values())))
+        made = {name: np.asarray(values) for name, values in own.items()}
+        for name, axes in self.shared.items():
+            made[name] = random.normal(size=self.shape(axes)).astype(dtype)
+        for name in (*self.sequences, *self.tokens):
+            axes = (self.sequences | dict(self.tokens))[name]
+            shape = (count, *self.shape(axes))
+            if name in dict(self.tokens):
+                made[name] = random.integers(0, 4, size=shape)
+                continue
+            made[name] = random.normal(size=shape).astype(dtype)
+            for sequence in range(count):
+                for axis, symbol in enumerate(axes.split()):
+                    for length, of in self.lengths.items():
+                        if of == symbol:
+                            at = [sequence] + [slice(None)] * axis + [slice(own[length][sequence], None)]
+                            made[name][tuple(at)] = np.nan
+        return made
+
+    def own(self, datasets, sequence):
+        """The inputs of one sequence, without padding."""
+        found = {name: datasets[name] for name in self.shared}
+        for name, axes in (self.sequences | dict(self.tokens)).items():
+            cuts = {of: int(datasets[length][sequence]) for length, of in self.lengths.items()}
+            found[name] = datasets[name][(sequence, *(slice(cuts.get(symbol)) for symbol in axes.split()))]
+        return found
+
+    def evaluate(self, datasets, sequence):
+        return self.plain(**self.own(datasets, sequence))
+
+
+PROBLEMS = [
+    Problem("structured-attention", structured, {"T": 9, "D": 5, "A": 4, "R": 3}, {"x": "T D"},
+            {"w1": "A D", "w2": "R A"}, {"length": "T"}),
+    Problem("decomposable-attention", decomposable,
+            {"M": 6, "N": 7, "D": 4, "F": 5, "E": 3, "G": 5, "C": 4, "H": 6, "K": 2},
+            {"a": "M D", "b": "N D"},
+            {"f1": "F D", "f1_bias": "F", "f2": "E F", "g1": "G 2*D", "g2": "C G", "g2_bias": "C",
+             "h1": "H 2*C", "h1_bias": "H", "h2": "K H", "h2_bias": "K"},
+            {"a_length": "M", "b_length": "N"}),
+    Problem("attention-over-attention", over_attention, {"M": 8, "N": 5, "D": 4},
+            {"document": "M D", "question": "N D"}, {}, {"document_length": "M", "question_length": "N"},
+            tokens={"words": "M"}),
+    Problem("intra-attention", intra_attention, {"T": 6, "D": 3, "A": 4, "E": 2}, {"x": "T E"},
+            {"w_h": "A D", "w_x": "A E", "w_prev": "A D", "v": "A", "w": "4*D D+E", "b": "4*D"},
+            {"length": "T"}),
+] + [
+    Problem("intra-attention", lambda fusion=fusion, **own: intra_attention(fusion=fusion, **own),
+            {"T": 6, "D": 3, "A": 4, "E": 2, "S": 5, "G": 2, "B": 3},
+            {"x": "T E", "source_h": "S G", "source_c": "S D"},
+            {"w_h": "A D", "w_x": "A E", "w_prev": "A D", "v": "A", "w": "4*D D+E",
+             "u_h": "B G", "u_x": "B E", "u_prev": "B G", "u": "B"} |
+            ({"w_r": "D G+E"} if fusion == "deep" else {}),
+            {"length": "T", "source_length": "S"}, ("--fusion", fusion))
+    for fusion in ("shallow", "deep")
+]

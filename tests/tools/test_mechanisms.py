@@ -1,0 +1,181 @@
+"""The tools of the mechanisms beside plain evaluations: padded batches, gradients, and what is refused."""
+
+import os
+import re
+import unittest
+
+import numpy as np
+
+from attn import ToolTest
+from mechanisms import PROBLEMS
+
+
+class Mechanisms(ToolTest):
+
+    def problems(self):
+        for problem in PROBLEMS:
+            random = np.random.default_rng(3)
+            yield problem, {name: random.integers(0, problem.sizes[of] + 1, size=11)
+                            for name, of in problem.lengths.items()}
+
+    def run_problem(self, problem, file, *words, **more):
+        return self.run_tool(problem.tool, *problem.options, *words, file, **more)
+
+    def emitted(self, problem, datasets):
+        return ",".join(problem.evaluate(datasets, 0))
+
+    def test_padded_batches(self):
+        for problem, own in self.problems():
+            for dtype, limit in (("f8", 1e-12), ("f4", 2e-5)):
+                datasets = problem.datasets(own, dtype)
+                self.write("in.h5", **datasets)
+                done = self.run_problem(problem, "in.h5", "--only", "--emit", self.emitted(problem, datasets))
+                found = done.bundle()
+                wide = {name: values.astype("f8") if values.dtype.kind == "f" else values
+                        for name, values in datasets.items()}
+                for sequence in range(11):
+                    for name, expected in problem.evaluate(wide, sequence).items():
+                        self.assertEqual(found[name].dtype, dtype)
+                        whole = np.zeros(found[name].shape[1:])
+                        whole[tuple(map(slice, np.shape(expected)))] = expected
+                        self.assert_near(f"{name} of {sequence}", found[name][sequence], whole,
+                                         limit * np.maximum(1, np.abs(whole)))
+
+    def test_alone(self):
+        # Each sequence by itself has the bits that it has in the batch.
+        for problem, own in self.problems():
+            datasets = problem.datasets(own, "f4")
+            emit = ("--emit", self.emitted(problem, datasets), "--only")
+            self.write("in.h5", **datasets)
+            batch = self.run_problem(problem, "in.h5", *emit).bundle()
+            for sequence in (0, 4, 7):
+                self.write("one.h5", **problem.own(datasets, sequence))
+                one = self.run_problem(problem, "one.h5", *emit).bundle()
+                for name in one:
+                    part = batch[name][(sequence, *map(slice, one[name].shape))]
+                    self.assertEqual(part.tobytes(), one[name].tobytes(), name)
+
+    def test_gradients(self):
+        for problem, own in self.problems():
+            datasets = problem.datasets(own)
+            random = np.random.default_rng(5)
+            results = problem.evaluate(datasets, 0)
+            self.write("in.h5", **datasets)
+            differentiable = self.run_problem(problem, "in.h5", "--only").bundle()
+            upstream = {f"grad_{name}": random.normal(size=differentiable[name].shape)
+                        for name in differentiable}
+            self.assertLessEqual(differentiable.keys(), results.keys())
+            inputs = [*problem.sequences, *problem.shared]
+            emit = ",".join(f"grad_{name}" for name in inputs)
+            self.write("in.h5", **datasets, **upstream)
+            found = self.run_problem(problem, "in.h5", "--only", "--emit", emit, "--threads", 1).bundle()
+
+            def loss(at):
+                total = 0.0
+                for sequence in range(11):
+                    for name, value in problem.evaluate(at, sequence).items():
+                        if name in differentiable:
+                            own_part = upstream[f"grad_{name}"][(sequence, *map(slice, np.shape(value)))]
+                            total += np.sum(own_part * value)
+                return total
+
+            for name in inputs:
+                for _ in range(3):
+                    place = tuple(random.integers(0, length) for length in datasets[name].shape)
+                    if np.isnan(datasets[name][place]):
+                        self.assertEqual(found[f"grad_{name}"][place], 0)
+                        continue
+                    moved = [dict(datasets) for _ in range(2)]
+                    for sign, one in zip((1, -1), moved):
+                        one[name] = datasets[name].copy()
+                        one[name][place] += sign * 1e-5
+                    expected = (loss(moved[0]) - loss(moved[1])) / 2e-5
+                    self.assert_near(f"grad_{name}{place}", found[f"grad_{name}"][place], expected,
+                                     1e-7 * max(1, abs(expected)))
+            # Neither threads nor memory change a bit.
+            short = self.run_problem(problem, "in.h5", "--only", "--emit", emit, "--memory", "64",
+                                     "--threads", 1, status=6)
+            least = re.search(r"hint: --memory (\S+)", short.err)[1]
+            for words in (("--threads", 3), ("--memory", least, "--threads", 1)):
+                again = self.run_problem(problem, "in.h5", "--only", "--emit", emit, *words).bundle()
+                self.assert_same_bits(again, found)
+
+    def test_leading_axes_and_groups(self):
+        for problem, own in self.problems():
+            datasets = problem.datasets({name: values[:6] for name, values in own.items()})
+            self.write("in.h5", **datasets)
+            flat = self.run_problem(problem, "in.h5", "--only").bundle()
+            folded = {name: values if name in problem.shared else values.reshape(2, 3, *values.shape[1:])
+                      for name, values in datasets.items()}
+            self.write("groups.h5", **{f"layer1__{name}": values for name, values in folded.items()})
+            found = self.run_problem(problem, "groups.h5", "--only", "--each", "/layer*").bundle()
+            for name in flat:
+                self.assertEqual(found[f"layer1/{name}"].shape[:2], (2, 3))
+                self.assertEqual(found[f"layer1/{name}"].tobytes(), flat[name].tobytes())
+
+    def test_refused(self):
+        for problem, own in self.problems():
+            datasets = problem.datasets(own)
+            first = next(iter(problem.sequences))
+            length = next(iter(problem.lengths))
+
+            def refuse(says, status=3, words=(), **changes):
+                changed = {name: values for name, values in (datasets | changes).items() if values is not None}
+                self.write("bad.h5", **changed)
+                self.refused(problem.tool, *problem.options, "bad.h5", *words, status=status, says=says)
+
+            wrong = datasets[first].copy()
+            own_one = np.argwhere(~np.isnan(wrong))[0]
+            wrong[tuple(own_one)] = np.inf
+            refuse([f"bad.h5:/{first}", "inf"], **{first: wrong})
+            refuse([first], **{first: None})
+            refuse([f"bad.h5:/{first}", "int"], **{first: np.zeros(wrong.shape, int)})
+            refuse([length, "[0, "], **{length: datasets[length] + 100})
+            refuse([length, "expected (11)"], **{length: datasets[length][:3]})
+            refuse(["expected"], **{first: datasets[first][..., :-1]})
+            refuse(["grad_"], words=["--emit", f"grad_{first}"])
+            refuse(["memory"], status=6, words=["--memory", "64"])
+            if len(problem.sequences) > 1:
+                refuse(["leading axes"], **{first: datasets[first][:3]})
+        self.write("d.h5", document=np.ones((3, 2)), question=np.ones((2, 2)))
+        self.refused("attention-over-attention", "--emit", "p", "d.h5", status=2, says=["words"])
+        self.refused("intra-attention", "--emit", "fused", "d.h5", status=3, says=["x"])
+
+    def test_a_result_that_does_not_exist(self):
+        problem = next(one for one in PROBLEMS if one.tool == "intra-attention")
+        self.write("in.h5", **problem.datasets({"length": [3]}))
+        self.refused("intra-attention", "--emit", "fused", "in.h5", status=2, says=["fused", "--fusion none"])
+
+    def test_overflow(self):
+        self.write("in.h5", x=np.full((3, 2), 1e38, "f4"), w1=np.full((2, 2), 0.4, "f4"),
+                   w2=np.full((1, 2), 1e38, "f4"), grad_out=np.full((1, 2), 1e38, "f4"))
+        self.refused("structured-attention", "--emit", "grad_w2", "in.h5", status=4, says=["grad_w2"])
+
+    def test_stale_results(self):
+        problem = PROBLEMS[0]
+        datasets = problem.datasets({"length": [4, 9]})
+        self.write("in.h5", **datasets)
+        self.run_problem(problem, "in.h5", "-o", "one.h5")
+        np.save(self.folder / "w2.npy", 2 * datasets["w2"])
+        done = self.run_problem(problem, "one.h5", "-i", "w2=w2.npy", "--emit", "penalty", "-o", "two.h5")
+        self.assertIn("out", done.err)
+        self.assertNotIn("out", self.read("two.h5"))
+        self.assertIn("penalty", self.read("two.h5"))
+
+    def test_reports(self):
+        for problem, own in self.problems():
+            datasets = problem.datasets(own)
+            self.write("in.h5", **datasets)
+            result = self.run_problem(problem, "in.h5", "-o", "out.h5", "--json", "--force").json()["result"]
+            self.assertEqual((result["sequences"], result["axes"]), (11, problem.sizes))
+            for name in set(result) - {"sequences", "axes"}:
+                values = self.read("out.h5")[name]
+                self.assert_near(name, result[name]["mean"], values.mean(), 1e-12)
+                self.assertEqual((result[name]["least"], result[name]["largest"]), (values.min(), values.max()))
+            done = self.run_problem(problem, "in.h5", "--dry-run")
+            self.assertIn(b"11 sequences of ", done.out)
+        self.assertNotIn("x.h5", os.listdir(self.folder))
+
+
+if __name__ == "__main__":
+    unittest.main()

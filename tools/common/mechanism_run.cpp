@@ -1,0 +1,422 @@
+#include "common/mechanism_run.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "common/bundles.hpp"
+#include "common/cost_report.hpp"
+#include "common/operand.hpp"
+#include "mechanisms/batch.hpp"
+#include "tensor/buffer.hpp"
+
+namespace attn::tools {
+namespace {
+
+using mechanisms::Batch;
+using mechanisms::Mechanism;
+using mechanisms::Sizes;
+using mechanisms::TensorForm;
+using mechanisms::Tensors;
+
+constexpr std::int64_t useful_bytes = std::int64_t{256} << 20;
+
+bool is_shared(const TensorForm& form) { return form.kind == TensorForm::Kind::shared; }
+
+// Arrays of a piece of the batch.
+template <class T>
+struct Arrays {
+  std::vector<Buffer<T>> buffers;
+  std::vector<Shape> own;  // of one sequence, or of a shared tensor
+
+  explicit Arrays(std::size_t count) : buffers(count), own(count) {}
+
+  void make(std::size_t n, const Shape& shape, Index sequences) {
+    own[n] = shape;
+    buffers[n] = Buffer<T>(std::max<Index>(1, sequences * element_count(shape)));
+  }
+
+  template <class Element>
+  Tensors<Element> views() const {
+    Tensors<Element> made;
+    for (std::size_t n = 0; n < buffers.size(); ++n) {
+      made.emplace_back();
+      if (buffers[n].data() != nullptr) made[n] = {buffers[n].data(), own[n]};
+    }
+    return made;
+  }
+};
+
+// Calls use(start, count, place in the arrays) for blocks of the sequences [first, first + count)
+// that a dataset can read at once.
+template <class Use>
+void for_blocks(const Shape& leading, const Shape& own, Index first, Index count, const Use& use) {
+  const Shape zeros(own.size(), 0);
+  if (leading.size() == 1) {
+    use(join({first}, zeros), join({count}, own), Index{0});
+    return;
+  }
+  for (Index n = 0; n < count; ++n) {
+    use(join(unravel(first + n, leading), zeros), join(Shape(leading.size(), 1), own),
+        n * element_count(own));
+  }
+}
+
+// Whether a position of a sequence's array lies in its own part.
+bool is_own(const Shape& position, const Shape& own) {
+  for (std::size_t axis = 0; axis < own.size(); ++axis) {
+    if (position[axis] >= own[axis]) return false;
+  }
+  return true;
+}
+
+template <class T>
+class MechanismRun {
+ public:
+  MechanismRun(const cli::Arguments& arguments, const MechanismTask& task,
+               const Mechanism<T>& mechanism, io::OutputBundle output, cli::Progress& progress,
+               cli::Report& report)
+      : arguments_(arguments),
+        task_(task),
+        mechanism_(mechanism),
+        output_(std::move(output)),
+        progress_(progress),
+        report_(report),
+        inputs_(task.form.inputs.size()),
+        tokens_(task.form.tokens.size()),
+        lengths_(task.form.lengths.size()),
+        upstream_(task.form.results.size()),
+        results_(task.form.results.size()),
+        gradients_(task.form.inputs.size()) {}
+
+  void run() {
+    create();
+    read_shared();
+    const Index most = plan_mechanism(arguments_, task_, mechanism_).rows;
+    mechanisms::BatchGradients<T> sums(mechanism_, task_.input.problems);
+    for (Index first = 0; first < task_.input.problems; first += most) {
+      const Index count = std::min(most, task_.input.problems - first);
+      compute(sums, first, count);
+      progress_.advance(static_cast<double>(count));
+    }
+    sums.finish(gradients_.template views<T>());
+    for (std::size_t n = 0; n < task_.form.inputs.size(); ++n) {
+      if (!task_.gradients[n] || !is_shared(task_.form.inputs[n])) continue;
+      write_block(gradient_of(task_.form.inputs[n].name), Shape(gradients_.own[n].size(), 0),
+                  gradients_.own[n], gradients_.buffers[n].data());
+    }
+    report();
+  }
+
+ private:
+  Shape shape(const TensorForm& one) const { return mechanisms::shape_of(one.axes, task_.sizes); }
+
+  void create(const TensorForm& one, const std::string& name) {
+    const Shape own = shape(one);
+    const Shape leading = is_shared(one) ? Shape{} : task_.input.leading;
+    std::vector<std::string> labels(leading.size(), "");
+    if (!labels.empty()) labels.back() = "sequence";
+    std::size_t from = 0;
+    while (from < one.axes.size()) {
+      const std::size_t end = std::min(one.axes.find(' ', from), one.axes.size());
+      labels.push_back(one.axes.substr(from, end - from));
+      from = end + 1;
+    }
+    const DType type = task_.f64 ? DType::f64 : DType::f32;
+    const Shape whole = join(leading, own);
+    written_.emplace(name, output_.create(name, type, whole, labels));
+    report_.output(name, output_.address_of(name), whole, type);
+  }
+
+  void create() {
+    for (std::size_t n = 0; n < task_.form.results.size(); ++n) {
+      if (task_.results[n]) create(task_.form.results[n], task_.form.results[n].name);
+    }
+    for (std::size_t n = 0; n < task_.form.inputs.size(); ++n) {
+      if (!task_.gradients[n]) continue;
+      create(task_.form.inputs[n], gradient_of(task_.form.inputs[n].name));
+      if (is_shared(task_.form.inputs[n])) gradients_.make(n, shape(task_.form.inputs[n]), 1);
+    }
+  }
+
+  void read_shared() {
+    for (std::size_t n = 0; n < task_.form.inputs.size(); ++n) {
+      if (!task_.inputs[n] || !is_shared(task_.form.inputs[n])) continue;
+      const Shape own = shape(task_.form.inputs[n]);
+      inputs_.make(n, own, 1);
+      const Shape start(own.size(), 0);
+      const T* const numbers = inputs_.buffers[n].data();
+      task_.inputs[n]->read(start, own, inputs_.buffers[n].data());
+      for (Index i = 0; i < element_count(own); ++i) {
+        if (std::isfinite(numbers[i])) continue;
+        refuse_element(*task_.inputs[n], start, own, i, numbers[i], "finite numbers");
+      }
+    }
+  }
+
+  void compute(mechanisms::BatchGradients<T>& sums, Index first, Index count) {
+    read(first, count);
+    for (std::size_t n = 0; n < task_.form.results.size(); ++n) {
+      if (task_.results[n]) results_.make(n, shape(task_.form.results[n]), count);
+    }
+    for (std::size_t n = 0; n < task_.form.inputs.size(); ++n) {
+      if (!task_.gradients[n] || is_shared(task_.form.inputs[n])) continue;
+      gradients_.make(n, shape(task_.form.inputs[n]), count);
+    }
+    const Batch<T> batch = {count, task_.sizes, inputs_.template views<const T>(),
+                            tokens_.template views<const Index>(),
+                            lengths_.template views<const Index>()};
+    const auto start = std::chrono::steady_clock::now();
+    if (std::find(task_.results.begin(), task_.results.end(), true) != task_.results.end()) {
+      mechanisms::forward(mechanism_, batch, results_.template views<T>(), arguments_.threads);
+    }
+    if (task_.wants_gradients()) {
+      sums.add(batch, first, upstream_.template views<const T>(), gradients_.template views<T>(),
+               arguments_.threads);
+    }
+    const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
+    report_.add_compute_seconds(spent.count());
+    write(first, count);
+  }
+
+  void read(Index first, Index count) {
+    for (std::size_t n = 0; n < task_.form.lengths.size(); ++n) {
+      if (task_.lengths[n]) read_lengths(n, first, count);
+    }
+    for (std::size_t n = 0; n < task_.form.tokens.size(); ++n) {
+      if (!task_.tokens[n]) continue;
+      tokens_.make(n, shape(task_.form.tokens[n]), count);
+      for_blocks(task_.input.leading, tokens_.own[n], first, count,
+                 [&](const Shape& start, const Shape& block, Index place) {
+                   task_.tokens[n]->read(start, block, tokens_.buffers[n].data() + place);
+                 });
+    }
+    for (std::size_t n = 0; n < task_.form.inputs.size(); ++n) {
+      if (!task_.inputs[n] || is_shared(task_.form.inputs[n])) continue;
+      read_numbers(task_.form.inputs[n], *task_.inputs[n], first, count, n, inputs_);
+    }
+    for (std::size_t n = 0; n < task_.form.results.size(); ++n) {
+      if (!task_.upstream[n]) continue;
+      read_numbers(task_.form.results[n], *task_.upstream[n], first, count, n, upstream_);
+    }
+  }
+
+  void read_lengths(std::size_t n, Index first, Index count) {
+    const io::InputDataset& dataset = *task_.lengths[n];
+    const Index most = task_.sizes.at(task_.form.lengths[n].symbol);
+    lengths_.make(n, {}, count);
+    lengths_.own[n] = {count};
+    for_blocks(task_.input.leading, {}, first, count,
+               [&](const Shape& start, const Shape& block, Index place) {
+                 Index* const found = lengths_.buffers[n].data() + place;
+                 dataset.read(start, block, found);
+                 for (Index i = 0; i < element_count(block); ++i) {
+                   if (found[i] >= 0 && found[i] <= most) continue;
+                   throw Error(Failure::input,
+                               fmt::format("{} has {} at {}, expected a length in [0, {}]",
+                                           dataset.address(), found[i],
+                                           element_text(start, block, i), most));
+                 }
+               });
+  }
+
+  Sizes own_sizes(Index sequence) const {
+    Sizes sizes = task_.sizes;
+    for (std::size_t n = 0; n < task_.form.lengths.size(); ++n) {
+      if (!task_.lengths[n]) continue;
+      sizes[task_.form.lengths[n].symbol] = lengths_.buffers[n][sequence];
+    }
+    return sizes;
+  }
+
+  void read_numbers(const TensorForm& one, const io::InputDataset& dataset, Index first,
+                    Index count, std::size_t n, Arrays<T>& arrays) {
+    arrays.make(n, shape(one), count);
+    const Shape& own = arrays.own[n];
+    for_blocks(task_.input.leading, own, first, count,
+               [&](const Shape& start, const Shape& block, Index place) {
+                 dataset.read(start, block, arrays.buffers[n].data() + place);
+               });
+    // Padding may hold anything.
+    const Index size = element_count(own);
+    for (Index i = 0; i < count * size; ++i) {
+      const T value = arrays.buffers[n][i];
+      if (std::isfinite(value)) continue;
+      const Index sequence = i / size;
+      if (!is_own(unravel(i % size, own), mechanisms::shape_of(one.axes, own_sizes(sequence))))
+        continue;
+      refuse_element(
+          dataset, join(unravel(first + sequence, task_.input.leading), Shape(own.size(), 0)),
+          join(Shape(task_.input.leading.size(), 1), own), i % size, value, "finite numbers");
+    }
+  }
+
+  void write_block(const std::string& name, const Shape& start, const Shape& count,
+                   const T* numbers) {
+    for (Index i = 0; i < element_count(count); ++i) {
+      if (std::isfinite(numbers[i])) continue;
+      throw Error(Failure::numerical,
+                  fmt::format("{} is {} at {}", name, numbers[i], element_text(start, count, i)),
+                  task_.f64 ? "" : "--precision f64");
+    }
+    written_.at(name).write(start, count, numbers);
+  }
+
+  void write(Index first, Index count) {
+    const auto each = [&](const TensorForm& one, const std::string& name, const Arrays<T>& arrays,
+                          std::size_t n) {
+      if (is_shared(one)) return;
+      for_blocks(task_.input.leading, arrays.own[n], first, count,
+                 [&](const Shape& start, const Shape& block, Index place) {
+                   write_block(name, start, block, arrays.buffers[n].data() + place);
+                 });
+    };
+    for (std::size_t n = 0; n < task_.form.results.size(); ++n) {
+      if (!task_.results[n]) continue;
+      each(task_.form.results[n], task_.form.results[n].name, results_, n);
+      if (!task_.form.results[n].axes.empty()) continue;
+      Figure& figure = figures_[task_.form.results[n].name];
+      for (Index i = 0; i < count; ++i) figure.add(results_.buffers[n][i]);
+    }
+    for (std::size_t n = 0; n < task_.form.inputs.size(); ++n) {
+      if (!task_.gradients[n]) continue;
+      each(task_.form.inputs[n], gradient_of(task_.form.inputs[n].name), gradients_, n);
+    }
+  }
+
+  void report() {
+    auto& result = report_.result();
+    result["sequences"] = task_.input.problems;
+    for (const auto& [symbol, length] : task_.sizes) result["axes"][symbol] = length;
+    for (const auto& [name, figure] : figures_) {
+      if (figure.count == 0) continue;
+      result[name] = {{"mean", figure.sum / static_cast<double>(figure.count)},
+                      {"least", figure.least},
+                      {"largest", figure.largest}};
+    }
+  }
+
+  // A result that is one number for each sequence.
+  struct Figure {
+    Index count = 0;
+    double sum = 0;
+    double least = std::numeric_limits<double>::infinity();
+    double largest = -std::numeric_limits<double>::infinity();
+
+    void add(T value) {
+      const auto one = static_cast<double>(value);
+      ++count;
+      sum += one;
+      least = std::min(least, one);
+      largest = std::max(largest, one);
+    }
+  };
+
+  const cli::Arguments& arguments_;
+  const MechanismTask& task_;
+  const Mechanism<T>& mechanism_;
+  io::OutputBundle output_;
+  cli::Progress& progress_;
+  cli::Report& report_;
+  Arrays<T> inputs_;
+  Arrays<Index> tokens_, lengths_;
+  Arrays<T> upstream_, results_, gradients_;
+  std::map<std::string, io::OutputDataset> written_;
+  std::map<std::string, Figure> figures_;
+};
+
+// Bytes of the arrays of one sequence, and of the shared ones.
+template <class T>
+std::pair<std::int64_t, std::int64_t> array_bytes(const MechanismTask& task) {
+  std::int64_t own = 0;
+  std::int64_t shared = 0;
+  const auto add = [&](const TensorForm& one, bool there, std::size_t element) {
+    if (!there) return;
+    const std::int64_t bytes = element_count(mechanisms::shape_of(one.axes, task.sizes)) *
+                               static_cast<std::int64_t>(element);
+    (is_shared(one) ? shared : own) += bytes;
+  };
+  for (std::size_t n = 0; n < task.form.inputs.size(); ++n) {
+    add(task.form.inputs[n], task.inputs[n].has_value(), sizeof(T));
+    add(task.form.inputs[n], task.gradients[n], sizeof(T));
+  }
+  for (std::size_t n = 0; n < task.form.tokens.size(); ++n) {
+    add(task.form.tokens[n], task.tokens[n].has_value(), sizeof(Index));
+  }
+  for (std::size_t n = 0; n < task.form.results.size(); ++n) {
+    add(task.form.results[n], task.results[n], sizeof(T));
+    add(task.form.results[n], task.upstream[n].has_value(), sizeof(T));
+  }
+  return {own, shared};
+}
+
+}  // namespace
+
+template <class T>
+BlockPlan plan_mechanism(const cli::Arguments& arguments, const MechanismTask& task,
+                         const Mechanism<T>& mechanism) {
+  for (const io::InputDataset& dataset : task.datasets()) {
+    require_readable(dataset, arguments.memory);
+  }
+  const auto [own, shared] = array_bytes<T>(task);
+  const std::int64_t kept =
+      shared + mechanisms::batch_bytes(mechanism, task.sizes, task.input.problems,
+                                       task.wants_gradients(), arguments.threads);
+  return plan_blocks("one sequence", kept, std::max<std::int64_t>(1, own),
+                     std::max<Index>(1, task.input.problems), arguments.memory, useful_bytes);
+}
+
+template <class T>
+void run_mechanism(const cli::Arguments& arguments, const MechanismTask& task,
+                   const Mechanism<T>& mechanism, io::OutputBundle output, cli::Progress& progress,
+                   cli::Report& report) {
+  MechanismRun<T>(arguments, task, mechanism, std::move(output), progress, report).run();
+}
+
+template <class T>
+void report_mechanism_cost(const cli::Arguments& arguments, const MechanismTask& task,
+                           const Mechanism<T>& mechanism, cli::Report& report) {
+  const BlockPlan plan = plan_mechanism(arguments, task, mechanism);
+  double bytes = 0;
+  std::string axes;
+  for (const auto& [symbol, length] : task.sizes) {
+    axes += fmt::format("{}{} = {}", axes.empty() ? "" : ", ", symbol, length);
+    report.result()["axes"][symbol] = length;
+  }
+  report.result()["sequences"] = task.input.problems;
+  const auto add = [&](const TensorForm& one, bool written) {
+    if (!written) return;
+    const Shape leading = is_shared(one) ? Shape{} : task.input.leading;
+    bytes += static_cast<double>(
+                 element_count(join(leading, mechanisms::shape_of(one.axes, task.sizes)))) *
+             static_cast<double>(sizeof(T));
+  };
+  for (std::size_t n = 0; n < task.form.results.size(); ++n) {
+    add(task.form.results[n], task.results[n]);
+  }
+  for (std::size_t n = 0; n < task.form.inputs.size(); ++n) {
+    add(task.form.inputs[n], task.gradients[n]);
+  }
+  report_run_cost({fmt::format("{} sequences of {} in {}", task.input.problems, axes,
+                               task.f64 ? "float64" : "float32"),
+                   plan.bytes, bytes, arguments.compress > 0, ""},
+                  report);
+}
+
+#define ATTN_MECHANISM_RUN(T)                                                                   \
+  template BlockPlan plan_mechanism(const cli::Arguments&, const MechanismTask&,                \
+                                    const Mechanism<T>&);                                       \
+  template void run_mechanism(const cli::Arguments&, const MechanismTask&, const Mechanism<T>&, \
+                              io::OutputBundle, cli::Progress&, cli::Report&);                  \
+  template void report_mechanism_cost(const cli::Arguments&, const MechanismTask&,              \
+                                      const Mechanism<T>&, cli::Report&);
+ATTN_MECHANISM_RUN(float)
+ATTN_MECHANISM_RUN(double)
+#undef ATTN_MECHANISM_RUN
+
+}  // namespace attn::tools

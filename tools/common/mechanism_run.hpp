@@ -1,0 +1,28 @@
+#pragma once
+
+#include "cli/progress.hpp"
+#include "common/block_plan.hpp"
+#include "common/mechanism_task.hpp"
+#include "io/output.hpp"
+#include "mechanisms/mechanism.hpp"
+
+namespace attn::tools {
+
+/// The sequences in memory at a time. Throws Error(memory) if not even one fits.
+template <class T>
+BlockPlan plan_mechanism(const cli::Arguments& arguments, const MechanismTask& task,
+                         const mechanisms::Mechanism<T>& mechanism);
+
+/// Computes a section and writes its results; the report gets the lengths of the axes and, of
+/// results that are one number for each sequence, mean, least and largest.
+template <class T>
+void run_mechanism(const cli::Arguments& arguments, const MechanismTask& task,
+                   const mechanisms::Mechanism<T>& mechanism, io::OutputBundle output,
+                   cli::Progress& progress, cli::Report& report);
+
+/// --dry-run of a section.
+template <class T>
+void report_mechanism_cost(const cli::Arguments& arguments, const MechanismTask& task,
+                           const mechanisms::Mechanism<T>& mechanism, cli::Report& report);
+
+}  // namespace attn::tools

@@ -1,0 +1,309 @@
+#include "common/mechanism_task.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "common/bundles.hpp"
+#include "common/operand.hpp"
+
+namespace attn::tools {
+namespace {
+
+using mechanisms::KnownShape;
+using mechanisms::MechanismForm;
+using mechanisms::TensorForm;
+
+bool is_shared(const TensorForm& form) { return form.kind == TensorForm::Kind::shared; }
+
+std::size_t axes_of(const TensorForm& form) {
+  if (form.axes.empty()) return 0;
+  return 1 + static_cast<std::size_t>(std::count(form.axes.begin(), form.axes.end(), ' '));
+}
+
+// "(..., T, D)"
+std::string shape_words(const TensorForm& form) {
+  std::string words = is_shared(form) ? "" : "...";
+  std::size_t from = 0;
+  while (from < form.axes.size()) {
+    const std::size_t end = std::min(form.axes.find(' ', from), form.axes.size());
+    words += (words.empty() ? "" : ", ") + form.axes.substr(from, end - from);
+    from = end + 1;
+  }
+  return "(" + words + ")";
+}
+
+void require_integers(const io::InputDataset& dataset) {
+  if (is_integral(dataset.dtype())) return;
+  throw Error(Failure::input, fmt::format("{} holds {}, expected integers", dataset.address(),
+                                          name(dataset.dtype())));
+}
+
+}  // namespace
+
+std::string gradient_of(const std::string& name) { return "grad_" + name; }
+
+bool MechanismTask::suffices(const io::InputBundle& bundle, const MechanismForm& form) {
+  return std::all_of(form.inputs.begin(), form.inputs.end(), [&](const TensorForm& input) {
+    return input.optional || bundle.has(input.name);
+  });
+}
+
+MechanismTask::MechanismTask(const cli::Arguments& arguments, io::InputBundle section,
+                             const MechanismForm& mechanism, Settings settings)
+    : form(mechanism), bundle(std::move(section)), settings_(std::move(settings)) {
+  find();
+  take_results(arguments);
+  bool any_float64 = false;
+  for (const io::InputDataset& dataset : datasets()) {
+    any_float64 = any_float64 || dataset.dtype() == DType::f64;
+  }
+  f64 = arguments.f64.value_or(any_float64);
+}
+
+void MechanismTask::find() {
+  const auto found = [&](const std::string& name, bool optional) {
+    return !optional || bundle.has(name) ? std::optional(bundle.dataset(name)) : std::nullopt;
+  };
+  std::vector<KnownShape> known;
+  const io::InputDataset* first = nullptr;  // of a sequence
+  // Leading axes are those of the first dataset of a sequence.
+  const auto take = [&](const TensorForm& one, std::optional<io::InputDataset>& dataset) {
+    if (!dataset) return;
+    const Shape& shape = dataset->shape();
+    std::size_t leading = 0;
+    if (!is_shared(one)) {
+      leading = shape.size() - std::min(shape.size(), axes_of(one));
+      const Shape own = leading_axes(shape, shape.size() - leading);
+      if (first == nullptr) {
+        input.leading = own;
+        first = &*dataset;
+      } else if (own != input.leading) {
+        throw Error(
+            Failure::input,
+            fmt::format("{} has the leading axes {}, expected those of {}, {}", dataset->address(),
+                        to_string(own), first->address(), to_string(input.leading)));
+      }
+    }
+    known.push_back({&one, shape, leading});
+  };
+  // They are looked at by address: the vectors must not grow.
+  for (const TensorForm& one : form.inputs) inputs.push_back(found(one.name, one.optional));
+  for (const TensorForm& one : form.tokens) tokens.push_back(found(one.name, one.optional));
+  for (std::size_t n = 0; n < form.inputs.size(); ++n) {
+    if (inputs[n]) require_floating(*inputs[n]);
+    take(form.inputs[n], inputs[n]);
+  }
+  for (std::size_t n = 0; n < form.tokens.size(); ++n) {
+    if (tokens[n]) require_integers(*tokens[n]);
+    take(form.tokens[n], tokens[n]);
+  }
+  sizes = naming([&] { return bundle.dataset(form.inputs.front().name).address(); },
+                 [&] { return mechanisms::sizes_of(known); });
+  input.problems = element_count(input.leading);
+  for (const mechanisms::LengthForm& length : form.lengths) {
+    lengths.push_back(found(length.name, true));
+    if (!lengths.back()) continue;
+    require_integers(*lengths.back());
+    if (lengths.back()->shape() != input.leading) {
+      throw Error(Failure::input,
+                  fmt::format("{} has the shape {}, expected {}, the leading axes of {}",
+                              lengths.back()->address(), to_string(lengths.back()->shape()),
+                              to_string(input.leading), first->address()));
+    }
+  }
+}
+
+// Some results exist only with some options.
+void MechanismTask::require_known(const std::vector<std::string>& asked) const {
+  for (const std::string& name : asked) {
+    const auto is_result = [&](const TensorForm& one) { return one.name == name; };
+    const auto is_gradient = [&](const TensorForm& one) { return gradient_of(one.name) == name; };
+    if (std::any_of(form.results.begin(), form.results.end(), is_result) ||
+        std::any_of(form.inputs.begin(), form.inputs.end(), is_gradient)) {
+      continue;
+    }
+    std::string options;
+    for (const auto& [option, value] : settings_) {
+      options += fmt::format(" --{} {}", option, std::get<std::string>(value));
+    }
+    throw Error(Failure::usage, fmt::format("--emit {} does not exist with{}", name, options));
+  }
+}
+
+void MechanismTask::take_results(const cli::Arguments& arguments) {
+  const std::vector<std::string> asked = arguments.words_of("emit");
+  require_known(asked);
+  const auto is_asked = [&](const std::string& name) {
+    return std::find(asked.begin(), asked.end(), name) != asked.end();
+  };
+  for (const TensorForm& result : form.results) {
+    const bool can = result.needs.empty() || bundle.has(result.needs);
+    if (is_asked(result.name) && !can) {
+      throw Error(Failure::usage, fmt::format("--emit {} needs the dataset {}, which {} lacks",
+                                              result.name, result.needs, bundle.description()));
+    }
+    results.push_back(asked.empty() ? result.differentiable && can : is_asked(result.name));
+  }
+  for (std::size_t n = 0; n < form.inputs.size(); ++n) {
+    const std::string name = gradient_of(form.inputs[n].name);
+    gradients.push_back(is_asked(name));
+    if (is_asked(name) && !inputs[n]) {
+      throw Error(Failure::usage, fmt::format("--emit {} needs the dataset {}, which {} lacks",
+                                              name, form.inputs[n].name, bundle.description()));
+    }
+  }
+  upstream.resize(form.results.size());
+  if (!wants_gradients()) return;
+  std::string names;
+  bool any = false;
+  for (std::size_t n = 0; n < form.results.size(); ++n) {
+    const TensorForm& result = form.results[n];
+    if (!result.differentiable) continue;
+    const std::string name = gradient_of(result.name);
+    names += (names.empty() ? "" : ", ") + name;
+    if (!bundle.has(name)) continue;
+    if (!result.needs.empty() && !bundle.has(result.needs)) {
+      throw Error(Failure::input, fmt::format("{} needs the dataset {}, which {} lacks", name,
+                                              result.needs, bundle.description()));
+    }
+    any = true;
+    upstream[n] = bundle.dataset(name);
+    require_floating(*upstream[n]);
+    const Shape expected = join(input.leading, mechanisms::shape_of(result.axes, sizes));
+    if (upstream[n]->shape() != expected) {
+      throw Error(Failure::input,
+                  fmt::format("{} has the shape {}, expected {}", upstream[n]->address(),
+                              to_string(upstream[n]->shape()), to_string(expected)));
+    }
+  }
+  if (!any) {
+    throw Error(Failure::input, fmt::format("{} has none of the gradients that --emit needs: {}",
+                                            bundle.description(), names));
+  }
+}
+
+bool MechanismTask::wants_gradients() const {
+  return std::find(gradients.begin(), gradients.end(), true) != gradients.end();
+}
+
+std::vector<io::InputDataset> MechanismTask::datasets() const {
+  std::vector<io::InputDataset> all;
+  for (const Found* group : {&inputs, &tokens, &lengths, &upstream}) {
+    for (const auto& dataset : *group) {
+      if (dataset) all.push_back(*dataset);
+    }
+  }
+  return all;
+}
+
+RunEffect MechanismTask::effect(const cli::Arguments& arguments) const {
+  RunEffect effect;
+  effect.tool = arguments.tool;
+  effect.settings = settings_;
+  // A missing optional input counts, too.
+  std::set<std::string> read;
+  for (const auto* group : {&form.inputs, &form.tokens}) {
+    for (const TensorForm& one : *group) read.insert(one.name);
+  }
+  for (const mechanisms::LengthForm& length : form.lengths) read.insert(length.name);
+  for (std::size_t n = 0; n < form.results.size(); ++n) {
+    if (results[n]) effect.results[form.results[n].name] = read;
+  }
+  for (const TensorForm& result : form.results) {
+    if (result.differentiable) read.insert(gradient_of(result.name));
+  }
+  for (std::size_t n = 0; n < form.inputs.size(); ++n) {
+    if (gradients[n]) effect.results[gradient_of(form.inputs[n].name)] = read;
+  }
+  return effect;
+}
+
+void MechanismTask::report_params(cli::Report& report) const {
+  auto& params = report.params();
+  for (const auto& [name, value] : settings_) {
+    std::visit(
+        [&, key = name](const auto& one) {
+          if constexpr (!std::is_same_v<std::decay_t<decltype(one)>, std::monostate>) {
+            params[key] = one;
+          }
+        },
+        value);
+  }
+  params["precision"] = f64 ? "f64" : "f32";
+  nlohmann::ordered_json emitted = nlohmann::ordered_json::array();
+  for (std::size_t n = 0; n < form.results.size(); ++n) {
+    if (results[n]) emitted.push_back(form.results[n].name);
+  }
+  for (std::size_t n = 0; n < form.inputs.size(); ++n) {
+    if (gradients[n]) emitted.push_back(gradient_of(form.inputs[n].name));
+  }
+  params["emit"] = emitted;
+}
+
+namespace {
+
+// "Reads x (..., T, D) and w (A, D); optionally b (A)."
+std::string reading_words(const MechanismForm& form) {
+  std::string needed;
+  std::string optional;
+  const auto add = [](std::string& list, const std::string& text) {
+    list += (list.empty() ? "" : ", ") + text;
+  };
+  for (const auto* group : {&form.inputs, &form.tokens}) {
+    for (const TensorForm& one : *group) {
+      add(one.optional ? optional : needed, one.name + " " + shape_words(one));
+    }
+  }
+  for (const mechanisms::LengthForm& length : form.lengths) add(optional, length.name + " (...)");
+  return "Reads " + needed + "; optionally " + optional + ".";
+}
+
+}  // namespace
+
+void declare_mechanism(cli::Declaration& declaration, const MechanismForm& form) {
+  declaration.about(reading_words(form));
+  std::vector<std::string> names;
+  std::string usual;
+  std::string upstream;
+  for (const TensorForm& result : form.results) {
+    names.push_back(result.name);
+    if (!result.differentiable) continue;
+    usual += (usual.empty() ? "" : ",") + result.name;
+    upstream += (upstream.empty() ? "" : ", ") + gradient_of(result.name);
+  }
+  std::string gradients;
+  for (const TensorForm& input : form.inputs) {
+    names.push_back(gradient_of(input.name));
+    gradients += (gradients.empty() ? "" : ", ") + gradient_of(input.name);
+  }
+  declaration
+      .choices("emit", names,
+               "Results to write. grad_NAME is the gradient of a loss with respect to an input, "
+               "from the datasets " +
+                   upstream + " of the bundle; those that are absent count as 0.")
+      .default_words(usual);
+  for (const auto* group : {&form.inputs, &form.tokens}) {
+    for (const TensorForm& one : *group) {
+      declaration.dataset(one.name, shape_words(one),
+                          one.help.empty() ? "its biases, optional"
+                          : one.optional   ? one.help + "; optional"
+                                           : one.help);
+    }
+  }
+  for (const mechanisms::LengthForm& length : form.lengths) {
+    declaration.dataset(length.name, "(...)",
+                        length.symbol +
+                            " of each sequence; beyond it is padding, which is never "
+                            "looked at and has results of 0");
+  }
+  declaration.dataset(upstream, "", "gradients with respect to the results");
+  for (const TensorForm& result : form.results) {
+    declaration.result(result.name, shape_words(result), result.help);
+  }
+  declaration.result(gradients, "", "gradients of inputs, of their shapes");
+}
+
+}  // namespace attn::tools

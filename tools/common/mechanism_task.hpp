@@ -1,0 +1,62 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/command.hpp"
+#include "common/results.hpp"
+#include "io/input.hpp"
+#include "mechanisms/form.hpp"
+
+namespace attn::tools {
+
+/// The task of a tool that computes a mechanism, for one section: INPUT, or one group of it. The
+/// form of the mechanism says which datasets it reads and writes; those of sequences have the same
+/// leading axes. The gradient of an input x is the result grad_x, from the inputs grad_RESULT.
+struct MechanismTask {
+  /// Checks everything but the numbers. `settings` are those of its results. Throws Error(input)
+  /// for missing and mismatched datasets, Error(usage) for results that cannot be made of them.
+  MechanismTask(const cli::Arguments& arguments, io::InputBundle section,
+                const mechanisms::MechanismForm& form, Settings settings);
+
+  /// Whether `bundle` has all inputs that the mechanism needs.
+  static bool suffices(const io::InputBundle& bundle, const mechanisms::MechanismForm& form);
+
+  std::vector<io::InputDataset> datasets() const;
+  RunEffect effect(const cli::Arguments& arguments) const;
+  void report_params(cli::Report& report) const;
+
+  bool wants_gradients() const;
+
+  struct Input {
+    Shape leading;
+    Index problems = 1;  ///< sequences
+  };
+  using Found = std::vector<std::optional<io::InputDataset>>;
+
+  const mechanisms::MechanismForm& form;
+  io::InputBundle bundle;
+  Input input;
+  mechanisms::Sizes sizes;
+  bool f64 = false;
+  // In the order of the form.
+  Found inputs, tokens, lengths, upstream;
+  std::vector<bool> results;    ///< whether a result is written
+  std::vector<bool> gradients;  ///< whether the gradient of an input is written
+
+ private:
+  void find();
+  void require_known(const std::vector<std::string>& asked) const;
+  void take_results(const cli::Arguments& arguments);
+
+  Settings settings_;
+};
+
+/// Declares --emit, the datasets and the results of a mechanism.
+void declare_mechanism(cli::Declaration& declaration, const mechanisms::MechanismForm& form);
+
+/// "grad_x".
+std::string gradient_of(const std::string& name);
+
+}  // namespace attn::tools
