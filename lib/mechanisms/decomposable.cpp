@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 
-#include "mechanisms/dot_attention.hpp"
 #include "mechanisms/decomposable_form.hpp"
+#include "mechanisms/dot_attention.hpp"
 #include "mechanisms/two_layers.hpp"
 
 namespace attn::mechanisms {

@@ -5,8 +5,8 @@
 
 #include "kernel/activation.hpp"
 #include "kernel/gemm.hpp"
-#include "mechanisms/structured_form.hpp"
 #include "mechanisms/rows.hpp"
+#include "mechanisms/structured_form.hpp"
 
 namespace attn::mechanisms {
 namespace {

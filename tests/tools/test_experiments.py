@@ -5,6 +5,7 @@ import json
 import shutil
 import subprocess
 import sys
+import tarfile
 import unittest
 
 from attn import BIN, SOURCE, TIMEOUT, ToolTest
@@ -240,6 +241,37 @@ class Makefiles(Script):
                                       if line.startswith("attn-train ")}), runs[""])
         self.assertIn("DATA is missing", self.make("a3", "-n", status=2))
         self.assertEqual(list(self.folder.iterdir()), [])
+
+    def test_finished_runs_are_kept(self):
+        logs = self.folder / "out/logs"
+        logs.mkdir(parents=True)
+        for variant in ("adam", "adam-ones", "decoder", "cross", "encoder", "all"):
+            for seed in range(4):
+                write_log(logs / f"{variant}_{seed}.jsonl", {"seed": seed}, [9.0, 1.0])
+        (logs / "all_3.jsonl").unlink()
+        (logs / "all_3.jsonl.part").write_text("begun")
+        kept = f"KEPT={self.folder}/kept"
+        before = {log.name: log.read_bytes() for log in logs.glob("*.jsonl")}
+        self.make("a2", "keep", kept)
+        shutil.rmtree(logs)
+        self.make("a2", "restore", kept)
+        self.assertEqual({log.name: log.read_bytes() for log in logs.iterdir()}, before)
+        # Only what is missing would be trained.
+        runs = [line for line in self.make("a2", "-n", f"DATA={self.folder}").splitlines()
+                if line.startswith("attn-train ")]
+        self.assertEqual(len(runs), 1)
+        self.assertIn("logs-all_3", runs[0])
+        self.assertIn("no finding", self.make("a2", "keep", kept, "QUICK=1", status=2))
+
+    def test_what_is_kept(self):
+        for archive in (HERE / "kept").iterdir():
+            with tarfile.open(archive) as logs:
+                for member in logs:
+                    self.assertRegex(member.name, r"^(search|rates|rescaled|logs)(/[\w.-]+)?$")
+                    if member.name.endswith(".jsonl"):
+                        first = json.loads(logs.extractfile(member).readline())
+                        self.assertEqual(first["schema"], "attnkit-log/1")
+                        self.assertNotIn('"/', json.dumps(first["recipe"]))
 
     @unittest.skipUnless(HAS_TRAINING, "no attn-train, or no matplotlib")
     def test_a1_runs_from_search_to_table(self):
