@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "mechanisms/decomposable_form.hpp"
+#include "mechanisms/hard_form.hpp"
 #include "mechanisms/intra_attention_form.hpp"
 #include "mechanisms/over_attention_form.hpp"
 #include "mechanisms/structured_form.hpp"
@@ -23,7 +24,8 @@ inline const std::vector<ToolForm>& tool_forms() {
       {"intra-attention", &intra_attention_form(Fusion::deep)},
       {"structured-attention", &structured_form()},
       {"decomposable-attention", &decomposable_form()},
-      {"attention-over-attention", &over_attention_form()}};
+      {"attention-over-attention", &over_attention_form()},
+      {"hard-attention", &hard_form()}};
   return forms;
 }
 

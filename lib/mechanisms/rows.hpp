@@ -44,13 +44,18 @@ void add_to(Matrix<T>& to, const T* from) {
   for (Index n = 0; n < to.size(); ++n) to.data()[n] += from[n];
 }
 
+/// Throws Error(numerical) for a score that is not finite.
+template <class T>
+void require_finite(const T* s, Index n) {
+  if (std::all_of(s, s + n, [](T one) { return std::isfinite(one); })) return;
+  throw Error(Failure::numerical, "a score is beyond the range of the type");
+}
+
 /// s ← softmax(s). Throws Error(numerical) for a score that is not finite.
 template <class T>
 void softmax_row(T* s, Index n) {
   if (n == 0) return;
-  if (!std::all_of(s, s + n, [](T one) { return std::isfinite(one); })) {
-    throw Error(Failure::numerical, "a score is beyond the range of the type");
-  }
+  require_finite(s, n);
   const double shift = kernel::row_max(s, n, nullptr);
   const double sum = kernel::exp_row(s, s, n, nullptr, shift);
   kernel::scale_row(s, n, 1 / sum);

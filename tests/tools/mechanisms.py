@@ -49,6 +49,17 @@ def over_attention(document, question, words=None):
     return found
 
 
+def hard_attention(a, state, w_a, w_h, v, readout, target, readout_bias=0):
+    def log_p(z):
+        scores = readout @ z + readout_bias
+        return scores[target] - scores.max() - np.log(np.exp(scores - scores.max()).sum())
+
+    weights = softmax(np.tanh(a @ w_a.T + w_h @ state) @ v)
+    each = np.array([log_p(one) for one in a])
+    return {"log_p": weights @ each, "log_p_soft": log_p(weights @ a), "log_p_each": each,
+            "entropy": -weights @ np.log(weights), "weights": weights}
+
+
 def intra_attention(x, w_h, w_x, w_prev, v, w, b=0, fusion="none", **source):
     steps, width = len(x), w_h.shape[1]
     h, c, weights = np.zeros((steps, width)), np.zeros((steps, width)), np.zeros((steps, steps))
@@ -138,6 +149,10 @@ PROBLEMS = [
     Problem("attention-over-attention", over_attention, {"M": 8, "N": 5, "D": 4},
             {"document": "M D", "question": "N D"}, {}, {"document_length": "M", "question_length": "N"},
             tokens={"words": "M"}),
+    Problem("hard-attention", hard_attention, {"L": 7, "D": 4, "H": 3, "A": 5, "V": 6},
+            {"a": "L D", "state": "H"},
+            {"w_a": "A D", "w_h": "A H", "v": "A", "readout": "V D", "readout_bias": "V"},
+            {"length": "L"}, tokens={"target": ""}),
     Problem("intra-attention", intra_attention, {"T": 6, "D": 3, "A": 4, "E": 2}, {"x": "T E"},
             {"w_h": "A D", "w_x": "A E", "w_prev": "A D", "v": "A", "w": "4*D D+E", "b": "4*D"},
             {"length": "T"}),

@@ -141,6 +141,13 @@ class Mechanisms(ToolTest):
         self.refused("attention-over-attention", "--emit", "p", "d.h5", status=2, says=["words"])
         self.refused("intra-attention", "--emit", "fused", "d.h5", status=3, says=["x"])
 
+    def test_a_word_outside_of_the_vocabulary(self):
+        problem = next(one for one in PROBLEMS if one.tool == "hard-attention")
+        datasets = problem.datasets({"length": [3, 0]})
+        for target in (-1, 6):
+            self.write("in.h5", **datasets | {"target": np.array([0, target])})
+            self.refused("hard-attention", "in.h5", status=3, says=["target", str(target), "[0, 6)"])
+
     def test_a_result_that_does_not_exist(self):
         problem = next(one for one in PROBLEMS if one.tool == "intra-attention")
         self.write("in.h5", **problem.datasets({"length": [3]}))

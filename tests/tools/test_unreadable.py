@@ -43,6 +43,7 @@ UPSTREAM = {
     "structured-attention": {"grad_out": normal(1, 3, 5)},
     "decomposable-attention": {"grad_scores": normal(1, 2)},
     "attention-over-attention": {"grad_s": normal(1, 8)},
+    "hard-attention": {"grad_log_p": normal(1)},
     "intra-attention": {"grad_h": normal(1, 6, 3)},
 }
 
