@@ -15,13 +15,10 @@ cli::Declaration declare() {
                      cli::Role::transform);
   d.about(
       "One step of a decoder that draws a single annotation, with the probabilities in weights, "
-      "and "
-      "predicts a word from it. log_p is the mean log-likelihood of the target over all "
-      "annotations, "
-      "by enumeration, so that its gradients are exact: estimates from samples (REINFORCE) have "
-      "them "
-      "as their mean. log_p_soft is the log-likelihood where the word is predicted from the mean "
-      "annotation, as in soft attention.");
+      "and predicts a word from it. log_p is the mean log-likelihood of the target over all "
+      "annotations, by enumeration, so that its gradients are exact: estimates from samples "
+      "(REINFORCE) have them as their mean. log_p_soft is the log-likelihood where the word is "
+      "predicted from the mean annotation, as in soft attention.");
   d.section("Results");
   declare_mechanism(d, mechanisms::hard_form());
   declare_sections(d);
