@@ -209,6 +209,7 @@ std::int64_t batch_bytes(const Mechanism<T>& mechanism, const Sizes& sizes, Inde
   std::int64_t own = mechanism.working_bytes(sizes, gradients);
   std::int64_t shared = 0;
   for (const TensorForm& input : form.inputs) {
+    if (!is_known(input.axes, sizes)) continue;  // absent
     const Index size = elements(shape_of(input.axes, sizes));
     own += (gradients ? 2 : 1) * size * static_cast<std::int64_t>(sizeof(T));
     if (input.kind == TensorForm::Kind::shared) shared += size;

@@ -1,5 +1,6 @@
 #include "mechanisms/form.hpp"
 
+#include <algorithm>
 #include <optional>
 #include <sstream>
 
@@ -145,6 +146,12 @@ Shape shape_of(const std::string& axes, const Sizes& sizes) {
     shape.push_back(length_of(axis, sizes).value());
   }
   return shape;
+}
+
+bool is_known(const std::string& axes, const Sizes& sizes) {
+  const std::vector<std::string> all = parts_of(axes, ' ');
+  return std::all_of(all.begin(), all.end(),
+                     [&](const std::string& axis) { return length_of(axis, sizes).has_value(); });
 }
 
 Sizes sizes_of(const std::vector<KnownShape>& known) {

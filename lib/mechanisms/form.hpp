@@ -52,6 +52,9 @@ struct MechanismForm {
 /// The lengths of axes such as "4*D D+E". Every symbol must be in `sizes`.
 Shape shape_of(const std::string& axes, const Sizes& sizes);
 
+/// Whether every symbol of the axes is in `sizes`. Those that only an absent input has are not.
+bool is_known(const std::string& axes, const Sizes& sizes);
+
 /// A shape that is known under a name; `leading` axes in front of those of the form are not looked
 /// at.
 struct KnownShape {

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "mechanisms/alignment_form.hpp"
 #include "mechanisms/decomposable_form.hpp"
 #include "mechanisms/hard_form.hpp"
 #include "mechanisms/intra_attention_form.hpp"
@@ -23,6 +24,7 @@ inline const std::vector<ToolForm>& tool_forms() {
   static const std::vector<ToolForm> forms = {
       {"intra-attention", &intra_attention_form(Fusion::deep)},
       {"structured-attention", &structured_form()},
+      {"alignment-attention", &alignment_form()},
       {"decomposable-attention", &decomposable_form()},
       {"attention-over-attention", &over_attention_form()},
       {"hard-attention", &hard_form()}};

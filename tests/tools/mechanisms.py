@@ -91,6 +91,24 @@ def intra_attention(x, w_h, w_x, w_prev, v, w, b=0, fusion="none", **source):
     return found
 
 
+def alignment(source, target, w_source, w_target, v, w_position=None, w_previous=None):
+    places, rows = len(source), len(target)
+    weights, row = np.zeros((rows, places)), np.zeros(places)
+    for j in range(rows):
+        hidden = source @ w_source.T + w_target @ target[j]
+        if w_position is not None:
+            psi = [np.full(places, np.log(2.0 + j)), np.log(2.0 + np.arange(places)),
+                   np.full(places, np.log(1.0 + places))]
+            hidden += np.transpose(psi) @ w_position.T
+        if w_previous is not None:
+            reach = w_previous.shape[1] // 2
+            padded = np.pad(row, reach)
+            for i in range(places):
+                hidden[i] += w_previous @ padded[i:i + 2 * reach + 1]
+        weights[j] = row = softmax(np.tanh(hidden) @ v)
+    return {"context": weights @ source, "weights": weights, "fertility": weights.sum(axis=0)}
+
+
 class Problem:
     """A tool with its inputs: shapes of sequences and of weights by symbols, the padded lengths, and a
     plain evaluation of one sequence."""
@@ -153,6 +171,13 @@ PROBLEMS = [
             {"a": "L D", "state": "H"},
             {"w_a": "A D", "w_h": "A H", "v": "A", "readout": "V D", "readout_bias": "V"},
             {"length": "L"}, tokens={"target": ""}),
+    Problem("alignment-attention", alignment, {"I": 7, "J": 6, "S": 4, "G": 3, "A": 5, "K": 2},
+            {"source": "I S", "target": "J G"},
+            {"w_source": "A S", "w_target": "A G", "v": "A", "w_position": "A 3", "w_previous": "A 2*K+1"},
+            {"source_length": "I", "target_length": "J"}),
+    Problem("alignment-attention", alignment, {"I": 7, "J": 6, "S": 4, "G": 3, "A": 5},
+            {"source": "I S", "target": "J G"}, {"w_source": "A S", "w_target": "A G", "v": "A"},
+            {"source_length": "I", "target_length": "J"}),
     Problem("intra-attention", intra_attention, {"T": 6, "D": 3, "A": 4, "E": 2}, {"x": "T E"},
             {"w_h": "A D", "w_x": "A E", "w_prev": "A D", "v": "A", "w": "4*D D+E", "b": "4*D"},
             {"length": "T"}),

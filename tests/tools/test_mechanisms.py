@@ -153,6 +153,12 @@ class Mechanisms(ToolTest):
         self.write("in.h5", **problem.datasets({"length": [3]}))
         self.refused("intra-attention", "--emit", "fused", "in.h5", status=2, says=["fused", "--fusion none"])
 
+    def test_a_window_of_an_even_number_of_places(self):
+        problem = next(one for one in PROBLEMS if one.tool == "alignment-attention")
+        datasets = problem.datasets({name: [3] for name in problem.lengths})
+        self.write("in.h5", **datasets | {"w_previous": np.ones((5, 4))})
+        self.refused("alignment-attention", "in.h5", status=3, says=["w_previous", "(5, 4)", "2*K+1"])
+
     def test_overflow(self):
         self.write("in.h5", x=np.full((3, 2), 1e38, "f4"), w1=np.full((2, 2), 0.4, "f4"),
                    w2=np.full((1, 2), 1e38, "f4"), grad_out=np.full((1, 2), 1e38, "f4"))

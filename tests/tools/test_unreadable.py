@@ -42,6 +42,7 @@ RELATIVE = {"rel_bias": normal(32, HEADS)}
 UPSTREAM = {
     "structured-attention": {"grad_out": normal(1, 3, 5)},
     "decomposable-attention": {"grad_scores": normal(1, 2)},
+    "alignment-attention": {"grad_weights": normal(1, 6, 7)},
     "attention-over-attention": {"grad_s": normal(1, 8)},
     "hard-attention": {"grad_log_p": normal(1)},
     "intra-attention": {"grad_h": normal(1, 6, 3)},

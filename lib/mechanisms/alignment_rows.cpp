@@ -1,0 +1,259 @@
+#include "mechanisms/alignment_rows.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "kernel/few_rows.hpp"
+#include "kernel/gemm.hpp"
+#include "kernel/gradient.hpp"
+#include "kernel/parallel.hpp"
+#include "kernel/terms.hpp"
+#include "mechanisms/alignment.hpp"
+
+namespace attn::mechanisms {
+namespace {
+
+using Form = Alignment;
+
+// Places that a thread takes at a time; partial sums over them are added in order.
+constexpr Index part = 512;
+
+Index parts_of(Index places) { return (places + part - 1) / part; }
+
+template <class T>
+MatrixView<T> columns(MatrixView<T> matrix, Index first, Index count) {
+  return {matrix.data + first, matrix.rows, count, matrix.row_stride};
+}
+
+// The hidden layer is a sum of three parts. With each below a quarter of the range, no sum is
+// beyond it.
+template <class T>
+void require_range(MatrixView<const T> numbers) {
+  constexpr T most = std::numeric_limits<T>::max() / 4;
+  for (Index r = 0; r < numbers.rows; ++r) {
+    const T* const row = numbers.row(r);
+    if (std::all_of(row, row + numbers.cols, [](T one) { return std::abs(one) <= most; })) continue;
+    throw Error(Failure::numerical,
+                "the hidden layer of an energy is beyond the range of the type");
+  }
+}
+
+// ψ at positions that count from 0.
+double log_position(Index position) { return std::log1p(static_cast<double>(position + 1)); }
+
+}  // namespace
+
+template <class T>
+AlignmentRows<T>::AlignmentRows(const Tensors<const T>& inputs, int threads)
+    : threads_(threads),
+      source_(matrix(inputs[Form::source])),
+      target_(matrix(inputs[Form::target])),
+      w_source_(matrix(inputs[Form::w_source])),
+      w_target_(matrix(inputs[Form::w_target])),
+      v_(matrix(inputs[Form::v])),
+      w_position_(matrix(inputs[Form::w_position])),
+      w_previous_(matrix(inputs[Form::w_previous])),
+      places_(v_.cols, source_.rows),
+      states_(target_.rows, v_.cols) {
+  kernel::multiply_transposed(T{1}, w_source_, source_, places_.view());
+  kernel::multiply_transposed(T{1}, target_, w_target_, states_.view());
+  if (w_position_.data != nullptr) add_positions();
+  require_range(places_.read());
+  require_range(states_.read());
+  if (!look_back()) return;
+  // Weights have a sum of 1: their part is no larger than W_am.
+  require_range(w_previous_);
+  seen_ = Matrix<T>(places_.rows(), places_.cols());
+  padded_ = Matrix<T>::zeros(1, places() + w_previous_.cols - 1);
+}
+
+template <class T>
+Index AlignmentRows<T>::rows_at_once(Index places, bool look_back) {
+  // A panel of at most 1 MiB, but for very long sources.
+  constexpr Index most = (Index{1} << 20) / static_cast<Index>(sizeof(T));
+  return look_back ? 1 : std::clamp<Index>(most / std::max<Index>(1, places), 1, 256);
+}
+
+// Calls use(part, first place, number of places) for all parts of a row.
+template <class T>
+template <class Use>
+void AlignmentRows<T>::for_parts(const Use& use) const {
+  kernel::parallel_for(parts_of(places()), threads_, [&](Index n, int /*worker*/) {
+    use(n, n * part, std::min(part, places() - n * part));
+  });
+}
+
+template <class T>
+void AlignmentRows<T>::add_positions() {
+  const auto add = [](T& to, double term) { to = static_cast<T>(static_cast<double>(to) + term); };
+  const double of_length = log_position(places() - 1);
+  for (Index a = 0; a < v_.cols; ++a) {
+    const auto of_row = static_cast<double>(w_position_(a, 0));
+    const auto of_place = static_cast<double>(w_position_(a, 1));
+    const double constant = static_cast<double>(w_position_(a, 2)) * of_length;
+    for (Index i = 0; i < places(); ++i) {
+      add(places_.view()(a, i), of_place * log_position(i) + constant);
+    }
+    for (Index j = 0; j < rows(); ++j) add(states_.view()(j, a), of_row * log_position(j));
+  }
+}
+
+template <class T>
+void AlignmentRows<T>::set_previous(const T* weights) {
+  if (!look_back()) return;
+  T* const own = padded_.data() + w_previous_.cols / 2;
+  if (weights == nullptr) {
+    std::fill_n(own, places(), T{0});
+  } else {
+    std::copy_n(weights, places(), own);
+  }
+}
+
+// ξ of these places, (2K+1, count): each row begins one place later in the same numbers.
+template <class T>
+MatrixView<const T> AlignmentRows<T>::windows(Index first, Index count) const {
+  return {padded_.data() + first, w_previous_.cols, count, 1};
+}
+
+// The hidden layer of these places, but for the part of the row.
+template <class T>
+MatrixView<const T> AlignmentRows<T>::hidden(Index first, Index count) {
+  if (!look_back()) return columns(places_.read(), first, count);
+  const MatrixView<T> seen = columns(seen_.view(), first, count);
+  for (Index a = 0; a < seen.rows; ++a) {
+    std::copy_n(places_.read().row(a) + first, count, seen.row(a));
+  }
+  kernel::few_rows_add(w_previous_, windows(first, count), seen);
+  return seen;
+}
+
+template <class T>
+void AlignmentRows<T>::weigh(Index first, MatrixView<T> weights) {
+  const MatrixView<const T> states = states_.read().row_range(first, weights.rows);
+  for_parts([&](Index /*n*/, Index at, Index count) {
+    kernel::tanh_energy(states, hidden(at, count), v_.data, columns(weights, at, count));
+  });
+  for (Index r = 0; r < weights.rows; ++r) softmax_row(weights.row(r), weights.cols);
+}
+
+template <class T>
+void AlignmentRows<T>::differentiate(Index first, MatrixView<const T> energies, T* previous) {
+  if (dv_.data() == nullptr) {
+    dplaces_ = Matrix<T>::zeros(places_.rows(), places_.cols());
+    dstates_ = Matrix<T>::zeros(states_.rows(), states_.cols());
+    dv_ = Matrix<double>::zeros(1, v_.cols);
+    if (look_back()) {
+      dseen_ = Matrix<T>(places_.rows(), places_.cols());
+      dpadded_ = Matrix<T>(1, padded_.cols());
+      dw_previous_ = Matrix<T>::zeros(w_previous_.rows, w_previous_.cols);
+      w_by_place_ = Matrix<T>(w_previous_.cols, w_previous_.rows);
+      for (Index i = 0; i < w_by_place_.size(); ++i) {
+        const Index m = i / w_previous_.rows, a = i % w_previous_.rows;
+        w_by_place_.data()[i] = w_previous_(a, m);
+      }
+    }
+  }
+  const Index count_of_rows = energies.rows;
+  const MatrixView<const T> states = states_.read().row_range(first, count_of_rows);
+  const Index parts = parts_of(places());
+  Matrix<T> of_states = Matrix<T>::zeros(parts * count_of_rows, v_.cols);
+  Matrix<double> of_v = Matrix<double>::zeros(parts, v_.cols);
+  for_parts([&](Index n, Index at, Index count) {
+    const MatrixView<T> own = columns((look_back() ? dseen_ : dplaces_).view(), at, count);
+    if (look_back()) set_to_zero(own);
+    kernel::add_tanh_gradient(states, hidden(at, count), v_.data, columns(energies, at, count),
+                              of_states.view().row_range(n * count_of_rows, count_of_rows), own,
+                              of_v.view().row(n));
+  });
+  T* const dstates = dstates_.view().row(first);
+  for (Index n = 0; n < parts; ++n) {
+    const T* const more = of_states.view().row(n * count_of_rows);
+    for (Index i = 0; i < count_of_rows * v_.cols; ++i) dstates[i] += more[i];
+    add_to(dv_, of_v.view().row(n));
+  }
+  if (look_back()) differentiate_windows(previous);
+}
+
+// Of the term W_am ξ, from that of the hidden layer.
+template <class T>
+void AlignmentRows<T>::differentiate_windows(T* previous) {
+  add_to(dplaces_, dseen_.data());
+  Matrix<T> product(w_previous_.rows, w_previous_.cols);
+  kernel::few_rows_transposed(T{1}, dseen_.read(), windows(0, places()), product.view());
+  add_to(dw_previous_, product.data());
+  std::fill_n(dpadded_.data(), dpadded_.size(), T{0});
+  for (Index m = 0; m < w_previous_.cols; ++m) {
+    kernel::few_rows_add(w_by_place_.read().row_range(m, 1), dseen_.read(),
+                         {dpadded_.data() + m, 1, places()});
+  }
+  std::copy_n(dpadded_.data() + w_previous_.cols / 2, places(), previous);
+}
+
+template <class T>
+void AlignmentRows<T>::finish(const Tensors<T>& gradients) const {
+  const auto of = [&](Form::Input input) { return matrix(gradients[input]); };
+  if (dv_.data() == nullptr) {  // no rows
+    for (std::size_t n = Form::target; n < gradients.size(); ++n) set_to_zero(matrix(gradients[n]));
+    return;
+  }
+  if (of(Form::source).data != nullptr) {
+    kernel::add_transposed_product(dplaces_.read(), w_source_, of(Form::source));
+  }
+  if (of(Form::target).data != nullptr) {
+    kernel::multiply(dstates_.read(), w_target_, of(Form::target));
+  }
+  if (of(Form::w_source).data != nullptr) {
+    kernel::multiply(dplaces_.read(), source_, of(Form::w_source));
+  }
+  if (of(Form::w_target).data != nullptr) {
+    kernel::transposed_product(dstates_.read(), target_, of(Form::w_target));
+  }
+  if (of(Form::v).data != nullptr) std::copy_n(dv_.data(), dv_.size(), of(Form::v).data);
+  if (of(Form::w_position).data != nullptr) finish_positions(of(Form::w_position));
+  if (of(Form::w_previous).data != nullptr) {
+    std::copy_n(dw_previous_.data(), dw_previous_.size(), of(Form::w_previous).data);
+  }
+}
+
+template <class T>
+void AlignmentRows<T>::finish_positions(MatrixView<T> dw_position) const {
+  const double of_length = log_position(places() - 1);
+  for (Index a = 0; a < v_.cols; ++a) {
+    double row = 0, place = 0, length = 0;
+    for (Index j = 0; j < rows(); ++j) {
+      row += static_cast<double>(dstates_.read()(j, a)) * log_position(j);
+    }
+    for (Index i = 0; i < places(); ++i) {
+      const auto one = static_cast<double>(dplaces_.read()(a, i));
+      place += one * log_position(i);
+      length += one * of_length;
+    }
+    dw_position(a, 0) = static_cast<T>(row);
+    dw_position(a, 1) = static_cast<T>(place);
+    dw_position(a, 2) = static_cast<T>(length);
+  }
+}
+
+template <class T>
+std::int64_t AlignmentRows<T>::bytes(const Sizes& sizes, bool gradients) {
+  const Index places = sizes.at("I"), rows = sizes.at("J"), inner = sizes.at("A");
+  const auto window = sizes.find("K");
+  const bool look_back = window != sizes.end();
+  Index numbers = (places + rows) * inner;
+  if (look_back) numbers += places * inner + places + 2 * window->second;
+  if (gradients) {
+    numbers *= 2;
+    if (look_back) numbers += 3 * inner * (2 * window->second + 1);
+    // Partial sums over parts of the places.
+    numbers += parts_of(places) * inner * std::min(rows, rows_at_once(places, look_back));
+  }
+  const auto bytes = static_cast<std::int64_t>(sizeof(T)) * numbers;
+  constexpr auto wide = static_cast<std::int64_t>(sizeof(double));
+  return bytes + (gradients ? (parts_of(places) + 1) * inner * wide : 0);
+}
+
+template class AlignmentRows<float>;
+template class AlignmentRows<double>;
+
+}  // namespace attn::mechanisms

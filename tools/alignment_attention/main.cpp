@@ -1,0 +1,63 @@
+// alignment-attention: attention of a target sequence to a source, with biases of word alignment.
+
+#include "common/dataset_words.hpp"
+#include "common/mechanism_tool.hpp"
+#include "common/numeric_libraries.hpp"
+#include "mechanisms/alignment.hpp"
+#include "mechanisms/alignment_form.hpp"
+
+namespace attn::tools {
+namespace {
+
+cli::Declaration declare() {
+  cli::Declaration d("alignment-attention",
+                     "Computes attention to a source with biases of word alignment",
+                     cli::Role::transform);
+  d.about(
+      "Each target word j attends to all source words i. Energies see positions (w_position), "
+      "so that they can favour the diagonal, and the weights of the word before within K places "
+      "of i (w_previous), so that they can favour steps of one size; without these datasets the "
+      "terms are absent. Row j of target is the state before word j. The fertility of a source "
+      "word is the "
+      "sum of the weights that it gets. A loss may depend on the weights, such as the agreement of "
+      "two directions.");
+  d.section("Results");
+  declare_mechanism(d, mechanisms::alignment_form());
+  declare_sections(d);
+  d.formula("f_ji = v' tanh(w_source e_i + w_target g_j + w_position psi + w_previous xi)")
+      .formula("psi = [log(1+j), log(1+i), log(1+I)], from i = j = 1")
+      .formula("xi = weights_j-1 from i-K to i+K; 0 beyond the ends and for j = 1")
+      .formula("weights_j = softmax over i of f_j,   context = weights e")
+      .formula("fertility_i = sum_j weights_ji")
+      .report_member("sequences, axes", "how many, and the lengths of the axes");
+  d.reference(
+       "T. Cohn, C. D. V. Hoang, E. Vymolova, K. Yao, C. Dyer, G. Haffari: Incorporating "
+       "Structural Alignment Biases into an Attentional Neural Translation Model. NAACL 2016. "
+       "arXiv:1601.01085.")
+      .reference(mechanisms_reference);
+  d.example("alignment-attention --emit weights,fertility pairs.h5 -o links.h5",
+            "Which source words each target word looks at.");
+  d.example("alignment-attention --emit grad_source -i grad_weights=g.npy in.h5 -o o.h5",
+            "The gradient of a loss of the weights.");
+  d.exit_status(1, "");
+  return d;
+}
+
+struct Tool {
+  static const mechanisms::MechanismForm& form(const cli::Arguments&) {
+    return mechanisms::alignment_form();
+  }
+  static Settings settings(const cli::Arguments&) { return {}; }
+  template <class T>
+  static std::unique_ptr<mechanisms::Mechanism<T>> make(const cli::Arguments&) {
+    return mechanisms::Alignment::make<T>();
+  }
+};
+
+}  // namespace
+}  // namespace attn::tools
+
+int main(int argc, char** argv) {
+  using namespace attn::tools;
+  return tool_main(argc, argv, declare(), MechanismTool<Tool>::run, numeric_libraries());
+}
