@@ -10,21 +10,10 @@
 #include "kernel/parallel.hpp"
 #include "kernel/terms.hpp"
 #include "mechanisms/alignment.hpp"
+#include "mechanisms/places.hpp"
 
 namespace attn::mechanisms {
 namespace {
-
-using Form = Alignment;
-
-// Places that a thread takes at a time; partial sums over them are added in order.
-constexpr Index part = 512;
-
-Index parts_of(Index places) { return (places + part - 1) / part; }
-
-template <class T>
-MatrixView<T> columns(MatrixView<T> matrix, Index first, Index count) {
-  return {matrix.data + first, matrix.rows, count, matrix.row_stride};
-}
 
 // The hidden layer is a sum of three parts. With each below a quarter of the range, no sum is
 // beyond it.
@@ -47,13 +36,13 @@ double log_position(Index position) { return std::log1p(static_cast<double>(posi
 template <class T>
 AlignmentRows<T>::AlignmentRows(const Tensors<const T>& inputs, int threads)
     : threads_(threads),
-      source_(matrix(inputs[Form::source])),
-      target_(matrix(inputs[Form::target])),
-      w_source_(matrix(inputs[Form::w_source])),
-      w_target_(matrix(inputs[Form::w_target])),
-      v_(matrix(inputs[Form::v])),
-      w_position_(matrix(inputs[Form::w_position])),
-      w_previous_(matrix(inputs[Form::w_previous])),
+      source_(matrix(inputs[Alignment::source])),
+      target_(matrix(inputs[Alignment::target])),
+      w_source_(matrix(inputs[Alignment::w_source])),
+      w_target_(matrix(inputs[Alignment::w_target])),
+      v_(matrix(inputs[Alignment::v])),
+      w_position_(matrix(inputs[Alignment::w_position])),
+      w_previous_(matrix(inputs[Alignment::w_previous])),
       places_(v_.cols, source_.rows),
       states_(target_.rows, v_.cols) {
   kernel::multiply_transposed(T{1}, w_source_, source_, places_.view());
@@ -79,8 +68,8 @@ Index AlignmentRows<T>::rows_at_once(Index places, bool look_back) {
 template <class T>
 template <class Use>
 void AlignmentRows<T>::for_parts(const Use& use) const {
-  kernel::parallel_for(parts_of(places()), threads_, [&](Index n, int /*worker*/) {
-    use(n, n * part, std::min(part, places() - n * part));
+  kernel::parallel_for(place_parts(places()), threads_, [&](Index n, int /*worker*/) {
+    use(n, n * places_at_once, std::min(places_at_once, places() - n * places_at_once));
   });
 }
 
@@ -156,7 +145,7 @@ void AlignmentRows<T>::differentiate(Index first, MatrixView<const T> energies, 
   }
   const Index count_of_rows = energies.rows;
   const MatrixView<const T> states = states_.read().row_range(first, count_of_rows);
-  const Index parts = parts_of(places());
+  const Index parts = place_parts(places());
   Matrix<T> of_states = Matrix<T>::zeros(parts * count_of_rows, v_.cols);
   Matrix<double> of_v = Matrix<double>::zeros(parts, v_.cols);
   for_parts([&](Index n, Index at, Index count) {
@@ -192,27 +181,28 @@ void AlignmentRows<T>::differentiate_windows(T* previous) {
 
 template <class T>
 void AlignmentRows<T>::finish(const Tensors<T>& gradients) const {
-  const auto of = [&](Form::Input input) { return matrix(gradients[input]); };
+  const auto of = [&](Alignment::Input input) { return matrix(gradients[input]); };
   if (dv_.data() == nullptr) {  // no rows
-    for (std::size_t n = Form::target; n < gradients.size(); ++n) set_to_zero(matrix(gradients[n]));
+    for (std::size_t n = Alignment::target; n < gradients.size(); ++n)
+      set_to_zero(matrix(gradients[n]));
     return;
   }
-  if (of(Form::source).data != nullptr) {
-    kernel::add_transposed_product(dplaces_.read(), w_source_, of(Form::source));
+  if (of(Alignment::source).data != nullptr) {
+    kernel::add_transposed_product(dplaces_.read(), w_source_, of(Alignment::source));
   }
-  if (of(Form::target).data != nullptr) {
-    kernel::multiply(dstates_.read(), w_target_, of(Form::target));
+  if (of(Alignment::target).data != nullptr) {
+    kernel::multiply(dstates_.read(), w_target_, of(Alignment::target));
   }
-  if (of(Form::w_source).data != nullptr) {
-    kernel::multiply(dplaces_.read(), source_, of(Form::w_source));
+  if (of(Alignment::w_source).data != nullptr) {
+    kernel::multiply(dplaces_.read(), source_, of(Alignment::w_source));
   }
-  if (of(Form::w_target).data != nullptr) {
-    kernel::transposed_product(dstates_.read(), target_, of(Form::w_target));
+  if (of(Alignment::w_target).data != nullptr) {
+    kernel::transposed_product(dstates_.read(), target_, of(Alignment::w_target));
   }
-  if (of(Form::v).data != nullptr) std::copy_n(dv_.data(), dv_.size(), of(Form::v).data);
-  if (of(Form::w_position).data != nullptr) finish_positions(of(Form::w_position));
-  if (of(Form::w_previous).data != nullptr) {
-    std::copy_n(dw_previous_.data(), dw_previous_.size(), of(Form::w_previous).data);
+  if (of(Alignment::v).data != nullptr) std::copy_n(dv_.data(), dv_.size(), of(Alignment::v).data);
+  if (of(Alignment::w_position).data != nullptr) finish_positions(of(Alignment::w_position));
+  if (of(Alignment::w_previous).data != nullptr) {
+    std::copy_n(dw_previous_.data(), dw_previous_.size(), of(Alignment::w_previous).data);
   }
 }
 
@@ -246,11 +236,11 @@ std::int64_t AlignmentRows<T>::bytes(const Sizes& sizes, bool gradients) {
     numbers *= 2;
     if (look_back) numbers += 3 * inner * (2 * window->second + 1);
     // Partial sums over parts of the places.
-    numbers += parts_of(places) * inner * std::min(rows, rows_at_once(places, look_back));
+    numbers += place_parts(places) * inner * std::min(rows, rows_at_once(places, look_back));
   }
   const auto bytes = static_cast<std::int64_t>(sizeof(T)) * numbers;
   constexpr auto wide = static_cast<std::int64_t>(sizeof(double));
-  return bytes + (gradients ? (parts_of(places) + 1) * inner * wide : 0);
+  return bytes + (gradients ? (place_parts(places) + 1) * inner * wide : 0);
 }
 
 template class AlignmentRows<float>;

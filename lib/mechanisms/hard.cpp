@@ -122,9 +122,9 @@ class HardMechanism : public Mechanism<T> {
     const Index panel = std::min(WordReadout<T>::panel_rows(words), std::max<Index>(1, positions));
     const Index numbers = (gradients ? 2 : 1) * positions * sizes.at("A") + panel * words +
                           2 * (positions + sizes.at("A") + sizes.at("D"));
-    // log p and its gradients; a vector that grows has up to three times its length.
+    // In float64 log p of each annotation, and its gradient.
     return numbers * static_cast<std::int64_t>(sizeof(T)) +
-           4 * positions * static_cast<std::int64_t>(sizeof(double));
+           (gradients ? 2 : 1) * positions * static_cast<std::int64_t>(sizeof(double));
   }
 
  private:

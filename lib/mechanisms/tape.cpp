@@ -7,21 +7,9 @@
 #include "kernel/gradient.hpp"
 #include "kernel/parallel.hpp"
 #include "kernel/terms.hpp"
+#include "mechanisms/places.hpp"
 
 namespace attn::mechanisms {
-namespace {
-
-// Places that a thread takes at a time; partial sums over them are added in order.
-constexpr Index part = 1024;
-
-Index parts_of(Index n) { return (n + part - 1) / part; }
-
-template <class T>
-MatrixView<T> columns(MatrixView<T> matrix, Index first, Index count) {
-  return {matrix.data + first, matrix.rows, count, matrix.row_stride};
-}
-
-}  // namespace
 
 template <class T>
 Tape<T>::Tape(MatrixView<const T> v, Index places, Index memory)
@@ -37,18 +25,18 @@ template <class T>
 void Tape<T>::attend(const T* u, Index n, T* weights, T* mean, int threads) const {
   std::fill_n(mean, memories_.cols(), T{0});
   if (n == 0) return;
-  const Index parts = parts_of(n);
+  const Index parts = place_parts(n);
   kernel::parallel_for(parts, threads, [&](Index p, int /*worker*/) {
-    const Index first = p * part;
-    const Index count = std::min(part, n - first);
+    const Index first = p * places_at_once;
+    const Index count = std::min(places_at_once, n - first);
     kernel::tanh_energy({u, 1, v_.cols}, columns(projections_.read(), first, count), v_.data,
                         {weights + first, 1, count});
   });
   softmax_row(weights, n);
   Matrix<T> sums = Matrix<T>::zeros(parts, memories_.cols());
   kernel::parallel_for(parts, threads, [&](Index p, int /*worker*/) {
-    const Index first = p * part;
-    const Index count = std::min(part, n - first);
+    const Index first = p * places_at_once;
+    const Index count = std::min(places_at_once, n - first);
     kernel::few_rows_add({weights + first, 1, count}, memories_.read().row_range(first, count),
                          sums.view().row_range(p, 1));
   });
@@ -66,11 +54,11 @@ void Tape<T>::differentiate(const T* u, Index n, const T* dmean, T* weights, T* 
   }
   std::fill_n(du, v_.cols, T{0});
   if (n == 0) return;
-  const Index parts = parts_of(n);
+  const Index parts = place_parts(n);
   Matrix<T> dweights(1, n);
   kernel::parallel_for(parts, threads, [&](Index p, int /*worker*/) {
-    const Index first = p * part;
-    const Index count = std::min(part, n - first);
+    const Index first = p * places_at_once;
+    const Index count = std::min(places_at_once, n - first);
     kernel::few_rows_transposed(T{1}, {dmean, 1, memories_.cols()},
                                 memories_.read().row_range(first, count),
                                 {dweights.data() + first, 1, count});
@@ -84,8 +72,8 @@ void Tape<T>::differentiate(const T* u, Index n, const T* dmean, T* weights, T* 
   Matrix<T> of_query = Matrix<T>::zeros(parts, v_.cols);
   Matrix<double> of_v = Matrix<double>::zeros(parts, v_.cols);
   kernel::parallel_for(parts, threads, [&](Index p, int /*worker*/) {
-    const Index first = p * part;
-    const Index count = std::min(part, n - first);
+    const Index first = p * places_at_once;
+    const Index count = std::min(places_at_once, n - first);
     kernel::add_tanh_gradient({u, 1, v_.cols}, columns(projections_.read(), first, count), v_.data,
                               {weights + first, 1, count}, of_query.view().row_range(p, 1),
                               columns(projection_gradients_.view(), first, count),
@@ -106,7 +94,7 @@ void Tape<T>::projection_gradient(Index place, T* gradient) const {
 
 template <class T>
 std::int64_t Tape<T>::bytes(Index places, Index inner, Index memory, bool gradients) {
-  const Index sums = parts_of(places) * (memory + 3 * inner);
+  const Index sums = place_parts(places) * (memory + 3 * inner);
   return static_cast<std::int64_t>(sizeof(T)) *
          ((gradients ? 2 : 1) * places * (inner + memory) + 2 * places + sums);
 }

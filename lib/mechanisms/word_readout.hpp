@@ -27,9 +27,11 @@ class WordReadout {
 
   /// log p of each row of z. Throws Error(numerical) for a score beyond the range of T.
   std::vector<double> log_p(MatrixView<const T> z) const {
-    std::vector<double> found;
-    for_panels(z, [&](Index /*first*/, MatrixView<T> scores) {
-      for (Index i = 0; i < scores.rows; ++i) found.push_back(normalise(scores.row(i)));
+    std::vector<double> found(static_cast<std::size_t>(z.rows));
+    for_panels(z, [&](Index first, MatrixView<T> scores) {
+      for (Index i = 0; i < scores.rows; ++i) {
+        found[static_cast<std::size_t>(first + i)] = normalise(scores.row(i));
+      }
     });
     return found;
   }
@@ -43,13 +45,14 @@ class WordReadout {
   /// above.
   std::vector<double> differentiate(MatrixView<const T> z, const std::vector<double>& factor,
                                     const Gradients& gradients) const {
-    std::vector<double> found;
+    std::vector<double> found(factor.size());
     for_panels(z, [&](Index first, MatrixView<T> scores) {
       for (Index i = 0; i < scores.rows; ++i) {
         T* const row = scores.row(i);
-        found.push_back(normalise(row));
+        const auto place = static_cast<std::size_t>(first + i);
+        found[place] = normalise(row);
         // ∂log p_y/∂s = 1_y − p
-        const double own = factor[static_cast<std::size_t>(first + i)];
+        const double own = factor[place];
         const double of_word = own * (1 - static_cast<double>(row[word_]));
         kernel::scale_row(row, scores.cols, -own);
         row[word_] = static_cast<T>(of_word);
