@@ -58,14 +58,14 @@ std::vector<Values> plain_alignment(const PlainSequence& at) {
   return {context, weights, fertility};
 }
 
-mechanisms::Sizes sizes_with(Index places, Index rows, Index reach) {
+mechanisms::Sizes alignment_sizes(Index places, Index rows, Index reach) {
   return {{"I", places}, {"J", rows}, {"S", 3}, {"G", 2}, {"A", 4}, {"K", reach}};
 }
 
 // All results (context, weights, fertility) of random inputs; those named are absent, or zeros.
 std::vector<double> results_without(const std::vector<std::size_t>& missing, bool absent,
                                     Index places, Index rows, int threads = 1) {
-  const auto sizes = sizes_with(places, rows, 1);
+  const auto sizes = alignment_sizes(places, rows, 1);
   std::mt19937_64 random(3);
   const auto& form = Alignment::form();
   PlainSequence sequence = random_sequence(form, sizes, 1, random);
@@ -88,7 +88,7 @@ std::vector<double> results_without(const std::vector<std::size_t>& missing, boo
 // The gradients of random inputs from random ones of all results, on a number of threads.
 std::vector<std::vector<double>> gradients_on(int threads, bool look_back, Index places,
                                               Index rows) {
-  const auto sizes = sizes_with(places, rows, 2);
+  const auto sizes = alignment_sizes(places, rows, 2);
   std::mt19937_64 random(5);
   const auto& form = Alignment::form();
   const PlainSequence sequence = random_sequence(form, sizes, 1, random);
@@ -118,7 +118,7 @@ TEST_CASE_TEMPLATE("attention with alignment biases", T, float, double) {
   const auto mechanism = Alignment::make<T>();
   for (const auto& [places, rows] : {std::pair{0, 2}, {1, 1}, {2, 0}, {1, 4}, {6, 5}, {19, 3}}) {
     for (const Index reach : {0, 1, 3}) {
-      check_mechanism(*mechanism, plain_alignment, sizes_with(places, rows, reach));
+      check_mechanism(*mechanism, plain_alignment, alignment_sizes(places, rows, reach));
     }
   }
   check_mechanism(*mechanism, plain_alignment,
@@ -128,9 +128,9 @@ TEST_CASE_TEMPLATE("attention with alignment biases", T, float, double) {
 TEST_CASE_TEMPLATE("attention with alignment biases over padded batches", T, float, double) {
   const auto mechanism = Alignment::make<T>();
   std::vector<mechanisms::Sizes> own;
-  for (Index b = 0; b < 11; ++b) own.push_back(sizes_with(b * 3 % 8, b * 5 % 6, 2));
+  for (Index b = 0; b < 11; ++b) own.push_back(alignment_sizes(b * 3 % 8, b * 5 % 6, 2));
   for (const int threads : {1, 2, 16}) {
-    check_batch(*mechanism, sizes_with(7, 5, 2), own, threads);
+    check_batch(*mechanism, alignment_sizes(7, 5, 2), own, threads);
   }
 }
 
@@ -160,7 +160,7 @@ TEST_CASE("more places than one part, on any number of threads") {
   std::mt19937_64 random(9);
   MechanismCheck<double> check(
       *mechanism, plain_alignment,
-      random_sequence(Alignment::form(), sizes_with(1100, 3, 2), 1, random));
+      random_sequence(Alignment::form(), alignment_sizes(1100, 3, 2), 1, random));
   CHECK(check.error_of_results() < 1e-12);
 }
 

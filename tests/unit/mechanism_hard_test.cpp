@@ -58,7 +58,7 @@ std::vector<Values> plain_hard(const PlainSequence& at) {
   return {{log_p}, {plain_log_p(at, mean, 0)}, each, {entropy}, weights};
 }
 
-mechanisms::Sizes sizes_with(Index positions, Index words = 5) {
+mechanisms::Sizes hard_sizes(Index positions, Index words = 5) {
   return {{"L", positions}, {"D", 3}, {"H", 2}, {"A", 4}, {"V", words}};
 }
 
@@ -98,10 +98,10 @@ struct Step {
 TEST_CASE_TEMPLATE("hard attention", T, float, double) {
   const auto mechanism = Hard::make<T>();
   for (const Index positions : {0, 1, 2, 9, 33}) {
-    check_mechanism(*mechanism, plain_hard, sizes_with(positions));
+    check_mechanism(*mechanism, plain_hard, hard_sizes(positions));
   }
   // A vocabulary of one word, which is certain.
-  check_mechanism(*mechanism, plain_hard, sizes_with(3, 1), 1);
+  check_mechanism(*mechanism, plain_hard, hard_sizes(3, 1), 1);
   check_mechanism(*mechanism, plain_hard, {{"L", 2}, {"D", 1}, {"H", 1}, {"A", 1}, {"V", 2}}, 2);
   check_mechanism(*mechanism, plain_hard, {{"L", 2}, {"D", 2}, {"H", 0}, {"A", 3}, {"V", 5}});
 }
@@ -113,7 +113,7 @@ TEST_CASE_TEMPLATE("more annotations than one panel of scores", T, float, double
   for (const auto& [positions, words] : {std::pair{257, 5}, {7, 50000}}) {
     MechanismCheck<T> check(
         *mechanism, plain_hard,
-        random_sequence(Hard::form(), sizes_with(positions, words), words, random));
+        random_sequence(Hard::form(), hard_sizes(positions, words), words, random));
     CHECK(check.error_of_results() < (std::is_same_v<T, double> ? 1e-12 : 1e-5));
   }
   check_mechanism(*mechanism, plain_hard, {{"L", 257}, {"D", 1}, {"H", 1}, {"A", 1}, {"V", 3}}, 3);
@@ -122,8 +122,8 @@ TEST_CASE_TEMPLATE("more annotations than one panel of scores", T, float, double
 TEST_CASE_TEMPLATE("hard attention over padded batches", T, float, double) {
   const auto mechanism = Hard::make<T>();
   std::vector<mechanisms::Sizes> own;
-  for (Index b = 0; b < 11; ++b) own.push_back(sizes_with(b * 5 % 8));
-  for (const int threads : {1, 2, 16}) check_batch(*mechanism, sizes_with(7), own, threads);
+  for (Index b = 0; b < 11; ++b) own.push_back(hard_sizes(b * 5 % 8));
+  for (const int threads : {1, 2, 16}) check_batch(*mechanism, hard_sizes(7), own, threads);
 }
 
 TEST_CASE("without a bias the scores are those of a bias of zeros") {
