@@ -27,6 +27,7 @@ struct TensorForm {
   bool optional = false;       ///< of an input
   std::string needs = {};      ///< of a result: the optional tokens that it needs
   bool differentiable = true;  ///< of a result: a loss may depend on it
+  std::string below = {};      ///< of tokens: they are in 0 … the length of this axis − 1
 };
 
 /// Weights of attention as a result, on which no loss may depend.

@@ -14,7 +14,7 @@ inline const MechanismForm& hard_form() {
                  {"v", "A", "v of the energies", Kind::shared},
                  {"readout", "V D", "a row of scores for each word", Kind::shared},
                  {"readout_bias", "V", "", Kind::shared, true}},
-      .tokens = {{"target", "", "the word y, from 0"}},
+      .tokens = {{.name = "target", .axes = "", .help = "the word y, from 0", .below = "V"}},
       .results = {{"log_p", "", "the mean of log p(y|a_i) under the weights"},
                   {"log_p_soft", "", "log p(y|sum_i weights_i a_i)"},
                   {"log_p_each", "L", "log p(y|a_i)"},

@@ -146,7 +146,7 @@ class Mechanisms(ToolTest):
         datasets = problem.datasets({"length": [3, 0]})
         for target in (-1, 6):
             self.write("in.h5", **datasets | {"target": np.array([0, target])})
-            self.refused("hard-attention", "in.h5", status=3, says=["target", str(target), "[0, 6)"])
+            self.refused("hard-attention", "in.h5", status=3, says=["in.h5:/target", f"{target} at [1]", "[0, 6)"])
 
     def test_a_result_that_does_not_exist(self):
         problem = next(one for one in PROBLEMS if one.tool == "intra-attention")

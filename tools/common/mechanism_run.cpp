@@ -195,6 +195,7 @@ class MechanismRun {
                  [&](const Shape& start, const Shape& block, Index place) {
                    task_.tokens[n]->read(start, block, tokens_.buffers[n].data() + place);
                  });
+      require_below(n, first, count);
     }
     for (std::size_t n = 0; n < task_.form.inputs.size(); ++n) {
       if (!task_.inputs[n] || is_shared(task_.form.inputs[n])) continue;
@@ -203,6 +204,26 @@ class MechanismRun {
     for (std::size_t n = 0; n < task_.form.results.size(); ++n) {
       if (!task_.upstream[n]) continue;
       read_numbers(task_.form.results[n], *task_.upstream[n], first, count, n, upstream_);
+    }
+  }
+
+  // Tokens outside of their range are refused, but for those in the padding.
+  void require_below(std::size_t n, Index first, Index count) const {
+    const TensorForm& form = task_.form.tokens[n];
+    if (form.below.empty()) return;
+    const Index end = task_.sizes.at(form.below);
+    const Shape& own = tokens_.own[n];
+    const Index size = element_count(own);
+    for (Index i = 0; i < count * size; ++i) {
+      const Index value = tokens_.buffers[n][i];
+      if (value >= 0 && value < end) continue;
+      const Shape position = unravel(i % size, own);
+      const Index sequence = i / size;
+      if (!is_own(position, mechanisms::shape_of(form.axes, own_sizes(sequence)))) continue;
+      const Shape place = join(unravel(first + sequence, task_.input.leading), position);
+      throw Error(Failure::input, fmt::format("{} has {} at {}, expected an integer in [0, {})",
+                                              task_.tokens[n]->address(), value,
+                                              element_text(place, Shape(place.size(), 1), 0), end));
     }
   }
 
