@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "kernel/parallel.hpp"
+#include "train/mechanism_model.hpp"
 #include "train/transformer.hpp"
 #include "train/view_model.hpp"
 
@@ -158,6 +159,8 @@ void BatchPass<Model, T>::reserve(const SlotBytes& slot, Index sequences) {
 
 template class BatchPass<Transformer, float>;
 template class BatchPass<Transformer, double>;
+template class BatchPass<MechanismModel, float>;
+template class BatchPass<MechanismModel, double>;
 template class BatchPass<ViewModel, float>;
 template class BatchPass<ViewModel, double>;
 

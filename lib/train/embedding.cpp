@@ -39,11 +39,12 @@ Embedding::Embedding(Parameters& parameters, const std::string& prefix, const Op
 template <class T>
 Rows<T> Embedding::forward(const Slot<T>& slot, const Sequences& sequences, const Index* tokens,
                            Index first) const {
-  const bool learned = options_.positions == Positions::learned;
-  const Rows<T> computed =
-      learned ? Rows<T>() : sinusoids<T>(first, sequences.length, options_.width);
-  const T* const positions =
-      learned ? learned_.in(slot.weights).row(first) : std::as_const(computed).data();
+  const Rows<T> computed = options_.positions == Positions::sinusoidal
+                               ? sinusoids<T>(first, sequences.length, options_.width)
+                               : Rows<T>();
+  const T* const positions = options_.positions == Positions::learned
+                                 ? learned_.in(slot.weights).row(first)
+                                 : std::as_const(computed).data();
   const MatrixView<const T> table = table_.in(slot.weights);
   Rows<T> x(sequences.rows(), options_.width);
   for (Index r = 0; r < x.rows(); ++r) {
@@ -53,6 +54,7 @@ Rows<T> Embedding::forward(const Slot<T>& slot, const Sequences& sequences, cons
       continue;
     }
     std::copy_n(table.row(tokens[r]), x.cols(), row);
+    if (options_.positions == Positions::none) continue;
     add_row(row, positions + r % sequences.length * x.cols(), x.cols());
   }
   slot.dropout.apply(x, place_);

@@ -12,6 +12,7 @@ namespace attn::train {
 
 /// What is added to the vector of a token for its position.
 enum class Positions {
+  none,
   learned,
   sinusoidal,  ///< P[t, 2c] = sin(t/10000^(2c/D)), P[t, 2c + 1] = cos of the same
 };
@@ -34,6 +35,13 @@ class Embedding {
   /// Adds PREFIXtokens (vocabulary, width) and, for learned ones, PREFIXpositions (length, width).
   Embedding(Parameters& parameters, const std::string& prefix, const Options& options,
             std::uint32_t place);
+
+  /// The same tensors for other tokens, with dropout of its own.
+  Embedding at(std::uint32_t place) const {
+    Embedding other = *this;
+    other.place_ = place;
+    return other;
+  }
 
   /// The rows of `sequences`, whose tokens stand one behind the other, padding included. Each
   /// sequence begins at position `first`.

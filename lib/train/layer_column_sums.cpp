@@ -7,14 +7,10 @@
 namespace attn::train {
 namespace {
 
-Index own_length(const Sequences& sequences, Index n) {
-  return sequences.lengths == nullptr ? sequences.length : sequences.lengths[n];
-}
-
 // The keys of a sequence that some query may attend to: the first ones.
 Index attended_keys(const Sequences& queries, const Sequences& keys, Index n, bool causal) {
-  const Index own_queries = own_length(queries, n);
-  const Index own_keys = own_length(keys, n);
+  const Index own_queries = queries.own_length(n);
+  const Index own_keys = keys.own_length(n);
   if (causal) return std::min(own_queries, own_keys);
   return own_queries == 0 ? 0 : own_keys;
 }

@@ -7,16 +7,6 @@
 #include "attnkit/error.hpp"
 
 namespace attn::train {
-namespace {
-
-bool cut_to(std::vector<Index>& tokens, Index most) {
-  if (std::ssize(tokens) <= most) return false;
-  tokens.resize(static_cast<std::size_t>(most));
-  return true;
-}
-
-}  // namespace
-
 PairBatches::PairBatches(std::vector<TokenPair> pairs, const PairOptions& options)
     : Batches(std::ssize(pairs), options.batch), pairs_(std::move(pairs)), options_(options) {
   if (pairs_.empty()) throw Error(Failure::input, "there are no pairs");

@@ -12,6 +12,13 @@ struct TokenPair {
   std::vector<Index> target;
 };
 
+/// Cuts off what is beyond `most` tokens. Returns whether there was some.
+inline bool cut_to(std::vector<Index>& tokens, Index most) {
+  if (std::ssize(tokens) <= most) return false;
+  tokens.resize(static_cast<std::size_t>(most));
+  return true;
+}
+
 struct PairOptions {
   Index start = 0;          ///< the token <s>
   Index end = 0;            ///< the token </s>

@@ -38,6 +38,10 @@ Index Parameters::add_vector(const std::string& name, Index length, double value
   return add({name, {length}, Initial::constant, value});
 }
 
+Index Parameters::add_normal(const std::string& name, const Shape& shape, double deviation) {
+  return add({name, shape, Initial::normal, deviation, shape.size() > 1});
+}
+
 template <class T>
 void Parameters::initialise(std::uint64_t seed, T* flat) const {
   for (const Parameter& one : all_) {

@@ -53,6 +53,10 @@ class Parameters {
   /// Adds a vector of equal numbers, without weight decay. Returns its offset.
   Index add_vector(const std::string& name, Index length, double value);
 
+  /// Adds a tensor of normal numbers, with weight decay if it has more than one axis. Returns its
+  /// offset.
+  Index add_normal(const std::string& name, const Shape& shape, double deviation);
+
   const std::vector<Parameter>& all() const { return all_; }
 
   /// The number of all numbers.

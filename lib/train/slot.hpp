@@ -18,6 +18,8 @@ struct Sequences {
   const Index* lengths = nullptr;  ///< by sequence; null: all are whole
 
   Index rows() const { return count * length; }
+  /// The positions of sequence n that are its own.
+  Index own_length(Index n) const { return lengths == nullptr ? length : lengths[n]; }
 };
 
 /// Dropout in one pass over one slot. Every place of a model where it applies has a number of its

@@ -1,45 +1,17 @@
 #include "train/softmax_layer.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "kernel/gemm.hpp"
-#include "kernel/tile.hpp"
 #include "train/linear.hpp"
+#include "train/softmax_loss.hpp"
 
 namespace attn::train {
 namespace {
 
 // Rows whose logits exist at the same time.
 constexpr Index most_rows = 256;
-
-// Replaces logits by `factor` times the gradient of their smoothed loss.
-template <class T>
-Prediction differentiate_row(T* z, Index n, Index token, double smoothing, double factor) {
-  Prediction found;
-  found.count = 1;
-  const double shift = kernel::row_max(z, n, nullptr);
-  const double target = static_cast<double>(z[token]);
-  const bool is_first = target == shift && std::find(z, z + token, z[token]) == z + token;
-  found.correct = is_first ? 1 : 0;
-  double mean = 0;
-  if (smoothing > 0) {
-    for (Index v = 0; v < n; ++v) mean += static_cast<double>(z[v]);
-    mean /= static_cast<double>(n);
-  }
-  const double sum = kernel::exp_row(z, z, n, nullptr, shift);
-  const double log_sum = shift + std::log(sum);
-  found.loss = log_sum - target;
-  found.smoothed = log_sum - (1 - smoothing) * target - smoothing * mean;
-  kernel::scale_row(z, n, factor / sum);
-  z[token] -= static_cast<T>(factor * (1 - smoothing));
-  if (smoothing > 0) {
-    const T each = static_cast<T>(factor * smoothing / static_cast<double>(n));
-    for (Index v = 0; v < n; ++v) z[v] -= each;
-  }
-  return found;
-}
 
 }  // namespace
 
@@ -80,8 +52,7 @@ Prediction SoftmaxLayer::forward(const Slot<T>& slot, MatrixView<const T> x, con
     Rows<T> z = logits(slot.weights, input);
     for (Index r = 0; r < count; ++r) {
       const Index token = targets.tokens[static_cast<std::size_t>(first + r)];
-      const Prediction one =
-          differentiate_row(z.view().row(r), vocabulary, token, smoothing_, factor);
+      const Prediction one = softmax_loss(z.view().row(r), vocabulary, token, smoothing_, factor);
       if (by_target != nullptr) by_target[first + r] = one;
       total.add(one);
     }

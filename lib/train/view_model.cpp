@@ -1,8 +1,9 @@
 #include "train/view_model.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
+
+#include "train/start_deviation.hpp"
 
 namespace attn::train {
 namespace {
@@ -13,7 +14,7 @@ constexpr std::uint32_t place_of_pooled = 1;
 constexpr std::uint32_t place_of_weights = 2;
 
 double deviation_of(const ViewModelOptions& options, Index rows, Index cols) {
-  return options.deviation ? *options.deviation : std::sqrt(2 / static_cast<double>(rows + cols));
+  return start_deviation(options.deviation, rows, cols);
 }
 
 std::optional<MultiViewAttention> attention_of(Parameters& parameters,

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "attn_train/mechanism_model_task.hpp"
 #include "attn_train/model_options.hpp"
 #include "attn_train/transformer_task.hpp"
 #include "train/metrics.hpp"
@@ -17,12 +18,14 @@ const std::string mask_symbol = "[MASK]";
 const std::string first_symbol = "[CLS]";
 const std::string separator_symbol = "[SEP]";
 
-template <class T>
-class LanguageTask : public TransformerTask<T> {
+// Base is the task of a model, with a constructor (recipe, model, threads).
+template <class Base>
+class LanguageTask : public Base {
  public:
+  template <class Model>
   LanguageTask(const Recipe& recipe, const SplitTexts& texts, train::Vocabulary vocabulary,
-               const train::TransformerOptions& options, int threads)
-      : TransformerTask<T>(recipe, options, threads),
+               Model&& model, int threads)
+      : Base(recipe, std::forward<Model>(model), threads),
         vocabulary_(std::move(vocabulary)),
         causal_(recipe.text("objective.kind") == "causal") {
     const Index length = recipe.integer("data.length");
@@ -83,6 +86,14 @@ class LanguageTask : public TransformerTask<T> {
 template <class T>
 std::unique_ptr<Task<T>> make_language_task(const Recipe& recipe, const SplitTexts& texts,
                                             bool allow_leak, int threads) {
+  if (recipe.text("model.kind") != "transformer") {
+    train::Vocabulary vocabulary =
+        learn_vocabulary(recipe, texts.of(Split::train), texts.name(Split::train),
+                         {std::string(train::unknown_symbol)});
+    auto model = make_mechanism_model(recipe, {.vocabulary = vocabulary.size()});
+    return std::make_unique<LanguageTask<MechanismModelTask<T>>>(
+        recipe, texts, std::move(vocabulary), std::move(model), threads);
+  }
   train::TransformerOptions options = transformer_options(recipe, allow_leak);
   if (options.order && options.length < train::least_ordered_length) {
     throw recipe.refusal(
@@ -96,7 +107,8 @@ std::unique_ptr<Task<T>> make_language_task(const Recipe& recipe, const SplitTex
   train::Vocabulary vocabulary = learn_vocabulary(recipe, texts.of(Split::train),
                                                   texts.name(Split::train), std::move(specials));
   options.vocabulary = vocabulary.size();
-  return std::make_unique<LanguageTask<T>>(recipe, texts, std::move(vocabulary), options, threads);
+  return std::make_unique<LanguageTask<TransformerTask<T>>>(recipe, texts, std::move(vocabulary),
+                                                            options, threads);
 }
 
 template std::unique_ptr<Task<float>> make_language_task(const Recipe&, const SplitTexts&, bool,

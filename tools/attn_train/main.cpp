@@ -8,7 +8,10 @@
 
 #include <fmt/format.h>
 
+#include "attn_train/class_task.hpp"
+#include "attn_train/cloze_task.hpp"
 #include "attn_train/language_task.hpp"
+#include "attn_train/match_task.hpp"
 #include "attn_train/pair_task.hpp"
 #include "attn_train/question_task.hpp"
 #include "attn_train/training.hpp"
@@ -23,12 +26,13 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 cli::Declaration declare() {
-  cli::Declaration d("attn-train", "Trains a small Transformer that a recipe describes",
+  cli::Declaration d("attn-train", "Trains a small model that a recipe describes",
                      cli::Role::continued);
   d.about(
       "The recipe is a TOML file: model, data, objective, optimiser and schedule; --help=recipe "
       "lists its keys. Each attention has a scheme of its own: unas, dnas, hnas with trained u, or "
-      "sinkhorn. Their W_Q and W_K may step in the scale-invariant space of basis paths.");
+      "sinkhorn. Their W_Q and W_K may step in the scale-invariant space of basis paths. Models "
+      "around the mechanisms that have tools of their own are trained likewise: see model.kind.");
   d.about(
       "The same command again goes on from the last checkpoint, to the same bytes as a run without "
       "interruption; SIGTERM and SIGUSR1 write one and end with status 75. A checkpoint is a "
@@ -56,7 +60,9 @@ cli::Declaration declare() {
               "all other tensors of the model")
       .result("views/wq, wk1, wk2, viewN/col_sum", "(H, D, d), (keys)",
               "for questions; column sums with run.keep-inputs")
-      .result("vocabulary", "(V)",
+      .result("structured/..., alignment/..., hard/...", "",
+              "the weights of a mechanism, under the names and shapes that its tool reads")
+      .result("vocabulary, classes", "(V), (classes)",
               "the symbols by token; source_vocabulary and target_vocabulary "
               "for pairs, with NAME_merges for byte pairs")
       .result("state/...", "", "moments of the optimiser and sums, from which a run goes on");
@@ -94,6 +100,9 @@ std::unique_ptr<Task<T>> make_task(const cli::Arguments& arguments, cli::Report&
                                    const Recipe& recipe, const SplitTexts& texts) {
   const std::string kind = recipe.text("objective.kind");
   if (kind == "questions") return make_question_task<T>(arguments, report, recipe, texts);
+  if (kind == "classes") return make_class_task<T>(recipe, texts, arguments.threads);
+  if (kind == "matches") return make_match_task<T>(recipe, texts, arguments.threads);
+  if (kind == "cloze") return make_cloze_task<T>(recipe, texts, arguments.threads);
   const auto make = kind == "pairs" ? make_pair_task<T> : make_language_task<T>;
   return make(recipe, texts, arguments.flag("allow-leak"), arguments.threads);
 }

@@ -9,7 +9,7 @@
 #include "attn_train/batch_sizes.hpp"
 #include "attn_train/model_options.hpp"
 #include "attn_train/scene_input.hpp"
-#include "attn_train/transformer_task.hpp"
+#include "attn_train/token_task.hpp"
 #include "train/layer_column_sums.hpp"
 #include "train/view_model.hpp"
 

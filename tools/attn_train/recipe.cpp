@@ -153,6 +153,7 @@ Recipe::Recipe(const std::string& file, const std::vector<std::string>& settings
   }
   read_file();
   for (const std::string& setting : settings) set(setting);
+  choose_model();
   require_fitting();
   resolve();
 }
@@ -211,17 +212,44 @@ void Recipe::resolve() {
   derive("optimizer.start-of", values_["optimizer.paths"]);
 }
 
-// Whether a key has an effect for the objective.
+namespace {
+
+bool is_among(const std::string& value, const std::vector<std::string>& fitting) {
+  return fitting.empty() || std::count(fitting.begin(), fitting.end(), value) > 0;
+}
+
+}  // namespace
+
+void Recipe::choose_model() {
+  const std::string objective = text("objective.kind");
+  const std::vector<std::string>& models = models_of(objective);
+  Json& kind = values_["model.kind"];
+  if (kind.is_null()) kind = models.front();
+  const std::string model = kind;
+  if (is_among(model, models)) return;
+  if (is_set("objective.kind") && !is_set("model.kind")) {
+    throw refusal("objective.kind", fmt::format("is {}, which does not go with model.kind = \"{}\"",
+                                                objective, model));
+  }
+  throw refusal("model.kind",
+                fmt::format("is {}, which does not go with objective.kind = \"{}\", only {}", model,
+                            objective, fmt::join(models, ", ")));
+}
+
+// Whether a key has an effect for the objective and the model.
 bool Recipe::is_fitting(const RecipeKey& key) const {
-  const std::vector<std::string>& fitting = key.objectives;
-  return fitting.empty() || std::count(fitting.begin(), fitting.end(), text("objective.kind")) > 0;
+  return is_among(text("objective.kind"), key.objectives) &&
+         is_among(text("model.kind"), key.models);
 }
 
 void Recipe::require_fitting() const {
   for (const RecipeKey& key : recipe_keys()) {
     if (!given(key.name) || is_fitting(key)) continue;
-    throw refusal(key.name, fmt::format("does not go with objective.kind = \"{}\", only with {}",
-                                        text("objective.kind"), fmt::join(key.objectives, ", ")));
+    const bool by_objective = !is_among(text("objective.kind"), key.objectives);
+    const std::string other = by_objective ? "objective.kind" : "model.kind";
+    throw refusal(key.name,
+                  fmt::format("does not go with {} = \"{}\", only with {}", other, text(other),
+                              fmt::join(by_objective ? key.objectives : key.models, ", ")));
   }
 }
 

@@ -40,8 +40,8 @@ class Recipe {
     return value(key).get<std::vector<std::string>>();
   }
 
-  /// The values of all keys that go with the objective, by key; null where there is none, as that
-  /// of run.steps where run.epochs counts.
+  /// The values of all keys that go with the objective and the model, by key; null where there is
+  /// none, as that of run.steps where run.epochs counts.
   nlohmann::ordered_json values() const;
 
   /// The error for a value that does not go with the others: Error(input) "FILE:LINE: KEY WHAT", or
@@ -52,6 +52,7 @@ class Recipe {
  private:
   void read_file();
   void set(const std::string& setting);
+  void choose_model();
   void resolve();
   const RecipeKey& known(const std::string& name) const;
   bool is_fitting(const RecipeKey& key) const;

@@ -1,5 +1,7 @@
 #include "attn_train/recipe_keys.hpp"
 
+#include <map>
+
 #include <fmt/format.h>
 
 #include "cli/words.hpp"
@@ -58,16 +60,26 @@ RecipeKey file(const std::string& name, const std::string& help) {
   return {.name = name, .kind = Kind::file, .help = help, .fallback = ""};
 }
 
-// Adds keys that apply to some objectives only.
-void add_for(Keys& keys, const std::vector<std::string>& objectives, Keys more) {
+// Adds keys that apply to some objectives only; with `models` only to these.
+void add_for(Keys& keys, const std::vector<std::string>& objectives, Keys more,
+             const std::vector<std::string>& models = {}) {
   for (RecipeKey& key : more) {
     key.objectives = objectives;
+    key.models = models;
     keys.push_back(std::move(key));
   }
 }
 
+const std::vector<std::string> any = {};
 const std::vector<std::string> of_tokens = {"causal", "masked", "pairs"};
-const std::vector<std::string> of_pairs = {"pairs"};
+const std::vector<std::string> of_texts = {"causal",  "masked",  "pairs",
+                                           "classes", "matches", "cloze"};
+const std::vector<std::string> of_columns = {"pairs", "matches"};
+
+const std::vector<std::string> transformer = {"transformer"};
+const std::vector<std::string> with_heads = {"transformer", "multi-view"};
+const std::vector<std::string> with_cells = {"structured-attention", "attention-over-attention",
+                                             "alignment-attention", "hard-attention"};
 
 void add_run(Keys& keys) {
   keys.push_back(integer(
@@ -76,7 +88,7 @@ void add_run(Keys& keys) {
 }
 
 void add_data(Keys& keys) {
-  add_for(keys, of_tokens,
+  add_for(keys, of_texts,
           {file("data.text", "one UTF-8 text, divided by data.split"),
            {.name = "data.split",
             .kind = Kind::numbers,
@@ -84,51 +96,100 @@ void add_data(Keys& keys) {
             .fallback = {90, 5, 5},
             .low = 0}});
   keys.push_back(file("data.train",
-                      "training data: a text; for pairs, lines of two columns with a tab between; "
-                      "for questions, a bundle of tensor-gen scenes"));
+                      "training data: a text; for pairs and matches, lines of two columns with a "
+                      "tab between; for classes, such lines of a class and a text; for questions, "
+                      "a bundle of tensor-gen scenes"));
   keys.push_back(file("data.valid", "the same for validation, at every run.evaluate-every steps"));
   keys.push_back(file("data.test", "the same for the test at the end"));
-  add_for(keys, of_tokens,
+  add_for(keys, of_texts,
           {choice("data.tokens", {"characters", "words", "byte-pairs"},
-                  "what a token is; byte pairs are learned from the training data"),
+                  "what a token is; byte pairs are learned from the training data. Cloze questions "
+                  "ask for words"),
            integer("data.vocabulary", 0, 0,
                    "number of symbols, special ones included; the most frequent ones are kept. 0: "
-                   "all"),
-           integer("data.length", 1, 128,
-                   "tokens of a segment; for pairs, the most tokens of a target with its start")});
+                   "all")});
+  add_for(keys, {"causal", "masked", "pairs", "classes", "matches"},
+          {integer("data.length", 1, 128,
+                   "tokens of a segment; for pairs, the most tokens of a target with its start; "
+                   "for classes and matches, of a text and of a second column")});
   add_for(keys, {"causal", "masked"},
           {{.name = "data.line-ends",
             .kind = Kind::flag,
             .help = "the end of a line is a token (words and byte pairs)",
             .fallback = true}});
-  add_for(keys, of_pairs,
+  add_for(keys, of_columns,
           {integer("data.source-length", 1, 128, "the most tokens of a source"),
            flag("data.joint", "one vocabulary for both columns")});
 }
 
 void add_model(Keys& keys) {
+  keys.push_back({.name = "model.kind",
+                  .kind = Kind::choice,
+                  .help = "what goes with the objective: a Transformer (causal, masked, pairs), "
+                          "attention between several views (questions), or a model around the "
+                          "mechanism that has a tool of this name: intra-attention (causal), "
+                          "alignment-attention and hard-attention (pairs), structured-attention "
+                          "(classes), decomposable-attention (matches), attention-over-attention "
+                          "(cloze)",
+                  .fallback = nullptr,
+                  .words = {"transformer", "multi-view", "intra-attention", "alignment-attention",
+                            "hard-attention", "structured-attention", "decomposable-attention",
+                            "attention-over-attention"},
+                  .default_words = "the first one that goes with the objective"});
   RecipeKey encoder =
       integer("model.encoder-layers", 1, nullptr, "layers of the encoder", most_layers);
   encoder.default_words = "as model.layers";
   add_for(keys, of_tokens,
-          {integer("model.layers", 1, 1, "layers; for pairs, of the decoder", most_layers)});
-  add_for(keys, of_pairs, {encoder});
-  keys.push_back(integer("model.width", 1, 128, "width D of the vectors"));
-  keys.push_back(integer("model.heads", 1, 4, "heads; they divide the width"));
+          {integer("model.layers", 1, 1, "layers; for pairs, of the decoder", most_layers)},
+          transformer);
+  add_for(keys, {"pairs"}, {encoder}, transformer);
+  keys.push_back(integer("model.width", 1, 128,
+                         "width D of the vectors; in models of mechanisms, also of the states of "
+                         "each direction of a recurrent network"));
+  add_for(keys, any, {integer("model.heads", 1, 4, "heads; they divide the width")}, with_heads);
   keys.push_back(integer("model.inner", 1, 256,
                          "width of the feed-forward layer; for questions, "
-                         "of pooling and classifier"));
+                         "of pooling and classifier; in models of mechanisms, of energies and "
+                         "networks of two layers"));
+  add_for(keys, any, {choice("model.cell", {"lstm", "gru"}, "the cell of recurrent networks")},
+          with_cells);
   add_for(keys, of_tokens,
           {choice("model.positions", {"learned", "sinusoidal"}, "vectors of positions"),
            choice("model.norm", {"post", "pre"}, "layer norm after or before a sub-layer"),
            choice("model.activation", {"relu", "gelu"}, "of the feed-forward layer"),
-           flag("model.tied", "the softmax has the matrix of the embedding")});
+           flag("model.tied", "the softmax has the matrix of the embedding")},
+          transformer);
   keys.push_back(choice("model.start", {"xavier", "normal"},
                         "the deviation of normal numbers in matrices at the start: xavier, "
-                        "1/sqrt(D), for questions sqrt(2/(rows + columns)); normal, "
+                        "1/sqrt(D), in other models than a Transformer sqrt(2/(rows + columns)); "
+                        "normal, "
                         "model.deviation. In a Transformer, that of W_O and of the second "
                         "feed-forward matrix is divided by sqrt(2 layers)"));
   keys.push_back(positive("model.deviation", 0.02, "see model.start"));
+}
+
+void add_mechanisms(Keys& keys) {
+  add_for(keys, any,
+          {integer("structured.hops", 1, 4, "R, the weighted means of a text"),
+           number("structured.penalty", 0, no_limit, 0,
+                  "the weight of |A A' - I|^2 in the loss of a text")},
+          {"structured-attention"});
+  add_for(keys, any,
+          {{.name = "alignment.terms",
+            .kind = Kind::choices,
+            .help = "biases of the alignment besides the words: positions, and the weights of the "
+                    "word before",
+            .fallback = nlohmann::ordered_json::array(),
+            .words = {"position", "previous"}},
+           integer("alignment.reach", 1, 2, "K: how far the weights of the word before reach"),
+           number("alignment.agreement", 0, no_limit, 0,
+                  "above 0, the other direction is learned, too, and this is the weight of "
+                  "-sum_ji A_ji A'_ij, for the weights A and A' of both")},
+          {"alignment-attention"});
+  add_for(keys, any,
+          {integer("cloze.lines", 1, 20, "lines of a document, before that with a word missing"),
+           integer("cloze.letters", 1, 4, "the least letters of a word that is asked for")},
+          {"attention-over-attention"});
 }
 
 Keys attention(const std::string& table, const std::string& where) {
@@ -147,9 +208,12 @@ Keys attention(const std::string& table, const std::string& where) {
 }
 
 void add_attentions(Keys& keys) {
-  add_for(keys, {"masked", "pairs"}, attention("encoder.self", "self-attention in the encoder"));
-  add_for(keys, {"causal", "pairs"}, attention("decoder.self", "self-attention in the decoder"));
-  add_for(keys, of_pairs, attention("decoder.cross", "the decoder's attention to the encoder"));
+  add_for(keys, {"masked", "pairs"}, attention("encoder.self", "self-attention in the encoder"),
+          transformer);
+  add_for(keys, {"causal", "pairs"}, attention("decoder.self", "self-attention in the decoder"),
+          transformer);
+  add_for(keys, {"pairs"}, attention("decoder.cross", "the decoder's attention to the encoder"),
+          transformer);
   Keys views = attention("views",
                          "the attention of the first view to each other one; none: no "
                          "attention, the boxes of all views side by side");
@@ -161,16 +225,22 @@ void add_attentions(Keys& keys) {
 }
 
 void add_objective(Keys& keys) {
-  keys.push_back(choice("objective.kind", {"causal", "masked", "pairs", "questions"},
-                        "causal language model (a decoder), masked language model (an encoder), "
-                        "pairs (from source to target, by both), or questions about scenes that "
-                        "several detectors saw"));
+  keys.push_back(choice("objective.kind",
+                        {"causal", "masked", "pairs", "questions", "classes", "matches", "cloze"},
+                        "causal language model, masked language model, "
+                        "pairs (from source to target), questions about scenes that "
+                        "several detectors saw, classes of texts, matches (do both columns of a "
+                        "pair belong together? half of them are shuffled), or cloze questions "
+                        "(which word of the lines before is missing in a line?)"));
   add_for(keys, {"masked"},
           {flag("objective.order",
                 "also learns whether the two halves of a segment are in order or swapped")});
-  keys.push_back(number("objective.smoothing", 0, 1, 0, "label smoothing"));
-  add_for(keys, of_pairs,
-          {integer("objective.beam", 1, 1, "width of the beam of outputs; 1: greedy", 1024)});
+  add_for(keys, any, {number("objective.smoothing", 0, 1, 0, "label smoothing")},
+          {"transformer", "multi-view", "intra-attention", "alignment-attention",
+           "structured-attention", "decomposable-attention"});
+  add_for(keys, {"pairs"},
+          {integer("objective.beam", 1, 1, "width of the beam of outputs; 1: greedy", 1024)},
+          transformer);
 }
 
 void add_optimizer(Keys& keys) {
@@ -206,7 +276,8 @@ void add_optimizer(Keys& keys) {
        choice("optimizer.singular", {"stop", "skip"},
               "what happens where a ratio R is below optimizer.min-ratio: the run ends with "
               "status 4, or that column stays for this step"),
-       positive("optimizer.min-ratio", 1e-3, "see optimizer.singular")});
+       positive("optimizer.min-ratio", 1e-3, "see optimizer.singular")},
+      transformer);
 }
 
 void add_schedule(Keys& keys) {
@@ -230,15 +301,18 @@ void add_steps(Keys& keys) {
       positive("run.epochs", 1,
                "passes over the training data, unless run.steps is given; --set of either "
                "replaces the other one of the file"));
-  keys.push_back(integer("run.batch", 1, 16, "segments, pairs or scenes of a step"));
-  keys.push_back(number("run.dropout", 0, 1, 0, "of embeddings and of the results of sub-layers"));
-  keys.push_back(number("run.weight-dropout", 0, 1, 0, "of attention weights"));
+  keys.push_back(integer("run.batch", 1, 16, "segments, pairs, scenes or texts of a step"));
+  keys.push_back(number("run.dropout", 0, 1, 0,
+                        "of embeddings and of the results of sub-layers; in models of mechanisms, "
+                        "of embeddings and of what the softmax reads"));
+  add_for(keys, any, {number("run.weight-dropout", 0, 1, 0, "of attention weights")}, with_heads);
   keys.push_back(integer("run.evaluate-every", 1, 200, "steps between evaluations"));
   keys.push_back(integer("run.log-every", 1, 50, "steps between lines of the log"));
   keys.push_back(integer("run.checkpoint-every", 1, 500, "steps between checkpoints"));
-  keys.push_back(
-      flag("run.keep-inputs",
-           "checkpoints hold x (and y) of every attention for the first validation batch"));
+  add_for(keys, any,
+          {flag("run.keep-inputs",
+                "checkpoints hold x (and y) of every attention for the first validation batch")},
+          with_heads);
 }
 
 Keys all_keys() {
@@ -247,6 +321,7 @@ Keys all_keys() {
   add_data(keys);
   add_model(keys);
   add_attentions(keys);
+  add_mechanisms(keys);
   add_objective(keys);
   add_optimizer(keys);
   add_schedule(keys);
@@ -298,6 +373,18 @@ std::string RecipeKey::expectation() const {
   return {};
 }
 
+const std::vector<std::string>& models_of(const std::string& objective) {
+  static const std::map<std::string, std::vector<std::string>> models = {
+      {"causal", {"transformer", "intra-attention"}},
+      {"masked", {"transformer"}},
+      {"pairs", {"transformer", "alignment-attention", "hard-attention"}},
+      {"questions", {"multi-view"}},
+      {"classes", {"structured-attention"}},
+      {"matches", {"decomposable-attention"}},
+      {"cloze", {"attention-over-attention"}}};
+  return models.at(objective);
+}
+
 const std::vector<RecipeKey>& recipe_keys() {
   static const std::vector<RecipeKey> keys = all_keys();
   return keys;
@@ -318,8 +405,12 @@ std::string recipe_help() {
       table = own;
     }
     std::string words = sentence(key.help);
-    if (!key.objectives.empty()) {
-      words += fmt::format(" Only {}.", fmt::join(key.objectives, ", "));
+    if (!key.objectives.empty() && !key.models.empty()) {
+      words += fmt::format(" Only {} with {}.", fmt::join(key.objectives, ", "),
+                           fmt::join(key.models, ", "));
+    } else if (!key.objectives.empty() || !key.models.empty()) {
+      words += fmt::format(" Only {}.",
+                           fmt::join(key.models.empty() ? key.objectives : key.models, ", "));
     }
     words += " " + sentence(key.expectation());
     words.pop_back();

@@ -47,6 +47,12 @@ std::size_t division(const std::string& text, std::size_t at, bool by_lines) {
   return at;
 }
 
+// Whether examples are lines, or made of lines.
+bool is_in_lines(const Recipe& recipe) {
+  const std::string kind = recipe.text("objective.kind");
+  return kind != "causal" && kind != "masked";
+}
+
 void divide(const Recipe& recipe, SplitTexts& made) {
   const std::string file = recipe.text("data.text");
   const std::vector<double> shares = recipe.numbers("data.split");
@@ -55,7 +61,7 @@ void divide(const Recipe& recipe, SplitTexts& made) {
     throw recipe.refusal("data.split", "needs three shares, the first of which is above 0");
   }
   const std::string text = text_of(file);
-  const bool by_lines = recipe.text("data.tokens") != "characters";
+  const bool by_lines = recipe.text("data.tokens") != "characters" || is_in_lines(recipe);
   const auto size = static_cast<double>(text.size());
   const std::size_t first =
       division(text, static_cast<std::size_t>(size * shares[0] / sum), by_lines);
@@ -144,9 +150,8 @@ train::Vocabulary learn_vocabulary(const Recipe& recipe, const std::string& text
                                           : train::TokenKind::characters;
   options.size = recipe.integer("data.vocabulary");
   options.specials = std::move(specials);
-  const bool in_lines = recipe.text("objective.kind") != "pairs";
-  options.line_ends =
-      in_lines && options.kind != train::TokenKind::characters && recipe.flag("data.line-ends");
+  options.line_ends = !is_in_lines(recipe) && options.kind != train::TokenKind::characters &&
+                      recipe.flag("data.line-ends");
   options.exact = options.size > 0;
   if (options.kind == train::TokenKind::byte_pairs && options.size == 0) {
     throw recipe.refusal("data.vocabulary", "is 0, but byte pairs need a number");

@@ -29,7 +29,8 @@ struct SplitTexts {
 };
 
 /// Reads data.text, divided by data.split, or data.train, data.valid and data.test. A division lies
-/// between two characters, or for words and byte pairs at the end of a line. Throws the errors of
+/// between two characters, or where tokens are not characters or examples are lines, at the end of
+/// a line. Throws the errors of
 /// read_text, and those of Recipe::refusal for files that are missing or too many, shares that are
 /// no division, and splits that are empty.
 SplitTexts read_split_texts(const Recipe& recipe);

@@ -1,0 +1,96 @@
+#pragma once
+
+#include <set>
+#include <string>
+
+#include "mechanisms/alignment.hpp"
+#include "train/mechanism_layer.hpp"
+#include "train/recurrent_layer.hpp"
+#include "train/softmax_layer.hpp"
+
+namespace attn::train {
+
+/// What favours an alignment besides the words: see mechanisms::Alignment.
+struct AlignmentTerms {
+  bool position = false;
+  Index reach = 0;  ///< K of the weights of the word before; 0: no such term
+};
+
+/// One direction of a model from source to target: a BiLSTM or BiGRU over the source's vectors, a
+/// network of the same cell over the target's, whose state before word j attends to the source with
+/// biases of alignment, and the softmax of a linear function of that state and its context.
+class AlignmentDirection {
+ public:
+  struct Options {
+    Index source_width = 0;  ///< of vectors
+    Index input_width = 0;
+    Index width = 0;  ///< of the states of one direction
+    Index inner = 0;  ///< of the energies
+    Index vocabulary = 0;
+    RecurrentCell cell = RecurrentCell::lstm;
+    AlignmentTerms terms;
+    double smoothing = 0;
+    std::optional<double> deviation;
+  };
+
+  /// All names begin with the prefix. Its dropout has the number `place`.
+  AlignmentDirection(Parameters& parameters, const std::string& prefix, const Options& options,
+                     std::uint32_t place);
+
+  /// Sequences and the vectors of their tokens, padding included.
+  template <class T>
+  struct Side {
+    Sequences sequences;
+    MatrixView<const T> vectors;
+  };
+
+  template <class T>
+  struct Passed {
+    RecurrentLayer::Kept<T> encoder, decoder;
+    Rows<T> encodings;
+    Rows<T> states;
+    Rows<T> weights;   ///< (sequences, J·I), if they were asked for
+    Rows<T> features;  ///< by word: its state and its context
+  };
+
+  template <class T>
+  void forward(const Slot<T>& slot, const Side<T>& source, const Side<T>& input, bool with_weights,
+               Passed<T>& passed) const;
+
+  /// The predictions of targets, which are rows of the input; writes the gradients of the softmax
+  /// and adds that of the features to `dfeatures` if it has data.
+  template <class T>
+  Prediction predict(const Slot<T>& slot, const Passed<T>& passed, const Targets& targets,
+                     double factor, MatrixView<T> dfeatures) const;
+
+  /// Writes the gradients of the other tensors and adds those of the vectors, from those of the
+  /// features and, unless it is empty, of the weights.
+  template <class T>
+  void backward(const Slot<T>& slot, const Side<T>& source, const Side<T>& input, Passed<T>& passed,
+                Rows<T>& dfeatures, const Rows<T>& dweights, MatrixView<T> dsource,
+                MatrixView<T> dinput) const;
+
+  /// See SoftmaxLayer::logits: of the features of the rows.
+  template <class T>
+  Rows<T> logits(const Slot<T>& slot, MatrixView<const T> features) const {
+    return softmax_.logits(slot.weights, features);
+  }
+
+  Index feature_width() const { return decoder_.outputs() + encoder_.outputs(); }
+
+  template <class T>
+  PassBytes bytes(const Sequences& source, const Sequences& input, bool with_weights) const;
+
+ private:
+  template <class T>
+  mechanisms::Batch<T> batch_of(const Slot<T>& slot, const Side<T>& source, const Side<T>& input,
+                                const Passed<T>& passed) const;
+
+  RecurrentLayer encoder_;
+  RecurrentLayer decoder_;
+  MechanismLayer attention_;
+  SoftmaxLayer softmax_;
+  std::uint32_t place_;
+};
+
+}  // namespace attn::train

@@ -1,0 +1,106 @@
+#pragma once
+
+#include <vector>
+
+#include "train/language_batches.hpp"
+#include "train/pair_batches.hpp"
+
+namespace attn::train {
+
+/// A sequence and its class.
+struct Labelled {
+  std::vector<Index> tokens;
+  Index label = 0;
+};
+
+/// Batches of sequences, each with one target, its class, on row n of the slot's n-th sequence.
+class LabelledBatches : public Batches {
+ public:
+  /// Requires length and batch >= 1. What is beyond `length` tokens is cut off. Throws Error(input)
+  /// if there are no sequences.
+  LabelledBatches(std::vector<Labelled> sequences, Index length, Index batch);
+
+  Index cut() const { return cut_; }  ///< the sequences that were cut
+  Index longest() const;              ///< the most tokens of a sequence
+
+ protected:
+  SlotBatch slot(std::span<const Index> items, const std::optional<Epoch>& epoch) const override;
+
+ private:
+  std::vector<Labelled> sequences_;
+  Index cut_ = 0;
+};
+
+/// The class of a pair that belongs together.
+inline constexpr Index matching_class = 1;
+
+/// Batches of pairs of which half belong together, class 1, and half do not, class 0: item 2n is
+/// pair n, item 2n + 1 its source with the target of another pair, whose tokens differ. All other
+/// pairs are equally likely, but that one with the same target is replaced by the next one. Which
+/// one it is, is a function of (seed, epoch, item) by RandomStream(seed, "shuffled pairs"); in
+/// evaluation of the item alone.
+class MatchBatches : public Batches {
+ public:
+  /// As PairBatches; `options.start` and `end` do not count. Throws Error(input) if there are no
+  /// pairs, or if all targets are equal.
+  MatchBatches(std::vector<TokenPair> pairs, const PairOptions& options);
+
+  Index cut() const { return cut_; }
+  Index longest_source() const;
+  Index longest() const;
+
+ protected:
+  SlotBatch slot(std::span<const Index> items, const std::optional<Epoch>& epoch) const override;
+
+ private:
+  std::vector<TokenPair> pairs_;
+  Index cut_ = 0;
+};
+
+struct ClozeOptions {
+  Index lines = 20;            ///< of a document
+  Index blank = 0;             ///< the token that stands for the word that is asked for
+  std::vector<bool> eligible;  ///< by token: whether it may be asked for
+};
+
+/// Questions about a text: a document is some lines that follow each other, lines without words
+/// left out; the question is the line after them, in which a word that the document has, too, is
+/// asked for. Every line with such words is a question.
+struct ClozeQuestions {
+  struct Question {
+    std::size_t line;
+    std::vector<Index> words;  ///< that may be asked for, each once, in ascending order
+  };
+
+  /// Requires options.lines >= 1. Throws Error(input) if there is no question.
+  ClozeQuestions(std::vector<std::vector<Index>> all, const ClozeOptions& options);
+
+  std::vector<std::vector<Index>> lines;  ///< with words
+  std::vector<Question> questions;
+};
+
+/// Batches of documents as sources and questions as inputs, in which the word that is asked for is
+/// a blank, in all its places; the target is that word. All words of a question that may be asked
+/// for are equally likely; which one it is, is a function of (seed, epoch, item) by
+/// RandomStream(seed, "blanks"), in evaluation of the item alone.
+class ClozeBatches : public Batches {
+ public:
+  /// Requires batch >= 1.
+  ClozeBatches(ClozeQuestions questions, const ClozeOptions& options, Index batch);
+
+  Index longest_source() const { return longest_document_; }
+  Index longest() const { return longest_question_; }
+
+ protected:
+  SlotBatch slot(std::span<const Index> items, const std::optional<Epoch>& epoch) const override;
+
+ private:
+  std::vector<Index> document_of(std::size_t line) const;
+
+  ClozeQuestions questions_;
+  ClozeOptions options_;
+  Index longest_document_ = 0;
+  Index longest_question_ = 0;
+};
+
+}  // namespace attn::train

@@ -1,0 +1,101 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "mechanisms/batch.hpp"
+#include "train/parameters.hpp"
+#include "train/pass_bytes.hpp"
+#include "train/slot.hpp"
+
+namespace attn::train {
+
+/// A mechanism of lib/mechanisms as a layer: its shared inputs are parameters, and the sequences of
+/// a slot are its batch.
+class MechanismLayer {
+ public:
+  struct Options {
+    std::shared_ptr<const mechanisms::Mechanism<float>> f32;
+    std::shared_ptr<const mechanisms::Mechanism<double>> f64;
+    mechanisms::Sizes sizes;          ///< of all axes of its shared inputs
+    std::set<std::string> absent;     ///< the optional shared inputs that it lacks
+    std::optional<double> deviation;  ///< see start_deviation
+  };
+
+  /// Options of mechanism M, such as mechanisms::Structured.
+  template <class M>
+  static Options of(mechanisms::Sizes sizes, std::optional<double> deviation,
+                    std::set<std::string> absent = {}) {
+    return {M::template make<float>(), M::template make<double>(), std::move(sizes),
+            std::move(absent), deviation};
+  }
+
+  /// Adds PREFIX and the name of each shared input, with its shape. What the mechanism's form calls
+  /// a bias, an optional input with one axis, starts with 0, the others with normal numbers.
+  MechanismLayer(Parameters& parameters, const std::string& prefix, const Options& options);
+
+  /// The batch of a slot with `count` sequences: weights are there. The caller adds the sizes of
+  /// the other axes, inputs and tokens of sequences, and lengths.
+  template <class T>
+  mechanisms::Batch<T> batch(const Slot<T>& slot, Index count) const;
+
+  /// Computes the results that have data.
+  template <class T>
+  void forward(const mechanisms::Batch<T>& batch, const mechanisms::Tensors<T>& results) const;
+
+  /// Writes the gradients of its weights, and those of inputs of sequences that have data in
+  /// `gradients`, which has an element for each input.
+  template <class T>
+  void backward(const Slot<T>& slot, const mechanisms::Batch<T>& batch,
+                const mechanisms::Tensors<const T>& grad_results,
+                mechanisms::Tensors<T> gradients) const;
+
+  /// For a batch of `count` sequences, with the sizes of the axes that are not those of weights.
+  template <class T>
+  PassBytes bytes(const mechanisms::Sizes& sizes, Index count) const;
+
+  const mechanisms::MechanismForm& form() const { return options_.f64->form(); }
+
+  /// The place of a shared input.
+  MatrixPlace weight(std::size_t input) const;
+
+ private:
+  struct Weight {
+    std::size_t input;
+    Shape shape;
+    Index offset;
+  };
+
+  template <class T>
+  const mechanisms::Mechanism<T>& mechanism() const;
+
+  Options options_;
+  std::vector<Weight> weights_;
+};
+
+/// A tensor of a mechanism that is in memory of the caller.
+template <class T>
+TensorView<T> tensor(T* data, Shape shape) {
+  return {data, std::move(shape)};
+}
+
+/// The rows of sequences as a tensor (count, length, cols).
+template <class T>
+TensorView<const T> sequence_tensor(const Rows<T>& rows, const Sequences& sequences) {
+  return {rows.data(), {sequences.count, sequences.length, rows.cols()}};
+}
+template <class T>
+TensorView<T> sequence_tensor(Rows<T>& rows, const Sequences& sequences) {
+  return {rows.data(), {sequences.count, sequences.length, rows.cols()}};
+}
+
+/// The lengths of sequences as those of a mechanism: absent if all are whole.
+inline TensorView<const Index> lengths_of(const Sequences& sequences) {
+  if (sequences.lengths == nullptr) return {};
+  return {sequences.lengths, {sequences.count}};
+}
+
+}  // namespace attn::train

@@ -1,0 +1,172 @@
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+
+#include "train/embedding.hpp"
+#include "train/recurrent_layer.hpp"
+#include "train/transformer.hpp"
+
+namespace attn::train {
+
+/// What the models of mechanisms have in common. Matrices start as start_deviation says.
+struct MechanismOptions {
+  Index source_vocabulary = 0;  ///< 0: there are no sources
+  Index vocabulary = 0;         ///< of inputs
+  bool joint = false;           ///< sources and inputs have the same vocabulary and vectors
+  Index classes = 0;            ///< what a model with fixed answers chooses from
+  Index width = 0;              ///< of the tokens' vectors, and of the states of one direction
+  Index inner = 0;              ///< of energies, and of two-layer networks
+  RecurrentCell cell = RecurrentCell::lstm;  ///< of encoders
+  double smoothing = 0;                      ///< of the labels, where a SoftmaxLayer predicts them
+  std::optional<double> deviation;
+};
+
+/// A mean over some numbers, 0 of none.
+struct MeanFigure {
+  double sum = 0;
+  Index count = 0;
+
+  void add(double number) {
+    sum += number;
+    ++count;
+  }
+  double mean() const { return count == 0 ? 0 : sum / static_cast<double>(count); }
+};
+
+/// What a mechanism's attention shows, by name; each model says over what the mean is.
+using MechanismFigures = std::map<std::string, MeanFigure>;
+
+/// A model around a mechanism of lib/mechanisms, for the batches of a Transformer. It has
+/// embeddings of sources and inputs without positions, which its encoders tell from the order.
+/// Prediction::smoothed, whose gradient a step takes, may have a penalty of attention in it.
+class MechanismModel {
+ public:
+  using Batch = SlotBatch;
+  using Sums = Prediction;
+
+  virtual ~MechanismModel() = default;
+
+  const Parameters& parameters() const { return parameters_; }
+  bool has_sources() const { return source_.has_value(); }
+
+  /// What a pass with gradients returns besides those it writes: see Embedding::backward.
+  template <class T>
+  struct TokenGradients {
+    Rows<T> source;
+    Rows<T> input;
+  };
+
+  /// The predictions of a slot; adds to `figures` unless they are null.
+  template <class T>
+  Prediction predict(const Slot<T>& slot, const SlotBatch& batch,
+                     MechanismFigures* figures = nullptr) const {
+    return pass(Pass<T>{slot, batch, 0, nullptr, figures});
+  }
+
+  /// The same, and writes the gradients of the smoothed loss times factors.targets, of all tensors
+  /// but those by rows, to the slot.
+  template <class T>
+  Prediction differentiate(const Slot<T>& slot, const SlotBatch& batch, const LossFactors& factors,
+                           TokenGradients<T>& token_gradients) const {
+    return pass(Pass<T>{slot, batch, factors.targets, &token_gradients, nullptr});
+  }
+
+  /// For a model from source to target: log p of every token at the last position of each input,
+  /// (inputs, vocabulary). Throws std::logic_error for other models.
+  template <class T>
+  Rows<T> next_scores(const Slot<T>& slot, const SlotBatch& batch) const {
+    return last_scores(Pass<T>{slot, batch, 0, nullptr, nullptr});
+  }
+
+  /// For slots of such sequences, `source` without rows for a model without sources.
+  template <class T>
+  SlotBytes bytes(const Sequences& source, const Sequences& input) const;
+
+  /// Adds a slot's gradients of the tokens' vectors to those of the tables.
+  template <class T>
+  void add_token_gradients(const SlotBatch& batch, const TokenGradients<T>& token_gradients,
+                           T* gradients) const;
+
+ protected:
+  /// A pass over a slot: with gradients where there are `token_gradients`.
+  template <class T>
+  struct Pass {
+    const Slot<T>& slot;
+    const SlotBatch& batch;
+    double factor;
+    TokenGradients<T>* token_gradients;
+    MechanismFigures* figures;
+
+    bool differentiates() const { return token_gradients != nullptr; }
+  };
+
+  /// Adds the tables PREFIXinput/tokens and, where there are sources, PREFIXsource/tokens unless
+  /// it is the same.
+  MechanismModel(const std::string& prefix, const MechanismOptions& options);
+
+  // What a model does, in both types: see MechanismModelOf.
+  virtual Prediction pass(const Pass<float>& pass) const = 0;
+  virtual Prediction pass(const Pass<double>& pass) const = 0;
+  virtual Rows<float> last_scores(const Pass<float>& pass) const;
+  virtual Rows<double> last_scores(const Pass<double>& pass) const;
+  virtual PassBytes bytes_f32(const Sequences& source, const Sequences& input) const = 0;
+  virtual PassBytes bytes_f64(const Sequences& source, const Sequences& input) const = 0;
+
+  const MechanismOptions& options() const { return options_; }
+  Parameters& parameters() { return parameters_; }
+  double deviation_of(Index rows, Index cols) const;
+
+  /// Vectors of tokens, and the way back from their gradients.
+  template <class T>
+  Rows<T> source_vectors(const Pass<T>& pass) const;
+  template <class T>
+  Rows<T> input_vectors(const Pass<T>& pass) const;
+  template <class T>
+  void finish_source(const Pass<T>& pass, Rows<T>& dx) const;
+  template <class T>
+  void finish_input(const Pass<T>& pass, Rows<T>& dx) const;
+
+ private:
+  MechanismOptions options_;
+  Parameters parameters_;
+  std::optional<Embedding> input_;
+  std::optional<Embedding> source_;
+};
+
+/// The virtual functions of a class Model that has, for T = float and double,
+///
+///   Prediction run(const Pass<T>&) const: the predictions of a slot, and their gradients;
+///   PassBytes layer_bytes<T>(source, input) const: the memory without the embeddings;
+///   and, from source to target, Rows<T> scores(const Pass<T>&) const: see next_scores.
+template <class Model>
+class MechanismModelOf : public MechanismModel {
+ public:
+  using MechanismModel::MechanismModel;
+
+ private:
+  const Model& model() const { return static_cast<const Model&>(*this); }
+
+  Prediction pass(const Pass<float>& pass) const final { return model().run(pass); }
+  Prediction pass(const Pass<double>& pass) const final { return model().run(pass); }
+  Rows<float> last_scores(const Pass<float>& pass) const final { return scores_of(pass); }
+  Rows<double> last_scores(const Pass<double>& pass) const final { return scores_of(pass); }
+  PassBytes bytes_f32(const Sequences& source, const Sequences& input) const final {
+    return model().template layer_bytes<float>(source, input);
+  }
+  PassBytes bytes_f64(const Sequences& source, const Sequences& input) const final {
+    return model().template layer_bytes<double>(source, input);
+  }
+
+  template <class T>
+  Rows<T> scores_of(const Pass<T>& pass) const {
+    if constexpr (requires { model().scores(pass); }) {
+      return model().scores(pass);
+    } else {
+      return MechanismModel::last_scores(pass);
+    }
+  }
+};
+
+}  // namespace attn::train

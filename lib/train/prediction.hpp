@@ -1,0 +1,37 @@
+#pragma once
+
+#include "tensor/shape.hpp"
+
+namespace attn::train {
+
+/// What a pass found about its targets.
+struct Prediction {
+  double loss = 0;      ///< Σ over targets of −log p(token), in nats, without smoothing
+  double smoothed = 0;  ///< the same of the smoothed loss, whose gradient is taken
+  Index correct = 0;    ///< targets whose token is the most probable one, the first of equal ones
+  Index count = 0;      ///< targets
+
+  /// The same of the order of segments, where a batch asks for it: see SlotBatch::swapped.
+  double order_loss = 0;
+  Index order_correct = 0;
+  Index order_count = 0;
+
+  void add(const Prediction& more) {
+    loss += more.loss;
+    smoothed += more.smoothed;
+    correct += more.correct;
+    count += more.count;
+    order_loss += more.order_loss;
+    order_correct += more.order_correct;
+    order_count += more.order_count;
+  }
+
+  /// The loss whose gradient a step takes: smoothed/count + order_loss/order_count, where a mean of
+  /// nothing is 0.
+  double objective() const {
+    const auto mean = [](double sum, Index n) { return n == 0 ? 0 : sum / static_cast<double>(n); };
+    return mean(smoothed, count) + mean(order_loss, order_count);
+  }
+};
+
+}  // namespace attn::train

@@ -1,0 +1,264 @@
+// lib/train: models of mechanisms: gradients against differences, padding, threads.
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "train/alignment_model.hpp"
+#include "train/batch_pass.hpp"
+#include "train/decomposable_model.hpp"
+#include "train/greedy_outputs.hpp"
+#include "train/hard_model.hpp"
+#include "train/intra_attention_model.hpp"
+#include "train/language_batches.hpp"
+#include "train/over_attention_model.hpp"
+#include "train/structured_model.hpp"
+#include "train_problem.hpp"
+
+using namespace attn;
+using namespace attn::train;
+using namespace attn::testing;
+
+namespace {
+
+// A model, and what its batches are like.
+struct ModelCase {
+  std::string name;
+  std::shared_ptr<const MechanismModel> model;
+  enum class Targets { each_row, one_class, word_of_source } targets;
+  Index source_vocabulary = 0;  // 0: no sources
+  Index vocabulary = 5;
+  Index classes = 0;
+};
+
+constexpr Index source_symbols = 4;
+constexpr Index symbols = 5;
+
+MechanismOptions small_model(RecurrentCell cell, Index sources, Index classes) {
+  return {.source_vocabulary = sources,
+          .vocabulary = symbols,
+          .joint = false,
+          .classes = classes,
+          .width = 3,
+          .inner = 4,
+          .cell = cell,
+          .smoothing = classes == 3 ? 0.1 : 0,
+          // Large enough that attention is far from uniform.
+          .deviation = 0.7};
+}
+
+std::vector<ModelCase> model_cases() {
+  using Targets = ModelCase::Targets;
+  std::vector<ModelCase> cases;
+  for (const RecurrentCell cell : {RecurrentCell::lstm, RecurrentCell::gru}) {
+    const std::string suffix = cell == RecurrentCell::lstm ? " lstm" : " gru";
+    const auto pairs = small_model(cell, source_symbols, 0);
+    cases.push_back({"structured" + suffix,
+                     std::make_shared<StructuredModel>(StructuredModelOptions{
+                         small_model(cell, 0, 3), 2, cell == RecurrentCell::lstm ? 0 : 0.7}),
+                     Targets::one_class, 0, symbols, 3});
+    MechanismOptions joint = small_model(cell, symbols, 0);
+    joint.joint = true;
+    cases.push_back({"over attention" + suffix, std::make_shared<OverAttentionModel>(joint),
+                     Targets::word_of_source, symbols});
+    cases.push_back(
+        {"hard" + suffix, std::make_shared<HardModel>(pairs), Targets::each_row, source_symbols});
+    for (const bool agrees : {false, true}) {
+      const AlignmentModelOptions options = {pairs, {agrees, agrees ? 2 : 0}, agrees ? 0.8 : 0};
+      cases.push_back({"alignment" + suffix + (agrees ? " with terms" : ""),
+                       std::make_shared<AlignmentModel>(options), Targets::each_row,
+                       source_symbols});
+    }
+  }
+  cases.push_back({"intra attention",
+                   std::make_shared<IntraAttentionModel>(small_model(RecurrentCell::lstm, 0, 0)),
+                   Targets::each_row, 0});
+  cases.push_back(
+      {"decomposable",
+       std::make_shared<DecomposableModel>(small_model(RecurrentCell::lstm, source_symbols, 2)),
+       Targets::one_class, source_symbols, symbols, 2});
+  return cases;
+}
+
+// Sequences of these lengths, sources one longer; the tokens depend on the sequence's number alone.
+SlotBatch mechanism_slot(const ModelCase& one, const std::vector<Index>& lengths, Index first) {
+  std::vector<std::vector<Index>> sources;
+  std::vector<std::vector<Index>> inputs;
+  std::vector<std::vector<Index>> targets;
+  SlotBatch slot;
+  for (std::size_t n = 0; n < lengths.size(); ++n) {
+    std::mt19937_64 random(static_cast<std::uint64_t>(first) + n);
+    const auto draw = [&](Index below) {
+      return static_cast<Index>(random() % static_cast<std::uint64_t>(below));
+    };
+    sources.emplace_back();
+    inputs.emplace_back();
+    targets.emplace_back();
+    for (Index i = 0; i < lengths[n]; ++i) {
+      inputs.back().push_back(draw(one.vocabulary));
+      targets.back().push_back(draw(one.vocabulary));
+    }
+    for (Index i = 0; i <= lengths[n] && one.source_vocabulary > 0; ++i) {
+      sources.back().push_back(draw(one.source_vocabulary));
+    }
+    if (one.targets == ModelCase::Targets::each_row) continue;
+    slot.targets.rows.push_back(static_cast<Index>(n));
+    slot.targets.tokens.push_back(
+        one.targets == ModelCase::Targets::one_class
+            ? draw(one.classes)
+            : sources.back()[static_cast<std::size_t>(draw(std::ssize(sources.back())))]);
+  }
+  slot.input = padded_rows(inputs);
+  if (one.source_vocabulary > 0) slot.source = padded_rows(sources);
+  if (one.targets == ModelCase::Targets::each_row) slot.targets = row_targets(targets, slot.input);
+  return slot;
+}
+
+std::vector<double> started(const MechanismModel& model) {
+  std::vector<double> weights(static_cast<std::size_t>(model.parameters().size()));
+  model.parameters().initialise(3, weights.data());
+  return weights;
+}
+
+}  // namespace
+
+TEST_CASE("gradients of models of mechanisms") {
+  for (const ModelCase& one : model_cases()) {
+    CAPTURE(one.name);
+    const std::vector<SlotBatch> slots = {mechanism_slot(one, {4, 1, 3}, 0),
+                                          mechanism_slot(one, {2}, 7)};
+    for (const double dropout : {0.0, 0.2}) {
+      // A vector that dropout makes 0 lies at the kink of ReLU, where there is no gradient.
+      if (one.name == "decomposable" && dropout > 0) continue;
+      CAPTURE(dropout);
+      CHECK(largest_gradient_error<MechanismModel>(*one.model, slots, dropout) <= difference_error);
+    }
+  }
+}
+
+TEST_CASE("a padded slot of a mechanism's model has the predictions of its sequences") {
+  for (const ModelCase& one : model_cases()) {
+    CAPTURE(one.name);
+    const std::vector<double> weights = started(*one.model);
+    const std::vector<Index> lengths = {4, 1, 3};
+    BatchPass<MechanismModel, double> pass(*one.model, 1);
+    const Prediction together = pass.predict(weights.data(), {mechanism_slot(one, lengths, 0)});
+    Prediction sum;
+    for (std::size_t n = 0; n < lengths.size(); ++n) {
+      sum.add(
+          pass.predict(weights.data(), {mechanism_slot(one, {lengths[n]}, static_cast<Index>(n))}));
+    }
+    CHECK(together.count == sum.count);
+    CHECK(together.correct == sum.correct);
+    CHECK(together.count > 0);
+    // The order of sums.
+    CHECK(std::abs(together.loss - sum.loss) <= 1e-13 * sum.loss);
+    CHECK(std::abs(together.smoothed - sum.smoothed) <= 1e-13 * std::abs(sum.loss));
+  }
+}
+
+TEST_CASE_TEMPLATE("no bit of a step of a mechanism's model depends on threads", T, float, double) {
+  for (const ModelCase& one : model_cases()) {
+    CAPTURE(one.name);
+    std::vector<SlotBatch> slots;
+    for (Index n = 0; n < 8; ++n) slots.push_back(mechanism_slot(one, {1 + n % 4, 2}, 10 * n));
+    std::vector<T> weights(static_cast<std::size_t>(one.model->parameters().size()));
+    one.model->parameters().initialise(3, weights.data());
+    std::vector<T> first;
+    for (const int threads : {1, 3, 8}) {
+      BatchPass<MechanismModel, T> pass(*one.model, threads);
+      const auto found = pass.differentiate(weights.data(), slots, {0.1, 0}, 5, 1);
+      const std::vector<T> gradients(found.gradients, found.gradients + weights.size());
+      if (first.empty()) first = gradients;
+      CAPTURE(threads);
+      CHECK(gradients == first);
+    }
+  }
+}
+
+TEST_CASE("the scores of the next word are those of the loss") {
+  for (const ModelCase& one : model_cases()) {
+    if (one.name.find("alignment") == std::string::npos &&
+        one.name.find("hard") == std::string::npos)
+      continue;
+    CAPTURE(one.name);
+    const std::vector<double> weights = started(*one.model);
+    Slot<double> slot;
+    slot.weights = weights.data();
+    SlotBatch batch = mechanism_slot(one, {3, 1, 4}, 0);
+    const Rows<double> scores = one.model->next_scores(slot, batch);
+    CHECK(scores.rows() == 3);
+    const std::vector<Index> last = {2, 4, 11};
+    for (Index n = 0; n < 3; ++n) {
+      double sum = 0;
+      for (Index y = 0; y < symbols; ++y) sum += std::exp(scores.view()(n, y));
+      const double* const row = scores.view().row(n);
+      const Index best = std::max_element(row, row + symbols) - row;
+      for (Index y = 0; y < symbols; ++y) {
+        batch.targets = {{last[static_cast<std::size_t>(n)]}, {y}};
+        const Prediction found = one.model->predict(slot, batch);
+        const double log_p = scores.view()(n, y) - std::log(sum);
+        CHECK(found.correct == (y == best ? 1 : 0));
+        if (one.name.starts_with("hard")) {
+          // Jensen: the mean of log p is at most the log of the mean.
+          CHECK(-found.loss <= log_p + 1e-12);
+          CHECK(std::abs(sum - 1) <= 1e-12);
+        } else {
+          CHECK(std::abs(-found.loss - log_p) <= 1e-12);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("the penalty of structured attention is in the smoothed loss alone") {
+  const ModelCase one = model_cases()[0];
+  std::vector<double> losses;
+  for (const double penalty : {0.0, 0.5}) {
+    const StructuredModel model({small_model(RecurrentCell::lstm, 0, 3), 2, penalty});
+    const std::vector<double> weights = started(model);
+    Slot<double> slot;
+    slot.weights = weights.data();
+    MechanismFigures figures;
+    const Prediction found = model.predict(slot, mechanism_slot(one, {4, 2}, 0), &figures);
+    losses.push_back(found.loss);
+    // For two rows of A, |AA' − I|² = Σ (diagonal − 1)² + 2 (off-diagonal)².
+    CHECK(figures.at("diagonal").mean() > 0);
+    CHECK(figures.at("off_diagonal").mean() > 0);
+    if (penalty > 0) {
+      const StructuredModel plain({small_model(RecurrentCell::lstm, 0, 3), 2, 0});
+      const Prediction without = plain.predict(slot, mechanism_slot(one, {4, 2}, 0));
+      CHECK(found.smoothed > without.smoothed);
+    }
+  }
+  CHECK(losses[0] == losses[1]);
+}
+
+TEST_CASE("greedy outputs are the best next words, whatever else is computed") {
+  const AlignmentModel model({small_model(RecurrentCell::gru, source_symbols, 0), {true, 1}, 0});
+  const std::vector<double> weights = started(model);
+  const std::vector<std::vector<Index>> sources = {{1, 2, 3}, {0}, {3, 3, 1, 2, 0}};
+  const OutputOptions options = {.start = 0, .end = 1, .length = 6, .beam = 1};
+  const auto outputs = greedy_outputs(model, weights.data(), sources, options, 2);
+  Slot<double> slot;
+  slot.weights = weights.data();
+  for (std::size_t n = 0; n < sources.size(); ++n) {
+    CHECK(greedy_outputs(model, weights.data(), {sources[n]}, options, 1).front() == outputs[n]);
+    std::vector<Index> prefix = {options.start};
+    for (std::size_t t = 0; t <= outputs[n].size() && t < 6; ++t) {
+      SlotBatch batch;
+      batch.source = padded_rows({sources[n]});
+      batch.input = padded_rows({prefix});
+      const Rows<double> scores = model.next_scores(slot, batch);
+      const double* const after_start = scores.view().row(0) + 1;
+      const Index best =
+          1 + (std::max_element(after_start, after_start + symbols - 1) - after_start);
+      CHECK(best == (t < outputs[n].size() ? outputs[n][t] : options.end));
+      prefix.push_back(best);
+    }
+  }
+}

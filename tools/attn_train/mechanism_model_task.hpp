@@ -1,0 +1,47 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "attn_train/token_task.hpp"
+#include "train/mechanism_model.hpp"
+
+namespace attn::tools {
+
+/// What the objectives of a mechanism's model share. It has no attention of which checkpoints hold
+/// a group; figures of its attention are those of MechanismFigures.
+template <class T>
+class MechanismModelTask : public TokenTask<T, train::MechanismModel> {
+ public:
+  std::vector<AttentionGroup> attentions() const override { return {}; }
+  nlohmann::ordered_json attention_figures(const T* weights) override;
+  void write_inputs(const T*, io::OutputBundle&) override {}
+
+ protected:
+  MechanismModelTask(const Recipe& recipe, std::unique_ptr<const train::MechanismModel> model,
+                     int threads);
+
+  train::SlotBytes slot_bytes(const BatchSizes& sizes) const override;
+  std::int64_t figure_bytes(const BatchSizes& sizes, bool with_inputs) const override;
+
+  bool can_generate() const { return true; }
+  std::vector<std::vector<Index>> generate(const T* weights,
+                                           const std::vector<std::vector<Index>>& sources,
+                                           const train::OutputOptions& options) const;
+  std::int64_t generation_bytes(Index source_length, const train::OutputOptions& options) const;
+
+ private:
+  std::string kind_;
+};
+
+/// The model that model.kind names, for vocabularies and classes of these sizes.
+struct MechanismSizes {
+  Index source_vocabulary = 0;  ///< 0: there are no sources
+  Index vocabulary = 0;
+  bool joint = false;
+  Index classes = 0;
+};
+std::unique_ptr<const train::MechanismModel> make_mechanism_model(const Recipe& recipe,
+                                                                  const MechanismSizes& sizes);
+
+}  // namespace attn::tools
