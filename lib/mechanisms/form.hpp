@@ -24,16 +24,21 @@ struct TensorForm {
   std::string axes;
   std::string help;
   Kind kind = Kind::sequence;
-  bool optional = false;       ///< of an input
-  std::string needs = {};      ///< of a result: the optional tokens that it needs
-  bool differentiable = true;  ///< of a result: a loss may depend on it
-  std::string below = {};      ///< of tokens: they are in 0 … the length of this axis − 1
+  bool optional = false;  ///< of an input
+  /// Of an optional input: it must be there if the input of this name is.
+  std::string needed_with = {};
+  std::vector<std::string> needs = {};  ///< of a result: the optional inputs that it needs
+  bool differentiable = true;           ///< of a result: a loss may depend on it
+  bool by_default = true;               ///< of a result: it is computed unless others are asked for
+  /// Of tokens: they are in 0 … the length of this axis − 1. In a sequence without such places they
+  /// may be anything.
+  std::string below = {};
 };
 
 /// Weights of attention as a result, on which no loss may depend.
 inline TensorForm of_weights(const std::string& name, const std::string& axes,
                              const std::string& help) {
-  return {.name = name, .axes = axes, .help = help, .differentiable = false};
+  return {.name = name, .axes = axes, .help = help, .differentiable = false, .by_default = false};
 }
 
 /// The own lengths of the sequences of a padded batch.
@@ -48,6 +53,7 @@ struct MechanismForm {
   std::vector<TensorForm> tokens;  ///< integers, each sequence has its own
   std::vector<TensorForm> results;
   std::vector<LengthForm> lengths;
+  Sizes chosen = {};  ///< lengths of axes of results that an option says
 };
 
 /// The lengths of axes such as "4*D D+E". Every symbol must be in `sizes`.

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "mechanisms/alignment_form.hpp"
+#include "mechanisms/coattention_form.hpp"
 #include "mechanisms/decomposable_form.hpp"
 #include "mechanisms/hard_form.hpp"
 #include "mechanisms/intra_attention_form.hpp"
@@ -26,6 +27,7 @@ inline const std::vector<ToolForm>& tool_forms() {
       {"structured-attention", &structured_form()},
       {"alignment-attention", &alignment_form()},
       {"decomposable-attention", &decomposable_form()},
+      {"coattention", &coattention_form()},
       {"attention-over-attention", &over_attention_form()},
       {"hard-attention", &hard_form()}};
   return forms;

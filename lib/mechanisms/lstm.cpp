@@ -26,6 +26,7 @@ void lstm_gates(const LstmWeights<T>& weights, const T* h, T* gates) {
   Matrix<T> of_state(1, 4 * width);
   kernel::few_rows_transposed(T{1}, {h, 1, width}, weights.of_state(), of_state.view());
   for (Index n = 0; n < 4 * width; ++n) gates[n] += of_state.data()[n];
+  require_finite(gates, 4 * width);
   kernel::logistic_row(gates, 3 * width, gates);
   kernel::tanh_row(gates + 3 * width, width, gates + 3 * width);
 }

@@ -25,7 +25,8 @@ struct LstmWeights {
 template <class T>
 Matrix<T> lstm_inputs(const LstmWeights<T>& weights, MatrixView<const T> x);
 
-/// Gates of one step: `gates` (4D) has W_x x + b, adds W_h h and becomes [i; f; o; ĉ].
+/// Gates of one step: `gates` (4D) has W_x x + b, adds W_h h and becomes [i; f; o; ĉ]. Throws
+/// Error(numerical) for a number beyond the range of T.
 template <class T>
 void lstm_gates(const LstmWeights<T>& weights, const T* h, T* gates);
 

@@ -16,7 +16,7 @@ inline const MechanismForm& over_attention_form() {
                   {.name = "p",
                    .axes = "M",
                    .help = "the probability of the word at each position",
-                   .needs = "words"},
+                   .needs = {"words"}},
                   {"beta", "N", "the mean attention over the question"},
                   of_weights("weights_d", "M N", "softmax over the document, alpha"),
                   of_weights("weights_q", "M N", "softmax over the question, beta")},

@@ -1,5 +1,7 @@
 """Plain evaluations of the mechanisms, one sequence at a time, and random problems for them."""
 
+import functools
+
 import numpy as np
 
 
@@ -109,14 +111,73 @@ def alignment(source, target, w_source, w_target, v, w_position=None, w_previous
     return {"context": weights @ source, "weights": weights, "fertility": weights.sum(axis=0)}
 
 
+def lstm(x, w, b=0, backwards=False):
+    width = len(w) // 4
+    h, c, states = np.zeros(width), np.zeros(width), np.zeros((len(x), width))
+    for t in range(len(x))[::-1 if backwards else 1]:
+        gates = w @ np.concatenate([h, x[t]]) + b
+        i, f, o = (sigmoid(gates[n * width:(n + 1) * width]) for n in range(3))
+        c = f * c + i * np.tanh(gates[3 * width:])
+        states[t] = h = o * np.tanh(c)
+    return states
+
+
+def pointing_decoder(u, w_decoder, iterations, end, b_decoder=0, target=None, **weights):
+    positions, width = len(u), len(w_decoder) // 4
+
+    def log_p(word, state):
+        w, w1, b1, w2, b2, w3, b3 = (weights.get(f"{word}_{name}", 0)
+                                     for name in ("w", "w1", "b1", "w2", "b2", "w3", "b3"))
+        r = np.tanh(w @ state)
+        scores = []
+        for one in u:
+            m1 = (w1 @ np.concatenate([one, r]) + b1).reshape(-1, width).max(axis=0)
+            m2 = (w2 @ m1 + b2).reshape(-1, width).max(axis=0)
+            scores.append((w3 @ np.concatenate([m1, m2]) + b3).max())
+        return scores - np.max(scores) - np.log(np.exp(scores - np.max(scores)).sum())
+
+    found = {name: np.zeros((iterations, positions)) for name in ("start_log_p", "end_log_p")}
+    found |= {"span": np.zeros(2), "iterations": 0} | ({} if target is None else {"loss": 0.0})
+    spans = [(0, positions - 1)]
+    for n in range(iterations if positions else 0):
+        ends = [np.concatenate([u[s], u[e]]) for s, e in spans]
+        h = lstm(ends, w_decoder, b_decoder)[-1]
+        log_ps = [log_p(word, np.concatenate([h, ends[-1]])) for word in ("start", "end")]
+        found["start_log_p"][n], found["end_log_p"][n] = log_ps
+        if target is not None:
+            found["loss"] -= log_ps[0][target[0]] + log_ps[1][target[1]]
+        first = np.argmax(log_ps[0])
+        from_here = first if end == "after-start" else 0
+        spans.append((first, from_here + np.argmax(log_ps[1][from_here:])))
+        found["span"], found["iterations"] = np.array(spans[-1], float), n + 1
+        if spans[-1] == spans[-2]:
+            break
+    return found
+
+
+def coattention(document, question, w, sentinel_d, sentinel_q, w_question, w_forward, w_backward, b=0,
+                b_question=0, b_forward=0, b_backward=0, iterations=4, end="any", **decoder):
+    d = np.vstack([lstm(document, w, b), sentinel_d])
+    q = np.tanh(np.vstack([lstm(question, w, b), sentinel_q]) @ w_question.T + b_question)
+    energies = d @ q.T
+    weights_q, weights_d = softmax(energies.T), softmax(energies)
+    context = (weights_d @ np.hstack([q, weights_q @ d]))[:-1]
+    joined = np.hstack([d[:-1], context])
+    u = np.hstack([lstm(joined, w_forward, b_forward), lstm(joined, w_backward, b_backward, True)])
+    found = {"encoding": u, "context": context, "weights_q": weights_q, "weights_d": weights_d}
+    if "w_decoder" in decoder:
+        found |= pointing_decoder(u, iterations=iterations, end=end, **decoder)
+    return found
+
+
 class Problem:
     """A tool with its inputs: shapes of sequences and of weights by symbols, the padded lengths, and a
-    plain evaluation of one sequence."""
+    plain evaluation of one sequence. Tokens are below the length of the axis in `below`, else below 4."""
 
-    def __init__(self, tool, plain, sizes, sequences, shared, lengths, options=(), tokens=()):
+    def __init__(self, tool, plain, sizes, sequences, shared, lengths, options=(), tokens=(), below=()):
         self.tool, self.plain, self.sizes = tool, plain, sizes
         self.sequences, self.shared, self.lengths = sequences, shared, lengths
-        self.options, self.tokens = options, tokens
+        self.options, self.tokens, self.below = options, tokens, dict(below)
 
     def shape(self, axes):
         return tuple(eval(axis, {}, dict(self.sizes)) for axis in axes.split())  # pylint: disable=eval-used
@@ -132,7 +193,11 @@ class Problem:
             axes = (self.sequences | dict(self.tokens))[name]
             shape = (count, *self.shape(axes))
             if name in dict(self.tokens):
-                made[name] = random.integers(0, 4, size=shape)
+                end = [4] * count
+                for length, of in self.lengths.items():
+                    if self.below.get(name) == of:
+                        end = np.maximum(1, own[length])
+                made[name] = np.array([random.integers(0, one, size=shape[1:]) for one in end])
                 continue
             made[name] = random.normal(size=shape).astype(dtype)
             for sequence in range(count):
@@ -154,6 +219,14 @@ class Problem:
     def evaluate(self, datasets, sequence):
         return self.plain(**self.own(datasets, sequence))
 
+
+TWO_TEXTS = {"document": "M E", "question": "N E"}
+TEXT_LENGTHS = {"document_length": "M", "question_length": "N"}
+ENCODER = {"w": "4*L L+E", "sentinel_d": "L", "sentinel_q": "L", "w_question": "L L", "w_forward": "4*L 4*L",
+           "w_backward": "4*L 4*L"}
+DECODER = {"w_decoder": "4*L 5*L"} | {
+    f"{word}_{name}": axes for word in ("start", "end")
+    for name, axes in (("w", "L 5*L"), ("w1", "P*L 3*L"), ("w2", "P*L L"), ("w3", "P 2*L"))}
 
 PROBLEMS = [
     Problem("structured-attention", structured, {"T": 9, "D": 5, "A": 4, "R": 3}, {"x": "T D"},
@@ -190,4 +263,16 @@ PROBLEMS = [
             ({"w_r": "D G+E"} if fusion == "deep" else {}),
             {"length": "T", "source_length": "S"}, ("--fusion", fusion))
     for fusion in ("shallow", "deep")
+] + [
+    Problem("coattention", coattention, {"M": 6, "N": 5, "E": 2, "L": 3, "I": 4}, TWO_TEXTS, ENCODER,
+            TEXT_LENGTHS),
+    Problem("coattention", coattention, {"M": 6, "N": 5, "E": 2, "L": 3, "P": 2, "I": 4}, TWO_TEXTS,
+            ENCODER | DECODER | {"b": "4*L", "b_question": "L", "b_forward": "4*L", "start_b1": "P*L",
+                                 "end_b2": "P*L", "end_b3": "P"},
+            TEXT_LENGTHS, tokens={"target": "2"}, below={"target": "M"}),
+    Problem("coattention", functools.partial(coattention, iterations=3, end="after-start"),
+            {"M": 6, "N": 5, "E": 2, "L": 3, "P": 3, "I": 3}, TWO_TEXTS,
+            ENCODER | DECODER | {"b_backward": "4*L", "b_decoder": "4*L", "start_b2": "P*L", "end_b1": "P*L",
+                                 "start_b3": "P"},
+            TEXT_LENGTHS, ("--iterations", "3", "--end", "after-start")),
 ]

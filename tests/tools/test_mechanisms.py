@@ -148,6 +148,43 @@ class Mechanisms(ToolTest):
             self.write("in.h5", **datasets | {"target": np.array([0, target])})
             self.refused("hard-attention", "in.h5", status=3, says=["in.h5:/target", f"{target} at [1]", "[0, 6)"])
 
+    def decoder(self, **lengths):
+        problem = next(one for one in PROBLEMS if one.tool == "coattention" and one.tokens)
+        return problem, problem.datasets(lengths)
+
+    def test_a_target_outside_of_its_document(self):
+        _, datasets = self.decoder(document_length=[4, 0, 3], question_length=[5, 2, 1])
+        # In an empty document nothing is a position; the target is not looked at.
+        good = datasets | {"target": np.array([[0, 3], [9, -1], [2, 0]])}
+        self.write("in.h5", **good)
+        found = self.run_tool("coattention", "in.h5", "--only").bundle()
+        self.assertEqual([found[name][1].max() for name in ("loss", "iterations", "span")], [0, 0, 0])
+        self.assertGreater(min(found["loss"][[0, 2]]), 0)
+        self.write("in.h5", **good | {"target": np.array([[0, 3], [9, -1], [2, 3]])})
+        self.refused("coattention", "in.h5", status=3, says=["in.h5:/target", "3 at [2, 1]", "[0, 3)"])
+
+    def test_a_decoder_without_some_of_its_weights(self):
+        problem, datasets = self.decoder(document_length=[4], question_length=[5])
+
+        def without(*names):
+            self.write("in.h5", **{name: values for name, values in datasets.items() if name not in names},
+                       grad_loss=np.ones(1))
+
+        for name in ("start_w2", "end_w", "end_w3"):
+            without(name)
+            self.refused("coattention", "in.h5", status=3, says=["in.h5", name])
+        without("w_decoder")
+        self.refused("coattention", "--emit", "span", "in.h5", status=2, says=["span", "w_decoder"])
+        self.assertEqual(set(self.run_tool("coattention", "in.h5", "--only").bundle()), {"encoding"})
+        without("target")
+        self.refused("coattention", "--emit", "loss", "in.h5", status=2, says=["loss", "target"])
+        self.refused("coattention", "--emit", "grad_w", "in.h5", status=3, says=["grad_loss", "target"])
+        self.write("in.h5", **datasets | {f"{word}_{name}": np.ones((0, *shape))
+                                          for word in ("start", "end")
+                                          for name, shape in (("w1", (9,)), ("w2", (3,)), ("w3", (6,)))} |
+                   {name: np.ones(0) for name in problem.shared if name.endswith(("_b1", "_b2", "_b3"))})
+        self.refused("coattention", "in.h5", status=3, says=["0 pieces"])
+
     def test_a_result_that_does_not_exist(self):
         problem = next(one for one in PROBLEMS if one.tool == "intra-attention")
         self.write("in.h5", **problem.datasets({"length": [3]}))

@@ -45,6 +45,7 @@ UPSTREAM = {
     "alignment-attention": {"grad_weights": normal(1, 6, 7)},
     "attention-over-attention": {"grad_s": normal(1, 8)},
     "hard-attention": {"grad_log_p": normal(1)},
+    "coattention": {"grad_encoding": normal(1, 6, 6)},
     "intra-attention": {"grad_h": normal(1, 6, 3)},
 }
 

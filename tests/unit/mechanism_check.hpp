@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <random>
@@ -40,7 +41,14 @@ inline Values random_values(Index count, std::mt19937_64& random) {
   return values;
 }
 
-/// Random inputs; tokens are below `vocabulary`.
+/// A random token: below the length of the axis that the form names, else below `vocabulary`.
+inline Index random_token(const mechanisms::TensorForm& tokens, const mechanisms::Sizes& sizes,
+                          Index vocabulary, std::mt19937_64& random) {
+  const Index end = tokens.below.empty() ? vocabulary : std::max<Index>(1, sizes.at(tokens.below));
+  return static_cast<Index>(random() % static_cast<std::uint64_t>(end));
+}
+
+/// Random inputs; tokens without a range are below `vocabulary`.
 inline PlainSequence random_sequence(const mechanisms::MechanismForm& form,
                                      const mechanisms::Sizes& sizes, Index vocabulary,
                                      std::mt19937_64& random) {
@@ -51,8 +59,7 @@ inline PlainSequence random_sequence(const mechanisms::MechanismForm& form,
   for (const auto& tokens : form.tokens) {
     std::vector<Index> own(
         static_cast<std::size_t>(count_of(mechanisms::shape_of(tokens.axes, sizes))));
-    for (Index& one : own)
-      one = static_cast<Index>(random() % static_cast<std::uint64_t>(vocabulary));
+    for (Index& one : own) one = random_token(tokens, sizes, vocabulary, random);
     made.tokens.push_back(own);
   }
   return made;
@@ -281,7 +288,7 @@ void check_batch(const mechanisms::Mechanism<T>& mechanism, const mechanisms::Si
       own_tokens[b].numbers.emplace_back();
       own_tokens[b].shapes.push_back(mechanisms::shape_of(form.tokens[n].axes, own[b]));
       for (const std::size_t place : at) {
-        const auto token = static_cast<Index>(random() % 4);
+        const Index token = random_token(form.tokens[n], own[b], 4, random);
         own_tokens[b].numbers.back().push_back(token);
         tokens.numbers[n][b * static_cast<std::size_t>(sequence_size(form.tokens[n])) + place] =
             token;
@@ -310,9 +317,12 @@ void check_batch(const mechanisms::Mechanism<T>& mechanism, const mechanisms::Si
           sum += static_cast<double>(sequence.numbers[n][i]);
           magnitude += std::abs(static_cast<double>(sequence.numbers[n][i]));
         }
-        // The order of the sum is free.
+        // The order of the sum, in float64, is free.
+        const double roundings =
+            std::numeric_limits<double>::epsilon() * static_cast<double>(alone.size()) +
+            std::numeric_limits<T>::epsilon();
         CHECK(std::abs(static_cast<double>(found[i]) - sum) <=
-              std::numeric_limits<T>::epsilon() * std::max(magnitude, 1e-300));
+              roundings * std::max(magnitude, 1e-300));
       }
       return;
     }

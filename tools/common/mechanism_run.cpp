@@ -211,19 +211,23 @@ class MechanismRun {
   void require_below(std::size_t n, Index first, Index count) const {
     const TensorForm& form = task_.form.tokens[n];
     if (form.below.empty()) return;
-    const Index end = task_.sizes.at(form.below);
-    const Shape& own = tokens_.own[n];
-    const Index size = element_count(own);
-    for (Index i = 0; i < count * size; ++i) {
-      const Index value = tokens_.buffers[n][i];
-      if (value >= 0 && value < end) continue;
-      const Shape position = unravel(i % size, own);
-      const Index sequence = i / size;
-      if (!is_own(position, mechanisms::shape_of(form.axes, own_sizes(sequence)))) continue;
-      const Shape place = join(unravel(first + sequence, task_.input.leading), position);
-      throw Error(Failure::input, fmt::format("{} has {} at {}, expected an integer in [0, {})",
-                                              task_.tokens[n]->address(), value,
-                                              element_text(place, Shape(place.size(), 1), 0), end));
+    const Shape& padded = tokens_.own[n];
+    const Index size = element_count(padded);
+    for (Index sequence = 0; sequence < count; ++sequence) {
+      const Sizes sizes = own_sizes(sequence);
+      const Shape own = mechanisms::shape_of(form.axes, sizes);
+      const Index end = sizes.at(form.below);
+      for (Index i = 0; i < size && end > 0; ++i) {
+        const Index value = tokens_.buffers[n][sequence * size + i];
+        if (value >= 0 && value < end) continue;
+        const Shape position = unravel(i, padded);
+        if (!is_own(position, own)) continue;
+        const Shape place = join(unravel(first + sequence, task_.input.leading), position);
+        throw Error(Failure::input,
+                    fmt::format("{} has {} at {}, expected an integer in [0, {})",
+                                task_.tokens[n]->address(), value,
+                                element_text(place, Shape(place.size(), 1), 0), end));
+      }
     }
   }
 

@@ -89,8 +89,11 @@ void MechanismTask::find() {
     }
     known.push_back({&one, shape, leading});
   };
+  const auto may_lack = [&](const TensorForm& one) {
+    return one.optional && (one.needed_with.empty() || !bundle.has(one.needed_with));
+  };
   // They are looked at by address: the vectors must not grow.
-  for (const TensorForm& one : form.inputs) inputs.push_back(found(one.name, one.optional));
+  for (const TensorForm& one : form.inputs) inputs.push_back(found(one.name, may_lack(one)));
   for (const TensorForm& one : form.tokens) tokens.push_back(found(one.name, one.optional));
   for (std::size_t n = 0; n < form.inputs.size(); ++n) {
     if (inputs[n]) require_floating(*inputs[n]);
@@ -102,6 +105,7 @@ void MechanismTask::find() {
   }
   sizes = naming([&] { return bundle.dataset(form.inputs.front().name).address(); },
                  [&] { return mechanisms::sizes_of(known); });
+  sizes.insert(form.chosen.begin(), form.chosen.end());
   input.problems = element_count(input.leading);
   for (const mechanisms::LengthForm& length : form.lengths) {
     lengths.push_back(found(length.name, true));
@@ -127,7 +131,13 @@ void MechanismTask::require_known(const std::vector<std::string>& asked) const {
     }
     std::string options;
     for (const auto& [option, value] : settings_) {
-      options += fmt::format(" --{} {}", option, std::get<std::string>(value));
+      std::visit(
+          [&, key = option](const auto& one) {
+            if constexpr (!std::is_same_v<std::decay_t<decltype(one)>, std::monostate>) {
+              options += fmt::format(" --{} {}", key, one);
+            }
+          },
+          value);
     }
     throw Error(Failure::usage, fmt::format("--emit {} does not exist with{}", name, options));
   }
@@ -139,13 +149,20 @@ void MechanismTask::take_results(const cli::Arguments& arguments) {
   const auto is_asked = [&](const std::string& name) {
     return std::find(asked.begin(), asked.end(), name) != asked.end();
   };
-  for (const TensorForm& result : form.results) {
-    const bool can = result.needs.empty() || bundle.has(result.needs);
-    if (is_asked(result.name) && !can) {
-      throw Error(Failure::usage, fmt::format("--emit {} needs the dataset {}, which {} lacks",
-                                              result.name, result.needs, bundle.description()));
+  // The first dataset that a result needs and the bundle lacks.
+  const auto lacking = [&](const TensorForm& result) -> std::optional<std::string> {
+    for (const std::string& name : result.needs) {
+      if (!bundle.has(name)) return name;
     }
-    results.push_back(asked.empty() ? result.differentiable && can : is_asked(result.name));
+    return std::nullopt;
+  };
+  for (const TensorForm& result : form.results) {
+    const auto lacks = lacking(result);
+    if (is_asked(result.name) && lacks) {
+      throw Error(Failure::usage, fmt::format("--emit {} needs the dataset {}, which {} lacks",
+                                              result.name, *lacks, bundle.description()));
+    }
+    results.push_back(asked.empty() ? result.by_default && !lacks : is_asked(result.name));
   }
   for (std::size_t n = 0; n < form.inputs.size(); ++n) {
     const std::string name = gradient_of(form.inputs[n].name);
@@ -165,9 +182,9 @@ void MechanismTask::take_results(const cli::Arguments& arguments) {
     const std::string name = gradient_of(result.name);
     names += (names.empty() ? "" : ", ") + name;
     if (!bundle.has(name)) continue;
-    if (!result.needs.empty() && !bundle.has(result.needs)) {
+    if (const auto lacks = lacking(result)) {
       throw Error(Failure::input, fmt::format("{} needs the dataset {}, which {} lacks", name,
-                                              result.needs, bundle.description()));
+                                              *lacks, bundle.description()));
     }
     any = true;
     upstream[n] = bundle.dataset(name);
@@ -270,8 +287,8 @@ void declare_mechanism(cli::Declaration& declaration, const MechanismForm& form)
   std::string upstream;
   for (const TensorForm& result : form.results) {
     names.push_back(result.name);
+    if (result.by_default) usual += (usual.empty() ? "" : ",") + result.name;
     if (!result.differentiable) continue;
-    usual += (usual.empty() ? "" : ",") + result.name;
     upstream += (upstream.empty() ? "" : ", ") + gradient_of(result.name);
   }
   std::string gradients;
@@ -289,8 +306,10 @@ void declare_mechanism(cli::Declaration& declaration, const MechanismForm& form)
     for (const TensorForm& one : *group) {
       declaration.dataset(one.name, shape_words(one),
                           one.help.empty() ? "its biases, optional"
-                          : one.optional   ? one.help + "; optional"
-                                           : one.help);
+                          : !one.needed_with.empty()
+                              ? fmt::format("{}; needed with {}", one.help, one.needed_with)
+                          : one.optional ? one.help + "; optional"
+                                         : one.help);
     }
   }
   for (const mechanisms::LengthForm& length : form.lengths) {

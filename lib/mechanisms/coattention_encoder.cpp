@@ -1,0 +1,209 @@
+#include "mechanisms/coattention_encoder.hpp"
+
+#include <algorithm>
+
+#include "kernel/activation.hpp"
+#include "kernel/gemm.hpp"
+#include "mechanisms/coattention.hpp"
+#include "mechanisms/dot_attention.hpp"
+#include "mechanisms/places.hpp"
+
+namespace attn::mechanisms {
+namespace {
+
+template <class T>
+LstmWeights<T> lstm_of(const Tensors<const T>& inputs, std::size_t first) {
+  return {matrix(inputs[first]), matrix(inputs[first + 1])};
+}
+
+template <class T>
+void copy_rows(MatrixView<const T> from, MatrixView<T> to) {
+  for (Index i = 0; i < from.rows; ++i) std::copy_n(from.row(i), from.cols, to.row(i));
+}
+
+template <class T>
+void add_rows(MatrixView<const T> from, MatrixView<T> to) {
+  for (Index i = 0; i < from.rows; ++i) {
+    for (Index c = 0; c < from.cols; ++c) to(i, c) += from(i, c);
+  }
+}
+
+// [left, right] by rows, of the rows that both have.
+template <class T>
+Matrix<T> joined(MatrixView<const T> left, MatrixView<const T> right) {
+  const Index rows = std::min(left.rows, right.rows);
+  Matrix<T> both(rows, left.cols + right.cols);
+  copy_rows(left.row_range(0, rows), columns(both.view(), 0, left.cols));
+  copy_rows(right.row_range(0, rows), columns(both.view(), left.cols, right.cols));
+  return both;
+}
+
+// The states of a text, and the sentinel as a last row.
+template <class T>
+Matrix<T> with_sentinel(const Matrix<T>& states, MatrixView<const T> sentinel) {
+  Matrix<T> all(states.rows() + 1, sentinel.cols);
+  copy_rows(states.read(), all.view());
+  copy_rows(sentinel, all.view().row_range(states.rows(), 1));
+  return all;
+}
+
+template <class T>
+Matrix<T> copied(MatrixView<const T> from) {
+  Matrix<T> made(from.rows, from.cols);
+  copy_rows(from, made.view());
+  return made;
+}
+
+}  // namespace
+
+template <class T>
+CoattentionEncoder<T>::CoattentionEncoder(const Tensors<const T>& inputs, int threads)
+    : inputs_(inputs),
+      threads_(threads),
+      document_(matrix(inputs[Coattention::document])),
+      question_(matrix(inputs[Coattention::question])) {}
+
+template <class T>
+Lstm<T> CoattentionEncoder<T>::reader() const {
+  return {lstm_of(inputs_, Coattention::w), false};
+}
+
+template <class T>
+Lstm<T> CoattentionEncoder<T>::rereader(bool backwards) const {
+  return {lstm_of(inputs_, backwards ? Coattention::w_backward : Coattention::w_forward),
+          backwards};
+}
+
+template <class T>
+void CoattentionEncoder<T>::forward(MatrixView<T> weights_q, MatrixView<T> weights_d) {
+  document_steps_ = reader().forward(document_);
+  question_steps_ = reader().forward(question_);
+  d_ = with_sentinel(document_steps_.h, matrix(inputs_[Coattention::sentinel_d]));
+  question_states_ = with_sentinel(question_steps_.h, matrix(inputs_[Coattention::sentinel_q]));
+
+  q_ = Matrix<T>(question_states_.rows(), d_.cols());
+  kernel::multiply_transposed(T{1}, question_states_.read(),
+                              matrix(inputs_[Coattention::w_question]), q_.view());
+  const auto bias = matrix(inputs_[Coattention::b_question]);
+  for (Index j = 0; j < q_.rows() && bias.data != nullptr; ++j) {
+    add_rows(bias, q_.view().row_range(j, 1));
+  }
+  require_finite(q_.data(), q_.size());
+  kernel::tanh_row(q_.data(), q_.size(), q_.data());
+
+  Matrix<T> of_question(q_.rows(), d_.cols());  // C^Q
+  DotAttention<T>(q_.read(), d_.read(), d_.read(), threads_).forward(of_question.view(), weights_q);
+  summaries_ = joined(q_.read(), of_question.read());
+  context_ = Matrix<T>(d_.rows(), summaries_.cols());
+  DotAttention<T>(d_.read(), q_.read(), summaries_.read(), threads_)
+      .forward(context_.view(), weights_d);
+
+  joined_ = joined(document_steps_.h.read(), context_.read());
+  forward_steps_ = rereader(false).forward(joined_.read());
+  backward_steps_ = rereader(true).forward(joined_.read());
+  encoding_ = joined(forward_steps_.h.read(), backward_steps_.h.read());
+}
+
+template <class T>
+void CoattentionEncoder<T>::backward(MatrixView<const T> dencoding, MatrixView<const T> dcontext,
+                                     const Tensors<T>& gradients) {
+  const Index width = d_.cols();
+  const Index positions = document_.rows;
+  Matrix<T> dd = Matrix<T>::zeros(d_.rows(), width);
+  Matrix<T> dq(q_.rows(), width);
+  Matrix<T> dsummaries(summaries_.rows(), summaries_.cols());
+  {
+    const Matrix<T> djoined = reread_backward(dencoding, gradients);
+    Matrix<T> dall = Matrix<T>::zeros(context_.rows(), context_.cols());  // of C^D
+    copy_rows(columns(djoined.read(), width, 2 * width), dall.view().row_range(0, positions));
+    if (dcontext.data != nullptr) add_rows(dcontext, dall.view());
+    DotAttention<T>(d_.read(), q_.read(), summaries_.read(), threads_)
+        .backward(dall.read(), dd.view(), dq.view(), dsummaries.view());
+    add_rows(columns(djoined.read(), 0, width), dd.view());
+  }
+  add_rows(columns(dsummaries.read(), 0, width), dq.view());
+  {
+    const Matrix<T> dof_question = copied(columns(dsummaries.read(), width, width));
+    Matrix<T> own(q_.rows(), width);
+    Matrix<T> keys(d_.rows(), width);
+    Matrix<T> values(d_.rows(), width);
+    DotAttention<T>(q_.read(), d_.read(), d_.read(), threads_)
+        .backward(dof_question.read(), own.view(), keys.view(), values.view());
+    add_to(dq, own.data());
+    add_to(dd, keys.data());
+    add_to(dd, values.data());
+  }
+  question_backward(dq, gradients);
+  document_backward(dd, gradients);
+}
+
+// The gradient of [D, C^D].
+template <class T>
+Matrix<T> CoattentionEncoder<T>::reread_backward(MatrixView<const T> dencoding,
+                                                 const Tensors<T>& gradients) {
+  const Index width = d_.cols();
+  Matrix<T> djoined = Matrix<T>::zeros(joined_.rows(), joined_.cols());
+  for (const bool backwards : {false, true}) {
+    Matrix<T> dh = copied(columns(dencoding, backwards ? width : 0, width));
+    const std::size_t w = backwards ? Coattention::w_backward : Coattention::w_forward;
+    rereader(backwards).backward(joined_.read(), backwards ? backward_steps_ : forward_steps_, dh,
+                                 matrix(gradients[w]), matrix(gradients[w + 1]), djoined.view());
+  }
+  return djoined;
+}
+
+template <class T>
+void CoattentionEncoder<T>::question_backward(Matrix<T>& dq, const Tensors<T>& gradients) {
+  tanh_gradient(q_.data(), q_.size(), dq.data());
+  const auto dw = matrix(gradients[Coattention::w_question]);
+  if (dw.data != nullptr) {
+    kernel::add_transposed_product(dq.read(), question_states_.read(), dw);
+  }
+  const auto db = matrix(gradients[Coattention::b_question]);
+  for (Index j = 0; j < dq.rows() && db.data != nullptr; ++j) {
+    add_rows(dq.read().row_range(j, 1), db);
+  }
+  Matrix<T> dstates(dq.rows(), dq.cols());
+  kernel::multiply(dq.read(), matrix(inputs_[Coattention::w_question]), dstates.view());
+  const auto dsentinel = matrix(gradients[Coattention::sentinel_q]);
+  if (dsentinel.data != nullptr) {
+    add_rows(dstates.read().row_range(question_.rows, 1), dsentinel);
+  }
+  Matrix<T> dh = copied(dstates.read().row_range(0, question_.rows));
+  reader().backward(question_, question_steps_, dh, matrix(gradients[Coattention::w]),
+                    matrix(gradients[Coattention::b]), matrix(gradients[Coattention::question]));
+}
+
+template <class T>
+void CoattentionEncoder<T>::document_backward(const Matrix<T>& dd, const Tensors<T>& gradients) {
+  const auto dsentinel = matrix(gradients[Coattention::sentinel_d]);
+  if (dsentinel.data != nullptr) add_rows(dd.read().row_range(document_.rows, 1), dsentinel);
+  Matrix<T> dh = copied(dd.read().row_range(0, document_.rows));
+  reader().backward(document_, document_steps_, dh, matrix(gradients[Coattention::w]),
+                    matrix(gradients[Coattention::b]), matrix(gradients[Coattention::document]));
+}
+
+template <class T>
+std::int64_t CoattentionEncoder<T>::bytes(const Sizes& sizes, bool gradients) {
+  const Index width = sizes.at("L");
+  const Index of_document = sizes.at("M") + 1;
+  const Index of_question = sizes.at("N") + 1;
+  // Widths of what is kept by row, and of the gradients.
+  const Index numbers = of_document * width * (gradients ? 26 + 14 : 26) +
+                        of_question * width * (gradients ? 12 + 8 : 12);
+  const auto plan = [&](Index queries, Index keys, Index values) {
+    AttentionShapes shapes;
+    shapes.q = {queries, width};
+    shapes.k = {keys, width};
+    shapes.v = {keys, values};
+    const AttentionPlan<T> made(shapes, {}, 1);
+    return gradients ? made.gradient_workspace_bytes() : made.workspace_bytes();
+  };
+  return static_cast<std::int64_t>(sizeof(T)) * (numbers + 8 * width) +
+         std::max(plan(of_question, of_document, width), plan(of_document, of_question, 2 * width));
+}
+
+template class CoattentionEncoder<float>;
+template class CoattentionEncoder<double>;
+
+}  // namespace attn::mechanisms

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+
+#include "mechanisms/lstm.hpp"
+#include "mechanisms/mechanism.hpp"
+#include "mechanisms/rows.hpp"
+
+namespace attn::mechanisms {
+
+/// The encoder of Coattention, for one document and question.
+template <class T>
+class CoattentionEncoder {
+ public:
+  /// Refers to the inputs of Coattention.
+  CoattentionEncoder(const Tensors<const T>& inputs, int threads);
+
+  /// `weights_q` (N+1, M+1) and `weights_d` (M+1, N+1) are written if they have data. Throws
+  /// Error(numerical) for a number beyond the range of T.
+  void forward(MatrixView<T> weights_q, MatrixView<T> weights_d);
+
+  /// u and the rows of C^D, both (M, 2L).
+  MatrixView<const T> encoding() const { return encoding_.read(); }
+  MatrixView<const T> context() const { return context_.read().row_range(0, document_.rows); }
+
+  /// After forward, once: from the gradients with respect to u and to C^D (without data: 0) adds to
+  /// those of the inputs that have data.
+  void backward(MatrixView<const T> dencoding, MatrixView<const T> dcontext,
+                const Tensors<T>& gradients);
+
+  static std::int64_t bytes(const Sizes& sizes, bool gradients);
+
+ private:
+  Lstm<T> reader() const;
+  Lstm<T> rereader(bool backwards) const;
+  Matrix<T> reread_backward(MatrixView<const T> dencoding, const Tensors<T>& gradients);
+  void question_backward(Matrix<T>& dq, const Tensors<T>& gradients);
+  void document_backward(const Matrix<T>& dd, const Tensors<T>& gradients);
+
+  const Tensors<const T>& inputs_;
+  int threads_;
+  MatrixView<const T> document_, question_;
+  using Steps = typename Lstm<T>::Kept;
+  Steps document_steps_, question_steps_;
+  Matrix<T> d_;                // D, (M+1, L)
+  Matrix<T> question_states_;  // Q′, (N+1, L)
+  Matrix<T> q_;                // Q, (N+1, L)
+  Matrix<T> summaries_;        // [Q, C^Q], (N+1, 2L)
+  Matrix<T> context_;          // C^D, (M+1, 2L)
+  Matrix<T> joined_;           // [D, C^D] without the sentinel's row, (M, 3L)
+  Steps forward_steps_, backward_steps_;
+  Matrix<T> encoding_;  // u
+};
+
+}  // namespace attn::mechanisms

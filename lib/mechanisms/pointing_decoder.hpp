@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "mechanisms/highway_maxout.hpp"
+#include "mechanisms/lstm.hpp"
+
+namespace attn::mechanisms {
+
+/// How a PointingDecoder searches.
+struct Decoding {
+  Index iterations = 4;          ///< at most, at least 1
+  bool end_after_start = false;  ///< the end is the best one from the new start on
+};
+
+/// The dynamic pointing decoder (Xiong et al., arXiv:1611.01604; TN §2.6): looks for a span of the
+/// M > 0 encodings u_t (2L). From the span s, e of the iteration before, at first all positions,
+///
+///   h ← LSTM(h, [u_s; u_e]),  log p = log softmax over t of a HighwayMaxout's scores of u_t given
+///   [h; u_s; u_e], one network for the start and one for the end; s, e ← argmax (the first of
+///   several)
+///
+/// until neither changes or `iterations` were made. Gradients hold all spans fixed.
+template <class T>
+class PointingDecoder {
+ public:
+  PointingDecoder(const LstmWeights<T>& cell, const HighwayMaxout<T>& start,
+                  const HighwayMaxout<T>& end, const Decoding& decoding)
+      : cell_(cell), start_(start), end_(end), decoding_(decoding) {}
+
+  struct Span {
+    Index start = 0;
+    Index end = 0;
+
+    bool operator==(const Span&) const = default;
+  };
+
+  /// Of each iteration that was made.
+  struct Kept {
+    std::vector<Span> spans;            // what it found
+    std::vector<Matrix<T>> states;      // [h; u_s; u_e] (5L), of what it read
+    std::vector<Matrix<T>> start, end;  // log p (M)
+  };
+
+  struct Gradients {
+    MatrixView<T> w, b;
+    HighwayMaxoutTensors<T> start, end;
+  };
+
+  /// Throws Error(numerical) for a number beyond the range of T.
+  Kept forward(MatrixView<const T> u) const;
+
+  /// From the gradients of log p of each iteration, (1, M), which it changes, adds to the gradients
+  /// that have data and to du.
+  void backward(MatrixView<const T> u, const Kept& kept, std::vector<Matrix<T>>& dstart,
+                std::vector<Matrix<T>>& dend, const Gradients& gradients, MatrixView<T> du) const;
+
+  static std::int64_t bytes(Index positions, Index width, Index pieces, const Decoding& decoding,
+                            bool gradients);
+
+ private:
+  static Span all(MatrixView<const T> u) { return {0, u.rows - 1}; }
+
+  LstmWeights<T> cell_;
+  HighwayMaxout<T> start_, end_;
+  Decoding decoding_;
+};
+
+}  // namespace attn::mechanisms
