@@ -25,9 +25,14 @@ struct TensorForm {
   std::string help;
   Kind kind = Kind::sequence;
   bool optional = false;       ///< of an input
-  std::string needs = {};      ///< of a result: the optional tokens that it needs
+  std::string needs = {};      ///< of a result: the optional input or tokens it needs
   bool differentiable = true;  ///< of a result: a loss may depend on it
   std::string below = {};      ///< of tokens: they are in 0 … the length of this axis − 1
+  /// Of an optional input: where the input `with` is there, this one is needed, or `or_else` in its
+  /// place.
+  std::string with = {};
+  std::string or_else = {};
+  bool repeated = false;  ///< one more of a numbered series: help describes only the first
 };
 
 /// Weights of attention as a result, on which no loss may depend.
@@ -38,8 +43,9 @@ inline TensorForm of_weights(const std::string& name, const std::string& axes,
 
 /// The own lengths of the sequences of a padded batch.
 struct LengthForm {
-  std::string name;    ///< of the array of lengths
-  std::string symbol;  ///< of the axes that have this length
+  std::string name;       ///< of the array of lengths
+  std::string symbol;     ///< of the axes that have this length
+  bool repeated = false;  ///< as that of a tensor
 };
 
 /// What a mechanism reads and computes.

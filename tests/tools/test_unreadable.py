@@ -46,6 +46,7 @@ UPSTREAM = {
     "attention-over-attention": {"grad_s": normal(1, 8)},
     "hard-attention": {"grad_log_p": normal(1)},
     "intra-attention": {"grad_h": normal(1, 6, 3)},
+    "multi-view": {"grad_out": normal(1, 6, 5)},
 }
 
 # Tool, options, and the datasets that it then reads. All of these are made unreadable in turn; the
