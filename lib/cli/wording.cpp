@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -19,14 +20,42 @@ bool any_has(const std::set<Role>& roles, bool (*has)(Role)) {
   return std::any_of(roles.begin(), roles.end(), has);
 }
 
+// Whether both are a name and a number, such as view8 and view9.
+bool is_next(std::string_view word, std::string_view next) {
+  const auto stem = [](std::string_view of) {
+    return of.substr(0, of.find_last_not_of("0123456789") + 1);
+  };
+  const std::string_view name = stem(word);
+  if (name.empty() || name.size() == word.size() || name != stem(next)) return false;
+  const auto number = [&](std::string_view of) { return of.substr(name.size()); };
+  // Numbers of more digits are not names of a series.
+  if (number(word).size() > 3) return false;
+  return number(next) == std::to_string(std::stoi(std::string(number(word))) + 1);
+}
+
+// "out, view1 ... view8": of four and more numbered words the first and the last.
+std::string listed(const std::vector<std::string>& words) {
+  constexpr std::size_t least = 4;
+  std::string text;
+  for (std::size_t first = 0; first < words.size();) {
+    std::size_t last = first;
+    while (last + 1 < words.size() && is_next(words[last], words[last + 1])) ++last;
+    if (last - first + 1 < least) last = first;
+    text += (text.empty() ? "" : ", ") + words[first];
+    if (last > first) text += " ... " + words[last];
+    first = last + 1;
+  }
+  return text;
+}
+
 // "One of unas, dnas", "A number > 0"; empty for options that accept any text or number.
 std::string accepted_values(const Option& option) {
   switch (option.kind) {
     case Kind::choice:
     case Kind::optional_choice:
-      return fmt::format("One of {}", fmt::join(option.values, ", "));
+      return fmt::format("One of {}", listed(option.values));
     case Kind::choices:
-      return fmt::format("Any of {}, separated by commas", fmt::join(option.values, ", "));
+      return fmt::format("Any of {}, separated by commas", listed(option.values));
     case Kind::number:
     case Kind::numbers:
     case Kind::integer:

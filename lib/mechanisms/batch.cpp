@@ -201,8 +201,9 @@ void backward(const Mechanism<T>& mechanism, const Batch<T>& batch,
 }
 
 template <class T>
-std::int64_t batch_bytes(const Mechanism<T>& mechanism, const Sizes& sizes, Index count,
-                         bool gradients, int threads) {
+std::int64_t batch_bytes(const Mechanism<T>& mechanism, const Sizes& sizes,
+                         const std::vector<bool>& results, Index count, bool gradients,
+                         int threads) {
   const MechanismForm& form = mechanism.form();
   const Index parts = std::min(most_parts, count);
   const Index at_once = std::min<Index>(threads, gradients ? parts : count);
@@ -214,19 +215,21 @@ std::int64_t batch_bytes(const Mechanism<T>& mechanism, const Sizes& sizes, Inde
     own += (gradients ? 2 : 1) * size * static_cast<std::int64_t>(sizeof(T));
     if (input.kind == TensorForm::Kind::shared) shared += size;
   }
-  for (const TensorForm& result : form.results) {
-    own += elements(shape_of(result.axes, sizes)) * static_cast<std::int64_t>(sizeof(T));
+  for (std::size_t n = 0; n < form.results.size(); ++n) {
+    if (!results[n]) continue;
+    own += elements(shape_of(form.results[n].axes, sizes)) * static_cast<std::int64_t>(sizeof(T));
   }
   return at_once * own +
          (gradients ? parts * shared * static_cast<std::int64_t>(sizeof(double)) : 0);
 }
 
-#define ATTN_BATCH(T)                                                                   \
-  template void forward(const Mechanism<T>&, const Batch<T>&, const Tensors<T>&, int);  \
-  template class BatchGradients<T>;                                                     \
-  template void backward(const Mechanism<T>&, const Batch<T>&, const Tensors<const T>&, \
-                         const Tensors<T>&, int);                                       \
-  template std::int64_t batch_bytes(const Mechanism<T>&, const Sizes&, Index, bool, int);
+#define ATTN_BATCH(T)                                                                            \
+  template void forward(const Mechanism<T>&, const Batch<T>&, const Tensors<T>&, int);           \
+  template class BatchGradients<T>;                                                              \
+  template void backward(const Mechanism<T>&, const Batch<T>&, const Tensors<const T>&,          \
+                         const Tensors<T>&, int);                                                \
+  template std::int64_t batch_bytes(const Mechanism<T>&, const Sizes&, const std::vector<bool>&, \
+                                    Index, bool, int);
 ATTN_BATCH(float)
 ATTN_BATCH(double)
 #undef ATTN_BATCH

@@ -52,9 +52,11 @@ template <class T>
 void backward(const Mechanism<T>& mechanism, const Batch<T>& batch,
               const Tensors<const T>& grad_results, const Tensors<T>& gradients, int threads);
 
-/// The most working memory of `forward`, and of `backward`.
+/// The most working memory of `forward`, and of `backward`. `results` says which results have an
+/// array, or a gradient with respect to them.
 template <class T>
-std::int64_t batch_bytes(const Mechanism<T>& mechanism, const Sizes& sizes, Index count,
-                         bool gradients, int threads);
+std::int64_t batch_bytes(const Mechanism<T>& mechanism, const Sizes& sizes,
+                         const std::vector<bool>& results, Index count, bool gradients,
+                         int threads);
 
 }  // namespace attn::mechanisms

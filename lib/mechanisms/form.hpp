@@ -25,14 +25,17 @@ struct TensorForm {
   std::string help;
   Kind kind = Kind::sequence;
   bool optional = false;  ///< of an input
-  /// Of an optional input: it must be there if the input of this name is.
+  /// Of an optional input: where the input `needed_with` is there, this one must be, or, unless it
+  /// is empty, `or_else` in its place.
   std::string needed_with = {};
+  std::string or_else = {};
   std::vector<std::string> needs = {};  ///< of a result: the optional inputs that it needs
   bool differentiable = true;           ///< of a result: a loss may depend on it
   bool by_default = true;               ///< of a result: it is computed unless others are asked for
   /// Of tokens: they are in 0 … the length of this axis − 1. In a sequence without such places they
   /// may be anything.
   std::string below = {};
+  bool repeated = false;  ///< one more of a numbered series: help describes only the first
 };
 
 /// Weights of attention as a result, on which no loss may depend.
@@ -43,8 +46,9 @@ inline TensorForm of_weights(const std::string& name, const std::string& axes,
 
 /// The own lengths of the sequences of a padded batch.
 struct LengthForm {
-  std::string name;    ///< of the array of lengths
-  std::string symbol;  ///< of the axes that have this length
+  std::string name;       ///< of the array of lengths
+  std::string symbol;     ///< of the axes that have this length
+  bool repeated = false;  ///< as that of a tensor
 };
 
 /// What a mechanism reads and computes.

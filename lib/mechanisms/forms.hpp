@@ -8,6 +8,7 @@
 #include "mechanisms/decomposable_form.hpp"
 #include "mechanisms/hard_form.hpp"
 #include "mechanisms/intra_attention_form.hpp"
+#include "mechanisms/multi_view_form.hpp"
 #include "mechanisms/over_attention_form.hpp"
 #include "mechanisms/structured_form.hpp"
 
@@ -29,7 +30,8 @@ inline const std::vector<ToolForm>& tool_forms() {
       {"decomposable-attention", &decomposable_form()},
       {"coattention", &coattention_form()},
       {"attention-over-attention", &over_attention_form()},
-      {"hard-attention", &hard_form()}};
+      {"hard-attention", &hard_form()},
+      {"multi-view", &multi_view_form(HybridForm::input)}};
   return forms;
 }
 

@@ -75,8 +75,10 @@ template <class T>
 PassBytes MechanismLayer::bytes(const mechanisms::Sizes& sizes, Index count) const {
   mechanisms::Sizes all = options_.sizes;
   all.insert(sizes.begin(), sizes.end());
-  return {0, mechanisms::batch_bytes(mechanism<T>(), all, count, false, 1),
-          mechanisms::batch_bytes(mechanism<T>(), all, count, true, 1)};
+  std::vector<bool> results;
+  for (const TensorForm& result : form().results) results.push_back(result.by_default);
+  return {0, mechanisms::batch_bytes(mechanism<T>(), all, results, count, false, 1),
+          mechanisms::batch_bytes(mechanism<T>(), all, results, count, true, 1)};
 }
 
 MatrixPlace MechanismLayer::weight(std::size_t input) const {

@@ -53,7 +53,8 @@ class MechanismLayer {
                 const mechanisms::Tensors<const T>& grad_results,
                 mechanisms::Tensors<T> gradients) const;
 
-  /// For a batch of `count` sequences, with the sizes of the axes that are not those of weights.
+  /// For a batch of `count` sequences and the results that a form has by default, with the sizes of
+  /// the axes that are not those of weights.
   template <class T>
   PassBytes bytes(const mechanisms::Sizes& sizes, Index count) const;
 

@@ -170,14 +170,49 @@ def coattention(document, question, w, sentinel_d, sentinel_q, w_question, w_for
     return found
 
 
+def multi_view(x, wq, wk=None, gain=1, shift=0, hybrid=0.3, scheme="unas", iterations=3, **more):
+    def log_sum(scores, axis):
+        return np.log(np.exp(scores).sum(axis=axis))
+
+    def potentials(s):
+        if scheme in ("dnas", "hnas"):
+            g = log_sum(s, 0)
+            return log_sum(s - g, 1), g
+        f, g = np.zeros(len(s)), np.zeros(s.shape[1])
+        for _ in range(iterations if scheme == "sinkhorn" else 0):
+            g = log_sum(s - f[:, None], 0) - np.log(s.shape[0] / s.shape[1])
+            f = log_sum(s - g, 1)
+        return (log_sum(s, 1) if scheme == "unas" else f), g
+
+    found, z = {}, x
+    for number in range(1, 9):
+        if f"view{number}" not in more:
+            continue
+        view = more[f"view{number}"]
+        s = x @ wq @ (view @ more.get(f"wk{number}", wk)).T / np.sqrt(wq.shape[1])
+        f, g = potentials(s) if s.size else (np.zeros(len(x)), np.zeros(len(view)))
+        weights = np.exp(s - g - f[:, None])
+        found |= {f"row_potential{number}": f, f"col_potential{number}": g}
+        if scheme == "hnas":
+            unas_f = log_sum(s, 1) if s.size else f
+            weights = hybrid * weights + (1 - hybrid) * np.exp(s - unas_f[:, None])
+            found[f"unas_row_potential{number}"] = unas_f
+        found |= {f"weights{number}": weights, f"col_sum{number}": weights.sum(axis=0)}
+        z = z + weights @ view
+    away = z - z.mean(axis=1, keepdims=True)
+    return {"out": gain * away / np.sqrt((away**2).mean(axis=1, keepdims=True) + 1e-5) + shift} | found
+
+
 class Problem:
     """A tool with its inputs: shapes of sequences and of weights by symbols, the padded lengths, and a
-    plain evaluation of one sequence. Tokens are below the length of the axis in `below`, else below 4."""
+    plain evaluation of one sequence. Tokens are below the length of the axis in `below`, else below 4;
+    `shares` are inputs in [0, 1]."""
 
-    def __init__(self, tool, plain, sizes, sequences, shared, lengths, options=(), tokens=(), below=()):
+    def __init__(self, tool, plain, sizes, sequences, shared, lengths, options=(), tokens=(), below=(),
+                 shares=()):
         self.tool, self.plain, self.sizes = tool, plain, sizes
         self.sequences, self.shared, self.lengths = sequences, shared, lengths
-        self.options, self.tokens, self.below = options, tokens, dict(below)
+        self.options, self.tokens, self.below, self.shares = options, tokens, dict(below), shares
 
     def shape(self, axes):
         return tuple(eval(axis, {}, dict(self.sizes)) for axis in axes.split())  # pylint: disable=eval-used
@@ -188,7 +223,8 @@ class Problem:
         count = len(next(iter(own.values())))
         made = {name: np.asarray(values) for name, values in own.items()}
         for name, axes in self.shared.items():
-            made[name] = random.normal(size=self.shape(axes)).astype(dtype)
+            draw = random.uniform if name in self.shares else random.normal
+            made[name] = np.asarray(draw(size=self.shape(axes)), dtype)
         for name in (*self.sequences, *self.tokens):
             axes = (self.sequences | dict(self.tokens))[name]
             shape = (count, *self.shape(axes))
@@ -275,4 +311,16 @@ PROBLEMS = [
             ENCODER | DECODER | {"b_backward": "4*L", "b_decoder": "4*L", "start_b2": "P*L", "end_b1": "P*L",
                                  "start_b3": "P"},
             TEXT_LENGTHS, ("--iterations", "3", "--end", "after-start")),
+] + [
+    Problem("multi-view", lambda scheme=scheme, **own: multi_view(scheme=scheme, **own),
+            {"N": 6, "D": 5, "A": 4, "M1": 7, "M3": 5}, {"x": "N D", "view1": "M1 D", "view3": "M3 D"},
+            {"wq": "D A"} | dict.fromkeys(weights, "D A") | more,
+            {"x_length": "N", "view1_length": "M1", "view3_length": "M3"}, ("--scheme", scheme, *options),
+            shares=("hybrid",))
+    for scheme, weights, more, options in (
+        ("unas", ["wk"], {}, ()),
+        ("dnas", ["wk1", "wk3"], {"gain": "D", "shift": "D"}, ()),
+        ("hnas", ["wk", "wk3"], {"hybrid": "", "gain": "D"}, ()),
+        ("hnas", ["wk"], {"shift": "D"}, ("--hybrid", "0.3")),
+        ("sinkhorn", ["wk1", "wk3"], {}, ("--iterations", "3")))
 ]

@@ -91,8 +91,8 @@ class ManPage(ToolTest):
                 continue
             with self.subTest(tool=tool):
                 results = unescaped(section(self.page(tool), "RESULTS"))
-                for name in re.split(r",\s+", values[1]):
-                    self.assertRegex(results, rf"(?m)^(.*[ /])?{name}\b")
+                for name in " ".join(values[1].split()).split(", "):
+                    self.assertRegex(results, rf"(?m)^(.*[ /])?{re.escape(name)}\b")
 
     def test_nothing_is_taken_for_a_request(self):
         known = {"TH", "ad", "nr", "nh", "SH", "SS", "TP", "PP", "RS", "RE", "EX", "EE", "BR", '\\"'}

@@ -196,6 +196,52 @@ class Mechanisms(ToolTest):
         self.write("in.h5", **datasets | {"w_previous": np.ones((5, 4))})
         self.refused("alignment-attention", "in.h5", status=3, says=["w_previous", "(5, 4)", "2*K+1"])
 
+    def test_views_that_lack_something(self):
+        random = np.random.default_rng(1)
+        views = {name: random.normal(size=(4, 3)) for name in ("x", "view1", "view4")}
+        weights = {name: random.normal(size=(3, 2)) for name in ("wq", "wk", "wk1", "wk4")}
+        datasets = views | weights
+
+        def refuse(says, status, *words, without=(), **changes):
+            changed = {name: values for name, values in (datasets | changes).items() if name not in without}
+            self.write("in.h5", **changed)
+            self.refused("multi-view", *words, "in.h5", status=status, says=says)
+
+        refuse(["neither wk4 nor wk", "view4"], 3, without=["wk", "wk4"])
+        refuse(["grad_view2", "view2"], 2, "--emit", "grad_view2")
+        refuse(["weights3", "view3"], 2, "--emit", "weights3")
+        refuse(["grad_hybrid", "--scheme dnas"], 2, "--emit", "grad_hybrid", "--scheme", "dnas")
+        refuse(["hybrid", "hnas"], 2, "--hybrid", "0.5")
+        refuse(["iterations", "sinkhorn"], 2, "--iterations", "5")
+        refuse(["hybrid"], 3, "--scheme", "hnas")
+        refuse(["hybrid", "[0, 1]"], 3, "--scheme", "hnas", hybrid=1.5)
+        refuse(["hybrid"], 3, "--scheme", "hnas", hybrid=np.array([0.5, 0.5]))
+        refuse(["view1", "did not converge, iterations: 1"], 4, "--scheme", "sinkhorn", "--iterations", "1",
+               "--tolerance", "1e-9")
+        refuse(["wq", "empty"], 3, **{name: np.ones((3, 0)) for name in weights})
+        # Each view has its own keys, or else the common ones; a length of an absent view says nothing.
+        self.write("all.h5", **datasets, view2_length=np.int64(-1))
+        self.write("own.h5", **{name: datasets[name] for name in datasets if name != "wk"})
+        self.write("one.h5", **{name: datasets[name] for name in ("x", "view1", "wq")}, wk=weights["wk1"])
+        both = self.run_tool("multi-view", "all.h5", "--only").bundle()
+        self.assert_same_bits(self.run_tool("multi-view", "own.h5", "--only").bundle(), both)
+        self.write("groups.h5", **{f"layer{n}__{name}": values for n, chosen in ((0, datasets), (1, views))
+                                   for name, values in chosen.items()})
+        found = self.run_tool("multi-view", "groups.h5", "--only").bundle()
+        self.assertEqual(found.keys(), {"layer0/out"})
+        self.assertEqual(found["layer0/out"].tobytes(), both["out"].tobytes())
+        ones = self.run_tool("multi-view", "one.h5", "--only", "--emit", "weights1").bundle()
+        alls = self.run_tool("multi-view", "all.h5", "--only", "--emit", "weights1").bundle()
+        self.assert_same_bits(ones, alls)
+
+    def test_weights_of_long_views_take_no_memory_unless_written(self):
+        random = np.random.default_rng(1)
+        self.write("in.h5", x=random.normal(size=(5000, 4)), view1=random.normal(size=(5000, 4)),
+                   wq=np.eye(4), wk=np.eye(4), grad_out=np.ones((5000, 4)))
+        for emit in ("out,col_sum1", "grad_x,grad_view1"):
+            self.run_tool("multi-view", "in.h5", "-o", "out.h5", "--force", "--emit", emit, "--memory", "32M")
+        self.refused("multi-view", "in.h5", "--emit", "weights1", "--memory", "32M", status=6, output="w.h5")
+
     def test_overflow(self):
         self.write("in.h5", x=np.full((3, 2), 1e38, "f4"), w1=np.full((2, 2), 0.4, "f4"),
                    w2=np.full((1, 2), 1e38, "f4"), grad_out=np.full((1, 2), 1e38, "f4"))

@@ -47,6 +47,7 @@ UPSTREAM = {
     "hard-attention": {"grad_log_p": normal(1)},
     "coattention": {"grad_encoding": normal(1, 6, 6)},
     "intra-attention": {"grad_h": normal(1, 6, 3)},
+    "multi-view": {"grad_out": normal(1, 6, 5)},
 }
 
 # Tool, options, and the datasets that it then reads. All of these are made unreadable in turn; the

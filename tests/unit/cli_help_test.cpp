@@ -113,6 +113,14 @@ TEST_CASE("--help shows options of one heading together, the common ones last") 
   CHECK(text.find("First:", text.find("First:") + 1) == std::string::npos);
 }
 
+TEST_CASE("--help names the first and the last of a series of words") {
+  const std::string text = help_text(
+      Declaration("attn-try", "Tries", Role::transform)
+          .choices("emit", {"out", "w1", "w2", "w3", "k8", "k9", "k10", "k11", "v3", "v5", "v6"},
+                   "What", "out"));
+  CHECK(text.find("out, w1, w2, w3, k8 ... k11, v3, v5, v6,") != std::string::npos);
+}
+
 TEST_CASE("--version names the tool, then libraries") {
   const std::string text = version_text(everything(), {"HDF5 1.10.8"});
   CHECK(text.rfind("attn-try ", 0) == 0);

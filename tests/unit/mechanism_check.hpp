@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -33,8 +35,23 @@ inline Index count_of(const Shape& shape) {
   return count;
 }
 
-inline Values random_values(Index count, std::mt19937_64& random) {
-  std::uniform_real_distribution<double> any(-1, 1);
+/// What random inputs are drawn from.
+struct Draws {
+  Draws(Index below = 5) : vocabulary(below) {}
+
+  Index vocabulary;                                         ///< tokens are below
+  std::map<std::string, std::pair<double, double>> ranges;  ///< of inputs; of others (-1, 1)
+  std::set<std::string> absent;                             ///< optional inputs
+
+  std::pair<double, double> range(const std::string& input) const {
+    const auto found = ranges.find(input);
+    return found == ranges.end() ? std::pair(-1.0, 1.0) : found->second;
+  }
+};
+
+inline Values random_values(Index count, std::mt19937_64& random,
+                            std::pair<double, double> range = {-1, 1}) {
+  std::uniform_real_distribution<double> any(range.first, range.second);
   Values values(static_cast<std::size_t>(count));
   // Of float32, so that both types see the same numbers.
   for (long double& one : values) one = static_cast<float>(any(random));
@@ -48,18 +65,19 @@ inline Index random_token(const mechanisms::TensorForm& tokens, const mechanisms
   return static_cast<Index>(random() % static_cast<std::uint64_t>(end));
 }
 
-/// Random inputs; tokens without a range are below `vocabulary`.
 inline PlainSequence random_sequence(const mechanisms::MechanismForm& form,
-                                     const mechanisms::Sizes& sizes, Index vocabulary,
+                                     const mechanisms::Sizes& sizes, const Draws& draws,
                                      std::mt19937_64& random) {
   PlainSequence made{sizes, {}, {}};
   for (const auto& input : form.inputs) {
-    made.inputs.push_back(random_values(count_of(mechanisms::shape_of(input.axes, sizes)), random));
+    const bool absent = draws.absent.count(input.name) > 0;
+    const Index count = absent ? 0 : count_of(mechanisms::shape_of(input.axes, sizes));
+    made.inputs.push_back(random_values(count, random, draws.range(input.name)));
   }
   for (const auto& tokens : form.tokens) {
     std::vector<Index> own(
         static_cast<std::size_t>(count_of(mechanisms::shape_of(tokens.axes, sizes))));
-    for (Index& one : own) one = random_token(tokens, sizes, vocabulary, random);
+    for (Index& one : own) one = random_token(tokens, sizes, draws.vocabulary, random);
     made.tokens.push_back(own);
   }
   return made;
@@ -77,6 +95,12 @@ struct Stored {
     shapes.push_back(shape);
   }
 
+  /// A tensor without data.
+  void add_absent(const Shape& shape) {
+    numbers.emplace_back();
+    shapes.push_back(shape);
+  }
+
   void add_room(const Shape& shape) {
     numbers.emplace_back(static_cast<std::size_t>(count_of(shape)), static_cast<T>(std::nan("")));
     numbers.back().reserve(1);
@@ -86,7 +110,10 @@ struct Stored {
   template <class Element>
   mechanisms::Tensors<Element> views() {
     mechanisms::Tensors<Element> made;
-    for (std::size_t n = 0; n < numbers.size(); ++n) made.push_back({numbers[n].data(), shapes[n]});
+    for (std::size_t n = 0; n < numbers.size(); ++n) {
+      const bool absent = numbers[n].capacity() == 0;
+      made.push_back({absent ? nullptr : numbers[n].data(), shapes[n]});
+    }
     return made;
   }
 };
@@ -98,8 +125,14 @@ class MechanismCheck {
       : mechanism_(mechanism), plain_(plain), sequence_(std::move(sequence)) {
     const auto& form = mechanism_.form();
     for (std::size_t n = 0; n < form.inputs.size(); ++n) {
-      inputs_.add(sequence_.inputs[n], mechanisms::shape_of(form.inputs[n].axes, sequence_.sizes));
-      grad_inputs_.add_room(inputs_.shapes.back());
+      const Shape shape = mechanisms::shape_of(form.inputs[n].axes, sequence_.sizes);
+      if (sequence_.inputs[n].empty() && count_of(shape) > 0) {
+        inputs_.add_absent(shape);
+        grad_inputs_.add_absent(shape);
+        continue;
+      }
+      inputs_.add(sequence_.inputs[n], shape);
+      grad_inputs_.add_room(shape);
     }
     for (std::size_t n = 0; n < form.tokens.size(); ++n) {
       tokens_.numbers.push_back(sequence_.tokens[n]);
@@ -185,14 +218,14 @@ class MechanismCheck {
 /// and 1e-5 in float32; gradients to the error of the differences, 1e-8, and to 1e-4 in float32.
 template <class T>
 void check_mechanism(const mechanisms::Mechanism<T>& mechanism, Plain plain,
-                     const mechanisms::Sizes& sizes, Index vocabulary = 5) {
+                     const mechanisms::Sizes& sizes, const Draws& draws = {}) {
   std::string named;
   for (const auto& [symbol, length] : sizes) named += symbol + " = " + std::to_string(length) + " ";
   CAPTURE(named);
   std::mt19937_64 random(7);
   constexpr bool is_double = std::is_same_v<T, double>;
   MechanismCheck<T> check(mechanism, plain,
-                          random_sequence(mechanism.form(), sizes, vocabulary, random));
+                          random_sequence(mechanism.form(), sizes, draws, random));
   CHECK(check.error_of_results() < (is_double ? 1e-12 : 1e-5));
   CHECK(check.error_of_gradients(random) < (is_double ? 1e-8 : 1e-4));
 }
@@ -202,7 +235,7 @@ void check_mechanism(const mechanisms::Mechanism<T>& mechanism, Plain plain,
 /// inputs are the sums of those of the sequences.
 template <class T>
 void check_batch(const mechanisms::Mechanism<T>& mechanism, const mechanisms::Sizes& padded,
-                 const std::vector<mechanisms::Sizes>& own, int threads) {
+                 const std::vector<mechanisms::Sizes>& own, int threads, const Draws& draws = {}) {
   using namespace mechanisms;
   const MechanismForm& form = mechanism.form();
   std::mt19937_64 random(11);
@@ -223,7 +256,7 @@ void check_batch(const mechanisms::Mechanism<T>& mechanism, const mechanisms::Si
     inputs.add_room(batched(one));
     gradients.add_room(batched(one));
     if (is_shared(one)) {
-      const Values values = random_values(sequence_size(one), random);
+      const Values values = random_values(sequence_size(one), random, draws.range(one.name));
       inputs.numbers.back().assign(values.begin(), values.end());
     }
   }

@@ -389,8 +389,12 @@ BlockPlan plan_mechanism(const cli::Arguments& arguments, const MechanismTask& t
     require_readable(dataset, arguments.memory);
   }
   const auto [own, shared] = array_bytes<T>(task);
+  std::vector<bool> results = task.results;
+  for (std::size_t n = 0; n < results.size(); ++n) {
+    results[n] = results[n] || task.upstream[n].has_value();
+  }
   const std::int64_t kept =
-      shared + mechanisms::batch_bytes(mechanism, task.sizes, task.input.problems,
+      shared + mechanisms::batch_bytes(mechanism, task.sizes, results, task.input.problems,
                                        task.wants_gradients(), arguments.threads);
   return plan_blocks("one sequence", kept, std::max<std::int64_t>(1, own),
                      std::max<Index>(1, task.input.problems), arguments.memory, useful_bytes);

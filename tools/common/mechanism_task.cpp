@@ -35,6 +35,12 @@ std::string shape_words(const TensorForm& form) {
   return "(" + words + ")";
 }
 
+// Whether an optional input that is absent is needed, as another one is there.
+bool is_needed(const TensorForm& input, const io::InputBundle& bundle) {
+  return !input.needed_with.empty() && bundle.has(input.needed_with) &&
+         (input.or_else.empty() || !bundle.has(input.or_else));
+}
+
 void require_integers(const io::InputDataset& dataset) {
   if (is_integral(dataset.dtype())) return;
   throw Error(Failure::input, fmt::format("{} holds {}, expected integers", dataset.address(),
@@ -47,7 +53,7 @@ std::string gradient_of(const std::string& name) { return "grad_" + name; }
 
 bool MechanismTask::suffices(const io::InputBundle& bundle, const MechanismForm& form) {
   return std::all_of(form.inputs.begin(), form.inputs.end(), [&](const TensorForm& input) {
-    return input.optional || bundle.has(input.name);
+    return bundle.has(input.name) || (input.optional && !is_needed(input, bundle));
   });
 }
 
@@ -90,14 +96,20 @@ void MechanismTask::find() {
     known.push_back({&one, shape, leading});
   };
   const auto may_lack = [&](const TensorForm& one) {
-    return one.optional && (one.needed_with.empty() || !bundle.has(one.needed_with));
+    return one.optional && !(one.or_else.empty() && is_needed(one, bundle));
   };
   // They are looked at by address: the vectors must not grow.
   for (const TensorForm& one : form.inputs) inputs.push_back(found(one.name, may_lack(one)));
   for (const TensorForm& one : form.tokens) tokens.push_back(found(one.name, one.optional));
   for (std::size_t n = 0; n < form.inputs.size(); ++n) {
+    const TensorForm& one = form.inputs[n];
+    if (!inputs[n] && is_needed(one, bundle)) {
+      throw Error(Failure::input,
+                  fmt::format("{} has neither {} nor {}, and {} needs one of them",
+                              bundle.description(), one.name, one.or_else, one.needed_with));
+    }
     if (inputs[n]) require_floating(*inputs[n]);
-    take(form.inputs[n], inputs[n]);
+    take(one, inputs[n]);
   }
   for (std::size_t n = 0; n < form.tokens.size(); ++n) {
     if (tokens[n]) require_integers(*tokens[n]);
@@ -108,7 +120,8 @@ void MechanismTask::find() {
   sizes.insert(form.chosen.begin(), form.chosen.end());
   input.problems = element_count(input.leading);
   for (const mechanisms::LengthForm& length : form.lengths) {
-    lengths.push_back(found(length.name, true));
+    const bool is_of_absent = sizes.find(length.symbol) == sizes.end();
+    lengths.push_back(is_of_absent ? std::nullopt : found(length.name, true));
     if (!lengths.back()) continue;
     require_integers(*lengths.back());
     if (lengths.back()->shape() != input.leading) {
@@ -132,9 +145,9 @@ void MechanismTask::require_known(const std::vector<std::string>& asked) const {
     std::string options;
     for (const auto& [option, value] : settings_) {
       std::visit(
-          [&, key = option](const auto& one) {
-            if constexpr (!std::is_same_v<std::decay_t<decltype(one)>, std::monostate>) {
-              options += fmt::format(" --{} {}", key, one);
+          [&, key = option](const auto& given) {
+            if constexpr (!std::is_same_v<std::decay_t<decltype(given)>, std::monostate>) {
+              options += fmt::format(" --{} {}", key, given);
             }
           },
           value);
@@ -262,6 +275,19 @@ void MechanismTask::report_params(cli::Report& report) const {
 
 namespace {
 
+// "x"; "view1 ... view8" for the first of a series.
+template <class Form>
+std::string series_name(const std::vector<Form>& forms, std::size_t n,
+                        std::string (*named)(const std::string&)) {
+  std::size_t last = n;
+  while (last + 1 < forms.size() && forms[last + 1].repeated) ++last;
+  return named(forms[n].name) + (last > n ? " ... " + named(forms[last].name) : "");
+}
+template <class Form>
+std::string series_name(const std::vector<Form>& forms, std::size_t n) {
+  return series_name(forms, n, [](const std::string& name) { return name; });
+}
+
 // "Reads x (..., T, D) and w (A, D); optionally b (A)."
 std::string reading_words(const MechanismForm& form) {
   std::string needed;
@@ -270,11 +296,17 @@ std::string reading_words(const MechanismForm& form) {
     list += (list.empty() ? "" : ", ") + text;
   };
   for (const auto* group : {&form.inputs, &form.tokens}) {
-    for (const TensorForm& one : *group) {
-      add(one.optional ? optional : needed, one.name + " " + shape_words(one));
+    for (std::size_t n = 0; n < group->size(); ++n) {
+      const TensorForm& one = (*group)[n];
+      if (one.repeated) continue;
+      // Of a series only the first one may be needed.
+      if (!one.optional) add(needed, one.name + " " + shape_words(one));
+      if (one.optional) add(optional, series_name(*group, n) + " " + shape_words(one));
     }
   }
-  for (const mechanisms::LengthForm& length : form.lengths) add(optional, length.name + " (...)");
+  for (std::size_t n = 0; n < form.lengths.size(); ++n) {
+    if (!form.lengths[n].repeated) add(optional, series_name(form.lengths, n) + " (...)");
+  }
   return "Reads " + needed + "; optionally " + optional + ".";
 }
 
@@ -292,9 +324,10 @@ void declare_mechanism(cli::Declaration& declaration, const MechanismForm& form)
     upstream += (upstream.empty() ? "" : ", ") + gradient_of(result.name);
   }
   std::string gradients;
-  for (const TensorForm& input : form.inputs) {
-    names.push_back(gradient_of(input.name));
-    gradients += (gradients.empty() ? "" : ", ") + gradient_of(input.name);
+  for (std::size_t n = 0; n < form.inputs.size(); ++n) {
+    names.push_back(gradient_of(form.inputs[n].name));
+    if (form.inputs[n].repeated) continue;
+    gradients += (gradients.empty() ? "" : ", ") + series_name(form.inputs, n, gradient_of);
   }
   declaration
       .choices("emit", names,
@@ -303,24 +336,29 @@ void declare_mechanism(cli::Declaration& declaration, const MechanismForm& form)
                    upstream + " of the bundle; those that are absent count as 0.")
       .default_words(usual);
   for (const auto* group : {&form.inputs, &form.tokens}) {
-    for (const TensorForm& one : *group) {
-      declaration.dataset(one.name, shape_words(one),
+    for (std::size_t n = 0; n < group->size(); ++n) {
+      const TensorForm& one = (*group)[n];
+      if (one.repeated) continue;
+      declaration.dataset(series_name(*group, n), shape_words(one),
                           one.help.empty() ? "its biases, optional"
-                          : !one.needed_with.empty()
+                          : !one.needed_with.empty() && one.or_else.empty()
                               ? fmt::format("{}; needed with {}", one.help, one.needed_with)
                           : one.optional ? one.help + "; optional"
                                          : one.help);
     }
   }
-  for (const mechanisms::LengthForm& length : form.lengths) {
-    declaration.dataset(length.name, "(...)",
-                        length.symbol +
+  for (std::size_t n = 0; n < form.lengths.size(); ++n) {
+    if (form.lengths[n].repeated) continue;
+    declaration.dataset(series_name(form.lengths, n), "(...)",
+                        form.lengths[n].symbol +
                             " of each sequence; beyond it is padding, which is never "
                             "looked at and has results of 0");
   }
   declaration.dataset(upstream, "", "gradients with respect to the results");
-  for (const TensorForm& result : form.results) {
-    declaration.result(result.name, shape_words(result), result.help);
+  for (std::size_t n = 0; n < form.results.size(); ++n) {
+    const TensorForm& result = form.results[n];
+    if (result.repeated) continue;
+    declaration.result(series_name(form.results, n), shape_words(result), result.help);
   }
   declaration.result(gradients, "", "gradients of inputs, of their shapes");
 }
