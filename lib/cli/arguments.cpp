@@ -48,7 +48,9 @@ nlohmann::ordered_json to_json(const Option& option, const Value& value) {
 
 }  // namespace
 
-bool Arguments::declared(std::string_view name) const { return impl->options.count(name) > 0; }
+bool Arguments::declared(std::string_view name) const {
+  return std::find(impl->order.begin(), impl->order.end(), name) != impl->order.end();
+}
 
 bool Arguments::given(std::string_view name) const {
   value_of(*this, name);

@@ -101,7 +101,8 @@ class Declaration {
   Declaration& words(std::string placeholder, std::string help, int count_low, int count_high);
 
   /// The things that a tool can do; its first positional word selects one. A verb may have a role
-  /// of its own.
+  /// of its own. A verb of an empty name is what the tool does if that word is none of the names:
+  /// an INPUT called like a verb is then written as ./NAME.
   struct Verb {
     std::string name;
     std::string help;
@@ -110,6 +111,8 @@ class Declaration {
   Declaration& verbs(std::string placeholder, std::vector<Verb> verbs);
   /// Restricts the option declared last to these verbs; other verbs refuse it.
   Declaration& only_with(std::vector<std::string> verbs);
+  /// The same for all options declared from here on; with no verbs, every verb accepts them again.
+  Declaration& for_verbs(std::vector<std::string> verbs);
 
   /// A command in the examples of --help and the man page, with a line that explains it.
   Declaration& example(std::string command, std::string explanation);
@@ -148,7 +151,7 @@ class Declaration {
 /// option that was never declared, or for a type other than its own.
 class Arguments {
  public:
-  bool declared(std::string_view name) const;  ///< whether the tool has this option
+  bool declared(std::string_view name) const;  ///< whether the tool has this option, with its verb
   bool given(std::string_view name) const;     ///< whether the command line has this option
   bool flag(std::string_view name) const;
   std::string text(std::string_view name) const;  ///< given or fallback, else empty
@@ -169,7 +172,7 @@ class Arguments {
   bool bundle_to_stdout() const { return output == "-" && !dry_run; }
 
   std::string tool;
-  std::string verb;  ///< empty if the tool has none
+  std::string verb;  ///< empty if there is none
 
   // The common options, resolved.
   std::optional<std::string> input;  ///< INPUT; "-" if it is absent and no -i is given

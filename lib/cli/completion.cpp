@@ -32,12 +32,6 @@ bool accepts_files(const Declaration::Impl& declaration) {
          declaration.words_placeholder.find("FILE") != std::string::npos;
 }
 
-std::vector<std::string> verb_names(const Declaration::Impl& declaration) {
-  std::vector<std::string> names;
-  for (const Declaration::Verb& verb : declaration.verbs) names.push_back(verb.name);
-  return names;
-}
-
 std::string identifier(const std::string& tool) {
   std::string name = tool;
   std::replace(name.begin(), name.end(), '-', '_');

@@ -39,6 +39,7 @@ constexpr std::string_view end = R"(
     words | list) mapfile -t COMPREPLY < <(compgen -P "$prefix" -W "$words" -- "$word") ;;
     folders) mapfile -t COMPREPLY < <(compgen -P "$prefix" -d -- "$word") ;;
     files | address) mapfile -t COMPREPLY < <(compgen -P "$prefix" -f -- "$word") ;;
+    verb_or_file) mapfile -t COMPREPLY < <(compgen -f -W "$words" -- "$word") ;;
   esac
   if [[ $candidates != words && $candidates != list ]]; then compopt -o filenames 2>/dev/null; fi
 }
@@ -100,7 +101,7 @@ std::string options_branch(const Declaration::Impl& declaration) {
     } else {
       by_verb += fmt::format(
           "        if [[ -z $verb || ' {} ' == *\" $verb \"* ]]; then words+=' --{}'; fi\n",
-          fmt::join(option.verbs, " "), option.name);
+          fmt::join(without_empty(option.verbs), " "), option.name);
     }
   }
   return fmt::format("        candidates=words words='{}'\n{}", always, by_verb);
@@ -109,8 +110,10 @@ std::string options_branch(const Declaration::Impl& declaration) {
 std::string positional_branch(const Declaration::Impl& declaration) {
   const std::string files = accepts_files(declaration) ? "candidates=files" : "return";
   if (declaration.verbs.empty()) return "        " + files + "\n";
-  return fmt::format("        if [[ -z $verb ]]; then candidates=words words='{}'; else {}; fi\n",
-                     fmt::join(verb_names(declaration), " "), files);
+  const bool or_file = verb_is_optional(declaration) && accepts_files(declaration);
+  return fmt::format("        if [[ -z $verb ]]; then candidates={} words='{}'; else {}; fi\n",
+                     or_file ? "verb_or_file" : "words", fmt::join(verb_names(declaration), " "),
+                     files);
 }
 
 // Looks for the verb among the words before the cursor.

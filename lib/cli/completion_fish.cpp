@@ -64,16 +64,22 @@ std::string value_flags(const std::string& tool, const Option& option) {
 // Holds before the verb and with the verbs of the option.
 std::string condition(const Declaration::Impl& declaration, const Option& option) {
   if (option.verbs.empty()) return "";
-  return fmt::format(" -n 'not __fish_seen_subcommand_from {}; or __fish_seen_subcommand_from {}'",
-                     fmt::join(verb_names(declaration), " "), fmt::join(option.verbs, " "));
+  const std::string before =
+      fmt::format("not __fish_seen_subcommand_from {}", fmt::join(verb_names(declaration), " "));
+  const std::vector<std::string> own = without_empty(option.verbs);
+  if (own.empty()) return " -n '" + before + "'";
+  return fmt::format(" -n '{}; or __fish_seen_subcommand_from {}'", before, fmt::join(own, " "));
 }
 
 std::string verb_lines(const Declaration::Impl& declaration) {
+  // -f: no file may stand in the place of the verb.
+  const std::string no_file = verb_is_optional(declaration) ? "" : " -f";
   std::string lines;
   for (const Declaration::Verb& verb : declaration.verbs) {
-    lines += fmt::format("complete -c {} -f -n 'not __fish_seen_subcommand_from {}' -a {} -d {}\n",
-                         declaration.tool, fmt::join(verb_names(declaration), " "), verb.name,
-                         quoted(first_sentence(verb.help)));
+    if (verb.name.empty()) continue;
+    lines += fmt::format("complete -c {}{} -n 'not __fish_seen_subcommand_from {}' -a {} -d {}\n",
+                         declaration.tool, no_file, fmt::join(verb_names(declaration), " "),
+                         verb.name, quoted(first_sentence(verb.help)));
   }
   return lines;
 }

@@ -27,8 +27,6 @@ std::vector<std::string> candidate_words(const Option& option);
 /// Whether the positional words of a tool name files.
 bool accepts_files(const Declaration::Impl& declaration);
 
-std::vector<std::string> verb_names(const Declaration::Impl& declaration);
-
 /// "attn_compute" for attn-compute: part of the names of shell functions.
 std::string identifier(const std::string& tool);
 

@@ -70,8 +70,11 @@ std::string option_lines(const Declaration::Impl& declaration) {
     if (option.verbs.empty()) {
       lines += "    " + specification(option) + "\n";
     } else {
-      by_verb += fmt::format("  if [[ -z $verb || $verb == ({}) ]]; then specs+=({}); fi\n",
-                             fmt::join(option.verbs, "|"), specification(option));
+      const std::vector<std::string> own = without_empty(option.verbs);
+      const std::string also =
+          own.empty() ? "" : fmt::format(" || $verb == ({})", fmt::join(own, "|"));
+      by_verb +=
+          fmt::format("  if [[ -z $verb{} ]]; then specs+=({}); fi\n", also, specification(option));
     }
   }
   return lines + "  )\n" + by_verb;
@@ -79,9 +82,14 @@ std::string option_lines(const Declaration::Impl& declaration) {
 
 std::string positional_lines(const Declaration::Impl& declaration) {
   std::string lines;
-  if (!declaration.verbs.empty()) {
-    lines += fmt::format("  specs+=('1:{}:({})')\n", escaped(declaration.verb_placeholder),
-                         fmt::join(verb_names(declaration), " "));
+  const std::string verb = escaped(declaration.verb_placeholder);
+  const std::string names = fmt::format("{}", fmt::join(verb_names(declaration), " "));
+  if (verb_is_optional(declaration)) {
+    lines += fmt::format(
+        "  specs+=('1:{0}:{{ _alternative \"verb:{0}:({1})\" \"file:file:_files\" }}')\n", verb,
+        names);
+  } else if (!declaration.verbs.empty()) {
+    lines += fmt::format("  specs+=('1:{}:({})')\n", verb, names);
   }
   return lines +
          fmt::format("  specs+=('*:{}:{}')\n",

@@ -30,7 +30,16 @@ void add(Declaration::Impl& impl, Option option) {
     throw std::logic_error(std::string("fallback of an option: ") + error.what());
   }
   if (option.section.empty()) option.section = impl.section;
+  option.verbs = impl.for_verbs;
   impl.options.push_back(std::move(option));
+}
+
+void require_known(const Declaration::Impl& impl, const std::vector<std::string>& verbs) {
+  for (const std::string& verb : verbs) {
+    const bool known = std::any_of(impl.verbs.begin(), impl.verbs.end(),
+                                   [&](const auto& other) { return other.name == verb; });
+    if (!known) throw std::logic_error("an option names the unknown verb " + verb);
+  }
 }
 
 }  // namespace
@@ -214,12 +223,14 @@ Declaration& Declaration::verbs(std::string placeholder, std::vector<Verb> verbs
 
 Declaration& Declaration::only_with(std::vector<std::string> verbs) {
   if (impl_->options.empty()) throw std::logic_error("only_with() before any option");
-  for (const std::string& verb : verbs) {
-    const bool known = std::any_of(impl_->verbs.begin(), impl_->verbs.end(),
-                                   [&](const Verb& other) { return other.name == verb; });
-    if (!known) throw std::logic_error("only_with() names the unknown verb " + verb);
-  }
+  require_known(*impl_, verbs);
   impl_->options.back().verbs = std::move(verbs);
+  return *this;
+}
+
+Declaration& Declaration::for_verbs(std::vector<std::string> verbs) {
+  require_known(*impl_, verbs);
+  impl_->for_verbs = std::move(verbs);
   return *this;
 }
 
@@ -294,6 +305,21 @@ std::set<Role> roles_of(const Declaration::Impl& declaration) {
   }
   if (roles.empty()) roles.insert(declaration.role);
   return roles;
+}
+
+std::vector<std::string> without_empty(std::vector<std::string> verbs) {
+  verbs.erase(std::remove(verbs.begin(), verbs.end(), ""), verbs.end());
+  return verbs;
+}
+
+std::vector<std::string> verb_names(const Declaration::Impl& declaration) {
+  std::vector<std::string> names;
+  for (const Declaration::Verb& verb : declaration.verbs) names.push_back(verb.name);
+  return without_empty(std::move(names));
+}
+
+bool verb_is_optional(const Declaration::Impl& declaration) {
+  return verb_names(declaration).size() < declaration.verbs.size();
 }
 
 bool Option::goes_with(const std::string& verb) const {

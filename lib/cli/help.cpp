@@ -83,7 +83,7 @@ std::string help_text(const Declaration& declaration) {
   for (const std::string& about : impl.about) text += "\n" + paragraph(about);
 
   text += "\n";
-  for (const Declaration::Verb& verb : impl.verbs) text += entry("  " + verb.name, verb.help);
+  for (const Entry& verb : verb_entries(impl)) text += entry("  " + verb.label, verb.text);
   if (!impl.verbs.empty()) text += "\n";
   for (const Entry& word : positional_entries(impl)) text += entry("  " + word.label, word.text);
 

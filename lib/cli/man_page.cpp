@@ -77,9 +77,7 @@ std::string description_section(const Declaration::Impl& declaration) {
 std::string verbs_section(const Declaration::Impl& declaration) {
   if (declaration.verbs.empty()) return "";
   std::string text = request("SH", upper(declaration.verb_placeholder) + "S");
-  for (const Declaration::Verb& verb : declaration.verbs) {
-    text += tagged(bold(verb.name), verb.help);
-  }
+  for (const Entry& verb : verb_entries(declaration)) text += tagged(bold(verb.label), verb.text);
   return text;
 }
 

@@ -46,7 +46,7 @@ struct Option {
   bool or_none = false;                      ///< accepts "none", too
   std::optional<std::string> fallback = {};  ///< as typed on a command line
   std::string default_words = {};            ///< describes a default that depends on the input
-  std::vector<std::string> verbs = {};       ///< the verbs that accept it; empty: all
+  std::vector<std::string> verbs = {};       ///< the verbs that accept it; none: all
   std::string section = {};                  ///< its heading
 
   bool may_be_repeated() const { return kind == Kind::texts || kind == Kind::assignment; }
@@ -67,8 +67,9 @@ struct Declaration::Impl {
   std::string summary;
   Role role = Role::transform;
   std::vector<std::string> about;
-  std::vector<Option> options;      ///< the tool's own; all_options adds the common ones
-  std::string section = "Options";  ///< the heading of the next option
+  std::vector<Option> options;         ///< the tool's own; all_options adds the common ones
+  std::string section = "Options";     ///< the heading of the next option
+  std::vector<std::string> for_verbs;  ///< the verbs that accept the next option; none: all
 
   bool several_inputs = false;
 
@@ -123,6 +124,15 @@ bool has_output(Role role);  ///< accepts -o
 
 /// The roles of a tool's verbs, or its own.
 std::set<Role> roles_of(const Declaration::Impl& declaration);
+
+/// `verbs` without the empty name, which stands for no verb.
+std::vector<std::string> without_empty(std::vector<std::string> verbs);
+
+/// The names of a tool's verbs.
+std::vector<std::string> verb_names(const Declaration::Impl& declaration);
+
+/// Whether a tool with verbs can be called without one.
+bool verb_is_optional(const Declaration::Impl& declaration);
 
 struct Arguments::Impl {
   std::map<std::string, Option, std::less<>> options;

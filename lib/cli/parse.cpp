@@ -129,14 +129,15 @@ class Parser {
 
   void take_verb() {
     if (declaration_.verbs.empty()) return;
-    std::vector<std::string> names;
-    for (const Declaration::Verb& verb : declaration_.verbs) names.push_back(verb.name);
+    const std::vector<std::string> names = verb_names(declaration_);
+    const bool is_verb = !positionals_.empty() && contains(names, positionals_.front());
+    if (!is_verb && verb_is_optional(declaration_)) return;
     const std::string known = fmt::format("expected one of {}", fmt::join(names, ", "));
     if (positionals_.empty()) {
       usage(declaration_.verb_placeholder + " is missing, " + known);
     }
     arguments_.verb = positionals_.front();
-    if (!contains(names, arguments_.verb)) {
+    if (!is_verb) {
       const std::string near = nearest(arguments_.verb, names);
       usage(fmt::format("{} is {}, {}", declaration_.verb_placeholder, arguments_.verb, known),
             near.empty() ? "" : "did you mean " + near + "?");
@@ -151,8 +152,7 @@ class Parser {
     for (const Option& option : options_) {
       const bool given = contains(impl.given, option.name);
       if (given && !option.goes_with(arguments_.verb)) {
-        usage(fmt::format("--{} is not an option of {}, only of {}", option.name, arguments_.verb,
-                          fmt::join(option.verbs, ", ")));
+        refuse_with_verb(option);
       }
       Value& value = impl.values[option.name];
       if (!given && option.kind == Option::Kind::flag) value = false;
@@ -162,6 +162,15 @@ class Parser {
       }
       impl.options.emplace(option.name, option);
     }
+  }
+
+  [[noreturn]] void refuse_with_verb(const Option& option) const {
+    const std::string others = fmt::format("{}", fmt::join(without_empty(option.verbs), ", "));
+    if (arguments_.verb.empty()) {
+      usage(fmt::format("--{} is an option of {} only", option.name, others));
+    }
+    const std::string only = others.empty() ? "" : ", only of " + others;
+    usage(fmt::format("--{} is not an option of {}{}", option.name, arguments_.verb, only));
   }
 
   void take_words() {
@@ -270,8 +279,11 @@ class Parser {
             "use --json=FILE, or write the bundle with -o FILE");
     }
     if (a.json && !a.json->empty()) {
-      if (a.output && leads_to(*a.output, *a.json)) {
-        usage("--json and --output both name " + *a.json);
+      for (const Option& option : options_) {
+        if (option.kind != Option::Kind::text || option.placeholder != "FILE") continue;
+        if (a.given(option.name) && leads_to(a.text(option.name), *a.json)) {
+          usage(fmt::format("--json and --{} both name {}", option.name, *a.json));
+        }
       }
       std::vector<std::string> read = a.impl->positionals;
       for (const auto& [name, address] : a.named_inputs) read.push_back(address);

@@ -80,6 +80,14 @@ std::string default_text(const Option& option) {
   return "default" + colon + option.default_words + last;
 }
 
+// "with step, check", "without a verb".
+std::string verbs_text(const std::vector<std::string>& verbs) {
+  const std::vector<std::string> named = without_empty(verbs);
+  if (named.empty()) return "without a verb";
+  const std::string with = fmt::format("with {}", fmt::join(named, ", "));
+  return named.size() < verbs.size() ? with + ", or without a verb" : with;
+}
+
 }  // namespace
 
 std::string as_sentence(std::string text) {
@@ -107,15 +115,17 @@ std::string explanation(const Option& option) {
   } else if (!usual.empty()) {
     append("D" + usual.substr(1) + ".");
   }
-  if (!option.verbs.empty()) {
-    append(fmt::format("Only with {}.", fmt::join(option.verbs, ", ")));
-  }
+  if (!option.verbs.empty()) append("Only " + verbs_text(option.verbs) + ".");
   return text;
 }
 
 std::vector<std::string> usage_words(const Declaration::Impl& declaration) {
   std::vector<std::string> words;
-  if (!declaration.verbs.empty()) words.push_back(declaration.verb_placeholder);
+  if (verb_is_optional(declaration)) {
+    words.push_back("[" + declaration.verb_placeholder + "]");
+  } else if (!declaration.verbs.empty()) {
+    words.push_back(declaration.verb_placeholder);
+  }
   words.emplace_back("[options]");
   if (!declaration.words_placeholder.empty()) words.push_back(declaration.words_placeholder);
   const std::set<Role> roles = roles_of(declaration);
@@ -128,6 +138,15 @@ std::vector<std::string> usage_words(const Declaration::Impl& declaration) {
     words.emplace_back("[-o OUTPUT]");
   }
   return words;
+}
+
+std::vector<Entry> verb_entries(const Declaration::Impl& declaration) {
+  std::vector<Entry> entries;
+  for (const Declaration::Verb& verb : declaration.verbs) {
+    const std::string none = "(no " + declaration.verb_placeholder + ")";
+    entries.push_back({verb.name.empty() ? none : verb.name, verb.help});
+  }
+  return entries;
 }
 
 std::vector<Entry> positional_entries(const Declaration::Impl& declaration) {

@@ -26,8 +26,11 @@ std::string first_sentence(const std::string& text);
 std::string explanation(const Option& option);
 
 /// The words after the tool's name on a command line: "VERB", "[options]", "[INPUT]", "[-o
-/// OUTPUT]".
+/// OUTPUT]". A verb that may be absent is "[VERB]".
 std::vector<std::string> usage_words(const Declaration::Impl& declaration);
+
+/// The verbs, each with what the tool then does.
+std::vector<Entry> verb_entries(const Declaration::Impl& declaration);
 
 /// The positional words, INPUT and OUTPUT, each with its explanation and default.
 std::vector<Entry> positional_entries(const Declaration::Impl& declaration);

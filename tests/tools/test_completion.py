@@ -199,6 +199,16 @@ class Completion(ToolTest):
         self.in_each_shell(["--rate"], "basis-paths", "step", "--ra")
         self.in_each_shell([], "basis-paths", "values", "--ra")
 
+    def test_a_verb_that_may_be_absent(self):
+        (self.folder / "meal.h5").touch()
+        for complete in (self.bash, self.zsh, self.fish):
+            with self.subTest(shell=complete.__name__):
+                found = complete("alignment-attention", "mea")
+                self.assertEqual(sorted(found), ["meal.h5", "measure"])
+        self.in_each_shell(["--emit"], "alignment-attention", "--emi")
+        self.in_each_shell([], "alignment-attention", "measure", "--emi")
+        self.in_each_shell(["--threshold"], "alignment-attention", "measure", "--thresh")
+
     def test_optional_value(self):
         # bash splits the word at '='.
         self.assertEqual(self.bash("attn-compute", "--causal", "=", "top"), ["top-left"])

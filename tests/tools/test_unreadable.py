@@ -36,6 +36,7 @@ SKELETON = {"skeleton_q": np.array([0, 1, 2], np.int32), "skeleton_k": np.array(
 STATE = {"adam_m": normal(12, 3), "adam_v": abs(normal(12, 3)), "adam_step": np.int64(3)}
 GRADIENTS = {"grad_wq": normal(6, 3), "grad_wk": normal(6, 3)}
 JOIN = {"wo": normal(HEADS * WIDTH, 6), "bo": normal(6), "grad_joined": normal(LENGTH, 6)}
+WORDS = {"weights": abs(normal(2, 3, 5)), "reverse_weights": abs(normal(2, 5, 3))}
 RELATIVE = {"rel_bias": normal(32, HEADS)}
 
 # One of the gradients that each mechanism reads.
@@ -93,9 +94,13 @@ READ = [
         problem.datasets({name: np.array([2]) for name in problem.lengths}) | UPSTREAM[problem.tool]))
       for problem in MECHANISMS if "shallow" not in problem.options),
     ("basis-paths check", "", PATHS | {"path": np.array([[0, 0, 0], [1, 1, 1]])}),
+    ("alignment-attention measure", "", WORDS | {"source_length": np.array([4, 5]),
+                                                 "target_length": np.array([3, 2])}),
+    ("alignment-attention measure", "", WORDS | {"key_length": np.array([4, 5]),
+                                                 "query_length": np.array([3, 2])}),
 ]
 # Tools without --only, since they write no bundle here.
-REPORTS = ("explain-away-stats", "basis-paths check")
+REPORTS = ("explain-away-stats", "basis-paths check", "alignment-attention measure")
 ATTRIBUTES = {"--scheme stored": {"attn_scheme": "unas"}}
 
 

@@ -121,6 +121,25 @@ TEST_CASE("--help names the first and the last of a series of words") {
   CHECK(text.find("out, w1, w2, w3, k8 ... k11, v3, v5, v6,") != std::string::npos);
 }
 
+TEST_CASE("--help of a tool that may be called without a verb") {
+  const std::string text =
+      help_text(Declaration("attn-try", "Tries", Role::transform)
+                    .verbs("VERB", {{"", "Makes."}, {"check", "Checks.", Role::inspect}})
+                    .flag("fast", "Fast")
+                    .only_with({""})
+                    .flag("strict", "Strict")
+                    .only_with({"check"})
+                    .flag("all", "All")
+                    .only_with({"", "check"}));
+  for (const char* part : {"Usage: attn-try [VERB] [options] [INPUT] [-o OUTPUT]\n",
+                           "  (no VERB)             Makes.\n", "  check                 Checks.\n",
+                           "Fast. Only without a verb.\n", "Strict. Only with check.\n",
+                           "All. Only with check, or without a verb.\n"}) {
+    CAPTURE(part);
+    CHECK(text.find(part) != std::string::npos);
+  }
+}
+
 TEST_CASE("--version names the tool, then libraries") {
   const std::string text = version_text(everything(), {"HDF5 1.10.8"});
   CHECK(text.rfind("attn-try ", 0) == 0);

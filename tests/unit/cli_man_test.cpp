@@ -63,6 +63,25 @@ TEST_CASE("a man page shows how options take their values") {
   CHECK(has(page, ".TP\n\\fB\\-o\\fR, \\fB\\-\\-output\\fR \\fIFILE\\fR\n"));
 }
 
+TEST_CASE("a verb that may be absent, in the man page and the completion scripts") {
+  const Declaration declaration =
+      small()
+          .verbs("VERB", {{"", "Makes."}, {"check", "Checks.", Role::inspect}})
+          .flag("fast", "Fast")
+          .only_with({""});
+  const std::string page = man_page(declaration);
+  CHECK(has(page, "\n\\fI[VERB]\\fR\n"));
+  CHECK(has(page, ".SH \"VERBS\"\n.TP\n\\fB(no VERB)\\fR\nMakes.\n.TP\n\\fBcheck\\fR\n"));
+  // Before the verb: the verb or a file.
+  const std::string bash = completion_script(declaration, "bash");
+  CHECK(has(bash, "if [[ -z $verb ]]; then candidates=verb_or_file words='check'; else"));
+  CHECK(has(bash, "case $each in check) verb=$each ;; esac"));
+  CHECK(has(completion_script(declaration, "zsh"), "if [[ -z $verb ]]; then specs+=('--fast"));
+  const std::string fish = completion_script(declaration, "fish");
+  CHECK(has(fish, "complete -c attn-try -n 'not __fish_seen_subcommand_from check' -a check -d"));
+  CHECK(has(fish, "complete -c attn-try -n 'not __fish_seen_subcommand_from check' -l fast -d"));
+}
+
 TEST_CASE("completion scripts name the tool and its values") {
   const Declaration declaration =
       small(Role::generator).choice("scheme", {"unas", "dnas"}, "It's [a] scheme: one. Or two");

@@ -304,6 +304,50 @@ TEST_CASE("a verb may have a role of its own") {
         "--input is not an option of curve, only of step, check");
 }
 
+TEST_CASE("a tool may do something without a verb") {
+  Declaration declaration("attn-try", "Tries", Role::transform);
+  declaration.verbs("VERB", {{"", "Makes"}, {"check", "Checks", Role::inspect}})
+      .for_verbs({""})
+      .flag("fast", "Fast")
+      .for_verbs({"check"})
+      .flag("strict", "Strict")
+      .flag("csv", "A table")
+      .for_verbs({})
+      .flag("all", "All");
+  const Arguments made = parse({"x", "--fast", "--all", "-o", "check"}, declaration, nothing_set);
+  CHECK(made.verb.empty());
+  CHECK(made.input == "x");
+  CHECK(made.output == "check");
+  CHECK(made.flag("fast"));
+  CHECK(made.declared("fast"));
+  CHECK_FALSE(made.declared("csv"));
+  CHECK_FALSE(params_of(made).contains("verb"));
+  CHECK(parse({}, declaration, nothing_set).input == "-");
+  CHECK(parse({"./check"}, declaration, nothing_set).input == "./check");
+
+  const Arguments checked = parse({"--strict", "check", "x", "--all"}, declaration, nothing_set);
+  CHECK(checked.verb == "check");
+  CHECK(checked.input == "x");
+  CHECK_FALSE(checked.output);
+  CHECK(checked.declared("csv"));
+  CHECK_FALSE(checked.declared("fast"));
+  CHECK_FALSE(checked.declared("output"));
+
+  CHECK(refusal({"x", "--strict"}, declaration).message == "--strict is an option of check only");
+  CHECK(refusal({"check", "--fast"}, declaration).message == "--fast is not an option of check");
+  CHECK(refusal({"check", "-o", "y"}, declaration).message == "--output is not an option of check");
+  CHECK(refusal({""}, declaration).message == "INPUT is empty");
+  CHECK(refusal({"chek", "x"}, declaration).message == "unexpected argument x");
+}
+
+TEST_CASE("the JSON report does not overwrite a file that an option names") {
+  Declaration declaration("attn-try", "Tries", Role::inspect);
+  declaration.text("gold", "FILE", "A file").text("name", "NAME", "No file");
+  CHECK(refusal({"x", "--gold", "g.txt", "--json=g.txt"}, declaration).message ==
+        "--json and --gold both name g.txt");
+  CHECK(parse({"x", "--name", "g.txt", "--json=g.txt"}, declaration, nothing_set).json == "g.txt");
+}
+
 TEST_CASE("mistakes in a declaration are found") {
   Declaration declaration = declared(Role::transform);
   CHECK_THROWS_AS(declaration.flag("bare", ""), std::logic_error);
@@ -311,6 +355,7 @@ TEST_CASE("mistakes in a declaration are found") {
   CHECK_THROWS_AS(declaration.choice("word", {"a"}, "", "b"), std::logic_error);
   CHECK_THROWS_AS(declaration.number("n", "N", "", {0, 1}, 2.0), std::logic_error);
   CHECK_THROWS_AS(declaration.only_with({"nothing"}), std::logic_error);
+  CHECK_THROWS_AS(declaration.for_verbs({"nothing"}), std::logic_error);
   const Arguments a = parsed({});
   CHECK_THROWS_AS(a.number("nowhere"), std::logic_error);
   CHECK_THROWS_AS(a.number("scheme"), std::logic_error);

@@ -46,7 +46,8 @@ void declare_table_options(cli::Declaration& declaration, const std::string& row
   declaration.section("Table")
       .flag("tsv", "Prints a table in place of the report: a header line, and a row for each " +
                        rows + ", with tabs between the values.")
-      .flag("csv", "The same with commas (RFC 4180). -o FILE.csv writes it to a file.")
+      .flag("csv", std::string("The same with commas (RFC 4180).") +
+                       (habits.writes_file ? " -o FILE.csv writes it to a file." : ""))
       .text("sort", "COLUMN",
             "Sorts the table by a column of --tsv, from the largest number or the first word; "
             "-COLUMN reverses the order. Without --tsv and --csv, prints the table aligned, in "
@@ -55,7 +56,7 @@ void declare_table_options(cli::Declaration& declaration, const std::string& row
     declaration.integer("top", "N", "Number of rows of a sorted table to show.", 0, Index{1} << 40)
         .default_words("all");
   }
-  if (habits.writes_bundle) return;
+  if (habits.writes_bundle || !habits.writes_file) return;
   declaration.text("output", "FILE.csv", "Writes the table to a file, besides the report.")
       .letter('o')
       .flag("force", "Replaces an existing FILE.csv.");

@@ -26,10 +26,11 @@ std::vector<Cell> place_cells(const std::string& file, const std::string& group,
 struct TableHabits {
   bool own_top = false;       ///< --top has another meaning, too; --sort uses its value as well
   bool writes_bundle = true;  ///< -o FILE is a bundle, unless FILE ends in .csv
+  bool writes_file = true;    ///< -o FILE.csv writes the table to a file
 };
 
 /// Declares --tsv, --csv and --sort, --top unless the tool has it, and -o and --force for a tool
-/// that writes no bundle. `rows` says what a row is: "group, head and scheme".
+/// that writes tables, but no bundle. `rows` says what a row is: "group, head and scheme".
 void declare_table_options(cli::Declaration& declaration, const std::string& rows,
                            const TableHabits& habits = {});
 
