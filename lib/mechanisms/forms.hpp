@@ -18,6 +18,8 @@ namespace attn::mechanisms {
 struct ToolForm {
   std::string tool;
   const MechanismForm* form = nullptr;
+  /// Settings of the tool that concern only its gradients.
+  std::vector<std::string> gradient_settings = {};
 };
 
 inline const std::vector<ToolForm>& tool_forms() {
@@ -27,7 +29,9 @@ inline const std::vector<ToolForm>& tool_forms() {
       {"alignment-attention", &alignment_form()},
       {"decomposable-attention", &decomposable_form()},
       {"attention-over-attention", &over_attention_form()},
-      {"hard-attention", &hard_form()}};
+      {"hard-attention",
+       &hard_form(),
+       {"samples", "seed", "baseline", "reward", "entropy", "soft_share"}}};
   return forms;
 }
 
