@@ -129,6 +129,17 @@ Sizes own_sizes(const MechanismForm& form, const Batch<T>& batch, Index sequence
 }  // namespace
 
 template <class T>
+void for_sequences(const MechanismForm& form, const Batch<T>& batch, int threads,
+                   const std::function<void(Index, const Sequence<T>&)>& use) {
+  kernel::parallel_for(batch.count, threads, [&](Index sequence, int /*worker*/) {
+    const Sizes sizes = own_sizes(form, batch, sequence);
+    Own<T> inputs(form.inputs, batch.sizes, sizes);
+    Own<Index> tokens(form.tokens, batch.sizes, sizes);
+    use(sequence, {inputs.read(batch.inputs, sequence), tokens.read(batch.tokens, sequence)});
+  });
+}
+
+template <class T>
 void forward(const Mechanism<T>& mechanism, const Batch<T>& batch, const Tensors<T>& results,
              int threads) {
   const MechanismForm& form = mechanism.form();
@@ -224,6 +235,8 @@ std::int64_t batch_bytes(const Mechanism<T>& mechanism, const Sizes& sizes,
 }
 
 #define ATTN_BATCH(T)                                                                            \
+  template void for_sequences(const MechanismForm&, const Batch<T>&, int,                        \
+                              const std::function<void(Index, const Sequence<T>&)>&);            \
   template void forward(const Mechanism<T>&, const Batch<T>&, const Tensors<T>&, int);           \
   template class BatchGradients<T>;                                                              \
   template void backward(const Mechanism<T>&, const Batch<T>&, const Tensors<const T>&,          \

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <functional>
+
 #include "mechanisms/mechanism.hpp"
 
 /// A mechanism over a batch. Each sequence is computed by itself, on its own lengths: its results
@@ -17,6 +19,12 @@ struct Batch {
   /// (count), each in 0 … the padded length; absent: that of the arrays.
   Tensors<const Index> lengths;
 };
+
+/// Calls use(place in the batch, sequence with its own lengths) for all sequences of a batch of
+/// this form, on up to `threads` threads.
+template <class T>
+void for_sequences(const MechanismForm& form, const Batch<T>& batch, int threads,
+                   const std::function<void(Index, const Sequence<T>&)>& use);
 
 /// Computes the results that have data, each with the batch as first axis; padding is 0. Throws the
 /// errors of Mechanism::forward.

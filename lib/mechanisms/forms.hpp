@@ -20,6 +20,8 @@ namespace attn::mechanisms {
 struct ToolForm {
   std::string tool;
   const MechanismForm* form = nullptr;
+  /// Settings of the tool that concern only its gradients.
+  std::vector<std::string> gradient_settings = {};
 };
 
 inline const std::vector<ToolForm>& tool_forms() {
@@ -30,7 +32,9 @@ inline const std::vector<ToolForm>& tool_forms() {
       {"decomposable-attention", &decomposable_form()},
       {"coattention", &coattention_form()},
       {"attention-over-attention", &over_attention_form()},
-      {"hard-attention", &hard_form()},
+      {"hard-attention",
+       &hard_form(),
+       {"samples", "seed", "baseline", "reward", "entropy", "soft_share"}},
       {"multi-view", &multi_view_form(HybridForm::input)}};
   return forms;
 }

@@ -79,11 +79,12 @@ template <class T>
 class MechanismRun {
  public:
   MechanismRun(const cli::Arguments& arguments, const MechanismTask& task,
-               const Mechanism<T>& mechanism, io::OutputBundle output, cli::Progress& progress,
-               cli::Report& report)
+               const Mechanism<T>& mechanism, MechanismEstimate<T>* estimate,
+               io::OutputBundle output, cli::Progress& progress, cli::Report& report)
       : arguments_(arguments),
         task_(task),
         mechanism_(mechanism),
+        estimate_(estimate),
         output_(std::move(output)),
         progress_(progress),
         report_(report),
@@ -97,7 +98,7 @@ class MechanismRun {
   void run() {
     create();
     read_shared();
-    const Index most = plan_mechanism(arguments_, task_, mechanism_).rows;
+    const Index most = plan_mechanism(arguments_, task_, mechanism_, estimate_).rows;
     mechanisms::BatchGradients<T> sums(mechanism_, task_.input.problems);
     for (Index first = 0; first < task_.input.problems; first += most) {
       const Index count = std::min(most, task_.input.problems - first);
@@ -175,6 +176,7 @@ class MechanismRun {
     if (std::find(task_.results.begin(), task_.results.end(), true) != task_.results.end()) {
       mechanisms::forward(mechanism_, batch, results_.template views<T>(), arguments_.threads);
     }
+    if (estimate_ != nullptr) change_upstream(batch, first);
     if (task_.wants_gradients()) {
       sums.add(batch, first, upstream_.template views<const T>(), gradients_.template views<T>(),
                arguments_.threads);
@@ -182,6 +184,20 @@ class MechanismRun {
     const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
     report_.add_compute_seconds(spent.count());
     write(first, count);
+  }
+
+  void change_upstream(const Batch<T>& batch, Index first) {
+    Tensors<T> grad_results;
+    if (task_.wants_gradients()) {
+      for (std::size_t n = 0; n < task_.form.results.size(); ++n) {
+        if (task_.upstream[n]) continue;
+        const Shape own = shape(task_.form.results[n]);
+        upstream_.make(n, own, batch.count);
+        std::fill_n(upstream_.buffers[n].data(), batch.count * element_count(own), T{0});
+      }
+      grad_results = upstream_.template views<T>();
+    }
+    estimate_->change(batch, first, grad_results, arguments_.threads);
   }
 
   void read(Index first, Index count) {
@@ -345,6 +361,7 @@ class MechanismRun {
   const cli::Arguments& arguments_;
   const MechanismTask& task_;
   const Mechanism<T>& mechanism_;
+  MechanismEstimate<T>* const estimate_;  // null: none
   io::OutputBundle output_;
   cli::Progress& progress_;
   cli::Report& report_;
@@ -357,7 +374,7 @@ class MechanismRun {
 
 // Bytes of the arrays of one sequence, and of the shared ones.
 template <class T>
-std::pair<std::int64_t, std::int64_t> array_bytes(const MechanismTask& task) {
+std::pair<std::int64_t, std::int64_t> array_bytes(const MechanismTask& task, bool estimate) {
   std::int64_t own = 0;
   std::int64_t shared = 0;
   const auto add = [&](const TensorForm& one, bool there, std::size_t element) {
@@ -375,7 +392,8 @@ std::pair<std::int64_t, std::int64_t> array_bytes(const MechanismTask& task) {
   }
   for (std::size_t n = 0; n < task.form.results.size(); ++n) {
     add(task.form.results[n], task.results[n], sizeof(T));
-    add(task.form.results[n], task.upstream[n].has_value(), sizeof(T));
+    add(task.form.results[n], task.upstream[n].has_value() || (estimate && task.wants_gradients()),
+        sizeof(T));
   }
   return {own, shared};
 }
@@ -384,33 +402,38 @@ std::pair<std::int64_t, std::int64_t> array_bytes(const MechanismTask& task) {
 
 template <class T>
 BlockPlan plan_mechanism(const cli::Arguments& arguments, const MechanismTask& task,
-                         const Mechanism<T>& mechanism) {
+                         const Mechanism<T>& mechanism, const MechanismEstimate<T>* estimate) {
   for (const io::InputDataset& dataset : task.datasets()) {
     require_readable(dataset, arguments.memory);
   }
-  const auto [own, shared] = array_bytes<T>(task);
+  auto [own, shared] = array_bytes<T>(task, estimate != nullptr);
   std::vector<bool> results = task.results;
   for (std::size_t n = 0; n < results.size(); ++n) {
     results[n] = results[n] || task.upstream[n].has_value();
   }
-  const std::int64_t kept =
+  std::int64_t kept =
       shared + mechanisms::batch_bytes(mechanism, task.sizes, results, task.input.problems,
                                        task.wants_gradients(), arguments.threads);
+  if (estimate != nullptr) {
+    own += estimate->sequence_bytes(task.sizes);
+    kept += estimate->working_bytes(task.sizes, task.input.problems, arguments.threads);
+  }
   return plan_blocks("one sequence", kept, std::max<std::int64_t>(1, own),
                      std::max<Index>(1, task.input.problems), arguments.memory, useful_bytes);
 }
 
 template <class T>
 void run_mechanism(const cli::Arguments& arguments, const MechanismTask& task,
-                   const Mechanism<T>& mechanism, io::OutputBundle output, cli::Progress& progress,
-                   cli::Report& report) {
-  MechanismRun<T>(arguments, task, mechanism, std::move(output), progress, report).run();
+                   const Mechanism<T>& mechanism, MechanismEstimate<T>* estimate,
+                   io::OutputBundle output, cli::Progress& progress, cli::Report& report) {
+  MechanismRun<T>(arguments, task, mechanism, estimate, std::move(output), progress, report).run();
 }
 
 template <class T>
 void report_mechanism_cost(const cli::Arguments& arguments, const MechanismTask& task,
-                           const Mechanism<T>& mechanism, cli::Report& report) {
-  const BlockPlan plan = plan_mechanism(arguments, task, mechanism);
+                           const Mechanism<T>& mechanism, const MechanismEstimate<T>* estimate,
+                           cli::Report& report) {
+  const BlockPlan plan = plan_mechanism(arguments, task, mechanism, estimate);
   double bytes = 0;
   std::string axes;
   for (const auto& [symbol, length] : task.sizes) {
@@ -439,11 +462,13 @@ void report_mechanism_cost(const cli::Arguments& arguments, const MechanismTask&
 
 #define ATTN_MECHANISM_RUN(T)                                                                   \
   template BlockPlan plan_mechanism(const cli::Arguments&, const MechanismTask&,                \
-                                    const Mechanism<T>&);                                       \
+                                    const Mechanism<T>&, const MechanismEstimate<T>*);          \
   template void run_mechanism(const cli::Arguments&, const MechanismTask&, const Mechanism<T>&, \
-                              io::OutputBundle, cli::Progress&, cli::Report&);                  \
+                              MechanismEstimate<T>*, io::OutputBundle, cli::Progress&,          \
+                              cli::Report&);                                                    \
   template void report_mechanism_cost(const cli::Arguments&, const MechanismTask&,              \
-                                      const Mechanism<T>&, cli::Report&);
+                                      const Mechanism<T>&, const MechanismEstimate<T>*,         \
+                                      cli::Report&);
 ATTN_MECHANISM_RUN(float)
 ATTN_MECHANISM_RUN(double)
 #undef ATTN_MECHANISM_RUN

@@ -253,15 +253,6 @@ RunEffect MechanismTask::effect(const cli::Arguments& arguments) const {
 
 void MechanismTask::report_params(cli::Report& report) const {
   auto& params = report.params();
-  for (const auto& [name, value] : settings_) {
-    std::visit(
-        [&, key = name](const auto& one) {
-          if constexpr (!std::is_same_v<std::decay_t<decltype(one)>, std::monostate>) {
-            params[key] = one;
-          }
-        },
-        value);
-  }
   params["precision"] = f64 ? "f64" : "f32";
   nlohmann::ordered_json emitted = nlohmann::ordered_json::array();
   for (std::size_t n = 0; n < form.results.size(); ++n) {

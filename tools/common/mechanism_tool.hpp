@@ -16,6 +16,8 @@ namespace attn::tools {
 ///   form(arguments)      the form of the mechanism
 ///   settings(arguments)  the settings of its results
 ///   make<T>(arguments)   the mechanism
+///
+/// and may have estimate<T>(arguments), which changes the gradients of a section, or is null.
 template <class Tool>
 class MechanismTool {
   struct Task : MechanismTask {
@@ -31,13 +33,15 @@ class MechanismTool {
   class Sections : public SectionTool<Task> {
     using SectionTool<Task>::SectionTool;
     using SectionTool<Task>::arguments;
+    using SectionTool<Task>::print_heading;
     using SectionTool<Task>::report;
     using SectionTool<Task>::sections;
     using SectionTool<Task>::problems;
 
     void report_cost(const Task& task) override {
       with_mechanism(task, [&](const auto& mechanism) {
-        report_mechanism_cost(arguments(), task, mechanism, report());
+        const auto estimate = estimate_for(mechanism);
+        report_mechanism_cost(arguments(), task, mechanism, estimate.get(), report());
       });
     }
 
@@ -45,10 +49,15 @@ class MechanismTool {
       progress_.emplace(arguments(), arguments().tool, static_cast<double>(count), "sequences");
     }
 
-    void compute(const Task& task, const std::string& /*group*/,
+    void compute(const Task& task, const std::string& label,
                  std::optional<io::OutputBundle> results) override {
       with_mechanism(task, [&](const auto& mechanism) {
-        run_mechanism(arguments(), task, mechanism, *std::move(results), *progress_, report());
+        const auto estimate = estimate_for(mechanism);
+        run_mechanism(arguments(), task, mechanism, estimate.get(), *std::move(results), *progress_,
+                      report());
+        if (estimate == nullptr) return;
+        print_heading(label);
+        report().print(estimate->report(report().result()));
       });
     }
 
@@ -58,6 +67,15 @@ class MechanismTool {
       outcome.summary = fmt::format("{} sequences", problems());
       if (sections().several()) outcome.summary += fmt::format(" in {} groups", groups.size());
       return outcome;
+    }
+
+    template <class T>
+    std::unique_ptr<MechanismEstimate<T>> estimate_for(const mechanisms::Mechanism<T>&) const {
+      if constexpr (requires { Tool::template estimate<T>(arguments()); }) {
+        return Tool::template estimate<T>(arguments());
+      } else {
+        return nullptr;
+      }
     }
 
     template <class Use>

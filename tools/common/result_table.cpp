@@ -129,6 +129,8 @@ ResultFamily mechanism(const mechanisms::ToolForm& tool) {
   for (const auto& result : tool.form->results) family.names.push_back(result.name);
   for (const auto& input : tool.form->inputs) family.names.push_back("grad_" + input.name);
   family.always_marked = family.names;
+  for (const auto& setting : tool.gradient_settings)
+    family.of_scheme.emplace_back(setting, "grad_");
   return family;
 }
 

@@ -21,7 +21,7 @@ struct ResultFamily {
   bool describes_attention = false;
   /// Results that have a mark whenever a tool wrote them: no version wrote them without.
   std::vector<std::string> always_marked = {};
-  /// Attributes that concern only the results whose names begin with a scheme's name.
+  /// Attributes that concern only the results whose names begin so: with a scheme's name, or grad_.
   std::vector<std::pair<std::string, std::string>> of_scheme = {};
 
   bool has(const std::string& name) const;

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/mechanism_estimate.hpp"
+#include "hard_attention/sampling_options.hpp"
+#include "mechanisms/hard_moments.hpp"
+
+namespace attn::tools {
+
+/// Variance and bias of a single sample under some of the devices, over the sequences of a section.
+class EstimateRow {
+ public:
+  EstimateRow(std::string devices, const mechanisms::HardSampling& sampling, bool has_baseline);
+
+  /// Throws Error(numerical) for moments beyond the range of float64.
+  void add(const mechanisms::HardStep& step, const mechanisms::HardDraw& draw, double baseline);
+
+  const std::string& devices() const { return devices_; }
+
+  // NaN where there is none.
+  double variance() const { return variance_ / sequences_; }
+  double exact_variance() const { return exact_variance_ / sequences_; }
+  double exact_bias() const { return exact_bias_ / sequences_; }
+  double baseline() const { return baseline_ / sequences_; }
+  double best() const { return best_ / with_best_; }
+  double bias() const { return bias_; }  ///< in standard errors
+
+ private:
+  void add_bias(const mechanisms::HardStep& step, const mechanisms::HardMoments& exact,
+                const mechanisms::HardMoments& sampled, double baseline);
+
+  std::string devices_;
+  mechanisms::HardSampling sampling_;
+  bool has_baseline_;
+  // Sums over the sequences.
+  double sequences_ = 0, variance_ = 0, exact_variance_ = 0, exact_bias_ = 0, baseline_ = 0;
+  double best_ = 0, with_best_ = 0;
+  double bias_ = 0;
+};
+
+/// Samples for the sequences of a section, and the gradients that they estimate.
+template <class T>
+class SampledGradients : public MechanismEstimate<T> {
+ public:
+  explicit SampledGradients(const SamplingOptions& options);
+
+  std::int64_t sequence_bytes(const mechanisms::Sizes& sizes) const override;
+  std::int64_t working_bytes(const mechanisms::Sizes& sizes, Index count,
+                             int threads) const override;
+  void change(const mechanisms::Batch<T>& piece, Index first,
+              const mechanisms::Tensors<T>& grad_results, int threads) override;
+  std::string report(nlohmann::ordered_json& result) const override;
+
+ private:
+  double baseline_of(const mechanisms::HardStep& step) const;
+
+  const SamplingOptions options_;
+  double running_ = 0;
+  std::vector<EstimateRow> rows_;
+};
+
+}  // namespace attn::tools

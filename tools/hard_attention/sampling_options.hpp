@@ -1,0 +1,32 @@
+#pragma once
+
+#include <optional>
+
+#include "cli/command.hpp"
+#include "common/settings.hpp"
+#include "mechanisms/hard_samples.hpp"
+
+namespace attn::tools {
+
+/// The options that start with --samples, read.
+struct SamplingOptions {
+  enum class Baseline { number, mean, best, running };
+
+  mechanisms::HardSampling sampling;
+  Baseline baseline = Baseline::running;
+  double number = 0;  ///< the baseline, if it is one
+  bool enumerate = false;
+
+  bool has_baseline() const { return baseline != Baseline::number || number != 0; }
+};
+
+void declare_sampling(cli::Declaration& declaration);
+
+/// Absent without --samples. Throws Error(usage) for options that would have no effect, and for a
+/// baseline that is none.
+std::optional<SamplingOptions> sampling_options(const cli::Arguments& arguments);
+
+/// The settings of gradients.
+Settings sampling_settings(const cli::Arguments& arguments);
+
+}  // namespace attn::tools
