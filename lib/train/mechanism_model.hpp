@@ -38,13 +38,26 @@ struct MeanFigure {
 /// What a mechanism's attention shows, by name; each model says over what the mean is.
 using MechanismFigures = std::map<std::string, MeanFigure>;
 
+/// What a pass found; figures only if it is one without gradients.
+struct MechanismPrediction : Prediction {
+  MechanismFigures figures;
+
+  void add(const MechanismPrediction& more) {
+    Prediction::add(more);
+    for (const auto& [name, figure] : more.figures) {
+      figures[name].sum += figure.sum;
+      figures[name].count += figure.count;
+    }
+  }
+};
+
 /// A model around a mechanism of lib/mechanisms, for the batches of a Transformer. It has
 /// embeddings of sources and inputs without positions, which its encoders tell from the order.
 /// Prediction::smoothed, whose gradient a step takes, may have a penalty of attention in it.
 class MechanismModel {
  public:
   using Batch = SlotBatch;
-  using Sums = Prediction;
+  using Sums = MechanismPrediction;
 
   virtual ~MechanismModel() = default;
 
@@ -58,19 +71,21 @@ class MechanismModel {
     Rows<T> input;
   };
 
-  /// The predictions of a slot; adds to `figures` unless they are null.
+  /// The predictions of a slot.
   template <class T>
-  Prediction predict(const Slot<T>& slot, const SlotBatch& batch,
-                     MechanismFigures* figures = nullptr) const {
-    return pass(Pass<T>{slot, batch, 0, nullptr, figures});
+  MechanismPrediction predict(const Slot<T>& slot, const SlotBatch& batch) const {
+    MechanismFigures figures;
+    const Prediction found = pass(Pass<T>{slot, batch, 0, nullptr, &figures});
+    return {found, figures};
   }
 
   /// The same, and writes the gradients of the smoothed loss times factors.targets, of all tensors
   /// but those by rows, to the slot.
   template <class T>
-  Prediction differentiate(const Slot<T>& slot, const SlotBatch& batch, const LossFactors& factors,
-                           TokenGradients<T>& token_gradients) const {
-    return pass(Pass<T>{slot, batch, factors.targets, &token_gradients, nullptr});
+  MechanismPrediction differentiate(const Slot<T>& slot, const SlotBatch& batch,
+                                    const LossFactors& factors,
+                                    TokenGradients<T>& token_gradients) const {
+    return {pass(Pass<T>{slot, batch, factors.targets, &token_gradients, nullptr}), {}};
   }
 
   /// For a model from source to target: log p of every token at the last position of each input,

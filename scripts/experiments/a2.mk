@@ -2,8 +2,7 @@
 #
 #   make -f scripts/experiments/a2.mk -j2 DATA=FOLDER [QUICK=1]
 #
-# logs/VARIANT_SEED.jsonl -> table.tsv, the figure loss. The data are columns as they are: Arabic, a tab,
-# English.
+# logs/VARIANT_SEED.jsonl -> table.tsv, the figure loss.
 
 NAME := a2
 include $(dir $(lastword $(MAKEFILE_LIST)))common.mk
@@ -19,8 +18,6 @@ settings_decoder   := optimizer.paths=decoder.self optimizer.start=ones
 settings_cross     := optimizer.paths=decoder.cross optimizer.start=ones
 settings_encoder   := optimizer.paths=encoder.self optimizer.start=ones
 settings_all       := optimizer.paths=$(EVERY) optimizer.start=ones
-part = $(DATA)/translit/ar2en-$1.txt
-data = data.train=$(call part,train) data.valid=$(call part,eval) data.test=$(call part,test)
 
 # The metrics, and in which direction one is better.
 METRICS := bleu_higher character_error_rate_lower word_accuracy_higher
@@ -30,7 +27,7 @@ all: $(TABLES) $(OUT)/loss.png
 
 LOGS := $(foreach v,$(VARIANTS),$(SEEDS:%=$(OUT)/logs/$v_%.jsonl))
 $(LOGS): $(OUT)/logs/%.jsonl: $(HERE)/recipes/a2.toml
-	$(call train,a2,$(data) $(settings_$(call word_of,1)) seed=$(call word_of,2) schedule.warm-up=$(call usual,400,40) \
+	$(call train,a2,$(names) $(settings_$(call word_of,1)) seed=$(call word_of,2) schedule.warm-up=$(call usual,400,40) \
 	  run.epochs=$(call usual,20,2))
 
 better = $(lastword $(subst _, ,$*))

@@ -36,6 +36,9 @@ attn-train $(HERE)/recipes/$1.toml $(addprefix --set ,$2) --quiet -o $(run).h5 -
 sed 's|"$(DATA)/|"DATA/|g' $(run).jsonl >$@.part && mv $@.part $@
 endef
 
+# The settings of the transliterations, columns as they are: Arabic, a tab, English.
+names = $(foreach part,train valid test,data.$(part)=$(DATA)/translit/ar2en-$(patsubst valid,eval,$(part)).txt)
+
 # $(call compare,COLUMNS,OPTIONS,LOGS): a row for each kind of run, tested by seed-test.
 compare = $(PYTHON) $(HERE)/compare-runs --columns $1 $2 $3
 plot    = $(PYTHON) $(ROOT)/scripts/attn-plot training

@@ -174,6 +174,24 @@ class Headings(Script):
                                  [" ".join(64 * "w"), "Two @-@ three"]])
 
 
+class Speeches(Script):
+
+    def test_parts(self):
+        blocks = []
+        for number in range(12):
+            blocks += [f"{name}:\nword {number}\nof {name}" for name in "ABCDEFGHIJ"]
+        blocks += ["RARE:\nonce", "A:", "no speaker\nhere"]
+        (self.folder / "t").write_text("\n\n".join(blocks) + "\n")
+        found = {part: [line.split("\t") for line in self.script("speeches", part, "t").splitlines()]
+                 for part in ("train", "valid", "test")}
+        self.assertEqual({name for name, _ in found["train"]}, set("ABCDEFGHIJ"))
+        self.assertEqual([words for name, words in found["train"] if name == "C"],
+                         [f"word {number} of C" for number in (*range(8), 10, 11)])
+        self.assertEqual(found["valid"], [[name, f"word 8 of {name}"] for name in "ABCDEFGHIJ"])
+        self.assertEqual(found["test"], [[name, f"word 9 of {name}"] for name in "ABCDEFGHIJ"])
+        self.assertIn("PART", self.script("speeches", "other", "t", status=1))
+
+
 class Page(Script):
 
     def test_findings_are_written_between_marks(self):
@@ -210,7 +228,7 @@ class Page(Script):
 
     def test_every_experiment_has_its_place(self):
         page = (HERE / "README.md").read_text()
-        for makefile in HERE.glob("a*.mk"):
+        for makefile in HERE.glob("[am]*.mk"):
             self.assertIn(f"<!-- found: {makefile.stem} -->", page)
             self.assertIn(f"make -f scripts/experiments/{makefile.name}", makefile.read_text())
         for script in HERE.iterdir():
@@ -229,7 +247,7 @@ class Makefiles(Script):
         return done.stdout.decode() + done.stderr.decode()
 
     def test_each_is_a_plan(self):
-        for makefile in sorted(HERE.glob("a*.mk")):
+        for makefile in sorted(HERE.glob("[am]*.mk")):
             with self.subTest(makefile=makefile.name):
                 commands = {quick: self.make(makefile.stem, "-n", f"DATA={self.folder}", f"QUICK={quick}")
                             for quick in ("", "1")}

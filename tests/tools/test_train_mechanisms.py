@@ -246,9 +246,7 @@ class Mechanisms(TrainTest):
         self.train(*words, "--set", "run.steps=150", "--set", "run.batch=16", "--log", "run.jsonl")
         metrics = self.log("run.jsonl")[-1]["valid"]
         self.assertLess(metrics["character_error_rate"], 0.5)
-        attention = self.log("run.jsonl")[-1]["attention"]
-        self.assertEqual(attention[0]["group"], "alignment-attention")
-        self.assertGreater(attention[0]["agreement"], 0)
+        self.assertGreater(metrics["agreement"], 0)
 
     def test_the_tool_reads_the_checkpoint(self):
         self.train(*self.recipe("structured-attention"))

@@ -53,7 +53,7 @@ struct CellProblem {
   }
 };
 
-Wide logistic(Wide z) { return 1 / (1 + std::exp(-z)); }
+Wide cell_logistic(Wide z) { return 1 / (1 + std::exp(-z)); }
 
 // States by position.
 std::vector<Wide> plain_states(const CellProblem& p) {
@@ -66,16 +66,16 @@ std::vector<Wide> plain_states(const CellProblem& p) {
     std::vector<Wide> next(d);
     std::vector<Wide> reset(d);
     for (std::size_t n = 0; n < d; ++n)
-      reset[n] = logistic(p.product(static_cast<Index>(n), h, t)) * h[n];
+      reset[n] = cell_logistic(p.product(static_cast<Index>(n), h, t)) * h[n];
     for (std::size_t n = 0; n < d; ++n) {
       const auto gate = [&](Index k) {
         return p.product(k * p.width + static_cast<Index>(n), h, t);
       };
       if (p.gates == 4) {
-        c[n] = logistic(gate(1)) * c[n] + logistic(gate(0)) * std::tanh(gate(3));
-        next[n] = logistic(gate(2)) * std::tanh(c[n]);
+        c[n] = cell_logistic(gate(1)) * c[n] + cell_logistic(gate(0)) * std::tanh(gate(3));
+        next[n] = cell_logistic(gate(2)) * std::tanh(c[n]);
       } else {
-        const Wide z = logistic(gate(1));
+        const Wide z = cell_logistic(gate(1));
         const Wide candidate = std::tanh(p.product(2 * p.width + static_cast<Index>(n), reset, t));
         next[n] = z * h[n] + (1 - z) * candidate;
       }

@@ -146,8 +146,8 @@ TEST_CASE("a padded slot of a mechanism's model has the predictions of its seque
     const std::vector<double> weights = started(*one.model);
     const std::vector<Index> lengths = {4, 1, 3};
     BatchPass<MechanismModel, double> pass(*one.model, 1);
-    const Prediction together = pass.predict(weights.data(), {mechanism_slot(one, lengths, 0)});
-    Prediction sum;
+    const auto together = pass.predict(weights.data(), {mechanism_slot(one, lengths, 0)});
+    MechanismPrediction sum;
     for (std::size_t n = 0; n < lengths.size(); ++n) {
       sum.add(
           pass.predict(weights.data(), {mechanism_slot(one, {lengths[n]}, static_cast<Index>(n))}));
@@ -155,6 +155,11 @@ TEST_CASE("a padded slot of a mechanism's model has the predictions of its seque
     CHECK(together.count == sum.count);
     CHECK(together.correct == sum.correct);
     CHECK(together.count > 0);
+    CHECK(together.figures.size() == sum.figures.size());
+    for (const auto& [name, figure] : together.figures) {
+      CHECK(figure.count == sum.figures[name].count);
+      CHECK(std::abs(figure.mean() - sum.figures[name].mean()) <= 1e-13);
+    }
     // The order of sums.
     CHECK(std::abs(together.loss - sum.loss) <= 1e-13 * sum.loss);
     CHECK(std::abs(together.smoothed - sum.smoothed) <= 1e-13 * std::abs(sum.loss));
@@ -223,12 +228,11 @@ TEST_CASE("the penalty of structured attention is in the smoothed loss alone") {
     const std::vector<double> weights = started(model);
     Slot<double> slot;
     slot.weights = weights.data();
-    MechanismFigures figures;
-    const Prediction found = model.predict(slot, mechanism_slot(one, {4, 2}, 0), &figures);
+    const MechanismPrediction found = model.predict(slot, mechanism_slot(one, {4, 2}, 0));
     losses.push_back(found.loss);
     // For two rows of A, |AA' − I|² = Σ (diagonal − 1)² + 2 (off-diagonal)².
-    CHECK(figures.at("diagonal").mean() > 0);
-    CHECK(figures.at("off_diagonal").mean() > 0);
+    CHECK(found.figures.at("diagonal").mean() > 0);
+    CHECK(found.figures.at("off_diagonal").mean() > 0);
     if (penalty > 0) {
       const StructuredModel plain({small_model(RecurrentCell::lstm, 0, 3), 2, 0});
       const Prediction without = plain.predict(slot, mechanism_slot(one, {4, 2}, 0));

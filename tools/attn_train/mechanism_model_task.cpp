@@ -67,24 +67,12 @@ template <class T>
 MechanismModelTask<T>::MechanismModelTask(const Recipe& recipe,
                                           std::unique_ptr<const train::MechanismModel> model,
                                           int threads)
-    : TokenTask<T, train::MechanismModel>(recipe, std::move(model), threads),
-      kind_(recipe.text("model.kind")) {}
+    : TokenTask<T, train::MechanismModel>(recipe, std::move(model), threads) {}
 
 template <class T>
-Json MechanismModelTask<T>::attention_figures(const T* weights) {
-  train::MechanismFigures figures;
-  train::Slot<T> slot;
-  slot.weights = weights;
-  for (const train::SlotBatch& batch : this->of(Split::valid)->evaluation(0)) {
-    this->model().predict(slot, batch, &figures);
-  }
-  Json all = Json::array();
-  if (figures.empty()) return all;
-  Json one;
-  one["group"] = kind_;
-  for (const auto& [name, figure] : figures) one[name] = figure.mean();
-  all.push_back(one);
-  return all;
+void MechanismModelTask<T>::add_model_metrics(const train::MechanismPrediction& found,
+                                              Json& metrics) const {
+  for (const auto& [name, figure] : found.figures) metrics[name] = figure.mean();
 }
 
 template <class T>
@@ -93,11 +81,6 @@ train::SlotBytes MechanismModelTask<T>::slot_bytes(const BatchSizes& sizes) cons
   const Index sequences = sizes.largest_slot();
   return this->model().template bytes<T>(
       {this->model().has_sources() ? sequences : 0, source_length}, {sequences, length});
-}
-
-template <class T>
-std::int64_t MechanismModelTask<T>::figure_bytes(const BatchSizes& sizes, bool) const {
-  return slot_bytes(sizes).predict;
 }
 
 template <class T>

@@ -9,29 +9,30 @@
 namespace attn::tools {
 
 /// What the objectives of a mechanism's model share. It has no attention of which checkpoints hold
-/// a group; figures of its attention are those of MechanismFigures.
+/// a group; what its attention shows, MechanismFigures, is among the metrics.
 template <class T>
 class MechanismModelTask : public TokenTask<T, train::MechanismModel> {
  public:
   std::vector<AttentionGroup> attentions() const override { return {}; }
-  nlohmann::ordered_json attention_figures(const T* weights) override;
+  nlohmann::ordered_json attention_figures(const T*) override {
+    return nlohmann::ordered_json::array();
+  }
   void write_inputs(const T*, io::OutputBundle&) override {}
 
  protected:
   MechanismModelTask(const Recipe& recipe, std::unique_ptr<const train::MechanismModel> model,
                      int threads);
 
+  void add_model_metrics(const train::MechanismPrediction& found,
+                         nlohmann::ordered_json& metrics) const override;
   train::SlotBytes slot_bytes(const BatchSizes& sizes) const override;
-  std::int64_t figure_bytes(const BatchSizes& sizes, bool with_inputs) const override;
+  std::int64_t figure_bytes(const BatchSizes&, bool) const override { return 0; }
 
   bool can_generate() const { return true; }
   std::vector<std::vector<Index>> generate(const T* weights,
                                            const std::vector<std::vector<Index>>& sources,
                                            const train::OutputOptions& options) const;
   std::int64_t generation_bytes(Index source_length, const train::OutputOptions& options) const;
-
- private:
-  std::string kind_;
 };
 
 /// The model that model.kind names, for vocabularies and classes of these sizes.

@@ -55,11 +55,12 @@ template <class T, class Model>
 std::optional<Json> TokenTask<T, Model>::evaluate(const T* weights, Split split, bool outputs) {
   const train::Batches* const batches = of(split);
   if (batches == nullptr) return std::nullopt;
-  train::Prediction sums;
+  typename Model::Sums sums;
   for (Index n = 0; n < batches->batches(); ++n) {
     sums.add(pass_.predict(weights, batches->evaluation(n)));
   }
   Json found = metrics(sums);
+  add_model_metrics(sums, found);
   if (outputs) add_output_metrics(weights, split, found);
   return found;
 }
@@ -81,6 +82,9 @@ void TokenTask<T, Model>::reserve() {
   const BatchSizes sizes = batch_sizes(batches_);
   pass_.reserve(slot_bytes(sizes), sizes.most);
 }
+
+template <class T, class Model>
+void TokenTask<T, Model>::add_model_metrics(const typename Model::Sums&, Json&) const {}
 
 template <class T, class Model>
 void TokenTask<T, Model>::add_output_metrics(const T*, Split, Json&) {}

@@ -33,6 +33,10 @@ class TokenTask : public Task<T> {
   /// The metrics of the objective, from the sums over all targets of a split.
   virtual nlohmann::ordered_json metrics(const train::Prediction& found) const = 0;
 
+  /// The metrics of the model's attention: none here.
+  virtual void add_model_metrics(const typename Model::Sums& found,
+                                 nlohmann::ordered_json& metrics) const;
+
   /// The metrics of generated outputs: none here.
   virtual void add_output_metrics(const T* weights, Split split, nlohmann::ordered_json& metrics);
 
