@@ -174,4 +174,39 @@ SlotBatch ClozeBatches::slot(std::span<const Index> items,
   return slot;
 }
 
+SpanBatches::SpanBatches(std::vector<SpanQuestion> questions, Index batch)
+    : Batches(std::ssize(questions), batch), questions_(std::move(questions)) {
+  if (questions_.empty()) throw Error(Failure::input, "there are no questions");
+}
+
+Index SpanBatches::longest_source() const {
+  Index most = 0;
+  for (const SpanQuestion& one : questions_) most = std::max<Index>(most, std::ssize(one.document));
+  return most;
+}
+
+Index SpanBatches::longest() const {
+  Index most = 0;
+  for (const SpanQuestion& one : questions_) most = std::max<Index>(most, std::ssize(one.question));
+  return most;
+}
+
+SlotBatch SpanBatches::slot(std::span<const Index> items, const std::optional<Epoch>&) const {
+  std::vector<std::vector<Index>> documents;
+  std::vector<std::vector<Index>> questions;
+  SlotBatch slot;
+  for (const Index item : items) {
+    const SpanQuestion& one = questions_[static_cast<std::size_t>(item)];
+    for (const Index position : {one.first, one.last}) {
+      slot.targets.rows.push_back(std::ssize(documents));
+      slot.targets.tokens.push_back(position);
+    }
+    documents.push_back(one.document);
+    questions.push_back(one.question);
+  }
+  slot.source = padded_rows(documents);
+  slot.input = padded_rows(questions);
+  return slot;
+}
+
 }  // namespace attn::train

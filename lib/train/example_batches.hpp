@@ -57,6 +57,32 @@ class MatchBatches : public Batches {
   Index cut_ = 0;
 };
 
+/// A question about a document, whose answer is the positions first … last of it.
+struct SpanQuestion {
+  std::vector<Index> document;
+  std::vector<Index> question;
+  Index first = 0;
+  Index last = 0;
+};
+
+/// Batches of documents as sources and questions as inputs; sequence n of a slot has two targets on
+/// row n, the first and the last position of its answer.
+class SpanBatches : public Batches {
+ public:
+  /// Requires 0 <= first <= last < the length of its document for each, and batch >= 1. Throws
+  /// Error(input) if there are no questions.
+  SpanBatches(std::vector<SpanQuestion> questions, Index batch);
+
+  Index longest_source() const;
+  Index longest() const;
+
+ protected:
+  SlotBatch slot(std::span<const Index> items, const std::optional<Epoch>& epoch) const override;
+
+ private:
+  std::vector<SpanQuestion> questions_;
+};
+
 struct ClozeOptions {
   Index lines = 20;            ///< of a document
   Index blank = 0;             ///< the token that stands for the word that is asked for

@@ -192,6 +192,24 @@ class Speeches(Script):
         self.assertIn("PART", self.script("speeches", "other", "t", status=1))
 
 
+class Lists(Script):
+
+    def test_answers(self):
+        lines = [line.split("\t") for line in self.script("lists", "train", 300).splitlines()]
+        self.assertEqual(len(lines), 300)
+        self.assertNotEqual(lines[:100], [line.split("\t") for line in
+                                          self.script("lists", "test", 100).splitlines()])
+        for text, asked, span in lines:
+            first, last = map(int, span.split("-"))
+            answer = " ".join(text.split()[first:last + 1])
+            people = {item.split()[0]: item.split(" ", 2)[2] for item in text.split(" ; ")}
+            (name,) = set(people) & set(asked.split())
+            number, colour, things = people[name].split()
+            want = {"what has": people[name], "how many": number, "what colour": colour}
+            self.assertEqual(answer, next(word for start, word in want.items() if asked.startswith(start)))
+            self.assertTrue(asked.startswith("what has") or things in asked.split())
+
+
 class Page(Script):
 
     def test_findings_are_written_between_marks(self):

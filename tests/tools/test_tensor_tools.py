@@ -71,6 +71,10 @@ class TensorGen(ToolTest):
             self.assertLess(abs(together), SIGMAS / math.sqrt(bundle["q"].size))
         x = self.gen("normal", "x=500x400", "--mean=-3", "--std=0.5", "--dtype=f64")["x"]
         self.is_distributed(x, -3, 0.5, 3, cumulative)
+        plain, scaled = (self.gen("normal", "w=30x25", "v=16", "--std=2", "--dtype=f64", *more)
+                         for more in ((), ("--fan-in",)))
+        for name, root in (("w", 5), ("v", 4)):
+            np.testing.assert_allclose(scaled[name], plain[name] / root, rtol=1e-15)
 
     def test_uniform(self):
         for low, high, kind in ((0, 1, "f32"), (0, 1, "f64"), (-2, 5, "f64")):

@@ -36,6 +36,7 @@ SETTINGS = {
     "alignment-attention": ("pairs", ["alignment.terms=position,previous", "alignment.agreement=0.7"]),
     "hard-attention": ("pairs", ["model.cell=gru"]),
     "intra-attention": ("causal", ["data.length=9"]),
+    "coattention": ("spans", ["data.tokens=words", "coattention.iterations=3", "coattention.pieces=2"]),
 }
 
 
@@ -98,6 +99,8 @@ class Mechanisms(TrainTest):
         texts = {
             "pairs": [f"{name}\t{name[::-1].upper()}" for name in NAMES],
             "classes": [f"{'vowel' if name[0] in 'aeiou' else 'other one'}\t{name}" for name in NAMES],
+            "spans": [f"{one} likes tea ; {other} likes hot milk\twhat likes {name}\t{span}"
+                      for one, other in zip(NAMES, NAMES[1:]) for name, span in ((one, "2-2"), (other, "6-7"))],
             "cloze": [" ".join(random.choice(["north", "south", "rain", "snow", "of"], 4)) for _ in range(40)],
         }
         for name, lines in texts.items():
@@ -186,6 +189,20 @@ class Mechanisms(TrainTest):
             if losses:
                 least, most, questions = least + min(losses), most + max(losses), questions + 1
         return least / questions, most / questions
+
+    def loss_of_spans(self, run, _):
+        names = ["w", "b", "sentinel_d", "sentinel_q", "w_question", "b_question", "w_decoder", "b_decoder"]
+        names += [f"{kind}_{way}" for kind in "wb" for way in ("forward", "backward")]
+        names += [f"{word}_{name}" for word in ("start", "end") for name in ("w", "w1", "b1", "w2", "b2", "w3", "b3")]
+        losses = []
+        for line in self.lines("spans"):
+            document, question, span = line.split("\t")
+            found = mechanisms.coattention(
+                run.vectors("coattention/input/tokens", run.tokens("vocabulary", document.split())),
+                run.vectors("coattention/input/tokens", run.tokens("vocabulary", question.split())),
+                iterations=3, target=np.array(span.split("-"), int), **run.weights("coattention/", *names))
+            losses.append(found["loss"] / 2)
+        return np.mean(losses)
 
     def test_losses(self):
         for model, (objective, _) in SETTINGS.items():
@@ -294,6 +311,13 @@ class Mechanisms(TrainTest):
         (self.folder / "classes-valid.txt").write_text("vowel\tanna\nnone\tbert\n")
         self.refused("attn-train", "r.toml", *words, status=3,
                      says=["classes-valid.txt:2", "the class none"])
+        words = self.recipe("coattention")
+        for answer in ("2-1", "1-4", "-1-2", "1", "1-2x", ""):
+            (self.folder / "spans-valid.txt").write_text(f"a b c\tq\t0-0\na b c d\tq\t{answer}\n")
+            self.refused("attn-train", "r.toml", *words, status=3,
+                         says=["spans-valid.txt:2", "expected two positions in 0 to 3"])
+        (self.folder / "spans-valid.txt").write_text("a b c\tq\n")
+        self.refused("attn-train", "r.toml", *words, status=3, says=["spans-valid.txt:1", "three columns"])
         words = self.recipe("decomposable-attention")
         (self.folder / "pairs-train.txt").write_text("a\tx\nb\tx\n")
         self.refused("attn-train", "r.toml", *words, status=3,

@@ -153,3 +153,17 @@ TEST_CASE("cloze questions") {
         }).failure() == Failure::input);
   CHECK(thrown_error([&] { ClozeQuestions({{1}}, options); }).failure() == Failure::input);
 }
+
+TEST_CASE("questions whose answer is a span") {
+  SpanBatches batches({{{5, 6, 7}, {1}, 1, 2}, {{8}, {2, 3}, 0, 0}}, 4);
+  CHECK(batches.longest_source() == 3);
+  CHECK(batches.longest() == 2);
+  std::vector<Index> positions;
+  for_each_item(batches.evaluation(0), [&](const SlotBatch& slot, Index n) {
+    CHECK(source_of(slot, n).size() == (positions.empty() ? 3 : 1));
+    CHECK(slot.targets.rows == std::vector<Index>{0, 0});
+    positions.insert(positions.end(), slot.targets.tokens.begin(), slot.targets.tokens.end());
+  });
+  CHECK(positions == std::vector<Index>{1, 2, 0, 0});
+  CHECK(thrown_error([] { SpanBatches({}, 4); }).failure() == Failure::input);
+}

@@ -10,6 +10,7 @@
 
 #include "train/alignment_model.hpp"
 #include "train/batch_pass.hpp"
+#include "train/coattention_model.hpp"
 #include "train/decomposable_model.hpp"
 #include "train/greedy_outputs.hpp"
 #include "train/hard_model.hpp"
@@ -29,7 +30,7 @@ namespace {
 struct ModelCase {
   std::string name;
   std::shared_ptr<const MechanismModel> model;
-  enum class Targets { each_row, one_class, word_of_source } targets;
+  enum class Targets { each_row, one_class, word_of_source, span_of_source } targets;
   Index source_vocabulary = 0;  // 0: no sources
   Index vocabulary = 5;
   Index classes = 0;
@@ -74,6 +75,12 @@ std::vector<ModelCase> model_cases() {
                        source_symbols});
     }
   }
+  MechanismOptions texts = small_model(RecurrentCell::lstm, symbols, 0);
+  texts.joint = true;
+  cases.push_back(
+      {"coattention",
+       std::make_shared<CoattentionModel>(CoattentionModelOptions{texts, {3, false}, 2}),
+       Targets::span_of_source, symbols});
   cases.push_back({"intra attention",
                    std::make_shared<IntraAttentionModel>(small_model(RecurrentCell::lstm, 0, 0)),
                    Targets::each_row, 0});
@@ -106,6 +113,14 @@ SlotBatch mechanism_slot(const ModelCase& one, const std::vector<Index>& lengths
       sources.back().push_back(draw(one.source_vocabulary));
     }
     if (one.targets == ModelCase::Targets::each_row) continue;
+    if (one.targets == ModelCase::Targets::span_of_source) {
+      const Index last = draw(std::ssize(sources.back()));
+      for (const Index position : {draw(last + 1), last}) {
+        slot.targets.rows.push_back(static_cast<Index>(n));
+        slot.targets.tokens.push_back(position);
+      }
+      continue;
+    }
     slot.targets.rows.push_back(static_cast<Index>(n));
     slot.targets.tokens.push_back(
         one.targets == ModelCase::Targets::one_class

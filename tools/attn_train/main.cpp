@@ -14,6 +14,7 @@
 #include "attn_train/match_task.hpp"
 #include "attn_train/pair_task.hpp"
 #include "attn_train/question_task.hpp"
+#include "attn_train/span_task.hpp"
 #include "attn_train/training.hpp"
 #include "cli/memory_hint.hpp"
 #include "common/bundles.hpp"
@@ -103,6 +104,7 @@ std::unique_ptr<Task<T>> make_task(const cli::Arguments& arguments, cli::Report&
   if (kind == "classes") return make_class_task<T>(recipe, texts, arguments.threads);
   if (kind == "matches") return make_match_task<T>(recipe, texts, arguments.threads);
   if (kind == "cloze") return make_cloze_task<T>(recipe, texts, arguments.threads);
+  if (kind == "spans") return make_span_task<T>(recipe, texts, arguments.threads);
   const auto make = kind == "pairs" ? make_pair_task<T> : make_language_task<T>;
   return make(recipe, texts, arguments.flag("allow-leak"), arguments.threads);
 }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "train/alignment_model.hpp"
+#include "train/coattention_model.hpp"
 #include "train/decomposable_model.hpp"
 #include "train/greedy_outputs.hpp"
 #include "train/hard_model.hpp"
@@ -54,6 +55,13 @@ std::unique_ptr<const train::MechanismModel> make_mechanism_model(const Recipe& 
   }
   if (kind == "alignment-attention") {
     return std::make_unique<train::AlignmentModel>(alignment_options(recipe, options));
+  }
+  if (kind == "coattention") {
+    return std::make_unique<train::CoattentionModel>(train::CoattentionModelOptions{
+        options,
+        {.iterations = recipe.integer("coattention.iterations"),
+         .end_after_start = recipe.text("coattention.end") == "after-start"},
+        recipe.integer("coattention.pieces")});
   }
   if (kind == "hard-attention") return std::make_unique<train::HardModel>(options);
   if (kind == "decomposable-attention") return std::make_unique<train::DecomposableModel>(options);

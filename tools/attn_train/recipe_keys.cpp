@@ -72,7 +72,7 @@ void add_for(Keys& keys, const std::vector<std::string>& objectives, Keys more,
 
 const std::vector<std::string> any = {};
 const std::vector<std::string> of_tokens = {"causal", "masked", "pairs"};
-const std::vector<std::string> of_texts = {"causal",  "masked",  "pairs",
+const std::vector<std::string> of_texts = {"causal",  "spans",   "masked", "pairs",
                                            "classes", "matches", "cloze"};
 const std::vector<std::string> of_columns = {"pairs", "matches"};
 
@@ -97,8 +97,9 @@ void add_data(Keys& keys) {
             .low = 0}});
   keys.push_back(file("data.train",
                       "training data: a text; for pairs and matches, lines of two columns with a "
-                      "tab between; for classes, such lines of a class and a text; for questions, "
-                      "a bundle of tensor-gen scenes"));
+                      "tab between; for classes, such lines of a class and a text; for spans, of a "
+                      "document, a question and the first and the last position of the answer, as "
+                      "in 3-5; for questions, a bundle of tensor-gen scenes"));
   keys.push_back(file("data.valid", "the same for validation, at every run.evaluate-every steps"));
   keys.push_back(file("data.test", "the same for the test at the end"));
   add_for(keys, of_texts,
@@ -130,11 +131,11 @@ void add_model(Keys& keys) {
                           "mechanism that has a tool of this name: intra-attention (causal), "
                           "alignment-attention and hard-attention (pairs), structured-attention "
                           "(classes), decomposable-attention (matches), attention-over-attention "
-                          "(cloze)",
+                          "(cloze), coattention (spans)",
                   .fallback = nullptr,
                   .words = {"transformer", "multi-view", "intra-attention", "alignment-attention",
                             "hard-attention", "structured-attention", "decomposable-attention",
-                            "attention-over-attention"},
+                            "attention-over-attention", "coattention"},
                   .default_words = "the first one that goes with the objective"});
   RecipeKey encoder =
       integer("model.encoder-layers", 1, nullptr, "layers of the encoder", most_layers);
@@ -190,6 +191,11 @@ void add_mechanisms(Keys& keys) {
           {integer("cloze.lines", 1, 20, "lines of a document, before that with a word missing"),
            integer("cloze.letters", 1, 4, "the least letters of a word that is asked for")},
           {"attention-over-attention"});
+  add_for(keys, any,
+          {integer("coattention.iterations", 1, 4, "the most iterations of the decoder", 1000),
+           choice("coattention.end", {"any", "after-start"}, "which ends the decoder looks at"),
+           integer("coattention.pieces", 1, 4, "P of the maxima in the decoder's networks")},
+          {"coattention"});
 }
 
 Keys attention(const std::string& table, const std::string& where) {
@@ -225,13 +231,15 @@ void add_attentions(Keys& keys) {
 }
 
 void add_objective(Keys& keys) {
-  keys.push_back(choice("objective.kind",
-                        {"causal", "masked", "pairs", "questions", "classes", "matches", "cloze"},
-                        "causal language model, masked language model, "
-                        "pairs (from source to target), questions about scenes that "
-                        "several detectors saw, classes of texts, matches (do both columns of a "
-                        "pair belong together? half of them are shuffled), or cloze questions "
-                        "(which word of the lines before is missing in a line?)"));
+  keys.push_back(
+      choice("objective.kind",
+             {"causal", "masked", "pairs", "questions", "classes", "matches", "cloze", "spans"},
+             "causal language model, masked language model, "
+             "pairs (from source to target), questions about scenes that "
+             "several detectors saw, classes of texts, matches (do both columns of a "
+             "pair belong together? half of them are shuffled), cloze questions "
+             "(which word of the lines before is missing in a line?), or spans (where "
+             "in a document is the answer to a question?)"));
   add_for(keys, {"masked"},
           {flag("objective.order",
                 "also learns whether the two halves of a segment are in order or swapped")});
@@ -381,7 +389,8 @@ const std::vector<std::string>& models_of(const std::string& objective) {
       {"questions", {"multi-view"}},
       {"classes", {"structured-attention"}},
       {"matches", {"decomposable-attention"}},
-      {"cloze", {"attention-over-attention"}}};
+      {"cloze", {"attention-over-attention"}},
+      {"spans", {"coattention"}}};
   return models.at(objective);
 }
 

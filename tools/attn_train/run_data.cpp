@@ -118,25 +118,41 @@ SplitTexts read_split_texts(const Recipe& recipe) {
   return made;
 }
 
-TextPairs pairs_in(const SplitTexts& texts, Split split) {
+std::vector<std::vector<std::string>> columns_in(const SplitTexts& texts, Split split,
+                                                 std::size_t count) {
   const std::string& text = texts.of(split);
-  TextPairs pairs;
-  std::size_t line_number = 0;
+  std::vector<std::vector<std::string>> rows;
   for (std::size_t from = 0; from < text.size();) {
     const std::size_t end = std::min(text.find('\n', from), text.size());
     std::string line = text.substr(from, end - from);
     from = end + 1;
-    ++line_number;
     if (!line.empty() && line.back() == '\r') line.pop_back();
-    const std::size_t tab = line.find('\t');
-    const std::string place = fmt::format("{}:{}", texts.name(split), line_number);
-    if (tab == std::string::npos || line.find('\t', tab + 1) != std::string::npos) {
-      throw Error(Failure::input, place + ": expected two columns with a tab between");
+    std::vector<std::string> columns(1);
+    for (const char c : line) {
+      if (c == '\t') {
+        columns.emplace_back();
+      } else {
+        columns.back() += c;
+      }
     }
-    if (!has_something(line.substr(0, tab))) {
+    const std::string place = fmt::format("{}:{}", texts.name(split), rows.size() + 1);
+    if (columns.size() != count) {
+      throw Error(Failure::input,
+                  fmt::format("{}: expected {} columns with {} between", place,
+                              count == 2 ? "two" : "three", count == 2 ? "a tab" : "tabs"));
+    }
+    if (!has_something(columns.front())) {
       throw Error(Failure::input, place + ": the first column is empty");
     }
-    pairs.emplace_back(line.substr(0, tab), line.substr(tab + 1));
+    rows.push_back(std::move(columns));
+  }
+  return rows;
+}
+
+TextPairs pairs_in(const SplitTexts& texts, Split split) {
+  TextPairs pairs;
+  for (std::vector<std::string>& columns : columns_in(texts, split, 2)) {
+    pairs.emplace_back(std::move(columns[0]), std::move(columns[1]));
   }
   return pairs;
 }

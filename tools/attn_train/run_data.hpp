@@ -35,8 +35,12 @@ struct SplitTexts {
 /// no division, and splits that are empty.
 SplitTexts read_split_texts(const Recipe& recipe);
 
-/// The lines of each split as pairs of columns, with a tab between. Throws Error(input)
-/// "FILE:LINE: …" for a line without exactly one tab or with an empty first column.
+/// The lines of a split as `count` columns, with tabs between. Throws Error(input) "FILE:LINE: …"
+/// for a line with another number of columns or with an empty first one.
+std::vector<std::vector<std::string>> columns_in(const SplitTexts& texts, Split split,
+                                                 std::size_t count);
+
+/// Two columns.
 using TextPairs = std::vector<std::pair<std::string, std::string>>;
 TextPairs pairs_in(const SplitTexts& texts, Split split);
 

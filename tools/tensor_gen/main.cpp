@@ -60,6 +60,10 @@ cli::Declaration declare() {
       .only_with({"normal"})
       .number("std", "X", "Standard deviation", Range::non_negative(), 1.0)
       .only_with({"normal"})
+      .flag("fan-in",
+            "Divides the standard deviation by the square root of the last axis, so that W x is "
+            "about as large as x for weights W (outputs, inputs).")
+      .only_with({"normal"})
       .number("low", "X", "Lower end of the values", Range::any(), 0.0)
       .only_with({"uniform"})
       .number("high", "X", "Upper end of the values; reached only by rounding to float32",
@@ -77,6 +81,8 @@ cli::Declaration declare() {
       .report_member("elements, bytes", "the size of all datasets")
       .example("tensor-gen normal q=8x2048x64 k=8x2048x64 v=8x2048x64 -o qkv.h5",
                "Make attention inputs with 8 heads.")
+      .example("tensor-gen normal --fan-in w1=8x64 w2=3x8 -o weights.h5",
+               "Make weights of two layers, from 64 inputs to 3 outputs.")
       .example(
           "tensor-gen clusters x=550x2 --counts 500,50 --centres \"1.8,0.7;-1,-1\" \\\n"
           "      --variance 0.1 -o points.h5",

@@ -79,6 +79,7 @@ Recipe::Recipe(const cli::Arguments& arguments) : seed_(arguments.seed) {
     kind_ = Kind::normal;
     shift_ = *arguments.number("mean");
     factor_ = *arguments.number("std");
+    by_fan_in_ = arguments.flag("fan-in");
   } else if (arguments.verb == "uniform") {
     kind_ = Kind::uniform;
     shift_ = *arguments.number("low");
@@ -204,7 +205,9 @@ void Recipe::values(const Planned& planned, Index first, Index count, double* ou
   } else {
     stream.normal(first, count, out);
   }
-  for (Index k = 0; k < count; ++k) out[k] = shift_ + factor_ * out[k];
+  const double inputs = by_fan_in_ ? static_cast<double>(planned.shape.back()) : 1;
+  const double factor = factor_ / std::sqrt(inputs);
+  for (Index k = 0; k < count; ++k) out[k] = shift_ + factor * out[k];
 }
 
 }  // namespace attn::tools

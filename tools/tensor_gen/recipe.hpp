@@ -33,7 +33,7 @@ class Recipe {
   const std::vector<Planned>& plan() const { return plan_; }
 
   /// Elements [first, first + count) of a planned dataset of numbers: normal
-  /// mean + std z, uniform low + (high - low) u, points centre + L z for the covariance L L^T, with
+  /// mean + std z, with --fan-in mean + std z/sqrt(length of the last axis), uniform low + (high - low) u, points centre + L z for the covariance L L^T, with
   /// z and u the elements of the RandomStream of the dataset's name.
   void values(const Planned& planned, Index first, Index count, double* out) const;
 
@@ -54,6 +54,7 @@ class Recipe {
   std::uint64_t seed_ = 0;
   double shift_ = 0;
   double factor_ = 1;
+  bool by_fan_in_ = false;  // the factor is divided by the square root of the last axis
   std::optional<collapse::Clusters> clusters_;
   std::vector<Index> count_ends_;    // running sum of the counts
   std::vector<double> weight_ends_;  // running sum of the weights, normalised to 1

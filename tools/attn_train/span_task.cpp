@@ -1,0 +1,98 @@
+#include "attn_train/span_task.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <tuple>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "attn_train/mechanism_model_task.hpp"
+#include "train/example_batches.hpp"
+
+namespace attn::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// "3-5" as {3, 5}, or {1, 0} if it is nothing of the kind.
+std::pair<Index, Index> span_of(const std::string& text) {
+  const char* const end = text.data() + text.size();
+  std::pair<Index, Index> span;
+  const auto first = std::from_chars(text.data(), end, span.first);
+  if (first.ec != std::errc() || first.ptr == end || *first.ptr != '-') return {1, 0};
+  const auto last = std::from_chars(first.ptr + 1, end, span.second);
+  if (last.ec != std::errc() || last.ptr != end) return {1, 0};
+  return span;
+}
+
+template <class T>
+class SpanTask : public MechanismModelTask<T> {
+ public:
+  SpanTask(const Recipe& recipe, const SplitTexts& texts, train::Vocabulary vocabulary, int threads)
+      : MechanismModelTask<T>(recipe,
+                              make_mechanism_model(recipe, {.source_vocabulary = vocabulary.size(),
+                                                            .vocabulary = vocabulary.size(),
+                                                            .joint = true,
+                                                            .classes = 0}),
+                              threads),
+        vocabulary_(std::move(vocabulary)) {
+    for (const Split split : all_splits) {
+      if (!texts.of(split).empty()) add_split(texts, split, recipe.integer("run.batch"));
+    }
+  }
+
+  void write_vocabulary(io::OutputBundle& bundle) const override {
+    write_symbols(vocabulary_, "vocabulary", bundle);
+  }
+
+ protected:
+  Json metrics(const train::Prediction& found) const override { return common_metrics(found); }
+  bool has_many_lengths() const override { return true; }
+  std::pair<Index, Index> longest() const override { return longest_; }
+
+ private:
+  void add_split(const SplitTexts& texts, Split split, Index batch) {
+    std::vector<train::SpanQuestion> questions;
+    for (const auto& columns : columns_in(texts, split, 3)) {
+      train::SpanQuestion one;
+      one.document = encoded(vocabulary_, columns[0], texts.name(split));
+      one.question = encoded(vocabulary_, columns[1], texts.name(split));
+      std::tie(one.first, one.last) = span_of(columns[2]);
+      if (one.first < 0 || one.first > one.last || one.last >= std::ssize(one.document)) {
+        throw Error(Failure::input,
+                    fmt::format("{}:{}: the answer is {}, expected two positions in 0 to {}, as in "
+                                "0-1",
+                                texts.name(split), questions.size() + 1, columns[2],
+                                std::ssize(one.document) - 1));
+      }
+      questions.push_back(std::move(one));
+    }
+    auto batches = std::make_unique<train::SpanBatches>(std::move(questions), batch);
+    longest_ = {std::max(longest_.first, batches->longest_source()),
+                std::max(longest_.second, batches->longest())};
+    this->set_batches(split, std::move(batches));
+  }
+
+  train::Vocabulary vocabulary_;
+  std::pair<Index, Index> longest_;
+};
+
+}  // namespace
+
+template <class T>
+std::unique_ptr<Task<T>> make_span_task(const Recipe& recipe, const SplitTexts& texts,
+                                        int threads) {
+  std::string all;
+  for (const auto& columns : columns_in(texts, Split::train, 3)) {
+    all += columns[0] + "\n" + columns[1] + "\n";
+  }
+  train::Vocabulary vocabulary =
+      learn_vocabulary(recipe, all, texts.name(Split::train), {std::string(train::unknown_symbol)});
+  return std::make_unique<SpanTask<T>>(recipe, texts, std::move(vocabulary), threads);
+}
+
+template std::unique_ptr<Task<float>> make_span_task(const Recipe&, const SplitTexts&, int);
+template std::unique_ptr<Task<double>> make_span_task(const Recipe&, const SplitTexts&, int);
+
+}  // namespace attn::tools
