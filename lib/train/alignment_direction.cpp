@@ -1,6 +1,7 @@
 #include "train/alignment_direction.hpp"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "train/start_deviation.hpp"
@@ -17,30 +18,21 @@ std::set<std::string> absent_terms(const AlignmentTerms& terms) {
   return absent;
 }
 
-RecurrentLayer::Options network(const AlignmentDirection::Options& options, Index inputs,
-                                bool both_ways) {
-  return {.cell = options.cell,
-          .inputs = inputs,
-          .width = options.width,
-          .both_ways = both_ways,
-          .deviation = options.deviation};
-}
-
 }  // namespace
 
 AlignmentDirection::AlignmentDirection(Parameters& parameters, const std::string& prefix,
-                                       const Options& options, std::uint32_t place)
-    : encoder_(parameters, prefix + "encoder/", network(options, options.source_width, true)),
-      decoder_(parameters, prefix + "decoder/", network(options, options.input_width, false)),
+                                       const MechanismOptions& options, Index vocabulary,
+                                       const AlignmentTerms& terms, std::uint32_t place)
+    : encoder_(parameters, prefix + "encoder/", options.network(true)),
+      decoder_(parameters, prefix + "decoder/", options.network(false)),
       attention_(parameters, prefix,
                  MechanismLayer::of<Alignment>({{"S", encoder_.outputs()},
                                                 {"G", decoder_.outputs()},
                                                 {"A", options.inner},
-                                                {"K", options.terms.reach}},
-                                               options.deviation, absent_terms(options.terms))),
-      softmax_(parameters, prefix, std::nullopt, options.vocabulary, feature_width(),
-               start_deviation(options.deviation, options.vocabulary, feature_width()),
-               options.smoothing),
+                                                {"K", terms.reach}},
+                                               options.deviation, absent_terms(terms))),
+      softmax_(parameters, prefix, std::nullopt, vocabulary, feature_width(),
+               start_deviation(options.deviation, vocabulary, feature_width()), options.smoothing),
       place_(place) {}
 
 template <class T>

@@ -1,11 +1,10 @@
 #pragma once
 
-#include <set>
 #include <string>
 
 #include "mechanisms/alignment.hpp"
 #include "train/mechanism_layer.hpp"
-#include "train/recurrent_layer.hpp"
+#include "train/mechanism_model.hpp"
 #include "train/softmax_layer.hpp"
 
 namespace attn::train {
@@ -21,20 +20,10 @@ struct AlignmentTerms {
 /// biases of alignment, and the softmax of a linear function of that state and its context.
 class AlignmentDirection {
  public:
-  struct Options {
-    Index source_width = 0;  ///< of vectors
-    Index input_width = 0;
-    Index width = 0;  ///< of the states of one direction
-    Index inner = 0;  ///< of the energies
-    Index vocabulary = 0;
-    RecurrentCell cell = RecurrentCell::lstm;
-    AlignmentTerms terms;
-    double smoothing = 0;
-    std::optional<double> deviation;
-  };
-
-  /// All names begin with the prefix. Its dropout has the number `place`.
-  AlignmentDirection(Parameters& parameters, const std::string& prefix, const Options& options,
+  /// All names begin with the prefix. Words of the target are below `vocabulary`. Its dropout has
+  /// the number `place`.
+  AlignmentDirection(Parameters& parameters, const std::string& prefix,
+                     const MechanismOptions& options, Index vocabulary, const AlignmentTerms& terms,
                      std::uint32_t place);
 
   /// Sequences and the vectors of their tokens, padding included.

@@ -11,20 +11,6 @@ namespace {
 constexpr std::uint32_t place_there = 2;
 constexpr std::uint32_t place_back = 3;
 
-AlignmentDirection::Options direction_options(const AlignmentModelOptions& options,
-                                              Index vocabulary) {
-  const MechanismOptions& model = options.model;
-  return {.source_width = model.width,
-          .input_width = model.width,
-          .width = model.width,
-          .inner = model.inner,
-          .vocabulary = vocabulary,
-          .cell = model.cell,
-          .terms = options.terms,
-          .smoothing = model.smoothing,
-          .deviation = model.deviation};
-}
-
 }  // namespace
 
 // Sources are the target's words, which stand behind <s> in the inputs; inputs are the source's
@@ -129,11 +115,11 @@ class AlignmentModel::Back {
 AlignmentModel::AlignmentModel(const AlignmentModelOptions& options)
     : MechanismModelOf("alignment/", options.model),
       agreement_(options.agreement),
-      there_(parameters(), "alignment/", direction_options(options, options.model.vocabulary),
+      there_(parameters(), "alignment/", options.model, options.model.vocabulary, options.terms,
              place_there) {
   if (agreement_ == 0) return;
-  back_.emplace(parameters(), "alignment/back/",
-                direction_options(options, options.model.source_vocabulary), place_back);
+  back_.emplace(parameters(), "alignment/back/", options.model, options.model.source_vocabulary,
+                options.terms, place_back);
 }
 
 template <class T>

@@ -14,14 +14,6 @@ namespace {
 
 using mechanisms::Hard;
 
-RecurrentLayer::Options network_of(const MechanismOptions& options, bool both_ways) {
-  return {.cell = options.cell,
-          .inputs = options.width,
-          .width = options.width,
-          .both_ways = both_ways,
-          .deviation = options.deviation};
-}
-
 }  // namespace
 
 // The states of both networks.
@@ -96,8 +88,8 @@ class HardModel::Choices {
 
 HardModel::HardModel(const MechanismOptions& options)
     : MechanismModelOf("hard/", options),
-      encoder_(parameters(), "hard/encoder/", network_of(options, true)),
-      decoder_(parameters(), "hard/decoder/", network_of(options, false)),
+      encoder_(parameters(), "hard/encoder/", options.network(true)),
+      decoder_(parameters(), "hard/decoder/", options.network(false)),
       attention_(parameters(), "hard/",
                  MechanismLayer::of<Hard>({{"D", encoder_.outputs() + decoder_.outputs()},
                                            {"H", decoder_.outputs()},

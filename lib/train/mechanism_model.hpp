@@ -18,9 +18,18 @@ struct MechanismOptions {
   Index classes = 0;            ///< what a model with fixed answers chooses from
   Index width = 0;              ///< of the tokens' vectors, and of the states of one direction
   Index inner = 0;              ///< of energies, and of two-layer networks
-  RecurrentCell cell = RecurrentCell::lstm;  ///< of encoders
-  double smoothing = 0;                      ///< of the labels, where a SoftmaxLayer predicts them
+  RecurrentCell cell = RecurrentCell::lstm;  ///< of recurrent networks
+  double smoothing = 0;                      ///< of labels
   std::optional<double> deviation;
+
+  /// A recurrent network over the vectors of tokens.
+  RecurrentLayer::Options network(bool both_ways) const {
+    return {.cell = cell,
+            .inputs = width,
+            .width = width,
+            .both_ways = both_ways,
+            .deviation = deviation};
+  }
 };
 
 /// A mean over some numbers, 0 of none.

@@ -10,14 +10,6 @@ namespace {
 
 using mechanisms::OverAttention;
 
-RecurrentLayer::Options encoder_options(const MechanismOptions& options) {
-  return {.cell = options.cell,
-          .inputs = options.width,
-          .width = options.width,
-          .both_ways = true,
-          .deviation = options.deviation};
-}
-
 // The prediction of one question from the attention s over its document's words.
 template <class T>
 Prediction predicted(const T* s, const Index* words, Index length, Index answer) {
@@ -40,8 +32,8 @@ Prediction predicted(const T* s, const Index* words, Index length, Index answer)
 
 OverAttentionModel::OverAttentionModel(const MechanismOptions& options)
     : MechanismModelOf("over_attention/", options),
-      document_(parameters(), "over_attention/document/", encoder_options(options)),
-      question_(parameters(), "over_attention/question/", encoder_options(options)),
+      document_(parameters(), "over_attention/document/", options.network(true)),
+      question_(parameters(), "over_attention/question/", options.network(true)),
       attention_(
           parameters(), "over_attention/",
           MechanismLayer::of<OverAttention>({{"D", document_.outputs()}}, options.deviation)) {}

@@ -16,12 +16,7 @@ StructuredModel::StructuredModel(const StructuredModelOptions& options)
     : MechanismModelOf("structured/", options.model),
       hops_(options.hops),
       penalty_(options.penalty),
-      encoder_(parameters(), "structured/encoder/",
-               {.cell = options.model.cell,
-                .inputs = options.model.width,
-                .width = options.model.width,
-                .both_ways = true,
-                .deviation = options.model.deviation}),
+      encoder_(parameters(), "structured/encoder/", options.model.network(true)),
       attention_(parameters(), "structured/",
                  MechanismLayer::of<Structured>(
                      {{"D", encoder_.outputs()}, {"A", options.model.inner}, {"R", options.hops}},
