@@ -33,7 +33,7 @@ run = $(OUT)/runs/$(notdir $(@D))-$(basename $(notdir $@))
 define train
 @mkdir -p $(@D) $(OUT)/runs
 attn-train $(HERE)/recipes/$1.toml $(addprefix --set ,$2) --quiet -o $(run).h5 --log $(run).jsonl || [ $$? -eq 4 ]
-sed 's|"$(DATA)/|"DATA/|g' $(run).jsonl >$@.part && mv $@.part $@
+sed 's|"$(DATA)/|"DATA/|g; s|"$(OUT)/|"OUT/|g' $(run).jsonl >$@.part && mv $@.part $@
 endef
 
 # The settings of the transliterations, columns as they are: Arabic, a tab, English.
@@ -56,12 +56,12 @@ page: all
 # into OUT, and make runs only what they lack. In the order in which they are made, as what is unpacked
 # later is newer.
 KEPT  ?= $(HERE)/kept
-PARTS := search rates rescaled logs
+KEPT_FOLDERS := search rates rescaled logs
 keep:
 	$(if $(QUICK),$(error a run with QUICK=1 is no finding))
 	@mkdir -p $(KEPT)
 	tar --create --xz --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner --exclude='*.part' \
-	  --directory $(OUT) --file $(KEPT)/$(NAME).tar.xz $(foreach part,$(PARTS),$(notdir $(wildcard $(OUT)/$(part))))
+	  --directory $(OUT) --file $(KEPT)/$(NAME).tar.xz $(notdir $(wildcard $(KEPT_FOLDERS:%=$(OUT)/%)))
 restore:
 	@mkdir -p $(OUT)
 	tar --extract --touch --directory $(OUT) --file $(KEPT)/$(NAME).tar.xz
