@@ -33,8 +33,9 @@ class Recipe {
   const std::vector<Planned>& plan() const { return plan_; }
 
   /// Elements [first, first + count) of a planned dataset of numbers: normal
-  /// mean + std z, with --fan-in mean + std z/sqrt(length of the last axis), uniform low + (high - low) u, points centre + L z for the covariance L L^T, with
-  /// z and u the elements of the RandomStream of the dataset's name.
+  /// mean + std z, with --fan-in mean + std z/sqrt(length of the last axis), uniform low + (high -
+  /// low) u, points centre + L z for the covariance L L^T, with z and u the elements of the
+  /// RandomStream of the dataset's name.
   void values(const Planned& planned, Index first, Index count, double* out) const;
 
   /// The same for a dataset of labels: in clusters by the position of the point; in mixture by the
