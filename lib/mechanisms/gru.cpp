@@ -65,9 +65,11 @@ typename Gru<T>::Kept Gru<T>::forward(MatrixView<const T> x) const {
       for (Index n = 0; n < 3 * width; ++n) gates[n] += weights_.b.data[n];
     }
     add_product(h, weights_.of_gates(), gates);
+    require_finite(gates, 2 * width);
     kernel::logistic_row(gates, 2 * width, gates);
     reset_state(gates, h, width, reset.data());
     add_product<T>(reset.data(), weights_.of_candidate(), candidate);
+    require_finite(candidate, width);
     kernel::tanh_row(candidate, width, candidate);
     const T* const z = gates + width;
     T* const next = kept.h.view().row(t);

@@ -38,6 +38,7 @@ class Gru {
     Matrix<T> h;      // (T, D)
   };
 
+  /// Throws Error(numerical) for a number beyond the range of T.
   Kept forward(MatrixView<const T> x) const;
 
   /// From ∂L/∂h by position the gradients of W and b, which are added unless they have no data, and

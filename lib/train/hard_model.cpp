@@ -139,6 +139,13 @@ Rows<T> HardModel::mixtures(const Slot<T>& slot, const Choices<T>& choices,
 
 template <class T>
 Prediction HardModel::run(const Pass<T>& pass) const {
+  const Index width = options().width;
+  // What remains of a pass comes first: behind larger arrays it would split the memory of the next.
+  Rows<T> dx, dy;
+  if (pass.differentiates()) {
+    dx = Rows<T>::zeros(pass.batch.source.sequences.rows(), width);
+    dy = Rows<T>::zeros(pass.batch.input.sequences.rows(), width);
+  }
   Passed<T> passed;
   encode(pass, passed);
   const Targets& targets = pass.batch.targets;
@@ -188,8 +195,6 @@ Prediction HardModel::run(const Pass<T>& pass) const {
   Rows<T> dencodings = Rows<T>::zeros(passed.encodings.rows(), passed.encodings.cols());
   Rows<T> dstates = Rows<T>::zeros(passed.states.rows(), passed.states.cols());
   choices.add_gradients(da, dstate, dencodings, dstates);
-  Rows<T> dx = Rows<T>::zeros(passed.x.rows(), passed.x.cols());
-  Rows<T> dy = Rows<T>::zeros(passed.y.rows(), passed.y.cols());
   encoder_.backward(pass.slot, pass.batch.source.view(), std::as_const(passed.x).view(),
                     passed.encoder, std::as_const(dencodings).view(), dx.view());
   decoder_.backward(pass.slot, pass.batch.input.view(), std::as_const(passed.y).view(),
@@ -236,8 +241,8 @@ PassBytes HardModel::layer_bytes(const Sequences& source, const Sequences& input
       row_bytes<T>(words, source.length) + row_bytes<T>(words, options().vocabulary);
   const std::int64_t vectors =
       row_bytes<T>(source.rows(), options().width) + row_bytes<T>(input.rows(), options().width);
-  return {layers.kept + states + choices + results, layers.forward,
-          layers.backward + states + choices + vectors};
+  return {layers.kept + states + choices + results + vectors, layers.forward,
+          layers.backward + states + choices};
 }
 
 #define ATTN_HARD_MODEL(T)                                  \

@@ -16,7 +16,7 @@ SHORT = """
 [model]
 kind = "{model}"
 width = 5
-inner = 4
+{inner}
 [objective]
 kind = "{objective}"
 [run]
@@ -28,6 +28,7 @@ checkpoint-every = 10
 [schedule]
 rate = 0.02
 """
+WITHOUT_INNER = ("attention-over-attention", "coattention")
 FILES = 'train = "train.txt"\nvalid = "valid.txt"'
 SETTINGS = {
     "structured-attention": ("classes", ["structured.hops=3", "structured.penalty=0.5"]),
@@ -111,7 +112,9 @@ class Mechanisms(TrainTest):
         objective, settings = SETTINGS[model]
         data = FILES.replace("train.txt", f"{self.file_of(objective)}-train.txt").replace(
             "valid.txt", f"{self.file_of(objective)}-valid.txt")
-        (self.folder / "r.toml").write_text(SHORT.format(data=data, model=model, objective=objective))
+        inner = "" if model in WITHOUT_INNER else "inner = 4"
+        (self.folder / "r.toml").write_text(
+            SHORT.format(data=data, model=model, inner=inner, objective=objective))
         return [word for setting in settings for word in ("--set", setting)]
 
     @staticmethod
@@ -297,6 +300,8 @@ class Mechanisms(TrainTest):
             ("attention-over-attention", ["data.tokens=characters"], 2, ["ask for words"]),
             ("attention-over-attention", ["cloze.letters=9"], 3, ["train", "no line has a word"]),
             ("intra-attention", ["model.cell=gru"], 2, ["model.cell"]),
+            ("attention-over-attention", ["model.inner=4"], 2, ["model.inner", "does not go with"]),
+            ("coattention", ["model.inner=4"], 2, ["model.inner", "does not go with"]),
         ]
         for model, settings, status, says in cases:
             with self.subTest(model=model, settings=settings):

@@ -92,7 +92,10 @@ class TrainMemory(ToolTest):
                 (2, ["objective.kind=masked", "encoder.self.scheme=dnas", "precision=f64",
                      "model.norm=pre", "model.activation=gelu", "model.layers=2", "run.batch=32"]),
             ],
-            "pairs.toml": [(2, ["model.layers=2", "run.batch=32", "objective.beam=3"])],
+            "pairs.toml": [(2, ["model.layers=2", "run.batch=32", "objective.beam=3"]),
+                           # Slots of one sequence each, of many lengths.
+                           (1, ["model.kind=hard-attention", "model.width=64", "run.batch=8",
+                                "data.length=96"])],
             "scenes.toml": [(2, ["model.width=64", "model.heads=4", "model.inner=512", "run.batch=256",
                                  "views.scheme=sinkhorn", "views.iterations=3"])],
         }

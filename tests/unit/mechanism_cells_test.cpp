@@ -7,6 +7,7 @@
 #include <random>
 #include <vector>
 
+#include "attnkit/error.hpp"
 #include "mechanisms/gru.hpp"
 #include "mechanisms/lstm.hpp"
 
@@ -174,3 +175,14 @@ void check_cell(Index gates) {
 TEST_CASE("a long short-term memory") { check_cell<mechanisms::Lstm>(4); }
 
 TEST_CASE("a gated recurrent unit") { check_cell<mechanisms::Gru>(3); }
+
+TEST_CASE("a cell refuses numbers beyond the range") {
+  for (const std::size_t row : {0, 1, 2}) {
+    CAPTURE(row);
+    CellProblem p(3, 1, 1, 2, false, true);
+    p.w[2 * row + 1] = 1e30;
+    for (double& x : p.x) x = 1e30;
+    CHECK_THROWS_AS((found_states<float, mechanisms::Gru<float>>(p)), Error);
+    CHECK_NOTHROW((found_states<double, mechanisms::Gru<double>>(p)));
+  }
+}

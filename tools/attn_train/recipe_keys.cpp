@@ -72,12 +72,15 @@ void add_for(Keys& keys, const std::vector<std::string>& objectives, Keys more,
 
 const std::vector<std::string> any = {};
 const std::vector<std::string> of_tokens = {"causal", "masked", "pairs"};
-const std::vector<std::string> of_texts = {"causal",  "spans",   "masked", "pairs",
-                                           "classes", "matches", "cloze"};
+const std::vector<std::string> of_texts = {"causal",  "masked", "pairs", "classes",
+                                           "matches", "cloze",  "spans"};
 const std::vector<std::string> of_columns = {"pairs", "matches"};
 
 const std::vector<std::string> transformer = {"transformer"};
 const std::vector<std::string> with_heads = {"transformer", "multi-view"};
+const std::vector<std::string> with_inner = {
+    "transformer",    "multi-view",           "intra-attention",       "alignment-attention",
+    "hard-attention", "structured-attention", "decomposable-attention"};
 const std::vector<std::string> with_cells = {"structured-attention", "attention-over-attention",
                                              "alignment-attention", "hard-attention"};
 
@@ -148,10 +151,11 @@ void add_model(Keys& keys) {
                          "width D of the vectors; in models of mechanisms, also of the states of "
                          "each direction of a recurrent network"));
   add_for(keys, any, {integer("model.heads", 1, 4, "heads; they divide the width")}, with_heads);
-  keys.push_back(integer("model.inner", 1, 256,
-                         "width of the feed-forward layer; for questions, "
-                         "of pooling and classifier; in models of mechanisms, of energies and "
-                         "networks of two layers"));
+  add_for(keys, any,
+          {integer("model.inner", 1, 256,
+                   "width of the feed-forward layer; for questions, of pooling and classifier; in "
+                   "models of mechanisms, of energies and networks of two layers")},
+          with_inner);
   add_for(keys, any, {choice("model.cell", {"lstm", "gru"}, "the cell of recurrent networks")},
           with_cells);
   add_for(keys, of_tokens,

@@ -72,7 +72,7 @@ class TokenTask : public Task<T> {
   int threads_;
 };
 
-/// −loss per target as the metrics that all objectives have: loss and accuracy.
+/// The metrics that all objectives have: loss, the mean over the targets, and accuracy.
 nlohmann::ordered_json common_metrics(const train::Prediction& found);
 
 /// Writes the symbols of a vocabulary, and its merges where it has some, as NAME and NAME_merges.
