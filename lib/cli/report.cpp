@@ -45,6 +45,8 @@ nlohmann::ordered_json& Report::params() { return impl_->params; }
 void Report::status(const std::string& status) { impl_->status = status; }
 void Report::print(const std::string& text) { impl_->text += text; }
 void Report::print_data(const std::string& text) { impl_->data += text; }
+void Report::spare_json_file() { impl_->json_file_spared = true; }
+
 void Report::add_compute_seconds(double seconds) { impl_->compute_seconds += seconds; }
 
 void Report::warn(const std::string& line) {

@@ -53,6 +53,10 @@ class Report {
   /// Adds lines for programs, printed on standard output in place of that text, even with -q.
   void print_data(const std::string& text);
 
+  /// Keeps a failure from being written to the file that --json names, as that is another file of
+  /// the run, too.
+  void spare_json_file();
+
   /// Adds to the time spent in computation, without reading and writing.
   void add_compute_seconds(double seconds);
 

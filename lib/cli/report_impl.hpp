@@ -27,6 +27,7 @@ struct Report::Impl {
   std::string text;
   std::string data;
   double compute_seconds = 0;
+  bool json_file_spared = false;
 
   /// Prints "TOOL: kind: line" on standard error at once, but not with -q.
   void say(const std::string& kind, const std::string& line) const;

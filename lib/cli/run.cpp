@@ -131,7 +131,8 @@ class Session {
     try {
       write_error(error_lines());
       reported = true;
-      if (json_) write_text(json(failed_.exit, &failed_), *json_, "json");
+      if (!json_ || report_.impl().json_file_spared) return;
+      write_text(json(failed_.exit, &failed_), *json_, "json");
     } catch (...) {
       if (!reported) report_without_memory();
     }

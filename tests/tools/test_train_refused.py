@@ -77,6 +77,11 @@ class Refused(TrainTest):
             with self.subTest(words=words):
                 self.refused("attn-train", "r.toml", *words, output=None, status=2, says=[says])
         self.assertEqual(self.bytes_of("r.toml"), before)
+        # A file that the recipe names: not even the report of this error may replace it.
+        (self.folder / "own.txt").write_text("a text\n" * 50)
+        self.refused("attn-train", "r.toml", "-o", "a.h5", "--set", "data.text=own.txt", "--json=own.txt",
+                     output=None, status=2, says=["--json and data.text both name own.txt"])
+        self.assertEqual((self.folder / "own.txt").read_text(), "a text\n" * 50)
 
     def test_outputs(self):
         self.refused("attn-train", "r.toml", status=2, output=None, says=["-o OUTPUT is missing"])

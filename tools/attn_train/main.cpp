@@ -171,7 +171,7 @@ bool is_same_file(const std::string& one, const std::string& other) {
 }
 
 // No output may replace an input or another output.
-void require_own_names(const cli::Arguments& arguments, const Recipe& recipe) {
+void require_own_names(const cli::Arguments& arguments, const Recipe& recipe, cli::Report& report) {
   if (arguments.text("log") == "-") throw Error(Failure::usage, "--log is -, expected a file");
   std::vector<std::pair<std::string, std::string>> names = {{"RECIPE", arguments.words().front()}};
   for (const RecipeKey& key : recipe_keys()) {
@@ -182,6 +182,7 @@ void require_own_names(const cli::Arguments& arguments, const Recipe& recipe) {
   const auto add_output = [&](const std::string& option, const std::string& file) {
     for (const auto& [name, other] : names) {
       if (!is_same_file(file, other)) continue;
+      if (option == "--json") report.spare_json_file();
       throw Error(Failure::usage, fmt::format("{} and {} both name {}", option, name, file));
     }
     names.emplace_back(option, file);
@@ -193,7 +194,7 @@ void require_own_names(const cli::Arguments& arguments, const Recipe& recipe) {
 
 cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
   const Recipe recipe(arguments.words().front(), arguments.words_of("set"));
-  require_own_names(arguments, recipe);
+  require_own_names(arguments, recipe, report);
   return recipe.text("precision") == "f64" ? train_as<double>(arguments, report, recipe)
                                            : train_as<float>(arguments, report, recipe);
 }
