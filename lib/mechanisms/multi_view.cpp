@@ -52,7 +52,7 @@ class MultiViewMechanism : public Mechanism<T> {
   void backward(const Sequence<T>& sequence, const Tensors<const T>& grad_results,
                 const Tensors<T>& gradients, int threads) const override {
     for (const TensorView<T>& gradient : gradients) {
-      if (gradient) std::fill_n(gradient.data, count_of(gradient.shape), T{0});
+      if (gradient) std::fill_n(gradient.data, element_count(gradient.shape), T{0});
     }
     const auto x = matrix(sequence.inputs[Form::x]);
     if (x.rows == 0 || !grad_results[Form::out]) return;
@@ -102,12 +102,6 @@ class MultiViewMechanism : public Mechanism<T> {
 
  private:
   bool reads_hybrid() const { return options_.hybrid_form() == HybridForm::input; }
-
-  static Index count_of(const Shape& shape) {
-    Index count = 1;
-    for (const Index length : shape) count *= length;
-    return count;
-  }
 
   static void require_in_range(MatrixView<const T> numbers, const char* what) {
     const Index count = numbers.rows * numbers.cols;

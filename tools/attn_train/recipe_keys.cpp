@@ -123,7 +123,8 @@ void add_data(Keys& keys) {
             .fallback = true}});
   add_for(keys, of_columns,
           {integer("data.source-length", 1, 128, "the most tokens of a source"),
-           flag("data.joint", "one vocabulary for both columns")});
+           flag("data.joint",
+                "one vocabulary for both columns; for matches, with the same vectors, too")});
 }
 
 void add_model(Keys& keys) {
