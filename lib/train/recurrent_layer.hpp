@@ -23,7 +23,7 @@ class RecurrentLayer {
     Index inputs = 0;
     Index width = 0;  ///< of the states of one direction
     bool both_ways = false;
-    std::optional<double> deviation;  ///< see start_deviation
+    std::optional<double> deviation;  ///< see start_deviation, for the matrix of each gate
   };
 
   /// Adds PREFIXw (gates·width, width + inputs) and PREFIXb, and for the other direction
