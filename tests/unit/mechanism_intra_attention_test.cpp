@@ -156,6 +156,22 @@ TEST_CASE_TEMPLATE("intra-attention over padded batches", T, float, double) {
   }
 }
 
+// Where projections or queries are too large for products of exponentials, tanh is taken of sums.
+TEST_CASE_TEMPLATE("projections and queries of all sizes", T, float, double) {
+  const auto mechanism = IntraAttention::make<T>(Fusion::none);
+  const mechanisms::Sizes sizes = {{"T", 140}, {"D", 2}, {"A", 2}, {"E", 1}};
+  constexpr bool is_double = std::is_same_v<T, double>;
+  for (const auto input : {IntraAttention::w_h, IntraAttention::w_x, IntraAttention::w_prev}) {
+    CAPTURE(input);
+    std::mt19937_64 random(11);
+    PlainSequence sequence = random_sequence(IntraAttention::form(Fusion::none), sizes, {}, random);
+    for (long double& one : sequence.inputs[input]) one *= 60;
+    MechanismCheck<T> check(*mechanism, plain_intra_attention<Fusion::none>, sequence);
+    CHECK(check.error_of_results() < (is_double ? 1e-11 : 1e-4));
+    CHECK(check.error_of_gradients(random) < (is_double ? 1e-7 : 1e-3));
+  }
+}
+
 TEST_CASE("more steps than one part of the tape, on any number of threads") {
   const Index steps = 1100;
   const mechanisms::Sizes sizes = {{"T", steps}, {"D", 2}, {"A", 2}, {"E", 1}};
