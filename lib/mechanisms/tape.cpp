@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "kernel/few_rows.hpp"
+#include "kernel/gemm.hpp"
 #include "kernel/gradient.hpp"
 #include "kernel/parallel.hpp"
 #include "kernel/tanh_of_products.hpp"
@@ -117,14 +118,44 @@ SoftmaxScale Tape<T>::attend(const T* u, Index n, T* weights, T* mean, int threa
 }
 
 template <class T>
+void Tape<T>::start_gradients() {
+  is_differentiated_ = true;
+  projection_gradients_ = Matrix<T>::zeros(projections_.rows(), block);
+  memory_gradients_ = Matrix<T>::zeros(memories_.rows(), memories_.cols());
+  v_gradient_ = Matrix<double>::zeros(1, v_.cols);
+  waiting_weights_ = Matrix<T>(calls_at_once, memories_.rows());
+  waiting_dmeans_ = Matrix<T>(calls_at_once, memories_.cols());
+}
+
+template <class T>
+void Tape<T>::add_waiting_memory_gradients(int threads) {
+  const Index places = memories_.rows();
+  kernel::parallel_for(place_parts(places), threads, [&](Index p, int /*worker*/) {
+    const Index first = p * places_at_once;
+    const Index count = std::min(places_at_once, places - first);
+    kernel::add_transposed_product(columns(waiting_weights_.read(), first, count),
+                                   waiting_dmeans_.read(),
+                                   memory_gradients_.view().row_range(first, count));
+  });
+  waiting_ = 0;
+}
+
+template <class T>
+void Tape<T>::add_memory_gradient(Index place, T* gradient) const {
+  const auto add = [&](T weight, const T* from) {
+    for (Index c = 0; c < memories_.cols(); ++c) gradient[c] += weight * from[c];
+  };
+  add(1, memory_gradients_.read().row(place));
+  for (Index call = 0; call < waiting_; ++call) {
+    add(waiting_weights_.read()(call, place), waiting_dmeans_.read().row(call));
+  }
+}
+
+template <class T>
 void Tape<T>::differentiate(const T* u, Index n, const SoftmaxScale& scale, const T* dmean, T* du,
                             int threads) {
   const Index width = memories_.cols();
-  if (memory_gradients_.data() == nullptr) {
-    projection_gradients_ = Matrix<T>::zeros(projections_.rows(), block);
-    memory_gradients_ = Matrix<T>::zeros(memories_.rows(), width);
-    v_gradient_ = Matrix<double>::zeros(1, v_.cols);
-  }
+  if (!is_differentiated()) start_gradients();
   std::fill_n(du, v_.cols, T{0});
   if (n == 0) return;
   const Query asked = query(u);
@@ -135,22 +166,24 @@ void Tape<T>::differentiate(const T* u, Index n, const SoftmaxScale& scale, cons
       body(first, std::min(block, end - first));
     }
   };
-  Matrix<T> weights(1, n);
+  if (waiting_ == calls_at_once) add_waiting_memory_gradients(threads);
+  T* const weights = waiting_weights_.view().row(waiting_);
+  std::fill(weights + n, weights + memories_.rows(), T{0});
+  std::copy_n(dmean, width, waiting_dmeans_.view().row(waiting_));
+  ++waiting_;
   Matrix<T> dweights(1, n);
   kernel::parallel_for(parts, threads, [&](Index p, int /*worker*/) {
     for_blocks(p, [&](Index first, Index count) {
-      T* const own = weights.data() + first;
+      T* const own = weights + first;
       energies(asked, first, count, own);
       kernel::exp_row(own, own, count, nullptr, scale.largest);
       kernel::scale_row(own, count, 1 / scale.sum);
       kernel::few_rows_transposed(T{1}, {dmean, 1, width}, memories_.read().row_range(first, count),
                                   {dweights.data() + first, 1, count});
-      kernel::few_rows_add({own, count, 1}, {dmean, 1, width},
-                           memory_gradients_.view().row_range(first, count));
     });
   });
   // Not from the mean, whose rounding all places would share: du is what is left of large sums.
-  softmax_gradient(weights.data(), dweights.data(), n);
+  softmax_gradient(weights, dweights.data(), n);
   Matrix<T> of_query = Matrix<T>::zeros(parts, v_.cols);
   Matrix<double> of_v = Matrix<double>::zeros(parts, v_.cols);
   kernel::parallel_for(parts, threads, [&](Index p, int /*worker*/) {
@@ -189,7 +222,7 @@ std::int64_t Tape<T>::bytes(Index places, Index inner, Index memory, bool gradie
   const Index sums = place_parts(places) * (memory + 3 * inner + 4);
   return static_cast<std::int64_t>(sizeof(T)) *
              ((gradients ? 3 : 2) * projections + (gradients ? 2 : 1) * places * memory + sums +
-              2 * inner + (gradients ? 2 * places : 0)) +
+              2 * inner + (gradients ? (calls_at_once + 1) * places + calls_at_once * memory : 0)) +
          blocks(places);
 }
 

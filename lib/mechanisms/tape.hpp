@@ -35,8 +35,10 @@ class Tape {
   void differentiate(const T* u, Index n, const SoftmaxScale& scale, const T* dmean, T* du,
                      int threads);
 
-  /// The gradients so far. Those of a place's projection: (A).
-  MatrixView<T> memory_gradients() { return memory_gradients_.view(); }
+  bool is_differentiated() const { return is_differentiated_; }
+
+  /// The gradients so far: adds that of a place's memory, (M); writes that of its projection, (A).
+  void add_memory_gradient(Index place, T* gradient) const;
   void projection_gradient(Index place, T* gradient) const;
   const double* v_gradient() const { return v_gradient_.data(); }
 
@@ -65,6 +67,11 @@ class Tape {
   // Writes the energies of a block's first places.
   void energies(const Query& query, Index first, Index count, T* found) const;
 
+  // Calls of differentiate whose gradients of memories are added together, as a product.
+  static constexpr Index calls_at_once = 16;
+  void start_gradients();
+  void add_waiting_memory_gradients(int threads);
+
   MatrixView<const T> v_;
   Matrix<T> projections_;     // by block: (A, block)
   Matrix<T> exponentials_;    // exp(2p), where a block's projections are small
@@ -72,6 +79,9 @@ class Tape {
   Matrix<T> memories_;        // (places, M)
   Matrix<T> projection_gradients_, memory_gradients_;
   Matrix<double> v_gradient_;
+  Matrix<T> waiting_weights_, waiting_dmeans_;  // by call, those of all places
+  Index waiting_ = 0;
+  bool is_differentiated_ = false;
 };
 
 }  // namespace attn::mechanisms

@@ -79,11 +79,10 @@ class TapeReader {
 
   /// The gradient of a place: of its memory, and of its projection, once no step reads it any more.
   void add_place_gradient(Index place, T* dmemory) {
-    if (tape_.memory_gradients().data == nullptr) return;
+    if (!tape_.is_differentiated()) return;
     Matrix<T> projection(1, weights_.v.cols);
     tape_.projection_gradient(place, projection.data());
-    const T* const own = tape_.memory_gradients().row(place);
-    for (Index c = 0; c < means_.cols(); ++c) dmemory[c] += own[c];
+    tape_.add_memory_gradient(place, dmemory);
     kernel::few_rows_add(projection.read(), weights_.project, {dmemory, 1, state()});
   }
 

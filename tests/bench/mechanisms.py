@@ -4,6 +4,7 @@ A loss depends on the states or encodings; its gradients are those of all inputs
 Python loop of cells, and the best of several ways (torch_mechanism_worker.py).
 """
 
+import os
 import statistics
 import sys
 import tempfile
@@ -68,6 +69,20 @@ def megabytes(worker):
     return int(line.split()[1]) / 1024
 
 
+def cpu_seconds(worker):
+    """What its process has used of all cores: a check where other processes share them."""
+    text = Path(f"/proc/{worker.process.pid}/stat").read_text(encoding="utf-8")
+    user, system = text.rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
+def timed(worker, work):
+    """What it returns, and the seconds and CPU seconds."""
+    begun, used = time.perf_counter(), cpu_seconds(worker)
+    found = work()
+    return found, (time.perf_counter() - begun, cpu_seconds(worker) - used)
+
+
 def memory_of(start, name, direction, shape, folder):
     write_inputs(folder, name, shape)
     worker = start()
@@ -78,22 +93,20 @@ def memory_of(start, name, direction, shape, folder):
 
 
 def begin(start, scheme, direction, shape, folder):
-    """The worker, the way it has chosen, and the seconds of its one run if the shape is long."""
+    """The worker, the way it has chosen, and the times of its one run if the shape is long."""
     worker = start()
     if shape[0] >= LONG_SHAPE:  # it loads its libraries
         tiny = (8, *shape[1:])
         with tempfile.TemporaryDirectory() as other:
             write_inputs(Path(other), scheme.partition("-")[0], tiny)
             worker.set(scheme, direction, tiny, other)
-    begun = time.perf_counter()
-    way = worker.set(scheme, direction, shape, folder)
-    spent = time.perf_counter() - begun
-    return worker, way, [spent] if shape[0] >= LONG_SHAPE and spent > LONG else []
+    way, spent = timed(worker, lambda: worker.set(scheme, direction, shape, folder))
+    return worker, way, [spent] if shape[0] >= LONG_SHAPE and spent[0] > LONG else []
 
 
 def measure(start, case, runs):
     name, direction, shape, with_best = case
-    taking_part, chosen, skipped, differences, seconds, ours = {}, {}, {}, {}, {}, None
+    taking_part, chosen, skipped, differences, times, ours = {}, {}, {}, {}, {}, None
     with tempfile.TemporaryDirectory() as text:
         folder = Path(text)
         half = memory_of(start["attnkit"], name, direction, (shape[0] // 2, *shape[1:]), folder)
@@ -103,7 +116,7 @@ def measure(start, case, runs):
                 continue
             try:
                 scheme = f"{name}-cells" if contender == "loop of cells" else name
-                worker, chosen[contender], seconds[contender] = begin(
+                worker, chosen[contender], times[contender] = begin(
                     its_start, scheme, direction, shape, folder)
             except Missing as why:
                 skipped[contender] = str(why)
@@ -118,17 +131,22 @@ def measure(start, case, runs):
                 sys.exit(f"run: {case}: answers of {contender} differ by {differences[contender]}")
         for _ in range(runs):
             for contender, worker in taking_part.items():
-                if sum(seconds[contender]) < LONG:
-                    seconds[contender].append(worker.time())
+                if sum(seconds for seconds, _ in times[contender]) < LONG:
+                    seconds, (_, used) = timed(worker, worker.time)
+                    times[contender].append((seconds, used))
         memory = {contender: megabytes(worker) for contender, worker in taking_part.items()}
         for worker in taking_part.values():
             worker.close()
+    seconds, cpu = ({contender: [of[which] for of in found] for contender, found in times.items()}
+                    for which in (0, 1))
     medians = {contender: statistics.median(found) for contender, found in seconds.items()}
-    return {"mechanism": name, "direction": direction, "shape": shape, "seconds": seconds,
-            "speedup": {contender: median / medians["attnkit"]
-                        for contender, median in medians.items()},
-            "median": medians, "variant": chosen, "max_relative_difference": differences,
-            "megabytes": memory, "megabytes_of_half": half, "skipped": skipped}
+    return {
+        "mechanism": name, "direction": direction, "shape": shape, "seconds": seconds, "median": medians,
+        "speedup": {contender: median / medians["attnkit"] for contender, median in medians.items()},
+        "cpu_seconds": {contender: statistics.median(found) for contender, found in cpu.items()},
+        "variant": chosen, "max_relative_difference": differences, "megabytes": memory,
+        "megabytes_of_half": half, "skipped": skipped,
+    }
 
 
 def print_mechanisms(build, threads, runs):

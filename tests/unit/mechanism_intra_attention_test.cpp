@@ -132,6 +132,9 @@ TEST_CASE_TEMPLATE("intra-attention", T, float, double) {
     check_mechanism(*mechanism, plain_intra_attention<Fusion::none>,
                     sizes_with(steps, Fusion::none));
   }
+  // Energies of 0.
+  check_mechanism(*mechanism, plain_intra_attention<Fusion::none>,
+                  {{"T", 20}, {"D", 2}, {"A", 0}, {"E", 1}});
 }
 
 TEST_CASE_TEMPLATE("shallow and deep fusion with a source", T, float, double) {
