@@ -81,9 +81,8 @@ void GeluSlope(const T* x, Index n, T* dy) {
 
 template <class T>
 void TanhRow(const T* x, Index n, T* y) {
-  const Tag<T> d;
   for_vectors<T>(n, [&](Index j, Index width) HWY_ATTR {
-    store_part<T>(hn::Tanh(d, load_part<T>(x + j, width)), y + j, width);
+    store_part<T>(tanh_of(load_part<T>(x + j, width)), y + j, width);
   });
 }
 
@@ -93,7 +92,7 @@ void LogisticRow(const T* x, Index n, T* y) {
   const Tag<T> d;
   const Vec<T> half = hn::Set(d, T{0.5});
   for_vectors<T>(n, [&](Index j, Index width) HWY_ATTR {
-    const Vec<T> value = hn::Tanh(d, hn::Mul(half, load_part<T>(x + j, width)));
+    const Vec<T> value = tanh_of(hn::Mul(half, load_part<T>(x + j, width)));
     store_part<T>(hn::MulAdd(half, value, half), y + j, width);
   });
 }

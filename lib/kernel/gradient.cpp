@@ -127,6 +127,27 @@ void SoftCapSlope(T* grad, const T* s, Index n, double cap) {
 }
 
 template <class T>
+struct TanhAndSlope {
+  Vec<T> tanh, slope;
+};
+
+// Both from e = exp(2|x|) - 1, so that the slope, 4 (e + 1)/(e + 2)^2, keeps its digits where tanh
+// is near 1.
+inline TanhAndSlope<float> tanh_and_slope(Vec<float> x) {
+  const Tag<float> d;
+  const Vec<float> e = expm1_of_twice(x);
+  const Vec<float> inverse = hn::Div(hn::Set(d, 1.0F), hn::Add(e, hn::Set(d, 2.0F)));
+  // In this order, as the square of `inverse` may be too small a number.
+  const Vec<float> upper = hn::MulAdd(hn::Set(d, 4.0F), e, hn::Set(d, 4.0F));
+  return {hn::CopySign(hn::Mul(e, inverse), x), hn::Mul(hn::Mul(upper, inverse), inverse)};
+}
+
+inline TanhAndSlope<double> tanh_and_slope(Vec<double> x) {
+  const Tag<double> d;
+  return {hn::Tanh(d, x), TanhSlope(d, x)};
+}
+
+template <class T>
 void AddTanhGradient(MatrixView<const T> u, MatrixView<const T> v, const T* w,
                      MatrixView<const T> grad, MatrixView<T> du, MatrixView<T> dv, double* dw) {
   const Tag<T> d;
@@ -140,11 +161,12 @@ void AddTanhGradient(MatrixView<const T> u, MatrixView<const T> v, const T* w,
         // Beyond the last column the gradient is 0, and so are its products.
         const Vec<T> x = hn::Add(query, load_part<T>(v.row(a) + j, width));
         const Vec<T> g = load_part<T>(grad.row(i) + j, width);
-        const Vec<T> z = hn::Mul(hn::Mul(g, weight), TanhSlope(d, x));
+        const TanhAndSlope<T> of = tanh_and_slope(x);
+        const Vec<T> z = hn::Mul(hn::Mul(g, weight), of.slope);
         T* to = dv.row(a) + j;
         store_part<T>(hn::Add(load_part<T>(to, width), z), to, width);
         of_query.add(z);
-        of_weight.add(hn::Mul(g, hn::Tanh(d, x)));
+        of_weight.add(hn::Mul(g, of.tanh));
       });
       du(i, a) += static_cast<T>(of_query.total());
       dw[a] += of_weight.total();

@@ -51,7 +51,7 @@ void soft_cap_slope(double* grad, const double* s, Index n, double cap);
 
 /// The gradient of tanh_energy: with z_ija = grad_ij·w_a·(1 − tanh²(u_ia + v_aj)), du_ia += Σ_j
 /// z_ija, dv_aj += Σ_i z_ija, dw_a += Σ_ij grad_ij tanh(u_ia + v_aj), for u, du (m,A), v, dv (A,n),
-/// w, dw (A), grad (m,n). The slope is computed as in soft_cap_slope, in T.
+/// w, dw (A), grad (m,n). The slope keeps its digits where tanh is near 1, as in soft_cap_slope.
 void add_tanh_gradient(MatrixView<const float> u, MatrixView<const float> v, const float* w,
                        MatrixView<const float> grad, MatrixView<float> du, MatrixView<float> dv,
                        double* dw);

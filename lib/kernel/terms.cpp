@@ -23,7 +23,7 @@ void TanhEnergy(MatrixView<const T> u, MatrixView<const T> v, const T* w, Matrix
       ColumnSum<T> sum(broadcast_wide<T>(0));
       for (Index a = 0; a < u.cols; ++a) {
         const Vec<T> x = hn::Add(hn::Set(d, query[a]), keys.load(a, 0));
-        sum.add(hn::Mul(hn::Set(d, w[a]), hn::Tanh(d, x)));
+        sum.add(hn::Mul(hn::Set(d, w[a]), tanh_of(x)));
       }
       strip.store(i, sum.total().narrow());
     }

@@ -1,9 +1,11 @@
 #include "mechanisms/coattention_encoder.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "kernel/activation.hpp"
 #include "kernel/gemm.hpp"
+#include "kernel/parallel.hpp"
 #include "mechanisms/coattention.hpp"
 #include "mechanisms/dot_attention.hpp"
 #include "mechanisms/places.hpp"
@@ -76,8 +78,10 @@ Lstm<T> CoattentionEncoder<T>::rereader(bool backwards) const {
 
 template <class T>
 void CoattentionEncoder<T>::forward(MatrixView<T> weights_q, MatrixView<T> weights_d) {
-  document_steps_ = reader().forward(document_);
-  question_steps_ = reader().forward(question_);
+  kernel::parallel_for(2, threads_, [&](Index text, int /*worker*/) {
+    (text == 0 ? document_steps_ : question_steps_) =
+        reader().forward(text == 0 ? document_ : question_);
+  });
   d_ = with_sentinel(document_steps_.h, matrix(inputs_[Coattention::sentinel_d]));
   question_states_ = with_sentinel(question_steps_.h, matrix(inputs_[Coattention::sentinel_q]));
 
@@ -99,8 +103,10 @@ void CoattentionEncoder<T>::forward(MatrixView<T> weights_q, MatrixView<T> weigh
       .forward(context_.view(), weights_d);
 
   joined_ = joined(document_steps_.h.read(), context_.read());
-  forward_steps_ = rereader(false).forward(joined_.read());
-  backward_steps_ = rereader(true).forward(joined_.read());
+  kernel::parallel_for(2, threads_, [&](Index backwards, int /*worker*/) {
+    (backwards == 0 ? forward_steps_ : backward_steps_) =
+        rereader(backwards == 1).forward(joined_.read());
+  });
   encoding_ = joined(forward_steps_.h.read(), backward_steps_.h.read());
 }
 
@@ -142,14 +148,18 @@ template <class T>
 Matrix<T> CoattentionEncoder<T>::reread_backward(MatrixView<const T> dencoding,
                                                  const Tensors<T>& gradients) {
   const Index width = d_.cols();
-  Matrix<T> djoined = Matrix<T>::zeros(joined_.rows(), joined_.cols());
-  for (const bool backwards : {false, true}) {
-    Matrix<T> dh = copied(columns(dencoding, backwards ? width : 0, width));
-    const std::size_t w = backwards ? Coattention::w_backward : Coattention::w_forward;
-    rereader(backwards).backward(joined_.read(), backwards ? backward_steps_ : forward_steps_, dh,
-                                 matrix(gradients[w]), matrix(gradients[w + 1]), djoined.view());
-  }
-  return djoined;
+  Matrix<T> djoined[2];
+  kernel::parallel_for(2, threads_, [&](Index backwards, int /*worker*/) {
+    Matrix<T>& own = djoined[backwards];
+    own = Matrix<T>::zeros(joined_.rows(), joined_.cols());
+    Matrix<T> dh = copied(columns(dencoding, backwards * width, width));
+    const std::size_t w = backwards == 1 ? Coattention::w_backward : Coattention::w_forward;
+    rereader(backwards == 1)
+        .backward(joined_.read(), backwards == 1 ? backward_steps_ : forward_steps_, dh,
+                  matrix(gradients[w]), matrix(gradients[w + 1]), own.view());
+  });
+  add_to(djoined[0], djoined[1].data());
+  return std::move(djoined[0]);
 }
 
 template <class T>
@@ -189,7 +199,7 @@ std::int64_t CoattentionEncoder<T>::bytes(const Sizes& sizes, bool gradients) {
   const Index of_document = sizes.at("M") + 1;
   const Index of_question = sizes.at("N") + 1;
   // Widths of what is kept by row, and of the gradients.
-  const Index numbers = of_document * width * (gradients ? 26 + 14 : 26) +
+  const Index numbers = of_document * width * (gradients ? 26 + 17 : 26) +
                         of_question * width * (gradients ? 12 + 8 : 12);
   const auto plan = [&](Index queries, Index keys, Index values) {
     AttentionShapes shapes;
@@ -199,7 +209,7 @@ std::int64_t CoattentionEncoder<T>::bytes(const Sizes& sizes, bool gradients) {
     const AttentionPlan<T> made(shapes, {}, 1);
     return gradients ? made.gradient_workspace_bytes() : made.workspace_bytes();
   };
-  return static_cast<std::int64_t>(sizeof(T)) * (numbers + 8 * width) +
+  return static_cast<std::int64_t>(sizeof(T)) * (numbers + 8 * width * (width + 1)) +
          std::max(plan(of_question, of_document, width), plan(of_document, of_question, 2 * width));
 }
 

@@ -53,15 +53,17 @@ class IntraAttentionMechanism : public Mechanism<T> {
     const Index steps = sizes.at("T");
     const Index width = sizes.at("D");
     Index by_step = 4 * width + 2 * width + sizes.at("A") + 2 * width;
+    std::int64_t scales = steps;
     if (gradients) by_step += 4 * width + 2 * sizes.at("A") + 2 * width + sizes.at("E");
     std::int64_t tapes = Tape<T>::bytes(steps, sizes.at("A"), 2 * width, gradients);
     if (fuses()) {
       const Index memory = sizes.at("G") + width;
       by_step += 2 * memory + 2 * sizes.at("B") + 2 * width;
       tapes += Tape<T>::bytes(sizes.at("S"), sizes.at("B"), memory, gradients);
+      scales += steps;
     }
-    const Index rows = fuses() ? std::max(steps, sizes.at("S")) : steps;
-    return tapes + static_cast<std::int64_t>(sizeof(T)) * (steps * by_step + 2 * rows);
+    return tapes + static_cast<std::int64_t>(sizeof(T)) * steps * by_step +
+           static_cast<std::int64_t>(sizeof(SoftmaxScale)) * scales;
   }
 
  private:
@@ -123,14 +125,11 @@ class IntraAttentionMechanism : public Mechanism<T> {
     Index source_places() const { return inputs[Form::source_h].shape[0]; }
 
     void forward(MatrixView<T> weights, MatrixView<T> source_weights) {
-      Matrix<T> found(1, std::max<Index>(1, x.rows));
       Matrix<T> both(1, 2 * width);
       for (Index t = 0; t < x.rows; ++t) {
-        states.read(t, t, found.data(), threads);
-        if (weights.data != nullptr) {
-          std::copy_n(found.data(), t, weights.row(t));
-          std::fill_n(weights.row(t) + t, weights.cols - t, T{0});
-        }
+        T* const found = weights.data != nullptr ? weights.row(t) : nullptr;
+        states.read(t, t, found, threads);
+        if (found != nullptr) std::fill_n(found + t, weights.cols - t, T{0});
         const T* more = nullptr;
         if (own.fuses()) more = fuse(t, source_weights);
         const T* const mean = states.means().view().row(t);  // [h̃; c̃]
@@ -145,11 +144,8 @@ class IntraAttentionMechanism : public Mechanism<T> {
 
     // Reads the source; deep: r⊙α̃.
     const T* fuse(Index t, MatrixView<T> source_weights) {
-      Matrix<T> found(1, std::max<Index>(1, source_places()));
-      source->read(t, source_places(), found.data(), threads);
-      if (source_weights.data != nullptr) {
-        std::copy_n(found.data(), source_places(), source_weights.row(t));
-      }
+      source->read(t, source_places(),
+                   source_weights.data != nullptr ? source_weights.row(t) : nullptr, threads);
       if (!own.is_deep()) return nullptr;
       const T* const mean = source->means().view().row(t);  // [γ̃; α̃]
       const auto [of_state, of_input] = read_gate(matrix(inputs[Form::w_r]));
@@ -164,7 +160,6 @@ class IntraAttentionMechanism : public Mechanism<T> {
     }
 
     void backward(const Tensors<const T>& upstream, const Tensors<T>& gradients) {
-      Matrix<T> scratch(1, std::max({Index{1}, x.rows, own.fuses() ? source_places() : 0}));
       Matrix<T> dstate(1, 2 * width);  // of [h_t; c_t]
       Matrix<T> dmean(1, 2 * width);   // of [h̃_t; c̃_t]
       const Matrix<T> zero = Matrix<T>::zeros(1, width);
@@ -178,8 +173,8 @@ class IntraAttentionMechanism : public Mechanism<T> {
         lstm_gradient(dgates, states.means().view().row(t) + width, c.view().row(t), dstate.data(),
                       width, dstate.data() + width, dmean.data() + width);
         kernel::few_rows_add({dgates, 1, 4 * width}, cell.of_state(), {dmean.data(), 1, width});
-        if (own.fuses()) fuse_back(t, upstream, dstate.data() + width, scratch);
-        states.read_back(t, t, dmean.data(), scratch, threads);
+        if (own.fuses()) fuse_back(t, upstream, dstate.data() + width);
+        states.read_back(t, t, dmean.data(), threads);
       }
       finish(gradients);
     }
@@ -191,7 +186,7 @@ class IntraAttentionMechanism : public Mechanism<T> {
     }
 
     // dc is ∂L/∂c_t.
-    void fuse_back(Index t, const Tensors<const T>& upstream, const T* dc, Matrix<T>& scratch) {
+    void fuse_back(Index t, const Tensors<const T>& upstream, const T* dc) {
       const Index state = source->state();
       Matrix<T> dmean = Matrix<T>::zeros(1, state + width);  // of [γ̃_t; α̃_t]
       add_row(upstream[Form::fused], t, dmean.data());
@@ -205,7 +200,7 @@ class IntraAttentionMechanism : public Mechanism<T> {
         const auto [of_state, of_input] = read_gate(matrix(inputs[Form::w_r]));
         kernel::few_rows_add({r, 1, width}, of_state, {dmean.data(), 1, state});
       }
-      source->read_back(t, source_places(), dmean.data(), scratch, threads);
+      source->read_back(t, source_places(), dmean.data(), threads);
     }
 
     void finish(const Tensors<T>& gradients) {

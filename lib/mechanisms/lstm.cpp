@@ -20,15 +20,34 @@ Matrix<T> lstm_inputs(const LstmWeights<T>& weights, MatrixView<const T> x) {
   return gates;
 }
 
+namespace {
+
+// The functions of the gates.
+template <class T>
+void activate(T* gates, Index width) {
+  require_finite(gates, 4 * width);
+  kernel::logistic_row(gates, 3 * width, gates);
+  kernel::tanh_row(gates + 3 * width, width, gates + 3 * width);
+}
+
+template <class T>
+Matrix<T> transposed(MatrixView<const T> from) {
+  Matrix<T> made(from.cols, from.rows);
+  for (Index r = 0; r < from.rows; ++r) {
+    for (Index c = 0; c < from.cols; ++c) made.view()(c, r) = from(r, c);
+  }
+  return made;
+}
+
+}  // namespace
+
 template <class T>
 void lstm_gates(const LstmWeights<T>& weights, const T* h, T* gates) {
   const Index width = weights.width();
   Matrix<T> of_state(1, 4 * width);
   kernel::few_rows_transposed(T{1}, {h, 1, width}, weights.of_state(), of_state.view());
   for (Index n = 0; n < 4 * width; ++n) gates[n] += of_state.data()[n];
-  require_finite(gates, 4 * width);
-  kernel::logistic_row(gates, 3 * width, gates);
-  kernel::tanh_row(gates + 3 * width, width, gates + 3 * width);
+  activate(gates, width);
 }
 
 template <class T>
@@ -69,6 +88,9 @@ void lstm_gradient(T* gates, const T* c, const T* next_c, const T* dh, Index wid
 template <class T>
 typename Lstm<T>::Kept Lstm<T>::forward(MatrixView<const T> x) const {
   const Index width = weights_.width();
+  // Products with the copy need no sums over lanes.
+  const bool copies = x.rows >= lstm_steps_to_copy;
+  const Matrix<T> of_state = copies ? transposed(weights_.of_state()) : Matrix<T>();
   Kept kept{lstm_inputs(weights_, x), {x.rows, width}, {x.rows, width}};
   const Matrix<T> zero = Matrix<T>::zeros(1, width);
   const T* h = zero.data();
@@ -76,7 +98,12 @@ typename Lstm<T>::Kept Lstm<T>::forward(MatrixView<const T> x) const {
   for (Index step = 0; step < x.rows; ++step) {
     const Index t = position(step, x.rows);
     T* const gates = kept.gates.view().row(t);
-    lstm_gates(weights_, h, gates);
+    if (copies) {
+      kernel::few_rows_add({h, 1, width}, of_state.read(), {gates, 1, 4 * width});
+      activate(gates, width);
+    } else {
+      lstm_gates(weights_, h, gates);
+    }
     lstm_state<T>(gates, c, nullptr, width, kept.c.view().row(t), kept.h.view().row(t));
     h = kept.h.view().row(t);
     c = kept.c.view().row(t);

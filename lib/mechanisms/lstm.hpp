@@ -41,6 +41,9 @@ template <class T>
 void lstm_gradient(T* gates, const T* c, const T* next_c, const T* dh, Index width, T* dnext_c,
                    T* dc);
 
+/// From this many steps on, Lstm::forward pays for a transposed copy of W_h, of 4D² numbers.
+inline constexpr Index lstm_steps_to_copy = 512;
+
 /// A sequence from h = c = 0: states of all steps.
 template <class T>
 class Lstm {

@@ -1,8 +1,15 @@
 #pragma once
 
 #include "mechanisms/rows.hpp"
+#include "tensor/pooled_vector.hpp"
 
 namespace attn::mechanisms {
+
+/// What a softmax divides by: its weights are exp(a_i − largest)/sum.
+struct SoftmaxScale {
+  double largest = 0;
+  double sum = 1;
+};
 
 /// Attention of one query after the other over a tape of earlier states: energies a_i = v·tanh(p_i
 /// + u), weights s = softmax(a), means Σ s_i m_i. The projections p_i (A) and the memories m_i (M)
@@ -17,28 +24,64 @@ class Tape {
   void set(Index place, const T* projection, const T* memory);
   MatrixView<const T> memories() const { return memories_.read(); }
 
-  /// The weights (n) and the mean (M) over the first n places, for the query u (A). With n = 0 the
-  /// mean is 0. Throws Error(numerical) for an energy that is not finite.
-  void attend(const T* u, Index n, T* weights, T* mean, int threads) const;
+  /// The mean (M) over the first n places, for the query u (A), and unless `weights` is null the
+  /// weights (n). With n = 0 the mean is 0. Throws Error(numerical) for an energy that is not
+  /// finite.
+  SoftmaxScale attend(const T* u, Index n, T* weights, T* mean, int threads) const;
 
   /// The reverse: from dmean = ∂L/∂mean it adds to the gradients of the memories and projections of
-  /// the first n places, and of v, and writes that of u. `weights` are those of attend, and become
-  /// the gradients of the energies.
-  void differentiate(const T* u, Index n, const T* dmean, T* weights, T* du, int threads);
+  /// the first n places, and of v, and writes that of u. `scale` is that of attend; the
+  /// weights are computed again.
+  void differentiate(const T* u, Index n, const SoftmaxScale& scale, const T* dmean, T* du,
+                     int threads);
 
-  /// The gradients so far. Those of a place's projection: (A).
-  MatrixView<T> memory_gradients() { return memory_gradients_.view(); }
+  bool is_differentiated() const { return is_differentiated_; }
+
+  /// The gradients so far: adds that of a place's memory, (M); writes that of its projection, (A).
+  void add_memory_gradient(Index place, T* gradient) const;
   void projection_gradient(Index place, T* gradient) const;
   const double* v_gradient() const { return v_gradient_.data(); }
 
   static std::int64_t bytes(Index places, Index inner, Index memory, bool gradients);
 
  private:
+  // Places whose projections stand together, a place as a column: so few that a step reads memory
+  // in order, and finds what it needs again in the cache.
+  static constexpr Index block = 128;
+  static Index blocks(Index places) { return (places + block - 1) / block; }
+
+  // A query, and exp(2u) if kernel/tanh_of_products.hpp may be used for it.
+  struct Query {
+    const T* u;
+    Matrix<T> exponentials;
+  };
+  Query query(const T* u) const;
+  bool by_products(const Query& query, Index first) const {
+    return query.exponentials.data() != nullptr && small_[static_cast<std::size_t>(first / block)];
+  }
+
+  // Numbers of a block's first places.
+  MatrixView<T> of_block(const Matrix<T>& all, Index first, Index count) const {
+    return {all.data() + first * v_.cols, v_.cols, count, block};
+  }
+  // Writes the energies of a block's first places.
+  void energies(const Query& query, Index first, Index count, T* found) const;
+
+  // Calls of differentiate whose gradients of memories are added together, as a product.
+  static constexpr Index calls_at_once = 16;
+  void start_gradients();
+  void add_waiting_memory_gradients(int threads);
+
   MatrixView<const T> v_;
-  Matrix<T> projections_;  // (A, places): a place is a column
-  Matrix<T> memories_;     // (places, M)
+  Matrix<T> projections_;     // by block: (A, block)
+  Matrix<T> exponentials_;    // exp(2p), where a block's projections are small
+  PooledVector<char> small_;  // of each block so far
+  Matrix<T> memories_;        // (places, M)
   Matrix<T> projection_gradients_, memory_gradients_;
   Matrix<double> v_gradient_;
+  Matrix<T> waiting_weights_, waiting_dmeans_;  // by call, those of all places
+  Index waiting_ = 0;
+  bool is_differentiated_ = false;
 };
 
 }  // namespace attn::mechanisms

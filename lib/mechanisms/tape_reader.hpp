@@ -5,6 +5,7 @@
 #include "kernel/few_rows.hpp"
 #include "kernel/gemm.hpp"
 #include "mechanisms/tape.hpp"
+#include "tensor/pooled_vector.hpp"
 
 namespace attn::mechanisms {
 
@@ -35,7 +36,8 @@ class TapeReader {
         x_(x),
         tape_(weights.v, places, memory),
         queries_(x.rows, weights.v.cols),
-        means_(x.rows, memory) {
+        means_(x.rows, memory),
+        scales_(static_cast<std::size_t>(x.rows)) {
     kernel::multiply_transposed(T{1}, x, weights.of_input, queries_.view());
   }
 
@@ -50,8 +52,8 @@ class TapeReader {
     tape_.set(place, projection.data(), memory);
   }
 
-  /// The mean of step t over the first n places.
-  void read(Index t, Index n, T* found, int threads) {
+  /// The mean of step t over the first n places, and unless `weights` is null the weights (n).
+  void read(Index t, Index n, T* weights, int threads) {
     T* const query = queries_.view().row(t);
     if (t > 0) {
       Matrix<T> more(1, queries_.cols());
@@ -59,30 +61,28 @@ class TapeReader {
                                   more.view());
       for (Index a = 0; a < queries_.cols(); ++a) query[a] += more.data()[a];
     }
-    tape_.attend(query, n, found, means_.view().row(t), threads);
+    scales_[static_cast<std::size_t>(t)] =
+        tape_.attend(query, n, weights, means_.view().row(t), threads);
   }
 
   /// From the gradient of the mean of step t, which gets what the next step has read of it. Steps
   /// go down.
-  void read_back(Index t, Index n, T* dmean, Matrix<T>& scratch, int threads) {
+  void read_back(Index t, Index n, T* dmean, int threads) {
     if (dqueries_.data() == nullptr) dqueries_ = Matrix<T>::zeros(x_.rows, queries_.cols());
     if (t + 1 < x_.rows) {
       kernel::few_rows_add(dqueries_.read().row_range(t + 1, 1), weights_.of_mean,
                            {dmean, 1, state()});
     }
-    Matrix<T> mean(1, means_.cols());
-    tape_.attend(queries_.view().row(t), n, scratch.data(), mean.data(), threads);
-    tape_.differentiate(queries_.view().row(t), n, dmean, scratch.data(), dqueries_.view().row(t),
-                        threads);
+    tape_.differentiate(queries_.view().row(t), n, scales_[static_cast<std::size_t>(t)], dmean,
+                        dqueries_.view().row(t), threads);
   }
 
   /// The gradient of a place: of its memory, and of its projection, once no step reads it any more.
   void add_place_gradient(Index place, T* dmemory) {
-    if (tape_.memory_gradients().data == nullptr) return;
+    if (!tape_.is_differentiated()) return;
     Matrix<T> projection(1, weights_.v.cols);
     tape_.projection_gradient(place, projection.data());
-    const T* const own = tape_.memory_gradients().row(place);
-    for (Index c = 0; c < means_.cols(); ++c) dmemory[c] += own[c];
+    tape_.add_memory_gradient(place, dmemory);
     kernel::few_rows_add(projection.read(), weights_.project, {dmemory, 1, state()});
   }
 
@@ -117,6 +117,7 @@ class TapeReader {
   MatrixView<const T> x_;
   Tape<T> tape_;
   Matrix<T> queries_, means_, dqueries_;
+  PooledVector<SoftmaxScale> scales_;  // of each step
 };
 
 }  // namespace attn::mechanisms

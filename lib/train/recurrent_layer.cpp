@@ -87,7 +87,10 @@ PassBytes RecurrentLayer::bytes(const Sequences& sequences) const {
   const Index numbers = (gates() + 2) * width;
   const std::int64_t kept =
       directions() * sequences.count * row_bytes<T>(sequences.length, numbers + 2);
-  const std::int64_t of_step = 4 * row_bytes<T>(1, gates() * width);
+  std::int64_t of_step = 4 * row_bytes<T>(1, gates() * width);
+  if (options_.cell == RecurrentCell::lstm && sequences.length >= mechanisms::lstm_steps_to_copy) {
+    of_step += row_bytes<T>(width, gates() * width);
+  }
   const std::int64_t of_sequence = 3 * row_bytes<T>(sequences.length, width);
   return {kept, row_bytes<T>(sequences.rows(), outputs()) + of_step, of_sequence + of_step};
 }

@@ -135,3 +135,17 @@ def solvers(build, threads):
         "NumPy": lambda: python_worker("dual_worker.py", kept,
                                        "python3-scipy is not installed (scripts/install-deps peers)"),
     }
+
+
+def mechanism_contenders(build, threads):
+    """The same for recurrent mechanisms."""
+    _, kept, torch = settings(threads)
+
+    def pytorch():
+        return python_worker("torch_mechanism_worker.py", {**kept, **torch}, NO_TORCH)
+
+    return {
+        "attnkit": lambda: Worker([build / "attn-bench-mechanism-worker"], kept, ""),
+        "loop of cells": pytorch,
+        "PyTorch": pytorch,
+    }

@@ -132,6 +132,9 @@ TEST_CASE_TEMPLATE("intra-attention", T, float, double) {
     check_mechanism(*mechanism, plain_intra_attention<Fusion::none>,
                     sizes_with(steps, Fusion::none));
   }
+  // Energies of 0.
+  check_mechanism(*mechanism, plain_intra_attention<Fusion::none>,
+                  {{"T", 20}, {"D", 2}, {"A", 0}, {"E", 1}});
 }
 
 TEST_CASE_TEMPLATE("shallow and deep fusion with a source", T, float, double) {
@@ -153,6 +156,22 @@ TEST_CASE_TEMPLATE("intra-attention over padded batches", T, float, double) {
     for (const int threads : {1, 3}) {
       check_batch(*mechanism, sizes_with(6, fusion, 3), own, threads);
     }
+  }
+}
+
+// Where projections or queries are too large for products of exponentials, tanh is taken of sums.
+TEST_CASE_TEMPLATE("projections and queries of all sizes", T, float, double) {
+  const auto mechanism = IntraAttention::make<T>(Fusion::none);
+  const mechanisms::Sizes sizes = {{"T", 140}, {"D", 2}, {"A", 2}, {"E", 1}};
+  constexpr bool is_double = std::is_same_v<T, double>;
+  for (const auto input : {IntraAttention::w_h, IntraAttention::w_x, IntraAttention::w_prev}) {
+    CAPTURE(input);
+    std::mt19937_64 random(11);
+    PlainSequence sequence = random_sequence(IntraAttention::form(Fusion::none), sizes, {}, random);
+    for (long double& one : sequence.inputs[input]) one *= 60;
+    MechanismCheck<T> check(*mechanism, plain_intra_attention<Fusion::none>, sequence);
+    CHECK(check.error_of_results() < (is_double ? 1e-11 : 1e-4));
+    CHECK(check.error_of_gradients(random) < (is_double ? 1e-7 : 1e-3));
   }
 }
 
