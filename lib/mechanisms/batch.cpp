@@ -4,17 +4,12 @@
 
 #include "kernel/parallel.hpp"
 #include "tensor/buffer.hpp"
+#include "tensor/shape.hpp"
 
 namespace attn::mechanisms {
 namespace {
 
 constexpr Index most_parts = 8;
-
-Index elements(const Shape& shape) {
-  Index count = 1;
-  for (const Index length : shape) count *= length;
-  return count;
-}
 
 // Copies the corner of lengths `part` from one array to another.
 template <class T>
@@ -28,10 +23,10 @@ void copy_corner(const T* from, const Shape& from_shape, T* to, const Shape& to_
     std::copy_n(from, part[axis], to);
     return;
   }
-  const Index from_step =
-      elements(Shape(from_shape.begin() + static_cast<std::ptrdiff_t>(axis) + 1, from_shape.end()));
-  const Index to_step =
-      elements(Shape(to_shape.begin() + static_cast<std::ptrdiff_t>(axis) + 1, to_shape.end()));
+  const Index from_step = element_count(
+      Shape(from_shape.begin() + static_cast<std::ptrdiff_t>(axis) + 1, from_shape.end()));
+  const Index to_step = element_count(
+      Shape(to_shape.begin() + static_cast<std::ptrdiff_t>(axis) + 1, to_shape.end()));
   for (Index n = 0; n < part[axis]; ++n) {
     copy_corner(from + n * from_step, from_shape, to + n * to_step, to_shape, part, axis + 1);
   }
@@ -55,11 +50,11 @@ class Own {
       const Shape own = shape_of(forms_[n].axes, own_);
       const Shape padded = shape_of(forms_[n].axes, padded_);
       const bool shared = forms_[n].kind == TensorForm::Kind::shared;
-      const Element* const data = arrays[n].data + (shared ? 0 : sequence * elements(padded));
+      const Element* const data = arrays[n].data + (shared ? 0 : sequence * element_count(padded));
       if (shared || lies_together(own, padded)) {
         made[n] = {data, own};
       } else {
-        copies_[n] = Buffer<T>(std::max<Index>(1, elements(own)));
+        copies_[n] = Buffer<T>(std::max<Index>(1, element_count(own)));
         copy_corner<Element>(data, padded, copies_[n].data(), own, own);
         made[n] = {copies_[n].data(), own};
       }
@@ -76,9 +71,9 @@ class Own {
       const Shape own = shape_of(forms_[n].axes, own_);
       const Shape padded = shape_of(forms_[n].axes, padded_);
       if (forms_[n].kind == TensorForm::Kind::sequence && own == padded) {
-        made[n] = {arrays[n].data + sequence * elements(padded), own};
+        made[n] = {arrays[n].data + sequence * element_count(padded), own};
       } else {
-        copies_[n] = Buffer<T>(std::max<Index>(1, elements(own)));
+        copies_[n] = Buffer<T>(std::max<Index>(1, element_count(own)));
         made[n] = {copies_[n].data(), own};
       }
     }
@@ -99,8 +94,8 @@ class Own {
         continue;
       }
       const Shape padded = shape_of(forms_[n].axes, padded_);
-      T* const data = arrays[n].data + sequence * elements(padded);
-      std::fill_n(data, elements(padded), T{0});
+      T* const data = arrays[n].data + sequence * element_count(padded);
+      std::fill_n(data, element_count(padded), T{0});
       copy_corner<T>(copies_[n].data(), own, data, padded, own);
     }
   }
@@ -171,7 +166,7 @@ void BatchGradients<T>::add(const Batch<T>& piece, Index first,
     sums.resize(gradients.size());
     for (std::size_t n = 0; n < gradients.size(); ++n) {
       if (!gradients[n] || form.inputs[n].kind != TensorForm::Kind::shared) continue;
-      sums[n].resize(static_cast<std::size_t>(elements(gradients[n].shape)));
+      sums[n].resize(static_cast<std::size_t>(element_count(gradients[n].shape)));
     }
     // The first sequence of this part in the piece.
     const Index begin = (part - first % parts + parts) % parts;
@@ -193,7 +188,7 @@ template <class T>
 void BatchGradients<T>::finish(const Tensors<T>& gradients) const {
   for (std::size_t n = 0; n < gradients.size(); ++n) {
     if (!gradients[n] || mechanism_.form().inputs[n].kind != TensorForm::Kind::shared) continue;
-    for (Index i = 0; i < elements(gradients[n].shape); ++i) {
+    for (Index i = 0; i < element_count(gradients[n].shape); ++i) {
       double total = 0;
       for (const auto& sums : sums_) {
         if (n < sums.size() && !sums[n].empty()) total += sums[n][static_cast<std::size_t>(i)];
@@ -222,13 +217,14 @@ std::int64_t batch_bytes(const Mechanism<T>& mechanism, const Sizes& sizes,
   std::int64_t shared = 0;
   for (const TensorForm& input : form.inputs) {
     if (!is_known(input.axes, sizes)) continue;  // absent
-    const Index size = elements(shape_of(input.axes, sizes));
+    const Index size = element_count(shape_of(input.axes, sizes));
     own += (gradients ? 2 : 1) * size * static_cast<std::int64_t>(sizeof(T));
     if (input.kind == TensorForm::Kind::shared) shared += size;
   }
   for (std::size_t n = 0; n < form.results.size(); ++n) {
     if (!results[n]) continue;
-    own += elements(shape_of(form.results[n].axes, sizes)) * static_cast<std::int64_t>(sizeof(T));
+    own +=
+        element_count(shape_of(form.results[n].axes, sizes)) * static_cast<std::int64_t>(sizeof(T));
   }
   return at_once * own +
          (gradients ? parts * shared * static_cast<std::int64_t>(sizeof(double)) : 0);

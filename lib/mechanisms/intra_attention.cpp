@@ -42,7 +42,7 @@ class IntraAttentionMechanism : public Mechanism<T> {
   void backward(const Sequence<T>& sequence, const Tensors<const T>& grad_results,
                 const Tensors<T>& gradients, int threads) const override {
     for (const TensorView<T>& gradient : gradients) {
-      if (gradient) std::fill_n(gradient.data, count_of(gradient.shape), T{0});
+      if (gradient) std::fill_n(gradient.data, element_count(gradient.shape), T{0});
     }
     Run run(*this, sequence, threads);
     run.forward({}, {});
@@ -69,12 +69,6 @@ class IntraAttentionMechanism : public Mechanism<T> {
  private:
   bool fuses() const { return fusion_ != Fusion::none; }
   bool is_deep() const { return fusion_ == Fusion::deep; }
-
-  static Index count_of(const Shape& shape) {
-    Index count = 1;
-    for (const Index length : shape) count *= length;
-    return count;
-  }
 
   // The passes over one sequence.
   struct Run {

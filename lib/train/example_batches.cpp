@@ -30,12 +30,6 @@ LabelledBatches::LabelledBatches(std::vector<Labelled> sequences, Index length, 
   }
 }
 
-Index LabelledBatches::longest() const {
-  Index most = 0;
-  for (const Labelled& one : sequences_) most = std::max<Index>(most, std::ssize(one.tokens));
-  return most;
-}
-
 SlotBatch LabelledBatches::slot(std::span<const Index> items, const std::optional<Epoch>&) const {
   std::vector<std::vector<Index>> inputs;
   SlotBatch slot;
@@ -61,18 +55,6 @@ MatchBatches::MatchBatches(std::vector<TokenPair> pairs, const PairOptions& opti
   if (std::none_of(pairs_.begin(), pairs_.end(), is_other)) {
     throw Error(Failure::input, "all pairs have the same target, so that none is wrong");
   }
-}
-
-Index MatchBatches::longest_source() const {
-  Index most = 0;
-  for (const TokenPair& pair : pairs_) most = std::max<Index>(most, std::ssize(pair.source));
-  return most;
-}
-
-Index MatchBatches::longest() const {
-  Index most = 0;
-  for (const TokenPair& pair : pairs_) most = std::max<Index>(most, std::ssize(pair.target));
-  return most;
 }
 
 SlotBatch MatchBatches::slot(std::span<const Index> items,
@@ -177,18 +159,6 @@ SlotBatch ClozeBatches::slot(std::span<const Index> items,
 SpanBatches::SpanBatches(std::vector<SpanQuestion> questions, Index batch)
     : Batches(std::ssize(questions), batch), questions_(std::move(questions)) {
   if (questions_.empty()) throw Error(Failure::input, "there are no questions");
-}
-
-Index SpanBatches::longest_source() const {
-  Index most = 0;
-  for (const SpanQuestion& one : questions_) most = std::max<Index>(most, std::ssize(one.document));
-  return most;
-}
-
-Index SpanBatches::longest() const {
-  Index most = 0;
-  for (const SpanQuestion& one : questions_) most = std::max<Index>(most, std::ssize(one.question));
-  return most;
 }
 
 SlotBatch SpanBatches::slot(std::span<const Index> items, const std::optional<Epoch>&) const {

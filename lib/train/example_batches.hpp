@@ -21,7 +21,8 @@ class LabelledBatches : public Batches {
   LabelledBatches(std::vector<Labelled> sequences, Index length, Index batch);
 
   Index cut() const { return cut_; }  ///< the sequences that were cut
-  Index longest() const;              ///< the most tokens of a sequence
+  /// The most tokens of a sequence.
+  Index longest() const { return most_tokens(sequences_, &Labelled::tokens); }
 
  protected:
   SlotBatch slot(std::span<const Index> items, const std::optional<Epoch>& epoch) const override;
@@ -46,8 +47,8 @@ class MatchBatches : public Batches {
   MatchBatches(std::vector<TokenPair> pairs, const PairOptions& options);
 
   Index cut() const { return cut_; }
-  Index longest_source() const;
-  Index longest() const;
+  Index longest_source() const { return most_tokens(pairs_, &TokenPair::source); }
+  Index longest() const { return most_tokens(pairs_, &TokenPair::target); }
 
  protected:
   SlotBatch slot(std::span<const Index> items, const std::optional<Epoch>& epoch) const override;
@@ -73,8 +74,8 @@ class SpanBatches : public Batches {
   /// Error(input) if there are no questions.
   SpanBatches(std::vector<SpanQuestion> questions, Index batch);
 
-  Index longest_source() const;
-  Index longest() const;
+  Index longest_source() const { return most_tokens(questions_, &SpanQuestion::document); }
+  Index longest() const { return most_tokens(questions_, &SpanQuestion::question); }
 
  protected:
   SlotBatch slot(std::span<const Index> items, const std::optional<Epoch>& epoch) const override;

@@ -34,7 +34,8 @@ class MechanismLayer {
   }
 
   /// Adds PREFIX and the name of each shared input, with its shape. What the mechanism's form calls
-  /// a bias, an optional input with one axis, starts with 0, the others with normal numbers.
+  /// a bias, an optional input with one axis, starts with 0, the others with normal numbers of
+  /// start_deviation. All gates of a cell count as one matrix.
   MechanismLayer(Parameters& parameters, const std::string& prefix, const Options& options);
 
   /// The batch of a slot with `count` sequences: weights are there. The caller adds the sizes of

@@ -21,18 +21,6 @@ PairBatches::PairBatches(std::vector<TokenPair> pairs, const PairOptions& option
   }
 }
 
-Index PairBatches::longest_source() const {
-  std::size_t most = 0;
-  for (const TokenPair& pair : pairs_) most = std::max(most, pair.source.size());
-  return static_cast<Index>(most);
-}
-
-Index PairBatches::longest() const {
-  std::size_t most = 0;
-  for (const TokenPair& pair : pairs_) most = std::max(most, pair.target.size());
-  return static_cast<Index>(most) + 1;
-}
-
 SlotBatch PairBatches::slot(std::span<const Index> items, const std::optional<Epoch>&) const {
   std::vector<std::vector<Index>> sources;
   std::vector<std::vector<Index>> inputs;

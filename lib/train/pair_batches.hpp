@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "train/language_batches.hpp"
@@ -17,6 +18,14 @@ inline bool cut_to(std::vector<Index>& tokens, Index most) {
   if (std::ssize(tokens) <= most) return false;
   tokens.resize(static_cast<std::size_t>(most));
   return true;
+}
+
+/// The most tokens that `tokens` has of some items; 0 of none.
+template <class Item>
+Index most_tokens(const std::vector<Item>& items, std::vector<Index> Item::*tokens) {
+  Index most = 0;
+  for (const Item& item : items) most = std::max<Index>(most, std::ssize(item.*tokens));
+  return most;
 }
 
 struct PairOptions {
@@ -40,8 +49,8 @@ class PairBatches : public Batches {
   Index cut() const { return cut_; }
 
   /// The most tokens of a source, and the most positions of a target, <s> included.
-  Index longest_source() const;
-  Index longest() const;
+  Index longest_source() const { return most_tokens(pairs_, &TokenPair::source); }
+  Index longest() const { return most_tokens(pairs_, &TokenPair::target) + 1; }
 
   /// By item, as they were cut.
   const std::vector<TokenPair>& pairs() const { return pairs_; }

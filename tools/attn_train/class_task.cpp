@@ -6,25 +6,23 @@
 
 #include <fmt/format.h>
 
-#include "attn_train/mechanism_model_task.hpp"
+#include "attn_train/example_task.hpp"
 #include "train/example_batches.hpp"
 
 namespace attn::tools {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 template <class T>
-class ClassTask : public MechanismModelTask<T> {
+class ClassTask : public ExampleTask<T> {
  public:
   ClassTask(const Recipe& recipe, const SplitTexts& texts, train::Vocabulary vocabulary,
             std::vector<std::string> classes, int threads)
-      : MechanismModelTask<T>(recipe,
-                              make_mechanism_model(recipe, {.source_vocabulary = 0,
-                                                            .vocabulary = vocabulary.size(),
-                                                            .joint = false,
-                                                            .classes = std::ssize(classes)}),
-                              threads),
+      : ExampleTask<T>(recipe,
+                       make_mechanism_model(recipe, {.source_vocabulary = 0,
+                                                     .vocabulary = vocabulary.size(),
+                                                     .joint = false,
+                                                     .classes = std::ssize(classes)}),
+                       threads),
         vocabulary_(std::move(vocabulary)),
         classes_(std::move(classes)) {
     for (const Split split : all_splits) {
@@ -32,17 +30,10 @@ class ClassTask : public MechanismModelTask<T> {
     }
   }
 
-  Index cut_pairs() const override { return cut_; }
-
   void write_vocabulary(io::OutputBundle& bundle) const override {
     write_symbols(vocabulary_, "vocabulary", bundle);
     bundle.write_strings("classes", classes_, {"class"});
   }
-
- protected:
-  Json metrics(const train::Prediction& found) const override { return common_metrics(found); }
-  bool has_many_lengths() const override { return true; }
-  std::pair<Index, Index> longest() const override { return {0, longest_}; }
 
  private:
   void add_split(const Recipe& recipe, const SplitTexts& texts, Split split) {
@@ -59,15 +50,13 @@ class ClassTask : public MechanismModelTask<T> {
     }
     auto batches = std::make_unique<train::LabelledBatches>(
         std::move(sequences), recipe.integer("data.length"), recipe.integer("run.batch"));
-    cut_ += batches->cut();
-    longest_ = std::max(longest_, batches->longest());
-    this->set_batches(split, std::move(batches));
+    const std::pair<Index, Index> longest = {0, batches->longest()};
+    const Index cut = batches->cut();
+    this->add_batches(split, std::move(batches), longest, cut);
   }
 
   train::Vocabulary vocabulary_;
   std::vector<std::string> classes_;  // in ascending order
-  Index cut_ = 0;
-  Index longest_ = 0;
 };
 
 }  // namespace

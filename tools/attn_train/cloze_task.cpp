@@ -4,7 +4,7 @@
 #include <map>
 #include <utility>
 
-#include "attn_train/mechanism_model_task.hpp"
+#include "attn_train/example_task.hpp"
 #include "train/example_batches.hpp"
 
 namespace attn::tools {
@@ -37,16 +37,16 @@ SimpleAnswers simple_answers(const Index* words, Index count, const std::vector<
 }
 
 template <class T>
-class ClozeTask : public MechanismModelTask<T> {
+class ClozeTask : public ExampleTask<T> {
  public:
   ClozeTask(const Recipe& recipe, const SplitTexts& texts, train::Vocabulary vocabulary,
             int threads)
-      : MechanismModelTask<T>(recipe,
-                              make_mechanism_model(recipe, {.source_vocabulary = vocabulary.size(),
-                                                            .vocabulary = vocabulary.size(),
-                                                            .joint = true,
-                                                            .classes = 0}),
-                              threads),
+      : ExampleTask<T>(recipe,
+                       make_mechanism_model(recipe, {.source_vocabulary = vocabulary.size(),
+                                                     .vocabulary = vocabulary.size(),
+                                                     .joint = true,
+                                                     .classes = 0}),
+                       threads),
         vocabulary_(std::move(vocabulary)) {
     options_.lines = recipe.integer("cloze.lines");
     options_.blank = vocabulary_.special(blank_symbol).value();
@@ -61,7 +61,7 @@ class ClozeTask : public MechanismModelTask<T> {
   }
 
   std::optional<Json> evaluate(const T* weights, Split split, bool outputs) override {
-    std::optional<Json> found = MechanismModelTask<T>::evaluate(weights, split, outputs);
+    std::optional<Json> found = ExampleTask<T>::evaluate(weights, split, outputs);
     if (found) found->update(simple_[static_cast<std::size_t>(split)]);
     return found;
   }
@@ -69,11 +69,6 @@ class ClozeTask : public MechanismModelTask<T> {
   void write_vocabulary(io::OutputBundle& bundle) const override {
     write_symbols(vocabulary_, "vocabulary", bundle);
   }
-
- protected:
-  Json metrics(const train::Prediction& found) const override { return common_metrics(found); }
-  bool has_many_lengths() const override { return true; }
-  std::pair<Index, Index> longest() const override { return longest_; }
 
  private:
   // All but the punctuation of ASCII.
@@ -97,10 +92,9 @@ class ClozeTask : public MechanismModelTask<T> {
     try {
       const train::ClozeQuestions questions(std::move(lines), options_);
       auto batches = std::make_unique<train::ClozeBatches>(questions, options_, batch);
-      longest_ = {std::max(longest_.first, batches->longest_source()),
-                  std::max(longest_.second, batches->longest())};
+      const std::pair<Index, Index> longest = {batches->longest_source(), batches->longest()};
       simple_[static_cast<std::size_t>(split)] = simple_metrics(*batches);
-      this->set_batches(split, std::move(batches));
+      this->add_batches(split, std::move(batches), longest);
     } catch (const Error& error) {
       throw error.at(texts.name(split) + " (" + name_of(split) + ")");
     }
@@ -130,7 +124,6 @@ class ClozeTask : public MechanismModelTask<T> {
   train::Vocabulary vocabulary_;
   train::ClozeOptions options_;
   std::array<Json, 3> simple_;
-  std::pair<Index, Index> longest_;
 };
 
 }  // namespace

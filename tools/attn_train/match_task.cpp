@@ -3,41 +3,32 @@
 #include <algorithm>
 #include <utility>
 
-#include "attn_train/mechanism_model_task.hpp"
+#include "attn_train/example_task.hpp"
 #include "attn_train/pair_vocabulary.hpp"
 #include "train/example_batches.hpp"
 
 namespace attn::tools {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 constexpr Index classes_of_matches = 2;
 
 template <class T>
-class MatchTask : public MechanismModelTask<T> {
+class MatchTask : public ExampleTask<T> {
  public:
   MatchTask(const Recipe& recipe, const SplitTexts& texts, PairVocabulary vocabulary, int threads)
-      : MechanismModelTask<T>(
-            recipe,
-            make_mechanism_model(recipe, {.source_vocabulary = vocabulary.source.size(),
-                                          .vocabulary = vocabulary.target.size(),
-                                          .joint = recipe.flag("data.joint"),
-                                          .classes = classes_of_matches}),
-            threads),
+      : ExampleTask<T>(recipe,
+                       make_mechanism_model(recipe, {.source_vocabulary = vocabulary.source.size(),
+                                                     .vocabulary = vocabulary.target.size(),
+                                                     .joint = recipe.flag("data.joint"),
+                                                     .classes = classes_of_matches}),
+                       threads),
         vocabulary_(std::move(vocabulary)) {
     for (const Split split : all_splits) {
       if (!texts.of(split).empty()) add_split(recipe, texts, split);
     }
   }
 
-  Index cut_pairs() const override { return cut_; }
   void write_vocabulary(io::OutputBundle& bundle) const override { vocabulary_.write(bundle); }
-
- protected:
-  Json metrics(const train::Prediction& found) const override { return common_metrics(found); }
-  bool has_many_lengths() const override { return true; }
-  std::pair<Index, Index> longest() const override { return longest_; }
 
  private:
   void add_split(const Recipe& recipe, const SplitTexts& texts, Split split) {
@@ -52,18 +43,15 @@ class MatchTask : public MechanismModelTask<T> {
     options.batch = recipe.integer("run.batch");
     try {
       auto batches = std::make_unique<train::MatchBatches>(std::move(pairs), options);
-      cut_ += batches->cut();
-      longest_ = {std::max(longest_.first, batches->longest_source()),
-                  std::max(longest_.second, batches->longest())};
-      this->set_batches(split, std::move(batches));
+      const std::pair<Index, Index> longest = {batches->longest_source(), batches->longest()};
+      const Index cut = batches->cut();
+      this->add_batches(split, std::move(batches), longest, cut);
     } catch (const Error& error) {
       throw error.at(texts.name(split) + " (" + name_of(split) + ")");
     }
   }
 
   PairVocabulary vocabulary_;
-  Index cut_ = 0;
-  std::pair<Index, Index> longest_;
 };
 
 }  // namespace

@@ -7,13 +7,11 @@
 
 #include <fmt/format.h>
 
-#include "attn_train/mechanism_model_task.hpp"
+#include "attn_train/example_task.hpp"
 #include "train/example_batches.hpp"
 
 namespace attn::tools {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 // "3-5" as {3, 5}, or {1, 0} if it is nothing of the kind.
 std::pair<Index, Index> span_of(const std::string& text) {
@@ -27,15 +25,15 @@ std::pair<Index, Index> span_of(const std::string& text) {
 }
 
 template <class T>
-class SpanTask : public MechanismModelTask<T> {
+class SpanTask : public ExampleTask<T> {
  public:
   SpanTask(const Recipe& recipe, const SplitTexts& texts, train::Vocabulary vocabulary, int threads)
-      : MechanismModelTask<T>(recipe,
-                              make_mechanism_model(recipe, {.source_vocabulary = vocabulary.size(),
-                                                            .vocabulary = vocabulary.size(),
-                                                            .joint = true,
-                                                            .classes = 0}),
-                              threads),
+      : ExampleTask<T>(recipe,
+                       make_mechanism_model(recipe, {.source_vocabulary = vocabulary.size(),
+                                                     .vocabulary = vocabulary.size(),
+                                                     .joint = true,
+                                                     .classes = 0}),
+                       threads),
         vocabulary_(std::move(vocabulary)) {
     for (const Split split : all_splits) {
       if (!texts.of(split).empty()) add_split(texts, split, recipe.integer("run.batch"));
@@ -45,11 +43,6 @@ class SpanTask : public MechanismModelTask<T> {
   void write_vocabulary(io::OutputBundle& bundle) const override {
     write_symbols(vocabulary_, "vocabulary", bundle);
   }
-
- protected:
-  Json metrics(const train::Prediction& found) const override { return common_metrics(found); }
-  bool has_many_lengths() const override { return true; }
-  std::pair<Index, Index> longest() const override { return longest_; }
 
  private:
   void add_split(const SplitTexts& texts, Split split, Index batch) {
@@ -69,13 +62,11 @@ class SpanTask : public MechanismModelTask<T> {
       questions.push_back(std::move(one));
     }
     auto batches = std::make_unique<train::SpanBatches>(std::move(questions), batch);
-    longest_ = {std::max(longest_.first, batches->longest_source()),
-                std::max(longest_.second, batches->longest())};
-    this->set_batches(split, std::move(batches));
+    const std::pair<Index, Index> longest = {batches->longest_source(), batches->longest()};
+    this->add_batches(split, std::move(batches), longest);
   }
 
   train::Vocabulary vocabulary_;
-  std::pair<Index, Index> longest_;
 };
 
 }  // namespace
