@@ -247,6 +247,13 @@ class Mechanisms(ToolTest):
                    w2=np.full((1, 2), 1e38, "f4"), grad_out=np.full((1, 2), 1e38, "f4"))
         self.refused("structured-attention", "--emit", "grad_w2", "in.h5", status=4, says=["grad_w2"])
 
+    def test_sequences_are_counted_in_words(self):
+        for count, says in ((1, "1 sequence"), (3, "3 sequences")):
+            made = self.run_tool("tensor-gen", "normal", f"x={count}x4x3", "w1=2x3", "w2=2x2")
+            done = self.run_tool("structured-attention", stdin=made.out)
+            self.assertIn(f"structured-attention: {says}", done.err)
+            self.assertNotIn("1 sequences", done.err)
+
     def test_stale_results(self):
         problem = PROBLEMS[0]
         datasets = problem.datasets({"length": [4, 9]})

@@ -454,7 +454,7 @@ void report_mechanism_cost(const cli::Arguments& arguments, const MechanismTask&
   for (std::size_t n = 0; n < task.form.inputs.size(); ++n) {
     add(task.form.inputs[n], task.gradients[n]);
   }
-  report_run_cost({fmt::format("{} sequences of {} in {}", task.input.problems, axes,
+  report_run_cost({fmt::format("{} of {} in {}", sequences_text(task.input.problems), axes,
                                task.f64 ? "float64" : "float32"),
                    plan.bytes, bytes, arguments.compress > 0, ""},
                   report);

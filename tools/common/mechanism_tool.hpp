@@ -64,7 +64,7 @@ class MechanismTool {
     cli::Outcome conclude(const GroupReport& groups) override {
       groups.conclude(sections().several(), report());
       cli::Outcome outcome;
-      outcome.summary = fmt::format("{} sequences", problems());
+      outcome.summary = sequences_text(problems());
       if (sections().several()) outcome.summary += fmt::format(" in {} groups", groups.size());
       return outcome;
     }
