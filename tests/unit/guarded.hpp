@@ -16,11 +16,7 @@ class Guarded {
   /// `before` elements precede the first one, and thereby set its alignment.
   Guarded(Index rows, Index cols, Index gap = 5, Index before = 3)
       : rows_(rows), cols_(cols), stride_(cols + gap), before_(before) {
-#ifdef ATTN_TEST_UNDER_ASAN
-    const Index behind = 0;
-#else
-    const Index behind = 40;
-#endif
+    const Index behind = sanitized ? 0 : 40;
     const Index extent = rows > 0 && cols > 0 ? (rows - 1) * stride_ + cols : 0;
     values_.assign(static_cast<std::size_t>(before + extent + behind), guard);
   }

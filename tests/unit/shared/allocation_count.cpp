@@ -7,13 +7,11 @@
 #include <cstdlib>
 #include <new>
 
-#include "sanitized.hpp"
-
 namespace {
 
 std::atomic<std::int64_t> count{0};
 
-#ifndef ATTN_TEST_UNDER_ASAN
+#ifndef ATTN_SANITIZED
 void* allocate(std::size_t bytes, std::size_t alignment) {
   ++count;
   const std::size_t whole = (bytes + alignment - 1) / alignment * alignment;
@@ -28,7 +26,7 @@ void* allocate(std::size_t bytes, std::size_t alignment) {
 
 }  // namespace
 
-#ifndef ATTN_TEST_UNDER_ASAN
+#ifndef ATTN_SANITIZED
 void* operator new(std::size_t bytes) { return allocate(bytes, 1); }
 void* operator new(std::size_t bytes, std::align_val_t alignment) {
   return allocate(bytes, static_cast<std::size_t>(alignment));
