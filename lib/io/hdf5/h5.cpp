@@ -24,6 +24,22 @@ bool show_errors = false;
 thread_local int locks_held = 0;
 char subject_text[512] = "an input";
 
+// HDF5 reads the variable once, and obeys it rather than the settings of a file. Anything but FALSE
+// asks for the locks of inputs that are the default; of outputs, which are locked already (see
+// system/held_temporary.hpp), they would fail.
+void keep_locks_from_outputs() {
+  const char* const wanted = std::getenv("HDF5_USE_FILE_LOCKING");
+  if (wanted == nullptr || std::strcmp(wanted, "FALSE") == 0 || std::strcmp(wanted, "0") == 0)
+    return;
+  unsetenv("HDF5_USE_FILE_LOCKING");
+}
+
+bool begin() {
+  keep_locks_from_outputs();
+  // HDF5 must not close files at exit by itself: it would write to files that failed before.
+  return H5dont_atexit() >= 0;
+}
+
 void apply_error_printing() {
   if (show_errors) {
     H5Eset_auto2(H5E_DEFAULT, reinterpret_cast<H5E_auto2_t>(H5Eprint2), nullptr);
@@ -57,8 +73,7 @@ Lock::Lock() {
   library_mutex.lock();
   if (locks_held++ == 0) enter_library();
   beat();
-  // HDF5 must not close files at exit by itself: it would write to files that failed before.
-  [[maybe_unused]] static const herr_t once = H5dont_atexit();
+  [[maybe_unused]] static const bool begun = begin();
   // In a thread-safe build of HDF5, each thread has its own setting.
   thread_local bool first = true;
   if (!std::exchange(first, false)) return;

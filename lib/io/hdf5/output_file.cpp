@@ -17,7 +17,7 @@ h5::Handle temporary_access() {
   h5::Handle access = h5::properties(H5P_FILE_ACCESS);
   // Closing the file closes everything open in it, so that nothing stays unwritten.
   h5::require(H5Pset_fclose_degree(access.get(), H5F_CLOSE_STRONG), "properties");
-  // No other process knows the temporary, and its file system may not support locks.
+  // The temporary's own lock keeps other processes out, HDF5's would fail beside it.
   h5::require(H5Pset_file_locking(access.get(), false, true), "properties");
   return access;
 }

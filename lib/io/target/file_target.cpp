@@ -5,10 +5,10 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <climits>
 #include <utility>
 
 #include "attnkit/error.hpp"
+#include "system/held_temporary.hpp"
 #include "system/paths.hpp"
 #include "system/replacement.hpp"
 #include "system/system_reason.hpp"
@@ -18,12 +18,6 @@ namespace {
 
 constexpr mode_t private_mode = 0600;
 constexpr mode_t usual_mode = 0666;  // before the umask
-
-/// The prefix of the temporary, ".out.h5.", shortened if its name would exceed the limit for names.
-std::string prefix_for(const std::string& name) {
-  constexpr std::size_t room = NAME_MAX - sizeof("..XXXXXX.tmp");
-  return "." + name.substr(0, room) + ".";
-}
 
 /// Makes the new name survive a crash, too. Best effort: the content is safe already, and some
 /// folders cannot be opened or synchronised.
@@ -38,6 +32,10 @@ void refuse_existing(const std::string& description) {
   throw Error(Failure::output, description + " exists", "replace it with --force");
 }
 
+void refuse_second_writer(const std::string& description) {
+  throw Error(Failure::output, description + " is being written by another process");
+}
+
 FileTarget::FileTarget(std::string description, std::string path, std::optional<unsigned> mode,
                        bool replace)
     : Target(std::move(description)),
@@ -47,11 +45,7 @@ FileTarget::FileTarget(std::string description, std::string path, std::optional<
       replace_(replace) {
   const std::string name = path_.substr(path_.rfind('/') + 1);
   if (name.empty()) refuse(EISDIR);
-  name_ = make_temporary(folder_, prefix_for(name), [&](const std::string& temporary) {
-    descriptor_ =
-        open_descriptor(temporary, O_RDWR | O_CREAT | O_EXCL, mode_ ? private_mode : usual_mode);
-    return static_cast<bool>(descriptor_);
-  });
+  descriptor_ = hold_temporary(folder_, name, mode_ ? private_mode : usual_mode, name_);
   if (!descriptor_ && errno == ENOENT) {
     throw Error(Failure::output, "cannot write " + this->description() + ": no folder " + folder_);
   }
@@ -60,6 +54,7 @@ FileTarget::FileTarget(std::string description, std::string path, std::optional<
 
 void FileTarget::refuse(int error_number) const {
   if (error_number == EEXIST) refuse_existing(description());
+  if (error_number == EWOULDBLOCK) refuse_second_writer(description());
   throw Error(Failure::output,
               "cannot write " + description() + ": " + system_reason(error_number));
 }

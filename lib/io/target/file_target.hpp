@@ -10,11 +10,12 @@
 namespace attn::io {
 
 /// A file that appears whole or not at all: it is made in a temporary beside it, which finish()
-/// renames.
+/// renames, and which one process at a time holds (system/held_temporary.hpp).
 class FileTarget : public Target {
  public:
   /// `path` is neither a link nor a folder; `mode` is that of the file to be replaced. Without
-  /// `replace`, a file that appears there before finish() is kept, and finish() refuses.
+  /// `replace`, a file that appears there before finish() is kept, and finish() refuses. Throws
+  /// Error(output), also while another process is making the same file.
   FileTarget(std::string description, std::string path, std::optional<unsigned> mode, bool replace);
 
   void with_path(const std::function<void(const std::string&)>& open) override;
@@ -36,5 +37,8 @@ class FileTarget : public Target {
 
 /// Throws Error(output): "out.h5 exists", with the hint --force.
 [[noreturn]] void refuse_existing(const std::string& description);
+
+/// Throws Error(output): "out.h5 is being written by another process".
+[[noreturn]] void refuse_second_writer(const std::string& description);
 
 }  // namespace attn::io

@@ -39,8 +39,11 @@ std::unique_ptr<Target> make_scratch(const OutputBundle::Options& options,
   struct stat status {};
   const bool stream =
       options.target == "-" || (stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode));
-  return std::make_unique<ScratchTarget>(
-      description, stream ? temporary_folder(options.tmpdir) : folder_of(path));
+  if (stream) {
+    return std::make_unique<ScratchTarget>(description, temporary_folder(options.tmpdir), "");
+  }
+  return std::make_unique<ScratchTarget>(description, folder_of(path),
+                                         path.substr(path.rfind('/') + 1));
 }
 
 }  // namespace attn::io
