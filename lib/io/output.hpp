@@ -81,9 +81,9 @@ class OutputBundle {
   /// Copies everything in INPUT's root (unknown datasets, groups and attributes too) and the named
   /// datasets under their names (sliced as addressed), except the objects whose paths are listed in
   /// `without` ("out", "text/layer0/out"), which the tool is about to write itself. Anything
-  /// already written stays. Links that lead out of the copied group are replaced by their targets,
-  /// or stay as they are if they have none; references become null. Throws Error(input) naming an
-  /// object that cannot be copied.
+  /// already written stays, and a group that is there gets what it lacks. Links that lead out of
+  /// the copied group are replaced by their targets, or stay as they are if they have none;
+  /// references become null. Throws Error(input) naming an object that cannot be copied.
   void copy_from(const InputBundle& input, const std::vector<std::string>& without);
 
   /// Copies only the attributes of INPUT's root (or of the group it views), including `history`

@@ -209,6 +209,34 @@ TEST_CASE(
   CHECK(read.number_attribute("other") == 3.0);
 }
 
+TEST_CASE("What is there stays, and a group gets what it lacks") {
+  const TemporaryFolder folder;
+  const auto put = [&](const std::string& file, const std::vector<std::string>& names,
+                       double value) {
+    OutputBundle bundle = open_output(folder / file);
+    for (const std::string& name : names) {
+      bundle.create(name, DType::f64, {1}).write({0}, {1}, &value);
+    }
+    bundle.group("text").attribute(file, value);
+    bundle.group("text").attribute("both", value);
+    bundle.commit();
+  };
+  put("a.h5", {"text/layer0/q", "text/x", "kind"}, 1);
+  put("b.h5", {"text/layer0/k", "text/layer1/q", "text/x", "kind/q", "other/q"}, 2);
+  OutputBundle output = open_output(folder / "both.h5");
+  output.copy_from(open_input(folder / "a.h5"), {});
+  output.copy_from(open_input(folder / "b.h5"), {"other"});
+  output.commit();
+  const InputBundle both = open_input(folder / "both.h5");
+  const auto value = [&](const char* name) { return values_of<double>(both.dataset(name)).at(0); };
+  for (const char* name : {"text/layer0/q", "text/x", "kind"}) CHECK(value(name) == 1);
+  for (const char* name : {"text/layer0/k", "text/layer1/q"}) CHECK(value(name) == 2);
+  CHECK_FALSE(both.has("other"));
+  CHECK(both.group("text").number_attribute("a.h5") == 1);
+  CHECK(both.group("text").number_attribute("b.h5") == 2);
+  CHECK(both.group("text").number_attribute("both") == 1);
+}
+
 TEST_CASE("Only attributes") {
   const TemporaryFolder folder;
   write_odd(folder / "in.h5");

@@ -12,6 +12,7 @@
 #include "attnkit/error.hpp"
 #include "common/memory_watch.hpp"
 #include "common/output_format.hpp"
+#include "common/shard.hpp"
 #include "common/table_options.hpp"
 #include "io/arrays/array_output.hpp"
 #include "system/temporary.hpp"
@@ -170,7 +171,7 @@ int tool_main(int argc, char** argv, const cli::Declaration& declaration,
       argc, argv, declaration,
       [&](const cli::Arguments& arguments, cli::Report& report) {
         if (arguments.verbose) io::show_hdf5_errors(true);
-        const cli::Arguments own = with_table_file(arguments);
+        const cli::Arguments own = with_shard(with_table_file(arguments));
         require_output_name(own);
         return run_watched([&] { return run(own, report); });
       },

@@ -1,14 +1,18 @@
 #pragma once
 
+#include <cstddef>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "attnkit/error.hpp"
 #include "common/bundles.hpp"
 #include "common/group_report.hpp"
 #include "common/results.hpp"
+#include "common/section_share.hpp"
 #include "common/sections.hpp"
 
 namespace attn::tools {
@@ -21,6 +25,8 @@ namespace attn::tools {
 /// except the numbers. It has datasets(), effect(arguments) and report_params(report), the
 /// InputBundle `bundle`, and `input` with the number of `problems`. Its static function
 /// suffices(arguments, bundle) says whether `bundle` has datasets from which it can compute.
+///
+/// With --shard the tool checks all sections and computes those of its shard.
 template <class Task>
 class SectionTool {
  public:
@@ -30,7 +36,9 @@ class SectionTool {
         report_(report),
         sections_(arguments, report, [&](const io::InputBundle& bundle) {
           return Task::suffices(arguments, bundle);
-        }) {}
+        }) {
+    if (const std::optional<Shard> shard = shard_of(arguments)) share_.emplace(arguments, *shard);
+  }
   virtual ~SectionTool() = default;
   SectionTool(const SectionTool&) = delete;
   SectionTool& operator=(const SectionTool&) = delete;
@@ -39,6 +47,7 @@ class SectionTool {
   cli::Outcome run() {
     if (arguments_.dry_run) return report_costs();
     survey();
+    if (sections_.size() == 0) return write_empty_shard();
     std::optional<SectionOutput> output;
     if (arguments_.output)
       output.emplace(arguments_, sections_, std::move(plans_), output_options());
@@ -56,7 +65,11 @@ class SectionTool {
     }
     cli::Outcome outcome = conclude(groups);
     // A tool writes either a bundle or a table.
-    if (output) outcome.commit = commit_of(output->take(report_), report_);
+    if (output) {
+      io::OutputBundle whole = output->take(report_);
+      if (share_) share_->mark(whole);
+      outcome.commit = commit_of(std::move(whole), report_);
+    }
     return outcome;
   }
 
@@ -128,18 +141,66 @@ class SectionTool {
   void survey() {
     for (std::size_t section = 0; section < sections_.size(); ++section) {
       std::unique_ptr<const Task> task = look_at(section);
-      problems_ += task->input.problems;
-      if (arguments_.output) {
-        plans_.push_back(
-            plan_results(arguments_, task->bundle, task->effect(arguments_), sections_.renamed()));
+      counts_.push_back(task->input.problems);
+      if (arguments_.output) plans_.push_back(plan_of(arguments_, *task));
+      if (share_) {
+        cli::Arguments whole = arguments_;
+        whole.only = false;
+        share_->add(sections_.name(section), work_of(*task), plan_of(whole, *task));
       }
       if (!keeps(section, *task)) task.reset();
       kept_.push_back(std::move(task));
     }
     warn_of_unused(arguments_, sections_.whole(), report_);
+    if (share_) divide();
+    problems_ = std::accumulate(counts_.begin(), counts_.end(), Index{0});
+  }
+
+  ResultPlan plan_of(const cli::Arguments& arguments, const Task& task) const {
+    return plan_results(arguments, task.bundle, task.effect(arguments), sections_.renamed());
+  }
+
+  /// The pairs of queries and keys, if it has such; else the problems.
+  static double work_of(const Task& task) {
+    if constexpr (requires { task.input.pairs(); }) return task.input.pairs();
+    return static_cast<double>(task.input.problems);
+  }
+
+  // Drops the sections of other shards.
+  void divide() {
+    if (!sections_.several()) {
+      throw Error(Failure::usage, "--shard divides groups, but " + sections_.description() +
+                                      " is computed as a whole");
+    }
+    const auto [first, last] = share_->own();
+    sections_.keep(first, last);
+    const auto keep = [first = static_cast<std::ptrdiff_t>(first),
+                       last = static_cast<std::ptrdiff_t>(last)](auto& items) {
+      if (items.empty()) return;  // in a dry run
+      items.erase(items.begin() + last, items.end());
+      items.erase(items.begin(), items.begin() + first);
+    };
+    keep(counts_);
+    keep(plans_);
+    keep(kept_);
+  }
+
+  cli::Outcome write_empty_shard() {
+    io::OutputBundle output = open_output_like(arguments_, sections_.whole(), {}, output_options());
+    share_->mark(output);
+    cli::Outcome outcome;
+    outcome.summary = share_->without_sections();
+    outcome.commit = commit_of(std::move(output), report_);
+    return outcome;
   }
 
   cli::Outcome report_costs() {
+    if (share_) {
+      for (std::size_t n = 0; n < sections_.size(); ++n) {
+        share_->add(sections_.name(n), work_of(*make(n)));
+      }
+      divide();
+    }
     GroupReport groups;
     for (std::size_t section = 0; section < sections_.size(); ++section) {
       const std::unique_ptr<const Task> task = look_at(section);
@@ -154,12 +215,14 @@ class SectionTool {
 
   const cli::Arguments& arguments_;
   cli::Report& report_;
-  const Sections sections_;
+  Sections sections_;
+  std::optional<SectionShare> share_;  // with --shard
   Index problems_ = 0;
   SectionName name_;
   bool headed_ = false;
   std::vector<ResultPlan> plans_;                  // by section
   std::vector<std::unique_ptr<const Task>> kept_;  // by section; null: make it again
+  std::vector<Index> counts_;                      // of problems, by section
 };
 
 }  // namespace attn::tools

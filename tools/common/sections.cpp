@@ -8,6 +8,7 @@
 #include "attnkit/error.hpp"
 #include "cli/values.hpp"
 #include "common/bundles.hpp"
+#include "common/shard.hpp"
 
 namespace attn::tools {
 namespace {
@@ -84,6 +85,7 @@ void declare_sections(cli::Declaration& declaration) {
       .text("map", "NAME=STORED,...",
             "Reads dataset NAME from the dataset STORED of INPUT, or of each group, as in q=Q,k=K. "
             "Other datasets are read under their own names.");
+  declare_shard(declaration);
 }
 
 Sections::Sections(const cli::Arguments& arguments, cli::Report& report, const Suffices& suffices)
@@ -122,6 +124,11 @@ void Sections::add(const std::string& file, io::InputBundle input, const cli::Ar
     parts_.push_back({at, std::move(name)});
   }
   inputs_.push_back(std::move(input));
+}
+
+void Sections::keep(std::size_t first, std::size_t last) {
+  parts_ = std::vector<Part>(parts_.begin() + static_cast<std::ptrdiff_t>(first),
+                             parts_.begin() + static_cast<std::ptrdiff_t>(last));
 }
 
 std::string Sections::description() const {

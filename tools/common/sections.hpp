@@ -13,7 +13,7 @@
 
 namespace attn::tools {
 
-/// Declares --each and --map.
+/// Declares --each, --map and --shard.
 void declare_sections(cli::Declaration& declaration);
 
 /// Whether a bundle holds datasets from which a tool can compute.
@@ -33,6 +33,9 @@ class Sections {
   bool several() const { return several_; }
   std::size_t size() const { return parts_.size(); }
   const SectionName& name(std::size_t section) const { return parts_[section].name; }
+
+  /// Drops all but the sections [first, last), which are then numbered from 0. There may be none.
+  void keep(std::size_t first, std::size_t last);
 
   /// All of the first INPUT, which is the only one of a tool that writes a bundle.
   const io::InputBundle& whole() const { return inputs_.front(); }

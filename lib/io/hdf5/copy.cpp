@@ -65,16 +65,15 @@ void copy_described_arrays(const InputBundle::Impl::Root& root, OutputFile& outp
 void copy_bundle(const InputBundle::Impl& input, OutputFile& output,
                  const std::vector<std::string>& without) {
   const std::set<std::string> left_out(without.begin(), without.end());
-  // Objects written before lie at the root.
   const auto excluded = [&](const std::string& path) {
     return left_out.count(path) != 0 ||
-           (path.find('/') == std::string::npos && h5::linked(output.root(), path));
+           (h5::linked(output.root(), path) && h5::kind_of(output.root(), path) != h5::Kind::group);
   };
   if (input.root && !input.root->group) {
     for (const std::string& name : input.root->names()) {
       // Checked first, as "." would count as already present.
       require_bundle_name(array_address(input.root->file->label, name), name);
-      if (!excluded(name) && input.named.count(name) == 0) {
+      if (!excluded(name) && !h5::linked(output.root(), name) && input.named.count(name) == 0) {
         copy_array(*input.root->dataset(name, name), output, name);
       }
     }

@@ -33,9 +33,12 @@ std::optional<Object> ObjectCopier::copy_member(const GroupWalk::Member& member)
     throw Error(Failure::input, error.what(), "use --only, which copies nothing from INPUT");
   }
   if (!object) return {};
+  // Such as a dataset where the output has a group.
+  const bool is_there = h5::linked(output_.root(), member.path);
+  if (is_there && object->kind != h5::Kind::group) return {};
   const hid_t group = groups_.empty() ? output_.root() : groups_.back().get();
   const CopyTarget target = {group, member.link.name, member.path};
-  if (member.link.type == H5L_TYPE_SOFT && keep_soft_links_) {
+  if (member.link.type == H5L_TYPE_SOFT && keep_soft_links_ && !is_there) {
     const LinkTarget link =
         link_target(member.group.handle.get(), member.link.name, member.address);
     output_.check(
@@ -51,6 +54,10 @@ std::optional<Object> ObjectCopier::copy_member(const GroupWalk::Member& member)
     return {};
   }
   const hid_t opened = object->handle.get();
+  if (is_there) {
+    join_group(*object, member.address, target);
+    return object;
+  }
   if (is_copied(h5::identity(opened), member.address, target)) return {};
   if (object->kind == h5::Kind::group) {
     copy_group(*object, member.address, target);
@@ -87,6 +94,18 @@ void ObjectCopier::copy_group(const Object& group, const std::string& address,
       H5Gclose, output_.address_of(target.path), address);
   copy_attributes(group.handle.get(), address, output_, copy.get(), nothing);
   groups_.push_back(std::move(copy));
+}
+
+// What the group of the output lacks is added to it.
+void ObjectCopier::join_group(const Object& group, const std::string& address,
+                              const CopyTarget& target) {
+  copied_.emplace(h5::identity(group.handle.get()), target.path);
+  h5::Handle there = output_.own(H5Gopen2(target.group, target.name.c_str(), H5P_DEFAULT), H5Gclose,
+                                 output_.address_of(target.path), address);
+  const hid_t id = there.get();
+  copy_attributes(group.handle.get(), address, output_, id,
+                  [&](const std::string& name) { return H5Aexists(id, name.c_str()) > 0; });
+  groups_.push_back(std::move(there));
 }
 
 void ObjectCopier::copy_type(hid_t type, const std::string& address, const CopyTarget& target) {

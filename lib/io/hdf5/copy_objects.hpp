@@ -14,7 +14,8 @@
 
 namespace attn::io {
 
-/// Copies the objects below a group under the root of a new file. An object that several hard links
+/// Copies the objects below a group under the root of a new file. What the file has stays: a group
+/// that is there gets the members and attributes that it lacks. An object that several hard links
 /// lead to is copied once and linked as often. Called under h5::Lock.
 class ObjectCopier {
  public:
@@ -36,6 +37,7 @@ class ObjectCopier {
   bool is_copied(const std::string& identity, const std::string& address, const CopyTarget& target);
   void keep_scales(hid_t dataset, const std::string& path);
   void copy_group(const Object& group, const std::string& address, const CopyTarget& target);
+  void join_group(const Object& group, const std::string& address, const CopyTarget& target);
   void copy_type(hid_t type, const std::string& address, const CopyTarget& target);
 
   OutputFile& output_;

@@ -1,0 +1,233 @@
+"""--shard and tensor-join: parts of a run, which together are the run to the last bit."""
+
+import os
+import shutil
+import unittest
+
+import h5py
+import numpy as np
+
+from attn import LONG, ToolTest
+
+LENGTHS = (9, 30, 7, 50, 12, 1, 33, 8)
+GROUPS = [f"text/layer{n}" for n in range(len(LENGTHS))]
+RUNS = [
+    ("attn-compute", "--scheme dnas --emit out,col_sum,grad_q,grad_k"),
+    ("attn-compute", "--scheme sinkhorn --iterations 5"),
+    ("explain-away-stats", ""),
+    ("lambda-solve", ""),
+    ("sinkhorn-iter", "--iterations 3"),
+    ("basis-paths identify", "--skeleton largest"),
+    ("structured-attention", ""),
+]
+# Variables of job arrays and of ranks, and the shard of 4 that they mean with auto; None: --shard
+# auto/4 is needed.
+ENGINES = [
+    ({"SLURM_ARRAY_TASK_ID": 5, "SLURM_ARRAY_TASK_MIN": 3, "SLURM_ARRAY_TASK_MAX": 9,
+      "SLURM_ARRAY_TASK_STEP": 2, "SLURM_ARRAY_TASK_COUNT": 4}, 2),
+    # A batch script has a PROCID of 0 of its NTASKS without any rank.
+    ({"SLURM_ARRAY_TASK_ID": 3, "SLURM_ARRAY_TASK_MIN": 1, "SLURM_ARRAY_TASK_MAX": 4,
+      "SLURM_ARRAY_TASK_STEP": 1, "SLURM_ARRAY_TASK_COUNT": 4, "SLURM_PROCID": 0, "SLURM_NTASKS": 2}, 3),
+    ({"PBS_ARRAY_INDEX": 2}, None),
+    ({"PBS_ARRAYID": 2}, None),
+    ({"LSB_JOBINDEX": 2, "LSB_JOBINDEX_END": 4, "LSB_JOBINDEX_STEP": 1}, 2),
+    ({"SGE_TASK_ID": 6, "SGE_TASK_FIRST": 2, "SGE_TASK_LAST": 8, "SGE_TASK_STEPSIZE": 2}, 3),
+    ({"SLURM_PROCID": 1, "SLURM_STEP_NUM_TASKS": 4, "SLURM_NTASKS": 4}, 2),
+    ({"OMPI_COMM_WORLD_RANK": 3, "OMPI_COMM_WORLD_SIZE": 4}, 4),
+    ({"PMIX_RANK": 1}, None),
+]
+VARIABLES = {name for engine, _ in ENGINES for name in engine}
+
+
+class ShardTest(ToolTest):
+
+    def setUp(self):
+        super().setUp()
+        for name in VARIABLES:
+            self.environment.pop(name, None)
+        self.environment["SOURCE_DATE_EPOCH"] = "0"
+        random = np.random.default_rng(1)
+        datasets = {}
+        for group, length in zip(GROUPS, LENGTHS):
+            shapes = {name: (2, length, 4) for name in ("q", "k", "v", "grad_out")}
+            shapes |= {"wq": (length + 3, 2), "wk": (length + 3, 2)}
+            shapes |= {"x": (2, length, 5), "w1": (3, 5), "w2": (2, 3)}
+            datasets |= {f"{group}/{name}".replace("/", "__"): random.normal(size=shape)
+                         for name, shape in shapes.items()}
+        self.write("dump.h5", {"model": "m"}, **datasets)
+
+    def shards(self, tool, *arguments, count, output="out.h5"):
+        """Runs all shards, the last one first; returns the names of their bundles."""
+        name, *verb = tool.split()
+        before = set(os.listdir(self.folder))
+        for number in range(count, 0, -1):
+            self.run_tool(name, *verb, *arguments, "--shard", f"{number}/{count}", "-o", output)
+        return sorted(set(os.listdir(self.folder)) - before)
+
+    def assert_same(self, one, other):
+        done = self.run_tool("tensor-compare", "--attributes", "--nan-equal", one, other)
+        self.assertTrue(done.out.decode().endswith("same\n"))
+
+
+class Joined(ShardTest):
+
+    def test_same_bits_as_undivided(self):
+        counts = (1, 2, 3, 7, 64)
+        for tool, options in RUNS:
+            name, *verb = tool.split()
+            arguments = [*options.split(), "dump.h5", "--each", "/text/*", "-q"]
+            self.run_tool(name, *verb, *arguments, "--only", "-o", "only.h5", "--force")
+            self.run_tool(name, *verb, *arguments, "-o", "whole.h5", "--force")
+            for count in counts if LONG or name == "attn-compute" else (3,):
+                with self.subTest(tool=tool, count=count):
+                    files = self.shards(tool, *arguments, count=count)
+                    self.assertEqual(files, [f"out.{n + 1:04}-of-{count:04}.h5" for n in range(count)])
+                    self.run_tool("tensor-join", *files[::-1], "-o", "joined.h5", "--force")
+                    self.assert_same("only.h5", "joined.h5")
+                    self.run_tool("tensor-join", *files, "--with", "dump.h5", "-o", "joined.h5", "--force")
+                    self.assert_same("whole.h5", "joined.h5")
+                    for file in files:
+                        (self.folder / file).unlink()
+
+    def test_each_group_in_one_shard_by_its_work(self):
+        for count in (2, 4):
+            files = self.shards("attn-compute", "dump.h5", "-q", count=count)
+            own = [[group for group in self.read(file).groups if group in GROUPS] for file in files]
+            self.assertEqual(sum(own, []), GROUPS)
+            work = [sum(LENGTHS[GROUPS.index(group)] ** 2 for group in groups) for groups in own]
+            self.assertLessEqual(max(work) - sum(work) / count, max(LENGTHS) ** 2)
+            for file in files:
+                (self.folder / file).unlink()
+
+    def test_results_that_no_longer_hold_stay_out(self):
+        """As without --shard: sums of an earlier run of another scheme."""
+        self.run_tool("attn-compute", "dump.h5", "--scheme", "dnas", "--emit", "out,col_sum", "-q", "-o", "old.h5")
+        for more in ([], ["--scale", "2"]):
+            with self.subTest(more=more):
+                arguments = ["old.h5", "-q", *more]
+                self.run_tool("attn-compute", *arguments, "-o", "whole.h5", "--force")
+                files = self.shards("attn-compute", *arguments, count=3)
+                self.run_tool("tensor-join", *files, "--with", "old.h5", "-o", "joined.h5", "--force")
+                self.assert_same("whole.h5", "joined.h5")
+                self.assertNotIn("text/layer1/col_sum", self.read("joined.h5"))
+                for file in files:
+                    (self.folder / file).unlink()
+
+    def test_names_of_outputs(self):
+        for output, expected in (("a.b.h5", "a.b.0001-of-0001.h5"), ("plain", "plain.0001-of-0001"),
+                                 ("x%I_of_%N.h5", "x1_of_1.h5"), ("only%I.h5", "only%I.0001-of-0001.h5"),
+                                 ("o.npz", "o.0001-of-0001.npz")):
+            with self.subTest(output=output):
+                self.assertEqual(self.shards("attn-compute", "dump.h5", "-q", count=1, output=output), [expected])
+        (self.folder / "sub.d").mkdir()
+        self.shards("attn-compute", "dump.h5", "-q", count=1, output="sub.d/x")
+        self.assertEqual(os.listdir(self.folder / "sub.d"), ["x.0001-of-0001"])
+
+    def test_other_formats(self):
+        files = self.shards("attn-compute", "dump.h5", "-q", count=2, output="o.npz")
+        self.run_tool("tensor-join", *files, "-o", "joined.npz")
+        self.run_tool("attn-compute", "dump.h5", "-q", "--only", "-o", "whole.npz")
+        self.assert_same("whole.npz", "joined.npz")
+
+    def test_dry_runs(self):
+        whole = self.run_tool("attn-compute", "dump.h5", "--dry-run").out.decode()
+        parts = [self.run_tool("attn-compute", "dump.h5", "--dry-run", "-o", "o.h5", "--shard", f"{n}/3").out.decode()
+                 for n in (1, 2, 3)]
+        self.assertEqual([sum(group + "\n" in part for part in parts) for group in GROUPS], [1] * len(GROUPS))
+        self.assertEqual(len(whole.split("\n\n")), sum(len(part.split("\n\n")) for part in parts if part))
+
+
+class Engines(ShardTest):
+
+    def run_in(self, engine, words, **more):
+        return self.run_tool("attn-compute", "dump.h5", "-q", "-o", "o.h5", "--shard", words,
+                             environment={name: str(value) for name, value in engine.items()}, **more)
+
+    def test_variables(self):
+        for engine, number in ENGINES:
+            with self.subTest(engine=engine):
+                if number is None:
+                    done = self.run_in(engine, "auto", status=2)
+                    self.assertIn("hint: --shard auto/N", done.err)
+                    self.run_in(engine, "auto/4")
+                    number = 2
+                else:
+                    self.run_in(engine, "auto")
+                self.assertTrue((self.folder / f"o.{number:04}-of-0004.h5").exists())
+                (self.folder / f"o.{number:04}-of-0004.h5").unlink()
+
+    def test_elements_of_their_own_number(self):
+        gaps = {"SLURM_ARRAY_TASK_ID": 17, "SLURM_ARRAY_TASK_MIN": 3, "SLURM_ARRAY_TASK_MAX": 40,
+                "SLURM_ARRAY_TASK_STEP": 1, "SLURM_ARRAY_TASK_COUNT": 3}
+        done = self.run_in(gaps, "auto", status=2)
+        self.assertRegex(done.err, r"\Aattn-compute: error: --shard auto: the array has 3 elements from 3 to 40.*\n"
+                                   r"attn-compute: hint: --array=1-N and --shard auto/N: .*\n\Z")
+        self.run_in(gaps, "auto/64")
+        self.assertTrue((self.folder / "o.0017-of-0064.h5").exists())
+        self.run_in(gaps, "auto/16", status=2)
+        self.run_in({"OMPI_COMM_WORLD_RANK": 4, "OMPI_COMM_WORLD_SIZE": 5}, "auto/5")
+        self.assertTrue((self.folder / "o.0005-of-0005.h5").exists())
+
+    def test_nothing_set(self):
+        for engine in ({}, {"SLURM_PROCID": 0, "SLURM_NTASKS": 4}, {"LSB_JOBINDEX": 0},
+                       {"SGE_TASK_ID": "undefined"}):
+            with self.subTest(engine=engine):
+                self.assertIn("no variable of a job array", self.run_in(engine, "auto", status=2).err)
+        self.assertIn("SLURM_ARRAY_TASK_ID is 'x'", self.run_in({"SLURM_ARRAY_TASK_ID": "x"}, "auto", status=2).err)
+
+    def test_wrong_words(self):
+        for words in ("", "3", "0/3", "4/3", "-1/3", "1/0", "a/3", "1/3/4", "1/", "/3", "1.5/3", "auto/x",
+                      "1/99999999", "99999999999999999999/3"):
+            with self.subTest(words=words):
+                self.refused("attn-compute", "dump.h5", "--shard", words, status=2, says=["--shard"])
+        self.write("one.h5", q=np.ones((3, 2)), k=np.ones((3, 2)))
+        self.refused("attn-compute", "one.h5", "--shard", "1/2", status=2, says=["one.h5", "divides groups"])
+        self.refused("attn-compute", "--shard", "1/2", status=2, says=["standard input"])
+        self.refused("explain-away-stats", "dump.h5", "--shard", "1/2", status=2, says=["--output"], output=None)
+
+
+class Refused(ShardTest):
+
+    def setUp(self):
+        super().setUp()
+        self.files = self.shards("attn-compute", "dump.h5", "-q", count=4)
+
+    def refused_join(self, files, *says, hint=None):
+        self.refused("tensor-join", *files, status=3, says=says, hint=hint, output="joined.h5")
+
+    def test_missing_and_doubled(self):
+        first, second, third, fourth = self.files
+        self.refused_join([first, second, fourth], "shard 3 of 4 is missing", hint="--shard 3/4")
+        self.refused_join([third], "shards 1, 2 and 4 of 4 are missing")
+        shutil.copy(self.folder / second, self.folder / "again.h5")
+        self.refused_join([*self.files, "again.h5"], second, "again.h5", "are both shard 2 of 4")
+
+    def test_of_another_run(self):
+        first, second, third, fourth = self.files
+        other = self.shards("attn-compute", "dump.h5", "-q", "--scheme", "dnas", count=4, output="b.h5")
+        self.refused_join([first, other[1], third, fourth], other[1], first, 'scheme is "dnas", not "unas"')
+        fewer = self.shards("attn-compute", "dump.h5", "-q", count=3, output="c.h5")
+        self.refused_join([first, fewer[1]], fewer[1], "one of 3 shards", "one of 4")
+        os.utime(self.folder / "dump.h5", (0, 0))
+        changed = self.shards("attn-compute", "dump.h5", "-q", count=4, output="d.h5")
+        self.refused_join([first, second, changed[2], fourth], changed[2], "files/0/changed is 0.0, not ")
+        # What changes no result is no part of a run.
+        same = self.shards("attn-compute", "dump.h5", "--threads", 1, "--memory", "64M", "-q", count=4, output="e.h5")
+        self.run_tool("tensor-join", *changed[:2], *same[2:], "-o", "joined.h5")
+
+    def test_damaged(self):
+        first, second, third, fourth = self.files
+        content = (self.folder / second).read_bytes()
+        for name, part in (("cut.h5", content[:len(content) // 2]), ("empty.h5", b""), ("text.h5", b"text")):
+            (self.folder / name).write_bytes(part)
+            self.refused_join([first, name, third, fourth], name)
+        self.refused_join([first, "dump.h5"], "dump.h5", "is no shard")
+        self.refused_join([first, "none.h5"], "none.h5")
+        with h5py.File(self.folder / third, "a") as file:
+            group = file["attn_shard/own"].asstr()[0]
+            del file[group]
+        self.refused_join(self.files, third, f"lacks its group {group}")
+
+
+if __name__ == "__main__":
+    unittest.main()

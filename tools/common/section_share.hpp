@@ -1,0 +1,47 @@
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cli/command.hpp"
+#include "common/results.hpp"
+#include "common/section_name.hpp"
+#include "common/shard.hpp"
+#include "io/output.hpp"
+
+namespace attn::tools {
+
+/// The share that one shard has in the sections of a run.
+class SectionShare {
+ public:
+  /// `arguments` must outlive it.
+  SectionShare(const cli::Arguments& arguments, const Shard& shard)
+      : arguments_(arguments), shard_(shard) {}
+
+  /// Adds the next section, with its work. `whole` is the fate of its results in a run that copies
+  /// INPUT and is not divided.
+  void add(const SectionName& name, double work, const ResultPlan& whole = {});
+
+  /// The sections [first, second) that the shard computes, of those added.
+  std::pair<std::size_t, std::size_t> own() const { return share_of(work_, shard_); }
+
+  /// Writes the marks of the shard (shard_marks.hpp).
+  void mark(io::OutputBundle& output) const;
+
+  /// "shard 3 of 64 has none of the 40 groups"
+  std::string without_sections() const;
+
+ private:
+  struct Section {
+    std::string group;
+    std::vector<std::string> left_out;
+    std::vector<std::string> removed;
+  };
+  const cli::Arguments& arguments_;
+  Shard shard_;
+  std::vector<double> work_;
+  std::vector<Section> sections_;
+};
+
+}  // namespace attn::tools

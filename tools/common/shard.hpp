@@ -1,0 +1,55 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cli/command.hpp"
+#include "cli/resolve.hpp"
+
+namespace attn::tools {
+
+/// A part of a run that is divided among several jobs.
+struct Shard {
+  Index number = 1;  ///< from 1 to count
+  Index count = 1;
+};
+
+/// Declares --shard.
+void declare_shard(cli::Declaration& declaration);
+
+/// The shard that `words` name: "3/64" is the third of 64. "auto" takes both numbers, and "auto/64"
+/// only the first, from the first of these that is set:
+///
+///     Slurm's arrays   SLURM_ARRAY_TASK_ID, _MIN, _MAX, _STEP, _COUNT
+///     PBS's, Torque's  PBS_ARRAY_INDEX, PBS_ARRAYID, which do not say how many there are
+///     LSF's            LSB_JOBINDEX, LSB_JOBINDEX_END, LSB_JOBINDEX_STEP
+///     SGE's            SGE_TASK_ID, _FIRST, _LAST, _STEPSIZE
+///     ranks            SLURM_PROCID if SLURM_STEP_NUM_TASKS is set, OMPI_COMM_WORLD_RANK of _SIZE,
+///                      PMIX_RANK, which does not say how many there are
+///
+/// With "auto/64" an element of an array is the shard of its own number, so that elements that
+/// failed can run again by themselves; a rank counts from 0. Throws Error(usage) for other words,
+/// for numbers that do not fit, if nothing is set, and with "auto" for an array with gaps.
+Shard parse_shard(const std::string& words, const cli::Environment& environment);
+
+/// That of --shard; empty if it is not given.
+std::optional<Shard> shard_of(const cli::Arguments& arguments);
+
+/// "out.0003-of-0064.h5" for out.h5: the numbers before the ending, with at least four digits. If
+/// `output` has %I and %N, they are replaced by the numbers as they are; the stream "-" stays.
+std::string shard_output(const std::string& output, const Shard& shard);
+
+/// The arguments of a run that writes only its shard: with --shard, the results alone, to
+/// shard_output. Throws Error(usage) without an output, and if INPUT is a stream, which only one of
+/// the jobs could read.
+cli::Arguments with_shard(const cli::Arguments& arguments);
+
+/// The units, [first, second), that a shard computes of units with this much work each: those whose
+/// middle lies within its part of the sum. Every unit belongs to one shard, each shard has units
+/// that follow each other, and the work of two shards differs by no more than that of two units. If
+/// no unit has work, all have the same.
+std::pair<std::size_t, std::size_t> share_of(std::vector<double> work, const Shard& shard);
+
+}  // namespace attn::tools

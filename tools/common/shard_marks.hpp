@@ -1,0 +1,36 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/sections.hpp"
+#include "common/shard.hpp"
+#include "io/input.hpp"
+#include "io/output.hpp"
+
+namespace attn::tools {
+
+/// What the bundle of a shard says of itself, in its group `attn_shard`: from this tensor-join
+/// knows whether the parts are all there, once each, and of one run.
+struct ShardMarks {
+  Shard shard;
+  /// JSON of what must be the same for all shards: tool, version, the options that change results,
+  /// and the names, sizes and times of change of the files that are read.
+  std::string run;
+  std::vector<std::string> groups;    ///< of all shards, in order
+  std::vector<std::string> own;       ///< those of this shard
+  std::vector<std::string> left_out;  ///< paths in INPUT that an undivided run would not copy
+  std::vector<std::string> removed;   ///< attributes that it would remove, GROUP/NAME
+};
+
+inline constexpr const char* shard_group = "attn_shard";
+
+/// ShardMarks::run.
+std::string run_of(const cli::Arguments& arguments);
+
+void write_shard_marks(const ShardMarks& marks, io::OutputBundle& output);
+
+/// Throws Error(input) if the bundle is no shard.
+ShardMarks read_shard_marks(const io::InputBundle& bundle);
+
+}  // namespace attn::tools

@@ -1,0 +1,78 @@
+// tensor-join: puts the shards of a run together.
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "common/bundles.hpp"
+#include "tensor_join/shard_set.hpp"
+
+namespace attn::tools {
+namespace {
+
+cli::Declaration declare() {
+  cli::Declaration d("tensor-join", "Puts the bundles of --shard together", cli::Role::generator);
+  d.words("SHARD...", "The bundles of all shards of one run, in any order", 1, -1)
+      .about(
+          "Tools with --shard write a part of their results, in a bundle of its own. Writes the "
+          "bundle that the same command without --shard and with --only writes, to the last bit "
+          "but for its history.")
+      .about(
+          "What is missing, is there twice, belongs to another run or is damaged is named, and "
+          "nothing is written. Of one run are shards with the same tool, version and options, of "
+          "the same files: by name, size and time of the last change.")
+      .text("with", "INPUT",
+            "Also copies the contents of INPUT, as the command would without --only: everything "
+            "but results that do not hold any more.")
+      .allow_external()
+      .report_member("shards, groups", "how many were put together")
+      .example("tensor-join out.*-of-*.h5 -o out.h5", "After the last job of an array.")
+      .example("tensor-join out.*-of-*.h5 --with dump.h5 -o out.h5",
+               "Results beside the tensors that they were made from.")
+      .exit_status(1, "")
+      .exit_status(3, "a shard is missing, there twice, damaged, or of another run")
+      .exit_status(4, "");
+  return d;
+}
+
+// A group and a name in it, of "text/layer0/attn_scheme".
+std::pair<std::string, std::string> divided(const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  return {path.substr(0, slash), path.substr(slash + 1)};
+}
+
+// Adds what INPUT has besides. What the shards have written stays.
+void add_input(const cli::Arguments& arguments, const ShardSet& shards, io::OutputBundle& output,
+               cli::Report& report) {
+  io::InputBundle::Options options = input_options(arguments, report);
+  options.input = arguments.text("with");
+  output.copy_from(io::InputBundle(options), shards.left_out());
+  for (const std::string& path : shards.removed()) {
+    const auto [group, name] = divided(path);
+    output.group(group).remove_attribute(name);
+  }
+}
+
+cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
+  const std::vector<std::string> files = arguments.words();
+  const ShardSet shards(arguments, report, files);
+  report.result() = {{"shards", shards.size()}, {"groups", shards.groups()}};
+  cli::Outcome outcome;
+  outcome.summary = fmt::format("{} groups of {} shards -> {}", shards.groups(), shards.size(),
+                                *arguments.output);
+  if (arguments.dry_run) return outcome;
+  io::OutputBundle output = open_output(arguments);
+  for (std::size_t n = 0; n < shards.size(); ++n) {
+    output.copy_from(shards.bundle(n), {shard_group});
+  }
+  if (arguments.given("with")) add_input(arguments, shards, output, report);
+  output.add_history(arguments.command_line, arguments.version);
+  outcome.commit = commit_of(std::move(output), report);
+  return outcome;
+}
+
+}  // namespace
+}  // namespace attn::tools
+
+int main(int argc, char** argv) {
+  return attn::tools::tool_main(argc, argv, attn::tools::declare(), attn::tools::run);
+}
