@@ -42,6 +42,11 @@ train-demo: ## build, and train three small models side by side, with a picture;
 	@$(MAKE) --no-print-directory compile TARGETS=attn-train
 	ATTN_BIN=$(CURDIR)/build/$(PRESET)/bin scripts/train-demo
 
+cluster-demo: ## build, and run a requeued training job and four seeds on a private Slurm; takes a minute
+	@scripts/install-deps build cluster
+	@$(MAKE) --no-print-directory compile TARGETS="attn-train seed-test"
+	ATTN_BIN=$(CURDIR)/build/$(PRESET)/bin scripts/slurm/demo
+
 figures:  ## build, and draw the figures of the literature into build/figures; installs missing packages
 	@scripts/install-deps build plots
 	@$(MAKE) --no-print-directory compile
@@ -81,4 +86,4 @@ compile:
 	@cmake --preset $(PRESET) >/dev/null
 	cmake --build --preset $(PRESET) --parallel $(JOBS) $(if $(TARGETS),--target $(TARGETS))
 
-.PHONY: all test test-long sanitize claims demo train-demo figures bench install uninstall package format lint clean help compile
+.PHONY: all test test-long sanitize claims demo train-demo cluster-demo figures bench install uninstall package format lint clean help compile

@@ -3,13 +3,14 @@
 #
 #   make -f scripts/sweep.mk -j2
 #   make -f scripts/sweep.mk -j2 INPUT=layer3.h5 OUT=layer3-sweep SCALES="0.5 1 2"
+#   make -f scripts/sweep.mk -j64 LAUNCH="srun -n1 -c1"
 #
 # INPUT -> attention/SCALE_SHARE.h5 -> stats/SCALE_SHARE.tsv -> table.tsv
 #       -> sums/SCALE.h5            -> sums/SCALE.pdf and .png
 #
 # After an interruption it continues; with another value in a list it makes only the missing files and
-# the table again: every file appears whole or not at all. On a cluster, each command that `make -n`
-# prints is a job. INPUT is a file.
+# the table again: every file appears whole or not at all. LAUNCH precedes each command of attnkit, as
+# srun does in an allocation of Slurm (scripts/slurm). INPUT is a file.
 
 BIN    ?= build/release/bin
 INPUT  ?= data/passage.h5
@@ -17,6 +18,7 @@ OUT    ?= build/sweep
 SCALES ?= 0.25 0.5 1 2
 SHARES ?= 0 0.25 0.5 1
 PYTHON ?= /usr/bin/python3
+LAUNCH ?=
 $(if $(word 2,$(INPUT))$(word 2,$(OUT)),$(error INPUT and OUT are names without spaces))
 
 export PATH := $(abspath $(BIN)):$(PATH)
@@ -40,11 +42,11 @@ asked = $(shell mkdir -p $(OUT); echo '$2' | cmp -s - $(OUT)/$1 || echo '$2' >$(
 $(call asked,input,$(INPUT))$(call asked,cells,$(CELLS))
 
 $(OUT)/attention/%.h5: $(INPUT) $(OUT)/input | $(OUT)/attention
-	attn-compute --scheme hnas --scale $(scale) --hybrid $(share) $< --quiet --force -o $@
+	$(LAUNCH) attn-compute --scheme hnas --scale $(scale) --hybrid $(share) $< --quiet --force -o $@
 
 # The options of the run above are recorded in its bundle and apply here: the same scores and shares.
 $(OUT)/stats/%.tsv: $(OUT)/attention/%.h5 | $(OUT)/stats
-	explain-away-stats --scheme hnas --epsilon 1e-8,1e-3 --tsv $< >$@.part
+	$(LAUNCH) explain-away-stats --scheme hnas --epsilon 1e-8,1e-3 --tsv $< >$@.part
 	mv $@.part $@
 
 # A header line, then the lines of all cells, each preceded by its scale and share (hybrid).
@@ -56,10 +58,10 @@ $(OUT)/table.tsv: $(CELLS:%=$(OUT)/stats/%.tsv) $(OUT)/cells
 	mv $@.part $@
 
 $(OUT)/sums/%.h5: $(INPUT) $(OUT)/input | $(OUT)/sums
-	explain-away-stats --scheme unas,dnas --scale $* $< --quiet --only --force -o $@
+	$(LAUNCH) explain-away-stats --scheme unas,dnas --scale $* $< --quiet --only --force -o $@
 
 $(OUT)/sums/%.pdf: $(OUT)/sums/%.h5
-	$(PYTHON) scripts/attn-plot column-sums $< -o $(@:.pdf=)
+	$(LAUNCH) $(PYTHON) scripts/attn-plot column-sums $< -o $(@:.pdf=)
 
 $(OUT)/attention $(OUT)/stats $(OUT)/sums:
 	mkdir -p $@
