@@ -65,15 +65,13 @@ void copy_described_arrays(const InputBundle::Impl::Root& root, OutputFile& outp
 void copy_bundle(const InputBundle::Impl& input, OutputFile& output,
                  const std::vector<std::string>& without) {
   const std::set<std::string> left_out(without.begin(), without.end());
-  const auto excluded = [&](const std::string& path) {
-    return left_out.count(path) != 0 ||
-           (h5::linked(output.root(), path) && h5::kind_of(output.root(), path) != h5::Kind::group);
-  };
+  const auto excluded = [&](const std::string& path) { return left_out.count(path) != 0; };
+  const auto is_there = [&](const std::string& path) { return h5::linked(output.root(), path); };
   if (input.root && !input.root->group) {
     for (const std::string& name : input.root->names()) {
       // Checked first, as "." would count as already present.
       require_bundle_name(array_address(input.root->file->label, name), name);
-      if (!excluded(name) && !h5::linked(output.root(), name) && input.named.count(name) == 0) {
+      if (!excluded(name) && !is_there(name) && input.named.count(name) == 0) {
         copy_array(*input.root->dataset(name, name), output, name);
       }
     }
@@ -86,7 +84,10 @@ void copy_bundle(const InputBundle::Impl& input, OutputFile& output,
       return skip(path) || !root.array_name(path).empty();
     });
     copier.copy_members(*root.group, root.address());
-    if (root.file->arrays) copy_described_arrays(root, output, skip);
+    if (root.file->arrays) {
+      copy_described_arrays(root, output,
+                            [&](const std::string& path) { return skip(path) || is_there(path); });
+    }
     copy_root_attributes(input, output, output.root());
   }
   copy_named(input, output, "", without);

@@ -24,6 +24,9 @@ void ObjectCopier::copy_members(const Object& group, const std::string& address)
 /// Copies a member; returns it if it is a group whose members must be copied next.
 std::optional<Object> ObjectCopier::copy_member(const GroupWalk::Member& member) {
   if (skip_(member.path)) return {};
+  const hid_t group = groups_.empty() ? output_.root() : groups_.back().get();
+  const bool is_there = h5::linked(group, member.link.name);
+  if (is_there && h5::kind_of(group, member.link.name) != h5::Kind::group) return {};
   std::optional<Object> object;
   try {
     object =
@@ -33,10 +36,7 @@ std::optional<Object> ObjectCopier::copy_member(const GroupWalk::Member& member)
     throw Error(Failure::input, error.what(), "use --only, which copies nothing from INPUT");
   }
   if (!object) return {};
-  // Such as a dataset where the output has a group.
-  const bool is_there = h5::linked(output_.root(), member.path);
   if (is_there && object->kind != h5::Kind::group) return {};
-  const hid_t group = groups_.empty() ? output_.root() : groups_.back().get();
   const CopyTarget target = {group, member.link.name, member.path};
   if (member.link.type == H5L_TYPE_SOFT && keep_soft_links_ && !is_there) {
     const LinkTarget link =
