@@ -197,6 +197,11 @@ std::string shard_output(const std::string& output, const Shard& shard) {
 cli::Arguments with_shard(const cli::Arguments& arguments) {
   const std::optional<Shard> shard = shard_of(arguments);
   if (!shard) return arguments;
+  if (arguments.table_file) {
+    refuse(
+        "--shard writes the bundle of a part, but --output is the table " + *arguments.table_file,
+        "-o FILE.h5");
+  }
   if (!arguments.output) {
     refuse("--shard needs --output, which names the bundles of the parts", "-o FILE.h5");
   }

@@ -22,7 +22,7 @@ cli::Declaration declare() {
           "the same files: by name, size and time of the last change.")
       .text("with", "INPUT",
             "Also copies the contents of INPUT, as the command would without --only: everything "
-            "but results that do not hold any more.")
+            "but results that do not hold any more, and datasets that -i replaced.")
       .allow_external()
       .report_member("shards, groups", "how many were put together")
       .example("tensor-join out.*-of-*.h5 -o out.h5", "After the last job of an array.")
