@@ -76,9 +76,8 @@ class TrainMemory(ToolTest):
         (self.folder / "scenes.toml").write_text(QUESTIONS)
 
     def test_plan_bounds_what_is_used(self):
-        """The growth over a tiny run of the same data is within the plan, which is not much more. It holds
-        for any order of the slots: which shapes of slots a thread meets, as the last and shorter one of
-        a split, changes from run to run."""
+        """The growth over a tiny run of the same data is within the plan, and at least half of it but for
+        shapes of slots that only some threads meet."""
         room = 16 << 20
         self.write_pairs()
         self.write_scenes()
@@ -107,7 +106,7 @@ class TrainMemory(ToolTest):
                 with self.subTest(recipe=recipe, settings=settings):
                     peak, plan = self.peak_and_plan(recipe, "run.steps=3", *settings, threads=threads)
                     self.assertLessEqual(peak - start, plan)
-                    self.assertLessEqual(plan, 2.5 * (peak - start) + room)
+                    self.assertLessEqual(plan, 2 * (peak - start) + room)
 
     def test_refused(self):
         settings = ("run.steps=2", "data.length=64")

@@ -71,7 +71,9 @@ std::int64_t TokenTask<T, Model>::working_bytes(bool with_inputs) const {
   // The last sequence of each split may be shorter, in training in a slot of any size.
   train::SlotShapes shapes = sizes.shapes();
   shapes.trained *= 2;
-  shapes.evaluated += 2;
+  for (const Split split : {Split::valid, Split::test}) {
+    if (batches_[static_cast<std::size_t>(split)]) ++shapes.evaluated;
+  }
   if (has_many_lengths()) shapes.trained = train::most_plans;
   return pass_.bytes(slot_bytes(sizes), sizes.most, shapes) +
          std::max(figure_bytes(sizes, with_inputs), output_bytes());
