@@ -22,7 +22,7 @@ CASES = [("lstmn", "forward", (16384, 64, 64), True),
          ("coattention", "forward", (4096, 512, 64), True),
          ("coattention", "backward", (4096, 512, 64), True)]
 LONG = 6  # seconds after which a contender has been timed often enough
-# With so many steps, contenders that have one way only run once.
+# At this length or more, a contender with only one way to compute is run once.
 LONG_SHAPE = 16384
 # Largest allowed difference, relative to the largest entry.
 CLOSE = {"forward": 2e-5, "backward": 1e-3}

@@ -41,12 +41,9 @@ class ClozeTask : public ExampleTask<T> {
  public:
   ClozeTask(const Recipe& recipe, const SplitTexts& texts, train::Vocabulary vocabulary,
             int threads)
-      : ExampleTask<T>(recipe,
-                       make_mechanism_model(recipe, {.source_vocabulary = vocabulary.size(),
-                                                     .vocabulary = vocabulary.size(),
-                                                     .joint = true,
-                                                     .classes = 0}),
-                       threads),
+      : ExampleTask<T>(
+            recipe, make_mechanism_model(recipe, MechanismSizes::of_questions(vocabulary.size())),
+            threads),
         vocabulary_(std::move(vocabulary)) {
     options_.lines = recipe.integer("cloze.lines");
     options_.blank = vocabulary_.special(blank_symbol).value();

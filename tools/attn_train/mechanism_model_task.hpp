@@ -41,6 +41,11 @@ struct MechanismSizes {
   Index vocabulary = 0;
   bool joint = false;
   Index classes = 0;
+
+  /// Texts and questions about them, of one vocabulary and one embedding.
+  static MechanismSizes of_questions(Index vocabulary) {
+    return {.source_vocabulary = vocabulary, .vocabulary = vocabulary, .joint = true};
+  }
 };
 std::unique_ptr<const train::MechanismModel> make_mechanism_model(const Recipe& recipe,
                                                                   const MechanismSizes& sizes);

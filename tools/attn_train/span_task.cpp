@@ -28,12 +28,9 @@ template <class T>
 class SpanTask : public ExampleTask<T> {
  public:
   SpanTask(const Recipe& recipe, const SplitTexts& texts, train::Vocabulary vocabulary, int threads)
-      : ExampleTask<T>(recipe,
-                       make_mechanism_model(recipe, {.source_vocabulary = vocabulary.size(),
-                                                     .vocabulary = vocabulary.size(),
-                                                     .joint = true,
-                                                     .classes = 0}),
-                       threads),
+      : ExampleTask<T>(
+            recipe, make_mechanism_model(recipe, MechanismSizes::of_questions(vocabulary.size())),
+            threads),
         vocabulary_(std::move(vocabulary)) {
     for (const Split split : all_splits) {
       if (!texts.of(split).empty()) add_split(texts, split, recipe.integer("run.batch"));
