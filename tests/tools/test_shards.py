@@ -1,13 +1,17 @@
 """--shard and tensor-join: parts of a run, which together are the run to the last bit."""
 
 import os
+import random
 import shutil
+import signal
+import subprocess
+import time
 import unittest
 
 import h5py
 import numpy as np
 
-from attn import LONG, ToolTest
+from attn import BIN, LONG, ToolTest
 
 LENGTHS = (9, 30, 7, 50, 12, 1, 33, 8)
 GROUPS = [f"text/layer{n}" for n in range(len(LENGTHS))]
@@ -46,13 +50,13 @@ class ShardTest(ToolTest):
         for name in VARIABLES:
             self.environment.pop(name, None)
         self.environment["SOURCE_DATE_EPOCH"] = "0"
-        random = np.random.default_rng(1)
+        draw = np.random.default_rng(1)
         datasets = {}
         for group, length in zip(GROUPS, LENGTHS):
             shapes = {name: (2, length, 4) for name in ("q", "k", "v", "grad_out")}
             shapes |= {"wq": (length + 3, 2), "wk": (length + 3, 2)}
             shapes |= {"x": (2, length, 5), "w1": (3, 5), "w2": (2, 3)}
-            datasets |= {f"{group}/{name}".replace("/", "__"): random.normal(size=shape)
+            datasets |= {f"{group}/{name}".replace("/", "__"): draw.normal(size=shape)
                          for name, shape in shapes.items()}
         self.write("dump.h5", {"model": "m"}, **datasets)
 
@@ -198,6 +202,31 @@ class Engines(ShardTest):
         self.refused("attn-compute", "--shard", "1/2", status=2, says=["standard input"])
         self.refused("explain-away-stats", "dump.h5", "--shard", "1/2", status=2, says=["--output"], output=None)
         self.refused("explain-away-stats", "dump.h5", "--shard", "1/2", status=2, says=["o.csv"], output="o.csv")
+
+
+class Killed(ShardTest):
+
+    def test_at_random_moments(self):
+        """No temporary is left after the next run, and the bytes are those of runs that nobody killed."""
+        files = self.shards("attn-compute", "dump.h5", "-q", "--force", count=3)
+        commands = [["attn-compute", "dump.h5", "-q", "--force", "--shard", f"{n}/3", "-o", "out.h5"]
+                    for n in (1, 2, 3)]
+        commands.append(["tensor-join", *files, "--with", "dump.h5", "-q", "--force", "-o", "joined.h5"])
+        self.run_tool(*commands[-1])
+        whole = (self.folder / "joined.h5").read_bytes()
+        before = sorted(os.listdir(self.folder))
+        moments, killed = random.Random(3), 0
+        for turn in range(1000 if LONG else 60):
+            command = commands[turn % len(commands)]
+            with subprocess.Popen([BIN / command[0], *command[1:]], cwd=self.folder, env=self.environment) as process:
+                time.sleep(moments.uniform(0, 0.06))
+                process.kill()
+            killed += process.returncode == -signal.SIGKILL
+        self.assertGreater(killed, 10)
+        for command in commands:
+            self.run_tool(*command)
+        self.assertEqual((self.folder / "joined.h5").read_bytes(), whole)
+        self.assertEqual(sorted(os.listdir(self.folder)), before)
 
 
 class Refused(ShardTest):
