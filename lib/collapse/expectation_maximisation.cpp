@@ -174,7 +174,7 @@ std::int64_t em_step_bytes(Index components, Index points, Index dimension, int 
   constexpr std::size_t number = sizeof(double);
   return ComponentEnergy::bytes(points, dimension) +
          attend_bytes(Scheme::dnas, components, points, number, threads) +
-         output_bytes(Scheme::dnas, components, points, dimension, number) +
+         output_bytes(Scheme::dnas, components, points, dimension, number, threads) +
          product_energy_bytes(EnergyKind::dot, components, points, dimension, number) +
          2 * components * static_cast<std::int64_t>(number);
 }

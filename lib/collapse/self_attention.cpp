@@ -32,7 +32,7 @@ std::int64_t self_attention_bytes(const SelfAttention& options, Index points, In
   const Scheme scheme = options.scheme.scheme;
   return product_energy_bytes(options.energy, points, points, dimension, element_size) +
          attend_bytes(scheme, points, points, element_size, threads) +
-         output_bytes(scheme, points, points, dimension, element_size);
+         output_bytes(scheme, points, points, dimension, element_size, threads);
 }
 
 template SchemeSummary attend_to_each_other(MatrixView<const float>, const SelfAttention&,

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <span>
+#include <type_traits>
 
 #include "fenchel/certificate.hpp"
 #include "fenchel/dense_newton.hpp"
@@ -12,6 +14,7 @@
 #include "fenchel/transport.hpp"
 #include "kernel/conjugate.hpp"
 #include "kernel/parallel.hpp"
+#include "kernel/rank_share.hpp"
 
 namespace attn {
 namespace {
@@ -86,10 +89,17 @@ class DualSolver {
     const Index rows = block_rows(queries());
     const Index blocks = (queries() + rows - 1) / rows;
     PooledVector<std::unique_ptr<BlockSolver>> solvers(static_cast<std::size_t>(threads_));
-    kernel::parallel_for(blocks, threads_, [&](Index n, int worker) {
+    const kernel::RankShare share(blocks, kernel::Ranks::current());
+    kernel::parallel_for(share.own_count(), threads_, [&](Index n, int worker) {
       auto& solver = solvers[static_cast<std::size_t>(worker)];
       if (!solver) solver = std::make_unique<BlockSolver>(block, rows);
-      solver->solve(n * rows, std::min(rows, queries() - n * rows));
+      const Index first = share.own_item(n) * rows;
+      solver->solve(first, std::min(rows, queries() - first));
+    });
+    share.complete([&](Index n, const kernel::RankShare::Visit& visit) {
+      for (Index q = n * rows; q < std::min(queries(), (n + 1) * rows); ++q) {
+        visit_results(q, block.lambda, block.mean, visit);
+      }
     });
     if (space.is_reduced()) lift(space, evidence, lambda, mean);
   }
@@ -135,11 +145,29 @@ class DualSolver {
     if (left.empty()) return;
     const Space space(all_, all_.count() < all_.depth());
     PooledVector<std::unique_ptr<DenseNewton>> solvers(static_cast<std::size_t>(threads_));
-    kernel::parallel_for(static_cast<Index>(left.size()), threads_, [&](Index n, int worker) {
+    const kernel::RankShare share(static_cast<Index>(left.size()), kernel::Ranks::current());
+    const auto query = [&](Index item) { return left[static_cast<std::size_t>(item)]; };
+    kernel::parallel_for(share.own_count(), threads_, [&](Index n, int worker) {
       auto& solver = solvers[static_cast<std::size_t>(worker)];
       if (!solver) solver = std::make_unique<DenseNewton>(space.templates());
-      solve_one(space, *solver, left[static_cast<std::size_t>(n)]);
+      solve_one(space, *solver, query(share.own_item(n)));
     });
+    share.complete([&](Index n, const kernel::RankShare::Visit& visit) {
+      visit_results(query(n), results_.lambda, mean_.view(), visit);
+    });
+  }
+
+  // The memory of all that is found for a query.
+  void visit_results(Index q, MatrixView<double> lambda, MatrixView<double> mean,
+                     const kernel::RankShare::Visit& visit) {
+    static_assert(std::is_trivially_copyable_v<DualSummary>);
+    const auto at = static_cast<std::size_t>(q);
+    visit(std::as_writable_bytes(std::span(&summaries_[at], 1)));
+    visit(std::as_writable_bytes(std::span(&left_[at], 1)));
+    for (MatrixView<double> rows : {lambda, mean, results_.p}) {
+      if (rows.rows == 0) continue;
+      visit(std::as_writable_bytes(std::span(rows.row(q), static_cast<std::size_t>(rows.cols))));
+    }
   }
 
   void solve_one(const Space& space, DenseNewton& solver, Index q) {

@@ -36,6 +36,11 @@ class MeanProducts final : public Observer<T> {
       masses_[at] += kernel::dot_row(weights, nullptr, tile.range.cols);
     }
   }
+  bool can_share() const override { return true; }
+  void share(const SlotShare& share) override {
+    share.complete_lines(std::span<double>(means_));
+    share.complete_lines(std::span<double>(masses_));
+  }
   void finish() override {
     for (std::size_t i = 0; i < means_.size(); ++i) {
       if (masses_[i] > 0) means_[i] /= masses_[i];

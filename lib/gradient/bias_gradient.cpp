@@ -41,6 +41,8 @@ class KeyBiasGradient final : public GradientSink<T> {
     kernel::add_columns(gradient, sums_.data() + range.col0);
   }
   void merge(Index) override {}
+  bool can_share() const override { return true; }
+  void share(const SlotShare& share) override { share.complete_lines(std::span<double>(sums_)); }
   void finish() override {
     for (Index j = 0; j < gradient_.cols; ++j) {
       gradient_(0, j) = static_cast<T>(sums_[static_cast<std::size_t>(j)]);
@@ -68,7 +70,11 @@ class QueryBiasGradient final : public GradientSink<T> {
       sums[i] += kernel::dot_row(gradient.row(i), nullptr, range.cols);
     }
   }
-  void merge(Index lanes) override { lanes_.merge(lanes, sums_.data()); }
+  void merge(Index lane) override { lanes_.merge(lane, sums_.data()); }
+  bool can_share() const override { return true; }
+  void visit_totals(const kernel::RankShare::Visit& visit) override {
+    visit(std::as_writable_bytes(std::span<double>(sums_)));
+  }
   void finish() override {
     if (gradient_.rows == 1) {
       gradient_(0, 0) = static_cast<T>(std::accumulate(sums_.begin(), sums_.end(), 0.0));
@@ -110,7 +116,11 @@ class T5Gradient final : public GradientSink<T> {
       for (Index j = 0; j < range.cols; ++j) to[j] += static_cast<double>(from[j]);
     }
   }
-  void merge(Index lanes) override { lanes_.merge(lanes, sums_.data()); }
+  void merge(Index lane) override { lanes_.merge(lane, sums_.data()); }
+  bool can_share() const override { return true; }
+  void visit_totals(const kernel::RankShare::Visit& visit) override {
+    visit(std::as_writable_bytes(std::span<double>(sums_)));
+  }
   void finish() override {
     PooledVector<double> buckets(static_cast<std::size_t>(rule_.buckets), 0.0);
     for (std::size_t n = 0; n < sums_.size(); ++n) {

@@ -29,7 +29,10 @@ class DotGradient final : public GradientSink<T> {
   void add(const TileRange& range, MatrixView<const T> gradient, Index lane) override {
     sums_.add(range, gradient, lane);
   }
-  void merge(Index lanes) override { sums_.merge(lanes); }
+  void merge(Index lane) override { sums_.merge(lane); }
+  bool can_share() const override { return true; }
+  void visit_totals(const kernel::RankShare::Visit& visit) override { sums_.visit_totals(visit); }
+  void share(const SlotShare& share) override { sums_.share(share); }
   void finish() override {
     multiply_by(grad_q_, scale_);
     multiply_by(grad_k_, scale_);
@@ -71,9 +74,18 @@ class GaussianGradient final : public GradientSink<T> {
     kernel::add_columns(gradient, col_.data() + range.col0);
   }
 
-  void merge(Index lanes) override {
-    sums_.merge(lanes);
-    lanes_.merge(lanes, row_.data());
+  void merge(Index lane) override {
+    sums_.merge(lane);
+    lanes_.merge(lane, row_.data());
+  }
+  bool can_share() const override { return true; }
+  void visit_totals(const kernel::RankShare::Visit& visit) override {
+    sums_.visit_totals(visit);
+    visit(std::as_writable_bytes(std::span<double>(row_)));
+  }
+  void share(const SlotShare& share) override {
+    sums_.share(share);
+    share.complete_lines(std::span<double>(col_));
   }
 
   void finish() override {
@@ -128,7 +140,10 @@ class BilinearGradient final : public GradientSink<T> {
   void add(const TileRange& range, MatrixView<const T> gradient, Index lane) override {
     sums_.add(range, gradient, lane);
   }
-  void merge(Index lanes) override { sums_.merge(lanes); }
+  void merge(Index lane) override { sums_.merge(lane); }
+  bool can_share() const override { return true; }
+  void visit_totals(const kernel::RankShare::Visit& visit) override { sums_.visit_totals(visit); }
+  void share(const SlotShare& share) override { sums_.share(share); }
 
   void finish() override {
     if (grad_q_.data != nullptr) {

@@ -8,8 +8,8 @@
 #include "gradient/folded_rows.hpp"
 #include "kernel/gemm.hpp"
 #include "kernel/gradient.hpp"
+#include "kernel/in_order.hpp"
 #include "kernel/packed.hpp"
-#include "kernel/parallel.hpp"
 #include "kernel/tile.hpp"
 #include "tensor/pooled_vector.hpp"
 
@@ -84,6 +84,8 @@ class HybridSum {
                                    x, sums_.data() + tile.col0);
   }
 
+  void share(const SlotShare& share) { share.complete_lines(std::span<double>(sums_)); }
+
   double total() const { return std::accumulate(sums_.begin(), sums_.end(), 0.0); }
 
  private:
@@ -116,25 +118,39 @@ class GradientRunner {
         gradient_partition(forward.scores->rows(), forward.scores->cols(), sizeof(T), open_);
   }
 
-  // Runs the slots in waves of one per lane.
   double run() {
+    const bool can_share = std::all_of(sinks_.begin(), sinks_.end(),
+                                       [](const auto* sink) { return sink->can_share(); });
+    const SlotShare share(partition_, !can_share);
     const Index lanes = gradient_lanes(partition_.cols, threads_);
     for (GradientSink<T>* sink : sinks_) sink->start(lanes);
     for (Index j = 0; targets_.v.data != nullptr && j < targets_.v.rows; ++j) {
       std::fill_n(targets_.v.row(j), targets_.v.cols, T{0});
     }
     PooledVector<GradientScratch<T>> workspaces(static_cast<std::size_t>(lanes));
-    for (Index first = 0; first < partition_.slots; first += lanes) {
-      const Index count = std::min(lanes, partition_.slots - first);
-      kernel::parallel_for(count, threads_, [&](Index lane, int) {
-        const Index slot = first + lane;
-        for (Index p = partition_.first_panel(slot); p < partition_.first_panel(slot + 1); ++p) {
-          run_panel(p, lane, workspaces[static_cast<std::size_t>(lane)]);
-        }
-      });
-      for (GradientSink<T>* sink : sinks_) sink->merge(count);
+    const auto totals = [&](const kernel::RankShare::Visit& visit) {
+      for (GradientSink<T>* sink : sinks_) sink->visit_totals(visit);
+    };
+    kernel::add_in_order(
+        share.own_count(), threads_,
+        [&](Index n, Index lane) {
+          const Index slot = share.own_slot(n);
+          for (Index p = partition_.first_panel(slot); p < partition_.first_panel(slot + 1); ++p) {
+            run_panel(p, lane, workspaces[static_cast<std::size_t>(lane)]);
+          }
+        },
+        [&](Index n, Index lane) {
+          share.add_in_turn(share.own_slot(n), totals, [&] {
+            for (GradientSink<T>* sink : sinks_) sink->merge(lane);
+          });
+        });
+    share.take_totals(totals);
+    if (targets_.v.data != nullptr) share.complete_lines(targets_.v);
+    if (difference_) difference_->share(share);
+    for (GradientSink<T>* sink : sinks_) {
+      if (share.divided()) sink->share(share);
+      sink->finish();
     }
-    for (GradientSink<T>* sink : sinks_) sink->finish();
     return difference_ ? difference_->total() : 0;
   }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "pass/slot_share.hpp"
 #include "tensor/buffer.hpp"
 #include "tensor/pooled_vector.hpp"
 #include "tensor/view.hpp"
@@ -11,10 +12,10 @@ namespace attn {
 /// Takes a gradient with respect to an Lq × Lk matrix (the scores, the energies) tile by tile, and
 /// computes from it the gradient of the matrix's inputs: the adjoint of a source of tiles.
 ///
-/// Tiles may come from several *lanes* at once, one thread in each. Tiles of different lanes have
-/// no column in common; those of one lane come in a fixed order. Between calls of `merge` each
-/// column comes in only one lane, so sums by column may be updated in place, while sums by row need
-/// a copy per lane. Tiles that are not shown are zeros.
+/// Tiles come by *slots*, which have no column in common, in a fixed order within a slot. Several
+/// *lanes* take a slot each at a time, one thread in each. So sums by column may be updated in
+/// place, while sums by row need a copy per lane, which `merge` adds to the total after each slot.
+/// Tiles that are not shown are zeros.
 template <class T>
 class GradientSink : public FromPool {
  public:
@@ -25,8 +26,18 @@ class GradientSink : public FromPool {
 
   virtual void add(const TileRange& range, MatrixView<const T> gradient, Index lane) = 0;
 
-  /// Called on one thread: adds up lanes [0, lanes) in their order and empties them.
-  virtual void merge(Index lanes) = 0;
+  /// Adds a lane's sums to the totals and empties the lane. Called in the order of the slots, on
+  /// one thread at a time.
+  virtual void merge(Index lane) = 0;
+
+  /// True: the slots may be divided among ranks, by the two functions below.
+  virtual bool can_share() const { return false; }
+
+  /// Visits the memory of the totals that `merge` adds to.
+  virtual void visit_totals(const kernel::RankShare::Visit& visit) { static_cast<void>(visit); }
+
+  /// Completes sums by column from the slots of other ranks; called before `finish`.
+  virtual void share(const SlotShare& share) { static_cast<void>(share); }
 
   /// Called after the last tile, on one thread.
   virtual void finish() {}
@@ -50,14 +61,12 @@ class LaneSums {
     return own.values.data();
   }
 
-  /// total += the sums of lanes [0, lanes), in their order; resets them to zeros.
-  void merge(Index lanes, T* total) {
-    for (Index n = 0; n < lanes; ++n) {
-      Lane& own = lanes_[static_cast<std::size_t>(n)];
-      if (!own.used) continue;
-      for (Index at = 0; at < size_; ++at) total[at] += own.values[at];
-      own.used = false;
-    }
+  /// total += the sum of a lane; resets it to zeros.
+  void merge(Index lane, T* total) {
+    Lane& own = lanes_[static_cast<std::size_t>(lane)];
+    if (!own.used) return;
+    for (Index at = 0; at < size_; ++at) total[at] += own.values[at];
+    own.used = false;
   }
 
  private:

@@ -54,9 +54,21 @@ class MlpGradient final : public GradientSink<T> {
                               w2_lanes_.lane(lane));
   }
 
-  void merge(Index lanes) override {
-    lanes_.merge(lanes, by_query_storage_.data());
-    w2_lanes_.merge(lanes, w2_sum_.data());
+  void merge(Index lane) override {
+    lanes_.merge(lane, by_query_storage_.data());
+    w2_lanes_.merge(lane, w2_sum_.data());
+  }
+  bool can_share() const override { return true; }
+  void visit_totals(const kernel::RankShare::Visit& visit) override {
+    visit(std::as_writable_bytes(
+        std::span(by_query_storage_.data(), static_cast<std::size_t>(by_query_storage_.size()))));
+    visit(std::as_writable_bytes(std::span<double>(w2_sum_)));
+  }
+  // Keys are columns here.
+  void share(const SlotShare& share) override {
+    for (Index a = 0; a < hidden_; ++a) {
+      share.complete_lines(std::span(by_key_.row(a), static_cast<std::size_t>(by_key_.cols)));
+    }
   }
 
   void finish() override {

@@ -37,7 +37,17 @@ class PairSums {
     }
   }
 
-  void merge(Index lanes) { lanes_.merge(lanes, by_query_.data); }
+  void merge(Index lane) { lanes_.merge(lane, by_query_.data); }
+
+  void visit_totals(const kernel::RankShare::Visit& visit) const {
+    if (by_query_.data == nullptr) return;
+    visit(std::as_writable_bytes(
+        std::span(by_query_.data, static_cast<std::size_t>(elements(by_query_)))));
+  }
+
+  void share(const SlotShare& share) const {
+    if (by_key_.data != nullptr) share.complete_lines(by_key_);
+  }
 
  private:
   static Index elements(const MatrixView<T>& sum) { return sum.rows * sum.cols; }

@@ -1,5 +1,7 @@
 #include "pass/column_sums.hpp"
 
+#include <span>
+
 #include "kernel/online_softmax.hpp"
 #include "kernel/tile.hpp"
 
@@ -23,6 +25,16 @@ void ColumnSums<T>::observe(const WeightTile<T>& tile, Index slot) {
   } else {
     kernel::add_scaled_columns(tile.weights, tile.row_factor, first);
   }
+}
+
+template <class T>
+void ColumnSums<T>::share(const SlotShare& share) {
+  if (by_column_) return share.complete_lines(std::span<double>(sums_));
+  share.complete_slots([&](Index slot, const kernel::RankShare::Visit& visit) {
+    PooledVector<double>& sums = slots_[static_cast<std::size_t>(slot)];
+    sums.resize(sums_.size());
+    visit(std::as_writable_bytes(std::span<double>(sums)));
+  });
 }
 
 template <class T>

@@ -15,6 +15,8 @@ class ColumnSums final : public Observer<T> {
   void start(const Partition& partition) override;
   bool takes_row_factor() const override { return true; }
   void observe(const WeightTile<T>& tile, Index slot) override;
+  bool can_share() const override { return true; }
+  void share(const SlotShare& share) override;
   void finish() override;
 
   /// (Lk); 0 for keys that no query attends to. Valid after the pass.

@@ -71,15 +71,20 @@ PooledVector<Index> one_pass_columns(const Scores<T>& scores, std::span<double> 
 
 /// hnas: the mixture hybrid · dnas + (1 − hybrid) · softmax from the same panels, 0 < hybrid < 1.
 /// Softmax uses exp(s_ij − M) = E_ij exp(m_j − M), where M is the largest score met so far; earlier
-/// results are rescaled as it grows. The weights of dnas are shown to the first half of the
-/// observers' slots and those of softmax to the other half, because their rows have different
-/// factors. A query is also returned if either sum is too small, for example if all its scores are
-/// 41 below the largest of all. Writes `unas_row` (Lq), LSE_j s_ij, too.
+/// results are rescaled as it grows. The weights of dnas and of softmax are shown to different
+/// slots of the observers, because their rows have different factors. A query is also returned if
+/// either sum is too small, for example if all its scores are 41 below the largest of all. Writes
+/// `unas_row` (Lq), LSE_j s_ij, too.
 template <class T>
 PooledVector<Index> one_pass_hybrid(const Scores<T>& scores, double hybrid, std::span<double> row,
                                     std::span<double> unas_row, std::span<double> col,
                                     const ObserverList<T>& observers, int threads,
                                     double sink = no_sink);
+
+/// The slots in which observers of either function gather: one for each part and thread, and one
+/// for the total of each part. `parts`: 1 for dnas, 2 for hnas.
+Partition one_pass_columns_places(Index rows, Index cols, std::size_t element_size, Index parts,
+                                  int threads);
 
 /// Bytes of scratch memory of either function, without observers.
 std::int64_t one_pass_columns_bytes(Index rows, Index cols, std::size_t element_size, Index parts,

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernel/in_order.hpp"
 #include "kernel/online_softmax.hpp"
 #include "kernel/tile.hpp"
 #include "pass/one_pass.hpp"
@@ -30,37 +31,47 @@ struct ColumnScratch {
   PooledVector<T> rescale;
 };
 
-// One scheme's share of the weights. Its rows are shown to its own slots, `slots` of them from
-// first_slot on. The sums of a slot are exp(−level) times their true value; each level is final at
-// the end.
+// Sums by row of one scheme's weights: exp(−level) times their true value.
+struct RowSums {
+  PooledVector<double> values;
+  double level = 0;
+
+  void clear(double begin) {
+    std::fill(values.begin(), values.end(), 0.0);
+    level = begin;
+  }
+};
+
+// exp(level − to), 0 for sums without an allowed pair.
+double factor_between(double level, double to) {
+  return level == minus_infinity ? 0 : std::exp(level - to);
+}
+
+// The same numbers as one row, if they lie side by side.
+template <class T>
+MatrixView<T> as_row(MatrixView<T> matrix) {
+  return {matrix.data, 1, matrix.rows * matrix.cols};
+}
+
+// to = to · kept + from · added
+template <class T>
+void add_scaled(MatrixView<const T> from, double added, MatrixView<T> to, double kept = 1) {
+  if (to.rows > 1 && from.row_stride == from.cols && to.row_stride == to.cols) {
+    return add_scaled(as_row(from), added, as_row(to), kept);
+  }
+  for (Index i = 0; i < to.rows; ++i) {
+    if (kept != 1) kernel::scale_row(to.row(i), to.cols, kept);
+    kernel::add_scaled_row(to.row(i), from.row(i), to.cols, added);
+  }
+}
+
+// One scheme's share of the weights.
 struct Part {
   double coefficient = 1;
   std::span<double> row;  // f, written
-  Index first_slot = 0;
-  PooledVector<PooledVector<double>> sums;  // by slot and row
-  PooledVector<double> level;               // by slot
-
-  Part(double u, std::span<double> f, Index first, Index slots, double begin)
-      : coefficient(u),
-        row(f),
-        first_slot(first),
-        sums(static_cast<std::size_t>(slots), PooledVector<double>(f.size(), 0.0)),
-        level(static_cast<std::size_t>(slots), begin) {}
-
-  double highest_level() const {
-    double highest = minus_infinity;
-    for (const double l : level) highest = std::max(highest, l);
-    return highest;
-  }
-
-  // exp(level − highest), 0 for a slot without an allowed pair.
-  PooledVector<double> slot_factors() const {
-    PooledVector<double> factors(level.size(), 0.0);
-    for (std::size_t slot = 0; slot < level.size(); ++slot) {
-      if (level[slot] != minus_infinity) factors[slot] = std::exp(level[slot] - highest_level());
-    }
-    return factors;
-  }
+  double begin = 0;       // the level of sums of nothing
+  RowSums total = {};
+  PooledVector<RowSums> lanes = {};
 };
 
 template <class T>
@@ -72,24 +83,34 @@ class ColumnsRun {
              double sink)
       : scores_(scores), col_(col), observers_(observers), sink_(sink) {
     const bool mixed = !softmax_row.empty();
-    const Index parts = row.empty() ? 0 : (mixed ? 2 : 1);
-    shown_ = one_pass_columns_partition(scores.rows(), scores.cols(), sizeof(T), parts);
-    slots_ = mixed ? shown_.slots / 2 : shown_.slots;
-    if (!row.empty()) parts_.emplace_back(hybrid, row, 0, slots_, 0.0);
+    partition_ = one_pass_columns_partition(scores.rows(), scores.cols(), sizeof(T), !row.empty());
+    if (!row.empty()) parts_.push_back({hybrid, row});
     const double begin = scores.near_zero() ? 0.0 : minus_infinity;
-    if (mixed) parts_.emplace_back(1 - hybrid, softmax_row, slots_, slots_, begin);
+    if (mixed) parts_.push_back({1 - hybrid, softmax_row, begin});
   }
 
   PooledVector<Index> run(int threads) {
-    for (Observer<T>* observer : observers_) observer->start(shown_);
-    auto workspaces = workspaces_for<ColumnScratch<T>>(threads);
-    Partition one_part = shown_;
-    one_part.slots = slots_;
-    for_each_panel(
-        one_part, threads, nullptr, workspaces,
-        [&](Index panel, Index slot, ColumnScratch<T>& work) { run_panel(panel, slot, work); });
+    const SlotShare share = share_of<T>(partition_, observers_);
+    const Index lanes = std::min<Index>(threads, share.own_count());
+    start(lanes);
+    PooledVector<ColumnScratch<T>> workspaces(static_cast<std::size_t>(lanes));
+    const auto totals = [&](const kernel::RankShare::Visit& visit) { visit_totals(visit); };
+    kernel::add_in_order(
+        share.own_count(), threads,
+        [&](Index n, Index lane) {
+          const Index slot = share.own_slot(n);
+          clear(lane);
+          for (Index p = partition_.first_panel(slot); p < partition_.first_panel(slot + 1); ++p) {
+            run_panel(p, lane, workspaces[static_cast<std::size_t>(lane)]);
+          }
+        },
+        [&](Index n, Index lane) {
+          share.add_in_turn(share.own_slot(n), totals, [&] { add(lane); });
+        });
+    share.complete_lines(col_);
+    share.take_totals(totals);
     PooledVector<Index> left = normalise_rows();
-    for (Observer<T>* observer : observers_) observer->finish();
+    finish<T>(observers_, share);
     return left;
   }
 
@@ -102,20 +123,90 @@ class ColumnsRun {
 
   Panel make_panel(Index index) const {
     Panel panel;
-    const RowRange lines = shown_.lines(index);
+    const RowRange lines = partition_.lines(index);
     panel.col0 = lines.first;
     panel.cols = lines.last - lines.first;
-    for (Index at = 0; at < shown_.rows; at += tile_rows) {
-      const TileRange tile{at, std::min(tile_rows, shown_.rows - at), panel.col0, panel.cols};
+    for (Index at = 0; at < partition_.rows; at += tile_rows) {
+      const TileRange tile{at, std::min(tile_rows, partition_.rows - at), panel.col0, panel.cols};
       if (!scores_.empty(tile)) panel.tiles.push_back(tile);
     }
     return panel;
   }
 
-  void run_panel(Index index, Index slot, ColumnScratch<T>& work) {
+  // Where observers gather a part: the totals of all parts come first, then those of the lanes.
+  Index place_of_total(std::size_t part) const { return static_cast<Index>(part); }
+  Index place_of_lane(Index lane, std::size_t part) const {
+    return static_cast<Index>(parts_.size()) * (1 + lane) + static_cast<Index>(part);
+  }
+
+  void start(Index lanes) {
+    Partition places = partition_;
+    places.slots = place_of_lane(lanes, 0);
+    for (Observer<T>* observer : observers_) observer->start(places);
+    const auto rows = static_cast<std::size_t>(partition_.rows);
+    for (Part& part : parts_) {
+      part.total.values.resize(rows);
+      part.total.clear(part.begin);
+      part.lanes.resize(static_cast<std::size_t>(lanes));
+      for (RowSums& sums : part.lanes) sums.values.resize(rows);
+    }
+  }
+
+  void clear(Index lane) {
+    for (std::size_t part = 0; part < parts_.size(); ++part) {
+      sums_of(part, lane).clear(parts_[part].begin);
+      for (Observer<T>* observer : observers_) {
+        set_to_zero(observer->gathered(place_of_lane(lane, part)));
+      }
+    }
+  }
+
+  RowSums& sums_of(std::size_t part, Index lane) {
+    return parts_[part].lanes[static_cast<std::size_t>(lane)];
+  }
+
+  void add(Index lane) {
+    for (std::size_t part = 0; part < parts_.size(); ++part) add_part(part, lane);
+  }
+
+  // total += the sums of a lane.
+  void add_part(std::size_t part, Index lane) {
+    RowSums& total = parts_[part].total;
+    const RowSums& sums = sums_of(part, lane);
+    const double level = std::max(total.level, sums.level);
+    if (level == minus_infinity) return;
+    const double kept = factor_between(total.level, level);
+    const double added = factor_between(sums.level, level);
+    for (std::size_t i = 0; i < sums.values.size(); ++i) {
+      total.values[i] = kept * total.values[i] + added * sums.values[i];
+    }
+    total.level = level;
+    for (Observer<T>* observer : observers_) {
+      add_scaled<T>(observer->gathered(place_of_lane(lane, part)), added,
+                    observer->gathered(place_of_total(part)), kept);
+    }
+  }
+
+  void visit_totals(const kernel::RankShare::Visit& visit) {
+    for (std::size_t part = 0; part < parts_.size(); ++part) {
+      RowSums& total = parts_[part].total;
+      visit(std::as_writable_bytes(std::span<double>(&total.level, 1)));
+      visit(std::as_writable_bytes(std::span<double>(total.values)));
+      for (Observer<T>* observer : observers_) {
+        MatrixView<T> sums = observer->gathered(place_of_total(part));
+        if (sums.row_stride == sums.cols) sums = as_row(sums);
+        for (Index i = 0; i < sums.rows; ++i) {
+          visit(std::as_writable_bytes(
+              std::span<T>(sums.row(i), static_cast<std::size_t>(sums.cols))));
+        }
+      }
+    }
+  }
+
+  void run_panel(Index index, Index lane, ColumnScratch<T>& work) {
     const Panel panel = make_panel(index);
     const auto cols = static_cast<std::size_t>(panel.cols);
-    work.panel.reserve(shown_.rows * panel.cols);
+    work.panel.reserve(partition_.rows * panel.cols);
     const auto view = [&](const TileRange& tile) {
       return MatrixView<T>(work.panel.data() + tile.row0 * panel.cols, tile.rows, panel.cols);
     };
@@ -137,13 +228,13 @@ class ColumnsRun {
       work.dnas_factor[j] = empty ? 0.0 : 1 / work.sum[j];
     }
     if (parts_.empty()) return;
-    if (parts_.size() > 1) find_unas_factors(parts_[1], slot, work);
+    if (parts_.size() > 1) find_unas_factors(lane, work);
     for (const TileRange& tile : panel.tiles) {
       TileRange piece = tile;
       for (Index i = 0; i < tile.rows; i += column_piece_rows) {
         piece.row0 = tile.row0 + i;
         piece.rows = std::min(column_piece_rows, tile.rows - i);
-        gather(piece, view(piece), slot, work);
+        gather(piece, view(piece), lane, work);
       }
     }
   }
@@ -166,32 +257,32 @@ class ColumnsRun {
 
   // The factors exp(m_j − M) that turn exp(s_ij − m_j) into exp(s_ij − M). M, the largest m_j of
   // the slot, may grow here.
-  void find_unas_factors(Part& unas, Index slot, ColumnScratch<T>& work) {
-    double& level = unas.level[static_cast<std::size_t>(slot)];
-    double largest = level;
+  void find_unas_factors(Index lane, ColumnScratch<T>& work) {
+    RowSums& sums = sums_of(1, lane);
+    double largest = sums.level;
     for (std::size_t j = 0; j < work.shift.size(); ++j) {
       if (work.sum[j] != 0) largest = std::max(largest, work.shift[j]);
     }
-    if (level < largest && level != minus_infinity) {
-      const double by = std::exp(level - largest);
-      for (double& sum : unas.sums[static_cast<std::size_t>(slot)]) sum *= by;
-      work.rescale.assign(unas.row.size(), static_cast<T>(by));
+    if (sums.level < largest && sums.level != minus_infinity) {
+      const double by = std::exp(sums.level - largest);
+      for (double& sum : sums.values) sum *= by;
+      work.rescale.assign(sums.values.size(), static_cast<T>(by));
       for (Observer<T>* observer : observers_) {
-        observer->scale_rows(0, shown_.rows, work.rescale.data(), unas.first_slot + slot);
+        observer->scale_rows(0, partition_.rows, work.rescale.data(), place_of_lane(lane, 1));
       }
     }
-    level = largest;
+    sums.level = largest;
     work.unas_factor.assign(work.shift.size(), 0.0);
     for (std::size_t j = 0; j < work.shift.size(); ++j) {
-      if (work.sum[j] != 0) work.unas_factor[j] = std::exp(work.shift[j] - level);
+      if (work.sum[j] != 0) work.unas_factor[j] = std::exp(work.shift[j] - sums.level);
     }
   }
 
-  void gather(const TileRange& range, MatrixView<const T> exponentials, Index slot,
+  void gather(const TileRange& range, MatrixView<const T> exponentials, Index lane,
               const ColumnScratch<T>& work) {
     const double* const factors[] = {work.dnas_factor.data(), work.unas_factor.data()};
     const auto sums = [&](std::size_t part) {
-      return parts_[part].sums[static_cast<std::size_t>(slot)].data() + range.row0;
+      return sums_of(part, lane).values.data() + range.row0;
     };
     if (parts_.size() == 1) {
       kernel::add_row_products(exponentials, factors[0], sums(0));
@@ -201,63 +292,54 @@ class ColumnsRun {
     for (std::size_t part = 0; part < parts_.size(); ++part) {
       for (Observer<T>* observer : observers_) {
         observer->observe(WeightTile<T>{range, exponentials, factors[part]},
-                          parts_[part].first_slot + slot);
+                          place_of_lane(lane, part));
       }
     }
   }
 
+  // Divides the rows by their sums, and adds up the parts.
   PooledVector<Index> normalise_rows() {
     PooledVector<Index> left;
     if (parts_.empty()) return left;
-    PooledVector<double> sum(static_cast<std::size_t>(shown_.rows));
-    PooledVector<bool> done(sum.size(), true);
+    PooledVector<bool> done(static_cast<std::size_t>(partition_.rows), true);
     for (const Part& part : parts_) {
-      row_sums(part, sum);
-      for (std::size_t i = 0; i < sum.size(); ++i) {
-        if (!(sum[i] >= smallest_row_sum)) done[i] = false;
-        part.row[i] = with_sink(std::log(sum[i]) + part.highest_level(), sink_);
+      for (std::size_t i = 0; i < done.size(); ++i) {
+        const double sum = part.total.values[i];
+        if (!(sum >= smallest_row_sum)) done[i] = false;
+        part.row[i] = with_sink(std::log(sum) + part.total.level, sink_);
       }
     }
     for (std::size_t i = 0; i < done.size(); ++i) {
       if (!done[i]) left.push_back(static_cast<Index>(i));
     }
-    for (const Part& part : parts_) {
-      for (const Index i : left) part.row[static_cast<std::size_t>(i)] = minus_infinity;
-      row_sums(part, sum);
-      scale_rows(part, sum, done);
+    for (std::size_t part = 0; part < parts_.size(); ++part) {
+      for (const Index i : left) parts_[part].row[static_cast<std::size_t>(i)] = minus_infinity;
+      scale_rows(part, done);
+    }
+    if (parts_.size() == 1) return left;
+    for (Observer<T>* observer : observers_) {
+      add_scaled<T>(observer->gathered(place_of_total(1)), 1,
+                    observer->gathered(place_of_total(0)));
     }
     return left;
   }
 
-  static void row_sums(const Part& part, PooledVector<double>& sum) {
-    const PooledVector<double> factors = part.slot_factors();
-    sum.assign(sum.size(), 0.0);
-    for (std::size_t slot = 0; slot < factors.size(); ++slot) {
-      for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += factors[slot] * part.sums[slot][i];
+  void scale_rows(std::size_t index, const PooledVector<bool>& done) {
+    const Part& part = parts_[index];
+    PooledVector<T> by(done.size());
+    for (std::size_t i = 0; i < done.size(); ++i) {
+      const double of_row = sink_ == no_sink
+                                ? part.coefficient / part.total.values[i]
+                                : part.coefficient * std::exp(part.total.level - part.row[i]);
+      by[i] = done[i] ? static_cast<T>(of_row) : T{0};
     }
-  }
-
-  void scale_rows(const Part& part, const PooledVector<double>& sum,
-                  const PooledVector<bool>& done) {
-    const PooledVector<double> factors = part.slot_factors();
-    PooledVector<T> by(sum.size());
-    for (Index slot = 0; slot < slots_; ++slot) {
-      const double share = part.coefficient * factors[static_cast<std::size_t>(slot)];
-      for (std::size_t i = 0; i < sum.size(); ++i) {
-        const double of_row = sink_ == no_sink
-                                  ? share / sum[i]
-                                  : share * std::exp(part.highest_level() - part.row[i]);
-        by[i] = done[i] ? static_cast<T>(of_row) : T{0};
-      }
-      for (Observer<T>* observer : observers_) {
-        observer->scale_rows(0, shown_.rows, by.data(), part.first_slot + slot);
-      }
+    for (Observer<T>* observer : observers_) {
+      observer->scale_rows(0, partition_.rows, by.data(), place_of_total(index));
     }
   }
 
   const Scores<T>& scores_;
-  Partition shown_;  // as observers see it, with the slots of all parts
-  Index slots_ = 0;  // of one part
+  Partition partition_;
   PooledVector<Part> parts_;
   std::span<double> col_;
   const ObserverList<T>& observers_;
@@ -282,13 +364,19 @@ PooledVector<Index> one_pass_hybrid(const Scores<T>& scores, double hybrid, std:
 
 std::int64_t one_pass_columns_bytes(Index rows, Index cols, std::size_t element_size, Index parts,
                                     int threads) {
-  const Partition partition = one_pass_columns_partition(rows, cols, element_size, parts);
+  const Partition partition = one_pass_columns_partition(rows, cols, element_size);
   const auto element = static_cast<std::int64_t>(element_size);
-  const std::int64_t workers =
-      std::min<std::int64_t>(threads, std::max<Index>(1, partition.slots / parts));
-  // Scores of a panel; bias, preference and mask of a tile; row sums by slot.
-  return workers * partition.panel * (rows * element + tile_rows * (2 * element + 1)) +
-         partition.slots * rows * static_cast<std::int64_t>(sizeof(double));
+  const std::int64_t lanes = std::min<std::int64_t>(threads, std::max<Index>(1, partition.slots));
+  // Scores of a panel; bias, preference and mask of a tile; row sums.
+  return lanes * partition.panel * (rows * element + tile_rows * (2 * element + 1)) +
+         parts * (1 + lanes) * rows * static_cast<std::int64_t>(sizeof(double));
+}
+
+Partition one_pass_columns_places(Index rows, Index cols, std::size_t element_size, Index parts,
+                                  int threads) {
+  Partition partition = one_pass_columns_partition(rows, cols, element_size);
+  partition.slots = parts * (1 + std::min<Index>(threads, partition.slots));
+  return partition;
 }
 
 #define ATTN_FOR_TYPE(T)                                                                        \

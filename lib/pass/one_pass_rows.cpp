@@ -46,13 +46,14 @@ class RowRun {
   void run(int threads) {
     for (Observer<T>* observer : pass_.observers) observer->start(partition_);
     auto workspaces = workspaces_for<RowScratch<T>>(threads);
+    const SlotShare share = share_of<T>(partition_, pass_.observers);
     for_each_panel(
-        partition_, threads, pass_.rows, workspaces,
-        [&](Index block, Index slot, RowScratch<T>& work) {
+        share, threads, pass_.rows, workspaces, [&](Index block, Index slot, RowScratch<T>& work) {
           const RowRange rows = partition_.lines(block);
           run_block({rows.first, rows.last - rows.first, 0, partition_.cols}, slot, work);
         });
-    for (Observer<T>* observer : pass_.observers) observer->finish();
+    share.complete_lines(pass_.row);
+    finish<T>(pass_.observers, share);
   }
 
  private:

@@ -60,7 +60,7 @@ void Output<T>::start(const Partition& partition) {
 
 // Slots of row panels write to their own rows of out.
 template <class T>
-MatrixView<T> Output<T>::gathered(Index slot) const {
+MatrixView<T> Output<T>::gathered(Index slot) {
   if (slot == 0 || sums_.empty()) return out_;
   return MatrixView<T>(sums_[static_cast<std::size_t>(slot - 1)].data(), out_.rows, out_.cols);
 }
@@ -113,14 +113,14 @@ void Output<T>::scale_rows(Index first, Index count, const T* factors, Index slo
   }
 }
 
+// The sums by row panels; one_pass_columns shares those of column panels.
+template <class T>
+void Output<T>::share(const SlotShare& share) {
+  if (share.partition().order == Order::row_panels) share.complete_lines(out_);
+}
+
 template <class T>
 void Output<T>::finish() {
-  for (const Buffer<T>& sum : sums_) {
-    const MatrixView<const T> part(sum.data(), out_.rows, out_.cols);
-    for (Index i = 0; i < out_.rows; ++i) {
-      kernel::add_scaled_row(out_.row(i), part.row(i), out_.cols, 1);
-    }
-  }
   sums_.clear();
   panels_.clear();
   kept_.clear();

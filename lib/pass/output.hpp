@@ -8,9 +8,9 @@
 namespace attn {
 
 /// out_i = Σ_j π_ij v_j, with dropout Σ_j M_ij π_ij v_j, for v (Lk, dv) and out (Lq, dv) in the
-/// caller's memory. In row panels each
-/// row of out belongs to one slot; in column panels every slot but the first keeps a sum of its
-/// own, of out's size.
+/// caller's memory. In row panels each row of out belongs to one slot. In column panels, which only
+/// one_pass_columns and one_pass_hybrid show, slot 0 gathers in out and every other one in memory
+/// of its own, of out's size; the pass adds them up.
 template <class T>
 class Output final : public Observer<T> {
  public:
@@ -20,6 +20,9 @@ class Output final : public Observer<T> {
   void observe(const WeightTile<T>& tile, Index slot) override;
   bool by_row() const override { return true; }
   void scale_rows(Index first, Index count, const T* factors, Index slot) override;
+  MatrixView<T> gathered(Index slot) override;
+  bool can_share() const override { return true; }
+  void share(const SlotShare& share) override;
   void finish() override;
 
   /// Bytes held during a pass with that partition; without dropout.
@@ -33,7 +36,6 @@ class Output final : public Observer<T> {
   };
 
   void gather(const WeightTile<T>& tile, Index slot);
-  MatrixView<T> gathered(Index slot) const;
   MatrixView<const T> values(Index first, Index count) const;
 
   MatrixView<const T> v_;

@@ -3,7 +3,6 @@
 namespace attn {
 namespace {
 
-constexpr Index kib = Index{1} << 10;
 constexpr Index mib = Index{1} << 20;
 
 Partition panels_of(Order order, Index rows, Index cols, Index panel) {
@@ -78,7 +77,7 @@ Partition row_pass_partition(Index rows, Index cols, std::size_t element_size) {
 // A panel of exponentials is written and read once, while results by row are read and written for
 // every panel: a few wide panels are cheaper, in cache or not. Measured.
 Partition one_pass_columns_partition(Index rows, Index cols, std::size_t element_size,
-                                     Index parts) {
+                                     bool sums_rows) {
   constexpr Index usual_lines = 128;
   constexpr Index most_lines = 256;
   constexpr Index short_rows = 1024;
@@ -86,7 +85,7 @@ Partition one_pass_columns_partition(Index rows, Index cols, std::size_t element
   constexpr Index held_bytes_without_rows = 8 * mib;
   const Index length = std::max<Index>(1, rows);
   const Index line_bytes = length * static_cast<Index>(element_size);
-  const Index wide_bytes = parts == 0 ? held_bytes_without_rows : held_bytes;
+  const Index wide_bytes = sums_rows ? held_bytes : held_bytes_without_rows;
   Index panel = partition_of(Order::column_panels, rows, cols, element_size).panel;
   if (line_bytes * most_lines <= wide_bytes && rows > short_rows) {
     panel = most_lines;
@@ -95,16 +94,11 @@ Partition one_pass_columns_partition(Index rows, Index cols, std::size_t element
   }
   Partition partition = panels_of(Order::column_panels, rows, cols, panel);
 
-  // Each slot keeps the sums of its panels by row; slots are added up at the end.
-  constexpr Index fewest_panels_a_slot = 4;
-  constexpr Index most_slots = 16;
-  constexpr Index slot_bytes = 24 * mib;
-  constexpr Index usual_row_bytes = kib / 4;  // 64 float32 channels
-  const Index affordable = slot_bytes / (length * usual_row_bytes);
-  const Index slots = std::clamp<Index>(
-      std::min(partition.panels / fewest_panels_a_slot, affordable), 2, most_slots);
-  // Even, so that two threads get equal work.
-  partition.slots = std::max<Index>(1, parts) * std::min(slots - slots % 2, partition.panels);
+  // Enough for the ranks of a large machine; fewer for a small problem, because the sums of a slot
+  // are added to those before it.
+  constexpr Index most_slots = 64;
+  const Index few = std::clamp<Index>(partition.panels / 2, 1, most_slots);
+  partition.slots = partition.panels < most_slots ? std::min(few, partition.panels) : most_slots;
   return partition;
 }
 
@@ -130,7 +124,7 @@ Index most_slots(Index rows, Index cols, std::size_t element_size) {
        {partition_of(Order::row_panels, rows, cols, element_size),
         partition_of(Order::column_panels, rows, cols, element_size),
         row_tile_partition(rows, cols), row_pass_partition(rows, cols, element_size),
-        one_pass_columns_partition(rows, cols, element_size, 2),
+        one_pass_columns_partition(rows, cols, element_size),
         gradient_partition(rows, cols, element_size, false),
         gradient_partition(rows, cols, element_size, true)}) {
     most = std::max(most, partition.slots);

@@ -56,11 +56,9 @@ Partition row_tile_partition(Index rows, Index cols);
 /// by_row, or for a Gibbs kernel.
 Partition row_pass_partition(Index rows, Index cols, std::size_t element_size);
 
-/// Panels of one_pass_columns and one_pass_hybrid as observers see them: few slots, because
-/// observers keep a sum by row for each. `parts`: 1 for one_pass_columns, 0 if it writes no rows, 2
-/// for one_pass_hybrid, whose slots are those of dnas and then those of softmax.
+/// Panels of one_pass_columns and one_pass_hybrid. `sums_rows`: false if only g is wanted.
 Partition one_pass_columns_partition(Index rows, Index cols, std::size_t element_size,
-                                     Index parts = 1);
+                                     bool sums_rows = true);
 
 /// Rows at a time of a tile that one_pass_columns shows to its observers.
 constexpr Index column_piece_rows = 96;
@@ -75,24 +73,10 @@ Partition gradient_partition(Index rows, Index cols, std::size_t element_size, b
 /// The most slots that any pass or gradient of this shape has: more threads have nothing to do.
 Index most_slots(Index rows, Index cols, std::size_t element_size);
 
-/// One workspace per thread for for_each_panel.
+/// One workspace per thread for for_each_panel (slot_share.hpp).
 template <class Workspace>
 PooledVector<Workspace> workspaces_for(int threads) {
   return PooledVector<Workspace>(static_cast<std::size_t>(std::max(1, threads)));
-}
-
-/// Calls body(panel, slot, workspace) for all panels, on up to `threads` threads: those of a slot
-/// in order and by one thread at a time, with that thread's workspace. If rows are selected, only
-/// for panels of rows that hold one of them.
-template <class Workspace, class Body>
-void for_each_panel(const Partition& partition, int threads, const RowSelection* rows,
-                    PooledVector<Workspace>& workspaces, const Body& body) {
-  kernel::parallel_for(partition.slots, threads, [&](Index slot, int worker) {
-    Workspace& workspace = workspaces[static_cast<std::size_t>(worker)];
-    for (Index p = partition.first_panel(slot); p < partition.first_panel(slot + 1); ++p) {
-      if (rows == nullptr || rows->meets(partition.lines(p))) body(p, slot, workspace);
-    }
-  });
 }
 
 }  // namespace attn

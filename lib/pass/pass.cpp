@@ -77,11 +77,16 @@ class PanelRunner {
       for (Observer<T>* observer : pass_.observers) observer->start(partition_);
     }
     auto workspaces = workspaces_for<PanelScratch<T>>(threads_);
-    for_each_panel(partition_, threads_, pass_.rows, workspaces,
+    const SlotShare share = share_of<T>(partition_, pass_.observers);
+    for_each_panel(share, threads_, pass_.rows, workspaces,
                    [&](Index panel, Index slot, PanelScratch<T>& workspace) {
                      run_panel(panel, slot, workspace);
                    });
-    for (Observer<T>* observer : pass_.observers) observer->finish();
+    for (const Component& component : pass_.components) {
+      if (pass_.completes == Completes::rows) share.complete_lines(component.row);
+      if (pass_.completes == Completes::columns) share.complete_lines(component.col);
+    }
+    finish<T>(pass_.observers, share);
   }
 
  private:

@@ -1,12 +1,13 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <type_traits>
 
-#include "pass/partition.hpp"
 #include "pass/row_selection.hpp"
 #include "pass/sink.hpp"
+#include "pass/slot_share.hpp"
 #include "score/scores.hpp"
 #include "tensor/pooled_vector.hpp"
 #include "tensor/view.hpp"
@@ -81,6 +82,20 @@ class Observer {
     static_cast<void>(slot);
   }
 
+  /// The sums that `slot` holds by query, (Lq, any width), in memory that one_pass_columns may
+  /// clear, scale and add up. Called for by_row observers only.
+  virtual MatrixView<T> gathered(Index slot) {
+    static_cast<void>(slot);
+    return {};
+  }
+
+  /// True: `share` can put the results together if each of several ranks has seen its own slots
+  /// only. False: every rank runs the whole pass.
+  virtual bool can_share() const { return false; }
+
+  /// Called after the last tile and the last factor, before `finish`.
+  virtual void share(const SlotShare& share) { static_cast<void>(share); }
+
   /// True: needs only each row's entropy H_i = −Σ_j π_ij log π_ij. A pass that computes it anyway
   /// calls row_entropies, once for every row, and shows no weights; any other pass shows weights as
   /// usual.
@@ -89,14 +104,30 @@ class Observer {
     static_cast<void>(first), static_cast<void>(count), static_cast<void>(entropies);
   }
 
-  /// Called on one thread after the last tile and the last factor: adds up the slots. A pass that
-  /// resumes calls it again at its end.
+  /// Called on one thread at the end: adds up the slots. A pass that resumes calls it again at its
+  /// end.
   virtual void finish() {}
 };
 
 /// Observers as an argument: std::vector converts to it.
 template <class T>
 using ObserverList = std::type_identity_t<PooledVector<Observer<T>*>>;
+
+/// The share that this process has in a pass with these observers.
+template <class T>
+SlotShare share_of(const Partition& partition, const ObserverList<T>& observers) {
+  return SlotShare(partition, !std::all_of(observers.begin(), observers.end(),
+                                           [](const auto* one) { return one->can_share(); }));
+}
+
+/// Completes the observers at the end of a pass.
+template <class T>
+void finish(const ObserverList<T>& observers, const SlotShare& share) {
+  for (Observer<T>* observer : observers) {
+    if (share.divided()) observer->share(share);
+    observer->finish();
+  }
+}
 
 template <class T>
 struct Pass {

@@ -47,7 +47,8 @@ void show_stored_weights(const MatrixSource<T>& weights, Index rows, Index cols,
   const Partition partition = partition_of(Order::row_panels, rows, cols, sizeof(T));
   for (Observer<T>* observer : observers) observer->start(partition);
   auto storages = workspaces_for<Buffer<T>>(threads);
-  for_each_panel(partition, threads, nullptr, storages,
+  const SlotShare share = share_of<T>(partition, observers);
+  for_each_panel(share, threads, nullptr, storages,
                  [&](Index panel, Index slot, Buffer<T>& storage) {
                    storage.reserve(partition.panel * std::min(pass_tile_length, cols));
                    const RowRange lines = partition.lines(panel);
@@ -61,7 +62,7 @@ void show_stored_weights(const MatrixSource<T>& weights, Index rows, Index cols,
                      for (Observer<T>* observer : observers) observer->observe(tile, slot);
                    }
                  });
-  for (Observer<T>* observer : observers) observer->finish();
+  finish<T>(observers, share);
 }
 
 template void show_stored_weights(const MatrixSource<float>&, Index, Index,

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <stdexcept>
 
 #include "pass/pass.hpp"
 
@@ -18,6 +19,14 @@ class DenseWeights final : public Observer<T> {
       std::copy_n(tile.weights.row(i), tile.range.cols,
                   weights_.row(tile.range.row0 + i) + tile.range.col0);
     }
+  }
+
+  bool can_share() const override { return true; }
+  void share(const SlotShare& share) override {
+    if (share.partition().order != Order::row_panels) {
+      throw std::logic_error("weights are shared by row panels");
+    }
+    share.complete_lines(weights_);
   }
 
  private:

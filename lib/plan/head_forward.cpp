@@ -162,7 +162,8 @@ std::int64_t attend_head_bytes(const AttentionLayout& layout, bool needs_out, in
                        std::min(layout.scheme.kept_bytes,
                                 useful_attend_bytes(layout.scheme, queries, keys, sizeof(T)));
   if (layout.v) {
-    bytes += output_bytes(layout.scheme.scheme, queries, keys, layout.v_head_dim, sizeof(T));
+    bytes +=
+        output_bytes(layout.scheme.scheme, queries, keys, layout.v_head_dim, sizeof(T), threads);
     // Values far from 1 are scaled.
     bytes += keys * layout.v_head_dim * static_cast<Index>(sizeof(T));
   }

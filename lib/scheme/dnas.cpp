@@ -44,8 +44,9 @@ class Dnas final : public TypedScheme<Dnas> {
   std::optional<double> column_sum_bound(const BoundOf& of) const override {
     return 1.0 / of.largest_row_sum();
   }
-  Partition output_partition(Index queries, Index keys, std::size_t element_size) const override {
-    return one_pass_columns_partition(queries, keys, element_size, 1);
+  Partition output_partition(Index queries, Index keys, std::size_t element_size,
+                             int threads) const override {
+    return one_pass_columns_places(queries, keys, element_size, 1, threads);
   }
   std::int64_t bytes(Index rows, Index cols, std::size_t element_size, int threads) const override {
     return row_and_column_bytes(rows, cols, 1, element_size, threads);

@@ -135,8 +135,9 @@ class Hnas final : public TypedScheme<Hnas> {
     if (of.hybrid > 0) return of.hybrid * (1.0 / of.largest_row_sum());
     return std::nullopt;
   }
-  Partition output_partition(Index queries, Index keys, std::size_t element_size) const override {
-    return one_pass_columns_partition(queries, keys, element_size, 2);
+  Partition output_partition(Index queries, Index keys, std::size_t element_size,
+                             int threads) const override {
+    return one_pass_columns_places(queries, keys, element_size, 2, threads);
   }
   std::int64_t bytes(Index rows, Index cols, std::size_t element_size, int threads) const override {
     return row_and_column_bytes(rows, cols, 2, element_size, threads);

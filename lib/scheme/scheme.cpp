@@ -74,8 +74,9 @@ void show_rows(const Scores<T>& scores, const SchemeOptions& options, Potentials
 }
 
 std::int64_t output_bytes(Scheme scheme, Index queries, Index keys, Index depth,
-                          std::size_t element_size) {
-  const Partition partition = description_of(scheme).output_partition(queries, keys, element_size);
+                          std::size_t element_size, int threads) {
+  const Partition partition =
+      description_of(scheme).output_partition(queries, keys, element_size, threads);
   return element_size == sizeof(double) ? Output<double>::bytes(partition, depth)
                                         : Output<float>::bytes(partition, depth);
 }

@@ -37,7 +37,7 @@ std::int64_t useful_attend_bytes(const SchemeOptions& options, Index rows, Index
 
 /// The most bytes that Output takes in attend, which may gather it in either order.
 std::int64_t output_bytes(Scheme scheme, Index queries, Index keys, Index depth,
-                          std::size_t element_size);
+                          std::size_t element_size, int threads);
 
 /// Bytes that attend takes in addition to scores, observers and kept exponentials.
 std::int64_t attend_bytes(Scheme scheme, Index rows, Index cols, std::size_t element_size,

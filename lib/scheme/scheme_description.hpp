@@ -85,7 +85,8 @@ class SchemeDescription {
   virtual std::optional<double> column_sum_bound(const BoundOf& of) const = 0;
 
   /// The partition by which a pass of `solve` gathers the output.
-  virtual Partition output_partition(Index queries, Index keys, std::size_t element_size) const = 0;
+  virtual Partition output_partition(Index queries, Index keys, std::size_t element_size,
+                                     int threads) const = 0;
 
   /// Bytes that `solve` takes in addition to `found`, observers and kept exponentials, and the most
   /// that it can use to keep exponentials.

@@ -57,7 +57,8 @@ class SinkhornScheme final : public TypedScheme<SinkhornScheme> {
   std::optional<double> column_sum_bound(const BoundOf& of) const override {
     return 1.0 / of.largest_row_sum();
   }
-  Partition output_partition(Index queries, Index keys, std::size_t element_size) const override {
+  Partition output_partition(Index queries, Index keys, std::size_t element_size,
+                             int /*threads*/) const override {
     return partition_of(Order::row_panels, queries, keys, element_size);
   }
   std::int64_t bytes(Index rows, Index cols, std::size_t element_size, int threads) const override {

@@ -54,7 +54,8 @@ class Softmax final : public TypedScheme<Softmax> {
   }
 
   std::optional<double> column_sum_bound(const BoundOf&) const override { return std::nullopt; }
-  Partition output_partition(Index queries, Index keys, std::size_t element_size) const override {
+  Partition output_partition(Index queries, Index keys, std::size_t element_size,
+                             int /*threads*/) const override {
     return partition_of(Order::row_panels, queries, keys, element_size);
   }
   std::int64_t bytes(Index rows, Index cols, std::size_t element_size, int threads) const override {

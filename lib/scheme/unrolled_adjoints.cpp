@@ -24,6 +24,8 @@ class RowDots final : public Observer<T> {
           kernel::dot_row(tile.weights.row(i), y_.data() + tile.range.col0, tile.range.cols);
     }
   }
+  bool can_share() const override { return true; }
+  void share(const SlotShare& share) override { share.complete_lines(std::span<double>(x_)); }
 
  private:
   const Numbers& y_;
@@ -52,6 +54,8 @@ class ColumnAdjoints final : public Observer<T> {
     }
     kernel::add_adjoint_columns(tile.weights, adjoint, x_.data() + range.col0);
   }
+  bool can_share() const override { return true; }
+  void share(const SlotShare& share) override { share.complete_lines(std::span<double>(x_)); }
   void finish() override { products_.clear(); }
 
  private:

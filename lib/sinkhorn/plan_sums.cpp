@@ -33,6 +33,13 @@ void PlanSums<T>::observe(const WeightTile<T>& tile, Index slot) {
 }
 
 template <class T>
+void PlanSums<T>::share(const SlotShare& share) {
+  cols_.share(share);
+  share.complete_lines(std::span<double>(rows_));
+  share.complete_lines(std::span<double>(row_scores_));
+}
+
+template <class T>
 void PlanSums<T>::finish() {
   cols_.finish();
   score_ = 0;

@@ -20,6 +20,8 @@ class PlanSums final : public Observer<T> {
 
   void start(const Partition& partition) override;
   void observe(const WeightTile<T>& tile, Index slot) override;
+  bool can_share() const override { return true; }
+  void share(const SlotShare& share) override;
   void finish() override;
 
   /// (Lq), (Lk); valid after the pass.

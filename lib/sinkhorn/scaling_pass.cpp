@@ -52,12 +52,14 @@ class ScalingPasses<T>::Run {
     for (std::size_t j = 0; j < pass.col_scale.size(); ++j) {
       col_factor_[static_cast<Index>(j)] = static_cast<T>(pass.col_scale[j]);
     }
+    const SlotShare share(partition_);
     for_each_panel(
-        partition_, threads_, nullptr, workspaces_, [&](Index block, Index slot, Scratch& work) {
+        share, threads_, nullptr, workspaces_, [&](Index block, Index slot, Scratch& work) {
           if (block == partition_.first_panel(slot)) clear_sums(slot);
           const RowRange rows = partition_.lines(block);
           run_block({rows.first, rows.last - rows.first, 0, partition_.cols}, slot, work);
         });
+    complete(share);
     const Index strips = (partition_.cols + strip_cols - 1) / strip_cols;
     kernel::parallel_for(strips, threads_, [&](Index strip, int) {
       const Index first = strip * strip_cols;
@@ -66,6 +68,18 @@ class ScalingPasses<T>::Run {
   }
 
  private:
+  void complete(const SlotShare& share) {
+    if (!share.divided()) return;
+    share.complete_slots([&](Index slot, const kernel::RankShare::Visit& visit) {
+      Buffer<double>& sums = col_sums_[static_cast<std::size_t>(slot)];
+      sums.reserve(partition_.cols);
+      visit(std::as_writable_bytes(
+          std::span(sums.data(), static_cast<std::size_t>(partition_.cols))));
+    });
+    share.complete_lines(pass_->row_factor);
+    share.complete_lines(pass_->row_sum);
+  }
+
   static constexpr Index group = GibbsKernel<T>::kept_rows;
 
   void clear_sums(Index slot) {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <span>
+
 #include "pass/column_sums.hpp"
 #include "pass/pass.hpp"
 #include "tensor/pooled_vector.hpp"
@@ -11,6 +13,8 @@ template <class T>
 class RowObserver : public Observer<T> {
  public:
   void start(const Partition& partition) final;
+  bool can_share() const final { return true; }
+  void share(const SlotShare& share) final { share.complete_lines(std::span<double>(values_)); }
 
   /// (Lq); queries with nothing allowed have 0. Valid after the pass.
   const PooledVector<double>& values() const { return values_; }

@@ -67,7 +67,8 @@ std::unique_ptr<GradientSink<T>> energy_sink(const Problem<T>& problem, Gradient
 
 template <class T>
 Gradients<T> gradients_of(const Problem<T>& problem, const SchemeOptions& options,
-                          const reference::Matrix& grad_out, int threads = 2) {
+                          const reference::Matrix& grad_out, int threads = 2,
+                          bool of_scores = true) {
   const Index queries = problem.scores().rows();
   const Index keys = problem.scores().cols();
   const auto v = problem.v();
@@ -94,7 +95,8 @@ Gradients<T> gradients_of(const Problem<T>& problem, const SchemeOptions& option
   forward.grad_out = {narrow_grad_out.data(), queries, v.cols};
   GradientTargets<T> targets;
   targets.v = {found.v.data(), keys, v.cols};
-  targets.scores = {whole.get(), rows.get(), cols.get()};
+  targets.scores = {rows.get(), cols.get()};
+  if (of_scores) targets.scores.push_back(whole.get());
   std::unique_ptr<GradientSink<T>> t5;
   if (problem.options().relative == Relative::t5) {
     BucketRule rule;

@@ -57,16 +57,16 @@ HeadNeeds compute_needs(const ComputeOptions& options, const AttentionInput& inp
   const Partition partition =
       partition_of(Order::row_panels, input.queries, input.keys, element_size);
   const std::int64_t sums = options.emits("col_sum") ? ColumnSums<float>::bytes(partition) : 0;
-  const std::int64_t output = options.needs_out()
-                                  ? output_bytes(options.scheme.scheme, input.queries, input.keys,
-                                                 input.v_head_dim, element_size)
-                                  : 0;
   needs.useful_bytes = useful_attend_bytes(options.scheme, input.queries, input.keys, element_size);
   needs.kept_bytes = gradient_sum_bytes(options.gradients, input.problems);
   if (options.join) {
     needs.kept_bytes += joined_bytes(input, shown_queries(options, input), element_size);
   }
-  needs.work_bytes = [&options, &input, sums, output, element_size](int threads, std::int64_t) {
+  needs.work_bytes = [&options, &input, sums, element_size](int threads, std::int64_t) {
+    const std::int64_t output = options.needs_out()
+                                    ? output_bytes(options.scheme.scheme, input.queries, input.keys,
+                                                   input.v_head_dim, element_size, threads)
+                                    : 0;
     const std::int64_t scores =
         emits_scores(options) ? score_results_bytes(element_size, threads) : 0;
     const std::int64_t forward = std::max(scores, attend_bytes(options.scheme.scheme, input.queries,

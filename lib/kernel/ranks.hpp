@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace attn::kernel {
+
+/// Processes that compute one problem together. All of them run the same program on the same
+/// input; long loops are divided among them (rank_share.hpp), and everything else is done by each.
+/// So all ranks call these functions in the same order. One call at a time, from any thread.
+class Ranks {
+ public:
+  virtual ~Ranks() = default;
+
+  virtual int own() const = 0;    ///< from 0
+  virtual int count() const = 0;  ///< at least 1
+
+  /// Messages from one rank to another arrive in the order in which they were sent. A call for
+  /// which another rank never answers ends the process.
+  virtual void send(int to, std::span<const std::byte> bytes) = 0;
+  virtual void receive(int from, std::span<std::byte> bytes) = 0;
+
+  /// Gives all ranks the part of each: rank r has bytes [ends[r − 1], ends[r]), from 0 for r = 0.
+  virtual void gather(std::span<std::byte> bytes, std::span<const std::int64_t> ends) = 0;
+
+  /// Those of this thread; null: it computes everything by itself. In the body of a parallel_for
+  /// there are none, so that a loop inside another one is not divided.
+  static Ranks* current() noexcept;
+
+  /// Divides the loops of this thread among `ranks` until the end of the scope; null: among none.
+  class Use {
+   public:
+    explicit Use(Ranks* ranks) noexcept;
+    ~Use();
+    Use(const Use&) = delete;
+    Use& operator=(const Use&) = delete;
+
+   private:
+    Ranks* before_;
+  };
+};
+
+}  // namespace attn::kernel

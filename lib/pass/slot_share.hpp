@@ -1,0 +1,72 @@
+#pragma once
+
+#include "kernel/rank_share.hpp"
+#include "pass/partition.hpp"
+
+namespace attn {
+
+/// The slots of a pass that this process computes (kernel/rank_share.hpp). The results of a line
+/// belong to the slot that holds its panel.
+class SlotShare {
+ public:
+  /// Those of the thread's ranks; `whole`: all slots, although there are ranks.
+  explicit SlotShare(const Partition& partition, bool whole = false)
+      : partition_(partition),
+        share_(partition.slots, whole ? nullptr : kernel::Ranks::current()) {}
+
+  bool divided() const { return share_.divided(); }
+  Index own_count() const { return share_.own_count(); }
+  Index own_slot(Index n) const { return share_.own_item(n); }
+  const Partition& partition() const { return partition_; }
+
+  /// Gives every rank the lines of all slots: of a matrix (lines, any), and one number by line. An
+  /// empty span stands for numbers that there are not.
+  template <class T>
+  void complete_lines(MatrixView<T> rows) const {
+    if (divided()) share_.complete_rows(rows, [&](Index slot) { return first_line(slot); });
+  }
+  template <class T>
+  void complete_lines(std::span<T> numbers) const {
+    if (divided() && !numbers.empty())
+      share_.complete_numbers(numbers, [&](Index slot) { return first_line(slot); });
+  }
+
+  /// Gives every rank what each slot has gathered in memory of its own.
+  void complete_slots(const kernel::RankShare::Results& gathered) const {
+    share_.complete(gathered);
+  }
+
+  /// Sums over the slots, see kernel/rank_share.hpp.
+  void add_in_turn(Index slot, const kernel::RankShare::Memory& totals,
+                   const std::function<void()>& add) const {
+    share_.add_in_turn(slot, totals, add);
+  }
+  void take_totals(const kernel::RankShare::Memory& totals) const { share_.take_totals(totals); }
+
+ private:
+  Index first_line(Index slot) const {
+    const Index lines = partition_.order == Order::row_panels ? partition_.rows : partition_.cols;
+    return std::min(lines, partition_.first_panel(slot) * partition_.panel);
+  }
+
+  Partition partition_;
+  kernel::RankShare share_;
+};
+
+/// Calls body(panel, slot, workspace) for all panels of the share, on up to `threads` threads:
+/// those of a slot in order and by one thread at a time, with that thread's workspace. If rows are
+/// selected, only for panels of rows that hold one of them.
+template <class Workspace, class Body>
+void for_each_panel(const SlotShare& share, int threads, const RowSelection* rows,
+                    PooledVector<Workspace>& workspaces, const Body& body) {
+  const Partition& partition = share.partition();
+  kernel::parallel_for(share.own_count(), threads, [&](Index n, int worker) {
+    const Index slot = share.own_slot(n);
+    Workspace& workspace = workspaces[static_cast<std::size_t>(worker)];
+    for (Index p = partition.first_panel(slot); p < partition.first_panel(slot + 1); ++p) {
+      if (rows == nullptr || rows->meets(partition.lines(p))) body(p, slot, workspace);
+    }
+  });
+}
+
+}  // namespace attn

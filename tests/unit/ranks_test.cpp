@@ -1,0 +1,254 @@
+// A computation that is divided among ranks has the bits of one process, on every rank.
+
+#include "kernel/ranks.hpp"
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+
+#include "dual_problem.hpp"
+#include "gradient_check.hpp"
+#include "kernel/in_order.hpp"
+#include "kernel/rank_share.hpp"
+#include "same_bits.hpp"
+#include "thread_ranks.hpp"
+
+using namespace attn;
+using namespace attn::testing;
+
+namespace {
+
+constexpr int rank_counts[] = {2, 3, 8};
+
+// Counts the weights that this process has seen.
+template <class T>
+class CountWeights final : public Observer<T> {
+ public:
+  void observe(const WeightTile<T>& tile, Index) override {
+    seen_ += tile.range.rows * tile.range.cols;
+  }
+  bool can_share() const override { return true; }
+  Index seen() const { return seen_; }
+
+ private:
+  std::atomic<Index> seen_ = 0;
+};
+
+// All results that are divided: weights are not among them.
+template <class T>
+Run<T> run_divided(const Problem<T>& problem, const SchemeOptions& options, int threads) {
+  Run<T> run;
+  const auto v = problem.v();
+  const Index queries = problem.scores().rows();
+  run.out.assign(static_cast<std::size_t>(queries * v.cols), T{-1});
+  Output<T> output(v, MatrixView<T>(run.out.data(), queries, v.cols));
+  ColumnSums<T> sums;
+  RowEntropy<T> entropy;
+  run.attention = attend<T>(problem.scores(), options, {&output, &sums, &entropy}, threads);
+  run.column_sums = sums.values();
+  run.entropies = entropy.values();
+  return run;
+}
+
+template <class T>
+bool same_run(const Run<T>& a, const Run<T>& b) {
+  const Potentials& x = a.attention.potentials;
+  const Potentials& y = b.attention.potentials;
+  return same_bits(a.out, b.out) && same_bits(a.column_sums, b.column_sums) &&
+         same_bits(a.entropies, b.entropies) && same_bits(x.row, y.row) &&
+         same_bits(x.col, y.col) && same_bits(x.unas_row, y.unas_row) &&
+         a.attention.summary.iterations == b.attention.summary.iterations;
+}
+
+template <class T>
+bool same_gradients(const Gradients<T>& a, const Gradients<T>& b) {
+  return same_bits(a.q, b.q) && same_bits(a.k, b.k) && same_bits(a.v, b.v) && same_bits(a.w, b.w) &&
+         same_bits(a.w2, b.w2) && same_bits(a.b1, b.b1) && same_bits(a.by_query, b.by_query) &&
+         same_bits(a.by_key, b.by_key) && same_bits(a.table, b.table) &&
+         same_bits(&a.hybrid, &b.hybrid, 1);
+}
+
+// `compute(threads)` on ranks and by one process.
+template <class Compute, class Same>
+void check_ranks(const Compute& compute, const Same& same) {
+  const auto alone = compute(2);
+  for (const int count : rank_counts) {
+    CAPTURE(count);
+    for (const auto& found : on_ranks(count, [&] { return compute(count == 2 ? 2 : 1); })) {
+      CHECK(same(found, alone));
+    }
+  }
+}
+
+ProblemOptions random_shape(Random& random, Index largest) {
+  ProblemOptions options = random_options(random, largest);
+  options.queries = random_size(random, 1, largest);
+  options.keys = random_size(random, 1, largest);
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE("items of ranks") {
+  Mailboxes boxes;
+  for (const Index items : {0, 1, 2, 3, 7}) {
+    std::vector<int> owners(static_cast<std::size_t>(items), 0);
+    for (int own = 0; own < 3; ++own) {
+      ThreadRanks ranks(boxes, own, 3);
+      const kernel::RankShare share(items, &ranks);
+      for (Index n = 0; n < share.own_count(); ++n) {
+        ++owners[static_cast<std::size_t>(share.own_item(n))];
+      }
+    }
+    CHECK(std::all_of(owners.begin(), owners.end(), [](int one) { return one == 1; }));
+  }
+  const kernel::RankShare whole(5, nullptr);
+  CHECK(whole.own_count() == 5);
+  CHECK(whole.own_item(4) == 4);
+}
+
+TEST_CASE("results longer than one exchange, and items without any") {
+  constexpr Index items = 7;
+  constexpr std::size_t length = 700000;
+  for (const auto& found : on_ranks(3, [&] {
+         kernel::Ranks& ranks = *kernel::Ranks::current();
+         const kernel::RankShare share(items, &ranks);
+         std::vector<std::vector<double>> values(items, std::vector<double>(length, -1));
+         for (Index n = 0; n < share.own_count(); ++n) {
+           const Index item = share.own_item(n);
+           values[static_cast<std::size_t>(item)].assign(length, static_cast<double>(item));
+         }
+         share.complete([&](Index item, const kernel::RankShare::Visit& visit) {
+           auto& one = values[static_cast<std::size_t>(item)];
+           if (item != 4) visit(std::as_writable_bytes(std::span(one)));
+         });
+         return values;
+       })) {
+    for (Index item = 0; item < items; ++item) {
+      const auto& one = found[static_cast<std::size_t>(item)];
+      const auto missing = item == 4 ? -1.0 : static_cast<double>(item);
+      CHECK(std::count_if(one.begin(), one.end(), [&](double x) {
+              return x == static_cast<double>(item) || x == missing;
+            }) == static_cast<std::ptrdiff_t>(length));
+    }
+  }
+}
+
+TEST_CASE("sums in order, and an error in one of them") {
+  for (const int threads : {1, 2, 4}) {
+    std::vector<Index> order;
+    kernel::add_in_order(
+        9, threads, [](Index, Index) {}, [&](Index item, Index) { order.push_back(item); });
+    CHECK(order == std::vector<Index>{0, 1, 2, 3, 4, 5, 6, 7, 8});
+    CHECK_THROWS_AS(kernel::add_in_order(
+                        9, threads,
+                        [](Index item, Index) {
+                          if (item == 3) throw Error(Failure::input, "item 3");
+                        },
+                        [](Index, Index) {}),
+                    Error);
+  }
+}
+
+TEST_CASE_TEMPLATE("ranks see disjoint tiles that are all tiles", T, float, double) {
+  Random random(711);
+  ProblemOptions options;
+  options.queries = 300;
+  options.keys = 200;
+  const Problem<T> problem(options, random);
+  const auto seen = on_ranks(3, [&] {
+    CountWeights<T> counter;
+    attend<T>(problem.scores(), fixed(Scheme::unas), {&counter}, 1);
+    return counter.seen();
+  });
+  CHECK(seen[0] + seen[1] + seen[2] == 300 * 200);
+  for (const Index one : seen) CHECK(one > 0);
+}
+
+TEST_CASE_TEMPLATE("attention under every scheme on ranks", T, float, double) {
+  Random random(712);
+  for (const Scheme scheme : schemes_with_fenchel) {
+    for (const double spread : {0.5, 6.0}) {
+      ProblemOptions options;
+      options.queries = 391;
+      options.keys = 1290;
+      options.depth = 4;
+      options.v_head_dim = 3;
+      options.spread = spread;
+      const Problem<T> problem(options, random);
+      CAPTURE(static_cast<int>(scheme));
+      CAPTURE(spread);
+      const auto of_output = [&](int threads) {
+        return run_output(problem, fixed(scheme), threads);
+      };
+      const auto of_all = [&](int threads) { return run_divided(problem, fixed(scheme), threads); };
+      check_ranks(of_output, same_run<T>);
+      check_ranks(of_all, same_run<T>);
+    }
+  }
+}
+
+TEST_CASE_TEMPLATE("random problems on ranks, with weights, which every rank computes", T, float,
+                   double) {
+  Random random(713);
+  for (int n = 0; n < repeats(30); ++n) {
+    const Problem<T> problem(random_shape(random, 200), random);
+    const Scheme scheme = all_schemes[random_index(random, 0, 3)];
+    CAPTURE(n);
+    check_ranks([&](int threads) { return run_divided(problem, fixed(scheme), threads); },
+                same_run<T>);
+    check_ranks([&](int threads) { return run_all(problem, fixed(scheme), threads); },
+                [](const Run<T>& a, const Run<T>& b) {
+                  return same_run(a, b) && same_bits(a.weights, b.weights);
+                });
+  }
+}
+
+TEST_CASE_TEMPLATE("gradients on ranks", T, float, double) {
+  Random random(714);
+  for (const Scheme scheme : all_schemes) {
+    for (const Mechanism mechanism : all_mechanisms) {
+      ProblemOptions options = random_shape(random, 150);
+      options.keys = 1100;
+      options.mechanism = mechanism;
+      options.key_depth = mechanism == Mechanism::product ? options.depth : 3;
+      const Problem<T> problem(options, random);
+      const auto grad_out = random_matrix(problem.scores().rows(), problem.v().cols, random);
+      CAPTURE(static_cast<int>(scheme));
+      CAPTURE(static_cast<int>(mechanism));
+      check_ranks(
+          [&](int threads) {
+            return gradients_of(problem, fixed(scheme), grad_out, threads, false);
+          },
+          same_gradients<T>);
+    }
+  }
+}
+
+TEST_CASE("duals on ranks") {
+  Random random(715);
+  for (const double gamma : {0.0, 0.5}) {
+    for (const Index depth : {4, 40}) {
+      DualShape shape;
+      shape.queries = 101;
+      shape.count = 20;
+      shape.depth = depth;
+      shape.gamma = gamma;
+      const OwnedDual owned(shape, random);
+      CAPTURE(gamma);
+      CAPTURE(depth);
+      check_ranks(
+          [&](int threads) {
+            const SolvedDual found(owned.problem(), {}, threads);
+            std::vector<double> all = found.lambdas;
+            all.insert(all.end(), found.hs.begin(), found.hs.end());
+            all.insert(all.end(), found.ps.begin(), found.ps.end());
+            for (const DualSummary& one : found.summaries) {
+              all.insert(all.end(), {one.gap, one.primal, static_cast<double>(one.iterations)});
+            }
+            return all;
+          },
+          [](const auto& a, const auto& b) { return same_nonempty_bits(a, b); });
+    }
+  }
+}
