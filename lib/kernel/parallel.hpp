@@ -25,9 +25,9 @@ struct alignas(64) Share {
 /// its own share first, which is the same in every loop with the same count (its data may still be
 /// in its cache), and then through the rest of the others' shares, so a body's result must not
 /// depend on its worker. Inside another parallel_for, all items run on the caller's thread. Workers
-/// allocate from the caller's MemoryPool. Loops in a body are not divided among ranks. An exception ends the loop, and the one of the lowest
-/// item seen is rethrown here. If the threads cannot be started, throws Error(memory) and calls
-/// nothing.
+/// allocate from the caller's MemoryPool. Loops in a body are not divided among ranks. An exception
+/// ends the loop, and the one of the lowest item seen is rethrown here. If the threads cannot be
+/// started, throws Error(memory) and calls nothing.
 template <class Body>
 void parallel_for(Index count, int threads, const Body& body) {
   const int team = static_cast<int>(std::min<Index>(threads, count));
