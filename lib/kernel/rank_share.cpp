@@ -30,7 +30,7 @@ void RankShare::complete(const Results& results) const {
   PooledVector<std::int64_t> ends(static_cast<std::size_t>(count));
   Index first = 0;
   while (first < items_) {
-    // The largest number of items, `count` at a time, of which no rank has more than its part.
+    // Items up to `last`, one for each rank at a time, until some rank's part is full.
     Index last = first;
     std::fill(ends.begin(), ends.end(), std::int64_t{0});
     do {

@@ -26,16 +26,18 @@ class RankShare {
   using Visit = std::function<void(std::span<std::byte> bytes)>;
   using Results = std::function<void(Index item, const Visit& visit)>;
 
-  /// Gives every rank the results of all items.
+  /// Called by all ranks after their own items: sends their results to the others, and takes those
+  /// of the other items.
   void complete(const Results& results) const;
 
-  /// Sums over items that are added in their order: calls add() when `totals` are the sums of all
-  /// items before `item`, which come from the rank that has added the last of them. To be called
-  /// for the own items in order.
+  /// Adds an item to sums over all items, in the order of the items. The totals so far come from
+  /// the rank that has added the item before; `add` adds this one; then they go on to the rank of
+  /// the next. To be called for the own items in their order. `totals` visits the memory of the
+  /// sums.
   using Memory = std::function<void(const Visit& visit)>;
   void add_in_turn(Index item, const Memory& totals, const std::function<void()>& add) const;
 
-  /// Gives every rank the totals after the last item.
+  /// Called by all ranks afterwards: takes the totals from the rank of the last item.
   void take_totals(const Memory& totals) const;
 
   /// The same as `complete` for results by line, of which item n has lines [first(n), first(n +

@@ -21,7 +21,8 @@ class Ranks {
   virtual void send(int to, std::span<const std::byte> bytes) = 0;
   virtual void receive(int from, std::span<std::byte> bytes) = 0;
 
-  /// Gives all ranks the part of each: rank r has bytes [ends[r − 1], ends[r]), from 0 for r = 0.
+  /// Called by all ranks with memory of the same size, of which rank r has filled its part: bytes
+  /// [ends[r − 1], ends[r]), from 0 for r = 0. Fills the parts of the others.
   virtual void gather(std::span<std::byte> bytes, std::span<const std::int64_t> ends) = 0;
 
   /// Those of this thread; null: it computes everything by itself. In the body of a parallel_for

@@ -19,8 +19,8 @@ class SlotShare {
   Index own_slot(Index n) const { return share_.own_item(n); }
   const Partition& partition() const { return partition_; }
 
-  /// Gives every rank the lines of all slots: of a matrix (lines, any), and one number by line. An
-  /// empty span stands for numbers that there are not.
+  /// After the pass: takes the lines of the other ranks' slots, which are rows of a matrix or one
+  /// number each. Does nothing for an empty span.
   template <class T>
   void complete_lines(MatrixView<T> rows) const {
     if (divided()) share_.complete_rows(rows, [&](Index slot) { return first_line(slot); });
@@ -31,7 +31,7 @@ class SlotShare {
       share_.complete_numbers(numbers, [&](Index slot) { return first_line(slot); });
   }
 
-  /// Gives every rank what each slot has gathered in memory of its own.
+  /// The same for what each slot has gathered in memory of its own.
   void complete_slots(const kernel::RankShare::Results& gathered) const {
     share_.complete(gathered);
   }

@@ -80,13 +80,6 @@ void check_ranks(const Compute& compute, const Same& same) {
   }
 }
 
-ProblemOptions random_shape(Random& random, Index largest) {
-  ProblemOptions options = random_options(random, largest);
-  options.queries = random_size(random, 1, largest);
-  options.keys = random_size(random, 1, largest);
-  return options;
-}
-
 }  // namespace
 
 TEST_CASE("items of ranks") {
@@ -192,7 +185,7 @@ TEST_CASE_TEMPLATE("random problems on ranks, with weights, which every rank com
                    double) {
   Random random(713);
   for (int n = 0; n < repeats(30); ++n) {
-    const Problem<T> problem(random_shape(random, 200), random);
+    const Problem<T> problem(random_options(random, 200), random);
     const Scheme scheme = all_schemes[random_index(random, 0, 3)];
     CAPTURE(n);
     check_ranks([&](int threads) { return run_divided(problem, fixed(scheme), threads); },
@@ -208,7 +201,7 @@ TEST_CASE_TEMPLATE("gradients on ranks", T, float, double) {
   Random random(714);
   for (const Scheme scheme : all_schemes) {
     for (const Mechanism mechanism : all_mechanisms) {
-      ProblemOptions options = random_shape(random, 150);
+      ProblemOptions options = random_options(random, 150);
       options.keys = 1100;
       options.mechanism = mechanism;
       options.key_depth = mechanism == Mechanism::product ? options.depth : 3;

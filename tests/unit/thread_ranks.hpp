@@ -3,10 +3,10 @@
 // Ranks that are threads of one process, for tests.
 
 #include <condition_variable>
-#include <cstring>
 #include <deque>
 #include <map>
 #include <mutex>
+#include <stdexcept>
 #include <thread>
 #include <tuple>
 #include <vector>
