@@ -5,20 +5,11 @@
 #include <vector>
 
 #include "tensor/memory_pool.hpp"
+#include "train/batch_share.hpp"
 #include "train/pass_bytes.hpp"
 #include "train/slot.hpp"
 
 namespace attn::train {
-
-/// The most slots of a batch.
-inline constexpr Index most_slots = 8;
-
-/// The sequences [first, first + count) of a batch that belong to a slot: as equal as can be.
-struct SlotRange {
-  Index first = 0;
-  Index count = 0;
-};
-std::vector<SlotRange> slot_ranges(Index sequences);
 
 /// The shares that dropout removes: see Dropout.
 struct DropoutRates {
@@ -26,10 +17,13 @@ struct DropoutRates {
   double of_weights = 0;
 };
 
-/// Passes over batches, and their gradients, by several threads. A model has, as Transformer:
-/// the part of a batch that one slot computes, Batch, which knows its target_count(); the sums over
-/// targets, Sums, which add up by add(); TokenGradients<T>, which are added to the tables last and
-/// in the order of slots; parameters(), predict, differentiate and add_token_gradients.
+/// Passes over batches, and their gradients, by several threads and, where there are ranks, by each
+/// of them some slots. All ranks call the functions in the same order with the same arguments, and
+/// find the same results, whose bits depend neither on ranks nor on threads. A model has, as
+/// Transformer: the part of a batch that one slot computes, Batch, which knows its target_count();
+/// the sums over targets, Sums, which add up by add() and go into a SlotMessage by put_sums and
+/// take_sums; TokenGradients<T>, the arrays() of which are added to the tables last and in the
+/// order of slots; parameters(), predict, differentiate and add_token_gradients.
 template <class Model, class T>
 class BatchPass {
  public:
@@ -62,7 +56,19 @@ class BatchPass {
   void reserve(const SlotBytes& slot, Index sequences);
 
  private:
-  void add_slots(Index slots);
+  // Numbers in the flat array of all parameters.
+  struct Numbers {
+    Index first = 0;
+    Index count = 0;
+  };
+  using TokenGradients = typename Model::template TokenGradients<T>;
+
+  T* numbers_of(Index slot) const { return gradients_[static_cast<std::size_t>(slot)].data(); }
+  std::vector<Numbers> summed_numbers() const;
+  void add(const std::vector<BatchShare::Addition>& additions, const Numbers& numbers);
+  void exchange(const BatchShare& share, std::vector<Sums>& found,
+                std::vector<TokenGradients>& token_gradients);
+  void add_slots(const BatchShare& share);
   std::pair<Index, Index> slots_and_threads(Index sequences) const;
   std::int64_t pool_bytes(const SlotBytes& slot, Index sequences) const;
 

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "attnkit/error.hpp"
-#include "kernel/parallel.hpp"
 #include "kernel/tile.hpp"
+#include "train/shared_outputs.hpp"
 
 namespace attn::train {
 namespace {
@@ -185,19 +185,17 @@ std::vector<std::vector<Index>> decoder_outputs(const Transformer& model, const 
   MemoryPool pool;
   const MemoryPool::Use use(&pool);
   std::vector<AttentionPlans<T>> plans(static_cast<std::size_t>(threads));
-  std::vector<std::vector<Index>> outputs(sources.size());
-  kernel::parallel_for(std::ssize(sources), threads, [&](Index n, int worker) {
+  return shared_outputs(std::ssize(sources), threads, [&](Index n, int worker) {
     const auto at = static_cast<std::size_t>(n);
     Slot<T> slot;
     slot.weights = weights;
     slot.plans = &plans[static_cast<std::size_t>(worker)];
     try {
-      outputs[at] = Search<T>(model, slot, options, sources[at]).output();
+      return Search<T>(model, slot, options, sources[at]).output();
     } catch (const Error& error) {
       throw error.at("source " + std::to_string(n));
     }
   });
-  return outputs;
 }
 
 template <class T>

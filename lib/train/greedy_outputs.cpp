@@ -2,8 +2,8 @@
 
 #include <limits>
 
-#include "kernel/parallel.hpp"
 #include "train/language_batches.hpp"
+#include "train/shared_outputs.hpp"
 
 namespace attn::train {
 namespace {
@@ -39,12 +39,9 @@ template <class T>
 std::vector<std::vector<Index>> greedy_outputs(const MechanismModel& model, const T* weights,
                                                const std::vector<std::vector<Index>>& sources,
                                                const OutputOptions& options, int threads) {
-  std::vector<std::vector<Index>> outputs(sources.size());
-  kernel::parallel_for(std::ssize(sources), threads, [&](Index n, int /*worker*/) {
-    const auto at = static_cast<std::size_t>(n);
-    outputs[at] = greedy_output(model, weights, sources[at], options);
+  return shared_outputs(std::ssize(sources), threads, [&](Index n, int /*worker*/) {
+    return greedy_output(model, weights, sources[static_cast<std::size_t>(n)], options);
   });
-  return outputs;
 }
 
 #define ATTN_GREEDY_OUTPUTS(T)                                                                    \

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <map>
 #include <optional>
 #include <string>
@@ -60,6 +61,24 @@ struct MechanismPrediction : Prediction {
   }
 };
 
+inline void put_sums(SlotMessage& message, const MechanismPrediction& sums) {
+  put_sums(message, static_cast<const Prediction&>(sums));
+  message.put(sums.figures.size());
+  for (const auto& [name, figure] : sums.figures) {
+    message.put_text(name);
+    message.put(figure);
+  }
+}
+inline void take_sums(SlotMessage& message, MechanismPrediction& sums) {
+  take_sums(message, static_cast<Prediction&>(sums));
+  std::size_t figures = 0;
+  message.take(figures);
+  for (std::size_t n = 0; n < figures; ++n) {
+    const std::string name = message.take_text();
+    message.take(sums.figures[name]);
+  }
+}
+
 /// A model around a mechanism of lib/mechanisms, for the batches of a Transformer. It has
 /// embeddings of sources and inputs without positions, which its encoders tell from the order.
 /// Prediction::smoothed, whose gradient a step takes, may have a penalty of attention in it.
@@ -78,6 +97,8 @@ class MechanismModel {
   struct TokenGradients {
     Rows<T> source;
     Rows<T> input;
+
+    std::array<Rows<T>*, 2> arrays() { return {&source, &input}; }
   };
 
   /// The predictions of a slot.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "tensor/shape.hpp"
+#include "train/slot_message.hpp"
 
 namespace attn::train {
 
@@ -33,5 +34,9 @@ struct Prediction {
     return mean(smoothed, count) + mean(order_loss, order_count);
   }
 };
+
+/// Sums of a slot, for another rank.
+inline void put_sums(SlotMessage& message, const Prediction& sums) { message.put(sums); }
+inline void take_sums(SlotMessage& message, Prediction& sums) { message.take(sums); }
 
 }  // namespace attn::train

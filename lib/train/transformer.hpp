@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <optional>
 #include <vector>
 
@@ -99,6 +100,8 @@ class Transformer {
   struct TokenGradients {
     Rows<T> source;  ///< see Embedding::backward
     Rows<T> input;
+
+    std::array<Rows<T>*, 2> arrays() { return {&source, &input}; }
   };
 
   /// The predictions of a slot.

@@ -36,6 +36,9 @@ struct AnswerPrediction : Prediction {
   void add(const AnswerPrediction& more);
 };
 
+inline void put_sums(SlotMessage& message, const AnswerPrediction& sums) { message.put(sums); }
+inline void take_sums(SlotMessage& message, AnswerPrediction& sums) { message.take(sums); }
+
 /// y = LN(x + Σ_v π_v S_v) by MultiViewAttention, or y = LN(x) of the boxes of all views side by
 /// side; QuestionPooling of y by the question's vector q, the sum of its tokens' vectors; a
 /// Classifier. Dropout applies to attention weights, to Σ_v π_v S_v and to the pooled vector.
@@ -56,6 +59,8 @@ class ViewModel {
   template <class T>
   struct TokenGradients {
     Rows<T> question;
+
+    std::array<Rows<T>*, 1> arrays() { return {&question}; }
   };
 
   /// The predictions of a slot.

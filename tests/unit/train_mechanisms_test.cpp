@@ -1,4 +1,4 @@
-// lib/train: models of mechanisms: gradients against differences, padding, threads.
+// lib/train: models of mechanisms: gradients against differences, padding, threads, ranks.
 
 #include <doctest/doctest.h>
 
@@ -19,6 +19,7 @@
 #include "train/over_attention_model.hpp"
 #include "train/structured_model.hpp"
 #include "train_problem.hpp"
+#include "train_ranks.hpp"
 
 using namespace attn;
 using namespace attn::train;
@@ -181,7 +182,8 @@ TEST_CASE("a padded slot of a mechanism's model has the predictions of its seque
   }
 }
 
-TEST_CASE_TEMPLATE("no bit of a step of a mechanism's model depends on threads", T, float, double) {
+TEST_CASE_TEMPLATE("no bit of a step of a mechanism's model depends on threads or ranks", T, float,
+                   double) {
   for (const ModelCase& one : model_cases()) {
     CAPTURE(one.name);
     std::vector<SlotBatch> slots;
@@ -197,6 +199,7 @@ TEST_CASE_TEMPLATE("no bit of a step of a mechanism's model depends on threads",
       CAPTURE(threads);
       CHECK(gradients == first);
     }
+    check_ranks_of<T>(*one.model, slots);
   }
 }
 
@@ -263,6 +266,10 @@ TEST_CASE("greedy outputs are the best next words, whatever else is computed") {
   const std::vector<std::vector<Index>> sources = {{1, 2, 3}, {0}, {3, 3, 1, 2, 0}};
   const OutputOptions options = {.start = 0, .end = 1, .length = 6, .beam = 1};
   const auto outputs = greedy_outputs(model, weights.data(), sources, options, 2);
+  for (const auto& found :
+       on_ranks(2, [&] { return greedy_outputs(model, weights.data(), sources, options, 1); })) {
+    CHECK(found == outputs);
+  }
   Slot<double> slot;
   slot.weights = weights.data();
   for (std::size_t n = 0; n < sources.size(); ++n) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "thread_ranks.hpp"
 #include "thrown_error.hpp"
 #include "train/decoder_output.hpp"
 #include "train_problem.hpp"
@@ -218,7 +219,7 @@ TEST_CASE("of equally probable tokens the smallest is chosen") {
   }
 }
 
-TEST_CASE_TEMPLATE("an output depends on its source alone, whatever the others and the threads", T,
+TEST_CASE_TEMPLATE("an output depends on its source alone, whatever the threads and the ranks", T,
                    float, double) {
   const OutputProblem<T> problem(output_model(Scheme::hnas, true));
   const Outputs sources = some_sources(23, 9, 7);
@@ -226,6 +227,10 @@ TEST_CASE_TEMPLATE("an output depends on its source alone, whatever the others a
     const OutputOptions options = {.start = 4, .end = 2, .length = 7, .beam = beam};
     const Outputs all = problem.outputs(sources, options);
     for (const int threads : {2, 3, 8}) CHECK(problem.outputs(sources, options, threads) == all);
+    for (const Outputs& found : on_ranks(3, [&] { return problem.outputs(sources, options); })) {
+      CHECK(found == all);
+    }
+    CHECK(on_ranks(2, [&] { return problem.outputs({}, options); })[1].empty());
     for (std::size_t n = 0; n < sources.size(); ++n) {
       CHECK(problem.outputs({sources[n]}, options) == Outputs{all[n]});
     }

@@ -13,6 +13,7 @@
 #include "thrown_error.hpp"
 #include "train/view_model.hpp"
 #include "train_problem.hpp"
+#include "train_ranks.hpp"
 
 using namespace attn;
 using namespace attn::train;
@@ -420,7 +421,7 @@ TEST_CASE("one step of expectation-maximisation is dnas") {
   CHECK(worst <= 1e-12);
 }
 
-TEST_CASE_TEMPLATE("no bit of a step over scenes depends on threads", T, float, double) {
+TEST_CASE_TEMPLATE("no bit of a step over scenes depends on threads or ranks", T, float, double) {
   const ViewModelOptions options = small_views(AttentionScheme{Scheme::hnas, true, 1}, 2);
   std::vector<std::vector<Index>> own;
   for (Index n = 0; n < 19; ++n) own.push_back({1 + n % 6, 1 + n * 5 % 7, n * 3 % 5});
@@ -444,6 +445,7 @@ TEST_CASE_TEMPLATE("no bit of a step over scenes depends on threads", T, float, 
     CHECK(found.prediction.loss == loss);
     CHECK(found.prediction.by_kind[0].count + found.prediction.by_kind[1].count == 19);
   }
+  check_ranks_of<T>(model, slots);
 }
 
 TEST_CASE("views and heads that do not fit are refused") {

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "kernel/parallel.hpp"
+#include "kernel/rank_share.hpp"
+
+namespace attn::train {
+
+/// The outputs [0, count), of any lengths, each by one thread of one rank: output(n, worker). All
+/// ranks return all of them. Errors are those of parallel_for.
+template <class Output>
+std::vector<std::vector<Index>> shared_outputs(Index count, int threads, const Output& output) {
+  const kernel::RankShare share(count, kernel::Ranks::current());
+  std::vector<std::vector<Index>> outputs(static_cast<std::size_t>(count));
+  kernel::parallel_for(share.own_count(), threads, [&](Index k, int worker) {
+    const Index n = share.own_item(k);
+    outputs[static_cast<std::size_t>(n)] = output(n, worker);
+  });
+  if (!share.divided()) return outputs;
+  std::vector<Index> lengths;
+  for (const std::vector<Index>& one : outputs) lengths.push_back(std::ssize(one));
+  share.complete_numbers(std::span(lengths), [](Index n) { return n; });
+  for (std::size_t n = 0; n < lengths.size(); ++n) {
+    outputs[n].resize(static_cast<std::size_t>(lengths[n]));
+  }
+  share.complete([&](Index n, const kernel::RankShare::Visit& visit) {
+    visit(std::as_writable_bytes(std::span(outputs[static_cast<std::size_t>(n)])));
+  });
+  return outputs;
+}
+
+}  // namespace attn::train
