@@ -1,5 +1,6 @@
 """--shard and tensor-join: parts of a run, which together are the run to the last bit."""
 
+import json
 import os
 import random
 import shutil
@@ -154,6 +155,155 @@ class Joined(ShardTest):
         self.assertEqual(len(whole.split("\n\n")), sum(len(part.split("\n\n")) for part in parts if part))
 
 
+# Of one INPUT without groups: runs whose heads are divided. A unit is a head, the heads that share a key and a value,
+# a sequence, or the heads of one number, which add into one gradient.
+HEADS_RUNS = [
+    ("attn-compute", "--scheme dnas --emit out,row_potential,weights,col_sum,row_entropy"),
+    ("attn-compute", "--scheme dnas --emit out,grad_q,grad_k,grad_v"),
+    ("attn-compute", "--join --emit out,grad_q,grad_k"),
+    ("attn-compute", "--emit out,grad_bias"),
+    ("attn-compute", "--scheme hnas --queries 1,3:5 --emit out,row_potential,scores"),
+    ("attn-compute", "--scheme sinkhorn --iterations 4"),
+    ("attn-compute", "--scheme sinkhorn --tolerance 1e-4 --layout blhd -i q=inside.h5 -i k=inside.h5 -i v=inside.h5"),
+    ("sinkhorn-iter", "--emit plan,row_potential,error --tolerance 1e-5"),
+]
+
+
+class Heads(ShardTest):
+
+    def setUp(self):
+        super().setUp()
+        draw = np.random.default_rng(7)
+        sizes = {"q": (3, 4, 20, 8), "k": (3, 2, 30, 8), "v": (3, 2, 30, 5), "grad_out": (3, 4, 20, 5),
+                 "grad_joined": (3, 20, 20), "bias": (4, 20, 30)}
+        self.data = {name: draw.normal(size=size) for name, size in sizes.items()}
+        self.data["hybrid"] = draw.uniform(size=(3, 4))
+        self.data["key_length"] = np.array([30, 7, 19])
+        self.write("in.h5", {"model": "m"}, **self.data)
+        self.write("inside.h5", **{name: self.data[name].swapaxes(1, 2) for name in "qkv"})
+
+    def assert_joined(self, tool, arguments, count, source="in.h5"):
+        files = self.shards(tool, *arguments, count=count)
+        self.assertEqual(files, [f"out.{n + 1:04}-of-{count:04}.h5" for n in range(count)])
+        self.run_tool("tensor-join", *files[::-1], "-o", "joined.h5", "--force")
+        self.assert_same("only.h5", "joined.h5")
+        self.assertEqual(self.read("only.h5").labels, self.read("joined.h5").labels)
+        if "-i" not in arguments:
+            self.run_tool("tensor-join", *files, "--with", source, "-o", "joined.h5", "--force")
+            self.assert_same("whole.h5", "joined.h5")
+        for file in files:
+            (self.folder / file).unlink()
+
+    def test_same_bits_as_undivided(self):
+        for number, (tool, options) in enumerate(HEADS_RUNS):
+            arguments = [*options.split(), "in.h5", "-q"]
+            self.run_tool(tool, *arguments, "--only", "-o", "only.h5", "--force")
+            self.run_tool(tool, *arguments, "-o", "whole.h5", "--force")
+            for count in (1, 2, 3, 7, 64) if LONG else (64, 3) if number == 0 else (1 + number,):
+                with self.subTest(tool=tool, options=options, count=count):
+                    self.assert_joined(tool, arguments, count)
+
+    def test_results_of_an_earlier_run(self):
+        """Its settings and results are not in the bundle of another run."""
+        self.run_tool("attn-compute", "in.h5", "-q", "--scheme", "hnas", "--emit", "out,col_sum,row_potential",
+                      "-o", "old.h5")
+        arguments = ["old.h5", "-q", "--scale", "2"]
+        self.run_tool("attn-compute", *arguments, "--only", "-o", "only.h5")
+        self.run_tool("attn-compute", *arguments, "-o", "whole.h5")
+        self.assert_joined("attn-compute", arguments, 3, "old.h5")
+        self.assertNotIn("col_sum", self.read("joined.h5"))
+
+    def test_settings_of_an_earlier_run(self):
+        self.run_tool("attn-compute", "in.h5", "-q", "--scheme", "fenchel", "--alpha", "2", "-o", "old.h5")
+        arguments = ["old.h5", "-q"]
+        self.run_tool("attn-compute", *arguments, "-o", "whole.h5")
+        self.run_tool("attn-compute", *arguments, "--only", "-o", "only.h5")
+        self.assert_joined("attn-compute", arguments, 3, "old.h5")
+        self.assertNotIn("attn_alpha", self.read("joined.h5").attributes)
+
+    def test_one_group(self):
+        self.write("one.h5", **{f"layer__{name}": self.data[name] for name in "qkv"})
+        arguments = ["--each", "layer", "one.h5", "-q"]
+        self.run_tool("attn-compute", *arguments, "--only", "-o", "only.h5")
+        self.run_tool("attn-compute", *arguments, "-o", "whole.h5")
+        self.assert_joined("attn-compute", arguments, 5, "one.h5")
+
+    def problems(self, *arguments, count):
+        """The heads of each shard, by number."""
+        found = []
+        for file in self.shards("attn-compute", "in.h5", "-q", *arguments, count=count):
+            with h5py.File(self.folder / file) as shard:
+                text = json.loads(shard["attn_shard/divided"].asstr()[0])["own"]
+            ranges = [part.split(":") for part in text.split(",") if part]
+            found.append([n for first, last in ranges for n in range(int(first), int(last))])
+            (self.folder / file).unlink()
+        return found
+
+    def test_divided_by_work(self):
+        work = [length for length in (30, 7, 19) for _ in range(4)]
+        for count in (2, 3, 5):
+            own = self.problems(count=count)
+            self.assertEqual(sum(own, []), list(range(12)))
+            sums = [sum(work[n] for n in heads) for heads in own]
+            self.assertLessEqual(max(sums) - sum(work) / count, 30)
+        self.assertEqual([len(heads) for heads in self.problems(count=2)], [4, 8])
+
+    def test_what_adds_up_stays_together(self):
+        for heads in self.problems("--emit", "grad_k", count=5):
+            self.assertEqual(heads[::2], [head - 1 for head in heads[1::2]])
+            self.assertTrue(all(head % 2 == 0 for head in heads[::2]))
+        self.assertEqual(self.problems("--emit", "grad_bias", count=4), [[0, 4, 8], [1, 5, 9], [2, 6, 10], [3, 7, 11]])
+        for heads in self.problems("--join", count=2):
+            self.assertEqual(len(heads) % 4, 0)
+        for more, name in ((["--emit", "grad_bias", "--join"], "grad_bias"),
+                           (["--emit", "grad_hybrid", "--scheme", "hnas", "--hybrid", "0.5"], "grad_hybrid")):
+            self.refused("attn-compute", "in.h5", *more, "--shard", "1/2", status=2,
+                         says=[f"all 12 add into {name}"], hint="MPI ranks can share one problem")
+
+    def test_dry_run(self):
+        whole = self.run_tool("attn-compute", "in.h5", "--dry-run", "--json").json()["result"]
+        parts = [self.run_tool("attn-compute", "in.h5", "--dry-run", "--json=r.json", "--shard", f"{n}/3",
+                               "-o", "o.h5") and self.read_json("r.json")["result"] for n in (1, 2, 3)]
+        for figure in ("flops", "result_bytes"):
+            self.assertEqual(sum(part[figure] for part in parts), whole[figure])
+
+    def test_damaged(self):
+        files = self.shards("attn-compute", "in.h5", "-q", count=3)
+
+        def check(change, *says):
+            shutil.copy(self.folder / files[1], self.folder / "changed.h5")
+            with h5py.File(self.folder / "changed.h5", "a") as file:
+                change(file)
+            self.refused("tensor-join", files[0], "changed.h5", files[2], status=3, says=says, output="joined.h5")
+
+        def shorter(file):
+            values = file["out"][1:]
+            del file["out"]
+            file["out"] = values
+
+        def notes(old, new):
+            def change(file):
+                text = file["attn_shard/divided"].asstr()[0]
+                self.assertIn(old, text)
+                file["attn_shard/divided"][0] = text.replace(old, new)
+            return change
+
+        with h5py.File(self.folder / files[1]) as file:
+            own = json.loads(file["attn_shard/divided"].asstr()[0])["own"]
+            shape = file["out"].shape
+        first, last = map(int, own.split(":"))
+        check(lambda file: file.__delitem__("out"), "changed.h5 lacks its dataset out")
+        check(shorter, f"changed.h5:/out has shape ({shape[0] - 1}, 20, 5), expected ({shape[0]}, 20, 5)")
+        check(notes(f'"own":"{own}"', f'"own":"{first}:{last - 1}"'), "the shards have only 11 of the 12 problems")
+        check(notes(f'"own":"{own}"', f'"own":"{first - 1}:{last}"'), f"changed.h5 both have problem {first - 1}")
+        check(notes(f'"own":"{own}"', f'"own":"{first}:13"'), f"'{first}:13' is no list of ranges")
+        check(notes('"own"', '"none"'), "changed.h5 is no shard")
+        check(notes(f'"blocks":"{own}"', f'"blocks":"{first + 1}:{last + 1}"'), f"both hold block {last} of ")
+        other = self.shards("attn-compute", "in.h5", "-q", "--emit", "out", count=3, output="other.h5")
+        self.refused("tensor-join", files[0], other[1], files[2], status=3, says=[other[1], "emit"],
+                     output="joined.h5")
+
+
 class Engines(ShardTest):
 
     def run_in(self, engine, words, **more):
@@ -198,7 +348,11 @@ class Engines(ShardTest):
             with self.subTest(words=words):
                 self.refused("attn-compute", "dump.h5", "--shard", words, status=2, says=["--shard"])
         self.write("one.h5", q=np.ones((3, 2)), k=np.ones((3, 2)))
-        self.refused("attn-compute", "one.h5", "--shard", "1/2", status=2, says=["one.h5", "divides groups"])
+        self.refused("attn-compute", "one.h5", "--shard", "1/2", status=2,
+                     says=["divides heads or other problems, but there is only one"], hint="MPI ranks")
+        self.write("paths.h5", wq=np.ones((5, 2)), wk=np.ones((5, 2)))
+        self.refused("basis-paths", "identify", "paths.h5", "--shard", "1/2", status=2,
+                     says=["paths.h5", "divides groups"])
         self.refused("attn-compute", "--shard", "1/2", status=2, says=["standard input"])
         self.refused("explain-away-stats", "dump.h5", "--shard", "1/2", status=2, says=["--output"], output=None)
         self.refused("explain-away-stats", "dump.h5", "--shard", "1/2", status=2, says=["o.csv"], output="o.csv")

@@ -87,7 +87,7 @@ void report_cost(const cli::Arguments& arguments, const ComputeOptions& options,
   const std::size_t element = f64 ? sizeof(double) : sizeof(float);
   const MemoryPlan plan = plan_memory(input, element, compute_needs(options, input, element),
                                       arguments.threads, arguments.memory);
-  const auto heads = static_cast<double>(input.problems);
+  const auto heads = static_cast<double>(input.own_problems());
   const double out =
       options.needs_out() ? 2 * input.pairs() * static_cast<double>(input.v_head_dim) : 0;
   const double passes = description.score_passes(options.scheme) +

@@ -167,7 +167,6 @@ Totals compute(const cli::Arguments& arguments, const ComputeTask& task, io::Out
   if (options.join) {
     joined.emplace(bundle, input, options.queries ? &*options.queries : nullptr, report);
   }
-  const Index shown = options.queries ? options.queries->count() : input.queries;
   Totals totals;
   totals.padding = input.padding();
   const double seconds = for_each_head<T, HeadResult<T>>(
@@ -180,15 +179,15 @@ Totals compute(const cli::Arguments& arguments, const ComputeTask& task, io::Out
       },
       [&](Index problem, HeadResult<T>& result) {
         const Potentials& potentials = result.attention.potentials;
-        outputs.write("out", problem, {shown, input.v_head_dim}, result.out.data());
+        outputs.write("out", problem, result.out.data());
         if (joined) joined->add(problem, result.out.data(), plan.threads);
-        outputs.write("row_potential", problem, {input.queries}, potentials.row.data());
-        outputs.write("col_potential", problem, {input.keys}, potentials.col.data());
-        outputs.write("unas_row_potential", problem, {input.queries}, potentials.unas_row.data());
-        outputs.write("col_sum", problem, {input.keys}, result.col_sum.data());
-        outputs.write("row_entropy", problem, {shown}, result.row_entropy.data());
+        outputs.write("row_potential", problem, potentials.row.data());
+        outputs.write("col_potential", problem, potentials.col.data());
+        outputs.write("unas_row_potential", problem, potentials.unas_row.data());
+        outputs.write("col_sum", problem, result.col_sum.data());
+        outputs.write("row_entropy", problem, result.row_entropy.data());
         if (keep_hybrid) {
-          outputs.write("hybrid", problem, {}, &options.hybrid[static_cast<std::size_t>(problem)]);
+          outputs.write("hybrid", problem, &options.hybrid[static_cast<std::size_t>(problem)]);
         }
         gradients.add(problem, result.gradients);
         totals.add(result.attention);
@@ -201,7 +200,7 @@ Totals compute(const cli::Arguments& arguments, const ComputeTask& task, io::Out
 
 Totals compute_section(const cli::Arguments& arguments, const ComputeTask& task,
                        io::OutputBundle output, cli::Progress& progress, cli::Report& report) {
-  HeadOutputs outputs(output, task.input.leading, report);
+  HeadOutputs outputs(output, task.input.leading, report, task.input.share.get());
   warn_of_surprises(task.options, task.input, report);
   const Totals totals = task.f64
                             ? compute<double>(arguments, task, output, outputs, progress, report)

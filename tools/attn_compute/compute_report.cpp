@@ -48,6 +48,10 @@ void record_results(const cli::Arguments& arguments, const ComputeOptions& optio
   output.attribute("attn_scheme", scheme_name(options.scheme.scheme));
   output.attribute("attn_precision", std::string(f64 ? "f64" : "f32"));
   output.attribute("attn_status", status_name(totals.worst.status));
+  if (input.share) {
+    input.share->rank({{"attn_status"}, {static_cast<double>(totals.worst.status)}});
+    input.share->rank({{"attn_iterations"}, {static_cast<double>(totals.worst.iterations)}});
+  }
   if (scheme.is_mixture() && arguments.number("hybrid")) {
     output.attribute("attn_hybrid", *arguments.number("hybrid"));
   }
@@ -65,7 +69,7 @@ cli::Outcome conclude(const ComputeOptions& options, const AttentionInput& input
                       const Totals& totals, cli::Report& report) {
   auto& result = report.result();
   result["scheme"] = scheme_name(options.scheme.scheme);
-  result["problems"] = input.problems;
+  result["problems"] = input.own_problems();
   result["queries"] = input.queries;
   result["keys"] = input.keys;
   result["status"] = status_name(totals.worst.status);

@@ -112,6 +112,15 @@ ComputeTask::ComputeTask(const cli::Arguments& arguments, io::InputBundle sectio
   if (arguments.given("queries")) choose_queries(arguments, input, bundle.description(), options);
 }
 
+ProblemUnits ComputeTask::units() const {
+  ProblemUnits units(input.problems);
+  for (const GradientKind& kind : options.gradients) {
+    units.sum(kind.name, blocks_by_problem(kind, input.problems));
+  }
+  if (options.join) units.sum("joined", input.sequences());
+  return units;
+}
+
 void ComputeTask::report_params(cli::Report& report) const {
   report_score_options(options.scores, input.causal, report);
   report.params()["precision"] = f64 ? "f64" : "f32";

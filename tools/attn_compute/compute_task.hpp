@@ -19,6 +19,9 @@ struct ComputeTask {
   /// The effect of the run on results of earlier runs, and the inputs of its own results.
   RunEffect effect(const cli::Arguments& arguments) const;
 
+  /// Heads that add into one gradient, or that are joined, are one unit.
+  ProblemUnits units() const;
+
   void report_params(cli::Report& report) const;
   std::vector<io::InputDataset> datasets() const { return input.datasets(); }
 

@@ -23,6 +23,15 @@ std::vector<std::string> axis_labels(const GradientKind& kind) {
   return labels;
 }
 
+// The blocks of a dataset that all heads share, or of wo's rows, are never divided.
+BlockLayout layout_of(const GradientKind& kind) {
+  BlockLayout layout{.name = kind.name, .shape = kind.shape(), .labels = axis_labels(kind)};
+  if (!kind.of) return layout;
+  layout.axes = first_axes(kind.of->leading.size());
+  if (kind.of->heads == HeadAxis::inside) ++layout.axes.back();
+  return layout;
+}
+
 }  // namespace
 
 template <class T>
@@ -31,9 +40,10 @@ GradientWriter<T>::GradientWriter(io::OutputBundle& output, const std::vector<Gr
     : input_(input) {
   const DType type = sizeof(T) == sizeof(double) ? DType::f64 : DType::f32;
   for (const GradientKind& kind : kinds) {
-    gradients_.push_back({kind, output.create(kind.name, type, kind.shape(), axis_labels(kind)),
-                          SharedSums<T>(blocks_by_problem(kind, input.problems), kind.blocks())});
-    report.output(kind.name, output.address_of(kind.name), kind.shape(), type);
+    const std::vector<Index> blocks = blocks_by_problem(kind, input.problems);
+    gradients_.push_back(
+        {kind, BlockOutput(output, type, layout_of(kind), input.share.get(), report, blocks),
+         SharedSums<T>(blocks, kind.blocks())});
   }
 }
 
@@ -51,25 +61,13 @@ void GradientWriter<T>::add(Index problem, const std::vector<Buffer<T>>& parts) 
     }
     const Index block = gradient.kind.block(problem);
     if (gradient.sums.is_alone(problem)) {
-      write(gradient, block, part.data());
+      gradient.dataset.write(block, part.data());
       continue;
     }
     const auto sum =
         gradient.sums.add(problem, {part.data(), static_cast<std::size_t>(part.size())});
-    if (!sum.empty()) write(gradient, block, sum.data());
+    if (!sum.empty()) gradient.dataset.write(block, sum.data());
   }
-}
-
-template <class T>
-void GradientWriter<T>::write(const Gradient& gradient, Index block, const T* values) const {
-  io::OutputDataset dataset = gradient.dataset;
-  if (!gradient.kind.of) {
-    dataset.write({}, {}, values);
-    return;
-  }
-  const Operand& of = *gradient.kind.of;
-  const BlockAxes axes(of, block, 0, of.rows, 0, of.cols);
-  dataset.write(axes.start, axes.count, values);
 }
 
 template class GradientWriter<float>;

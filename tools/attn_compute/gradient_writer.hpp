@@ -4,6 +4,7 @@
 
 #include "attn_compute/gradient_plan.hpp"
 #include "cli/report.hpp"
+#include "common/block_output.hpp"
 #include "gradient/shared_sums.hpp"
 #include "io/output.hpp"
 #include "tensor/buffer.hpp"
@@ -27,11 +28,9 @@ class GradientWriter {
  private:
   struct Gradient {
     GradientKind kind;
-    io::OutputDataset dataset;
+    BlockOutput dataset;
     SharedSums<T> sums;
   };
-
-  void write(const Gradient& gradient, Index block, const T* values) const;
 
   const AttentionInput& input_;
   std::vector<Gradient> gradients_;

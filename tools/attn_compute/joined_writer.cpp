@@ -22,13 +22,11 @@ void read_block(const Operand& operand, Index problem, Buffer<T>& values) {
   }
 }
 
-io::OutputDataset create(io::OutputBundle& output, DType type, const Shape& shape,
-                         cli::Report& report) {
-  std::vector<std::string> labels(shape.size() - 2, "");
-  labels.insert(labels.end(), {"query", "dimension"});
-  io::OutputDataset dataset = output.create("joined", type, shape, labels);
-  report.output("joined", output.address_of("joined"), shape, type);
-  return dataset;
+BlockLayout layout_of(const Shape& shape) {
+  BlockLayout layout{.name = "joined", .shape = shape, .axes = first_axes(shape.size() - 2)};
+  layout.labels.assign(shape.size() - 2, "");
+  layout.labels.insert(layout.labels.end(), {"query", "dimension"});
+  return layout;
 }
 
 }  // namespace
@@ -39,8 +37,8 @@ JoinedWriter<T>::JoinedWriter(io::OutputBundle& output, const AttentionInput& in
     : input_(input),
       chosen_(chosen),
       count_(chosen == nullptr ? input.queries : chosen->count()),
-      dataset_(create(output, sizeof(T) == sizeof(double) ? DType::f64 : DType::f32,
-                      input.joined_shape(count_), report)),
+      dataset_(output, sizeof(T) == sizeof(double) ? DType::f64 : DType::f32,
+               layout_of(input.joined_shape(count_)), input.share.get(), report, input.sequences()),
       joined_(count_ * input.joined_width) {
   if (input.bo) read_block(*input.bo, 0, bo_);
 }
@@ -83,10 +81,7 @@ void JoinedWriter<T>::finish(Index problem) {
   if (!std::all_of(joined_.data(), joined_.data() + size, [](T x) { return std::isfinite(x); })) {
     throw_beyond_range<T>(input_.place(problem) + ": joined is beyond the range of");
   }
-  Shape start = unravel(problem, input_.leading);
-  if (!start.empty()) start.pop_back();
-  const Shape count = join(Shape(start.size(), 1), {count_, input_.joined_width});
-  dataset_.write(join(start, {0, 0}), count, joined_.data());
+  dataset_.write(problem / input_.heads(), joined_.data());
 }
 
 template class JoinedWriter<float>;

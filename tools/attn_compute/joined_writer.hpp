@@ -2,6 +2,7 @@
 
 #include "cli/report.hpp"
 #include "common/attention_input.hpp"
+#include "common/block_output.hpp"
 #include "io/output.hpp"
 #include "pass/row_selection.hpp"
 #include "tensor/buffer.hpp"
@@ -31,7 +32,7 @@ class JoinedWriter {
   const AttentionInput& input_;
   const RowSelection* chosen_;
   Index count_;  // queries of the dataset
-  io::OutputDataset dataset_;
+  BlockOutput dataset_;
   Buffer<T> wo_;  // of one head
   Buffer<T> bo_;
   Buffer<T> joined_;  // of one sequence

@@ -80,7 +80,7 @@ cli::Declaration declare() {
       "Writes out, joined, weights, scores, energies and row_entropy only for these queries, "
       "such as 0,17,100:108,-1, and their indices as the dataset queries (n). The weights are the "
       "same as without --queries: dnas still normalises over all queries.");
-  declare_sections(d);
+  declare_sections(d, "heads");
   declare_compute_datasets(d);
   d.example("attn-compute --scheme dnas layer3.h5 | explain-away-stats",
             "Find the keys that get hardly any attention.");

@@ -5,8 +5,8 @@
 
 namespace attn::tools {
 
-double AttentionInput::pairs() const {
-  double count = 0;
+std::vector<double> AttentionInput::pairs_by_problem() const {
+  std::vector<double> counts;
   double of_head = 0;
   for (std::size_t n = 0; n < parts.size(); ++n) {
     // The heads of a batch share their part.
@@ -20,14 +20,23 @@ double AttentionInput::pairs() const {
         of_head += static_cast<double>(band.end(row) - band.begin(row));
       }
     }
-    count += of_head;
+    counts.push_back(of_head);
+  }
+  return counts;
+}
+
+double AttentionInput::pairs() const {
+  const std::vector<double> counts = pairs_by_problem();
+  double count = 0;
+  for (Index n = 0; n < own_problems(); ++n) {
+    count += counts[static_cast<std::size_t>(own_problem(n))];
   }
   return count;
 }
 
 double AttentionInput::score_flops(Scheme scheme, double passes) const {
   if (!q) return 0;
-  const auto heads = static_cast<double>(problems);
+  const auto heads = static_cast<double>(own_problems());
   const auto product = [](Index rows, Index inner, Index cols) {
     return 2 * static_cast<double>(rows) * static_cast<double>(inner) * static_cast<double>(cols);
   };

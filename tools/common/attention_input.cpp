@@ -243,9 +243,18 @@ ScoreRecipe AttentionInput::recipe(Scheme scheme) const {
   return recipe;
 }
 
+std::vector<Index> AttentionInput::sequences() const {
+  std::vector<Index> found;
+  for (Index problem = 0; problem < problems; ++problem) found.push_back(problem / heads());
+  return found;
+}
+
 Padding AttentionInput::padding() const {
   Padding all;
-  for (const OwnPart& part : parts) all.add({queries - part.queries(), keys - part.keys()});
+  for (Index n = 0; n < own_problems(); ++n) {
+    const OwnPart& own = part(own_problem(n));
+    all.add({queries - own.queries(), keys - own.keys()});
+  }
   return all;
 }
 

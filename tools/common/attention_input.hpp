@@ -1,11 +1,13 @@
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "common/operand.hpp"
 #include "common/padding_words.hpp"
+#include "common/problem_share.hpp"
 #include "common/score_options.hpp"
 #include "io/input.hpp"
 #include "plan/head.hpp"
@@ -65,6 +67,7 @@ struct AttentionInput {
   std::optional<Vectors> grad_out;                      ///< like out; see take_grad_out
   std::vector<OwnPart> parts;                           ///< of every problem
   bool any_float64 = false;                             ///< among the datasets that are used
+  std::shared_ptr<ProblemShare> share;                  ///< of a shard; null: all problems
 
   /// Adds the dataset grad_out, which is then read with the heads. Throws Error(input) if its shape
   /// is not that of out.
@@ -101,7 +104,11 @@ struct AttentionInput {
   /// All pairs of a problem, padding included.
   TileRange all_pairs() const { return {0, queries, 0, keys}; }
 
-  /// Of all problems.
+  /// The number of problems to compute, and the n-th of them: all, or those of `share`.
+  Index own_problems() const { return share ? share->size() : problems; }
+  Index own_problem(Index n) const { return share ? share->problem(n) : n; }
+
+  /// Of the problems to compute.
   Padding padding() const;
 
   /// How the scores for `scheme` are computed. Requires that the constructor's `schemes` has it.
@@ -113,15 +120,21 @@ struct AttentionInput {
   /// The number of heads: the length of the last leading axis, or 1 without leading axes.
   Index heads() const { return leading.empty() ? 1 : leading.back(); }
 
+  /// The sequence of each problem: those that differ in their head belong to one.
+  std::vector<Index> sequences() const;
+
   /// The sources of a problem's scores, for messages: "a.h5:/q and a.h5:/k, head [0, 3]".
   std::string place(Index problem) const;
 
-  /// Floating-point operations of `passes` passes over the energies of all heads for `scheme`,
+  /// Floating-point operations of `passes` passes over the energies of the own heads for `scheme`,
   /// including the products before them: projections, and products with W and W1. Pairs that
   /// causality or the window forbids and padding are not counted; a tanh counts as one operation.
   double score_flops(Scheme scheme, double passes) const;
 
-  /// The number of pairs of all heads that causality and the window allow, without padding.
+  /// The number of pairs of each head that causality and the window allow, without padding.
+  std::vector<double> pairs_by_problem() const;
+
+  /// The same of all heads to compute.
   double pairs() const;
 
   /// Bytes of one head in memory, in float32 or float64. Dense matrices of up to `dense_limit`

@@ -64,7 +64,7 @@ MemoryPlan plan_memory(const AttentionInput& input, std::size_t element_size,
       std::max<Index>(1 + held / std::max<std::int64_t>(1, per_head),
                       std::min<Index>(plan.threads, 1 + (memory - plan.bytes) /
                                                             std::max<std::int64_t>(1, per_head)));
-  plan.batch = std::clamp<Index>(std::min(busy, affordable), 1, input.problems);
+  plan.batch = std::clamp<Index>(std::min(busy, affordable), 1, input.own_problems());
   plan.bytes += (plan.batch - 1) * per_head;
   const Index at_once = over_heads(plan.batch, plan.threads) ? plan.threads : 1;
   plan.useful_bytes = std::min(needs.useful_bytes, (memory - plan.bytes) / at_once);

@@ -63,8 +63,8 @@ auto naming_head(const AttentionInput& input, const Head<T>& head, const Body& b
   }
 }
 
-/// Reads heads, shows each to `look`, computes a Result from each, and hands the results to `keep`
-/// in order, on the calling thread; returns the seconds spent computing.
+/// Reads the heads to compute, shows each to `look`, computes a Result from each, and hands the
+/// results to `keep` in order, on the calling thread; returns the seconds spent computing.
 template <class T, class Result>
 double for_each_head(const AttentionInput& input, const MemoryPlan& plan, cli::Progress& progress,
                      const std::function<void(const Head<T>& head)>& look,
@@ -72,11 +72,11 @@ double for_each_head(const AttentionInput& input, const MemoryPlan& plan, cli::P
                      const std::function<void(Index problem, Result& result)>& keep) {
   HeadReader<T> reader(input, plan.dense_limit, plan.threads);
   double seconds = 0;
-  for (Index first = 0; first < input.problems; first += plan.batch) {
-    const Index count = std::min(plan.batch, input.problems - first);
+  for (Index first = 0; first < input.own_problems(); first += plan.batch) {
+    const Index count = std::min(plan.batch, input.own_problems() - first);
     std::vector<std::shared_ptr<Head<T>>> heads;
     for (Index n = 0; n < count; ++n) {
-      heads.push_back(reader.read(first + n));
+      heads.push_back(reader.read(input.own_problem(first + n)));
       look(*heads.back());
     }
     std::vector<Result> results(static_cast<std::size_t>(count));
@@ -89,7 +89,8 @@ double for_each_head(const AttentionInput& input, const MemoryPlan& plan, cli::P
     });
     seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     heads.clear();
-    for (Index n = 0; n < count; ++n) keep(first + n, results[static_cast<std::size_t>(n)]);
+    for (Index n = 0; n < count; ++n)
+      keep(input.own_problem(first + n), results[static_cast<std::size_t>(n)]);
   }
   return seconds;
 }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "attnkit/error.hpp"
 #include "common/shard_marks.hpp"
 
 namespace attn::tools {
@@ -13,25 +14,44 @@ void SectionShare::add(const SectionName& name, double work, const ResultPlan& w
   sections_.push_back(std::move(section));
 }
 
+void SectionShare::divide(const ProblemUnits& units, const std::vector<double>& work) {
+  const std::size_t count = units.units().size();
+  if (count <= 1) {
+    const std::string why =
+        units.problems() == 1 ? "there is only one"
+                              : fmt::format("all {} add into {}", units.problems(), units.summed());
+    throw Error(Failure::usage, "--shard divides heads or other problems, but " + why,
+                "without --shard, MPI ranks can share one problem");
+  }
+  problems_ = std::make_shared<ProblemShare>(units.problems(), own_problems(units, work, shard_));
+}
+
 void SectionShare::mark(io::OutputBundle& output) const {
   ShardMarks marks;
   marks.shard = shard_;
   marks.run = run_of(arguments_);
-  for (const Section& section : sections_) marks.groups.push_back(section.group);
-  const auto [first, last] = own();
+  const auto [first, last] = problems_ ? std::pair{std::size_t{0}, sections_.size()} : own();
   for (std::size_t n = first; n < last; ++n) {
     const Section& section = sections_[n];
-    const auto inside = [&](const std::string& name) { return section.group + "/" + name; };
-    marks.own.push_back(section.group);
+    const auto inside = [&](const std::string& name) {
+      return section.group.empty() ? name : section.group + "/" + name;
+    };
+    if (!problems_) marks.own.push_back(section.group);
     for (const std::string& name : section.left_out) marks.left_out.push_back(inside(name));
     for (const std::string& name : section.removed) marks.removed.push_back(inside(name));
+  }
+  if (problems_) {
+    marks.divided.emplace(ShardMarks::Divided{sections_.front().group, *problems_});
+  } else {
+    for (const Section& section : sections_) marks.groups.push_back(section.group);
   }
   write_shard_marks(marks, output);
 }
 
-std::string SectionShare::without_sections() const {
-  return fmt::format("shard {} of {} has none of the {} groups", shard_.number, shard_.count,
-                     sections_.size());
+std::string SectionShare::without_work() const {
+  const std::string units = problems_ ? fmt::format("{} problems", problems_->problems())
+                                      : fmt::format("{} groups", sections_.size());
+  return fmt::format("shard {} of {} has none of the {}", shard_.number, shard_.count, units);
 }
 
 }  // namespace attn::tools

@@ -1,10 +1,12 @@
 #pragma once
 
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "cli/command.hpp"
+#include "common/problem_share.hpp"
 #include "common/results.hpp"
 #include "common/section_name.hpp"
 #include "common/shard.hpp"
@@ -12,7 +14,7 @@
 
 namespace attn::tools {
 
-/// The share that one shard has in the sections of a run.
+/// The share that one shard has in the sections of a run or, if there is only one, in its problems.
 class SectionShare {
  public:
   /// `arguments` must outlive it.
@@ -26,11 +28,18 @@ class SectionShare {
   /// The sections [first, second) that the shard computes, of those added.
   std::pair<std::size_t, std::size_t> own() const { return share_of(work_, shard_); }
 
+  /// Divides the problems of the only section, with the work of each. Throws Error(usage) if they
+  /// are one unit.
+  void divide(const ProblemUnits& units, const std::vector<double>& work);
+
+  /// The problems that the shard computes; null if they are not divided.
+  const std::shared_ptr<ProblemShare>& problems() const { return problems_; }
+
   /// Writes the marks of the shard (shard_marks.hpp).
   void mark(io::OutputBundle& output) const;
 
   /// "shard 3 of 64 has none of the 40 groups"
-  std::string without_sections() const;
+  std::string without_work() const;
 
  private:
   struct Section {
@@ -42,6 +51,7 @@ class SectionShare {
   Shard shard_;
   std::vector<double> work_;
   std::vector<Section> sections_;
+  std::shared_ptr<ProblemShare> problems_;
 };
 
 }  // namespace attn::tools

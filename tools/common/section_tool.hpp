@@ -26,7 +26,9 @@ namespace attn::tools {
 /// InputBundle `bundle`, and `input` with the number of `problems`. Its static function
 /// suffices(arguments, bundle) says whether `bundle` has datasets from which it can compute.
 ///
-/// With --shard the tool checks all sections and computes those of its shard.
+/// With --shard the tool checks all sections and computes those of its shard. If there is only one
+/// section, and the Task has units(), which of its problems can be computed apart, the shard
+/// computes some of its problems: `input.share` says which.
 template <class Task>
 class SectionTool {
  public:
@@ -116,11 +118,17 @@ class SectionTool {
   /// Completes the report of all sections; returns the summary line and the exit status.
   virtual cli::Outcome conclude(const GroupReport& groups) = 0;
 
+  static constexpr bool has_units = requires(const Task& task) { task.units(); };
+
   // A task keeps datasets open in HDF5; for thousands of groups that would take too much memory.
   static constexpr std::size_t most_kept_tasks = 64;
 
   std::unique_ptr<const Task> make(std::size_t section) const {
-    return std::make_unique<const Task>(arguments_, sections_.open(section));
+    auto task = std::make_unique<Task>(arguments_, sections_.open(section));
+    if constexpr (has_units) {
+      if (share_) task->input.share = share_->problems();
+    }
+    return task;
   }
 
   std::unique_ptr<const Task> take(std::size_t section) {
@@ -166,8 +174,27 @@ class SectionTool {
     return static_cast<double>(task.input.problems);
   }
 
+  // Drops the problems of other shards. Returns whether problems are divided.
+  bool divide_problems() {
+    if constexpr (has_units) {
+      if (sections_.size() != 1) return false;
+      const std::unique_ptr<const Task> task = make(0);
+      const ProblemUnits units = task->units();
+      // A group can be a unit itself.
+      if (sections_.several() && units.units().size() <= 1) return false;
+      share_->divide(units, task->input.pairs_by_problem());
+      kept_.clear();
+      kept_.resize(1);  // those made from now on have the share
+      counts_.assign(1, share_->problems()->size());
+      if (share_->problems()->size() == 0) sections_.keep(0, 0);
+      return true;
+    }
+    return false;
+  }
+
   // Drops the sections of other shards.
   void divide() {
+    if (divide_problems()) return;
     if (!sections_.several()) {
       throw Error(Failure::usage, "--shard divides groups, but " + sections_.description() +
                                       " is computed as a whole");
@@ -189,7 +216,7 @@ class SectionTool {
     io::OutputBundle output = open_output_like(arguments_, sections_.whole(), {}, output_options());
     share_->mark(output);
     cli::Outcome outcome;
-    outcome.summary = share_->without_sections();
+    outcome.summary = share_->without_work();
     outcome.commit = commit_of(std::move(output), report_);
     return outcome;
   }

@@ -74,7 +74,7 @@ io::OutputBundle open_whole(const cli::Arguments& arguments, const Sections& sec
 
 }  // namespace
 
-void declare_sections(cli::Declaration& declaration) {
+void declare_sections(cli::Declaration& declaration, const std::string& units) {
   declaration.section("Whole dumps")
       .text(
           "each", "PATTERN",
@@ -85,7 +85,7 @@ void declare_sections(cli::Declaration& declaration) {
       .text("map", "NAME=STORED,...",
             "Reads dataset NAME from the dataset STORED of INPUT, or of each group, as in q=Q,k=K. "
             "Other datasets are read under their own names.");
-  declare_shard(declaration);
+  declare_shard(declaration, units);
 }
 
 Sections::Sections(const cli::Arguments& arguments, cli::Report& report, const Suffices& suffices)

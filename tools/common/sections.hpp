@@ -13,8 +13,8 @@
 
 namespace attn::tools {
 
-/// Declares --each, --map and --shard.
-void declare_sections(cli::Declaration& declaration);
+/// Declares --each, --map and --shard, `units` as in declare_shard.
+void declare_sections(cli::Declaration& declaration, const std::string& units = "");
 
 /// Whether a bundle holds datasets from which a tool can compute.
 using Suffices = std::function<bool(const io::InputBundle&)>;

@@ -141,14 +141,20 @@ Shard shard_at(const Place& place, std::optional<Index> wanted) {
 
 }  // namespace
 
-void declare_shard(cli::Declaration& declaration) {
+void declare_shard(cli::Declaration& declaration, const std::string& units) {
+  const std::string parts =
+      units.empty() ? "the groups" : "the groups or, without groups, the " + units;
+  const std::string help = fmt::format(
+      "Computes the I-th of N parts of {}, divided by their work, and writes only its "
+      "results: -o out.h5 becomes out.0003-of-0064.h5, and the numbers replace %I and "
+      "%N where the name has them. ",
+      parts);
   declaration.text(
       "shard", "I/N",
-      "Computes the I-th of N parts of the groups, divided by their work, and writes only their "
-      "results: -o out.h5 becomes out.0003-of-0064.h5, and the numbers replace %I and %N where the "
-      "name has them. tensor-join puts the parts together. auto takes I and N, and auto/N takes I, "
-      "from the variables of a job array of Slurm, PBS, LSF or SGE, or from the rank under srun or "
-      "mpirun.");
+      help +
+          "tensor-join puts the parts together. auto takes I and N, and auto/N takes I, from the "
+          "variables of a job array of Slurm, PBS, LSF or SGE, or from the rank under srun or "
+          "mpirun.");
 }
 
 Shard parse_shard(const std::string& words, const Environment& environment) {

@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
+#include <stdexcept>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
@@ -19,6 +22,8 @@ constexpr std::array without_effect = {"output",   "shard",  "only",    "force",
                                        "threads",  "memory", "tmpdir",  "dry_run",       "json",
                                        "progress", "quiet",  "verbose", "allow_external"};
 
+using Json = nlohmann::ordered_json;
+
 nlohmann::ordered_json file_of(const std::string& address) {
   const std::string name = io::parse_address(address).file;
   nlohmann::ordered_json file = {{"address", address}};
@@ -28,6 +33,59 @@ nlohmann::ordered_json file_of(const std::string& address) {
   file["changed"] = static_cast<double>(status.st_mtim.tv_sec) +
                     1e-9 * static_cast<double>(status.st_mtim.tv_nsec);
   return file;
+}
+
+Json json_of(const BlockLayout& layout, const std::vector<Index>& blocks) {
+  return {{"name", layout.name},          {"shape", layout.shape}, {"axes", layout.axes},
+          {"labels", layout.labels},      {"chunk", layout.chunk}, {"padded", layout.padded},
+          {"blocks", ranges_text(blocks)}};
+}
+
+ProblemShare::Piece piece_of(const Json& json) {
+  BlockLayout layout;
+  json.at("name").get_to(layout.name);
+  json.at("shape").get_to(layout.shape);
+  json.at("axes").get_to(layout.axes);
+  json.at("labels").get_to(layout.labels);
+  json.at("chunk").get_to(layout.chunk);
+  json.at("padded").get_to(layout.padded);
+  for (const std::size_t axis : layout.axes) static_cast<void>(layout.shape.at(axis));
+  const Index count = element_count(layout.positions());
+  return {layout, parse_ranges(json.at("blocks").get<std::string>(), count)};
+}
+
+void write_divided(const ShardMarks::Divided& divided, io::OutputBundle& group) {
+  const ProblemShare& share = divided.problems;
+  group.attribute("group", divided.group);
+  group.attribute("problems", static_cast<std::int64_t>(share.problems()));
+  Json notes = {{"own", ranges_text(share.own())}};
+  notes["pieces"] = Json::array();
+  for (const auto& piece : share.pieces()) {
+    notes["pieces"].push_back(json_of(piece.layout, piece.blocks));
+  }
+  notes["ranked"] = Json::array();
+  for (const auto& ranked : share.ranked()) {
+    notes["ranked"].push_back({{"attributes", ranked.attributes}, {"key", ranked.key}});
+  }
+  group.write_strings("divided", {notes.dump()});
+}
+
+std::optional<ShardMarks::Divided> read_divided(const io::InputBundle& group) {
+  const auto problems = group.number_attribute("problems");
+  if (!problems) return std::nullopt;
+  const Json notes = Json::parse(group.dataset("divided").read_strings().at(0));
+  const auto count = static_cast<Index>(*problems);
+  ProblemShare share(count, parse_ranges(notes.at("own").get<std::string>(), count));
+  for (const Json& piece : notes.at("pieces")) share.add(piece_of(piece));
+  for (const Json& ranked : notes.at("ranked")) {
+    // A number that is not finite, which is null in JSON, is no rank.
+    std::vector<double> key;
+    for (const Json& one : ranked.at("key")) {
+      key.push_back(one.is_number() ? one.get<double>() : std::numeric_limits<double>::lowest());
+    }
+    share.rank({ranked.at("attributes").get<std::vector<std::string>>(), std::move(key)});
+  }
+  return ShardMarks::Divided{group.text_attribute("group").value_or(""), std::move(share)};
 }
 
 }  // namespace
@@ -52,6 +110,7 @@ void write_shard_marks(const ShardMarks& marks, io::OutputBundle& output) {
   group.write_strings("own", marks.own);
   group.write_strings("left_out", marks.left_out);
   group.write_strings("removed", marks.removed);
+  if (marks.divided) write_divided(*marks.divided, group);
 }
 
 ShardMarks read_shard_marks(const io::InputBundle& bundle) {
@@ -66,8 +125,17 @@ ShardMarks read_shard_marks(const io::InputBundle& bundle) {
   const auto run = group.text_attribute("run");
   if (!number || !count || !run) throw refuse();
   const auto list = [&](const char* name) { return group.dataset(name).read_strings(); };
+  std::optional<ShardMarks::Divided> divided;
+  try {
+    divided = read_divided(group);
+  } catch (const Json::exception&) {
+    throw refuse();
+  } catch (const std::out_of_range&) {
+    throw refuse();
+  }
   return {.shard = {static_cast<Index>(*number), static_cast<Index>(*count)},
           .run = *run,
+          .divided = std::move(divided),
           .groups = list("groups"),
           .own = list("own"),
           .left_out = list("left_out"),

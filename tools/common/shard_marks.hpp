@@ -1,8 +1,10 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "common/problem_share.hpp"
 #include "common/sections.hpp"
 #include "common/shard.hpp"
 #include "io/input.hpp"
@@ -17,7 +19,13 @@ struct ShardMarks {
   /// JSON of what must be the same for all shards: tool, version, the options that change results,
   /// and the names, sizes and times of change of the files that are read.
   std::string run;
-  std::vector<std::string> groups;    ///< of all shards, in order
+  /// If the problems of one section are divided: its group, "" for INPUT itself, and the share.
+  struct Divided {
+    std::string group;
+    ProblemShare problems;
+  };
+  std::optional<Divided> divided;
+  std::vector<std::string> groups;    ///< otherwise, those of all shards, in order
   std::vector<std::string> own;       ///< those of this shard
   std::vector<std::string> left_out;  ///< paths in INPUT that an undivided run would not copy
   std::vector<std::string> removed;   ///< attributes that it would remove, GROUP/NAME

@@ -27,7 +27,7 @@ void Totals::add(const Totals& more) {
   worst.iterations = std::max(worst.iterations, summary.iterations);
   // NaN if nothing had to converge.
   if (!(worst.column_error >= summary.column_error)) worst.column_error = summary.column_error;
-  if (worst.status != SolveStatus::not_converged) worst.status = summary.status;
+  worst.status = std::max(worst.status, summary.status);
   worst.convergence = slower(worst.convergence, summary.convergence);
   empty_queries += more.empty_queries;
   masked_keys += more.masked_keys;

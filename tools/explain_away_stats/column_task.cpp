@@ -97,7 +97,7 @@ void report_column_cost(const cli::Arguments& arguments, const ColumnTask& task,
   const MemoryPlan plan = plan_memory(input, task.options().f64 ? sizeof(double) : sizeof(float),
                                       column_needs(task), arguments.threads, arguments.memory);
   const Shape shape = join(input.leading, {input.queries, input.keys});
-  const auto heads = static_cast<double>(input.problems);
+  const auto heads = static_cast<double>(input.own_problems());
   double flops = 0;
   const auto points = static_cast<double>(task.points.size());
   for (const std::string& name : task.options().schemes) {

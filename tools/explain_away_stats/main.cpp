@@ -121,12 +121,10 @@ class VectorWriter {
              const HeadColumns& columns) {
     if (scheme == first_) {  // the same for every scheme
       const std::vector<std::int64_t> queries(queries_of_key.begin(), queries_of_key.end());
-      outputs_.write("queries_of_key", head, {static_cast<Index>(queries.size())}, queries.data());
+      outputs_.write("queries_of_key", head, queries.data());
     }
-    outputs_.write(scheme + "_col_sum", head, {static_cast<Index>(columns.sums.size())},
-                   columns.sums.data());
-    outputs_.write(scheme + "_row_entropy", head, {static_cast<Index>(columns.entropies.size())},
-                   columns.entropies.data());
+    outputs_.write(scheme + "_col_sum", head, columns.sums.data());
+    outputs_.write(scheme + "_row_entropy", head, columns.entropies.data());
   }
 
  private:

@@ -229,7 +229,7 @@ void write_head(const DualTask& task, Index problem, HeadResult& result, HeadOut
   const auto write = [&]<class Values>(const char* name, Values& values, const Shape& each) {
     if (!task.options.emits(name)) return;
     spread_rows(values, own.row0, input.queries, element_count(each), 0);
-    outputs.write(name, problem, join({input.queries}, each), values.data());
+    outputs.write(name, problem, values.data());
   };
   const Shape by_axis = {task.axes()};
   write("lambda", result.lambda, by_axis);
@@ -244,7 +244,7 @@ void write_head(const DualTask& task, Index problem, HeadResult& result, HeadOut
   write("out_deviation", result.out_deviation, {});
   if (!task.options.emits("p")) return;
   spread_pairs(result.p, own, input.all_pairs());
-  outputs.write("p", problem, {input.queries, input.keys}, result.p.data());
+  outputs.write("p", problem, result.p.data());
 }
 
 // Uses names of its own: attributes without "dual" describe attn-compute's results, which the

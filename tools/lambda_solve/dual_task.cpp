@@ -220,7 +220,7 @@ void report_dual_cost(const cli::Arguments& arguments, const DualTask& task, cli
   const AttentionInput& input = task.input;
   const MemoryPlan plan =
       plan_memory(input, sizeof(double), task.needs(), arguments.threads, arguments.memory);
-  const auto heads = static_cast<double>(input.problems);
+  const auto heads = static_cast<double>(input.own_problems());
   double bytes = 0;
   for (const DualResultKind& kind : dual_result_kinds()) {
     if (!task.options.emits(kind.name)) continue;

@@ -59,7 +59,7 @@ class Fit {
       cli::Report& report)
       : task_(task),
         plan_(task.plan(arguments)),
-        outputs_(bundle, task.sets.leading, report, task.sets.drawn() ? "seed" : "set"),
+        outputs_(bundle, task.sets.leading, report, nullptr, task.sets.drawn() ? "seed" : "set"),
         progress_(arguments, "em", static_cast<double>(task.sets.sets * task.steps), "steps") {
     write_drawn_points<double>(task.sets, task.emitted, bundle, outputs_, report);
     const Index times = task.steps + 1;
@@ -159,9 +159,8 @@ class Fit {
   }
 
   void keep(Index set, const EmRun& run, EmRuns& all) {
-    const Index times = task_.steps + 1;
-    outputs_.write("em/log_likelihood", set, {times}, run.log_likelihood.data());
-    outputs_.write("em/variance", set, {times}, run.variance.data());
+    outputs_.write("em/log_likelihood", set, run.log_likelihood.data());
+    outputs_.write("em/variance", set, run.variance.data());
     all.log_likelihood.insert(all.log_likelihood.end(), run.log_likelihood.begin(),
                               run.log_likelihood.end());
     all.variance.insert(all.variance.end(), run.variance.begin(), run.variance.end());

@@ -88,7 +88,7 @@ void write_drawn_points(const PointSets& sets, const std::set<std::string>& emit
     const Buffer<T> points(sets.points * sets.dimension);
     for (Index set = 0; set < sets.sets; ++set) {
       sets.read(set, points.data());
-      outputs.write("x", set, own, points.data());
+      outputs.write("x", set, points.data());
     }
   }
   if (emitted.count("label") > 0) {

@@ -33,7 +33,7 @@ class Simulation {
              cli::Report& report)
       : task_(task),
         plan_(task.plan(arguments)),
-        outputs_(bundle, task.sets.leading, report, task.sets.drawn() ? "seed" : "set"),
+        outputs_(bundle, task.sets.leading, report, nullptr, task.sets.drawn() ? "seed" : "set"),
         progress_(arguments, "simulating",
                   static_cast<double>(task.sets.sets * task.steps) *
                       static_cast<double>(task.schemes.size()),
@@ -150,7 +150,6 @@ class Simulation {
   }
 
   void write_statistics(Index set, const std::string& scheme, const Statistics& statistics) {
-    const Index times = task_.steps + 1;
     const Index c = task_.sets.clusters;
     std::vector<double> centre, distance, spread, modes;
     for (const collapse::ClusterStatistics& one : statistics) {
@@ -164,11 +163,10 @@ class Simulation {
         distance.insert(distance.end(), one.distance.begin(), one.distance.end());
       }
     }
-    outputs_.write(scheme + "/centre", set, {times, c, task_.sets.dimension}, centre.data());
-    outputs_.write(scheme + "/centre_distance", set, c == 2 ? Shape{times} : Shape{times, c, c},
-                   distance.data());
-    outputs_.write(scheme + "/spread", set, {times, c}, spread.data());
-    outputs_.write(scheme + "/modes", set, {times}, modes.data());
+    outputs_.write(scheme + "/centre", set, centre.data());
+    outputs_.write(scheme + "/centre_distance", set, distance.data());
+    outputs_.write(scheme + "/spread", set, spread.data());
+    outputs_.write(scheme + "/modes", set, modes.data());
   }
 
   const SimulationTask& task_;

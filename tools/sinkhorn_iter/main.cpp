@@ -64,7 +64,7 @@ cli::Declaration declare() {
             "row_potential,col_potential,error");
   d.section("Scores");
   declare_score_options(d, false, ScoreUse::transport);
-  declare_sections(d);
+  declare_sections(d, "problems");
   declare_transport_datasets(d);
   d.example("sinkhorn-iter --epsilon 0.01 --emit plan cost.h5 -o plan.h5",
             "A plan with uniform marginals.");

@@ -177,14 +177,15 @@ void create_results(HeadOutputs& outputs, const TransportTask& task) {
 }
 
 // As long as the longest, with NaN after a problem's last iteration.
-void write_errors(HeadOutputs& outputs, std::vector<std::vector<double>>& errors) {
+void write_errors(HeadOutputs& outputs, const AttentionInput& input,
+                  std::vector<std::vector<double>>& errors) {
   std::size_t longest = 1;
   for (const auto& each : errors) longest = std::max(longest, each.size());
   const auto length = static_cast<Index>(longest);
-  outputs.create("error", DType::f64, {length}, {"iteration"});
+  outputs.create("error", DType::f64, {length}, {"iteration"}, {}, false, true);
   for (std::size_t n = 0; n < errors.size(); ++n) {
     errors[n].resize(longest, std::numeric_limits<double>::quiet_NaN());
-    outputs.write("error", static_cast<Index>(n), {length}, errors[n].data());
+    outputs.write("error", input.own_problem(static_cast<Index>(n)), errors[n].data());
   }
 }
 
@@ -199,6 +200,13 @@ std::string status_name(const TransportResult& result) {
       break;
   }
   return "not_converged";
+}
+
+// Infeasible problems are the worst, then those that did not converge, then large errors.
+std::vector<double> rank_of(const TransportResult& result) {
+  const bool stopped = result.summary.status == SolveStatus::not_converged;
+  return {result.infeasible() ? 2.0 : (stopped ? 1.0 : 0.0),
+          result.summary.row_error + result.summary.col_error};
 }
 
 // Records the settings that later tools need to compute the plan again.
@@ -219,6 +227,10 @@ void record(const TransportTask& task, const TransportResults& results, io::Outp
   if (task.of_cost || task.a) output.attribute("attn_marginals", std::string("given"));
   const auto tolerance = results.worst().tolerance;
   if (tolerance) output.attribute("attn_tolerance", *tolerance);
+  if (task.input.share) {
+    task.input.share->rank({{"attn_status", "attn_tolerance"}, rank_of(results.worst())});
+    task.input.share->rank({{"attn_iterations"}, {static_cast<double>(iterations)}});
+  }
 }
 
 void warn_of_rescaled(const TransportTask& task, const TransportResult& result,
@@ -255,15 +267,15 @@ TransportResults solve(const cli::Arguments& arguments, const TransportTask& tas
         const TileRange& own = input.part(problem).range;
         spread_rows(potentials.row, own.row0, input.queries, 1, minus_infinity);
         spread_rows(potentials.col, own.col0, input.keys, 1, minus_infinity);
-        outputs.write("row_potential", problem, {input.queries}, potentials.row.data());
-        outputs.write("col_potential", problem, {input.keys}, potentials.col.data());
-        errors.resize(static_cast<std::size_t>(problem));
-        errors.push_back(std::move(found.solution.errors));
+        outputs.write("row_potential", problem, potentials.row.data());
+        outputs.write("col_potential", problem, potentials.col.data());
+        errors.resize(results.problems.size());
+        errors.back() = std::move(found.solution.errors);
       });
   report.add_compute_seconds(seconds);
   if (task.emits("error")) {
-    errors.resize(static_cast<std::size_t>(input.problems));
-    write_errors(outputs, errors);
+    errors.resize(results.problems.size());
+    write_errors(outputs, input, errors);
   }
   return results;
 }
@@ -323,21 +335,15 @@ nlohmann::ordered_json figures(const TransportTask& task, const TransportResult&
 }  // namespace
 
 const TransportResult& TransportResults::worst() const {
-  const auto rank = [](const TransportResult& result) {
-    return result.infeasible() ? 2 : (result.summary.status == SolveStatus::not_converged ? 1 : 0);
-  };
-  return *std::max_element(problems.begin(), problems.end(),
-                           [&](const TransportResult& x, const TransportResult& y) {
-                             if (rank(x) != rank(y)) return rank(x) < rank(y);
-                             return x.summary.row_error + x.summary.col_error <
-                                    y.summary.row_error + y.summary.col_error;
-                           });
+  return *std::max_element(
+      problems.begin(), problems.end(),
+      [](const TransportResult& x, const TransportResult& y) { return rank_of(x) < rank_of(y); });
 }
 
 TransportResults solve_section(const cli::Arguments& arguments, const TransportTask& task,
                                io::OutputBundle output, cli::Progress& progress,
                                cli::Report& report) {
-  HeadOutputs outputs(output, task.input.leading, report);
+  HeadOutputs outputs(output, task.input.leading, report, task.input.share.get());
   TransportResults results = task.f64 ? solve<double>(arguments, task, outputs, progress, report)
                                       : solve<float>(arguments, task, outputs, progress, report);
   record(task, results, output);

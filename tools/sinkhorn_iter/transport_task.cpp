@@ -214,7 +214,7 @@ void report_transport_cost(const cli::Arguments& arguments, const TransportTask&
   const std::size_t element = task.f64 ? sizeof(double) : sizeof(float);
   const MemoryPlan plan = plan_memory(input, element, transport_needs(task, element),
                                       arguments.threads, arguments.memory);
-  const auto problems = static_cast<double>(input.problems);
+  const auto problems = static_cast<double>(input.own_problems());
   const auto iterations = static_cast<double>(task.solver.most_iterations());
   constexpr double number = sizeof(double);
   double bytes = 0;

@@ -29,6 +29,8 @@ struct TransportTask {
   /// The effect of the run on results of earlier runs, and the inputs of its own results.
   RunEffect effect(const cli::Arguments& arguments) const;
 
+  ProblemUnits units() const { return ProblemUnits(input.problems); }
+
   /// Every dataset that is read.
   std::vector<io::InputDataset> datasets() const;
 

@@ -17,14 +17,15 @@ cli::Declaration declare() {
           "bundle that the same command without --shard and with --only writes, to the last bit "
           "but for its history.")
       .about(
-          "What is missing, is there twice, belongs to another run or is damaged is named, and "
-          "nothing is written. Of one run are shards with the same tool, version and options, of "
+          "A shard has whole groups or, without groups, some of the heads. What is missing, is "
+          "there twice, belongs to another run or is damaged is named, and nothing is "
+          "written. Of one run are shards with the same tool, version and options, of "
           "the same files: by name, size and time of the last change.")
       .text("with", "INPUT",
             "Also copies the contents of INPUT, as the command would without --only: everything "
             "but results that do not hold any more, and datasets that -i replaced.")
       .allow_external()
-      .report_member("shards, groups", "how many were put together")
+      .report_member("shards; groups or problems", "how many were put together")
       .example("tensor-join out.*-of-*.h5 -o out.h5", "After the last job of an array.")
       .example("tensor-join out.*-of-*.h5 --with dump.h5 -o out.h5",
                "Results beside the tensors that they were made from.")
@@ -35,8 +36,9 @@ cli::Declaration declare() {
 }
 
 // A group and a name in it, of "text/layer0/attn_scheme".
-std::pair<std::string, std::string> divided(const std::string& path) {
+std::pair<std::string, std::string> parted(const std::string& path) {
   const std::size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return {"", path};
   return {path.substr(0, slash), path.substr(slash + 1)};
 }
 
@@ -45,9 +47,11 @@ void add_input(const cli::Arguments& arguments, const ShardSet& shards, io::Outp
                cli::Report& report) {
   io::InputBundle::Options options = input_options(arguments, report);
   options.input = arguments.text("with");
-  output.copy_from(io::InputBundle(options), shards.left_out());
-  for (const std::string& path : shards.removed()) {
-    const auto [group, name] = divided(path);
+  const io::InputBundle input(options);
+  const std::vector<std::string> removed = shards.removed(input);
+  output.copy_from(input, shards.left_out());
+  for (const std::string& path : removed) {
+    const auto [group, name] = parted(path);
     output.group(group).remove_attribute(name);
   }
 }
@@ -55,15 +59,14 @@ void add_input(const cli::Arguments& arguments, const ShardSet& shards, io::Outp
 cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
   const std::vector<std::string> files = arguments.words();
   const ShardSet shards(arguments, report, files);
-  report.result() = {{"shards", shards.size()}, {"groups", shards.groups()}};
+  report.result() = {{"shards", shards.size()},
+                     {shards.divides_problems() ? "problems" : "groups", shards.units()}};
   cli::Outcome outcome;
-  outcome.summary = fmt::format("{} groups of {} shards -> {}", shards.groups(), shards.size(),
-                                *arguments.output);
+  outcome.summary = fmt::format("{} of {} shard{} -> {}", shards.units_text(), shards.size(),
+                                shards.size() == 1 ? "" : "s", *arguments.output);
   if (arguments.dry_run) return outcome;
   io::OutputBundle output = open_output(arguments);
-  for (std::size_t n = 0; n < shards.size(); ++n) {
-    output.copy_from(shards.bundle(n), {shard_group});
-  }
+  shards.write(output);
   if (arguments.given("with")) add_input(arguments, shards, output, report);
   output.add_history(arguments.command_line, arguments.version);
   outcome.commit = commit_of(std::move(output), report);

@@ -1,6 +1,7 @@
 #include "tensor_join/shard_set.hpp"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include <fmt/format.h>
@@ -35,7 +36,13 @@ std::string difference(const std::string& one, const std::string& other) {
     const std::string name = key.starts_with("/options/") ? key.substr(9) : key.substr(1);
     return fmt::format("{} is {}, not {}", name, text(a, key), text(b, key));
   }
-  return "their groups differ";
+  return "it is divided differently";
+}
+
+bool divided_alike(const ShardMarks& one, const ShardMarks& other) {
+  if (one.divided.has_value() != other.divided.has_value()) return false;
+  return !one.divided || (one.divided->group == other.divided->group &&
+                          one.divided->problems.problems() == other.divided->problems.problems());
 }
 
 // "2, 5 and 7", at most five of them.
@@ -49,6 +56,14 @@ std::string listed(const std::vector<std::string>& names) {
     return fmt::format("{} and {} more", fmt::join(begin, end, ", "), names.size() - most);
   }
   return fmt::format("{} and {}", fmt::join(begin, end - 1, ", "), *(end - 1));
+}
+
+bool has(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+bool has_attribute(const io::InputBundle& bundle, const std::string& name) {
+  return has(bundle.attribute_names(), name);
 }
 
 }  // namespace
@@ -67,7 +82,7 @@ ShardSet::ShardSet(const cli::Arguments& arguments, cli::Report& report,
     return a.marks.shard.number < b.marks.shard.number;
   });
   require_each_once();
-  require_all_groups();
+  divides_problems() ? take_pieces() : require_all_groups();
 }
 
 void ShardSet::require_one_run() const {
@@ -77,7 +92,8 @@ void ShardSet::require_one_run() const {
       refuse(fmt::format("{} is one of {} shards, but {} is one of {}", one.file,
                          one.marks.shard.count, first.file, first.marks.shard.count));
     }
-    if (one.marks.run != first.marks.run || one.marks.groups != first.marks.groups) {
+    if (one.marks.run != first.marks.run || one.marks.groups != first.marks.groups ||
+        !divided_alike(one.marks, first.marks)) {
       refuse(fmt::format("{} is of another run than {}: {}", one.file, first.file,
                          difference(one.marks.run, first.marks.run)));
     }
@@ -121,6 +137,115 @@ void ShardSet::require_all_groups() const {
   }
 }
 
+void ShardSet::require_all_problems() const {
+  std::map<Index, const Part*> holder;
+  for (const Part& one : shards_) {
+    for (const Index problem : one.marks.divided->problems.own()) {
+      const auto [held, is_new] = holder.emplace(problem, &one);
+      if (is_new) continue;
+      refuse(fmt::format("{} and {} both have problem {}", held->second->file, one.file, problem));
+    }
+  }
+  const Index count = shards_.front().marks.divided->problems.problems();
+  if (static_cast<Index>(holder.size()) == count) return;
+  refuse(fmt::format("the shards have only {} of the {} problems", holder.size(), count));
+}
+
+void ShardSet::take_pieces() {
+  require_all_problems();
+  std::vector<std::string> names;  // in the order of the first shard that has them
+  std::map<std::string, std::vector<PieceJoin::Part>> parts;
+  for (const Part& one : shards_) {
+    for (const ProblemShare::Piece& piece : one.marks.divided->problems.pieces()) {
+      std::vector<PieceJoin::Part>& of = parts[piece.layout.name];
+      if (of.empty()) names.push_back(piece.layout.name);
+      of.push_back({one.file, &one.bundle, piece});
+    }
+  }
+  const std::string& group = shards_.front().marks.divided->group;
+  for (const std::string& name : names) pieces_.emplace_back(group, std::move(parts[name]));
+}
+
+std::size_t ShardSet::units() const {
+  const ShardMarks& marks = shards_.front().marks;
+  return marks.divided ? static_cast<std::size_t>(marks.divided->problems.problems())
+                       : marks.groups.size();
+}
+
+std::string ShardSet::units_text() const {
+  return fmt::format("{} {}", units(), divides_problems() ? "problems" : "groups");
+}
+
+void ShardSet::write(io::OutputBundle& output) const {
+  std::vector<std::string> apart = {shard_group};
+  for (const PieceJoin& piece : pieces_) apart.push_back(piece.path());
+  for (const Part& one : shards_) {
+    // A shard without problems has the attributes of INPUT, not those of the results.
+    if (one.marks.divided && one.marks.divided->problems.size() == 0) continue;
+    output.copy_from(one.bundle, apart);
+  }
+  for (const PieceJoin& piece : pieces_) piece.write(output);
+  if (divides_problems()) write_ranked(output);
+}
+
+void ShardSet::write_ranked(io::OutputBundle& output) const {
+  struct Best {
+    std::vector<double> key;
+    const Part* shard;
+  };
+  std::map<std::string, Best> best;  // by attribute
+  for (const Part* const one : by_first_problem()) {
+    for (const ProblemShare::Ranked& ranked : one->marks.divided->problems.ranked()) {
+      for (const std::string& name : ranked.attributes) {
+        const auto [found, is_new] = best.emplace(name, Best{ranked.key, one});
+        if (!is_new && found->second.key < ranked.key) found->second = {ranked.key, one};
+      }
+    }
+  }
+  const std::string& group = shards_.front().marks.divided->group;
+  io::OutputBundle results = output.group(group);
+  for (const auto& [name, from] : best) {
+    results.remove_attribute(name);
+    // Only what is not there is copied.
+    results.copy_attributes_from(from.shard->bundle.group(group));
+  }
+  for (const auto& [name, from] : best) {
+    if (!has_attribute(from.shard->bundle.group(group), name)) results.remove_attribute(name);
+  }
+}
+
+std::vector<const ShardSet::Part*> ShardSet::by_first_problem() const {
+  std::vector<const Part*> found;
+  for (const Part& one : shards_) {
+    if (one.marks.divided->problems.size() > 0) found.push_back(&one);
+  }
+  std::sort(found.begin(), found.end(), [](const Part* a, const Part* b) {
+    return a->marks.divided->problems.own().front() < b->marks.divided->problems.own().front();
+  });
+  return found;
+}
+
+std::vector<std::string> ShardSet::removed(const io::InputBundle& input) const {
+  std::vector<std::string> there = input.all_groups();
+  there.emplace_back();
+  std::set<std::string> found;
+  for (const Part& one : shards_) {
+    std::vector<std::string> groups = one.marks.own;
+    if (one.marks.divided && one.marks.divided->problems.size() > 0) {
+      groups = {one.marks.divided->group};
+    }
+    for (const std::string& group : groups) {
+      if (!has(there, group)) continue;
+      const std::vector<std::string> kept = one.bundle.group(group).attribute_names();
+      for (const std::string& name : input.group(group).attribute_names()) {
+        if (!has(kept, name)) found.insert(group + "/" + name);
+      }
+    }
+  }
+  for (const std::string& path : all(&ShardMarks::removed)) found.insert(path);
+  return {found.begin(), found.end()};
+}
+
 std::vector<std::string> ShardSet::all(std::vector<std::string> ShardMarks::*list) const {
   std::vector<std::string> found;
   for (const Part& one : shards_) {
@@ -130,6 +255,5 @@ std::vector<std::string> ShardSet::all(std::vector<std::string> ShardMarks::*lis
 }
 
 std::vector<std::string> ShardSet::left_out() const { return all(&ShardMarks::left_out); }
-std::vector<std::string> ShardSet::removed() const { return all(&ShardMarks::removed); }
 
 }  // namespace attn::tools

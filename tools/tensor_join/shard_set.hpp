@@ -6,6 +6,8 @@
 #include "cli/command.hpp"
 #include "common/shard_marks.hpp"
 #include "io/input.hpp"
+#include "io/output.hpp"
+#include "tensor_join/piece_join.hpp"
 
 namespace attn::tools {
 
@@ -19,13 +21,20 @@ class ShardSet {
            const std::vector<std::string>& files);
 
   std::size_t size() const { return shards_.size(); }
-  /// In the order of their numbers.
-  const io::InputBundle& bundle(std::size_t n) const { return shards_[n].bundle; }
-  std::size_t groups() const { return shards_.front().marks.groups.size(); }
 
-  /// What an undivided run would not copy of INPUT, and the attributes that it would remove.
+  /// "40 groups", "12 problems": the units of the run.
+  std::size_t units() const;
+  std::string units_text() const;
+  bool divides_problems() const { return shards_.front().marks.divided.has_value(); }
+
+  /// Copies the results of all shards, and puts together the datasets of which they hold parts.
+  void write(io::OutputBundle& output) const;
+
+  /// What an undivided run would not copy of INPUT.
   std::vector<std::string> left_out() const;
-  std::vector<std::string> removed() const;
+
+  /// The attributes of INPUT, GROUP/NAME, that an undivided run would remove.
+  std::vector<std::string> removed(const io::InputBundle& input) const;
 
  private:
   struct Part {
@@ -36,9 +45,14 @@ class ShardSet {
   void require_one_run() const;
   void require_each_once() const;
   void require_all_groups() const;
+  void require_all_problems() const;
+  void take_pieces();
+  void write_ranked(io::OutputBundle& output) const;
+  std::vector<const Part*> by_first_problem() const;  // those with problems
   std::vector<std::string> all(std::vector<std::string> ShardMarks::*list) const;
 
   std::vector<Part> shards_;
+  std::vector<PieceJoin> pieces_;  // of divided problems
 };
 
 }  // namespace attn::tools

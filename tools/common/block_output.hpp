@@ -1,0 +1,41 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "cli/report.hpp"
+#include "common/block_layout.hpp"
+#include "common/problem_share.hpp"
+#include "io/output.hpp"
+
+namespace attn::tools {
+
+/// A dataset of results that is written block by block. In a shard it holds only the own blocks,
+/// one after the other, and the share notes where they belong.
+class BlockOutput {
+ public:
+  /// Creates the dataset and lists it in the report. `share` is null if the run is not divided;
+  /// else it must outlive this, and the problem n uses the block `block_of[n]` (empty: n itself).
+  BlockOutput(io::OutputBundle& bundle, DType type, BlockLayout layout, ProblemShare* share,
+              cli::Report& report, const std::vector<Index>& block_of = {});
+
+  io::OutputDataset dataset() const { return dataset_; }
+
+  /// Where a block lies in the dataset.
+  BlockBox box(Index block) const;
+
+  /// Writes a whole block.
+  template <class T>
+  void write(Index block, const T* values) {
+    const BlockBox at = box(block);
+    dataset_.write(at.start, at.count, values);
+  }
+
+ private:
+  BlockLayout layout_;  // of the dataset itself
+  bool divided_;
+  std::vector<Index> blocks_;  // of a shard
+  io::OutputDataset dataset_;
+};
+
+}  // namespace attn::tools

@@ -1,0 +1,154 @@
+#include "tensor_join/piece_join.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "attnkit/error.hpp"
+#include "io/result_mark.hpp"
+#include "tensor/buffer.hpp"
+#include "tensor/pieces.hpp"
+
+namespace attn::tools {
+namespace {
+
+[[noreturn]] void refuse_part(const std::string& why) { throw Error(Failure::input, why); }
+
+std::string path_in(const std::string& group, const std::string& name) {
+  return group.empty() ? name : group + "/" + name;
+}
+
+// The blocks of some parts may end early: the whole is as long as the longest.
+BlockLayout whole_layout(const std::vector<PieceJoin::Part>& parts) {
+  BlockLayout whole = parts.front().piece.layout;
+  for (const PieceJoin::Part& part : parts) {
+    const Shape& shape = part.piece.layout.shape;
+    if (!whole.padded || shape.size() != whole.shape.size()) continue;
+    for (std::size_t axis = 0; axis < shape.size(); ++axis) {
+      whole.shape[axis] = std::max(whole.shape[axis], shape[axis]);
+    }
+  }
+  return whole;
+}
+
+// How many blocks from the n-th on follow each other in the whole dataset, too.
+Index run_length(const BlockLayout& layout, const std::vector<Index>& blocks, std::size_t n) {
+  const Shape positions = layout.positions();
+  if (layout.axes != first_axes(positions.size()) || positions.empty()) return 1;
+  const Index room = positions.back() - blocks[n] % positions.back();
+  Index length = 1;
+  while (length < room && n + static_cast<std::size_t>(length) < blocks.size() &&
+         blocks[n + static_cast<std::size_t>(length)] == blocks[n] + length) {
+    ++length;
+  }
+  return length;
+}
+
+void fill_with_nan(const BlockLayout& layout, Index block, io::OutputDataset& whole) {
+  const BlockBox box = box_of(layout, block);
+  const std::vector<double> nothing(static_cast<std::size_t>(element_count(layout.own())),
+                                    std::numeric_limits<double>::quiet_NaN());
+  whole.write(box.start, box.count, nothing.data());
+}
+
+}  // namespace
+
+PieceJoin::PieceJoin(std::string group, std::vector<Part> parts)
+    : group_(std::move(group)),
+      parts_(std::move(parts)),
+      layout_(whole_layout(parts_)),
+      path_(path_in(group_, layout_.name)) {
+  for (const Part& part : parts_) require_part(part);
+  require_each_block_once();
+}
+
+void PieceJoin::require_part(const Part& part) const {
+  BlockLayout like = part.piece.layout;
+  if (layout_.padded) like.shape = layout_.shape;
+  if (like != layout_) {
+    refuse_part(fmt::format("{} is part of a {} {}, but {} of a {} {}", part.file, layout_.name,
+                            to_string(part.piece.layout.shape), parts_.front().file, layout_.name,
+                            to_string(layout_.shape)));
+  }
+  if (!part.bundle->is_dataset(path_)) {
+    refuse_part(part.file + " lacks its dataset " + path_);
+  }
+  const io::InputDataset found = part.bundle->dataset(path_);
+  const Shape expected =
+      join({static_cast<Index>(part.piece.blocks.size())}, part.piece.layout.own());
+  if (found.shape() != expected) {
+    refuse_part(fmt::format("{} has shape {}, expected {} as its marks say", found.address(),
+                            to_string(found.shape()), to_string(expected)));
+  }
+  const io::InputDataset first = parts_.front().bundle->dataset(path_);
+  if (found.dtype() == first.dtype()) return;
+  refuse_part(fmt::format("{} has type {}, but {} has {}", found.address(), name(found.dtype()),
+                          first.address(), name(first.dtype())));
+}
+
+void PieceJoin::require_each_block_once() const {
+  const auto count = static_cast<std::size_t>(element_count(layout_.positions()));
+  std::vector<const Part*> holder(count, nullptr);
+  for (const Part& part : parts_) {
+    for (const Index block : part.piece.blocks) {
+      const Part*& held = holder[static_cast<std::size_t>(block)];
+      if (held != nullptr) {
+        refuse_part(
+            fmt::format("{} and {} both hold block {} of {}", held->file, part.file, block, path_));
+      }
+      held = &part;
+    }
+  }
+  const auto missing = std::find(holder.begin(), holder.end(), nullptr);
+  if (missing == holder.end()) return;
+  refuse_part(fmt::format("no shard holds block {} of {}", missing - holder.begin(), path_));
+}
+
+void PieceJoin::write(io::OutputBundle& output) const {
+  const Part& first = parts_.front();
+  io::OutputBundle group = output.group(group_);
+  io::OutputDataset whole = group.create(layout_.name, first.bundle->dataset(path_).dtype(),
+                                         layout_.shape, layout_.labels, layout_.chunk);
+  for (const Part& part : parts_) copy(part, whole);
+  if (const auto mark = io::result_mark_of(*first.bundle, path_)) {
+    group.dataset_attribute(layout_.name, io::result_mark, *mark);
+  }
+}
+
+void PieceJoin::copy(const Part& part, io::OutputDataset& whole) const {
+  const io::InputDataset from = part.bundle->dataset(path_);
+  const std::vector<Index>& blocks = part.piece.blocks;
+  const Shape own = part.piece.layout.own();
+  const bool ends_early = own != layout_.own();
+  const std::size_t size = size_of(from.dtype());
+  const Index limit = piece_elements(size);
+  const Buffer<char> buffer(limit * static_cast<Index>(size));
+  std::size_t n = 0;
+  while (n < blocks.size()) {
+    const Index length = run_length(layout_, blocks, n);
+    for (Index more = 0; ends_early && more < length; ++more) {
+      fill_with_nan(layout_, blocks[n] + more, whole);
+    }
+    for_each_piece(join({length}, own), limit, [&](const Piece& piece) {
+      Shape start = piece.start;
+      start.front() += static_cast<Index>(n);
+      from.read_stored(start, piece.count, buffer.data());
+      // The same along the axes of the whole dataset.
+      BlockBox box = box_of(layout_, blocks[n] + piece.start.front());
+      std::size_t next = 1;
+      for (std::size_t axis = 0; axis < box.start.size(); ++axis) {
+        const auto& axes = layout_.axes;
+        if (std::find(axes.begin(), axes.end(), axis) != axes.end()) continue;
+        box.start[axis] = piece.start[next];
+        box.count[axis] = piece.count[next++];
+      }
+      if (!layout_.axes.empty()) box.count[layout_.axes.back()] = piece.count.front();
+      whole.write_stored(box.start, box.count, buffer.data());
+    });
+    n += static_cast<std::size_t>(length);
+  }
+}
+
+}  // namespace attn::tools

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/problem_share.hpp"
+#include "io/input.hpp"
+#include "io/output.hpp"
+
+namespace attn::tools {
+
+/// The parts of one dataset of a run whose problems are divided.
+class PieceJoin {
+ public:
+  /// The part in one shard.
+  struct Part {
+    std::string file;
+    const io::InputBundle* bundle;  ///< of the shard
+    ProblemShare::Piece piece;
+  };
+
+  /// `group` holds the dataset in every bundle. Throws Error(input) that names the file of a part
+  /// that is missing, or has another shape or type than its marks or the other parts say, and the
+  /// blocks that no part or two parts hold.
+  PieceJoin(std::string group, std::vector<Part> parts);
+
+  /// Its path below the root.
+  const std::string& path() const { return path_; }
+
+  /// Makes the whole dataset, with the marks of its parts.
+  void write(io::OutputBundle& output) const;
+
+ private:
+  void require_part(const Part& part) const;
+  void require_each_block_once() const;
+  void copy(const Part& part, io::OutputDataset& whole) const;
+
+  std::string group_;
+  std::vector<Part> parts_;
+  BlockLayout layout_;  // of the whole dataset
+  std::string path_;
+};
+
+}  // namespace attn::tools
