@@ -7,6 +7,8 @@ JOBS   ?= $(shell nproc)
 INSTALLED = build/$(PRESET)/installed_files.txt
 # What to build; empty: all.
 TARGETS =
+# The plug-in that divides runs among processes is built where there is an MPI.
+MPI = $(if $(shell command -v mpicxx),-DATTN_MPI=ON)
 # The tools that scripts/demo runs.
 DEMO_TOOLS = attn-compute explain-away-stats
 
@@ -25,7 +27,7 @@ test-long: ## the same with every case of the sets from which `make test` takes 
 sanitize: ## the same with clang and its sanitizers; takes a quarter of an hour
 	@scripts/install-deps build test plots lint
 	@$(MAKE) --no-print-directory compile PRESET=clang
-	ctest --preset clang --parallel $(JOBS) --exclude-regex '^tools/test_(bits|endless|figure_layout|figures|heatmap|readme)$$'
+	ctest --preset clang --parallel $(JOBS) --exclude-regex '^tools/test_(bits|endless|figure_layout|figures|heatmap|ranks|readme)$$'
 
 claims:   ## build, and check the claims of data/claims; installs missing Debian packages
 	@scripts/install-deps build test
@@ -83,7 +85,7 @@ help:     ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 17
 
 compile:
-	@cmake --preset $(PRESET) >/dev/null
+	@cmake --preset $(PRESET) $(MPI) >/dev/null
 	cmake --build --preset $(PRESET) --parallel $(JOBS) $(if $(TARGETS),--target $(TARGETS))
 
 .PHONY: all test test-long sanitize claims demo train-demo cluster-demo figures bench install uninstall package format lint clean help compile

@@ -38,6 +38,8 @@ class Declaration {
   // sentences; `placeholder` stands for the value in --help. A value outside its range ends the
   // tool with status 2: "attn-compute: error: --hybrid is 1.5, expected a number in [0, 1]".
 
+  bool has_option(std::string_view name) const;  ///< of the tool's own
+
   /// The heading of the options declared from here on. Options of one heading are shown together,
   /// even if another heading comes between their declarations.
   Declaration& section(std::string title);
@@ -182,6 +184,8 @@ class Arguments {
   std::optional<std::string> output;
   std::optional<std::string>
       table_file;  ///< -o of a table; set by the tools, `output` is then absent
+  /// Set by the tools for a process whose output another one writes, too.
+  bool drops_output = false;
   bool allow_external = false;
   bool only = false;
   bool force = false;
@@ -221,15 +225,23 @@ struct Outcome {
   std::optional<Error> failure = {};
 };
 
+/// The status and the messages of a run that failed: lines "TOOL: error: ..." and "TOOL: hint:
+/// ...".
+struct FailedRun {
+  int status = 0;
+  std::string lines;
+};
+
 /// The main function of every tool: parses the command line (and answers --help, --version, --man,
 /// --completion and usage errors), runs the tool, prints errors and hints, writes the JSON report
 /// and returns the exit status. An Error ends with the status of its category, std::bad_alloc with
 /// 6; any other exception is a bug and ends with 70. `libraries` are lines such as "HDF5 1.10.8"
 /// for --version. `on_failure` is called after a failure, when all messages are written: it may
-/// remove temporaries, and may end the process itself.
+/// remove temporaries, and may end the process itself. `silent`: prints nothing and writes no JSON
+/// report, since another process does; the error is then only passed to `on_failure`.
 int run_tool(int argc, char** argv, const Declaration& declaration,
              const std::function<Outcome(const Arguments&, Report&)>& run,
              const std::vector<std::string>& libraries,
-             const std::function<void()>& on_failure = {});
+             const std::function<void(const FailedRun&)>& on_failure = {}, bool silent = false);
 
 }  // namespace attn::cli

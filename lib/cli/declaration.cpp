@@ -54,6 +54,11 @@ Declaration::Declaration(std::string tool, std::string summary, Role role)
   }
 }
 
+bool Declaration::has_option(std::string_view name) const {
+  return std::any_of(impl_->options.begin(), impl_->options.end(),
+                     [&](const Option& option) { return option.name == name; });
+}
+
 Declaration& Declaration::section(std::string title) {
   impl_->section = std::move(title);
   return *this;

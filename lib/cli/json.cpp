@@ -1,28 +1,14 @@
-#include <sys/resource.h>
-
 #include <algorithm>
-#include <cstdlib>
-#include <fstream>
 
 #include "attnkit/error.hpp"
 #include "cli/parse.hpp"
 #include "cli/report_impl.hpp"
 #include "cli/terminal.hpp"
 #include "cli/values.hpp"
+#include "system/peak_memory.hpp"
 
 namespace attn::cli {
 namespace {
-
-// VmHWM is the peak of this program; ru_maxrss includes programs that ran before exec.
-std::int64_t peak_rss_bytes() {
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);) {
-    if (line.rfind("VmHWM:", 0) == 0) return std::atoll(line.c_str() + 6) * 1024;
-  }
-  struct rusage usage = {};
-  getrusage(RUSAGE_SELF, &usage);
-  return static_cast<std::int64_t>(usage.ru_maxrss) * 1024;
-}
 
 // Indents objects and arrays of objects. An array of numbers or strings is one line, because shapes
 // and histograms would fill a screen otherwise.
@@ -80,6 +66,7 @@ std::string json_text(const Report::Impl& report, int outcome, const Failed* fai
                      {"compute_s", report.compute_seconds},
                      {"peak_rss_bytes", peak_rss_bytes()},
                      {"threads", threads}};
+  if (!report.ranks.empty()) json["runtime"]["ranks"] = report.ranks;
   json["warnings"] = report.warnings;
   std::string text;
   append(json, 0, text);

@@ -47,6 +47,13 @@ void Report::print(const std::string& text) { impl_->text += text; }
 void Report::print_data(const std::string& text) { impl_->data += text; }
 void Report::spare_json_file() { impl_->json_file_spared = true; }
 
+void Report::ran_on_ranks(const std::vector<RankCosts>& ranks) {
+  for (const RankCosts& rank : ranks) {
+    impl_->ranks.push_back(
+        {{"sent_bytes", rank.sent_bytes}, {"peak_rss_bytes", rank.peak_rss_bytes}});
+  }
+}
+
 void Report::add_compute_seconds(double seconds) { impl_->compute_seconds += seconds; }
 
 void Report::warn(const std::string& line) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -56,6 +57,13 @@ class Report {
   /// Keeps a failure from being written to the file that --json names, as that is another file of
   /// the run, too.
   void spare_json_file();
+
+  /// Of each rank that took part in the run, what it sent to others, and the memory that it took.
+  struct RankCosts {
+    std::int64_t sent_bytes = 0;
+    std::int64_t peak_rss_bytes = 0;
+  };
+  void ran_on_ranks(const std::vector<RankCosts>& ranks);
 
   /// Adds to the time spent in computation, without reading and writing.
   void add_compute_seconds(double seconds);

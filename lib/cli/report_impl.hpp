@@ -23,6 +23,7 @@ struct Report::Impl {
   nlohmann::ordered_json params = nlohmann::ordered_json::object();
   nlohmann::ordered_json result = nlohmann::ordered_json::object();
   nlohmann::ordered_json warnings = nlohmann::ordered_json::array();
+  nlohmann::ordered_json ranks = nlohmann::ordered_json::array();
   std::string status;
   std::string text;
   std::string data;

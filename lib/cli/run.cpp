@@ -46,27 +46,22 @@ Failed failure_in_flight() {
 
 class Session {
  public:
-  Session(const Declaration& declaration, std::vector<std::string> command_line)
-      : declaration_(declaration), command_line_(std::move(command_line)) {
+  Session(const Declaration& declaration, std::vector<std::string> command_line, bool silent)
+      : declaration_(declaration), command_line_(std::move(command_line)), silent_(silent) {
     report_.impl().tool = declaration.impl().tool;
+    report_.impl().quiet = silent;
   }
 
   int run(const std::function<Outcome(const Arguments&, Report&)>& run,
           const std::vector<std::string>& libraries) {
     try {
-      if (const auto text = information(libraries)) {
-        write_all(STDOUT_FILENO, *text, "standard output");
-        return 0;
-      }
-      json_ = json_of_refused(command_line_, declaration_);
+      if (const auto text = information(libraries)) return inform(*text);
+      if (!silent_) json_ = json_of_refused(command_line_, declaration_);
       const Arguments arguments = parse(command_line_, declaration_, process_environment);
-      json_ = arguments.json;
-      if (arguments.flag("help")) {  // as in -qh
-        write_all(STDOUT_FILENO, help_text(declaration_), "standard output");
-        return 0;
-      }
+      if (!silent_) json_ = arguments.json;
+      if (arguments.flag("help")) return inform(help_text(declaration_));  // as in -qh
       if (json_) check_text_destination(*json_, "json");
-      report_.impl().quiet = arguments.quiet;
+      report_.impl().quiet = arguments.quiet || silent_;
       report_.impl().params = params_of(arguments);
       threads_ = arguments.threads;
       const Outcome outcome = run(arguments, report_);
@@ -75,7 +70,7 @@ class Session {
       }
       print(arguments, outcome);
       if (!outcome.failure) return outcome.status;
-      write_error(error_lines());
+      say_error();
       return failed_.exit;
     } catch (...) {
       failed_ = failure_in_flight();
@@ -84,7 +79,18 @@ class Session {
     return failed_.exit;
   }
 
+  FailedRun failed() const { return {failed_.exit, error_lines()}; }
+
  private:
+  int inform(const std::string& text) const {
+    if (!silent_) write_all(STDOUT_FILENO, text, "standard output");
+    return 0;
+  }
+
+  void say_error() const {
+    if (!silent_) write_error(error_lines());
+  }
+
   // The text of --help, --help=TOPIC, --version, --man or --completion; absent if none of them is
   // given.
   std::optional<std::string> information(const std::vector<std::string>& libraries) const {
@@ -100,6 +106,10 @@ class Session {
 
   void print(const Arguments& arguments, const Outcome& outcome) {
     if (outcome.failure) failed_ = failed_by(*outcome.failure);
+    if (silent_) {
+      if (outcome.commit) outcome.commit();
+      return;
+    }
     const Report::Impl& report = report_.impl();
     report.note_sources();
     const bool in_place = (json_ && json_->empty()) || !report.data.empty();
@@ -129,12 +139,12 @@ class Session {
   void report_failure() noexcept {
     bool reported = false;
     try {
-      write_error(error_lines());
+      say_error();
       reported = true;
       if (!json_ || report_.impl().json_file_spared) return;
       write_text(json(failed_.exit, &failed_), *json_, "json");
     } catch (...) {
-      if (!reported) report_without_memory();
+      if (!reported && !silent_) report_without_memory();
     }
   }
 
@@ -161,6 +171,7 @@ class Session {
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   const Declaration& declaration_;
   std::vector<std::string> command_line_;
+  bool silent_;
   Report report_;
   std::optional<std::string> json_;
   int threads_ = 1;
@@ -171,11 +182,13 @@ class Session {
 
 int run_tool(int argc, char** argv, const Declaration& declaration,
              const std::function<Outcome(const Arguments&, Report&)>& run,
-             const std::vector<std::string>& libraries, const std::function<void()>& on_failure) {
+             const std::vector<std::string>& libraries,
+             const std::function<void(const FailedRun&)>& on_failure, bool silent) {
   secure_standard_streams();
-  Session session(declaration, std::vector<std::string>(argv + (argc > 0 ? 1 : 0), argv + argc));
+  Session session(declaration, std::vector<std::string>(argv + (argc > 0 ? 1 : 0), argv + argc),
+                  silent);
   const int status = session.run(run, libraries);
-  if (status > 1 && on_failure) on_failure();
+  if (status > 1 && on_failure) on_failure(session.failed());
   return status;
 }
 

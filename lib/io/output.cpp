@@ -34,6 +34,7 @@ std::string earlier_history(hid_t root) {
 struct OutputBundle::Impl {
   std::shared_ptr<OutputFile> file;
   int deflate = 0;
+  bool holds_numbers = true;
   std::optional<ArrayFormat> arrays;  // the format that is made from the file
   std::unique_ptr<Target> target;     // of that format, until its file is made
   std::optional<ArrayOutput> made;
@@ -94,6 +95,7 @@ OutputBundle::OutputBundle(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) 
 OutputBundle::OutputBundle(const Options& options) : impl_(std::make_unique<Impl>()) {
   require_deflate(options.deflate);
   impl_->deflate = options.deflate;
+  impl_->holds_numbers = options.holds_numbers;
   std::unique_ptr<Target> target = make_target(options);
   if (options.arrays) {
     impl_->arrays = options.arrays;
@@ -117,6 +119,7 @@ OutputBundle OutputBundle::group(const std::string& path) {
   view->is_view = true;
   view->file = impl_->file;
   view->deflate = impl_->deflate;
+  view->holds_numbers = impl_->holds_numbers;
   view->arrays = impl_->arrays;
   return OutputBundle(std::move(view));
 }
@@ -159,7 +162,7 @@ OutputDataset OutputBundle::create(const std::string& own_name, DType type, cons
       create_dataset(file, name, h5::file_type(type).get(), shape, {chunk, impl_->deflate});
   label_axes(file, dataset.get(), name, labels);
   return OutputDataset(std::make_shared<OutputDataset::Impl>(
-      impl_->file, &file.keep(std::move(dataset)), name, shape, type));
+      impl_->file, &file.keep(std::move(dataset)), name, shape, type, impl_->holds_numbers));
 }
 
 void OutputBundle::write_strings(const std::string& own_name,
@@ -235,6 +238,7 @@ std::vector<std::string> OutputBundle::finish() {
 }
 
 void OutputBundle::commit() {
+  if (!impl_->holds_numbers) throw std::logic_error("a bundle without numbers is committed");
   if (impl_->arrays) {
     finish();
     return impl_->made->commit();

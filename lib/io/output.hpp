@@ -63,6 +63,9 @@ class OutputBundle {
     /// both need room for a moment. A dataset in a group is an array called "layer0/out"; groups,
     /// attributes and, in a .safetensors, strings are metadata (array_metadata.hpp).
     std::optional<ArrayFormat> arrays = {};
+    /// False: numbers that are written to datasets are dropped, so that the bundle takes no space.
+    /// It must not be committed.
+    bool holds_numbers = true;
   };
 
   /// Refuses at once any target that commit() would refuse: an existing regular file without force

@@ -6,6 +6,10 @@ set(CMAKE_SKIP_INSTALL_ALL_DEPENDENCY ON)
 get_property(tools GLOBAL PROPERTY ATTN_TOOLS)
 install(TARGETS ${tools} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 
+if(ATTN_MPI)
+  install(TARGETS attn-mpi LIBRARY DESTINATION libexec/attnkit)
+endif()
+
 # --- Commands in Python. They find their code and the version in the share folder beside bin. --------
 
 file(GENERATE OUTPUT ${PROJECT_BINARY_DIR}/version CONTENT "${PROJECT_VERSION}\n")

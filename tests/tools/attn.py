@@ -75,13 +75,14 @@ def bundle_bytes(**datasets):
     return stream.getvalue()
 
 
-def require_program(test, program):
-    """Skips a test that needs a program which is not installed; where CI is set, fails it."""
+def require_program(test, program, group="lint"):
+    """Skips a test that needs a program which is not installed; where CI is set, fails it. `group`
+    is that of scripts/install-deps."""
     if shutil.which(program):
         return
     if os.environ.get("CI"):
         test.fail(f"{program} is not installed")
-    test.skipTest(f"{program} is not installed (scripts/install-deps lint installs it)")
+    test.skipTest(f"{program} is not installed (scripts/install-deps {group} installs it)")
 
 
 class Run(NamedTuple):

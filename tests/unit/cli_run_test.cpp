@@ -44,12 +44,13 @@ using Run = std::function<Outcome(const Arguments&, Report&)>;
 struct Ran {
   int status = 0;
   int cleanups = 0;
+  FailedRun failed;
   std::string out;
   std::string err;
 };
 
 Ran run(Role role, std::vector<std::string> words, const Run& body,
-        const std::string& out_path = {}) {
+        const std::string& out_path = {}, bool silent = false) {
   const Folder folder;
   Declaration declaration("attn-try", "Tries", role);
   declaration.number("hybrid", "U", "Share", {0, 1});
@@ -62,8 +63,13 @@ Ran run(Role role, std::vector<std::string> words, const Run& body,
     const int flags = O_WRONLY | O_CREAT | O_TRUNC;
     const Redirected out(STDOUT_FILENO, out_path.empty() ? folder / "out" : out_path, flags);
     const Redirected err(STDERR_FILENO, folder / "err", flags);
-    ran.status = run_tool(static_cast<int>(words.size()), argv.data(), declaration, body,
-                          {"HDF5 1.10.8"}, [&] { ++ran.cleanups; });
+    ran.status = run_tool(
+        static_cast<int>(words.size()), argv.data(), declaration, body, {"HDF5 1.10.8"},
+        [&](const FailedRun& failed) {
+          ++ran.cleanups;
+          ran.failed = failed;
+        },
+        silent);
   }
   if (out_path.empty()) ran.out = contents(folder / "out");
   ran.err = contents(folder / "err");
@@ -286,4 +292,29 @@ TEST_CASE("a full disk under standard output is noticed") {
   CHECK(run(Role::report, {"--json"}, say, "/dev/full").status == 5);
   CHECK(run(Role::report, {"--help"}, say, "/dev/full").status == 5);
   CHECK(run(Role::report, {"--json=/dev/full"}, say).status == 5);
+}
+
+TEST_CASE("a silent run writes nothing and passes its failure on") {
+  const Folder folder;
+  const std::string json = "--json=" + (folder / "report.json");
+  const auto silent = [&](std::vector<std::string> words, const Run& body) {
+    words.push_back(json);
+    const Ran ran = run(Role::report, words, body, {}, true);
+    CHECK(ran.out == "");
+    CHECK(ran.err == "");
+    CHECK_FALSE(std::filesystem::exists(folder / "report.json"));
+    return ran;
+  };
+  CHECK(silent({}, say).status == 0);
+  CHECK(silent({"--help"}, say).status == 0);
+  CHECK(silent({"--hybrid", "2"}, say).status == 2);
+  CHECK(silent({}, [](const Arguments&, Report& report) {
+          report.warn("first");
+          report.note("second");
+          return Outcome{};
+        }).status == 0);
+  const Ran ran = silent({}, failing(Failure::input, "no q", "give one"));
+  CHECK(ran.status == 3);
+  CHECK(ran.failed.status == 3);
+  CHECK(ran.failed.lines == "attn-try: error: no q\nattn-try: hint: give one\n");
 }

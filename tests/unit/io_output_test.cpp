@@ -240,6 +240,18 @@ TEST_CASE("Each run adds one line at the beginning of history") {
   CHECK(contains(error.what(), "SOURCE_DATE_EPOCH is 'yesterday'"));
 }
 
+TEST_CASE("A bundle that holds no numbers takes no space") {
+  OutputBundle::Options options;
+  options.target = "/dev/null";
+  options.holds_numbers = false;
+  OutputBundle bundle(options);
+  constexpr Index far = Index{1} << 45;  // no disk has so much
+  const std::vector<double> values = counting(1000);
+  bundle.group("layer").create("x", DType::f64, {far}).write({far - 1000}, {1000}, values.data());
+  bundle.attribute("text", "kept");
+  CHECK_THROWS_AS(bundle.commit(), std::logic_error);
+}
+
 TEST_CASE("An impossible name is a bug") {
   const TemporaryFolder folder;
   OutputBundle bundle = open_output(folder / "x.h5");

@@ -10,6 +10,7 @@
 #include "attn_compute/compute_report.hpp"
 #include "common/bundles.hpp"
 #include "common/numeric_libraries.hpp"
+#include "common/ranks.hpp"
 #include "common/scheme_settings.hpp"
 #include "common/section_tool.hpp"
 #include "scheme/scheme_description.hpp"
@@ -81,6 +82,7 @@ cli::Declaration declare() {
       "such as 0,17,100:108,-1, and their indices as the dataset queries (n). The weights are the "
       "same as without --queries: dnas still normalises over all queries.");
   declare_sections(d, "heads");
+  declare_ranks(d);
   declare_compute_datasets(d);
   d.example("attn-compute --scheme dnas layer3.h5 | explain-away-stats",
             "Find the keys that get hardly any attention.");

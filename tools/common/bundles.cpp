@@ -12,6 +12,7 @@
 #include "attnkit/error.hpp"
 #include "common/memory_watch.hpp"
 #include "common/output_format.hpp"
+#include "common/ranks.hpp"
 #include "common/shard.hpp"
 #include "common/table_options.hpp"
 #include "io/arrays/array_output.hpp"
@@ -83,11 +84,12 @@ io::InputBundle open_one_input(const cli::Arguments& arguments,
 }
 
 io::OutputBundle open_output(const cli::Arguments& arguments, io::OutputBundle::Options options) {
-  options.target = arguments.output.value();
+  options.target = arguments.drops_output ? "/dev/null" : arguments.output.value();
+  options.holds_numbers = !arguments.drops_output;
   options.force = arguments.force;
   options.tmpdir = arguments.tmpdir;
   options.deflate = arguments.compress;
-  options.arrays = array_format_of(*arguments.output);
+  if (!arguments.drops_output) options.arrays = array_format_of(*arguments.output);
   return io::OutputBundle(options);
 }
 
@@ -166,20 +168,26 @@ int tool_main(int argc, char** argv, const cli::Declaration& declaration,
   io::show_hdf5_errors(false);
   libraries.insert(libraries.begin(),
                    {"HDF5 " + io::hdf5_version(), "libzip " + io::libzip_version()});
+  RankedRun ranked(declaration, std::vector<std::string>(argv + (argc > 0 ? 1 : 0), argv + argc),
+                   cli::process_environment);
   bool failed = false;
   const int status = cli::run_tool(
       argc, argv, declaration,
       [&](const cli::Arguments& arguments, cli::Report& report) {
-        if (arguments.verbose) io::show_hdf5_errors(true);
+        if (arguments.verbose && !ranked.silent()) io::show_hdf5_errors(true);
         const cli::Arguments own = with_shard(with_table_file(arguments));
         require_output_name(own);
-        return run_watched([&] { return run(own, report); });
+        return ranked.run(own, report, libraries, [&](const cli::Arguments& ranks_own) {
+          return run_watched([&] { return run(ranks_own, report); });
+        });
       },
       libraries,
-      [&] {
+      [&](const cli::FailedRun& failure) {
         failed = true;
         remove_temporaries();
-      });
+        ranked.end_failed(failure);
+      },
+      ranked.silent());
   if (failed) {
     std::fflush(nullptr);
     _exit(status);

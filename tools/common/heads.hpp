@@ -81,12 +81,19 @@ double for_each_head(const AttentionInput& input, const MemoryPlan& plan, cli::P
     }
     std::vector<Result> results(static_cast<std::size_t>(count));
     const auto start = std::chrono::steady_clock::now();
-    const bool apart = over_heads(count, plan.threads);
-    kernel::parallel_for(count, apart ? plan.threads : 1, [&](Index n, int) {
+    const auto compute_one = [&](Index n, int threads) {
       const auto at = static_cast<std::size_t>(n);
-      results[at] = compute(*heads[at], apart ? 1 : plan.threads);
+      results[at] = compute(*heads[at], threads);
       progress.advance(1);
-    });
+    };
+    if (kernel::Ranks::current() != nullptr) {
+      // They divide each head.
+      for (Index n = 0; n < count; ++n) compute_one(n, plan.threads);
+    } else {
+      const bool apart = over_heads(count, plan.threads);
+      kernel::parallel_for(count, apart ? plan.threads : 1,
+                           [&](Index n, int) { compute_one(n, apart ? 1 : plan.threads); });
+    }
     seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     heads.clear();
     for (Index n = 0; n < count; ++n)

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "attnkit/error.hpp"
+#include "common/launched_rank.hpp"
 
 namespace attn::tools {
 namespace {
@@ -99,23 +100,13 @@ std::optional<Place> sge_array(const Environment& environment) {
 }
 
 std::optional<Place> rank(const Environment& environment) {
-  struct Engine {
-    const char* rank;
-    const char* count;  // set if there are ranks
-  };
-  // SLURM_NTASKS says nothing: a batch script has it, and SLURM_PROCID 0, without any step.
-  for (const Engine& engine : {Engine{"SLURM_PROCID", "SLURM_STEP_NUM_TASKS"},
-                               Engine{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"}}) {
-    if (!environment(engine.count)) continue;
-    return Place{.name = engine.rank,
-                 .id = number_in(environment, engine.rank),
-                 .first = 0,
-                 .count = number_in(environment, engine.count),
-                 .is_rank = true};
-  }
-  const std::string id = "PMIX_RANK";
-  if (!environment(id)) return std::nullopt;
-  return Place{.name = id, .id = number_in(environment, id), .first = 0, .is_rank = true};
+  const std::optional<LaunchedRank> launched = launched_rank(environment);
+  if (!launched) return std::nullopt;
+  return Place{.name = launched->variable,
+               .id = launched->own,
+               .first = 0,
+               .count = launched->count,
+               .is_rank = true};
 }
 
 Place place_in(const Environment& environment) {

@@ -26,8 +26,7 @@ void declare_shard(cli::Declaration& declaration, const std::string& units);
 ///     PBS's, Torque's  PBS_ARRAY_INDEX, PBS_ARRAYID, which do not say how many there are
 ///     LSF's            LSB_JOBINDEX, LSB_JOBINDEX_END, LSB_JOBINDEX_STEP
 ///     SGE's            SGE_TASK_ID, _FIRST, _LAST, _STEPSIZE
-///     ranks            SLURM_PROCID if SLURM_STEP_NUM_TASKS is set, OMPI_COMM_WORLD_RANK of _SIZE,
-///                      PMIX_RANK, which does not say how many there are
+///     ranks            those of launched_rank (launched_rank.hpp)
 ///
 /// With "auto/64" an element of an array is the shard of its own number, so that elements that
 /// failed can run again by themselves; a rank counts from 0. Throws Error(usage) for other words,

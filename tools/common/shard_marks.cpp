@@ -18,9 +18,10 @@ namespace attn::tools {
 namespace {
 
 // Options of which no result depends.
-constexpr std::array without_effect = {"output",   "shard",  "only",    "force",         "compress",
-                                       "threads",  "memory", "tmpdir",  "dry_run",       "json",
-                                       "progress", "quiet",  "verbose", "allow_external"};
+constexpr std::array without_effect = {"output",   "shard",          "only",     "force",
+                                       "compress", "threads",        "memory",   "tmpdir",
+                                       "dry_run",  "json",           "progress", "quiet",
+                                       "verbose",  "allow_external", "ranks",    "rank_timeout"};
 
 using Json = nlohmann::ordered_json;
 

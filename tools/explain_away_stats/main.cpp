@@ -16,6 +16,7 @@
 #include "common/head_outputs.hpp"
 #include "common/leak_warning.hpp"
 #include "common/numeric_libraries.hpp"
+#include "common/ranks.hpp"
 #include "common/section_tool.hpp"
 #include "common/table_options.hpp"
 #include "explain_away_stats/column_datasets.hpp"
@@ -81,6 +82,7 @@ cli::Declaration declare() {
   d.section("Scores");
   declare_score_options(d, true);
   declare_sections(d);
+  declare_ranks(d);
   d.several_inputs();
   declare_column_datasets(d);
   d.example("attn-compute --scheme dnas layer3.h5 | explain-away-stats", "Compare unas and dnas.");

@@ -9,6 +9,7 @@
 
 #include "common/bundles.hpp"
 #include "common/numeric_libraries.hpp"
+#include "common/ranks.hpp"
 #include "common/section_tool.hpp"
 #include "common/table_options.hpp"
 #include "lambda_solve/dual_datasets.hpp"
@@ -76,6 +77,7 @@ cli::Declaration declare() {
   declare_table_options(d, "group and head");
   d.several_inputs();
   declare_sections(d);
+  declare_ranks(d);
   declare_dual_datasets(d);
   d.example("lambda-solve --causal layer3.h5 -o exact.h5",
             "Measure how far a layer's attention is from exact inference.");

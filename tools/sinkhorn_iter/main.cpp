@@ -8,6 +8,7 @@
 #include "attnkit/error.hpp"
 #include "common/bundles.hpp"
 #include "common/numeric_libraries.hpp"
+#include "common/ranks.hpp"
 #include "common/section_tool.hpp"
 #include "sinkhorn_iter/transport_datasets.hpp"
 #include "sinkhorn_iter/transport_heads.hpp"
@@ -65,6 +66,7 @@ cli::Declaration declare() {
   d.section("Scores");
   declare_score_options(d, false, ScoreUse::transport);
   declare_sections(d, "problems");
+  declare_ranks(d);
   declare_transport_datasets(d);
   d.example("sinkhorn-iter --epsilon 0.01 --emit plan cost.h5 -o plan.h5",
             "A plan with uniform marginals.");

@@ -63,7 +63,7 @@ void write_block(const Sink& sink, const Shape& start, const Shape& count, const
                  Index row_stride) {
   require_block(start, count, sink.shape, sink.file->address_of(sink.name));
   const Index total = element_count(count);
-  if (total == 0) return;
+  if (total == 0 || !sink.holds_numbers) return;
   const Index row = count.empty() ? 1 : count.back();
   if (row_stride == 0 || row_stride == row || total == row) {
     return write_contiguous(sink, start, count, data);
@@ -102,7 +102,7 @@ void OutputDataset::write(const Shape& start, const Shape& count, const std::int
 
 void OutputDataset::write_stored(const Shape& start, const Shape& count, const void* data) {
   require_block(start, count, impl_->shape, impl_->file->address_of(impl_->name));
-  if (element_count(count) == 0) return;
+  if (element_count(count) == 0 || !impl_->holds_numbers) return;
   const h5::Lock lock;
   write_as(*impl_, start, count, h5::memory_type(impl_->dtype).get(), data);
 }

@@ -13,12 +13,13 @@ namespace attn::io {
 /// as no OutputDataset refers to it, because its chunk cache takes memory.
 struct OutputDataset::Impl {
   Impl(std::shared_ptr<OutputFile> in, const h5::Handle* identifier, std::string path, Shape extent,
-       DType type)
+       DType type, bool keeps_numbers)
       : file(std::move(in)),
         handle(identifier),
         name(std::move(path)),
         shape(std::move(extent)),
-        dtype(type) {}
+        dtype(type),
+        holds_numbers(keeps_numbers) {}
   ~Impl() { file->release(handle, name); }
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
@@ -28,6 +29,7 @@ struct OutputDataset::Impl {
   std::string name;
   Shape shape;
   DType dtype;
+  bool holds_numbers;  // as in OutputBundle::Options
 };
 
 }  // namespace attn::io

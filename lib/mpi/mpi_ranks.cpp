@@ -1,0 +1,258 @@
+// Ranks over MPI: attn-mpi.so. All waiting is by polling, so that no call of MPI blocks for ever,
+// and a rank that waits leaves its core to others.
+
+#include <mpi.h>
+#include <sched.h>
+#include <signal.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "mpi/rank_plugin.hpp"
+
+namespace attn::mpi {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// Short waits only yield, so that a message between idle cores takes microseconds; longer ones
+// sleep for a part of the time that has passed, at most a millisecond.
+void pause_after(double waited) {
+  if (waited < 1e-4) {
+    sched_yield();
+    return;
+  }
+  const double sleep = std::min(1e-3, waited / 16);
+  const timespec length{0, static_cast<long>(sleep * 1e9)};
+  nanosleep(&length, nullptr);
+}
+
+// One call of MPI at a time, since MPI is told so: the library's threads, and a helper that moves
+// messages under way on while the others compute, and sees at once that another rank has failed.
+class MpiRanks final : public ProcessRanks {
+ public:
+  explicit MpiRanks(const Settings& settings) : settings_(settings) {
+    MPI_Comm_dup(MPI_COMM_WORLD, &data_);
+    MPI_Comm_dup(MPI_COMM_WORLD, &notices_);
+    MPI_Comm_rank(data_, &own_);
+    MPI_Comm_size(data_, &count_);
+    start_helper();
+  }
+
+  int own() const override { return own_; }
+  int count() const override { return count_; }
+  std::int64_t sent_bytes() const override { return sent_bytes_; }
+
+  // The bytes are copied, so that the sender goes on at once. One such message is under way at a
+  // time.
+  void send(int to, std::span<const std::byte> bytes) override {
+    complete_sends();
+    const std::lock_guard<std::mutex> lock(mutex_);
+    outgoing_.assign(bytes.begin(), bytes.end());
+    outgoing_to_ = to;
+    for_pieces(outgoing_.size(), [&](std::size_t at, int size) {
+      begin_send(outgoing_.data() + at, size, to, sends_.emplace_back());
+    });
+    sending_.notify_one();
+  }
+
+  void receive(int from, std::span<std::byte> bytes) override {
+    for_pieces(bytes.size(), [&](std::size_t at, int size) {
+      MPI_Request request = MPI_REQUEST_NULL;
+      begin_receive(bytes.data() + at, size, from, request);
+      wait(request, from);
+    });
+  }
+
+  // Around a ring: in step s each rank passes on the part that it got in step s − 1, so that every
+  // rank sends every part but one, whatever their number.
+  void gather(std::span<std::byte> bytes, std::span<const std::int64_t> ends) override {
+    const int right = (own_ + 1) % count_;
+    const int left = (own_ + count_ - 1) % count_;
+    const auto part = [&](int rank) {
+      const std::int64_t begin = rank == 0 ? 0 : ends[static_cast<std::size_t>(rank) - 1];
+      const std::int64_t end = ends[static_cast<std::size_t>(rank)];
+      return bytes.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
+    };
+    for (int step = 0; step + 1 < count_; ++step) {
+      exchange(part((own_ + count_ - step) % count_), right,
+               part((own_ + 2 * count_ - step - 1) % count_), left);
+    }
+  }
+
+  void fail(int status, const char* lines) override {
+    notice_ = std::to_string(status) + "\n" + lines;
+    MPI_Request request = MPI_REQUEST_NULL;
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      MPI_Isend(notice_.data(), static_cast<int>(notice_.size()), MPI_BYTE, 0, notice_tag, notices_,
+                &request);
+    }
+    const Clock::time_point start = Clock::now();
+    for (double waited = 0; waited < settings_.timeout_s; waited = seconds_since(start)) {
+      is_complete(request);
+      pause_after(waited);
+    }
+  }
+
+  [[noreturn]] void abort(int status) override {
+    mutex_.lock();
+    MPI_Abort(MPI_COMM_WORLD, status);
+    _exit(status);
+  }
+
+  void finish() override {
+    complete_sends();
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      ending_ = true;
+      sending_.notify_one();
+    }
+    helper_.join();
+    MPI_Finalize();
+  }
+
+ private:
+  static constexpr int message_tag = 1;
+  static constexpr int notice_tag = 2;
+
+  // The pieces of a message: body(first byte, size).
+  template <class Body>
+  void for_pieces(std::size_t size, const Body& body) const {
+    for (std::size_t at = 0; at < size; at += settings_.piece_bytes) {
+      body(at, static_cast<int>(std::min(settings_.piece_bytes, size - at)));
+    }
+  }
+
+  // With the lock held.
+  void begin_send(const std::byte* bytes, int size, int to, MPI_Request& request) {
+    MPI_Isend(bytes, size, MPI_BYTE, to, message_tag, data_, &request);
+    sent_bytes_ += size;
+  }
+
+  void begin_receive(std::byte* bytes, int size, int from, MPI_Request& request) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    MPI_Irecv(bytes, size, MPI_BYTE, from, message_tag, data_, &request);
+  }
+
+  // Piece by piece, of which either side may have none left.
+  void exchange(std::span<const std::byte> out, int to, std::span<std::byte> in, int from) {
+    const std::size_t size = std::max(out.size(), in.size());
+    const auto piece = [&](std::size_t whole, std::size_t at) {
+      return static_cast<int>(std::min(settings_.piece_bytes, whole - std::min(whole, at)));
+    };
+    for (std::size_t at = 0; at < size; at += settings_.piece_bytes) {
+      MPI_Request receiving = MPI_REQUEST_NULL;
+      MPI_Request sending = MPI_REQUEST_NULL;
+      if (const int length = piece(in.size(), at); length > 0) {
+        begin_receive(in.data() + at, length, from, receiving);
+      }
+      if (const int length = piece(out.size(), at); length > 0) {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        begin_send(out.data() + at, length, to, sending);
+      }
+      wait(receiving, from);
+      wait(sending, to);
+    }
+  }
+
+  void complete_sends() {
+    for (MPI_Request& request : sends_) wait(request, outgoing_to_);
+    const std::lock_guard<std::mutex> lock(mutex_);
+    sends_.clear();
+  }
+
+  bool is_complete(MPI_Request& request) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    int done = 0;
+    MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+    return done != 0;
+  }
+
+  // Until the request is complete, or its rank is lost.
+  void wait(MPI_Request& request, int rank) {
+    const Clock::time_point start = Clock::now();
+    while (!is_complete(request)) {
+      const double waited = seconds_since(start);
+      if (waited > settings_.timeout_s) settings_.on_lost(*this, rank, settings_.timeout_s);
+      pause_after(waited);
+    }
+  }
+
+  // The helper takes no signals, whose handlers end the process.
+  void start_helper() {
+    sigset_t all;
+    sigset_t before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    helper_ = std::thread([this] { help(); });
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  }
+
+  void help() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    while (!ending_) {
+      if (own_ == 0) look_for_notice(lock);
+      bool under_way = false;
+      for (MPI_Request& request : sends_) {
+        int done = 0;
+        MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+        under_way = under_way || done == 0;
+      }
+      sending_.wait_for(lock, std::chrono::milliseconds(under_way ? 1 : 20));
+    }
+  }
+
+  void look_for_notice(std::unique_lock<std::mutex>& lock) {
+    int arrived = 0;
+    MPI_Status status;
+    MPI_Iprobe(MPI_ANY_SOURCE, notice_tag, notices_, &arrived, &status);
+    if (arrived == 0) return;
+    int size = 0;
+    MPI_Get_count(&status, MPI_BYTE, &size);
+    std::string text(static_cast<std::size_t>(size), ' ');
+    MPI_Recv(text.data(), size, MPI_BYTE, status.MPI_SOURCE, notice_tag, notices_,
+             MPI_STATUS_IGNORE);
+    lock.unlock();
+    settings_.on_failed(*this, status.MPI_SOURCE, std::stoi(text),
+                        text.c_str() + text.find('\n') + 1);
+    lock.lock();
+  }
+
+  Settings settings_;
+  MPI_Comm data_ = MPI_COMM_NULL;
+  MPI_Comm notices_ = MPI_COMM_NULL;
+  int own_ = 0;
+  int count_ = 1;
+  std::int64_t sent_bytes_ = 0;
+
+  std::mutex mutex_;  // held during calls of MPI, and where the members below change
+  std::vector<std::byte> outgoing_;
+  int outgoing_to_ = 0;
+  std::vector<MPI_Request> sends_;  // of `outgoing_`
+  std::condition_variable sending_;
+  bool ending_ = false;
+  std::string notice_;
+  std::thread helper_;
+};
+
+}  // namespace
+}  // namespace attn::mpi
+
+extern "C" attn::mpi::ProcessRanks* attn_start_ranks(const attn::mpi::Settings* settings) {
+  int provided = MPI_THREAD_SINGLE;
+  MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided);
+  if (provided < MPI_THREAD_SERIALIZED) return nullptr;
+  return new attn::mpi::MpiRanks(*settings);
+}

@@ -1,0 +1,243 @@
+#include "common/ranks.hpp"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <span>
+#include <thread>
+
+#include <fmt/format.h>
+
+#include "attnkit/error.hpp"
+#include "mpi/rank_plugin.hpp"
+#include "system/peak_memory.hpp"
+#include "system/raw_text.hpp"
+#include "system/temporary.hpp"
+
+namespace attn::tools {
+namespace {
+
+// "attn-compute: error: ..." becomes "attn-compute: error: rank 3: ...".
+std::string of_rank(int rank, std::string lines) {
+  const std::string mark = ": error: ";
+  const std::size_t at = lines.find(mark);
+  if (at == std::string::npos) return lines;
+  return lines.insert(at + mark.size(), fmt::format("rank {}: ", rank));
+}
+
+[[noreturn]] void end_all(mpi::ProcessRanks& ranks, int status, const std::string& lines) {
+  remove_temporaries();
+  write_raw({lines.c_str()});
+  ranks.abort(status);
+  _exit(status);  // unreachable
+}
+
+void report_rank(mpi::ProcessRanks& own, int rank, int status, const char* lines) {
+  end_all(own, status, of_rank(rank, lines));
+}
+
+// Rank 0 reports for all, unless it does not answer either.
+void lose_rank(mpi::ProcessRanks& own, int rank, double timeout_s) {
+  const char* const tool = program_invocation_short_name;
+  const std::string lines = fmt::format(
+      "{0}: error: rank {1} has not answered for {2} seconds\n"
+      "{0}: hint: --rank-timeout SECONDS, if ranks may compute so long between two messages\n",
+      tool, rank, timeout_s);
+  if (own.own() != 0) own.fail(rank_lost_status, lines.c_str());
+  end_all(own, rank_lost_status, own.own() == 0 ? lines : of_rank(own.own(), lines));
+}
+
+// bin/attn-compute and libexec/attnkit/attn-mpi.so lie side by side, installed or not.
+std::string plugin_path() {
+  std::error_code failed;
+  const std::filesystem::path tool = std::filesystem::read_symlink("/proc/self/exe", failed);
+  return tool.parent_path().parent_path() / "libexec" / "attnkit" / "attn-mpi.so";
+}
+
+mpi::ProcessRanks* load_ranks(const LaunchedRank& launched, double timeout_s) {
+  const std::string path = plugin_path();
+  // RTLD_GLOBAL: Open MPI's own plug-ins look for its symbols.
+  void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
+  if (library == nullptr) {
+    const bool absent = access(path.c_str(), F_OK) != 0;
+    throw Error(Failure::usage,
+                fmt::format("{} names several ranks, but {}", launched.variable,
+                            absent ? "this build has no " + path : std::string(dlerror())),
+                "cmake -DATTN_MPI=ON builds it; --ranks off or --shard: each process for itself");
+  }
+  using Start = mpi::ProcessRanks*(const mpi::Settings*);
+  void* const symbol = dlsym(library, "attn_start_ranks");
+  Start* start = nullptr;
+  std::memcpy(&start, &symbol, sizeof(start));
+  mpi::Settings settings;
+  settings.timeout_s = timeout_s;
+  settings.on_lost = lose_rank;
+  settings.on_failed = report_rank;
+  mpi::ProcessRanks* const ranks = start == nullptr ? nullptr : start(&settings);
+  if (ranks == nullptr) throw Error(Failure::usage, path + " does not work with this MPI");
+  return ranks;
+}
+
+void require_file_inputs(const cli::Arguments& arguments) {
+  bool stream = std::count(arguments.inputs.begin(), arguments.inputs.end(), "-") > 0 ||
+                arguments.input == "-";
+  for (const auto& named : arguments.named_inputs) stream = stream || named.second == "-";
+  if (!stream) return;
+  throw Error(Failure::usage,
+              "ranks read files, but INPUT is standard input, which only one of them could read",
+              "name a file; or --ranks off");
+}
+
+// The value of each rank, by all ranks together.
+template <class T>
+std::vector<T> of_all(mpi::ProcessRanks& ranks, const T& own) {
+  const auto count = static_cast<std::size_t>(ranks.count());
+  std::vector<T> all(count);
+  all[static_cast<std::size_t>(ranks.own())] = own;
+  std::vector<std::int64_t> ends;
+  for (std::size_t rank = 1; rank <= count; ++rank) {
+    ends.push_back(static_cast<std::int64_t>(rank * sizeof(T)));
+  }
+  ranks.gather(std::as_writable_bytes(std::span(all)), ends);
+  return all;
+}
+
+// FNV-1a: it has to notice mistakes, not attacks.
+std::uint64_t digest(const std::vector<std::string>& texts) {
+  std::uint64_t hash = 0xcbf29ce484222325;
+  for (const std::string& text : texts) {
+    for (const char letter : text + '\0') {
+      hash = (hash ^ static_cast<unsigned char>(letter)) * 0x100000001b3;
+    }
+  }
+  return hash;
+}
+
+// --shard, and --ranks off: each process works for itself.
+bool works_alone(const std::vector<std::string>& words) {
+  for (std::size_t n = 0; n < words.size(); ++n) {
+    const std::string& word = words[n];
+    if (word == "--shard" || word.starts_with("--shard=") || word == "--ranks=off") return true;
+    if (word == "--ranks" && n + 1 < words.size() && words[n + 1] == "off") return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+void declare_ranks(cli::Declaration& declaration) {
+  declaration.section("Ranks")
+      .choice("ranks", {"auto", "off"},
+              "auto: divides the time of each head among the processes that mpirun, or srun "
+              "--mpi=pmix, has started together, the ranks. Each of them reads all inputs and has "
+              "the memory of a whole run; rank 0 writes and reports. Results do not depend on "
+              "their number. off, and --shard: each process works for itself.",
+              "auto")
+      .number("rank-timeout", "SECONDS",
+              "Ends the run if a rank waits for another one for so long. A 64th of a head may take "
+              "longer.",
+              cli::Declaration::Range::positive(), 3600.0)
+      .exit_status(rank_lost_status, "a rank does not answer (see --rank-timeout)");
+}
+
+RankedRun::RankedRun(const cli::Declaration& declaration, const std::vector<std::string>& words,
+                     const cli::Environment& environment) {
+  if (!declaration.has_option("ranks") || works_alone(words)) return;
+  try {
+    launched_ = launched_rank(environment);
+  } catch (const Error& error) {
+    refused_ = error;
+  }
+  if (launched_ && launched_->count.value_or(2) < 2) launched_.reset();
+}
+
+cli::Outcome RankedRun::run(const cli::Arguments& arguments, cli::Report& report,
+                            const std::vector<std::string>& libraries,
+                            const std::function<cli::Outcome(const cli::Arguments&)>& run) {
+  if (refused_) throw Error(*refused_);
+  if (!launched_) return run(arguments);
+  if (arguments.dry_run) return silent() ? cli::Outcome{} : run(arguments);
+  require_file_inputs(arguments);
+  start(arguments);
+  cli::Arguments own = arguments;
+  own.threads = agree(arguments, libraries);
+  if (silent()) {
+    own.only = true;
+    own.drops_output = true;
+    own.progress = cli::Arguments::Progress::never;
+    if (own.table_file) own.table_file = "/dev/null";
+  }
+  const kernel::Ranks::Use use(ranks_);
+  cli::Outcome outcome = run(own);
+  finish(report);
+  return outcome;
+}
+
+void RankedRun::start(const cli::Arguments& arguments) {
+  starting_ = true;
+  ranks_ = load_ranks(*launched_, arguments.number("rank-timeout").value());
+  starting_ = false;
+  if (launched_->count && *launched_->count != ranks_->count()) {
+    throw Error(Failure::usage,
+                fmt::format("{} is one of {} ranks, but MPI knows {}", launched_->variable,
+                            *launched_->count, ranks_->count()),
+                "with Slurm: srun --mpi=pmix; or --ranks off");
+  }
+}
+
+// The number of threads of the rank that has the fewest: how a head is computed follows from it.
+int RankedRun::agree(const cli::Arguments& arguments, const std::vector<std::string>& libraries) {
+  struct Settings {
+    std::uint64_t command;
+    std::uint64_t libraries;
+    std::int64_t threads;
+  };
+  const Settings own{digest({arguments.command_line, arguments.version}), digest(libraries),
+                     arguments.threads};
+  const std::vector<Settings> all = of_all(*ranks_, own);
+  int threads = arguments.threads;
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    const char* const differs = all[rank].command != all[0].command ? "another command or version"
+                                : all[rank].libraries != all[0].libraries
+                                    ? "another CPU or other libraries"
+                                    : nullptr;
+    if (differs != nullptr) {
+      throw Error(Failure::usage,
+                  fmt::format("rank {} has {} than rank 0: results would differ", rank, differs));
+    }
+    threads = std::min(threads, static_cast<int>(all[rank].threads));
+  }
+  return threads;
+}
+
+void RankedRun::finish(cli::Report& report) {
+  using Costs = cli::Report::RankCosts;
+  report.ran_on_ranks(of_all(*ranks_, Costs{ranks_->sent_bytes(), peak_rss_bytes()}));
+  ranks_->finish();
+  ranks_ = nullptr;
+  if (!silent()) return;
+  remove_temporaries();
+  _exit(0);
+}
+
+void RankedRun::end_failed(const cli::FailedRun& failed) {
+  if (ranks_ != nullptr) {
+    if (silent()) ranks_->fail(failed.status, failed.lines.c_str());
+    // Rank 0 has printed its own lines.
+    end_all(*ranks_, failed.status, silent() ? of_rank(ranks_->own(), failed.lines) : "");
+  }
+  if (!silent()) return;
+  // Rank 0 has failed in the same way and reports it; its end is that of all. Only if this process
+  // alone cannot start, it says so.
+  if (!starting_) _exit(0);
+  std::this_thread::sleep_for(std::chrono::seconds(2));
+  write_raw({of_rank(static_cast<int>(launched_->own), failed.lines).c_str()});
+}
+
+}  // namespace attn::tools
