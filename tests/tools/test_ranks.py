@@ -110,6 +110,59 @@ class Bits(RankTest):
                             "--scheme", scheme)
 
 
+class Bytes(RankTest):
+    """MATHEMATICS.md §10, for the mean over the ranks."""
+
+    LQ, LK, D, DV = 300, 2600, 8, 4
+    BY_LINE = 5  # panels of 64 queries
+    IN_ORDER = 10  # half of the panels of 128 keys
+    GRADIENT = 6  # slots of 512 keys
+
+    def sent(self, count, *arguments):
+        self.on_ranks(count, "attn-compute", *arguments, "long.h5", "-o", "out.h5", "--force",
+                      "--json=report.json")
+        ranks = self.read_json("report.json")["runtime"]["ranks"]
+        return sum(rank["sent_bytes"] for rank in ranks) / count
+
+    def test_formulas(self):
+        random = np.random.default_rng(23)
+        shapes = {"q": (self.LQ, self.D), "k": (self.LK, self.D), "v": (self.LK, self.DV),
+                  "grad_out": (self.LQ, self.DV)}
+        self.write("long.h5", **{name: random.normal(size=shape).astype("f4")
+                                 for name, shape in shapes.items()})
+        e, lq, lk, d, dv = 4, self.LQ, self.LK, self.D, self.DV
+
+        def results(count, size):
+            return (1 - 1 / count) * size
+
+        def sums(count, slots, size):
+            return (slots + count - 2) * size / count
+
+        def dnas(count, parts):
+            return results(count, 8 * lk) + sums(count, self.IN_ORDER, parts * (8 + 8 * lq + e * lq * dv))
+
+        row, column_sums = 8 * lq, 8 * self.BY_LINE * lk
+        cases = [
+            (["--emit=out,row_entropy"], lambda n: results(n, row + e * lq * dv + 8 * lq)),
+            (["--emit=col_sum"], lambda n: results(n, row + column_sums)),
+            (["--scheme=dnas", "--emit=out"], lambda n: dnas(n, 1)),
+            (["--scheme=hnas", "--hybrid=0.5", "--emit=out"], lambda n: dnas(n, 2)),
+            (["--scheme=dnas", "--emit=col_sum"], lambda n: results(n, 8 * lk + row + column_sums)),
+            (["--scheme=sinkhorn", "--iterations=5", "--emit=row_potential"],
+             lambda n: 5 * results(n, row + column_sums)),
+            (["--emit=grad_q,grad_k,grad_v"],
+             lambda n: results(n, row + e * lq * dv + e * lk * (d + dv)) +
+             sums(n, self.GRADIENT, e * lq * d)),
+        ]
+        for place, (arguments, formula) in enumerate(sample(cases, 4)):
+            for count in COUNTS if LONG else [(2, 3)[place % 2]]:
+                expected = formula(count)
+                with self.subTest(arguments=arguments, ranks=count):
+                    # At the start ranks exchange settings, 24 bytes each.
+                    self.assertAlmostEqual(self.sent(count, *arguments), expected,
+                                           delta=0.01 * expected)
+
+
 class Failures(RankTest):
 
     def refused_on_ranks(self, count, *arguments, status, error):

@@ -16,7 +16,8 @@ from training import RECIPE, TrainTest
 
 SCRIPTS = SOURCE / "scripts/slurm"
 # A word of each example on the page, by which a test finds it.
-EXAMPLES = ["private-cluster", "run.h5", "--array", "sweep.mk", "snakemake", "parallel"]
+EXAMPLES = ["private-cluster", "run.h5", "--array", "sweep.mk", "snakemake", "parallel", "ranks.sbatch"]
+PLUGIN = BIN.parent / "libexec/attnkit/attn-mpi.so"
 WITHOUT_PICTURES = importlib.util.find_spec("matplotlib") is None
 # Without what a surrounding job of Slurm sets.
 ENVIRONMENT = {key: value for key, value in os.environ.items()
@@ -212,6 +213,33 @@ class Training(ClusterTest):
         train = f"sbatch --wait {SCRIPTS}/train.sbatch"
         self.shell(f"{train} missing.toml run.h5", status=3)
         self.shell(f"{train} missing.toml", status=2)
+
+
+@skip_without_slurm
+@skip_without("mpirun")
+@unittest.skipUnless(PLUGIN.exists(), "built without MPI (cmake -DATTN_MPI=ON)")
+class Ranks(ClusterTest):
+
+    def setUp(self):
+        super().setUp()
+        shutil.copy(SOURCE / "data/passage.h5", self.folder)
+
+    def test_a_run_on_ranks(self):
+        self.shell(example("ranks.sbatch"))
+        self.assert_same_bits(self.read("ranks.h5"), self.compute("passage.h5", "--scheme", "dnas"),
+                              ["out", "row_potential", "col_potential"])
+
+    def test_a_failure_ends_the_job_with_its_status(self):
+        job = self.shell(f"sbatch --parsable --wait {SCRIPTS}/ranks.sbatch attn-compute absent.h5 -o out.h5",
+                         status=3).out.split()[0].decode()
+        self.assertEqual(self.said(job).count("attn-compute: error: no such file: absent.h5\n"), 1)
+
+    def test_each_process_for_itself(self):
+        whole = self.read("passage.h5")
+        self.write("dump.h5", **{f"{layer}__{name}": whole[name] for layer in "ab" for name in "qkv"})
+        self.shell(f"sbatch --wait {SCRIPTS}/ranks.sbatch attn-compute --each '?' dump.h5 --shard auto -o part.h5")
+        self.shell("tensor-join part.000?-of-0002.h5 -o joined.h5")
+        self.assert_same_bits(self.read("joined.h5"), self.compute("--each", "?", "dump.h5"), ["a/out", "b/out"])
 
 
 @skip_without_slurm
