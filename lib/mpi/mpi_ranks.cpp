@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
+#include <deque>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -54,15 +55,15 @@ class MpiRanks final : public ProcessRanks {
   int count() const override { return count_; }
   std::int64_t sent_bytes() const override { return sent_bytes_; }
 
-  // The bytes are copied, so that the sender goes on at once. One such message is under way at a
-  // time.
+  // The bytes are copied, so that the sender goes on at once.
   void send(int to, std::span<const std::byte> bytes) override {
-    complete_sends();
     const std::lock_guard<std::mutex> lock(mutex_);
-    outgoing_.assign(bytes.begin(), bytes.end());
-    outgoing_to_ = to;
-    for_pieces(outgoing_.size(), [&](std::size_t at, int size) {
-      begin_send(outgoing_.data() + at, size, to, sends_.emplace_back());
+    for_pieces(bytes.size(), [&](std::size_t at, int size) {
+      const auto piece = bytes.subspan(at, static_cast<std::size_t>(size));
+      Message& message = outgoing_.emplace_back();
+      message.to = to;
+      message.bytes.assign(piece.begin(), piece.end());
+      begin_send(message.bytes.data(), size, to, message.request);
     });
     sending_.notify_one();
   }
@@ -100,7 +101,9 @@ class MpiRanks final : public ProcessRanks {
                 &request);
     }
     const Clock::time_point start = Clock::now();
-    for (double waited = 0; waited < settings_.timeout_s; waited = seconds_since(start)) {
+    // If rank 0 does not answer either, the first of the others ends all.
+    const double patience = settings_.timeout_s + 2 * (own_ - 1);
+    for (double waited = 0; waited < patience; waited = seconds_since(start)) {
       is_complete(request);
       pause_after(waited);
     }
@@ -126,6 +129,13 @@ class MpiRanks final : public ProcessRanks {
  private:
   static constexpr int message_tag = 1;
   static constexpr int notice_tag = 2;
+
+  // A copy of what is under way.
+  struct Message {
+    int to = 0;
+    std::vector<std::byte> bytes;
+    MPI_Request request = MPI_REQUEST_NULL;
+  };
 
   // The pieces of a message: body(first byte, size).
   template <class Body>
@@ -168,9 +178,27 @@ class MpiRanks final : public ProcessRanks {
   }
 
   void complete_sends() {
-    for (MPI_Request& request : sends_) wait(request, outgoing_to_);
-    const std::lock_guard<std::mutex> lock(mutex_);
-    sends_.clear();
+    const Clock::time_point start = Clock::now();
+    for (;;) {
+      int to = 0;
+      {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        drop_sent();
+        if (outgoing_.empty()) return;
+        to = outgoing_.front().to;
+      }
+      go_on_waiting(start, to);
+    }
+  }
+
+  // With the lock held.
+  void drop_sent() {
+    while (!outgoing_.empty()) {
+      int done = 0;
+      MPI_Test(&outgoing_.front().request, &done, MPI_STATUS_IGNORE);
+      if (done == 0) return;
+      outgoing_.pop_front();
+    }
   }
 
   bool is_complete(MPI_Request& request) {
@@ -183,11 +211,14 @@ class MpiRanks final : public ProcessRanks {
   // Until the request is complete, or its rank is lost.
   void wait(MPI_Request& request, int rank) {
     const Clock::time_point start = Clock::now();
-    while (!is_complete(request)) {
-      const double waited = seconds_since(start);
-      if (waited > settings_.timeout_s) settings_.on_lost(*this, rank, settings_.timeout_s);
-      pause_after(waited);
-    }
+    while (!is_complete(request)) go_on_waiting(start, rank);
+  }
+
+  // For a moment, or until the rank counts as lost.
+  void go_on_waiting(Clock::time_point start, int rank) {
+    const double waited = seconds_since(start);
+    if (waited > settings_.timeout_s) settings_.on_lost(*this, rank, settings_.timeout_s);
+    pause_after(waited);
   }
 
   // The helper takes no signals, whose handlers end the process.
@@ -204,13 +235,8 @@ class MpiRanks final : public ProcessRanks {
     std::unique_lock<std::mutex> lock(mutex_);
     while (!ending_) {
       if (own_ == 0) look_for_notice(lock);
-      bool under_way = false;
-      for (MPI_Request& request : sends_) {
-        int done = 0;
-        MPI_Test(&request, &done, MPI_STATUS_IGNORE);
-        under_way = under_way || done == 0;
-      }
-      sending_.wait_for(lock, std::chrono::milliseconds(under_way ? 1 : 20));
+      drop_sent();
+      sending_.wait_for(lock, std::chrono::milliseconds(outgoing_.empty() ? 20 : 1));
     }
   }
 
@@ -238,9 +264,7 @@ class MpiRanks final : public ProcessRanks {
   std::int64_t sent_bytes_ = 0;
 
   std::mutex mutex_;  // held during calls of MPI, and where the members below change
-  std::vector<std::byte> outgoing_;
-  int outgoing_to_ = 0;
-  std::vector<MPI_Request> sends_;  // of `outgoing_`
+  std::deque<Message> outgoing_;
   std::condition_variable sending_;
   bool ending_ = false;
   std::string notice_;

@@ -35,8 +35,8 @@ class ProcessRanks : public kernel::Ranks {
   /// send, where `gather` passes each part on to the next rank around the ring.
   virtual std::int64_t sent_bytes() const = 0;
 
-  /// Of a rank other than 0: tells rank 0 that it has failed, and waits to be ended by it, for at
-  /// most timeout_s. `lines` are its messages.
+  /// Of a rank other than 0: tells rank 0 that it has failed, and waits to be ended by it, for some
+  /// timeout_s. `lines` are its messages.
   virtual void fail(int status, const char* lines) = 0;
 
   /// Ends all ranks at once; the status is that of mpirun, too.

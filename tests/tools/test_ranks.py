@@ -159,8 +159,51 @@ class Bytes(RankTest):
                 expected = formula(count)
                 with self.subTest(arguments=arguments, ranks=count):
                     # At the start ranks exchange settings, 24 bytes each.
-                    self.assertAlmostEqual(self.sent(count, *arguments), expected,
-                                           delta=0.01 * expected)
+                    self.assertAlmostEqual(self.sent(count, *arguments) - 24 * (count - 1),
+                                           expected, places=3)
+
+
+class Messages(RankTest):
+    """A plug-in that delays messages, or cuts them, in place of the usual one."""
+
+    def setUp(self):
+        super().setUp()
+        for file, copy in ((BIN / "attn-compute", "bin/attn-compute"),
+                           (BIN.parent / "slow-ranks.so", "libexec/attnkit/attn-mpi.so")):
+            (self.folder / copy).parent.mkdir(parents=True)
+            shutil.copy(file, self.folder / copy)
+        self.environment |= {"SLOW_RANKS_PLUGIN": str(PLUGIN)}
+        random = np.random.default_rng(24)
+        shapes = {"q": (200, 8), "k": (9000, 8), "v": (9000, 4)}
+        self.write("in.h5", **{name: random.normal(size=shape).astype("f4")
+                               for name, shape in shapes.items()})
+
+    def compute_on(self, count, **settings):
+        """The seconds that dnas takes, with a check of its bits."""
+        self.environment |= {f"SLOW_RANKS_{name}": str(value) for name, value in settings.items()}
+        self.on_ranks(count, self.folder / "bin/attn-compute", "--scheme=dnas", "--emit=out",
+                      "--threads=1", "in.h5", "-o", "out.h5", "--force", "--json=report.json")
+        self.assert_same_bits(self.read("out.h5"), self.compute("--scheme=dnas", "in.h5"), ["out"])
+        return self.read_json("report.json")["runtime"]["compute_s"]
+
+    def test_long_messages_are_sent_in_pieces(self):
+        self.compute_on(3, PIECE=1000)
+
+    def test_time_of_messages(self):
+        turns = 63
+        sums = 8 + 200 * (8 + 4 * 4)
+        for count in sample((2, 3, 8, 4), 1):
+            rings = count - 1
+            for settings, seconds in (
+                    ({"LATENCY": 0.004, "RATE": 0}, 0.004 * (turns + 2 * rings)),
+                    ({"LATENCY": 0, "RATE": 1e6},
+                     1e-6 * (turns * sums + rings * (sums + 8 * 9000 / count)))):
+                took = self.compute_on(count, **settings)
+                with self.subTest(ranks=count, settings=settings):
+                    # The parts of a ring differ, since slots do.
+                    self.assertGreater(took, 0.95 * seconds)
+                    if LONG:  # the products take some 0.05 s
+                        self.assertLess(took, 1.1 * seconds + 0.3)
 
 
 class Failures(RankTest):
@@ -254,9 +297,9 @@ class Failures(RankTest):
                 self.assertEqual(status, 71, error)
                 self.assertRegex(error, r"attn-compute: error: (rank \d: )?"
                                         rf"rank {rank} has not answered for 1 seconds\n")
-                self.assertEqual(error.count("attn-compute: error:"), 1, error)
                 self.assertLess(took, 30)
-                if rank != 0:
+                if rank != 0:  # which mpirun lets go on for a moment at the end
+                    self.assertEqual(error.count("attn-compute: error:"), 1, error)
                     self.assertEqual(left, ["in.h5", "pid.0", "pid.1", "pid.2", "script"])
 
 
