@@ -304,6 +304,82 @@ class Heads(ShardTest):
                      output="joined.h5")
 
 
+class Reports(ShardTest):
+    """Reports of all shards are those of an undivided run, and so are their tables and their JSON."""
+
+    def setUp(self):
+        super().setUp()
+        draw = np.random.default_rng(8)
+        sizes = {"q": (3, 4, 20, 8), "k": (3, 2, 30, 8), "v": (3, 2, 30, 5)}
+        data = {name: draw.normal(size=size) for name, size in sizes.items()}
+        # Keys of large norm under a causal mask: some are explained away, and some have few queries.
+        data["k"][:, :, ::3] *= 9
+        data["key_length"] = np.array([30, 7, 19])
+        data["tokens"] = np.array([f"word{n}" for n in range(30)], dtype="S")
+        self.write("in.h5", {"model": "m"}, **data)
+
+    def check(self, tool, options, source, counts, status=0):
+        arguments = [*options.split(), source]
+        whole = self.run_tool(tool, *arguments, "--only", "--json=whole.json", "-o", "only.h5", "--force",
+                              status=status)
+        expected = self.read_json("whole.json")
+        self.assertGreater(whole.out.count(b"\n"), 5)
+        for count in counts:
+            with self.subTest(tool=tool, options=options, source=source, count=count):
+                before = set(os.listdir(self.folder))
+                for number in range(1, count + 1):
+                    self.run_tool(tool, *arguments, "-q", "--shard", f"{number}/{count}", "-o", "out.h5", status=None)
+                files = sorted(set(os.listdir(self.folder)) - before)
+                verbose = ["-v"] if "-v" in arguments else []
+                done = self.run_tool("tensor-join", *files[::-1], *verbose, "--json=joined.json", "-o", "joined.h5", "--force",
+                                     status=status)
+                self.assertEqual(done.out, whole.out)
+                found = self.read_json("joined.json")
+                self.assertEqual(found["status"], expected["status"])
+                report = found["result"]["report"]
+                self.assertEqual(report["tool"], tool)
+                self.assertEqual(report["result"], expected["result"])
+                for name, value in report["params"].items():
+                    self.assertEqual(value, expected["params"][name], name)
+                self.assert_same("only.h5", "joined.h5")
+                for file in files:
+                    (self.folder / file).unlink()
+
+    def test_explain_away_stats(self):
+        counts = (1, 2, 3, 7, 64) if LONG else (3,)
+        self.check("explain-away-stats", "", "in.h5", (1, 2, 3, 7, 64) if LONG else (1, 5))
+        self.check("explain-away-stats", "--scheme unas,hnas --hybrid 0.2 --epsilon 0.1,0.5 --bins 7 --top 3", "in.h5",
+                   counts)
+        self.check("explain-away-stats", "", "dump.h5", counts)
+        self.check("explain-away-stats", "-v --scheme dnas,unas --min-queries 3", "dump.h5", counts)
+
+    def test_lambda_solve(self):
+        counts = (1, 2, 3, 7, 64) if LONG else (3,)
+        self.check("lambda-solve", "", "in.h5", counts)
+        self.check("lambda-solve", "--average heads --emit h,relative_deviation", "in.h5", counts)
+        self.check("lambda-solve", "--max-iterations 2", "in.h5", counts, status=1)
+        self.check("lambda-solve", "--average heads", "dump.h5", counts)
+
+    def test_not_converged(self):
+        self.run_tool("attn-compute", "in.h5", "-q", "--scheme", "sinkhorn", "--iterations", 2, "--tolerance", "1e-9",
+                      "-o", "stopped.h5", status=1)
+        self.check("explain-away-stats", "--scheme sinkhorn,unas", "stopped.h5", (3,), status=1)
+
+    def test_damaged_notes(self):
+        files = self.shards("lambda-solve", "in.h5", "-q", count=2)
+
+        def check(change):
+            shutil.copy(self.folder / files[1], self.folder / "changed.h5")
+            with h5py.File(self.folder / "changed.h5", "a") as file:
+                change(file["attn_shard"])
+            self.refused("tensor-join", files[0], "changed.h5", status=3, says=["changed.h5"], output="joined.h5")
+
+        check(lambda group: group.__delitem__("report"))
+        check(lambda group: group.__delitem__("report/0/figures"))
+        check(lambda group: group["report/0/figures"].__setitem__(0, "{}"))
+        check(lambda group: group["report/0/figures"].__setitem__(0, "{"))
+
+
 class Engines(ShardTest):
 
     def run_in(self, engine, words, **more):

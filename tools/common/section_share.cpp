@@ -45,6 +45,7 @@ void SectionShare::mark(io::OutputBundle& output) const {
   } else {
     for (const Section& section : sections_) marks.groups.push_back(section.group);
   }
+  marks.report = notes_;
   write_shard_marks(marks, output);
 }
 

@@ -7,9 +7,11 @@
 
 #include "cli/command.hpp"
 #include "common/problem_share.hpp"
+#include "common/report_notes.hpp"
 #include "common/results.hpp"
 #include "common/section_name.hpp"
 #include "common/shard.hpp"
+#include "common/shard_marks.hpp"
 #include "io/output.hpp"
 
 namespace attn::tools {
@@ -35,6 +37,9 @@ class SectionShare {
   /// The problems that the shard computes; null if they are not divided.
   const std::shared_ptr<ProblemShare>& problems() const { return problems_; }
 
+  /// Keeps notes of the report on a section, which mark() writes.
+  void keep(ReportNotes notes) { notes_.push_back(std::move(notes)); }
+
   /// Writes the marks of the shard (shard_marks.hpp).
   void mark(io::OutputBundle& output) const;
 
@@ -52,6 +57,7 @@ class SectionShare {
   std::vector<double> work_;
   std::vector<Section> sections_;
   std::shared_ptr<ProblemShare> problems_;
+  std::vector<ReportNotes> notes_;
 };
 
 }  // namespace attn::tools

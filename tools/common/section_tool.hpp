@@ -83,6 +83,14 @@ class SectionTool {
 
   const SectionName& section() const { return name_; }  ///< the one being computed
 
+  /// Whether the tool runs with --shard, and what it then keeps of its report for tensor-join.
+  bool is_shard() const { return share_.has_value(); }
+  bool divides_problems() const { return share_ && share_->problems() != nullptr; }
+  void keep_for_join(ReportNotes notes) {
+    notes.params = params_text(report_);
+    share_->keep(std::move(notes));
+  }
+
   /// With several sections, prints the name of one above its report, with a blank line between.
   void print_heading(const std::string& label) {
     if (!sections_.several()) return;

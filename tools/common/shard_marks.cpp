@@ -17,6 +17,8 @@
 namespace attn::tools {
 namespace {
 
+constexpr const char* report_group = "report";  // in shard_group
+
 // Options of which no result depends.
 constexpr std::array without_effect = {"output",   "shard",          "only",     "force",
                                        "compress", "threads",        "memory",   "tmpdir",
@@ -91,6 +93,12 @@ std::optional<ShardMarks::Divided> read_divided(const io::InputBundle& group) {
 
 }  // namespace
 
+std::string params_text(cli::Report& report) {
+  nlohmann::ordered_json params = report.params();
+  for (const char* const name : without_effect) params.erase(name);
+  return params.dump();
+}
+
 std::string run_of(const cli::Arguments& arguments) {
   nlohmann::ordered_json options = cli::params_of(arguments);
   for (const char* const name : without_effect) options.erase(name);
@@ -112,6 +120,9 @@ void write_shard_marks(const ShardMarks& marks, io::OutputBundle& output) {
   group.write_strings("left_out", marks.left_out);
   group.write_strings("removed", marks.removed);
   if (marks.divided) write_divided(*marks.divided, group);
+  if (marks.report.empty()) return;
+  io::OutputBundle notes = output.group(std::string(shard_group) + "/" + report_group);
+  write_report_notes(marks.report, notes);
 }
 
 ShardMarks read_shard_marks(const io::InputBundle& bundle) {
@@ -127,8 +138,13 @@ ShardMarks read_shard_marks(const io::InputBundle& bundle) {
   if (!number || !count || !run) throw refuse();
   const auto list = [&](const char* name) { return group.dataset(name).read_strings(); };
   std::optional<ShardMarks::Divided> divided;
+  std::vector<ReportNotes> report;
   try {
     divided = read_divided(group);
+    const std::vector<std::string> inside = group.group_names();
+    if (std::find(inside.begin(), inside.end(), report_group) != inside.end()) {
+      report = read_report_notes(group.group(report_group));
+    }
   } catch (const Json::exception&) {
     throw refuse();
   } catch (const std::out_of_range&) {
@@ -140,7 +156,8 @@ ShardMarks read_shard_marks(const io::InputBundle& bundle) {
           .groups = list("groups"),
           .own = list("own"),
           .left_out = list("left_out"),
-          .removed = list("removed")};
+          .removed = list("removed"),
+          .report = std::move(report)};
 }
 
 }  // namespace attn::tools

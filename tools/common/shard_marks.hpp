@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "common/problem_share.hpp"
+#include "common/report_notes.hpp"
 #include "common/sections.hpp"
 #include "common/shard.hpp"
 #include "io/input.hpp"
@@ -29,9 +30,13 @@ struct ShardMarks {
   std::vector<std::string> own;       ///< those of this shard
   std::vector<std::string> left_out;  ///< paths in INPUT that an undivided run would not copy
   std::vector<std::string> removed;   ///< attributes that it would remove, GROUP/NAME
+  std::vector<ReportNotes> report;    ///< by section, for tools with a report
 };
 
 inline constexpr const char* shard_group = "attn_shard";
+
+/// JSON of a report's `params`, without those of which no result depends.
+std::string params_text(cli::Report& report);
 
 /// ShardMarks::run.
 std::string run_of(const cli::Arguments& arguments);

@@ -241,7 +241,7 @@ ColumnStatistics empty_statistics(const AttentionInput& input, const ColumnOptio
   statistics.slack = slack;
   // Allocated at once: blocks allocated head by head would fragment the memory that the next head's
   // keys need.
-  const auto all_keys = static_cast<std::size_t>(input.problems * input.keys);
+  const auto all_keys = static_cast<std::size_t>(input.own_problems() * input.keys);
   statistics.queries_of_key.reserve(all_keys);
   statistics.masked.reserve(all_keys);
   for (const std::string& name : options.schemes) {
@@ -320,7 +320,7 @@ HeadNeeds column_needs(const ColumnTask& task) {
   needs.result_bytes = (points * schemes + 1) * (input.queries + input.keys) * number;
   // The column sums and the numbers of queries are kept for the report, with a byte per key that
   // marks masked keys.
-  needs.kept_bytes = points * input.problems * input.keys * ((schemes + 1) * number + 1);
+  needs.kept_bytes = points * input.own_problems() * input.keys * ((schemes + 1) * number + 1);
   const Partition partition =
       partition_of(Order::row_panels, input.queries, input.keys, element_size);
   std::int64_t rescaled = 0;  // of the scores at another scale

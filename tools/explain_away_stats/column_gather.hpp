@@ -6,8 +6,8 @@
 
 #include "cli/command.hpp"
 #include "common/heads.hpp"
-#include "explain_away_stats/column_statistics.hpp"
 #include "explain_away_stats/column_task.hpp"
+#include "reports/column_statistics.hpp"
 
 namespace attn::tools {
 

@@ -5,7 +5,7 @@
 #include "common/section_name.hpp"
 #include "common/table.hpp"
 #include "explain_away_stats/column_options.hpp"
-#include "explain_away_stats/column_statistics.hpp"
+#include "reports/column_statistics.hpp"
 
 namespace attn::tools {
 

@@ -88,7 +88,7 @@ void read_key_names(const io::InputBundle& bundle, ColumnStatistics& statistics,
   }
   statistics.names = tokens.read_strings();
   statistics.heads_per_name =
-      one_list ? statistics.heads() : statistics.heads() / statistics.leading.front();
+      element_count(statistics.leading) / (one_list ? 1 : statistics.leading.front());
 }
 
 void report_column_cost(const cli::Arguments& arguments, const ColumnTask& task,

@@ -6,8 +6,8 @@
 #include "common/attention_input.hpp"
 #include "common/results.hpp"
 #include "explain_away_stats/column_options.hpp"
-#include "explain_away_stats/column_statistics.hpp"
 #include "io/input.hpp"
+#include "reports/column_statistics.hpp"
 
 namespace attn::tools {
 
@@ -33,6 +33,8 @@ struct ColumnTask {
 
   void report_params(cli::Report& report) const;
   std::vector<io::InputDataset> datasets() const { return input.datasets(); }
+
+  ProblemUnits units() const { return ProblemUnits(input.problems); }
 
   /// Those of the first point. Only scale and hybrid differ between points.
   const ColumnOptions& options() const { return points.front().options; }

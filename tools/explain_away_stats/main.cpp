@@ -11,7 +11,6 @@
 
 #include "attnkit/error.hpp"
 #include "common/bundles.hpp"
-#include "common/convergence_words.hpp"
 #include "common/group_report.hpp"
 #include "common/head_outputs.hpp"
 #include "common/leak_warning.hpp"
@@ -21,11 +20,11 @@
 #include "common/table_options.hpp"
 #include "explain_away_stats/column_datasets.hpp"
 #include "explain_away_stats/column_gather.hpp"
-#include "explain_away_stats/column_groups.hpp"
-#include "explain_away_stats/column_lists.hpp"
-#include "explain_away_stats/column_report.hpp"
 #include "explain_away_stats/column_table.hpp"
 #include "explain_away_stats/column_task.hpp"
+#include "reports/column_notes.hpp"
+#include "reports/column_report.hpp"
+#include "reports/column_reporter.hpp"
 #include "scheme/table.hpp"
 
 namespace attn::tools {
@@ -81,7 +80,7 @@ cli::Declaration declare() {
   declare_table_options(d, "group, head and scheme", {.own_top = true});
   d.section("Scores");
   declare_score_options(d, true);
-  declare_sections(d);
+  declare_sections(d, "heads");
   declare_ranks(d);
   d.several_inputs();
   declare_column_datasets(d);
@@ -110,7 +109,7 @@ class VectorWriter {
  public:
   VectorWriter(io::OutputBundle bundle, const ColumnTask& task, cli::Report& report)
       : bundle_(std::move(bundle)),
-        outputs_(bundle_, task.input.leading, report),
+        outputs_(bundle_, task.input.leading, report, task.input.share.get()),
         first_(task.options().schemes.front()) {
     outputs_.create("queries_of_key", DType::i64, {task.input.keys}, {"key"});
     for (const std::string& scheme : task.options().schemes) {
@@ -135,66 +134,16 @@ class VectorWriter {
   std::string first_;
 };
 
-// The tables of one section, as text.
-std::string long_report(const ColumnTask& task, const ColumnStatistics& statistics,
-                        const ColumnSummaryOptions& wanted, const ColumnSummaries& summaries) {
+// The first line of the report on one section.
+std::string heading_of(const ColumnTask& task) {
   const AttentionInput& input = task.input;
   const ScoreOptions& scores = input.options;
   const std::string energy =
       input.q ? scores.energy_of(task.options().scored_schemes().front()) : "as stored";
-  return fmt::format("{}: {}, {}, {}\n\n", task.bundle.description(),
+  return fmt::format("{}: {}, {}, {}", task.bundle.description(),
                      times(join(input.leading, {input.queries, input.keys})), energy,
-                     task.options().f64 ? "float64" : "float32") +
-         column_report(statistics, wanted, summaries);
+                     task.options().f64 ? "float64" : "float32");
 }
-
-// Over all sections: a violated bound is the worst outcome.
-struct Verdict {
-  bool broken = false;
-  bool unconverged = false;
-
-  std::string word() const { return broken ? "no" : (unconverged ? "not_converged" : "ok"); }
-  int status() const { return broken || unconverged ? 1 : 0; }
-
-  void add(const ColumnStatistics& statistics, const ColumnSummaries& summaries,
-           const std::string& group, cli::Report& report) {
-    for (std::size_t n = 0; n < statistics.schemes.size(); ++n) {
-      if (!summaries.schemes[n].all.holds) broken = true;
-      if (statistics.schemes[n].converged) continue;
-      unconverged = true;
-      report.warn(statistics.schemes[n].name + " did not converge on every head" +
-                  (group.empty() ? "" : " of " + group) +
-                  convergence_words(statistics.schemes[n].convergence,
-                                    "attn-compute --scheme sinkhorn --iterations") +
-                  "; --scheme stored reads its results");
-    }
-  }
-};
-
-// Pools the keys that the schemes explain away over all sections.
-class TailNotes {
- public:
-  void add(const std::vector<std::string>& schemes, const ColumnSummaries& summaries) {
-    for (std::size_t n = 0; n < schemes.size(); ++n) {
-      const SchemeSummaryOf& all = summaries.schemes[n].all;
-      auto found = std::find_if(found_.begin(), found_.end(),
-                                [&](const auto& of) { return of.scheme == schemes[n]; });
-      if (found == found_.end()) found = found_.insert(found_.end(), {schemes[n]});
-      found->add({schemes[n], all.sums.explained_away.front().count, all.sums.keys,
-                  all.enough.explained_away.front().count, all.enough.keys});
-    }
-  }
-
-  void warn(double epsilon, const std::string& enough, cli::Report& report) const {
-    for (const ExplainedKeys& of : found_) {
-      const std::string note = tail_note(of, epsilon, enough);
-      if (!note.empty()) report.warn(note);
-    }
-  }
-
- private:
-  std::vector<ExplainedKeys> found_;
-};
 
 // One row for each point of a sweep and scheme, pooled over the heads of a section.
 Table sweep_table(const std::vector<double>& epsilons) {
@@ -243,10 +192,23 @@ class ColumnTool : public SectionTool<ColumnTask> {
     report_column_cost(arguments(), task, report());
   }
 
-  void conclude_costs(const GroupReport& groups) override { finish(groups); }
+  void conclude_costs(const GroupReport& groups) override {
+    make_reporter();
+    reporter_->finish(groups, report());
+  }
+
+  void make_reporter() {
+    const bool several = sections().several();
+    const bool text = !table_.in_place_of_text();
+    reporter_.emplace(wanted_, ReportWishes{.several = several,
+                                            .each = text && (!several || arguments().verbose),
+                                            .all = text,
+                                            .json = arguments().json.has_value()});
+  }
 
   void begin(Index problems) override {
     progress_.emplace(arguments(), "column sums", static_cast<double>(problems), "heads");
+    make_reporter();
   }
 
   void compute(const ColumnTask& task, const std::string& label,
@@ -267,7 +229,7 @@ class ColumnTool : public SectionTool<ColumnTask> {
     warn_of_leak(options.scored_schemes(), task.input, report());
     if (!swept_) {
       read_key_names(task.bundle, statistics.front(), report());
-      summarise(task, label, statistics.front());
+      summarise(task, statistics.front());
       return;
     }
     auto points = nlohmann::ordered_json::array();
@@ -278,21 +240,20 @@ class ColumnTool : public SectionTool<ColumnTask> {
     if (arguments().json) report().result() = {{"sweep", std::move(points)}};
   }
 
-  void summarise(const ColumnTask& task, const std::string& label, ColumnStatistics& statistics) {
-    std::vector<PooledHistogram> histograms;
-    ColumnSummaries summaries = summarise_columns(statistics, wanted_, histograms);
-    // For thousands of heads the JSON is larger than the statistics themselves.
-    if (arguments().json) report().result() = column_json(statistics, wanted_, summaries);
-    const std::vector<std::string>& schemes = task.options().schemes;
-    add_rows(statistics.leading, schemes, summaries, nullptr);
-    const bool several = sections().several();
-    if (!table_.in_place_of_text() && (!several || arguments().verbose)) {
-      report().print(long_report(task, statistics, wanted_, summaries) + (several ? "\n" : ""));
+  void summarise(const ColumnTask& task, ColumnStatistics& statistics) {
+    if (is_shard()) {
+      keep_for_join(notes_of({section(), sections().description(), sections().several(),
+                              heading_of(task), wanted_, statistics}));
     }
-    verdict_.add(statistics, summaries, label, report());
-    tails_.add(schemes, summaries);
-    if (several) pool(schemes, histograms);
-    groups_.push_back({section(), statistics.leading, schemes, std::move(summaries)});
+    if (task.input.share) {  // tensor-join makes the report on all heads
+      for (const SchemeColumns& scheme : statistics.schemes) {
+        stopped_ = stopped_ || !scheme.converged;
+      }
+      return;
+    }
+    const ColumnSummaries& summaries =
+        reporter_->add(section(), heading_of(task), statistics, report());
+    add_rows(statistics.leading, task.options().schemes, summaries, nullptr);
   }
 
   nlohmann::ordered_json summarise_point(const ColumnPoint& point, const std::string& label,
@@ -304,7 +265,7 @@ class ColumnTool : public SectionTool<ColumnTask> {
     at.scale = point.options.scores.scale;
     add_rows(statistics.leading, schemes, summaries, &at);
     add_sweep_rows(label, at, schemes, summaries, sweep_);
-    verdict_.add(statistics, summaries, label, report());
+    reporter_->verdict().add(statistics, summaries, label, report());
     nlohmann::ordered_json json;
     if (!arguments().json) return json;
     json["scale"] = *at.scale;
@@ -320,40 +281,26 @@ class ColumnTool : public SectionTool<ColumnTask> {
     }
   }
 
-  void pool(const std::vector<std::string>& schemes,
-            const std::vector<PooledHistogram>& histograms) {
-    for (std::size_t n = 0; n < schemes.size(); ++n) {
-      auto found = std::find_if(histograms_.begin(), histograms_.end(),
-                                [&](const auto& of) { return of.first == schemes[n]; });
-      if (found == histograms_.end()) {
-        found = histograms_.insert(histograms_.end(), {schemes[n], PooledHistogram()});
-      }
-      found->second.add(histograms[n]);
-    }
-  }
-
   cli::Outcome conclude(const GroupReport& groups) override {
-    table_.print(report());
-    if (!table_.in_place_of_text()) {
-      const std::string name = sections().description() + ": ";
-      if (swept_) {
-        report().print(name + "every row pools the heads\n\n" + sweep_.text());
-      } else if (sections().several()) {
-        report().print(name + groups_report(groups_, wanted_, histograms_));
-      }
+    if (divides_problems()) {
+      cli::Outcome outcome;
+      outcome.summary =
+          fmt::format("{} heads of a shard{}", problems(), stopped_ ? ", some not converged" : "");
+      if (stopped_) report().status("not_converged");
+      outcome.status = stopped_ ? 1 : 0;
+      return outcome;
     }
-    if (!swept_) tails_.warn(wanted_.sums.epsilons.front(), enough_words(groups_), report());
-    finish(groups);
+    table_.print(report());
+    const std::string name = sections().description();
+    if (swept_ && !table_.in_place_of_text()) {
+      report().print(name + ": every row pools the heads\n\n" + sweep_.text());
+    }
+    if (!swept_) reporter_->conclude(name, report());
+    reporter_->finish(groups, report());
     cli::Outcome outcome;
-    outcome.status = verdict_.status();
+    outcome.status = reporter_->verdict().status();
     outcome.commit = table_.commit();
     return outcome;
-  }
-
-  void finish(const GroupReport& groups) {
-    groups.conclude(sections().several(), report());
-    if (sections().several()) report().result()["status"] = verdict_.word();
-    report().status(verdict_.word());
   }
 
   const ColumnSummaryOptions wanted_;
@@ -361,10 +308,8 @@ class ColumnTool : public SectionTool<ColumnTask> {
   TableOutput table_;
   Table sweep_;
   std::optional<cli::Progress> progress_;
-  std::vector<GroupColumns> groups_;
-  std::vector<std::pair<std::string, PooledHistogram>> histograms_;
-  TailNotes tails_;
-  Verdict verdict_;
+  std::optional<ColumnReporter> reporter_;
+  bool stopped_ = false;  // some head of a shard did not converge
 };
 
 cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {

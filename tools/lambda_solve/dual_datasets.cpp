@@ -3,7 +3,7 @@
 #include "common/convergence_words.hpp"
 #include "common/dataset_words.hpp"
 #include "common/padding_words.hpp"
-#include "lambda_solve/dual_report.hpp"
+#include "reports/dual_report.hpp"
 
 namespace attn::tools {
 

@@ -261,6 +261,9 @@ void record_results(const DualTask& task, bool converged, io::OutputBundle& outp
     output.remove_attribute("attn_dual_gamma");
   }
   output.attribute("attn_dual_status", converged ? "converged" : not_converged);
+  if (task.input.share) {
+    task.input.share->rank({{"attn_dual_status", "attn_status"}, {converged ? 0.0 : 1.0}});
+  }
   if (!converged) {
     output.attribute("attn_status", not_converged);
   } else if (task.bundle.text_attribute("attn_dual_status") == not_converged &&
@@ -276,7 +279,7 @@ std::vector<DualHead> solve_section(const cli::Arguments& arguments, const DualT
                                     cli::Report& report) {
   const AttentionInput& input = task.input;
   std::optional<HeadOutputs> outputs;
-  if (output) outputs.emplace(*output, input.leading, report);
+  if (output) outputs.emplace(*output, input.leading, report, input.share.get());
   for (const DualResultKind& kind : dual_result_kinds()) {
     if (!outputs || !task.options.emits(kind.name)) continue;
     const DType type = kind.name == "iterations"         ? DType::i64

@@ -6,8 +6,8 @@
 #include "cli/command.hpp"
 #include "cli/progress.hpp"
 #include "io/output.hpp"
-#include "lambda_solve/dual_report.hpp"
 #include "lambda_solve/dual_task.hpp"
+#include "reports/dual_report.hpp"
 
 namespace attn::tools {
 

@@ -185,6 +185,16 @@ Index DualTask::axes() const {
   return options.scores.source == Source::projection ? input.k->weights->rows : input.depth;
 }
 
+DualHeading DualTask::heading() const {
+  return {.leading = input.leading,
+          .queries = input.queries,
+          .keys = input.keys,
+          .axes = axes(),
+          .alpha = options.alpha,
+          .template_scale = options.template_scale,
+          .evidence_scale = options.evidence_scale};
+}
+
 Shape DualTask::own_shape(const DualResultKind& kind) const {
   Shape shape;
   for (const std::string& axis : kind.axes) {
@@ -205,7 +215,7 @@ HeadNeeds DualTask::needs() const {
   // For any --emit: λ, ĥ and those of the closed forms, scalars, both outputs.
   needs.result_bytes = (q * (4 * d + 6 + 2 * input.v_head_dim) + n) * number;
   if (options.emits("p") || input.v) needs.result_bytes += q * n * number;
-  needs.kept_bytes = cost.size() * number + input.problems * q * 4 * number;
+  needs.kept_bytes = cost.size() * number + input.own_problems() * q * 4 * number;
   const bool transport = options.gamma.has_value();
   needs.work_bytes = [q, n, d, transport, v = input.v.has_value()](int threads, std::int64_t) {
     // Templates and evidence as solved, preferences per query, weights of first order.

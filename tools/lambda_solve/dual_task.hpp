@@ -11,6 +11,7 @@
 #include "common/result_kinds.hpp"
 #include "common/results.hpp"
 #include "fenchel/dual.hpp"
+#include "reports/dual_report.hpp"
 #include "tensor/buffer.hpp"
 
 namespace attn::tools {
@@ -42,6 +43,11 @@ struct DualTask {
   RunEffect effect(const cli::Arguments& arguments) const;
   void report_params(cli::Report& report) const;
   std::vector<io::InputDataset> datasets() const;
+
+  ProblemUnits units() const { return ProblemUnits(input.problems); }
+
+  /// What its report says of all heads.
+  DualHeading heading() const;
 
   /// Axes of templates and evidence: d, or D for projections.
   Index axes() const;

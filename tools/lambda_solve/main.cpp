@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "common/bundles.hpp"
@@ -13,8 +14,8 @@
 #include "common/section_tool.hpp"
 #include "common/table_options.hpp"
 #include "lambda_solve/dual_datasets.hpp"
-#include "lambda_solve/dual_groups.hpp"
 #include "lambda_solve/dual_heads.hpp"
+#include "reports/dual_reporter.hpp"
 
 namespace attn::tools {
 namespace {
@@ -76,7 +77,7 @@ cli::Declaration declare() {
            "heads.");
   declare_table_options(d, "group and head");
   d.several_inputs();
-  declare_sections(d);
+  declare_sections(d, "heads");
   declare_ranks(d);
   declare_dual_datasets(d);
   d.example("lambda-solve --causal layer3.h5 -o exact.h5",
@@ -104,49 +105,54 @@ class SolveDual : public SectionTool<DualTask> {
 
   void begin(Index problems) override {
     progress_.emplace(arguments(), "dual", static_cast<double>(problems), "heads");
+    const bool several = sections().several();
+    const bool text = !table_.in_place_of_text();
+    reporter_.emplace(ReportWishes{
+        .several = several, .each = text && (!several || arguments().verbose), .all = text});
   }
 
-  void compute(const DualTask& task, const std::string& label,
+  void compute(const DualTask& task, const std::string& /*label*/,
                std::optional<io::OutputBundle> results) override {
-    const std::vector<DualHead> found =
+    std::vector<DualHead> found =
         solve_section(arguments(), task, std::move(results), *progress_, report());
-    for (const DualHead& head : found) all_.add(head);
-    std::optional<std::vector<double>> averaged;
-    if (arguments().given("average")) {
-      averaged = mean_over_heads(found, task.input.leading);
-      if (!averaged_) averaged_.emplace();
-      averaged_->insert(averaged_->end(), averaged->begin(), averaged->end());
+    const DualNotes notes{section(),
+                          sections().description(),
+                          sections().several(),
+                          arguments().given("average"),
+                          task.heading(),
+                          std::move(found)};
+    if (is_shard()) keep_for_join(notes_of(notes));
+    if (task.input.share) {  // tensor-join makes the report on all heads
+      for (const DualHead& head : notes.heads) {
+        stopped_ = stopped_ || head.converged < head.problems();
+      }
+      return;
     }
-    report_dual(task, found, averaged, report());
-    const bool several = sections().several();
-    if (!table_.in_place_of_text() && (!several || arguments().verbose)) {
-      report().print(dual_text(task, found, averaged, label));
-    }
-    for (auto& row : dual_table_rows(task, section(), found, averaged)) table_.add(std::move(row));
-    shape_ = join(task.input.leading, {task.input.queries, task.input.keys});
-    if (several) {
-      groups_.push_back(
-          dual_group(section().label, found, task.input.leading, std::move(averaged)));
+    const auto averaged = reporter_->add(notes, report());
+    for (auto& row : dual_table_rows(notes.heading, section(), notes.heads, averaged)) {
+      table_.add(std::move(row));
     }
   }
 
   cli::Outcome conclude(const GroupReport& groups) override {
-    table_.print(report());
-    if (!table_.in_place_of_text() && sections().several()) {
-      report().print(dual_groups_text(sections().description(), groups_));
+    if (divides_problems()) {
+      cli::Outcome outcome;
+      outcome.summary = fmt::format("{} heads of a shard{}", problems(),
+                                    stopped_ ? ", some queries not converged" : "");
+      if (stopped_) report().status("not_converged");
+      outcome.status = stopped_ ? 1 : 0;
+      return outcome;
     }
-    cli::Outcome outcome =
-        conclude_dual(shape_, all_, averaged_, problems(), groups, sections().several(), report());
+    table_.print(report());
+    cli::Outcome outcome = reporter_->conclude(sections().description(), groups, report());
     outcome.commit = table_.commit();
     return outcome;
   }
 
   TableOutput table_;
   std::optional<cli::Progress> progress_;
-  std::optional<std::vector<double>> averaged_;  // of all sections
-  DualHead all_;
-  std::vector<DualGroup> groups_;  // if there are several
-  Shape shape_;                    // of the section solved last
+  std::optional<DualReporter> reporter_;
+  bool stopped_ = false;  // some query of a shard did not converge
 };
 
 cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {

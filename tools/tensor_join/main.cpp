@@ -4,6 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "common/bundles.hpp"
+#include "common/numeric_libraries.hpp"
+#include "tensor_join/report_join.hpp"
 #include "tensor_join/shard_set.hpp"
 
 namespace attn::tools {
@@ -21,15 +23,21 @@ cli::Declaration declare() {
           "there twice, belongs to another run or is damaged is named, and nothing is "
           "written. Of one run are shards with the same tool, version and options, of "
           "the same files: by name, size and time of the last change.")
+      .about(
+          "Prints the report of explain-away-stats and lambda-solve as one run would, from the "
+          "figures of all heads.")
       .text("with", "INPUT",
             "Also copies the contents of INPUT, as the command would without --only: everything "
             "but results that do not hold any more, and datasets that -i replaced.")
       .allow_external()
       .report_member("shards; groups or problems", "how many were put together")
+      .report_member("report",
+                     "of explain-away-stats and lambda-solve: tool, params and result, which is "
+                     "that of one run")
       .example("tensor-join out.*-of-*.h5 -o out.h5", "After the last job of an array.")
       .example("tensor-join out.*-of-*.h5 --with dump.h5 -o out.h5",
                "Results beside the tensors that they were made from.")
-      .exit_status(1, "")
+      .exit_status(1, "what the tool that wrote the shards says by it, of all of them together")
       .exit_status(3, "a shard is missing, there twice, damaged, or of another run")
       .exit_status(4, "");
   return d;
@@ -65,6 +73,12 @@ cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
   outcome.summary = fmt::format("{} of {} shard{} -> {}", shards.units_text(), shards.size(),
                                 shards.size() == 1 ? "" : "s", *arguments.output);
   if (arguments.dry_run) return outcome;
+  if (const auto reported = join_report(arguments, shards, report)) {
+    if (!reported->summary.empty())
+      outcome.summary = fmt::format("{}, from {} shard{} -> {}", reported->summary, shards.size(),
+                                    shards.size() == 1 ? "" : "s", *arguments.output);
+    outcome.status = reported->status;
+  }
   io::OutputBundle output = open_output(arguments);
   shards.write(output);
   if (arguments.given("with")) add_input(arguments, shards, output, report);
@@ -77,5 +91,6 @@ cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
 }  // namespace attn::tools
 
 int main(int argc, char** argv) {
-  return attn::tools::tool_main(argc, argv, attn::tools::declare(), attn::tools::run);
+  return attn::tools::tool_main(argc, argv, attn::tools::declare(), attn::tools::run,
+                                attn::tools::numeric_libraries());
 }

@@ -246,6 +246,29 @@ std::vector<std::string> ShardSet::removed(const io::InputBundle& input) const {
   return {found.begin(), found.end()};
 }
 
+std::string ShardSet::tool() const {
+  const Json run = Json::parse(shards_.front().marks.run, nullptr, false);
+  return run.is_object() ? run.value("tool", "") : "";
+}
+
+std::vector<std::vector<ShardSet::ReportPart>> ShardSet::report_parts() const {
+  std::vector<std::vector<ReportPart>> sections;
+  const auto reports = [](const Part& one) { return !one.marks.report.empty(); };
+  if (std::none_of(shards_.begin(), shards_.end(), reports)) return sections;
+  for (const Part& one : shards_) {
+    const auto& divided = one.marks.divided;
+    const std::size_t expected =
+        divided ? (divided->problems.size() > 0 ? 1 : 0) : one.marks.own.size();
+    if (one.marks.report.size() != expected) refuse(one.file + " lacks notes of its report");
+    for (const ReportNotes& notes : one.marks.report) {
+      if (!divided || sections.empty()) sections.emplace_back();
+      sections.back().push_back(
+          {one.file, &one.bundle, &notes, divided ? &divided->problems.own() : nullptr});
+    }
+  }
+  return sections;
+}
+
 std::vector<std::string> ShardSet::all(std::vector<std::string> ShardMarks::*list) const {
   std::vector<std::string> found;
   for (const Part& one : shards_) {

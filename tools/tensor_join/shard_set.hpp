@@ -30,6 +30,20 @@ class ShardSet {
   /// Copies the results of all shards, and puts together the datasets of which they hold parts.
   void write(io::OutputBundle& output) const;
 
+  /// The tool that wrote the shards.
+  std::string tool() const;
+
+  /// What a shard keeps of the report on a section.
+  struct ReportPart {
+    std::string file;
+    const io::InputBundle* bundle;
+    const ReportNotes* notes;
+    const std::vector<Index>* heads;  ///< those that it has; null: all
+  };
+  /// Of all sections, in order; empty if the tool makes no report. Throws Error(input) for a
+  /// section or some heads of which a shard keeps nothing.
+  std::vector<std::vector<ReportPart>> report_parts() const;
+
   /// What an undivided run would not copy of INPUT.
   std::vector<std::string> left_out() const;
 

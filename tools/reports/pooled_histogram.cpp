@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "explain_away_stats/column_statistics.hpp"
+#include "reports/column_statistics.hpp"
 
 namespace attn::tools {
 namespace {

@@ -8,8 +8,10 @@
 #include "attnkit/stopping.hpp"
 #include "cli/command.hpp"
 #include "common/group_report.hpp"
+#include "common/padding_words.hpp"
+#include "common/section_name.hpp"
 #include "common/table.hpp"
-#include "lambda_solve/dual_task.hpp"
+#include "tensor/shape.hpp"
 
 namespace attn::tools {
 
@@ -34,6 +36,17 @@ struct DualHead {
   void add(const DualHead& more);
 };
 
+/// What the heads of a section have in common.
+struct DualHeading {
+  Shape leading;  ///< axes of the heads
+  Index queries = 0;
+  Index keys = 0;  ///< templates
+  Index axes = 0;
+  double alpha = 1;
+  double template_scale = 1;
+  double evidence_scale = 1;
+};
+
 /// NaN without values.
 double mean_of(const std::vector<double>& values);
 double quantile_of(std::vector<double> values, double probability);
@@ -47,17 +60,18 @@ std::string deviation_headings();
 std::vector<double> mean_over_heads(const std::vector<DualHead>& heads, const Shape& leading);
 
 /// Fills in the report's result, by head. `averaged` are the means over the heads, if wanted.
-void report_dual(const DualTask& task, const std::vector<DualHead>& heads,
+void report_dual(const DualHeading& heading, const std::vector<DualHead>& heads,
                  const std::optional<std::vector<double>>& averaged, cli::Report& report);
 
 /// A table for people, with a line for each head. `label` names the section, if there are several.
-std::string dual_text(const DualTask& task, const std::vector<DualHead>& heads,
+std::string dual_text(const DualHeading& heading, const std::vector<DualHead>& heads,
                       const std::optional<std::vector<double>>& averaged, const std::string& label);
 
 /// The columns of --tsv, and the rows of one section: one for each head and, if wanted, one for the
 /// mean over the heads.
 std::vector<TableColumn> dual_table_columns();
-std::vector<std::vector<Cell>> dual_table_rows(const DualTask& task, const SectionName& section,
+std::vector<std::vector<Cell>> dual_table_rows(const DualHeading& heading,
+                                               const SectionName& section,
                                                const std::vector<DualHead>& heads,
                                                const std::optional<std::vector<double>>& averaged);
 

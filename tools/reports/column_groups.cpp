@@ -1,4 +1,4 @@
-#include "explain_away_stats/column_groups.hpp"
+#include "reports/column_groups.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -11,7 +11,7 @@
 
 #include "common/column_text.hpp"
 #include "common/head_grid.hpp"
-#include "explain_away_stats/column_lists.hpp"
+#include "reports/column_lists.hpp"
 
 namespace attn::tools {
 namespace {

@@ -1,4 +1,4 @@
-#include "explain_away_stats/column_lists.hpp"
+#include "reports/column_lists.hpp"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "explain_away_stats/column_statistics.hpp"
+#include "reports/column_statistics.hpp"
 
 #include <algorithm>
 #include <cmath>

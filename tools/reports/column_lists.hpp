@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "explain_away_stats/column_statistics.hpp"
+#include "reports/column_statistics.hpp"
 
 /// The parts of a report of explain-away-stats that are the same for one bundle and for a dump.
 namespace attn::tools {

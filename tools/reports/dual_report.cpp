@@ -1,4 +1,4 @@
-#include "lambda_solve/dual_report.hpp"
+#include "reports/dual_report.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -134,40 +134,40 @@ std::vector<double> mean_over_heads(const std::vector<DualHead>& heads, const Sh
   return means;
 }
 
-void report_dual(const DualTask& task, const std::vector<DualHead>& heads,
+void report_dual(const DualHeading& heading, const std::vector<DualHead>& heads,
                  const std::optional<std::vector<double>>& averaged, cli::Report& report) {
   DualHead all;
   for (const DualHead& head : heads) all.add(head);
   Json& result = report.result();
   result = figures(all);
-  result["queries"] = task.input.queries;
-  result["templates"] = task.input.keys;
-  result["axes"] = task.axes();
-  result["template_scale"] = task.options.template_scale;
+  result["queries"] = heading.queries;
+  result["templates"] = heading.keys;
+  result["axes"] = heading.axes;
+  result["template_scale"] = heading.template_scale;
   if (averaged) result["mean_over_heads"] = average_json(*averaged);
   Json& list = result["heads"];
   list = Json::array();
   for (std::size_t n = 0; n < heads.size(); ++n) {
     Json entry;
-    entry["index"] = unravel(static_cast<Index>(n), task.input.leading);
+    entry["index"] = unravel(static_cast<Index>(n), heading.leading);
     entry.update(figures(heads[n]));
     list.push_back(std::move(entry));
   }
 }
 
-std::string dual_text(const DualTask& task, const std::vector<DualHead>& heads,
+std::string dual_text(const DualHeading& heading, const std::vector<DualHead>& heads,
                       const std::optional<std::vector<double>>& averaged,
                       const std::string& label) {
   DualHead all;
   for (const DualHead& head : heads) all.add(head);
   std::string text = fmt::format("{}templates times {:.6g}, evidence times {:.6g}, alpha {:.6g}\n",
-                                 label.empty() ? "" : label + ": ", task.options.template_scale,
-                                 task.options.evidence_scale, task.options.alpha);
+                                 label.empty() ? "" : label + ": ", heading.template_scale,
+                                 heading.evidence_scale, heading.alpha);
   text += fmt::format("{:<10}", "deviation") + deviation_headings();
   if (!all.out_deviation.empty()) text += fmt::format(" {:>8}", "out");
   text += fmt::format(" {:>10} {:>5}\n", "gradient", "steps");
   for (std::size_t n = 0; n < heads.size(); ++n) {
-    const Shape index = unravel(static_cast<Index>(n), task.input.leading);
+    const Shape index = unravel(static_cast<Index>(n), heading.leading);
     text += line(index.empty() ? "" : fmt::format("{}", fmt::join(index, ",")), heads[n]);
   }
   if (heads.size() > 1) text += line("all", all);
@@ -197,15 +197,16 @@ std::vector<TableColumn> dual_table_columns() {
   return columns;
 }
 
-std::vector<std::vector<Cell>> dual_table_rows(const DualTask& task, const SectionName& section,
+std::vector<std::vector<Cell>> dual_table_rows(const DualHeading& heading,
+                                               const SectionName& section,
                                                const std::vector<DualHead>& heads,
                                                const std::optional<std::vector<double>>& averaged) {
   std::vector<std::vector<Cell>> rows;
   const auto begin = [&](std::vector<Cell> place, const std::vector<Cell>& counts,
                          std::vector<double> deviations) {
     std::vector<Cell> row = std::move(place);
-    row.emplace_back(task.options.alpha);
-    row.emplace_back(task.options.template_scale);
+    row.emplace_back(heading.alpha);
+    row.emplace_back(heading.template_scale);
     row.insert(row.end(), counts.begin(), counts.end());
     std::sort(deviations.begin(), deviations.end());
     row.emplace_back(mean_of(deviations));
@@ -216,10 +217,9 @@ std::vector<std::vector<Cell>> dual_table_rows(const DualTask& task, const Secti
   };
   for (std::size_t n = 0; n < heads.size(); ++n) {
     const DualHead& head = heads[n];
-    std::vector<Cell> row =
-        begin(place_cells(section.file, section.group,
-                          unravel(static_cast<Index>(n), task.input.leading)),
-              {head.problems(), head.converged, head.empty}, head.relative_deviation);
+    std::vector<Cell> row = begin(
+        place_cells(section.file, section.group, unravel(static_cast<Index>(n), heading.leading)),
+        {head.problems(), head.converged, head.empty}, head.relative_deviation);
     std::vector<double> of_outputs = head.out_deviation;
     std::sort(of_outputs.begin(), of_outputs.end());  // in the order of the JSON's mean
     row.emplace_back(mean_of(of_outputs));

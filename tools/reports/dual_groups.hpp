@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "lambda_solve/dual_report.hpp"
+#include "reports/dual_report.hpp"
 
 namespace attn::tools {
 

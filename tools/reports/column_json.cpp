@@ -2,17 +2,13 @@
 #include <nlohmann/json.hpp>
 
 #include "common/convergence_words.hpp"
-#include "explain_away_stats/column_report.hpp"
+#include "reports/column_report.hpp"
+#include "reports/json_values.hpp"
 
 namespace attn::tools {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-template <class Value>
-Json or_null(const std::optional<Value>& value) {
-  return value ? Json(*value) : Json(nullptr);
-}
 
 Json key_json(const ColumnStatistics& statistics, const SchemeSummaryOf& summary, Index position) {
   const Index head = summary.first_head + position / statistics.keys;

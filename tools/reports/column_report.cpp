@@ -1,12 +1,12 @@
-#include "explain_away_stats/column_report.hpp"
+#include "reports/column_report.hpp"
 
 #include <algorithm>
 
 #include <fmt/format.h>
 
 #include "common/column_text.hpp"
-#include "explain_away_stats/column_groups.hpp"
-#include "explain_away_stats/column_lists.hpp"
+#include "reports/column_groups.hpp"
+#include "reports/column_lists.hpp"
 
 namespace attn::tools {
 namespace {

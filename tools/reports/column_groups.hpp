@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "common/section_name.hpp"
-#include "explain_away_stats/column_statistics.hpp"
+#include "reports/column_statistics.hpp"
 
 namespace attn::tools {
 

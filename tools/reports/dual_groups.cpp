@@ -1,4 +1,4 @@
-#include "lambda_solve/dual_groups.hpp"
+#include "reports/dual_groups.hpp"
 
 #include <algorithm>
 #include <functional>

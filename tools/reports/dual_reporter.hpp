@@ -1,0 +1,51 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/command.hpp"
+#include "common/report_notes.hpp"
+#include "reports/dual_groups.hpp"
+#include "reports/dual_report.hpp"
+#include "reports/report_wishes.hpp"
+
+namespace attn::tools {
+
+/// The figures of lambda-solve for one section, or for some of its heads.
+struct DualNotes {
+  SectionName section;
+  std::string input;      ///< the name of the INPUT, for the tables of all sections
+  bool several = false;   ///< there may be several sections
+  bool averages = false;  ///< the mean over the heads is wanted
+  DualHeading heading;
+  std::vector<DualHead> heads;
+};
+
+/// What a shard keeps of them, and the inverse.
+ReportNotes notes_of(const DualNotes& dual);
+DualNotes dual_of(const ReportNotes& notes);
+
+/// The report of lambda-solve: of sections one after the other, then of all together.
+class DualReporter {
+ public:
+  explicit DualReporter(const ReportWishes& wishes) : wishes_(wishes) {}
+
+  /// Adds a section with all its heads, and fills the result of its JSON report. Returns the means
+  /// over the heads, if they are wanted.
+  std::optional<std::vector<double>> add(const DualNotes& section, cli::Report& report);
+
+  /// Prints the tables of several sections, combines the JSON, and returns the summary line and the
+  /// exit status.
+  cli::Outcome conclude(const std::string& name, const GroupReport& groups, cli::Report& report);
+
+ private:
+  ReportWishes wishes_;
+  std::optional<std::vector<double>> averaged_;  // of all sections
+  DualHead all_;
+  std::vector<DualGroup> groups_;  // if there are several
+  Shape shape_;                    // of the section added last
+  Index heads_ = 0;
+};
+
+}  // namespace attn::tools

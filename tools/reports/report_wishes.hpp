@@ -1,0 +1,13 @@
+#pragma once
+
+namespace attn::tools {
+
+/// How much of a report is made.
+struct ReportWishes {
+  bool several = false;  ///< there may be several sections, so that one table has them all
+  bool each = true;      ///< prints the report of each section
+  bool all = true;       ///< prints the table of all sections
+  bool json = false;
+};
+
+}  // namespace attn::tools
