@@ -14,6 +14,7 @@
 #include "io/hdf5/output_attribute.hpp"
 #include "io/hdf5/output_dataset.hpp"
 #include "io/hdf5/output_file.hpp"
+#include "io/hdf5/virtual_creation.hpp"
 #include "io/history.hpp"
 #include "io/input_bundle.hpp"
 
@@ -163,6 +164,28 @@ OutputDataset OutputBundle::create(const std::string& own_name, DType type, cons
   label_axes(file, dataset.get(), name, labels);
   return OutputDataset(std::make_shared<OutputDataset::Impl>(
       impl_->file, &file.keep(std::move(dataset)), name, shape, type, impl_->holds_numbers));
+}
+
+void OutputBundle::create_virtual(const std::string& own_name, DType type, const Shape& shape,
+                                  const std::vector<std::string>& labels,
+                                  const std::vector<VirtualBlock>& blocks) {
+  const h5::Lock lock;
+  OutputFile& file = impl_->open();
+  const std::string name = impl_->inside(own_name);
+  h5::Handle dataset = io::create_virtual(file, name, type, shape, blocks);
+  label_axes(file, dataset.get(), name, labels);
+  file.close(dataset, file.address_of(name));
+}
+
+void OutputBundle::copy_dataset_attributes(const std::string& own_name, const InputBundle& input,
+                                           const std::string& path, bool axes) {
+  const h5::Lock lock;
+  OutputFile& file = impl_->open();
+  const std::string name = impl_->inside(own_name);
+  h5::Handle dataset =
+      file.own(H5Dopen2(file.root(), name.c_str(), H5P_DEFAULT), H5Dclose, file.address_of(name));
+  copy_attributes_of_dataset(input, path, file, dataset.get(), axes);
+  file.close(dataset, file.address_of(name));
 }
 
 void OutputBundle::write_strings(const std::string& own_name,

@@ -9,6 +9,7 @@
 
 #include "io/arrays/array_format.hpp"
 #include "io/input.hpp"
+#include "io/virtual_block.hpp"
 #include "tensor/dtype.hpp"
 #include "tensor/shape.hpp"
 
@@ -112,6 +113,18 @@ class OutputBundle {
   /// ("unas/centre"). Every element must be written.
   OutputDataset create(const std::string& name, DType type, const Shape& shape,
                        const std::vector<std::string>& labels = {}, const Shape& chunk = {});
+
+  /// Creates a dataset whose elements stay in other files (HDF5's virtual datasets), of float32,
+  /// float64 or int64 numbers and at least one axis. Every element must lie in a block, except that
+  /// what no block supplies reads as NaN or the least integer. Requires HDF5 as the format.
+  void create_virtual(const std::string& name, DType type, const Shape& shape,
+                      const std::vector<std::string>& labels,
+                      const std::vector<VirtualBlock>& blocks);
+
+  /// Copies the attributes of the dataset at `path` of `input` to the dataset `name`; those that it
+  /// has are replaced. Without `axes`, its axes are others, and their labels are not copied.
+  void copy_dataset_attributes(const std::string& name, const InputBundle& input,
+                               const std::string& path, bool axes);
 
   /// A dataset of UTF-8 strings.
   void write_strings(const std::string& name, const std::vector<std::string>& values,

@@ -380,6 +380,87 @@ class Reports(ShardTest):
         check(lambda group: group["report/0/figures"].__setitem__(0, "{"))
 
 
+class Virtual(ShardTest):
+    """Joined by reference: datasets whose elements stay in the shards."""
+
+    def setUp(self):
+        super().setUp()
+        draw = np.random.default_rng(9)
+        sizes = {"q": (3, 4, 20, 8), "k": (3, 2, 30, 8), "v": (3, 2, 30, 5), "grad_out": (3, 4, 20, 5)}
+        data = {name: draw.normal(size=size) for name, size in sizes.items()}
+        self.write("in.h5", {"model": "m"}, **data)
+        self.write("inside.h5", {"attn_layout": "blhd"}, **{name: data[name].swapaxes(1, 2) for name in "qkv"})
+
+    def joined(self, tool, source, *options, count=3, output="joined.h5"):
+        self.run_tool(tool, source, *options, "-q", "--only", "-o", "only.h5", "--force")
+        (self.folder / "parts %b").mkdir(exist_ok=True)
+        for number in range(1, count + 1):
+            self.run_tool(tool, source, *options, "-q", "--shard", f"{number}/{count}", "--force",
+                          "-o", "parts %b/%I of %N.h5")
+        files = [f"parts %b/{number} of {count}.h5" for number in range(count, 0, -1)]
+        self.run_tool("tensor-join", *files, "-q", "--virtual", "-o", output, "--force")
+        return files[::-1]
+
+    def test_same_bits_as_a_copy(self):
+        cases = [("attn-compute", "in.h5", "--emit", "out,weights,row_potential,grad_k"),
+                 ("attn-compute", "inside.h5", "--scheme", "dnas"), ("attn-compute", "dump.h5"),
+                 ("sinkhorn-iter", "in.h5", "--tolerance", "1e-6", "--emit", "error,plan"),
+                 ("explain-away-stats", "dump.h5")]
+        for tool, source, *options in cases:
+            for count in (1, 2, 3, 7, 64) if LONG else (5,):
+                with self.subTest(tool=tool, source=source, count=count):
+                    self.joined(tool, source, *options, count=count)
+                    self.assert_same("only.h5", "joined.h5")
+                    only, joined = self.read("only.h5"), self.read("joined.h5")
+                    self.assertEqual(only.labels, joined.labels)
+                    for name in only:  # as h5py reads them
+                        np.testing.assert_array_equal(joined[name], only[name], err_msg=name)
+
+    def test_holds_no_elements(self):
+        self.joined("attn-compute", "in.h5", "--emit", "out")
+        with h5py.File(self.folder / "joined.h5") as file:
+            self.assertTrue(file["out"].is_virtual)
+            self.assertEqual(len(file["out"].virtual_sources()), 3)  # the heads of a sequence each
+            self.assertEqual({part.file_name for part in file["out"].virtual_sources()},
+                             {f"parts %%b/{n} of 3.h5" for n in (1, 2, 3)})
+
+    def test_moves_with_its_shards(self):
+        self.joined("attn-compute", "in.h5")
+        moved = self.folder / "moved"
+        moved.mkdir()
+        for name in ("joined.h5", "parts %b"):
+            shutil.move(self.folder / name, moved / name)
+        self.assert_same("only.h5", "moved/joined.h5")
+        # A copy that holds the elements.
+        self.run_tool("tensor-convert", "moved/joined.h5", "-o", "copy.h5", "-q")
+        shutil.rmtree(moved)
+        self.assert_same("only.h5", "copy.h5")
+
+    def test_a_hole_is_never_zeros(self):
+        files = self.joined("attn-compute", "in.h5", "--emit", "out")
+        shutil.move(self.folder / files[1], self.folder / "gone.h5")
+        self.refused("tensor-compare", "joined.h5", "joined.h5", status=3, says=["joined.h5:/out", "2 of 3.h5"],
+                     output=None)
+        with h5py.File(self.folder / "joined.h5") as file, h5py.File(self.folder / "only.h5") as whole:
+            found, expected = file["out"][()], whole["out"][()]
+        missing = np.isnan(found)
+        self.assertEqual(missing.sum(), found.size // 3)
+        np.testing.assert_array_equal(found[~missing], expected[~missing])
+
+    def test_refused(self):
+        files = self.joined("attn-compute", "in.h5", "--emit", "out")
+        for output in ("joined.npz", "-"):
+            self.refused("tensor-join", *files, "--virtual", status=2, says=["--virtual", output], hint="-o FILE.h5",
+                         output=output)
+        for n in (1, 2):
+            self.run_tool("attn-compute", "in.h5", "-q", "--shard", f"{n}/2", "-o", "part%I-%N.npz")
+        self.refused("tensor-join", "part1-2.npz", "part2-2.npz", "--virtual", status=2,
+                     says=["--virtual refers to HDF5 files, but part1-2.npz is none"], output="j.h5")
+        self.run_tool("tensor-join", "part1-2.npz", "part2-2.npz", "-q", "-o", "j.h5")
+        self.refused("tensor-join", files[0], files[2], "--virtual", status=3, says=["shard 2 of 3 is missing"],
+                     output="j2.h5")
+
+
 class Engines(ShardTest):
 
     def run_in(self, engine, words, **more):

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "attnkit/error.hpp"
 #include "common/bundles.hpp"
 #include "common/numeric_libraries.hpp"
+#include "common/output_format.hpp"
 #include "tensor_join/report_join.hpp"
 #include "tensor_join/shard_set.hpp"
 
@@ -29,12 +31,17 @@ cli::Declaration declare() {
       .text("with", "INPUT",
             "Also copies the contents of INPUT, as the command would without --only: everything "
             "but results that do not hold any more, and datasets that -i replaced.")
+      .flag("virtual",
+            "Copies no results: the datasets of OUTPUT are virtual ones of HDF5 that refer to the "
+            "shards, by names relative to the folder of OUTPUT. A shard that is missing later is "
+            "named by these tools, and reads as NaN elsewhere, never as zeros.")
       .allow_external()
       .report_member("shards; groups or problems", "how many were put together")
       .report_member("report",
                      "of explain-away-stats and lambda-solve: tool, params and result, which is "
                      "that of one run")
       .example("tensor-join out.*-of-*.h5 -o out.h5", "After the last job of an array.")
+      .example("tensor-join out.*-of-*.h5 --virtual -o out.h5", "The same without a second copy.")
       .example("tensor-join out.*-of-*.h5 --with dump.h5 -o out.h5",
                "Results beside the tensors that they were made from.")
       .exit_status(1, "what the tool that wrote the shards says by it, of all of them together")
@@ -66,6 +73,13 @@ void add_input(const cli::Arguments& arguments, const ShardSet& shards, io::Outp
 
 cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
   const std::vector<std::string> files = arguments.words();
+  if (arguments.flag("virtual") &&
+      (*arguments.output == "-" || array_format_of(*arguments.output))) {
+    throw Error(
+        Failure::usage,
+        "--virtual makes an HDF5 file that refers to others, but --output is " + *arguments.output,
+        "-o FILE.h5");
+  }
   const ShardSet shards(arguments, report, files);
   report.result() = {{"shards", shards.size()},
                      {shards.divides_problems() ? "problems" : "groups", shards.units()}};

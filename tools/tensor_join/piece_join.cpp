@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 
 #include "attnkit/error.hpp"
-#include "io/result_mark.hpp"
 #include "tensor/buffer.hpp"
 #include "tensor/pieces.hpp"
 
@@ -106,15 +105,50 @@ void PieceJoin::require_each_block_once() const {
   refuse_part(fmt::format("no shard holds block {} of {}", missing - holder.begin(), path_));
 }
 
+bool can_be_virtual(const io::InputDataset& dataset) {
+  const DType type = dataset.dtype();
+  const bool numbers = type == DType::f32 || type == DType::f64 || type == DType::i64;
+  return numbers && !dataset.shape().empty() && element_count(dataset.shape()) > 0;
+}
+
 void PieceJoin::write(io::OutputBundle& output) const {
   const Part& first = parts_.front();
   io::OutputBundle group = output.group(group_);
-  io::OutputDataset whole = group.create(layout_.name, first.bundle->dataset(path_).dtype(),
-                                         layout_.shape, layout_.labels, layout_.chunk);
-  for (const Part& part : parts_) copy(part, whole);
-  if (const auto mark = io::result_mark_of(*first.bundle, path_)) {
-    group.dataset_attribute(layout_.name, io::result_mark, *mark);
+  const io::InputDataset dataset = first.bundle->dataset(path_);
+  if (!first.source.empty() && can_be_virtual(dataset)) {
+    std::vector<io::VirtualBlock> all;
+    for (const Part& part : parts_) {
+      for (io::VirtualBlock& block : blocks(part)) all.push_back(std::move(block));
+    }
+    group.create_virtual(layout_.name, dataset.dtype(), layout_.shape, layout_.labels, all);
+  } else {
+    io::OutputDataset whole =
+        group.create(layout_.name, dataset.dtype(), layout_.shape, layout_.labels, layout_.chunk);
+    for (const Part& part : parts_) copy(part, whole);
   }
+  group.copy_dataset_attributes(layout_.name, *first.bundle, path_, false);
+}
+
+std::vector<io::VirtualBlock> PieceJoin::blocks(const Part& part) const {
+  std::vector<io::VirtualBlock> found;
+  const std::vector<Index>& numbers = part.piece.blocks;
+  const Shape own = part.piece.layout.own();
+  const Shape shape = join({static_cast<Index>(numbers.size())}, own);
+  for (std::size_t n = 0; n < numbers.size();) {
+    const Index length = run_length(layout_, numbers, n);
+    // Blocks that end early take only the beginning of their place.
+    BlockLayout ends = layout_;
+    ends.shape = part.piece.layout.shape;
+    BlockBox box = box_of(ends, numbers[n]);
+    if (!layout_.axes.empty()) box.count[layout_.axes.back()] = length;
+    const Shape from_count = join({length}, own);
+    Shape from_start(from_count.size(), 0);
+    from_start.front() = static_cast<Index>(n);
+    found.push_back(
+        {part.source, "/" + path_, shape, from_start, from_count, box.start, box.count});
+    n += static_cast<std::size_t>(length);
+  }
+  return found;
 }
 
 void PieceJoin::copy(const Part& part, io::OutputDataset& whole) const {

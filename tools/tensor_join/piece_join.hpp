@@ -15,6 +15,7 @@ class PieceJoin {
   /// The part in one shard.
   struct Part {
     std::string file;
+    std::string source;             ///< its name for virtual datasets; empty: elements are copied
     const io::InputBundle* bundle;  ///< of the shard
     ProblemShare::Piece piece;
   };
@@ -27,18 +28,24 @@ class PieceJoin {
   /// Its path below the root.
   const std::string& path() const { return path_; }
 
-  /// Makes the whole dataset, with the marks of its parts.
+  /// Makes the whole dataset, with the attributes of its parts: a copy, or a virtual dataset if the
+  /// parts have sources and its type can be virtual.
   void write(io::OutputBundle& output) const;
 
  private:
   void require_part(const Part& part) const;
   void require_each_block_once() const;
   void copy(const Part& part, io::OutputDataset& whole) const;
+  std::vector<io::VirtualBlock> blocks(const Part& part) const;
 
   std::string group_;
   std::vector<Part> parts_;
   BlockLayout layout_;  // of the whole dataset
   std::string path_;
 };
+
+/// Whether a dataset of a shard can become a virtual one: if it has axes, elements, and numbers of
+/// results.
+bool can_be_virtual(const io::InputDataset& dataset);
 
 }  // namespace attn::tools

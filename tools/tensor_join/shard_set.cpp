@@ -1,8 +1,12 @@
 #include "tensor_join/shard_set.hpp"
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <map>
 #include <set>
+#include <string_view>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -58,6 +62,20 @@ std::string listed(const std::vector<std::string>& names) {
   return fmt::format("{} and {}", fmt::join(begin, end - 1, ", "), *(end - 1));
 }
 
+// The name by which a virtual dataset in `output` refers to a shard: relative, so that both can
+// move together.
+std::string virtual_source(const std::string& file, const std::string& output) {
+  constexpr std::string_view signature = "\x89HDF\r\n\x1a\n";
+  std::string beginning(signature.size(), '\0');
+  std::ifstream(file, std::ios::binary).read(beginning.data(), std::ssize(signature));
+  if (!std::filesystem::is_regular_file(file) || beginning != signature) {
+    throw Error(Failure::usage, "--virtual refers to HDF5 files, but " + file + " is none");
+  }
+  const std::filesystem::path folder = std::filesystem::path(output).parent_path();
+  const std::filesystem::path from = std::filesystem::canonical(folder.empty() ? "." : folder);
+  return std::filesystem::canonical(file).lexically_relative(from).string();
+}
+
 bool has(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
@@ -75,7 +93,9 @@ ShardSet::ShardSet(const cli::Arguments& arguments, cli::Report& report,
     options.input = file;
     io::InputBundle bundle(options);
     ShardMarks marks = read_shard_marks(bundle);
-    shards_.push_back({file, std::move(bundle), std::move(marks)});
+    const std::string source =
+        arguments.flag("virtual") ? virtual_source(file, *arguments.output) : "";
+    shards_.push_back({file, source, std::move(bundle), std::move(marks)});
   }
   require_one_run();
   std::stable_sort(shards_.begin(), shards_.end(), [](const Part& a, const Part& b) {
@@ -159,7 +179,7 @@ void ShardSet::take_pieces() {
     for (const ProblemShare::Piece& piece : one.marks.divided->problems.pieces()) {
       std::vector<PieceJoin::Part>& of = parts[piece.layout.name];
       if (of.empty()) names.push_back(piece.layout.name);
-      of.push_back({one.file, &one.bundle, piece});
+      of.push_back({one.file, one.source, &one.bundle, piece});
     }
   }
   const std::string& group = shards_.front().marks.divided->group;
@@ -182,10 +202,38 @@ void ShardSet::write(io::OutputBundle& output) const {
   for (const Part& one : shards_) {
     // A shard without problems has the attributes of INPUT, not those of the results.
     if (one.marks.divided && one.marks.divided->problems.size() == 0) continue;
-    output.copy_from(one.bundle, apart);
+    write_whole_shard(one, apart, output);
   }
   for (const PieceJoin& piece : pieces_) piece.write(output);
   if (divides_problems()) write_ranked(output);
+}
+
+// Copies what is not put together of several shards; virtual datasets refer to the rest.
+void ShardSet::write_whole_shard(const Part& one, std::vector<std::string> apart,
+                                 io::OutputBundle& output) const {
+  std::vector<std::string> referred;
+  if (!one.source.empty()) {
+    std::vector<std::string> groups = one.bundle.all_groups();
+    groups.emplace_back();
+    for (const std::string& group : groups) {
+      if (group.starts_with(shard_group)) continue;
+      for (const std::string& name : one.bundle.group(group).names()) {
+        const std::string path = group.empty() ? name : group + "/" + name;
+        if (has(apart, path) || !can_be_virtual(one.bundle.dataset(path))) continue;
+        referred.push_back(path);
+      }
+    }
+  }
+  apart.insert(apart.end(), referred.begin(), referred.end());
+  output.copy_from(one.bundle, apart);
+  for (const std::string& path : referred) {
+    const io::InputDataset dataset = one.bundle.dataset(path);
+    const Shape start(dataset.shape().size(), 0);
+    const Shape& count = dataset.shape();
+    output.create_virtual(path, dataset.dtype(), count, {},
+                          {{one.source, "/" + path, count, start, count, start, count}});
+    output.copy_dataset_attributes(path, one.bundle, path, true);
+  }
 }
 
 void ShardSet::write_ranked(io::OutputBundle& output) const {

@@ -14,9 +14,10 @@ namespace attn::tools {
 /// All shards of one run.
 class ShardSet {
  public:
-  /// Opens the files. Throws Error(input) that names the file or what is missing: a file that is no
-  /// shard or lacks what its marks name, a shard of another run than the first one, with what
-  /// differs, a shard that is there twice, one that is missing, and a group of no shard.
+  /// Opens the files. With --virtual, they must be HDF5 files. Throws Error(input) that names the
+  /// file or what is missing: a file that is no shard or lacks what its marks name, a shard of
+  /// another run than the first one, with what differs, a shard that is there twice, one that is
+  /// missing, and a group of no shard.
   ShardSet(const cli::Arguments& arguments, cli::Report& report,
            const std::vector<std::string>& files);
 
@@ -27,7 +28,8 @@ class ShardSet {
   std::string units_text() const;
   bool divides_problems() const { return shards_.front().marks.divided.has_value(); }
 
-  /// Copies the results of all shards, and puts together the datasets of which they hold parts.
+  /// Copies the results of all shards, or with --virtual refers to them, and puts together the
+  /// datasets of which they hold parts.
   void write(io::OutputBundle& output) const;
 
   /// The tool that wrote the shards.
@@ -53,6 +55,7 @@ class ShardSet {
  private:
   struct Part {
     std::string file;
+    std::string source;  // as in PieceJoin::Part
     io::InputBundle bundle;
     ShardMarks marks;
   };
@@ -61,6 +64,8 @@ class ShardSet {
   void require_all_groups() const;
   void require_all_problems() const;
   void take_pieces();
+  void write_whole_shard(const Part& one, std::vector<std::string> apart,
+                         io::OutputBundle& output) const;
   void write_ranked(io::OutputBundle& output) const;
   std::vector<const Part*> by_first_problem() const;  // those with problems
   std::vector<std::string> all(std::vector<std::string> ShardMarks::*list) const;

@@ -4,6 +4,7 @@
 #include <functional>
 #include <set>
 
+#include "attnkit/error.hpp"
 #include "io/copy_array.hpp"
 #include "io/hdf5/copy_dataset.hpp"
 #include "io/hdf5/copy_objects.hpp"
@@ -102,6 +103,22 @@ void copy_named(const InputBundle::Impl& input, OutputFile& output, const std::s
     copy_one(*dataset, target, output);
     remove_mark(output, target);
   }
+}
+
+void copy_attributes_of_dataset(const InputBundle& input, const std::string& path,
+                                OutputFile& output, hid_t object, bool axes) {
+  const auto& root = input.impl().root;
+  if (!root || !root->group) return;
+  const std::optional<Object> found = root->find(path);
+  const std::string address = root->address_of(path);
+  if (!found || found->kind != h5::Kind::dataset) {
+    throw Error(Failure::input, "there is no dataset " + address);
+  }
+  const h5::Handle dataset(H5Dopen2(found->parent.get(), found->name.c_str(), H5P_DEFAULT),
+                           H5Dclose);
+  copy_attributes(dataset.get(), address, output, object, [&](const std::string& name) {
+    return !axes && (name == "DIMENSION_LABELS" || name == "DIMENSION_LIST");
+  });
 }
 
 void copy_root_attributes(const InputBundle::Impl& input, OutputFile& output, hid_t object) {

@@ -20,6 +20,12 @@ void copy_bundle(const InputBundle::Impl& input, OutputFile& output,
 void copy_named(const InputBundle::Impl& input, OutputFile& output, const std::string& path,
                 const std::vector<std::string>& without);
 
+/// Copies the attributes of the dataset at `path` below INPUT's root to `object`, without `axes`
+/// not those that describe its axes. Does nothing for an array of a format without attributes.
+/// Throws Error(input) if there is no such dataset.
+void copy_attributes_of_dataset(const InputBundle& input, const std::string& path,
+                                OutputFile& output, hid_t object, bool axes);
+
 /// Copies only the attributes of INPUT's group, to `object`; attributes it already has stay.
 void copy_root_attributes(const InputBundle::Impl& input, OutputFile& output, hid_t object);
 
