@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "kernel/gemm.hpp"
+#include "kernel/blocked.hpp"
 #include "train/heads.hpp"
 
 namespace attn::train {
@@ -42,7 +42,7 @@ Rows<T> MultiViewAttention::forward(const Slot<T>& slot, const std::vector<View<
   const View<T>& primary = views.front();
   const auto projected_heads = [&](const MatrixPlace& place, const View<T>& view) {
     Rows<T> made(view.rows.rows, place.rows);
-    kernel::multiply_transposed(T{1}, view.rows, place.in(slot.weights), made.view());
+    kernel::blocked::multiply_transposed(view.rows, place.in(slot.weights), made.view());
     return split_heads(std::as_const(made).view(), 0, view.sequences, heads, depth);
   };
   const Rows<T> q = projected_heads(wq_, primary);
@@ -71,7 +71,8 @@ void MultiViewAttention::backward(const Slot<T>& slot, const std::vector<View<T>
   const auto back = [&](const Rows<T>& above, const MatrixPlace& place, const View<T>& view) {
     Rows<T> joined(view.rows.rows, options_.width);
     join_heads(above, joined.view(), 0, view.sequences, heads, depth);
-    kernel::transposed_product(std::as_const(joined).view(), view.rows, place.in(slot.gradients));
+    kernel::blocked::transposed_product(std::as_const(joined).view(), view.rows,
+                                        place.in(slot.gradients));
   };
   const Rows<T> grad_out = split_heads(dout, 0, primary.sequences, heads, depth);
   Rows<T> dq = Rows<T>::zeros(grad_out.rows(), grad_out.cols());

@@ -1,0 +1,246 @@
+#include "kernel/blocked.hpp"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernel/blocked.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <type_traits>
+
+#include "kernel/packed_tile-inl.hpp"
+
+#ifndef ATTN_KERNEL_BLOCKED_ONCE
+#define ATTN_KERNEL_BLOCKED_ONCE
+namespace attn::kernel {
+
+// Numbers of a packed block: half of a second-level cache.
+template <class T>
+inline constexpr attn::Index block_numbers = (attn::Index{256} << 10) / attn::Index{sizeof(T)};
+
+// The inner extent of a block. Of a transposed left-hand factor, rows whose distance is a power of
+// two share few sets of the first-level cache, so that more rows would evict each other.
+inline constexpr attn::Index block_depth = 256;
+inline constexpr attn::Index transposed_depth = 64;
+
+}  // namespace attn::kernel
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace attn::kernel::HWY_NAMESPACE {
+
+template <class T>
+struct Stored {
+  Vec<T> operator()(Vec<T> sum, const T* /*out*/, Index /*row*/) const { return sum; }
+};
+
+template <class T>
+struct AddedToOut {
+  Vec<T> operator()(Vec<T> sum, const T* out, Index /*row*/) const {
+    return hn::Add(hn::LoadU(Tag<T>(), out), sum);
+  }
+};
+
+template <class T>
+AsItLies<T> from_inner(AsItLies<T> a, Index k) {
+  return {a.at + k, a.row};
+}
+template <class T>
+Transposed<T> from_inner(Transposed<T> a, Index k) {
+  return {a.at + k * a.step, a.step};
+}
+
+// Packs b (depth, cols) panel by panel: as Packed::of.
+template <class T>
+void PackRows(MatrixView<const T> b, T* to) {
+  const Index width = Width<T>();
+  for (Index first = 0; first < b.cols; first += width) {
+    const Index count = b.cols - first < width ? b.cols - first : width;
+    for (Index r = 0; r < b.rows; ++r, to += width) {
+      const T* const from = b.row(r) + first;
+      for (Index c = 0; c < count; ++c) to[c] = from[c];
+      for (Index c = count; c < width; ++c) to[c] = T{0};
+    }
+  }
+}
+
+// to(r, w) = from(w, r) for w and r below 4.
+template <class T>
+HWY_INLINE void transpose_four(const T* from, Index from_stride, T* to, Index to_stride) {
+  for (Index r = 0; r < 4; ++r) {
+    for (Index w = 0; w < 4; ++w) to[r * to_stride + w] = from[w * from_stride + r];
+  }
+}
+#if HWY_TARGET != HWY_SCALAR
+HWY_INLINE void transpose_four(const float* from, Index from_stride, float* to, Index to_stride) {
+  const hn::FixedTag<float, 4> d;
+  const hn::FixedTag<double, 2> pairs;
+  const auto r0 = hn::LoadU(d, from);
+  const auto r1 = hn::LoadU(d, from + from_stride);
+  const auto r2 = hn::LoadU(d, from + 2 * from_stride);
+  const auto r3 = hn::LoadU(d, from + 3 * from_stride);
+  const auto low01 = hn::BitCast(pairs, hn::InterleaveLower(d, r0, r1));
+  const auto low23 = hn::BitCast(pairs, hn::InterleaveLower(d, r2, r3));
+  const auto high01 = hn::BitCast(pairs, hn::InterleaveUpper(d, r0, r1));
+  const auto high23 = hn::BitCast(pairs, hn::InterleaveUpper(d, r2, r3));
+  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(pairs, low01, low23)), d, to);
+  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(pairs, low01, low23)), d, to + to_stride);
+  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(pairs, high01, high23)), d, to + 2 * to_stride);
+  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(pairs, high01, high23)), d, to + 3 * to_stride);
+}
+#endif
+
+// Packs bᵀ for b (cols, depth), in squares of four: as Packed::of_transposed.
+template <class T>
+void PackTransposed(MatrixView<const T> b, T* to) {
+  const Index width = Width<T>();
+  const Index depth = b.cols;
+  for (Index first = 0; first < b.rows; first += width, to += width * depth) {
+    const Index count = b.rows - first < width ? b.rows - first : width;
+    const Index fours = count / 4 * 4;
+    Index r = 0;
+    for (; r + 4 <= depth; r += 4) {
+      for (Index w = 0; w < fours; w += 4) {
+        transpose_four(b.row(first + w) + r, b.row_stride, to + r * width + w, width);
+      }
+    }
+    for (Index k = 0; k < depth; ++k) {
+      for (Index w = k < r ? fours : 0; w < width; ++w) {
+        to[k * width + w] = w < count ? b(first + w, k) : T{0};
+      }
+    }
+  }
+}
+
+// out = a B, or out += a B, with B (depth, out.cols) packed by pack(first row, rows, first column,
+// columns, memory), a multiple of Width<T>() columns at a time.
+template <class T, class Left, class Pack>
+HWY_NOINLINE void BlockedProduct(Left a, Index depth, Index most_depth, bool adds, T* block,
+                                 const Pack& pack, MatrixView<T> out) {
+  const Index most_cols = block_numbers<T> / most_depth / Width<T>() * Width<T>();
+  for (Index col0 = 0; col0 < out.cols; col0 += most_cols) {
+    const Index cols = out.cols - col0 < most_cols ? out.cols - col0 : most_cols;
+    const MatrixView<T> part(out.data + col0, out.rows, cols, out.row_stride);
+    for (Index k = 0; k < depth; k += most_depth) {
+      const Index rows = depth - k < most_depth ? depth - k : most_depth;
+      pack(k, rows, col0, cols, block);
+      const auto ignore = [](const auto& /*tile*/, Index /*i*/) {};
+      for (Index first = 0; first < cols; first += Width<T>()) {
+        const T* const panel = block + first * rows;
+        if (adds || k > 0) {
+          multiply_panel<T>(from_inner(a, k), rows, panel, panel_of(part, first), AddedToOut<T>(),
+                            ignore);
+        } else {
+          multiply_panel<T>(from_inner(a, k), rows, panel, panel_of(part, first), Stored<T>(),
+                            ignore);
+        }
+      }
+    }
+  }
+}
+
+template <class T>
+void BlockedTransposedRight(MatrixView<const T> a, MatrixView<const T> b, MatrixView<T> out,
+                            T* block) {
+  BlockedProduct<T>(
+      as_it_lies(a), a.cols, block_depth, false, block,
+      [&](Index row0, Index rows, Index col0, Index cols, T* to) {
+        PackTransposed<T>({b.row(col0) + row0, cols, rows, b.row_stride}, to);
+      },
+      out);
+}
+
+template <class T>
+void BlockedRight(MatrixView<const T> a, MatrixView<const T> b, bool adds, MatrixView<T> out,
+                  T* block) {
+  BlockedProduct<T>(
+      as_it_lies(a), a.cols, block_depth, adds, block,
+      [&](Index row0, Index rows, Index col0, Index cols, T* to) {
+        PackRows<T>({b.row(row0) + col0, rows, cols, b.row_stride}, to);
+      },
+      out);
+}
+
+template <class T>
+void BlockedTransposedLeft(MatrixView<const T> a, MatrixView<const T> b, bool adds,
+                           MatrixView<T> out, T* block) {
+  BlockedProduct<T>(
+      Transposed<T>{a.data, a.row_stride}, a.rows, transposed_depth, adds, block,
+      [&](Index row0, Index rows, Index col0, Index cols, T* to) {
+        PackRows<T>({b.row(row0) + col0, rows, cols, b.row_stride}, to);
+      },
+      out);
+}
+
+}  // namespace attn::kernel::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#define ATTN_KERNELS(KERNEL, T)                                                                  \
+  KERNEL(T, void, blocked_transposed_right, BlockedTransposedRight,                              \
+         (MatrixView<const T> a, MatrixView<const T> b, MatrixView<T> out, T * block),           \
+         (a, b, out, block));                                                                    \
+  KERNEL(T, void, blocked_right, BlockedRight,                                                   \
+         (MatrixView<const T> a, MatrixView<const T> b, bool adds, MatrixView<T> out, T* block), \
+         (a, b, adds, out, block));                                                              \
+  KERNEL(T, void, blocked_transposed_left, BlockedTransposedLeft,                                \
+         (MatrixView<const T> a, MatrixView<const T> b, bool adds, MatrixView<T> out, T* block), \
+         (a, b, adds, out, block))
+#include "kernel/dispatch-inl.hpp"
+
+#if HWY_ONCE
+
+#include "kernel/gemm.hpp"
+#include "kernel/packed.hpp"
+#include "tensor/buffer.hpp"
+
+namespace attn::kernel::blocked {
+namespace {
+
+// Below, packing does not pay, or too much of the last panel is empty.
+constexpr Index least_depth = 16;
+
+template <class T>
+bool is_large(Index depth, const MatrixView<T>& out) {
+  const Index width = packed_width<T>();
+  const Index padded = (out.cols + width - 1) / width * width;
+  return worth_packing(out.rows) && depth >= least_depth && 4 * out.cols >= 3 * padded;
+}
+
+// That of this thread. It is not of the pool of a plan, which ends before the thread does.
+template <class T>
+T* own_block() {
+  thread_local const Buffer<T> block = [] {
+    const MemoryPool::Use none(nullptr);
+    return Buffer<T>(block_numbers<T>);
+  }();
+  return block.data();
+}
+
+}  // namespace
+
+#define ATTN_BLOCKED(T)                                                                          \
+  void multiply_transposed(MatrixView<const T> a, MatrixView<const T> b, MatrixView<T> out) {    \
+    if (!is_large(a.cols, out)) return kernel::multiply_transposed(T{1}, a, b, out);             \
+    blocked_transposed_right(a, b, out, own_block<T>());                                         \
+  }                                                                                              \
+  void multiply(MatrixView<const T> a, MatrixView<const T> b, MatrixView<T> out) {               \
+    if (!is_large(a.cols, out)) return kernel::multiply(a, b, out);                              \
+    blocked_right(a, b, false, out, own_block<T>());                                             \
+  }                                                                                              \
+  void multiply_add(MatrixView<const T> a, MatrixView<const T> b, MatrixView<T> out) {           \
+    if (!is_large(a.cols, out)) return kernel::multiply_add(a, b, out);                          \
+    blocked_right(a, b, true, out, own_block<T>());                                              \
+  }                                                                                              \
+  void transposed_product(MatrixView<const T> a, MatrixView<const T> b, MatrixView<T> out) {     \
+    if (!is_large(a.rows, out)) return kernel::transposed_product(a, b, out);                    \
+    blocked_transposed_left(a, b, false, out, own_block<T>());                                   \
+  }                                                                                              \
+  void add_transposed_product(MatrixView<const T> a, MatrixView<const T> b, MatrixView<T> out) { \
+    if (!is_large(a.rows, out)) return kernel::add_transposed_product(a, b, out);                \
+    blocked_transposed_left(a, b, true, out, own_block<T>());                                    \
+  }
+ATTN_BLOCKED(float)
+ATTN_BLOCKED(double)
+#undef ATTN_BLOCKED
+
+}  // namespace attn::kernel::blocked
+#endif
