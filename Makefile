@@ -44,7 +44,7 @@ train-demo: ## build, and train three small models side by side, with a picture;
 	@$(MAKE) --no-print-directory compile TARGETS=attn-train
 	ATTN_BIN=$(CURDIR)/build/$(PRESET)/bin scripts/train-demo
 
-cluster-demo: ## build, and run a requeued training job and four seeds on a private Slurm; takes a minute
+cluster-demo: ## build, and run a requeued job, four seeds and an array on a private Slurm; takes a minute
 	@scripts/install-deps build cluster
 	@$(MAKE) --no-print-directory compile TARGETS="attn-train seed-test"
 	ATTN_BIN=$(CURDIR)/build/$(PRESET)/bin scripts/slurm/demo

@@ -4,13 +4,15 @@
 #   make -f scripts/sweep.mk -j2
 #   make -f scripts/sweep.mk -j2 INPUT=layer3.h5 OUT=layer3-sweep SCALES="0.5 1 2"
 #   make -f scripts/sweep.mk -j64 LAUNCH="srun -n1 -c1"
+#   make -f scripts/sweep.mk PART=3/8
 #
 # INPUT -> attention/SCALE_SHARE.h5 -> stats/SCALE_SHARE.tsv -> table.tsv
 #       -> sums/SCALE.h5            -> sums/SCALE.pdf and .png
 #
 # After an interruption it continues; with another value in a list it makes only the missing files and
 # the table again: every file appears whole or not at all. LAUNCH precedes each command of attnkit, as
-# srun does in an allocation of Slurm (scripts/slurm). INPUT is a file.
+# srun does in an allocation of Slurm (scripts/slurm). INPUT is a file. PART=I/N makes the I-th of N parts
+# of the cells, and no table; when all parts are made, the same command without it makes the rest.
 
 BIN    ?= build/release/bin
 INPUT  ?= data/passage.h5
@@ -19,6 +21,7 @@ SCALES ?= 0.25 0.5 1 2
 SHARES ?= 0 0.25 0.5 1
 PYTHON ?= /usr/bin/python3
 LAUNCH ?=
+PART   ?=
 $(if $(word 2,$(INPUT))$(word 2,$(OUT)),$(error INPUT and OUT are names without spaces))
 
 export PATH := $(abspath $(BIN)):$(PATH)
@@ -34,7 +37,15 @@ share  = $(word 2,$(subst _, ,$*))
 # Intermediate files are kept. They are named, since an unnamed missing file would not be made again.
 .SECONDARY: $(CELLS:%=$(OUT)/attention/%.h5) $(SCALES:%=$(OUT)/sums/%.h5)
 
-all: $(OUT)/table.tsv $(SCALES:%=$(OUT)/sums/%.pdf)
+$(if $(PART),$(if $(shell echo '$(PART)' | awk -F/ 'NF == 2 && $$1 == $$1 + 0 && $$2 == $$2 + 0 && 1 <= $$1 && $$1 <= $$2'),,\
+  $(error PART is I/N with 1 <= I <= N, not $(PART))))
+# Every N-th of the words, from the I-th on; without PART all of them.
+part_of = $(if $(PART),$(shell printf '%s\n' $1 | awk -v part=$(PART) \
+  'BEGIN { split(part, of, "/") } NR % of[2] == of[1] % of[2]'),$1)
+
+all: $(if $(PART),part,$(OUT)/table.tsv $(SCALES:%=$(OUT)/sums/%.pdf))
+part: $(patsubst %,$(OUT)/stats/%.tsv,$(call part_of,$(CELLS))) \
+  $(patsubst %,$(OUT)/sums/%.h5,$(call part_of,$(SCALES)))
 
 # The settings of the last run, written before anything else: if they have changed, these two files
 # are newer than the results of that run.
@@ -66,4 +77,4 @@ $(OUT)/sums/%.pdf: $(OUT)/sums/%.h5
 $(OUT)/attention $(OUT)/stats $(OUT)/sums:
 	mkdir -p $@
 
-.PHONY: all
+.PHONY: all part

@@ -16,7 +16,7 @@ from training import RECIPE, TrainTest
 
 SCRIPTS = SOURCE / "scripts/slurm"
 # A word of each example on the page, by which a test finds it.
-EXAMPLES = ["private-cluster", "run.h5", "--array", "sweep.mk", "snakemake", "parallel", "ranks.sbatch"]
+EXAMPLES = ["private-cluster", "run.h5", "--shard", "seed=%a", "salloc -n2 make", "PART", "snakemake", "parallel", "ranks.sbatch"]
 PLUGIN = BIN.parent / "libexec/attnkit/attn-mpi.so"
 WITHOUT_PICTURES = importlib.util.find_spec("matplotlib") is None
 # Without what a surrounding job of Slurm sets.
@@ -188,7 +188,7 @@ class Training(ClusterTest):
     def test_seeds_and_their_table(self):
         self.write_recipe(steps=600)
         array = self.shell("exec 3>&1; sbatch() { command sbatch \"$@\" | tee /dev/fd/3; };" +
-                           example("--array")).out.split()[0].decode()
+                           example("seed=%a")).out.split()[0].decode()
         # The last one has the number of the array; it alone goes back into the queue.
         self.wait_for_log("seed-3.jsonl")
         self.shell(f"scancel --signal=USR1 {array}_3")
@@ -210,9 +210,21 @@ class Training(ClusterTest):
         self.assertEqual(self.state(job), ["CANCELLED"])
 
     def test_a_failed_run_stays_out_of_the_queue(self):
-        train = f"sbatch --wait {SCRIPTS}/train.sbatch"
-        self.shell(f"{train} missing.toml run.h5", status=3)
-        self.shell(f"{train} missing.toml", status=2)
+        job = f"sbatch --wait {SCRIPTS}/job.sbatch"
+        self.shell(f"{job} attn-train missing.toml -o run.h5", status=3)
+        self.shell(job, status=2)
+
+
+@skip_without_slurm
+class Parts(ClusterTest):
+
+    def test_an_array_and_its_join(self):
+        shutil.copy(SOURCE / "data/passage.h5", self.folder)
+        self.shell(example("--shard"))
+        self.wait_for_jobs()
+        self.assertEqual(len(list(self.folder.glob("out.000?-of-0004.h5"))), 4)
+        self.assert_same_bits(self.read("out.h5"), self.compute("passage.h5", "--scheme", "dnas"),
+                              ["out", "row_potential", "col_potential"])
 
 
 @skip_without_slurm
@@ -266,9 +278,18 @@ class Sweep(ClusterTest):
             self.assertTrue((self.folder / f"{out}/sums/{scale}.png").exists())
 
     def test_make(self):
-        printed = self.shell(example("sweep.mk")).out
+        printed = self.shell(example("salloc -n2 make")).out
         self.assertEqual(printed.count(b"srun -n1 -c1"), 8)
         self.check("sweep", "0.5 1")
+
+    def test_array(self):
+        self.shell(example("PART"))
+        self.wait_for_jobs()
+        # A part makes its cell and nothing else.
+        one, other = (path.read_text() for path in sorted(self.folder.glob("slurm-*_*.out")))
+        self.assertEqual([one.count("attn-compute --"), other.count("attn-compute --")], [1, 1])
+        self.assertNotIn("attn-plot", one + other)
+        self.check("cells", "0.5 1")
 
     @skip_without("snakemake")
     def test_snakemake(self):
