@@ -23,7 +23,7 @@ std::vector<std::string> axis_labels(const GradientKind& kind) {
   return labels;
 }
 
-// The blocks of a dataset that all heads share, or of wo's rows, are never divided.
+// Where blocks lie in a run that is divided: never along the rows of wo, which all heads share.
 BlockLayout layout_of(const GradientKind& kind) {
   BlockLayout layout{.name = kind.name, .shape = kind.shape(), .labels = axis_labels(kind)};
   if (!kind.of) return layout;
@@ -61,13 +61,21 @@ void GradientWriter<T>::add(Index problem, const std::vector<Buffer<T>>& parts) 
     }
     const Index block = gradient.kind.block(problem);
     if (gradient.sums.is_alone(problem)) {
-      gradient.dataset.write(block, part.data());
+      write(gradient, block, part.data());
       continue;
     }
     const auto sum =
         gradient.sums.add(problem, {part.data(), static_cast<std::size_t>(part.size())});
-    if (!sum.empty()) gradient.dataset.write(block, sum.data());
+    if (!sum.empty()) write(gradient, block, sum.data());
   }
+}
+
+template <class T>
+void GradientWriter<T>::write(Gradient& gradient, Index block, const T* values) const {
+  if (input_.share || !gradient.kind.of) return gradient.dataset.write(block, values);
+  const Operand& of = *gradient.kind.of;
+  const BlockAxes axes(of, block, 0, of.rows, 0, of.cols);
+  gradient.dataset.dataset().write(axes.start, axes.count, values);
 }
 
 template class GradientWriter<float>;

@@ -32,6 +32,8 @@ class GradientWriter {
     SharedSums<T> sums;
   };
 
+  void write(Gradient& gradient, Index block, const T* values) const;
+
   const AttentionInput& input_;
   std::vector<Gradient> gradients_;
 };
