@@ -210,19 +210,21 @@ class Arguments {
   std::shared_ptr<Impl> impl;
 };
 
-/// The exit status of a run that a signal stopped and that the same command continues (EX_TEMPFAIL
-/// of sysexits.h).
+/// The usual exit status of a run that a signal stopped and that the same command continues
+/// (EX_TEMPFAIL of sysexits.h).
 inline constexpr int stopped_status = 75;
 
 /// The value that a tool's run returns; the report itself is in `report`.
 struct Outcome {
-  int status = 0;            ///< 0, 1 if the answer is no, or stopped_status
+  int status = 0;            ///< 0, or 1 if the answer is no; another one only if `stopped`
   std::string summary = {};  ///< one line for standard error (not with -q)
   /// Moves the output to its final name. It is called after the report and a JSON file are written,
   /// so that a full disk under those leaves no output behind.
   std::function<void()> commit = {};
   /// An error of a run that nevertheless has a report: the report is printed first, then the error.
   std::optional<Error> failure = {};
+  /// A signal stopped the run, which the same command continues: so says the JSON.
+  bool stopped = false;
 };
 
 /// The status and the messages of a run that failed: lines "TOOL: error: ..." and "TOOL: hint:

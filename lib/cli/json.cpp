@@ -49,10 +49,7 @@ std::string json_text(const Report::Impl& report, int outcome, const Failed* fai
   if (!report.status.empty()) {
     json["status"] = report.status;
   } else {
-    json["status"] = failed != nullptr           ? "error"
-                     : outcome == 0              ? "ok"
-                     : outcome == stopped_status ? "stopped"
-                                                 : "no";
+    json["status"] = failed != nullptr ? "error" : (outcome == 0 ? "ok" : "no");
   }
   if (failed != nullptr) {
     json["error"] = {{"message", failed->message}, {"hint", failed->hint}, {"exit", failed->exit}};

@@ -45,6 +45,11 @@ nlohmann::ordered_json& Report::params() { return impl_->params; }
 void Report::status(const std::string& status) { impl_->status = status; }
 void Report::print(const std::string& text) { impl_->text += text; }
 void Report::print_data(const std::string& text) { impl_->data += text; }
+void Report::drop_text() {
+  impl_->text.clear();
+  impl_->data.clear();
+}
+
 void Report::spare_json_file() { impl_->json_file_spared = true; }
 
 void Report::ran_on_ranks(const std::vector<RankCosts>& ranks) {

@@ -54,6 +54,9 @@ class Report {
   /// Adds lines for programs, printed on standard output in place of that text, even with -q.
   void print_data(const std::string& text);
 
+  /// Drops all text and lines that were added so far.
+  void drop_text();
+
   /// Keeps a failure from being written to the file that --json names, as that is another file of
   /// the run, too.
   void spare_json_file();

@@ -65,7 +65,7 @@ class Session {
       report_.impl().params = params_of(arguments);
       threads_ = arguments.threads;
       const Outcome outcome = run(arguments, report_);
-      if (outcome.status != 0 && outcome.status != 1 && outcome.status != stopped_status) {
+      if (outcome.status != 0 && outcome.status != 1 && !outcome.stopped) {
         throw std::logic_error("a run ended with status " + std::to_string(outcome.status));
       }
       print(arguments, outcome);
@@ -112,6 +112,7 @@ class Session {
     }
     const Report::Impl& report = report_.impl();
     report.note_sources();
+    if (outcome.stopped) report_.status("stopped");
     const bool in_place = (json_ && json_->empty()) || !report.data.empty();
     if (!report.data.empty()) write_all(STDOUT_FILENO, report.data, "standard output");
     if (!report.text.empty() && !in_place && !arguments.quiet) {

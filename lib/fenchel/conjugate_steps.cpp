@@ -84,6 +84,7 @@ void ConjugateSteps::find(const NewtonPoints& points, const NewtonSteps& steps,
   const Index most = most_conjugate_iterations(n, d);
   Index iteration = 0;
   while (active > 0) {
+    kernel::stop_if_asked();
     ++iteration;
     kernel::multiply_packed<float>(1, own.direction.first(active), by_template_, 0,
                                    own.logits.first(active));

@@ -134,6 +134,7 @@ void GramSteps::find(const NewtonPoints& points, const NewtonSteps& steps, Scrat
   const Index most = most_conjugate_iterations(n, templates_.depth());
   Index iteration = 0;
   while (active > 0) {
+    kernel::stop_if_asked();
     ++iteration;
     for (Index slot = active; slot-- > 0;) {
       const auto at = static_cast<std::size_t>(slot);

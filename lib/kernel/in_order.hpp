@@ -47,6 +47,7 @@ void add_in_order(Index count, int threads, const Make& make, const Add& add) {
   parallel_for(lanes, threads, [&](Index lane, int) {
     try {
       for (Index item = next++; item < count; item = next++) {
+        stop_if_asked();
         make(item, lane);
         if (!turns.wait(item)) return;
         add(item, lane);

@@ -64,6 +64,7 @@ void for_each_panel(const SlotShare& share, int threads, const RowSelection* row
     const Index slot = share.own_slot(n);
     Workspace& workspace = workspaces[static_cast<std::size_t>(worker)];
     for (Index p = partition.first_panel(slot); p < partition.first_panel(slot + 1); ++p) {
+      kernel::stop_if_asked();
       if (rows == nullptr || rows->meets(partition.lines(p))) body(p, slot, workspace);
     }
   });

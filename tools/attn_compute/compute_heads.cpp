@@ -26,6 +26,20 @@ struct HeadResult {
   std::vector<double> row_entropy;
 };
 
+template <class Archive, class T>
+void archive(Archive& with, HeadResult<T>& result) {
+  archive(with, result.out);
+  archive(with, result.attention.allowed.keys_of_query);
+  archive(with, result.attention.allowed.queries_of_key);
+  archive(with, result.attention.potentials.row);
+  archive(with, result.attention.potentials.col);
+  archive(with, result.attention.potentials.unas_row);
+  archive(with, result.attention.summary);
+  archive(with, result.gradients);
+  archive(with, result.col_sum);
+  archive(with, result.row_entropy);
+}
+
 void warn_of_surprises(const ComputeOptions& options, const AttentionInput& input,
                        cli::Report& report) {
   if (!options.settings_left.empty()) warn_of_settings_left(options.settings_left, report);
@@ -152,7 +166,8 @@ HeadResult<T> compute_head(const ComputeOptions& options, const AttentionInput& 
 
 template <class T>
 Totals compute(const cli::Arguments& arguments, const ComputeTask& task, io::OutputBundle& bundle,
-               HeadOutputs& outputs, cli::Progress& progress, cli::Report& report) {
+               HeadOutputs& outputs, Checkpoint* checkpoint, cli::Progress& progress,
+               cli::Report& report) {
   const ComputeOptions& options = task.options;
   const AttentionInput& input = task.input;
   const MemoryPlan plan = plan_memory(input, sizeof(T), compute_needs(options, input, sizeof(T)),
@@ -171,9 +186,7 @@ Totals compute(const cli::Arguments& arguments, const ComputeTask& task, io::Out
   totals.padding = input.padding();
   const double seconds = for_each_head<T, HeadResult<T>>(
       input, plan, progress,
-      [&](const Head<T>& head) {
-        warn_of_finite_masks(head.least_bias(), {options.scheme.scheme}, report);
-      },
+      [&](double least_bias) { warn_of_finite_masks(least_bias, {options.scheme.scheme}, report); },
       [&](const Head<T>& head, int threads) {
         return compute_head<T>(options, input, head, outputs, plan.useful_bytes, threads);
       },
@@ -191,7 +204,8 @@ Totals compute(const cli::Arguments& arguments, const ComputeTask& task, io::Out
         }
         gradients.add(problem, result.gradients);
         totals.add(result.attention);
-      });
+      },
+      checkpoint);
   report.add_compute_seconds(seconds);
   return totals;
 }
@@ -199,12 +213,12 @@ Totals compute(const cli::Arguments& arguments, const ComputeTask& task, io::Out
 }  // namespace
 
 Totals compute_section(const cli::Arguments& arguments, const ComputeTask& task,
-                       io::OutputBundle output, cli::Progress& progress, cli::Report& report) {
+                       io::OutputBundle output, Checkpoint* checkpoint, cli::Progress& progress,
+                       cli::Report& report) {
   HeadOutputs outputs(output, task.input.leading, report, task.input.share.get());
   warn_of_surprises(task.options, task.input, report);
-  const Totals totals = task.f64
-                            ? compute<double>(arguments, task, output, outputs, progress, report)
-                            : compute<float>(arguments, task, output, outputs, progress, report);
+  const auto run = task.f64 ? compute<double> : compute<float>;
+  const Totals totals = run(arguments, task, output, outputs, checkpoint, progress, report);
   if (task.options.queries) write_queries(*task.options.queries, output, report);
   record_results(arguments, task.options, task.input, task.f64, totals, output);
   return totals;

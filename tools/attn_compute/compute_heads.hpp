@@ -9,8 +9,9 @@
 namespace attn::tools {
 
 /// Computes one section head by head and writes results and attributes to `output` without
-/// committing it.
+/// committing it. Heads that `checkpoint` holds are taken from there; it may be null.
 Totals compute_section(const cli::Arguments& arguments, const ComputeTask& task,
-                       io::OutputBundle output, cli::Progress& progress, cli::Report& report);
+                       io::OutputBundle output, Checkpoint* checkpoint, cli::Progress& progress,
+                       cli::Report& report);
 
 }  // namespace attn::tools

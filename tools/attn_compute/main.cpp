@@ -83,6 +83,7 @@ cli::Declaration declare() {
       "same as without --queries: dnas still normalises over all queries.");
   declare_sections(d, "heads");
   declare_ranks(d);
+  declare_restart(d);
   declare_compute_datasets(d);
   d.example("attn-compute --scheme dnas layer3.h5 | explain-away-stats",
             "Find the keys that get hardly any attention.");
@@ -102,6 +103,12 @@ cli::Declaration declare() {
 class Compute : public SectionTool<ComputeTask> {
   using SectionTool::SectionTool;
 
+  void check(const ComputeTask& task) override {
+    for (const char* const name : {"weights", "scores", "energies"}) {
+      if (task.options.emits(name)) require_no_checkpoint(arguments(), name);
+    }
+  }
+
   void report_cost(const ComputeTask& task) override {
     tools::report_cost(arguments(), task.options, task.input, task.f64, report());
   }
@@ -114,7 +121,7 @@ class Compute : public SectionTool<ComputeTask> {
   void compute(const ComputeTask& task, const std::string& /*group*/,
                std::optional<io::OutputBundle> results) override {
     const Totals own =
-        compute_section(arguments(), task, *std::move(results), *progress_, report());
+        compute_section(arguments(), task, *std::move(results), checkpoint(), *progress_, report());
     totals_.add(own);
     outcome_ = tools::conclude(task.options, task.input, task.f64, own, report());
   }

@@ -20,6 +20,8 @@
 #include "common/bundles.hpp"
 #include "common/dataset_words.hpp"
 #include "common/numeric_libraries.hpp"
+#include "common/restart.hpp"
+#include "system/stop_requests.hpp"
 
 namespace attn::tools {
 namespace {
@@ -36,8 +38,8 @@ cli::Declaration declare() {
       "around the mechanisms that have tools of their own are trained likewise: see model.kind.");
   d.about(
       "The same command again goes on from the last checkpoint, to the same bytes as a run without "
-      "interruption; SIGTERM and SIGUSR1 write one and end with status 75. A checkpoint is a "
-      "bundle: the groups /layerN (one stack), or /encoder/layerN/self, /decoder/layerN/self and "
+      "interruption. A checkpoint is a bundle: the groups /layerN (one stack), or "
+      "/encoder/layerN/self, /decoder/layerN/self and "
       "/decoder/layerN/cross, hold wq, wk, wv and wo for the other tools. The one before is kept "
       "as "
       "RUN.previous.h5. No bit depends on --threads.");
@@ -48,6 +50,7 @@ cli::Declaration declare() {
           "Replaces a value of the recipe, such as encoder.self.scheme=dnas; may be repeated.");
   d.text("log", "FILE",
          "Writes metrics as JSON lines. A run that goes on cuts the file back to its checkpoint.");
+  declare_requeue_status(d, "writes a checkpoint and ends");
   d.flag(
       "allow-leak",
       "Allows dnas, hnas and sinkhorn in causal attention, where later tokens change the weights "
@@ -82,7 +85,6 @@ cli::Declaration declare() {
   d.exit_status(3, "the recipe or the data are missing, unreadable or wrong");
   d.exit_status(4, "the loss is not finite, or a ratio R of a step in paths is near 0 or negative");
   d.exit_status(5, "the output is another run, or cannot be written");
-  d.exit_status(cli::stopped_status, "a signal stopped the run; the same command goes on");
   return d;
 }
 
@@ -153,13 +155,18 @@ cli::Outcome train_as(const cli::Arguments& arguments, cli::Report& report, cons
     result["step"] = training.steps();
     return {0, fmt::format("{} is finished: {} steps", file.path(), training.steps())};
   }
-  const int status = training.run();
+  const bool finished = training.run();
   result["step"] = training.step();
   result.update(training.metrics());
   report.print(metrics_text(training.metrics()));
-  const std::string done = status == 0 ? "steps" : "steps, stopped by a signal";
-  return {status,
-          fmt::format("{}: {} of {} {}", file.path(), training.step(), training.steps(), done)};
+  cli::Outcome outcome;
+  outcome.summary =
+      fmt::format("{}: {} of {} steps", file.path(), training.step(), training.steps());
+  if (finished) return outcome;
+  outcome.summary += ", stopped by " + StopRequests::signal_name();
+  outcome.status = requeue_status(arguments);
+  outcome.stopped = true;
+  return outcome;
 }
 
 bool is_same_file(const std::string& one, const std::string& other) {

@@ -9,9 +9,9 @@
 #include <fmt/format.h>
 
 #include "attn_train/model_options.hpp"
-#include "attn_train/stop_request.hpp"
 #include "cli/progress.hpp"
 #include "common/block_plan.hpp"
+#include "system/stop_requests.hpp"
 #include "train/path_start.hpp"
 
 namespace attn::tools {
@@ -232,7 +232,7 @@ void Training<T>::save() {
 }
 
 template <class T>
-int Training<T>::run() {
+bool Training<T>::run() {
   task_.reserve();
   const bool resumes = file_.steps_done().has_value();
   if (resumes) {
@@ -255,12 +255,12 @@ int Training<T>::run() {
   while (progress_.step < steps_) {
     take_step(interval);
     write_line(log, interval);
-    const bool stops = StopRequests::received();
+    const bool stops = StopRequests::asked();
     if (stops || progress_.step % every == 0 || progress_.step == steps_) save();
     shown.advance(1);
-    if (stops && progress_.step < steps_) return cli::stopped_status;
+    if (stops && progress_.step < steps_) return false;
   }
-  return 0;
+  return true;
 }
 
 template class Training<float>;

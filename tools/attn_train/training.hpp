@@ -23,9 +23,9 @@ class Training {
   std::int64_t working_bytes() const { return working_bytes_; }  ///< the most, as planned
   Index step() const { return progress_.step; }                  ///< steps done
 
-  /// Returns Outcome::status: 0, or cli::stopped_status after a signal, with a checkpoint written.
+  /// Returns whether all steps are done: false after a signal, with a checkpoint written.
   /// Throws Error(numerical) if the loss is not finite or a step in paths is singular.
-  int run();
+  bool run();
 
   /// The last metrics, by split.
   const nlohmann::ordered_json& metrics() const { return metrics_; }

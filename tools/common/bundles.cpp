@@ -13,6 +13,7 @@
 #include "common/memory_watch.hpp"
 #include "common/output_format.hpp"
 #include "common/ranks.hpp"
+#include "common/restart.hpp"
 #include "common/shard.hpp"
 #include "common/table_options.hpp"
 #include "io/arrays/array_output.hpp"
@@ -177,6 +178,8 @@ int tool_main(int argc, char** argv, const cli::Declaration& declaration,
         if (arguments.verbose && !ranked.silent()) io::show_hdf5_errors(true);
         const cli::Arguments own = with_shard(with_table_file(arguments));
         require_output_name(own);
+        require_restart_options(own);
+        if (ranked.is_ranked()) require_no_checkpoint_of_ranks(own);
         return ranked.run(own, report, libraries, [&](const cli::Arguments& ranks_own) {
           return run_watched([&] { return run(ranks_own, report); });
         });

@@ -9,8 +9,10 @@
 #include "attnkit/error.hpp"
 #include "cli/progress.hpp"
 #include "cli/report.hpp"
+#include "common/checkpoint.hpp"
 #include "common/head_reader.hpp"
 #include "kernel/parallel.hpp"
+#include "kernel/stop_flag.hpp"
 #include "scheme/scheme.hpp"
 
 namespace attn::tools {
@@ -63,41 +65,85 @@ auto naming_head(const AttentionInput& input, const Head<T>& head, const Body& b
   }
 }
 
-/// Reads the heads to compute, shows each to `look`, computes a Result from each, and hands the
-/// results to `keep` in order, on the calling thread; returns the seconds spent computing.
+/// What is known of a head: the number that for_each_head shows to `look`, and its result.
+template <class Result>
+struct HeadFound {
+  double least_bias = 0;
+  Result result;
+  bool done = false;
+};
+
+/// Reads the heads to compute, shows the least bias of each to `look`, computes a Result from each,
+/// and hands the results to `keep` in order, on the calling thread; returns the seconds spent
+/// computing. With a checkpoint, which needs a function archive(Archive&, Result&), the heads that
+/// it holds are not read and computed again. Throws kernel::Stopped if the thread's StopFlag is
+/// set; the heads that are done by then are in the checkpoint.
 template <class T, class Result>
 double for_each_head(const AttentionInput& input, const MemoryPlan& plan, cli::Progress& progress,
-                     const std::function<void(const Head<T>& head)>& look,
+                     const std::function<void(double least_bias)>& look,
                      const std::function<Result(const Head<T>& head, int threads)>& compute,
-                     const std::function<void(Index problem, Result& result)>& keep) {
+                     const std::function<void(Index problem, Result& result)>& keep,
+                     Checkpoint* checkpoint = nullptr) {
+  using Found = HeadFound<Result>;
+  const auto store = [&](Found& found) {
+    if (checkpoint == nullptr) return;
+    checkpoint->add_unit([&](SavingArchive& to) {
+      archive(to, found.least_bias);
+      archive(to, found.result);
+    });
+  };
+  Index first = 0;
+  for (; checkpoint != nullptr && checkpoint->has_unit() && first < input.own_problems(); ++first) {
+    kernel::stop_if_asked();
+    Found found;
+    checkpoint->take_unit([&](LoadingArchive& from) {
+      archive(from, found.least_bias);
+      archive(from, found.result);
+    });
+    look(found.least_bias);
+    keep(input.own_problem(first), found.result);
+    progress.advance(1);
+  }
   HeadReader<T> reader(input, plan.dense_limit, plan.threads);
   double seconds = 0;
-  for (Index first = 0; first < input.own_problems(); first += plan.batch) {
+  for (; first < input.own_problems(); first += plan.batch) {
     const Index count = std::min(plan.batch, input.own_problems() - first);
     std::vector<std::shared_ptr<Head<T>>> heads;
+    std::vector<Found> found(static_cast<std::size_t>(count));
     for (Index n = 0; n < count; ++n) {
+      kernel::stop_if_asked();
       heads.push_back(reader.read(input.own_problem(first + n)));
-      look(*heads.back());
+      found[static_cast<std::size_t>(n)].least_bias = heads.back()->least_bias();
+      look(heads.back()->least_bias());
     }
-    std::vector<Result> results(static_cast<std::size_t>(count));
     const auto start = std::chrono::steady_clock::now();
     const auto compute_one = [&](Index n, int threads) {
-      const auto at = static_cast<std::size_t>(n);
-      results[at] = compute(*heads[at], threads);
+      Found& one = found[static_cast<std::size_t>(n)];
+      one.result = compute(*heads[static_cast<std::size_t>(n)], threads);
+      one.done = true;
       progress.advance(1);
     };
-    if (kernel::Ranks::current() != nullptr) {
-      // They divide each head.
-      for (Index n = 0; n < count; ++n) compute_one(n, plan.threads);
-    } else {
-      const bool apart = over_heads(count, plan.threads);
-      kernel::parallel_for(count, apart ? plan.threads : 1,
-                           [&](Index n, int) { compute_one(n, apart ? 1 : plan.threads); });
+    try {
+      if (kernel::Ranks::current() != nullptr) {
+        // They divide each head.
+        for (Index n = 0; n < count; ++n) compute_one(n, plan.threads);
+      } else {
+        const bool apart = over_heads(count, plan.threads);
+        kernel::parallel_for(count, apart ? plan.threads : 1,
+                             [&](Index n, int) { compute_one(n, apart ? 1 : plan.threads); });
+      }
+    } catch (const kernel::Stopped&) {
+      for (std::size_t n = 0; n < found.size() && found[n].done; ++n) store(found[n]);
+      throw;
     }
     seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     heads.clear();
-    for (Index n = 0; n < count; ++n)
-      keep(input.own_problem(first + n), results[static_cast<std::size_t>(n)]);
+    for (Index n = 0; n < count; ++n) {
+      Found& one = found[static_cast<std::size_t>(n)];
+      store(one);
+      keep(input.own_problem(first + n), one.result);
+    }
+    if (checkpoint != nullptr) checkpoint->write_if_due();
   }
   return seconds;
 }

@@ -31,6 +31,9 @@ class RankedRun {
   RankedRun(const cli::Declaration& declaration, const std::vector<std::string>& words,
             const cli::Environment& environment);
 
+  /// Whether several processes divide this run.
+  bool is_ranked() const { return launched_.has_value(); }
+
   /// Whether another process reports this run.
   bool silent() const { return launched_ && launched_->own > 0; }
 

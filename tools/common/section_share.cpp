@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "attnkit/error.hpp"
+#include "common/run_identity.hpp"
 #include "common/shard_marks.hpp"
 
 namespace attn::tools {

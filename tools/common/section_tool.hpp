@@ -11,9 +11,11 @@
 #include "attnkit/error.hpp"
 #include "common/bundles.hpp"
 #include "common/group_report.hpp"
+#include "common/restart.hpp"
 #include "common/results.hpp"
 #include "common/section_share.hpp"
 #include "common/sections.hpp"
+#include "system/stop_requests.hpp"
 
 namespace attn::tools {
 
@@ -48,12 +50,47 @@ class SectionTool {
   /// Runs all steps, from the checks to the outcome, whose `commit` completes the output.
   cli::Outcome run() {
     if (arguments_.dry_run) return report_costs();
+    return run_with_restarts(arguments_, report_, [&](Checkpoint* checkpoint) {
+      checkpoint_ = checkpoint;
+      return run_sections();
+    });
+  }
+
+ protected:
+  const cli::Arguments& arguments() const { return arguments_; }
+  cli::Report& report() const { return report_; }
+  const Sections& sections() const { return sections_; }
+  Index problems() const { return problems_; }  ///< of all sections
+
+  const SectionName& section() const { return name_; }  ///< the one being computed
+
+  /// Whether the tool runs with --shard, and what it then keeps of its report for tensor-join.
+  bool is_shard() const { return share_.has_value(); }
+  bool divides_problems() const { return share_ && share_->problems() != nullptr; }
+  void keep_for_join(ReportNotes notes) {
+    notes.params = params_text(report_);
+    share_->keep(std::move(notes));
+  }
+
+  /// That of the run; null without --checkpoint.
+  Checkpoint* checkpoint() const { return checkpoint_; }
+
+  /// With several sections, prints the name of one above its report, with a blank line between.
+  void print_heading(const std::string& label) {
+    if (!sections_.several()) return;
+    report_.print((headed_ ? "\n" : "") + label + "\n");
+    headed_ = true;
+  }
+
+ private:
+  cli::Outcome run_sections() {
     survey();
     if (sections_.size() == 0) return write_empty_shard();
     std::optional<SectionOutput> output;
     if (arguments_.output)
       output.emplace(arguments_, sections_, std::move(plans_), output_options());
     begin(problems_);
+    StopRequests::work_begins();
     GroupReport groups;
     for (std::size_t section = 0; section < sections_.size(); ++section) {
       const std::unique_ptr<const Task> task = take(section);
@@ -75,30 +112,6 @@ class SectionTool {
     return outcome;
   }
 
- protected:
-  const cli::Arguments& arguments() const { return arguments_; }
-  cli::Report& report() const { return report_; }
-  const Sections& sections() const { return sections_; }
-  Index problems() const { return problems_; }  ///< of all sections
-
-  const SectionName& section() const { return name_; }  ///< the one being computed
-
-  /// Whether the tool runs with --shard, and what it then keeps of its report for tensor-join.
-  bool is_shard() const { return share_.has_value(); }
-  bool divides_problems() const { return share_ && share_->problems() != nullptr; }
-  void keep_for_join(ReportNotes notes) {
-    notes.params = params_text(report_);
-    share_->keep(std::move(notes));
-  }
-
-  /// With several sections, prints the name of one above its report, with a blank line between.
-  void print_heading(const std::string& label) {
-    if (!sections_.several()) return;
-    report_.print((headed_ ? "\n" : "") + label + "\n");
-    headed_ = true;
-  }
-
- private:
   /// Throws Error(usage) if a task and the sections contradict each other.
   virtual void check(const Task&) {}
 
@@ -251,6 +264,7 @@ class SectionTool {
   const cli::Arguments& arguments_;
   cli::Report& report_;
   Sections sections_;
+  Checkpoint* checkpoint_ = nullptr;
   std::optional<SectionShare> share_;  // with --shard
   Index problems_ = 0;
   SectionName name_;

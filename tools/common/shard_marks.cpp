@@ -1,9 +1,6 @@
 #include "common/shard_marks.hpp"
 
-#include <sys/stat.h>
-
 #include <algorithm>
-#include <array>
 #include <limits>
 #include <stdexcept>
 #include <utility>
@@ -11,32 +8,13 @@
 #include <nlohmann/json.hpp>
 
 #include "attnkit/error.hpp"
-#include "cli/parse.hpp"
-#include "io/address.hpp"
 
 namespace attn::tools {
 namespace {
 
 constexpr const char* report_group = "report";  // in shard_group
 
-// Options of which no result depends.
-constexpr std::array without_effect = {"output",   "shard",          "only",     "force",
-                                       "compress", "threads",        "memory",   "tmpdir",
-                                       "dry_run",  "json",           "progress", "quiet",
-                                       "verbose",  "allow_external", "ranks",    "rank_timeout"};
-
 using Json = nlohmann::ordered_json;
-
-nlohmann::ordered_json file_of(const std::string& address) {
-  const std::string name = io::parse_address(address).file;
-  nlohmann::ordered_json file = {{"address", address}};
-  struct stat status {};
-  if (stat(name.c_str(), &status) != 0) return file;
-  file["size"] = status.st_size;
-  file["changed"] = static_cast<double>(status.st_mtim.tv_sec) +
-                    1e-9 * static_cast<double>(status.st_mtim.tv_nsec);
-  return file;
-}
 
 Json json_of(const BlockLayout& layout, const std::vector<Index>& blocks) {
   return {{"name", layout.name},          {"shape", layout.shape}, {"axes", layout.axes},
@@ -92,23 +70,6 @@ std::optional<ShardMarks::Divided> read_divided(const io::InputBundle& group) {
 }
 
 }  // namespace
-
-std::string params_text(cli::Report& report) {
-  nlohmann::ordered_json params = report.params();
-  for (const char* const name : without_effect) params.erase(name);
-  return params.dump();
-}
-
-std::string run_of(const cli::Arguments& arguments) {
-  nlohmann::ordered_json options = cli::params_of(arguments);
-  for (const char* const name : without_effect) options.erase(name);
-  nlohmann::ordered_json run = {
-      {"tool", arguments.tool}, {"version", arguments.version}, {"options", options}};
-  run["files"] = nlohmann::ordered_json::array();
-  for (const std::string& input : arguments.inputs) run["files"].push_back(file_of(input));
-  for (const auto& named : arguments.named_inputs) run["files"].push_back(file_of(named.second));
-  return run.dump();
-}
 
 void write_shard_marks(const ShardMarks& marks, io::OutputBundle& output) {
   io::OutputBundle group = output.group(shard_group);

@@ -17,9 +17,7 @@ namespace attn::tools {
 /// knows whether the parts are all there, once each, and of one run.
 struct ShardMarks {
   Shard shard;
-  /// JSON of what must be the same for all shards: tool, version, the options that change results,
-  /// and the names, sizes and times of change of the files that are read.
-  std::string run;
+  std::string run;  ///< run_of, the same for all shards
   /// If the problems of one section are divided: its group, "" for INPUT itself, and the share.
   struct Divided {
     std::string group;
@@ -34,12 +32,6 @@ struct ShardMarks {
 };
 
 inline constexpr const char* shard_group = "attn_shard";
-
-/// JSON of a report's `params`, without those of which no result depends.
-std::string params_text(cli::Report& report);
-
-/// ShardMarks::run.
-std::string run_of(const cli::Arguments& arguments);
 
 void write_shard_marks(const ShardMarks& marks, io::OutputBundle& output);
 

@@ -37,6 +37,31 @@ struct HeadResult {
   std::vector<PointResult> points;
 };
 
+template <class Archive>
+void archive(Archive& with, SchemeResult& result) {
+  archive(with, result.columns.sums);
+  archive(with, result.columns.entropies);
+  archive(with, result.mean_entropy);
+  archive(with, result.on_sink);
+  archive(with, result.bound);
+  archive(with, result.converged);
+  archive(with, result.convergence);
+}
+
+template <class Archive>
+void archive(Archive& with, PointResult& result) {
+  archive(with, result.masked);
+  archive(with, result.empty_queries);
+  archive(with, result.schemes);
+}
+
+template <class Archive>
+void archive(Archive& with, HeadResult& result) {
+  archive(with, result.part);
+  archive(with, result.queries_of_key);
+  archive(with, result.points);
+}
+
 // Far larger than any rounding, even of float16: detects potentials computed for other scores, and
 // weights that are not normalised. A query may have no allowed key. `on_sink` is empty without one.
 void require_row_sums(const std::vector<double>& row_sums, const PooledVector<double>& on_sink,
@@ -273,8 +298,8 @@ void add_head(const PointResult& head, const OwnPart& part,
 
 template <class T>
 std::vector<ColumnStatistics> gather(const cli::Arguments& arguments, const ColumnTask& task,
-                                     const ColumnSink& sink, cli::Progress& progress,
-                                     cli::Report& report) {
+                                     const ColumnSink& sink, Checkpoint* checkpoint,
+                                     cli::Progress& progress, cli::Report& report) {
   std::vector<ColumnStatistics> statistics;
   for (const ColumnPoint& point : task.points) {
     statistics.push_back(empty_statistics(task.input, point.options, bound_slack(sizeof(T))));
@@ -288,8 +313,8 @@ std::vector<ColumnStatistics> gather(const cli::Arguments& arguments, const Colu
   }
   const double seconds = for_each_head<T, HeadResult>(
       task.input, plan, progress,
-      [&](const Head<T>& head) {
-        warn_of_finite_masks(head.least_bias(), options.scored_schemes(), report);
+      [&](double least_bias) {
+        warn_of_finite_masks(least_bias, options.scored_schemes(), report);
       },
       [&](const Head<T>& head, int threads) {
         return compute_head<T>(task, in_bundle, head, plan.useful_bytes, threads);
@@ -302,7 +327,8 @@ std::vector<ColumnStatistics> gather(const cli::Arguments& arguments, const Colu
         for (std::size_t n = 0; n < statistics.size(); ++n) {
           add_head(head.points[n], head.part, head.queries_of_key, statistics[n]);
         }
-      });
+      },
+      checkpoint);
   report.add_compute_seconds(seconds);
   return statistics;
 }
@@ -355,9 +381,10 @@ HeadNeeds column_needs(const ColumnTask& task) {
 
 std::vector<ColumnStatistics> gather_columns(const cli::Arguments& arguments,
                                              const ColumnTask& task, const ColumnSink& sink,
-                                             cli::Progress& progress, cli::Report& report) {
-  return task.options().f64 ? gather<double>(arguments, task, sink, progress, report)
-                            : gather<float>(arguments, task, sink, progress, report);
+                                             Checkpoint* checkpoint, cli::Progress& progress,
+                                             cli::Report& report) {
+  const auto run = task.options().f64 ? gather<double> : gather<float>;
+  return run(arguments, task, sink, checkpoint, progress, report);
 }
 
 }  // namespace attn::tools

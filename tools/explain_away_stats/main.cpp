@@ -82,6 +82,7 @@ cli::Declaration declare() {
   declare_score_options(d, true);
   declare_sections(d, "heads");
   declare_ranks(d);
+  declare_restart(d);
   d.several_inputs();
   declare_column_datasets(d);
   d.example("attn-compute --scheme dnas layer3.h5 | explain-away-stats", "Compare unas and dnas.");
@@ -225,7 +226,7 @@ class ColumnTool : public SectionTool<ColumnTask> {
             const HeadColumns& columns) {
           if (writer) writer->write(scheme, head, queries, columns);
         },
-        *progress_, report());
+        checkpoint(), *progress_, report());
     warn_of_leak(options.scored_schemes(), task.input, report());
     if (!swept_) {
       read_key_names(task.bundle, statistics.front(), report());

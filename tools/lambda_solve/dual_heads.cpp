@@ -23,6 +23,20 @@ struct HeadResult {
   DualHead figures;
 };
 
+template <class Archive>
+void archive(Archive& with, HeadResult& result) {
+  for (Buffer<double>* const numbers : {&result.lambda, &result.h, &result.p, &result.h_first_order,
+                                        &result.h_second_order, &result.out}) {
+    archive(with, *numbers);
+  }
+  archive(with, result.gap);
+  archive(with, result.gradient_norm);
+  archive(with, result.relative_deviation);
+  archive(with, result.out_deviation);
+  archive(with, result.iterations);
+  archive(with, result.figures);
+}
+
 // Templates, evidence and preferences of one head, as the solver takes them.
 struct HeadProblem {
   Buffer<double> templates, evidence, preference;
@@ -275,8 +289,8 @@ void record_results(const DualTask& task, bool converged, io::OutputBundle& outp
 }  // namespace
 
 std::vector<DualHead> solve_section(const cli::Arguments& arguments, const DualTask& task,
-                                    std::optional<io::OutputBundle> output, cli::Progress& progress,
-                                    cli::Report& report) {
+                                    std::optional<io::OutputBundle> output, Checkpoint* checkpoint,
+                                    cli::Progress& progress, cli::Report& report) {
   const AttentionInput& input = task.input;
   std::optional<HeadOutputs> outputs;
   if (output) outputs.emplace(*output, input.leading, report, input.share.get());
@@ -294,7 +308,7 @@ std::vector<DualHead> solve_section(const cli::Arguments& arguments, const DualT
   std::vector<DualHead> heads;
   bool converged = true;
   const double seconds = for_each_head<double, HeadResult>(
-      input, plan, progress, [](const Head<double>&) {},
+      input, plan, progress, [](double) {},
       [&](const Head<double>& head, int threads) {
         return naming_head(input, head, [&] { return solve_head(task, head, threads); });
       },
@@ -304,7 +318,8 @@ std::vector<DualHead> solve_section(const cli::Arguments& arguments, const DualT
         converged = converged && result.figures.converged == result.figures.problems();
         heads.push_back(std::move(result.figures));
         if (outputs) write_head(task, problem, result, *outputs);
-      });
+      },
+      checkpoint);
   report.add_compute_seconds(seconds);
   if (output) record_results(task, converged, *output);
   return heads;

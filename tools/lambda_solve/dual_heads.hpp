@@ -5,6 +5,7 @@
 
 #include "cli/command.hpp"
 #include "cli/progress.hpp"
+#include "common/checkpoint.hpp"
 #include "io/output.hpp"
 #include "lambda_solve/dual_task.hpp"
 #include "reports/dual_report.hpp"
@@ -12,9 +13,10 @@
 namespace attn::tools {
 
 /// Solves one section head by head, on all threads, and writes results and attributes to `output`,
-/// if there is one, without committing it. Returns the figures of each head.
+/// if there is one, without committing it. Returns the figures of each head. Heads that
+/// `checkpoint` holds are taken from there; it may be null.
 std::vector<DualHead> solve_section(const cli::Arguments& arguments, const DualTask& task,
-                                    std::optional<io::OutputBundle> output, cli::Progress& progress,
-                                    cli::Report& report);
+                                    std::optional<io::OutputBundle> output, Checkpoint* checkpoint,
+                                    cli::Progress& progress, cli::Report& report);
 
 }  // namespace attn::tools

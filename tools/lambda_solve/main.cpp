@@ -79,6 +79,7 @@ cli::Declaration declare() {
   d.several_inputs();
   declare_sections(d, "heads");
   declare_ranks(d);
+  declare_restart(d);
   declare_dual_datasets(d);
   d.example("lambda-solve --causal layer3.h5 -o exact.h5",
             "Measure how far a layer's attention is from exact inference.");
@@ -114,7 +115,7 @@ class SolveDual : public SectionTool<DualTask> {
   void compute(const DualTask& task, const std::string& /*label*/,
                std::optional<io::OutputBundle> results) override {
     std::vector<DualHead> found =
-        solve_section(arguments(), task, std::move(results), *progress_, report());
+        solve_section(arguments(), task, std::move(results), checkpoint(), *progress_, report());
     const DualNotes notes{section(),
                           sections().description(),
                           sections().several(),

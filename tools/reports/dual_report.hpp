@@ -7,6 +7,7 @@
 
 #include "attnkit/stopping.hpp"
 #include "cli/command.hpp"
+#include "common/checkpoint_record.hpp"
 #include "common/group_report.hpp"
 #include "common/padding_words.hpp"
 #include "common/section_name.hpp"
@@ -35,6 +36,24 @@ struct DualHead {
   Index problems() const { return queries - empty; }
   void add(const DualHead& more);
 };
+
+/// For a checkpoint (common/checkpoint_record.hpp).
+template <class Archive>
+void archive(Archive& with, DualHead& head) {
+  for (Index* const count :
+       {&head.queries, &head.converged, &head.empty, &head.max_iterations, &head.iterations}) {
+    archive(with, *count);
+  }
+  for (double* const figure : {&head.max_gap, &head.max_relative_gap, &head.max_gradient_norm,
+                               &head.max_certificate_error}) {
+    archive(with, *figure);
+  }
+  archive(with, head.padding);
+  archive(with, head.convergence);
+  archive(with, head.relative_deviation);
+  archive(with, head.out_deviation);
+  archive(with, head.by_query);
+}
 
 /// What the heads of a section have in common.
 struct DualHeading {

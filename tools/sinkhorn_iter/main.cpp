@@ -67,6 +67,7 @@ cli::Declaration declare() {
   declare_score_options(d, false, ScoreUse::transport);
   declare_sections(d, "problems");
   declare_ranks(d);
+  declare_restart(d);
   declare_transport_datasets(d);
   d.example("sinkhorn-iter --epsilon 0.01 --emit plan cost.h5 -o plan.h5",
             "A plan with uniform marginals.");
@@ -84,6 +85,10 @@ cli::Declaration declare() {
 class Transport : public SectionTool<TransportTask> {
   using SectionTool::SectionTool;
 
+  void check(const TransportTask& task) override {
+    if (task.emits("plan")) require_no_checkpoint(arguments(), "plan");
+  }
+
   void report_cost(const TransportTask& task) override {
     report_transport_cost(arguments(), task, report());
   }
@@ -95,7 +100,7 @@ class Transport : public SectionTool<TransportTask> {
   void compute(const TransportTask& task, const std::string& /*group*/,
                std::optional<io::OutputBundle> results) override {
     const TransportResults found =
-        solve_section(arguments(), task, *std::move(results), *progress_, report());
+        solve_section(arguments(), task, *std::move(results), checkpoint(), *progress_, report());
     const cli::Outcome one = conclude_transport(task, found, report());
     if (!worst_ || one.status > worst_->status) worst_ = one;
   }

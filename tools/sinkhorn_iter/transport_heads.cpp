@@ -36,6 +36,14 @@ struct HeadResult {
   SinkhornSolution solution;
 };
 
+template <class Archive, class T>
+void archive(Archive& with, HeadResult<T>& found) {
+  archive(with, found.result);
+  archive(with, found.solution.potentials.row);
+  archive(with, found.solution.potentials.col);
+  archive(with, found.solution.errors);
+}
+
 // "rows 3, 5, 7 and 20 more".
 std::string lines_text(const char* one, const std::vector<Index>& lines) {
   if (lines.size() == 1) return fmt::format("{} {}", one, lines.front());
@@ -243,7 +251,8 @@ void warn_of_rescaled(const TransportTask& task, const TransportResult& result,
 
 template <class T>
 TransportResults solve(const cli::Arguments& arguments, const TransportTask& task,
-                       HeadOutputs& outputs, cli::Progress& progress, cli::Report& report) {
+                       HeadOutputs& outputs, Checkpoint* checkpoint, cli::Progress& progress,
+                       cli::Report& report) {
   const AttentionInput& input = task.input;
   const MemoryPlan plan = plan_memory(input, sizeof(T), transport_needs(task, sizeof(T)),
                                       arguments.threads, arguments.memory);
@@ -253,9 +262,7 @@ TransportResults solve(const cli::Arguments& arguments, const TransportTask& tas
   std::vector<std::vector<double>> errors;
   const double seconds = for_each_head<T, HeadResult<T>>(
       input, plan, progress,
-      [&](const Head<T>& head) {
-        warn_of_finite_masks(head.least_bias(), {Scheme::sinkhorn}, report);
-      },
+      [&](double least_bias) { warn_of_finite_masks(least_bias, {Scheme::sinkhorn}, report); },
       [&](const Head<T>& head, int threads) {
         return solve_head<T>(task, head, outputs, plan.useful_bytes, threads);
       },
@@ -271,7 +278,8 @@ TransportResults solve(const cli::Arguments& arguments, const TransportTask& tas
         outputs.write("col_potential", problem, potentials.col.data());
         errors.resize(results.problems.size());
         errors.back() = std::move(found.solution.errors);
-      });
+      },
+      checkpoint);
   report.add_compute_seconds(seconds);
   if (task.emits("error")) {
     errors.resize(results.problems.size());
@@ -341,11 +349,11 @@ const TransportResult& TransportResults::worst() const {
 }
 
 TransportResults solve_section(const cli::Arguments& arguments, const TransportTask& task,
-                               io::OutputBundle output, cli::Progress& progress,
-                               cli::Report& report) {
+                               io::OutputBundle output, Checkpoint* checkpoint,
+                               cli::Progress& progress, cli::Report& report) {
   HeadOutputs outputs(output, task.input.leading, report, task.input.share.get());
-  TransportResults results = task.f64 ? solve<double>(arguments, task, outputs, progress, report)
-                                      : solve<float>(arguments, task, outputs, progress, report);
+  const auto run = task.f64 ? solve<double> : solve<float>;
+  TransportResults results = run(arguments, task, outputs, checkpoint, progress, report);
   record(task, results, output);
   if (!results.worst().infeasible()) {
     warn_of_leak({Scheme::sinkhorn}, task.input, report);

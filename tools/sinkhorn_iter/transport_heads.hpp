@@ -6,6 +6,7 @@
 
 #include "cli/command.hpp"
 #include "cli/progress.hpp"
+#include "common/checkpoint.hpp"
 #include "common/group_report.hpp"
 #include "feasibility/feasibility.hpp"
 #include "io/output.hpp"
@@ -26,6 +27,29 @@ struct TransportResult {
   bool infeasible() const { return !refusal.empty(); }
 };
 
+/// For a checkpoint (common/checkpoint_record.hpp).
+template <class Archive>
+void archive(Archive& with, TransportResult& result) {
+  archive(with, result.problem);
+  archive(with, result.summary);
+  archive(with, result.tolerance);
+  Feasibility& found = result.feasibility;
+  archive(with, found.prospect);
+  archive(with, found.row_total);
+  archive(with, found.col_total);
+  for (Shortage* const side : {&found.rows, &found.cols}) {
+    archive(with, side->lines);
+    archive(with, side->demand);
+    archive(with, side->partners);
+    archive(with, side->capacity);
+  }
+  archive(with, found.vanishing_count);
+  archive(with, found.vanishing);
+  archive(with, result.rescaled);
+  archive(with, result.refusal);
+  archive(with, result.hint);
+}
+
 /// The results of several problems. The worst is one that cannot be solved, else one that has not
 /// converged, else the one with the largest error.
 struct TransportResults {
@@ -34,10 +58,11 @@ struct TransportResults {
 };
 
 /// Solves the problems of one section and writes the requested results. If some cannot be solved,
-/// the other results are incomplete, and nothing may be committed.
+/// the other results are incomplete, and nothing may be committed. Problems that `checkpoint` holds
+/// are taken from there; it may be null.
 TransportResults solve_section(const cli::Arguments& arguments, const TransportTask& task,
-                               io::OutputBundle output, cli::Progress& progress,
-                               cli::Report& report);
+                               io::OutputBundle output, Checkpoint* checkpoint,
+                               cli::Progress& progress, cli::Report& report);
 
 /// Fills in the report's result. Throws Error(numerical), naming the problem, if the worst cannot
 /// be solved; else returns the summary line and the exit status.

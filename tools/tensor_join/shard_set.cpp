@@ -13,6 +13,7 @@
 
 #include "attnkit/error.hpp"
 #include "common/bundles.hpp"
+#include "common/run_identity.hpp"
 
 namespace attn::tools {
 namespace {
@@ -21,26 +22,6 @@ using Json = nlohmann::ordered_json;
 
 [[noreturn]] void refuse(const std::string& why, const std::string& hint = "") {
   throw Error(Failure::input, why, hint);
-}
-
-// Where two runs differ: "scheme is dnas, not unas".
-std::string difference(const std::string& one, const std::string& other) {
-  const Json a = Json::parse(one, nullptr, false).flatten();
-  const Json b = Json::parse(other, nullptr, false).flatten();
-  const auto text = [](const Json& run, const std::string& key) {
-    const auto found = run.find(key);
-    return found == run.end() ? std::string("absent") : found->dump();
-  };
-  std::set<std::string> keys;
-  for (const Json* const run : {&a, &b}) {
-    for (const auto& item : run->items()) keys.insert(item.key());
-  }
-  for (const std::string& key : keys) {
-    if (text(a, key) == text(b, key)) continue;
-    const std::string name = key.starts_with("/options/") ? key.substr(9) : key.substr(1);
-    return fmt::format("{} is {}, not {}", name, text(a, key), text(b, key));
-  }
-  return "it is divided differently";
 }
 
 bool divided_alike(const ShardMarks& one, const ShardMarks& other) {
@@ -115,7 +96,9 @@ void ShardSet::require_one_run() const {
     if (one.marks.run != first.marks.run || one.marks.groups != first.marks.groups ||
         !divided_alike(one.marks, first.marks)) {
       refuse(fmt::format("{} is of another run than {}: {}", one.file, first.file,
-                         difference(one.marks.run, first.marks.run)));
+                         one.marks.run == first.marks.run
+                             ? "it is divided differently"
+                             : run_difference(one.marks.run, first.marks.run)));
     }
   }
 }

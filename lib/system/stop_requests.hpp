@@ -1,0 +1,32 @@
+#pragma once
+
+#include <atomic>
+#include <string>
+
+namespace attn {
+
+/// While it exists, the first SIGTERM, SIGUSR1, SIGUSR2 or SIGXCPU only asks for a stop, so that
+/// work can be kept, and the second one ends the process as usual. A limit of CPU time sends
+/// SIGXCPU every second: further ones are ignored. A signal that the process ignores stays ignored.
+/// At most one object at a time.
+class StopRequests {
+ public:
+  StopRequests();
+  /// For a process that has no work to keep yet: until work_begins() the first signal removes its
+  /// temporaries, writes `line` to standard error (null: nothing) and ends it with `status`.
+  StopRequests(int status, const char* line);
+  ~StopRequests();
+  StopRequests(const StopRequests&) = delete;
+  StopRequests& operator=(const StopRequests&) = delete;
+
+  /// From now on, the first signal asks for a stop.
+  static void work_begins() noexcept;
+
+  /// Set by the first signal. It may be read at any time.
+  static const std::atomic<bool>& asked() noexcept;
+
+  /// "SIGTERM": the signal that asked; "" if none did.
+  static std::string signal_name();
+};
+
+}  // namespace attn

@@ -1,0 +1,260 @@
+"""--checkpoint: runs that are killed or stopped go on, to the bytes of a run that nobody stopped."""
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import time
+
+import h5py
+import numpy as np
+
+from attn import BIN, LONG, TIMEOUT, ToolTest
+
+GROUPS = 4
+STOPPING = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU)
+
+
+class CheckpointTest(ToolTest):
+
+    def setUp(self):
+        super().setUp()
+        self.environment["SOURCE_DATE_EPOCH"] = "0"
+        self.environment["ATTN_NUM_THREADS"] = "1"
+        draw = np.random.default_rng(1)
+        shapes = {name: (3, 300, 16) for name in ("q", "k", "v", "grad_out")}
+        self.write("dump.h5", {"model": "m"}, **{
+            f"layer{n}__{name}": draw.normal(size=shape) for n in range(GROUPS) for name, shape in shapes.items()})
+
+    def start(self, command, **more):
+        return subprocess.Popen([BIN / command[0], *map(str, command[1:])], cwd=self.folder, env=self.environment,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more)
+
+    def interrupted(self, command, number, seconds):
+        """The exit status and the errors of a run that gets a signal after some time."""
+        with self.start(command) as process:
+            try:
+                process.wait(seconds)
+            except subprocess.TimeoutExpired:
+                process.send_signal(number)
+            _, errors = process.communicate(timeout=TIMEOUT)
+            return process.returncode, errors.decode()
+
+    def stopped(self, command, number=signal.SIGTERM, checkpoint="ck", status=75):
+        """Stops a run once it has written a checkpoint; returns what it says."""
+        for _ in range(50):
+            with self.start([*command, "--checkpoint-every", 0]) as process:
+                while process.poll() is None and not (self.folder / checkpoint).exists():
+                    time.sleep(0.001)
+                if process.poll() is None:
+                    process.send_signal(number)
+                _, errors = process.communicate(timeout=TIMEOUT)
+            if process.returncode == status:
+                return errors.decode()
+            self.assertEqual(process.returncode, 0, errors)
+            (self.folder / "out.h5").unlink(missing_ok=True)
+        return self.fail("never stopped in time")
+
+    def outcome(self):
+        """All that a run has written."""
+        found = {}
+        for name in sorted(os.listdir(self.folder)):
+            if name.endswith(".json"):
+                found[name] = self.read_json(name)
+                del found[name]["runtime"]
+            else:
+                found[name] = (self.folder / name).read_bytes()
+        return found
+
+
+class GoesOn(CheckpointTest):
+
+    RUNS = [
+        ["attn-compute", "dump.h5", "--scheme", "dnas", "--emit", "out,col_sum,row_entropy,grad_q,grad_k",
+         "-o", "out.h5"],
+        ["attn-compute", "dump.h5", "--scheme", "sinkhorn", "--iterations", "20", "-o", "out.npz"],
+        ["explain-away-stats", "dump.h5", "--scheme", "unas,dnas,hnas", "--hybrid", "0.5", "-o", "out.h5"],
+        ["sinkhorn-iter", "dump.h5", "-o", "out.h5"],
+        ["lambda-solve", "dump.h5", "-o", "out.h5"],
+    ]
+
+    def test_killed_at_random_moments(self):
+        moments = random.Random(2)
+        for run in self.RUNS:
+            with self.subTest(run=run):
+                command = [*run, "--json=out.json", "--checkpoint", "ck", "--checkpoint-every", "0"]
+                begun = time.monotonic()
+                self.run_tool(*command)
+                seconds = time.monotonic() - begun
+                whole = self.outcome()
+                kills, continued, tries = 0, 0, 0
+                wanted = 1000 // len(self.RUNS) if LONG else 5
+                while kills < wanted or not continued:
+                    if (self.folder / "out.json").exists():
+                        for name in set(os.listdir(self.folder)) - {"dump.h5"}:
+                            (self.folder / name).unlink()
+                    number = moments.choice([signal.SIGKILL, signal.SIGKILL, *STOPPING])
+                    status, errors = self.interrupted(command, number, moments.uniform(0.2, 0.9) * seconds)
+                    tries += 1
+                    self.assertLess(tries, 20 * wanted, errors)
+                    continued += "goes on after" in errors
+                    kills += status != 0
+                    # Before its handlers are set, a signal ends the process.
+                    self.assertIn(status, (0, 75, -number), errors)
+                    if status == 75:
+                        (self.folder / "out.json").unlink(missing_ok=True)  # says that it was stopped
+                    if status == 0:
+                        self.assertEqual(self.outcome(), whole)
+                (self.folder / "out.json").unlink(missing_ok=True)
+                for name in set(os.listdir(self.folder)) - {"dump.h5", "ck"}:
+                    (self.folder / name).unlink()
+                self.run_tool(*command)
+                self.assertEqual(self.outcome(), whole)
+                for name in set(os.listdir(self.folder)) - {"dump.h5"}:
+                    (self.folder / name).unlink()
+
+    def test_each_signal(self):
+        command = ["attn-compute", "dump.h5", "--each", "/layer*", "-o", "out.h5", "--checkpoint", "ck"]
+        self.run_tool(*command, "--checkpoint-every", 0)
+        whole = self.outcome()
+        for number in STOPPING:
+            with self.subTest(signal=number):
+                (self.folder / "out.h5").unlink()
+                says = self.stopped(command, number)
+                self.assertRegex(says, rf"\Aattn-compute: stopped by {number.name}: ck holds \d+ heads; ")
+                self.assertEqual(sorted(os.listdir(self.folder)), ["ck", "dump.h5"])
+                done = self.run_tool(*command, "--checkpoint-every", 0)
+                self.assertRegex(done.err, r"note: ck: goes on after \d+ heads\n")
+                self.assertEqual(self.outcome(), whole)
+
+    def test_other_status_and_resources(self):
+        """Threads, memory, names of outputs and messages are no part of a run."""
+        command = ["attn-compute", "dump.h5", "--checkpoint", "ck"]
+        self.run_tool(*command, "-o", "whole.h5")
+        says = self.stopped([*command, "-o", "out.h5", "--requeue-status", 9, "-q"], status=9)
+        self.assertEqual(says, "")
+        self.run_tool(*command, "-o", "other.h5", "--threads", 2, "--memory", "64M", "-v", "--compress", "gzip")
+        whole, other = self.read("whole.h5"), self.read("other.h5")
+        self.assert_same_bits(other, whole)
+        self.assertEqual(sorted(os.listdir(self.folder)), ["dump.h5", "other.h5", "whole.h5"])
+
+    def test_json_of_a_stopped_run(self):
+        self.stopped(["explain-away-stats", "dump.h5", "--json=out.json", "--checkpoint", "ck"])
+        report = self.read_json("out.json")
+        self.assertEqual((report["status"], report["result"]), ("stopped", {}))
+
+    def test_stops_within_a_long_head(self):
+        """A head of minutes: the run ends within 5 seconds nevertheless."""
+        draw = np.random.default_rng(3)
+        self.write("long.h5", q=draw.normal(size=(1500, 8)), k=draw.normal(size=(1500, 8)))
+        with self.start(["attn-compute", "long.h5", "--scheme", "sinkhorn", "--iterations", 10**6, "-o", "out.h5",
+                         "--checkpoint", "ck"]) as process:
+            while process.poll() is None and not (self.folder / ".out.h5.tmp").exists():
+                time.sleep(0.001)
+            time.sleep(0.1)
+            process.terminate()
+            begun = time.monotonic()
+            process.communicate(timeout=TIMEOUT)
+        self.assertEqual(process.returncode, 75)
+        self.assertLess(time.monotonic() - begun, 5)
+
+    def test_shards_have_their_own(self):
+        command = ["attn-compute", "dump.h5", "-q", "-o", "out.h5", "--checkpoint", "ck"]
+        self.stopped([*command, "--shard", "1/2"], checkpoint="ck.0001-of-0002")
+        self.run_tool(*command, "--shard", "2/2")
+        self.assertEqual(sorted(os.listdir(self.folder)), ["ck.0001-of-0002", "dump.h5", "out.0002-of-0002.h5"])
+        shutil.copy(self.folder / "ck.0001-of-0002", self.folder / "ck.0002-of-0002")
+        (self.folder / "out.0002-of-0002.h5").unlink()
+        self.assertIn("is the checkpoint of another run: ", self.run_tool(*command, "--shard", "2/2", status=5).err)
+        (self.folder / "ck.0002-of-0002").unlink()
+        self.run_tool(*command, "--shard", "2/2")
+        self.run_tool(*command, "--shard", "1/2")
+        self.run_tool("tensor-join", "out.0001-of-0002.h5", "out.0002-of-0002.h5", "-o", "joined.h5")
+        self.run_tool("attn-compute", "dump.h5", "--only", "-q", "-o", "whole.h5")
+        self.assert_same_bits(self.read("joined.h5"), self.read("whole.h5"))
+        self.assertFalse([name for name in os.listdir(self.folder) if name.startswith(("ck", "."))])
+
+
+class WithoutCheckpoint(CheckpointTest):
+
+    def test_signals_leave_nothing(self):
+        before = sorted(os.listdir(self.folder))
+        for number in (signal.SIGINT, *STOPPING):
+            with self.subTest(signal=number), self.start(
+                    ["attn-compute", "dump.h5", "--scheme", "sinkhorn", "--iterations", 10**6, "-o", "o.h5"]) as process:
+                while process.poll() is None and not (self.folder / ".o.h5.tmp").exists():
+                    time.sleep(0.001)
+                process.send_signal(number)
+                process.communicate(timeout=TIMEOUT)
+                self.assertEqual(process.returncode, -number)
+                self.assertEqual(sorted(os.listdir(self.folder)), before)
+
+
+class Refused(CheckpointTest):
+
+    COMMAND = ["attn-compute", "dump.h5", "-q", "--checkpoint", "ck"]
+
+    def refused_run(self, *more, says, status=5, hint=None, **other):
+        self.refused(*self.COMMAND, *more, status=status, says=says, hint=hint, **other)
+
+    def test_other_runs(self):
+        self.stopped([*self.COMMAND, "-o", "out.h5"])
+        other = "ck is the checkpoint of another run: "
+        self.refused_run("--scheme", "dnas", says=[other + 'scheme is "unas", not "dnas"'], hint="remove it")
+        self.refused_run("--precision", "f32", says=[other + "precision is "])
+        self.refused_run("--each", "/layer[12]", says=[other + "each is "])
+        self.refused("explain-away-stats", "dump.h5", "-q", "--checkpoint", "ck", status=5,
+                     says=[other + 'tool is "attn-compute", not "explain-away-stats"'])
+        with h5py.File(self.folder / "ck", "a") as file:
+            run = file.attrs["attn_checkpoint"]
+            version = json.loads(run)["version"]
+            file.attrs["attn_checkpoint"] = run.replace(f'"version":"{version}"', '"version":"0.0.7"')
+        self.refused_run(says=[other + f'version is "0.0.7", not "{version}"'])
+
+    def test_other_inputs(self):
+        self.stopped([*self.COMMAND, "-o", "out.h5"])
+        os.utime(self.folder / "dump.h5", (0, 0))
+        self.refused_run(says=["ck is the checkpoint of another run: files/0/changed is ", "not 0.0"])
+
+    def test_damage(self):
+        self.stopped([*self.COMMAND, "-o", "out.h5"])
+        whole = (self.folder / "ck").read_bytes()
+        with h5py.File(self.folder / "ck", "a") as file:
+            file["units"][100] ^= 1
+        self.refused_run(status=3, says=["ck is damaged: its bytes are not"], hint="remove it")
+        for part in (whole[:len(whole) // 2], b"", b"text"):
+            (self.folder / "ck").write_bytes(part)
+            self.refused_run(status=3, says=["ck"])
+        (self.folder / "ck").unlink()
+        self.write("ck", q=[1.0])
+        self.refused_run(status=5, says=["ck exists and is no checkpoint"])
+
+    def test_second_writer(self):
+        with self.start(["attn-compute", "dump.h5", "--scheme", "sinkhorn", "--iterations", 10**6, "-o", "a.h5",
+                         "--checkpoint", "ck"]) as process:
+            while process.poll() is None and not (self.folder / ".ck.tmp").exists():
+                time.sleep(0.001)
+            done = self.run_tool(*self.COMMAND, "-o", "b.h5", status=5)
+            self.assertEqual(done.err, "attn-compute: error: ck is being written by another process\n")
+            process.kill()
+            process.communicate(timeout=TIMEOUT)
+        self.run_tool(*self.COMMAND, "-o", "b.h5")
+        self.assertEqual([name for name in os.listdir(self.folder) if "ck" in name], [])
+
+    def test_wrong_use(self):
+        compute = ["attn-compute", "dump.h5", "-q"]
+        for name in ("weights", "scores", "energies"):
+            self.refused_run("--emit", name, status=2, says=["--checkpoint", name])
+        self.refused("sinkhorn-iter", "dump.h5", "-q", "--emit", "plan", "--checkpoint", "ck", status=2,
+                     says=["--checkpoint", "plan"])
+        self.refused(*compute, "--checkpoint", "-", status=2, says=["--checkpoint is '-'"])
+        self.refused(*compute, "--checkpoint", "out.h5", status=2, says=["out.h5 is an input or the output"])
+        self.refused(*compute, "--checkpoint", "dump.h5", status=2, says=["dump.h5 is an input or the output"])
+        self.refused("attn-compute", "--checkpoint", "ck", status=2, says=["standard input"])
+        self.refused(*compute, "--requeue-status", "9", status=2, says=["only with --checkpoint"])
+        self.refused(*compute, "--checkpoint-every", "9", status=2, says=["only with --checkpoint"])
+        self.refused(*compute, "--checkpoint", "none/ck", status=5, says=["none"])
+        (self.folder / "sub").mkdir()
+        self.refused(*compute, "--checkpoint", "sub", status=5, says=["sub"])

@@ -1,0 +1,284 @@
+#include "common/checkpoint.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "attnkit/error.hpp"
+#include "common/bundles.hpp"
+#include "common/run_identity.hpp"
+#include "common/shard.hpp"
+#include "io/address.hpp"
+#include "system/paths.hpp"
+#include "system/system_reason.hpp"
+#include "system/unnamed_file.hpp"
+
+namespace attn::tools {
+namespace {
+
+constexpr std::size_t piece = std::size_t{1} << 20;
+constexpr double least_share = 50;  // from one write to the next, in times of a write
+constexpr const char* journal_prefix = ".attn-checkpoint-";
+
+// With --shard that of the shard.
+std::string checkpoint_file(const cli::Arguments& arguments) {
+  const std::optional<Shard> shard = shard_of(arguments);
+  const std::string file = arguments.text("checkpoint");
+  return shard ? shard_output(file, *shard) : file;
+}
+
+// Shards of a run have units of their own.
+std::string run_with_shard(const cli::Arguments& arguments) {
+  const std::optional<Shard> shard = shard_of(arguments);
+  return shard ? fmt::format("[{},\"shard {}/{}\"]", run_of(arguments), shard->number, shard->count)
+               : run_of(arguments);
+}
+
+std::string hexadecimal(const boost::crc_32_type& crc) {
+  return fmt::format("{:08x}", crc.checksum());
+}
+
+}  // namespace
+
+void require_checkpoint_name(const cli::Arguments& arguments) {
+  const std::string file = arguments.text("checkpoint");
+  if (file.empty() || file == "-") {
+    throw Error(Failure::usage, "--checkpoint is '" + file + "', expected the name of a file");
+  }
+  std::vector<std::string> inputs = arguments.inputs;
+  for (const auto& named : arguments.named_inputs) inputs.push_back(named.second);
+  if (std::find(inputs.begin(), inputs.end(), "-") != inputs.end()) {
+    throw Error(Failure::usage,
+                "--checkpoint needs inputs that can be read again, but one is standard input");
+  }
+  const std::string own = without_links(checkpoint_file(arguments));
+  const bool is_input = std::any_of(inputs.begin(), inputs.end(), [&](const std::string& input) {
+    return without_links(io::parse_address(input).file) == own;
+  });
+  if (is_input || (arguments.output && without_links(*arguments.output) == own)) {
+    throw Error(Failure::usage, "--checkpoint " + file + " is an input or the output of the run");
+  }
+}
+
+Checkpoint::Checkpoint(const cli::Arguments& arguments, cli::Report& report)
+    : file_(checkpoint_file(arguments)),
+      run_(run_with_shard(arguments)),
+      every_(*arguments.number("checkpoint-every")) {
+  std::error_code failed;
+  const bool exists = std::filesystem::exists(file_, failed);
+  if (exists && !std::filesystem::is_regular_file(file_, failed)) {
+    throw Error(Failure::output, file_ + " is not a regular file");
+  }
+  // From here on no other process writes the file.
+  open_next();
+  if (std::filesystem::exists(file_, failed)) open_existing(arguments, report);
+  journal_ = open_unnamed(folder_of(without_links(file_)), journal_prefix, journal_name_);
+  if (!journal_) refuse(errno);
+  journal_name_.remove();  // if it has one: it disappears with the process, however this ends
+  written_ = Clock::now();
+}
+
+Checkpoint::~Checkpoint() = default;
+
+void Checkpoint::open_next() {
+  io::OutputBundle::Options options;
+  options.target = file_;
+  options.force = true;
+  next_.emplace(options);
+}
+
+void Checkpoint::open_existing(const cli::Arguments& arguments, cli::Report& report) {
+  io::InputBundle::Options options = input_options(arguments, report);
+  options.input = file_;
+  const io::InputBundle bundle(options);
+  const auto refuse_it = [&](const std::string& why) {
+    throw Error(Failure::output, file_ + why, "remove it, or name another file");
+  };
+  const std::optional<std::string> run = bundle.text_attribute("attn_checkpoint");
+  const std::optional<double> units = bundle.number_attribute("attn_checkpoint_units");
+  const std::optional<std::string> checksum = bundle.text_attribute("attn_checkpoint_crc");
+  if (!run || !units || !checksum) refuse_it(" exists and is no checkpoint");
+  if (*run != run_) {
+    refuse_it(" is the checkpoint of another run: " + run_difference(*run, run_));
+  }
+  exists_ = true;
+  known_ = static_cast<std::int64_t>(*units);
+  open_units(bundle);
+  verify(*checksum);
+}
+
+// There is no dataset while there are no units.
+void Checkpoint::open_units(const io::InputBundle& bundle) {
+  stored_.reset();
+  stored_bytes_ = 0;
+  if (!bundle.has("units")) return;
+  stored_.emplace(bundle.dataset("units"));
+  const Shape& shape = stored_->shape();
+  if (shape.size() != 1 || stored_->dtype() != DType::u8) {
+    throw Error(Failure::input, file_ + " is damaged: its units are no bytes");
+  }
+  stored_bytes_ = shape.front();
+}
+
+void Checkpoint::verify(const std::string& checksum) {
+  std::vector<char> bytes(piece);
+  for (std::int64_t at = 0; at < stored_bytes_;) {
+    const auto count = std::min(stored_bytes_ - at, static_cast<std::int64_t>(piece));
+    stored_->read_stored({at}, {count}, bytes.data());
+    crc_.process_bytes(bytes.data(), static_cast<std::size_t>(count));
+    at += count;
+  }
+  if (hexadecimal(crc_) == checksum) return;
+  throw Error(Failure::input, file_ + " is damaged: its bytes are not those that were written",
+              "remove it to begin anew");
+}
+
+void Checkpoint::take_unit(const std::function<void(LoadingArchive&)>& read_parts) {
+  LoadingArchive archive([&](void* bytes, std::size_t count) { read(bytes, count); },
+                         [&] {
+                           return static_cast<std::size_t>(stored_bytes_ - position_) +
+                                  (ahead_.size() - ahead_at_);
+                         });
+  try {
+    read_parts(archive);
+  } catch (const Error& error) {
+    if (error.failure() != Failure::input) throw;
+    throw Error(Failure::input, file_ + " is damaged: " + error.what());
+  }
+  ++taken_;
+}
+
+void Checkpoint::read(void* bytes, std::size_t count) {
+  auto* to = static_cast<char*>(bytes);
+  while (count > 0) {
+    if (ahead_at_ == ahead_.size()) {
+      const auto left = static_cast<std::size_t>(stored_bytes_ - position_);
+      if (left < count) throw Error(Failure::input, "it ends within a unit");
+      // Large parts go where they belong at once.
+      const std::size_t now = count >= piece ? count : std::min(left, piece);
+      ahead_.resize(count >= piece ? 0 : now);
+      ahead_at_ = 0;
+      stored_->read_stored({position_}, {static_cast<Index>(now)},
+                           count >= piece ? to : ahead_.data());
+      position_ += static_cast<std::int64_t>(now);
+      if (count >= piece) return;
+    }
+    const std::size_t now = std::min(count, ahead_.size() - ahead_at_);
+    std::memcpy(to, ahead_.data() + ahead_at_, now);
+    ahead_at_ += now;
+    to += now;
+    count -= now;
+  }
+}
+
+void Checkpoint::add_unit(const std::function<void(SavingArchive&)>& write_parts) {
+  SavingArchive archive([&](const void* bytes, std::size_t count) { append(bytes, count); });
+  write_parts(archive);
+  ++added_;
+}
+
+void Checkpoint::append(const void* bytes, std::size_t count) {
+  crc_.process_bytes(bytes, count);
+  if (behind_.size() + count > piece) flush();
+  const char* const from = static_cast<const char*>(bytes);
+  if (count < piece) {
+    behind_.insert(behind_.end(), from, from + count);
+  } else {
+    write_journal(from, count);
+  }
+}
+
+void Checkpoint::flush() {
+  write_journal(behind_.data(), behind_.size());
+  behind_.clear();
+}
+
+void Checkpoint::write_journal(const char* from, std::size_t count) {
+  while (count > 0) {
+    const ssize_t put = ::write(journal_.get(), from, count);
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) refuse(errno);
+    from += put;
+    count -= static_cast<std::size_t>(put);
+    journal_bytes_ += put;
+  }
+}
+
+void Checkpoint::refuse(int error_number) const {
+  throw Error(Failure::output, "cannot write " + file_ + ": " + system_reason(error_number));
+}
+
+void Checkpoint::write_if_due() {
+  const double since = std::chrono::duration<double>(Clock::now() - written_).count();
+  if (added_ > 0 && (every_ == 0 || since >= std::max(every_, least_share * write_seconds_))) {
+    write();
+  }
+}
+
+void Checkpoint::write() {
+  const auto start = Clock::now();
+  if (added_ > 0 || !exists_) {
+    flush();
+    const std::int64_t bytes = stored_bytes_ + journal_bytes_;
+    if (bytes > 0) {
+      io::OutputDataset units = next_->create("units", DType::u8, {bytes});
+      copy_units(units);
+    }
+    next_->attribute("attn_checkpoint", run_);
+    next_->attribute("attn_checkpoint_units", std::int64_t{units_done()});
+    next_->attribute("attn_checkpoint_crc", hexadecimal(crc_));
+    next_->commit();
+    begin_after_write();
+  }
+  written_ = Clock::now();
+  write_seconds_ = std::chrono::duration<double>(written_ - start).count();
+}
+
+// What was in the journal is in the file now.
+void Checkpoint::begin_after_write() {
+  known_ += std::exchange(added_, 0);
+  taken_ = known_;
+  open_next();
+  io::InputBundle::Options options;
+  options.input = file_;
+  open_units(io::InputBundle(options));
+  position_ = stored_bytes_;
+  journal_bytes_ = 0;
+  if (ftruncate(journal_.get(), 0) != 0 || lseek(journal_.get(), 0, SEEK_SET) != 0) refuse(errno);
+  exists_ = true;
+}
+
+void Checkpoint::copy_units(io::OutputDataset& to) {
+  std::vector<char> bytes(piece);
+  std::int64_t at = 0;
+  while (at < stored_bytes_ + journal_bytes_) {
+    const bool stored = at < stored_bytes_;
+    const std::int64_t end = stored ? stored_bytes_ : stored_bytes_ + journal_bytes_;
+    std::int64_t count = std::min(end - at, static_cast<std::int64_t>(piece));
+    if (stored) {
+      stored_->read_stored({at}, {count}, bytes.data());
+    } else {
+      count =
+          pread(journal_.get(), bytes.data(), static_cast<std::size_t>(count), at - stored_bytes_);
+      if (count < 0 && errno == EINTR) continue;
+      if (count <= 0) refuse(count < 0 ? errno : EIO);
+    }
+    to.write_stored({at}, {count}, bytes.data());
+    at += count;
+  }
+}
+
+void Checkpoint::remove() {
+  stored_.reset();
+  if (exists_ && unlink(without_links(file_).c_str()) != 0) refuse(errno);
+  exists_ = false;
+  next_.reset();
+}
+
+}  // namespace attn::tools

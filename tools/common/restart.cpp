@@ -1,0 +1,116 @@
+#include "common/restart.hpp"
+
+#include <memory>
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "kernel/stop_flag.hpp"
+#include "system/stop_requests.hpp"
+
+namespace attn::tools {
+namespace {
+
+constexpr Index usual_seconds = 60;
+constexpr Index most_seconds = 1'000'000;
+
+// What exists until the run has finished or stopped.
+struct Restart {
+  Restart(const cli::Arguments& arguments, cli::Report& report)
+      : requests(requeue_status(arguments),
+                 arguments.quiet ? nullptr : "stopped by a signal; the same command goes on"),
+        checkpoint(arguments, report) {}
+
+  StopRequests requests;
+  Checkpoint checkpoint;
+};
+
+}  // namespace
+
+void declare_requeue_status(cli::Declaration& declaration, const std::string& writes) {
+  declaration.integer("requeue-status", "N",
+                      "Exit status after SIGTERM, SIGUSR1, SIGUSR2 or SIGXCPU, at which the run " +
+                          writes + ". A second signal ends it at once.",
+                      1, 255, cli::stopped_status);
+  declaration.exit_status(cli::stopped_status,
+                          "a signal stopped the run; the same command goes on");
+}
+
+void declare_restart(cli::Declaration& declaration) {
+  declaration
+      .text("checkpoint", "FILE",
+            "Keeps what is done in FILE: the same command goes on from there, to the same bytes, "
+            "if the run was stopped or killed. A finished run removes FILE. With --shard its name "
+            "gets the numbers, as that of the output.")
+      .number("checkpoint-every", "S",
+              "Seconds from one write of FILE to the next, or 50 times as long as a write takes if "
+              "that is longer; 0: no waiting.",
+              {0, static_cast<double>(most_seconds)}, static_cast<double>(usual_seconds));
+  declare_requeue_status(declaration, "writes the checkpoint and ends");
+}
+
+bool checkpoints(const cli::Arguments& arguments) {
+  return arguments.declared("checkpoint") && arguments.given("checkpoint");
+}
+
+void require_restart_options(const cli::Arguments& arguments) {
+  if (checkpoints(arguments)) return require_checkpoint_name(arguments);
+  if (!arguments.declared("checkpoint")) return;
+  for (const char* const name : {"checkpoint-every", "requeue-status"}) {
+    if (!arguments.given(name)) continue;
+    throw Error(Failure::usage, fmt::format("--{} has an effect only with --checkpoint", name));
+  }
+}
+
+int requeue_status(const cli::Arguments& arguments) {
+  return static_cast<int>(*arguments.integer("requeue-status"));
+}
+
+void require_no_checkpoint(const cli::Arguments& arguments, const std::string& result) {
+  if (!checkpoints(arguments)) return;
+  throw Error(Failure::usage,
+              "--checkpoint cannot keep the result " + result +
+                  ", a number for each query and key, which is written as it is made",
+              "emit the potentials, from which a short run makes it");
+}
+
+void require_no_checkpoint_of_ranks(const cli::Arguments& arguments) {
+  if (!checkpoints(arguments)) return;
+  throw Error(Failure::usage,
+              "--checkpoint keeps the work of one process, but mpirun or srun divides the run",
+              "--shard auto, or --ranks off");
+}
+
+cli::Outcome run_with_restarts(const cli::Arguments& arguments, cli::Report& report,
+                               const std::function<cli::Outcome(Checkpoint*)>& run) {
+  if (!checkpoints(arguments)) return run(nullptr);
+  const auto restart = std::make_shared<Restart>(arguments, report);
+  Checkpoint& checkpoint = restart->checkpoint;
+  if (const auto done = checkpoint.units_done(); done > 0) {
+    report.note(fmt::format("{}: goes on after {} heads", checkpoint.file(), done));
+  }
+  const kernel::StopFlag::Use obey(&StopRequests::asked());
+  cli::Outcome outcome;
+  try {
+    outcome = run(&checkpoint);
+    // A signal that comes later changes nothing: the run is about to end.
+    outcome.commit = [restart, commit = std::move(outcome.commit)] {
+      if (commit) commit();
+      restart->checkpoint.remove();
+    };
+  } catch (const kernel::Stopped&) {
+    checkpoint.write();
+    report.result() = nlohmann::ordered_json::object();
+    report.drop_text();
+    outcome = {};
+    outcome.status = requeue_status(arguments);
+    outcome.stopped = true;
+    outcome.summary =
+        fmt::format("stopped by {}: {} holds {} heads; the same command goes on",
+                    StopRequests::signal_name(), checkpoint.file(), checkpoint.units_done());
+  }
+  return outcome;
+}
+
+}  // namespace attn::tools
