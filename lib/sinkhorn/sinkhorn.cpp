@@ -228,7 +228,7 @@ MarginalErrors SinkhornIteration<T>::errors_of(std::span<const double> col,
 template <class T>
 typename SinkhornIteration<T>::Left SinkhornIteration<T>::products(
     std::span<double> col, std::span<double> row, bool have_row, std::optional<double>& relaxation,
-    const IterationCallback& callback) {
+    const IterationCallback& callback, const IterationWatch& watch, const IterationState* from) {
   PooledVector<double> col_factor, row_factor;
   PooledVector<double> row_sum(row.size());
   PooledVector<double> col_sum(col.size());
@@ -238,7 +238,7 @@ typename SinkhornIteration<T>::Left SinkhornIteration<T>::products(
     kernel_.refer_to(row, col);
     return find_factors(col, col_factor);
   };
-  if (!find_factors(col, col_factor) && !absorb()) return Left::range;
+  if (from == nullptr && !find_factors(col, col_factor) && !absorb()) return Left::range;
   const auto take_row_factors = [&] {
     row_factor.assign(row.size(), 0.0);
     for (std::size_t i = 0; have_row && i < row.size(); ++i) {
@@ -247,9 +247,20 @@ typename SinkhornIteration<T>::Left SinkhornIteration<T>::products(
       }
     }
   };
-  take_row_factors();
+  if (from == nullptr) {
+    take_row_factors();
+  } else {
+    col_factor = from->col_factor;
+    row_factor = from->row_factor;
+  }
 
   for (;;) {
+    if (watch) {
+      IterationState now = state(*relaxation, have_row);
+      now.row_factor = row_factor;
+      now.col_factor = col_factor;
+      watch(std::move(now));
+    }
     ScalingPass pass;
     pass.col_scale = col_factor;
     pass.row_scale = row_marginal_;
@@ -297,15 +308,58 @@ typename SinkhornIteration<T>::Left SinkhornIteration<T>::products(
   }
 }
 
+// Without factors and potentials.
+template <class T>
+IterationState SinkhornIteration<T>::state(double relaxation, bool have_row) const {
+  IterationState now;
+  now.relaxation = relaxation;
+  now.have_row = have_row;
+  now.refers_to_zero = kernel_.refers_to_zero();
+  if (!kernel_.refers() || now.refers_to_zero) return now;
+  // References of masked lines are +inf.
+  const auto given = [](double reference) {
+    return std::isinf(reference) ? -reference : reference;
+  };
+  for (Index i = 0; i < scores_.rows(); ++i) {
+    now.row_reference.push_back(given(kernel_.row_reference(i)));
+  }
+  for (Index j = 0; j < scores_.cols(); ++j) {
+    now.col_reference.push_back(given(kernel_.col_reference(j)));
+  }
+  return now;
+}
+
 template <class T>
 void SinkhornIteration<T>::iterate(std::span<double> col, std::span<double> row,
-                                   const IterationCallback& callback) {
+                                   const IterationCallback& callback, const IterationWatch& watch,
+                                   const IterationState* from) {
   PooledVector<double> next(col.size());
   std::optional<double> relaxation = 1.0;
   bool have_row = false;
+  if (from != nullptr) {
+    relaxation = from->relaxation;
+    have_row = from->have_row;
+    if (!from->refers_to_zero) kernel_.refer_to(from->row_reference, from->col_reference);
+    if (!from->in_products()) {
+      std::copy(from->row.begin(), from->row.end(), row.begin());
+      std::copy(from->col.begin(), from->col.end(), col.begin());
+    }
+  }
+  // A state without factors is that of an iteration that removes maxima.
+  bool by_maxima = from != nullptr && !from->in_products();
   for (;;) {
-    if (kernel_.refers() && products(col, row, have_row, relaxation, callback) == Left::ended)
+    if (!by_maxima && kernel_.refers() &&
+        products(col, row, have_row, relaxation, callback, watch, from) == Left::ended) {
       return;
+    }
+    by_maxima = false;
+    from = nullptr;
+    if (watch) {
+      IterationState now = state(*relaxation, have_row);
+      now.row = PooledVector<double>(row.begin(), row.end());
+      now.col = PooledVector<double>(col.begin(), col.end());
+      watch(std::move(now));
+    }
     removing_maxima(col, row, next);
     have_row = true;
     relaxation = callback(errors_of(col, row, next));

@@ -8,6 +8,7 @@
 #include "pass/pass.hpp"
 #include "sinkhorn/gibbs_kernel.hpp"
 #include "sinkhorn/scaling_pass.hpp"
+#include "sinkhorn/sinkhorn_state.hpp"
 #include "tensor/pooled_vector.hpp"
 
 namespace attn {
@@ -29,6 +30,9 @@ struct MarginalErrors {
 /// Receives the errors of the latest iteration's plan. Returns the relaxation of the next iteration
 /// (1: none), or nothing to stop.
 using IterationCallback = std::function<std::optional<double>(const MarginalErrors&)>;
+
+/// Receives the state of an iteration that is about to begin. It may throw.
+using IterationWatch = std::function<void(IterationState&&)>;
 
 /// Sinkhorn's iterations on potentials (MATHEMATICS.md §2; DN 10, EA 10), each one pass over the
 /// scores:
@@ -67,8 +71,11 @@ class SinkhornIteration {
   ///
   ///   fᵗ ← fᵗ⁻¹ + ω (fᵗ − fᵗ⁻¹),   gᵗ⁺¹ ← gᵗ + ω (gᵗ⁺¹ − gᵗ),
   ///
-  /// if there is a kernel. Rounding of the errors: about 1e-7 of the marginals in float32.
-  void iterate(std::span<double> col, std::span<double> row, const IterationCallback& callback);
+  /// if there is a kernel. Rounding of the errors: about 1e-7 of the marginals in float32. With
+  /// `from`, it goes on as the iteration did whose `watch` received that state, with the same
+  /// scores, marginals and callback; `col` is then not read. `watch` may be empty.
+  void iterate(std::span<double> col, std::span<double> row, const IterationCallback& callback,
+               const IterationWatch& watch = {}, const IterationState* from = nullptr);
 
   /// Computes f from g and shows the weights; the same as show_rows if all rows have the marginal
   /// 1.
@@ -90,7 +97,9 @@ class SinkhornIteration {
   void set_row_potentials(std::span<const double> factor, std::span<double> row) const;
   void set_col_potentials(std::span<const double> factor, std::span<double> col) const;
   Left products(std::span<double> col, std::span<double> row, bool have_row,
-                std::optional<double>& relaxation, const IterationCallback& callback);
+                std::optional<double>& relaxation, const IterationCallback& callback,
+                const IterationWatch& watch, const IterationState* from);
+  IterationState state(double relaxation, bool have_row) const;
 
   const Scores<T>& scores_;
   LogMarginals marginals_;

@@ -3,14 +3,15 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "attnkit/error.hpp"
 #include "feasibility/tree_gap.hpp"
+#include "kernel/stop_flag.hpp"
 #include "sinkhorn/one_iteration.hpp"
 #include "sinkhorn/plan_sums.hpp"
 #include "sinkhorn/sinkhorn.hpp"
 #include "sinkhorn/tempered_energy.hpp"
-#include "tensor/error_fall.hpp"
 #include "tensor/pooled_vector.hpp"
 
 namespace attn {
@@ -55,38 +56,31 @@ PooledVector<double> logs(const PooledVector<double>& marginal) {
   return values;
 }
 
-// The relaxation of each iteration: ω while errors fall.
-class Relaxation {
- public:
-  explicit Relaxation(double wanted) : wanted_(wanted) {}
-
-  double next(double error) {
-    if (wanted_ == 1) return 1;
-    if (error < least_) {
-      least_ = error;
-      since_ = 0;
-    } else if (++since_ > most_without_gain || !(error <= least_ * most_growth)) {
-      wanted_ = 1;
-    }
-    return wanted_;
+// The relaxation after an iteration with that error.
+double next_relaxation(double error, RelaxationState& state) {
+  if (state.wanted == 1) return 1;
+  if (error < state.least) {
+    state.least = error;
+    state.since = 0;
+  } else if (++state.since > most_without_gain || !(error <= state.least * most_growth)) {
+    state.wanted = 1;
   }
-
- private:
-  double wanted_;
-  double least_ = std::numeric_limits<double>::infinity();
-  Index since_ = 0;
-};
+  return state.wanted;
+}
 
 template <class T>
 class SinkhornSolver {
  public:
   SinkhornSolver(const Scores<T>& scores, const Marginals& marginals,
-                 const SinkhornOptions& options, const ObserverList<T>& observers, int threads)
+                 const SinkhornOptions& options, const ObserverList<T>& observers, int threads,
+                 SinkhornProgress* progress)
       : scores_(scores),
         marginals_(marginals),
         options_(options),
         observers_(observers),
         threads_(threads),
+        progress_(progress),
+        from_(progress == nullptr ? nullptr : progress->start()),
         allowed_(scores.allowed_counts()),
         tolerance_(tolerance_in_force(options, marginals.total(), sizeof(T))) {
     found_.potentials.row.assign(static_cast<std::size_t>(scores.rows()), 0.0);
@@ -95,6 +89,26 @@ class SinkhornSolver {
 
   SinkhornSolution solve() {
     require_room();
+    if (from_ != nullptr) {
+      now_.iterations = from_->iterations;
+      now_.last_error = from_->last_error;
+      found_.errors = from_->errors;
+    }
+    try {
+      find();
+    } catch (const kernel::Stopped&) {
+      if (progress_ != nullptr) keep();
+      throw;
+    }
+    found_.summary.iterations = now_.iterations;
+    return std::move(found_);
+  }
+
+ private:
+  std::span<double> row() { return found_.potentials.row; }
+  std::span<double> col() { return found_.potentials.col; }
+
+  void find() {
     if (is_dnas()) {
       first_iteration(scores_, allowed_, row(), col(), observers_, threads_);
       record(measure());
@@ -107,13 +121,7 @@ class SinkhornSolver {
       found_.summary.gap = tree_gap(scores_, found_.potentials, marginals_.row, marginals_.col,
                                     row_missing_, col_missing_, sum_rounding<T>, threads_);
     }
-    found_.summary.iterations = iterations_;
-    return std::move(found_);
   }
-
- private:
-  std::span<double> row() { return found_.potentials.row; }
-  std::span<double> col() { return found_.potentials.col; }
 
   void require_room() const {
     constexpr double most = static_cast<double>(std::numeric_limits<T>::max()) * most_total;
@@ -126,14 +134,14 @@ class SinkhornSolver {
   }
 
   void record(double error) {
-    last_error_ = error;
-    fall_.add(error);
-    ++iterations_;
+    now_.last_error = error;
+    now_.fall.add(error);
+    ++now_.iterations;
     if (options_.keeps_errors) found_.errors.push_back(error);
   }
   // Drops the latest record: the next run makes it again.
   void forget_last() {
-    --iterations_;
+    --now_.iterations;
     if (options_.keeps_errors) found_.errors.pop_back();
   }
 
@@ -149,36 +157,74 @@ class SinkhornSolver {
     const LogMarginals log_marginals{log_a, log_b};
     const bool warm = options_.anneals && tolerance_ && anneal(log_marginals);
     SinkhornIteration<T> iteration(scores_, log_marginals, options_.kept_bytes, threads_);
-    if (!warm) iteration.start(col());
-    run(iteration, tolerance_, options_.most_iterations());
-    double error = measure();
-    if (!tolerance_) return;
-    // The errors known to the iterations leave out the rounding of the plan.
-    double aim = *tolerance_;
-    for (int n = 0; n < most_closer && last_error_ <= aim && !(error <= *tolerance_); ++n) {
-      aim = (*tolerance_ - (error - last_error_)) / 2;
-      if (!(aim > 0)) break;
-      forget_last();
-      run(iteration, aim, options_.most_iterations());
-      error = measure();
+    if (!warm && from_ == nullptr) iteration.start(col());
+    now_.temperature = 1;
+    now_.closer = 0;
+    now_.aim = tolerance_.value_or(0);
+    if (from_ != nullptr) {
+      now_.closer = from_->closer;
+      now_.aim = from_->aim;
     }
-    found_.summary.status =
-        error <= *tolerance_ ? SolveStatus::converged : SolveStatus::not_converged;
-    if (error <= *tolerance_) return;
-    found_.summary.convergence = fall_.toward(*tolerance_, iterations_);
+    for (;;) {
+      const std::optional<double> aim = tolerance_ ? std::optional(now_.aim) : std::nullopt;
+      run(iteration, aim, options_.most_iterations());
+      const double error = measure();
+      if (!tolerance_) return;
+      found_.summary.status =
+          error <= *tolerance_ ? SolveStatus::converged : SolveStatus::not_converged;
+      if (error <= *tolerance_) return;
+      // The errors known to the iterations leave out the rounding of the plan.
+      if (now_.closer == most_closer || !(now_.last_error <= now_.aim)) break;
+      const double nearer = (*tolerance_ - (error - now_.last_error)) / 2;
+      if (!(nearer > 0)) break;
+      now_.aim = nearer;
+      ++now_.closer;
+      forget_last();
+    }
+    found_.summary.convergence = now_.fall.toward(*tolerance_, now_.iterations);
   }
 
   // Runs until the error is at most `tolerance`, if there is one, or `most` errors are recorded.
+  // The first run of a solution that goes on begins with its state.
   void run(SinkhornIteration<T>& iteration, std::optional<double> tolerance, Index most) {
-    Relaxation relaxation(options_.relaxation);
-    fall_.restart();
-    iteration.iterate(col(), row(), [&](const MarginalErrors& errors) -> std::optional<double> {
+    now_.relaxation = {};
+    now_.relaxation.wanted = options_.relaxation;
+    now_.fall.restart();
+    now_.most = most;
+    const SinkhornState* const from = std::exchange(from_, nullptr);
+    if (from != nullptr) {
+      now_.relaxation = from->relaxation;
+      now_.fall = from->fall;
+      now_.most = from->most;
+    }
+    const auto callback = [&](const MarginalErrors& errors) -> std::optional<double> {
       const double error = errors.row + errors.col;
       record(error);
       if (tolerance && error <= *tolerance) return std::nullopt;
-      if (iterations_ >= most) return std::nullopt;
-      return relaxation.next(error);
-    });
+      if (now_.iterations >= now_.most) return std::nullopt;
+      return next_relaxation(error, now_.relaxation);
+    };
+    if (progress_ == nullptr) return iteration.iterate(col(), row(), callback);
+    iteration.iterate(
+        col(), row(), callback, [&](IterationState&& state) { watch(std::move(state)); },
+        from == nullptr ? nullptr : &from->iteration);
+  }
+
+  // The errors are kept apart, as there may be millions of them.
+  void watch(IterationState&& state) {
+    last_ = now_;
+    last_.iteration = std::move(state);
+    begun_ = true;
+    if (progress_->is_due()) keep();
+  }
+
+  void keep() {
+    if (!begun_) return;
+    const auto known = found_.errors.begin() +
+                       static_cast<std::ptrdiff_t>(options_.keeps_errors ? last_.iterations : 0);
+    last_.errors.assign(found_.errors.begin(), known);
+    progress_->keep(last_);
+    last_.errors = {};
   }
 
   // Leaves g to start from; false if scores are small already, or of unknown size.
@@ -187,12 +233,14 @@ class SinkhornSolver {
     if (!(largest > first_scores * cooling) || std::isinf(largest)) return false;
     double temperature = 1;
     while (temperature * largest > first_scores) temperature /= cooling;
+    if (from_ != nullptr) temperature = from_->temperature;
     const double rough = std::max(*tolerance_, rough_error * marginals_.total());
-    bool started = false;
+    bool started = from_ != nullptr;
     for (; temperature < 1; temperature *= cooling) {
       const Index most =
-          std::min(iterations_ + most_rough_iterations, options_.most_iterations() - 1);
-      if (iterations_ >= most) break;
+          std::min(now_.iterations + most_rough_iterations, options_.most_iterations() - 1);
+      if (from_ == nullptr && now_.iterations >= most) break;
+      now_.temperature = temperature;
       const TemperedEnergy<T> energy(scores_, temperature);
       typename Scores<T>::Terms terms;
       terms.energy = &energy;
@@ -282,11 +330,13 @@ class SinkhornSolver {
   const SinkhornOptions& options_;
   const ObserverList<T>& observers_;
   int threads_;
+  SinkhornProgress* progress_;
+  const SinkhornState* from_;  // until it was used
   AllowedCounts allowed_;
   std::optional<double> tolerance_;
-  Index iterations_ = 0;
-  double last_error_ = std::numeric_limits<double>::infinity();
-  ErrorFall fall_;                    // of the present run of iterations
+  SinkhornState now_;   // without errors and iteration
+  SinkhornState last_;  // as the latest iteration began
+  bool begun_ = false;
   PooledVector<double> row_missing_;  // of the latest plan, if the gap is found by trees
   PooledVector<double> col_missing_;
   SinkhornSolution found_;
@@ -297,8 +347,8 @@ class SinkhornSolver {
 template <class T>
 SinkhornSolution solve_sinkhorn(const Scores<T>& scores, const Marginals& marginals,
                                 const SinkhornOptions& options, const ObserverList<T>& observers,
-                                int threads) {
-  return SinkhornSolver<T>(scores, marginals, options, observers, threads).solve();
+                                int threads, SinkhornProgress* progress) {
+  return SinkhornSolver<T>(scores, marginals, options, observers, threads, progress).solve();
 }
 
 std::optional<double> tolerance_in_force(const SinkhornOptions& options, double total,
@@ -327,8 +377,10 @@ std::int64_t sinkhorn_solver_bytes(Index rows, Index cols, std::size_t element_s
 }
 
 template SinkhornSolution solve_sinkhorn(const Scores<float>&, const Marginals&,
-                                         const SinkhornOptions&, const ObserverList<float>&, int);
+                                         const SinkhornOptions&, const ObserverList<float>&, int,
+                                         SinkhornProgress*);
 template SinkhornSolution solve_sinkhorn(const Scores<double>&, const Marginals&,
-                                         const SinkhornOptions&, const ObserverList<double>&, int);
+                                         const SinkhornOptions&, const ObserverList<double>&, int,
+                                         SinkhornProgress*);
 
 }  // namespace attn

@@ -7,6 +7,7 @@
 #include "attnkit/transport.hpp"
 #include "pass/potentials.hpp"
 #include "sinkhorn/marginals.hpp"
+#include "sinkhorn/sinkhorn_state.hpp"
 #include "tensor/pooled_vector.hpp"
 
 /// Entropic optimal transport of scores s with marginals a and b (Cuturi 2013; MATHEMATICS.md §2):
@@ -29,10 +30,11 @@ struct SinkhornSolution {
 /// with all marginals 1 is dnas to the last bit. If the marginals cannot be met, it runs as many
 /// iterations as are allowed; feasibility.hpp finds out whether they can. Throws Error(numerical)
 /// for marginals whose sums exceed the range of T, and whatever the scores and observers throw.
+/// `progress` may be null; a solution that goes on from its state has the same bits.
 template <class T>
 SinkhornSolution solve_sinkhorn(const Scores<T>& scores, const Marginals& marginals,
                                 const SinkhornOptions& options, const ObserverList<T>& observers,
-                                int threads);
+                                int threads, SinkhornProgress* progress = nullptr);
 
 /// The tolerance used for a plan with that total; nothing if an exact number of iterations is
 /// requested.

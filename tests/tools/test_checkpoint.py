@@ -160,6 +160,33 @@ class GoesOn(CheckpointTest):
         self.assertEqual(process.returncode, 75)
         self.assertLess(time.monotonic() - begun, 5)
 
+    def test_within_a_long_problem(self):
+        """Iterations of one problem are kept, too."""
+        draw = np.random.default_rng(4)
+        self.write("long.h5", cost=draw.uniform(size=(400, 400)))
+        command = ["sinkhorn-iter", "long.h5", "--epsilon", "0.001", "--iterations", "4000", "-o", "out.h5",
+                   "--checkpoint", "ck", "--checkpoint-every", "0.02"]
+        begun = time.monotonic()
+        self.run_tool(*command)
+        seconds = time.monotonic() - begun
+        whole = (self.folder / "out.h5").read_bytes()
+        moments, within, stops = random.Random(5), 0, 0
+        while within < 3:
+            (self.folder / "out.h5").unlink(missing_ok=True)
+            number = moments.choice([signal.SIGKILL, signal.SIGUSR1])
+            status, errors = self.interrupted(command, number, moments.uniform(0.3, 0.8) * seconds)
+            within += "goes on within a head, after 0 heads" in errors
+            stops += 1
+            self.assertLess(stops, 60)
+            if status == 0:
+                self.assertEqual((self.folder / "out.h5").read_bytes(), whole)
+            else:
+                self.assertIn(status, (75, -number), errors)
+        if not (self.folder / "out.h5").exists():
+            self.run_tool(*command)
+        self.assertEqual((self.folder / "out.h5").read_bytes(), whole)
+        self.assertEqual(sorted(os.listdir(self.folder)), ["dump.h5", "long.h5", "out.h5"])
+
     def test_shards_have_their_own(self):
         command = ["attn-compute", "dump.h5", "-q", "-o", "out.h5", "--checkpoint", "ck"]
         self.stopped([*command, "--shard", "1/2"], checkpoint="ck.0001-of-0002")

@@ -40,10 +40,6 @@ std::string run_with_shard(const cli::Arguments& arguments) {
                : run_of(arguments);
 }
 
-std::string hexadecimal(const boost::crc_32_type& crc) {
-  return fmt::format("{:08x}", crc.checksum());
-}
-
 }  // namespace
 
 void require_checkpoint_name(const cli::Arguments& arguments) {
@@ -110,6 +106,7 @@ void Checkpoint::open_existing(const cli::Arguments& arguments, cli::Report& rep
   exists_ = true;
   known_ = static_cast<std::int64_t>(*units);
   open_units(bundle);
+  read_state(bundle);
   verify(*checksum);
 }
 
@@ -126,6 +123,16 @@ void Checkpoint::open_units(const io::InputBundle& bundle) {
   stored_bytes_ = shape.front();
 }
 
+void Checkpoint::read_state(const io::InputBundle& bundle) {
+  if (!bundle.has("state")) return;
+  const io::InputDataset stored = bundle.dataset("state");
+  if (stored.shape().size() != 1 || stored.dtype() != DType::u8) {
+    throw Error(Failure::input, file_ + " is damaged: its state is no bytes");
+  }
+  state_.resize(static_cast<std::size_t>(stored.shape().front()));
+  stored.read_stored({0}, stored.shape(), state_.data());
+}
+
 void Checkpoint::verify(const std::string& checksum) {
   std::vector<char> bytes(piece);
   for (std::int64_t at = 0; at < stored_bytes_;) {
@@ -134,9 +141,16 @@ void Checkpoint::verify(const std::string& checksum) {
     crc_.process_bytes(bytes.data(), static_cast<std::size_t>(count));
     at += count;
   }
-  if (hexadecimal(crc_) == checksum) return;
+  if (checksum == checksums()) return;
   throw Error(Failure::input, file_ + " is damaged: its bytes are not those that were written",
               "remove it to begin anew");
+}
+
+// Of the units and the state.
+std::string Checkpoint::checksums() const {
+  boost::crc_32_type of_state;
+  of_state.process_bytes(state_.data(), state_.size());
+  return fmt::format("{:08x}{:08x}", crc_.checksum(), of_state.checksum());
 }
 
 void Checkpoint::take_unit(const std::function<void(LoadingArchive&)>& read_parts) {
@@ -145,13 +159,17 @@ void Checkpoint::take_unit(const std::function<void(LoadingArchive&)>& read_part
                            return static_cast<std::size_t>(stored_bytes_ - position_) +
                                   (ahead_.size() - ahead_at_);
                          });
+  naming_damage([&] { read_parts(archive); });
+  ++taken_;
+}
+
+void Checkpoint::naming_damage(const std::function<void()>& body) const {
   try {
-    read_parts(archive);
+    body();
   } catch (const Error& error) {
     if (error.failure() != Failure::input) throw;
     throw Error(Failure::input, file_ + " is damaged: " + error.what());
   }
-  ++taken_;
 }
 
 void Checkpoint::read(void* bytes, std::size_t count) {
@@ -177,7 +195,30 @@ void Checkpoint::read(void* bytes, std::size_t count) {
   }
 }
 
+void Checkpoint::load_state(const std::function<void(LoadingArchive&)>& read_parts) const {
+  std::size_t at = 0;
+  LoadingArchive archive(
+      [&](void* bytes, std::size_t count) {
+        if (state_.size() - at < count) throw Error(Failure::input, "it ends within a state");
+        std::memcpy(bytes, state_.data() + at, count);
+        at += count;
+      },
+      [&] { return state_.size() - at; });
+  naming_damage([&] { read_parts(archive); });
+}
+
+void Checkpoint::keep_state(const std::function<void(SavingArchive&)>& write_parts) {
+  state_.clear();
+  SavingArchive archive([&](const void* bytes, std::size_t count) {
+    const char* const from = static_cast<const char*>(bytes);
+    state_.insert(state_.end(), from, from + count);
+  });
+  write_parts(archive);
+  state_is_new_ = true;
+}
+
 void Checkpoint::add_unit(const std::function<void(SavingArchive&)>& write_parts) {
+  state_.clear();
   SavingArchive archive([&](const void* bytes, std::size_t count) { append(bytes, count); });
   write_parts(archive);
   ++added_;
@@ -214,25 +255,30 @@ void Checkpoint::refuse(int error_number) const {
   throw Error(Failure::output, "cannot write " + file_ + ": " + system_reason(error_number));
 }
 
-void Checkpoint::write_if_due() {
+bool Checkpoint::is_due() const {
   const double since = std::chrono::duration<double>(Clock::now() - written_).count();
-  if (added_ > 0 && (every_ == 0 || since >= std::max(every_, least_share * write_seconds_))) {
-    write();
-  }
+  return every_ == 0 || since >= std::max(every_, least_share * write_seconds_);
+}
+
+void Checkpoint::write_if_due() {
+  if ((added_ > 0 || state_is_new_) && is_due()) write();
 }
 
 void Checkpoint::write() {
   const auto start = Clock::now();
-  if (added_ > 0 || !exists_) {
+  if (added_ > 0 || state_is_new_ || !exists_) {
     flush();
     const std::int64_t bytes = stored_bytes_ + journal_bytes_;
     if (bytes > 0) {
       io::OutputDataset units = next_->create("units", DType::u8, {bytes});
       copy_units(units);
     }
+    if (const auto size = static_cast<Index>(state_.size()); size > 0) {
+      next_->create("state", DType::u8, {size}).write_stored({0}, {size}, state_.data());
+    }
     next_->attribute("attn_checkpoint", run_);
     next_->attribute("attn_checkpoint_units", std::int64_t{units_done()});
-    next_->attribute("attn_checkpoint_crc", hexadecimal(crc_));
+    next_->attribute("attn_checkpoint_crc", checksums());
     next_->commit();
     begin_after_write();
   }
@@ -252,6 +298,7 @@ void Checkpoint::begin_after_write() {
   journal_bytes_ = 0;
   if (ftruncate(journal_.get(), 0) != 0 || lseek(journal_.get(), 0, SEEK_SET) != 0) refuse(errno);
   exists_ = true;
+  state_is_new_ = false;
 }
 
 void Checkpoint::copy_units(io::OutputDataset& to) {

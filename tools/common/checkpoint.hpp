@@ -26,9 +26,9 @@ void require_checkpoint_name(const cli::Arguments& arguments);
 /// holds units of work, such as heads, in the order in which the run does them. It appears whole or
 /// not at all (io::OutputBundle), and one process at a time writes it.
 ///
-/// The file is a bundle: `units` (bytes), and the attributes attn_checkpoint (what tells runs
-/// apart, see run_identity.hpp), attn_checkpoint_units (how many) and attn_checkpoint_crc of the
-/// bytes. The bytes depend on the version of the tool.
+/// The file is a bundle: `units` and, of the unit in progress, `state` (bytes), and the attributes
+/// attn_checkpoint (what tells runs apart, see run_identity.hpp), attn_checkpoint_units (how many)
+/// and attn_checkpoint_crc of the bytes. The bytes depend on the version of the tool.
 class Checkpoint {
  public:
   /// Begins a checkpoint, or goes on with that of an earlier run. Throws Error(output) for a file
@@ -48,6 +48,22 @@ class Checkpoint {
 
   /// Adds a unit that was done. There must be none left to take.
   void add_unit(const std::function<void(SavingArchive&)>& write);
+
+  /// A state of the unit in progress, from which to go on: that of the earlier run, if it left one
+  /// and all its units are taken. It is written with the file, until keep_state replaces it or the
+  /// unit is added.
+  bool has_state() const { return !has_unit() && holds_state(); }
+  bool holds_state() const { return !state_.empty(); }
+  void load_state(const std::function<void(LoadingArchive&)>& read) const;
+  void keep_state(const std::function<void(SavingArchive&)>& write);
+
+  /// Whether units are done one after the other, so that the next one may keep a state; set by the
+  /// loop over units.
+  bool takes_states() const { return takes_states_; }
+  void take_states(bool wanted) { takes_states_ = wanted; }
+
+  /// Whether write_if_due would write now.
+  bool is_due() const;
 
   /// Writes the file if the last write was --checkpoint-every seconds ago, and 50 times as long as
   /// it took; with 0 seconds at every call. Throws Error(output); the file before is then still
@@ -69,6 +85,9 @@ class Checkpoint {
   void open_existing(const cli::Arguments& arguments, cli::Report& report);
   void open_units(const io::InputBundle& bundle);
   void verify(const std::string& checksum);
+  void read_state(const io::InputBundle& bundle);
+  std::string checksums() const;
+  void naming_damage(const std::function<void()>& body) const;
   void read(void* bytes, std::size_t count);
   void append(const void* bytes, std::size_t count);
   void flush();
@@ -95,6 +114,9 @@ class Checkpoint {
   std::int64_t journal_bytes_ = 0;
   std::vector<char> behind_;  // bytes that are not in the journal yet
   std::int64_t added_ = 0;
+  std::vector<char> state_;
+  bool state_is_new_ = false;
+  bool takes_states_ = false;
   boost::crc_32_type crc_;  // of all units
   std::optional<io::OutputBundle> next_;
   Clock::time_point written_;

@@ -117,30 +117,35 @@ double for_each_head(const AttentionInput& input, const MemoryPlan& plan, cli::P
       look(heads.back()->least_bias());
     }
     const auto start = std::chrono::steady_clock::now();
+    const bool apart = kernel::Ranks::current() == nullptr && over_heads(count, plan.threads);
+    const bool in_turn = !apart || plan.threads == 1;
+    if (checkpoint != nullptr) checkpoint->take_states(in_turn);
     const auto compute_one = [&](Index n, int threads) {
       Found& one = found[static_cast<std::size_t>(n)];
       one.result = compute(*heads[static_cast<std::size_t>(n)], threads);
       one.done = true;
       progress.advance(1);
+      if (!in_turn || checkpoint == nullptr) return;
+      store(one);
+      checkpoint->write_if_due();
     };
     try {
       if (kernel::Ranks::current() != nullptr) {
         // They divide each head.
         for (Index n = 0; n < count; ++n) compute_one(n, plan.threads);
       } else {
-        const bool apart = over_heads(count, plan.threads);
         kernel::parallel_for(count, apart ? plan.threads : 1,
                              [&](Index n, int) { compute_one(n, apart ? 1 : plan.threads); });
       }
     } catch (const kernel::Stopped&) {
-      for (std::size_t n = 0; n < found.size() && found[n].done; ++n) store(found[n]);
+      for (std::size_t n = 0; !in_turn && n < found.size() && found[n].done; ++n) store(found[n]);
       throw;
     }
     seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     heads.clear();
     for (Index n = 0; n < count; ++n) {
       Found& one = found[static_cast<std::size_t>(n)];
-      store(one);
+      if (!in_turn) store(one);
       keep(input.own_problem(first + n), one.result);
     }
     if (checkpoint != nullptr) checkpoint->write_if_due();

@@ -87,8 +87,9 @@ cli::Outcome run_with_restarts(const cli::Arguments& arguments, cli::Report& rep
   if (!checkpoints(arguments)) return run(nullptr);
   const auto restart = std::make_shared<Restart>(arguments, report);
   Checkpoint& checkpoint = restart->checkpoint;
-  if (const auto done = checkpoint.units_done(); done > 0) {
-    report.note(fmt::format("{}: goes on after {} heads", checkpoint.file(), done));
+  if (const auto done = checkpoint.units_done(); done > 0 || checkpoint.holds_state()) {
+    report.note(fmt::format("{}: goes on {} {} heads", checkpoint.file(),
+                            checkpoint.holds_state() ? "within a head, after" : "after", done));
   }
   const kernel::StopFlag::Use obey(&StopRequests::asked());
   cli::Outcome outcome;
@@ -107,8 +108,9 @@ cli::Outcome run_with_restarts(const cli::Arguments& arguments, cli::Report& rep
     outcome.status = requeue_status(arguments);
     outcome.stopped = true;
     outcome.summary =
-        fmt::format("stopped by {}: {} holds {} heads; the same command goes on",
-                    StopRequests::signal_name(), checkpoint.file(), checkpoint.units_done());
+        fmt::format("stopped by {}: {} holds {} heads{}; the same command goes on",
+                    StopRequests::signal_name(), checkpoint.file(), checkpoint.units_done(),
+                    checkpoint.has_state() ? " and a part of the next" : "");
   }
   return outcome;
 }

@@ -44,6 +44,53 @@ void archive(Archive& with, HeadResult<T>& found) {
   archive(with, found.solution.errors);
 }
 
+template <class Archive>
+void archive(Archive& with, IterationState& state) {
+  archive(with, state.refers_to_zero);
+  for (PooledVector<double>* const values :
+       {&state.row_reference, &state.col_reference, &state.row_factor, &state.col_factor,
+        &state.row, &state.col}) {
+    archive(with, *values);
+  }
+  archive(with, state.relaxation);
+  archive(with, state.have_row);
+}
+
+template <class Archive>
+void archive(Archive& with, SinkhornState& state) {
+  archive(with, state.temperature);
+  archive(with, state.closer);
+  archive(with, state.aim);
+  archive(with, state.most);
+  archive(with, state.iterations);
+  archive(with, state.last_error);
+  archive(with, state.fall);
+  archive(with, state.relaxation);
+  archive(with, state.errors);
+  archive(with, state.iteration);
+}
+
+// The iterations of the problem in progress.
+class KeptIterations final : public SinkhornProgress {
+ public:
+  explicit KeptIterations(Checkpoint& checkpoint) : checkpoint_(checkpoint) {
+    if (!checkpoint.has_state()) return;
+    from_.emplace();
+    checkpoint.load_state([&](LoadingArchive& with) { archive(with, *from_); });
+  }
+
+  const SinkhornState* start() const override { return from_ ? &*from_ : nullptr; }
+  bool is_due() override { return checkpoint_.is_due(); }
+  void keep(SinkhornState& state) override {
+    checkpoint_.keep_state([&](SavingArchive& with) { archive(with, state); });
+    checkpoint_.write_if_due();
+  }
+
+ private:
+  Checkpoint& checkpoint_;
+  std::optional<SinkhornState> from_;
+};
+
 // "rows 3, 5, 7 and 20 more".
 std::string lines_text(const char* one, const std::vector<Index>& lines) {
   if (lines.size() == 1) return fmt::format("{} {}", one, lines.front());
@@ -143,7 +190,7 @@ HeadResult<T> nothing_to_move(const TransportTask& task, const Head<T>& head,
 
 template <class T>
 HeadResult<T> solve_head(const TransportTask& task, const Head<T>& head, const HeadOutputs& outputs,
-                         std::int64_t kept_bytes, int threads) {
+                         std::int64_t kept_bytes, Checkpoint* checkpoint, int threads) {
   const Scores<T>& scores = head.scores(Scheme::sinkhorn);
   HeadResult<T> found;
   TransportResult& result = found.result;
@@ -164,8 +211,10 @@ HeadResult<T> solve_head(const TransportTask& task, const Head<T>& head, const H
                  head.part.range);
     observers.push_back(&*plan);
   }
+  std::optional<KeptIterations> kept;
+  if (checkpoint != nullptr && checkpoint->takes_states()) kept.emplace(*checkpoint);
   found.solution = naming_head(task.input, head, [&] {
-    return solve_sinkhorn(scores, marginals, options, observers, threads);
+    return solve_sinkhorn(scores, marginals, options, observers, threads, kept ? &*kept : nullptr);
   });
   result.summary = found.solution.summary;
   return found;
@@ -264,7 +313,7 @@ TransportResults solve(const cli::Arguments& arguments, const TransportTask& tas
       input, plan, progress,
       [&](double least_bias) { warn_of_finite_masks(least_bias, {Scheme::sinkhorn}, report); },
       [&](const Head<T>& head, int threads) {
-        return solve_head<T>(task, head, outputs, plan.useful_bytes, threads);
+        return solve_head<T>(task, head, outputs, plan.useful_bytes, checkpoint, threads);
       },
       [&](Index problem, HeadResult<T>& found) {
         results.problems.push_back(found.result);

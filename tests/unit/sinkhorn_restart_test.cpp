@@ -1,0 +1,123 @@
+// A solution of Sinkhorn's iterations that stops and goes on has the bits of one that did not.
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <optional>
+#include <utility>
+
+#include "kernel/stop_flag.hpp"
+#include "random_problem.hpp"
+#include "same_bits.hpp"
+#include "sinkhorn/sinkhorn_solver.hpp"
+
+using namespace attn;
+using namespace attn::testing;
+
+namespace {
+
+// Asks for a stop once some iterations have begun, and keeps the state at which the solver stops.
+class StopAfter final : public SinkhornProgress {
+ public:
+  StopAfter(Index iterations, std::optional<SinkhornState> from, std::atomic<bool>& flag)
+      : left_(iterations), from_(std::move(from)), flag_(flag) {}
+
+  const SinkhornState* start() const override { return from_ ? &*from_ : nullptr; }
+  bool is_due() override {
+    if (left_-- == 0) flag_ = true;
+    return false;
+  }
+  void keep(SinkhornState& state) override { kept_ = state; }
+
+  const std::optional<SinkhornState>& kept() const { return kept_; }
+
+ private:
+  Index left_;
+  std::optional<SinkhornState> from_;
+  std::atomic<bool>& flag_;
+  std::optional<SinkhornState> kept_;
+};
+
+struct Solved {
+  SinkhornSolution solution;
+  Index stops = 0;
+};
+
+// Solves in pieces of `each` iterations.
+template <class T>
+Solved in_pieces(const Scores<T>& scores, const Marginals& marginals,
+                 const SinkhornOptions& options, Index each) {
+  std::optional<SinkhornState> state;
+  for (Solved solved;; ++solved.stops) {
+    std::atomic<bool> flag{false};
+    const kernel::StopFlag::Use use(&flag);
+    StopAfter progress(each, state, flag);
+    try {
+      solved.solution = solve_sinkhorn<T>(scores, marginals, options, {}, 1, &progress);
+      return solved;
+    } catch (const kernel::Stopped&) {
+      state = progress.kept();
+    }
+  }
+}
+
+template <class T>
+void require_same(const Scores<T>& scores, const Marginals& marginals,
+                  const SinkhornOptions& options, Index each) {
+  const SinkhornSolution whole = solve_sinkhorn<T>(scores, marginals, options, {}, 1);
+  const Solved pieces = in_pieces(scores, marginals, options, each);
+  CAPTURE(whole.summary.iterations);
+  if (whole.summary.iterations > each) CHECK(pieces.stops > 0);
+  const SinkhornSolution& found = pieces.solution;
+  CHECK(found.summary.iterations == whole.summary.iterations);
+  CHECK(found.summary.status == whole.summary.status);
+  CHECK(found.summary.row_error == whole.summary.row_error);
+  CHECK(found.summary.col_error == whole.summary.col_error);
+  CHECK(same_nonempty_bits(found.potentials.row, whole.potentials.row));
+  CHECK(same_nonempty_bits(found.potentials.col, whole.potentials.col));
+  CHECK(same_nonempty_bits(found.errors, whole.errors));
+  REQUIRE(found.summary.convergence.has_value() == whole.summary.convergence.has_value());
+  if (whole.summary.convergence) {
+    CHECK(found.summary.convergence->rate == whole.summary.convergence->rate);
+  }
+}
+
+template <class T>
+void try_all() {
+  // Small scores, whose kernel refers to zero; scores that have to be absorbed; and masks.
+  for (const double spread : {1.0, 6.0, 30.0}) {
+    for (const bool mask : {false, true}) {
+      Random random(7);
+      ProblemOptions sizes;
+      sizes.queries = 37;
+      sizes.keys = 53;
+      sizes.depth = 3;
+      sizes.spread = spread;
+      sizes.mask = mask;
+      const Problem<T> problem(sizes, random);
+      const Scores<T>& scores = problem.scores();
+      const Marginals marginals = uniform_marginals(scores.allowed_counts());
+      CAPTURE(spread);
+      CAPTURE(mask);
+      for (const double relaxation : {1.0, 1.7}) {
+        CAPTURE(relaxation);
+        SinkhornOptions options;
+        options.relaxation = relaxation;
+        options.iterations = 40;
+        require_same(scores, marginals, options, 3);
+        options.tolerance = sizeof(T) == sizeof(float) ? 1e-5 : 1e-9;
+        options.iterations = 400;
+        require_same(scores, marginals, options, 7);
+        options.anneals = true;
+        require_same(scores, marginals, options, 11);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a solution that stops goes on to the same bits") {
+  SUBCASE("float32") { try_all<float>(); }
+  SUBCASE("float64") { try_all<double>(); }
+}
