@@ -14,7 +14,8 @@ from attn import BIN, LONG, TIMEOUT, Run, ToolTest, require_program, sample
 
 PLUGIN = BIN.parent / "libexec/attnkit/attn-mpi.so"
 # What mpirun and MPI themselves print about a failure is not ours.
-OWN = ("attn-compute: ", "explain-away-stats: ", "sinkhorn-iter: ", "lambda-solve: ")
+OWN = ("attn-compute: ", "explain-away-stats: ", "sinkhorn-iter: ", "lambda-solve: ",
+       "attn-train: ")
 COUNTS = (2, 3, 5, 8)
 THREADS = (1, 2, 4)
 

@@ -20,6 +20,7 @@
 #include "common/bundles.hpp"
 #include "common/dataset_words.hpp"
 #include "common/numeric_libraries.hpp"
+#include "common/ranks.hpp"
 #include "common/restart.hpp"
 #include "system/stop_requests.hpp"
 
@@ -42,7 +43,7 @@ cli::Declaration declare() {
       "/encoder/layerN/self, /decoder/layerN/self and "
       "/decoder/layerN/cross, hold wq, wk, wv and wo for the other tools. The one before is kept "
       "as "
-      "RUN.previous.h5. No bit depends on --threads.");
+      "RUN.previous.h5. No bit depends on --threads or on ranks.");
   d.words("RECIPE", "A TOML file.", 1, 1);
   d.help_topic("recipe", recipe_help);
   d.section("Training");
@@ -55,6 +56,7 @@ cli::Declaration declare() {
       "allow-leak",
       "Allows dnas, hnas and sinkhorn in causal attention, where later tokens change the weights "
       "of earlier ones.");
+  declare_ranks(d, {"the sequences of each batch", "A rank's part of a batch may take longer."});
   d.result("LAYER/wq, wk, wv", "(H, D, d)", "projections of an attention")
       .result("LAYER/wo", "(H*d, D)", "the output projection")
       .result("LAYER/hybrid", "() or (H)", "u of hnas, by attention or by head, float64")

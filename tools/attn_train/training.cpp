@@ -4,13 +4,16 @@
 #include <chrono>
 #include <cmath>
 #include <optional>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "attn_train/model_options.hpp"
 #include "cli/progress.hpp"
 #include "common/block_plan.hpp"
+#include "kernel/ranks.hpp"
 #include "system/stop_requests.hpp"
 #include "train/path_start.hpp"
 
@@ -31,6 +34,20 @@ Index steps_of(const Recipe& recipe, Index batches) {
   const double steps = recipe.number("run.epochs") * static_cast<double>(batches);
   if (!(steps <= most_steps)) throw recipe.refusal("run.epochs", "makes more than 1e9 steps");
   return std::max<Index>(1, static_cast<Index>(std::llround(steps)));
+}
+
+// The largest number of all ranks.
+std::int64_t largest_of_ranks(std::int64_t own) {
+  kernel::Ranks* const ranks = kernel::Ranks::current();
+  if (ranks == nullptr) return own;
+  std::vector<std::int64_t> numbers(static_cast<std::size_t>(ranks->count()));
+  std::vector<std::int64_t> ends;
+  for (std::size_t n = 1; n <= numbers.size(); ++n) {
+    ends.push_back(static_cast<std::int64_t>(n * sizeof(own)));
+  }
+  numbers[static_cast<std::size_t>(ranks->own())] = own;
+  ranks->gather(std::as_writable_bytes(std::span(numbers)), ends);
+  return *std::max_element(numbers.begin(), numbers.end());
 }
 
 // The error of a step that no longer computes with finite numbers.
@@ -225,22 +242,36 @@ void Training<T>::require_finite() const {
   if (!finite) throw diverged(progress_.step, "a weight is not finite");
 }
 
+// All ranks have looked at the file when this returns, so that rank 0 can replace it.
+template <class T>
+void Training<T>::require_same_start() const {
+  const Index steps = file_.steps_done().value_or(-1);
+  const Index most = largest_of_ranks(steps);
+  if (-largest_of_ranks(-steps) == most) return;
+  throw Error(Failure::input, file_.path() + " is not the same run for all ranks",
+              "run them on a file system that all of them see");
+}
+
 template <class T>
 void Training<T>::save() {
   require_finite();
+  if (arguments_.drops_output) return;
+  const kernel::Ranks::Use alone(nullptr);
   file_.save(task_, weights_.data(), optimizer_, progress_, recipe_.flag("run.keep-inputs"));
 }
 
 template <class T>
 bool Training<T>::run() {
   task_.reserve();
+  require_same_start();
   const bool resumes = file_.steps_done().has_value();
   if (resumes) {
     progress_ = file_.load(task_, weights_.data(), optimizer_);
   } else {
     start();
   }
-  RunLog log(arguments_.text("log"), header(), file_.steps_done(), arguments_.force);
+  const std::string log_file = arguments_.drops_output ? "" : arguments_.text("log");
+  RunLog log(log_file, header(), file_.steps_done(), arguments_.force);
   if (resumes) {
     report_.note(fmt::format("{} goes on from step {}", file_.path(), progress_.step));
   }
@@ -255,7 +286,7 @@ bool Training<T>::run() {
   while (progress_.step < steps_) {
     take_step(interval);
     write_line(log, interval);
-    const bool stops = StopRequests::asked();
+    const bool stops = largest_of_ranks(StopRequests::asked() ? 1 : 0) == 1;
     if (stops || progress_.step % every == 0 || progress_.step == steps_) save();
     shown.advance(1);
     if (stops && progress_.step < steps_) return false;

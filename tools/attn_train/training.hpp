@@ -24,6 +24,7 @@ class Training {
   Index step() const { return progress_.step; }                  ///< steps done
 
   /// Returns whether all steps are done: false after a signal, with a checkpoint written.
+  /// On ranks, all stop after the same step when one of them got a signal; rank 0 alone writes.
   /// Throws Error(numerical) if the loss is not finite or a step in paths is singular.
   bool run();
 
@@ -42,6 +43,7 @@ class Training {
   nlohmann::ordered_json header() const;
   void write_line(RunLog& log, Interval& interval);
   void require_finite() const;
+  void require_same_start() const;
   void save();
 
   const cli::Arguments& arguments_;

@@ -131,17 +131,18 @@ bool works_alone(const std::vector<std::string>& words) {
 
 }  // namespace
 
-void declare_ranks(cli::Declaration& declaration) {
+void declare_ranks(cli::Declaration& declaration, const RankWords& words) {
+  const std::string alone = declaration.has_option("shard") ? "off, and --shard" : "off";
   declaration.section("Ranks")
       .choice("ranks", {"auto", "off"},
-              "auto: divides the time of each head among the processes that mpirun, or srun "
-              "--mpi=pmix, has started together, the ranks. Each of them reads all inputs and has "
-              "the memory of a whole run; rank 0 writes and reports. Results do not depend on "
-              "their number. off, and --shard: each process works for itself.",
+              "auto: divides " + words.divided +
+                  " among the processes that mpirun, or srun --mpi=pmix, has started together, the "
+                  "ranks. Each of them reads all inputs and has the memory of a whole run; rank 0 "
+                  "writes and reports. Results do not depend on their number. " +
+                  alone + ": each process works for itself.",
               "auto")
       .number("rank-timeout", "SECONDS",
-              "Ends the run if a rank waits for another one for so long. A 64th of a head may take "
-              "longer.",
+              "Ends the run if a rank waits for another one for so long. " + words.longest,
               cli::Declaration::Range::positive(), 3600.0)
       .exit_status(rank_lost_status, "a rank does not answer (see --rank-timeout)");
 }

@@ -18,8 +18,15 @@ namespace attn::tools {
 /// The exit status of a run of which a rank no longer answers (EX_OSERR of sysexits.h).
 inline constexpr int rank_lost_status = 71;
 
-/// Declares --ranks and --rank-timeout: mpirun and srun can then divide a run of the tool.
-void declare_ranks(cli::Declaration& declaration);
+/// What the ranks of a tool divide, for its help.
+struct RankWords {
+  std::string divided = "the time of each head";
+  std::string longest = "A 64th of a head may take longer.";  ///< between two messages
+};
+
+/// Declares --ranks and --rank-timeout: mpirun and srun can then divide a run of the tool. A
+/// --shard is declared before.
+void declare_ranks(cli::Declaration& declaration, const RankWords& words = {});
 
 /// The part of this process in a run that mpirun or srun has started several times. All of them
 /// read the same inputs, divide the loops of the library (kernel/ranks.hpp), and have the same
