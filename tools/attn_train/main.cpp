@@ -165,7 +165,8 @@ cli::Outcome train_as(const cli::Arguments& arguments, cli::Report& report, cons
   outcome.summary =
       fmt::format("{}: {} of {} steps", file.path(), training.step(), training.steps());
   if (finished) return outcome;
-  outcome.summary += ", stopped by " + StopRequests::signal_name();
+  const std::string signal = StopRequests::signal_name();
+  outcome.summary += ", stopped by " + (signal.empty() ? "a signal to another rank" : signal);
   outcome.status = requeue_status(arguments);
   outcome.stopped = true;
   return outcome;
