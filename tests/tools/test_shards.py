@@ -13,6 +13,7 @@ import h5py
 import numpy as np
 
 from attn import BIN, LONG, ToolTest
+from mechanisms import PROBLEMS
 
 LENGTHS = (9, 30, 7, 50, 12, 1, 33, 8)
 GROUPS = [f"text/layer{n}" for n in range(len(LENGTHS))]
@@ -302,6 +303,83 @@ class Heads(ShardTest):
         other = self.shards("attn-compute", "in.h5", "-q", "--emit", "out", count=3, output="other.h5")
         self.refused("tensor-join", files[0], other[1], files[2], status=3, says=[other[1], "emit"],
                      output="joined.h5")
+
+
+class Sequences(ShardTest):
+    """The sequences of a mechanism are units, too."""
+
+    def check(self, tool, source, *options, count):
+        arguments = [source, *options, "-q"]
+        self.run_tool(tool, *arguments, "--only", "-o", "only.h5", "--force")
+        files = self.shards(tool, *arguments, count=count)
+        self.run_tool("tensor-join", *files, "-q", "-o", "joined.h5", "--force")
+        self.assert_same("only.h5", "joined.h5")
+        self.assertEqual(self.read("only.h5").labels, self.read("joined.h5").labels)
+        for file in files:
+            (self.folder / file).unlink()
+
+    def test_every_mechanism(self):
+        random = np.random.default_rng(4)
+        problems = PROBLEMS if LONG else {problem.tool: problem for problem in PROBLEMS}.values()
+        for problem in problems:
+            own = {name: random.integers(0, problem.sizes[of] + 1, size=11) for name, of in problem.lengths.items()}
+            self.write("seq.h5", **problem.datasets(own, "f4"))
+            for count in (1, 2, 3, 7, 64) if LONG else (3,):
+                with self.subTest(tool=problem.tool, options=problem.options, count=count):
+                    self.check(problem.tool, "seq.h5", *problem.options, count=count)
+
+    def test_gradients(self):
+        draw = np.random.default_rng(5)
+        self.write("x.h5", x=draw.normal(size=(2, 5, 9, 4)), w1=draw.normal(size=(3, 4)), w2=draw.normal(size=(2, 3)),
+                   length=draw.integers(1, 10, size=(2, 5)), grad_out=draw.normal(size=(2, 5, 2, 4)))
+        for count in (1, 4, 64) if LONG else (4,):
+            self.check("structured-attention", "x.h5", "--emit", "out,penalty,grad_x", count=count)
+        self.refused("structured-attention", "x.h5", "--emit", "grad_x,grad_w2", "--shard", "1/2", status=2,
+                     says=["all 10 add into grad_w2"], hint="MPI ranks")
+
+    def test_estimates_are_of_all(self):
+        problem = next(problem for problem in PROBLEMS if problem.tool == "hard-attention")
+        self.write("hard.h5", **problem.datasets({"length": np.array([7, 3, 5])}))
+        self.refused("hard-attention", "hard.h5", "--samples", 4, "--shard", "1/2", status=2,
+                     says=["all 3 add into the figures of the estimate"])
+
+
+class Sets(ShardTest):
+    """The seeds and the sets of points of mode-collapse-sim."""
+
+    def check(self, *arguments, counts, source=()):
+        whole = [*arguments, *source, *(["--only"] if source else [])]
+        self.run_tool("mode-collapse-sim", *whole, "-q", "-o", "whole.h5", "--force", status=None)
+        for count in counts:
+            with self.subTest(arguments=arguments, source=source, count=count):
+                before = set(os.listdir(self.folder))
+                for number in range(1, count + 1):
+                    self.run_tool("mode-collapse-sim", *arguments, *source, "-q", "--shard", f"{number}/{count}",
+                                  "-o", "out.h5", status=None)
+                files = sorted(set(os.listdir(self.folder)) - before)
+                self.assertEqual(len(files), count)
+                self.run_tool("tensor-join", *files, "-q", "-o", "joined.h5", "--force")
+                self.assert_same("whole.h5", "joined.h5")
+                self.assertEqual(self.read("whole.h5").labels, self.read("joined.h5").labels)
+                for file in files:
+                    (self.folder / file).unlink()
+
+    def test_same_bits_as_undivided(self):
+        counts = (1, 2, 3, 7, 64) if LONG else (3,)
+        drawn = ["--counts", "12,5", "--centres", "2,0;-2,0", "--variance", "0.3", "--seeds", 7, "--steps", 3]
+        self.check("simulate", *drawn, "--scheme", "unas,dnas", counts=(64,) if not LONG else counts)
+        # Some sets do not converge: the attributes are those of the worst.
+        self.check("simulate", *drawn, "--scheme", "sinkhorn", "--iterations", 2, "--tolerance", "1e-3", counts=counts)
+        self.check("em", *drawn, "--start", "1,0;-1,0", counts=counts)
+        draw = np.random.default_rng(6)
+        self.write("x.h5", {"model": "m"}, x=draw.normal(size=(2, 3, 9, 2)), label=draw.integers(0, 2, size=9))
+        self.check("simulate", counts=counts, source=["x.h5"])
+
+    def test_refused(self):
+        self.refused("mode-collapse-sim", "simulate", "--counts", "3,3", "--centres", "1;-1", "--shard", "1/2",
+                     status=2, says=["there is only one"])
+        self.refused("mode-collapse-sim", "curve", "--r", "1:9:3", "--a", 1, "--shard", "1/2", status=2,
+                     says=["--shard"])
 
 
 class Reports(ShardTest):

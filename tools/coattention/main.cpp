@@ -31,7 +31,7 @@ cli::Declaration declare() {
            "Which ends are looked at: any, or only those from the new start on.", "any");
   d.section("Results");
   declare_mechanism(d, mechanisms::coattention_form());
-  declare_sections(d);
+  declare_sections(d, "sequences");
   d.formula("D, Q': states of the LSTM (w, b), then sentinel_d, sentinel_q")
       .formula("Q = tanh(Q' w_question' + b_question), for all N+1 rows")
       .formula("C^Q = softmax(Q D') D,   C^D = softmax(D Q') [Q, C^Q]")

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "common/block_output.hpp"
 #include "common/bundles.hpp"
 #include "common/cost_report.hpp"
 #include "common/operand.hpp"
@@ -99,9 +100,10 @@ class MechanismRun {
     create();
     read_shared();
     const Index most = plan_mechanism(arguments_, task_, mechanism_, estimate_).rows;
-    mechanisms::BatchGradients<T> sums(mechanism_, task_.input.problems);
-    for (Index first = 0; first < task_.input.problems; first += most) {
-      const Index count = std::min(most, task_.input.problems - first);
+    mechanisms::BatchGradients<T> sums(mechanism_, task_.input.own_problems());
+    const Index end = task_.input.own_first() + task_.input.own_problems();
+    for (Index first = task_.input.own_first(); first < end; first += most) {
+      const Index count = std::min(most, end - first);
       compute(sums, first, count);
       progress_.advance(static_cast<double>(count));
     }
@@ -120,7 +122,10 @@ class MechanismRun {
   void create(const TensorForm& one, const std::string& name) {
     const Shape own = shape(one);
     const Shape leading = is_shared(one) ? Shape{} : task_.input.leading;
-    std::vector<std::string> labels(leading.size(), "");
+    BlockLayout layout{
+        .name = name, .shape = join(leading, own), .axes = first_axes(leading.size())};
+    std::vector<std::string>& labels = layout.labels;
+    labels.assign(leading.size(), "");
     if (!labels.empty()) labels.back() = "sequence";
     std::size_t from = 0;
     while (from < one.axes.size()) {
@@ -129,9 +134,9 @@ class MechanismRun {
       from = end + 1;
     }
     const DType type = task_.f64 ? DType::f64 : DType::f32;
-    const Shape whole = join(leading, own);
-    written_.emplace(name, output_.create(name, type, whole, labels));
-    report_.output(name, output_.address_of(name), whole, type);
+    written_.emplace(
+        name,
+        BlockOutput(output_, type, std::move(layout), task_.input.share.get(), report_).dataset());
   }
 
   void create() {
@@ -178,8 +183,8 @@ class MechanismRun {
     }
     if (estimate_ != nullptr) change_upstream(batch, first);
     if (task_.wants_gradients()) {
-      sums.add(batch, first, upstream_.template views<const T>(), gradients_.template views<T>(),
-               arguments_.threads);
+      sums.add(batch, first - task_.input.own_first(), upstream_.template views<const T>(),
+               gradients_.template views<T>(), arguments_.threads);
     }
     const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
     report_.add_compute_seconds(spent.count());
@@ -312,7 +317,10 @@ class MechanismRun {
     const auto each = [&](const TensorForm& one, const std::string& name, const Arrays<T>& arrays,
                           std::size_t n) {
       if (is_shared(one)) return;
-      for_blocks(task_.input.leading, arrays.own[n], first, count,
+      // A shard's dataset holds its own sequences, one after the other.
+      const Shape leading =
+          task_.input.share ? Shape{task_.input.own_problems()} : task_.input.leading;
+      for_blocks(leading, arrays.own[n], first - task_.input.own_first(), count,
                  [&](const Shape& start, const Shape& block, Index place) {
                    write_block(name, start, block, arrays.buffers[n].data() + place);
                  });
@@ -332,7 +340,7 @@ class MechanismRun {
 
   void report() {
     auto& result = report_.result();
-    result["sequences"] = task_.input.problems;
+    result["sequences"] = task_.input.own_problems();
     for (const auto& [symbol, length] : task_.sizes) result["axes"][symbol] = length;
     for (const auto& [name, figure] : figures_) {
       if (figure.count == 0) continue;
@@ -419,7 +427,7 @@ BlockPlan plan_mechanism(const cli::Arguments& arguments, const MechanismTask& t
     kept += estimate->working_bytes(task.sizes, task.input.problems, arguments.threads);
   }
   return plan_blocks("one sequence", kept, std::max<std::int64_t>(1, own),
-                     std::max<Index>(1, task.input.problems), arguments.memory, useful_bytes);
+                     std::max<Index>(1, task.input.own_problems()), arguments.memory, useful_bytes);
 }
 
 template <class T>
@@ -440,10 +448,10 @@ void report_mechanism_cost(const cli::Arguments& arguments, const MechanismTask&
     axes += fmt::format("{}{} = {}", axes.empty() ? "" : ", ", symbol, length);
     report.result()["axes"][symbol] = length;
   }
-  report.result()["sequences"] = task.input.problems;
+  report.result()["sequences"] = task.input.own_problems();
   const auto add = [&](const TensorForm& one, bool written) {
     if (!written) return;
-    const Shape leading = is_shared(one) ? Shape{} : task.input.leading;
+    const Shape leading = is_shared(one) ? Shape{} : Shape{task.input.own_problems()};
     bytes += static_cast<double>(
                  element_count(join(leading, mechanisms::shape_of(one.axes, task.sizes)))) *
              static_cast<double>(sizeof(T));
@@ -454,7 +462,7 @@ void report_mechanism_cost(const cli::Arguments& arguments, const MechanismTask&
   for (std::size_t n = 0; n < task.form.inputs.size(); ++n) {
     add(task.form.inputs[n], task.gradients[n]);
   }
-  report_run_cost({fmt::format("{} of {} in {}", sequences_text(task.input.problems), axes,
+  report_run_cost({fmt::format("{} of {} in {}", sequences_text(task.input.own_problems()), axes,
                                task.f64 ? "float64" : "float32"),
                    plan.bytes, bytes, arguments.compress > 0, ""},
                   report);

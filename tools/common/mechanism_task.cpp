@@ -219,6 +219,30 @@ bool MechanismTask::wants_gradients() const {
   return std::find(gradients.begin(), gradients.end(), true) != gradients.end();
 }
 
+ProblemUnits MechanismTask::units() const {
+  ProblemUnits units(input.problems);
+  for (std::size_t n = 0; n < form.inputs.size(); ++n) {
+    if (!gradients[n] || !is_shared(form.inputs[n])) continue;
+    units.sum(gradient_of(form.inputs[n].name),
+              std::vector<Index>(static_cast<std::size_t>(input.problems), 0));
+  }
+  return units;
+}
+
+std::vector<double> MechanismTask::work() const {
+  const auto count = static_cast<std::size_t>(input.problems);
+  std::vector<double> work(count, 1);
+  for (const auto& dataset : lengths) {
+    if (!dataset) continue;
+    std::vector<std::int64_t> found(count);
+    dataset->read(Shape(input.leading.size(), 0), input.leading, found.data());
+    for (std::size_t n = 0; n < count; ++n) {
+      work[n] *= static_cast<double>(std::max<std::int64_t>(0, found[n]));
+    }
+  }
+  return work;
+}
+
 std::vector<io::InputDataset> MechanismTask::datasets() const {
   std::vector<io::InputDataset> all;
   for (const Found* group : {&inputs, &tokens, &lengths, &upstream}) {

@@ -1,10 +1,12 @@
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "cli/command.hpp"
+#include "common/problem_share.hpp"
 #include "common/results.hpp"
 #include "io/input.hpp"
 #include "mechanisms/form.hpp"
@@ -29,9 +31,20 @@ struct MechanismTask {
 
   bool wants_gradients() const;
 
+  /// Every sequence is a unit, unless a gradient adds them up.
+  ProblemUnits units() const;
+
+  /// The work of each sequence, which grows with its lengths.
+  std::vector<double> work() const;
+
   struct Input {
     Shape leading;
-    Index problems = 1;  ///< sequences
+    Index problems = 1;                   ///< sequences
+    std::shared_ptr<ProblemShare> share;  ///< of a shard, sequences that follow each other
+
+    /// The sequences to compute: the first of them, and how many.
+    Index own_first() const { return share ? share->problem(0) : 0; }
+    Index own_problems() const { return share ? share->size() : problems; }
   };
   using Found = std::vector<std::optional<io::InputDataset>>;
 

@@ -23,11 +23,29 @@ class MechanismTool {
   struct Task : MechanismTask {
     Task(const cli::Arguments& arguments, io::InputBundle section)
         : MechanismTask(arguments, std::move(section), Tool::form(arguments),
-                        Tool::settings(arguments)) {}
+                        Tool::settings(arguments)) {
+      if constexpr (requires { Tool::template estimate<double>(arguments); }) {
+        estimates = Tool::template estimate<double>(arguments) != nullptr;
+      }
+    }
+
+    ProblemUnits units() const {
+      ProblemUnits units = MechanismTask::units();
+      if constexpr (requires(const cli::Arguments& a) { Tool::template estimate<double>(a); }) {
+        // Its figures are of all sequences together.
+        if (estimates) {
+          units.sum("the figures of the estimate",
+                    std::vector<Index>(static_cast<std::size_t>(input.problems), 0));
+        }
+      }
+      return units;
+    }
 
     static bool suffices(const cli::Arguments& arguments, const io::InputBundle& bundle) {
       return MechanismTask::suffices(bundle, Tool::form(arguments));
     }
+
+    bool estimates = false;
   };
 
   class Sections : public SectionTool<Task> {

@@ -61,7 +61,7 @@ class ProblemShare {
   /// the shard with the largest key, in lexicographic order, and if several have it, from the one
   /// with the first problem.
   struct Ranked {
-    std::vector<std::string> attributes;
+    std::vector<std::string> attributes;  ///< of the results' group, or GROUP/NAME below it
     std::vector<double> key;
   };
   void rank(Ranked ranked) { ranked_.push_back(std::move(ranked)); }

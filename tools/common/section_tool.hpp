@@ -195,6 +195,13 @@ class SectionTool {
     return static_cast<double>(task.input.problems);
   }
 
+  static std::vector<double> work_by_problem(const Task& task) {
+    if constexpr (requires { task.work(); })
+      return task.work();
+    else
+      return task.input.pairs_by_problem();
+  }
+
   // Drops the problems of other shards. Returns whether problems are divided.
   bool divide_problems() {
     if constexpr (has_units) {
@@ -203,7 +210,7 @@ class SectionTool {
       const ProblemUnits units = task->units();
       // A group can be a unit itself.
       if (sections_.several() && units.units().size() <= 1) return false;
-      share_->divide(units, task->input.pairs_by_problem());
+      share_->divide(units, work_by_problem(*task));
       kept_.clear();
       kept_.resize(1);  // those made from now on have the share
       counts_.assign(1, share_->problems()->size());

@@ -85,7 +85,8 @@ void declare_sections(cli::Declaration& declaration, const std::string& units) {
       .text("map", "NAME=STORED,...",
             "Reads dataset NAME from the dataset STORED of INPUT, or of each group, as in q=Q,k=K. "
             "Other datasets are read under their own names.");
-  declare_shard(declaration, units);
+  declare_shard(declaration,
+                units.empty() ? "the groups" : "the groups or, without groups, the " + units);
 }
 
 Sections::Sections(const cli::Arguments& arguments, cli::Report& report, const Suffices& suffices)

@@ -13,7 +13,8 @@
 
 namespace attn::tools {
 
-/// Declares --each, --map and --shard, `units` as in declare_shard.
+/// Declares --each, --map and --shard. `units` are what --shard divides if there are no groups,
+/// "heads"; empty: nothing.
 void declare_sections(cli::Declaration& declaration, const std::string& units = "");
 
 /// Whether a bundle holds datasets from which a tool can compute.

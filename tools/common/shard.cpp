@@ -132,9 +132,7 @@ Shard shard_at(const Place& place, std::optional<Index> wanted) {
 
 }  // namespace
 
-void declare_shard(cli::Declaration& declaration, const std::string& units) {
-  const std::string parts =
-      units.empty() ? "the groups" : "the groups or, without groups, the " + units;
+void declare_shard(cli::Declaration& declaration, const std::string& parts) {
   const std::string help = fmt::format(
       "Computes the I-th of N parts of {}, divided by their work, and writes only its "
       "results: -o out.h5 becomes out.0003-of-0064.h5, and the numbers replace %I and "

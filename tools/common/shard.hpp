@@ -16,8 +16,8 @@ struct Shard {
   Index count = 1;
 };
 
-/// Declares --shard. `units` are what it divides if there are no groups, "heads"; empty: nothing.
-void declare_shard(cli::Declaration& declaration, const std::string& units);
+/// Declares --shard, which divides `parts`: "the groups".
+void declare_shard(cli::Declaration& declaration, const std::string& parts);
 
 /// The shard that `words` name: "3/64" is the third of 64. "auto" takes both numbers, and "auto/64"
 /// only the first, from the first of these that is set:

@@ -59,8 +59,10 @@ class Fit {
       cli::Report& report)
       : task_(task),
         plan_(task.plan(arguments)),
-        outputs_(bundle, task.sets.leading, report, nullptr, task.sets.drawn() ? "seed" : "set"),
-        progress_(arguments, "em", static_cast<double>(task.sets.sets * task.steps), "steps") {
+        outputs_(bundle, task.sets.leading, report, task.sets.share.get(),
+                 task.sets.drawn() ? "seed" : "set"),
+        progress_(arguments, "em", static_cast<double>(task.sets.own_sets() * task.steps),
+                  "steps") {
     write_drawn_points<double>(task.sets, task.emitted, bundle, outputs_, report);
     const Index times = task.steps + 1;
     create("log_likelihood", {times}, {"step"});
@@ -73,7 +75,7 @@ class Fit {
   EmRuns run(cli::Report& report) {
     EmRuns all;
     for_each_set<EmRun>(
-        task_.sets.sets, plan_, report, [&](Index set) { return run_set(set); },
+        task_.sets, plan_, report, [&](Index set) { return run_set(set); },
         [&](Index set, const EmRun& found) { keep(set, found, all); });
     return all;
   }
@@ -186,7 +188,8 @@ void record(const EmTask& task, io::OutputBundle& bundle) {
 
 cli::Outcome run_em(const cli::Arguments& arguments, cli::Report& report) {
   const std::optional<io::InputBundle> input = open_points(arguments, report);
-  const EmTask task(arguments, input ? &*input : nullptr);
+  EmTask task(arguments, input ? &*input : nullptr);
+  std::optional<SectionShare> share = divide_sets(arguments, task.sets);
   task.sets.report_params(arguments, task.steps, task.emitted, report);
   if (task.stored) report_input(report, *task.stored);
   if (input) warn_of_unused(arguments, *input, report);
@@ -194,8 +197,10 @@ cli::Outcome run_em(const cli::Arguments& arguments, cli::Report& report) {
     report_em_cost(arguments, task, report);
     return {};
   }
+  if (task.sets.own_sets() == 0) return write_empty_shard(arguments, input, *share, report);
   task.plan(arguments);
-  CollapseOutput output = open_collapse_output(arguments, input, task.sets, task.emitted, {"em"});
+  CollapseOutput output = open_collapse_output(arguments, input, task.sets, task.emitted, {"em"},
+                                               share ? &*share : nullptr);
   const EmRuns runs = Fit(arguments, task, output.bundle, report).run(report);
   record(task, output.bundle);
   cli::Outcome outcome = report_em(task, runs, report);

@@ -12,7 +12,7 @@ namespace attn::tools {
 void report_em_cost(const cli::Arguments& arguments, const EmTask& task, cli::Report& report) {
   const PointPlan plan = task.plan(arguments);
   const PointSets& sets = task.sets;
-  const auto count = static_cast<double>(sets.sets);
+  const auto count = static_cast<double>(sets.own_sets());
   const auto moments = static_cast<double>(task.steps + 1);
   const auto n = static_cast<double>(sets.points);
   const auto d = static_cast<double>(sets.dimension);
@@ -33,7 +33,7 @@ void report_em_cost(const cli::Arguments& arguments, const EmTask& task, cli::Re
 
 cli::Outcome report_em(const EmTask& task, const EmRuns& runs, cli::Report& report) {
   const Index times = task.steps + 1;
-  const Index sets = task.sets.sets;
+  const Index sets = task.sets.own_sets();
   Index falls = 0;
   double fall = 0;
   double relative = 0;

@@ -118,12 +118,13 @@ PointPlan EmTask::plan(const cli::Arguments& arguments) const {
   if (stored) require_readable(*stored, arguments.memory);
   constexpr auto number = static_cast<std::int64_t>(sizeof(double));
   // The vectors of figures grow one element at a time.
-  const double figures = 4.0 * static_cast<double>(steps + 1) * static_cast<double>(sets.sets);
+  const double figures =
+      4.0 * static_cast<double>(steps + 1) * static_cast<double>(sets.own_sets());
   const auto kept =
       static_cast<std::int64_t>(std::min(static_cast<double>(most_bytes), figures * number));
   const Index d = sets.dimension;
   return plan_points(
-      sets.sets, std::max(sets.points, components), kept,
+      sets.own_sets(), std::max(sets.points, components), kept,
       [&](int threads) {
         return number * (sets.points * d + components * (3 * d + 3)) +
                collapse::em_step_bytes(components, sets.points, d, threads);

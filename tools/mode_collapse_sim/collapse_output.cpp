@@ -51,13 +51,14 @@ RunEffect effect_of(const cli::Arguments& arguments, const PointSets& sets,
 io::OutputBundle CollapseOutput::take(cli::Report& report) {
   warn_of_left_out({plan}, report);
   write_marks(plan, bundle);
+  if (share != nullptr) share->mark(bundle);
   return std::move(bundle);
 }
 
 CollapseOutput open_collapse_output(const cli::Arguments& arguments,
                                     const std::optional<io::InputBundle>& input,
                                     const PointSets& sets, const std::set<std::string>& emitted,
-                                    const std::vector<std::string>& groups) {
+                                    const std::vector<std::string>& groups, SectionShare* share) {
   if (!sets.drawn() && arguments.given("emit")) {
     for (const char* name : {"x", "label"}) {
       if (emitted.count(name) == 0) continue;
@@ -67,14 +68,44 @@ CollapseOutput open_collapse_output(const cli::Arguments& arguments,
     }
   }
   const RunEffect effect = effect_of(arguments, sets, emitted, groups);
+  if (share != nullptr) {
+    cli::Arguments whole = arguments;
+    whole.only = false;
+    share->add({}, 1, input ? plan_results(whole, *input, effect) : ResultPlan{});
+  }
   if (input) {
     ResultPlan plan = plan_results(arguments, *input, effect);
-    return {open_output_like(arguments, *input, plan.without), std::move(plan)};
+    return {open_output_like(arguments, *input, plan.without), std::move(plan), share};
   }
   const io::InputBundle nothing{io::InputBundle::Options()};
   io::OutputBundle output = open_output(arguments);
   output.add_history(arguments.command_line, arguments.version);
-  return {std::move(output), plan_results(arguments, nothing, effect)};
+  return {std::move(output), plan_results(arguments, nothing, effect), share};
+}
+
+std::optional<SectionShare> divide_sets(const cli::Arguments& arguments, PointSets& sets) {
+  const std::optional<Shard> shard = shard_of(arguments);
+  if (!shard) return std::nullopt;
+  SectionShare share(arguments, *shard);
+  // All sets are of one shape.
+  share.divide(ProblemUnits(sets.sets),
+               std::vector<double>(static_cast<std::size_t>(sets.sets), 1));
+  sets.share = share.problems();
+  return share;
+}
+
+cli::Outcome write_empty_shard(const cli::Arguments& arguments,
+                               const std::optional<io::InputBundle>& input, SectionShare& share,
+                               cli::Report& report) {
+  share.add({}, 1);
+  io::OutputBundle output = open_output(arguments);
+  if (input) output.copy_attributes_from(*input);
+  output.add_history(arguments.command_line, arguments.version);
+  share.mark(output);
+  cli::Outcome outcome;
+  outcome.summary = share.without_work();
+  outcome.commit = commit_of(std::move(output), report);
+  return outcome;
 }
 
 template <class T>
@@ -86,7 +117,8 @@ void write_drawn_points(const PointSets& sets, const std::set<std::string>& emit
     outputs.create("x", sizeof(T) == sizeof(double) ? DType::f64 : DType::f32, own,
                    {"point", "dimension"});
     const Buffer<T> points(sets.points * sets.dimension);
-    for (Index set = 0; set < sets.sets; ++set) {
+    for (Index n = 0; n < sets.own_sets(); ++n) {
+      const Index set = sets.own_set(n);
       sets.read(set, points.data());
       outputs.write("x", set, points.data());
     }

@@ -9,6 +9,7 @@
 #include "common/bundles.hpp"
 #include "common/head_outputs.hpp"
 #include "common/results.hpp"
+#include "common/section_share.hpp"
 #include "mode_collapse_sim/point_sets.hpp"
 
 namespace attn::tools {
@@ -25,8 +26,9 @@ std::set<std::string> emitted_of(const cli::Arguments& arguments,
 struct CollapseOutput {
   io::OutputBundle bundle;
   ResultPlan plan;
+  SectionShare* share = nullptr;  ///< of a shard
 
-  /// Marks the written results, and warns of results that were left out.
+  /// Marks the written results, and the shard, and warns of results that were left out.
   io::OutputBundle take(cli::Report& report);
 };
 
@@ -35,7 +37,16 @@ struct CollapseOutput {
 CollapseOutput open_collapse_output(const cli::Arguments& arguments,
                                     const std::optional<io::InputBundle>& input,
                                     const PointSets& sets, const std::set<std::string>& emitted,
-                                    const std::vector<std::string>& groups);
+                                    const std::vector<std::string>& groups, SectionShare* share);
+
+/// With --shard: divides the sets, and notes in `sets` those that the run computes. Throws
+/// Error(usage) if there is only one. `arguments` must outlive the share.
+std::optional<SectionShare> divide_sets(const cli::Arguments& arguments, PointSets& sets);
+
+/// The outcome of a shard without sets.
+cli::Outcome write_empty_shard(const cli::Arguments& arguments,
+                               const std::optional<io::InputBundle>& input, SectionShare& share,
+                               cli::Report& report);
 
 /// Writes x and label if points are drawn and these are emitted.
 template <class T>

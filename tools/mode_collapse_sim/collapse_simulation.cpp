@@ -33,9 +33,10 @@ class Simulation {
              cli::Report& report)
       : task_(task),
         plan_(task.plan(arguments)),
-        outputs_(bundle, task.sets.leading, report, nullptr, task.sets.drawn() ? "seed" : "set"),
+        outputs_(bundle, task.sets.leading, report, task.sets.share.get(),
+                 task.sets.drawn() ? "seed" : "set"),
         progress_(arguments, "simulating",
-                  static_cast<double>(task.sets.sets * task.steps) *
+                  static_cast<double>(task.sets.own_sets() * task.steps) *
                       static_cast<double>(task.schemes.size()),
                   "steps") {
     const PointSets& sets = task.sets;
@@ -60,7 +61,7 @@ class Simulation {
   std::vector<SchemeRuns> run(cli::Report& report) {
     std::vector<SchemeRuns> all(task_.schemes.size());
     for_each_set<std::vector<SchemeRun>>(
-        task_.sets.sets, plan_, report, [&](Index set) { return run_set(set); },
+        task_.sets, plan_, report, [&](Index set) { return run_set(set); },
         [&](Index set, const std::vector<SchemeRun>& found) { keep(set, found, all); });
     return all;
   }
@@ -185,12 +186,17 @@ void record(const SimulationTask& task, const std::vector<SchemeRuns>& runs,
     group.attribute("attn_scale", options.scale);
     group.attribute("attn_residual", std::int64_t{options.residual});
     group.attribute("attn_precision", std::string(task.sets.f64 ? "f64" : "f32"));
-    group.attribute("attn_status", status_name(runs[k].totals.worst.status));
+    const SchemeSummary& worst = runs[k].totals.worst;
+    group.attribute("attn_status", status_name(worst.status));
+    if (task.sets.share) {
+      const std::string place = task.names[k] + "/";
+      task.sets.share->rank({{place + "attn_status"}, {static_cast<double>(worst.status)}});
+      task.sets.share->rank({{place + "attn_iterations"}, {static_cast<double>(worst.iterations)}});
+    }
     const SchemeDescription& scheme = description_of(options.scheme.scheme);
     if (scheme.is_mixture()) group.attribute("attn_hybrid", options.scheme.hybrid);
     if (scheme.is_iterated()) {
-      group.attribute("attn_iterations",
-                      static_cast<std::int64_t>(runs[k].totals.worst.iterations));
+      group.attribute("attn_iterations", static_cast<std::int64_t>(worst.iterations));
       if (options.scheme.tolerance || !options.scheme.iterations) {
         group.attribute("attn_tolerance", options.scheme.tolerance.value_or(usual_tolerance(
                                               task.sets.f64 ? sizeof(double) : sizeof(float))));
@@ -203,16 +209,18 @@ void record(const SimulationTask& task, const std::vector<SchemeRuns>& runs,
 
 cli::Outcome run_simulation(const cli::Arguments& arguments, cli::Report& report) {
   const std::optional<io::InputBundle> input = open_points(arguments, report);
-  const SimulationTask task(arguments, input ? &*input : nullptr);
+  SimulationTask task(arguments, input ? &*input : nullptr);
+  std::optional<SectionShare> share = divide_sets(arguments, task.sets);
   task.sets.report_params(arguments, task.steps, task.emitted, report);
   if (input) warn_of_unused(arguments, *input, report);
   if (arguments.dry_run) {
     report_simulation_cost(arguments, task, report);
     return {};
   }
+  if (task.sets.own_sets() == 0) return write_empty_shard(arguments, input, *share, report);
   task.plan(arguments);
-  CollapseOutput output =
-      open_collapse_output(arguments, input, task.sets, task.emitted, task.names);
+  CollapseOutput output = open_collapse_output(arguments, input, task.sets, task.emitted,
+                                               task.names, share ? &*share : nullptr);
   const std::vector<SchemeRuns> runs =
       task.sets.f64 ? Simulation<double>(arguments, task, output.bundle, report).run(report)
                     : Simulation<float>(arguments, task, output.bundle, report).run(report);

@@ -13,9 +13,9 @@ using Json = nlohmann::ordered_json;
 cli::Outcome report_simulation(const SimulationTask& task, const std::vector<SchemeRuns>& runs,
                                cli::Report& report) {
   const Index times = task.steps + 1;
-  const bool many = task.sets.sets > 1;
+  const bool many = task.sets.own_sets() > 1;
   Json& result = report.result();
-  result["sets"] = task.sets.sets;
+  result["sets"] = task.sets.own_sets();
   result["points"] = task.sets.points;
   result["dimension"] = task.sets.dimension;
   result["clusters"] = task.sets.clusters;

@@ -96,12 +96,12 @@ PointPlan SimulationTask::plan(const cli::Arguments& arguments) const {
       kept_distances * static_cast<double>(sets.clusters) * static_cast<double>(sets.clusters);
   constexpr auto most = static_cast<double>(most_bytes);
   const double figures =
-      3.0 * static_cast<double>(runs * times) * static_cast<double>(sets.sets) * 2;
+      3.0 * static_cast<double>(runs * times) * static_cast<double>(sets.own_sets()) * 2;
   const auto kept = static_cast<std::int64_t>(std::min(most, figures * number));
   // Twice, since they are assembled in a second copy before they are written.
   const auto own = static_cast<std::int64_t>(std::min(most, 2 * statistics * number));
   return plan_points(
-      sets.sets, sets.points, kept,
+      sets.own_sets(), sets.points, kept,
       [&](int threads) {
         std::int64_t step = 0;
         for (const collapse::SelfAttention& scheme : schemes) {
@@ -150,7 +150,7 @@ void report_simulation_cost(const cli::Arguments& arguments, const SimulationTas
                             cli::Report& report) {
   const PointSets& sets = task.sets;
   const PointPlan plan = task.plan(arguments);
-  const auto count = static_cast<double>(sets.sets);
+  const auto count = static_cast<double>(sets.own_sets());
   const auto times = static_cast<double>(task.steps + 1);
   const auto n = static_cast<double>(sets.points);
   const auto d = static_cast<double>(sets.dimension);

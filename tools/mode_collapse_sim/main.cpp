@@ -3,6 +3,7 @@
 #include "common/bundles.hpp"
 #include "common/cluster_options.hpp"
 #include "common/numeric_libraries.hpp"
+#include "common/shard.hpp"
 #include "mode_collapse_sim/collapse_curve.hpp"
 #include "mode_collapse_sim/collapse_datasets.hpp"
 #include "mode_collapse_sim/collapse_em.hpp"
@@ -30,6 +31,8 @@ void declare_points(cli::Declaration& d) {
              "log_likelihood", "variance", "prior"},
             "Results to write.")
       .default_words("all results of the verb");
+  d.only_with(of_points);
+  declare_shard(d, "the sets of points");
   d.only_with(of_points);
 }
 

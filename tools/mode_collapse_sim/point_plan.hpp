@@ -9,6 +9,7 @@
 
 #include "cli/report.hpp"
 #include "kernel/parallel.hpp"
+#include "mode_collapse_sim/point_sets.hpp"
 #include "tensor/shape.hpp"
 
 namespace attn::tools {
@@ -39,22 +40,23 @@ PointPlan plan_points(Index sets, Index points, std::int64_t kept,
 void report_points_cost(const std::string& what, const PointPlan& plan, double result_bytes,
                         double flops, cli::Report& report);
 
-/// Runs `run` on every set, as planned, and passes the results to `keep` in order, on the calling
-/// thread.
+/// Runs `run` on every set to compute, as planned, and passes the results to `keep` in order, on
+/// the calling thread.
 template <class Result>
-void for_each_set(Index sets, const PointPlan& plan, cli::Report& report,
+void for_each_set(const PointSets& sets, const PointPlan& plan, cli::Report& report,
                   const std::function<Result(Index set)>& run,
                   const std::function<void(Index set, const Result& result)>& keep) {
-  for (Index first = 0; first < sets; first += plan.at_once()) {
-    const Index count = std::min<Index>(plan.at_once(), sets - first);
+  for (Index first = 0; first < sets.own_sets(); first += plan.at_once()) {
+    const Index count = std::min<Index>(plan.at_once(), sets.own_sets() - first);
     std::vector<Result> found(static_cast<std::size_t>(count));
     const auto start = std::chrono::steady_clock::now();
     kernel::parallel_for(count, plan.at_once(), [&](Index n, int) {
-      found[static_cast<std::size_t>(n)] = run(first + n);
+      found[static_cast<std::size_t>(n)] = run(sets.own_set(first + n));
     });
     const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
     report.add_compute_seconds(spent.count());
-    for (Index n = 0; n < count; ++n) keep(first + n, found[static_cast<std::size_t>(n)]);
+    for (Index n = 0; n < count; ++n)
+      keep(sets.own_set(first + n), found[static_cast<std::size_t>(n)]);
   }
 }
 

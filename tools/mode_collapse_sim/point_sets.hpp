@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -9,6 +10,7 @@
 #include "cli/command.hpp"
 #include "cli/report.hpp"
 #include "collapse/clusters.hpp"
+#include "common/problem_share.hpp"
 #include "io/input.hpp"
 #include "tensor/buffer.hpp"
 #include "tensor/shape.hpp"
@@ -30,8 +32,13 @@ class PointSets {
   Index sets = 1;    ///< product of these
   Index points = 0;  ///< N
   Index dimension = 0;
-  Index clusters = 0;  ///< 0 if labels were not requested
-  bool f64 = true;     ///< computed in float64
+  Index clusters = 0;                   ///< 0 if labels were not requested
+  bool f64 = true;                      ///< computed in float64
+  std::shared_ptr<ProblemShare> share;  ///< of a shard; null: all sets
+
+  /// The number of sets to compute, and the n-th of them.
+  Index own_sets() const { return share ? share->size() : sets; }
+  Index own_set(Index n) const { return share ? share->problem(n) : n; }
 
   bool drawn() const { return clusters_.has_value(); }
   const std::vector<io::InputDataset>& datasets() const { return datasets_; }

@@ -19,7 +19,7 @@ cli::Declaration declare() {
       "exactly where hops look at single positions, each at another one; overlap is A A'.");
   d.section("Results");
   declare_mechanism(d, mechanisms::structured_form());
-  declare_sections(d);
+  declare_sections(d, "sequences");
   d.formula("A = softmax over positions of w2 tanh(w1 x'),   out = A x")
       .formula("overlap = A A',   penalty = |A A' - I|^2")
       .report_member("sequences, axes", "how many, and the lengths of the axes")

@@ -233,15 +233,26 @@ void ShardSet::write_ranked(io::OutputBundle& output) const {
       }
     }
   }
-  const std::string& group = shards_.front().marks.divided->group;
-  io::OutputBundle results = output.group(group);
-  for (const auto& [name, from] : best) {
+  // The group of "unas/attn_status", and the name in it.
+  const auto place = [&](const std::string& path) {
+    const std::string& group = shards_.front().marks.divided->group;
+    const std::size_t slash = path.rfind('/');
+    if (slash == std::string::npos) return std::pair{group, path};
+    const std::string below = path.substr(0, slash);
+    return std::pair{group.empty() ? below : group + "/" + below, path.substr(slash + 1)};
+  };
+  for (const auto& [path, from] : best) {
+    const auto [group, name] = place(path);
+    io::OutputBundle results = output.group(group);
     results.remove_attribute(name);
     // Only what is not there is copied.
     results.copy_attributes_from(from.shard->bundle.group(group));
   }
-  for (const auto& [name, from] : best) {
-    if (!has_attribute(from.shard->bundle.group(group), name)) results.remove_attribute(name);
+  for (const auto& [path, from] : best) {
+    const auto [group, name] = place(path);
+    if (!has_attribute(from.shard->bundle.group(group), name)) {
+      output.group(group).remove_attribute(name);
+    }
   }
 }
 
