@@ -13,6 +13,7 @@
 #include "common/group_report.hpp"
 #include "common/restart.hpp"
 #include "common/results.hpp"
+#include "common/run_identity.hpp"
 #include "common/section_share.hpp"
 #include "common/sections.hpp"
 #include "system/stop_requests.hpp"
