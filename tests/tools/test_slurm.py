@@ -16,7 +16,7 @@ from training import RECIPE, TrainTest
 
 SCRIPTS = SOURCE / "scripts/slurm"
 # A word of each example on the page, by which a test finds it.
-EXAMPLES = ["private-cluster", "run.h5", "--shard", "seed=%a", "salloc -n2 make", "PART", "snakemake", "parallel", "ranks.sbatch"]
+EXAMPLES = ["private-cluster", "run.h5", "--checkpoint", "--shard", "seed=%a", "salloc -n2 make", "PART", "snakemake", "parallel", "ranks.sbatch"]
 PLUGIN = BIN.parent / "libexec/attnkit/attn-mpi.so"
 WITHOUT_PICTURES = importlib.util.find_spec("matplotlib") is None
 # Without what a surrounding job of Slurm sets.
@@ -213,6 +213,25 @@ class Training(ClusterTest):
         job = f"sbatch --wait {SCRIPTS}/job.sbatch"
         self.shell(f"{job} attn-train missing.toml -o run.h5", status=3)
         self.shell(job, status=2)
+
+
+@skip_without_slurm
+class Checkpoint(ClusterTest):
+
+    def test_a_signalled_run_goes_on_to_the_same_bytes(self):
+        self.run_tool("tensor-gen", "normal", "q=16x700x16", "k=16x700x16", "-o", "long.h5")
+        # Written as soon as a head is done, so that it is there in time.
+        job = self.shell(example("--checkpoint").replace("-o plan", "--checkpoint-every 0 --threads 1 -o plan")
+                         ).out.split()[-1].decode()
+        wait_until((self.folder / "long.ckpt").exists)
+        self.shell(f"scancel --signal=USR1 {job}")
+        self.run_tool("sinkhorn-iter", "long.h5", "-o", "whole.h5")
+        self.wait_for_jobs()
+        self.assertEqual(self.state(job), ["COMPLETED"])
+        said = self.said(job)
+        self.assertEqual([said.count("stopped by SIGUSR1"), said.count("goes on")], [1, 2], said)
+        self.assert_same_bits(self.read("plan.h5"), self.read("whole.h5"), ["row_potential", "col_potential"])
+        self.assertFalse((self.folder / "long.ckpt").exists())
 
 
 @skip_without_slurm
