@@ -179,7 +179,7 @@ class Training(ClusterTest):
                       cwd=self.folder / "whole")
         self.wait_for_jobs()
         self.assertEqual(self.state(job), ["COMPLETED"])
-        for message in ("of 1000 steps, stopped by a signal", "run.h5 goes on from step"):
+        for message in ("of 1000 steps, stopped by SIGUSR1", "run.h5 goes on from step"):
             self.assertEqual(self.said(job).count(message), 1, self.said(job))
         for name in ("run.h5", "run.previous.h5"):
             self.assertEqual(self.bytes_of(name), self.bytes_of(f"whole/{name}"))
