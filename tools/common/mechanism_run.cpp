@@ -27,8 +27,6 @@ using mechanisms::Tensors;
 
 constexpr std::int64_t useful_bytes = std::int64_t{256} << 20;
 
-bool is_shared(const TensorForm& form) { return form.kind == TensorForm::Kind::shared; }
-
 // Arrays of a piece of the batch.
 template <class T>
 struct Arrays {

@@ -16,8 +16,6 @@ using mechanisms::KnownShape;
 using mechanisms::MechanismForm;
 using mechanisms::TensorForm;
 
-bool is_shared(const TensorForm& form) { return form.kind == TensorForm::Kind::shared; }
-
 std::size_t axes_of(const TensorForm& form) {
   if (form.axes.empty()) return 0;
   return 1 + static_cast<std::size_t>(std::count(form.axes.begin(), form.axes.end(), ' '));

@@ -13,6 +13,11 @@
 
 namespace attn::tools {
 
+/// Whether all sequences have the same tensor: a weight.
+inline bool is_shared(const mechanisms::TensorForm& form) {
+  return form.kind == mechanisms::TensorForm::Kind::shared;
+}
+
 /// The task of a tool that computes a mechanism, for one section: INPUT, or one group of it. The
 /// form of the mechanism says which datasets it reads and writes; those of sequences have the same
 /// leading axes. The gradient of an input x is the result grad_x, from the inputs grad_RESULT.
