@@ -3,6 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <type_traits>
+#include <vector>
 
 namespace attn::kernel {
 
@@ -41,5 +43,19 @@ class Ranks {
     Ranks* before_;
   };
 };
+
+/// Called by all ranks: what each of them has, by rank.
+template <class T>
+std::vector<T> gathered(Ranks& ranks, const T& own) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  std::vector<T> all(static_cast<std::size_t>(ranks.count()));
+  all[static_cast<std::size_t>(ranks.own())] = own;
+  std::vector<std::int64_t> ends;
+  for (std::size_t rank = 1; rank <= all.size(); ++rank) {
+    ends.push_back(static_cast<std::int64_t>(rank * sizeof(T)));
+  }
+  ranks.gather(std::as_writable_bytes(std::span(all)), ends);
+  return all;
+}
 
 }  // namespace attn::kernel

@@ -1,4 +1,4 @@
-// Ranks over MPI: attn-mpi.so. All waiting is by polling, so that no call of MPI blocks for ever,
+// Ranks over MPI: attn-mpi.so. All waiting for messages is by polling, so that it ends for sure,
 // and a rank that waits leaves its core to others.
 
 #include <mpi.h>
@@ -14,6 +14,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "mpi/rank_plugin.hpp"
@@ -39,6 +40,47 @@ void pause_after(double waited) {
   nanosleep(&length, nullptr);
 }
 
+// A thread that takes no signals, whose handlers end the process.
+template <class Body>
+std::thread thread_without_signals(Body body) {
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  std::thread thread(std::move(body));
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return thread;
+}
+
+// Ends the process if it exists for too long: around calls of MPI that wait for all ranks.
+class Watchdog {
+ public:
+  explicit Watchdog(const Settings& settings)
+      : thread_(thread_without_signals([this, settings] {
+          std::unique_lock<std::mutex> lock(mutex_);
+          const std::chrono::duration<double> limit(settings.start_timeout_s);
+          if (!over_.wait_for(lock, limit, [this] { return is_over_; })) {
+            settings.on_stuck(settings.timeout_s);
+          }
+        })) {}
+  ~Watchdog() {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      is_over_ = true;
+    }
+    over_.notify_one();
+    thread_.join();
+  }
+  Watchdog(const Watchdog&) = delete;
+  Watchdog& operator=(const Watchdog&) = delete;
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable over_;
+  bool is_over_ = false;
+  std::thread thread_;  // last, since it uses the others
+};
+
 // One call of MPI at a time, since MPI is told so: the library's threads, and a helper that moves
 // messages under way on while the others compute, and sees at once that another rank has failed.
 class MpiRanks final : public ProcessRanks {
@@ -48,7 +90,7 @@ class MpiRanks final : public ProcessRanks {
     MPI_Comm_dup(MPI_COMM_WORLD, &notices_);
     MPI_Comm_rank(data_, &own_);
     MPI_Comm_size(data_, &count_);
-    start_helper();
+    helper_ = thread_without_signals([this] { help(); });
   }
 
   int own() const override { return own_; }
@@ -123,6 +165,7 @@ class MpiRanks final : public ProcessRanks {
       sending_.notify_one();
     }
     helper_.join();
+    const Watchdog watchdog(settings_);
     MPI_Finalize();
   }
 
@@ -221,16 +264,6 @@ class MpiRanks final : public ProcessRanks {
     pause_after(waited);
   }
 
-  // The helper takes no signals, whose handlers end the process.
-  void start_helper() {
-    sigset_t all;
-    sigset_t before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    helper_ = std::thread([this] { help(); });
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  }
-
   void help() {
     std::unique_lock<std::mutex> lock(mutex_);
     while (!ending_) {
@@ -275,6 +308,7 @@ class MpiRanks final : public ProcessRanks {
 }  // namespace attn::mpi
 
 extern "C" attn::mpi::ProcessRanks* attn_start_ranks(const attn::mpi::Settings* settings) {
+  const attn::mpi::Watchdog watchdog(*settings);
   int provided = MPI_THREAD_SINGLE;
   MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided);
   if (provided < MPI_THREAD_SERIALIZED) return nullptr;

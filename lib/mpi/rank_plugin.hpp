@@ -16,12 +16,19 @@ struct Settings {
   /// A rank waits for a message for at most so long.
   double timeout_s = 3600;
 
+  /// MPI starts, and ends, within so long.
+  double start_timeout_s = 3600;
+
   /// Longer messages are sent in pieces, since MPI counts bytes by an int.
   std::size_t piece_bytes = std::size_t{1} << 30;
 
   /// Called, on the thread that waits, when rank `rank` has sent or taken nothing for timeout_s.
   /// Must end the process. `own` are the ranks of this process.
   void (*on_lost)(ProcessRanks& own, int rank, double timeout_s) = nullptr;
+
+  /// Called, on a thread of its own, when MPI has not started or not ended within start_timeout_s:
+  /// a rank is missing, but MPI does not say which. Must end the process.
+  void (*on_stuck)(double timeout_s) = nullptr;
 
   /// Called on rank 0, on a thread of its own, when rank `rank` has called fail(status, lines).
   /// Must end the process.

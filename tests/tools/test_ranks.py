@@ -291,6 +291,16 @@ class Failures(RankTest):
                 self.assertIn(f"signal {number:d}", error)
                 self.assertEqual(left, ["in.h5", "pid.0", "pid.1", "pid.2", "script"])
 
+    def test_rank_that_does_not_start(self):
+        script = (f'if [ "$OMPI_COMM_WORLD_RANK" = 1 ]; then exec sleep 60; fi; '
+                  f"exec {BIN}/attn-compute in.h5 -o out.h5 --rank-timeout 1")
+        done = subprocess.run([*mpirun(3), "sh", "-c", script], cwd=self.folder, env=self.environment,
+                              capture_output=True, timeout=30, check=False)
+        error = done.stderr.decode()
+        self.assertEqual(done.returncode, 71, error)
+        self.assertEqual(error.count("attn-compute: error: not all ranks have started"), 1, error)
+        self.assertFalse((self.folder / "out.h5").exists())
+
     def test_silent_rank(self):
         for rank in sample((2, 0, 1), 1):
             status, error, took, left = self.lose(rank, signal.SIGSTOP, "--rank-timeout=1")

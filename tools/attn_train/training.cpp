@@ -40,13 +40,7 @@ Index steps_of(const Recipe& recipe, Index batches) {
 std::int64_t largest_of_ranks(std::int64_t own) {
   kernel::Ranks* const ranks = kernel::Ranks::current();
   if (ranks == nullptr) return own;
-  std::vector<std::int64_t> numbers(static_cast<std::size_t>(ranks->count()));
-  std::vector<std::int64_t> ends;
-  for (std::size_t n = 1; n <= numbers.size(); ++n) {
-    ends.push_back(static_cast<std::int64_t>(n * sizeof(own)));
-  }
-  numbers[static_cast<std::size_t>(ranks->own())] = own;
-  ranks->gather(std::as_writable_bytes(std::span(numbers)), ends);
+  const std::vector<std::int64_t> numbers = kernel::gathered(*ranks, own);
   return *std::max_element(numbers.begin(), numbers.end());
 }
 

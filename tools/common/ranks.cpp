@@ -47,10 +47,20 @@ void lose_rank(mpi::ProcessRanks& own, int rank, double timeout_s) {
   const char* const tool = program_invocation_short_name;
   const std::string lines = fmt::format(
       "{0}: error: rank {1} has not answered for {2} seconds\n"
-      "{0}: hint: --rank-timeout SECONDS, if ranks may compute so long between two messages\n",
+      "{0}: hint: it may itself wait for another one; --rank-timeout SECONDS, if ranks may compute "
+      "so long between two messages\n",
       tool, rank, timeout_s);
   if (own.own() != 0) own.fail(rank_lost_status, lines.c_str());
   end_all(own, rank_lost_status, own.own() == 0 ? lines : of_rank(own.own(), lines));
+}
+
+void end_stuck(double timeout_s) {
+  remove_temporaries();
+  const std::string line =
+      fmt::format("{}: error: not all ranks have started and ended MPI within {} seconds\n",
+                  program_invocation_short_name, timeout_s);
+  write_raw({line.c_str()});
+  _exit(rank_lost_status);
 }
 
 // bin/attn-compute and libexec/attnkit/attn-mpi.so lie side by side, installed or not.
@@ -77,6 +87,9 @@ mpi::ProcessRanks* load_ranks(const LaunchedRank& launched, double timeout_s) {
   std::memcpy(&start, &symbol, sizeof(start));
   mpi::Settings settings;
   settings.timeout_s = timeout_s;
+  // Rank 0 speaks first, and the others only if it does not.
+  settings.start_timeout_s = timeout_s + (launched.own == 0 ? 0 : 2);
+  settings.on_stuck = end_stuck;
   settings.on_lost = lose_rank;
   settings.on_failed = report_rank;
   mpi::ProcessRanks* const ranks = start == nullptr ? nullptr : start(&settings);
@@ -92,20 +105,6 @@ void require_file_inputs(const cli::Arguments& arguments) {
   throw Error(Failure::usage,
               "ranks read files, but INPUT is standard input, which only one of them could read",
               "name a file; or --ranks off");
-}
-
-// The value of each rank, by all ranks together.
-template <class T>
-std::vector<T> of_all(mpi::ProcessRanks& ranks, const T& own) {
-  const auto count = static_cast<std::size_t>(ranks.count());
-  std::vector<T> all(count);
-  all[static_cast<std::size_t>(ranks.own())] = own;
-  std::vector<std::int64_t> ends;
-  for (std::size_t rank = 1; rank <= count; ++rank) {
-    ends.push_back(static_cast<std::int64_t>(rank * sizeof(T)));
-  }
-  ranks.gather(std::as_writable_bytes(std::span(all)), ends);
-  return all;
 }
 
 // FNV-1a: it has to notice mistakes, not attacks.
@@ -201,7 +200,7 @@ int RankedRun::agree(const cli::Arguments& arguments, const std::vector<std::str
   };
   const Settings own{digest({arguments.command_line, arguments.version}), digest(libraries),
                      arguments.threads};
-  const std::vector<Settings> all = of_all(*ranks_, own);
+  const std::vector<Settings> all = kernel::gathered(*ranks_, own);
   int threads = arguments.threads;
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     const char* const differs = all[rank].command != all[0].command ? "another command or version"
@@ -219,7 +218,7 @@ int RankedRun::agree(const cli::Arguments& arguments, const std::vector<std::str
 
 void RankedRun::finish(cli::Report& report) {
   using Costs = cli::Report::RankCosts;
-  report.ran_on_ranks(of_all(*ranks_, Costs{ranks_->sent_bytes(), peak_rss_bytes()}));
+  report.ran_on_ranks(kernel::gathered(*ranks_, Costs{ranks_->sent_bytes(), peak_rss_bytes()}));
   ranks_->finish();
   ranks_ = nullptr;
   if (!silent()) return;
