@@ -4,6 +4,8 @@
 
 #include <array>
 #include <climits>
+#include <filesystem>
+#include <system_error>
 
 namespace attn {
 
@@ -25,6 +27,15 @@ std::string without_links(std::string path) {
     path = beside && slash != std::string::npos ? path.substr(0, slash + 1) + leads_to : leads_to;
   }
   return path;
+}
+
+bool is_same_file(const std::string& one, const std::string& other) {
+  const auto whole = [](const std::string& file) {
+    std::error_code none;
+    return std::filesystem::weakly_canonical(std::filesystem::absolute(without_links(file), none),
+                                             none);
+  };
+  return whole(one) == whole(other);
 }
 
 }  // namespace attn

@@ -12,4 +12,9 @@ std::string folder_of(const std::string& path);
 /// returned as it is.
 std::string without_links(std::string path);
 
+/// Whether both paths lead to the same place, whether or not anything exists there: out.h5,
+/// ./out.h5 and a symbolic link to it. Hard links to one file are different places. Never throws
+/// for errors of the file system.
+bool is_same_file(const std::string& one, const std::string& other);
+
 }  // namespace attn

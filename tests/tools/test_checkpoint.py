@@ -140,6 +140,14 @@ class GoesOn(CheckpointTest):
         self.assert_same_bits(other, whole)
         self.assertEqual(sorted(os.listdir(self.folder)), ["dump.h5", "other.h5", "whole.h5"])
 
+    def test_other_form_of_the_table(self):
+        command = ["explain-away-stats", "dump.h5", "--checkpoint", "ck"]
+        plain = self.run_tool(*command[:2], "--csv").out
+        self.stopped(command)
+        done = self.run_tool(*command, "--csv")
+        self.assertIn("note: ck: goes on ", done.err)
+        self.assertEqual(done.out, plain)
+
     def test_json_of_a_stopped_run(self):
         self.stopped(["explain-away-stats", "dump.h5", "--json=out.json", "--checkpoint", "ck"])
         report = self.read_json("out.json")
@@ -258,6 +266,44 @@ class Refused(CheckpointTest):
         self.write("ck", q=[1.0])
         self.refused_run(status=5, says=["ck exists and is no checkpoint"])
 
+    def test_damaged_attributes(self):
+        self.stopped([*self.COMMAND, "-o", "out.h5"])
+        whole = (self.folder / "ck").read_bytes()
+        with h5py.File(self.folder / "ck") as file:
+            units, checksum = int(file.attrs["attn_checkpoint_units"]), file.attrs["attn_checkpoint_crc"]
+            self.assertEqual(len([name for name in file.attrs if name.startswith("attn_checkpoint")]), 3)
+
+        def refused_with(name, value, says, status=3):
+            (self.folder / "ck").write_bytes(whole)
+            with h5py.File(self.folder / "ck", "a") as file:
+                file.attrs[name] = value
+            self.refused_run(status=status, says=[says])
+
+        for wrong in (units - 1, units + 1):
+            refused_with("attn_checkpoint_units", wrong, "ck is damaged: its bytes are not")
+        for wrong in (-3, units + 0.5, 1e30, np.inf, np.nan):
+            refused_with("attn_checkpoint_units", wrong, "ck is damaged: it counts ")
+        refused_with("attn_checkpoint_units", "text", "ck")
+        for digit in range(len(checksum)):
+            other = checksum[:digit] + ("1" if checksum[digit] == "0" else "0") + checksum[digit + 1:]
+            refused_with("attn_checkpoint_crc", other, "ck is damaged: its bytes are not")
+        refused_with("attn_checkpoint", "{}", "ck is the checkpoint of another run: ", status=5)
+        (self.folder / "ck").write_bytes(whole)
+        self.run_tool(*self.COMMAND, "-o", "b.h5")
+
+    def test_changed_source(self):
+        """What a virtual dataset reads, though the file that is named stays as it is."""
+        with h5py.File(self.folder / "refers.h5", "w") as file:
+            for n in range(GROUPS):
+                for name in ("q", "k", "v"):
+                    layout = h5py.VirtualLayout((3, 300, 16), "f8")
+                    layout[:] = h5py.VirtualSource("dump.h5", f"layer{n}/{name}", (3, 300, 16))
+                    file.create_virtual_dataset(f"layer{n}/{name}", layout)
+        command = ["attn-compute", "refers.h5", "-q", "--checkpoint", "ck"]
+        self.stopped([*command, "-o", "out.h5"])
+        os.utime(self.folder / "dump.h5", (0, 0))
+        self.refused(*command, status=5, says=["ck is the checkpoint of another run: sources/0/changed is ", "not 0.0"])
+
     def test_second_writer(self):
         with self.start(["attn-compute", "dump.h5", "--scheme", "sinkhorn", "--iterations", 10**6, "-o", "a.h5",
                          "--checkpoint", "ck"]) as process:
@@ -279,6 +325,16 @@ class Refused(CheckpointTest):
         self.refused(*compute, "--checkpoint", "-", status=2, says=["--checkpoint is '-'"])
         self.refused(*compute, "--checkpoint", "out.h5", status=2, says=["out.h5 is an input or the output"])
         self.refused(*compute, "--checkpoint", "dump.h5", status=2, says=["dump.h5 is an input or the output"])
+        here = os.path.realpath(self.folder)
+        (self.folder / "link").symlink_to("out.h5")
+        for name in ("./out.h5", f"{here}/out.h5", f"../{os.path.basename(here)}/out.h5"):
+            for more in ([], ["--shard", "1/2"]):
+                self.refused(*compute, *more, "--checkpoint", name, status=2, says=["is an input or the output"])
+        for name, output in (("link", "./out.h5"), ("./dump.h5", "out.h5")):
+            self.refused(*compute, "--checkpoint", name, status=2, says=["is an input or the output"], output=output)
+        (self.folder / "link").unlink()
+        self.refused("explain-away-stats", "dump.h5", "-q", "--checkpoint", "./t.csv", status=2,
+                     says=["./t.csv is an input or the output"], output="t.csv")
         self.refused("attn-compute", "--checkpoint", "ck", status=2, says=["standard input"])
         self.refused(*compute, "--requeue-status", "9", status=2, says=["only with --checkpoint"])
         self.refused(*compute, "--checkpoint-every", "9", status=2, says=["only with --checkpoint"])

@@ -647,6 +647,31 @@ class Refused(ShardTest):
         same = self.shards("attn-compute", "dump.h5", "--threads", 1, "--memory", "64M", "-q", count=4, output="e.h5")
         self.run_tool("tensor-join", *changed[:2], *same[2:], "-o", "joined.h5")
 
+    def test_of_other_sources(self):
+        """Files to which an input leads by a virtual dataset, an external link and raw storage."""
+        draw = np.random.default_rng(3)
+        self.write("part.h5", q=draw.normal(size=(4, 9, 4)), k=draw.normal(size=(4, 9, 4)))
+        draw.normal(size=(4, 9, 4)).tofile(self.folder / "v.raw")
+        with h5py.File(self.folder / "in.h5", "w") as file:
+            layout = h5py.VirtualLayout((4, 9, 4), "f8")
+            layout[:] = h5py.VirtualSource("part.h5", "q", (4, 9, 4))
+            file.create_virtual_dataset("q", layout)
+            file["k"] = h5py.ExternalLink("part.h5", "/k")
+            file.create_dataset("v", (4, 9, 4), "f8", external=[("v.raw", 0, h5py.h5f.UNLIMITED)])
+        inputs = {"all": ["in.h5"], "q": ["-i", "q=in.h5:/q", "-i", "k=part.h5:/k", "-i", "v=part.h5:/k"]}
+        for case, arguments in inputs.items():
+            for name in ("part.h5", "v.raw") if case == "all" else ("part.h5",):
+                with self.subTest(case=case, changed=name):
+                    run = ["attn-compute", *arguments, "-q", "--force", "-o", f"{case}.h5", "--shard"]
+                    for number in (1, 2):
+                        self.run_tool(*run, f"{number}/2")
+                    files = [f"{case}.000{number}-of-0002.h5" for number in (1, 2)]
+                    self.run_tool("tensor-join", *files, "--force", "-o", "j.h5")
+                    os.utime(self.folder / name, (0, 0))
+                    self.run_tool(*run, "2/2")
+                    self.refused_join(files, "/changed is 0.0, not " if case == "q" else "sources/")
+                    os.utime(self.folder / name, (1, 1))
+
     def test_damaged(self):
         first, second, third, fourth = self.files
         content = (self.folder / second).read_bytes()

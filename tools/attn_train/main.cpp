@@ -1,6 +1,5 @@
 // attn-train: trains small models with every scheme, and in the space of basis paths.
 
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <utility>
@@ -22,6 +21,7 @@
 #include "common/numeric_libraries.hpp"
 #include "common/ranks.hpp"
 #include "common/restart.hpp"
+#include "system/paths.hpp"
 #include "system/stop_requests.hpp"
 
 namespace attn::tools {
@@ -170,14 +170,6 @@ cli::Outcome train_as(const cli::Arguments& arguments, cli::Report& report, cons
   outcome.status = requeue_status(arguments);
   outcome.stopped = true;
   return outcome;
-}
-
-bool is_same_file(const std::string& one, const std::string& other) {
-  const auto whole = [](const std::string& file) {
-    std::error_code none;
-    return std::filesystem::weakly_canonical(std::filesystem::absolute(file, none), none);
-  };
-  return whole(one) == whole(other);
 }
 
 // No output may replace an input or another output.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <utility>
@@ -53,11 +54,14 @@ void require_checkpoint_name(const cli::Arguments& arguments) {
     throw Error(Failure::usage,
                 "--checkpoint needs inputs that can be read again, but one is standard input");
   }
-  const std::string own = without_links(checkpoint_file(arguments));
-  const bool is_input = std::any_of(inputs.begin(), inputs.end(), [&](const std::string& input) {
-    return without_links(io::parse_address(input).file) == own;
-  });
-  if (is_input || (arguments.output && without_links(*arguments.output) == own)) {
+  std::vector<std::string> files;
+  for (const std::string& input : inputs) files.push_back(io::parse_address(input).file);
+  for (const auto& output : {arguments.output, arguments.table_file}) {
+    if (output) files.push_back(*output);
+  }
+  const std::string own = checkpoint_file(arguments);
+  if (std::any_of(files.begin(), files.end(),
+                  [&](const std::string& other) { return is_same_file(other, own); })) {
     throw Error(Failure::usage, "--checkpoint " + file + " is an input or the output of the run");
   }
 }
@@ -104,6 +108,14 @@ void Checkpoint::open_existing(const cli::Arguments& arguments, cli::Report& rep
     refuse_it(" is the checkpoint of another run: " + run_difference(*run, run_));
   }
   exists_ = true;
+  constexpr double most_units = 1LL << 53;  // those of which a double holds each
+  if (!(*units >= 0 && *units <= most_units && std::floor(*units) == *units)) {
+    throw Error(
+        Failure::input,
+        fmt::format("{} is damaged: it counts {} units, expected a whole number of 0 or more",
+                    file_, *units),
+        "remove it to begin anew");
+  }
   known_ = static_cast<std::int64_t>(*units);
   open_units(bundle);
   read_state(bundle);
@@ -146,11 +158,13 @@ void Checkpoint::verify(const std::string& checksum) {
               "remove it to begin anew");
 }
 
-// Of the units and the state.
+// Of the units, and of the state after the number of units.
 std::string Checkpoint::checksums() const {
-  boost::crc_32_type of_state;
-  of_state.process_bytes(state_.data(), state_.size());
-  return fmt::format("{:08x}{:08x}", crc_.checksum(), of_state.checksum());
+  const std::int64_t units = units_done();
+  boost::crc_32_type of_others;
+  of_others.process_bytes(&units, sizeof(units));
+  of_others.process_bytes(state_.data(), state_.size());
+  return fmt::format("{:08x}{:08x}", crc_.checksum(), of_others.checksum());
 }
 
 void Checkpoint::take_unit(const std::function<void(LoadingArchive&)>& read_parts) {

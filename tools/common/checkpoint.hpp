@@ -28,7 +28,8 @@ void require_checkpoint_name(const cli::Arguments& arguments);
 ///
 /// The file is a bundle: `units` and, of the unit in progress, `state` (bytes), and the attributes
 /// attn_checkpoint (what tells runs apart, see run_identity.hpp), attn_checkpoint_units (how many)
-/// and attn_checkpoint_crc of the bytes. The bytes depend on the version of the tool.
+/// and attn_checkpoint_crc of the bytes and of that number. The bytes depend on the version of the
+/// tool.
 class Checkpoint {
  public:
   /// Begins a checkpoint, or goes on with that of an earlier run. Throws Error(output) for a file

@@ -1,16 +1,24 @@
 #include "common/run_identity.hpp"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 
 #include <array>
+#include <filesystem>
+#include <functional>
 #include <set>
+#include <system_error>
 #include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "attnkit/error.hpp"
 #include "cli/parse.hpp"
 #include "io/address.hpp"
+#include "io/arrays/array_file.hpp"
+#include "io/input.hpp"
+#include "system/descriptor.hpp"
 
 namespace attn::tools {
 namespace {
@@ -18,14 +26,29 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // Options of which no result depends.
-constexpr std::array without_effect = {
-    "output",           "shard",          "only",    "force",          "compress",
-    "threads",          "memory",         "tmpdir",  "dry_run",        "json",
-    "progress",         "quiet",          "verbose", "allow_external", "checkpoint",
-    "checkpoint_every", "requeue_status", "ranks",   "rank_timeout"};
+constexpr std::array without_effect = {"output",
+                                       "shard",
+                                       "only",
+                                       "force",
+                                       "compress",
+                                       "tsv",
+                                       "csv",
+                                       "threads",
+                                       "memory",
+                                       "tmpdir",
+                                       "dry_run",
+                                       "json",
+                                       "progress",
+                                       "quiet",
+                                       "verbose",
+                                       "allow_external",
+                                       "checkpoint",
+                                       "checkpoint_every",
+                                       "requeue_status",
+                                       "ranks",
+                                       "rank_timeout"};
 
-Json file_of(const std::string& address) {
-  const std::string name = io::parse_address(address).file;
+Json file_of(const std::string& address, const std::string& name) {
   Json file = {{"address", address}};
   struct stat status {};
   if (stat(name.c_str(), &status) != 0) return file;
@@ -33,6 +56,65 @@ Json file_of(const std::string& address) {
   file["changed"] = static_cast<double>(status.st_mtim.tv_sec) +
                     1e-9 * static_cast<double>(status.st_mtim.tv_nsec);
   return file;
+}
+
+// Only HDF5 refers to other files, and a pipe cannot be read twice.
+bool can_have_sources(const std::string& address) {
+  const std::string file = io::parse_address(address).file;
+  std::error_code none;
+  if (!std::filesystem::is_regular_file(file, none)) return false;
+  const Descriptor descriptor = open_descriptor(file, O_RDONLY | O_NOCTTY);
+  if (!descriptor) return false;
+  std::array<unsigned char, 16> start{};
+  const std::size_t count = io::read_start(descriptor.get(), file, start.data(), start.size());
+  return io::array_format(start.data(), count).empty();
+}
+
+// Calls `look` for its effect. What cannot be opened is no part of the run, or the run refuses it.
+void if_possible(const std::function<void()>& look) {
+  try {
+    look();
+  } catch (const Error&) {
+  }
+}
+
+// Opens all datasets of INPUT. Those that the run reads are among them, wherever --each and --map
+// find them.
+void open_all(const io::InputBundle& bundle) {
+  std::vector<std::string> groups = bundle.all_groups();
+  groups.emplace_back();  // INPUT itself
+  for (const std::string& group : groups) {
+    if_possible([&] {
+      const io::InputBundle datasets = bundle.group(group).without_named();
+      for (const std::string& name : datasets.names()) {
+        if_possible([&] { static_cast<void>(datasets.dataset(name)); });
+      }
+    });
+  }
+}
+
+// The files to which datasets of the HDF5 inputs refer, in virtual datasets, external links and raw
+// storage. Such a file can change while the input itself does not.
+std::set<std::string> sources_of(const cli::Arguments& arguments) {
+  std::set<std::string> files;
+  io::InputBundle::Options options;
+  options.tmpdir = arguments.tmpdir;
+  options.allow_external = arguments.allow_external;
+  options.on_source = [&](const io::FollowedSource& source) {
+    files.insert(source.files.begin(), source.files.end());
+  };
+  for (const std::string& input : arguments.inputs) {
+    if (!can_have_sources(input)) continue;
+    options.input = input;
+    if_possible([&] { open_all(io::InputBundle(options)); });
+  }
+  options.input.reset();
+  for (const auto& named : arguments.named_inputs) {
+    if (!can_have_sources(named.second)) continue;
+    options.named = {named};
+    if_possible([&] { const io::InputBundle opened(options); });
+  }
+  return files;
 }
 
 }  // namespace
@@ -48,8 +130,14 @@ std::string run_of(const cli::Arguments& arguments) {
   for (const char* const name : without_effect) options.erase(name);
   Json run = {{"tool", arguments.tool}, {"version", arguments.version}, {"options", options}};
   run["files"] = Json::array();
-  for (const std::string& input : arguments.inputs) run["files"].push_back(file_of(input));
-  for (const auto& named : arguments.named_inputs) run["files"].push_back(file_of(named.second));
+  const auto add = [&](const std::string& address) {
+    run["files"].push_back(file_of(address, io::parse_address(address).file));
+  };
+  for (const std::string& input : arguments.inputs) add(input);
+  for (const auto& named : arguments.named_inputs) add(named.second);
+  run["sources"] = Json::array();
+  for (const std::string& file : sources_of(arguments))
+    run["sources"].push_back(file_of(file, file));
   return run.dump();
 }
 

@@ -7,8 +7,9 @@
 namespace attn::tools {
 
 /// JSON of what tells runs apart: tool, version, the options that change results, and the names,
-/// sizes and times of change of the files that are read. Runs that agree in it have the same
-/// results.
+/// sizes and times of change of the files that are read: the inputs, and those to which virtual
+/// datasets, external links and raw storage of HDF5 inputs lead. Runs that agree in it have the
+/// same results.
 std::string run_of(const cli::Arguments& arguments);
 
 /// JSON of a report's `params`, without those of which no result depends.
