@@ -443,6 +443,37 @@ class Reports(ShardTest):
                       "-o", "stopped.h5", status=1)
         self.check("explain-away-stats", "--scheme sinkhorn,unas", "stopped.h5", (3,), status=1)
 
+    def test_joined_results_had_not_converged(self):
+        """tensor-join exits as the undivided run does, and says which shards stopped."""
+        runs = [("attn-compute", "--scheme", "sinkhorn"), ("sinkhorn-iter",)]
+        cases = [(run, source, more) for run in runs for source, more in (("in.h5", []), ("dump.h5", ["--each", "/text/*"]))]
+        for (tool, *options), source, more in cases:
+            arguments = [tool, source, *options, *more, "-q", "--iterations", 3, "--force"]
+            for tolerance, status in ((1e-9, 1), (1 if tool == "attn-compute" else 1e6, 0)):
+                with self.subTest(tool=tool, source=source, tolerance=tolerance):
+                    own = [*arguments, "--tolerance", tolerance]
+                    self.run_tool(*own, "-o", "whole.h5", status=status)
+                    for number in (1, 2):
+                        self.run_tool(*own, "--shard", f"{number}/2", "-o", "part.h5", status=None)
+                    files = [f"part.000{number}-of-0002.h5" for number in (1, 2)]
+                    done = self.run_tool("tensor-join", *files, "-o", "joined.h5", "--force", "--json=joined.json",
+                                         status=status)
+                    self.assertEqual(self.read_json("joined.json")["status"], "not_converged" if status else "ok")
+                    self.assertEqual(", not converged in part." in done.err, status == 1)
+                    self.assertIn("attn_status", h5py.File(self.folder / "joined.h5")[
+                        "/" if source == "in.h5" else GROUPS[0]].attrs)
+
+    def test_status_of_an_earlier_run(self):
+        """Other tools copy attn_status, which says nothing of their own results."""
+        self.run_tool("attn-compute", "dump.h5", "-q", "--scheme", "sinkhorn", "--iterations", 2, "--tolerance", "1e-9",
+                      "-o", "stopped.h5", status=1)
+        for arguments in (("stopped.h5", "--each", "/text/*"), ("stopped.h5:/text/layer1",)):
+            with self.subTest(arguments=arguments):
+                files = self.shards("structured-attention", *arguments, "-q", count=2)
+                self.run_tool("tensor-join", *files, "-o", "joined.h5", "--force")
+                for file in files:
+                    (self.folder / file).unlink()
+
     def test_damaged_notes(self):
         files = self.shards("lambda-solve", "in.h5", "-q", count=2)
 
@@ -538,6 +569,50 @@ class Virtual(ShardTest):
         self.refused("tensor-join", files[0], files[2], "--virtual", status=3, says=["shard 2 of 3 is missing"],
                      output="j2.h5")
 
+    def test_never_replaces_a_shard(self):
+        """A file that replaced a shard would refer to itself."""
+        files = self.shards("attn-compute", "in.h5", "-q", count=2)
+        (self.folder / "folder").mkdir()
+        os.symlink(self.folder / files[0], self.folder / "folder/link.h5")
+        os.link(self.folder / files[1], self.folder / "second.h5")
+        before = [(self.folder / file).read_bytes() for file in files]
+        for output, shard in ((files[0], 0), (f"folder/../{files[0]}", 0), (self.folder / files[1], 1),
+                              ("folder/link.h5", 0), ("second.h5", 1)):
+            for more in ([], ["--dry-run"]):
+                with self.subTest(output=output, more=more):
+                    self.refused("tensor-join", *files, "--virtual", "--force", *more, status=2,
+                                 says=[files[shard], f"--output {output} is the same file"], output=output)
+        self.assertEqual([(self.folder / file).read_bytes() for file in files], before)
+
+    def test_no_folder_for_the_output(self):
+        files = self.shards("attn-compute", "in.h5", "-q", count=1)
+        self.refused("tensor-join", *files, "--virtual", status=5, says=["none/joined.h5"], output="none/joined.h5")
+
+    def test_output_is_a_link(self):
+        """Names are relative to the folder of the file that a link leads to."""
+        files = self.shards("attn-compute", "in.h5", "-q", count=2)
+        self.run_tool("attn-compute", "in.h5", "-q", "--only", "-o", "only.h5")
+        (self.folder / "folder").mkdir()
+        (self.folder / "folder/joined.h5").touch()
+        os.symlink("folder/joined.h5", self.folder / "link.h5")
+        self.run_tool("tensor-join", *files, "--virtual", "--force", "-o", "link.h5")
+        self.run_tool("tensor-compare", "--allow-external", "folder/joined.h5", "only.h5")
+
+    def test_shards_outside_the_folder(self):
+        files = self.shards("attn-compute", "in.h5", "-q", count=2)
+        (self.folder / "folder").mkdir()
+        done = self.run_tool("tensor-join", *files, "--virtual", "-o", "folder/joined.h5")
+        self.assertRegex(done.err, r"tensor-join: note: folder/joined\.h5 .* outside its folder.* --allow-external\n")
+        self.refused("tensor-compare", "folder/joined.h5", "folder/joined.h5", status=3, says=["lies outside"],
+                     output=None)
+        self.run_tool("tensor-info", "--allow-external", "folder/joined.h5")
+        (self.folder / "above").mkdir()
+        for file in files:
+            shutil.move(self.folder / file, self.folder / "above" / file)
+        done = self.run_tool("tensor-join", *(f"above/{file}" for file in files), "--virtual", "-o", "joined.h5")
+        self.assertNotIn("note", done.err)
+        self.run_tool("tensor-info", "joined.h5")
+
 
 class Engines(ShardTest):
 
@@ -623,6 +698,19 @@ class Refused(ShardTest):
     def setUp(self):
         super().setUp()
         self.files = self.shards("attn-compute", "dump.h5", "-q", count=4)
+
+    def test_sweep(self):
+        sweep = ["dump.h5:/text/layer1", "--scale", "0.5,1", "--shard", "1/2"]
+        self.refused("explain-away-stats", *sweep, status=2, says=["a sweep", "is not divided among shards"],
+                     hint="without it", output="sweep.h5")
+
+    def test_only_group(self):
+        self.write("one.h5", **{f"l0__{name}": np.ones((1, 9, 4)) for name in "qkv"})
+        for number in (1, 2, 3):
+            done = self.run_tool("attn-compute", "one.h5", "--each", "/*", "--shard", f"{number}/3", "-o", "part.h5")
+            self.assertNotIn("none of the 1 groups", done.err)
+        done = self.run_tool("tensor-join", *(f"part.000{n}-of-0003.h5" for n in (1, 2, 3)), "-o", "joined.h5")
+        self.assertIn("1 group of 3 shards", done.err)
 
     def refused_join(self, files, *says, hint=None):
         self.refused("tensor-join", *files, status=3, says=says, hint=hint, output="joined.h5")

@@ -9,13 +9,14 @@
 #include "attnkit/error.hpp"
 
 namespace attn::tools {
-namespace {
 
-bool lies_along(const std::vector<std::size_t>& axes, std::size_t axis) {
-  return std::find(axes.begin(), axes.end(), axis) != axes.end();
+std::vector<std::size_t> BlockLayout::own_axes() const {
+  std::vector<std::size_t> own;
+  for (std::size_t axis = 0; axis < shape.size(); ++axis) {
+    if (std::find(axes.begin(), axes.end(), axis) == axes.end()) own.push_back(axis);
+  }
+  return own;
 }
-
-}  // namespace
 
 Shape BlockLayout::positions() const {
   Shape lengths;
@@ -25,9 +26,7 @@ Shape BlockLayout::positions() const {
 
 Shape BlockLayout::own() const {
   Shape lengths;
-  for (std::size_t axis = 0; axis < shape.size(); ++axis) {
-    if (!lies_along(axes, axis)) lengths.push_back(shape[axis]);
-  }
+  for (const std::size_t axis : own_axes()) lengths.push_back(shape[axis]);
   return lengths;
 }
 

@@ -19,6 +19,9 @@ struct BlockLayout {
   /// Blocks of the parts of a run may end early along their own axes; the rest is NaN.
   bool padded = false;
 
+  /// A block's own axes, ascending: those along which the blocks do not lie.
+  std::vector<std::size_t> own_axes() const;
+
   /// Lengths of the axes of the blocks' positions, and of a block's own axes.
   Shape positions() const;
   Shape own() const;

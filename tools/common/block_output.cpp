@@ -9,18 +9,10 @@ namespace {
 // The layout of a shard's dataset: its blocks lie along the first axis.
 BlockLayout compact(const BlockLayout& layout, Index blocks) {
   BlockLayout own{layout.name, join({blocks}, layout.own()), {0}, {""}};
-  for (std::size_t axis = 0; axis < layout.labels.size(); ++axis) {
-    const auto& axes = layout.axes;
-    if (std::find(axes.begin(), axes.end(), axis) != axes.end()) continue;
-    own.labels.push_back(layout.labels[axis]);
-  }
-  if (layout.chunk.empty()) return own;
-  own.chunk = {1};
-  for (std::size_t axis = 0; axis < layout.chunk.size(); ++axis) {
-    const auto& axes = layout.axes;
-    if (std::find(axes.begin(), axes.end(), axis) == axes.end()) {
-      own.chunk.push_back(layout.chunk[axis]);
-    }
+  if (!layout.chunk.empty()) own.chunk = {1};
+  for (const std::size_t axis : layout.own_axes()) {
+    if (axis < layout.labels.size()) own.labels.push_back(layout.labels[axis]);
+    if (!layout.chunk.empty()) own.chunk.push_back(layout.chunk[axis]);
   }
   return own;
 }

@@ -34,12 +34,10 @@ void SectionShare::mark(io::OutputBundle& output) const {
   const auto [first, last] = problems_ ? std::pair{std::size_t{0}, sections_.size()} : own();
   for (std::size_t n = first; n < last; ++n) {
     const Section& section = sections_[n];
-    const auto inside = [&](const std::string& name) {
-      return section.group.empty() ? name : section.group + "/" + name;
-    };
     if (!problems_) marks.own.push_back(section.group);
-    for (const std::string& name : section.left_out) marks.left_out.push_back(inside(name));
-    for (const std::string& name : section.removed) marks.removed.push_back(inside(name));
+    const std::string& group = section.group;
+    for (const std::string& name : section.left_out) marks.left_out.push_back(path_in(group, name));
+    for (const std::string& name : section.removed) marks.removed.push_back(path_in(group, name));
   }
   if (problems_) {
     marks.divided.emplace(ShardMarks::Divided{sections_.front().group, *problems_});
@@ -51,8 +49,9 @@ void SectionShare::mark(io::OutputBundle& output) const {
 }
 
 std::string SectionShare::without_work() const {
-  const std::string units = problems_ ? fmt::format("{} problems", problems_->problems())
-                                      : fmt::format("{} groups", sections_.size());
+  const std::string units =
+      problems_ ? fmt::format("{} problems", problems_->problems())  // at least two units
+                : fmt::format("{} group{}", sections_.size(), sections_.size() == 1 ? "" : "s");
   return fmt::format("shard {} of {} has none of the {}", shard_.number, shard_.count, units);
 }
 

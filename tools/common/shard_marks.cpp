@@ -121,4 +121,14 @@ ShardMarks read_shard_marks(const io::InputBundle& bundle) {
           .report = std::move(report)};
 }
 
+std::string path_in(const std::string& group, const std::string& name) {
+  return group.empty() ? name : group + "/" + name;
+}
+
+std::pair<std::string, std::string> group_and_name(const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return {"", path};
+  return {path.substr(0, slash), path.substr(slash + 1)};
+}
+
 }  // namespace attn::tools

@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/problem_share.hpp"
@@ -37,5 +38,11 @@ void write_shard_marks(const ShardMarks& marks, io::OutputBundle& output);
 
 /// Throws Error(input) if the bundle is no shard.
 ShardMarks read_shard_marks(const io::InputBundle& bundle);
+
+/// The path GROUP/NAME of a dataset or an attribute; NAME if the group is "", the root.
+std::string path_in(const std::string& group, const std::string& name);
+
+/// The inverse: the group and the name in it.
+std::pair<std::string, std::string> group_and_name(const std::string& path);
 
 }  // namespace attn::tools

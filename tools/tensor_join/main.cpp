@@ -34,7 +34,8 @@ cli::Declaration declare() {
       .flag("virtual",
             "Copies no results: the datasets of OUTPUT are virtual ones of HDF5 that refer to the "
             "shards, by names relative to the folder of OUTPUT. A shard that is missing later is "
-            "named by these tools, and reads as NaN elsewhere, never as zeros.")
+            "named by these tools, and reads as NaN elsewhere, never as zeros. These tools follow "
+            "it to a shard outside that folder only with --allow-external.")
       .allow_external()
       .report_member("shards; groups or problems", "how many were put together")
       .report_member("report",
@@ -50,13 +51,6 @@ cli::Declaration declare() {
   return d;
 }
 
-// A group and a name in it, of "text/layer0/attn_scheme".
-std::pair<std::string, std::string> parted(const std::string& path) {
-  const std::size_t slash = path.rfind('/');
-  if (slash == std::string::npos) return {"", path};
-  return {path.substr(0, slash), path.substr(slash + 1)};
-}
-
 // Adds what INPUT has besides. What the shards have written stays.
 void add_input(const cli::Arguments& arguments, const ShardSet& shards, io::OutputBundle& output,
                cli::Report& report) {
@@ -66,7 +60,7 @@ void add_input(const cli::Arguments& arguments, const ShardSet& shards, io::Outp
   const std::vector<std::string> removed = shards.removed(input);
   output.copy_from(input, shards.left_out());
   for (const std::string& path : removed) {
-    const auto [group, name] = parted(path);
+    const auto [group, name] = group_and_name(path);
     output.group(group).remove_attribute(name);
   }
 }
@@ -84,19 +78,28 @@ cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
   report.result() = {{"shards", shards.size()},
                      {shards.divides_problems() ? "problems" : "groups", shards.units()}};
   cli::Outcome outcome;
-  outcome.summary = fmt::format("{} of {} shard{} -> {}", shards.units_text(), shards.size(),
-                                shards.size() == 1 ? "" : "s", *arguments.output);
-  if (arguments.dry_run) return outcome;
-  if (const auto reported = join_report(arguments, shards, report)) {
-    if (!reported->summary.empty())
-      outcome.summary = fmt::format("{}, from {} shard{} -> {}", reported->summary, shards.size(),
-                                    shards.size() == 1 ? "" : "s", *arguments.output);
-    outcome.status = reported->status;
+  const std::string parts = fmt::format("{} shard{}", shards.size(), shards.size() == 1 ? "" : "s");
+  std::string words = fmt::format("{} of {}", shards.units_text(), parts);
+  if (!arguments.dry_run) {
+    if (const auto reported = join_report(arguments, shards, report)) {
+      if (!reported->summary.empty()) words = reported->summary + ", from " + parts;
+      outcome.status = reported->status;
+    } else if (const std::string stopped = shards.not_converged(); !stopped.empty()) {
+      words += ", not converged in " + stopped;
+      report.status("not_converged");
+      outcome.status = 1;
+    }
   }
+  outcome.summary = words + " -> " + *arguments.output;
+  if (arguments.dry_run) return outcome;
   io::OutputBundle output = open_output(arguments);
   shards.write(output);
   if (arguments.given("with")) add_input(arguments, shards, output, report);
   output.add_history(arguments.command_line, arguments.version);
+  if (shards.refers_outside()) {
+    report.note(*arguments.output +
+                " refers to shards outside its folder: tools read it with --allow-external");
+  }
   outcome.commit = commit_of(std::move(output), report);
   return outcome;
 }

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "attnkit/error.hpp"
+#include "common/shard_marks.hpp"
 #include "tensor/buffer.hpp"
 #include "tensor/pieces.hpp"
 
@@ -14,10 +15,6 @@ namespace attn::tools {
 namespace {
 
 [[noreturn]] void refuse_part(const std::string& why) { throw Error(Failure::input, why); }
-
-std::string path_in(const std::string& group, const std::string& name) {
-  return group.empty() ? name : group + "/" + name;
-}
 
 // The blocks of some parts may end early: the whole is as long as the longest.
 BlockLayout whole_layout(const std::vector<PieceJoin::Part>& parts) {
@@ -172,9 +169,7 @@ void PieceJoin::copy(const Part& part, io::OutputDataset& whole) const {
       // The same along the axes of the whole dataset.
       BlockBox box = box_of(layout_, blocks[n] + piece.start.front());
       std::size_t next = 1;
-      for (std::size_t axis = 0; axis < box.start.size(); ++axis) {
-        const auto& axes = layout_.axes;
-        if (std::find(axes.begin(), axes.end(), axis) != axes.end()) continue;
+      for (const std::size_t axis : layout_.own_axes()) {
         box.start[axis] = piece.start[next];
         box.count[axis] = piece.count[next++];
       }

@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 #include <string_view>
+#include <system_error>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -14,6 +15,7 @@
 #include "attnkit/error.hpp"
 #include "common/bundles.hpp"
 #include "common/run_identity.hpp"
+#include "system/paths.hpp"
 
 namespace attn::tools {
 namespace {
@@ -52,8 +54,16 @@ std::string virtual_source(const std::string& file, const std::string& output) {
   if (!std::filesystem::is_regular_file(file) || beginning != signature) {
     throw Error(Failure::usage, "--virtual refers to HDF5 files, but " + file + " is none");
   }
-  const std::filesystem::path folder = std::filesystem::path(output).parent_path();
-  const std::filesystem::path from = std::filesystem::canonical(folder.empty() ? "." : folder);
+  std::error_code missing;  // an output that is not there yet is none of the shards
+  if (std::filesystem::equivalent(file, output, missing)) {
+    throw Error(Failure::usage,
+                fmt::format("--virtual refers to the shard {}, but --output {} is the same file, "
+                            "which would be replaced",
+                            file, output));
+  }
+  // A link at the end of `output` stays, and what it leads to is written.
+  const std::filesystem::path from =
+      std::filesystem::weakly_canonical(folder_of(without_links(output)));
   return std::filesystem::canonical(file).lexically_relative(from).string();
 }
 
@@ -176,7 +186,8 @@ std::size_t ShardSet::units() const {
 }
 
 std::string ShardSet::units_text() const {
-  return fmt::format("{} {}", units(), divides_problems() ? "problems" : "groups");
+  return fmt::format("{} {}{}", units(), divides_problems() ? "problem" : "group",
+                     units() == 1 ? "" : "s");
 }
 
 void ShardSet::write(io::OutputBundle& output) const {
@@ -201,7 +212,7 @@ void ShardSet::write_whole_shard(const Part& one, std::vector<std::string> apart
     for (const std::string& group : groups) {
       if (group.starts_with(shard_group)) continue;
       for (const std::string& name : one.bundle.group(group).names()) {
-        const std::string path = group.empty() ? name : group + "/" + name;
+        const std::string path = path_in(group, name);
         if (has(apart, path) || !can_be_virtual(one.bundle.dataset(path))) continue;
         referred.push_back(path);
       }
@@ -233,13 +244,8 @@ void ShardSet::write_ranked(io::OutputBundle& output) const {
       }
     }
   }
-  // The group of "unas/attn_status", and the name in it.
-  const auto place = [&](const std::string& path) {
-    const std::string& group = shards_.front().marks.divided->group;
-    const std::size_t slash = path.rfind('/');
-    if (slash == std::string::npos) return std::pair{group, path};
-    const std::string below = path.substr(0, slash);
-    return std::pair{group.empty() ? below : group + "/" + below, path.substr(slash + 1)};
+  const auto place = [&](const std::string& path) {  // of "unas/attn_status"
+    return group_and_name(path_in(shards_.front().marks.divided->group, path));
   };
   for (const auto& [path, from] : best) {
     const auto [group, name] = place(path);
@@ -280,7 +286,7 @@ std::vector<std::string> ShardSet::removed(const io::InputBundle& input) const {
       if (!has(there, group)) continue;
       const std::vector<std::string> kept = one.bundle.group(group).attribute_names();
       for (const std::string& name : input.group(group).attribute_names()) {
-        if (!has(kept, name)) found.insert(group + "/" + name);
+        if (!has(kept, name)) found.insert(path_in(group, name));
       }
     }
   }
@@ -309,6 +315,43 @@ std::vector<std::vector<ShardSet::ReportPart>> ShardSet::report_parts() const {
     }
   }
   return sections;
+}
+
+bool ShardSet::refers_outside() const {
+  return std::any_of(shards_.begin(), shards_.end(),
+                     [](const Part& one) { return one.source.starts_with("../"); });
+}
+
+bool ShardSet::not_converged(const Part& one) const {
+  const auto stopped = [&](const std::string& path) {
+    const auto [group, name] = group_and_name(path);
+    return one.bundle.group(group).text_attribute(name) == "not_converged";
+  };
+  const auto is_status = [](const std::string& path) {
+    return group_and_name(path).second == "attn_status";
+  };
+  if (one.marks.divided) {
+    if (one.marks.divided->problems.size() == 0) return false;
+    for (const ProblemShare::Ranked& ranked : one.marks.divided->problems.ranked()) {
+      for (const std::string& path : ranked.attributes) {
+        if (is_status(path) && stopped(path_in(one.marks.divided->group, path))) return true;
+      }
+    }
+    return false;
+  }
+  // Other tools copy the attribute of an earlier run.
+  if (tool() != "attn-compute" && tool() != "sinkhorn-iter") return false;
+  return std::any_of(one.marks.own.begin(), one.marks.own.end(), [&](const std::string& group) {
+    return stopped(path_in(group, "attn_status"));
+  });
+}
+
+std::string ShardSet::not_converged() const {
+  std::vector<std::string> files;
+  for (const Part& one : shards_) {
+    if (not_converged(one)) files.push_back(one.file);
+  }
+  return files.empty() ? "" : listed(files);
 }
 
 std::vector<std::string> ShardSet::all(std::vector<std::string> ShardMarks::*list) const {

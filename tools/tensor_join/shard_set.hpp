@@ -14,10 +14,10 @@ namespace attn::tools {
 /// All shards of one run.
 class ShardSet {
  public:
-  /// Opens the files. With --virtual, they must be HDF5 files. Throws Error(input) that names the
-  /// file or what is missing: a file that is no shard or lacks what its marks name, a shard of
-  /// another run than the first one, with what differs, a shard that is there twice, one that is
-  /// missing, and a group of no shard.
+  /// Opens the files. With --virtual, Error(usage) if one is not HDF5, or is OUTPUT itself. Throws
+  /// Error(input) that names the file or what is missing: a file that is no shard or lacks what its
+  /// marks name, a shard of another run than the first one, with what differs, a shard that is
+  /// there twice, one that is missing, and a group of no shard.
   ShardSet(const cli::Arguments& arguments, cli::Report& report,
            const std::vector<std::string>& files);
 
@@ -31,6 +31,13 @@ class ShardSet {
   /// Copies the results of all shards, or with --virtual refers to them, and puts together the
   /// datasets of which they hold parts.
   void write(io::OutputBundle& output) const;
+
+  /// Whether, with --virtual, a shard lies outside the folder of OUTPUT and the folders in it.
+  bool refers_outside() const;
+
+  /// The files of the shards whose results had not converged, by the attn_status that the tool
+  /// wrote: "a.h5, b.h5 and 3 more". Empty if there are none, and if the tool writes none.
+  std::string not_converged() const;
 
   /// The tool that wrote the shards.
   std::string tool() const;
@@ -66,6 +73,7 @@ class ShardSet {
   void take_pieces();
   void write_whole_shard(const Part& one, std::vector<std::string> apart,
                          io::OutputBundle& output) const;
+  bool not_converged(const Part& one) const;
   void write_ranked(io::OutputBundle& output) const;
   std::vector<const Part*> by_first_problem() const;  // those with problems
   std::vector<std::string> all(std::vector<std::string> ShardMarks::*list) const;
