@@ -3,6 +3,8 @@
 PREFIX ?= /usr/local
 PRESET ?= release
 JOBS   ?= $(shell nproc)
+# One test more than there are cores, as many of them wait.
+TESTS  ?= $(shell expr $(JOBS) + 1)
 # The names of all files that `make install` installed, for `make uninstall`.
 INSTALLED = build/$(PRESET)/installed_files.txt
 # What to build; empty: all.
@@ -19,7 +21,7 @@ all:      ## build the tools into build/release/bin (PRESET=debug, asan, clang f
 test:     ## build and run all tests; installs missing Debian packages
 	@scripts/install-deps build test plots
 	@$(MAKE) --no-print-directory compile
-	ctest --preset $(PRESET) --parallel $(JOBS)
+	ctest --preset $(PRESET) --parallel $(TESTS)
 
 test-long: ## the same with every case of the sets from which `make test` takes a sample
 	ATTN_LONG=1 $(MAKE) --no-print-directory test
@@ -27,7 +29,7 @@ test-long: ## the same with every case of the sets from which `make test` takes 
 sanitize: ## the same with clang and its sanitizers; takes a quarter of an hour
 	@scripts/install-deps build test plots lint
 	@$(MAKE) --no-print-directory compile PRESET=clang
-	ctest --preset clang --parallel $(JOBS) --exclude-regex '^tools/test_(bits|endless|figure_layout|figures|heatmap|ranks|readme|train_ranks)$$'
+	ctest --preset clang --parallel $(TESTS) --exclude-regex '^tools/test_(bits|endless|figure_layout|figures|heatmap|ranks|readme|train_ranks)$$'
 
 claims:   ## build, and check the claims of data/claims; installs missing Debian packages
 	@scripts/install-deps build test
