@@ -349,7 +349,7 @@ class Sets(ShardTest):
 
     def check(self, *arguments, counts, source=()):
         whole = [*arguments, *source, *(["--only"] if source else [])]
-        self.run_tool("mode-collapse-sim", *whole, "-q", "-o", "whole.h5", "--force", status=None)
+        status = self.run_tool("mode-collapse-sim", *whole, "-q", "-o", "whole.h5", "--force", status=None).status
         for count in counts:
             with self.subTest(arguments=arguments, source=source, count=count):
                 before = set(os.listdir(self.folder))
@@ -358,7 +358,7 @@ class Sets(ShardTest):
                                   "-o", "out.h5", status=None)
                 files = sorted(set(os.listdir(self.folder)) - before)
                 self.assertEqual(len(files), count)
-                self.run_tool("tensor-join", *files, "-q", "-o", "joined.h5", "--force")
+                self.run_tool("tensor-join", *files, "-q", "-o", "joined.h5", "--force", status=status)
                 self.assert_same("whole.h5", "joined.h5")
                 self.assertEqual(self.read("whole.h5").labels, self.read("joined.h5").labels)
                 for file in files:
@@ -745,6 +745,7 @@ class Refused(ShardTest):
             layout[:] = h5py.VirtualSource("part.h5", "q", (4, 9, 4))
             file.create_virtual_dataset("q", layout)
             file["k"] = h5py.ExternalLink("part.h5", "/k")
+            file["leads_nowhere"] = h5py.ExternalLink("none.h5", "/k")  # which no run reads
             file.create_dataset("v", (4, 9, 4), "f8", external=[("v.raw", 0, h5py.h5f.UNLIMITED)])
         inputs = {"all": ["in.h5"], "q": ["-i", "q=in.h5:/q", "-i", "k=part.h5:/k", "-i", "v=part.h5:/k"]}
         for case, arguments in inputs.items():

@@ -17,6 +17,7 @@
 #include "cli/parse.hpp"
 #include "io/address.hpp"
 #include "io/arrays/array_file.hpp"
+#include "io/contents.hpp"
 #include "io/input.hpp"
 #include "system/descriptor.hpp"
 
@@ -78,43 +79,38 @@ void if_possible(const std::function<void()>& look) {
   }
 }
 
-// Opens all datasets of INPUT. Those that the run reads are among them, wherever --each and --map
-// find them.
-void open_all(const io::InputBundle& bundle) {
-  std::vector<std::string> groups = bundle.all_groups();
-  groups.emplace_back();  // INPUT itself
-  for (const std::string& group : groups) {
-    if_possible([&] {
-      const io::InputBundle datasets = bundle.group(group).without_named();
-      for (const std::string& name : datasets.names()) {
-        if_possible([&] { static_cast<void>(datasets.dataset(name)); });
-      }
-    });
-  }
-}
-
 // The files to which datasets of the HDF5 inputs refer, in virtual datasets, external links and raw
-// storage. Such a file can change while the input itself does not.
-std::set<std::string> sources_of(const cli::Arguments& arguments) {
-  std::set<std::string> files;
-  io::InputBundle::Options options;
-  options.tmpdir = arguments.tmpdir;
-  options.allow_external = arguments.allow_external;
-  options.on_source = [&](const io::FollowedSource& source) {
-    files.insert(source.files.begin(), source.files.end());
+// storage. Such a file can change while the input itself does not. Their names are relative to the
+// folder of the input, so that they can move together.
+Json sources_of(const cli::Arguments& arguments) {
+  Json sources = Json::array();
+  const auto add = [&](const std::string& address, io::InputBundle::Options options,
+                       const std::function<void(const io::InputBundle&)>& open) {
+    if (!can_have_sources(address)) return;
+    std::set<std::string> files;
+    options.allow_external = arguments.allow_external;
+    options.on_source = [&](const io::FollowedSource& source) {
+      files.insert(source.files.begin(), source.files.end());
+    };
+    if_possible([&] { open(io::InputBundle(options)); });
+    std::error_code none;
+    const auto folder =
+        std::filesystem::canonical(io::parse_address(address).file, none).parent_path();
+    for (const std::string& file : files) {
+      const auto name = std::filesystem::path(file).lexically_relative(folder);
+      sources.push_back(file_of(name.string(), file));
+    }
   };
   for (const std::string& input : arguments.inputs) {
-    if (!can_have_sources(input)) continue;
-    options.input = input;
-    if_possible([&] { open_all(io::InputBundle(options)); });
+    // Opens all datasets: those that the run reads are among them, wherever it finds them.
+    add(input, {.input = input, .named = {}, .tmpdir = arguments.tmpdir},
+        [](const io::InputBundle& bundle) { static_cast<void>(io::contents(bundle, 0)); });
   }
-  options.input.reset();
   for (const auto& named : arguments.named_inputs) {
-    if (!can_have_sources(named.second)) continue;
-    options.named = {named};
-    if_possible([&] { const io::InputBundle opened(options); });
+    add(named.second, {.input = {}, .named = {named}, .tmpdir = arguments.tmpdir},
+        [](const io::InputBundle&) {});
   }
-  return files;
+  return sources;
 }
 
 }  // namespace
@@ -135,9 +131,7 @@ std::string run_of(const cli::Arguments& arguments) {
   };
   for (const std::string& input : arguments.inputs) add(input);
   for (const auto& named : arguments.named_inputs) add(named.second);
-  run["sources"] = Json::array();
-  for (const std::string& file : sources_of(arguments))
-    run["sources"].push_back(file_of(file, file));
+  run["sources"] = sources_of(arguments);
   return run.dump();
 }
 
