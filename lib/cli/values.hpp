@@ -16,8 +16,9 @@ Value parse_value(const Option& option, const std::string& text);
 /// The values that parse_value accepts: "a number in [0, 1]", "one of unas, dnas".
 std::string expectation(const Option& option);
 
-// Convert the whole text, decimal or with an exponent. Absent if the text is anything else or is
-// out of the range of the type; infinities and NaN are rejected.
+/// Convert the whole text: a number is decimal or has an exponent, an integer is digits after a
+/// minus or not. Absent if the text is anything else or is out of the range of the type; infinities
+/// and NaN are rejected.
 std::optional<double> to_number(std::string_view text);
 std::optional<Index> to_integer(std::string_view text);
 

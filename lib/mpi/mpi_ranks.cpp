@@ -81,8 +81,9 @@ class Watchdog {
   std::thread thread_;  // last, since it uses the others
 };
 
-// One call of MPI at a time, since MPI is told so: the library's threads, and a helper that moves
-// messages under way on while the others compute, and sees at once that another rank has failed.
+// MPI is promised one call at a time (MPI_THREAD_SERIALIZED), so each holds a lock. Besides the
+// threads that compute, a helper calls it: it moves messages on during the computation, and sees at
+// once that another rank has failed.
 class MpiRanks final : public ProcessRanks {
  public:
   explicit MpiRanks(const Settings& settings) : settings_(settings) {

@@ -1,23 +1,20 @@
 #include "common/launched_rank.hpp"
 
-#include <charconv>
-
 #include <fmt/format.h>
 
 #include "attnkit/error.hpp"
+#include "cli/values.hpp"
 
 namespace attn::tools {
 namespace {
 
 Index whole_number_in(const cli::Environment& environment, const std::string& name) {
   const std::string text = environment(name).value_or("");
-  Index number = 0;
-  const char* const end = text.data() + text.size();
-  const auto found = std::from_chars(text.data(), end, number);
-  if (text.empty() || found.ec != std::errc() || found.ptr != end || number < 0) {
+  const std::optional<Index> number = cli::to_integer(text);
+  if (!number || *number < 0) {
     throw Error(Failure::usage, fmt::format("{} is '{}', expected a whole number", name, text));
   }
-  return number;
+  return *number;
 }
 
 }  // namespace

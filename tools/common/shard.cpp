@@ -1,13 +1,13 @@
 #include "common/shard.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <numeric>
 
 #include <fmt/format.h>
 
 #include "attnkit/error.hpp"
+#include "cli/values.hpp"
 #include "common/launched_rank.hpp"
 
 namespace attn::tools {
@@ -21,18 +21,10 @@ constexpr Index most_shards = 1'000'000;
   throw Error(Failure::usage, why, hint);
 }
 
-std::optional<Index> whole_number(const std::string& text) {
-  Index number = 0;
-  const char* const end = text.data() + text.size();
-  const auto found = std::from_chars(text.data(), end, number);
-  if (text.empty() || found.ec != std::errc() || found.ptr != end) return std::nullopt;
-  return number;
-}
-
 // The number in a variable that is set.
 Index number_in(const Environment& environment, const std::string& name) {
   const std::string text = environment(name).value_or("");
-  const std::optional<Index> number = whole_number(text);
+  const std::optional<Index> number = cli::to_integer(text);
   if (!number) refuse(fmt::format("--shard auto: {} is '{}', expected a whole number", name, text));
   return *number;
 }
@@ -150,9 +142,9 @@ Shard parse_shard(const std::string& words, const Environment& environment) {
   const std::size_t slash = words.find('/');
   const std::string first = words.substr(0, slash);
   std::optional<Index> count;
-  if (slash != std::string::npos) count = whole_number(words.substr(slash + 1));
+  if (slash != std::string::npos) count = cli::to_integer(words.substr(slash + 1));
   const bool automatic = first == "auto";
-  const std::optional<Index> number = automatic ? std::nullopt : whole_number(first);
+  const std::optional<Index> number = automatic ? std::nullopt : cli::to_integer(first);
   if ((slash != std::string::npos && !count) || (!automatic && (!number || !count))) {
     refuse("--shard is '" + words + "', expected I/N, auto or auto/N");
   }
