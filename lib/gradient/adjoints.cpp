@@ -13,46 +13,98 @@ namespace {
 
 using Numbers = PooledVector<double>;
 
-// δ_i = Σ_j P_ij G_ij / Σ_j P_ij, from row panels; a sink adds its weight to the divisor.
 template <class T>
-class MeanProducts final : public Observer<T> {
- public:
-  MeanProducts(const TileProduct<T>& products, const Numbers& f, double sink, Numbers& means)
-      : all_products_(products), means_(means) {
-    for (const double potential : f) masses_.push_back(sink_weight(sink, potential));
+struct MeanScratch {
+  Buffer<T> scores;
+  Buffer<T> weights;
+  Buffer<T> products;  // G
+  typename Scores<T>::Scratch scratch;
+};
+
+// One set of weights, and the sums over its rows.
+struct RowMeans {
+  Numbers f;
+  Numbers g;
+  Numbers means;
+  Numbers masses;
+
+  RowMeans(const WeightSet& set, const Partition& partition, double sink)
+      : f(to_subtract(set.f)),
+        g(to_subtract(set.g)),
+        means(static_cast<std::size_t>(partition.rows), 0.0) {
+    if (g.empty()) g.assign(static_cast<std::size_t>(partition.cols), 0.0);
+    masses.reserve(set.f.size());
+    for (const double potential : set.f) masses.push_back(sink_weight(sink, potential));
   }
 
-  void start(const Partition& partition) override {
-    means_.assign(static_cast<std::size_t>(partition.rows), 0.0);
-    products_.resize(static_cast<std::size_t>(partition.slots));
-  }
-  void observe(const WeightTile<T>& tile, Index slot) override {
-    const auto products =
-        tile_products(all_products_, tile.range, products_[static_cast<std::size_t>(slot)]);
-    for (Index i = 0; i < tile.range.rows; ++i) {
-      const auto at = static_cast<std::size_t>(tile.range.row0 + i);
-      const T* const weights = tile.weights.row(i);
-      means_[at] += kernel::weighted_sum(weights, products.row(i), tile.range.cols);
-      masses_[at] += kernel::dot_row(weights, nullptr, tile.range.cols);
+  template <class T>
+  void add(const TileRange& tile, MatrixView<const T> scores, MatrixView<const T> products,
+           MatrixView<T> weights) {
+    for (Index i = 0; i < tile.rows; ++i) {
+      const auto at = static_cast<std::size_t>(tile.row0 + i);
+      T* const row = weights.row(i);
+      kernel::exp_row(row, scores.row(i), tile.cols, g.data() + tile.col0, f[at]);
+      means[at] += kernel::weighted_sum(row, products.row(i), tile.cols);
+      masses[at] += kernel::dot_row(row, nullptr, tile.cols);
     }
   }
-  bool can_share() const override { return true; }
-  void share(const SlotShare& share) override {
-    share.complete_lines(std::span<double>(means_));
-    share.complete_lines(std::span<double>(masses_));
-  }
-  void finish() override {
-    for (std::size_t i = 0; i < means_.size(); ++i) {
-      if (masses_[i] > 0) means_[i] /= masses_[i];
+
+  void finish(const SlotShare& share) {
+    share.complete_lines(std::span<double>(means));
+    share.complete_lines(std::span<double>(masses));
+    for (std::size_t i = 0; i < means.size(); ++i) {
+      if (masses[i] > 0) means[i] /= masses[i];
     }
-    products_.clear();
+  }
+};
+
+template <class T>
+class MeanProducts {
+ public:
+  MeanProducts(const Forward<T>& forward, const TileProduct<T>& products,
+               const PooledVector<WeightSet>& sets)
+      : scores_(*forward.scores),
+        products_(products),
+        partition_(partition_of(Order::row_panels, scores_.rows(), scores_.cols(), sizeof(T))) {
+    for (const WeightSet& set : sets) sets_.emplace_back(set, partition_, forward.options.sink);
+  }
+
+  PooledVector<Numbers> run(int threads) {
+    const SlotShare share(partition_);
+    auto workspaces = workspaces_for<MeanScratch<T>>(threads);
+    for_each_panel(share, threads, nullptr, workspaces,
+                   [&](Index panel, Index, MeanScratch<T>& workspace) {
+                     const RowRange lines = partition_.lines(panel);
+                     for (Index col = 0; col < partition_.cols; col += pass_tile_length) {
+                       add({lines.first, lines.last - lines.first, col,
+                            std::min(pass_tile_length, partition_.cols - col)},
+                           workspace);
+                     }
+                   });
+    PooledVector<Numbers> means;
+    for (RowMeans& set : sets_) {
+      set.finish(share);
+      means.push_back(std::move(set.means));
+    }
+    return means;
   }
 
  private:
-  const TileProduct<T>& all_products_;
-  Numbers& means_;
-  Numbers masses_;
-  PooledVector<Buffer<T>> products_;
+  void add(const TileRange& tile, MeanScratch<T>& workspace) {
+    if (scores_.empty(tile)) return;
+    workspace.scores.reserve(tile.rows * tile.cols);
+    workspace.weights.reserve(tile.rows * tile.cols);
+    const MatrixView<T> scores(workspace.scores.data(), tile.rows, tile.cols);
+    const MatrixView<T> weights(workspace.weights.data(), tile.rows, tile.cols);
+    scores_.fill(tile, scores, workspace.scratch);
+    const auto products = tile_products(products_, tile, workspace.products);
+    for (RowMeans& set : sets_) set.add<T>(tile, scores, products, weights);
+  }
+
+  const Scores<T>& scores_;
+  const TileProduct<T>& products_;
+  Partition partition_;
+  PooledVector<RowMeans> sets_;  // rows belong to one slot each
 };
 
 }  // namespace
@@ -79,21 +131,14 @@ WeightAdjoint<T> row_and_column_adjoint(const Numbers& f, const Numbers& g, doub
 template <class T>
 Numbers delta_of(const Forward<T>& forward, const TileProduct<T>& products, const Numbers& f,
                  const Numbers& g, int threads) {
-  return is_small(*forward.scores) ? mean_products(forward, products, f, g, threads)
-                                   : inner_products(forward.grad_out, forward.out);
+  if (!is_small(*forward.scores)) return inner_products(forward.grad_out, forward.out);
+  return std::move(mean_products(forward, products, {{f, g}}, threads).front());
 }
 
 template <class T>
-Numbers mean_products(const Forward<T>& forward, const TileProduct<T>& products, Numbers f,
-                      Numbers g, int threads) {
-  Numbers means;
-  MeanProducts<T> observer(products, f, forward.options.sink, means);
-  Pass<T> pass;
-  pass.scores = forward.scores;
-  pass.components = {Component{1, f, g}};
-  pass.observers = {&observer};
-  run(pass, threads);
-  return means;
+PooledVector<Numbers> mean_products(const Forward<T>& forward, const TileProduct<T>& products,
+                                    const PooledVector<WeightSet>& sets, int threads) {
+  return MeanProducts<T>(forward, products, sets).run(threads);
 }
 
 template <class T>
@@ -119,14 +164,15 @@ PooledVector<T> row_factors(const Numbers& f, const Numbers& before, double log_
   return factors;
 }
 
-#define ATTN_FOR_TYPE(T)                                                                           \
-  template WeightAdjoint<T> row_adjoint(const Numbers&, const Numbers&, double, const Numbers&);   \
-  template WeightAdjoint<T> row_and_column_adjoint(const Numbers&, const Numbers&, double,         \
-                                                   const Numbers&);                                \
-  template Numbers delta_of(const Forward<T>&, const TileProduct<T>&, const Numbers&,              \
-                            const Numbers&, int);                                                  \
-  template Numbers mean_products(const Forward<T>&, const TileProduct<T>&, Numbers, Numbers, int); \
-  template Numbers inner_products(MatrixView<const T>, MatrixView<const T>);                       \
+#define ATTN_FOR_TYPE(T)                                                                         \
+  template WeightAdjoint<T> row_adjoint(const Numbers&, const Numbers&, double, const Numbers&); \
+  template WeightAdjoint<T> row_and_column_adjoint(const Numbers&, const Numbers&, double,       \
+                                                   const Numbers&);                              \
+  template Numbers delta_of(const Forward<T>&, const TileProduct<T>&, const Numbers&,            \
+                            const Numbers&, int);                                                \
+  template PooledVector<Numbers> mean_products(const Forward<T>&, const TileProduct<T>&,         \
+                                               const PooledVector<WeightSet>&, int);             \
+  template Numbers inner_products(MatrixView<const T>, MatrixView<const T>);                     \
   template PooledVector<T> row_factors(const Numbers&, const Numbers&, double);
 ATTN_FOR_TYPE(float)
 ATTN_FOR_TYPE(double)

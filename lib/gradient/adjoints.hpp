@@ -1,5 +1,7 @@
 #pragma once
 
+#include <span>
+
 #include "gradient/gradient.hpp"
 #include "pass/potentials.hpp"
 #include "score/tile_product.hpp"
@@ -36,11 +38,17 @@ PooledVector<double> delta_of(const Forward<T>& forward, const TileProduct<T>& p
                               const PooledVector<double>& f, const PooledVector<double>& g,
                               int threads);
 
-/// δ_i = Σ_j P_ij G_ij / Σ_j P_ij, in one pass, where a sink counts in the divisor. An empty g
-/// means zeros.
+/// The weights P_ij = exp((s_ij − g_j) − f_i). An empty g means zeros.
+struct WeightSet {
+  std::span<const double> f;
+  std::span<const double> g;
+};
+
+/// δ_i = Σ_j P_ij G_ij / Σ_j P_ij of each set, in one pass, where a sink counts in the divisor.
 template <class T>
-PooledVector<double> mean_products(const Forward<T>& forward, const TileProduct<T>& products,
-                                   PooledVector<double> f, PooledVector<double> g, int threads);
+PooledVector<PooledVector<double>> mean_products(const Forward<T>& forward,
+                                                 const TileProduct<T>& products,
+                                                 const PooledVector<WeightSet>& sets, int threads);
 
 /// ⟨a_i, b_i⟩ of every row i, summed in float64.
 template <class T>

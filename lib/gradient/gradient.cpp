@@ -268,7 +268,7 @@ class GradientRunner {
         }
         kernel::adjoint_of_scores(weights_of_n, x, n + 1 < adjoints_.size(), gradient);
       }
-      add_to_values(adjoint.coefficient, weights_of_n, tile);
+      if (!is_mixed_into_first(n)) add_to_values(n, layout, weights_of_n, tile, workspace);
     }
     for (GradientSink<T>* sink : targets_.scores) sink->add(tile, gradient, lane);
     if (targets_.energies.empty()) return;
@@ -276,11 +276,25 @@ class GradientRunner {
     for (GradientSink<T>* sink : targets_.energies) sink->add(tile, gradient, lane);
   }
 
-  void add_to_values(double coefficient, MatrixView<T> weights, const TileRange& tile) const {
+  // The two parts of a mixture share one product with dO.
+  bool is_mixed_into_first(std::size_t n) const {
+    return n == 1 && adjoints_[1].coefficient != 0 && adjoints_[0].coefficient != 0;
+  }
+
+  void add_to_values(std::size_t n, const PanelLayout& layout, MatrixView<T> weights,
+                     const TileRange& tile, GradientScratch<T>& workspace) const {
+    const double coefficient = adjoints_[n].coefficient;
     if (targets_.v.data == nullptr || coefficient == 0) return;
     if (coefficient != 1) {
       for (Index i = 0; i < weights.rows; ++i) {
         kernel::scale_row(weights.row(i), weights.cols, coefficient);
+      }
+    }
+    if (n == 0 && adjoints_.size() > 1 && is_mixed_into_first(1)) {
+      const MatrixView<T> second = layout.view(workspace.weights[1], tile);
+      for (Index i = 0; i < weights.rows; ++i) {
+        kernel::add_scaled_row(weights.row(i), second.row(i), weights.cols,
+                               adjoints_[1].coefficient);
       }
     }
     if (forward_.dropout.any()) forward_.dropout.apply(tile, weights);

@@ -23,8 +23,10 @@ struct PartialDeltas {
   PartialDeltas(const Forward<T>& forward, const TileProduct<T>& products, int threads) {
     const Potentials& found = forward.attention->potentials;
     if (is_small(*forward.scores)) {
-      dnas = mean_products(forward, products, found.row, found.col, threads);
-      unas = mean_products(forward, products, found.unas_row, {}, threads);
+      auto both =
+          mean_products(forward, products, {{found.row, found.col}, {found.unas_row, {}}}, threads);
+      dnas = std::move(both[0]);
+      unas = std::move(both[1]);
       return;
     }
     const double u = forward.options.hybrid;
