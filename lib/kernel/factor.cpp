@@ -1,6 +1,7 @@
 #include "kernel/factor.hpp"
 
 #include <algorithm>
+#include <limits>
 
 #include "kernel/blas.hpp"
 #include "tensor/pooled_vector.hpp"
@@ -14,6 +15,9 @@ void dgeqrf_(const blasint* m, const blasint* n, double* a, const blasint* lda, 
              double* work, const blasint* lwork, blasint* info);
 void dorgqr_(const blasint* m, const blasint* n, const blasint* k, double* a, const blasint* lda,
              const double* tau, double* work, const blasint* lwork, blasint* info);
+void dgesvd_(const char* jobu, const char* jobvt, const blasint* m, const blasint* n, double* a,
+             const blasint* lda, double* s, double* u, const blasint* ldu, double* vt,
+             const blasint* ldvt, double* work, const blasint* lwork, blasint* info);
 }
 
 namespace attn::kernel {
@@ -60,6 +64,22 @@ void orthonormal_rows(MatrixView<double> a, MatrixView<double> coordinates) {
     std::fill_n(coordinates.row(i) + i + 1, a.rows - i - 1, 0.0);
   }
   dorgqr_(&m, &n, &n, a.data, &m, tau.data(), work.data(), &size, &info);
+}
+
+double largest_singular_value(MatrixView<const double> a) {
+  if (a.rows == 0) return 0;
+  prepare_blas();
+  const blasint n = blas_extent(a.rows);
+  const blasint size = blas_extent(8 * a.rows);
+  PooledVector<double> matrix(a.data, a.data + a.rows * a.rows);
+  PooledVector<double> values(static_cast<std::size_t>(a.rows));
+  PooledVector<double> work(static_cast<std::size_t>(size));
+  const blasint one = 1;
+  double none = 0;
+  blasint info = 0;
+  dgesvd_("N", "N", &n, &n, matrix.data(), &n, values.data(), &none, &one, &none, &one, work.data(),
+          &size, &info);
+  return info == 0 ? values.front() : std::numeric_limits<double>::quiet_NaN();
 }
 
 void add_gram(MatrixView<const double> a, double factor, MatrixView<double> out) {

@@ -23,6 +23,10 @@ void cholesky_solve_rows(MatrixView<const double> factor, MatrixView<double> x);
 /// Q.
 void orthonormal_rows(MatrixView<double> a, MatrixView<double> coordinates);
 
+/// That of a square matrix; 0 if it is empty, NaN in the rare case that LAPACK's iteration does not
+/// converge. Relative error about n roundings of float64.
+double largest_singular_value(MatrixView<const double> a);
+
 /// Adds factor · aᵀ a to the lower triangle of out (d, d), for a (n, d).
 void add_gram(MatrixView<const double> a, double factor, MatrixView<double> out);
 

@@ -38,7 +38,7 @@ ResultFamily attention() {
 
 ResultFamily transport() {
   return {.tool = "sinkhorn-iter",
-          .names = {"plan", "row_potential", "col_potential", "error"},
+          .names = {"plan", "row_potential", "col_potential", "error", "chain"},
           .inputs = joined(score_inputs, {"a", "b"}),
           .attributes = joined(scheme_attributes(), score_attributes()),
           .left_by_run = "attn_scheme",

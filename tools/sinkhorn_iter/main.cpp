@@ -10,6 +10,7 @@
 #include "common/numeric_libraries.hpp"
 #include "common/ranks.hpp"
 #include "common/section_tool.hpp"
+#include "sinkhorn_iter/bulk.hpp"
 #include "sinkhorn_iter/transport_datasets.hpp"
 #include "sinkhorn_iter/transport_heads.hpp"
 
@@ -35,12 +36,25 @@ cli::Declaration declare() {
       "plan Q with the right marginals, computed without cancellation. With forbidden pairs, the "
       "gap is null if P is far from its marginals or there is no tolerance. In float32 dual and "
       "gap are subject to the rounding of P. For scores E = 1.");
+  d.about(
+      "bulk runs a fixed number of iterations on many small problems at once: scores (..., m, n), "
+      "m "
+      "and n at most 64, such as the matrices of residual connections, one for each token. Each "
+      "has "
+      "its own error, the L1 error of its plan. A problem is solved by factors of exponentials if "
+      "its scores have a range of at most 40, else by logarithms in float64; the report counts "
+      "both. Problems are not examined for feasibility: where no plan exists, the error says so.");
+  d.verbs("VERB", {{"", "Solves problems of any size, one after the other, and certifies them."},
+                   {bulk_verb, "Solves many small problems at once."}});
   d.section("Transport");
+  d.for_verbs({""});
   d.number("epsilon", "E", "Regularisation of a cost: scores are -cost/E.",
            cli::Declaration::Range::positive());
+  d.for_verbs({});
   d.integer("iterations", "T", "Runs exactly T iterations; with --tolerance, at most T.", 1,
             Index{1} << 40)
-      .default_words("at most 1000");
+      .default_words("at most 1000; bulk: 20");
+  d.for_verbs({""});
   d.number(
        "tolerance", "E",
        "Stops when the L1 error of both marginals is at most E. Feasibility is checked first. If E "
@@ -57,17 +71,24 @@ cli::Declaration declare() {
   d.flag("anneal",
          "Begins with a larger epsilon and lowers it, which saves iterations if epsilon is small. "
          "The answer is the same.");
+  d.for_verbs({bulk_verb});
+  declare_bulk(d);
+  d.for_verbs({});
   d.choices("emit", {"plan", "row_potential", "col_potential", "error"},
             "Results to write. The plan of one problem is Lq x Lk numbers. error (..., T) is the "
             "L1 error after "
             "each iteration, nan after a problem's last one; with --anneal it begins with the "
-            "iterations at larger epsilon.",
+            "iterations at larger epsilon. bulk: error (...) is that of the plan.",
             "row_potential,col_potential,error");
+  d.for_verbs({""});
   d.section("Scores");
   declare_score_options(d, false, ScoreUse::transport);
+  d.for_verbs({});
   declare_sections(d, "problems");
+  d.for_verbs({""});
   declare_ranks(d);
   declare_restart(d);
+  d.for_verbs({});
   declare_transport_datasets(d);
   d.example("sinkhorn-iter --epsilon 0.01 --emit plan cost.h5 -o plan.h5",
             "A plan with uniform marginals.");
@@ -75,6 +96,8 @@ cli::Declaration declare() {
             "Point clouds; exponentials are kept as far as --memory allows, else recomputed.");
   d.example("sinkhorn-iter layer3.h5 | explain-away-stats --scheme unas,stored",
             "Compare softmax with doubly stochastic weights.");
+  d.example("sinkhorn-iter bulk --emit plan,error --chain scores.h5 -o plans.h5",
+            "20 iterations on each small matrix, and the gain of their products over layers.");
   d.exit_status(1, "not converged; the results are written with attn_status not_converged");
   d.exit_status(4,
                 "no plan has these marginals, or every such plan is zero at some allowed pair; or "
@@ -120,6 +143,7 @@ class Transport : public SectionTool<TransportTask> {
 };
 
 cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
+  if (arguments.verb == bulk_verb) return bulk(arguments, report);
   return Transport(arguments, report).run();
 }
 

@@ -18,8 +18,13 @@ void declare_transport_datasets(cli::Declaration& d) {
   d.result("plan", "(..., Lq, Lk)", "the plan; only with --emit")
       .result("row_potential", "(..., Lq)", "f, float64; -inf for a row with the sum 0")
       .result("col_potential", "(..., Lk)", "g, float64; -inf for a column with the sum 0")
-      .result("error", "(..., T)",
-              "the L1 error of the marginals after each iteration, float64; NaN after the last one")
+      .result(
+          "error", "(..., T)",
+          "the L1 error of the marginals after each iteration, float64; NaN after the last one; "
+          "bulk: (...), that of the plan")
+      .result("chain", "(..., L, 3)",
+              "bulk --chain: the largest singular value, row sum and column sum of the product of "
+              "the plans so far, float64")
       .report_member("iterations, status, tolerance, row_error, col_error",
                      "of the problem that converged worst; the errors are L1 errors of the "
                      "marginals")
@@ -34,7 +39,12 @@ void declare_transport_datasets(cli::Declaration& d) {
           "prove it")
       .report_member("padded_queries, padded_keys", padding_member)
       .report_member("queries, keys, problems",
-                     "the sizes, and an array of the same members for each problem with its index");
+                     "the sizes, and an array of the same members for each problem with its index")
+      .report_member("scaled, logarithmic, largest_error, mean_error",
+                     "bulk: how many problems were solved in either way, and their errors")
+      .report_member("largest_gain",
+                     "bulk --chain: the largest gains of whole chains, spectral, row_sum and "
+                     "column_sum, and their limit");
   declare_groups_member(d);
   d.reference(doubly_normalized_reference).reference(explain_away_reference);
 }

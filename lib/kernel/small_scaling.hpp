@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "tensor/view.hpp"
+
+/// Sinkhorn's iterations on many small matrices, one in each lane of a vector. Dispatched at run
+/// time to the best instruction set of the CPU. The bits of a problem depend on nothing but its own
+/// numbers.
+namespace attn::kernel {
+
+/// Ranges of scores, largest less least, up to which exponentials of all scores of a problem can be
+/// kept and rescaled: e^−40 and sums of its products with potentials are normal numbers of float32.
+constexpr double scaling_range = 40;
+
+/// `count` problems of the same size: scores (count, rows, cols), finite or −inf, which forbids a
+/// pair. Marginals are finite and >= 0; a step of 0 means that all problems have the same. Null:
+/// each row with an allowed pair has the sum 1, and the columns with an allowed pair share their
+/// total evenly.
+template <class T>
+struct SmallProblems {
+  Index count = 0;
+  Index rows = 0;
+  Index cols = 0;
+  const T* scores = nullptr;
+  const double* row_marginal = nullptr;  ///< a (rows), of the next problem `row_step` further on
+  Index row_step = 0;
+  const double* col_marginal = nullptr;  ///< b (cols)
+  Index col_step = 0;
+};
+
+/// What an iteration has found; null: not wanted. −inf is the potential of a line of the sum 0.
+template <class T>
+struct SmallResults {
+  T* plan = nullptr;                ///< π (count, rows, cols)
+  double* row_potential = nullptr;  ///< f (count, rows), π_ij = exp((s_ij − g_j) − f_i)
+  double* col_potential = nullptr;  ///< g (count, cols)
+  double* error = nullptr;  ///< (count): Σ_i |Σ_j π_ij − a_i| + Σ_j |Σ_i π_ij − b_j|, in float64
+};
+
+/// The working memory that both functions need, aligned as float64.
+std::int64_t small_scaling_bytes(Index rows, Index cols);
+
+/// `iterations` >= 1 times g_j = LSE_i(s_ij − f_i) − log b_j, then f_i = LSE_j(s_ij − g_j) − log
+/// a_i, from f = 0, as products with exp(s − max s): for problems whose finite scores have at most
+/// scaling_range. Writes 1 to done[n] for those, and their results; 0 for others, and for those
+/// whose potentials leave the range of T because no plan meets their marginals. Relative error of
+/// each sum of a row or column of π against a or b: that of the iteration, and rows + cols + 4
+/// roundings of T.
+void small_scaling(const SmallProblems<float>& problems, const SmallResults<float>& results,
+                   Index iterations, double* scratch, std::uint8_t* done);
+void small_scaling(const SmallProblems<double>& problems, const SmallResults<double>& results,
+                   Index iterations, double* scratch, std::uint8_t* done);
+
+/// The same for the problems `chosen`, by logarithms of sums in float64, for any range: a line
+/// whose pairs vanish has the potential −inf and no weight, which its error shows.
+void small_logarithms(const SmallProblems<float>& problems, const SmallResults<float>& results,
+                      Index iterations, double* scratch, std::span<const Index> chosen);
+void small_logarithms(const SmallProblems<double>& problems, const SmallResults<double>& results,
+                      Index iterations, double* scratch, std::span<const Index> chosen);
+
+}  // namespace attn::kernel

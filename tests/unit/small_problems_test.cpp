@@ -1,0 +1,263 @@
+#include "sinkhorn/small_problems.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "kernel/factor.hpp"
+#include "sinkhorn/plan_chain.hpp"
+
+using namespace attn;
+
+namespace {
+
+constexpr double forbidden = -std::numeric_limits<double>::infinity();
+
+// One problem by the formulas, in long double and by logarithms. A line without weight has the
+// potential −inf.
+struct PlainSolution {
+  std::vector<double> plan, row_potential, col_potential;
+  double error = 0;
+};
+
+template <class T>
+PlainSolution plain_iterations(const T* s, Index m, Index n, const double* given_a,
+                               const double* given_b, Index iterations) {
+  using Line = std::vector<long double>;
+  const auto at = [&](Index i, Index j) { return static_cast<long double>(s[i * n + j]); };
+  const auto is_open = [](long double score) { return score != forbidden; };
+  Line a(static_cast<std::size_t>(m)), b(static_cast<std::size_t>(n));
+  long double total = 0, open_columns = 0;
+  for (Index i = 0; i < m; ++i) {
+    bool open = false;
+    for (Index j = 0; j < n; ++j) open = open || is_open(at(i, j));
+    a[static_cast<std::size_t>(i)] = given_a != nullptr ? given_a[i] : open ? 1 : 0;
+    total += a[static_cast<std::size_t>(i)];
+  }
+  for (Index j = 0; j < n; ++j) {
+    bool open = false;
+    for (Index i = 0; i < m; ++i) open = open || is_open(at(i, j));
+    b[static_cast<std::size_t>(j)] = open ? 1 : 0;
+    open_columns += open ? 1 : 0;
+  }
+  for (Index j = 0; j < n; ++j) {
+    long double& sum = b[static_cast<std::size_t>(j)];
+    sum = given_b != nullptr ? given_b[j] : sum > 0 ? total / open_columns : 0;
+  }
+  Line f(a.size(), 0), g(b.size(), 0);
+  const auto potential = [](const Line& terms, long double marginal) -> long double {
+    long double largest = forbidden, sum = 0;
+    for (const long double term : terms) largest = std::max(largest, term);
+    if (largest == forbidden || marginal == 0) return forbidden;
+    for (const long double term : terms) sum += std::exp(term - largest);
+    return largest + std::log(sum) - std::log(marginal);
+  };
+  for (Index t = 0; t < iterations; ++t) {
+    for (Index j = 0; j < n; ++j) {
+      Line terms;
+      for (Index i = 0; i < m; ++i) {
+        const long double fi = f[static_cast<std::size_t>(i)];
+        if (fi != forbidden) terms.push_back(at(i, j) - fi);
+      }
+      g[static_cast<std::size_t>(j)] = potential(terms, b[static_cast<std::size_t>(j)]);
+    }
+    for (Index i = 0; i < m; ++i) {
+      Line terms;
+      for (Index j = 0; j < n; ++j) {
+        const long double gj = g[static_cast<std::size_t>(j)];
+        if (gj != forbidden) terms.push_back(at(i, j) - gj);
+      }
+      f[static_cast<std::size_t>(i)] = potential(terms, a[static_cast<std::size_t>(i)]);
+    }
+  }
+  PlainSolution found;
+  Line rows(a.size(), 0), cols(b.size(), 0);
+  for (Index i = 0; i < m; ++i) {
+    for (Index j = 0; j < n; ++j) {
+      const long double fi = f[static_cast<std::size_t>(i)];
+      const long double gj = g[static_cast<std::size_t>(j)];
+      const long double weight =
+          fi == forbidden || gj == forbidden ? 0 : std::exp((at(i, j) - gj) - fi);
+      found.plan.push_back(static_cast<double>(weight));
+      rows[static_cast<std::size_t>(i)] += weight;
+      cols[static_cast<std::size_t>(j)] += weight;
+    }
+  }
+  for (std::size_t i = 0; i < a.size(); ++i)
+    found.error += static_cast<double>(std::abs(rows[i] - a[i]));
+  for (std::size_t j = 0; j < b.size(); ++j)
+    found.error += static_cast<double>(std::abs(cols[j] - b[j]));
+  found.row_potential.assign(f.begin(), f.end());
+  found.col_potential.assign(g.begin(), g.end());
+  return found;
+}
+
+template <class T>
+struct Batch {
+  Index count, rows, cols;
+  std::vector<T> scores;
+  std::vector<double> a, b;
+  std::vector<T> plan;
+  std::vector<double> f, g, error;
+
+  Batch(Index problems, Index m, Index n, double spread) : count(problems), rows(m), cols(n) {
+    std::mt19937_64 random(static_cast<std::uint64_t>(problems * 100 + m * 10 + n));
+    std::normal_distribution<double> normal(0, spread);
+    for (Index k = 0; k < problems * m * n; ++k) scores.push_back(static_cast<T>(normal(random)));
+  }
+
+  SmallSummary solve(Index iterations, int threads = 1) {
+    plan.assign(scores.size(), T{7});
+    f.assign(static_cast<std::size_t>(count * rows), 7);
+    g.assign(static_cast<std::size_t>(count * cols), 7);
+    error.assign(static_cast<std::size_t>(count), 7);
+    kernel::SmallProblems<T> problems = {count, rows, cols, scores.data()};
+    if (!a.empty()) problems.row_marginal = a.data();
+    if (!b.empty()) problems.col_marginal = b.data();
+    problems.row_step = static_cast<Index>(a.size()) > rows ? rows : 0;
+    problems.col_step = static_cast<Index>(b.size()) > cols ? cols : 0;
+    return solve_small<T>(problems, {plan.data(), f.data(), g.data(), error.data()}, iterations,
+                          threads);
+  }
+
+  void check(Index iterations, double largest) const {
+    const double unit = static_cast<double>(std::numeric_limits<T>::epsilon());
+    // A factor has the roundings of its sum, of m + n terms; those of earlier iterations cancel.
+    const double roundings = static_cast<double>(rows + cols + 8);
+    const double allowed = roundings * unit * std::max(1.0, largest);
+    for (Index p = 0; p < count; ++p) {
+      CAPTURE(p);
+      const auto line = [&](const std::vector<double>& lines, Index length) {
+        return lines.empty()
+                   ? nullptr
+                   : lines.data() + (static_cast<Index>(lines.size()) > length ? p * length : 0);
+      };
+      const PlainSolution plain = plain_iterations(scores.data() + p * rows * cols, rows, cols,
+                                                   line(a, rows), line(b, cols), iterations);
+      const auto close = [](double x, double y, double tolerance) {
+        return x == y || std::abs(x - y) <= tolerance;
+      };
+      for (Index k = 0; k < rows * cols; ++k) {
+        CHECK(close(static_cast<double>(plan[static_cast<std::size_t>(p * rows * cols + k)]),
+                    plain.plan[static_cast<std::size_t>(k)], allowed));
+      }
+      for (Index i = 0; i < rows; ++i) {
+        CHECK(close(f[static_cast<std::size_t>(p * rows + i)],
+                    plain.row_potential[static_cast<std::size_t>(i)], allowed));
+      }
+      for (Index j = 0; j < cols; ++j) {
+        CHECK(close(g[static_cast<std::size_t>(p * cols + j)],
+                    plain.col_potential[static_cast<std::size_t>(j)], allowed));
+      }
+      CHECK(close(error[static_cast<std::size_t>(p)], plain.error,
+                  allowed * static_cast<double>(rows + cols)));
+    }
+  }
+};
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("small problems are solved as by the formulas", T, float, double) {
+  for (const auto& [m, n] : {std::pair<Index, Index>{1, 1},
+                             {4, 4},
+                             {3, 5},
+                             {5, 3},
+                             {8, 8},
+                             {1, 7},
+                             {17, 16},
+                             {64, 64}}) {
+    for (const Index count :
+         {Index{0}, Index{1}, Index{15}, Index{17}, m < 20 ? Index{257} : Index{2}}) {
+      CAPTURE(m);
+      CAPTURE(n);
+      CAPTURE(count);
+      Batch<T> batch(count, m, n, 2);
+      const SmallSummary summary = batch.solve(20);
+      CHECK(summary.scaled == count);
+      CHECK(summary.logarithmic == 0);
+      batch.check(20, 10);
+    }
+  }
+}
+
+TEST_CASE_TEMPLATE("wide ranges of scores are solved by logarithms", T, float, double) {
+  Batch<T> batch(40, 4, 4, 1);
+  for (std::size_t k = 0; k < 16; ++k) batch.scores[3 * 16 + k] *= T{100};
+  for (std::size_t k = 0; k < 16; ++k) batch.scores[20 * 16 + k] *= T{100};
+  const SmallSummary summary = batch.solve(20);
+  CHECK(summary.logarithmic == 2);
+  CHECK(summary.scaled == 38);
+  batch.check(20, 400);
+}
+
+TEST_CASE_TEMPLATE("forbidden pairs, closed lines and given marginals", T, float, double) {
+  const T none = static_cast<T>(forbidden);
+  Batch<T> batch(19, 4, 4, 1);
+  batch.scores[1] = none;                                                   // one pair
+  for (std::size_t j = 0; j < 4; ++j) batch.scores[16 + j] = none;          // a row
+  for (std::size_t i = 0; i < 4; ++i) batch.scores[2 * 16 + 4 * i] = none;  // a column
+  for (std::size_t k = 0; k < 16; ++k) batch.scores[3 * 16 + k] = none;     // all
+  batch.solve(7);
+  batch.check(7, 10);
+  SUBCASE("one marginal for all") {
+    batch.a = {1, 2, 0, 0.5};
+    batch.b = {0.5, 1, 1, 1};
+  }
+  SUBCASE("a marginal for each") {
+    for (Index k = 0; k < 19 * 4; ++k) batch.a.push_back(0.25 * static_cast<double>(k % 7));
+  }
+  batch.solve(7);
+  batch.check(7, 10);
+}
+
+TEST_CASE_TEMPLATE("no plan: factors that diverge are left to logarithms", T, float, double) {
+  // Rows 0 and 1 may use column 0 only, so both need its sum: factors fall by a constant each time.
+  const T none = static_cast<T>(forbidden);
+  Batch<T> batch(3, 3, 3, 0);
+  for (const std::size_t k : {1, 2, 4, 5}) batch.scores[9 + k] = none;
+  const SmallSummary summary = batch.solve(4000);
+  CHECK(summary.logarithmic >= 1);
+  CHECK(batch.error[1] > 0.9);
+  for (const T weight : batch.plan) CHECK(std::isfinite(weight));
+}
+
+TEST_CASE_TEMPLATE("bits do not depend on threads or on the neighbours", T, float, double) {
+  Batch<T> batch(1000, 4, 4, 3);
+  batch.solve(20, 1);
+  const auto plan = batch.plan;
+  const auto error = batch.error;
+  batch.solve(20, 3);
+  CHECK(batch.plan == plan);
+  CHECK(batch.error == error);
+  Batch<T> one(1, 4, 4, 3);
+  std::copy_n(batch.scores.begin() + 777 * 16, 16, one.scores.begin());
+  one.solve(20);
+  CHECK(std::equal(one.plan.begin(), one.plan.end(), plan.begin() + 777 * 16));
+}
+
+TEST_CASE("the largest singular value") {
+  CHECK(kernel::largest_singular_value({nullptr, 0, 0}) == 0);
+  const std::vector<double> one = {-3};
+  CHECK(kernel::largest_singular_value({one.data(), 1, 1}) == doctest::Approx(3));
+  // Of [1 1; 0 1]: the golden ratio.
+  const std::vector<double> shear = {1, 1, 0, 1};
+  CHECK(kernel::largest_singular_value({shear.data(), 2, 2}) ==
+        doctest::Approx((1 + std::sqrt(5)) / 2).epsilon(1e-14));
+}
+
+TEST_CASE_TEMPLATE("gains of a chain of plans", T, float, double) {
+  // Permutations have all gains 1; doubling a plan doubles them.
+  const std::vector<T> plans = {0, 1, 1, 0, 0, 2, 2, 0, 1, 1, 0, 1};
+  std::vector<ChainGain> gains(3);
+  chain_gains(plans.data(), 3, 2, gains.data());
+  CHECK(gains[0].spectral == doctest::Approx(1));
+  CHECK(gains[1].spectral == doctest::Approx(2));
+  CHECK(gains[1].largest_row == 2);
+  // [1 1; 0 1] · 2 I.
+  CHECK(gains[2].largest_row == 4);
+  CHECK(gains[2].largest_column == 4);
+  CHECK(gains[2].spectral == doctest::Approx(1 + std::sqrt(5)));
+}

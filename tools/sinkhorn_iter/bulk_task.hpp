@@ -1,0 +1,66 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "cli/command.hpp"
+#include "common/problem_share.hpp"
+#include "common/results.hpp"
+#include "io/input.hpp"
+
+namespace attn::tools {
+
+/// The small problems of one section, all of one size.
+struct BulkTask {
+  /// Checks everything but the numbers. Throws Error(input) for datasets whose shapes do not fit,
+  /// Error(usage) for results that cannot be made of them.
+  BulkTask(const cli::Arguments& arguments, io::InputBundle section);
+
+  static bool suffices(const cli::Arguments&, const io::InputBundle& bundle) {
+    return bundle.has("scores");
+  }
+
+  std::vector<io::InputDataset> datasets() const;
+  RunEffect effect(const cli::Arguments& arguments) const;
+  void report_params(cli::Report& report) const;
+  bool emits(const std::string& name) const { return emitted.contains(name); }
+
+  /// Problems that must be in memory together: those of a chain of products.
+  Index together() const { return chained ? input.leading.back() : 1; }
+
+  /// Every chain is a unit of shards, and so is each problem without chains.
+  ProblemUnits units() const;
+  std::vector<double> work() const;
+
+  /// Bytes of one problem's arrays in memory.
+  std::int64_t problem_bytes() const;
+
+  struct Input {
+    Shape leading;
+    Index problems = 1;
+    double size = 1;                      ///< pairs of a problem
+    std::shared_ptr<ProblemShare> share;  ///< of a shard, problems that follow each other
+
+    double pairs() const { return static_cast<double>(problems) * size; }
+
+    /// The problems to compute: the first of them, and how many.
+    Index own_first() const { return share && share->size() > 0 ? share->problem(0) : 0; }
+    Index own_problems() const { return share ? share->size() : problems; }
+  };
+
+  io::InputBundle bundle;
+  io::InputDataset scores;
+  std::optional<io::InputDataset> a, b;  ///< of one line, or by problem
+  Input input;
+  Index rows = 1;
+  Index cols = 1;
+  Index iterations = 1;
+  bool f64 = false;
+  bool chained = false;
+  std::set<std::string> emitted;  ///< results; "chain" among them
+};
+
+}  // namespace attn::tools
