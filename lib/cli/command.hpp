@@ -95,6 +95,9 @@ class Declaration {
   /// has no INPUT.
   Declaration& allow_external();
 
+  /// Adds -i NAME=ADDRESS, for tools that take datasets although their role has no INPUT.
+  Declaration& named_inputs(std::string help);
+
   /// Lets the tool take several INPUTs. It then writes no bundle for more than one.
   Declaration& several_inputs();
 

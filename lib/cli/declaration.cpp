@@ -211,6 +211,15 @@ Declaration& Declaration::allow_external() {
   return *this;
 }
 
+Declaration& Declaration::named_inputs(std::string help) {
+  add(*impl_, {.name = "input",
+               .letter = 'i',
+               .kind = Option::Kind::assignment,
+               .placeholder = "NAME=ADDRESS",
+               .help = std::move(help)});
+  return *this;
+}
+
 Declaration& Declaration::words(std::string placeholder, std::string help, int count_low,
                                 int count_high) {
   impl_->words_placeholder = std::move(placeholder);

@@ -235,7 +235,7 @@ class Parser {
         values["output"] = "-";
       }
     }
-    if (has_input(role_)) {
+    if (has("input")) {
       std::vector<std::string> assignments;
       for (const auto& [name, address] : a.named_inputs)
         assignments.push_back(name + "=" + address);

@@ -62,14 +62,25 @@ void Report::ran_on_ranks(const std::vector<RankCosts>& ranks) {
 void Report::add_compute_seconds(double seconds) { impl_->compute_seconds += seconds; }
 
 void Report::warn(const std::string& line) {
-  const std::string squashed = one_line(line);
-  const auto& before = impl_->warnings;
-  if (std::find(before.begin(), before.end(), squashed) != before.end()) return;
-  impl_->warnings.push_back(squashed);
-  impl_->say("warning", squashed);
+  const std::string added = impl_->add_warning(line);
+  std::vector<std::string>& own = impl_->own_warnings;
+  if (std::find(own.begin(), own.end(), added) == own.end()) own.push_back(added);
 }
 
+void Report::warn_of_whole(const std::string& line) { impl_->add_warning(line); }
+
+const std::vector<std::string>& Report::own_warnings() const { return impl_->own_warnings; }
+
 void Report::note(const std::string& line) { impl_->say("note", line); }
+
+std::string Report::Impl::add_warning(const std::string& line) {
+  const std::string squashed = one_line(line);
+  if (std::find(warnings.begin(), warnings.end(), squashed) == warnings.end()) {
+    warnings.push_back(squashed);
+    say("warning", squashed);
+  }
+  return squashed;
+}
 
 void Report::Impl::note_sources() const {
   std::vector<std::string> files;

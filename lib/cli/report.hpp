@@ -44,6 +44,13 @@ class Report {
   /// the JSON. A repeated warning is ignored.
   void warn(const std::string& line);
 
+  /// The same for what follows from the whole of a run, of which a part would say something else:
+  /// it is not among own_warnings().
+  void warn_of_whole(const std::string& line);
+
+  /// The lines of warn(), in order.
+  const std::vector<std::string>& own_warnings() const;
+
   /// Prints one line "TOOL: note: ..." on standard error at once (not with -q).
   void note(const std::string& line);
 

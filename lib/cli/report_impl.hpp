@@ -23,12 +23,16 @@ struct Report::Impl {
   nlohmann::ordered_json params = nlohmann::ordered_json::object();
   nlohmann::ordered_json result = nlohmann::ordered_json::object();
   nlohmann::ordered_json warnings = nlohmann::ordered_json::array();
+  std::vector<std::string> own_warnings;
   nlohmann::ordered_json ranks = nlohmann::ordered_json::array();
   std::string status;
   std::string text;
   std::string data;
   double compute_seconds = 0;
   bool json_file_spared = false;
+
+  /// Adds a warning and prints it, unless it was there before. Returns its line.
+  std::string add_warning(const std::string& line);
 
   /// Prints "TOOL: kind: line" on standard error at once, but not with -q.
   void say(const std::string& kind, const std::string& line) const;

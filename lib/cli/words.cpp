@@ -142,6 +142,11 @@ std::string shell_quoted(std::string_view word) {
   return quoted + "'";
 }
 
+std::string counted(Index count, const std::string& noun, const std::string& plural) {
+  if (count == 1) return "1 " + noun;
+  return std::to_string(count) + " " + (plural.empty() ? noun + "s" : plural);
+}
+
 std::size_t width(std::string_view text) {
   return text.size() -
          static_cast<std::size_t>(std::count_if(text.begin(), text.end(), is_continuation));

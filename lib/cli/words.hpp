@@ -4,6 +4,8 @@
 #include <string_view>
 #include <vector>
 
+#include "tensor/shape.hpp"
+
 namespace attn::cli {
 
 /// The least number of insertions, deletions, substitutions and swaps of neighbours that turn `a`
@@ -25,6 +27,10 @@ std::string one_line(std::string_view text);
 /// `word` as a shell reads it back: unchanged if that is safe, else 'quoted', or $'quoted' (bash,
 /// zsh, POSIX 2024) if it has control characters or is not UTF-8. Always one line of UTF-8.
 std::string shell_quoted(std::string_view word);
+
+/// A count with its noun, "1 head" or "3 heads"; the plural is `noun` and an s unless it is given:
+/// "2 keys of the batch".
+std::string counted(Index count, const std::string& noun, const std::string& plural = "");
 
 /// The width of UTF-8 `text` on a terminal, counted as one column per code point.
 std::size_t width(std::string_view text);

@@ -59,19 +59,6 @@ class Joined(ShardTest):
                 for file in files:
                     (self.folder / file).unlink()
 
-    def test_datasets_of_other_files(self):
-        """A dataset of -i stands in for that of each group, and is not in the joined bundle."""
-        self.write("same.h5", **{f"l{n}__{name}": np.ones((2, 9, 4)) for n in range(3) for name in "qkv"})
-        self.write("k.h5", k=np.random.default_rng(2).normal(size=(2, 9, 4)))
-        arguments = ["same.h5", "-i", "k=k.h5:/k", "-q"]
-        self.run_tool("attn-compute", *arguments, "-o", "whole.h5")
-        self.run_tool("tensor-join", *self.shards("attn-compute", *arguments, count=2), "--with", "same.h5",
-                      "-o", "joined.h5")
-        whole, joined = self.read("whole.h5"), self.read("joined.h5")
-        # Stored once; the other groups have links to it.
-        self.assertEqual(set(whole) - set(joined), {"l0/k"})
-        self.assert_same_bits(joined, whole, sorted(joined))
-
     def test_names_of_outputs(self):
         for output, expected in (("a.b.h5", "a.b.0001-of-0001.h5"), ("plain", "plain.0001-of-0001"),
                                  ("x%I_of_%N.h5", "x1_of_1.h5"), ("only%I.h5", "only%I.0001-of-0001.h5"),
@@ -151,7 +138,8 @@ class Engines(ShardTest):
                      says=["paths.h5", "divides groups"])
         self.refused("attn-compute", "--shard", "1/2", status=2, says=["standard input"])
         self.refused("explain-away-stats", "dump.h5", "--shard", "1/2", status=2, says=["--output"], output=None)
-        self.refused("explain-away-stats", "dump.h5", "--shard", "1/2", status=2, says=["o.csv"], output="o.csv")
+        self.refused("explain-away-stats", "dump.h5", "--shard", "1/2", status=2, says=["o.csv"],
+                     hint="tensor-join --csv", output="o.csv")
 
 
 class Killed(ShardTest):
@@ -187,8 +175,14 @@ class Refused(ShardTest):
 
     def test_sweep(self):
         sweep = ["dump.h5:/text/layer1", "--scale", "0.5,1", "--shard", "1/2"]
-        self.refused("explain-away-stats", *sweep, status=2, says=["a sweep", "is not divided among shards"],
-                     hint="without it", output="sweep.h5")
+        for output in ("sweep.h5", "sweep.csv"):
+            self.refused("explain-away-stats", *sweep, status=2, says=["a sweep", "is not divided among shards"],
+                         hint="without it", output=output)
+
+    def test_several_inputs(self):
+        for tool in ("explain-away-stats", "lambda-solve"):
+            self.refused(tool, "dump.h5", "dump.h5", "--shard", "1/2", status=2, says=["several INPUTs"],
+                         hint="run the tool with --shard on one INPUT after the other")
 
     def test_only_group(self):
         self.write("one.h5", **{f"l0__{name}": np.ones((1, 9, 4)) for name in "qkv"})

@@ -116,16 +116,30 @@ std::function<void()> commit_of(io::OutputBundle output, cli::Report& report) {
   return [kept] { kept->commit(); };
 }
 
-void warn_of_unused(const cli::Arguments& arguments, const io::InputBundle& input,
-                    cli::Report& report) {
-  const bool copied = arguments.output && !arguments.only && !arguments.dry_run;
+std::vector<std::string> unused_options(const cli::Arguments& arguments,
+                                        const io::InputBundle& input) {
+  std::vector<std::string> options;
   for (const std::string& name : input.unused_names()) {
     if (name == "tokens") continue;
     const bool named = std::any_of(arguments.named_inputs.begin(), arguments.named_inputs.end(),
                                    [&](const auto& entry) { return entry.first == name; });
-    report.warn(fmt::format("{} {}: this computation does not use it{}", named ? "-i" : "--map",
-                            name, named && copied ? ", it is only copied" : ""));
+    options.push_back((named ? "-i " : "--map ") + name);
   }
+  return options;
+}
+
+void warn_of_unused(const std::vector<std::string>& options, bool copies, cli::Report& report) {
+  for (const std::string& option : options) {
+    const bool copied = copies && option.starts_with("-i ");
+    report.warn_of_whole(option + ": this computation does not use it" +
+                         (copied ? ", it is only copied" : ""));
+  }
+}
+
+void warn_of_unused(const cli::Arguments& arguments, const io::InputBundle& input,
+                    cli::Report& report) {
+  const bool copies = arguments.output && !arguments.only && !arguments.dry_run;
+  warn_of_unused(unused_options(arguments, input), copies, report);
 }
 
 void report_input(cli::Report& report, const io::InputDataset& dataset) {

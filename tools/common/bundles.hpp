@@ -33,8 +33,15 @@ io::InputBundle open_one_input(const cli::Arguments& arguments,
 io::OutputBundle open_output(const cli::Arguments& arguments,
                              io::OutputBundle::Options options = {});
 
-/// Warns of datasets that -i names but that were never requested from `input`: a mistyped name
-/// would otherwise only be copied. `tokens` is exempt, since later tools may use it.
+/// The options that name a dataset which was never requested from `input`, "-i k" or "--map k": a
+/// mistyped name would otherwise only be copied. `tokens` is exempt, since later tools may use it.
+std::vector<std::string> unused_options(const cli::Arguments& arguments,
+                                        const io::InputBundle& input);
+
+/// Warns of such options; `copies`: the run copies what -i names to its output.
+void warn_of_unused(const std::vector<std::string>& options, bool copies, cli::Report& report);
+
+/// The same for the options of a run.
 void warn_of_unused(const cli::Arguments& arguments, const io::InputBundle& input,
                     cli::Report& report);
 

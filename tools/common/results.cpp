@@ -244,10 +244,15 @@ void write_marks(const ResultPlan& plan, io::OutputBundle& output) {
 }
 
 void warn_of_left_out(const std::vector<ResultPlan>& plans, cli::Report& report) {
+  std::set<std::pair<std::string, std::string>> all;
+  for (const ResultPlan& plan : plans) all.insert(plan.left_out.begin(), plan.left_out.end());
+  warn_of_left_out(all, report);
+}
+
+void warn_of_left_out(const std::set<std::pair<std::string, std::string>>& results,
+                      cli::Report& report) {
   std::map<std::string, NameSet> by_tool;
-  for (const ResultPlan& plan : plans) {
-    for (const auto& [tool, name] : plan.left_out) by_tool[tool].insert(name);
-  }
+  for (const auto& [tool, name] : results) by_tool[tool].insert(name);
   if (by_tool.empty()) return;
   std::vector<std::string> parts;
   for (const auto& [tool, names] : by_tool) {

@@ -59,7 +59,11 @@ ResultPlan plan_results(const cli::Arguments& arguments, const io::InputBundle& 
 /// Marks the results that were written to a section; `output` is its root or group.
 void write_marks(const ResultPlan& plan, io::OutputBundle& output);
 
-/// Warns, in one line, of the results left out of all sections.
+/// Warns, in one line, of results of an earlier run that were not copied: tool and name.
+void warn_of_left_out(const std::set<std::pair<std::string, std::string>>& results,
+                      cli::Report& report);
+
+/// The same for all sections.
 void warn_of_left_out(const std::vector<ResultPlan>& plans, cli::Report& report);
 
 }  // namespace attn::tools

@@ -126,13 +126,52 @@ std::string run_of(const cli::Arguments& arguments) {
   for (const char* const name : without_effect) options.erase(name);
   Json run = {{"tool", arguments.tool}, {"version", arguments.version}, {"options", options}};
   run["files"] = Json::array();
-  const auto add = [&](const std::string& address) {
-    run["files"].push_back(file_of(address, io::parse_address(address).file));
+  const auto add = [&](const std::string& name, const std::string& address) {
+    const std::string file = io::parse_address(address).file;
+    Json json = file_of(address, file);
+    json["name"] = name;
+    json["inside"] = address.substr(file.size());
+    run["files"].push_back(std::move(json));
   };
-  for (const std::string& input : arguments.inputs) add(input);
-  for (const auto& named : arguments.named_inputs) add(named.second);
+  for (const std::string& input : arguments.inputs) add("", input);
+  for (const auto& [name, address] : arguments.named_inputs) add(name, address);
   run["sources"] = sources_of(arguments);
   return run.dump();
+}
+
+std::vector<RunInput> inputs_of(const std::string& run) {
+  std::vector<RunInput> inputs;
+  try {
+    const Json files = Json::parse(run).at("files");
+    for (const Json& json : files) {
+      RunInput input;
+      json.at("name").get_to(input.name);
+      json.at("address").get_to(input.address);
+      json.at("inside").get_to(input.inside);
+      if (json.contains("size")) input.size = json.at("size").get<std::int64_t>();
+      if (json.contains("changed")) input.changed = json.at("changed").get<double>();
+      inputs.push_back(std::move(input));
+    }
+  } catch (const Json::exception&) {
+    throw Error(Failure::input, "the description of the run is damaged");
+  }
+  return inputs;
+}
+
+std::string input_difference(const RunInput& input, const std::string& address) {
+  const std::string file = io::parse_address(address).file;
+  const std::string inside = address.substr(file.size());
+  if (inside != input.inside) {
+    const auto text = [](const std::string& part) { return part.empty() ? "all of it" : part; };
+    return fmt::format("it names {}, not {}", text(inside), text(input.inside));
+  }
+  const Json found = file_of(address, file);
+  if (!found.contains("size")) return "";  // it is refused when it is opened
+  const auto size = found["size"].get<std::int64_t>();
+  if (size != input.size) {
+    return fmt::format("its size is {}, not {}", size, input.size.value_or(0));
+  }
+  return found["changed"].get<double>() == input.changed ? "" : "it has changed since";
 }
 
 std::string run_difference(const std::string& one, const std::string& other) {

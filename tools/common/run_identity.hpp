@@ -1,6 +1,9 @@
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "cli/command.hpp"
 
@@ -11,6 +14,22 @@ namespace attn::tools {
 /// datasets, external links and raw storage of HDF5 inputs lead. Runs that agree in it have the
 /// same results.
 std::string run_of(const cli::Arguments& arguments);
+
+/// An input of a run: INPUT, or a dataset of -i.
+struct RunInput {
+  std::string name;     ///< that of -i; "" for INPUT
+  std::string address;  ///< as given
+  std::string inside;   ///< what follows the file in it: ":/layer3/k[0]"
+  std::optional<std::int64_t> size = {};
+  std::optional<double> changed = {};  ///< the time, in seconds
+};
+
+/// The inputs in the result of run_of. Throws Error(input) if it is damaged.
+std::vector<RunInput> inputs_of(const std::string& run);
+
+/// Where `address` is another input than that of the run: "its size is 5, not 7". Empty if nothing
+/// differs; the name of the file may.
+std::string input_difference(const RunInput& input, const std::string& address);
 
 /// JSON of a report's `params`, without those of which no result depends.
 std::string params_text(cli::Report& report);

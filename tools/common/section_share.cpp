@@ -10,9 +10,7 @@ namespace attn::tools {
 
 void SectionShare::add(const SectionName& name, double work, const ResultPlan& whole) {
   work_.push_back(work);
-  Section section{name.group, whole.without, whole.removed_attributes};
-  for (const auto& named : arguments_.named_inputs) section.left_out.push_back(named.first);
-  sections_.push_back(std::move(section));
+  sections_.push_back({name.group, whole});
 }
 
 void SectionShare::divide(const ProblemUnits& units, const std::vector<double>& work) {
@@ -27,7 +25,7 @@ void SectionShare::divide(const ProblemUnits& units, const std::vector<double>& 
   problems_ = std::make_shared<ProblemShare>(units.problems(), own_problems(units, work, shard_));
 }
 
-void SectionShare::mark(io::OutputBundle& output) const {
+void SectionShare::mark(io::OutputBundle& output, const cli::Report& report) const {
   ShardMarks marks;
   marks.shard = shard_;
   marks.run = run_of(arguments_);
@@ -36,8 +34,12 @@ void SectionShare::mark(io::OutputBundle& output) const {
     const Section& section = sections_[n];
     if (!problems_) marks.own.push_back(section.group);
     const std::string& group = section.group;
-    for (const std::string& name : section.left_out) marks.left_out.push_back(path_in(group, name));
-    for (const std::string& name : section.removed) marks.removed.push_back(path_in(group, name));
+    const ResultPlan& whole = section.whole;
+    for (const std::string& name : whole.without) marks.left_out.push_back(path_in(group, name));
+    for (const std::string& name : whole.removed_attributes) {
+      marks.removed.push_back(path_in(group, name));
+    }
+    marks.warnings.outdated.insert(whole.left_out.begin(), whole.left_out.end());
   }
   if (problems_) {
     marks.divided.emplace(ShardMarks::Divided{sections_.front().group, *problems_});
@@ -45,6 +47,8 @@ void SectionShare::mark(io::OutputBundle& output) const {
     for (const Section& section : sections_) marks.groups.push_back(section.group);
   }
   marks.report = notes_;
+  marks.warnings.lines = report.own_warnings();
+  marks.warnings.unused = unused_;
   write_shard_marks(marks, output);
 }
 

@@ -37,11 +37,14 @@ class SectionShare {
   /// The problems that the shard computes; null if they are not divided.
   const std::shared_ptr<ProblemShare>& problems() const { return problems_; }
 
+  /// Keeps the options of the run that name unused datasets (unused_options).
+  void keep_unused(std::vector<std::string> options) { unused_ = std::move(options); }
+
   /// Keeps notes of the report on a section, which mark() writes.
   void keep(ReportNotes notes) { notes_.push_back(std::move(notes)); }
 
-  /// Writes the marks of the shard (shard_marks.hpp).
-  void mark(io::OutputBundle& output) const;
+  /// Writes the marks of the shard (shard_marks.hpp), with the warnings in `report`.
+  void mark(io::OutputBundle& output, const cli::Report& report) const;
 
   /// "shard 3 of 64 has none of the 40 groups"
   std::string without_work() const;
@@ -49,8 +52,7 @@ class SectionShare {
  private:
   struct Section {
     std::string group;
-    std::vector<std::string> left_out;
-    std::vector<std::string> removed;
+    ResultPlan whole;
   };
   const cli::Arguments& arguments_;
   Shard shard_;
@@ -58,6 +60,7 @@ class SectionShare {
   std::vector<Section> sections_;
   std::shared_ptr<ProblemShare> problems_;
   std::vector<ReportNotes> notes_;
+  std::vector<std::string> unused_;
 };
 
 }  // namespace attn::tools

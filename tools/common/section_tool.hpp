@@ -107,7 +107,7 @@ class SectionTool {
     // A tool writes either a bundle or a table.
     if (output) {
       io::OutputBundle whole = output->take(report_);
-      if (share_) share_->mark(whole);
+      if (share_) share_->mark(whole, report_);
       outcome.commit = commit_of(std::move(whole), report_);
     }
     return outcome;
@@ -182,7 +182,10 @@ class SectionTool {
       kept_.push_back(std::move(task));
     }
     warn_of_unused(arguments_, sections_.whole(), report_);
-    if (share_) divide();
+    if (share_) {
+      share_->keep_unused(unused_options(arguments_, sections_.whole()));
+      divide();
+    }
     problems_ = std::accumulate(counts_.begin(), counts_.end(), Index{0});
   }
 
@@ -243,7 +246,7 @@ class SectionTool {
 
   cli::Outcome write_empty_shard() {
     io::OutputBundle output = open_output_like(arguments_, sections_.whole(), {}, output_options());
-    share_->mark(output);
+    share_->mark(output, report_);
     cli::Outcome outcome;
     outcome.summary = share_->without_work();
     outcome.commit = commit_of(std::move(output), report_);

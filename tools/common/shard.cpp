@@ -184,21 +184,33 @@ std::string shard_output(const std::string& output, const Shard& shard) {
 cli::Arguments with_shard(const cli::Arguments& arguments) {
   const std::optional<Shard> shard = shard_of(arguments);
   if (!shard) return arguments;
-  if (arguments.table_file) {
-    refuse(
-        "--shard writes the bundle of a part, but --output is the table " + *arguments.table_file,
-        "-o FILE.h5");
-  }
+  if (arguments.table_file) return arguments;  // require_no_table_of_shard refuses it
   if (!arguments.output) {
     refuse("--shard needs --output, which names the bundles of the parts", "-o FILE.h5");
   }
-  if (arguments.input == "-") {
+  const auto is_stream = [](const std::string& address) {
+    return address == "-" || address.starts_with("-:");
+  };
+  if (arguments.input && is_stream(*arguments.input)) {
     refuse("--shard reads a file, but INPUT is standard input, which only one job could read");
+  }
+  for (const auto& [name, address] : arguments.named_inputs) {
+    if (!is_stream(address)) continue;
+    refuse(
+        fmt::format("--shard reads files, but -i {} is standard input, which only one job could "
+                    "read",
+                    name));
   }
   cli::Arguments own = arguments;
   own.only = true;
   own.output = shard_output(*arguments.output, *shard);
   return own;
+}
+
+void require_no_table_of_shard(const cli::Arguments& arguments) {
+  if (!arguments.table_file || !shard_of(arguments)) return;
+  refuse("--shard writes the bundle of a part, but --output is the table " + *arguments.table_file,
+         "-o FILE.h5; tensor-join --csv makes the table of all parts");
 }
 
 std::pair<std::size_t, std::size_t> share_of(std::vector<double> work, const Shard& shard) {

@@ -41,9 +41,13 @@ std::optional<Shard> shard_of(const cli::Arguments& arguments);
 std::string shard_output(const std::string& output, const Shard& shard);
 
 /// The arguments of a run that writes only its shard: with --shard, the results alone, to
-/// shard_output. Throws Error(usage) without an output, and if INPUT is a stream, which only one of
-/// the jobs could read.
+/// shard_output. Throws Error(usage) without an output, and if an input is a stream, which only one
+/// of the jobs could read. A table in place of the bundle is left to require_no_table_of_shard.
 cli::Arguments with_shard(const cli::Arguments& arguments);
+
+/// Throws Error(usage) if a shard is to write a table in place of a bundle. A tool calls it after
+/// its own checks, which may know that no bundle would help.
+void require_no_table_of_shard(const cli::Arguments& arguments);
 
 /// The units, [first, second), that a shard computes of units with this much work each: those whose
 /// middle lies within its part of the sum. Every unit belongs to one shard, each shard has units

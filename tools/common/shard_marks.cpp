@@ -69,6 +69,21 @@ std::optional<ShardMarks::Divided> read_divided(const io::InputBundle& group) {
   return ShardMarks::Divided{group.text_attribute("group").value_or(""), std::move(share)};
 }
 
+void write_warnings(const ShardMarks::Warnings& warnings, io::OutputBundle& group) {
+  const Json json = {
+      {"lines", warnings.lines}, {"unused", warnings.unused}, {"outdated", warnings.outdated}};
+  group.write_strings("warnings", {json.dump()});
+}
+
+ShardMarks::Warnings read_warnings(const io::InputBundle& group) {
+  const Json json = Json::parse(group.dataset("warnings").read_strings().at(0));
+  ShardMarks::Warnings warnings;
+  json.at("lines").get_to(warnings.lines);
+  json.at("unused").get_to(warnings.unused);
+  json.at("outdated").get_to(warnings.outdated);
+  return warnings;
+}
+
 }  // namespace
 
 void write_shard_marks(const ShardMarks& marks, io::OutputBundle& output) {
@@ -80,6 +95,7 @@ void write_shard_marks(const ShardMarks& marks, io::OutputBundle& output) {
   group.write_strings("own", marks.own);
   group.write_strings("left_out", marks.left_out);
   group.write_strings("removed", marks.removed);
+  write_warnings(marks.warnings, group);
   if (marks.divided) write_divided(*marks.divided, group);
   if (marks.report.empty()) return;
   io::OutputBundle notes = output.group(std::string(shard_group) + "/" + report_group);
@@ -100,7 +116,9 @@ ShardMarks read_shard_marks(const io::InputBundle& bundle) {
   const auto list = [&](const char* name) { return group.dataset(name).read_strings(); };
   std::optional<ShardMarks::Divided> divided;
   std::vector<ReportNotes> report;
+  ShardMarks::Warnings warnings;
   try {
+    warnings = read_warnings(group);
     divided = read_divided(group);
     const std::vector<std::string> inside = group.group_names();
     if (std::find(inside.begin(), inside.end(), report_group) != inside.end()) {
@@ -118,7 +136,8 @@ ShardMarks read_shard_marks(const io::InputBundle& bundle) {
           .own = list("own"),
           .left_out = list("left_out"),
           .removed = list("removed"),
-          .report = std::move(report)};
+          .report = std::move(report),
+          .warnings = std::move(warnings)};
 }
 
 std::string path_in(const std::string& group, const std::string& name) {

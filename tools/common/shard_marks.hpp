@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,11 +26,19 @@ struct ShardMarks {
     ProblemShare problems;
   };
   std::optional<Divided> divided;
-  std::vector<std::string> groups;    ///< otherwise, those of all shards, in order
-  std::vector<std::string> own;       ///< those of this shard
-  std::vector<std::string> left_out;  ///< paths in INPUT that an undivided run would not copy
-  std::vector<std::string> removed;   ///< attributes that it would remove, GROUP/NAME
-  std::vector<ReportNotes> report;    ///< by section, for tools with a report
+  std::vector<std::string> groups;  ///< otherwise, those of all shards, in order
+  std::vector<std::string> own;     ///< those of this shard
+  /// Paths in INPUT that an undivided run would not copy, but for the datasets of -i.
+  std::vector<std::string> left_out;
+  std::vector<std::string> removed;  ///< attributes that it would remove, GROUP/NAME
+  std::vector<ReportNotes> report;   ///< by section, for tools with a report
+  /// What an undivided run would warn of, as far as the shard knows.
+  struct Warnings {
+    std::vector<std::string> lines;
+    std::vector<std::string> unused;                         ///< unused_options
+    std::set<std::pair<std::string, std::string>> outdated;  ///< ResultPlan::left_out
+  };
+  Warnings warnings;
 };
 
 inline constexpr const char* shard_group = "attn_shard";

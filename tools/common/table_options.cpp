@@ -6,6 +6,7 @@
 
 #include "attnkit/error.hpp"
 #include "common/output_format.hpp"
+#include "common/shard.hpp"
 #include "io/output.hpp"
 #include "io/target/target.hpp"
 #include "io/target/target_writer.hpp"
@@ -87,7 +88,9 @@ cli::Arguments with_table_file(const cli::Arguments& arguments) {
   } else if (arguments.inputs.size() > 1) {
     throw Error(Failure::usage,
                 fmt::format("--output is {}, but several INPUTs make no bundle", *arguments.output),
-                "-o FILE.csv writes a table; or run the tool on one INPUT after the other");
+                shard_of(arguments)
+                    ? "run the tool with --shard on one INPUT after the other"
+                    : "-o FILE.csv writes a table; or run the tool on one INPUT after the other");
   }
   return own;
 }

@@ -183,10 +183,6 @@ class ColumnTool : public SectionTool<ColumnTask> {
         table_(arguments, column_table_columns(wanted_, swept_), {.own_top = true}),
         sweep_(sweep_table(wanted_.sums.epsilons)) {
     if (!swept_ || !arguments.output) return;
-    if (is_shard()) {
-      throw Error(Failure::usage, "a sweep over --scale or --hybrid is not divided among shards",
-                  "one value of each with --shard, or -o FILE.csv without it");
-    }
     throw Error(Failure::usage,
                 "--output is " + *arguments.output + ", but a sweep makes no bundle",
                 "-o FILE.csv writes its table");
@@ -318,6 +314,11 @@ class ColumnTool : public SectionTool<ColumnTask> {
 };
 
 cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
+  if (shard_of(arguments) && sweep_points(arguments).size() > 1) {
+    throw Error(Failure::usage, "a sweep over --scale or --hybrid is not divided among shards",
+                "one value of each with --shard, or -o FILE.csv without it");
+  }
+  require_no_table_of_shard(arguments);
   return ColumnTool(arguments, report).run();
 }
 

@@ -157,6 +157,7 @@ class SolveDual : public SectionTool<DualTask> {
 };
 
 cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
+  require_no_table_of_shard(arguments);
   return SolveDual(arguments, report).run();
 }
 

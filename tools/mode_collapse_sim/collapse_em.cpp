@@ -193,6 +193,7 @@ cli::Outcome run_em(const cli::Arguments& arguments, cli::Report& report) {
   task.sets.report_params(arguments, task.steps, task.emitted, report);
   if (task.stored) report_input(report, *task.stored);
   if (input) warn_of_unused(arguments, *input, report);
+  if (input && share) share->keep_unused(unused_options(arguments, *input));
   if (arguments.dry_run) {
     report_em_cost(arguments, task, report);
     return {};

@@ -51,7 +51,7 @@ RunEffect effect_of(const cli::Arguments& arguments, const PointSets& sets,
 io::OutputBundle CollapseOutput::take(cli::Report& report) {
   warn_of_left_out({plan}, report);
   write_marks(plan, bundle);
-  if (share != nullptr) share->mark(bundle);
+  if (share != nullptr) share->mark(bundle, report);
   return std::move(bundle);
 }
 
@@ -101,7 +101,7 @@ cli::Outcome write_empty_shard(const cli::Arguments& arguments,
   io::OutputBundle output = open_output(arguments);
   if (input) output.copy_attributes_from(*input);
   output.add_history(arguments.command_line, arguments.version);
-  share.mark(output);
+  share.mark(output, report);
   cli::Outcome outcome;
   outcome.summary = share.without_work();
   outcome.commit = commit_of(std::move(output), report);

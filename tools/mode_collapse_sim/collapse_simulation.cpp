@@ -213,6 +213,7 @@ cli::Outcome run_simulation(const cli::Arguments& arguments, cli::Report& report
   std::optional<SectionShare> share = divide_sets(arguments, task.sets);
   task.sets.report_params(arguments, task.steps, task.emitted, report);
   if (input) warn_of_unused(arguments, *input, report);
+  if (input && share) share->keep_unused(unused_options(arguments, *input));
   if (arguments.dry_run) {
     report_simulation_cost(arguments, task, report);
     return {};

@@ -24,11 +24,11 @@ void ColumnVerdict::add(const ColumnStatistics& statistics, const ColumnSummarie
     if (!summaries.schemes[n].all.holds) broken = true;
     if (statistics.schemes[n].converged) continue;
     unconverged = true;
-    report.warn(statistics.schemes[n].name + " did not converge on every head" +
-                (group.empty() ? "" : " of " + group) +
-                convergence_words(statistics.schemes[n].convergence,
-                                  "attn-compute --scheme sinkhorn --iterations") +
-                "; --scheme stored reads its results");
+    report.warn_of_whole(statistics.schemes[n].name + " did not converge on every head" +
+                         (group.empty() ? "" : " of " + group) +
+                         convergence_words(statistics.schemes[n].convergence,
+                                           "attn-compute --scheme sinkhorn --iterations") +
+                         "; --scheme stored reads its results");
   }
 }
 
@@ -81,7 +81,7 @@ void ColumnReporter::conclude(const std::string& name, cli::Report& report) {
   }
   for (const ExplainedKeys& of : explained_) {
     const std::string note = tail_note(of, wanted_.sums.epsilons.front(), enough_words(groups_));
-    if (!note.empty()) report.warn(note);
+    if (!note.empty()) report.warn_of_whole(note);
   }
 }
 

@@ -7,6 +7,8 @@
 #include "common/bundles.hpp"
 #include "common/numeric_libraries.hpp"
 #include "common/output_format.hpp"
+#include "common/results.hpp"
+#include "tensor_join/input_join.hpp"
 #include "tensor_join/report_join.hpp"
 #include "tensor_join/shard_set.hpp"
 
@@ -30,7 +32,10 @@ cli::Declaration declare() {
           "figures of all heads.")
       .text("with", "INPUT",
             "Also copies the contents of INPUT, as the command would without --only: everything "
-            "but results that do not hold any more, and datasets that -i replaced.")
+            "but results that do not hold any more.")
+      .named_inputs(
+          "Also copies dataset NAME from ADDRESS, as the command of the run. --with needs each -i "
+          "of that command.")
       .flag("virtual",
             "Copies no results: the datasets of OUTPUT are virtual ones of HDF5 that refer to the "
             "shards, by names relative to the folder of OUTPUT. A shard that is missing later is "
@@ -51,20 +56,6 @@ cli::Declaration declare() {
   return d;
 }
 
-// Adds what INPUT has besides. What the shards have written stays.
-void add_input(const cli::Arguments& arguments, const ShardSet& shards, io::OutputBundle& output,
-               cli::Report& report) {
-  io::InputBundle::Options options = input_options(arguments, report);
-  options.input = arguments.text("with");
-  const io::InputBundle input(options);
-  const std::vector<std::string> removed = shards.removed(input);
-  output.copy_from(input, shards.left_out());
-  for (const std::string& path : removed) {
-    const auto [group, name] = group_and_name(path);
-    output.group(group).remove_attribute(name);
-  }
-}
-
 cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
   const std::vector<std::string> files = arguments.words();
   if (arguments.flag("virtual") &&
@@ -75,12 +66,16 @@ cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
         "-o FILE.h5");
   }
   const ShardSet shards(arguments, report, files);
+  const InputJoin inputs(arguments, shards, report);
   report.result() = {{"shards", shards.size()},
                      {shards.divides_problems() ? "problems" : "groups", shards.units()}};
   cli::Outcome outcome;
   const std::string parts = fmt::format("{} shard{}", shards.size(), shards.size() == 1 ? "" : "s");
   std::string words = fmt::format("{} of {}", shards.units_text(), parts);
   if (!arguments.dry_run) {
+    const ShardMarks::Warnings warnings = shards.warnings();
+    warn_of_unused(warnings.unused, !inputs.empty(), report);
+    for (const std::string& line : warnings.lines) report.warn(line);
     if (const auto reported = join_report(arguments, shards, report)) {
       if (!reported->summary.empty()) words = reported->summary + ", from " + parts;
       outcome.status = reported->status;
@@ -94,7 +89,10 @@ cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
   if (arguments.dry_run) return outcome;
   io::OutputBundle output = open_output(arguments);
   shards.write(output);
-  if (arguments.given("with")) add_input(arguments, shards, output, report);
+  if (!inputs.empty()) {
+    inputs.write(output);
+    warn_of_left_out(shards.warnings().outdated, report);
+  }
   output.add_history(arguments.command_line, arguments.version);
   if (shards.refers_outside()) {
     report.note(*arguments.output +

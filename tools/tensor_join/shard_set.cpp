@@ -294,6 +294,22 @@ std::vector<std::string> ShardSet::removed(const io::InputBundle& input) const {
   return {found.begin(), found.end()};
 }
 
+std::vector<std::string> ShardSet::groups() const {
+  const ShardMarks& marks = shards_.front().marks;
+  return marks.divided ? std::vector<std::string>{marks.divided->group} : marks.groups;
+}
+
+ShardMarks::Warnings ShardSet::warnings() const {
+  ShardMarks::Warnings all;
+  for (const Part& one : shards_) {
+    const ShardMarks::Warnings& own = one.marks.warnings;
+    all.lines.insert(all.lines.end(), own.lines.begin(), own.lines.end());
+    all.outdated.insert(own.outdated.begin(), own.outdated.end());
+  }
+  all.unused = shards_.front().marks.warnings.unused;
+  return all;
+}
+
 std::string ShardSet::tool() const {
   const Json run = Json::parse(shards_.front().marks.run, nullptr, false);
   return run.is_object() ? run.value("tool", "") : "";

@@ -39,8 +39,15 @@ class ShardSet {
   /// wrote: "a.h5, b.h5 and 3 more". Empty if there are none, and if the tool writes none.
   std::string not_converged() const;
 
-  /// The tool that wrote the shards.
+  /// The run, as run_of describes it, and the tool that wrote the shards.
+  const std::string& run() const { return shards_.front().marks.run; }
   std::string tool() const;
+
+  /// The groups of the run, "" for INPUT itself.
+  std::vector<std::string> groups() const;
+
+  /// What an undivided run warns of, apart from what the report on all shards does.
+  ShardMarks::Warnings warnings() const;
 
   /// What a shard keeps of the report on a section.
   struct ReportPart {
@@ -53,7 +60,7 @@ class ShardSet {
   /// section or some heads of which a shard keeps nothing.
   std::vector<std::vector<ReportPart>> report_parts() const;
 
-  /// What an undivided run would not copy of INPUT.
+  /// What an undivided run would not copy of INPUT, besides the datasets of -i.
   std::vector<std::string> left_out() const;
 
   /// The attributes of INPUT, GROUP/NAME, that an undivided run would remove.
