@@ -50,9 +50,13 @@ class BatchGradients {
   /// Writes the gradients of shared inputs.
   void finish(const Tensors<T>& gradients) const;
 
+  /// The sums so far, by part and input: with them another object goes on.
+  using Sums = std::vector<std::vector<std::vector<double>>>;
+  Sums& sums() { return sums_; }
+
  private:
   const Mechanism<T>& mechanism_;
-  std::vector<std::vector<std::vector<double>>> sums_;  // by part and input
+  Sums sums_;
 };
 
 /// The same for a batch that is there as a whole.

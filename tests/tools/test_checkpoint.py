@@ -28,6 +28,19 @@ class CheckpointTest(ToolTest):
         self.write("dump.h5", {"model": "m"}, **{
             f"layer{n}__{name}": draw.normal(size=shape) for n in range(GROUPS) for name, shape in shapes.items()})
 
+    def add_sequences(self):
+        """Adds inputs of mechanisms to the groups."""
+        draw = np.random.default_rng(6)
+        shapes = {"x": (20, 60, 32), "w1": (24, 32), "w2": (6, 24), "grad_out": (20, 6, 32),
+                  "a": (20, 12, 5), "state": (20, 4), "w_a": (6, 5), "w_h": (6, 4), "readout": (7, 5),
+                  "grad_log_p": (20,)}
+        with h5py.File(self.folder / "dump.h5", "w") as file:
+            for n in range(GROUPS):
+                for name, shape in shapes.items():
+                    file[f"part{n}/{name}"] = draw.normal(size=shape)
+                file[f"part{n}/v"] = draw.normal(size=6)
+                file[f"part{n}/target"] = draw.integers(0, 7, size=20)
+
     def start(self, command, **more):
         return subprocess.Popen([BIN / command[0], *map(str, command[1:])], cwd=self.folder, env=self.environment,
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more)
@@ -78,12 +91,22 @@ class GoesOn(CheckpointTest):
         ["explain-away-stats", "dump.h5", "--scheme", "unas,dnas,hnas", "--hybrid", "0.5", "-o", "out.h5"],
         ["sinkhorn-iter", "dump.h5", "-o", "out.h5"],
         ["lambda-solve", "dump.h5", "-o", "out.h5"],
+        ["mode-collapse-sim", "simulate", "--counts", "200,150", "--centres", "1,0;-1,0", "--seeds", "3",
+         "--steps", "8", "--scheme", "unas,dnas", "-o", "out.h5"],
+        ["mode-collapse-sim", "em", "--counts", "200,150", "--centres", "2,0;-2,0", "--seeds", "3", "--steps", "8",
+         "--priors", "estimated", "--estimate-variance", "-o", "out.h5"],
+        ["structured-attention", "dump.h5", "--memory", "1M",
+         "--emit", "weights,out,penalty,grad_x,grad_w1,grad_w2", "-o", "out.h5"],
+        ["hard-attention", "dump.h5", "--samples", "30000", "--entropy", "0.1", "--memory", "64K",
+         "--emit", "log_p,grad_a,grad_w_a", "-o", "out.h5"],
     ]
 
     def test_killed_at_random_moments(self):
         moments = random.Random(2)
         for run in self.RUNS:
             with self.subTest(run=run):
+                if run[0] in ("structured-attention", "hard-attention"):
+                    self.add_sequences()
                 command = [*run, "--json=out.json", "--checkpoint", "ck", "--checkpoint-every", "0"]
                 begun = time.monotonic()
                 self.run_tool(*command)
@@ -99,7 +122,7 @@ class GoesOn(CheckpointTest):
                     status, errors = self.interrupted(command, number, moments.uniform(0.2, 0.9) * seconds)
                     tries += 1
                     self.assertLess(tries, 20 * wanted, errors)
-                    continued += "goes on after" in errors
+                    continued += "goes on " in errors
                     kills += status != 0
                     # Before its handlers are set, a signal ends the process.
                     self.assertIn(status, (0, 75, -number), errors)

@@ -39,6 +39,9 @@ cli::Declaration declare() {
   declare_measure(d);
   d.for_verbs({});
   declare_sections(d, "sequences");
+  d.for_verbs({""});
+  declare_restart(d);
+  d.for_verbs({});
   d.formula("f_ji = v' tanh(w_source e_i + w_target g_j + w_position psi + w_previous xi)")
       .formula("psi = [log(1+j), log(1+i), log(1+I)], from i = j = 1")
       .formula("xi = weights_j-1 from i-K to i+K; 0 beyond the ends and for j = 1")

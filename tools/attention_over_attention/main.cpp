@@ -21,6 +21,7 @@ cli::Declaration declare() {
   d.section("Results");
   declare_mechanism(d, mechanisms::over_attention_form());
   declare_sections(d, "sequences");
+  declare_restart(d);
   d.formula("E = document question',   alpha = softmax of E over the document")
       .formula("beta_j = mean over the document of softmax of E over the question")
       .formula("s_i = sum_j alpha_ij beta_j,   p_i = sum of s over all places of the word at i")

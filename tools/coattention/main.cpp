@@ -32,6 +32,7 @@ cli::Declaration declare() {
   d.section("Results");
   declare_mechanism(d, mechanisms::coattention_form());
   declare_sections(d, "sequences");
+  declare_restart(d);
   d.formula("D, Q': states of the LSTM (w, b), then sentinel_d, sentinel_q")
       .formula("Q = tanh(Q' w_question' + b_question), for all N+1 rows")
       .formula("C^Q = softmax(Q D') D,   C^D = softmax(D Q') [Q, C^Q]")

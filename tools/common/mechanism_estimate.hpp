@@ -5,6 +5,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "common/checkpoint_record.hpp"
 #include "mechanisms/batch.hpp"
 
 namespace attn::tools {
@@ -26,6 +27,10 @@ class MechanismEstimate {
   /// has the number `first`. Pieces come in order.
   virtual void change(const mechanisms::Batch<T>& piece, Index first,
                       const mechanisms::Tensors<T>& grad_results, int threads) = 0;
+
+  /// What the pieces so far have left behind, from which another run goes on.
+  virtual void save(SavingArchive& to) = 0;
+  virtual void load(LoadingArchive& from) = 0;
 
   /// Adds to the result of the report. Returns text for people.
   virtual std::string report(nlohmann::ordered_json& result) const = 0;

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -13,6 +14,7 @@
 #include "common/bundles.hpp"
 #include "common/cost_report.hpp"
 #include "common/operand.hpp"
+#include "kernel/stop_flag.hpp"
 #include "mechanisms/batch.hpp"
 #include "tensor/buffer.hpp"
 
@@ -79,12 +81,14 @@ class MechanismRun {
  public:
   MechanismRun(const cli::Arguments& arguments, const MechanismTask& task,
                const Mechanism<T>& mechanism, MechanismEstimate<T>* estimate,
-               io::OutputBundle output, cli::Progress& progress, cli::Report& report)
+               io::OutputBundle output, Checkpoint* checkpoint, cli::Progress& progress,
+               cli::Report& report)
       : arguments_(arguments),
         task_(task),
         mechanism_(mechanism),
         estimate_(estimate),
         output_(std::move(output)),
+        checkpoint_(checkpoint),
         progress_(progress),
         report_(report),
         inputs_(task.form.inputs.size()),
@@ -99,13 +103,24 @@ class MechanismRun {
     read_shared();
     const Index most = plan_mechanism(arguments_, task_, mechanism_, estimate_).rows;
     mechanisms::BatchGradients<T> sums(mechanism_, task_.input.own_problems());
-    const Index end = task_.input.own_first() + task_.input.own_problems();
-    for (Index first = task_.input.own_first(); first < end; first += most) {
-      const Index count = std::min(most, end - first);
-      compute(sums, first, count);
+    Index first = task_.input.own_first();
+    const Index end = first + task_.input.own_problems();
+    if (first == end) sums.finish(gradients_.template views<T>());
+    while (first < end) {
+      Index count = std::min(most, end - first);
+      make_results(count);
+      if (const Index taken = take(count, end - first); taken > 0) {
+        count = taken;
+      } else {
+        load_sums(sums);
+        compute(sums, first, count);
+        if (first + count == end) sums.finish(gradients_.template views<T>());
+        keep(sums, count, end - first);
+      }
+      write(first, count);
       progress_.advance(static_cast<double>(count));
+      first += count;
     }
-    sums.finish(gradients_.template views<T>());
     for (std::size_t n = 0; n < task_.form.inputs.size(); ++n) {
       if (!task_.gradients[n] || !is_shared(task_.form.inputs[n])) continue;
       write_block(gradient_of(task_.form.inputs[n].name), Shape(gradients_.own[n].size(), 0),
@@ -163,8 +178,7 @@ class MechanismRun {
     }
   }
 
-  void compute(mechanisms::BatchGradients<T>& sums, Index first, Index count) {
-    read(first, count);
+  void make_results(Index count) {
     for (std::size_t n = 0; n < task_.form.results.size(); ++n) {
       if (task_.results[n]) results_.make(n, shape(task_.form.results[n]), count);
     }
@@ -172,6 +186,74 @@ class MechanismRun {
       if (!task_.gradients[n] || is_shared(task_.form.inputs[n])) continue;
       gradients_.make(n, shape(task_.form.inputs[n]), count);
     }
+  }
+
+  // The numbers of a sequence, at place `n` of the arrays; with the last sequence also those of all
+  // together.
+  template <class Archive>
+  void archive_sequence(Archive& with, Index n, bool last) {
+    const auto pass = [&](Arrays<T>& arrays, std::size_t which, Index place) {
+      const Index size = element_count(arrays.own[which]);
+      with.bytes(arrays.buffers[which].data() + place * size,
+                 static_cast<std::size_t>(size) * sizeof(T));
+    };
+    for (std::size_t which = 0; which < task_.form.results.size(); ++which) {
+      if (task_.results[which]) pass(results_, which, n);
+    }
+    for (std::size_t which = 0; which < task_.form.inputs.size(); ++which) {
+      if (!task_.gradients[which]) continue;
+      const bool shared = is_shared(task_.form.inputs[which]);
+      if (!shared || last) pass(gradients_, which, shared ? 0 : n);
+    }
+    if (last) archive_estimate(with);
+  }
+
+  void archive_estimate(SavingArchive& to) {
+    if (estimate_ != nullptr) estimate_->save(to);
+  }
+  void archive_estimate(LoadingArchive& from) {
+    if (estimate_ != nullptr) estimate_->load(from);
+  }
+
+  // Takes up to `most` sequences from the checkpoint, of the `left` ones of the section.
+  Index take(Index most, Index left) {
+    Index taken = 0;
+    while (checkpoint_ != nullptr && checkpoint_->has_unit() && taken < most) {
+      kernel::stop_if_asked();
+      checkpoint_->take_unit(
+          [&](LoadingArchive& from) { archive_sequence(from, taken, taken + 1 == left); });
+      ++taken;
+    }
+    return taken;
+  }
+
+  // Adds the sequences of a block, and what the rest of the section needs of them.
+  void keep(mechanisms::BatchGradients<T>& sums, Index count, Index left) {
+    if (checkpoint_ == nullptr) return;
+    for (Index n = 0; n < count; ++n) {
+      checkpoint_->add_unit([&](SavingArchive& to) { archive_sequence(to, n, n + 1 == left); });
+    }
+    if (count < left && (task_.wants_gradients() || estimate_ != nullptr)) {
+      checkpoint_->keep_state([&](SavingArchive& to) {
+        archive(to, sums.sums());
+        archive_estimate(to);
+      });
+    }
+    checkpoint_->write_if_due();
+  }
+
+  // Once all sequences of an earlier run are taken.
+  void load_sums(mechanisms::BatchGradients<T>& sums) {
+    const bool goes_on = !std::exchange(computes_, true);
+    if (checkpoint_ == nullptr || !goes_on || !checkpoint_->has_state()) return;
+    checkpoint_->load_state([&](LoadingArchive& from) {
+      archive(from, sums.sums());
+      archive_estimate(from);
+    });
+  }
+
+  void compute(mechanisms::BatchGradients<T>& sums, Index first, Index count) {
+    read(first, count);
     const Batch<T> batch = {count, task_.sizes, inputs_.template views<const T>(),
                             tokens_.template views<const Index>(),
                             lengths_.template views<const Index>()};
@@ -186,7 +268,6 @@ class MechanismRun {
     }
     const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
     report_.add_compute_seconds(spent.count());
-    write(first, count);
   }
 
   void change_upstream(const Batch<T>& batch, Index first) {
@@ -369,11 +450,13 @@ class MechanismRun {
   const Mechanism<T>& mechanism_;
   MechanismEstimate<T>* const estimate_;  // null: none
   io::OutputBundle output_;
+  Checkpoint* const checkpoint_;  // null: none
   cli::Progress& progress_;
   cli::Report& report_;
   Arrays<T> inputs_;
   Arrays<Index> tokens_, lengths_;
   Arrays<T> upstream_, results_, gradients_;
+  bool computes_ = false;
   std::map<std::string, io::OutputDataset> written_;
   std::map<std::string, Figure> figures_;
 };
@@ -431,8 +514,11 @@ BlockPlan plan_mechanism(const cli::Arguments& arguments, const MechanismTask& t
 template <class T>
 void run_mechanism(const cli::Arguments& arguments, const MechanismTask& task,
                    const Mechanism<T>& mechanism, MechanismEstimate<T>* estimate,
-                   io::OutputBundle output, cli::Progress& progress, cli::Report& report) {
-  MechanismRun<T>(arguments, task, mechanism, estimate, std::move(output), progress, report).run();
+                   io::OutputBundle output, Checkpoint* checkpoint, cli::Progress& progress,
+                   cli::Report& report) {
+  MechanismRun<T>(arguments, task, mechanism, estimate, std::move(output), checkpoint, progress,
+                  report)
+      .run();
 }
 
 template <class T>
@@ -470,8 +556,8 @@ void report_mechanism_cost(const cli::Arguments& arguments, const MechanismTask&
   template BlockPlan plan_mechanism(const cli::Arguments&, const MechanismTask&,                \
                                     const Mechanism<T>&, const MechanismEstimate<T>*);          \
   template void run_mechanism(const cli::Arguments&, const MechanismTask&, const Mechanism<T>&, \
-                              MechanismEstimate<T>*, io::OutputBundle, cli::Progress&,          \
-                              cli::Report&);                                                    \
+                              MechanismEstimate<T>*, io::OutputBundle, Checkpoint*,             \
+                              cli::Progress&, cli::Report&);                                    \
   template void report_mechanism_cost(const cli::Arguments&, const MechanismTask&,              \
                                       const Mechanism<T>&, const MechanismEstimate<T>*,         \
                                       cli::Report&);

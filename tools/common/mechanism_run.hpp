@@ -2,6 +2,7 @@
 
 #include "cli/progress.hpp"
 #include "common/block_plan.hpp"
+#include "common/checkpoint.hpp"
 #include "common/mechanism_estimate.hpp"
 #include "common/mechanism_task.hpp"
 #include "io/output.hpp"
@@ -17,11 +18,13 @@ BlockPlan plan_mechanism(const cli::Arguments& arguments, const MechanismTask& t
                          const MechanismEstimate<T>* estimate);
 
 /// Computes a section and writes its results; the report gets the lengths of the axes and, of
-/// results that are one number for each sequence, mean, least and largest.
+/// results that are one number for each sequence, mean, least and largest. Sequences that
+/// `checkpoint` holds are taken from there; it may be null.
 template <class T>
 void run_mechanism(const cli::Arguments& arguments, const MechanismTask& task,
                    const mechanisms::Mechanism<T>& mechanism, MechanismEstimate<T>* estimate,
-                   io::OutputBundle output, cli::Progress& progress, cli::Report& report);
+                   io::OutputBundle output, Checkpoint* checkpoint, cli::Progress& progress,
+                   cli::Report& report);
 
 /// --dry-run of a section.
 template <class T>

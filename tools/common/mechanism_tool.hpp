@@ -51,10 +51,13 @@ class MechanismTool {
   class Sections : public SectionTool<Task> {
     using SectionTool<Task>::SectionTool;
     using SectionTool<Task>::arguments;
+    using SectionTool<Task>::checkpoint;
     using SectionTool<Task>::print_heading;
     using SectionTool<Task>::report;
     using SectionTool<Task>::sections;
     using SectionTool<Task>::problems;
+
+    std::string unit() const override { return "sequence"; }
 
     void report_cost(const Task& task) override {
       with_mechanism(task, [&](const auto& mechanism) {
@@ -71,8 +74,8 @@ class MechanismTool {
                  std::optional<io::OutputBundle> results) override {
       with_mechanism(task, [&](const auto& mechanism) {
         const auto estimate = estimate_for(mechanism);
-        run_mechanism(arguments(), task, mechanism, estimate.get(), *std::move(results), *progress_,
-                      report());
+        run_mechanism(arguments(), task, mechanism, estimate.get(), *std::move(results),
+                      checkpoint(), *progress_, report());
         if (estimate == nullptr) return;
         print_heading(label);
         report().print(estimate->report(report().result()));

@@ -83,13 +83,14 @@ void require_no_checkpoint_of_ranks(const cli::Arguments& arguments) {
 }
 
 cli::Outcome run_with_restarts(const cli::Arguments& arguments, cli::Report& report,
+                               const std::string& unit,
                                const std::function<cli::Outcome(Checkpoint*)>& run) {
   if (!checkpoints(arguments)) return run(nullptr);
   const auto restart = std::make_shared<Restart>(arguments, report);
   Checkpoint& checkpoint = restart->checkpoint;
   if (const auto done = checkpoint.units_done(); done > 0 || checkpoint.holds_state()) {
-    report.note(fmt::format("{}: goes on {} {} heads", checkpoint.file(),
-                            checkpoint.holds_state() ? "within a head, after" : "after", done));
+    const std::string within = checkpoint.holds_state() ? fmt::format("within a {}, ", unit) : "";
+    report.note(fmt::format("{}: goes on {}after {} {}s", checkpoint.file(), within, done, unit));
   }
   const kernel::StopFlag::Use obey(&StopRequests::asked());
   cli::Outcome outcome;
@@ -108,8 +109,8 @@ cli::Outcome run_with_restarts(const cli::Arguments& arguments, cli::Report& rep
     outcome.status = requeue_status(arguments);
     outcome.stopped = true;
     outcome.summary =
-        fmt::format("stopped by {}: {} holds {} heads{}; the same command goes on",
-                    StopRequests::signal_name(), checkpoint.file(), checkpoint.units_done(),
+        fmt::format("stopped by {}: {} holds {} {}s{}; the same command goes on",
+                    StopRequests::signal_name(), checkpoint.file(), checkpoint.units_done(), unit,
                     checkpoint.has_state() ? " and a part of the next" : "");
   }
   return outcome;

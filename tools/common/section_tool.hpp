@@ -51,7 +51,7 @@ class SectionTool {
   /// Runs all steps, from the checks to the outcome, whose `commit` completes the output.
   cli::Outcome run() {
     if (arguments_.dry_run) return report_costs();
-    return run_with_restarts(arguments_, report_, [&](Checkpoint* checkpoint) {
+    return run_with_restarts(arguments_, report_, unit(), [&](Checkpoint* checkpoint) {
       checkpoint_ = checkpoint;
       return run_sections();
     });
@@ -112,6 +112,9 @@ class SectionTool {
     }
     return outcome;
   }
+
+  /// What a checkpoint keeps one by one, as messages call it.
+  virtual std::string unit() const { return "head"; }
 
   /// Throws Error(usage) if a task and the sections contradict each other.
   virtual void check(const Task&) {}

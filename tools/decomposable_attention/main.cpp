@@ -22,6 +22,7 @@ cli::Declaration declare() {
   d.section("Results");
   declare_mechanism(d, mechanisms::decomposable_form());
   declare_sections(d, "sequences");
+  declare_restart(d);
   d.formula("e = F(a) F(b)',   beta = softmax(e) b,   alpha = softmax(e') a")
       .formula("scores = H([sum_i G([a_i; beta_i]); sum_j G([b_j; alpha_j])])")
       .formula("F(x) = relu(f2 relu(f1 x + f1_bias) + f2_bias), likewise G; H has one relu")

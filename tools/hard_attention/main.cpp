@@ -32,6 +32,7 @@ cli::Declaration declare() {
   declare_mechanism(d, mechanisms::hard_form());
   declare_sampling(d);
   declare_sections(d, "sequences");
+  declare_restart(d);
   d.formula("e_i = v' tanh(w_a a_i + w_h state),   weights = softmax(e)")
       .formula("log p(y|z) = log softmax(readout z + readout_bias)_y,   y = target")
       .formula("log_p = sum_i weights_i log p(y|a_i)")

@@ -28,6 +28,15 @@ class EstimateRow {
   double best() const { return best_ / with_best_; }
   double bias() const { return bias_; }  ///< in standard errors
 
+  template <class Archive>
+  friend void archive(Archive& with, EstimateRow& row) {
+    for (double* const sum :
+         {&row.sequences_, &row.variance_, &row.exact_variance_, &row.exact_bias_, &row.baseline_,
+          &row.best_, &row.with_best_, &row.bias_}) {
+      archive(with, *sum);
+    }
+  }
+
  private:
   void add_bias(const mechanisms::HardStep& step, const mechanisms::HardMoments& exact,
                 const mechanisms::HardMoments& sampled, double baseline);
@@ -52,10 +61,18 @@ class SampledGradients : public MechanismEstimate<T> {
                              int threads) const override;
   void change(const mechanisms::Batch<T>& piece, Index first,
               const mechanisms::Tensors<T>& grad_results, int threads) override;
+  void save(SavingArchive& to) override { archive_all(to); }
+  void load(LoadingArchive& from) override { archive_all(from); }
   std::string report(nlohmann::ordered_json& result) const override;
 
  private:
   double baseline_of(const mechanisms::HardStep& step) const;
+
+  template <class Archive>
+  void archive_all(Archive& with) {
+    archive(with, running_);
+    for (EstimateRow& row : rows_) archive(with, row);
+  }
 
   const SamplingOptions options_;
   double running_ = 0;

@@ -26,6 +26,7 @@ cli::Declaration declare() {
   d.section("Results");
   declare_mechanism(d, mechanisms::intra_attention_form(mechanisms::Fusion::deep));
   declare_sections(d, "sequences");
+  declare_restart(d);
   d.formula("a_i = v' tanh(w_h h_i + w_x x_t + w_prev h~_t-1), i < t,   s = softmax(a)")
       .formula("(h~_t, c~_t) = sum_i s_i (h_i, c_i), zeros at the first step")
       .formula("i, f, o = sigmoid, c^ = tanh of w [h~_t; x_t] + b")

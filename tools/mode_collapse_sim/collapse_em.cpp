@@ -9,7 +9,9 @@
 #include "common/bundles.hpp"
 #include "common/head_outputs.hpp"
 #include "common/operand.hpp"
+#include "common/restart.hpp"
 #include "mode_collapse_sim/collapse_output.hpp"
+#include "system/stop_requests.hpp"
 
 namespace attn::tools {
 namespace {
@@ -17,14 +19,44 @@ namespace {
 using collapse::GaussianMixture;
 using collapse::Priors;
 
-/// The result of one set.
+// The result of one set.
 struct EmRun {
+  Index steps = 0;  // done so far
   std::vector<double> log_likelihood;
   std::vector<double> variance;
+  // With a checkpoint; else they are written as they are made.
+  std::vector<double> centre;
+  std::vector<double> prior;
   bool floored = false;
   Index empty = 0;
   double dnas_error = 0;
 };
+
+template <class Archive>
+void archive(Archive& with, EmRun& run) {
+  archive(with, run.steps);
+  for (std::vector<double>* const numbers :
+       {&run.log_likelihood, &run.variance, &run.centre, &run.prior}) {
+    archive(with, *numbers);
+  }
+  archive(with, run.floored);
+  archive(with, run.empty);
+  archive(with, run.dnas_error);
+}
+
+// A set in progress.
+struct EmState {
+  EmRun run;
+  GaussianMixture now;  // relative to the origin
+};
+
+template <class Archive>
+void archive(Archive& with, EmState& state) {
+  archive(with, state.run);
+  archive(with, state.now.centre);
+  archive(with, state.now.log_prior);
+  archive(with, state.now.variance);
+}
 
 void shift(double* rows, Index count, const std::vector<double>& by, double sign) {
   for (Index i = 0; i < count; ++i) {
@@ -56,8 +88,9 @@ std::vector<double> exact_origin(MatrixView<const double> points,
 class Fit {
  public:
   Fit(const cli::Arguments& arguments, const EmTask& task, io::OutputBundle& bundle,
-      cli::Report& report)
+      Checkpoint* checkpoint, cli::Report& report)
       : task_(task),
+        checkpoint_(checkpoint),
         plan_(task.plan(arguments)),
         outputs_(bundle, task.sets.leading, report, task.sets.share.get(),
                  task.sets.drawn() ? "seed" : "set"),
@@ -76,7 +109,7 @@ class Fit {
     EmRuns all;
     for_each_set<EmRun>(
         task_.sets, plan_, report, [&](Index set) { return run_set(set); },
-        [&](Index set, const EmRun& found) { keep(set, found, all); });
+        [&](Index set, const EmRun& found) { keep(set, found, all); }, checkpoint_);
     return all;
   }
 
@@ -90,17 +123,37 @@ class Fit {
     const Buffer<double> storage(sets.points * sets.dimension);
     sets.read(set, storage.data());
     const MatrixView<const double> points(storage.data(), sets.points, sets.dimension);
-    GaussianMixture now = task_.first(set, points);
+    EmState state;
+    GaussianMixture& now = state.now;
+    now = task_.first(set, points);
     GaussianMixture next = task_.first(set, points);
     // Priors of dnas depend on the position of the centres.
     std::vector<double> origin(static_cast<std::size_t>(sets.dimension), 0.0);
     if (task_.options.priors != Priors::dnas) origin = exact_origin(points, now.centres());
     shift(storage.data(), sets.points, origin, -1);
     shift(now.centre.data(), now.components, origin, -1);
-    EmRun run;
-    for (Index step = 0;; ++step) {
+    with_states(checkpoint_, state, [&](const std::function<void()>& keep_state) {
+      run_steps(set, points, origin, state, next, keep_state);
+    });
+    return std::move(state.run);
+  }
+
+  // Runs the steps that are left.
+  void run_steps(Index set, MatrixView<const double> points, const std::vector<double>& origin,
+                 EmState& state, GaussianMixture& next, const std::function<void()>& keep_state) {
+    const PointSets& sets = task_.sets;
+    EmRun& run = state.run;
+    GaussianMixture& now = state.now;
+    // What a step begins with may be known before the step is done.
+    const auto done = static_cast<std::size_t>(run.steps);
+    run.variance.resize(done);
+    run.log_likelihood.resize(done);
+    run.centre.resize(keeps("centre") ? done * static_cast<std::size_t>(now.centre.size()) : 0);
+    run.prior.resize(keeps("prior") ? done * static_cast<std::size_t>(now.components) : 0);
+    for (;;) {
+      const Index step = run.steps;
       run.variance.push_back(now.variance);
-      write_mixture(set, step, now, origin);
+      show_mixture(set, step, now, origin, run);
       const auto place = [&] { return fmt::format("{}, step {}", sets.place(set), step + 1); };
       naming(place, [&] {
         if (step == task_.steps) {
@@ -116,9 +169,11 @@ class Fit {
           run.dnas_error = dnas_error(points, now, next);
         }
       });
-      if (step == task_.steps) return run;
+      if (step == task_.steps) return;
       std::swap(now, next);
+      ++run.steps;
       progress_.advance(1);
+      keep_state();
     }
   }
 
@@ -140,27 +195,39 @@ class Fit {
     return largest > 0 ? error / (largest * limit) : error;
   }
 
-  void write_mixture(Index set, Index step, const GaussianMixture& mixture,
-                     const std::vector<double>& origin) {
+  bool keeps(const std::string& name) const { return checkpoint_ != nullptr && task_.emits(name); }
+
+  void show_mixture(Index set, Index step, const GaussianMixture& mixture,
+                    const std::vector<double>& origin, EmRun& run) {
     const Shape at = outputs_.position(set);
     const Index m = mixture.components;
     if (task_.emits("centre")) {
       const Buffer<double> centre(mixture.centre.size());
       std::copy(mixture.centre.begin(), mixture.centre.end(), centre.begin());
       shift(centre.data(), m, origin, 1);
-      outputs_.dataset("em/centre")
-          .write(join(at, {step, 0, 0}), join(Shape(at.size() + 1, 1), {m, mixture.dimension}),
-                 centre.data());
+      if (keeps("centre")) {
+        run.centre.insert(run.centre.end(), centre.begin(), centre.end());
+      } else {
+        outputs_.dataset("em/centre")
+            .write(join(at, {step, 0, 0}), join(Shape(at.size() + 1, 1), {m, mixture.dimension}),
+                   centre.data());
+      }
     }
     if (task_.emits("prior")) {
       std::vector<double> prior;
       for (const double log : mixture.log_prior) prior.push_back(std::exp(log));
+      if (keeps("prior")) {
+        run.prior.insert(run.prior.end(), prior.begin(), prior.end());
+        return;
+      }
       outputs_.dataset("em/prior")
           .write(join(at, {step, 0}), join(Shape(at.size() + 1, 1), {m}), prior.data());
     }
   }
 
   void keep(Index set, const EmRun& run, EmRuns& all) {
+    if (keeps("centre")) outputs_.write("em/centre", set, run.centre.data());
+    if (keeps("prior")) outputs_.write("em/prior", set, run.prior.data());
     outputs_.write("em/log_likelihood", set, run.log_likelihood.data());
     outputs_.write("em/variance", set, run.variance.data());
     all.log_likelihood.insert(all.log_likelihood.end(), run.log_likelihood.begin(),
@@ -172,6 +239,7 @@ class Fit {
   }
 
   const EmTask& task_;
+  Checkpoint* checkpoint_;  // null: none
   PointPlan plan_;
   HeadOutputs outputs_;
   cli::Progress progress_;
@@ -200,13 +268,16 @@ cli::Outcome run_em(const cli::Arguments& arguments, cli::Report& report) {
   }
   if (task.sets.own_sets() == 0) return write_empty_shard(arguments, input, *share, report);
   task.plan(arguments);
-  CollapseOutput output = open_collapse_output(arguments, input, task.sets, task.emitted, {"em"},
-                                               share ? &*share : nullptr);
-  const EmRuns runs = Fit(arguments, task, output.bundle, report).run(report);
-  record(task, output.bundle);
-  cli::Outcome outcome = report_em(task, runs, report);
-  outcome.commit = commit_of(output.take(report), report);
-  return outcome;
+  return run_with_restarts(arguments, report, "set", [&](Checkpoint* checkpoint) {
+    CollapseOutput output = open_collapse_output(arguments, input, task.sets, task.emitted, {"em"},
+                                                 share ? &*share : nullptr);
+    StopRequests::work_begins();
+    const EmRuns runs = Fit(arguments, task, output.bundle, checkpoint, report).run(report);
+    record(task, output.bundle);
+    cli::Outcome outcome = report_em(task, runs, report);
+    outcome.commit = commit_of(output.take(report), report);
+    return outcome;
+  });
 }
 
 }  // namespace attn::tools

@@ -6,6 +6,7 @@
 #include "attnkit/error.hpp"
 #include "common/bundles.hpp"
 #include "common/operand.hpp"
+#include "common/restart.hpp"
 #include "mode_collapse_sim/collapse_em.hpp"
 #include "mode_collapse_sim/collapse_output.hpp"
 
@@ -123,10 +124,17 @@ PointPlan EmTask::plan(const cli::Arguments& arguments) const {
   const auto kept =
       static_cast<std::int64_t>(std::min(static_cast<double>(most_bytes), figures * number));
   const Index d = sets.dimension;
+  // A checkpoint keeps the mixture of each step, and once more as bytes.
+  const double mixtures = checkpoints(arguments)
+                              ? 2.0 * static_cast<double>(steps + 1) *
+                                    static_cast<double>(components) * static_cast<double>(d + 1)
+                              : 0;
+  const auto own =
+      static_cast<std::int64_t>(std::min(static_cast<double>(most_bytes), mixtures * number));
   return plan_points(
       sets.own_sets(), std::max(sets.points, components), kept,
       [&](int threads) {
-        return number * (sets.points * d + components * (3 * d + 3)) +
+        return own + number * (sets.points * d + components * (3 * d + 3)) +
                collapse::em_step_bytes(components, sets.points, d, threads);
       },
       arguments.threads, arguments.memory,

@@ -11,27 +11,75 @@
 #include "common/bundles.hpp"
 #include "common/head_outputs.hpp"
 #include "common/operand.hpp"
+#include "common/restart.hpp"
 #include "mode_collapse_sim/collapse_output.hpp"
 #include "scheme/scheme_description.hpp"
+#include "system/stop_requests.hpp"
 
 namespace attn::tools {
+
+// Outside of the unnamed namespace, where the archive of a vector would not find it.
+template <class Archive>
+void archive(Archive& with, collapse::ClusterStatistics& one) {
+  archive(with, one.centre);
+  archive(with, one.spread);
+  archive(with, one.distance);
+  archive(with, one.modes);
+}
+
 namespace {
 
 using Statistics = std::vector<collapse::ClusterStatistics>;  // by step
 
-/// The result of one set under one scheme.
+// The result of one set under one scheme.
+template <class T>
 struct SchemeRun {
+  Index steps = 0;  // done so far
   Statistics statistics;
   std::vector<double> least;  // least distance of two centres, by step
+  std::vector<T> trajectory;  // with a checkpoint; else it is written as it is made
   Totals totals;
 };
+
+template <class Archive, class T>
+void archive(Archive& with, SchemeRun<T>& run) {
+  archive(with, run.steps);
+  archive(with, run.statistics);
+  archive(with, run.least);
+  archive(with, run.trajectory);
+  archive(with, run.totals);
+}
+
+template <class T>
+struct SetRun {
+  std::vector<SchemeRun<T>> schemes;
+};
+
+template <class Archive, class T>
+void archive(Archive& with, SetRun<T>& run) {
+  archive(with, run.schemes);
+}
+
+// A set in progress.
+template <class T>
+struct SetState {
+  SetRun<T> run;
+  Buffer<T> points;  // of the latest step
+};
+
+template <class Archive, class T>
+void archive(Archive& with, SetState<T>& state) {
+  archive(with, state.run);
+  archive(with, state.points);
+}
 
 template <class T>
 class Simulation {
  public:
   Simulation(const cli::Arguments& arguments, const SimulationTask& task, io::OutputBundle& bundle,
-             cli::Report& report)
+             Checkpoint* checkpoint, cli::Report& report)
       : task_(task),
+        checkpoint_(checkpoint),
         plan_(task.plan(arguments)),
         outputs_(bundle, task.sets.leading, report, task.sets.share.get(),
                  task.sets.drawn() ? "seed" : "set"),
@@ -60,9 +108,9 @@ class Simulation {
 
   std::vector<SchemeRuns> run(cli::Report& report) {
     std::vector<SchemeRuns> all(task_.schemes.size());
-    for_each_set<std::vector<SchemeRun>>(
+    for_each_set<SetRun<T>>(
         task_.sets, plan_, report, [&](Index set) { return run_set(set); },
-        [&](Index set, const std::vector<SchemeRun>& found) { keep(set, found, all); });
+        [&](Index set, const SetRun<T>& found) { keep(set, found.schemes, all); }, checkpoint_);
     return all;
   }
 
@@ -81,28 +129,39 @@ class Simulation {
     return {1, std::clamp<Index>(most_bytes / row, 1, task_.sets.points), task_.sets.dimension};
   }
 
-  std::vector<SchemeRun> run_set(Index set) {
+  SetRun<T> run_set(Index set) {
     const PointSets& sets = task_.sets;
     const Index size = sets.points * sets.dimension;
     const Buffer<T> start(size);
     sets.read(set, start.data());
     const std::vector<std::int64_t> labels = sets.labels(set);
-    Buffer<T> state(size);
     Buffer<T> next(size);
-    std::vector<SchemeRun> runs;
-    for (std::size_t k = 0; k < task_.schemes.size(); ++k) {
-      std::copy_n(start.data(), size, state.data());
-      runs.push_back(run_scheme(set, k, labels, state, next));
-    }
-    return runs;
+    SetState<T> state;
+    state.points = Buffer<T>(size);
+    with_states(checkpoint_, state, [&](const std::function<void()>& keep_state) {
+      auto& runs = state.run.schemes;
+      for (;;) {
+        if (!runs.empty()) run_scheme(set, runs.size() - 1, labels, state, next, keep_state);
+        if (runs.size() == task_.schemes.size()) return;
+        std::copy_n(start.data(), size, state.points.data());
+        runs.emplace_back();
+      }
+    });
+    return std::move(state.run);
   }
 
-  SchemeRun run_scheme(Index set, std::size_t scheme, const std::vector<std::int64_t>& labels,
-                       Buffer<T>& state, Buffer<T>& next) {
+  // Runs the steps that are left.
+  void run_scheme(Index set, std::size_t scheme, const std::vector<std::int64_t>& labels,
+                  SetState<T>& state, Buffer<T>& next, const std::function<void()>& keep_state) {
     const PointSets& sets = task_.sets;
-    SchemeRun run;
-    for (Index step = 0;; ++step) {
-      const MatrixView<const T> points(state.data(), sets.points, sets.dimension);
+    SchemeRun<T>& run = state.run.schemes[scheme];
+    // What a step begins with may be known before the step is done.
+    run.statistics.resize(static_cast<std::size_t>(run.steps));
+    run.least.resize(run.statistics.size());
+    run.trajectory.resize(keeps_trajectory() ? run.statistics.size() * size_of_set() : 0);
+    for (;;) {
+      const Index step = run.steps;
+      const MatrixView<const T> points(state.points.data(), sets.points, sets.dimension);
       const auto place = [&](Index at) {
         return fmt::format("{}, {}, step {}", sets.place(set), task_.names[scheme], at);
       };
@@ -114,8 +173,8 @@ class Simulation {
       collapse::ClusterStatistics& last = run.statistics.back();
       run.least.push_back(last.least_distance());
       if (!task_.emits("centre_distance")) last.distance = {};
-      write_state(set, task_.names[scheme], step, state.data());
-      if (step == task_.steps) return run;
+      show_points(set, task_.names[scheme], step, state.points, run.trajectory);
+      if (step == task_.steps) return;
       const SchemeSummary summary =
           naming([&] { return place(step + 1); },
                  [&] {
@@ -124,28 +183,44 @@ class Simulation {
                        MatrixView<T>(next.data(), sets.points, sets.dimension), plan_.inside());
                  });
       run.totals.add(Totals{summary});
-      std::swap(state, next);
+      std::swap(state.points, next);
+      ++run.steps;
       progress_.advance(1);
+      keep_state();
     }
   }
 
-  void write_state(Index set, const std::string& scheme, Index step, const T* values) {
+  bool keeps_trajectory() const { return checkpoint_ != nullptr && task_.emits("trajectory"); }
+  std::size_t size_of_set() const {
+    return static_cast<std::size_t>(task_.sets.points * task_.sets.dimension);
+  }
+
+  void show_points(Index set, const std::string& scheme, Index step, const Buffer<T>& points,
+                   std::vector<T>& trajectory) {
     if (!task_.emits("trajectory")) return;
+    if (keeps_trajectory()) {
+      trajectory.insert(trajectory.end(), points.begin(), points.begin() + size_of_set());
+      return;
+    }
     const Shape at = outputs_.position(set);
     outputs_.dataset(scheme + "/trajectory")
         .write(join(at, {step, 0, 0}),
-               join(Shape(at.size() + 1, 1), {task_.sets.points, task_.sets.dimension}), values);
+               join(Shape(at.size() + 1, 1), {task_.sets.points, task_.sets.dimension}),
+               points.data());
   }
 
-  void keep(Index set, const std::vector<SchemeRun>& found, std::vector<SchemeRuns>& all) {
+  void keep(Index set, const std::vector<SchemeRun<T>>& found, std::vector<SchemeRuns>& all) {
     for (std::size_t k = 0; k < found.size(); ++k) {
-      const SchemeRun& run = found[k];
+      const SchemeRun<T>& run = found[k];
       all[k].distance.insert(all[k].distance.end(), run.least.begin(), run.least.end());
       for (const collapse::ClusterStatistics& one : run.statistics) {
         all[k].spread.push_back(*std::max_element(one.spread.begin(), one.spread.end()));
         all[k].modes.push_back(one.modes);
       }
       all[k].totals.add(run.totals);
+      if (keeps_trajectory()) {
+        outputs_.write(task_.names[k] + "/trajectory", set, run.trajectory.data());
+      }
       write_statistics(set, task_.names[k], run.statistics);
     }
   }
@@ -171,6 +246,7 @@ class Simulation {
   }
 
   const SimulationTask& task_;
+  Checkpoint* checkpoint_;  // null: none
   PointPlan plan_;
   HeadOutputs outputs_;
   cli::Progress progress_;
@@ -220,15 +296,19 @@ cli::Outcome run_simulation(const cli::Arguments& arguments, cli::Report& report
   }
   if (task.sets.own_sets() == 0) return write_empty_shard(arguments, input, *share, report);
   task.plan(arguments);
-  CollapseOutput output = open_collapse_output(arguments, input, task.sets, task.emitted,
-                                               task.names, share ? &*share : nullptr);
-  const std::vector<SchemeRuns> runs =
-      task.sets.f64 ? Simulation<double>(arguments, task, output.bundle, report).run(report)
-                    : Simulation<float>(arguments, task, output.bundle, report).run(report);
-  record(task, runs, output.bundle);
-  cli::Outcome outcome = report_simulation(task, runs, report);
-  outcome.commit = commit_of(output.take(report), report);
-  return outcome;
+  return run_with_restarts(arguments, report, "set", [&](Checkpoint* checkpoint) {
+    CollapseOutput output = open_collapse_output(arguments, input, task.sets, task.emitted,
+                                                 task.names, share ? &*share : nullptr);
+    StopRequests::work_begins();
+    const auto simulate = [&]<class T>(T) {
+      return Simulation<T>(arguments, task, output.bundle, checkpoint, report).run(report);
+    };
+    const std::vector<SchemeRuns> runs = task.sets.f64 ? simulate(double()) : simulate(float());
+    record(task, runs, output.bundle);
+    cli::Outcome outcome = report_simulation(task, runs, report);
+    outcome.commit = commit_of(output.take(report), report);
+    return outcome;
+  });
 }
 
 }  // namespace attn::tools

@@ -5,6 +5,7 @@
 
 #include "attnkit/error.hpp"
 #include "common/bundles.hpp"
+#include "common/restart.hpp"
 #include "common/scheme_settings.hpp"
 #include "common/score_options.hpp"
 #include "mode_collapse_sim/collapse_output.hpp"
@@ -98,8 +99,15 @@ PointPlan SimulationTask::plan(const cli::Arguments& arguments) const {
   const double figures =
       3.0 * static_cast<double>(runs * times) * static_cast<double>(sets.own_sets()) * 2;
   const auto kept = static_cast<std::int64_t>(std::min(most, figures * number));
+  // A checkpoint keeps the points of each step.
+  const double trajectory = checkpoints(arguments) && emits("trajectory")
+                                ? static_cast<double>(runs * times) *
+                                      static_cast<double>(sets.points) *
+                                      static_cast<double>(sets.dimension * element)
+                                : 0;
   // Twice, since they are assembled in a second copy before they are written.
-  const auto own = static_cast<std::int64_t>(std::min(most, 2 * statistics * number));
+  const auto own =
+      static_cast<std::int64_t>(std::min(most, 2 * (statistics * number + trajectory)));
   return plan_points(
       sets.own_sets(), sets.points, kept,
       [&](int threads) {

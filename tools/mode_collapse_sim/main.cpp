@@ -3,6 +3,7 @@
 #include "common/bundles.hpp"
 #include "common/cluster_options.hpp"
 #include "common/numeric_libraries.hpp"
+#include "common/restart.hpp"
 #include "common/shard.hpp"
 #include "mode_collapse_sim/collapse_curve.hpp"
 #include "mode_collapse_sim/collapse_datasets.hpp"
@@ -34,6 +35,9 @@ void declare_points(cli::Declaration& d) {
   d.only_with(of_points);
   declare_shard(d, "the sets of points");
   d.only_with(of_points);
+  d.for_verbs(of_points);
+  declare_restart(d);
+  d.for_verbs({});
 }
 
 cli::Declaration declare() {

@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "cli/report.hpp"
+#include "common/checkpoint.hpp"
 #include "kernel/parallel.hpp"
+#include "kernel/stop_flag.hpp"
 #include "mode_collapse_sim/point_sets.hpp"
 #include "tensor/shape.hpp"
 
@@ -41,12 +43,22 @@ void report_points_cost(const std::string& what, const PointPlan& plan, double r
                         double flops, cli::Report& report);
 
 /// Runs `run` on every set to compute, as planned, and passes the results to `keep` in order, on
-/// the calling thread.
+/// the calling thread. With a checkpoint, which needs a function archive(Archive&, Result&), the
+/// sets that it holds are taken from there. Throws kernel::Stopped if the thread's StopFlag is set.
 template <class Result>
 void for_each_set(const PointSets& sets, const PointPlan& plan, cli::Report& report,
                   const std::function<Result(Index set)>& run,
-                  const std::function<void(Index set, const Result& result)>& keep) {
-  for (Index first = 0; first < sets.own_sets(); first += plan.at_once()) {
+                  const std::function<void(Index set, const Result& result)>& keep,
+                  Checkpoint* checkpoint = nullptr) {
+  Index first = 0;
+  for (; checkpoint != nullptr && checkpoint->has_unit() && first < sets.own_sets(); ++first) {
+    kernel::stop_if_asked();
+    Result found;
+    checkpoint->take_unit([&](LoadingArchive& from) { archive(from, found); });
+    keep(sets.own_set(first), found);
+  }
+  if (checkpoint != nullptr) checkpoint->take_states(!plan.over_sets);
+  for (; first < sets.own_sets(); first += plan.at_once()) {
     const Index count = std::min<Index>(plan.at_once(), sets.own_sets() - first);
     std::vector<Result> found(static_cast<std::size_t>(count));
     const auto start = std::chrono::steady_clock::now();
@@ -55,8 +67,42 @@ void for_each_set(const PointSets& sets, const PointPlan& plan, cli::Report& rep
     });
     const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
     report.add_compute_seconds(spent.count());
-    for (Index n = 0; n < count; ++n)
-      keep(sets.own_set(first + n), found[static_cast<std::size_t>(n)]);
+    for (Index n = 0; n < count; ++n) {
+      Result& one = found[static_cast<std::size_t>(n)];
+      if (checkpoint != nullptr) {
+        checkpoint->add_unit([&](SavingArchive& to) { archive(to, one); });
+      }
+      keep(sets.own_set(first + n), one);
+    }
+    if (checkpoint != nullptr) checkpoint->write_if_due();
+  }
+}
+
+/// Whether a checkpoint keeps what a set has reached. Several sets at once have no common state.
+inline bool keeps_states(const Checkpoint* checkpoint) {
+  return checkpoint != nullptr && checkpoint->takes_states();
+}
+
+/// Calls steps(keep) for a set, where keep() is to be called after each step; `state` passes what
+/// the steps so far have found to an archive. Goes on from the state of an earlier run, and keeps
+/// that of this one if it is stopped.
+template <class State>
+void with_states(Checkpoint* checkpoint, State& state,
+                 const std::function<void(const std::function<void()>& keep)>& steps) {
+  if (!keeps_states(checkpoint)) return steps([] {});
+  if (checkpoint->has_state()) {
+    checkpoint->load_state([&](LoadingArchive& from) { archive(from, state); });
+  }
+  const auto keep = [&] { checkpoint->keep_state([&](SavingArchive& to) { archive(to, state); }); };
+  try {
+    steps([&] {
+      if (!checkpoint->is_due()) return;
+      keep();
+      checkpoint->write_if_due();
+    });
+  } catch (const kernel::Stopped&) {
+    keep();
+    throw;
   }
 }
 

@@ -52,6 +52,7 @@ cli::Declaration declare() {
   d.section("Results");
   declare_mechanism(d, help_form());
   declare_sections(d, "sequences");
+  declare_restart(d);
   d.formula("out = layer norm by rows of z = x + sum_v weights_v view_v")
       .formula("weights_v = exp((scores_v - col_potential_v) - row_potential_v)")
       .formula("hnas: u times these and (1 - u) exp(scores_v - unas_row_potential_v)")

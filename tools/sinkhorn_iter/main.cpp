@@ -108,6 +108,8 @@ cli::Declaration declare() {
 class Transport : public SectionTool<TransportTask> {
   using SectionTool::SectionTool;
 
+  std::string unit() const override { return "problem"; }
+
   void check(const TransportTask& task) override {
     if (task.emits("plan")) require_no_checkpoint(arguments(), "plan");
   }

@@ -20,6 +20,7 @@ cli::Declaration declare() {
   d.section("Results");
   declare_mechanism(d, mechanisms::structured_form());
   declare_sections(d, "sequences");
+  declare_restart(d);
   d.formula("A = softmax over positions of w2 tanh(w1 x'),   out = A x")
       .formula("overlap = A A',   penalty = |A A' - I|^2")
       .report_member("sequences, axes", "how many, and the lengths of the axes")
