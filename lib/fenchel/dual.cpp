@@ -89,17 +89,22 @@ class DualSolver {
     const Index rows = block_rows(queries());
     const Index blocks = (queries() + rows - 1) / rows;
     PooledVector<std::unique_ptr<BlockSolver>> solvers(static_cast<std::size_t>(threads_));
-    const kernel::RankShare share(blocks, kernel::Ranks::current());
-    kernel::parallel_for(share.own_count(), threads_, [&](Index n, int worker) {
-      auto& solver = solvers[static_cast<std::size_t>(worker)];
-      if (!solver) solver = std::make_unique<BlockSolver>(block, rows);
-      const Index first = share.own_item(n) * rows;
-      solver->solve(first, std::min(rows, queries() - first));
-    });
-    share.complete([&](Index n, const kernel::RankShare::Visit& visit) {
-      for (Index q = n * rows; q < std::min(queries(), (n + 1) * rows); ++q) {
-        visit_results(q, block.lambda, block.mean, visit);
-      }
+    const kernel::RankShare share(blocks, kernel::Ranks::current(), kernel::LoopRecord::current());
+    const auto solve_own = [&] {
+      kernel::parallel_for(share.own_count(), threads_, [&](Index n, int worker) {
+        auto& solver = solvers[static_cast<std::size_t>(worker)];
+        if (!solver) solver = std::make_unique<BlockSolver>(block, rows);
+        const Index first = share.own_item(n) * rows;
+        solver->solve(first, std::min(rows, queries() - first));
+        share.done(share.own_item(n));
+      });
+    };
+    share.run(solve_own, [&] {
+      share.complete([&](Index n, const kernel::RankShare::Visit& visit) {
+        for (Index q = n * rows; q < std::min(queries(), (n + 1) * rows); ++q) {
+          visit_results(q, block.lambda, block.mean, visit);
+        }
+      });
     });
     if (space.is_reduced()) lift(space, evidence, lambda, mean);
   }
@@ -145,15 +150,21 @@ class DualSolver {
     if (left.empty()) return;
     const Space space(all_, all_.count() < all_.depth());
     PooledVector<std::unique_ptr<DenseNewton>> solvers(static_cast<std::size_t>(threads_));
-    const kernel::RankShare share(static_cast<Index>(left.size()), kernel::Ranks::current());
+    const kernel::RankShare share(static_cast<Index>(left.size()), kernel::Ranks::current(),
+                                  kernel::LoopRecord::current());
     const auto query = [&](Index item) { return left[static_cast<std::size_t>(item)]; };
-    kernel::parallel_for(share.own_count(), threads_, [&](Index n, int worker) {
-      auto& solver = solvers[static_cast<std::size_t>(worker)];
-      if (!solver) solver = std::make_unique<DenseNewton>(space.templates());
-      solve_one(space, *solver, query(share.own_item(n)));
-    });
-    share.complete([&](Index n, const kernel::RankShare::Visit& visit) {
-      visit_results(query(n), results_.lambda, mean_.view(), visit);
+    const auto solve_own = [&] {
+      kernel::parallel_for(share.own_count(), threads_, [&](Index n, int worker) {
+        auto& solver = solvers[static_cast<std::size_t>(worker)];
+        if (!solver) solver = std::make_unique<DenseNewton>(space.templates());
+        solve_one(space, *solver, query(share.own_item(n)));
+        share.done(share.own_item(n));
+      });
+    };
+    share.run(solve_own, [&] {
+      share.complete([&](Index n, const kernel::RankShare::Visit& visit) {
+        visit_results(query(n), results_.lambda, mean_.view(), visit);
+      });
     });
   }
 

@@ -131,26 +131,32 @@ class GradientRunner {
     const auto totals = [&](const kernel::RankShare::Visit& visit) {
       for (GradientSink<T>* sink : sinks_) sink->visit_totals(visit);
     };
-    kernel::add_in_order(
-        share.own_count(), threads_,
-        [&](Index n, Index lane) {
-          const Index slot = share.own_slot(n);
-          for (Index p = partition_.first_panel(slot); p < partition_.first_panel(slot + 1); ++p) {
-            run_panel(p, lane, workspaces[static_cast<std::size_t>(lane)]);
-          }
-        },
-        [&](Index n, Index lane) {
-          share.add_in_turn(share.own_slot(n), totals, [&] {
-            for (GradientSink<T>* sink : sinks_) sink->merge(lane);
+    const auto add_slots = [&] {
+      kernel::add_in_order(
+          share.own_count(), threads_,
+          [&](Index n, Index lane) {
+            const Index slot = share.own_slot(n);
+            for (Index p = partition_.first_panel(slot); p < partition_.first_panel(slot + 1);
+                 ++p) {
+              kernel::stop_if_asked();
+              run_panel(p, lane, workspaces[static_cast<std::size_t>(lane)]);
+            }
+          },
+          [&](Index n, Index lane) {
+            share.add_in_turn(share.own_slot(n), totals, [&] {
+              for (GradientSink<T>* sink : sinks_) sink->merge(lane);
+            });
           });
-        });
-    share.take_totals(totals);
-    if (targets_.v.data != nullptr) share.complete_lines(targets_.v);
-    if (difference_) difference_->share(share);
-    for (GradientSink<T>* sink : sinks_) {
-      if (share.divided()) sink->share(share);
-      sink->finish();
-    }
+    };
+    share.run(add_slots, [&] {
+      share.take_totals(totals);
+      if (targets_.v.data != nullptr) share.complete_lines(targets_.v);
+      if (difference_) difference_->share(share);
+      for (GradientSink<T>* sink : sinks_) {
+        if (share.divided()) sink->share(share);
+      }
+    });
+    for (GradientSink<T>* sink : sinks_) sink->finish();
     return difference_ ? difference_->total() : 0;
   }
 

@@ -15,12 +15,14 @@ constexpr std::int64_t round_bytes = std::int64_t{4} << 20;
 }  // namespace
 
 Index RankShare::own_count() const {
+  if (loop_) return static_cast<Index>(loop_->left().size());
   if (!divided()) return items_;
   return (items_ - ranks_->own() + ranks_->count() - 1) / ranks_->count();
 }
 
 // Items of one rank after the other lie side by side in the exchanged memory.
 void RankShare::complete(const Results& results) const {
+  if (loop_) return loop_->results(results);
   if (!divided()) return;
   const Index count = ranks_->count();
   const auto for_items = [&](Index first, Index last, Index rank, const Visit& visit) {
@@ -67,6 +69,11 @@ void RankShare::complete(const Results& results) const {
 
 void RankShare::add_in_turn(Index item, const Memory& totals,
                             const std::function<void()>& add) const {
+  if (loop_) {
+    loop_->begin_totals(item, totals);
+    add();
+    return loop_->done(item);
+  }
   const auto rank_of = [&](Index one) { return static_cast<int>(one % ranks_->count()); };
   if (divided() && item > 0) {
     totals([&](std::span<std::byte> bytes) { ranks_->receive(rank_of(item - 1), bytes); });
@@ -78,6 +85,7 @@ void RankShare::add_in_turn(Index item, const Memory& totals,
 }
 
 void RankShare::take_totals(const Memory& totals) const {
+  if (loop_) return loop_->totals(totals);
   complete([&](Index item, const Visit& visit) {
     if (item == items_ - 1) totals(visit);
   });

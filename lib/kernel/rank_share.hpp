@@ -1,8 +1,10 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <span>
 
+#include "kernel/loop_record.hpp"
 #include "kernel/ranks.hpp"
 #include "tensor/shape.hpp"
 #include "tensor/view.hpp"
@@ -10,17 +12,41 @@
 namespace attn::kernel {
 
 /// The items of a loop that this process computes: of P ranks, number r has items r, r + P, …, so
-/// that each has some of the long and some of the short ones. Without ranks all items are its own.
+/// that each has some of the long and some of the short ones. Without ranks all items are its own,
+/// but for those that a record (loop_record.hpp) holds.
 class RankShare {
  public:
-  /// `ranks` may be null.
-  RankShare(Index items, Ranks* ranks) : items_(items), ranks_(ranks) {}
+  /// Both may be null. The loops of ranks are not recorded.
+  RankShare(Index items, Ranks* ranks, LoopRecord* record = nullptr)
+      : items_(items), ranks_(ranks) {
+    if (record != nullptr && !among_ranks()) {
+      loop_ = std::make_shared<LoopRecord::Loop>(*record, items);
+    }
+  }
 
-  bool divided() const { return ranks_ != nullptr && ranks_->count() > 1; }
+  /// Whether results are to be handed over: by other ranks, or by a record or to it.
+  bool divided() const { return loop_ != nullptr || among_ranks(); }
+
+  /// Runs `loop`, which computes the own items, and then `hand_over`, which completes the results.
+  /// With a record `hand_over` may be called more often; it must do nothing else.
+  template <class Loop, class HandOver>
+  void run(const Loop& loop, const HandOver& hand_over) const {
+    if (loop_) return loop_->run(loop, hand_over);
+    loop();
+    hand_over();
+  }
+
+  /// To be called in the loop once an item is done, unless it is added in turn.
+  void done(Index item) const {
+    if (loop_) loop_->done(item);
+  }
 
   /// The number of own items, and the one at position n of them, n from 0.
   Index own_count() const;
-  Index own_item(Index n) const { return divided() ? ranks_->own() + n * ranks_->count() : n; }
+  Index own_item(Index n) const {
+    if (loop_) return loop_->left()[static_cast<std::size_t>(n)];
+    return among_ranks() ? ranks_->own() + n * ranks_->count() : n;
+  }
 
   /// Calls visit(bytes) for the memory of an item's results, which has the same sizes on all ranks.
   using Visit = std::function<void(std::span<std::byte> bytes)>;
@@ -60,8 +86,11 @@ class RankShare {
   }
 
  private:
+  bool among_ranks() const { return ranks_ != nullptr && ranks_->count() > 1; }
+
   Index items_;
   Ranks* ranks_;
+  std::shared_ptr<LoopRecord::Loop> loop_;
 };
 
 }  // namespace attn::kernel

@@ -5,7 +5,8 @@
 
 namespace attn::kernel {
 
-/// Thrown by a computation that was asked to stop. What it has computed so far is lost.
+/// Thrown by a computation that was asked to stop. What it has computed so far is lost,
+/// unless it is recorded (loop_record.hpp).
 class Stopped : public std::exception {
  public:
   const char* what() const noexcept override { return "stopped"; }

@@ -95,22 +95,29 @@ class ColumnsRun {
     start(lanes);
     PooledVector<ColumnScratch<T>> workspaces(static_cast<std::size_t>(lanes));
     const auto totals = [&](const kernel::RankShare::Visit& visit) { visit_totals(visit); };
-    kernel::add_in_order(
-        share.own_count(), threads,
-        [&](Index n, Index lane) {
-          const Index slot = share.own_slot(n);
-          clear(lane);
-          for (Index p = partition_.first_panel(slot); p < partition_.first_panel(slot + 1); ++p) {
-            run_panel(p, lane, workspaces[static_cast<std::size_t>(lane)]);
-          }
-        },
-        [&](Index n, Index lane) {
-          share.add_in_turn(share.own_slot(n), totals, [&] { add(lane); });
-        });
-    share.complete_lines(col_);
-    share.take_totals(totals);
+    const auto add_slots = [&] {
+      kernel::add_in_order(
+          share.own_count(), threads,
+          [&](Index n, Index lane) {
+            const Index slot = share.own_slot(n);
+            clear(lane);
+            for (Index p = partition_.first_panel(slot); p < partition_.first_panel(slot + 1);
+                 ++p) {
+              kernel::stop_if_asked();
+              run_panel(p, lane, workspaces[static_cast<std::size_t>(lane)]);
+            }
+          },
+          [&](Index n, Index lane) {
+            share.add_in_turn(share.own_slot(n), totals, [&] { add(lane); });
+          });
+    };
+    share.run(add_slots, [&] {
+      share.complete_lines(col_);
+      share.take_totals(totals);
+      share_gathered<T>(observers_, share);
+    });
     PooledVector<Index> left = normalise_rows();
-    finish<T>(observers_, share);
+    finish<T>(observers_);
     return left;
   }
 

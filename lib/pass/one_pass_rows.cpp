@@ -47,13 +47,20 @@ class RowRun {
     for (Observer<T>* observer : pass_.observers) observer->start(partition_);
     auto workspaces = workspaces_for<RowScratch<T>>(threads);
     const SlotShare share = share_of<T>(partition_, pass_.observers);
-    for_each_panel(
-        share, threads, pass_.rows, workspaces, [&](Index block, Index slot, RowScratch<T>& work) {
-          const RowRange rows = partition_.lines(block);
-          run_block({rows.first, rows.last - rows.first, 0, partition_.cols}, slot, work);
+    share.run(
+        [&] {
+          for_each_panel(
+              share, threads, pass_.rows, workspaces,
+              [&](Index block, Index slot, RowScratch<T>& work) {
+                const RowRange rows = partition_.lines(block);
+                run_block({rows.first, rows.last - rows.first, 0, partition_.cols}, slot, work);
+              });
+        },
+        [&] {
+          share.complete_lines(pass_.row);
+          share_gathered<T>(pass_.observers, share);
         });
-    share.complete_lines(pass_.row);
-    finish<T>(pass_.observers, share);
+    finish<T>(pass_.observers);
   }
 
  private:

@@ -120,13 +120,17 @@ SlotShare share_of(const Partition& partition, const ObserverList<T>& observers)
                                            [](const auto* one) { return one->can_share(); }));
 }
 
+/// Hands over what the observers have gathered in the slots.
+template <class T>
+void share_gathered(const ObserverList<T>& observers, const SlotShare& share) {
+  if (!share.divided()) return;
+  for (Observer<T>* observer : observers) observer->share(share);
+}
+
 /// Completes the observers at the end of a pass.
 template <class T>
-void finish(const ObserverList<T>& observers, const SlotShare& share) {
-  for (Observer<T>* observer : observers) {
-    if (share.divided()) observer->share(share);
-    observer->finish();
-  }
+void finish(const ObserverList<T>& observers) {
+  for (Observer<T>* observer : observers) observer->finish();
 }
 
 template <class T>

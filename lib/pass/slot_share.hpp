@@ -9,15 +9,23 @@ namespace attn {
 /// belong to the slot that holds its panel.
 class SlotShare {
  public:
-  /// Those of the thread's ranks; `whole`: all slots, although there are ranks.
+  /// Those of the thread's ranks or record; `whole`: all slots, although there are such.
   explicit SlotShare(const Partition& partition, bool whole = false)
       : partition_(partition),
-        share_(partition.slots, whole ? nullptr : kernel::Ranks::current()) {}
+        share_(partition.slots, whole ? nullptr : kernel::Ranks::current(),
+               whole ? nullptr : kernel::LoopRecord::current()) {}
 
   bool divided() const { return share_.divided(); }
   Index own_count() const { return share_.own_count(); }
   Index own_slot(Index n) const { return share_.own_item(n); }
   const Partition& partition() const { return partition_; }
+
+  /// See kernel/rank_share.hpp.
+  template <class Loop, class HandOver>
+  void run(const Loop& loop, const HandOver& hand_over) const {
+    share_.run(loop, hand_over);
+  }
+  void done(Index slot) const { share_.done(slot); }
 
   /// After the pass: takes the lines of the other ranks' slots, which are rows of a matrix or one
   /// number each. Does nothing for an empty span.
@@ -67,6 +75,7 @@ void for_each_panel(const SlotShare& share, int threads, const RowSelection* row
       kernel::stop_if_asked();
       if (rows == nullptr || rows->meets(partition.lines(p))) body(p, slot, workspace);
     }
+    share.done(slot);
   });
 }
 

@@ -1,7 +1,9 @@
 #include "sinkhorn/attention_iterations.hpp"
 
 #include <cmath>
+#include <optional>
 
+#include "kernel/loop_record.hpp"
 #include "sinkhorn/marginals.hpp"
 #include "sinkhorn/one_iteration.hpp"
 #include "sinkhorn/sinkhorn.hpp"
@@ -41,28 +43,87 @@ void iterate_once(const Scores<T>& scores, const AllowedCounts& allowed, double 
   }
 }
 
+// The iterations in the record of this thread, if it has one. No loop in them is recorded by
+// itself.
+template <class T>
+class RecordedIterations {
+ public:
+  RecordedIterations(SinkhornIteration<T>& iteration, Potentials& potentials)
+      : iteration_(iteration), potentials_(potentials) {
+    if (auto* const record = kernel::LoopRecord::current()) loop_.emplace(*record, 0);
+  }
+
+  Index done = 0;
+  ErrorFall fall;
+
+  /// The first g: that of the record, or of the start.
+  void begin() {
+    if (!loop_ || !loop_->take_state([&](const auto& visit) { visit_state(visit); })) {
+      return iteration_.start(potentials_.col);
+    }
+    reference_.refers_to_zero = mark_ == Mark::zero;
+    if (mark_ == Mark::none) reference_.row_reference = reference_.col_reference = {};
+    iteration_.set_reference(reference_);
+  }
+
+  /// An iteration is about to begin.
+  void keep() {
+    if (!loop_) return;
+    reference_ = iteration_.reference();
+    mark_ = reference_.refers_to_zero          ? Mark::zero
+            : reference_.col_reference.empty() ? Mark::none
+                                               : Mark::plan;
+    loop_->keep_state([&](const auto& visit) { visit_state(visit); });
+  }
+
+ private:
+  enum class Mark { zero, none, plan };
+
+  // Of the same size for every state of a head.
+  void visit_state(const kernel::LoopRecord::Loop::Visit& visit) {
+    const auto number = [&](auto& value) { visit(std::as_writable_bytes(std::span(&value, 1))); };
+    number(done);
+    number(fall);
+    number(mark_);
+    reference_.row_reference.resize(potentials_.row.size());
+    reference_.col_reference.resize(potentials_.col.size());
+    for (auto* const values :
+         {&reference_.row_reference, &reference_.col_reference, &potentials_.col}) {
+      visit(std::as_writable_bytes(std::span(*values)));
+    }
+  }
+
+  SinkhornIteration<T>& iteration_;
+  Potentials& potentials_;
+  std::optional<kernel::LoopRecord::Loop> loop_;
+  IterationState reference_;
+  Mark mark_ = Mark::zero;
+};
+
 // The next g follows from the column sums of the present plan, so that only the last check costs a
 // half-step of its own.
 template <class T>
 SchemeSummary iterate_until(SinkhornIteration<T>& iteration, double tolerance, Index most,
-                            Potentials& potentials) {
+                            Potentials& potentials, RecordedIterations<T>& recorded) {
   PooledVector<double> next(potentials.col.size());
   SchemeSummary summary;
   summary.status = SolveStatus::not_converged;
-  ErrorFall fall;
+  summary.iterations += recorded.done;
   for (;; ++summary.iterations) {
+    recorded.keep();
     iteration.step(potentials.col, potentials.row, next);
     summary.column_error = relative_change(potentials.col, next);
     if (summary.column_error <= tolerance) {
       summary.status = SolveStatus::converged;
       break;
     }
-    fall.add(summary.column_error);
+    recorded.fall.add(summary.column_error);
     if (summary.iterations == most) {
-      summary.convergence = fall.toward(tolerance, summary.iterations);
+      summary.convergence = recorded.fall.toward(tolerance, summary.iterations);
       break;
     }
     potentials.col.swap(next);
+    ++recorded.done;
   }
   return summary;
 }
@@ -83,19 +144,27 @@ SchemeSummary iterate_attention(const Scores<T>& scores, const AllowedCounts& al
   }
   const PooledVector<double> log_marginal(static_cast<std::size_t>(scores.cols()), log_b);
   SinkhornIteration<T> iteration(scores, {{}, log_marginal}, kept_bytes, threads);
-  iteration.start(potentials.col);
-  if (stopping.fixed()) {
-    PooledVector<double> next(potentials.col.size());
-    for (Index t = 1; t < *stopping.iterations; ++t) {
-      iteration.step(potentials.col, potentials.row, next);
-      potentials.col.swap(next);
+  {
+    RecordedIterations<T> recorded(iteration, potentials);
+    const kernel::LoopRecord::Use none(nullptr);
+    recorded.begin();
+    if (stopping.fixed()) {
+      PooledVector<double> next(potentials.col.size());
+      for (; recorded.done + 1 < *stopping.iterations; ++recorded.done) {
+        recorded.keep();
+        iteration.step(potentials.col, potentials.row, next);
+        potentials.col.swap(next);
+      }
+      summary.iterations = *stopping.iterations;
+    } else {
+      summary = iterate_until(iteration, stopping.tolerance.value_or(usual_tolerance(sizeof(T))),
+                              stopping.most_iterations(), potentials, recorded);
     }
+  }
+  if (stopping.fixed()) {
     iteration.show(potentials.col, potentials.row, observers);
-    summary.iterations = *stopping.iterations;
     return summary;
   }
-  summary = iterate_until(iteration, stopping.tolerance.value_or(usual_tolerance(sizeof(T))),
-                          stopping.most_iterations(), potentials);
   if (!observers.empty()) show_weights(scores, potentials, 0, observers, threads);
   return summary;
 }

@@ -339,7 +339,7 @@ void SinkhornIteration<T>::iterate(std::span<double> col, std::span<double> row,
   if (from != nullptr) {
     relaxation = from->relaxation;
     have_row = from->have_row;
-    if (!from->refers_to_zero) kernel_.refer_to(from->row_reference, from->col_reference);
+    set_reference(*from);
     if (!from->in_products()) {
       std::copy(from->row.begin(), from->row.end(), row.begin());
       std::copy(from->col.begin(), from->col.end(), col.begin());

@@ -77,6 +77,15 @@ class SinkhornIteration {
   void iterate(std::span<double> col, std::span<double> row, const IterationCallback& callback,
                const IterationWatch& watch = {}, const IterationState* from = nullptr);
 
+  /// The reference of the kernel, on which the bits of the next step depend. A state has no other
+  /// member then. To be set before the first step.
+  IterationState reference() const { return state(1, false); }
+  void set_reference(const IterationState& reference) {
+    if (!reference.refers_to_zero) {
+      kernel_.refer_to(reference.row_reference, reference.col_reference);
+    }
+  }
+
   /// Computes f from g and shows the weights; the same as show_rows if all rows have the marginal
   /// 1.
   void show(std::span<double> col, std::span<double> row, const ObserverList<T>& observers);

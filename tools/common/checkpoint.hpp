@@ -63,6 +63,9 @@ class Checkpoint {
   bool takes_states() const { return takes_states_; }
   void take_states(bool wanted) { takes_states_ = wanted; }
 
+  /// Whether every call of write_if_due writes, because the time between writes is 0.
+  bool is_eager() const { return every_ == 0; }
+
   /// Whether write_if_due would write now.
   bool is_due() const;
 

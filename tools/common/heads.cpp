@@ -70,6 +70,7 @@ MemoryPlan plan_memory(const AttentionInput& input, std::size_t element_size,
   plan.useful_bytes = std::min(needs.useful_bytes, (memory - plan.bytes) / at_once);
   if (plan.useful_bytes < needs.useful_bytes / least_useful_part) plan.useful_bytes = 0;
   plan.bytes += at_once * plan.useful_bytes;
+  plan.spare_bytes = memory - plan.bytes;
   return plan;
 }
 

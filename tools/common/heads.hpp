@@ -11,6 +11,7 @@
 #include "cli/report.hpp"
 #include "common/checkpoint.hpp"
 #include "common/head_reader.hpp"
+#include "common/head_record.hpp"
 #include "kernel/parallel.hpp"
 #include "kernel/stop_flag.hpp"
 #include "scheme/scheme.hpp"
@@ -34,6 +35,7 @@ struct MemoryPlan {
   std::int64_t dense_limit = 0;   ///< larger masks, biases and scores are read by tiles
   std::int64_t useful_bytes = 0;  ///< the part of HeadNeeds::useful_bytes that a head gets
   std::int64_t bytes = 0;         ///< the expected use of memory
+  std::int64_t spare_bytes = 0;   ///< what is left
 };
 
 /// Fits the work into `memory` bytes: first without useful_bytes, then with fewer heads at a time,
@@ -73,6 +75,13 @@ struct HeadFound {
   bool done = false;
 };
 
+/// What a checkpoint keeps of the head in progress, if heads are computed one after the other.
+/// Short heads are not, if there are several threads.
+enum class WithinHead {
+  loops,  ///< what the loops of the library have found
+  other,  ///< what `compute` keeps itself, or nothing
+};
+
 /// Reads the heads to compute, shows the least bias of each to `look`, computes a Result from each,
 /// and hands the results to `keep` in order, on the calling thread; returns the seconds spent
 /// computing. With a checkpoint, which needs a function archive(Archive&, Result&), the heads that
@@ -83,7 +92,7 @@ double for_each_head(const AttentionInput& input, const MemoryPlan& plan, cli::P
                      const std::function<void(double least_bias)>& look,
                      const std::function<Result(const Head<T>& head, int threads)>& compute,
                      const std::function<void(Index problem, Result& result)>& keep,
-                     Checkpoint* checkpoint = nullptr) {
+                     Checkpoint* checkpoint = nullptr, WithinHead within = WithinHead::loops) {
   using Found = HeadFound<Result>;
   const auto store = [&](Found& found) {
     if (checkpoint == nullptr) return;
@@ -122,7 +131,10 @@ double for_each_head(const AttentionInput& input, const MemoryPlan& plan, cli::P
     if (checkpoint != nullptr) checkpoint->take_states(in_turn);
     const auto compute_one = [&](Index n, int threads) {
       Found& one = found[static_cast<std::size_t>(n)];
-      one.result = compute(*heads[static_cast<std::size_t>(n)], threads);
+      const auto find = [&] { return compute(*heads[static_cast<std::size_t>(n)], threads); };
+      const bool recorded =
+          checkpoint != nullptr && checkpoint->takes_states() && within == WithinHead::loops;
+      one.result = recorded ? HeadRecord(*checkpoint, plan.spare_bytes, threads).run(find) : find();
       one.done = true;
       progress.advance(1);
       if (!in_turn || checkpoint == nullptr) return;

@@ -328,7 +328,7 @@ TransportResults solve(const cli::Arguments& arguments, const TransportTask& tas
         errors.resize(results.problems.size());
         errors.back() = std::move(found.solution.errors);
       },
-      checkpoint);
+      checkpoint, WithinHead::other);
   report.add_compute_seconds(seconds);
   if (task.emits("error")) {
     errors.resize(results.problems.size());

@@ -1,0 +1,130 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "tensor/shape.hpp"
+
+namespace attn::kernel {
+
+/// What the long loops of a computation have found, so that the same computation, begun anew in
+/// another process, takes it from there: with the same bits, as the loops that ranks divide
+/// (rank_share.hpp) hand over all that later steps need. The earlier process is like another rank,
+/// which has already done its items. What is between the loops is computed again.
+///
+/// Loops are known by their number in the order in which they begin, which must be the same in both
+/// processes.
+class LoopRecord {
+ public:
+  struct Options {
+    /// Shorter loops are not kept: they are computed again.
+    double least_seconds = 0;
+    /// Loops for which there is no room are not kept either.
+    std::int64_t most_bytes = 0;
+    /// Whether the record should be kept now; asked between items, by any thread.
+    std::function<bool()> is_due = {};
+    /// Called with the record if so, by one thread at a time. May throw.
+    std::function<void()> keep = {};
+  };
+  explicit LoopRecord(Options options);
+  ~LoopRecord();
+  LoopRecord(const LoopRecord&) = delete;
+  LoopRecord& operator=(const LoopRecord&) = delete;
+
+  /// That of this thread; null: nothing is recorded. In the body of a parallel_for there is none.
+  static LoopRecord* current() noexcept;
+
+  /// Records the loops of this thread until the end of the scope; null: none.
+  class Use {
+   public:
+    explicit Use(LoopRecord* record) noexcept;
+    ~Use();
+    Use(const Use&) = delete;
+    Use& operator=(const Use&) = delete;
+
+   private:
+    LoopRecord* before_;
+  };
+
+  /// One loop, as it is kept.
+  struct Kept {
+    std::vector<std::uint8_t> done;                    ///< by item
+    std::vector<std::byte> totals;                     ///< of the items done, or a state
+    std::vector<std::vector<std::byte>> results = {};  ///< by call, of the items done in order
+
+    std::int64_t bytes() const;
+  };
+  using Loops = std::map<Index, Kept>;  ///< by number
+
+  /// Those kept so far. To be written, or to be set before the first loop begins.
+  Loops& loops() { return loops_; }
+
+  /// A loop that has begun; destroyed before the next one begins.
+  class Loop;
+
+ private:
+  friend class Loop;
+
+  Options options_;
+  Loops loops_;
+  Index begun_ = 0;
+};
+
+class LoopRecord::Loop {
+ public:
+  using Visit = std::function<void(std::span<std::byte> bytes)>;
+  using Results = std::function<void(Index item, const Visit& visit)>;
+  using Memory = std::function<void(const Visit& visit)>;
+
+  /// Throws Error(input) if another loop was kept under its number.
+  Loop(LoopRecord& record, Index items);
+
+  /// The items that were not done before.
+  const std::vector<Index>& left() const { return left_; }
+
+  /// Runs `loop`, which computes the items left, and then `hand_over`, which calls results() and
+  /// totals(). If `loop` is stopped, or the record is due, `hand_over` is called for the record
+  /// alone: its calls then touch only results of items that are done, and totals.
+  void run(const std::function<void()>& loop, const std::function<void()>& hand_over);
+
+  /// An item is done: its results do not change any more.
+  void done(Index item);
+
+  /// Before the first of the items left is added to totals: takes those of the items before.
+  void begin_totals(Index item, const Memory& memory);
+
+  /// Takes the results of the items done before, and records those of all that are done.
+  void results(const Results& results);
+  /// The same for totals.
+  void totals(const Memory& memory);
+
+  /// For a loop that is not made of items: takes the state that is kept; false if there is none.
+  bool take_state(const Memory& memory);
+  /// Keeps that state in place of the one before.
+  void keep_state(const Memory& memory);
+
+ private:
+  enum class Mode { running, partial, whole };
+  void hand_over(Mode mode);
+  void keep_if_due();
+
+  LoopRecord& record_;
+  Index number_;
+  Index items_;
+  Kept before_;
+  std::vector<Index> left_;
+  std::vector<std::uint8_t> done_;
+  std::mutex mutex_;
+  std::function<void()> hand_over_;
+  Mode mode_ = Mode::running;
+  Kept now_;              // while results are handed over
+  std::size_t call_ = 0;  // of results
+};
+
+}  // namespace attn::kernel

@@ -1,0 +1,218 @@
+// A computation that is stopped, and goes on from what its loops have found, has the same bits.
+
+#include "kernel/loop_record.hpp"
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <optional>
+
+#include "attnkit/error.hpp"
+#include "divided_run.hpp"
+#include "kernel/parallel.hpp"
+#include "kernel/rank_share.hpp"
+#include "kernel/stop_flag.hpp"
+
+using namespace attn;
+using namespace attn::testing;
+using kernel::LoopRecord;
+
+namespace {
+
+// Runs compute() with a record that begins with `loops`, until it is asked for the `most`-th time
+// whether it is due. Nothing: it was stopped. `loops` is then what it leaves: the record as it was
+// at the last time that it was due, if `killed`.
+template <class Compute>
+auto run_for(int most, bool killed, LoopRecord::Loops& loops, const Compute& compute) {
+  std::atomic<bool> stop = false;
+  std::atomic<int> asked = 0;
+  LoopRecord::Loops kept = loops;
+  LoopRecord* open = nullptr;
+  LoopRecord::Options options;
+  options.most_bytes = 1 << 30;
+  options.is_due = [&] {
+    if (++asked >= most) stop = true;
+    return true;
+  };
+  options.keep = [&] { kept = open->loops(); };
+  LoopRecord record(options);
+  open = &record;
+  record.loops() = loops;
+  const LoopRecord::Use use(&record);
+  const kernel::StopFlag::Use obey(&stop);
+  std::optional<decltype(compute())> found;
+  try {
+    found = compute();
+  } catch (const kernel::Stopped&) {
+    loops = killed ? kept : record.loops();
+  }
+  return found;
+}
+
+// Stops compute(threads) after every few items, until it finishes.
+template <class Compute, class Same>
+void check_stops(const Compute& compute, const Same& same) {
+  const auto alone = compute(2);
+  for (const int threads : {1, 3}) {
+    for (const bool killed : {false, true}) {
+      CAPTURE(threads);
+      CAPTURE(killed);
+      LoopRecord::Loops loops;
+      int stops = 0;
+      for (;; ++stops) {
+        REQUIRE(stops < 1000);
+        const auto found = run_for(1 + stops, killed, loops, [&] { return compute(threads); });
+        if (!found) continue;
+        CHECK(same(*found, alone));
+        break;
+      }
+      // Several threads may have begun all items by then.
+      CHECK((stops > 0 || threads > 1));
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("items that are done are not computed again") {
+  LoopRecord::Loops loops;
+  Index computed = 0;
+  int stops = 0;
+  const auto compute = [&] {
+    std::vector<Index> squares(10, -1);
+    const kernel::RankShare share(10, nullptr, LoopRecord::current());
+    share.run(
+        [&] {
+          kernel::parallel_for(share.own_count(), 1, [&](Index n, int) {
+            const Index item = share.own_item(n);
+            squares[static_cast<std::size_t>(item)] = item * item;
+            ++computed;
+            share.done(item);
+          });
+        },
+        [&] { share.complete_numbers(std::span(squares), [](Index item) { return item; }); });
+    return squares;
+  };
+  for (;; ++stops) {
+    const auto found = run_for(3, stops % 2 == 1, loops, compute);
+    if (!found) continue;
+    CHECK(*found == std::vector<Index>{0, 1, 4, 9, 16, 25, 36, 49, 64, 81});
+    break;
+  }
+  CHECK(computed == 10);
+  CHECK(stops == 3);
+}
+
+TEST_CASE("loops that are short, or for which there is no room, are computed again") {
+  for (const bool is_short : {true, false}) {
+    LoopRecord::Options options;
+    options.least_seconds = is_short ? 1000 : 0;
+    options.most_bytes = is_short ? 1 << 20 : 79;
+    LoopRecord record(options);
+    const LoopRecord::Use use(&record);
+    std::vector<double> numbers(10, 0);
+    const kernel::RankShare share(10, nullptr, LoopRecord::current());
+    share.run([&] { share.done(3); },
+              [&] { share.complete_numbers(std::span(numbers), [](Index item) { return item; }); });
+    CHECK(record.loops().size() == (is_short ? 0 : 1));
+  }
+}
+
+TEST_CASE("what belongs to another loop is refused") {
+  LoopRecord record({});
+  record.loops()[0].done.assign(3, 1);
+  const LoopRecord::Use use(&record);
+  CHECK_THROWS_AS(kernel::RankShare(4, nullptr, &record), Error);
+  LoopRecord other({});
+  other.loops()[0] = {{1, 1}, {}, {std::vector<std::byte>(8)}};
+  const kernel::RankShare share(2, nullptr, &other);
+  std::vector<double> numbers(2);
+  CHECK_THROWS_AS(
+      share.run(
+          [] {},
+          [&] { share.complete_numbers(std::span(numbers), [](Index item) { return item; }); }),
+      Error);
+}
+
+TEST_CASE_TEMPLATE("attention under every scheme goes on", T, float, double) {
+  Random random(721);
+  for (const Scheme scheme : schemes_with_fenchel) {
+    for (const double spread : {0.5, 6.0}) {
+      ProblemOptions options;
+      options.queries = 391;
+      options.keys = 690;
+      options.depth = 4;
+      options.v_head_dim = 3;
+      options.spread = spread;
+      const Problem<T> problem(options, random);
+      CAPTURE(static_cast<int>(scheme));
+      CAPTURE(spread);
+      const auto of_output = [&](int threads) {
+        return run_output(problem, fixed(scheme), threads);
+      };
+      const auto of_all = [&](int threads) { return run_divided(problem, fixed(scheme), threads); };
+      check_stops(of_output, same_run<T>);
+      check_stops(of_all, same_run<T>);
+    }
+  }
+}
+
+TEST_CASE_TEMPLATE("iterations of attention go on", T, float, double) {
+  Random random(722);
+  for (const double spread : {0.5, 6.0, 60.0}) {
+    ProblemOptions options;
+    options.queries = 120;
+    options.keys = 90;
+    options.spread = spread;
+    const Problem<T> problem(options, random);
+    SchemeOptions until = fixed(Scheme::sinkhorn);
+    until.iterations = 40;
+    until.tolerance = 1e-6;
+    SchemeOptions exactly = fixed(Scheme::sinkhorn);
+    exactly.iterations = 23;
+    for (const SchemeOptions& scheme : {until, exactly}) {
+      CAPTURE(spread);
+      check_stops([&](int threads) { return run_divided(problem, scheme, threads); }, same_run<T>);
+    }
+  }
+}
+
+TEST_CASE_TEMPLATE("gradients go on", T, float, double) {
+  Random random(723);
+  for (const Scheme scheme : all_schemes) {
+    for (const Mechanism mechanism : all_mechanisms) {
+      ProblemOptions options = random_options(random, 150);
+      options.queries = std::max<Index>(options.queries, 20);
+      options.keys = 600;
+      options.mechanism = mechanism;
+      options.key_depth = mechanism == Mechanism::product ? options.depth : 3;
+      const Problem<T> problem(options, random);
+      const auto grad_out = random_matrix(problem.scores().rows(), problem.v().cols, random);
+      CAPTURE(static_cast<int>(scheme));
+      CAPTURE(static_cast<int>(mechanism));
+      check_stops(
+          [&](int threads) {
+            return gradients_of(problem, fixed(scheme), grad_out, threads, false);
+          },
+          same_gradients<T>);
+    }
+  }
+}
+
+TEST_CASE("duals go on") {
+  Random random(724);
+  for (const double gamma : {0.0, 0.5}) {
+    for (const Index depth : {4, 40}) {
+      DualShape shape;
+      shape.queries = 101;
+      shape.count = 20;
+      shape.depth = depth;
+      shape.gamma = gamma;
+      const OwnedDual owned(shape, random);
+      CAPTURE(gamma);
+      CAPTURE(depth);
+      check_stops([&](int threads) { return dual_numbers(owned.problem(), threads); },
+                  [](const auto& a, const auto& b) { return same_nonempty_bits(a, b); });
+    }
+  }
+}

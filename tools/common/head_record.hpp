@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+
+#include "common/checkpoint.hpp"
+#include "kernel/loop_record.hpp"
+#include "kernel/stop_flag.hpp"
+
+namespace attn::tools {
+
+/// What the loops of one head have found, as the state of a checkpoint. The head goes on from there
+/// with the same number of threads; with another one it begins anew, as it may take other loops.
+class HeadRecord {
+ public:
+  /// Takes at most `bytes` of memory; loops for which there is no room are computed again.
+  HeadRecord(Checkpoint& checkpoint, std::int64_t bytes, int threads);
+
+  /// Calls compute() and returns its result; keeps what it has found whenever a write is due, and
+  /// if it is stopped.
+  template <class Compute>
+  auto run(const Compute& compute) {
+    const kernel::LoopRecord::Use use(&loops_);
+    try {
+      return compute();
+    } catch (const kernel::Stopped&) {
+      keep();
+      throw;
+    }
+  }
+
+ private:
+  void keep();
+
+  Checkpoint& checkpoint_;
+  int threads_;
+  kernel::LoopRecord loops_;
+};
+
+}  // namespace attn::tools
