@@ -226,6 +226,12 @@ class Failures(RankTest):
                 (["-o", "out.h5"], 2, "ranks read files, but INPUT is standard input.*")), 1):
             self.refused_on_ranks(2, "attn-compute", *arguments, status=status, error=error)
 
+    def test_no_checkpoint(self):
+        self.refused_on_ranks(2, "attn-compute", "in.h5", "-o", "out.h5", "--checkpoint", "ck", status=2,
+                              error="--checkpoint keeps the work of one process, but mpirun or srun divides the run")
+        self.on_ranks(2, "attn-compute", "in.h5", "-o", "%I-%N.h5", "--checkpoint", "ck", "--shard", "auto")
+        self.assertEqual(sorted(os.listdir(self.folder)), ["1-2.h5", "2-2.h5", "in.h5"])
+
     def test_failure_of_another_rank(self):
         (self.folder / "script").write_text(
             'if [ "$OMPI_COMM_WORLD_RANK" = 1 ]; then cd ..; fi\n'

@@ -11,6 +11,8 @@ import h5py
 from attn import BIN, TIMEOUT
 from training import PROSE, TrainTest
 
+STOPPING = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU)
+
 
 class Interrupted(TrainTest):
 
@@ -31,11 +33,14 @@ class Interrupted(TrainTest):
         for name in ("run.h5", "run.previous.h5", "run.jsonl"):
             (self.folder / name).unlink(missing_ok=True)
 
+    def begin(self, *words):
+        command = [str(BIN / self.COMMAND[0]), *(words or self.COMMAND[1:])]
+        return subprocess.Popen(command, cwd=self.folder, env=self.environment, stdout=subprocess.DEVNULL,
+                                stderr=subprocess.PIPE)
+
     def interrupted(self, number, seconds):
         """The exit status of a run that gets a signal after some time."""
-        command = [str(BIN / self.COMMAND[0]), *self.COMMAND[1:]]
-        with subprocess.Popen(command, cwd=self.folder, env=self.environment,
-                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
+        with self.begin() as process:
             try:
                 process.wait(seconds)
             except subprocess.TimeoutExpired:
@@ -58,7 +63,7 @@ class Interrupted(TrainTest):
         self.assertEqual(self.outcome(), self.whole)
 
     def test_stopped(self):
-        for number in (signal.SIGTERM, signal.SIGUSR1):
+        for number in STOPPING:
             with self.subTest(signal=number):
                 status, tries = 0, 0
                 # Before its handlers are set, a signal ends the process; late, it is finished.
@@ -70,6 +75,48 @@ class Interrupted(TrainTest):
                 done = self.run_tool(*self.COMMAND)
                 self.assertIn("goes on from step", done.err)
                 self.assertEqual(self.outcome(), self.whole)
+
+    def test_second_signal(self):
+        """It ends a step that takes long; the first checkpoint is whole."""
+        words = (*self.COMMAND[1:-1], "run.steps=2", "--set", "run.batch=3000")
+        self.run_tool("attn-train", *words)
+        whole = self.outcome()
+        for number in (signal.SIGUSR2, signal.SIGXCPU):
+            with self.subTest(signal=number):
+                self.remove()
+                with self.begin(*words) as process:
+                    while process.poll() is None and not (self.folder / "run.h5").exists():
+                        time.sleep(0.001)
+                    process.send_signal(number)
+                    time.sleep(0.02)
+                    process.send_signal(signal.SIGTERM)
+                    process.communicate(timeout=TIMEOUT)
+                self.assertEqual(process.returncode, -signal.SIGTERM)
+                self.assertEqual(sorted(os.listdir(self.folder)), ["r.toml", "run.h5", "run.jsonl"])
+        self.run_tool("attn-train", *words)
+        self.assertEqual(self.outcome(), whole)
+
+    def test_signal_before_the_first_step(self):
+        (self.folder / "long.txt").write_text(PROSE.read_text() * 400)
+        words = (*self.COMMAND[1:], "--set", "data.text=long.txt")
+        begun = time.monotonic()
+        with self.begin(*words) as process:
+            while process.poll() is None and not (self.folder / "run.h5").exists():
+                time.sleep(0.001)
+            start = time.monotonic() - begun
+            process.kill()
+            process.communicate(timeout=TIMEOUT)
+        self.remove()
+        moments = random.Random(3)
+        for number in STOPPING:
+            for words_of_status, status in (((), 75), (("--requeue-status", "9"), 9)):
+                with self.subTest(signal=number, status=status), self.begin(*words, *words_of_status) as process:
+                    time.sleep(start * moments.uniform(0.3, 0.6))
+                    process.send_signal(number)
+                    errors = process.communicate(timeout=TIMEOUT)[1].decode()
+                    self.assertEqual((process.returncode, errors),
+                                     (status, "attn-train: stopped by a signal; the same command goes on\n"))
+                    self.assertEqual(sorted(os.listdir(self.folder)), ["long.txt", "r.toml"])
 
 
 class Existing(TrainTest):

@@ -1,6 +1,7 @@
 // attn-train: trains small models with every scheme, and in the space of basis paths.
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,6 +22,7 @@
 #include "common/numeric_libraries.hpp"
 #include "common/ranks.hpp"
 #include "common/restart.hpp"
+#include "kernel/ranks.hpp"
 #include "system/paths.hpp"
 #include "system/stop_requests.hpp"
 
@@ -130,6 +132,13 @@ std::string metrics_text(const Json& metrics) {
 
 template <class T>
 cli::Outcome train_as(const cli::Arguments& arguments, cli::Report& report, const Recipe& recipe) {
+  std::optional<StopRequests> requests;
+  if (!arguments.dry_run) {
+    // Until the first step there is nothing to keep. But no rank may leave the others waiting.
+    const bool alone = kernel::Ranks::current() == nullptr;
+    requests.emplace(alone ? requeue_status(arguments) : 0,
+                     arguments.quiet ? nullptr : "stopped by a signal; the same command goes on");
+  }
   SplitTexts texts = read_split_texts(recipe);
   const std::unique_ptr<Task<T>> task = make_task<T>(arguments, report, recipe, texts);
   texts.texts = {};

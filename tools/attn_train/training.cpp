@@ -269,7 +269,7 @@ bool Training<T>::run() {
   if (resumes) {
     report_.note(fmt::format("{} goes on from step {}", file_.path(), progress_.step));
   }
-  const StopRequests requests;
+  StopRequests::work_begins();
   // Before the first line of the log, so that a run that is killed at once can go on.
   if (!resumes) save();
   log.begin();
