@@ -67,6 +67,80 @@ class Reports(ShardTest):
         self.check("lambda-solve", "--max-iterations 2", "in.h5", counts, status=1)
         self.check("lambda-solve", "--average heads", "dump.h5", counts)
 
+    def test_tables(self):
+        """--tsv, --csv, --sort and -o FILE.csv are those of the tool."""
+        for tool, source in (("explain-away-stats", "in.h5"), ("explain-away-stats", "dump.h5"),
+                             ("lambda-solve", "in.h5"), ("lambda-solve", "dump.h5")):
+            files = self.shards(tool, source, "-q", count=3)
+            sort = ["--sort", "-min_c" if tool == "explain-away-stats" else "deviation_q25", "--top", 4]
+            # --top has another meaning for explain-away-stats, too.
+            for options in (["--tsv"], ["--csv"], sort, [*sort, "--csv"]):
+                with self.subTest(tool=tool, source=source, options=options):
+                    if options == sort and tool == "explain-away-stats":
+                        continue
+                    whole = self.run_tool(tool, source, *options, "-o", "whole.h5", "--force")
+                    done = self.run_tool("tensor-join", *files, *options, "-o", "joined.h5", "--force")
+                    self.assertEqual(done.out, whole.out)
+                    self.assertGreater(done.out.count(b"\n"), 4)
+            self.run_tool(tool, source, "-q", "-o", "whole.csv", "--force")
+            done = self.run_tool("tensor-join", *files, "-o", "joined.csv", "--force")
+            self.assertIn("-> joined.csv", done.err)
+            self.assertEqual((self.folder / "joined.csv").read_bytes(), (self.folder / "whole.csv").read_bytes())
+            for file in files:
+                (self.folder / file).unlink()
+
+    def test_tables_refused(self):
+        files = self.shards("lambda-solve", "in.h5", "-q", count=2)
+        for options, says in ((["--with", "in.h5"], "--with has no effect on a table"),
+                              (["--virtual"], "--virtual has no effect on a table"),
+                              (["-i", "q=in.h5:/q"], "--input has no effect on a table")):
+            self.refused("tensor-join", *files, *options, status=2, says=[says], output="t.csv")
+        self.refused("tensor-join", *files, "--tsv", status=2, says=["--tsv and the bundle"], hint="-o FILE", output=None)
+        self.refused("tensor-join", *files, "--top", 3, status=2, says=["--top has no effect without --sort"])
+        files = self.shards("attn-compute", "in.h5", "-q", count=2, output="a.h5")
+        self.refused("tensor-join", *files, status=2, says=["-o t.csv is for the table", "attn-compute"], output="t.csv")
+        self.refused("tensor-join", *files, "--tsv", status=2, says=["--tsv is for the table", "attn-compute"])
+
+    def test_mode_collapse_sim(self):
+        counts = (1, 2, 3, 7, 64) if LONG else (3,)
+        drawn = "--counts 12,5 --centres 2,0;-2,0 --variance 0.3 --seeds 7 --steps 3"
+        self.check_sets("simulate", f"{drawn} --scheme unas,dnas --merged 1.5", counts)
+        self.check_sets("simulate", f"{drawn} --scheme unas,sinkhorn --iterations 2 --tolerance 1e-3", counts, status=1)
+        self.check_sets("simulate", drawn.replace("12,5 --centres 2,0;-2,0", "9 --centres 1,2"), counts)
+        self.check_sets("em", f"{drawn} --start 1,0;-1,0 --priors dnas", counts)
+        self.check_sets("em", f"{drawn} --start 1,0;-1,0;50,50 --priors estimated --estimate-variance "
+                              "--model-variance 2 --min-variance 1.9", (64,))
+        draw = np.random.default_rng(6)
+        self.write("x.h5", {"model": "m"}, x=draw.normal(size=(2, 3, 9, 2)), label=draw.integers(0, 2, size=9))
+        self.check_sets("simulate", "x.h5 --only", counts)
+
+    def check_sets(self, verb, options, counts, status=0):
+        arguments = [verb, *options.split()]
+        whole = self.run_tool("mode-collapse-sim", *arguments, "--json=whole.json", "-o", "only.h5", "--force",
+                              status=status)
+        expected = self.read_json("whole.json")
+        self.assertGreater(whole.out.count(b"\n"), 3)
+        for count in counts:
+            with self.subTest(options=options, count=count):
+                for number in range(1, count + 1):
+                    self.run_tool("mode-collapse-sim", *arguments, "-q", "--shard", f"{number}/{count}", "-o", "s.h5",
+                                  status=None)
+                files = [f"s.{number:04}-of-{count:04}.h5" for number in range(count, 0, -1)]
+                done = self.run_tool("tensor-join", *files, "--json=joined.json", "-o", "joined.h5", "--force",
+                                     status=status)
+                self.assertEqual(done.out, whole.out)
+                found = self.read_json("joined.json")
+                self.assertEqual([found["status"], found["warnings"]], [expected["status"], expected["warnings"]])
+                report = found["result"]["report"]
+                self.assertEqual(report["result"], expected["result"])
+                for name, value in report["params"].items():
+                    self.assertEqual(value, expected["params"][name], name)
+                summary = whole.err.splitlines()[-1].partition(" -> ")[0].partition(": ")[2]
+                self.assertIn(summary + f", from {count} shard", done.err)
+                self.assert_same("only.h5", "joined.h5")
+                for file in files:
+                    (self.folder / file).unlink()
+
     def test_not_converged(self):
         self.run_tool("attn-compute", "in.h5", "-q", "--scheme", "sinkhorn", "--iterations", 2, "--tolerance", "1e-9",
                       "-o", "stopped.h5", status=1)
@@ -116,6 +190,28 @@ class Reports(ShardTest):
         check(lambda group: group.__delitem__("report/0/figures"))
         check(lambda group: group["report/0/figures"].__setitem__(0, "{}"))
         check(lambda group: group["report/0/figures"].__setitem__(0, "{"))
+        check(lambda group: group.__delitem__("warnings"))
+        check(lambda group: group["warnings"].__setitem__(0, "[]"))
+
+    def test_damaged_notes_of_sets(self):
+        files = self.shards("mode-collapse-sim simulate", "--counts", "3,3", "--centres", "1;-1", "--seeds", 4, count=2)
+
+        def check(change):
+            shutil.copy(self.folder / files[1], self.folder / "changed.h5")
+            with h5py.File(self.folder / "changed.h5", "a") as file:
+                change(file["attn_shard/report/0"])
+            self.refused("tensor-join", files[0], "changed.h5", status=3, says=["changed.h5"], output="joined.h5")
+
+        def change_figures(group, old, new):
+            figures = group["figures"].asstr()[0]
+            self.assertIn(old, figures)
+            group["figures"][0] = figures.replace(old, new)
+
+        check(lambda group: group.__delitem__("unas_modes"))
+        check(lambda group: change_figures(group, '"steps":4', '"steps":3'))
+        check(lambda group: change_figures(group, '"sets":2', '"sets":1'))
+        check(lambda group: change_figures(group, '"status":', '"status":7'))
+        check(lambda group: change_figures(group, '"verb":', '"word":'))
 
 
 class Virtual(ShardTest):

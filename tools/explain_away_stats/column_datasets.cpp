@@ -3,7 +3,7 @@
 #include "common/convergence_words.hpp"
 #include "common/dataset_words.hpp"
 #include "common/padding_words.hpp"
-#include "explain_away_stats/column_table.hpp"
+#include "reports/column_table.hpp"
 
 namespace attn::tools {
 

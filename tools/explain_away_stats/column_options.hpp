@@ -6,6 +6,7 @@
 
 #include "common/attention_input.hpp"
 #include "common/score_options.hpp"
+#include "reports/column_table.hpp"
 
 namespace attn::tools {
 
@@ -29,12 +30,6 @@ struct ColumnOptions {
 
   /// The options of `scheme` for one problem.
   SchemeOptions scheme_options(Scheme scheme, Index problem) const;
-};
-
-/// The options that a sweep varies, where they are given.
-struct SweepPoint {
-  std::optional<double> scale;
-  std::optional<double> hybrid;
 };
 
 /// Every combination of the values of --scale and --hybrid, scales first: one point if none of them

@@ -20,11 +20,11 @@
 #include "common/table_options.hpp"
 #include "explain_away_stats/column_datasets.hpp"
 #include "explain_away_stats/column_gather.hpp"
-#include "explain_away_stats/column_table.hpp"
 #include "explain_away_stats/column_task.hpp"
 #include "reports/column_notes.hpp"
 #include "reports/column_report.hpp"
 #include "reports/column_reporter.hpp"
+#include "reports/column_table.hpp"
 #include "scheme/table.hpp"
 
 namespace attn::tools {

@@ -11,6 +11,7 @@
 #include "common/operand.hpp"
 #include "common/restart.hpp"
 #include "mode_collapse_sim/collapse_output.hpp"
+#include "reports/collapse_report.hpp"
 #include "system/stop_requests.hpp"
 
 namespace attn::tools {
@@ -233,9 +234,7 @@ class Fit {
     all.log_likelihood.insert(all.log_likelihood.end(), run.log_likelihood.begin(),
                               run.log_likelihood.end());
     all.variance.insert(all.variance.end(), run.variance.begin(), run.variance.end());
-    all.floored += run.floored ? 1 : 0;
-    all.empty = std::max(all.empty, run.empty);
-    if (!(run.dnas_error <= all.dnas_error)) all.dnas_error = run.dnas_error;
+    all.add(run.floored ? 1 : 0, run.empty, run.dnas_error);
   }
 
   const EmTask& task_;
@@ -272,9 +271,12 @@ cli::Outcome run_em(const cli::Arguments& arguments, cli::Report& report) {
     CollapseOutput output = open_collapse_output(arguments, input, task.sets, task.emitted, {"em"},
                                                  share ? &*share : nullptr);
     StopRequests::work_begins();
-    const EmRuns runs = Fit(arguments, task, output.bundle, checkpoint, report).run(report);
+    EmRuns runs = Fit(arguments, task, output.bundle, checkpoint, report).run(report);
     record(task, output.bundle);
-    cli::Outcome outcome = report_em(task, runs, report);
+    const EmFigures figures{task.sets.heading(task.steps), task.components, task.priors(),
+                            task.options.priors != Priors::dnas, std::move(runs)};
+    if (share) keep_notes(notes_of(figures), report, *share);
+    cli::Outcome outcome = report_em(figures, report);
     outcome.commit = commit_of(output.take(report), report);
     return outcome;
   });

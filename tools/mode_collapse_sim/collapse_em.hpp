@@ -13,9 +13,6 @@
 
 namespace attn::tools {
 
-/// A log-likelihood may fall by this fraction of the larger of 1 and its magnitude, by rounding.
-constexpr double most_fall = 1e-10;
-
 /// The options of mode-collapse-sim em.
 struct EmTask {
   /// Throws Error(usage) for contradictory options, Error(input) for a dataset `start` that does
@@ -41,15 +38,6 @@ struct EmTask {
   PointPlan plan(const cli::Arguments& arguments) const;
 };
 
-/// The figures of the runs for the report.
-struct EmRuns {
-  std::vector<double> log_likelihood;  ///< (sets, T + 1)
-  std::vector<double> variance;        ///< (sets, T + 1)
-  Index floored = 0;                   ///< sets whose variance reached its lower bound
-  Index empty = 0;        ///< the largest number of components without a share, over all steps
-  double dnas_error = 0;  ///< of the first step against dnas, in units of its bound
-};
-
 /// Declares the options of em besides those of the points.
 void declare_em(cli::Declaration& d);
 
@@ -58,8 +46,5 @@ cli::Outcome run_em(const cli::Arguments& arguments, cli::Report& report);
 
 /// Reports shapes, bytes and flops for --dry-run.
 void report_em_cost(const cli::Arguments& arguments, const EmTask& task, cli::Report& report);
-
-/// Fills in the report.
-cli::Outcome report_em(const EmTask& task, const EmRuns& runs, cli::Report& report);
 
 }  // namespace attn::tools

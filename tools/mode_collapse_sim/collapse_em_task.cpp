@@ -160,4 +160,26 @@ void declare_em(cli::Declaration& d) {
   d.only_with(em_verb);
 }
 
+void report_em_cost(const cli::Arguments& arguments, const EmTask& task, cli::Report& report) {
+  const PointPlan plan = task.plan(arguments);
+  const PointSets& sets = task.sets;
+  const auto count = static_cast<double>(sets.own_sets());
+  const auto moments = static_cast<double>(task.steps + 1);
+  const auto n = static_cast<double>(sets.points);
+  const auto d = static_cast<double>(sets.dimension);
+  const auto m = static_cast<double>(task.components);
+  // Squared differences, the means, and the differences again for a variance.
+  const double per_pair = 3 * d + 2 * d + (task.options.estimates_variance ? 6 * d : 0);
+  const double flops = count * moments * n * m * per_pair;
+  double numbers = 2 * moments;
+  if (task.emits("centre")) numbers += moments * m * d;
+  if (task.emits("prior")) numbers += moments * m;
+  numbers *= count;
+  if (sets.drawn() && task.emits("x")) numbers += count * n * d;
+  if (sets.drawn() && task.emits("label")) numbers += n;
+  report_points_cost(
+      fmt::format("{}, {} components, {} steps", sets.text(), task.components, task.steps), plan,
+      8 * numbers, flops, report);
+}
+
 }  // namespace attn::tools

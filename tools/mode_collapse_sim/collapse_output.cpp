@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "attnkit/error.hpp"
+#include "common/run_identity.hpp"
 #include "tensor/buffer.hpp"
 
 namespace attn::tools {
@@ -92,6 +93,11 @@ std::optional<SectionShare> divide_sets(const cli::Arguments& arguments, PointSe
                std::vector<double>(static_cast<std::size_t>(sets.sets), 1));
   sets.share = share.problems();
   return share;
+}
+
+void keep_notes(ReportNotes notes, cli::Report& report, SectionShare& share) {
+  notes.params = params_text(report);
+  share.keep(std::move(notes));
 }
 
 cli::Outcome write_empty_shard(const cli::Arguments& arguments,

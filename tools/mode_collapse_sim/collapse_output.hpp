@@ -43,6 +43,9 @@ CollapseOutput open_collapse_output(const cli::Arguments& arguments,
 /// Error(usage) if there is only one. `arguments` must outlive the share.
 std::optional<SectionShare> divide_sets(const cli::Arguments& arguments, PointSets& sets);
 
+/// Keeps notes of the report on the sets of a shard.
+void keep_notes(ReportNotes notes, cli::Report& report, SectionShare& share);
+
 /// The outcome of a shard without sets.
 cli::Outcome write_empty_shard(const cli::Arguments& arguments,
                                const std::optional<io::InputBundle>& input, SectionShare& share,

@@ -13,6 +13,7 @@
 #include "common/operand.hpp"
 #include "common/restart.hpp"
 #include "mode_collapse_sim/collapse_output.hpp"
+#include "reports/collapse_report.hpp"
 #include "scheme/scheme_description.hpp"
 #include "system/stop_requests.hpp"
 
@@ -303,9 +304,16 @@ cli::Outcome run_simulation(const cli::Arguments& arguments, cli::Report& report
     const auto simulate = [&]<class T>(T) {
       return Simulation<T>(arguments, task, output.bundle, checkpoint, report).run(report);
     };
-    const std::vector<SchemeRuns> runs = task.sets.f64 ? simulate(double()) : simulate(float());
+    std::vector<SchemeRuns> runs = task.sets.f64 ? simulate(double()) : simulate(float());
     record(task, runs, output.bundle);
-    cli::Outcome outcome = report_simulation(task, runs, report);
+    const SimulationFigures figures{task.sets.heading(task.steps),
+                                    task.sets.clusters,
+                                    task.sets.names(),
+                                    task.merged,
+                                    task.names,
+                                    std::move(runs)};
+    if (share) keep_notes(notes_of(figures), report, *share);
+    cli::Outcome outcome = report_simulation(figures, report);
     outcome.commit = commit_of(output.take(report), report);
     return outcome;
   });

@@ -8,7 +8,6 @@
 #include "cli/report.hpp"
 #include "collapse/cluster_statistics.hpp"
 #include "collapse/self_attention.hpp"
-#include "common/totals.hpp"
 #include "mode_collapse_sim/point_plan.hpp"
 #include "mode_collapse_sim/point_sets.hpp"
 
@@ -34,23 +33,11 @@ struct SimulationTask {
   PointPlan plan(const cli::Arguments& arguments) const;
 };
 
-/// The figures of a scheme's runs for the report: a number for each set and step.
-struct SchemeRuns {
-  std::vector<double> distance;  ///< (sets, T + 1): the least distance of two centres
-  std::vector<double> spread;    ///< the largest over clusters
-  std::vector<double> modes;
-  Totals totals;  ///< of all steps
-};
-
 /// Declares the options of simulate besides those of the points.
 void declare_simulation(cli::Declaration& d);
 
 /// Runs steps of self-attention on points.
 cli::Outcome run_simulation(const cli::Arguments& arguments, cli::Report& report);
-
-/// Fills in the report; `runs` is by scheme.
-cli::Outcome report_simulation(const SimulationTask& task, const std::vector<SchemeRuns>& runs,
-                               cli::Report& report);
 
 /// Reports shapes, bytes and flops for --dry-run.
 void report_simulation_cost(const cli::Arguments& arguments, const SimulationTask& task,

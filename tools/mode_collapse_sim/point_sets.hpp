@@ -12,6 +12,7 @@
 #include "collapse/clusters.hpp"
 #include "common/problem_share.hpp"
 #include "io/input.hpp"
+#include "reports/collapse_report.hpp"
 #include "tensor/buffer.hpp"
 #include "tensor/shape.hpp"
 
@@ -60,6 +61,9 @@ class PointSets {
 
   /// "points 100 x 550 x 2": sets, points, coordinates.
   std::string text() const;
+
+  /// What the report says of the own sets, with this many steps.
+  PointHeading heading(Index steps) const { return {text(), own_sets(), points, dimension, steps}; }
 
   /// "seed 7", "x.h5:/x [3]", for messages.
   std::string place(Index set) const;

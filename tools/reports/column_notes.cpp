@@ -40,11 +40,7 @@ Json json_of(const SchemeColumns& scheme) {
                {"on_sink", scheme.on_sink},
                {"converged", scheme.converged}};
   for (const auto& bound : scheme.bounds) json["bounds"].push_back(or_null(bound));
-  json["convergence"] = nullptr;
-  if (scheme.convergence) {
-    json["convergence"] = {{"rate", scheme.convergence->rate},
-                           {"predicted", or_null(scheme.convergence->predicted_iterations)}};
-  }
+  json["convergence"] = convergence_json(scheme.convergence);
   return json;
 }
 
@@ -57,11 +53,7 @@ SchemeColumns scheme_of_json(const Json& json) {
   json.at("on_sink").get_to(scheme.on_sink);
   json.at("converged").get_to(scheme.converged);
   for (const Json& one : json.at("bounds")) scheme.bounds.push_back(optional_of<double>(one));
-  const Json& convergence = json.at("convergence");
-  if (!convergence.is_null()) {
-    scheme.convergence = Convergence{number_or_nan(convergence.at("rate")),
-                                     optional_of<Index>(convergence.at("predicted"))};
-  }
+  scheme.convergence = convergence_of(json.at("convergence"));
   return scheme;
 }
 

@@ -32,12 +32,7 @@ Json json_of(const DualHead& head) {
                {"max_certificate_error", head.max_certificate_error},
                {"max_iterations", head.max_iterations},
                {"iterations", head.iterations},
-               {"convergence", nullptr}};
-  if (head.convergence) {
-    const auto& predicted = head.convergence->predicted_iterations;
-    json["convergence"] = {{"rate", head.convergence->rate},
-                           {"predicted", predicted ? Json(*predicted) : Json(nullptr)}};
-  }
+               {"convergence", convergence_json(head.convergence)}};
   for (const auto& [name, list] : lists) json[name] = (head.*list).size();
   return json;
 }
@@ -55,12 +50,7 @@ DualHead head_of(const Json& json) {
   head.max_certificate_error = number_or_nan(json.at("max_certificate_error"));
   json.at("max_iterations").get_to(head.max_iterations);
   json.at("iterations").get_to(head.iterations);
-  const Json& convergence = json.at("convergence");
-  if (convergence.is_null()) return head;
-  head.convergence.emplace();
-  head.convergence->rate = number_or_nan(convergence.at("rate"));
-  const Json& predicted = convergence.at("predicted");
-  if (!predicted.is_null()) head.convergence->predicted_iterations = predicted.get<Index>();
+  head.convergence = convergence_of(json.at("convergence"));
   return head;
 }
 

@@ -4,10 +4,12 @@
 #include <nlohmann/json.hpp>
 
 #include "attnkit/error.hpp"
+#include "cli/words.hpp"
 #include "common/bundles.hpp"
 #include "common/numeric_libraries.hpp"
 #include "common/output_format.hpp"
 #include "common/results.hpp"
+#include "common/table_options.hpp"
 #include "tensor_join/input_join.hpp"
 #include "tensor_join/report_join.hpp"
 #include "tensor_join/shard_set.hpp"
@@ -28,8 +30,8 @@ cli::Declaration declare() {
           "written. Of one run are shards with the same tool, version and options, of "
           "the same files: by name, size and time of the last change.")
       .about(
-          "Prints the report of explain-away-stats and lambda-solve as one run would, from the "
-          "figures of all heads.")
+          "Prints the report of explain-away-stats, lambda-solve and mode-collapse-sim as one run "
+          "would, from the figures of all heads or sets of points, and repeats its warnings.")
       .text("with", "INPUT",
             "Also copies the contents of INPUT, as the command would without --only: everything "
             "but results that do not hold any more.")
@@ -44,8 +46,8 @@ cli::Declaration declare() {
       .allow_external()
       .report_member("shards; groups or problems", "how many were put together")
       .report_member("report",
-                     "of explain-away-stats and lambda-solve: tool, params and result, which is "
-                     "that of one run")
+                     "of explain-away-stats, lambda-solve and mode-collapse-sim: tool, params and "
+                     "result, which is that of one run")
       .example("tensor-join out.*-of-*.h5 -o out.h5", "After the last job of an array.")
       .example("tensor-join out.*-of-*.h5 --virtual -o out.h5", "The same without a second copy.")
       .example("tensor-join out.*-of-*.h5 --with dump.h5 -o out.h5",
@@ -53,11 +55,21 @@ cli::Declaration declare() {
       .exit_status(1, "what the tool that wrote the shards says by it, of all of them together")
       .exit_status(3, "a shard is missing, there twice, damaged, or of another run")
       .exit_status(4, "");
+  declare_table_options(d, "row of the table of explain-away-stats or lambda-solve");
   return d;
+}
+
+// -o FILE.csv writes a table in place of a bundle.
+void refuse_bundle_options(const cli::Arguments& arguments) {
+  for (const char* const option : {"virtual", "with", "input"}) {
+    if (!arguments.given(option)) continue;
+    throw Error(Failure::usage, fmt::format("--{} has no effect on a table", option));
+  }
 }
 
 cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
   const std::vector<std::string> files = arguments.words();
+  if (arguments.table_file) refuse_bundle_options(arguments);
   if (arguments.flag("virtual") &&
       (*arguments.output == "-" || array_format_of(*arguments.output))) {
     throw Error(
@@ -70,7 +82,7 @@ cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
   report.result() = {{"shards", shards.size()},
                      {shards.divides_problems() ? "problems" : "groups", shards.units()}};
   cli::Outcome outcome;
-  const std::string parts = fmt::format("{} shard{}", shards.size(), shards.size() == 1 ? "" : "s");
+  const std::string parts = cli::counted(static_cast<Index>(shards.size()), "shard");
   std::string words = fmt::format("{} of {}", shards.units_text(), parts);
   if (!arguments.dry_run) {
     const ShardMarks::Warnings warnings = shards.warnings();
@@ -78,15 +90,15 @@ cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
     for (const std::string& line : warnings.lines) report.warn(line);
     if (const auto reported = join_report(arguments, shards, report)) {
       if (!reported->summary.empty()) words = reported->summary + ", from " + parts;
-      outcome.status = reported->status;
+      outcome = *reported;
     } else if (const std::string stopped = shards.not_converged(); !stopped.empty()) {
       words += ", not converged in " + stopped;
       report.status("not_converged");
       outcome.status = 1;
     }
   }
-  outcome.summary = words + " -> " + *arguments.output;
-  if (arguments.dry_run) return outcome;
+  outcome.summary = words + " -> " + arguments.output.value_or(arguments.table_file.value_or(""));
+  if (arguments.dry_run || !arguments.output) return outcome;
   io::OutputBundle output = open_output(arguments);
   shards.write(output);
   if (!inputs.empty()) {

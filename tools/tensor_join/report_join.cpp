@@ -4,12 +4,16 @@
 #include <stdexcept>
 #include <utility>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "attnkit/error.hpp"
 #include "common/group_report.hpp"
+#include "common/table_options.hpp"
+#include "reports/collapse_report.hpp"
 #include "reports/column_notes.hpp"
 #include "reports/column_reporter.hpp"
+#include "reports/column_table.hpp"
 #include "reports/dual_reporter.hpp"
 
 namespace attn::tools {
@@ -27,6 +31,20 @@ auto of_part(const ShardSet::ReportPart& part, const Read& read) {
   } catch (const std::out_of_range&) {
   }
   throw Error(Failure::input, part.file + ": the notes of its report are damaged");
+}
+
+// Throws Error(usage) for an option of tables if the tool that wrote the shards has none.
+void require_no_table(const cli::Arguments& arguments, const ShardSet& shards) {
+  std::string option;
+  for (const char* const name : {"tsv", "csv", "sort", "top"}) {
+    if (arguments.given(name)) option = std::string("--") + name;
+  }
+  if (arguments.table_file) option = "-o " + *arguments.table_file;
+  if (option.empty()) return;
+  throw Error(Failure::usage,
+              fmt::format("{} is for the table of explain-away-stats or lambda-solve, but the "
+                          "shards are of {}",
+                          option, shards.tool()));
 }
 
 ColumnNotes columns_of(const Parts& parts) {
@@ -68,76 +86,148 @@ DualNotes dual_of(const Parts& parts) {
   return *std::move(whole);
 }
 
-ReportWishes wishes_of(const cli::Arguments& arguments, bool several) {
-  return {.several = several,
-          .each = !several || arguments.verbose,
-          .all = true,
-          .json = arguments.json.has_value()};
-}
-
-// Adds every section to `groups`, with the parameters that it had.
-template <class Add>
-void add_sections(const std::vector<Parts>& sections, GroupReport& groups, cli::Report& report,
-                  const Add& add) {
-  for (const Parts& parts : sections) {
-    report.params() =
-        of_part(parts.front(), [&] { return Json::parse(parts.front().notes->params); });
-    add(parts, groups);
+// The figures of all sets, of shards that divide them.
+template <class Figures>
+Figures collapse_of(const Parts& parts, Index sets, Figures (*read)(const ReportNotes&)) {
+  std::optional<Figures> whole;
+  for (const ShardSet::ReportPart& part : parts) {
+    of_part(part, [&] {
+      const Figures own = read(*part.notes);
+      if (!whole) whole = whole_of(own, sets);
+      place_sets(own, *part.heads, *whole);
+      return true;
+    });
   }
+  return *std::move(whole);
 }
 
-cli::Outcome report_columns(const cli::Arguments& arguments, const std::vector<Parts>& sections,
-                            GroupReport& groups, cli::Report& report) {
-  std::optional<ColumnReporter> reporter;
-  std::string name;
-  add_sections(sections, groups, report, [&](const Parts& parts, GroupReport& all) {
-    ColumnNotes section = columns_of(parts);
-    if (!reporter) reporter.emplace(section.wanted, wishes_of(arguments, section.several));
-    name = section.input;
-    all.add(section.section, report,
-            [&] { reporter->add(section.section, section.heading, section.statistics, report); });
-  });
-  reporter->conclude(name, report);
-  reporter->finish(groups, report);
-  cli::Outcome outcome;
-  outcome.status = reporter->verdict().status();
-  return outcome;
-}
+// Makes the report of all sections, of one tool.
+class ReportJoin {
+ public:
+  ReportJoin(const cli::Arguments& arguments, const ShardSet& shards, cli::Report& report)
+      : arguments_(arguments), shards_(shards), sections_(shards.report_parts()), report_(report) {}
 
-cli::Outcome report_duals(const cli::Arguments& arguments, const std::vector<Parts>& sections,
-                          GroupReport& groups, cli::Report& report) {
-  std::optional<DualReporter> reporter;
-  std::string name;
-  add_sections(sections, groups, report, [&](const Parts& parts, GroupReport& all) {
-    const DualNotes section = dual_of(parts);
-    if (!reporter) reporter.emplace(wishes_of(arguments, section.several));
-    name = section.input;
-    all.add(section.section, report, [&] { reporter->add(section, report); });
-  });
-  return reporter->conclude(name, groups, report);
-}
+  bool empty() const { return sections_.empty(); }
+
+  cli::Outcome run() {
+    const std::string tool = shards_.tool();
+    if (tool == "explain-away-stats") return report_columns();
+    if (tool == "lambda-solve") return report_duals();
+    if (tool == "mode-collapse-sim") return report_collapse();
+    throw Error(Failure::input, "the shards have notes of a report of " + tool +
+                                    ", which this version of tensor-join does not know");
+  }
+
+ private:
+  ReportWishes wishes(bool several) const {
+    const bool text = !table_->in_place_of_text();
+    return {.several = several,
+            .each = text && (!several || arguments_.verbose),
+            .all = text,
+            .json = arguments_.json.has_value()};
+  }
+
+  // Adds every section to the groups, with the parameters that it had.
+  template <class Add>
+  void add_sections(const Add& add) {
+    for (const Parts& parts : sections_) {
+      take_params(parts.front());
+      add(parts);
+    }
+  }
+
+  void take_params(const ShardSet::ReportPart& part) {
+    report_.params() = of_part(part, [&] { return Json::parse(part.notes->params); });
+  }
+
+  cli::Outcome report_columns() {
+    std::optional<ColumnReporter> reporter;
+    std::string name;
+    add_sections([&](const Parts& parts) {
+      ColumnNotes section = columns_of(parts);
+      if (!reporter) {
+        table_.emplace(arguments_, column_table_columns(section.wanted, false));
+        reporter.emplace(section.wanted, wishes(section.several));
+      }
+      name = section.input;
+      groups_.add(section.section, report_, [&] {
+        std::vector<std::string> schemes;
+        for (const SchemeColumns& scheme : section.statistics.schemes) {
+          schemes.push_back(scheme.name);
+        }
+        const ColumnSummaries& summaries =
+            reporter->add(section.section, section.heading, section.statistics, report_);
+        add_rows(column_table_rows(section.section, section.statistics.leading, schemes, summaries,
+                                   nullptr));
+      });
+    });
+    table_->print(report_);
+    reporter->conclude(name, report_);
+    reporter->finish(groups_, report_);
+    cli::Outcome outcome;
+    outcome.status = reporter->verdict().status();
+    outcome.commit = table_->commit();
+    return outcome;
+  }
+
+  cli::Outcome report_duals() {
+    std::optional<DualReporter> reporter;
+    std::string name;
+    table_.emplace(arguments_, dual_table_columns());
+    add_sections([&](const Parts& parts) {
+      const DualNotes section = dual_of(parts);
+      if (!reporter) reporter.emplace(wishes(section.several));
+      name = section.input;
+      groups_.add(section.section, report_, [&] {
+        const auto averaged = reporter->add(section, report_);
+        add_rows(dual_table_rows(section.heading, section.section, section.heads, averaged));
+      });
+    });
+    table_->print(report_);
+    cli::Outcome outcome = reporter->conclude(name, groups_, report_);
+    outcome.commit = table_->commit();
+    return outcome;
+  }
+
+  cli::Outcome report_collapse() {
+    require_no_table(arguments_, shards_);
+    const Parts& parts = sections_.front();
+    const ShardSet::ReportPart& first = parts.front();
+    take_params(first);
+    const auto sets = static_cast<Index>(shards_.units());
+    report_.result() = Json::object();
+    if (of_part(first, [&] { return verb_of(*first.notes); }) == "em") {
+      return report_em(collapse_of(parts, sets, em_of), report_);
+    }
+    return report_simulation(collapse_of(parts, sets, simulation_of), report_);
+  }
+
+  void add_rows(std::vector<std::vector<Cell>> rows) {
+    for (std::vector<Cell>& row : rows) table_->add(std::move(row));
+  }
+
+  const cli::Arguments& arguments_;
+  const ShardSet& shards_;
+  const std::vector<Parts> sections_;
+  cli::Report& report_;
+  GroupReport groups_;
+  std::optional<TableOutput> table_;
+};
 
 }  // namespace
 
 std::optional<cli::Outcome> join_report(const cli::Arguments& arguments, const ShardSet& shards,
                                         cli::Report& report) {
-  const std::vector<Parts> sections = shards.report_parts();
-  if (sections.empty()) return std::nullopt;
-  const std::string tool = shards.tool();
+  ReportJoin join(arguments, shards, report);
+  if (join.empty()) {
+    require_no_table(arguments, shards);
+    return std::nullopt;
+  }
   const Json own_params = report.params();
   Json own_result = report.result();
-  GroupReport groups;
-  std::optional<cli::Outcome> outcome;
-  if (tool == "explain-away-stats") {
-    outcome = report_columns(arguments, sections, groups, report);
-  } else if (tool == "lambda-solve") {
-    outcome = report_duals(arguments, sections, groups, report);
-  } else {
-    throw Error(Failure::input, "the shards have notes of a report of " + tool +
-                                    ", which this version of tensor-join does not know");
-  }
+  cli::Outcome outcome = join.run();
   own_result["report"] = {
-      {"tool", tool}, {"params", report.params()}, {"result", std::move(report.result())}};
+      {"tool", shards.tool()}, {"params", report.params()}, {"result", std::move(report.result())}};
   report.result() = std::move(own_result);
   report.params() = own_params;
   return outcome;

@@ -8,9 +8,10 @@
 namespace attn::tools {
 
 /// Makes the report that the run would have made undivided, from what its shards keep: prints it,
-/// and adds `report` to the result of the JSON, with the tool, its params and its result. Returns
-/// the summary line and the exit status; nothing if the tool makes no report. Throws Error(input)
-/// naming the shard whose notes are damaged.
+/// or the table that --tsv and the like ask for, and adds `report` to the result of the JSON, with
+/// the tool, its params and its result. Returns the summary line, the exit status and the commit of
+/// the table; nothing if the tool makes no report. Throws Error(input) naming the shard whose notes
+/// are damaged, Error(usage) if a table is asked for and the tool has none.
 std::optional<cli::Outcome> join_report(const cli::Arguments& arguments, const ShardSet& shards,
                                         cli::Report& report);
 

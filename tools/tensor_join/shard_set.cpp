@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "attnkit/error.hpp"
+#include "cli/words.hpp"
 #include "common/bundles.hpp"
 #include "common/run_identity.hpp"
 #include "system/paths.hpp"
@@ -186,8 +187,7 @@ std::size_t ShardSet::units() const {
 }
 
 std::string ShardSet::units_text() const {
-  return fmt::format("{} {}{}", units(), divides_problems() ? "problem" : "group",
-                     units() == 1 ? "" : "s");
+  return cli::counted(static_cast<Index>(units()), divides_problems() ? "problem" : "group");
 }
 
 void ShardSet::write(io::OutputBundle& output) const {

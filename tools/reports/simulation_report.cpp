@@ -4,22 +4,23 @@
 #include <nlohmann/json.hpp>
 
 #include "common/convergence_words.hpp"
-#include "mode_collapse_sim/collapse_simulation.hpp"
-#include "mode_collapse_sim/step_figures.hpp"
+#include "reports/collapse_report.hpp"
+#include "reports/step_figures.hpp"
 
 namespace attn::tools {
 using Json = nlohmann::ordered_json;
 
-cli::Outcome report_simulation(const SimulationTask& task, const std::vector<SchemeRuns>& runs,
-                               cli::Report& report) {
-  const Index times = task.steps + 1;
-  const bool many = task.sets.own_sets() > 1;
+cli::Outcome report_simulation(const SimulationFigures& figures, cli::Report& report) {
+  const PointHeading& heading = figures.heading;
+  const std::vector<SchemeRuns>& runs = figures.runs;
+  const Index times = heading.steps + 1;
+  const bool many = heading.sets > 1;
   Json& result = report.result();
-  result["sets"] = task.sets.own_sets();
-  result["points"] = task.sets.points;
-  result["dimension"] = task.sets.dimension;
-  result["clusters"] = task.sets.clusters;
-  result["labels"] = task.sets.names();
+  result["sets"] = heading.sets;
+  result["points"] = heading.points;
+  result["dimension"] = heading.dimension;
+  result["clusters"] = figures.clusters;
+  result["labels"] = figures.labels;
   std::string text = fmt::format("{:<8} {:>5} {:>9}", "scheme", "step", "distance");
   if (many) text += fmt::format(" {:>9} {:>9}", "least", "most");
   text += fmt::format(" {:>9} {:>9}", "spread", "modes");
@@ -28,7 +29,7 @@ cli::Outcome report_simulation(const SimulationTask& task, const std::vector<Sch
   std::vector<std::string> ends;
   for (std::size_t k = 0; k < runs.size(); ++k) {
     const SchemeRuns& run = runs[k];
-    Json& json = result["schemes"][task.names[k]];
+    Json& json = result["schemes"][figures.names[k]];
     json["status"] = status_name(run.totals.worst.status);
     add_convergence(run.totals.worst.convergence, json);
     json["iterations"] = run.totals.worst.iterations;
@@ -37,14 +38,14 @@ cli::Outcome report_simulation(const SimulationTask& task, const std::vector<Sch
       const StepFigures distance(run.distance, times, step);
       const StepFigures spread(run.spread, times, step);
       const StepFigures modes(run.modes, times, step);
-      const Index merged = distance.below(task.merged);
+      const Index merged = distance.below(figures.merged);
       json["steps"].push_back({{"step", step},
                                {"centre_distance", distance.json()},
                                {"spread", spread.json()},
                                {"modes", modes.json()},
                                {"merged", merged}});
       if (is_shown(step, times)) {
-        text += fmt::format("{:<8} {:>5}", step == 0 ? task.names[k] : "", step);
+        text += fmt::format("{:<8} {:>5}", step == 0 ? figures.names[k] : "", step);
         text += figure_text(distance.median);
         if (many) text += figure_text(distance.min) + figure_text(distance.max);
         text += figure_text(spread.median) + figure_text(modes.median);
@@ -52,22 +53,22 @@ cli::Outcome report_simulation(const SimulationTask& task, const std::vector<Sch
       }
       if (step + 1 == times) {
         ends.push_back(std::isnan(distance.median)
-                           ? task.names[k]
-                           : fmt::format("{} {:.4g}", task.names[k], distance.median));
+                           ? figures.names[k]
+                           : fmt::format("{} {:.4g}", figures.names[k], distance.median));
         if (many) ends.back() += fmt::format(" ({} merged)", merged);
       }
     }
     if (run.totals.worst.status != SolveStatus::not_converged) continue;
     report.status("not_converged");
-    report.warn(task.names[k] + " did not converge in some step" +
-                convergence_words(run.totals.worst.convergence, "--iterations"));
+    report.warn_of_whole(figures.names[k] + " did not converge in some step" +
+                         convergence_words(run.totals.worst.convergence, "--iterations"));
     outcome.status = 1;
   }
   report.print(text);
-  const bool one = task.sets.clusters == 1;
-  outcome.summary = fmt::format("{}, {} {}, {} steps: {}{}{}", task.sets.text(), task.sets.clusters,
-                                one ? "cluster" : "clusters", task.steps, one ? "" : "centres end ",
-                                fmt::join(ends, ", "), one ? "" : " apart");
+  const bool one = figures.clusters == 1;
+  outcome.summary = fmt::format(
+      "{}, {} {}, {} steps: {}{}{}", heading.text, figures.clusters, one ? "cluster" : "clusters",
+      heading.steps, one ? "" : "centres end ", fmt::join(ends, ", "), one ? "" : " apart");
   return outcome;
 }
 

@@ -1,4 +1,4 @@
-#include "mode_collapse_sim/step_figures.hpp"
+#include "reports/step_figures.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -1,13 +1,21 @@
 #pragma once
 
+#include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "common/section_name.hpp"
 #include "common/table.hpp"
-#include "explain_away_stats/column_options.hpp"
 #include "reports/column_statistics.hpp"
 
 namespace attn::tools {
+
+/// The options that a sweep varies, where they are given.
+struct SweepPoint {
+  std::optional<double> scale;
+  std::optional<double> hybrid;
+};
 
 /// The columns of --tsv: place, with a `sweep` its scale and hybrid, scheme, then the statistics.
 std::vector<TableColumn> column_table_columns(const ColumnSummaryOptions& options, bool sweep);

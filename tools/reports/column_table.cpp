@@ -1,4 +1,4 @@
-#include "explain_away_stats/column_table.hpp"
+#include "reports/column_table.hpp"
 
 #include <utility>
 

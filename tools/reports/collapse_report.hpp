@@ -1,0 +1,89 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cli/command.hpp"
+#include "cli/report.hpp"
+#include "common/report_notes.hpp"
+#include "common/totals.hpp"
+#include "tensor/shape.hpp"
+
+namespace attn::tools {
+
+/// What the sets of points of a run of mode-collapse-sim have in common.
+struct PointHeading {
+  std::string text;  ///< PointSets::text
+  Index sets = 0;    ///< of which there are figures
+  Index points = 0;
+  Index dimension = 0;
+  Index steps = 0;
+};
+
+/// The figures of a scheme's runs: a number for each set and step.
+struct SchemeRuns {
+  std::vector<double> distance;  ///< (sets, T + 1): the least distance of two centres
+  std::vector<double> spread;    ///< the largest over clusters
+  std::vector<double> modes;
+  Totals totals;  ///< of all steps
+};
+
+/// The figures of mode-collapse-sim simulate, for all sets or for some of them.
+struct SimulationFigures {
+  PointHeading heading;
+  Index clusters = 0;
+  std::vector<std::int64_t> labels;  ///< of the clusters
+  double merged = 0;                 ///< centres nearer to each other than this count as merged
+  std::vector<std::string> names;    ///< of the schemes
+  std::vector<SchemeRuns> runs;      ///< by scheme
+};
+
+/// A log-likelihood may fall by this fraction of the larger of 1 and its magnitude, by rounding.
+constexpr double most_fall = 1e-10;
+
+/// The figures of the runs of em.
+struct EmRuns {
+  std::vector<double> log_likelihood;  ///< (sets, T + 1)
+  std::vector<double> variance;        ///< (sets, T + 1)
+  Index floored = 0;                   ///< sets whose variance reached its lower bound
+  Index empty = 0;        ///< the largest number of components without a share, over all steps
+  double dnas_error = 0;  ///< of the first step against dnas, in units of its bound
+
+  /// Adds what is not by set and step. An error of NaN stays.
+  void add(Index more_floored, Index more_empty, double more_dnas_error);
+};
+
+/// The figures of mode-collapse-sim em, for all sets or for some of them.
+struct EmFigures {
+  PointHeading heading;
+  Index components = 0;
+  std::string priors;
+  bool proven = true;  ///< with these priors the likelihood never falls
+  EmRuns runs;
+};
+
+/// Fills in the report; returns the summary line and the exit status.
+cli::Outcome report_simulation(const SimulationFigures& figures, cli::Report& report);
+cli::Outcome report_em(const EmFigures& figures, cli::Report& report);
+
+/// What a shard keeps of them, and the inverse.
+ReportNotes notes_of(const SimulationFigures& figures);
+ReportNotes notes_of(const EmFigures& figures);
+SimulationFigures simulation_of(const ReportNotes& notes);
+EmFigures em_of(const ReportNotes& notes);
+
+/// The verb of the run that kept the notes: "simulate" or "em".
+std::string verb_of(const ReportNotes& notes);
+
+/// Puts the sets of `part` into their places among those of the whole run: its n-th set is set
+/// `sets[n]`. `whole` has figures of as many sets as its heading says.
+void place_sets(const SimulationFigures& part, const std::vector<Index>& sets,
+                SimulationFigures& whole);
+void place_sets(const EmFigures& part, const std::vector<Index>& sets, EmFigures& whole);
+
+/// A copy of `part` with places for `sets` sets.
+SimulationFigures whole_of(const SimulationFigures& part, Index sets);
+EmFigures whole_of(const EmFigures& part, Index sets);
+
+}  // namespace attn::tools

@@ -1,0 +1,76 @@
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "reports/collapse_report.hpp"
+#include "reports/step_figures.hpp"
+
+namespace attn::tools {
+
+cli::Outcome report_em(const EmFigures& figures, cli::Report& report) {
+  const PointHeading& heading = figures.heading;
+  const EmRuns& runs = figures.runs;
+  const Index times = heading.steps + 1;
+  const Index sets = heading.sets;
+  Index falls = 0;
+  double fall = 0;
+  double relative = 0;
+  for (Index n = 0; n < sets * times; ++n) {
+    if (n % times == 0) continue;
+    const double before = runs.log_likelihood[static_cast<std::size_t>(n - 1)];
+    const double down = before - runs.log_likelihood[static_cast<std::size_t>(n)];
+    const double part = down / std::max(1.0, std::abs(before));
+    // A NaN counts as a fall.
+    falls += part <= most_fall ? 0 : 1;
+    fall = down <= fall ? fall : down;
+    relative = part <= relative ? relative : part;
+  }
+  auto& result = report.result();
+  result["sets"] = sets;
+  result["points"] = heading.points;
+  result["dimension"] = heading.dimension;
+  result["components"] = figures.components;
+  result["priors"] = figures.priors;
+  result["falls"] = falls;
+  result["largest_fall"] = fall;
+  result["largest_relative_fall"] = relative;
+  result["never_falls"] = falls == 0;
+  result["sets_at_min_variance"] = runs.floored;
+  result["empty_components"] = runs.empty;
+  if (!figures.proven) result["dnas_error"] = runs.dnas_error;
+  result["steps"] = nlohmann::ordered_json::array();
+  std::string text = fmt::format("{:>5} {:>15} {:>10}\n", "step", "log-likelihood", "variance");
+  for (Index step = 0; step < times; ++step) {
+    const StepFigures likelihood(runs.log_likelihood, times, step);
+    const StepFigures variance(runs.variance, times, step);
+    result["steps"].push_back(
+        {{"step", step}, {"log_likelihood", likelihood.json()}, {"variance", variance.json()}});
+    if (!is_shown(step, times)) continue;
+    text +=
+        fmt::format("{:>5} {:>15.8g} {}\n", step, likelihood.median, figure_text(variance.median));
+  }
+  report.print(text);
+  cli::Outcome outcome;
+  outcome.summary =
+      fmt::format("{}, {} components, {} steps: the likelihood {}", heading.text,
+                  figures.components, heading.steps, falls == 0 ? "never falls" : "falls");
+  if (falls > 0) outcome.summary += fmt::format(" {} times, by {:.3g} at most", falls, fall);
+  if (runs.floored > 0) {
+    report.warn_of_whole(fmt::format(
+        "--min-variance keeps the variance of {} sets from falling further", runs.floored));
+  }
+  if (runs.empty > 0) {
+    report.warn_of_whole(fmt::format("up to {} components have no share of any point", runs.empty));
+  }
+  const bool is_dnas = runs.dnas_error <= 1;
+  if (!is_dnas) outcome.summary += ", and its first step differs from dnas";
+  if ((figures.proven && falls > 0) || !is_dnas) {
+    report.status("no");
+    outcome.status = 1;
+  }
+  return outcome;
+}
+
+}  // namespace attn::tools
