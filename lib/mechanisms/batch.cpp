@@ -206,6 +206,15 @@ void backward(const Mechanism<T>& mechanism, const Batch<T>& batch,
   all.finish(gradients);
 }
 
+std::int64_t gradient_sums_bytes(const MechanismForm& form, const Sizes& sizes, Index count) {
+  Index shared = 0;
+  for (const TensorForm& input : form.inputs) {
+    if (input.kind != TensorForm::Kind::shared || !is_known(input.axes, sizes)) continue;
+    shared += element_count(shape_of(input.axes, sizes));
+  }
+  return std::min(most_parts, count) * shared * static_cast<std::int64_t>(sizeof(double));
+}
+
 template <class T>
 std::int64_t batch_bytes(const Mechanism<T>& mechanism, const Sizes& sizes,
                          const std::vector<bool>& results, Index count, bool gradients,
@@ -214,20 +223,17 @@ std::int64_t batch_bytes(const Mechanism<T>& mechanism, const Sizes& sizes,
   const Index parts = std::min(most_parts, count);
   const Index at_once = std::min<Index>(threads, gradients ? parts : count);
   std::int64_t own = mechanism.working_bytes(sizes, gradients);
-  std::int64_t shared = 0;
   for (const TensorForm& input : form.inputs) {
     if (!is_known(input.axes, sizes)) continue;  // absent
     const Index size = element_count(shape_of(input.axes, sizes));
     own += (gradients ? 2 : 1) * size * static_cast<std::int64_t>(sizeof(T));
-    if (input.kind == TensorForm::Kind::shared) shared += size;
   }
   for (std::size_t n = 0; n < form.results.size(); ++n) {
     if (!results[n]) continue;
     own +=
         element_count(shape_of(form.results[n].axes, sizes)) * static_cast<std::int64_t>(sizeof(T));
   }
-  return at_once * own +
-         (gradients ? parts * shared * static_cast<std::int64_t>(sizeof(double)) : 0);
+  return at_once * own + (gradients ? gradient_sums_bytes(form, sizes, count) : 0);
 }
 
 #define ATTN_BATCH(T)                                                                            \

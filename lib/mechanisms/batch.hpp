@@ -64,6 +64,9 @@ template <class T>
 void backward(const Mechanism<T>& mechanism, const Batch<T>& batch,
               const Tensors<const T>& grad_results, const Tensors<T>& gradients, int threads);
 
+/// Bytes of the sums of BatchGradients over `count` sequences, for all shared inputs.
+std::int64_t gradient_sums_bytes(const MechanismForm& form, const Sizes& sizes, Index count);
+
 /// The most working memory of `forward`, and of `backward`. `results` says which results have an
 /// array, or a gradient with respect to them.
 template <class T>

@@ -14,6 +14,7 @@
 #include "common/bundles.hpp"
 #include "common/cost_report.hpp"
 #include "common/operand.hpp"
+#include "common/restart.hpp"
 #include "kernel/stop_flag.hpp"
 #include "mechanisms/batch.hpp"
 #include "tensor/buffer.hpp"
@@ -503,6 +504,9 @@ BlockPlan plan_mechanism(const cli::Arguments& arguments, const MechanismTask& t
   std::int64_t kept =
       shared + mechanisms::batch_bytes(mechanism, task.sizes, results, task.input.problems,
                                        task.wants_gradients(), arguments.threads);
+  if (checkpoints(arguments) && task.wants_gradients()) {
+    kept += mechanisms::gradient_sums_bytes(task.form, task.sizes, task.input.problems);
+  }
   if (estimate != nullptr) {
     own += estimate->sequence_bytes(task.sizes);
     kept += estimate->working_bytes(task.sizes, task.input.problems, arguments.threads);
