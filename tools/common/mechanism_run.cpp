@@ -14,6 +14,7 @@
 #include "common/bundles.hpp"
 #include "common/cost_report.hpp"
 #include "common/operand.hpp"
+#include "common/position_boxes.hpp"
 #include "common/restart.hpp"
 #include "kernel/stop_flag.hpp"
 #include "mechanisms/batch.hpp"
@@ -53,21 +54,6 @@ struct Arrays {
     return made;
   }
 };
-
-// Calls use(start, count, place in the arrays) for blocks of the sequences [first, first + count)
-// that a dataset can read at once.
-template <class Use>
-void for_blocks(const Shape& leading, const Shape& own, Index first, Index count, const Use& use) {
-  const Shape zeros(own.size(), 0);
-  if (leading.size() == 1) {
-    use(join({first}, zeros), join({count}, own), Index{0});
-    return;
-  }
-  for (Index n = 0; n < count; ++n) {
-    use(join(unravel(first + n, leading), zeros), join(Shape(leading.size(), 1), own),
-        n * element_count(own));
-  }
-}
 
 // Whether a position of a sequence's array lies in its own part.
 bool is_own(const Shape& position, const Shape& own) {
@@ -292,10 +278,10 @@ class MechanismRun {
     for (std::size_t n = 0; n < task_.form.tokens.size(); ++n) {
       if (!task_.tokens[n]) continue;
       tokens_.make(n, shape(task_.form.tokens[n]), count);
-      for_blocks(task_.input.leading, tokens_.own[n], first, count,
-                 [&](const Shape& start, const Shape& block, Index place) {
-                   task_.tokens[n]->read(start, block, tokens_.buffers[n].data() + place);
-                 });
+      for_position_boxes(task_.input.leading, tokens_.own[n], first, count,
+                         [&](const Shape& start, const Shape& block, Index place) {
+                           task_.tokens[n]->read(start, block, tokens_.buffers[n].data() + place);
+                         });
       require_below(n, first, count);
     }
     for (std::size_t n = 0; n < task_.form.inputs.size(); ++n) {
@@ -337,18 +323,18 @@ class MechanismRun {
     const Index most = task_.sizes.at(task_.form.lengths[n].symbol);
     lengths_.make(n, {}, count);
     lengths_.own[n] = {count};
-    for_blocks(task_.input.leading, {}, first, count,
-               [&](const Shape& start, const Shape& block, Index place) {
-                 Index* const found = lengths_.buffers[n].data() + place;
-                 dataset.read(start, block, found);
-                 for (Index i = 0; i < element_count(block); ++i) {
-                   if (found[i] >= 0 && found[i] <= most) continue;
-                   throw Error(Failure::input,
-                               fmt::format("{} has {} at {}, expected a length in [0, {}]",
-                                           dataset.address(), found[i],
-                                           element_text(start, block, i), most));
-                 }
-               });
+    for_position_boxes(task_.input.leading, {}, first, count,
+                       [&](const Shape& start, const Shape& block, Index place) {
+                         Index* const found = lengths_.buffers[n].data() + place;
+                         dataset.read(start, block, found);
+                         for (Index i = 0; i < element_count(block); ++i) {
+                           if (found[i] >= 0 && found[i] <= most) continue;
+                           throw Error(Failure::input,
+                                       fmt::format("{} has {} at {}, expected a length in [0, {}]",
+                                                   dataset.address(), found[i],
+                                                   element_text(start, block, i), most));
+                         }
+                       });
   }
 
   Sizes own_sizes(Index sequence) const {
@@ -364,10 +350,10 @@ class MechanismRun {
                     Index count, std::size_t n, Arrays<T>& arrays) {
     arrays.make(n, shape(one), count);
     const Shape& own = arrays.own[n];
-    for_blocks(task_.input.leading, own, first, count,
-               [&](const Shape& start, const Shape& block, Index place) {
-                 dataset.read(start, block, arrays.buffers[n].data() + place);
-               });
+    for_position_boxes(task_.input.leading, own, first, count,
+                       [&](const Shape& start, const Shape& block, Index place) {
+                         dataset.read(start, block, arrays.buffers[n].data() + place);
+                       });
     // Padding may hold anything.
     const Index size = element_count(own);
     for (Index i = 0; i < count * size; ++i) {
@@ -400,10 +386,10 @@ class MechanismRun {
       // A shard's dataset holds its own sequences, one after the other.
       const Shape leading =
           task_.input.share ? Shape{task_.input.own_problems()} : task_.input.leading;
-      for_blocks(leading, arrays.own[n], first - task_.input.own_first(), count,
-                 [&](const Shape& start, const Shape& block, Index place) {
-                   write_block(name, start, block, arrays.buffers[n].data() + place);
-                 });
+      for_position_boxes(leading, arrays.own[n], first - task_.input.own_first(), count,
+                         [&](const Shape& start, const Shape& block, Index place) {
+                           write_block(name, start, block, arrays.buffers[n].data() + place);
+                         });
     };
     for (std::size_t n = 0; n < task_.form.results.size(); ++n) {
       if (!task_.results[n]) continue;

@@ -6,11 +6,13 @@
 
 namespace attn::tools {
 
-/// Calls use(start, count, place) for boxes of an array of shape `leading` that together are its
-/// row-major positions [first, first + positions): each box lies in one piece, from position `first
-/// + place` on. As few boxes as possible, such as one for whole rows.
+/// For a dataset (leading, own), calls use(start, count, place) for boxes that together are its
+/// row-major positions [first, first + positions) along the leading axes, in order and as few as
+/// possible. `place` is the number of elements in the boxes before.
 template <class Use>
-void for_position_boxes(const Shape& leading, Index first, Index positions, const Use& use) {
+void for_position_boxes(const Shape& leading, const Shape& own, Index first, Index positions,
+                        const Use& use) {
+  const Shape zeros(own.size(), 0);
   for (Index done = 0; done < positions;) {
     const Index at = first + done;
     // The outermost axis along which steps of whole `inner` positions are possible.
@@ -32,7 +34,7 @@ void for_position_boxes(const Shape& leading, Index first, Index positions, cons
                 count.begin() + static_cast<std::ptrdiff_t>(axis) + 1);
       taken = steps * inner;
     }
-    use(start, count, done);
+    use(join(start, zeros), join(count, own), done * element_count(own));
     done += taken;
   }
 }

@@ -115,16 +115,15 @@ class BulkRun {
             Buffer<Number>& to, const char* expected, bool (*allowed)(Number)) const {
     const Index size = element_count(own);
     to.reserve(std::max<Index>(1, count * size));
-    for_position_boxes(task_.input.leading, first, count, [&](Shape start, Shape box, Index place) {
-      start = join(start, Shape(own.size(), 0));
-      box = join(box, own);
-      Number* const numbers = to.data() + place * size;
-      dataset.read(start, box, numbers);
-      for (Index n = 0; n < element_count(box); ++n) {
-        if (allowed(numbers[n])) continue;
-        refuse_element(dataset, start, box, n, numbers[n], expected);
-      }
-    });
+    for_position_boxes(task_.input.leading, own, first, count,
+                       [&](const Shape& start, const Shape& box, Index place) {
+                         Number* const numbers = to.data() + place;
+                         dataset.read(start, box, numbers);
+                         for (Index n = 0; n < element_count(box); ++n) {
+                           if (allowed(numbers[n])) continue;
+                           refuse_element(dataset, start, box, n, numbers[n], expected);
+                         }
+                       });
   }
 
   // A marginal, and its step from problem to problem.
@@ -161,11 +160,10 @@ class BulkRun {
     if (!task_.emits(name)) return;
     // A shard's dataset holds its own problems, one after the other.
     const BulkTask::Input& input = task_.input;
-    for_position_boxes(input.share ? Shape{input.own_problems()} : input.leading,
+    for_position_boxes(input.share ? Shape{input.own_problems()} : input.leading, own,
                        first - input.own_first(), count,
                        [&](const Shape& start, const Shape& box, Index place) {
-                         written_.at(name).write(join(start, Shape(own.size(), 0)), join(box, own),
-                                                 numbers + place * element_count(own));
+                         written_.at(name).write(start, box, numbers + place);
                        });
   }
 
