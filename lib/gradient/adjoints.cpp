@@ -49,9 +49,12 @@ struct RowMeans {
     }
   }
 
-  void finish(const SlotShare& share) {
+  void hand_over(const SlotShare& share) {
     share.complete_lines(std::span<double>(means));
     share.complete_lines(std::span<double>(masses));
+  }
+
+  void finish() {
     for (std::size_t i = 0; i < means.size(); ++i) {
       if (masses[i] > 0) means[i] /= masses[i];
     }
@@ -72,18 +75,24 @@ class MeanProducts {
   PooledVector<Numbers> run(int threads) {
     const SlotShare share(partition_);
     auto workspaces = workspaces_for<MeanScratch<T>>(threads);
-    for_each_panel(share, threads, nullptr, workspaces,
-                   [&](Index panel, Index, MeanScratch<T>& workspace) {
-                     const RowRange lines = partition_.lines(panel);
-                     for (Index col = 0; col < partition_.cols; col += pass_tile_length) {
-                       add({lines.first, lines.last - lines.first, col,
-                            std::min(pass_tile_length, partition_.cols - col)},
-                           workspace);
-                     }
-                   });
+    share.run(
+        [&] {
+          for_each_panel(share, threads, nullptr, workspaces,
+                         [&](Index panel, Index, MeanScratch<T>& workspace) {
+                           const RowRange lines = partition_.lines(panel);
+                           for (Index col = 0; col < partition_.cols; col += pass_tile_length) {
+                             add({lines.first, lines.last - lines.first, col,
+                                  std::min(pass_tile_length, partition_.cols - col)},
+                                 workspace);
+                           }
+                         });
+        },
+        [&] {
+          for (RowMeans& set : sets_) set.hand_over(share);
+        });
     PooledVector<Numbers> means;
     for (RowMeans& set : sets_) {
-      set.finish(share);
+      set.finish();
       means.push_back(std::move(set.means));
     }
     return means;

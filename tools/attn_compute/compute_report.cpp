@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "cli/words.hpp"
 #include "common/bundles.hpp"
 #include "common/convergence_words.hpp"
 #include "common/result_kinds.hpp"
@@ -99,9 +100,9 @@ cli::Outcome conclude_groups(const GroupReport& groups, Scheme scheme, Index hea
   add_convergence(totals.worst.convergence, report.result());
   cli::Outcome outcome;
   outcome.status = totals.worst.status == SolveStatus::not_converged ? 1 : 0;
-  outcome.summary =
-      fmt::format("{}, {} heads in {} groups", scheme_name(scheme), heads, groups.size()) +
-      remarks(scheme, totals);
+  outcome.summary = fmt::format("{}, {} in {}", scheme_name(scheme), cli::counted(heads, "head"),
+                                cli::counted(static_cast<Index>(groups.size()), "group")) +
+                    remarks(scheme, totals);
   return outcome;
 }
 

@@ -10,6 +10,7 @@
 #include "basis_paths/path_datasets.hpp"
 #include "basis_paths/path_verbs.hpp"
 #include "cli/values.hpp"
+#include "cli/words.hpp"
 #include "common/bundles.hpp"
 #include "common/section_tool.hpp"
 
@@ -195,7 +196,8 @@ class TransformPaths : public PathTool {
     outcome.summary =
         !sections().several()
             ? summary_
-            : fmt::format("{}, {} heads in {} groups", arguments().verb, problems(), groups.size());
+            : fmt::format("{}, {} in {}", arguments().verb, cli::counted(problems(), "head"),
+                          cli::counted(static_cast<Index>(groups.size()), "group"));
     return outcome;
   }
 

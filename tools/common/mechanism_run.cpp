@@ -1,4 +1,5 @@
 #include "common/mechanism_run.hpp"
+#include "cli/words.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -536,10 +537,11 @@ void report_mechanism_cost(const cli::Arguments& arguments, const MechanismTask&
   for (std::size_t n = 0; n < task.form.inputs.size(); ++n) {
     add(task.form.inputs[n], task.gradients[n]);
   }
-  report_run_cost({fmt::format("{} of {} in {}", sequences_text(task.input.own_problems()), axes,
-                               task.f64 ? "float64" : "float32"),
-                   plan.bytes, bytes, arguments.compress > 0, ""},
-                  report);
+  report_run_cost(
+      {fmt::format("{} of {} in {}", cli::counted(task.input.own_problems(), "sequence"), axes,
+                   task.f64 ? "float64" : "float32"),
+       plan.bytes, bytes, arguments.compress > 0, ""},
+      report);
 }
 
 #define ATTN_MECHANISM_RUN(T)                                                                   \

@@ -77,9 +77,4 @@ void declare_mechanism(cli::Declaration& declaration, const mechanisms::Mechanis
 /// "grad_x".
 std::string gradient_of(const std::string& name);
 
-/// "1 sequence", "20 sequences".
-inline std::string sequences_text(Index count) {
-  return std::to_string(count) + (count == 1 ? " sequence" : " sequences");
-}
-
 }  // namespace attn::tools

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/words.hpp"
 #include "common/mechanism_run.hpp"
 #include "common/section_tool.hpp"
 
@@ -85,8 +86,10 @@ class MechanismTool {
     cli::Outcome conclude(const GroupReport& groups) override {
       groups.conclude(sections().several(), report());
       cli::Outcome outcome;
-      outcome.summary = sequences_text(problems());
-      if (sections().several()) outcome.summary += fmt::format(" in {} groups", groups.size());
+      outcome.summary = cli::counted(problems(), "sequence");
+      if (sections().several()) {
+        outcome.summary += " in " + cli::counted(static_cast<Index>(groups.size()), "group");
+      }
       return outcome;
     }
 

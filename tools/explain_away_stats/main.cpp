@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "attnkit/error.hpp"
+#include "cli/words.hpp"
 #include "common/bundles.hpp"
 #include "common/group_report.hpp"
 #include "common/head_outputs.hpp"
@@ -285,8 +286,8 @@ class ColumnTool : public SectionTool<ColumnTask> {
   cli::Outcome conclude(const GroupReport& groups) override {
     if (divides_problems()) {
       cli::Outcome outcome;
-      outcome.summary =
-          fmt::format("{} heads of a shard{}", problems(), stopped_ ? ", some not converged" : "");
+      outcome.summary = fmt::format("{} of a shard{}", cli::counted(problems(), "head"),
+                                    stopped_ ? ", some not converged" : "");
       if (stopped_) report().status("not_converged");
       outcome.status = stopped_ ? 1 : 0;
       return outcome;

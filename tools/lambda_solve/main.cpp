@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "cli/words.hpp"
 #include "common/bundles.hpp"
 #include "common/numeric_libraries.hpp"
 #include "common/ranks.hpp"
@@ -138,7 +139,7 @@ class SolveDual : public SectionTool<DualTask> {
   cli::Outcome conclude(const GroupReport& groups) override {
     if (divides_problems()) {
       cli::Outcome outcome;
-      outcome.summary = fmt::format("{} heads of a shard{}", problems(),
+      outcome.summary = fmt::format("{} of a shard{}", cli::counted(problems(), "head"),
                                     stopped_ ? ", some queries not converged" : "");
       if (stopped_) report().status("not_converged");
       outcome.status = stopped_ ? 1 : 0;

@@ -1,4 +1,5 @@
 #include "reports/column_groups.hpp"
+#include "cli/words.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -288,7 +289,7 @@ std::string groups_report(const std::vector<GroupColumns>& groups,
     return group.leading.size() > 1;
   });
   std::string text = fmt::format(
-      "{} groups{}{}\n", groups.size(),
+      "{}{}{}\n", cli::counted(static_cast<Index>(groups.size()), "group"),
       beginning.empty() ? "" : ", names below " + printable(beginning, beginning.size()),
       batch ? "; every cell pools the batch" : "");
   std::vector<ExplainedKeys> explained;

@@ -1,4 +1,5 @@
 #include "reports/dual_groups.hpp"
+#include "cli/words.hpp"
 
 #include <algorithm>
 #include <functional>
@@ -50,7 +51,7 @@ std::string dual_groups_text(const std::string& name, const std::vector<DualGrou
     return std::any_of(groups.begin(), groups.end(), holds);
   };
   std::string text = fmt::format(
-      "{}: {} groups{}{}\n", name, groups.size(),
+      "{}: {}{}{}\n", name, cli::counted(static_cast<Index>(groups.size()), "group"),
       beginning.empty() ? "" : ", names below " + printable(beginning, beginning.size()),
       any([](const DualGroup& group) { return group.pools; }) ? "; every cell pools the batch"
                                                               : "");

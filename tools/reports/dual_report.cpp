@@ -1,4 +1,5 @@
 #include "reports/dual_report.hpp"
+#include "cli/words.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -268,11 +269,12 @@ cli::Outcome conclude_dual(const Shape& shape, const DualHead& all,
     Json total = figures(all);
     for (auto& [name, value] : total.items()) report.result()[name] = value;
     if (averaged) report.result()["mean_over_heads"] = average_json(*averaged);
-    outcome.summary =
-        fmt::format("{} problems of {} heads in {} groups", all.problems(), heads, groups.size());
+    outcome.summary = fmt::format("{} of {} in {}", cli::counted(all.problems(), "problem"),
+                                  cli::counted(heads, "head"),
+                                  cli::counted(static_cast<Index>(groups.size()), "group"));
   } else {
     report.result() = groups.last();
-    outcome.summary = fmt::format("{} problems, {}", all.problems(), times(shape));
+    outcome.summary = fmt::format("{}, {}", cli::counted(all.problems(), "problem"), times(shape));
   }
   if (all.problems() > 0) {
     outcome.summary += fmt::format(", gap at most {:.2g}, relative deviation {:.3g} on average",

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "cli/words.hpp"
 #include "reports/collapse_report.hpp"
 #include "reports/step_figures.hpp"
 
@@ -58,11 +59,12 @@ cli::Outcome report_em(const EmFigures& figures, cli::Report& report) {
                   figures.components, heading.steps, falls == 0 ? "never falls" : "falls");
   if (falls > 0) outcome.summary += fmt::format(" {} times, by {:.3g} at most", falls, fall);
   if (runs.floored > 0) {
-    report.warn_of_whole(fmt::format(
-        "--min-variance keeps the variance of {} sets from falling further", runs.floored));
+    report.warn_of_whole(fmt::format("--min-variance keeps the variance of {} from falling further",
+                                     cli::counted(runs.floored, "set")));
   }
   if (runs.empty > 0) {
-    report.warn_of_whole(fmt::format("up to {} components have no share of any point", runs.empty));
+    report.warn_of_whole(fmt::format("in some step {} had no share of any point",
+                                     cli::counted(runs.empty, "component")));
   }
   const bool is_dnas = runs.dnas_error <= 1;
   if (!is_dnas) outcome.summary += ", and its first step differs from dnas";

@@ -13,6 +13,7 @@
 
 #include "attnkit/error.hpp"
 #include "cli/progress.hpp"
+#include "cli/words.hpp"
 #include "common/block_output.hpp"
 #include "common/block_plan.hpp"
 #include "common/bundles.hpp"
@@ -280,7 +281,8 @@ class Bulk : public SectionTool<BulkTask> {
     groups.conclude(sections().several(), report());
     cli::Outcome outcome;
     outcome.summary = sections().several()
-                          ? fmt::format("{} problems in {} groups", problems(), groups.size())
+                          ? fmt::format("{} in {}", cli::counted(problems(), "problem"),
+                                        cli::counted(static_cast<Index>(groups.size()), "group"))
                           : words_;
     outcome.summary += fmt::format(", marginals off by at most {:.2g}", largest_error_);
     if (logarithmic_ > 0) outcome.summary += fmt::format(", {} by logarithms", logarithmic_);
@@ -289,10 +291,8 @@ class Bulk : public SectionTool<BulkTask> {
 
   static std::string words(const BulkTask& task) {
     return fmt::format("{} of {} x {} in {}, {} iterations",
-                       task.input.own_problems() == 1
-                           ? "1 problem"
-                           : fmt::format("{} problems", task.input.own_problems()),
-                       task.rows, task.cols, task.f64 ? "float64" : "float32", task.iterations);
+                       cli::counted(task.input.own_problems(), "problem"), task.rows, task.cols,
+                       task.f64 ? "float64" : "float32", task.iterations);
   }
 
   std::optional<cli::Progress> progress_;

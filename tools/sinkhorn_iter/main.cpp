@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "attnkit/error.hpp"
+#include "cli/words.hpp"
 #include "common/bundles.hpp"
 #include "common/numeric_libraries.hpp"
 #include "common/ranks.hpp"
@@ -134,8 +135,9 @@ class Transport : public SectionTool<TransportTask> {
     groups.conclude(sections().several(), report());
     cli::Outcome outcome = *worst_;
     if (sections().several()) {
-      outcome.summary = fmt::format("{} problems in {} groups, the worst: {}", problems(),
-                                    groups.size(), worst_->summary);
+      outcome.summary =
+          fmt::format("{} in {}, the worst: {}", cli::counted(problems(), "problem"),
+                      cli::counted(static_cast<Index>(groups.size()), "group"), worst_->summary);
     }
     return outcome;
   }
