@@ -59,13 +59,7 @@ class HybridSum {
 
   // Adds the tile's part of Σ_i ξ_ij, for `mend`.
   void weigh(MatrixView<const T> dnas, const TileRange& tile, PooledVector<double>& mass) const {
-    for (Index i = 0; i < tile.rows; ++i) {
-      const double factor = factor_[static_cast<std::size_t>(tile.row0 + i)];
-      const T* weights = dnas.row(i);
-      for (Index j = 0; j < tile.cols; ++j) {
-        mass[static_cast<std::size_t>(j)] += factor * static_cast<double>(weights[j]);
-      }
-    }
+    kernel::add_weighted_columns(dnas, factor_.data() + tile.row0, mass.data());
   }
 
   // Requires that all of these columns have been weighed.

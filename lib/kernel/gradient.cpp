@@ -66,6 +66,21 @@ void AddAdjointColumns(MatrixView<const T> p, const Adjoint<T>& x, double* sum) 
 }
 
 template <class T>
+void AddWeightedColumns(MatrixView<const T> p, const double* factor, double* sum) {
+  for_strips(p, [&](Index j, const Strip<T>& strip) HWY_ATTR {
+    Widened<T> total = strip.load_column(sum + j, 0);
+    for (Index i = 0; i < p.rows; ++i) {
+      const Widened<T> row = Widened<T>::of(strip.load(i, 0));
+      const WideVec weight = hn::Set(Wide(), factor[i]);
+      for (int part = 0; part < Widened<T>::parts; ++part) {
+        total.part[part] = hn::MulAdd(weight, row.part[part], total.part[part]);
+      }
+    }
+    strip.store_column(total, sum + j);
+  });
+}
+
+template <class T>
 void AddDifferenceColumns(MatrixView<const T> p, MatrixView<const T> r, const double* row,
                           const double* col, const Adjoint<T>& x, double* sum) {
   const Tag<T> d;
@@ -183,6 +198,8 @@ HWY_AFTER_NAMESPACE();
          (p, x, add, out));                                                                   \
   KERNEL(T, void, add_adjoint_columns, AddAdjointColumns,                                     \
          (MatrixView<const T> p, const Adjoint<T>& x, double* sum), (p, x, sum));             \
+  KERNEL(T, void, add_weighted_columns, AddWeightedColumns,                                   \
+         (MatrixView<const T> p, const double* factor, double* sum), (p, factor, sum));       \
   KERNEL(T, void, add_difference_columns, AddDifferenceColumns,                               \
          (MatrixView<const T> p, MatrixView<const T> r, const double* row, const double* col, \
           const Adjoint<T>& x, double* sum),                                                  \

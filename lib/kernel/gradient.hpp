@@ -30,6 +30,10 @@ void adjoint_of_scores(MatrixView<const double> p, const Adjoint<double>& x, boo
 void add_adjoint_columns(MatrixView<const float> p, const Adjoint<float>& x, double* sum);
 void add_adjoint_columns(MatrixView<const double> p, const Adjoint<double>& x, double* sum);
 
+/// sum_j += Σ_i factor_i·p_ij, all in float64.
+void add_weighted_columns(MatrixView<const float> p, const double* factor, double* sum);
+void add_weighted_columns(MatrixView<const double> p, const double* factor, double* sum);
+
 /// sum_j += Σ_i (p_ij − r_ij)·x_ij for given weights p_ij = r_ij·exp(row_i − col_j). Where p and r
 /// are close, their difference is taken as r_ij·expm1(row_i − col_j), so that no digits cancel. row
 /// is finite, col finite or +inf. Relative error of each difference: 8 roundings of T.

@@ -93,6 +93,37 @@ void check_adjoints(Index rows, Index cols, int which, Random& random) {
 
 }  // namespace
 
+TEST_CASE_TEMPLATE("add_weighted_columns", T, float, double) {
+  on_every_target([] {
+    Random random(92);
+    for (const Index rows : {0, 1, 3, 70}) {
+      for (const Index cols : {0, 1, 7, 16, 33}) {
+        AdjointCase<T> given(rows, cols, 0, random);
+        const auto p = std::as_const(given.p).view();
+        std::vector<double> factors;
+        for (Index i = 0; i < rows; ++i) factors.push_back(uniform(random, -2, 2));
+        std::vector<double> sums(static_cast<std::size_t>(cols), 0.25);
+        kernel::add_weighted_columns(p, factors.data(), sums.data());
+        Worst worst;
+        for (Index j = 0; j < cols; ++j) {
+          long double sum = 0.25;
+          long double sizes = 0.25;
+          for (Index i = 0; i < rows; ++i) {
+            const long double term =
+                static_cast<long double>(factors[static_cast<std::size_t>(i)]) * p(i, j);
+            sum += term;
+            sizes += std::abs(term);
+          }
+          // A product and a sum for each row.
+          worst.add(sums[static_cast<std::size_t>(j)], sum,
+                    static_cast<long double>(2 * rows) * rounding<double> * sizes);
+        }
+        CHECK(worst.value() <= 1);
+      }
+    }
+  });
+}
+
 TEST_CASE_TEMPLATE("adjoint_of_scores and add_adjoint_columns", T, float, double) {
   on_every_target([] {
     Random random(91);
