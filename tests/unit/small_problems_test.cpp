@@ -161,14 +161,11 @@ struct Batch {
 }  // namespace
 
 TEST_CASE_TEMPLATE("small problems are solved as by the formulas", T, float, double) {
-  for (const auto& [m, n] : {std::pair<Index, Index>{1, 1},
-                             {4, 4},
-                             {3, 5},
-                             {5, 3},
-                             {8, 8},
-                             {1, 7},
-                             {17, 16},
-                             {64, 64}}) {
+  const std::pair<Index, Index> sizes[] = {{1, 1}, {4, 4}, {3, 5},   {5, 3},
+                                           {8, 8}, {1, 7}, {17, 16}, {64, 64}};
+  for (const auto& size : sizes) {
+    const Index m = size.first;  // clang 14 has no captures of bindings
+    const Index n = size.second;
     for (const Index count :
          {Index{0}, Index{1}, Index{15}, Index{17}, m < 20 ? Index{257} : Index{2}}) {
       CAPTURE(m);
