@@ -305,6 +305,11 @@ def draw_search(arguments, runs):
     figure, axes = new_figure(arguments, max(0.45 * arguments.width, 2.2))
     axis = axes[0, 0]
     places, lost, lines = set(), [], []
+    last_of = {run: list(run.series(quantity).values())[-1] if run.ended else np.nan
+               for variant in variants for run in variant.runs}
+    # Runs that diverged without an infinity would flatten all others to one line.
+    finite = [abs(last) for last in last_of.values() if np.isfinite(last)]
+    most = 10 * np.median(finite) if finite else np.inf
     for variant in variants:
         values = {}
         for run in variant.runs:
@@ -312,8 +317,8 @@ def draw_search(arguments, runs):
             if isinstance(place, bool) or not isinstance(place, (int, float)):
                 fail(3, f"{run.name}: {arguments.over} is no number")
             places.add(place)
-            last = list(run.series(quantity).values())[-1] if run.ended else np.nan
-            if np.isfinite(last):
+            last = last_of[run]
+            if np.isfinite(last) and abs(last) <= most:
                 values.setdefault(place, []).append(last)
             else:
                 lost.append(place)
@@ -337,8 +342,9 @@ def draw_search(arguments, runs):
         name_ticks(axis.xaxis, places, [short(place, 3) for place in places])
     axis.set(xlabel=plain(arguments.over), ylabel=f"last {described(quantity, False)}")
     if lost:
+        beyond = f", or ended above {short(most, 2)}" if max(finite, default=0) > most else ""
         axis.plot(sorted(lost), [0.98] * len(lost), transform=axis.get_xaxis_transform(), linestyle="",
-                  marker="x", color=GREY, markersize=4, label="did not reach the last step")
+                  marker="x", color=GREY, markersize=4, label=f"did not reach the last step{beyond}")
     finish(figure, [axis], arguments,
            band_words(arguments, "seed") if any(line.band is not None for line in lines) else "")
 

@@ -106,6 +106,10 @@ class Training(FigureTest):
         self.log("nan", {"optimizer.rule": "lamb", RATE: 0.5}, [3, None])
         self.assertIn("did not reach the last step", self.training(
             "sgd-0.5.jsonl", "sgd-2.jsonl", "nan.jsonl", "--over", RATE))
+        # A loss that is finite, but far from the others, whose median is 4.
+        self.log("far", {"optimizer.rule": "lamb", RATE: 0.5}, [3, 1e9])
+        self.assertIn("did not reach the last step, or ended above 40", self.training(
+            "sgd-0.5.jsonl", "sgd-2.jsonl", "far.jsonl", "--over", RATE, "--quantity", "valid.loss"))
 
     def test_deviation_from_the_most_similar_run(self):
         # Differences of 1, 0.1 and of 0.01, 0.001: on a logarithmic axis, parallel lines.
