@@ -105,8 +105,9 @@ struct Batch {
 
   Batch(Index problems, Index m, Index n, double spread) : count(problems), rows(m), cols(n) {
     std::mt19937_64 random(static_cast<std::uint64_t>(problems * 100 + m * 10 + n));
-    std::normal_distribution<double> normal(0, spread);
-    for (Index k = 0; k < problems * m * n; ++k) scores.push_back(static_cast<T>(normal(random)));
+    std::normal_distribution<double> normal;
+    for (Index k = 0; k < problems * m * n; ++k)
+      scores.push_back(static_cast<T>(spread * normal(random)));
   }
 
   SmallSummary solve(Index iterations, int threads = 1) {
