@@ -74,7 +74,7 @@ const std::vector<std::string>& Report::own_warnings() const { return impl_->own
 void Report::note(const std::string& line) { impl_->say("note", line); }
 
 std::string Report::Impl::add_warning(const std::string& line) {
-  const std::string squashed = one_line(line);
+  std::string squashed = one_line(line);
   if (std::find(warnings.begin(), warnings.end(), squashed) == warnings.end()) {
     warnings.push_back(squashed);
     say("warning", squashed);

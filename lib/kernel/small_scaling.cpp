@@ -340,7 +340,7 @@ void SmallLogarithms(const SmallProblems<T>& problems, const SmallResults<T>& re
       const auto potentials = [&](const double* from, Index lines, double* to) {
         for (Index n = 0; n < lines; ++n) {
           const double value = from[n * step + lane];
-          to[n] = value == -minus_infinity ? minus_infinity : value;
+          to[n] = std::isinf(value) ? minus_infinity : value;
         }
       };
       if (results.row_potential != nullptr) {

@@ -207,7 +207,16 @@ class Reports(ShardTest):
             self.assertIn(old, figures)
             group["figures"][0] = figures.replace(old, new)
 
+        def shorten(group):
+            change_figures(group, '"steps":4', '"steps":0')
+            for name in [name for name in group if name.startswith(("unas_", "dnas_"))]:
+                first = group[name][...].reshape(2, 5)[:, 0]
+                del group[name]
+                group[name] = first
+
         check(lambda group: group.__delitem__("unas_modes"))
+        check(shorten)
+        check(lambda group: change_figures(group, '"sets":2', '"sets":0'))
         check(lambda group: change_figures(group, '"steps":4', '"steps":3'))
         check(lambda group: change_figures(group, '"sets":2', '"sets":1'))
         check(lambda group: change_figures(group, '"status":', '"status":7'))

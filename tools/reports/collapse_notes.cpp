@@ -16,7 +16,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // The lists of a scheme, by what follows its name in the name of the dataset.
-constexpr std::pair<const char*, std::vector<double> SchemeRuns::*> lists[] = {
+constexpr std::pair<const char*, std::vector<double> SchemeRuns::*> lists_of_scheme[] = {
     {"_distance", &SchemeRuns::distance},
     {"_spread", &SchemeRuns::spread},
     {"_modes", &SchemeRuns::modes}};
@@ -38,6 +38,7 @@ PointHeading heading_of(const Json& json, const std::string& verb) {
   json.at("points").get_to(heading.points);
   json.at("dimension").get_to(heading.dimension);
   json.at("steps").get_to(heading.steps);
+  if (heading.sets < 1 || heading.steps < 0) throw std::out_of_range("sets");
   return heading;
 }
 
@@ -45,7 +46,8 @@ PointHeading heading_of(const Json& json, const std::string& verb) {
 std::vector<double> list_of(const ReportNotes& notes, const std::string& name,
                             const PointHeading& heading) {
   const std::vector<double>& numbers = notes.numbers.at(name);
-  if (static_cast<Index>(numbers.size()) != heading.sets * (heading.steps + 1)) {
+  const auto count = static_cast<Index>(numbers.size());
+  if (count % heading.sets != 0 || count / heading.sets != heading.steps + 1) {
     throw std::out_of_range(name);
   }
   return numbers;
@@ -68,8 +70,10 @@ void place(const std::vector<double>& from, const std::vector<Index>& sets, Inde
   }
 }
 
-void require_sets(const PointHeading& part, const std::vector<Index>& sets) {
+void require_sets(const PointHeading& part, const PointHeading& whole,
+                  const std::vector<Index>& sets) {
   if (part.sets != static_cast<Index>(sets.size())) throw std::out_of_range("sets");
+  if (part.steps != whole.steps) throw std::out_of_range("steps");
 }
 
 }  // namespace
@@ -91,7 +95,8 @@ ReportNotes notes_of(const SimulationFigures& figures) {
                                {"status", static_cast<int>(worst.status)},
                                {"iterations", worst.iterations},
                                {"convergence", convergence_json(worst.convergence)}});
-    for (const auto& [name, list] : lists) notes.numbers[figures.names[k] + name] = runs.*list;
+    for (const auto& [name, list] : lists_of_scheme)
+      notes.numbers[figures.names[k] + name] = runs.*list;
   }
   notes.figures = json.dump();
   return notes;
@@ -111,7 +116,7 @@ SimulationFigures simulation_of(const ReportNotes& notes) {
     worst.status = status_of(scheme.at("status").get<int>());
     scheme.at("iterations").get_to(worst.iterations);
     worst.convergence = convergence_of(scheme.at("convergence"));
-    for (const auto& [name, list] : lists) {
+    for (const auto& [name, list] : lists_of_scheme) {
       runs.*list = list_of(notes, figures.names.back() + name, figures.heading);
     }
     figures.runs.push_back(std::move(runs));
@@ -123,7 +128,7 @@ SimulationFigures whole_of(const SimulationFigures& part, Index sets) {
   SimulationFigures whole = part;
   whole.heading.sets = sets;
   for (SchemeRuns& runs : whole.runs) {
-    for (const auto& [name, list] : lists) {
+    for (const auto& [name, list] : lists_of_scheme) {
       (runs.*list).assign(static_cast<std::size_t>(sets * (whole.heading.steps + 1)), 0);
     }
   }
@@ -132,11 +137,11 @@ SimulationFigures whole_of(const SimulationFigures& part, Index sets) {
 
 void place_sets(const SimulationFigures& part, const std::vector<Index>& sets,
                 SimulationFigures& whole) {
-  require_sets(part.heading, sets);
+  require_sets(part.heading, whole.heading, sets);
   for (std::size_t k = 0; k < whole.runs.size(); ++k) {
     const SchemeRuns& from = part.runs.at(k);
     whole.runs[k].totals.add(from.totals);
-    for (const auto& [name, list] : lists) {
+    for (const auto& [name, list] : lists_of_scheme) {
       place(from.*list, sets, whole.heading.steps + 1, whole.runs[k].*list);
     }
   }
@@ -188,7 +193,7 @@ EmFigures whole_of(const EmFigures& part, Index sets) {
 }
 
 void place_sets(const EmFigures& part, const std::vector<Index>& sets, EmFigures& whole) {
-  require_sets(part.heading, sets);
+  require_sets(part.heading, whole.heading, sets);
   const Index times = whole.heading.steps + 1;
   place(part.runs.log_likelihood, sets, times, whole.runs.log_likelihood);
   place(part.runs.variance, sets, times, whole.runs.variance);
