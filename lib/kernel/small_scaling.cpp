@@ -339,8 +339,8 @@ void SmallLogarithms(const SmallProblems<T>& problems, const SmallResults<T>& re
       write(group, results, number(lane), lane, errors[lane]);
       const auto potentials = [&](const double* from, Index lines, double* to) {
         for (Index n = 0; n < lines; ++n) {
-          const double value = from[n * step + lane];
-          to[n] = std::isinf(value) ? minus_infinity : value;
+          to[n] = from[n * step + lane];
+          if (std::isinf(to[n])) to[n] = minus_infinity;
         }
       };
       if (results.row_potential != nullptr) {
