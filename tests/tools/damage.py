@@ -34,6 +34,18 @@ def wrong_kind(path, name):
         file.create_group(name)
 
 
+def claimed_length(path, text, length):
+    """The text attribute or element `text` of variable length claims another length."""
+    content = bytearray(path.read_bytes())
+    old = len(text).to_bytes(4, "little")
+    places = [at for at in range(len(content) - 16) if content[at:at + 4] == old and
+              0 < int.from_bytes(content[at + 4:at + 12], "little") < len(content) and
+              content[at + 12:at + 16] == b"\1\0\0\0"]
+    assert len(places) == 1, places
+    content[places[0]:places[0] + 4] = length.to_bytes(4, "little")
+    path.write_bytes(content)
+
+
 # Ways to damage an object, and the text of the message about it.
 KINDS = {
     damaged_header: "cannot be opened",

@@ -9,6 +9,7 @@ import unittest
 import h5py
 import numpy as np
 
+import damage
 from attn import ToolTest, bundle_bytes
 
 BOTH = ("attn-compute", "explain-away-stats")
@@ -76,6 +77,33 @@ class BadFiles(ToolTest):
                 damaged[at] ^= 1 << int(random.integers(8))
                 done = self.run_tool("attn-compute", "-q", stdin=bytes(damaged), status=None)
                 self.assertIn(done.status, (0, 3), done.err)
+
+    def test_claimed_lengths(self):
+        """A damaged length of a text asks for no more memory than the file has bytes."""
+        text = "x" * 37
+        for name, tools in (("attn_scheme", ("attn-compute", "explain-away-stats", "tensor-info")),
+                            ("model", ("attn-compute", "tensor-info", "tensor-convert"))):
+            for length in (1 << 20, 0x7fffffff, 0xffffffff):
+                self.write("long.h5", q=np.ones((3, 2)), k=np.ones((3, 2)))
+                with h5py.File(self.folder / "long.h5", "a") as file:
+                    file.attrs[name] = text
+                damage.claimed_length(self.folder / "long.h5", text, length)
+                for tool in tools:
+                    with self.subTest(name=name, length=length, tool=tool):
+                        self.refused(tool, "long.h5", status=3,
+                                     says=[f"long.h5: attribute {name} is damaged", f"{length} bytes", "the file has only"],
+                                     output=None if tool == "tensor-info" else "o.h5")
+        # Several texts, and the lists of HDF5's dimension scales.
+        with h5py.File(self.folder / "list.h5", "w") as file:
+            for name in "qk":
+                file[name] = np.ones((3, 2))
+            file["scale"] = np.arange(3)
+            file["scale"].make_scale()
+            file["q"].dims[0].attach_scale(file["scale"])
+            file.attrs["several"] = np.array(["one", "", text], dtype=h5py.string_dtype())
+        self.run_tool("attn-compute", "list.h5", "-q", "-o", "fine.h5")
+        with h5py.File(self.folder / "fine.h5") as file:
+            self.assertEqual(list(file.attrs["several"]), ["one", "", text])
 
     def test_streams(self):
         for tool in BOTH:

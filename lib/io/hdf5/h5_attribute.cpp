@@ -6,6 +6,7 @@
 #include "attnkit/error.hpp"
 #include "io/hdf5/h5_type.hpp"
 #include "io/hdf5/h5_watch.hpp"
+#include "io/hdf5/stored_lengths.hpp"
 
 namespace attn::io::h5 {
 namespace {
@@ -30,6 +31,7 @@ std::optional<Attribute> single(hid_t object, const std::string& name, const std
   if (exists == 0) return {};
   Attribute found{Handle(H5Aopen(object, name.c_str(), H5P_DEFAULT), H5Aclose), {}};
   if (!found.handle) refuse(what, name, expected);
+  require_stored_lengths(found.handle.get(), what + ": attribute " + name);
   const Handle space(H5Aget_space(found.handle.get()), H5Sclose);
   found.type = Handle(H5Aget_type(found.handle.get()), H5Tclose);
   if (!space || !found.type || H5Sget_simple_extent_npoints(space.get()) != 1) {
@@ -99,6 +101,7 @@ AttributeValue value_of(hid_t object, const std::string& name, const std::string
     return values;
   };
   if (dtype == DType::string) {
+    require_stored_lengths(attribute.handle.get(), what + ": attribute " + name);
     made_of.value = readable(texts(attribute, count));
   } else if (is_integral(dtype)) {
     const auto values = readable(numbers<std::int64_t>(attribute, count, H5T_NATIVE_INT64));

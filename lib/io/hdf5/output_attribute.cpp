@@ -6,6 +6,7 @@
 #include "attnkit/error.hpp"
 #include "io/hdf5/h5_attribute.hpp"
 #include "io/hdf5/h5_type.hpp"
+#include "io/hdf5/stored_lengths.hpp"
 
 namespace attn::io {
 namespace {
@@ -35,6 +36,7 @@ void copy_attribute(hid_t source, const std::string& source_name, OutputFile& fi
   if (H5Tget_class(type.get()) == H5T_REFERENCE || H5Tdetect_class(type.get(), H5T_REFERENCE) > 0) {
     return;
   }
+  h5::require_stored_lengths(attribute.get(), source_name + ": attribute " + name);
   const hssize_t elements = H5Sget_simple_extent_npoints(space.get());
   std::vector<char> value(static_cast<std::size_t>(elements) * H5Tget_size(type.get()));
   const bool empty = value.empty();

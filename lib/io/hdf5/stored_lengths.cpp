@@ -1,0 +1,82 @@
+#include "io/hdf5/stored_lengths.hpp"
+
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "attnkit/error.hpp"
+
+namespace attn::io::h5 {
+namespace {
+
+// A value of variable length is stored as its length and the place of its bytes in the file: four
+// bytes, an address, and four bytes, in little-endian order. HDF5 shows the values only, so that
+// what is stored is read as if a conversion to opaque bytes had been asked for.
+herr_t keep_as_stored(hid_t from, hid_t to, H5T_cdata_t* conversion, size_t, size_t, size_t, void*,
+                      void*, hid_t) {
+  if (conversion->command != H5T_CONV_INIT) return 0;
+  conversion->need_bkg = H5T_BKG_NO;
+  return H5Tget_size(from) == H5Tget_size(to) ? 0 : -1;
+}
+
+std::size_t address_bytes(hid_t file) {
+  const Handle settings(H5Fget_create_plist(file), H5Pclose);
+  std::size_t of_addresses = 0;
+  std::size_t of_sizes = 0;
+  const bool found = settings && H5Pget_sizes(settings.get(), &of_addresses, &of_sizes) >= 0;
+  return found ? of_addresses : 0;
+}
+
+std::uint64_t little_endian(const unsigned char* bytes, std::size_t count) {
+  std::uint64_t value = 0;
+  for (std::size_t n = count; n > 0; --n) value = value << 8 | bytes[n - 1];
+  return value;
+}
+
+// The stored elements of an attribute; empty if they cannot be read so.
+std::vector<unsigned char> stored_elements(hid_t attribute, hid_t type, std::size_t count,
+                                           std::size_t size) {
+  const Handle opaque = made(H5Tcreate(H5T_OPAQUE, size), H5Tclose, "datatype");
+  constexpr const char* name = "attnkit: as stored";
+  // Of all types of variable length, and only while it is needed.
+  if (H5Tregister(H5T_PERS_SOFT, name, type, opaque.get(), keep_as_stored) < 0) return {};
+  std::vector<unsigned char> elements(count * size);
+  const bool read = H5Aread(attribute, opaque.get(), elements.data()) >= 0;
+  H5Tunregister(H5T_PERS_SOFT, name, type, opaque.get(), keep_as_stored);
+  if (!read) elements.clear();
+  return elements;
+}
+
+}  // namespace
+
+void require_stored_lengths(hid_t attribute, const std::string& what) {
+  const Handle type(H5Aget_type(attribute), H5Tclose);
+  if (!type) return;
+  const bool text = H5Tis_variable_str(type.get()) > 0;
+  if (!text && H5Tget_class(type.get()) != H5T_VLEN) return;
+  std::size_t element = 1;
+  if (!text) {
+    const Handle base(H5Tget_super(type.get()), H5Tclose);
+    element = base ? H5Tget_size(base.get()) : 1;
+  }
+  const Handle file(H5Iget_file_id(attribute), H5Fclose);
+  const Handle space(H5Aget_space(attribute), H5Sclose);
+  const hssize_t count = space ? H5Sget_simple_extent_npoints(space.get()) : 0;
+  hsize_t file_bytes = 0;
+  if (!file || count < 1 || H5Fget_filesize(file.get(), &file_bytes) < 0) return;
+  const std::size_t addresses = address_bytes(file.get());
+  const std::size_t size = 4 + addresses + 4;
+  const std::vector<unsigned char> elements =
+      stored_elements(attribute, type.get(), static_cast<std::size_t>(count), size);
+  std::uint64_t claimed = 0;
+  for (std::size_t at = 0; at < elements.size(); at += size) {
+    const bool is_null = little_endian(elements.data() + at + 4, addresses) == 0;
+    if (!is_null) claimed += little_endian(elements.data() + at, 4) * element;
+    if (claimed <= file_bytes) continue;
+    throw Error(Failure::input, what + " is damaged: its values claim at least " +
+                                    std::to_string(claimed) + " bytes, but the file has only " +
+                                    std::to_string(file_bytes));
+  }
+}
+
+}  // namespace attn::io::h5
