@@ -142,9 +142,10 @@ std::string shell_quoted(std::string_view word) {
   return quoted + "'";
 }
 
-std::string counted(Index count, const std::string& noun, const std::string& plural) {
-  if (count == 1) return "1 " + noun;
-  return std::to_string(count) + " " + (plural.empty() ? noun + "s" : plural);
+std::string counted(bool one, const std::string& number, const std::string& noun,
+                    const std::string& plural) {
+  if (one) return number + " " + noun;
+  return number + " " + (plural.empty() ? noun + "s" : plural);
 }
 
 std::size_t width(std::string_view text) {

@@ -1,10 +1,9 @@
 #pragma once
 
+#include <concepts>
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include "tensor/shape.hpp"
 
 namespace attn::cli {
 
@@ -28,9 +27,16 @@ std::string one_line(std::string_view text);
 /// zsh, POSIX 2024) if it has control characters or is not UTF-8. Always one line of UTF-8.
 std::string shell_quoted(std::string_view word);
 
-/// A count with its noun, "1 head" or "3 heads"; the plural is `noun` and an s unless it is given:
-/// "2 keys of the batch".
-std::string counted(Index count, const std::string& noun, const std::string& plural = "");
+/// `number` and `noun` if there is `one`, else `number` and `plural`, which is by default the noun
+/// and an s.
+std::string counted(bool one, const std::string& number, const std::string& noun,
+                    const std::string& plural);
+
+/// A count with its noun: "1 head", "3 heads"; counted(n, "query has", "queries have").
+template <std::integral Count>
+std::string counted(Count count, const std::string& noun, const std::string& plural = "") {
+  return counted(count == 1, std::to_string(count), noun, plural);
+}
 
 /// The width of UTF-8 `text` on a terminal, counted as one column per code point.
 std::size_t width(std::string_view text);

@@ -96,7 +96,7 @@ class Tails(ToolTest):
         self.assertEqual(found["concentrated_heads"], {"above": 0.3, "count": 1, "heads": [[0]]})
         most = found["most_per_query"]
         self.assertEqual((most["head"], most["index"], most["key"]), ([0], 3, "w3"))
-        self.assertIn("unas: 1 of 2 heads give one key a mean weight above 0.3: head 0 (key 3 w3, "
+        self.assertIn("unas: 1 of 2 heads gives one key a mean weight above 0.3: head 0 (key 3 w3, "
                       "0.9", done.out.decode())
         c = found["heads"][0]["col_sum"]["max"]
         self.assertAlmostEqual(found["heads"][0]["top_shares"][0]["share"], c / 30, delta=1e-12)

@@ -232,7 +232,7 @@ class SeedTest(ToolTest):
                 (["1", "--metric=loss"], "--metric has no effect"),
                 (["1", "--counts=3"], "--counts has no effect without --means"),
                 (["1", "--means=3", "--deviations=1", "--counts=3"], "both runs and --means"),
-                (["--means=1,2", "--deviations=1", "--counts=3", "--better=lower"], "--deviations has 1 numbers"),
+                (["--means=1,2", "--deviations=1", "--counts=3", "--better=lower"], "--deviations has 1 number,"),
                 (["--means=1,2", "--deviations=1,1", "--better=lower"], "--counts has 0 numbers"),
                 (["--means=1,2,3", "--deviations=1,1,1", "--counts=3", "--better=lower"], "--means has 3 numbers"),
                 (["--means=1,2", "--deviations=1,1", "--counts=3", "--better=lower", "--test=paired"],

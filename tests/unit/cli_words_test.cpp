@@ -63,3 +63,11 @@ TEST_CASE("wrapping counts columns, not bytes") {
   CHECK(wrapped("\xce\xbb\xce\xbb\xce\xbb \xce\xbb", 5, 0) == "\xce\xbb\xce\xbb\xce\xbb \xce\xbb");
   CHECK(width("\xce\xbb\xe2\x89\xa5x") == 3);
 }
+
+TEST_CASE("counts and their nouns") {
+  CHECK(counted(0, "head") == "0 heads");
+  CHECK(counted(1, "head") == "1 head");
+  CHECK(counted(std::size_t{12}, "head") == "12 heads");
+  CHECK(counted(1L, "query has", "queries have") == "1 query has");
+  CHECK(counted(2L, "query has", "queries have") == "2 queries have");
+}

@@ -19,13 +19,15 @@ namespace {
 std::string remarks(Scheme scheme, const Totals& totals) {
   std::string text = padding_words(totals.padding);
   if (totals.empty_queries > 0) {
-    text += fmt::format(", {} queries have no key to attend to", totals.empty_queries);
+    text += ", " + cli::counted(totals.empty_queries, "query has", "queries have") +
+            " no key to attend to";
   }
   if (totals.masked_keys > 0) {
-    text += fmt::format(", {} keys are masked for all queries", totals.masked_keys);
+    text +=
+        ", " + cli::counted(totals.masked_keys, "key is", "keys are") + " masked for all queries";
   }
   if (description_of(scheme).is_iterated()) {
-    text += fmt::format(", {} iterations", totals.worst.iterations);
+    text += ", " + cli::counted(totals.worst.iterations, "iteration");
   }
   if (totals.worst.status == SolveStatus::not_converged) {
     text += fmt::format(", column sums off by {:.2g}", totals.worst.column_error) +
@@ -101,7 +103,7 @@ cli::Outcome conclude_groups(const GroupReport& groups, Scheme scheme, Index hea
   cli::Outcome outcome;
   outcome.status = totals.worst.status == SolveStatus::not_converged ? 1 : 0;
   outcome.summary = fmt::format("{}, {} in {}", scheme_name(scheme), cli::counted(heads, "head"),
-                                cli::counted(static_cast<Index>(groups.size()), "group")) +
+                                cli::counted(groups.size(), "group")) +
                     remarks(scheme, totals);
   return outcome;
 }

@@ -8,6 +8,7 @@
 
 #include "attnkit/error.hpp"
 #include "cli/values.hpp"
+#include "cli/words.hpp"
 
 namespace attn::tools {
 namespace {
@@ -77,8 +78,8 @@ RowSelection parse_queries(const std::string& list, Index rows, const std::strin
   for (const std::string& item : cli::split(list, ',')) parser.take(item);
   RowSelection chosen(parser.ranges(), rows);
   if (chosen.count() == 0) {
-    throw Error(Failure::usage, fmt::format("--queries {} selects none of the {} queries of {}",
-                                            list, rows, where));
+    throw Error(Failure::usage, fmt::format("--queries {} selects none of the {} of {}", list,
+                                            cli::counted(rows, "query", "queries"), where));
   }
   return chosen;
 }

@@ -17,6 +17,7 @@
 #include "attn_train/span_task.hpp"
 #include "attn_train/training.hpp"
 #include "cli/memory_hint.hpp"
+#include "cli/words.hpp"
 #include "common/bundles.hpp"
 #include "common/dataset_words.hpp"
 #include "common/numeric_libraries.hpp"
@@ -151,14 +152,15 @@ cli::Outcome train_as(const cli::Arguments& arguments, cli::Report& report, cons
   result["cut_pairs"] = task->cut_pairs();
   result["working_bytes"] = training.working_bytes();
   if (task->cut_pairs() > 0) {
-    report.note(fmt::format("{} pairs are cut off at data.source-length or data.length",
-                            task->cut_pairs()));
+    report.note(cli::counted(task->cut_pairs(), "pair is", "pairs are") +
+                " cut off at data.source-length or data.length");
   }
   if (arguments.dry_run) {
     report.print(fmt::format(
-        "{} parameters, {} steps of {} an epoch\n"
+        "{}, {} of {} an epoch\n"
         "working memory  {}, and {} for the program itself, besides the data\n",
-        task->parameters().size(), training.steps(), task->batches(),
+        cli::counted(task->parameters().size(), "parameter"),
+        cli::counted(training.steps(), "step"), task->batches(),
         bytes_text(static_cast<double>(training.working_bytes())), cli::memory_of_program));
     return {};
   }
@@ -171,8 +173,8 @@ cli::Outcome train_as(const cli::Arguments& arguments, cli::Report& report, cons
   result.update(training.metrics());
   report.print(metrics_text(training.metrics()));
   cli::Outcome outcome;
-  outcome.summary =
-      fmt::format("{}: {} of {} steps", file.path(), training.step(), training.steps());
+  outcome.summary = fmt::format("{}: {} of {}", file.path(), training.step(),
+                                cli::counted(training.steps(), "step"));
   if (finished) return outcome;
   const std::string signal = StopRequests::signal_name();
   outcome.summary += ", stopped by " + (signal.empty() ? "a signal to another rank" : signal);

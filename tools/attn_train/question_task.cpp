@@ -10,6 +10,7 @@
 #include "attn_train/model_options.hpp"
 #include "attn_train/scene_input.hpp"
 #include "attn_train/token_task.hpp"
+#include "cli/words.hpp"
 #include "train/layer_column_sums.hpp"
 #include "train/view_model.hpp"
 
@@ -215,8 +216,9 @@ std::unique_ptr<Task<T>> make_question_task(const cli::Arguments& arguments, cli
     if (file.empty()) continue;
     SceneInput input = read_scenes(arguments, report, file);
     if (input.scenes.width != options.width) {
-      throw recipe.refusal("model.width", fmt::format("is {}, the boxes of {} have {} features",
-                                                      options.width, file, input.scenes.width));
+      throw recipe.refusal("model.width",
+                           fmt::format("is {}, the boxes of {} have {}", options.width, file,
+                                       cli::counted(input.scenes.width, "feature")));
     }
     if (split == Split::train) {
       maps = std::move(input.maps);

@@ -12,6 +12,7 @@
 
 #include "attn_train/model_options.hpp"
 #include "cli/progress.hpp"
+#include "cli/words.hpp"
 #include "common/block_plan.hpp"
 #include "kernel/ranks.hpp"
 #include "system/stop_requests.hpp"
@@ -77,8 +78,8 @@ Training<T>::Training(const cli::Arguments& arguments, cli::Report& report, cons
       optimizer_(task.parameters(), options_, in_paths_, arguments.threads),
       weights_(task.parameters().size()) {
   if (schedule_.warm_up > steps_) {
-    throw recipe.refusal("schedule.warm-up",
-                         fmt::format("is {}, the run has {} steps", schedule_.warm_up, steps_));
+    throw recipe.refusal("schedule.warm-up", fmt::format("is {}, the run has {}", schedule_.warm_up,
+                                                         cli::counted(steps_, "step")));
   }
 }
 

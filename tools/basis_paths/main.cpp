@@ -193,11 +193,10 @@ class TransformPaths : public PathTool {
   cli::Outcome conclude(const GroupReport& groups) override {
     groups.conclude(sections().several(), report());
     cli::Outcome outcome;
-    outcome.summary =
-        !sections().several()
-            ? summary_
-            : fmt::format("{}, {} in {}", arguments().verb, cli::counted(problems(), "head"),
-                          cli::counted(static_cast<Index>(groups.size()), "group"));
+    outcome.summary = !sections().several() ? summary_
+                                            : fmt::format("{}, {} in {}", arguments().verb,
+                                                          cli::counted(problems(), "head"),
+                                                          cli::counted(groups.size(), "group"));
     return outcome;
   }
 

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "attnkit/error.hpp"
+#include "cli/words.hpp"
 
 namespace attn::tools {
 namespace {
@@ -82,8 +83,8 @@ Verdict steps(const Criterion& criterion, std::span<const double> measured) {
 
 double log_slope(std::span<const double> measured, std::span<const double> over) {
   if (measured.size() != over.size() || measured.size() < 2) {
-    throw Error(Failure::input, fmt::format("{} numbers over {}, expected as many, and 2 at least",
-                                            measured.size(), over.size()));
+    throw Error(Failure::input, fmt::format("{} over {}, expected as many, and 2 at least",
+                                            cli::counted(measured.size(), "number"), over.size()));
   }
   std::vector<double> x, y;
   for (std::size_t k = 0; k < over.size(); ++k) {
@@ -171,8 +172,9 @@ Verdict judge(const Criterion& criterion, std::span<const double> measured,
   }
   if (measured.empty()) throw Error(Failure::input, "there are no numbers to judge");
   if (expected.size() != 1 && expected.size() != measured.size()) {
-    throw Error(Failure::input, fmt::format("{} numbers against {} expected ones", measured.size(),
-                                            expected.size()));
+    throw Error(Failure::input,
+                fmt::format("{} against {}", cli::counted(measured.size(), "number"),
+                            cli::counted(expected.size(), "expected one")));
   }
   Worst worst;
   for (std::size_t k = 0; k < measured.size(); ++k) {

@@ -244,8 +244,8 @@ Claim read_claim(const Table& table, const Table& top, const std::string& file) 
   claim.id = table.needed_text("id");
   require_words(table, "id", {claim.id});
   if (claim.id.size() > longest_id) {
-    table.refuse("id",
-                 fmt::format("is of {} letters, expected at most {}", claim.id.size(), longest_id));
+    table.refuse("id", fmt::format("is of {}, expected at most {}",
+                                   cli::counted(claim.id.size(), "letter"), longest_id));
   }
   claim.statement = table.needed_text("statement");
   const auto source = table.text("source");

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "attnkit/error.hpp"
+#include "cli/words.hpp"
 #include "common/attention_input.hpp"
 
 namespace attn::tools {
@@ -103,7 +104,8 @@ void AttentionInput::take_join(const io::InputBundle& bundle) {
   if (shape.size() != 2 || shape.front() != joined_width) {
     const bool turned = shape.size() == 2 && shape.back() == joined_width;
     refuse_shape(weights, {joined_width, turned ? shape.front() : shape.back()},
-                 fmt::format(", (H dv, D) for {} heads of {} channels", heads(), v_head_dim),
+                 fmt::format(", (H dv, D) for {} of {}", cli::counted(heads(), "head"),
+                             cli::counted(v_head_dim, "channel")),
                  turned ? "transpose it: PyTorch's Linear stores (D, H dv)" : "");
   }
   const Shape by_head = leading.empty() ? Shape{} : Shape{heads()};

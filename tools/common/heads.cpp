@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/words.hpp"
 #include "common/block_plan.hpp"
 #include "common/bundles.hpp"
 #include "pass/pass.hpp"
@@ -52,8 +53,10 @@ MemoryPlan plan_memory(const AttentionInput& input, std::size_t element_size,
   if (bytes() > memory) plan.dense_limit = 0;
   while (bytes() > memory && plan.threads > 1) --plan.threads;
   plan.bytes = bytes();
-  require_memory(fmt::format("one head of {} queries and {} keys", input.queries, input.keys),
-                 plan.bytes, memory);
+  require_memory(
+      fmt::format("one head of {} and {}", cli::counted(input.queries, "query", "queries"),
+                  cli::counted(input.keys, "key")),
+      plan.bytes, memory);
   const Partition partition =
       partition_of(Order::row_panels, input.queries, input.keys, element_size);
   const Index busy = (panels_per_thread * plan.threads + partition.panels - 1) / partition.panels;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cli/command.hpp"
+#include "cli/words.hpp"
 #include "common/problem_share.hpp"
 #include "common/results.hpp"
 #include "io/input.hpp"

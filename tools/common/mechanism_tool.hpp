@@ -87,9 +87,7 @@ class MechanismTool {
       groups.conclude(sections().several(), report());
       cli::Outcome outcome;
       outcome.summary = cli::counted(problems(), "sequence");
-      if (sections().several()) {
-        outcome.summary += " in " + cli::counted(static_cast<Index>(groups.size()), "group");
-      }
+      if (sections().several()) outcome.summary += " in " + cli::counted(groups.size(), "group");
       return outcome;
     }
 

@@ -1,4 +1,5 @@
 #include "common/padding_words.hpp"
+#include "cli/words.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -7,7 +8,9 @@ namespace attn::tools {
 
 std::string padding_words(const Padding& padding) {
   if (padding.queries + padding.keys == 0) return "";
-  return fmt::format(", without {} queries and {} keys of padding", padding.queries, padding.keys);
+  return fmt::format(", without {} and {} of padding",
+                     cli::counted(padding.queries, "query", "queries"),
+                     cli::counted(padding.keys, "key"));
 }
 
 void add_padding(const Padding& padding, nlohmann::ordered_json& json) {

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "cli/words.hpp"
 #include "kernel/stop_flag.hpp"
 #include "system/stop_requests.hpp"
 
@@ -90,7 +91,8 @@ cli::Outcome run_with_restarts(const cli::Arguments& arguments, cli::Report& rep
   Checkpoint& checkpoint = restart->checkpoint;
   if (const auto done = checkpoint.units_done(); done > 0 || checkpoint.holds_state()) {
     const std::string within = checkpoint.holds_state() ? fmt::format("within a {}, ", unit) : "";
-    report.note(fmt::format("{}: goes on {}after {} {}s", checkpoint.file(), within, done, unit));
+    report.note(
+        fmt::format("{}: goes on {}after {}", checkpoint.file(), within, cli::counted(done, unit)));
   }
   const kernel::StopFlag::Use obey(&StopRequests::asked());
   cli::Outcome outcome;
@@ -108,10 +110,10 @@ cli::Outcome run_with_restarts(const cli::Arguments& arguments, cli::Report& rep
     outcome = {};
     outcome.status = requeue_status(arguments);
     outcome.stopped = true;
-    outcome.summary =
-        fmt::format("stopped by {}: {} holds {} {}s{}; the same command goes on",
-                    StopRequests::signal_name(), checkpoint.file(), checkpoint.units_done(), unit,
-                    checkpoint.has_state() ? " and a part of the next" : "");
+    outcome.summary = fmt::format("stopped by {}: {} holds {}{}; the same command goes on",
+                                  StopRequests::signal_name(), checkpoint.file(),
+                                  cli::counted(checkpoint.units_done(), unit),
+                                  checkpoint.has_state() ? " and a part of the next" : "");
   }
   return outcome;
 }

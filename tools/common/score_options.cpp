@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "attnkit/error.hpp"
+#include "cli/words.hpp"
 #include "common/score_words.hpp"
 #include "common/window_words.hpp"
 #include "common/written_scores.hpp"
@@ -298,10 +299,10 @@ void warn_of_settings_left(const std::string& settings, cli::Report& report) {
 }
 
 void refuse_open_causal(Index queries, Index keys, const std::string& place) {
-  throw Error(
-      Failure::usage,
-      fmt::format("{}--causal is ambiguous for {} queries and {} keys", place, queries, keys),
-      "--causal=top-left (j <= i) or --causal=bottom-right (j <= i + Lk - Lq)");
+  throw Error(Failure::usage,
+              fmt::format("{}--causal is ambiguous for {} and {}", place,
+                          cli::counted(queries, "query", "queries"), cli::counted(keys, "key")),
+              "--causal=top-left (j <= i) or --causal=bottom-right (j <= i + Lk - Lq)");
 }
 
 Causal resolve_causal(const ScoreOptions& options, Index queries, Index keys, bool has_offset) {

@@ -7,6 +7,7 @@
 
 #include "attnkit/error.hpp"
 #include "cli/values.hpp"
+#include "cli/words.hpp"
 #include "common/bundles.hpp"
 #include "common/shard.hpp"
 

@@ -8,6 +8,7 @@
 
 #include "attnkit/error.hpp"
 #include "cli/values.hpp"
+#include "cli/words.hpp"
 #include "common/launched_rank.hpp"
 
 namespace attn::tools {
@@ -53,8 +54,8 @@ std::optional<Place> slurm_array(const Environment& environment) {
   place.count = number("COUNT");
   const Index range = (number("MAX") - place.first) / place.step + 1;
   if (range != *place.count) {
-    place.gaps = fmt::format("the array has {} elements from {} to {}", *place.count, place.first,
-                             number("MAX"));
+    place.gaps = fmt::format("the array has {} from {} to {}",
+                             cli::counted(*place.count, "element"), place.first, number("MAX"));
   }
   return place;
 }

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "attnkit/error.hpp"
+#include "cli/words.hpp"
 #include "common/bundles.hpp"
 #include "common/cost_report.hpp"
 #include "common/score_source.hpp"
@@ -246,8 +247,9 @@ void report_dual_cost(const cli::Arguments& arguments, const DualTask& task, cli
   result["shape"] = shape;
   result["axes"] = task.axes();
   report_run_cost(
-      {fmt::format("dual of {} in {} axes", times(shape), task.axes()), plan.bytes, bytes,
-       arguments.compress > 0, fmt::format("{:.3g} flops for each gradient of all queries", flops)},
+      {fmt::format("dual of {} in {}", times(shape), cli::counted(task.axes(), "axis", "axes")),
+       plan.bytes, bytes, arguments.compress > 0,
+       fmt::format("{:.3g} flops for each gradient of all queries", flops)},
       report);
   result["flops_per_iteration"] = flops;
 }

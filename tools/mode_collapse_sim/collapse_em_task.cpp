@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "attnkit/error.hpp"
+#include "cli/words.hpp"
 #include "common/bundles.hpp"
 #include "common/operand.hpp"
 #include "common/restart.hpp"
@@ -51,8 +52,9 @@ EmTask::EmTask(const cli::Arguments& arguments, const io::InputBundle* input)
   if (!start.empty()) {
     components = static_cast<Index>(start.size());
     if (static_cast<Index>(start.front().size()) != sets.dimension) {
-      throw Error(Failure::usage, fmt::format("--start has points of {} coordinates, x has {}",
-                                              start.front().size(), sets.dimension));
+      throw Error(Failure::usage,
+                  fmt::format("--start has points of {}, x has {}",
+                              cli::counted(start.front().size(), "coordinate"), sets.dimension));
     }
     return;
   }
@@ -138,7 +140,8 @@ PointPlan EmTask::plan(const cli::Arguments& arguments) const {
                collapse::em_step_bytes(components, sets.points, d, threads);
       },
       arguments.threads, arguments.memory,
-      sets.text() + fmt::format(" with {} components over {} steps", components, steps));
+      sets.text() + " with " + cli::counted(components, "component") + " over " +
+          cli::counted(steps, "step"));
 }
 
 void declare_em(cli::Declaration& d) {
@@ -178,8 +181,9 @@ void report_em_cost(const cli::Arguments& arguments, const EmTask& task, cli::Re
   if (sets.drawn() && task.emits("x")) numbers += count * n * d;
   if (sets.drawn() && task.emits("label")) numbers += n;
   report_points_cost(
-      fmt::format("{}, {} components, {} steps", sets.text(), task.components, task.steps), plan,
-      8 * numbers, flops, report);
+      fmt::format("{}, {}, {}", sets.text(), cli::counted(task.components, "component"),
+                  cli::counted(task.steps, "step")),
+      plan, 8 * numbers, flops, report);
 }
 
 }  // namespace attn::tools

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "attnkit/error.hpp"
+#include "cli/words.hpp"
 #include "common/bundles.hpp"
 #include "common/restart.hpp"
 #include "common/scheme_settings.hpp"
@@ -119,7 +120,7 @@ PointPlan SimulationTask::plan(const cli::Arguments& arguments) const {
         }
         return own + sets.points * (3 * sets.dimension * element + 2 * number) + step;
       },
-      arguments.threads, arguments.memory, sets.text() + fmt::format(" over {} steps", steps));
+      arguments.threads, arguments.memory, sets.text() + " over " + cli::counted(steps, "step"));
 }
 
 void declare_simulation(cli::Declaration& d) {
@@ -179,8 +180,8 @@ void report_simulation_cost(const cli::Arguments& arguments, const SimulationTas
   if (sets.drawn() && task.emits("x")) bytes += count * n * d * element;
   if (sets.drawn() && task.emits("label")) bytes += n * 8;
   report_points_cost(
-      fmt::format("{} in {}, {} steps under {}", sets.text(), sets.f64 ? "float64" : "float32",
-                  task.steps, fmt::join(task.names, ", ")),
+      fmt::format("{} in {}, {} under {}", sets.text(), sets.f64 ? "float64" : "float32",
+                  cli::counted(task.steps, "step"), fmt::join(task.names, ", ")),
       plan, bytes, flops, report);
 }
 

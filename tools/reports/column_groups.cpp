@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/words.hpp"
 #include "common/column_text.hpp"
 #include "common/head_grid.hpp"
 #include "reports/column_lists.hpp"
@@ -220,8 +221,10 @@ std::string tables_of(const std::string& scheme, const Grid& grid,
                               [](const Pool& pool) { return part_text(pool, pool.on_sink); });
   }
   if (grid.concentrated() > 0) {
-    text += fmt::format("{} of {} heads give one key a mean weight above {}\n", grid.concentrated(),
-                        grid.heads(), compact(options.concentration));
+    text +=
+        fmt::format("{} of {} {} one key a mean weight above {}\n", grid.concentrated(),
+                    cli::counted(grid.heads(), "head"), grid.concentrated() == 1 ? "gives" : "give",
+                    compact(options.concentration));
   }
   return text;
 }
@@ -269,7 +272,7 @@ std::string pooled_histograms(
 }  // namespace
 
 std::string enough_words(const std::optional<Index>& min_queries) {
-  return min_queries ? fmt::format("at least {} queries", *min_queries)
+  return min_queries ? "at least " + cli::counted(*min_queries, "query", "queries")
                      : std::string("at least a tenth of the sequence's queries");
 }
 
@@ -289,7 +292,7 @@ std::string groups_report(const std::vector<GroupColumns>& groups,
     return group.leading.size() > 1;
   });
   std::string text = fmt::format(
-      "{}{}{}\n", cli::counted(static_cast<Index>(groups.size()), "group"),
+      "{}{}{}\n", cli::counted(groups.size(), "group"),
       beginning.empty() ? "" : ", names below " + printable(beginning, beginning.size()),
       batch ? "; every cell pools the batch" : "");
   std::vector<ExplainedKeys> explained;

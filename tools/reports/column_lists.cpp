@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/words.hpp"
 #include "common/column_text.hpp"
 
 namespace attn::tools {
@@ -37,7 +38,7 @@ std::string bar_line(const std::string& label, const std::vector<Histogram>& his
 }
 
 std::string count_text(Index count, Index keys) {
-  return count == 0 ? "none" : fmt::format("{} of {} keys", count, keys);
+  return count == 0 ? "none" : fmt::format("{} of {}", count, cli::counted(keys, "key"));
 }
 
 }  // namespace
@@ -134,7 +135,7 @@ std::string conclusion_text(const std::vector<ExplainedKeys>& found, double epsi
   text += ".\n";
   const ExplainedKeys& first = found.front();
   if (first.enough_keys == first.keys) return text;
-  text += fmt::format("Of the {} keys with {}:", first.enough_keys, enough);
+  text += fmt::format("Of the {} with {}:", cli::counted(first.enough_keys, "key"), enough);
   for (std::size_t n = 0; n < found.size(); ++n) {
     const Index count = found[n].enough_count;
     text += fmt::format("{} {} {}", n == 0 ? "" : ",", found[n].scheme,
@@ -147,9 +148,10 @@ std::string tail_note(const ExplainedKeys& found, double epsilon, const std::str
   const Index in_tail = found.count - found.enough_count;
   if (2 * in_tail <= found.count) return "";
   return fmt::format(
-      "{} of the {} keys that {} explains away (c < {}) do not have {}, as the last keys under a "
+      "{} of the {} that {} explains away (c < {}) {} not have {}, as the last keys under a "
       "causal mask: their small c says little",
-      in_tail, found.count, found.scheme, compact(epsilon), enough);
+      in_tail, cli::counted(found.count, "key"), found.scheme, compact(epsilon),
+      in_tail == 1 ? "does" : "do", enough);
 }
 
 }  // namespace attn::tools

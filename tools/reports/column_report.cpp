@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/words.hpp"
 #include "common/column_text.hpp"
 #include "reports/column_groups.hpp"
 #include "reports/column_lists.hpp"
@@ -97,7 +98,8 @@ class Writer {
         return summaries_.schemes[n].heads[static_cast<std::size_t>(head)];
       });
     }
-    if (shown < heads) add("...     {} more heads; --tsv and --json have them\n", heads - shown);
+    if (shown < heads)
+      add("...     {}; --tsv and --json have them\n", cli::counted(heads - shown, "more head"));
     if (heads > 1) {
       line("all", [&](std::size_t n) -> const SchemeSummaryOf& { return all_[n]; });
     }
@@ -165,8 +167,9 @@ class Writer {
   // "unas: 2 of 8 heads give one key a mean weight above 0.3: 1 (key 0, 0.45), ..."
   void concentrated(std::size_t scheme) {
     if (all_[scheme].concentrated == 0) return;
-    add("{}: {} of {} heads give one key a mean weight above {}:", names_[scheme],
-        all_[scheme].concentrated, statistics_.heads(), compact(options_.concentration));
+    add("{}: {} of {} {} one key a mean weight above {}:", names_[scheme],
+        all_[scheme].concentrated, cli::counted(statistics_.heads(), "head"),
+        all_[scheme].concentrated == 1 ? "gives" : "give", compact(options_.concentration));
     constexpr Index most = 5;
     Index shown = 0;
     for (Index head = 0; head < statistics_.heads() && shown < most; ++head) {
@@ -203,17 +206,21 @@ class Writer {
     }
     const ColumnSumSummary& first = all_.front().sums;
     if (has_tail_) {
-      add("enough: the same share among the {} of {} keys to which {} may attend.\n",
-          all_.front().enough.keys, first.keys, enough_words(summaries_.min_queries()));
+      add("enough: the same share among the {} of {} to which {} may attend.\n",
+          all_.front().enough.keys, cli::counted(first.keys, "key"),
+          enough_words(summaries_.min_queries()));
     }
     if (first.masked_keys > 0)
-      add("{} keys are masked from every query and left out.\n", first.masked_keys);
+      add("{} masked from every query and left out.\n",
+          cli::counted(first.masked_keys, "key is", "keys are"));
     if (all_.front().padded_keys + all_.front().padded_queries > 0) {
-      add("{} keys and {} queries are padding, and counted nowhere else.\n",
-          all_.front().padded_keys, all_.front().padded_queries);
+      add("{} and {} are padding, and counted nowhere else.\n",
+          cli::counted(all_.front().padded_keys, "key"),
+          cli::counted(all_.front().padded_queries, "query", "queries"));
     }
     if (all_.front().empty_queries > 0) {
-      add("{} queries have no key to attend to.\n", all_.front().empty_queries);
+      add("{} no key to attend to.\n",
+          cli::counted(all_.front().empty_queries, "query has", "queries have"));
     }
   }
 

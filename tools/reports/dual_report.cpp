@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "cli/words.hpp"
 #include "common/bundles.hpp"
 #include "common/convergence_words.hpp"
 #include "common/table_options.hpp"
@@ -269,9 +270,9 @@ cli::Outcome conclude_dual(const Shape& shape, const DualHead& all,
     Json total = figures(all);
     for (auto& [name, value] : total.items()) report.result()[name] = value;
     if (averaged) report.result()["mean_over_heads"] = average_json(*averaged);
-    outcome.summary = fmt::format("{} of {} in {}", cli::counted(all.problems(), "problem"),
-                                  cli::counted(heads, "head"),
-                                  cli::counted(static_cast<Index>(groups.size()), "group"));
+    outcome.summary =
+        fmt::format("{} of {} in {}", cli::counted(all.problems(), "problem"),
+                    cli::counted(heads, "head"), cli::counted(groups.size(), "group"));
   } else {
     report.result() = groups.last();
     outcome.summary = fmt::format("{}, {}", cli::counted(all.problems(), "problem"), times(shape));
@@ -281,7 +282,8 @@ cli::Outcome conclude_dual(const Shape& shape, const DualHead& all,
                                    all.max_relative_gap, mean_of(all.relative_deviation));
   }
   outcome.summary += padding_words(all.padding);
-  if (all.empty > 0) outcome.summary += fmt::format(", {} queries have no template", all.empty);
+  if (all.empty > 0)
+    outcome.summary += ", " + cli::counted(all.empty, "query has", "queries have") + " no template";
   if (!converged) {
     outcome.summary += fmt::format(", {} not converged", all.problems() - all.converged) +
                        convergence_words(all.convergence, "--max-iterations");

@@ -54,17 +54,18 @@ cli::Outcome report_em(const EmFigures& figures, cli::Report& report) {
   }
   report.print(text);
   cli::Outcome outcome;
-  outcome.summary =
-      fmt::format("{}, {} components, {} steps: the likelihood {}", heading.text,
-                  figures.components, heading.steps, falls == 0 ? "never falls" : "falls");
-  if (falls > 0) outcome.summary += fmt::format(" {} times, by {:.3g} at most", falls, fall);
+  outcome.summary = fmt::format(
+      "{}, {}, {}: the likelihood {}", heading.text, cli::counted(figures.components, "component"),
+      cli::counted(heading.steps, "step"), falls == 0 ? "never falls" : "falls");
+  if (falls > 0)
+    outcome.summary += fmt::format(" {}, by {:.3g} at most", cli::counted(falls, "time"), fall);
   if (runs.floored > 0) {
     report.warn_of_whole(fmt::format("--min-variance keeps the variance of {} from falling further",
                                      cli::counted(runs.floored, "set")));
   }
   if (runs.empty > 0) {
-    report.warn_of_whole(fmt::format("in some step {} had no share of any point",
-                                     cli::counted(runs.empty, "component")));
+    report.warn_of_whole("up to " + cli::counted(runs.empty, "component has", "components have") +
+                         " no share of any point");
   }
   const bool is_dnas = runs.dnas_error <= 1;
   if (!is_dnas) outcome.summary += ", and its first step differs from dnas";

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "cli/words.hpp"
 #include "common/convergence_words.hpp"
 #include "reports/collapse_report.hpp"
 #include "reports/step_figures.hpp"
@@ -66,9 +67,10 @@ cli::Outcome report_simulation(const SimulationFigures& figures, cli::Report& re
   }
   report.print(text);
   const bool one = figures.clusters == 1;
-  outcome.summary = fmt::format(
-      "{}, {} {}, {} steps: {}{}{}", heading.text, figures.clusters, one ? "cluster" : "clusters",
-      heading.steps, one ? "" : "centres end ", fmt::join(ends, ", "), one ? "" : " apart");
+  outcome.summary =
+      fmt::format("{}, {}, {}: {}{}{}", heading.text, cli::counted(figures.clusters, "cluster"),
+                  cli::counted(heading.steps, "step"), one ? "" : "centres end ",
+                  fmt::join(ends, ", "), one ? "" : " apart");
   return outcome;
 }
 

@@ -8,6 +8,7 @@
 
 #include "attnkit/error.hpp"
 #include "cli/values.hpp"
+#include "cli/words.hpp"
 #include "common/bundles.hpp"
 #include "common/dataset_words.hpp"
 #include "common/table_options.hpp"
@@ -152,10 +153,12 @@ std::vector<SeedComparison> printed(const cli::Arguments& arguments) {
   const std::size_t size = means.size();
   if (size > 2) usage(fmt::format("--means has {} numbers, expected 1 or 2", size));
   if (deviations.size() != size) {
-    usage(fmt::format("--deviations has {} numbers, --means has {}", deviations.size(), size));
+    usage(fmt::format("--deviations has {}, --means has {}",
+                      cli::counted(deviations.size(), "number"), size));
   }
   if (counts.size() != size && counts.size() != 1) {
-    usage(fmt::format("--counts has {} numbers, --means has {}", counts.size(), size));
+    usage(fmt::format("--counts has {}, --means has {}", cli::counted(counts.size(), "number"),
+                      size));
   }
   SeedComparison comparison;
   comparison.a = printed_group(means[0], deviations[0], counts.front());

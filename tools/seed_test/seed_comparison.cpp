@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "attnkit/error.hpp"
+#include "cli/words.hpp"
 
 namespace attn::tools {
 namespace {
@@ -15,8 +16,8 @@ using train::TTest;
 
 void require_two(const RunGroup& group, const std::string& name) {
   if (group.sample.count >= 2) return;
-  throw Error(Failure::input, fmt::format("{} has {} run{}, expected at least 2", name,
-                                          group.sample.count, group.sample.count == 1 ? "" : "s"));
+  throw Error(Failure::input, fmt::format("{} has {}, expected at least 2", name,
+                                          cli::counted(group.sample.count, "run")));
 }
 
 // Which run of B has the seed of run n of A.
@@ -36,8 +37,8 @@ RunGroup paired_differences(const SeedComparison& comparison) {
   const RunGroup& a = comparison.a;
   const RunGroup& b = *comparison.b;
   if (a.values.size() != b.values.size()) {
-    throw Error(Failure::input, fmt::format("A has {} runs and B has {}, expected pairs",
-                                            a.values.size(), b.values.size()));
+    throw Error(Failure::input, fmt::format("A has {} and B has {}, expected pairs",
+                                            cli::counted(a.values.size(), "run"), b.values.size()));
   }
   RunGroup differences;
   for (std::size_t n = 0; n < a.values.size(); ++n) {

@@ -282,7 +282,7 @@ class Bulk : public SectionTool<BulkTask> {
     cli::Outcome outcome;
     outcome.summary = sections().several()
                           ? fmt::format("{} in {}", cli::counted(problems(), "problem"),
-                                        cli::counted(static_cast<Index>(groups.size()), "group"))
+                                        cli::counted(groups.size(), "group"))
                           : words_;
     outcome.summary += fmt::format(", marginals off by at most {:.2g}", largest_error_);
     if (logarithmic_ > 0) outcome.summary += fmt::format(", {} by logarithms", logarithmic_);

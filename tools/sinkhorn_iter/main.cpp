@@ -135,9 +135,8 @@ class Transport : public SectionTool<TransportTask> {
     groups.conclude(sections().several(), report());
     cli::Outcome outcome = *worst_;
     if (sections().several()) {
-      outcome.summary =
-          fmt::format("{} in {}, the worst: {}", cli::counted(problems(), "problem"),
-                      cli::counted(static_cast<Index>(groups.size()), "group"), worst_->summary);
+      outcome.summary = fmt::format("{} in {}, the worst: {}", cli::counted(problems(), "problem"),
+                                    cli::counted(groups.size(), "group"), worst_->summary);
     }
     return outcome;
   }

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "attnkit/error.hpp"
+#include "cli/words.hpp"
 #include "common/bundles.hpp"
 #include "common/convergence_words.hpp"
 #include "common/head_outputs.hpp"
@@ -103,11 +104,10 @@ std::string lines_text(const char* one, const std::vector<Index>& lines) {
 
 // "rows 1, 2 have mass 2, but the 1 column allowed for them has mass 1".
 std::string side_text(const Shortage& side, const char* one, const char* other) {
-  return fmt::format("{} {} mass {:.6g}, but the {} {} allowed for {} {} mass {:.6g}",
-                     lines_text(one, side.lines), side.lines.size() == 1 ? "has" : "have",
-                     side.demand, side.partners, other + std::string(side.partners == 1 ? "" : "s"),
-                     side.lines.size() == 1 ? "it" : "them", side.partners == 1 ? "has" : "have",
-                     side.capacity);
+  return fmt::format(
+      "{} {} mass {:.6g}, but the {} allowed for {} {} mass {:.6g}", lines_text(one, side.lines),
+      side.lines.size() == 1 ? "has" : "have", side.demand, cli::counted(side.partners, other),
+      side.lines.size() == 1 ? "it" : "them", side.partners == 1 ? "has" : "have", side.capacity);
 }
 
 std::string shortage_text(const Feasibility& found) {
@@ -433,11 +433,12 @@ cli::Outcome conclude_transport(const TransportTask& task, const TransportResult
   }
   const SinkhornSummary& summary = worst.summary;
   cli::Outcome outcome;
-  outcome.summary = fmt::format(
-      "{} in {}, {} iterations, marginals off by {:.2g}, {} {:.6g}",
-      times(join(task.input.leading, {task.input.queries, task.input.keys})),
-      task.f64 ? "float64" : "float32", summary.iterations, summary.row_error + summary.col_error,
-      task.of_cost ? "cost" : "score", json["value"].get<double>());
+  outcome.summary =
+      fmt::format("{} in {}, {}, marginals off by {:.2g}, {} {:.6g}",
+                  times(join(task.input.leading, {task.input.queries, task.input.keys})),
+                  task.f64 ? "float64" : "float32", cli::counted(summary.iterations, "iteration"),
+                  summary.row_error + summary.col_error, task.of_cost ? "cost" : "score",
+                  json["value"].get<double>());
   if (std::isfinite(summary.gap)) {
     outcome.summary += fmt::format(", gap {:.2g}", json["gap"].get<double>());
   }

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "attnkit/error.hpp"
+#include "cli/words.hpp"
 #include "common/bundles.hpp"
 #include "common/cost_report.hpp"
 #include "common/pair_writer.hpp"
@@ -233,8 +234,9 @@ void report_transport_cost(const cli::Arguments& arguments, const TransportTask&
   auto& result = report.result();
   result["shape"] = shape;
   report_run_cost(
-      {fmt::format("sinkhorn of {} in {}, at most {} iterations", times(shape),
-                   task.f64 ? "float64" : "float32", iterations),
+      {fmt::format("sinkhorn of {} in {}, at most {}", times(shape),
+                   task.f64 ? "float64" : "float32",
+                   cli::counted(task.solver.most_iterations(), "iteration")),
        plan.bytes, bytes, arguments.compress > 0, fmt::format("{:.3g} flops at most", flops)},
       report);
   result["flops"] = flops;

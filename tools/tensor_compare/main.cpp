@@ -8,6 +8,7 @@
 
 #include "attnkit/error.hpp"
 #include "cli/values.hpp"
+#include "cli/words.hpp"
 #include "common/bundles.hpp"
 #include "common/table_options.hpp"
 #include "tensor_compare/comparison.hpp"
@@ -203,8 +204,8 @@ cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
   std::remove_copy_if(attributes.begin(), attributes.end(), std::back_inserter(shown), is_same);
   if (!shown.empty()) report.print(table(shown));
   if (arguments.flag("attributes")) {
-    report.print(
-        fmt::format("{} of {} attributes differ\n", shown.size() - all.size(), attributes.size()));
+    report.print(fmt::format("{} of {} differ\n", shown.size() - all.size(),
+                             cli::counted(attributes.size(), "attribute")));
   }
   for (const std::string& name : comparison.only_in_a()) report.print("only in A: " + name + "\n");
   for (const std::string& name : comparison.only_in_b()) report.print("only in B: " + name + "\n");

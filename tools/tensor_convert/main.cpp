@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "attnkit/error.hpp"
+#include "cli/words.hpp"
 #include "common/bundles.hpp"
 #include "tensor_convert/conversion.hpp"
 
@@ -101,12 +102,9 @@ cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
   }
   cli::Outcome outcome;
   outcome.commit = conversion.write();
-  const auto counted = [](auto number, const char* what) {
-    return fmt::format("{} {}{}", number, what, number == 1 ? "" : "s");
-  };
   const Index groups = conversion.groups();
-  outcome.summary = fmt::format("{}{}, {} -> {}", counted(count, "dataset"),
-                                groups > 0 ? " and " + counted(groups, "group") : "",
+  outcome.summary = fmt::format("{}{}, {} -> {}", cli::counted(count, "dataset"),
+                                groups > 0 ? " and " + cli::counted(groups, "group") : "",
                                 conversion.format(), target);
   return outcome;
 }

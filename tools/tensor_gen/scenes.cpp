@@ -11,6 +11,7 @@
 
 #include "attnkit/error.hpp"
 #include "cli/progress.hpp"
+#include "cli/words.hpp"
 #include "common/bundles.hpp"
 #include "kernel/parallel.hpp"
 #include "tensor_gen/listing.hpp"
@@ -200,9 +201,9 @@ cli::Outcome run_scenes(const cli::Arguments& arguments, cli::Report& report) {
   write_scenes(arguments, report, maker, scenes, plan, output);
   write_maps(maker, options, type, output);
   return {0,
-          fmt::format("scenes, {} of {} objects and {} detectors, {}, seed {}, map seed {} -> {}",
-                      scenes, options.objects, SceneMaker::detectors, listing.bytes(),
-                      arguments.seed, options.map_seed, listing.target()),
+          fmt::format("scenes, {} of {} and {} detectors, {}, seed {}, map seed {} -> {}", scenes,
+                      cli::counted(options.objects, "object"), SceneMaker::detectors,
+                      listing.bytes(), arguments.seed, options.map_seed, listing.target()),
           commit_of(std::move(output), report)};
 }
 

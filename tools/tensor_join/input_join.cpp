@@ -59,7 +59,7 @@ void InputJoin::require_all(const std::vector<RunInput>& inputs) const {
   const std::size_t given = named.size() + (arguments_.given("with") ? 1 : 0);
   if (found == given) return;
   throw Error(Failure::usage, fmt::format("--with and -i name {}, but the run of the shards has {}",
-                                          cli::counted(static_cast<Index>(given), "input"), found));
+                                          cli::counted(given, "input"), found));
 }
 
 void InputJoin::require_same(const RunInput& input, const std::string& option,

@@ -82,7 +82,7 @@ cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
   report.result() = {{"shards", shards.size()},
                      {shards.divides_problems() ? "problems" : "groups", shards.units()}};
   cli::Outcome outcome;
-  const std::string parts = cli::counted(static_cast<Index>(shards.size()), "shard");
+  const std::string parts = cli::counted(shards.size(), "shard");
   std::string words = fmt::format("{} of {}", shards.units_text(), parts);
   if (!arguments.dry_run) {
     const ShardMarks::Warnings warnings = shards.warnings();

@@ -101,8 +101,9 @@ void ShardSet::require_one_run() const {
   const Part& first = shards_.front();
   for (const Part& one : shards_) {
     if (one.marks.shard.count != first.marks.shard.count) {
-      refuse(fmt::format("{} is one of {} shards, but {} is one of {}", one.file,
-                         one.marks.shard.count, first.file, first.marks.shard.count));
+      refuse(fmt::format("{} is one of {}, but {} is one of {}", one.file,
+                         cli::counted(one.marks.shard.count, "shard"), first.file,
+                         first.marks.shard.count));
     }
     if (one.marks.run != first.marks.run || one.marks.groups != first.marks.groups ||
         !divided_alike(one.marks, first.marks)) {
@@ -130,8 +131,9 @@ void ShardSet::require_each_once() const {
     }
   }
   if (missing.empty()) return;
-  refuse(fmt::format("{} {} of {} {} missing", missing.size() == 1 ? "shard" : "shards",
-                     listed(missing), count, missing.size() == 1 ? "is" : "are"),
+  const bool one_only = missing.size() == 1;
+  refuse(fmt::format("{} {} of {} {} missing", one_only ? "shard" : "shards", listed(missing),
+                     count, one_only ? "is" : "are"),
          fmt::format("run the command again with --shard {}/{}", missing.front(), count));
 }
 
@@ -162,7 +164,8 @@ void ShardSet::require_all_problems() const {
   }
   const Index count = shards_.front().marks.divided->problems.problems();
   if (static_cast<Index>(holder.size()) == count) return;
-  refuse(fmt::format("the shards have only {} of the {} problems", holder.size(), count));
+  refuse(fmt::format("the shards have only {} of the {}", holder.size(),
+                     cli::counted(count, "problem")));
 }
 
 void ShardSet::take_pieces() {
@@ -187,7 +190,7 @@ std::size_t ShardSet::units() const {
 }
 
 std::string ShardSet::units_text() const {
-  return cli::counted(static_cast<Index>(units()), divides_problems() ? "problem" : "group");
+  return cli::counted(units(), divides_problems() ? "problem" : "group");
 }
 
 void ShardSet::write(io::OutputBundle& output) const {
