@@ -159,6 +159,53 @@ class Heads(ShardTest):
                      output="joined.h5")
 
 
+class Paths(ShardTest):
+    """The heads of basis-paths, which have skeletons of their own."""
+
+    def setUp(self):
+        super().setUp()
+        draw = np.random.default_rng(12)
+        weights = {name: draw.normal(size=(2, 3, 5, 4)) for name in ("wq", "wk", "grad_wq", "grad_wk")}
+        self.write("weights.h5", {"model": "m"}, **weights, scale=draw.uniform(0.5, 2, size=(3, 4)),
+                   bq=draw.normal(size=(2, 3, 4)))
+        self.run_tool("basis-paths", "values", "weights.h5", "--skeleton", "largest", "-q", "-o", "values.h5")
+
+    def test_same_bits_as_undivided(self):
+        cases = [("identify", "weights.h5"), ("identify", "weights.h5", "--skeleton", "largest"),
+                 ("values", "weights.h5", "--precision", "f32"), ("rescale", "weights.h5"),
+                 ("reconstruct", "values.h5"), ("reconstruct", "values.h5", "--paths", "all"),
+                 ("reconstruct", "values.h5", "--paths", "0,1,2;3,0,2", "--compress", "gzip")]
+        for verb, source, *options in cases:
+            arguments = [source, *options, "-q"]
+            self.run_tool("basis-paths", verb, *arguments, "-o", "whole.h5", "--force")
+            self.run_tool("basis-paths", verb, *arguments, "--only", "-o", "only.h5", "--force")
+            for count in (1, 2, 4, 9) if LONG else (4,):
+                with self.subTest(verb=verb, options=options, count=count):
+                    files = self.shards(f"basis-paths {verb}", *arguments, count=count)
+                    self.run_tool("tensor-join", *files, "-q", "-o", "joined.h5", "--force")
+                    self.assert_same("only.h5", "joined.h5")
+                    self.assertEqual(self.read("only.h5").labels, self.read("joined.h5").labels)
+                    self.run_tool("tensor-join", *files, "--with", source, "-q", "-o", "joined.h5", "--force")
+                    self.assert_same("whole.h5", "joined.h5")
+                    for file in files:
+                        (self.folder / file).unlink()
+
+    def test_places_are_those_of_the_whole(self):
+        weights = self.read("weights.h5")
+        large = weights["wq"].copy()
+        large[1, 2] *= 1e30
+        self.write("large.h5", wq=large, wk=np.where(np.arange(2)[:, None, None, None], 1e20, 1) * weights["wk"])
+        run = ["values", "large.h5", "--precision", "f32"]
+        whole = self.run_tool("basis-paths", *run, "-o", "v.h5", status=4)
+        self.assertIn("[1, 2, ", whole.err)
+        part = self.run_tool("basis-paths", *run, "-o", "v.h5", "--shard", "3/3", status=4)
+        self.assertEqual(part.err, whole.err)
+
+    def test_a_step_is_whole(self):
+        self.refused("basis-paths", "step", "weights.h5", "--rate", "0.1", "--shard", "1/2", status=2,
+                     says=["all 6 add into the figures of the step"], hint="one run without --shard")
+
+
 class Sequences(ShardTest):
     """The sequences of a mechanism are units, too."""
 
@@ -189,7 +236,7 @@ class Sequences(ShardTest):
         for count in (1, 4, 64) if LONG else (4,):
             self.check("structured-attention", "x.h5", "--emit", "out,penalty,grad_x", count=count)
         self.refused("structured-attention", "x.h5", "--emit", "grad_x,grad_w2", "--shard", "1/2", status=2,
-                     says=["all 10 add into grad_w2"], hint="MPI ranks")
+                     says=["all 10 add into grad_w2"], hint="one run without --shard")
 
     def test_estimates_are_of_all(self):
         problem = next(problem for problem in PROBLEMS if problem.tool == "hard-attention")

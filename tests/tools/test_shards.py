@@ -135,7 +135,9 @@ class Engines(ShardTest):
                      says=["divides heads or other problems, but there is only one"], hint="MPI ranks")
         self.write("paths.h5", wq=np.ones((5, 2)), wk=np.ones((5, 2)))
         self.refused("basis-paths", "identify", "paths.h5", "--shard", "1/2", status=2,
-                     says=["paths.h5", "divides groups"])
+                     says=["there is only one"], hint="one run without --shard")
+        self.refused("basis-paths", "check", "paths.h5", "--shard", "1/2", status=2,
+                     says=["--shard is not an option of check"], output=None)
         self.refused("attn-compute", "--shard", "1/2", status=2, says=["standard input"])
         self.refused("explain-away-stats", "dump.h5", "--shard", "1/2", status=2, says=["--output"], output=None)
         self.refused("explain-away-stats", "dump.h5", "--shard", "1/2", status=2, says=["o.csv"],

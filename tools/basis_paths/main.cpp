@@ -102,7 +102,8 @@ cli::Declaration declare() {
         cli::Role::inspect}});
   declare_basis(d);
   declare_step(d);
-  declare_sections(d);
+  declare_sections(d, "heads");
+  d.only_with({"identify", "values", "reconstruct", "rescale", "step"});  // --shard
   declare_path_datasets(d);
   d.example("basis-paths values layer3.h5 | basis-paths reconstruct -o again.h5",
             "Reconstruct the weights from the basis paths.");
@@ -193,6 +194,11 @@ class TransformPaths : public PathTool {
   cli::Outcome conclude(const GroupReport& groups) override {
     groups.conclude(sections().several(), report());
     cli::Outcome outcome;
+    if (divides_problems()) {
+      outcome.summary =
+          fmt::format("{}, {} of a shard", arguments().verb, cli::counted(problems(), "head"));
+      return outcome;
+    }
     outcome.summary = !sections().several() ? summary_
                                             : fmt::format("{}, {} in {}", arguments().verb,
                                                           cli::counted(problems(), "head"),

@@ -7,6 +7,7 @@
 
 #include "attnkit/error.hpp"
 #include "basis_paths/path_verbs.hpp"
+#include "cli/words.hpp"
 #include "common/block_plan.hpp"
 
 namespace attn::tools {
@@ -77,7 +78,8 @@ std::string identify_paths(PathRun& run) {
   });
   const Index paths = run.task.input.columns * basis_rows(run.task.input.rows);
   run.report.result()["basis_paths"] = paths;
-  return fmt::format("{} basis paths a head, skeleton {}", paths, rule_name(run.task.rule));
+  return fmt::format("{} a head, skeleton {}", cli::counted(paths, "basis path"),
+                     rule_name(run.task.rule));
 }
 
 std::string find_path_values(PathRun& run) {
@@ -91,7 +93,7 @@ std::string find_path_values(PathRun& run) {
   });
   const Index paths = run.task.input.columns * basis_rows(run.task.input.rows);
   run.report.result()["basis_paths"] = paths;
-  return fmt::format("values of {} basis paths a head, skeleton {}", paths,
+  return fmt::format("values of {} a head, skeleton {}", cli::counted(paths, "basis path"),
                      rule_name(run.task.rule));
 }
 

@@ -7,6 +7,7 @@
 
 #include "basis_paths/path_list.hpp"
 #include "basis_paths/path_verbs.hpp"
+#include "cli/words.hpp"
 #include "common/bundles.hpp"
 #include "paths/structure.hpp"
 
@@ -153,11 +154,10 @@ bool check_paths(const cli::Arguments& arguments, const PathTask& task, cli::Rep
   report.result()["judged"] = list == nullptr ? "skeleton" : list->dataset.name();
   report.result()["basis"] = all.json();
   report.result()["heads"] = std::move(heads);
-  report.print(
-      fmt::format("{} of {}: {} paths of rank {}, independent: {}, complete: {}\n",
-                  list == nullptr ? "basis" : list->dataset.name(),
-                  input.problems == 1 ? "one head" : fmt::format("{} heads", input.problems),
-                  all.paths, all.rank, yes_or_no(all.independent()), yes_or_no(all.complete())));
+  report.print(fmt::format("{} of {}: {} of rank {}, independent: {}, complete: {}\n",
+                           list == nullptr ? "basis" : list->dataset.name(),
+                           cli::counted(input.problems, "head"), cli::counted(all.paths, "path"),
+                           all.rank, yes_or_no(all.independent()), yes_or_no(all.complete())));
   return holds && all.independent() && all.complete();
 }
 

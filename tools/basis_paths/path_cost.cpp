@@ -42,7 +42,7 @@ Written written(const PathTask& task) {
 
 void report_path_cost(const cli::Arguments& arguments, const PathTask& task, cli::Report& report) {
   const Written head = written(task);
-  const auto heads = static_cast<double>(task.input.problems);
+  const auto heads = static_cast<double>(task.input.own_problems());
   const auto size = static_cast<double>(task.f64 ? sizeof(double) : sizeof(float));
   const auto index_size = static_cast<double>(sizeof(std::int32_t));
   const double bytes = heads * (head.floating * size + head.int32 * index_size);

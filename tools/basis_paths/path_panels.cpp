@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/words.hpp"
 #include "common/bundles.hpp"
 
 namespace attn::tools {
@@ -63,7 +64,7 @@ BlockPlan plan_panels(const cli::Arguments& arguments, const PathTask& task) {
   for (const io::InputDataset& dataset : task.datasets()) {
     require_readable(dataset, arguments.memory);
   }
-  return plan_blocks(fmt::format("one column of {} rows", task.input.rows), 0, column_bytes(task),
+  return plan_blocks("one column of " + cli::counted(task.input.rows, "row"), 0, column_bytes(task),
                      task.input.columns, arguments.memory, panel_bytes);
 }
 
@@ -71,7 +72,7 @@ PathRun::PathRun(const cli::Arguments& given, const PathTask& what, io::OutputBu
                  cli::Progress& progress, cli::Report& to)
     : PathReader(given, what),
       bundle(std::move(output)),
-      outputs(bundle, what.input.leading, to),
+      outputs(bundle, what.input.leading, to, what.input.share.get()),
       report(to),
       progress_(progress) {}
 
@@ -97,8 +98,8 @@ void PathReader::for_each_panel(Index problem,
 }
 
 void PathRun::for_each_head(const std::function<void(Index problem)>& body) {
-  for (Index problem = 0; problem < task.input.problems; ++problem) {
-    body(problem);
+  for (Index n = 0; n < task.input.own_problems(); ++n) {
+    body(task.input.own_problem(n));
     progress_.advance(1);
   }
 }
@@ -127,7 +128,8 @@ Buffer<T> PathReader::read(const std::string& name, const PathPanel& panel) cons
 template <class T>
 void PathRun::refuse_result(const std::string& name, const PathPanel& panel, Index flat,
                             const char* where) const {
-  const PanelAxes axes(outputs.position(panel.problem), task.own_shape(name), panel);
+  // The place in the whole result, also in a shard.
+  const PanelAxes axes(unravel(panel.problem, task.input.leading), task.own_shape(name), panel);
   refuse_number<T>(name, axes.start, axes.count, flat, where);
 }
 

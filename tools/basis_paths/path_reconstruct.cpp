@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -10,6 +11,7 @@
 #include "attnkit/error.hpp"
 #include "basis_paths/path_list.hpp"
 #include "basis_paths/path_verbs.hpp"
+#include "cli/words.hpp"
 #include "common/bundles.hpp"
 
 namespace attn::tools {
@@ -90,18 +92,25 @@ struct HeadBasis {
   }
 };
 
-// Writes the values of paths to path_value. Throws Error(numerical) if T can hold a value only as
-// infinity or without its full significand; `path_of(n)` is the path of value n.
+// Writes the values of paths of a head to path_value, at `start` along its own axes. Throws
+// Error(numerical) if T can hold a value only as infinity or without its full significand;
+// `path_of(n)` is the path of value n.
 template <class T, class PathOf>
-void write_values(PathRun& run, const HeadBasis<T>& basis, const Shape& start, const Shape& count,
-                  const Buffer<T>& values, const PathOf& path_of) {
+void write_values(PathRun& run, const HeadBasis<T>& basis, Index problem, const Shape& start,
+                  const Shape& count, const Buffer<T>& values, const PathOf& path_of) {
   const Index size = element_count(count);
+  const auto with = [&](const Shape& position) {
+    return std::pair{join(position, start), join(Shape(position.size(), 1), count)};
+  };
   for (Index n = 0; n < size; ++n) {
     const bool below = std::abs(values[n]) < std::numeric_limits<T>::min();
     if (below ? basis.is_exact(path_of(n)) : std::isfinite(values[n])) continue;
-    refuse_number<T>("path_value", start, count, n, below ? "below" : "beyond");
+    // The place in the whole result, also in a shard.
+    const auto [first, box] = with(unravel(problem, run.task.input.leading));
+    refuse_number<T>("path_value", first, box, n, below ? "below" : "beyond");
   }
-  run.outputs.dataset("path_value").write(start, count, values.data());
+  const auto [first, box] = with(run.outputs.position(problem));
+  run.outputs.dataset("path_value").write(first, box, values.data());
 }
 
 template <class T>
@@ -110,7 +119,6 @@ void find_all_paths(PathRun& run, Index problem, Index most) {
   const Index rows = run.task.input.rows;
   const Index columns = run.task.input.columns;
   const Buffer<T> block(most * columns);
-  const Shape position = run.outputs.position(problem);
   for (Index q = 0; q < rows; ++q) {
     for (Index first = 0; first < rows; first += most) {
       const Index count = std::min(most, rows - first);
@@ -118,10 +126,9 @@ void find_all_paths(PathRun& run, Index problem, Index most) {
         path_values<T>(basis.values, basis.skeleton, q, first, {block.data(), count, columns},
                        run.arguments.threads);
       });
-      write_values(run, basis, join(position, {q, first, 0}),
-                   join(Shape(position.size(), 1), {1, count, columns}), block, [&](Index n) {
-                     return Path{q, first + n / columns, n % columns};
-                   });
+      write_values(run, basis, problem, {q, first, 0}, {1, count, columns}, block, [&](Index n) {
+        return Path{q, first + n / columns, n % columns};
+      });
     }
   }
 }
@@ -130,15 +137,13 @@ template <class T>
 void find_listed_paths(PathRun& run, Index problem, Index most) {
   const HeadBasis<T> basis(run, problem);
   const Buffer<T> block(most);
-  const Shape position = run.outputs.position(problem);
   const auto find = [&](Index first, std::span<const Path> paths) {
     const auto path_of = [&](Index n) { return paths[static_cast<std::size_t>(n)]; };
     const auto count = static_cast<Index>(paths.size());
     run.compute([&] {
       for (Index n = 0; n < count; ++n) block[n] = static_cast<T>(basis.value(path_of(n)));
     });
-    write_values(run, basis, join(position, {first}), join(Shape(position.size(), 1), {count}),
-                 block, path_of);
+    write_values(run, basis, problem, {first}, {count}, block, path_of);
   };
   const Operand* const stored = run.task.operand("path");
   if (stored != nullptr) return for_each_block(run.task, *stored, problem, most, find);
@@ -191,8 +196,8 @@ std::string reconstruct_from_paths(PathRun& run) {
       run.outputs.create("path_value", run.type(), {task.paths_asked()}, {"path"});
     }
     run.report.result()["paths"] = task.paths_asked();
-    done = fmt::format("values of {}{} paths a head", task.all_paths ? "all " : "",
-                       task.paths_asked());
+    done = fmt::format("values of {}{} a head", task.all_paths ? "all " : "",
+                       cli::counted(task.paths_asked(), "path"));
   }
   run.for_each_head([&](Index problem) {
     task.f64 ? reconstruct_head<double>(run, problem, most)

@@ -8,6 +8,7 @@
 
 #include "attnkit/error.hpp"
 #include "cli/values.hpp"
+#include "cli/words.hpp"
 #include "paths/structure.hpp"
 
 namespace attn::tools {
@@ -44,8 +45,9 @@ std::vector<Path> parse_paths(const std::string& text, const PathInput& input) {
                                       "0,1,2;3,0,2, or all");
     }
     if (std::max(index[0], index[1]) >= input.rows || index[2] >= input.columns) {
-      throw Error(Failure::usage, fmt::format("--paths has {}, there are {} rows and {} columns",
-                                              item, input.rows, input.columns));
+      throw Error(Failure::usage,
+                  fmt::format("--paths has {}, expected rows below {} and columns below {}", item,
+                              input.rows, input.columns));
     }
     paths.push_back({index[0], index[1], index[2]});
   }
@@ -225,6 +227,19 @@ void PathTask::report_params(cli::Report& report) const {
   auto& params = report.params();
   params["precision"] = f64 ? "f64" : "f32";
   if (has_skeleton()) params["skeleton"] = rule_name(rule);
+}
+
+ProblemUnits PathTask::units() const {
+  ProblemUnits units(input.problems);
+  if (verb == "step") {
+    units.sum("the figures of the step",
+              std::vector<Index>(static_cast<std::size_t>(input.problems), 0));
+  }
+  return units;
+}
+
+std::vector<double> PathTask::work() const {
+  return std::vector<double>(static_cast<std::size_t>(input.problems), 1);
 }
 
 std::vector<io::InputDataset> PathTask::datasets() const {

@@ -1,11 +1,13 @@
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "cli/command.hpp"
 #include "common/operand.hpp"
+#include "common/problem_share.hpp"
 #include "common/results.hpp"
 #include "paths/basis.hpp"
 #include "paths/step.hpp"
@@ -21,6 +23,11 @@ struct PathInput {
   Index rows = 0;      ///< d1
   Index columns = 0;   ///< d2
   bool any_float64 = false;
+  std::shared_ptr<ProblemShare> share;  ///< of a shard; null: all heads
+
+  /// The number of heads to compute, and the n-th of them.
+  Index own_problems() const { return share ? share->size() : problems; }
+  Index own_problem(Index n) const { return share ? share->problem(n) : n; }
 };
 
 /// The task of basis-paths for one section: INPUT, or one group of it.
@@ -36,6 +43,12 @@ struct PathTask {
   /// The effect of the run on results of earlier runs, and the inputs of its own results.
   RunEffect effect(const cli::Arguments& arguments) const;
   void report_params(cli::Report& report) const;
+
+  /// Heads have weights, and so skeletons, of their own; but a step has figures of all of them.
+  ProblemUnits units() const;
+
+  /// The work of each head, which is the same.
+  std::vector<double> work() const;
 
   /// All datasets that are read; the one called `name`, or none.
   std::vector<io::InputDataset> datasets() const;

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "cli/command.hpp"
-#include "cli/words.hpp"
 #include "common/problem_share.hpp"
 #include "common/results.hpp"
 #include "io/input.hpp"

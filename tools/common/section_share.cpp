@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "attnkit/error.hpp"
+#include "cli/words.hpp"
 #include "common/run_identity.hpp"
 #include "common/shard_marks.hpp"
 
@@ -20,7 +21,8 @@ void SectionShare::divide(const ProblemUnits& units, const std::vector<double>& 
         units.problems() == 1 ? "there is only one"
                               : fmt::format("all {} add into {}", units.problems(), units.summed());
     throw Error(Failure::usage, "--shard divides heads or other problems, but " + why,
-                "without --shard, MPI ranks can share one problem");
+                arguments_.declared("ranks") ? "without --shard, MPI ranks can share one problem"
+                                             : "one run without --shard computes it");
   }
   problems_ = std::make_shared<ProblemShare>(units.problems(), own_problems(units, work, shard_));
 }
@@ -53,9 +55,8 @@ void SectionShare::mark(io::OutputBundle& output, const cli::Report& report) con
 }
 
 std::string SectionShare::without_work() const {
-  const std::string units =
-      problems_ ? fmt::format("{} problems", problems_->problems())  // at least two units
-                : fmt::format("{} group{}", sections_.size(), sections_.size() == 1 ? "" : "s");
+  const std::string units = problems_ ? cli::counted(problems_->problems(), "problem")
+                                      : cli::counted(sections_.size(), "group");
   return fmt::format("shard {} of {} has none of the {}", shard_.number, shard_.count, units);
 }
 

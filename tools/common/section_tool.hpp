@@ -231,8 +231,10 @@ class SectionTool {
   void divide() {
     if (divide_problems()) return;
     if (!sections_.several()) {
-      throw Error(Failure::usage, "--shard divides groups, but " + sections_.description() +
-                                      " is computed as a whole");
+      throw Error(
+          Failure::usage,
+          "--shard divides groups, but " + sections_.description() + " is computed as a whole",
+          "one run without --shard computes it");
     }
     const auto [first, last] = share_->own();
     sections_.keep(first, last);
