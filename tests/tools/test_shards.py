@@ -181,6 +181,23 @@ class Refused(ShardTest):
             self.refused("explain-away-stats", *sweep, status=2, says=["a sweep", "is not divided among shards"],
                          hint="without it", output=output)
 
+    def test_group_of_the_marks(self):
+        for name in ("attn_shard", "attn_shard__b"):
+            self.write("own.h5", **{f"{group}__{n}": np.ones((1, 9, 4)) for group in (name, "c") for n in "qkv"})
+            done = self.run_tool("attn-compute", "own.h5", "-q", "--shard", "1/2", "-o", "o.h5", status=2)
+            self.assertIn("a group attn_shard", done.err)
+
+    def test_names_that_are_no_text(self):
+        """Names of files may hold any bytes."""
+        name = os.fsdecode(b"b\xffd.h5")
+        shutil.copy(self.folder / "dump.h5", self.folder / name)
+        for number in (1, 2):
+            self.run_tool("explain-away-stats", name, "-q", "--shard", f"{number}/2", "-o", "u.h5")
+        files = [f"u.000{number}-of-0002.h5" for number in (1, 2)]
+        self.run_tool("tensor-join", *files, "--with", name, "-q", "-o", "joined.h5")
+        self.run_tool("explain-away-stats", name, "-q", "-o", "whole.h5")
+        self.assert_same("whole.h5", "joined.h5")
+
     def test_several_inputs(self):
         for tool in ("explain-away-stats", "lambda-solve"):
             self.refused(tool, "dump.h5", "dump.h5", "--shard", "1/2", status=2, says=["several INPUTs"],

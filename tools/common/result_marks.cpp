@@ -1,5 +1,7 @@
 #include "common/result_marks.hpp"
 
+#include "common/json_text.hpp"
+
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
@@ -77,7 +79,7 @@ std::string mark_text(const Held& result, const std::string& name) {
   }
   const Json mark = {
       {"name", name}, {"tool", result.family->tool}, {"from", result.from}, {"with", with}};
-  return mark.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return json_text(mark);
 }
 
 std::optional<Held> read_mark(const std::string& text, const std::string& name) {

@@ -15,6 +15,7 @@
 
 #include "attnkit/error.hpp"
 #include "cli/parse.hpp"
+#include "common/json_text.hpp"
 #include "io/address.hpp"
 #include "io/arrays/array_file.hpp"
 #include "io/contents.hpp"
@@ -118,7 +119,7 @@ Json sources_of(const cli::Arguments& arguments) {
 std::string params_text(cli::Report& report) {
   Json params = report.params();
   for (const char* const name : without_effect) params.erase(name);
-  return params.dump();
+  return json_text(params);
 }
 
 std::string run_of(const cli::Arguments& arguments) {
@@ -136,7 +137,7 @@ std::string run_of(const cli::Arguments& arguments) {
   for (const std::string& input : arguments.inputs) add("", input);
   for (const auto& [name, address] : arguments.named_inputs) add(name, address);
   run["sources"] = sources_of(arguments);
-  return run.dump();
+  return json_text(run);
 }
 
 std::vector<RunInput> inputs_of(const std::string& run) {

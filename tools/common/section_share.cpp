@@ -10,6 +10,14 @@
 namespace attn::tools {
 
 void SectionShare::add(const SectionName& name, double work, const ResultPlan& whole) {
+  if (name.group == shard_group || name.group.starts_with(std::string(shard_group) + "/")) {
+    throw Error(
+        Failure::usage,
+        fmt::format("--shard keeps its notes in a group {}, but INPUT has such a group with "
+                    "tensors",
+                    shard_group),
+        "another name, or one run without --shard");
+  }
   work_.push_back(work);
   sections_.push_back({name.group, whole});
 }

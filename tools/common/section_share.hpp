@@ -24,7 +24,7 @@ class SectionShare {
       : arguments_(arguments), shard_(shard) {}
 
   /// Adds the next section, with its work. `whole` is the fate of its results in a run that copies
-  /// INPUT and is not divided.
+  /// INPUT and is not divided. Throws Error(usage) for a group that has the name of the marks.
   void add(const SectionName& name, double work, const ResultPlan& whole = {});
 
   /// The sections [first, second) that the shard computes, of those added.

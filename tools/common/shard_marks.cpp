@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "attnkit/error.hpp"
+#include "common/json_text.hpp"
 
 namespace attn::tools {
 namespace {
@@ -48,7 +49,7 @@ void write_divided(const ShardMarks::Divided& divided, io::OutputBundle& group) 
   for (const auto& ranked : share.ranked()) {
     notes["ranked"].push_back({{"attributes", ranked.attributes}, {"key", ranked.key}});
   }
-  group.write_strings("divided", {notes.dump()});
+  group.write_strings("divided", {json_text(notes)});
 }
 
 std::optional<ShardMarks::Divided> read_divided(const io::InputBundle& group) {
@@ -72,7 +73,7 @@ std::optional<ShardMarks::Divided> read_divided(const io::InputBundle& group) {
 void write_warnings(const ShardMarks::Warnings& warnings, io::OutputBundle& group) {
   const Json json = {
       {"lines", warnings.lines}, {"unused", warnings.unused}, {"outdated", warnings.outdated}};
-  group.write_strings("warnings", {json.dump()});
+  group.write_strings("warnings", {json_text(json)});
 }
 
 ShardMarks::Warnings read_warnings(const io::InputBundle& group) {

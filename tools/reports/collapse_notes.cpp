@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "common/json_text.hpp"
 #include "reports/collapse_report.hpp"
 #include "reports/json_values.hpp"
 
@@ -98,7 +99,7 @@ ReportNotes notes_of(const SimulationFigures& figures) {
     for (const auto& [name, list] : lists_of_scheme)
       notes.numbers[figures.names[k] + name] = runs.*list;
   }
-  notes.figures = json.dump();
+  notes.figures = json_text(json);
   return notes;
 }
 
@@ -162,7 +163,7 @@ ReportNotes notes_of(const EmFigures& figures) {
   json["empty"] = figures.runs.empty;
   json["dnas_error"] = figures.runs.dnas_error;
   return {.group = "",
-          .figures = json.dump(),
+          .figures = json_text(json),
           .numbers = {{"log_likelihood", figures.runs.log_likelihood},
                       {"variance", figures.runs.variance}}};
 }

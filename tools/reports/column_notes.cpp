@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "common/json_text.hpp"
 #include "reports/json_values.hpp"
 #include "tensor/error_fall.hpp"
 
@@ -92,7 +93,7 @@ ReportNotes notes_of(const ColumnNotes& columns) {
                {"padded_keys", statistics.padded_keys},
                {"heads_per_name", statistics.heads_per_name}};
   for (const SchemeColumns& scheme : statistics.schemes) json["schemes"].push_back(json_of(scheme));
-  return {.group = columns.section.group, .figures = json.dump(), .names = statistics.names};
+  return {.group = columns.section.group, .figures = json_text(json), .names = statistics.names};
 }
 
 ColumnNotes columns_of(const ReportNotes& notes, const io::InputBundle& results) {

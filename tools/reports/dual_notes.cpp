@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "attnkit/error.hpp"
+#include "common/json_text.hpp"
 #include "reports/dual_reporter.hpp"
 #include "reports/json_values.hpp"
 
@@ -78,7 +79,7 @@ ReportNotes notes_of(const DualNotes& dual) {
       all.insert(all.end(), (head.*list).begin(), (head.*list).end());
     }
   }
-  notes.figures = json.dump();
+  notes.figures = json_text(json);
   return notes;
 }
 
