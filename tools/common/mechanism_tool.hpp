@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "cli/words.hpp"
+#include "common/mechanism_cost.hpp"
 #include "common/mechanism_run.hpp"
 #include "common/section_tool.hpp"
 
