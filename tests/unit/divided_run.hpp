@@ -3,6 +3,9 @@
 // Computations whose loops are divided among ranks, or recorded, and whether two have the same
 // bits.
 
+#include <doctest/doctest.h>
+
+#include <algorithm>
 #include <vector>
 
 #include "dual_problem.hpp"
@@ -55,6 +58,49 @@ inline std::vector<double> dual_numbers(const DualProblem& problem, int threads)
     all.insert(all.end(), {one.gap, one.primal, static_cast<double>(one.iterations)});
   }
   return all;
+}
+
+/// Calls check(run, same) with the gradients of every scheme and mechanism, of problems with at
+/// least `least_queries` queries and with `keys` keys.
+template <class T, class Check>
+void for_gradients(Random& random, Index least_queries, Index keys, const Check& check) {
+  for (const Scheme scheme : all_schemes) {
+    for (const Mechanism mechanism : all_mechanisms) {
+      ProblemOptions options = random_options(random, 150);
+      options.queries = std::max(options.queries, least_queries);
+      options.keys = keys;
+      options.mechanism = mechanism;
+      options.key_depth = mechanism == Mechanism::product ? options.depth : 3;
+      const Problem<T> problem(options, random);
+      const auto grad_out = random_matrix(problem.scores().rows(), problem.v().cols, random);
+      CAPTURE(static_cast<int>(scheme));
+      CAPTURE(static_cast<int>(mechanism));
+      check(
+          [&](int threads) {
+            return gradients_of(problem, fixed(scheme), grad_out, threads, false);
+          },
+          same_gradients<T>);
+    }
+  }
+}
+
+/// The same with duals, of both divergences and in both forms of Newton's steps.
+template <class Check>
+void for_duals(Random& random, const Check& check) {
+  for (const double gamma : {0.0, 0.5}) {
+    for (const Index depth : {4, 40}) {
+      DualShape shape;
+      shape.queries = 101;
+      shape.count = 20;
+      shape.depth = depth;
+      shape.gamma = gamma;
+      const OwnedDual owned(shape, random);
+      CAPTURE(gamma);
+      CAPTURE(depth);
+      check([&](int threads) { return dual_numbers(owned.problem(), threads); },
+            [](const auto& a, const auto& b) { return same_nonempty_bits(a, b); });
+    }
+  }
 }
 
 }  // namespace attn::testing

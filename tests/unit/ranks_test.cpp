@@ -164,39 +164,11 @@ TEST_CASE_TEMPLATE("random problems on ranks, with weights, which every rank com
 
 TEST_CASE_TEMPLATE("gradients on ranks", T, float, double) {
   Random random(714);
-  for (const Scheme scheme : all_schemes) {
-    for (const Mechanism mechanism : all_mechanisms) {
-      ProblemOptions options = random_options(random, 150);
-      options.keys = 1100;
-      options.mechanism = mechanism;
-      options.key_depth = mechanism == Mechanism::product ? options.depth : 3;
-      const Problem<T> problem(options, random);
-      const auto grad_out = random_matrix(problem.scores().rows(), problem.v().cols, random);
-      CAPTURE(static_cast<int>(scheme));
-      CAPTURE(static_cast<int>(mechanism));
-      check_ranks(
-          [&](int threads) {
-            return gradients_of(problem, fixed(scheme), grad_out, threads, false);
-          },
-          same_gradients<T>);
-    }
-  }
+  for_gradients<T>(random, 0, 1100,
+                   [](const auto& run, const auto& same) { check_ranks(run, same); });
 }
 
 TEST_CASE("duals on ranks") {
   Random random(715);
-  for (const double gamma : {0.0, 0.5}) {
-    for (const Index depth : {4, 40}) {
-      DualShape shape;
-      shape.queries = 101;
-      shape.count = 20;
-      shape.depth = depth;
-      shape.gamma = gamma;
-      const OwnedDual owned(shape, random);
-      CAPTURE(gamma);
-      CAPTURE(depth);
-      check_ranks([&](int threads) { return dual_numbers(owned.problem(), threads); },
-                  [](const auto& a, const auto& b) { return same_nonempty_bits(a, b); });
-    }
-  }
+  for_duals(random, [](const auto& run, const auto& same) { check_ranks(run, same); });
 }
