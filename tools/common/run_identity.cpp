@@ -180,7 +180,7 @@ std::string run_difference(const std::string& one, const std::string& other) {
   const Json b = Json::parse(other, nullptr, false).flatten();
   const auto text = [](const Json& run, const std::string& key) {
     const auto found = run.find(key);
-    return found == run.end() ? std::string("absent") : found->dump();
+    return found == run.end() ? std::string("absent") : json_text(*found);
   };
   std::set<std::string> found;
   for (const Json* const run : {&a, &b}) {
