@@ -1,5 +1,5 @@
-// The solvers as timed by tests/bench/solvers.py: Sinkhorn on a cost, batches of Sinkhorn, the
-// Fenchel dual.
+// The solvers as timed by tests/bench/solvers.py: Sinkhorn on a cost, batches of Sinkhorn, many small
+// problems of Sinkhorn, the Fenchel dual.
 
 #include <omp.h>
 
@@ -11,6 +11,7 @@
 #include "fenchel/dual.hpp"
 #include "kernel/parallel.hpp"
 #include "sinkhorn/sinkhorn_solver.hpp"
+#include "sinkhorn/small_problems.hpp"
 #include "worker.hpp"
 
 namespace {
@@ -110,6 +111,24 @@ bench::Contest sinkhorn_batch(const bench::Problem& problem) {
   return contest;
 }
 
+bench::Contest bulk(const bench::Problem& problem) {
+  const Index n = problem.length;
+  const Index count = problem.heads;
+  const auto scores =
+      std::make_shared<std::vector<float>>(problem.input<float>("scores", count * n * n));
+  const auto plan = std::make_shared<std::vector<float>>(scores->size());
+  const auto errors = std::make_shared<std::vector<double>>(size(count));
+  const auto iterations = static_cast<Index>(problem.option("iterations", 1));
+  bench::Contest contest;
+  contest.answers.emplace_back("plan", plan.get());
+  contest.variants = {{"library", [=] {
+                         solve_small<float>({count, n, n, scores->data()},
+                                            {plan->data(), nullptr, nullptr, errors->data()},
+                                            iterations, omp_get_max_threads());
+                       }}};
+  return contest;
+}
+
 bench::Contest dual(const bench::Problem& problem) {
   const Index queries = problem.heads;
   const Index count = problem.length;
@@ -144,6 +163,7 @@ int main() {
   return bench::serve([](const bench::Problem& problem) {
     if (problem.scheme == "dual") return dual(problem);
     if (problem.scheme == "sinkhorn-batch") return sinkhorn_batch(problem);
+    if (problem.scheme == "bulk") return bulk(problem);
     return problem.direction.rfind("f32", 0) == 0 ? sinkhorn<float>(problem)
                                                   : sinkhorn<double>(problem);
   });

@@ -20,11 +20,13 @@ ITERATIONS = {512: (100, 2100, 7), 1024: (50, 1050, 7), 2048: (20, 320, 5), 4096
 LOG_ITERATIONS = {512: (2, 22, 3), 1024: (2, 12, 3), 2048: (2, 7, 3), 4096: (2, 5, 3)}
 TO_TOLERANCE = [512, 1024, 2048]
 BATCH = (16, 1024, 1)
+# Problems and their size, 20 iterations each.
+BULK = [(400000, 4, 1), (20000, 16, 1), (1000, 64, 1)]
 DUALS = [(128, 128, 64), (16, 512, 768)]  # queries, templates, their length
 RUNS = 7
 # Largest difference of potentials (of lambda), relative to the largest. The solvers stop at
 # different points: an L1 error of 1e-9, a gradient of 1e-8; SciPy's is about 1e-7.
-CLOSE = {"f64": 1e-9, "f32": 1e-4, "tolerance": 1e-6, "dual": 1e-7, "dual-scipy": 1e-5}
+CLOSE = {"f64": 1e-9, "f32": 1e-4, "bulk": 1e-5, "tolerance": 1e-6, "dual": 1e-7, "dual-scipy": 1e-5}
 
 
 class Contest:
@@ -145,6 +147,29 @@ def print_sinkhorn(build, threads):
                  variant=contest.chosen)
     except Missing as why:
         skipped(why)
+    print()
+    return figures
+
+
+def print_bulk(build, threads):
+    start = solvers(build, threads)
+    figures = []
+    print("bulk: millions of small problems a second, float32, 20 iterations, and PyTorch's time over ours")
+    for shape in BULK:
+        count, size, _ = shape
+        contest = Contest(start, shape, "plan", np.float32)
+        contest.write("scores", np.random.default_rng(4).standard_normal((count, size, size), np.float32))
+        contest.add("attnkit", "attnkit", "bulk", "f32,iterations=20", 0)
+        try:
+            contest.add("PyTorch", "PyTorch", "bulk", "f32,iterations=20", CLOSE["bulk"])
+        except Missing as why:
+            skipped(why)
+        medians = {name: statistics.median(t) for name, t in contest.times(RUNS).items()}
+        ours = medians["attnkit"]
+        figures.append({"shape": shape, "seconds": medians, "variant": contest.chosen,
+                        "ratio": {name: t / ours for name, t in medians.items()}})
+        ratio = f"{medians['PyTorch'] / ours:>9.1f} ({contest.chosen['PyTorch']})" if "PyTorch" in medians else ""
+        print(f"{count} of {size} x {size}:{count / ours / 1e6:>9.3f}{ratio}", flush=True)
     print()
     return figures
 
