@@ -5,9 +5,9 @@
 
 #include "tensor/view.hpp"
 
-/// Sinkhorn's iterations on many small matrices, one in each lane of a vector. Dispatched at run
-/// time to the best instruction set of the CPU. The bits of a problem depend on nothing but its own
-/// numbers.
+/// Sinkhorn's iterations (Sinkhorn and Knopp 1967; Cuturi 2013) on many small matrices, one in each
+/// lane of a vector. Dispatched at run time to the best instruction set of the CPU. The bits of a
+/// problem depend on nothing but its own numbers.
 namespace attn::kernel {
 
 /// Ranges of scores, largest less least, up to which exponentials of all scores of a problem can be
@@ -15,9 +15,9 @@ namespace attn::kernel {
 constexpr double scaling_range = 40;
 
 /// `count` problems of the same size: scores (count, rows, cols), finite or −inf, which forbids a
-/// pair. Marginals are finite and >= 0; a step of 0 means that all problems have the same. Null:
-/// each row with an allowed pair has the sum 1, and the columns with an allowed pair share their
-/// total evenly.
+/// pair; with NaN or +inf all results of that problem are unspecified. Marginals are finite and >=
+/// 0; a step of 0 means that all problems have the same. Null: each row with an allowed pair has
+/// the sum 1, and the columns with an allowed pair share their total evenly.
 template <class T>
 struct SmallProblems {
   Index count = 0;
