@@ -8,6 +8,7 @@ import stat
 import subprocess
 import time
 import unittest
+from pathlib import Path
 
 import numpy as np
 
@@ -233,6 +234,14 @@ class Killed(FilesTest):
         self.run_tool("attn-compute", "in.h5", "--force", "-o", "out.h5")
         self.assertEqual(self.listing(), ["in.h5", "out.h5"])
 
+    def is_locked(self, name):
+        """Whether a process holds a lock of the file; asking for one would be in its way."""
+        try:
+            file = f":{(self.folder / name).stat().st_ino} "
+        except FileNotFoundError:
+            return False
+        return any(" FLOCK " in line and file in line for line in Path("/proc/locks").read_text().splitlines())
+
     def test_a_second_writer(self):
         self.write("in.h5", **vectors(4000))
         for output, temporary in (("out.h5", ".out.h5.tmp"), ("out.npz", ".out.npz.contents.tmp")):
@@ -240,15 +249,18 @@ class Killed(FilesTest):
                 command = ["attn-compute", "in.h5", "--emit=weights", "-q", "-o", output]
                 with subprocess.Popen([BIN / command[0], *command[1:]], cwd=self.folder,
                                       env=self.environment) as process:
-                    while not (self.folder / temporary).exists():
-                        self.assertIsNone(process.poll())
-                    process.send_signal(signal.SIGSTOP)
-                    before = self.listing()
-                    done = self.run_tool("tensor-gen", "normal", "q=2", "-o", output, status=5)
-                    self.assertEqual(done.err, f"tensor-gen: error: {output} is being written by "
-                                               "another process\n")
-                    self.assertEqual(self.listing(), before)
-                    process.kill()
+                    try:
+                        # Stopped before it holds the lock, it would not be the first writer.
+                        while not self.is_locked(temporary):
+                            self.assertIsNone(process.poll())
+                        process.send_signal(signal.SIGSTOP)
+                        before = self.listing()
+                        done = self.run_tool("tensor-gen", "normal", "q=2", "-o", output, status=5)
+                        self.assertEqual(done.err, f"tensor-gen: error: {output} is being written by "
+                                                   "another process\n")
+                        self.assertEqual(self.listing(), before)
+                    finally:
+                        process.kill()
                 self.run_tool("tensor-gen", "normal", "q=2", "-o", output)
                 self.assertFalse([name for name in self.listing() if name.endswith(".tmp")])
 
