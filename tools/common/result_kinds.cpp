@@ -22,7 +22,7 @@ const std::vector<DualResultKind>& dual_result_kinds() {
       {"gradient_norm", {"query"}, false},          {"iterations", {"query"}, false},
       {"relative_deviation", {"query"}, false},     {"h_first_order", {"query", "axis"}, false},
       {"h_second_order", {"query", "axis"}, false}, {"out", {"query", "channel"}, true},
-      {"out_deviation", {"query"}, false},
+      {"out_deviation", {"query"}, false},          {"alpha", {"query"}, false},
   };
   return kinds;
 }

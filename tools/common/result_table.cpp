@@ -54,7 +54,8 @@ ResultFamily dual() {
           .inputs = joined(score_inputs, {"v", "wv", "bv", "t", "z"}),
           .attributes = joined(dual_attributes(), score_attributes()),
           .left_by_run = "attn_dual_status",
-          .value_left = ""};
+          .value_left = "",
+          .always_marked = {"alpha"}};
 }
 
 ResultFamily columns() {
@@ -176,8 +177,9 @@ std::vector<std::string> attention_attributes() {
 }
 
 const std::vector<std::string>& dual_attributes() {
-  static const Names names = {"attn_dual_divergence",     "attn_dual_alpha", "attn_dual_scale",
-                              "attn_dual_evidence_scale", "attn_dual_gamma", "attn_dual_status"};
+  static const Names names = {
+      "attn_dual_divergence",     "attn_dual_alpha", "attn_dual_radius", "attn_dual_scale",
+      "attn_dual_evidence_scale", "attn_dual_gamma", "attn_dual_status"};
   return names;
 }
 

@@ -12,7 +12,10 @@ void declare_dual_datasets(cli::Declaration& d) {
       .formula("dual    max_lambda  <lambda, mu + z> - |lambda|^2/(2 alpha)")
       .formula("                    - log sum_i u_i exp<t_i, lambda>")
       .formula("p_i = u_i exp<t_i, lambda> / sum_j u_j exp<t_j, lambda>")
-      .formula("mu = sum_i u_i t_i,   h = sum_i p_i t_i");
+      .formula("mu = sum_i u_i t_i,   h = sum_i p_i t_i,   lambda = alpha (mu + z - h)")
+      .formula("radius r: min_p KL(p|u) with |mu + z - h|^2 <= r, where |lambda| = alpha sqrt(r)")
+      .formula("  dual    max_lambda  <lambda, mu + z> - sqrt(r) |lambda|")
+      .formula("                      - log sum_i u_i exp<t_i, lambda>");
   d.dataset("t", "(..., n, d)", "with --from templates: the templates")
       .dataset("z", "(..., Q, d)", "with --from templates: the evidence")
       .dataset("preference", "(..., n) or (..., Q, n)",
@@ -33,6 +36,9 @@ void declare_dual_datasets(cli::Declaration& d) {
       .result("out", "(..., Q, dv)", "sum_i p_i v_i")
       .result("out_deviation", "(..., Q)",
               "the distance of softmax attention from out, relative to out, float64")
+      .result("alpha", "(..., Q)",
+              "with --radius: alpha of each query, 0 where p = u is near enough, inf at the least "
+              "possible radius; float64")
       .report_member("problems, converged, empty",
                      "the numbers of queries, of those that converged, and of those without a "
                      "template")
@@ -42,6 +48,9 @@ void declare_dual_datasets(cli::Declaration& d) {
       .report_member("iterations", "max and mean")
       .report_member("relative_deviation, out_deviation",
                      "mean, median, min, max and quantiles over all queries")
+      .report_member("radius, alpha",
+                     "with --radius: the radius; mean, median, min, max and quantiles of alpha, "
+                     "where that at the least radius is the one computed with")
       .report_member("padded_queries, padded_keys", padding_member)
       .report_member("queries, templates, axes", "the sizes")
       .report_member("template_scale", "the factor of the templates")

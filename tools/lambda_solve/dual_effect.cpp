@@ -21,7 +21,8 @@ RunEffect DualTask::effect(const cli::Arguments& arguments) const {
   }
   Settings& settings = effect.settings;
   settings["attn_dual_divergence"] = options.gamma ? "ot" : "kl";
-  settings["attn_dual_alpha"] = options.alpha;
+  settings["attn_dual_alpha"] = options.radius ? Setting() : Setting(options.alpha);
+  settings["attn_dual_radius"] = options.radius ? Setting(*options.radius) : Setting();
   settings["attn_dual_scale"] = options.template_scale;
   settings["attn_dual_evidence_scale"] = options.evidence_scale;
   settings["attn_dual_gamma"] = options.gamma ? Setting(*options.gamma) : Setting();

@@ -10,7 +10,9 @@
 #include "common/head_outputs.hpp"
 #include "common/own_rows.hpp"
 #include "fenchel/closed_forms.hpp"
+#include "fenchel/radius.hpp"
 #include "kernel/gemm.hpp"
+#include "kernel/parallel.hpp"
 #include "kernel/tile.hpp"
 
 namespace attn::tools {
@@ -19,6 +21,8 @@ namespace {
 struct HeadResult {
   Buffer<double> lambda, h, p, h_first_order, h_second_order, out;
   std::vector<double> gap, gradient_norm, relative_deviation, out_deviation;
+  std::vector<double> alpha;           // of each query, with a radius
+  std::vector<std::uint8_t> at_limit;  // whether it stands for an infinite one
   std::vector<std::int64_t> iterations;
   DualHead figures;
 };
@@ -34,6 +38,8 @@ void archive(Archive& with, HeadResult& result) {
   archive(with, result.relative_deviation);
   archive(with, result.out_deviation);
   archive(with, result.iterations);
+  archive(with, result.alpha);
+  archive(with, result.at_limit);
   archive(with, result.figures);
 }
 
@@ -145,6 +151,7 @@ DualHead figures_of(const std::vector<DualSummary>& summaries, const HeadResult&
     const auto at = static_cast<std::size_t>(q);
     figures.by_query[at] = result.relative_deviation[at];
     DualHead one;
+    if (!result.alpha.empty()) one.alpha = {result.alpha[at]};
     one.relative_deviation = {result.relative_deviation[at]};
     if (!result.out_deviation.empty()) one.out_deviation = {result.out_deviation[at]};
     one.converged = summary.status == DualStatus::converged ? 1 : 0;
@@ -170,6 +177,44 @@ void require_float32(const DualTask& task, const Buffer<double>& out) {
   }
 }
 
+// closed_forms, where each query has an α of its own if `alphas` has any.
+void find_closed_forms(const DualProblem& problem, const std::vector<double>& alphas, int threads,
+                       const ClosedForms& results) {
+  if (alphas.empty()) return closed_forms(problem, threads, results);
+  const auto row = [](MatrixView<double> all, Index q) {
+    return all.rows > 0 ? all.row_range(q, 1) : all;
+  };
+  const std::vector<double> nothing(static_cast<std::size_t>(problem.evidence.cols), 0.0);
+  kernel::parallel_for(problem.evidence.rows, threads, [&](Index q, int) {
+    DualProblem one = problem;
+    one.evidence = problem.evidence.row_range(q, 1);
+    if (problem.preference.rows > 1) one.preference = problem.preference.row_range(q, 1);
+    one.alpha = alphas[static_cast<std::size_t>(q)];
+    if (one.alpha == 0) {  // αz = 0, too, of evidence 0
+      one.alpha = 1;
+      one.evidence = {nothing.data(), 1, problem.evidence.cols};
+    }
+    closed_forms(one, 1,
+                 {row(results.h_first_order, q), row(results.p_first_order, q),
+                  row(results.h_second_order, q)});
+  });
+}
+
+// Solves all queries, which with a radius gives each an α.
+std::vector<DualSummary> solve_queries(const DualProblem& problem, const DualTaskOptions& options,
+                                       int threads, const DualResults& to, HeadResult& result) {
+  if (!options.radius) {
+    const auto found = solve_dual(problem, options.solver, threads, to);
+    return {found.begin(), found.end()};
+  }
+  const auto found = solve_radius(problem, *options.radius, options.solver, threads, to);
+  for (const RadiusSummary& summary : found) {
+    result.alpha.push_back(summary.alpha);
+    result.at_limit.push_back(summary.at_limit ? 1 : 0);
+  }
+  return {found.begin(), found.end()};
+}
+
 // out = p v, and its distance from the output of the first order.
 void make_outputs(const HeadProblem& made, const Head<double>& head, const DualTask& task,
                   int threads, HeadResult& result) {
@@ -185,7 +230,7 @@ void make_outputs(const HeadProblem& made, const Head<double>& head, const DualT
   if (!task.f64 && task.options.emits("out")) require_float32(task, result.out);
   Buffer<double> p(queries * keys);
   Buffer<double> first(queries * width);
-  closed_forms(made.problem, threads, {{}, {p.data(), queries, keys}, {}});
+  find_closed_forms(made.problem, result.alpha, threads, {{}, {p.data(), queries, keys}, {}});
   mean_of_values(p, first.data());
   for (Index q = 0; q < queries; ++q) {
     // As |λ − αz|/|λ|: relative to the exact result.
@@ -211,13 +256,14 @@ HeadResult solve_head(const DualTask& task, const Head<double>& head, int thread
   const DualTaskOptions& options = task.options;
   const bool outputs = options.emits("out") || options.emits("out_deviation");
   const std::vector<DualSummary> summaries =
-      solve_dual(made.problem, options.solver, threads,
-                 {view(result.lambda, true, axes), view(result.h, options.emits("h"), axes),
-                  view(result.p, options.emits("p") || outputs, head.part.keys())});
-  closed_forms(made.problem, threads,
-               {view(result.h_first_order, options.emits("h_first_order"), axes),
-                {},
-                view(result.h_second_order, options.emits("h_second_order"), axes)});
+      solve_queries(made.problem, options, threads,
+                    {view(result.lambda, true, axes), view(result.h, options.emits("h"), axes),
+                     view(result.p, options.emits("p") || outputs, head.part.keys())},
+                    result);
+  find_closed_forms(made.problem, result.alpha, threads,
+                    {view(result.h_first_order, options.emits("h_first_order"), axes),
+                     {},
+                     view(result.h_second_order, options.emits("h_second_order"), axes)});
   for (const DualSummary& summary : summaries) {
     result.gap.push_back(summary.gap);
     result.gradient_norm.push_back(summary.gradient_norm);
@@ -225,7 +271,8 @@ HeadResult solve_head(const DualTask& task, const Head<double>& head, int thread
   }
   for (Index q = 0; q < queries; ++q) {
     result.relative_deviation.push_back(relative_deviation(
-        result.lambda.data() + q * axes, made.problem.evidence.row(q), axes, options.alpha));
+        result.lambda.data() + q * axes, made.problem.evidence.row(q), axes,
+        result.alpha.empty() ? options.alpha : result.alpha[static_cast<std::size_t>(q)]));
     // Nothing was solved, so the distance of 0 from the tolerance is irrelevant.
     if (summaries[static_cast<std::size_t>(q)].status == DualStatus::empty) {
       result.relative_deviation.back() = 0;
@@ -256,6 +303,10 @@ void write_head(const DualTask& task, Index problem, HeadResult& result, HeadOut
   write("out", result.out, {input.v_head_dim});
   write("relative_deviation", result.relative_deviation, {});
   write("out_deviation", result.out_deviation, {});
+  for (std::size_t q = 0; q < result.at_limit.size(); ++q) {
+    if (result.at_limit[q] != 0) result.alpha[q] = std::numeric_limits<double>::infinity();
+  }
+  write("alpha", result.alpha, {});
   if (!task.options.emits("p")) return;
   spread_pairs(result.p, own, input.all_pairs());
   outputs.write("p", problem, result.p.data());
@@ -266,7 +317,13 @@ void write_head(const DualTask& task, Index problem, HeadResult& result, HeadOut
 void record_results(const DualTask& task, bool converged, io::OutputBundle& output) {
   const std::string not_converged = "not_converged";
   output.attribute("attn_dual_divergence", std::string(task.options.gamma ? "ot" : "kl"));
-  output.attribute("attn_dual_alpha", task.options.alpha);
+  if (task.options.radius) {
+    output.attribute("attn_dual_radius", *task.options.radius);
+    output.remove_attribute("attn_dual_alpha");
+  } else {
+    output.attribute("attn_dual_alpha", task.options.alpha);
+    output.remove_attribute("attn_dual_radius");
+  }
   output.attribute("attn_dual_scale", task.options.template_scale);
   output.attribute("attn_dual_evidence_scale", task.options.evidence_scale);
   if (task.options.gamma) {

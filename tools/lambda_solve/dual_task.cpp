@@ -80,6 +80,13 @@ DualTaskOptions resolve(const cli::Arguments& arguments, const io::InputBundle& 
     options.gamma = arguments.number("gamma");
     if (!options.gamma) throw Error(Failure::usage, "--divergence ot requires --gamma G");
   }
+  options.radius = arguments.number("radius");
+  if (options.radius && arguments.given("alpha")) {
+    throw Error(Failure::usage, "both --alpha and --radius are given, expected one");
+  }
+  if (options.radius && transport) {
+    throw Error(Failure::usage, "--radius requires --divergence kl");
+  }
   options.solver.gradient_tolerance = arguments.number("gradient-tolerance");
   if (options.solver.gradient_tolerance && arguments.given("tolerance")) {
     throw Error(Failure::usage,
@@ -92,8 +99,13 @@ DualTaskOptions resolve(const cli::Arguments& arguments, const io::InputBundle& 
   if (wanted.empty()) {
     for (const DualResultKind& kind : dual_result_kinds()) {
       const bool of_values = kind.name == "out" || kind.name == "out_deviation";
-      if (kind.name != "p" && (!of_values || bundle.has(values))) options.emitted.insert(kind.name);
+      if (kind.name == "p" || (of_values && !bundle.has(values))) continue;
+      if (kind.name == "alpha" && !options.radius) continue;
+      options.emitted.insert(kind.name);
     }
+  }
+  if (options.emits("alpha") && !options.radius) {
+    throw Error(Failure::usage, "--emit alpha requires --radius; without it, alpha is --alpha");
   }
   if (options.emits("out") || options.emits("out_deviation")) {
     static_cast<void>(bundle.dataset(values));
@@ -169,7 +181,11 @@ void DualTask::read_cost() {
 void DualTask::report_params(cli::Report& report) const {
   report_score_options(options.scores, input.causal, report);
   auto& params = report.params();
-  params["alpha"] = options.alpha;
+  if (options.radius) {
+    params["radius"] = *options.radius;
+  } else {
+    params["alpha"] = options.alpha;
+  }
   params["template_scale"] = options.template_scale;
   params["evidence_scale"] = options.evidence_scale;
   if (!options.solver.gradient_tolerance) params["tolerance"] = options.solver.tolerance;
@@ -192,6 +208,7 @@ DualHeading DualTask::heading() const {
           .keys = input.keys,
           .axes = axes(),
           .alpha = options.alpha,
+          .radius = options.radius,
           .template_scale = options.template_scale,
           .evidence_scale = options.evidence_scale};
 }
@@ -214,13 +231,17 @@ HeadNeeds DualTask::needs() const {
   const Index n = input.keys;
   const Index d = axes();
   // For any --emit: λ, ĥ and those of the closed forms, scalars, both outputs.
-  needs.result_bytes = (q * (4 * d + 6 + 2 * input.v_head_dim) + n) * number;
+  needs.result_bytes = (q * (4 * d + 7 + 2 * input.v_head_dim) + n) * number;
   if (options.emits("p") || input.v) needs.result_bytes += q * n * number;
-  needs.kept_bytes = cost.size() * number + input.own_problems() * q * 4 * number;
+  needs.kept_bytes = cost.size() * number + input.own_problems() * q * 5 * number;
   const bool transport = options.gamma.has_value();
-  needs.work_bytes = [q, n, d, transport, v = input.v.has_value()](int threads, std::int64_t) {
+  // A basis of the templates of a face, for each thread.
+  const std::int64_t face =
+      options.radius ? std::min(n, d) * (std::min(n, d) + 16) * number : std::int64_t{0};
+  needs.work_bytes = [q, n, d, transport, face, v = input.v.has_value()](int threads,
+                                                                         std::int64_t) {
     // Templates and evidence as solved, preferences per query, weights of first order.
-    const std::int64_t own = (n * d + q * d + q * n + (v ? q * n : 0)) * number;
+    const std::int64_t own = (n * d + q * d + q * n + (v ? q * n : 0)) * number + face;
     const std::int64_t apart = threads * (own + dual_bytes(q, n, d, transport, 1));
     return std::max(apart, own + dual_bytes(q, n, d, transport, threads));
   };

@@ -20,10 +20,11 @@ namespace attn::tools {
 struct DualTaskOptions {
   ScoreOptions scores;
   double alpha = 1;
-  double template_scale = 1;    ///< factor of k, x or t
-  double evidence_scale = 1;    ///< factor of q, its product with wk, or z
-  std::optional<double> gamma;  ///< for optimal transport; unset for KL
-  DualOptions solver;           ///< without threads
+  std::optional<double> radius;  ///< square, in place of alpha
+  double template_scale = 1;     ///< factor of k, x or t
+  double evidence_scale = 1;     ///< factor of q, its product with wk, or z
+  std::optional<double> gamma;   ///< for optimal transport; unset for KL
+  DualOptions solver;            ///< without threads
   std::set<std::string> emitted;
 
   bool emits(const std::string& name) const { return emitted.count(name) > 0; }

@@ -45,6 +45,11 @@ cli::Declaration declare() {
            "Divergence of p from u. kl: Kullback-Leibler. ot: entropic optimal transport from u to "
            "p, with the dataset cost (n, n) >= 0 (row: to, column: from; inf forbids) and --gamma.",
            "kl");
+  d.number("radius", "R",
+           "Finds the p nearest to u with |mu + z - h|^2 <= R. It takes the place of --alpha: each "
+           "query has an alpha of its own, at which the squared distance is R. The gap is that of "
+           "this problem.",
+           Range::positive());
   d.number("gamma", "G", "Weight of the entropy in ot.", Range::positive());
   d.number("template-scale", "S",
            "Factor of the templates k, x or t; the evidence is divided such that the scores <t, z> "
@@ -71,7 +76,8 @@ cli::Declaration declare() {
       "Results to write. h: sum_i p_i t_i. gap, gradient_norm, iterations: "
       "per query. relative_deviation: |lambda - alpha z|/|lambda|. h_first_order, h_second_order: "
       "h from the closed-form approximations. out: sum_i p_i v_i. out_deviation: relative "
-      "difference between softmax attention and out. lambda and the three h are always float64.");
+      "difference between softmax attention and out. alpha: per query, with --radius. lambda and "
+      "the three h are always float64.");
   d.default_words("all but p");
   d.choice("average", {"heads"},
            "Also reports the distribution over queries of the mean of relative_deviation over the "
@@ -88,10 +94,13 @@ cli::Declaration declare() {
       "lambda-solve --each '/text/*/layer*' --map q=Q,k=K,v=V --causal \\\n"
       "      --emit relative_deviation,out_deviation --only dump.h5 -o d.h5",
       "The same for all layers of a model's dump.");
+  d.example("lambda-solve --from templates --radius 0.5 problem.h5 -o near.h5",
+            "The distribution nearest to the preferences that explains the evidence.");
   d.example("lambda-solve --from projection --emit lambda layer3.h5 | tensor-info",
             "From x, wq and wk.");
   d.exit_status(
       1, "some query did not converge; the results are written with attn_status not_converged");
+  d.exit_status(4, "for some query no p is within --radius, or logits are beyond float64");
   return d;
 }
 

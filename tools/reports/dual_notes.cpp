@@ -19,7 +19,8 @@ using Json = nlohmann::ordered_json;
 constexpr std::pair<const char*, std::vector<double> DualHead::*> lists[] = {
     {"relative_deviation", &DualHead::relative_deviation},
     {"out_deviation", &DualHead::out_deviation},
-    {"by_query", &DualHead::by_query}};
+    {"by_query", &DualHead::by_query},
+    {"alpha", &DualHead::alpha}};
 
 Json json_of(const DualHead& head) {
   Json json = {{"queries", head.queries},
@@ -69,6 +70,7 @@ ReportNotes notes_of(const DualNotes& dual) {
                {"keys", heading.keys},
                {"axes", heading.axes},
                {"alpha", heading.alpha},
+               {"radius", heading.radius ? Json(*heading.radius) : Json(nullptr)},
                {"template_scale", heading.template_scale},
                {"evidence_scale", heading.evidence_scale}};
   ReportNotes notes{.group = dual.section.group, .figures = ""};
@@ -98,6 +100,7 @@ DualNotes dual_of(const ReportNotes& notes) {
   json.at("keys").get_to(heading.keys);
   json.at("axes").get_to(heading.axes);
   json.at("alpha").get_to(heading.alpha);
+  if (!json.at("radius").is_null()) heading.radius = json.at("radius").get<double>();
   json.at("template_scale").get_to(heading.template_scale);
   json.at("evidence_scale").get_to(heading.evidence_scale);
   std::size_t next[std::size(lists)] = {};

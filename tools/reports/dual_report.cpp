@@ -57,6 +57,7 @@ Json figures(const DualHead& head) {
   json["iterations"] = {{"max", head.max_iterations}, {"mean", mean_iterations(head)}};
   json["relative_deviation"] = distribution(head.relative_deviation);
   if (!head.out_deviation.empty()) json["out_deviation"] = distribution(head.out_deviation);
+  if (!head.alpha.empty()) json["alpha"] = distribution(head.alpha);
   return json;
 }
 
@@ -115,6 +116,7 @@ void DualHead::add(const DualHead& more) {
   relative_deviation.insert(relative_deviation.end(), more.relative_deviation.begin(),
                             more.relative_deviation.end());
   out_deviation.insert(out_deviation.end(), more.out_deviation.begin(), more.out_deviation.end());
+  alpha.insert(alpha.end(), more.alpha.begin(), more.alpha.end());
 }
 
 std::vector<double> mean_over_heads(const std::vector<DualHead>& heads, const Shape& leading) {
@@ -146,6 +148,7 @@ void report_dual(const DualHeading& heading, const std::vector<DualHead>& heads,
   result["templates"] = heading.keys;
   result["axes"] = heading.axes;
   result["template_scale"] = heading.template_scale;
+  if (heading.radius) result["radius"] = *heading.radius;
   if (averaged) result["mean_over_heads"] = average_json(*averaged);
   Json& list = result["heads"];
   list = Json::array();
@@ -162,9 +165,13 @@ std::string dual_text(const DualHeading& heading, const std::vector<DualHead>& h
                       const std::string& label) {
   DualHead all;
   for (const DualHead& head : heads) all.add(head);
-  std::string text = fmt::format("{}templates times {:.6g}, evidence times {:.6g}, alpha {:.6g}\n",
+  const std::string penalty =
+      heading.radius ? fmt::format("radius {:.6g}, alpha from {:.6g} to {:.6g}", *heading.radius,
+                                   quantile_of(all.alpha, 0), quantile_of(all.alpha, 1))
+                     : fmt::format("alpha {:.6g}", heading.alpha);
+  std::string text = fmt::format("{}templates times {:.6g}, evidence times {:.6g}, {}\n",
                                  label.empty() ? "" : label + ": ", heading.template_scale,
-                                 heading.evidence_scale, heading.alpha);
+                                 heading.evidence_scale, penalty);
   text += fmt::format("{:<10}", "deviation") + deviation_headings();
   if (!all.out_deviation.empty()) text += fmt::format(" {:>8}", "out");
   text += fmt::format(" {:>10} {:>5}\n", "gradient", "steps");
@@ -180,6 +187,7 @@ std::string dual_text(const DualHeading& heading, const std::vector<DualHead>& h
 std::vector<TableColumn> dual_table_columns() {
   std::vector<TableColumn> columns = place_columns();
   columns.push_back({"alpha", false});
+  columns.push_back({"radius", false});
   columns.push_back({"template_scale"});
   for (const char* const name : {"problems", "converged", "empty"})
     columns.push_back({name, false});
@@ -207,7 +215,8 @@ std::vector<std::vector<Cell>> dual_table_rows(const DualHeading& heading,
   const auto begin = [&](std::vector<Cell> place, const std::vector<Cell>& counts,
                          std::vector<double> deviations) {
     std::vector<Cell> row = std::move(place);
-    row.emplace_back(heading.alpha);
+    row.push_back(heading.radius ? Cell() : Cell(heading.alpha));
+    row.push_back(heading.radius ? Cell(*heading.radius) : Cell());
     row.emplace_back(heading.template_scale);
     row.insert(row.end(), counts.begin(), counts.end());
     std::sort(deviations.begin(), deviations.end());
@@ -247,7 +256,8 @@ std::vector<std::pair<std::string, std::string>> dual_table_meanings() {
       {"file, group, batch, head",
        "the INPUT as given, the group in it, the leading axes but the last, and the last one; with "
        "--average heads also a row \"mean\""},
-      {"alpha, template_scale", "alpha, and the factor of the templates"},
+      {"alpha, radius, template_scale",
+       "alpha or, in place of it, the radius; and the factor of the templates"},
       {"problems, converged, empty",
        "the numbers of queries with a template, of those that converged, and of those without one"},
       {"deviation_mean, ...",

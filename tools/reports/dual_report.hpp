@@ -32,6 +32,7 @@ struct DualHead {
   std::vector<double> relative_deviation;  ///< of each query
   std::vector<double> out_deviation;       ///< of each query, if there are values
   std::vector<double> by_query;            ///< relative deviations again, NaN for empty queries
+  std::vector<double> alpha;               ///< of each query, if there is a radius
 
   Index problems() const { return queries - empty; }
   void add(const DualHead& more);
@@ -53,6 +54,7 @@ void archive(Archive& with, DualHead& head) {
   archive(with, head.relative_deviation);
   archive(with, head.out_deviation);
   archive(with, head.by_query);
+  archive(with, head.alpha);
 }
 
 /// What the heads of a section have in common.
@@ -62,6 +64,7 @@ struct DualHeading {
   Index keys = 0;  ///< templates
   Index axes = 0;
   double alpha = 1;
+  std::optional<double> radius = std::nullopt;  ///< in place of alpha
   double template_scale = 1;
   double evidence_scale = 1;
 };

@@ -1,0 +1,23 @@
+#pragma once
+
+#include "tensor/view.hpp"
+
+namespace attn::fenchel {
+
+/// A point, its difference `away` from the mean of the templates under p, that mean, and p.
+struct NearPoint {
+  const double* point;  ///< (d)
+  const double* away;   ///< (d)
+  const double* mean;   ///< (d)
+  const double* p;      ///< (n)
+};
+
+/// A lower bound on the distance of a point to the convex hull of the templates (n, d) whose
+/// `closed` (n, or null) is not +inf; >= 0. Any direction w gives one, the least of ⟨point − t_i,
+/// w⟩/‖w‖. The larger is returned of those of `away`, and of its part orthogonal to the face of the
+/// templates with p_i >= 1e-9. Where p is nearly the one whose mean is nearest to the point, the
+/// latter is the distance to rounding.
+double distance_from_hull(MatrixView<const double> templates, const double* closed,
+                          const NearPoint& near);
+
+}  // namespace attn::fenchel
