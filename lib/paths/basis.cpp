@@ -47,6 +47,15 @@ void basis_paths(const Skeleton& skeleton, Index rows, Index first, Index count,
   });
 }
 
+PathExponents path_exponents(const Skeleton& skeleton, Index rows, const Path& path) {
+  const Index q = skeleton.q_of(path.col);
+  const Index k = skeleton.k_of(path.col);
+  if (path.k == k) return {{path.q, -1, -1}, {1, 0, 0}};
+  const Index through_k = rows + place_of(path.k, k);
+  if (path.q == q) return {{through_k, -1, -1}, {1, 0, 0}};
+  return {{path.q, through_k, q}, {1, 1, -1}};
+}
+
 template <class T>
 void basis_values(MatrixView<const T> wq, MatrixView<const T> wk, const Skeleton& skeleton,
                   MatrixView<T> values, int threads) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 
@@ -29,6 +30,18 @@ Path basis_path(const Skeleton& skeleton, Index rows, Index r, Index column);
 /// Requires that d1 and d2 fit into int32.
 void basis_paths(const Skeleton& skeleton, Index rows, Index first, Index count, std::int32_t* out,
                  int threads);
+
+/// A path as a product of powers of basis paths of its column: the rows of the basis, −1 where
+/// there is none, and their exponents, 0 there.
+struct PathExponents {
+  std::array<Index, 3> row = {-1, -1, -1};
+  std::array<int, 3> exponent = {0, 0, 0};
+};
+
+/// The exponents of a path of weights with `rows` rows (SI Prop. 3, Theorem 1): 1 of itself if it
+/// is in the basis; else 1, 1 and −1 of the path through its row of W_Q, the one through its row of
+/// W_K, and the skeleton's. They are unique, as the basis is independent.
+PathExponents path_exponents(const Skeleton& skeleton, Index rows, const Path& path);
 
 /// values (2 d1 − 1, d2) of the basis paths, each rounded once.
 template <class T>

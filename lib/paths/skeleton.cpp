@@ -40,6 +40,14 @@ Skeleton largest_skeleton(MatrixView<const T> wq, MatrixView<const T> wk) {
 }
 
 template <class T>
+void set_skeleton_to_one(MatrixView<T> wq, MatrixView<T> wk, const Skeleton& skeleton) {
+  for (Index c = 0; c < skeleton.columns(); ++c) {
+    wq(skeleton.q_of(c), c) = 1;
+    wk(skeleton.k_of(c), c) = 1;
+  }
+}
+
+template <class T>
 std::optional<ZeroWeight> zero_in_skeleton(MatrixView<const T> wq, MatrixView<const T> wk,
                                            const Skeleton& skeleton) {
   for (Index c = 0; c < skeleton.columns(); ++c) {
@@ -51,6 +59,8 @@ std::optional<ZeroWeight> zero_in_skeleton(MatrixView<const T> wq, MatrixView<co
 
 template Skeleton largest_skeleton(MatrixView<const float>, MatrixView<const float>);
 template Skeleton largest_skeleton(MatrixView<const double>, MatrixView<const double>);
+template void set_skeleton_to_one(MatrixView<float>, MatrixView<float>, const Skeleton&);
+template void set_skeleton_to_one(MatrixView<double>, MatrixView<double>, const Skeleton&);
 template std::optional<ZeroWeight> zero_in_skeleton(MatrixView<const float>,
                                                     MatrixView<const float>, const Skeleton&);
 template std::optional<ZeroWeight> zero_in_skeleton(MatrixView<const double>,

@@ -13,7 +13,8 @@
 namespace attn {
 
 /// As published (SI Alg. 1, ABPI): row t mod d1 of both, t = first, first + 1, ... Requires rows >=
-/// 1.
+/// 1. SI counts t over the columns of all heads, which stand side by side: `first` is h · d2 for
+/// head h, or 0 for heads that are each counted for themselves.
 Skeleton cyclic_skeleton(Index rows, Index first, Index columns);
 
 /// The entry of largest magnitude of each column, the first of equal ones: it keeps the skeleton's
@@ -21,6 +22,10 @@ Skeleton cyclic_skeleton(Index rows, Index first, Index columns);
 /// powers of two. Requires finite numbers and matrices of one shape with rows.
 template <class T>
 Skeleton largest_skeleton(MatrixView<const T> wq, MatrixView<const T> wk);
+
+/// Sets the skeleton's weights in both matrices to 1, as SI Alg. 2 does at the start; no other.
+template <class T>
+void set_skeleton_to_one(MatrixView<T> wq, MatrixView<T> wk, const Skeleton& skeleton);
 
 /// A place where a skeleton's weight is 0.
 struct ZeroWeight {

@@ -113,6 +113,92 @@ class Values(PathsTest):
         self.write("moments.h5", wq=wq, wk=wk, si_adam_m=np.zeros((7, 3)))
         self.refused("basis-paths", "values", "moments.h5", status=3, says=["si_adam_m"])
 
+    def test_across_heads(self):
+        random = np.random.default_rng(21)
+        for rows, columns in SIZES:
+            wq, wk = weights(random, 2, 3, rows, columns), weights(random, 2, 3, rows, columns)
+            self.write("in.h5", wq=wq, wk=wk)
+            found = self.paths("identify", "--skeleton=cyclic", "--across-heads", "in.h5").bundle()
+            narrow = self.paths("values", "--skeleton=cyclic", "--across-heads", "in.h5",
+                                "--memory=1M").bundle()
+            for layer, head in np.ndindex(2, 3):
+                row = np.array([(head * columns + c) % rows for c in range(columns)])
+                for name in ("skeleton_q", "skeleton_k"):
+                    np.testing.assert_array_equal(found[name][layer, head], row)
+                    np.testing.assert_array_equal(narrow[name][layer, head], row)
+                np.testing.assert_array_equal(found["basis_path"][layer, head],
+                                              basis_of(rows, row, row))
+        self.assertEqual(self.result("identify", "--skeleton=cyclic", "--across-heads",
+                                     "in.h5")["skeleton"], "cyclic across heads")
+        self.check("in.h5", "--skeleton=cyclic", "--across-heads")
+        for more in ([], ["--skeleton=largest"]):
+            self.refused("basis-paths", "identify", "in.h5", "--across-heads", *more, status=2,
+                         says=["--across-heads requires --skeleton cyclic"])
+        self.write("one.h5", wq=np.ones((3, 2)), wk=np.ones((3, 2)))
+        self.refused("basis-paths", "identify", "one.h5", "--across-heads", "--skeleton=cyclic",
+                     status=3, says=["one.h5:/wq has shape (3, 2)", "expects heads, (..., H, d1, d2)"])
+
+    def test_start(self):
+        random = np.random.default_rng(22)
+        for dtype in (np.float32, np.float64):
+            for rows, columns in SIZES:
+                wq = weights(random, 3, rows, columns).astype(dtype)
+                wk = weights(random, 3, rows, columns).astype(dtype)
+                wq[0, 0, 0] = 0  # a start needs no weight other than 0
+                self.write("in.h5", wq=wq, wk=wk, grad_wq=wq, grad_wk=wk, other=np.arange(3))
+                for rule, more in (("cyclic", []), ("cyclic", ["--across-heads"]), ("largest", [])):
+                    found = self.paths("start", f"--skeleton={rule}", *more, "in.h5").bundle()
+                    right = [wq.copy(), wk.copy()]
+                    for head in range(3):
+                        first = head * columns if more else 0
+                        for w, old in zip(right, (wq, wk)):
+                            row = (largest(old[head]) if rule == "largest"
+                                   else (first + np.arange(columns)) % rows)
+                            w[head][row, range(columns)] = 1
+                    for name, w in zip(("wq", "wk"), right):
+                        np.testing.assert_array_equal(found[name], w)
+                        self.assertEqual(found[name].dtype, dtype)
+                    self.assertIn("other", found)
+                    self.assertNotIn("grad_wq", found)
+        # The skeleton is kept, and published steps are right from here.
+        again = self.paths("start", "-", stdin=self.paths("start", "--skeleton=largest", "in.h5").out)
+        self.assert_same_bits(again.bundle(), found, ["wq", "wk", "skeleton_q", "skeleton_k"])
+        self.write("bad.h5", wq=np.array([[np.nan]]), wk=np.ones((1, 1)))
+        self.refused("basis-paths", "start", "bad.h5", status=3, says=["bad.h5:/wq"])
+        self.refused("basis-paths", "start", "in.h5", "--map=wq=grad_wq,wk=wk", status=2,
+                     says=["which start would not update"])
+
+    def test_exponents(self):
+        random = np.random.default_rng(23)
+        rows, columns = 4, 3
+        wq, wk = weights(random, 2, rows, columns), weights(random, 2, rows, columns)
+        self.write("in.h5", wq=wq, wk=wk)
+        every = np.stack(np.meshgrid(range(rows), range(rows), range(columns), indexing="ij"),
+                         -1).reshape(-1, 3)
+        text = ";".join(",".join(map(str, path)) for path in every)
+        found = self.paths("identify", "--skeleton=largest", f"--paths={text}", "in.h5").bundle()
+        self.assertEqual(found["path_basis"].shape, (2, len(every), 3))
+        for head in range(2):
+            basis, part = found["path_basis"][head], found["path_exponent"][head]
+            # Structure vectors: of wq's rows, then of wk's.
+            weight = np.eye(2 * rows, dtype=int)
+            vector = lambda path: weight[path[0]] + weight[rows + path[1]]
+            for path, row, exponent in zip(every, basis, part):
+                self.assertIn(exponent.tolist(), [[1, 0, 0], [1, 1, -1]])
+                self.assertTrue(((row >= 0) == (exponent != 0)).all())
+                made = sum(e * vector(found["basis_path"][head][r, path[2]])
+                           for r, e in zip(row, exponent) if e)
+                np.testing.assert_array_equal(made, vector(path))
+        self.write("p.h5", asked=every)
+        stored = self.paths("identify", "--skeleton=largest", "in.h5", "-i", "path=p.h5:/asked").bundle()
+        self.assert_same_bits(stored, found, ["path_basis", "path_exponent"])
+        few = self.paths("identify", "--skeleton=largest", "in.h5", "-i", "path=p.h5:/asked",
+                         "--memory=2K").bundle()
+        self.assert_same_bits(few, found, ["path_basis", "path_exponent"])
+        self.refused("basis-paths", "identify", "in.h5", "--paths=all", status=2, says=["a list"])
+        self.refused("basis-paths", "identify", "in.h5", "--paths=0,4,0", status=2, says=["0,4,0"])
+        self.refused("basis-paths", "values", "in.h5", "--paths=0,0,0", status=2, says=["--paths"])
+
     def test_rescale(self):
         random = np.random.default_rng(5)
         data = {name: random.normal(size=(2, 5, 3)) for name in ("wq", "wk", "grad_wq", "grad_wk")}

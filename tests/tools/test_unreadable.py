@@ -84,6 +84,7 @@ READ = [
     ("mode-collapse-sim simulate", "", {"x": normal(6, 2), "label": np.array([0, 0, 0, 1, 1, 1])}),
     ("mode-collapse-sim em", "--start 1,1;-1,-1", {"x": normal(6, 2)}),
     ("basis-paths identify", "--skeleton largest", PATHS),
+    ("basis-paths start", "", PATHS | SKELETON),
     ("basis-paths values", "", PATHS | SKELETON),
     ("basis-paths reconstruct", "",
      {"basis_value": abs(normal(11, 3)) + 1, "wk_skeleton": np.ones(3)} | SKELETON),

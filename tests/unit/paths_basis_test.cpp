@@ -56,6 +56,70 @@ void check_values(Index rows, Index columns) {
 
 }  // namespace
 
+TEST_CASE("exponents of a path give its structure vector and its value") {
+  for (const auto& [rows, columns] : path_sizes()) {
+    if (rows * rows * columns > 1000) continue;
+    const PathProblem<double> problem(rows, columns, 13);
+    const Skeleton& skeleton = problem.skeleton;
+    const PathProblem<float> single(rows, columns, 13);
+    for (Index n = 0; n < rows * rows * columns; ++n) {
+      const Path path{n / columns / rows, n / columns % rows, n % columns};
+      const PathExponents found = path_exponents(skeleton, rows, path);
+      // How often the path goes through each weight of its column: rows of W_Q, then of W_K.
+      std::vector<int> structure(static_cast<std::size_t>(2 * rows), 0);
+      long double value = 1;
+      long double single_value = 1;
+      bool ended = false;
+      for (std::size_t f = 0; f < 3; ++f) {
+        CHECK((found.row[f] < 0) == (found.exponent[f] == 0));
+        ended = ended || found.row[f] < 0;
+        if (found.row[f] < 0) continue;
+        CHECK(!ended);
+        CHECK(found.exponent[f] == (f < 2 ? 1 : -1));
+        const Path factor = basis_path(skeleton, rows, found.row[f], path.col);
+        structure[static_cast<std::size_t>(factor.q)] += found.exponent[f];
+        structure[static_cast<std::size_t>(rows + factor.k)] += found.exponent[f];
+        const auto power = [&](long double of_path) {
+          return found.exponent[f] > 0 ? of_path : 1 / of_path;
+        };
+        value *= power(static_cast<long double>(problem.wq(factor.q, path.col)) *
+                       problem.wk(factor.k, path.col));
+        single_value *= power(static_cast<long double>(single.wq(factor.q, path.col)) *
+                              single.wk(factor.k, path.col));
+      }
+      const bool in_basis = path.q == skeleton.q_of(path.col) || path.k == skeleton.k_of(path.col);
+      CHECK((found.exponent[1] == 0) == in_basis);
+      structure[static_cast<std::size_t>(path.q)] -= 1;
+      structure[static_cast<std::size_t>(rows + path.k)] -= 1;
+      CHECK(structure == std::vector<int>(structure.size(), 0));
+      const auto compare = [&](long double made, long double exact) {
+        CHECK(std::abs(made - exact) <= 1e-17L * std::abs(exact));
+      };
+      compare(value, static_cast<long double>(problem.wq(path.q, path.col)) *
+                         problem.wk(path.k, path.col));
+      compare(single_value,
+              static_cast<long double>(single.wq(path.q, path.col)) * single.wk(path.k, path.col));
+    }
+  }
+}
+
+TEST_CASE_TEMPLATE("only the weights of the skeleton are set to 1", T, float, double) {
+  for (const auto& [rows, columns] : path_sizes()) {
+    const PathProblem<T> problem(rows, columns, 17);
+    Matrix<T> wq = problem.wq;
+    Matrix<T> wk = problem.wk;
+    set_skeleton_to_one(wq.view(), wk.view(), problem.skeleton);
+    for (Index i = 0; i < rows; ++i) {
+      for (Index c = 0; c < columns; ++c) {
+        const bool of_q = problem.skeleton.q_of(c) == i;
+        const bool of_k = problem.skeleton.k_of(c) == i;
+        CHECK(wq(i, c) == (of_q ? T{1} : problem.wq(i, c)));
+        CHECK(wk(i, c) == (of_k ? T{1} : problem.wk(i, c)));
+      }
+    }
+  }
+}
+
 TEST_CASE("skeletons") {
   const Skeleton cyclic = cyclic_skeleton(3, 4, 5);
   CHECK(cyclic.q == std::vector<Index>{1, 2, 0, 1, 2});

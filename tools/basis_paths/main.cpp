@@ -26,10 +26,16 @@ void declare_basis(cli::Declaration& d) {
        "Rows of the skeleton. cyclic: c mod d1 for column c, as published. largest: the "
        "entries of largest magnitude. step always uses the skeleton of the bundle if it has one.")
       .default_words("skeleton_q and skeleton_k of the bundle, else cyclic");
-  d.only_with({"identify", "values", "step", "check"});
+  d.only_with({"identify", "values", "start", "step", "check"});
+  d.flag("across-heads",
+         "cyclic counts the columns of all heads, the last leading axis, as published: head h's "
+         "column c has row (h d2 + c) mod d1. It is another basis, in which si-sgd takes other "
+         "steps.");
+  d.only_with({"identify", "values", "start", "step", "check"});
   d.text("paths", "LIST",
-         "Paths to reconstruct, as row of wq, row of wk, column, such as \"0,1,2;3,0,2\"; or all.");
-  d.only_with({"reconstruct"});
+         "Paths, as row of wq, row of wk, column, such as \"0,1,2;3,0,2\". reconstruct: their "
+         "values, or those of all. identify: their exponents in the basis.");
+  d.only_with({"identify", "reconstruct"});
   d.text("shape", "D1xD2", "Checks weights of this shape instead of INPUT.");
   d.only_with({"check"});
   d.integer("length", "S",
@@ -81,7 +87,9 @@ cli::Declaration declare() {
       "gradient step on basis paths does not depend on the scale of the columns.");
   d.verbs(
       "VERB",
-      {{"identify", "Writes the skeleton and the basis paths as indices."},
+      {{"identify",
+        "Writes the skeleton and the basis paths as indices. With --paths or the dataset path "
+        "(..., n, 3), also which basis paths these are products of."},
        {"values", "Writes the values of the basis paths. Fails if a weight of the skeleton is 0."},
        {"reconstruct",
         "Computes wq and wk from basis_value, the skeleton and wk_skeleton. With --paths or the "
@@ -89,6 +97,10 @@ cli::Declaration declare() {
        {"rescale",
         "Multiplies the columns of wq by the dataset scale (..., d2), divides those of wk by it, "
         "and rescales bq, bk, grad_wq, grad_wk, adam's moments and wk_skeleton to match."},
+       {"start",
+        "Sets the weights of the skeleton to 1 in wq and wk, where si-sgd-printed is right and "
+        "published runs start. Changes the scores, and removes gradients and results of the old "
+        "weights."},
        {"step",
         "Makes one update from grad_wq and grad_wk, which are then removed. The state of adam and "
         "si-adam (adam_m, adam_v, adam_step, si_adam_...) is kept in the bundle. Results made from "
@@ -128,7 +140,7 @@ cli::Outcome check_shape(const cli::Arguments& arguments, cli::Report& report) {
                 "--shape is " + arguments.text("shape") + ", expected D1xD2, as in 512x64");
   }
   if (!arguments.named_inputs.empty() || *arguments.input != "-" || arguments.given("each") ||
-      arguments.given("map") || arguments.given("skeleton")) {
+      arguments.given("map") || arguments.given("skeleton") || arguments.given("across-heads")) {
     throw Error(Failure::usage, "--shape stands in place of an input");
   }
   const bool holds =
@@ -144,13 +156,14 @@ std::string run_verb(PathRun& run) {
   if (verb == "values") return find_path_values(run);
   if (verb == "reconstruct") return reconstruct_from_paths(run);
   if (verb == "rescale") return rescale_weights(run);
+  if (verb == "start") return start_weights(run);
   return step_weights(run);
 }
 
 // A verb that updates a dataset writes it under its own name: a loop would read the old numbers.
 void require_own_names(const PathTask& task, const cli::Arguments& arguments,
                        const Sections& sections) {
-  const std::vector<std::string> verbs = {"step", "rescale", "reconstruct"};
+  const std::vector<std::string> verbs = {"start", "step", "rescale", "reconstruct"};
   if (std::find(verbs.begin(), verbs.end(), task.verb) == verbs.end()) return;
   const RunEffect effect = task.effect(arguments);
   for (const auto& [name, stored] : sections.renamed()) {

@@ -1,11 +1,14 @@
 // The verbs identify and values of basis-paths.
 
 #include <algorithm>
+#include <span>
+#include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "attnkit/error.hpp"
+#include "basis_paths/path_list.hpp"
 #include "basis_paths/path_verbs.hpp"
 #include "cli/words.hpp"
 #include "common/block_plan.hpp"
@@ -29,6 +32,36 @@ void write_basis_paths(PathRun& run, Index problem, const Skeleton& skeleton) {
     });
     dataset.write_stored(join(position, {first, 0, 0}),
                          join(Shape(position.size(), 1), {count, columns, 3}), block.data());
+  }
+}
+
+void write_exponents(PathRun& run, Index problem, const Skeleton& skeleton) {
+  const PathTask& task = run.task;
+  constexpr std::int64_t row_bytes = listed_path_bytes + 6 * std::int64_t{sizeof(std::int32_t)};
+  const Index most =
+      plan_blocks("one path", 0, row_bytes, task.paths_asked(), run.arguments.memory).rows;
+  const Shape position = run.outputs.position(problem);
+  std::vector<std::int32_t> rows;
+  std::vector<std::int32_t> exponents;
+  const auto write = [&](Index first, std::span<const Path> paths) {
+    rows.clear();
+    exponents.clear();
+    for (const Path& path : paths) {
+      const PathExponents found = path_exponents(skeleton, task.input.rows, path);
+      for (const Index row : found.row) rows.push_back(static_cast<std::int32_t>(row));
+      exponents.insert(exponents.end(), found.exponent.begin(), found.exponent.end());
+    }
+    const Shape start = join(position, {first, 0});
+    const Shape count = join(Shape(position.size(), 1), {static_cast<Index>(paths.size()), 3});
+    run.outputs.dataset("path_basis").write_stored(start, count, rows.data());
+    run.outputs.dataset("path_exponent").write_stored(start, count, exponents.data());
+  };
+  const Operand* const stored = task.operand("path");
+  if (stored != nullptr) return for_each_block(task, *stored, problem, most, write);
+  const std::span<const Path> listed = task.listed;
+  for (Index first = 0; first < task.paths_asked(); first += most) {
+    const Index count = std::min(most, task.paths_asked() - first);
+    write(first, listed.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count)));
   }
 }
 
@@ -71,10 +104,18 @@ std::string identify_paths(PathRun& run) {
   run.create("skeleton_q", DType::i32);
   run.create("skeleton_k", DType::i32);
   run.create("basis_path", DType::i32);
+  const bool with_exponents = run.task.makes_exponents();
+  if (with_exponents) {
+    for (const char* name : {"path_basis", "path_exponent"}) {
+      run.outputs.create(name, DType::i32, {run.task.paths_asked(), 3}, {"path", "factor"});
+    }
+    run.report.result()["paths"] = run.task.paths_asked();
+  }
   run.for_each_head([&](Index problem) {
     const Skeleton skeleton = run.head_skeleton(problem);
     run.write_skeleton({problem, 0, run.task.input.columns}, skeleton);
     write_basis_paths(run, problem, skeleton);
+    if (with_exponents) write_exponents(run, problem, skeleton);
   });
   const Index paths = run.task.input.columns * basis_rows(run.task.input.rows);
   run.report.result()["basis_paths"] = paths;

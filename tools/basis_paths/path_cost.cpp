@@ -19,7 +19,12 @@ Written written(const PathTask& task) {
   const auto columns = static_cast<double>(task.input.columns);
   const double basis = (2 * rows - 1) * columns;
   const double weights = 2 * rows * columns;
-  if (task.verb == "identify") return {0, 3 * basis + 2 * columns};
+  if (task.verb == "identify") {
+    const double exponents =
+        task.makes_exponents() ? 6 * static_cast<double>(task.paths_asked()) : 0;
+    return {0, 3 * basis + 2 * columns + exponents};
+  }
+  if (task.verb == "start") return {weights, 2 * columns};
   if (task.verb == "values") return {basis + columns, 2 * columns};
   if (task.verb == "rescale") {
     double numbers = 0;

@@ -8,6 +8,8 @@ namespace {
 // S is the row of the skeleton in a column, i any other row.
 void declare_formulas(cli::Declaration& d) {
   d.formula("path(i, j, c) = wq[i,c] wk[j,c],   rank = d2 (2 d1 - 1)")
+      .formula("path(i, j, c) = path(i, S, c) path(S, j, c) / path(S, S, c)")
+      .formula("S = c mod d1 (cyclic),  (h d2 + c) mod d1 in head h (--across-heads)")
       .formula("si-sgd, in each column with skeleton row S, for rows i other than S:")
       .formula("  G     = (grad_wq[S] - sum_i grad_wk[i] wk[i] / wq[S]) / wk[S]")
       .formula("  R     = 1 - rate G / (wq[S] wk[S])")
@@ -24,7 +26,7 @@ void declare_inputs(cli::Declaration& d) {
       .dataset("basis_value", "(..., 2 d1 - 1, d2)", "reconstruct: the values of the basis paths")
       .dataset("wk_skeleton", "(..., d2)", "reconstruct: the weights of wk in the skeleton")
       .dataset("path", "(..., n, 3)",
-               "reconstruct, check: paths, each as row of wq, row of wk, column")
+               "identify, reconstruct, check: paths, each as row of wq, row of wk, column")
       .dataset("bq, bk", "(..., d2)", "rescale: biases, scaled with their columns")
       .dataset("adam_m, adam_v, adam_step, si_adam_m, si_adam_v, si_adam_step", "",
                "step: the state of the optimizer")
@@ -38,18 +40,24 @@ void declare_results(cli::Declaration& d) {
               "holds the "
               "paths through row r of wq, the later entries those through the other rows of wk in "
               "order")
+      .result("path_basis, path_exponent", "(..., n, 3)",
+              "identify: for the paths of a list, the basis paths that they are a product of, as "
+              "entries of basis_path in the path's column, and their exponents, int32: 1, or 1, 1 "
+              "and -1; entry -1 and exponent 0 where there is none")
       .result("basis_value", "(..., 2 d1 - 1, d2)", "values: the values of the basis paths")
       .result(
           "wk_skeleton", "(..., d2)",
           "values: the weights of wk in the skeleton, with which values can be turned into weights")
       .result("path_value", "(..., n) or (..., d1, d1, d2)",
               "reconstruct: the values of the paths asked for, or of all")
-      .result("wq, wk", "(..., d1, d2)", "reconstruct, rescale, step: the new weights")
+      .result("wq, wk", "(..., d1, d2)", "reconstruct, rescale, start, step: the new weights")
       .result("adam_m, adam_v, adam_step, si_adam_m, si_adam_v, si_adam_step", "",
               "step: the state of the optimizer")
       .report_member("shape, skeleton", "the shape of the weights and the rule of the skeleton")
       .report_member("basis_paths", "identify, values: the number of basis paths")
-      .report_member("paths", "reconstruct, check: the number of paths; in check d1^2 d2")
+      .report_member(
+          "paths",
+          "identify, reconstruct, check: the number of paths of the list; in check d1^2 d2")
       .report_member("rescaled", "rescale: the names of the datasets that were scaled")
       .report_member("optimizer, step, ratio, inconsistency, singular",
                      "step: the optimizer, the number of the step, min and max of R, the relative "

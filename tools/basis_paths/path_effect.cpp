@@ -30,11 +30,18 @@ RunEffect PathTask::effect(const cli::Arguments& arguments) const {
   RunEffect effect;
   effect.tool = arguments.tool;
   const Names of_weights = {"wq", "wk", "skeleton_q", "skeleton_k"};
-  if (verb == "identify" || verb == "values" || (verb == "step" && has_skeleton())) {
+  if (verb == "identify" || verb == "values" || verb == "start" ||
+      (verb == "step" && has_skeleton())) {
     add(effect.replaced, skeleton);
     if (rule == SkeletonRule::stored) effect.unchanged = skeleton;
   }
   if (verb == "identify") effect.results["basis_path"] = skeleton;
+  if (makes_exponents()) {
+    for (const char* name : {"path_basis", "path_exponent"}) {
+      effect.results[name] = skeleton;
+      if (operand("path") != nullptr) effect.results[name].insert("path");
+    }
+  }
   if (verb == "values") {
     effect.results["basis_value"] = of_weights;
     effect.results["wk_skeleton"] = of_weights;
@@ -47,10 +54,10 @@ RunEffect PathTask::effect(const cli::Arguments& arguments) const {
     effect.still_true = {"basis_value", "wk_skeleton"};
   }
   if (verb == "rescale") rescale(datasets(), effect);
-  if (verb != "step") return effect;
-  // A step removes the gradients.
+  if (verb != "step" && verb != "start") return effect;
+  // New weights have other gradients.
   add(effect.replaced, {"wq", "wk", "grad_wq", "grad_wk"});
-  if (keeps_moments(step.optimizer)) {
+  if (verb == "step" && keeps_moments(step.optimizer)) {
     for (const char* part : {"m", "v", "step"}) {
       effect.replaced.insert(state_name(step.optimizer, part));
     }

@@ -150,7 +150,9 @@ Skeleton PathReader::skeleton(const PathPanel& panel, MatrixView<const T> wq,
                               MatrixView<const T> wk) const {
   switch (task.rule) {
     case SkeletonRule::cyclic:
-      return cyclic_skeleton(task.input.rows, panel.first, panel.count);
+    case SkeletonRule::across_heads:
+      return cyclic_skeleton(task.input.rows, task.first_column(panel.problem) + panel.first,
+                             panel.count);
     case SkeletonRule::largest:
       return largest_skeleton<T>(wq, wk);
     case SkeletonRule::stored:

@@ -68,8 +68,17 @@ std::string shape_text(const io::InputDataset& dataset) {
 }
 
 std::string rule_name(SkeletonRule rule) {
-  return rule == SkeletonRule::cyclic ? "cyclic"
-                                      : (rule == SkeletonRule::largest ? "largest" : "stored");
+  switch (rule) {
+    case SkeletonRule::cyclic:
+      return "cyclic";
+    case SkeletonRule::across_heads:
+      return "cyclic across heads";
+    case SkeletonRule::largest:
+      return "largest";
+    case SkeletonRule::stored:
+      break;
+  }
+  return "stored";
 }
 
 bool PathTask::suffices(const cli::Arguments& arguments, const io::InputBundle& bundle) {
@@ -86,6 +95,7 @@ PathTask::PathTask(const cli::Arguments& arguments, io::InputBundle section)
   if (verb == "step") take_step(arguments);
   if (has_skeleton()) take_skeleton(arguments);
   if (of_basis) take_paths(arguments);
+  if (verb == "identify") take_exponents(arguments);
   if (verb == "check") {
     if (!arguments.given("skeleton")) {
       if (bundle.has("path")) {
@@ -179,6 +189,10 @@ void PathTask::take_skeleton(const cli::Arguments& arguments) {
                             bundle.description(), stored ? 'q' : 'k', stored ? 'k' : 'q'));
   }
   const bool chooses = arguments.given("skeleton");
+  const bool across = arguments.given("across-heads");
+  if (across && !(chooses && arguments.text("skeleton") == "cyclic")) {
+    throw Error(Failure::usage, "--across-heads requires --skeleton cyclic");
+  }
   if (verb == "reconstruct" || (stored && (verb == "step" || !chooses))) {
     rule = SkeletonRule::stored;
     take("skeleton_q");
@@ -186,6 +200,13 @@ void PathTask::take_skeleton(const cli::Arguments& arguments) {
     return;
   }
   if (arguments.text("skeleton") == "largest") rule = SkeletonRule::largest;
+  if (across) {
+    if (input.leading.empty()) {
+      throw Error(Failure::input, shape_text(bundle.dataset("wq")) +
+                                      ", --across-heads expects heads, (..., H, d1, d2)");
+    }
+    rule = SkeletonRule::across_heads;
+  }
   const std::string moments = state_name(Optimizer::si_adam, "m");
   if (verb == "check" || !bundle.has(moments)) return;
   throw Error(
@@ -207,6 +228,17 @@ void PathTask::take_paths(const cli::Arguments& arguments) {
     return;
   }
   bundle.has("path") ? take_path_list() : take("wk_skeleton");
+}
+
+void PathTask::take_exponents(const cli::Arguments& arguments) {
+  if (!arguments.given("paths")) {
+    if (bundle.has("path")) take_path_list();
+    return;
+  }
+  if (arguments.text("paths") == "all") {
+    throw Error(Failure::usage, "identify has exponents of the paths of a list, not of all");
+  }
+  listed = parse_paths(arguments.text("paths"), input);
 }
 
 void PathTask::take_path_list() {

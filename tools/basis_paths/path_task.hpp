@@ -14,7 +14,8 @@
 
 namespace attn::tools {
 
-enum class SkeletonRule { cyclic, largest, stored };
+/// cyclic counts columns in each head, across_heads through all heads.
+enum class SkeletonRule { cyclic, across_heads, largest, stored };
 
 /// The properties of the weights that are known before any number is read.
 struct PathInput {
@@ -64,6 +65,16 @@ struct PathTask {
     return verb == "reconstruct" && (all_paths || !listed.empty() || operand("path") != nullptr);
   }
 
+  /// Whether identify writes the exponents of paths.
+  bool makes_exponents() const {
+    return verb == "identify" && (!listed.empty() || operand("path") != nullptr);
+  }
+
+  /// The number of the first column of a head, from which the cyclic skeleton counts.
+  Index first_column(Index problem) const {
+    return rule == SkeletonRule::across_heads ? problem % input.leading.back() * input.columns : 0;
+  }
+
   /// The number of requested paths per head.
   Index paths_asked() const;
 
@@ -78,7 +89,7 @@ struct PathTask {
   StepOptions step;             ///< for `step`
   bool stops = true;            ///< whether a singular column is an error
   bool all_paths = false;       ///< for `reconstruct`
-  std::vector<Path> listed;     ///< for `reconstruct`, from --paths
+  std::vector<Path> listed;     ///< for `reconstruct` and `identify`, from --paths
   std::optional<Index> length;  ///< for `check`: number of inputs, s
 
  private:
@@ -86,6 +97,7 @@ struct PathTask {
   void take(const std::string& name);
   void take_skeleton(const cli::Arguments& arguments);
   void take_paths(const cli::Arguments& arguments);
+  void take_exponents(const cli::Arguments& arguments);
   void take_path_list();
   void take_step(const cli::Arguments& arguments);
   void take_state();

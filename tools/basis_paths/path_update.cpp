@@ -1,4 +1,4 @@
-// The verbs rescale and step of basis-paths.
+// The verbs rescale, start and step of basis-paths.
 
 #include <algorithm>
 #include <cmath>
@@ -72,6 +72,21 @@ void rescale_head(PathRun& run, Index problem) {
       });
       run.write(rescaled.name, panel, numbers.data());
     }
+  });
+}
+
+template <class T>
+void start_head(PathRun& run, Index problem) {
+  run.for_each_panel(problem, [&](const PathPanel& panel) {
+    Buffer<T> wq = run.read<T>("wq", panel);
+    Buffer<T> wk = run.read<T>("wk", panel);
+    const MatrixView<T> q(wq.data(), run.task.input.rows, panel.count);
+    const MatrixView<T> k(wk.data(), run.task.input.rows, panel.count);
+    const Skeleton skeleton = run.skeleton<T>(panel, q, k);
+    run.compute([&] { set_skeleton_to_one(q, k, skeleton); });
+    run.write_skeleton(panel, skeleton);
+    run.write("wq", panel, wq.data());
+    run.write("wk", panel, wk.data());
   });
 }
 
@@ -230,6 +245,15 @@ std::string rescale_weights(PathRun& run) {
   return "columns rescaled";
 }
 
+std::string start_weights(PathRun& run) {
+  for (const char* name : {"wq", "wk"}) run.create(name, run.type());
+  for (const char* name : {"skeleton_q", "skeleton_k"}) run.create(name, DType::i32);
+  run.for_each_head([&](Index problem) {
+    run.task.f64 ? start_head<double>(run, problem) : start_head<float>(run, problem);
+  });
+  return "weights of the skeleton set to 1, skeleton " + rule_name(run.task.rule);
+}
+
 std::string step_weights(PathRun& run) {
   const PathTask& task = run.task;
   create_step_results(run);
@@ -246,7 +270,7 @@ std::string step_weights(PathRun& run) {
     if (task.stops) {
       report_step(task, all, heads, run.report);
       throw Error(Failure::numerical, text,
-                  task.rule == SkeletonRule::cyclic
+                  task.rule == SkeletonRule::cyclic || task.rule == SkeletonRule::across_heads
                       ? "a smaller --rate, --skeleton largest, or --on-singular skip or clip"
                       : "a smaller --rate, or --on-singular skip or clip");
     }

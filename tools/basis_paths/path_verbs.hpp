@@ -10,11 +10,12 @@ namespace attn::tools {
 std::string identify_paths(PathRun& run);
 std::string find_path_values(PathRun& run);
 std::string reconstruct_from_paths(PathRun& run);
-/// For reconstruct with paths: the number of paths, or of rows of all paths, that are in memory at
-/// a time besides the basis of a head. Throws Error(memory).
+/// For reconstruct and identify with paths: the number of paths, or of rows of all paths, that are
+/// in memory at a time besides the basis of a head. Throws Error(memory).
 BlockPlan plan_paths(const cli::Arguments& arguments, const PathTask& task);
 
 std::string rescale_weights(PathRun& run);
+std::string start_weights(PathRun& run);
 
 /// Throws Error(numerical) at a head with singular columns unless --on-singular allows them; the
 /// report lists them in either case.

@@ -87,12 +87,15 @@ ResultFamily columns() {
 
 ResultFamily paths() {
   return {.tool = "basis-paths",
-          .names = {"basis_path", "basis_value", "wk_skeleton", "path_value"},
-          .inputs = {"wq", "wk", "skeleton_q", "skeleton_k"},
+          .names = {"basis_path", "path_basis", "path_exponent", "basis_value", "wk_skeleton",
+                    "path_value"},
+          .inputs = {"wq", "wk", "skeleton_q", "skeleton_k", "path"},
           .attributes = {},
           .left_by_run = "",
           .value_left = "",
           .inputs_of = {{"basis_path", {"skeleton_q", "skeleton_k"}},
+                        {"path_basis", {"path", "skeleton_q", "skeleton_k"}},
+                        {"path_exponent", {"path", "skeleton_q", "skeleton_k"}},
                         {"path_value", {"basis_value", "skeleton_q", "skeleton_k"}}}};
 }
 

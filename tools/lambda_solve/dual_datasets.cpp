@@ -13,7 +13,7 @@ void declare_dual_datasets(cli::Declaration& d) {
       .formula("                    - log sum_i u_i exp<t_i, lambda>")
       .formula("p_i = u_i exp<t_i, lambda> / sum_j u_j exp<t_j, lambda>")
       .formula("mu = sum_i u_i t_i,   h = sum_i p_i t_i,   lambda = alpha (mu + z - h)")
-      .formula("radius r: min_p KL(p|u) with |mu + z - h|^2 <= r, where |lambda| = alpha sqrt(r)")
+      .formula("radius r: min_p KL(p|u), |mu + z - h|^2 <= r: where |lambda| = alpha sqrt(r)")
       .formula("  dual    max_lambda  <lambda, mu + z> - sqrt(r) |lambda|")
       .formula("                      - log sum_i u_i exp<t_i, lambda>");
   d.dataset("t", "(..., n, d)", "with --from templates: the templates")
