@@ -18,7 +18,7 @@ INPUT := data/passage.h5
 .DELETE_ON_ERROR:
 export PATH := $(abspath $(BIN)):$(PATH)
 
-FIGURES := column-sums collapse-curves collapse-steps-dot collapse-steps-gaussian evidence \
+FIGURES := column-sums collapse-curves collapse-steps-dot collapse-steps-gaussian evidence preferences \
            relative-deviation sinkhorn-error attention-map heatmap temperature
 all: $(FIGURES:%=$(OUT)/%.pdf) $(FIGURES:%=$(OUT)/%.png)
 
@@ -74,6 +74,20 @@ $(ALPHAS:%=$(DATA)/alpha-%.h5): $(DATA)/alpha-%.h5: $(DATA)/problem.h5 $(BIN)/la
 	lambda-solve --alpha $* $< -q --force -o $@
 
 $(OUT)/evidence.pdf $(OUT)/evidence.png: $(PLOT)/evidence.py $(ALPHAS:%=$(DATA)/alpha-%.h5)
+
+# The same with five templates of unequal preferences.
+
+PREFERENCE_ALPHAS := 0.1 0.5 1 5
+
+$(DATA)/five.h5: | $(DATA)
+	$(PYTHON) -c 'import h5py; five = h5py.File("$@", "w"); \
+	  five["t"] = [[-1.5, -0.8], [1.2, -1.1], [1.6, 0.7], [0.1, 1.6], [-1.3, 0.9]]; \
+	  five["preference"] = [0.35, 0.25, 0.2, 0.15, 0.05]; five["z"] = [[0.5, 1.1]]'
+
+$(PREFERENCE_ALPHAS:%=$(DATA)/five-%.h5): $(DATA)/five-%.h5: $(DATA)/five.h5 $(BIN)/lambda-solve
+	lambda-solve --alpha $* $< -q --force -o $@
+
+$(OUT)/preferences.pdf $(OUT)/preferences.png: $(PLOT)/evidence.py $(PREFERENCE_ALPHAS:%=$(DATA)/five-%.h5)
 
 # --- FD Fig. 4: deviation of attention from inference
 

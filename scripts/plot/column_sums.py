@@ -32,6 +32,8 @@ def options(parser):
                         help="keys with smaller sums are explained away (default %(default)g)")
     parser.add_argument("--head", type=integers, metavar="H[,H]",
                         help="draw only this head, by its leading axes")
+    parser.add_argument("--natural", action="store_true",
+                        help="natural logarithms on the axis, not decimal ones")
     parser.add_argument("--bins", type=between(1, 10000, int), default=50, metavar="N",
                         help="default %(default)s")
 
@@ -117,11 +119,11 @@ def name_of(scheme, values, epsilon):
     return text
 
 
-def mark(axis, marks, ends):
+def mark(axis, marks, ends, logarithm):
     """Dotted lines with their names above the panel. Names that would touch stand on either side, or
     above each other where there is no room for that."""
-    marks = sorted((np.log10(value), text) for value, text in marks
-                   if ends[0] <= np.log10(value) <= ends[1])
+    marks = sorted((logarithm(value), text) for value, text in marks
+                   if ends[0] <= logarithm(value) <= ends[1])
     points = 72 * (axis.figure.get_figwidth() - 0.6)  # width of the panel
     shares = [(place - ends[0]) / (ends[1] - ends[0]) for place, _ in marks]
     near = len(marks) == 2 and (shares[1] - shares[0]) * points < 2 * sum(len(t) for _, t in marks)
@@ -168,7 +170,8 @@ def draw(arguments):
         looks = {(place, scheme): (look(place)[0], look(schemes.index(scheme))[1])
                  for place, scheme in lines}
 
-    drawn = {line: np.log10(values[values > 0]) for line, values in lines.items()}
+    logarithm = np.log if arguments.natural else np.log10
+    drawn = {line: logarithm(values[values > 0]) for line, values in lines.items()}
     logs = np.concatenate([*drawn.values(), [0]])  # 1 is the mean for a square problem
     margin = 0.02 * np.ptp(logs) + 0.1
     edges = np.linspace(logs.min() - margin, logs.max() + margin, arguments.bins + 1)
@@ -190,7 +193,7 @@ def draw(arguments):
     if bound := bound_of(read_in):
         marks.append((bound[0], f"{bound[1]}, the bound of dnas" if arguments.width >= 5 else
                       f"bound {bound[1]}"))
-    mark(axis, marks, edges[[0, -1]])
-    axis.set_xlabel("log₁₀ of the column sum c (attention that a key gets from all queries)")
+    mark(axis, marks, edges[[0, -1]], logarithm)
+    axis.set_xlabel(f"{'ln' if arguments.natural else 'log₁₀'} of the column sum c (attention that a key gets from all queries)")
     axis.set_ylabel("keys per bin (number" + (f", without {masked} masked)" if masked else ")"))
     save(figure, arguments, bundles, legend_of(axis, 2))

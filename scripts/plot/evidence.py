@@ -88,7 +88,9 @@ def draw_panel(axis, problem):
 
 def title_of(bundle, name, index):
     alpha, status = (bundle.attribute(f"attn_dual_{one}") for one in ("alpha", "status"))
-    title = name if alpha is None else f"α = {short(alpha)}"
+    radius = bundle.attribute("attn_dual_radius")
+    title = (f"α = {short(alpha)}" if alpha is not None else
+             f"r = {short(radius)}" if radius is not None else name)
     title = ", ".join(filter(None, [title, head_name(bundle.position("h", 2, index))]))
     return title if status in (None, "converged") else f"{title} ({plain(status)})"
 
@@ -96,7 +98,8 @@ def title_of(bundle, name, index):
 def draw(arguments):
     bundles = [Bundle(address) for address in arguments.inputs]
     problems = [problem_of(bundle, arguments.head) for bundle in bundles]
-    columns = min(len(bundles), 3 if arguments.width >= 5 else 2)
+    most = 3 if arguments.width >= 5 and len(bundles) != 4 else 2
+    columns = min(len(bundles), most)
     rows = -(-len(bundles) // columns)
     drawn = np.concatenate([part[:, :2] for templates, _, pointed, answers in problems
                             for part in (templates, pointed, *answers.values())])

@@ -50,6 +50,10 @@ class Figures(FigureTest):
             self.assert_near("share", float(share), below, 0.05 * below)
         self.assertIn("ε = 1e-6", words)
         self.assertIn("$ explain-away-stats passage.h5", " ".join(words))
+        self.assertIn("log₁₀ of the column sum c (attention that a key gets from all queries)", words)
+        words = self.words("column-sums", "stats.h5", "--natural")
+        self.assertIn("ln of the column sum c (attention that a key gets from all queries)", words)
+        self.assertIn("−20", words)  # of the least sum, 5e-10, the logarithm is −21
 
     def test_column_sums_of_a_pipe_and_of_one_head(self):
         stream = self.run_tool("attn-compute", PASSAGE, "--emit", "col_sum", "--scheme",
@@ -151,6 +155,8 @@ class Figures(FigureTest):
         self.run_tool("lambda-solve", "problem.h5", "--scale", "3", "--max-iterations", "1", "--alpha",
                       "100", "--tolerance", "1e-14", "-o", "rough.h5", status=1)
         self.assertIn("α = 100, head 0 (not_converged)", self.words("evidence", "rough.h5"))
+        self.run_tool("lambda-solve", "problem.h5", "--radius", "50", "-o", "near.h5")
+        self.assertIn("r = 50, head 0", self.words("evidence", "near.h5"))
         self.write("one.h5", t=np.eye(2), z=np.eye(2), h=np.eye(2))
         self.assertIn("one.h5", self.words("evidence", "one.h5"))
         for name, values in (("mask", np.ones((4, 30))), ("bias", np.zeros((4, 30)))):

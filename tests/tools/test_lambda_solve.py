@@ -354,6 +354,14 @@ class LambdaSolve(ToolTest):
         self.assertNotIn("attn_dual_alpha", found.attributes)
         self.assertEqual(found.attributes["attn_dual_radius"], float(radius))
 
+    def test_noise(self):
+        random = np.random.default_rng(14)
+        self.write("in.h5", t=random.normal(size=(9, 3)), z=random.normal(size=(4, 3)))
+        noisy = self.solve("in.h5", "--noise=0.5", "--weight=0.25", "-q")
+        self.assertEqual(noisy.attributes["attn_dual_alpha"], 8)
+        self.assert_same_bits(noisy, self.solve("in.h5", "--alpha=8", "-q"), ["lambda", "h", "gap"])
+        self.assertEqual(self.solve("in.h5", "--noise=0.5", "-q").attributes["attn_dual_alpha"], 2)
+
     def test_radius_wide_and_least(self):
         # The mean (1/2, 0) plus the evidence is (2, 3): 10 from the nearest template, (1, 0).
         t, z = np.array([[0.0, 0], [1, 0]]), np.array([[1.5, 3]])
@@ -376,6 +384,10 @@ class LambdaSolve(ToolTest):
         self.write("in.h5", t=np.eye(3), z=np.eye(3), cost=np.ones((3, 3)))
         for arguments, text in ((("--radius=1", "--alpha=1"), "both --alpha and --radius"),
                                 (("--radius=1", "--divergence=ot", "--gamma=1"), "--divergence kl"),
+                                (("--noise=1", "--alpha=1"), "both --alpha and --noise"),
+                                (("--noise=1", "--radius=1"), "both --noise and --radius"),
+                                (("--weight=1",), "--weight requires --noise"),
+                                (("--noise=1e-300", "--weight=1e-300"), "beyond float64"),
                                 (("--emit=alpha",), "--emit alpha requires --radius"),
                                 (("--radius=0",), "expected a number > 0"),
                                 (("--radius=-1",), "expected a number > 0"),

@@ -12,6 +12,7 @@ void declare_dual_datasets(cli::Declaration& d) {
       .formula("dual    max_lambda  <lambda, mu + z> - |lambda|^2/(2 alpha)")
       .formula("                    - log sum_i u_i exp<t_i, lambda>")
       .formula("p_i = u_i exp<t_i, lambda> / sum_j u_j exp<t_j, lambda>")
+      .formula("alpha = 1/(weight noise) minimises |mu + z - h|^2/(2 noise) + weight KL(p|u)")
       .formula("mu = sum_i u_i t_i,   h = sum_i p_i t_i,   lambda = alpha (mu + z - h)")
       .formula("radius r: min_p KL(p|u), |mu + z - h|^2 <= r: where |lambda| = alpha sqrt(r)")
       .formula("  dual    max_lambda  <lambda, mu + z> - sqrt(r) |lambda|")

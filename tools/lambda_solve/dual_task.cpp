@@ -67,6 +67,18 @@ ScoreOptions resolve_scores(const cli::Arguments& arguments, const io::InputBund
   return options;
 }
 
+void require_one_of(const cli::Arguments& arguments, const std::vector<std::string>& names) {
+  std::string first;
+  for (const std::string& name : names) {
+    if (!arguments.given(name)) continue;
+    if (!first.empty()) {
+      throw Error(Failure::usage,
+                  fmt::format("both --{} and --{} are given, expected one", first, name));
+    }
+    first = name;
+  }
+}
+
 DualTaskOptions resolve(const cli::Arguments& arguments, const io::InputBundle& bundle) {
   DualTaskOptions options;
   options.scores = resolve_scores(arguments, bundle);
@@ -81,8 +93,15 @@ DualTaskOptions resolve(const cli::Arguments& arguments, const io::InputBundle& 
     if (!options.gamma) throw Error(Failure::usage, "--divergence ot requires --gamma G");
   }
   options.radius = arguments.number("radius");
-  if (options.radius && arguments.given("alpha")) {
-    throw Error(Failure::usage, "both --alpha and --radius are given, expected one");
+  require_one_of(arguments, {"alpha", "noise", "radius"});
+  if (arguments.given("weight") && !arguments.given("noise")) {
+    throw Error(Failure::usage, "--weight requires --noise");
+  }
+  if (const auto noise = arguments.number("noise")) {
+    options.alpha = 1 / (arguments.number("weight").value() * *noise);
+    if (!(options.alpha > 0 && std::isfinite(options.alpha))) {
+      throw Error(Failure::usage, "--noise and --weight make an alpha beyond float64");
+    }
   }
   if (options.radius && transport) {
     throw Error(Failure::usage, "--radius requires --divergence kl");

@@ -45,6 +45,12 @@ cli::Declaration declare() {
            "Divergence of p from u. kl: Kullback-Leibler. ot: entropic optimal transport from u to "
            "p, with the dataset cost (n, n) >= 0 (row: to, column: from; inf forbids) and --gamma.",
            "kl");
+  d.number(
+      "noise", "V",
+      "Variance of the errors of each component of the evidence, in place of --alpha: alpha is "
+      "1/(W V) with --weight W.",
+      Range::positive());
+  d.number("weight", "W", "With --noise: the weight of the divergence.", Range::positive(), 1);
   d.number("radius", "R",
            "Finds the p nearest to u with |mu + z - h|^2 <= R. It takes the place of --alpha: each "
            "query has an alpha of its own, at which the squared distance is R. The gap is that of "

@@ -9,7 +9,9 @@ namespace attn::tools {
 void declare_transport_datasets(cli::Declaration& d) {
   d.formula("plan_ij = exp((s_ij - g_j) - f_i),   s = -cost/epsilon")
       .formula("g_j = log sum_i exp(s_ij - f_i) - log b_j")
-      .formula("f_i = log sum_j exp(s_ij - g_j) - log a_i,   repeated");
+      .formula("f_i = log sum_j exp(s_ij - g_j) - log a_i,   repeated")
+      .formula("W(a, b; C) = min <P, C> + epsilon sum P log P = dual + epsilon sum P is the")
+      .formula("divergence ot of lambda-solve; it tends to min <P, C> as epsilon falls");
   d.dataset("cost", "(..., Lq, Lk)", "with --epsilon: costs; inf forbids a pair")
       .dataset("a", "(..., Lq)", "row sums; by default 1/Lq for a cost, 1 for scores")
       .dataset("b", "(..., Lk)", "column sums; by default 1/Lk for a cost, Lq/Lk for scores");
@@ -31,7 +33,8 @@ void declare_transport_datasets(cli::Declaration& d) {
       .report_member("rate, predicted_iterations", convergence_member)
       .report_member("value, primal, dual, gap",
                      "<P, C>, the primal and the dual objective, and a bound on how far the dual "
-                     "is from the optimum; null if unknown")
+                     "is from the optimum; null if unknown. The entropic transport of FD, W, has "
+                     "no -epsilon sum P: W is dual + epsilon sum P, and sum P is that of a")
       .report_member("rescaled", "the difference of the sums of a and b, if b was scaled")
       .report_member(
           "row_total, col_total, unserved_queries, unserved_keys, vanishing",
