@@ -110,6 +110,59 @@ class ClaimCheck(ToolTest):
         self.assertEqual([c["as_expected"] for c in results.values()], [False, False])
         self.assertEqual(results["right"]["margin"], -1)
 
+    def falsify(self, *arguments, status=0):
+        self.check("--falsify", *arguments, status=status)
+        found = json.loads((self.folder / "r.json").read_text())["result"]["falsify"]
+        return found, {c["id"]: c for c in found["list"]}
+
+    def test_claims_that_can_fail(self):
+        echo = "echo '{\"x\": [1, 2]}' > r.json"
+        self.claims(
+            claim("equal", "exit 3", expected=3, more='status = [0, 3]\nperturb = ["3", "0"]'),
+            claim("list", echo, "r.json:/x", "[1, 2]", 'perturb = ["2", "2.5"]'),
+            claim("wrong", "exit 3", more='status = [0, 3]\nexpect = "refuted"\nright = "equal"\n'
+                                          'perturb = ["exit 3", "true"]'),
+            claim("constants", echo, "r.json:/x/0", 1, 'kind = "printed"'),
+            claim("excused", more='unperturbed = "It is so by definition."'))
+        found, each = self.falsify()
+        self.assertEqual({name for name, c in each.items() if c["can_fail"]}, set(each) - {"excused"})
+        self.assertEqual(each["equal"]["perturbed"], 0)
+        self.assertEqual(each["excused"]["reason"], "It is so by definition.")
+        self.assertEqual([found[k] for k in ("computed", "computed_can_fail", "excused", "printed",
+                                             "printed_can_fail", "share")], [4, 3, 1, 1, 1, 0.75])
+        self.assertIn("4 computed claims: 3 can fail (75.0%), 1 say why they cannot", self.text)
+        # Without --falsify nothing is perturbed.
+        self.assertEqual(len(self.check("--keep=kept")), 5)
+        self.assertEqual({f.name for f in (self.folder / "kept").iterdir()}, set(each))
+
+    def test_claims_that_cannot_fail(self):
+        for name, more, says in (
+                ("unnamed", "", "names no perturb"),
+                ("deaf", 'perturb = ["true", "true; true"]', "does not fail when perturbed: measured 0"),
+                ("broken", 'perturb = ["true", "exit 9"]', "the perturbed command has no verdict"),
+                ("wide", 'perturb = ["true", "exit 9"]\nstatus = [0, 9]\ntolerance = 2\nwhy = "w"',
+                 "does not fail when its expectation moves to 1")):
+            with self.subTest(name=name):
+                self.claims(claim(name, more=more))
+                found, each = self.falsify(status=1)
+                self.assertFalse(each[name]["can_fail"])
+                self.assertIn(says, each[name]["reason"])
+                self.assertIn(says, self.text)
+        # An inequality says nothing when its expectation moves.
+        self.claims(claim("constants", more='kind = "printed"').replace('"="', '">="'))
+        found, each = self.falsify()
+        self.assertIn("printed inequality", each["constants"]["reason"])
+        # A claim that does not hold was not shown to be able to fail.
+        self.claims(claim("false", expected=1, more='perturb = ["true", "exit 9"]\nstatus = [0, 9]'))
+        self.assertIn("has not the verdict", self.falsify(status=1)[1]["false"]["reason"])
+
+    def test_required_perturbations(self):
+        self.claims(claim("a", more='perturb = ["true", "exit 1"]'), claim("b"), claim("c"),
+                    claim("d", more='kind = "printed"'), claim("e", more='unperturbed = "Why."'))
+        self.refused("claim-check", "claims.toml", "--require-perturb", status=3,
+                     says=["claims.toml:", "b: perturb is missing, and in 1 more claims"], output=None)
+        self.check("--require-perturb", "--skip=b,c")
+
     def test_its_own_directory(self):
         self.claims(claim("one", "test ! -e x && touch x && echo ${PWD} > $CLAIMS/one"),
                     claim("two", "test ! -e x && touch x && echo ${PWD} > $CLAIMS/two"),
@@ -248,6 +301,12 @@ class ClaimCheck(ToolTest):
                 (("expected = 0", "expected = 0\nstatus = []"), [":10:", "status"]),
                 (("expected = 0", "expected = 0\nstatus = [true]"), [":10:", "status"]),
                 (("expected = 0", "expected = 0\nalone = 1"), [":10:", "alone"]),
+                (("expected = 0", "expected = 0\nperturb = \"true\""), [":10:", "perturb", "two texts"]),
+                (("expected = 0", "expected = 0\nperturb = [\"false\", \"\"]"), [":10:", "no part of the command"]),
+                (("expected = 0", "expected = 0\nperturb = [\"true\", \"true\"]"), [":10:", "changes nothing"]),
+                (("expected = 0", "expected = 0\nperturb = [\"true\", \"\"]\nunperturbed = \"x\""),
+                 [":11:", "unperturbed", "contradicts"]),
+                (("expected = 0", "expected = 0\nkind = \"printed\"\nunperturbed = \"x\""), [":11:", "unperturbed"]),
                 (("value = \"status\"", "value = \"../r.json:/x\""), [":7:", "leaves"]),
                 (("id = \"x\"", "id = \"../x\""), [":3:", "id"]),
                 (("id = \"x\"", "id = 3"), [":3:", "id", "a text"]),

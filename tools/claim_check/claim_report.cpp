@@ -20,31 +20,6 @@ using Json = nlohmann::ordered_json;
 // The number of lines shown of a command's last output.
 constexpr std::size_t most_lines = 12;
 
-// The sign of a NaN has no meaning.
-std::string digits(double value, int count = 6) {
-  return std::isnan(value) ? "nan" : fmt::format("{:.{}g}", value, count);
-}
-
-// "<= 0.5", "1 ± 1e-12", "increasing".
-std::string expected_text(const Claim& claim, const ClaimResult& result) {
-  const Criterion& criterion = claim.criterion;
-  const std::string relation = name(criterion.relation);
-  std::string value;
-  if (criterion.relation != Relation::increasing && criterion.relation != Relation::decreasing) {
-    const auto* numbers = std::get_if<std::vector<double>>(&claim.expected);
-    if (result.ran()) {
-      value = digits(result.verdict.expected);
-    } else {
-      value = numbers == nullptr ? std::get<std::string>(claim.expected) : digits(numbers->front());
-    }
-  }
-  std::string text = relation == "within" ? value : relation + (value.empty() ? "" : " " + value);
-  if (criterion.tolerance > 0) text += fmt::format(" ± {:g}", criterion.tolerance);
-  if (criterion.relative_tolerance > 0)
-    text += fmt::format(" ± {:g} rel", criterion.relative_tolerance);
-  return text;
-}
-
 std::string verdict_text(const Claim& claim, const ClaimResult& result) {
   if (!result.ran()) return "ERROR";
   const bool holds = result.verdict.holds;
@@ -137,6 +112,29 @@ void add_case(const Claim& claim, const ClaimResult& result, pugi::xml_node suit
 
 }  // namespace
 
+std::string digits(double value, int count) {
+  return std::isnan(value) ? "nan" : fmt::format("{:.{}g}", value, count);
+}
+
+std::string expected_text(const Claim& claim, const ClaimResult& result) {
+  const Criterion& criterion = claim.criterion;
+  const std::string relation = name(criterion.relation);
+  std::string value;
+  if (criterion.relation != Relation::increasing && criterion.relation != Relation::decreasing) {
+    const auto* numbers = std::get_if<std::vector<double>>(&claim.expected);
+    if (result.ran()) {
+      value = digits(result.verdict.expected);
+    } else {
+      value = numbers == nullptr ? std::get<std::string>(claim.expected) : digits(numbers->front());
+    }
+  }
+  std::string text = relation == "within" ? value : relation + (value.empty() ? "" : " " + value);
+  if (criterion.tolerance > 0) text += fmt::format(" ± {:g}", criterion.tolerance);
+  if (criterion.relative_tolerance > 0)
+    text += fmt::format(" ± {:g} rel", criterion.relative_tolerance);
+  return text;
+}
+
 ClaimResults::Counts ClaimResults::counts() const {
   Counts counts;
   for_each(*this, [&](const Claim& claim, const ClaimResult& result) {
@@ -157,17 +155,7 @@ std::string claims_table(const ClaimResults& all) {
                          explanation(claim, result), cli::one_line(claim.statement),
                          last_lines(result.log));
   });
-  std::vector<std::size_t> widths(headings().size(), 0);
-  for (const auto& row : rows) {
-    for (std::size_t k = 0; k < row.size(); ++k)
-      widths[k] = std::max(widths[k], characters(row[k]));
-  }
-  std::string text;
-  for (const auto& row : rows) {
-    std::string line;
-    for (std::size_t k = 0; k < row.size(); ++k) line += padded(row[k], widths[k] + 2);
-    text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
-  }
+  const std::string text = aligned(rows);
   return text + wrong + (wrong.empty() ? "" : "\n") + summary(all);
 }
 

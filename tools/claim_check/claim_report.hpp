@@ -25,6 +25,12 @@ struct ClaimResults {
   Counts counts() const;
 };
 
+/// A number with six digits; the sign of a NaN has no meaning.
+std::string digits(double value, int count = 6);
+
+/// What is expected: "<= 0.5", "1 ± 1e-12", "increasing".
+std::string expected_text(const Claim& claim, const ClaimResult& result);
+
 /// The table: id, source, expected, measured, margin, verdict, seconds. Below it, for each failure,
 /// the statement, the reason and the last output of the command.
 std::string claims_table(const ClaimResults& all);

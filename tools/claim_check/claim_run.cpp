@@ -8,18 +8,15 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <optional>
 #include <system_error>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "attnkit/error.hpp"
+#include "claim_check/claim_measurement.hpp"
 #include "claim_check/shell_command.hpp"
 #include "cli/terminal.hpp"
 #include "cli/words.hpp"
-#include "io/address.hpp"
-#include "io/input.hpp"
 #include "system/system_reason.hpp"
 
 namespace attn::tools {
@@ -29,9 +26,6 @@ namespace fs = std::filesystem;
 
 // The number of bytes kept of a command's output.
 constexpr std::streamoff most_log = 4000;
-
-// The maximum count of numbers in one value.
-constexpr Index most_values = Index{1} << 24;
 
 // The claim's own directory, removed at the end unless it is kept.
 class Folder {
@@ -67,92 +61,6 @@ std::string log_of(const std::string& file) {
   return text;
 }
 
-double number_of(const nlohmann::json& json, const std::string& place) {
-  if (json.is_boolean()) return json.get<bool>() ? 1 : 0;
-  if (json.is_number()) return json.get<double>();
-  throw Error(Failure::input,
-              place + " is " + json.type_name() + ", expected a number" +
-                  (json.is_null() ? " (null stands for one that is not finite)" : ""));
-}
-
-struct Values {
-  std::vector<double> numbers;
-  std::optional<Shape> shape;  // set for a dataset
-};
-
-// A device or FIFO could be read forever.
-void require_regular(const std::string& file, const std::string& place) {
-  std::error_code failed;
-  if (!fs::exists(file, failed)) throw Error(Failure::input, place + ": no such file");
-  if (!fs::is_regular_file(file, failed)) {
-    throw Error(Failure::input, place + ": not a regular file");
-  }
-}
-
-// Appends arrays in arrays, row-major, nested at most as deep as datasets.
-void add_numbers(const nlohmann::json& json, const std::string& place, int depth,
-                 std::vector<double>& numbers) {
-  if (!json.is_array()) {
-    numbers.push_back(number_of(json, place));
-    return;
-  }
-  if (depth == 0) throw Error(Failure::input, place + ": arrays are nested too deeply");
-  for (const auto& item : json) add_numbers(item, place, depth - 1, numbers);
-}
-
-Values of_json(const std::string& file, const std::string& pointer, const std::string& place) {
-  require_regular(file, place);
-  std::ifstream stream(file);
-  try {
-    const auto json = nlohmann::json::parse(stream);
-    Values values;
-    add_numbers(json.at(nlohmann::json::json_pointer(pointer)), place, 32, values.numbers);
-    return values;
-  } catch (const nlohmann::json::exception& error) {
-    throw Error(Failure::input, place + ": " + cli::one_line(error.what()));
-  }
-}
-
-Values of_dataset(const std::string& address, const std::string& place) {
-  require_regular(io::parse_address(address).file, place);
-  try {
-    io::InputBundle::Options options;
-    options.named = {{"value", address}};
-    const io::InputBundle bundle(options);
-    const io::InputDataset dataset = bundle.dataset("value");
-    const Index count = element_count(dataset.shape());
-    if (count > most_values) {
-      throw Error(Failure::input,
-                  fmt::format("{} numbers, expected {} at most", count, most_values));
-    }
-    std::vector<double> values(static_cast<std::size_t>(count));
-    dataset.read(Shape(dataset.shape().size(), 0), dataset.shape(), values.data());
-    return {std::move(values), dataset.shape()};
-  } catch (const Error& error) {
-    throw Error(Failure::input, place + ": " + error.what());
-  }
-}
-
-Values read_values(const std::string& place, const Folder& folder, int status) {
-  if (place == "status") return {{static_cast<double>(status)}, {}};
-  constexpr std::string_view mark = ".json:/";
-  const std::size_t at = place.find(mark);
-  if (at == std::string::npos) return of_dataset(folder.file(place), place);
-  const std::size_t end = at + mark.size() - 2;  // the colon
-  return of_json(folder.file(place.substr(0, end)), place.substr(end + 1), place);
-}
-
-// NaN is refused, since it would refute any claim, including those that must fail.
-Values values_at(const std::string& place, const Folder& folder, int status) {
-  Values values = read_values(place, folder, status);
-  const auto& numbers = values.numbers;
-  const auto found =
-      std::find_if(numbers.begin(), numbers.end(), [](double x) { return std::isnan(x); });
-  if (found == numbers.end()) return values;
-  throw Error(Failure::input, fmt::format("{}: number {} of {} is nan", place,
-                                          found - numbers.begin(), numbers.size()));
-}
-
 void require_run(const Claim& claim, const ShellOutcome& outcome) {
   if (outcome.timed_out) {
     throw Error(Failure::input, fmt::format("took more than {:g} seconds", claim.time_limit));
@@ -164,29 +72,22 @@ void require_run(const Claim& claim, const ShellOutcome& outcome) {
                                           outcome.status, fmt::join(claim.status, " or ")));
 }
 
-Verdict judge(const Claim& claim, const Folder& folder, int status) {
-  Values measured = values_at(claim.value, folder, status);
+Measurement measurement_of(const Claim& claim, const Folder& folder, int status) {
+  Measurement found;
+  found.measured = values_at(claim.value, folder.path(), status);
   if (claim.reduction) {
-    measured = {{reduce(*claim.reduction, measured.numbers)}, {}};
-    if (std::isnan(measured.numbers.front())) {
+    found.measured = {{reduce(*claim.reduction, found.measured.numbers)}, {}};
+    if (std::isnan(found.measured.numbers.front())) {
       throw Error(Failure::input, claim.value + ": no numbers to reduce");
     }
   }
-  Values expected;
   if (const auto* place = std::get_if<std::string>(&claim.expected)) {
-    expected = values_at(*place, folder, status);
+    found.expected = values_at(*place, folder.path(), status);
   } else {
-    expected.numbers = std::get<std::vector<double>>(claim.expected);
+    found.expected.numbers = std::get<std::vector<double>>(claim.expected);
   }
-  if (measured.shape && expected.shape && expected.numbers.size() != 1 &&
-      *measured.shape != *expected.shape) {
-    throw Error(Failure::input,
-                fmt::format("{} is {}, {} is {}", claim.value, to_string(*measured.shape),
-                            std::get<std::string>(claim.expected), to_string(*expected.shape)));
-  }
-  Values over;
-  if (claim.over) over = values_at(*claim.over, folder, status);
-  return judge(claim.criterion, measured.numbers, expected.numbers, over.numbers);
+  if (claim.over) found.over = values_at(*claim.over, folder.path(), status);
+  return found;
 }
 
 ShellCommand command_of(const Claim& claim, const ClaimPlace& place, const Folder& folder) {
@@ -220,7 +121,9 @@ ClaimResult run_claim(const Claim& claim, const ClaimPlace& place) {
   result.log = log_of(command.errors);
   try {
     require_run(claim, outcome);
-    result.verdict = judge(claim, folder, outcome.status);
+    const Measurement found = measurement_of(claim, folder, outcome.status);
+    result.verdict = judge(claim, found);
+    result.moved = judge_moved(claim, found);
   } catch (const Error& error) {
     result.error = cli::one_line(error.what());
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "claim_check/claims.hpp"
@@ -13,7 +14,8 @@ struct ClaimResult {
   std::string error;
   std::string log;  ///< the output of the command; only its end if it is long
   Verdict verdict;
-  double seconds = 0;  ///< elapsed time of the command
+  std::optional<Verdict> moved = {};  ///< judge_moved
+  double seconds = 0;                 ///< elapsed time of the command
 
   bool ran() const { return error.empty(); }
 };
@@ -28,12 +30,9 @@ struct ClaimPlace {
   int threads = 1;     ///< ATTN_NUM_THREADS of the command
 };
 
-/// Runs the command of one claim in a new directory and judges its result. $CLAIMS is the directory
-/// of the file of claims. Addresses of values: FILE.json:/pointer is a number, or numbers in arrays
-/// in their order, of a JSON file (RFC 6901; true is 1, false 0); "status" is the command's exit
-/// status; anything else is the address of a dataset (io::parse_address), read row-major. File
-/// names are relative to the claim's directory. Throws Error(output) if the directory exists
-/// already, or no directory or process can be created.
+/// Runs the command of one claim in a new directory and judges the numbers at its addresses
+/// (values_at). $CLAIMS is the directory of the file of claims. Throws Error(output) if the
+/// directory exists already, or no directory or process can be created.
 ClaimResult run_claim(const Claim& claim, const ClaimPlace& place);
 
 }  // namespace attn::tools

@@ -26,9 +26,7 @@ struct Slack {
 double difference(double x, double y) { return x == y ? 0 : x - y; }
 
 Slack slack(const Criterion& criterion, double measured, double expected) {
-  const double room =
-      criterion.tolerance +
-      (criterion.relative_tolerance == 0 ? 0 : criterion.relative_tolerance * std::abs(expected));
+  const double room = tolerance_at(criterion, expected);
   switch (criterion.relation) {
     case Relation::less:
       return {difference(expected, measured) + room, false};
@@ -121,6 +119,13 @@ const std::vector<std::string>& relation_names() {
 }
 
 std::string name(Relation relation) { return relation_names()[static_cast<std::size_t>(relation)]; }
+
+double tolerance_at(const Criterion& criterion, double expected) {
+  // Not 0 times an infinity.
+  const double relative =
+      criterion.relative_tolerance == 0 ? 0 : criterion.relative_tolerance * std::abs(expected);
+  return criterion.tolerance + relative;
+}
 
 const std::vector<std::string>& reduction_names() {
   static const std::vector<std::string> names = {"min", "max",   "max-abs", "mean",

@@ -31,6 +31,9 @@ struct Criterion {
   double relative_tolerance = 0;
 };
 
+/// t for an expected number.
+double tolerance_at(const Criterion& criterion, double expected);
+
 /// Reduces several numbers to one before they are judged. The result is NaN if a number is NaN or,
 /// except for count, if there are no numbers.
 enum class Reduction { min, max, max_abs, mean, sum, count, first, last };

@@ -21,7 +21,8 @@ const std::set<std::string>& claim_keys() {
       "id",         "source",   "statement", "tags",      "command",
       "time-limit", "status",   "alone",     "value",     "over",
       "reduce",     "relation", "expected",  "tolerance", "relative-tolerance",
-      "why",        "expect",   "right"};
+      "why",        "expect",   "right",     "kind",      "perturb",
+      "unperturbed"};
   return keys;
 }
 
@@ -208,6 +209,25 @@ void read_run(const Table& table, Claim& claim) {
   }
 }
 
+void read_perturbation(const Table& table, Claim& claim) {
+  claim.printed = table.choice("kind", {"computed", "printed"}).value_or(0) == 1;
+  claim.unperturbed = table.text("unperturbed").value_or("");
+  if (!claim.unperturbed.empty() && (claim.printed || table.has("perturb"))) {
+    table.refuse("unperturbed",
+                 claim.printed ? "has no meaning for a printed claim" : "contradicts perturb");
+  }
+  if (!table.has("perturb")) return;
+  const auto texts = table.list<std::string>("perturb", "two texts");
+  if (texts.size() != 2) {
+    table.refuse("perturb", "expected two texts: a part of the command, and what replaces it");
+  }
+  if (texts[0].empty() || claim.command.find(texts[0]) == std::string::npos) {
+    table.refuse("perturb", "\"" + cli::one_line(texts[0]) + "\" is no part of the command");
+  }
+  if (texts[0] == texts[1]) table.refuse("perturb", "changes nothing");
+  claim.perturbation = Perturbation{texts[0], texts[1]};
+}
+
 void read_verdict(const Table& table, Claim& claim) {
   claim.refuted = table.choice("expect", {"holds", "refuted"}).value_or(0) == 1;
   claim.right = table.text("right").value_or("");
@@ -260,6 +280,7 @@ Claim read_claim(const Table& table, const Table& top, const std::string& file) 
   read_expected(table, claim);
   read_value(table, claim);
   read_run(table, claim);
+  read_perturbation(table, claim);
   read_verdict(table, claim);
   return claim;
 }
@@ -305,6 +326,23 @@ std::vector<Claim> read_claims(const std::vector<std::string>& files) {
   for (const std::string& file : files) read_file(file, claims);
   require_unique_ids(claims);
   return claims;
+}
+
+void require_perturbations(std::span<const Claim> claims) {
+  std::vector<const Claim*> lacking;
+  for (const Claim& claim : claims) {
+    if (!claim.printed && !claim.perturbation && claim.unperturbed.empty()) {
+      lacking.push_back(&claim);
+    }
+  }
+  if (lacking.empty()) return;
+  const Claim& first = *lacking.front();
+  throw Error(
+      Failure::input,
+      fmt::format("{}:{}: {}: perturb is missing{}", first.file, first.line, first.id,
+                  lacking.size() == 1 ? std::string()
+                                      : fmt::format(", and in {} more claims", lacking.size() - 1)),
+      "perturb = [\"a part of the command\", \"what makes the claim fail in its place\"]");
 }
 
 }  // namespace attn::tools

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <variant>
 #include <vector>
@@ -8,6 +9,12 @@
 #include "claim_check/claim_verdict.hpp"
 
 namespace attn::tools {
+
+/// A change of a claim's command, under which the claim must come out the other way.
+struct Perturbation {
+  std::string text;         ///< occurs in the command
+  std::string replacement;  ///< takes its place wherever it occurs
+};
 
 /// A numerical claim of a document, as written in a file of claims.
 struct Claim {
@@ -28,6 +35,10 @@ struct Claim {
   Criterion criterion;
   std::string why;  ///< reason for the tolerance
 
+  bool printed = false;  ///< it compares printed constants, and nothing is computed
+  std::optional<Perturbation> perturbation;
+  std::string unperturbed;  ///< why there is none, although the claim is computed
+
   bool refuted = false;  ///< printed but wrong: it must fail
   std::string right;     ///< if refuted: the id of the corrected claim
 
@@ -40,5 +51,9 @@ struct Claim {
 /// file, line and key, for text that is not TOML; keys that are unknown, missing, of the wrong type
 /// or contradictory; repeated ids; and ids in `right` that do not exist.
 std::vector<Claim> read_claims(const std::vector<std::string>& files);
+
+/// Throws Error(input), naming file and line of the first one, if claims are computed and neither
+/// name a perturbation nor say why there is none.
+void require_perturbations(std::span<const Claim> claims);
 
 }  // namespace attn::tools

@@ -11,7 +11,10 @@
 #include <nlohmann/json.hpp>
 
 #include "attnkit/error.hpp"
+#include "claim_check/claim_falsification.hpp"
 #include "claim_check/claim_report.hpp"
+#include "claim_check/claim_selection.hpp"
+#include "claim_check/falsification_report.hpp"
 #include "claim_check/scratch_folder.hpp"
 #include "cli/progress.hpp"
 #include "cli/text_file.hpp"
@@ -44,6 +47,11 @@ cli::Declaration declare() {
       "need why, a sentence. expect = \"refuted\" marks a claim that is wrong as printed; right is "
       "then the id of the corrected claim.");
   d.about(
+      "perturb = [\"a\", \"b\"] names a change under which the claim must fail (a refuted one: "
+      "must hold): b takes the place of a wherever the command has it. --falsify runs these, and "
+      "moves the expectations of =, within and slope. unperturbed says why a claim has none; kind "
+      "= \"printed\" marks one that only compares printed constants.");
+  d.about(
       "A claim holds, is refuted, or could not be run (error). The margin in the report is the "
       "distance of the measured number from the edge of its tolerance, negative if it lies "
       "outside.");
@@ -57,6 +65,10 @@ cli::Declaration declare() {
   d.text("junit", "FILE", "Writes the verdicts as JUnit XML.");
   d.text("markdown", "FILE", "Writes the table as Markdown.");
   d.text("keep", "DIR", "Runs each command in a new directory DIR/id and keeps it.");
+  d.flag("falsify",
+         "Checks that claims can fail: runs each perturbed command, too, and moves expectations.");
+  d.flag("require-perturb",
+         "Refuses files in which a computed claim names no perturb, and no reason for that.");
   d.flag("list", "Lists the claims without running them.");
   declare_table_options(d, "claim", {.writes_bundle = false});
   d.column("file, id, source", "where the claim is stored, its name, and the document")
@@ -70,82 +82,25 @@ cli::Declaration declare() {
           "an array of id, source, statement, tags, relation, tolerance, "
           "relative_tolerance, why, expect, verdict (holds, refuted or error), as_expected, "
           "measured, expected, margin and seconds of each claim; right, if it is refuted; error, "
-          "if it "
-          "could not run");
+          "if it could not run")
+      .report_member("falsify",
+                     "with --falsify: computed, computed_can_fail, excused, printed, "
+                     "printed_can_fail, share (of computed claims that can fail), list (id, kind, "
+                     "can_fail, reason, perturbed: the number measured then)");
   d.reference(doubly_normalized_reference)
       .reference(explain_away_reference)
       .reference(mechanisms_reference)
       .reference(scale_invariant_reference)
       .reference(fenchel_reference);
   d.example("claim-check data/claims/*.toml", "Check that all claims still hold.");
+  d.example("claim-check --falsify data/claims/*.toml", "Check that all of them can fail.");
   d.example("claim-check --select gradients --junit claims.xml paper.toml",
             "Check the claims of one tag in CI.");
   d.exit_status(0, "every claim came out as expected");
-  d.exit_status(1, "some claim did not, or could not be run");
+  d.exit_status(1, "some claim did not, could not be run, or (--falsify) cannot fail");
   d.exit_status(4, "");
   d.exit_status(6, "");
   return d;
-}
-
-std::vector<std::string> split_list(const std::string& text) {
-  std::vector<std::string> parts;
-  std::string part;
-  for (const char c : text + ",") {
-    if (c != ',') {
-      part += c;
-    } else if (!part.empty()) {
-      parts.push_back(std::exchange(part, ""));
-    }
-  }
-  return parts;
-}
-
-bool is_called(const Claim& claim, const std::string& word) {
-  return claim.id == word || std::count(claim.tags.begin(), claim.tags.end(), word) > 0;
-}
-
-bool is_any_of(const Claim& claim, const std::vector<std::string>& words) {
-  return std::any_of(words.begin(), words.end(),
-                     [&](const std::string& word) { return is_called(claim, word); });
-}
-
-// The ids and tags in a list; each must belong to some claim.
-std::vector<std::string> words_of(const cli::Arguments& arguments, const std::string& option,
-                                  const std::vector<Claim>& claims) {
-  std::vector<std::string> words = split_list(arguments.text(option));
-  if (arguments.given(option) && words.empty()) {
-    throw Error(Failure::usage, "--" + option + " names no claim");
-  }
-  for (const std::string& word : words) {
-    const bool known = std::any_of(claims.begin(), claims.end(),
-                                   [&](const Claim& claim) { return is_called(claim, word); });
-    if (known) continue;
-    throw Error(Failure::usage, "--" + option + ": no claim has the id or tag " + word,
-                "--list shows the claims");
-  }
-  return words;
-}
-
-std::vector<Claim> selected(const cli::Arguments& arguments, const std::vector<Claim>& claims) {
-  const std::vector<std::string> wanted = words_of(arguments, "select", claims);
-  const std::vector<std::string> unwanted = words_of(arguments, "skip", claims);
-  std::vector<Claim> kept;
-  for (const Claim& claim : claims) {
-    if (!wanted.empty() && !is_any_of(claim, wanted)) continue;
-    if (!is_any_of(claim, unwanted)) kept.push_back(claim);
-  }
-  if (kept.empty()) throw Error(Failure::usage, "--skip leaves no claim");
-  return kept;
-}
-
-std::string listing(const std::vector<Claim>& claims) {
-  std::string text;
-  for (const Claim& claim : claims) {
-    text +=
-        fmt::format("{}  {}  [{}]{}\n    {}\n", claim.id, claim.source, fmt::join(claim.tags, " "),
-                    claim.refuted ? "  refuted" : "", claim.statement);
-  }
-  return text;
 }
 
 // The other tools are in the folder of this one.
@@ -190,6 +145,31 @@ std::vector<ClaimResult> check(const cli::Arguments& arguments, const std::vecto
   return results;
 }
 
+// Perturbed claims stand behind the others, in the order of those that have a perturbation.
+std::vector<Claim> with_perturbed(const cli::Arguments& arguments,
+                                  const std::vector<Claim>& claims) {
+  std::vector<Claim> all = claims;
+  if (!arguments.flag("falsify")) return all;
+  for (const Claim& claim : claims) {
+    if (claim.perturbation) all.push_back(perturbed(claim));
+  }
+  return all;
+}
+
+// Removes the results of perturbed claims from `results`. Without any, the verdicts are unused.
+std::vector<Falsification> take_falsifications(const std::vector<Claim>& claims,
+                                               std::vector<ClaimResult>& results) {
+  std::vector<Falsification> found;
+  std::size_t next = claims.size();
+  for (std::size_t n = 0; n < claims.size(); ++n) {
+    std::optional<ClaimResult> other;
+    if (claims[n].perturbation && next < results.size()) other = std::move(results[next++]);
+    found.push_back(falsification_of(claims[n], results[n], std::move(other)));
+  }
+  results.resize(claims.size());
+  return found;
+}
+
 // No output may replace an input or another output of this run.
 void require_outputs(const cli::Arguments& arguments) {
   std::vector<std::string> taken = arguments.words();
@@ -219,20 +199,29 @@ cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
     report.print(listing(claims));
     return {};
   }
-  const std::vector<ClaimResult> results = check(arguments, claims, report);
+  if (arguments.flag("require-perturb")) require_perturbations(claims);
+  std::vector<ClaimResult> results = check(arguments, with_perturbed(arguments, claims), report);
+  const std::vector<Falsification> falsifications = take_falsifications(claims, results);
   const ClaimResults all{claims, results};
   for (std::vector<Cell>& row : claim_rows(all)) table.add(std::move(row));
   table.print(report);
-  if (!table.in_place_of_text()) report.print(claims_table(all));
   report.result() = claims_json(all);
+  bool passed = all.counts().as_expected == static_cast<Index>(claims.size());
+  if (arguments.flag("falsify")) {
+    report.result()["falsify"] = falsification_json(all, falsifications);
+    passed = passed && counts(claims, falsifications).complete();
+  }
+  if (!table.in_place_of_text()) {
+    report.print(arguments.flag("falsify") ? falsification_text(all, falsifications)
+                                           : claims_table(all));
+  }
   if (arguments.given("junit")) {
     cli::write_text(claims_junit(all), arguments.text("junit"), "junit");
   }
   if (arguments.given("markdown")) {
     cli::write_text(claims_markdown(all), arguments.text("markdown"), "markdown");
   }
-  return {all.counts().as_expected == static_cast<Index>(claims.size()) ? 0 : 1, "",
-          table.commit()};
+  return {passed ? 0 : 1, "", table.commit()};
 }
 
 }  // namespace

@@ -33,6 +33,22 @@ std::string padded(const std::string& text, std::size_t width) {
   return text + std::string(used < width ? width - used : 1, ' ');
 }
 
+std::string aligned(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<std::size_t> widths;
+  for (const auto& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()), 0);
+    for (std::size_t k = 0; k < row.size(); ++k)
+      widths[k] = std::max(widths[k], characters(row[k]));
+  }
+  std::string text;
+  for (const auto& row : rows) {
+    std::string line;
+    for (std::size_t k = 0; k < row.size(); ++k) line += padded(row[k], widths[k] + 2);
+    text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+  }
+  return text;
+}
+
 std::string number(double value) {
   if (std::isnan(value)) return "-";
   if (value == 0) return "0";

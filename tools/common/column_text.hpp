@@ -2,10 +2,11 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tensor/shape.hpp"
 
-/// Formatting of the tables of explain-away-stats.
+/// Formatting of tables for people.
 namespace attn::tools {
 
 /// Text for a table: control characters are made visible, and at most `width` characters are kept.
@@ -16,6 +17,9 @@ std::size_t characters(std::string_view text);
 
 /// `text` padded with spaces to `width` characters, with at least one space.
 std::string padded(const std::string& text, std::size_t width);
+
+/// Lines of cells, each column as wide as its widest cell and two spaces.
+std::string aligned(const std::vector<std::vector<std::string>>& rows);
 
 /// Three digits, "-" for NaN.
 std::string number(double value);

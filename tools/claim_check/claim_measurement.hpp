@@ -1,0 +1,28 @@
+#pragma once
+
+#include <optional>
+
+#include "claim_check/claim_values.hpp"
+#include "claim_check/claim_verdict.hpp"
+#include "claim_check/claims.hpp"
+
+namespace attn::tools {
+
+/// What a claim compares.
+struct Measurement {
+  Values measured;  ///< reduced, if the claim says so
+  Values expected;  ///< none for increasing and decreasing
+  Values over;      ///< for slope
+};
+
+/// Throws Error(input) as judge of Criterion does, and if datasets of several numbers have
+/// different shapes.
+Verdict judge(const Claim& claim, const Measurement& found);
+
+/// The verdict with another expectation, under which it must come out the other way: for =, within
+/// and slope, if the claim is expected to hold, each expected number farther from the measured one
+/// by twice its tolerance (by 1 for =); if it is refuted, the measured numbers themselves. Absent
+/// for other relations, of which a moved expectation says nothing.
+std::optional<Verdict> judge_moved(const Claim& claim, const Measurement& found);
+
+}  // namespace attn::tools

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tensor/shape.hpp"
+
+namespace attn::tools {
+
+/// Numbers that a command produced.
+struct Values {
+  std::vector<double> numbers = {};
+  std::optional<Shape> shape = {};  ///< set for a dataset
+};
+
+/// The numbers at an address, after a command ran in `folder` and ended with `status`:
+/// FILE.json:/pointer is a number, or numbers in arrays in their order, of a JSON file (RFC 6901;
+/// true is 1, false 0); "status" is the exit status; anything else is the address of a dataset
+/// (io::parse_address), read row-major. File names are relative to the folder. Throws Error(input)
+/// if there are none, and if one is NaN, which would refute any claim, including those that must
+/// fail.
+Values values_at(const std::string& place, const std::string& folder, int status);
+
+}  // namespace attn::tools

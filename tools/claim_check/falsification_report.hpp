@@ -1,0 +1,22 @@
+#pragma once
+
+#include <span>
+#include <string>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "claim_check/claim_falsification.hpp"
+#include "claim_check/claim_report.hpp"
+
+namespace attn::tools {
+
+/// The table of --falsify: id, kind, expected, measured, measured when perturbed, and whether the
+/// claim can fail. Below it the claims that cannot, with reasons, and the numbers of both.
+std::string falsification_text(const ClaimResults& all, std::span<const Falsification> found);
+
+/// {"computed", "computed_can_fail", "excused", "printed", "printed_can_fail", "share", "list":
+/// [{"id", "kind", "can_fail", "reason", "perturbed"}]}; share is that of the computed claims.
+nlohmann::ordered_json falsification_json(const ClaimResults& all,
+                                          std::span<const Falsification> found);
+
+}  // namespace attn::tools
