@@ -6,16 +6,14 @@
 #include <sstream>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 #include <pugixml.hpp>
 
+#include "claim_check/claim_json.hpp"
 #include "cli/words.hpp"
 #include "common/column_text.hpp"
 
 namespace attn::tools {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 // The number of lines shown of a command's last output.
 constexpr std::size_t most_lines = 12;
@@ -27,19 +25,25 @@ std::string verdict_text(const Claim& claim, const ClaimResult& result) {
   return holds ? "HOLDS, expected refuted" : "REFUTED";
 }
 
+std::string headroom_text(const Claim& claim, const ClaimResult& result) {
+  const auto room = headroom(claim, result);
+  return room ? digits(*room, 2) : "-";
+}
+
 std::vector<std::string> cells(const Claim& claim, const ClaimResult& result) {
   return {claim.id,
           claim.source,
           expected_text(claim, result),
           result.ran() ? digits(result.verdict.measured) : "-",
           result.ran() ? digits(result.verdict.margin, 3) : "-",
+          headroom_text(claim, result),
           verdict_text(claim, result),
           fmt::format("{:.2f}", result.seconds)};
 }
 
 const std::vector<std::string>& headings() {
-  static const std::vector<std::string> all = {"id",     "source",  "expected", "measured",
-                                               "margin", "verdict", "seconds"};
+  static const std::vector<std::string> all = {"id",     "source",   "expected", "measured",
+                                               "margin", "headroom", "verdict",  "seconds"};
   return all;
 }
 
@@ -62,8 +66,11 @@ std::string last_lines(const std::string& log) {
 
 std::string summary(const ClaimResults& all) {
   const ClaimResults::Counts counts = all.counts();
-  return fmt::format("{} claims: {} as expected, {} not, {} could not run\n", all.claims.size(),
-                     counts.as_expected, counts.otherwise, counts.errors);
+  const auto known = std::count_if(all.results.begin(), all.results.end(),
+                                   [](const ClaimResult& result) { return result.cached; });
+  return fmt::format("{} claims: {} as expected, {} not, {} could not run{}\n", all.claims.size(),
+                     counts.as_expected, counts.otherwise, counts.errors,
+                     known == 0 ? "" : fmt::format("; {} from the cache", known));
 }
 
 template <class Body>
@@ -135,6 +142,11 @@ std::string expected_text(const Claim& claim, const ClaimResult& result) {
   return text;
 }
 
+std::string verdict_word(const ClaimResult& result) {
+  if (!result.ran()) return "error";
+  return result.verdict.holds ? "holds" : "refuted";
+}
+
 ClaimResults::Counts ClaimResults::counts() const {
   Counts counts;
   for_each(*this, [&](const Claim& claim, const ClaimResult& result) {
@@ -160,28 +172,26 @@ std::string claims_table(const ClaimResults& all) {
 }
 
 std::vector<TableColumn> claim_columns() {
-  return {{"file", false}, {"id"},     {"source"},  {"expected"},
-          {"measured"},    {"margin"}, {"verdict"}, {"as_expected", false},
-          {"seconds"}};
+  return {{"file", false}, {"id"},       {"source"},  {"expected"},           {"measured"},
+          {"margin"},      {"headroom"}, {"verdict"}, {"as_expected", false}, {"seconds"}};
 }
 
 std::vector<std::vector<Cell>> claim_rows(const ClaimResults& all) {
   std::vector<std::vector<Cell>> rows;
   for_each(all, [&](const Claim& claim, const ClaimResult& result) {
     const bool ran = result.ran();
-    const char* const verdict = result.verdict.holds ? "holds" : "refuted";
-    rows.push_back(
-        {claim.file, claim.id, claim.source, expected_text(claim, result),
-         ran ? Cell(result.verdict.measured) : Cell(), ran ? Cell(result.verdict.margin) : Cell(),
-         std::string(ran ? verdict : "error"), as_expected(claim, result), result.seconds});
+    rows.push_back({claim.file, claim.id, claim.source, expected_text(claim, result),
+                    ran ? Cell(result.verdict.measured) : Cell(),
+                    ran ? Cell(result.verdict.margin) : Cell(), cell(headroom(claim, result)),
+                    verdict_word(result), as_expected(claim, result), result.seconds});
   });
   return rows;
 }
 
 std::string claims_markdown(const ClaimResults& all) {
   std::string text =
-      "| claim | source | expected | measured | margin | verdict | seconds |\n"
-      "|---|---|---|---|---|---|---|\n";
+      "| claim | source | expected | measured | margin | headroom | verdict | seconds |\n"
+      "|---|---|---|---|---|---|---|---|\n";
   for_each(all, [&](const Claim& claim, const ClaimResult& result) {
     std::vector<std::string> row = cells(claim, result);
     row.front() = fmt::format("`{}`: {}", claim.id, claim.statement);
@@ -241,13 +251,16 @@ nlohmann::ordered_json claims_json(const ClaimResults& all) {
     entry["why"] = claim.why;
     entry["expect"] = claim.refuted ? "refuted" : "holds";
     if (claim.refuted) entry["right"] = claim.right;
-    entry["verdict"] = result.ran() ? (result.verdict.holds ? "holds" : "refuted") : "error";
+    entry["verdict"] = verdict_word(result);
     entry["as_expected"] = as_expected(claim, result);
     entry["measured"] = result.ran() ? Json(result.verdict.measured) : Json();
     entry["expected"] = result.ran() ? Json(result.verdict.expected) : Json();
     entry["margin"] = result.ran() ? Json(result.verdict.margin) : Json();
+    const auto room = headroom(claim, result);
+    entry["headroom"] = json_number(room);
     if (!result.ran()) entry["error"] = result.error;
     entry["seconds"] = result.seconds;
+    entry["cached"] = result.cached;
     json["list"].push_back(std::move(entry));
   });
   return json;

@@ -28,11 +28,14 @@ struct ClaimResults {
 /// A number with six digits; the sign of a NaN has no meaning.
 std::string digits(double value, int count = 6);
 
+/// "holds", "refuted" or "error".
+std::string verdict_word(const ClaimResult& result);
+
 /// What is expected: "<= 0.5", "1 ± 1e-12", "increasing".
 std::string expected_text(const Claim& claim, const ClaimResult& result);
 
-/// The table: id, source, expected, measured, margin, verdict, seconds. Below it, for each failure,
-/// the statement, the reason and the last output of the command.
+/// The table: id, source, expected, measured, margin, headroom, verdict, seconds. Below it, for
+/// each failure, the statement, the reason and the last output of the command.
 std::string claims_table(const ClaimResults& all);
 
 /// The columns of --tsv, and a row for each claim.

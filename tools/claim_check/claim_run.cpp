@@ -13,7 +13,6 @@
 #include <fmt/format.h>
 
 #include "attnkit/error.hpp"
-#include "claim_check/claim_measurement.hpp"
 #include "claim_check/shell_command.hpp"
 #include "cli/terminal.hpp"
 #include "cli/words.hpp"
@@ -26,6 +25,9 @@ namespace fs = std::filesystem;
 
 // The number of bytes kept of a command's output.
 constexpr std::streamoff most_log = 4000;
+
+// The maximum count of numbers that a result keeps.
+constexpr std::size_t most_found = 1U << 16U;
 
 // The claim's own directory, removed at the end unless it is kept.
 class Folder {
@@ -90,6 +92,16 @@ Measurement measurement_of(const Claim& claim, const Folder& folder, int status)
   return found;
 }
 
+std::size_t size_of(const Measurement& found) {
+  return found.measured.numbers.size() + found.expected.numbers.size() + found.over.numbers.size();
+}
+
+void judge_into(const Claim& claim, Measurement found, ClaimResult& result) {
+  result.verdict = judge(claim, found);
+  result.moved = judge_moved(claim, found);
+  if (size_of(found) <= most_found) result.found = std::move(found);
+}
+
 ShellCommand command_of(const Claim& claim, const ClaimPlace& place, const Folder& folder) {
   const char* path = std::getenv("PATH");
   ShellCommand command;
@@ -112,6 +124,22 @@ bool as_expected(const Claim& claim, const ClaimResult& result) {
   return result.ran() && result.verdict.holds != claim.refuted;
 }
 
+std::optional<double> headroom(const Claim& claim, const ClaimResult& result) {
+  if (!result.ran()) return std::nullopt;
+  const double unit = headroom_unit(claim.criterion, result.verdict);
+  const double margin = claim.refuted ? -result.verdict.margin : result.verdict.margin;
+  const double found = margin / unit;
+  return unit > 0 && std::isfinite(found) ? std::optional(found) : std::nullopt;
+}
+
+ClaimResult known_result(const Claim& claim, Measurement found, double seconds) {
+  ClaimResult result;
+  result.seconds = seconds;
+  result.cached = true;
+  judge_into(claim, std::move(found), result);
+  return result;
+}
+
 ClaimResult run_claim(const Claim& claim, const ClaimPlace& place) {
   const Folder folder(claim, place);
   ClaimResult result;
@@ -121,9 +149,7 @@ ClaimResult run_claim(const Claim& claim, const ClaimPlace& place) {
   result.log = log_of(command.errors);
   try {
     require_run(claim, outcome);
-    const Measurement found = measurement_of(claim, folder, outcome.status);
-    result.verdict = judge(claim, found);
-    result.moved = judge_moved(claim, found);
+    judge_into(claim, measurement_of(claim, folder, outcome.status), result);
   } catch (const Error& error) {
     result.error = cli::one_line(error.what());
   }

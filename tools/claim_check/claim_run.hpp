@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 
+#include "claim_check/claim_measurement.hpp"
 #include "claim_check/claims.hpp"
 
 namespace attn::tools {
@@ -16,12 +17,23 @@ struct ClaimResult {
   Verdict verdict;
   std::optional<Verdict> moved = {};  ///< judge_moved
   double seconds = 0;                 ///< elapsed time of the command
+  bool cached = false;                ///< the command did not run: its numbers were known
+  /// What was compared, for a cache; absent without a verdict, and of many numbers.
+  std::optional<Measurement> found = {};
 
   bool ran() const { return error.empty(); }
 };
 
 /// Whether the verdict is the one that the file of claims expects.
 bool as_expected(const Claim& claim, const ClaimResult& result);
+
+/// The margin of the verdict in units of headroom_unit, with the other sign for a claim that is
+/// expected to be refuted: below 0 if the claim fails, and the nearer to 0 the sooner it will.
+/// Absent without a verdict or a unit.
+std::optional<double> headroom(const Claim& claim, const ClaimResult& result);
+
+/// The result of a claim whose numbers are known: found and cached are set. Throws as judge.
+ClaimResult known_result(const Claim& claim, Measurement found, double seconds);
 
 struct ClaimPlace {
   std::string folder;  ///< a directory of the claim's own, named after it, is created here

@@ -189,4 +189,24 @@ Verdict judge(const Criterion& criterion, std::span<const double> measured,
   return worst.verdict();
 }
 
+double headroom_unit(const Criterion& criterion, const Verdict& verdict) {
+  switch (criterion.relation) {
+    case Relation::increasing:
+    case Relation::decreasing:
+      return criterion.tolerance;
+    case Relation::less:
+    case Relation::at_most:
+    case Relation::greater:
+    case Relation::at_least:
+      break;
+    case Relation::equal:
+    case Relation::within:
+    case Relation::slope:
+      return tolerance_at(criterion, verdict.expected);
+  }
+  const double tolerance = tolerance_at(criterion, verdict.expected);
+  if (tolerance > 0) return tolerance;
+  return criterion.scale > 0 ? criterion.scale : std::abs(verdict.expected);
+}
+
 }  // namespace attn::tools

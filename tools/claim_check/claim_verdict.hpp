@@ -29,6 +29,7 @@ struct Criterion {
   Relation relation = Relation::equal;
   double tolerance = 0;
   double relative_tolerance = 0;
+  double scale = 0;  ///< of the headroom of an inequality without tolerance; 0: |e|
 };
 
 /// t for an expected number.
@@ -57,5 +58,9 @@ struct Verdict {
 /// that is not > 0.
 Verdict judge(const Criterion& criterion, std::span<const double> measured,
               std::span<const double> expected, std::span<const double> over);
+
+/// What the margin of a verdict is measured in: its tolerance t; for an inequality without one the
+/// scale, else |e|. 0 if there is none of these, as for = without tolerance.
+double headroom_unit(const Criterion& criterion, const Verdict& verdict);
 
 }  // namespace attn::tools

@@ -18,11 +18,11 @@ namespace {
 
 const std::set<std::string>& claim_keys() {
   static const std::set<std::string> keys = {
-      "id",         "source",   "statement", "tags",      "command",
-      "time-limit", "status",   "alone",     "value",     "over",
-      "reduce",     "relation", "expected",  "tolerance", "relative-tolerance",
-      "why",        "expect",   "right",     "kind",      "perturb",
-      "unperturbed"};
+      "id",         "source",     "statement", "tags",      "command",
+      "time-limit", "status",     "alone",     "value",     "over",
+      "reduce",     "relation",   "expected",  "tolerance", "relative-tolerance",
+      "scale",      "why",        "expect",    "right",     "kind",
+      "perturb",    "unperturbed"};
   return keys;
 }
 
@@ -130,6 +130,11 @@ class Table {
   const toml::table& table_;
 };
 
+bool is_inequality(Relation relation) {
+  return relation == Relation::less || relation == Relation::at_most ||
+         relation == Relation::greater || relation == Relation::at_least;
+}
+
 bool is_ordered(Relation relation) {
   return relation == Relation::increasing || relation == Relation::decreasing;
 }
@@ -168,6 +173,10 @@ void read_criterion(const Table& table, Claim& claim) {
   if (!tolerant &&
       (criterion.relation == Relation::within || criterion.relation == Relation::slope)) {
     table.refuse("tolerance", name(criterion.relation) + " needs one > 0");
+  }
+  criterion.scale = table.not_negative("scale");
+  if (criterion.scale > 0 && (tolerant || !is_inequality(criterion.relation))) {
+    table.refuse("scale", "has a meaning for inequalities without tolerance only");
   }
   if (is_ordered(criterion.relation) && criterion.relative_tolerance > 0) {
     table.refuse("relative-tolerance", "has no meaning for " + name(criterion.relation));

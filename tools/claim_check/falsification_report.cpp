@@ -1,8 +1,8 @@
 #include "claim_check/falsification_report.hpp"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
+#include "claim_check/claim_json.hpp"
 #include "cli/words.hpp"
 #include "common/column_text.hpp"
 
@@ -48,7 +48,6 @@ std::string falsification_text(const ClaimResults& all, std::span<const Falsific
 
 nlohmann::ordered_json falsification_json(const ClaimResults& all,
                                           std::span<const Falsification> found) {
-  using Json = nlohmann::ordered_json;
   const FalsificationCounts numbers = counts(all.claims, found);
   Json list = Json::array();
   for (std::size_t n = 0; n < found.size(); ++n) {

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <csignal>
 #include <filesystem>
 #include <optional>
 
@@ -11,139 +10,24 @@
 #include <nlohmann/json.hpp>
 
 #include "attnkit/error.hpp"
+#include "claim_check/claim_checks.hpp"
+#include "claim_check/claim_drift.hpp"
 #include "claim_check/claim_falsification.hpp"
+#include "claim_check/claim_options.hpp"
+#include "claim_check/claim_record.hpp"
 #include "claim_check/claim_report.hpp"
 #include "claim_check/claim_selection.hpp"
 #include "claim_check/falsification_report.hpp"
-#include "claim_check/scratch_folder.hpp"
-#include "cli/progress.hpp"
+#include "claim_check/run_stamp.hpp"
 #include "cli/text_file.hpp"
 #include "common/bundles.hpp"
-#include "common/dataset_words.hpp"
 #include "common/table_options.hpp"
-#include "io/output.hpp"
-#include "kernel/parallel.hpp"
 
 namespace attn::tools {
 namespace {
 
-cli::Declaration declare() {
-  cli::Declaration d("claim-check", "Checks numerical claims that are stored in TOML files",
-                     cli::Role::compare);
-  d.words("FILE...", "TOML files of claims.", 1, -1);
-  d.about(
-      "A file of claims has one table [[claim]] per claim, with: id; source (document and place); "
-      "statement, one sentence; tags; command, run by bash (a failure anywhere in a pipe counts) "
-      "in a fresh directory, with these tools first on PATH and the directory of the file as "
-      "$CLAIMS; time-limit (60 seconds); status, the allowed exit statuses (0); alone = true, if "
-      "nothing else may run at the same time.");
-  d.about(
-      "value is the address of the measured number: report.json:/result/gap (a JSON pointer, also "
-      "to arrays of numbers), out.h5:/col_sum[0] (a dataset, sliced), or status. The relation must "
-      "hold for each of several numbers, unless reduce (min, max, max-abs, mean, sum, count, "
-      "first, last) makes one of them. relation is =, within, <, <=, >, >=, increasing, "
-      "decreasing, or slope (the slope of log value over the log of the numbers at over). expected "
-      "is a number, a list, or an address. tolerance and relative-tolerance (relative to expected) "
-      "need why, a sentence. expect = \"refuted\" marks a claim that is wrong as printed; right is "
-      "then the id of the corrected claim.");
-  d.about(
-      "perturb = [\"a\", \"b\"] names a change under which the claim must fail (a refuted one: "
-      "must hold): b takes the place of a wherever the command has it. --falsify runs these, and "
-      "moves the expectations of =, within and slope. unperturbed says why a claim has none; kind "
-      "= \"printed\" marks one that only compares printed constants.");
-  d.about(
-      "A claim holds, is refuted, or could not be run (error). The margin in the report is the "
-      "distance of the measured number from the edge of its tolerance, negative if it lies "
-      "outside.");
-  d.section("Claims");
-  d.text("select", "LIST", "Checks only claims with these ids or tags, separated by commas.");
-  d.text("skip", "LIST", "Leaves out claims with these ids or tags, separated by commas.");
-  d.integer("jobs", "N", "Number of claims checked at the same time; they share --threads.", 1,
-            1024)
-      .default_words("the number of threads");
-  d.letter('j');
-  d.text("junit", "FILE", "Writes the verdicts as JUnit XML.");
-  d.text("markdown", "FILE", "Writes the table as Markdown.");
-  d.text("keep", "DIR", "Runs each command in a new directory DIR/id and keeps it.");
-  d.flag("falsify",
-         "Checks that claims can fail: runs each perturbed command, too, and moves expectations.");
-  d.flag("require-perturb",
-         "Refuses files in which a computed claim names no perturb, and no reason for that.");
-  d.flag("list", "Lists the claims without running them.");
-  declare_table_options(d, "claim", {.writes_bundle = false});
-  d.column("file, id, source", "where the claim is stored, its name, and the document")
-      .column("expected, measured, margin", "as in the report")
-      .column("verdict", "holds, refuted or error")
-      .column("as_expected", "whether the verdict is the expected one")
-      .column("seconds", "the time that the command took");
-  d.report_member("claims, as_expected, otherwise, errors", "the numbers of claims")
-      .report_member(
-          "list",
-          "an array of id, source, statement, tags, relation, tolerance, "
-          "relative_tolerance, why, expect, verdict (holds, refuted or error), as_expected, "
-          "measured, expected, margin and seconds of each claim; right, if it is refuted; error, "
-          "if it could not run")
-      .report_member("falsify",
-                     "with --falsify: computed, computed_can_fail, excused, printed, "
-                     "printed_can_fail, share (of computed claims that can fail), list (id, kind, "
-                     "can_fail, reason, perturbed: the number measured then)");
-  d.reference(doubly_normalized_reference)
-      .reference(explain_away_reference)
-      .reference(mechanisms_reference)
-      .reference(scale_invariant_reference)
-      .reference(fenchel_reference);
-  d.example("claim-check data/claims/*.toml", "Check that all claims still hold.");
-  d.example("claim-check --falsify data/claims/*.toml", "Check that all of them can fail.");
-  d.example("claim-check --select gradients --junit claims.xml paper.toml",
-            "Check the claims of one tag in CI.");
-  d.exit_status(0, "every claim came out as expected");
-  d.exit_status(1, "some claim did not, could not be run, or (--falsify) cannot fail");
-  d.exit_status(4, "");
-  d.exit_status(6, "");
-  return d;
-}
-
-// The other tools are in the folder of this one.
-std::string tool_folder() {
-  std::error_code failed;
-  const auto self = std::filesystem::read_symlink("/proc/self/exe", failed);
-  if (failed) throw Error(Failure::input, "/proc/self/exe cannot be read: " + failed.message());
-  return self.parent_path().string();
-}
-
-std::vector<ClaimResult> check(const cli::Arguments& arguments, const std::vector<Claim>& claims,
-                               cli::Report& report) {
-  // If inherited as ignored, it would keep this process from waiting for its children.
-  std::signal(SIGCHLD, SIG_DFL);
-  ClaimPlace place;
-  place.keeps = arguments.given("keep");
-  std::optional<ScratchFolder> scratch;
-  if (!place.keeps) scratch.emplace(arguments.tmpdir);
-  place.folder = place.keeps ? arguments.text("keep") : scratch->path();
-  place.tools = tool_folder();
-  const Index most = static_cast<Index>(claims.size());
-  const Index jobs =
-      std::clamp<Index>(arguments.integer("jobs").value_or(arguments.threads), 1, most);
-  std::vector<ClaimResult> results(claims.size());
-  cli::Progress progress(arguments, "checking", static_cast<double>(most), "claims");
-  const auto run = [&](std::size_t n) {
-    results[n] = run_claim(claims[n], place);
-    progress.advance(1);
-  };
-  std::vector<std::size_t> together;
-  for (std::size_t n = 0; n < claims.size(); ++n) {
-    if (!claims[n].alone) together.push_back(n);
-  }
-  place.threads = static_cast<int>(std::max<Index>(1, arguments.threads / jobs));
-  kernel::parallel_for(static_cast<Index>(together.size()), static_cast<int>(jobs),
-                       [&](Index item, int) { run(together[static_cast<std::size_t>(item)]); });
-  place.threads = arguments.threads;
-  for (std::size_t n = 0; n < claims.size(); ++n) {
-    if (claims[n].alone) run(n);
-  }
-  if (scratch && !scratch->remove()) report.warn(scratch->path() + " cannot be removed");
-  return results;
-}
+// Below it a claim is about to fail.
+constexpr double least_headroom = 0.2;
 
 // Perturbed claims stand behind the others, in the order of those that have a perturbation.
 std::vector<Claim> with_perturbed(const cli::Arguments& arguments,
@@ -186,12 +70,62 @@ void require_outputs(const cli::Arguments& arguments) {
     cli::check_text_destination(file, option);
     taken.push_back(file);
   }
-  if (arguments.given("keep") && arguments.text("keep").empty()) {
-    throw Error(Failure::usage, "--keep is empty, expected a directory");
+  for (const char* option : {"keep", "cache", "record", "commit"}) {
+    if (!arguments.given(option) || !arguments.text(option).empty()) continue;
+    throw Error(Failure::usage, fmt::format("--{} is empty", option));
+  }
+  if (arguments.given("keep") && arguments.given("cache")) {
+    throw Error(Failure::usage, "--keep keeps nothing of claims that --cache knows");
+  }
+  if (arguments.given("commit") && !arguments.given("record")) {
+    throw Error(Failure::usage, "--commit has a meaning with --record only");
   }
 }
 
-cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
+// Before claims run, so that their numbers are not lost.
+void require_folder(const std::string& folder) {
+  std::error_code failed;
+  std::filesystem::create_directories(folder, failed);
+  if (!std::filesystem::is_directory(folder) || access(folder.c_str(), W_OK | X_OK) != 0) {
+    throw Error(Failure::output, folder + ": " + (failed ? failed.message() : "not writable"));
+  }
+}
+
+void write_record(const cli::Arguments& arguments, const ClaimResults& all,
+                  const std::string& work_folder) {
+  const std::filesystem::path first = arguments.words().front();
+  const RunStamp stamp =
+      stamp_of_run(arguments.version, std::filesystem::absolute(first).parent_path().string(),
+                   arguments.text("commit"), work_folder);
+  const std::string start = arguments.text("record") + "/" + record_name(stamp);
+  // Names of one second and commit sort in the order in which they were made.
+  std::string file = start + record_ending;
+  for (int n = 2; std::filesystem::exists(file); ++n) {
+    file = fmt::format("{}~{}{}", start, n, record_ending);
+  }
+  cli::write_text(record_text(all, stamp), file, "record");
+}
+
+void warn_of_drift(const ClaimResults& all, cli::Report& report) {
+  for (std::size_t n = 0; n < all.claims.size(); ++n) {
+    const auto room = headroom(all.claims[n], all.results[n]);
+    if (!room || !(*room >= 0 && *room < least_headroom)) continue;
+    report.warn(fmt::format("{}: headroom {}: measured {}, expected {}", all.claims[n].id,
+                            digits(*room, 2), digits(all.results[n].verdict.measured),
+                            expected_text(all.claims[n], all.results[n])));
+  }
+}
+
+void write_files(const cli::Arguments& arguments, const ClaimResults& all) {
+  if (arguments.given("junit")) {
+    cli::write_text(claims_junit(all), arguments.text("junit"), "junit");
+  }
+  if (arguments.given("markdown")) {
+    cli::write_text(claims_markdown(all), arguments.text("markdown"), "markdown");
+  }
+}
+
+cli::Outcome check(const cli::Arguments& arguments, cli::Report& report) {
   require_outputs(arguments);
   TableOutput table(arguments, claim_columns(), {.writes_bundle = false});
   const std::vector<Claim> claims = selected(arguments, read_claims(arguments.words()));
@@ -200,9 +134,13 @@ cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
     return {};
   }
   if (arguments.flag("require-perturb")) require_perturbations(claims);
-  std::vector<ClaimResult> results = check(arguments, with_perturbed(arguments, claims), report);
+  if (arguments.given("record")) require_folder(arguments.text("record"));
+  ClaimChecks checks(arguments);
+  std::vector<ClaimResult> results = checks.run(with_perturbed(arguments, claims));
   const std::vector<Falsification> falsifications = take_falsifications(claims, results);
   const ClaimResults all{claims, results};
+  if (arguments.given("record")) write_record(arguments, all, checks.work_folder());
+  if (!checks.remove_temporaries()) report.warn(checks.scratch() + " cannot be removed");
   for (std::vector<Cell>& row : claim_rows(all)) table.add(std::move(row));
   table.print(report);
   report.result() = claims_json(all);
@@ -215,18 +153,50 @@ cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
     report.print(arguments.flag("falsify") ? falsification_text(all, falsifications)
                                            : claims_table(all));
   }
-  if (arguments.given("junit")) {
-    cli::write_text(claims_junit(all), arguments.text("junit"), "junit");
-  }
-  if (arguments.given("markdown")) {
-    cli::write_text(claims_markdown(all), arguments.text("markdown"), "markdown");
-  }
+  warn_of_drift(all, report);
+  write_files(arguments, all);
   return {passed ? 0 : 1, "", table.commit()};
+}
+
+cli::Outcome show_diff(const cli::Arguments& arguments, cli::Report& report) {
+  if (arguments.words().size() != 2) {
+    throw Error(Failure::usage, "diff takes two records or folders of records");
+  }
+  TableOutput table(arguments, drift_columns(), {.writes_bundle = false});
+  const ClaimRecord before = read_record(arguments.words()[0]);
+  const ClaimRecord after = read_record(arguments.words()[1]);
+  const std::vector<ClaimDrift> all = drifts(before, after);
+  for (std::vector<Cell>& row : drift_rows(all)) table.add(std::move(row));
+  table.print(report);
+  if (!table.in_place_of_text()) report.print(drift_text(before, after, all));
+  report.result() = drift_json(before, after, all);
+  const bool matters =
+      std::any_of(all.begin(), all.end(), [](const ClaimDrift& one) { return one.matters(); });
+  return {matters ? 1 : 0, "", table.commit()};
+}
+
+cli::Outcome show_history(const cli::Arguments& arguments, cli::Report& report) {
+  if (arguments.words().size() != 1) {
+    throw Error(Failure::usage, "history takes one folder of records");
+  }
+  TableOutput table(arguments, history_columns(), {.writes_bundle = false});
+  const std::vector<ClaimRecord> records = read_records(arguments.words().front());
+  for (std::vector<Cell>& row : history_rows(records)) table.add(std::move(row));
+  table.print(report);
+  if (!table.in_place_of_text()) report.print(history_text(records));
+  report.result() = history_json(records);
+  return {0, "", table.commit()};
+}
+
+cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
+  if (arguments.verb == diff_verb) return show_diff(arguments, report);
+  if (arguments.verb == history_verb) return show_history(arguments, report);
+  return check(arguments, report);
 }
 
 }  // namespace
 }  // namespace attn::tools
 
 int main(int argc, char** argv) {
-  return attn::tools::tool_main(argc, argv, attn::tools::declare(), attn::tools::run);
+  return attn::tools::tool_main(argc, argv, attn::tools::claim_options(), attn::tools::run);
 }

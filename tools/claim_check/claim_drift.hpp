@@ -1,0 +1,46 @@
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "claim_check/claim_record.hpp"
+#include "common/table.hpp"
+
+namespace attn::tools {
+
+/// How a claim differs between two records. One side is absent for a claim that only the other has.
+struct ClaimDrift {
+  std::string id;
+  std::optional<RecordedClaim> before;
+  std::optional<RecordedClaim> after;
+
+  std::optional<double> moved() const;         ///< measured after less before
+  std::optional<double> of_tolerance() const;  ///< |moved| over the unit of the headroom after
+  bool turned() const;                         ///< another verdict, or only on one side
+  bool differs() const;                        ///< turned, or another measured number
+  bool matters() const;                        ///< turned, or moved by the tolerance or more
+};
+
+/// All claims of both records, those that turned first, then by the share of the tolerance.
+std::vector<ClaimDrift> drifts(const ClaimRecord& before, const ClaimRecord& after);
+
+/// The table of `diff`: claims that differ, and how many do not.
+std::string drift_text(const ClaimRecord& before, const ClaimRecord& after,
+                       std::span<const ClaimDrift> all);
+std::vector<TableColumn> drift_columns();
+std::vector<std::vector<Cell>> drift_rows(std::span<const ClaimDrift> all);
+nlohmann::ordered_json drift_json(const ClaimRecord& before, const ClaimRecord& after,
+                                  std::span<const ClaimDrift> all);
+
+/// The table of `history`: the headroom of each claim by record, of the last few of them.
+std::string history_text(std::span<const ClaimRecord> records);
+/// A row for each claim of each record.
+std::vector<TableColumn> history_columns();
+std::vector<std::vector<Cell>> history_rows(std::span<const ClaimRecord> records);
+nlohmann::ordered_json history_json(std::span<const ClaimRecord> records);
+
+}  // namespace attn::tools
