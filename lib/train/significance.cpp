@@ -1,5 +1,6 @@
 #include "train/significance.hpp"
 
+#include <boost/math/distributions/binomial.hpp>
 #include <boost/math/distributions/students_t.hpp>
 #include <cmath>
 #include <limits>
@@ -23,6 +24,32 @@ double standard_error(const Sample& sample) {
 }
 
 double degrees_of(const Sample& sample) { return static_cast<double>(sample.count) - 1; }
+
+// The standard error of a difference of means, and its degrees of freedom.
+struct WelchError {
+  double size;
+  double degrees;
+};
+
+WelchError welch_error(const Sample& a, const Sample& b) {
+  const double error_a = standard_error(a);
+  const double error_b = standard_error(b);
+  const double error = std::hypot(error_a, error_b);
+  // Quotients of errors, whose squares neither overflow nor both vanish.
+  const double part_a = (error_a / error) * (error_a / error);
+  const double part_b = (error_b / error) * (error_b / error);
+  const double inverse = part_a * part_a / degrees_of(a) + part_b * part_b / degrees_of(b);
+  return {error, 1 / inverse};
+}
+
+Interval interval_of(double estimate, double error, double degrees, double confidence) {
+  // Without a deviation there is no t that it could be a multiple of.
+  if (!(error > 0 && std::isfinite(error) && degrees > 0)) return {undefined, undefined};
+  const boost::math::students_t distribution(degrees);
+  const double t =
+      boost::math::quantile(boost::math::complement(distribution, (1 - confidence) / 2));
+  return {estimate - t * error, estimate + t * error};
+}
 
 TTest test_of(double t, double degrees) {
   const double p = student_upper_tail(t, degrees);
@@ -58,18 +85,37 @@ Sample with_sample_deviation(double mean, double deviation, Index count) {
 }
 
 TTest welch_one_sided(const Sample& a, const Sample& b) {
-  const double error_a = standard_error(a);
-  const double error_b = standard_error(b);
-  const double error = std::hypot(error_a, error_b);
-  // Quotients of errors, whose squares neither overflow nor both vanish.
-  const double part_a = (error_a / error) * (error_a / error);
-  const double part_b = (error_b / error) * (error_b / error);
-  const double inverse = part_a * part_a / degrees_of(a) + part_b * part_b / degrees_of(b);
-  return test_of((b.mean - a.mean) / error, 1 / inverse);
+  const WelchError error = welch_error(a, b);
+  return test_of((b.mean - a.mean) / error.size, error.degrees);
 }
 
 TTest one_sample_one_sided(const Sample& sample, double reference) {
   return test_of((sample.mean - reference) / standard_error(sample), degrees_of(sample));
+}
+
+Interval welch_interval(const Sample& a, const Sample& b, double confidence) {
+  const WelchError error = welch_error(a, b);
+  return interval_of(a.mean - b.mean, error.size, error.degrees, confidence);
+}
+
+Interval mean_interval(const Sample& sample, double confidence) {
+  return interval_of(sample.mean, standard_error(sample), degrees_of(sample), confidence);
+}
+
+double binomial_upper_tail(Index successes, Index trials, double probability) {
+  if (successes == 0) return 1;
+  const boost::math::binomial distribution(static_cast<double>(trials), probability);
+  return boost::math::cdf(
+      boost::math::complement(distribution, static_cast<double>(successes - 1)));
+}
+
+Interval proportion_interval(Index successes, Index trials, double confidence) {
+  using Binomial = boost::math::binomial;
+  const auto n = static_cast<double>(trials);
+  const auto k = static_cast<double>(successes);
+  const double beyond = (1 - confidence) / 2;
+  return {Binomial::find_lower_bound_on_p(n, k, beyond),
+          Binomial::find_upper_bound_on_p(n, k, beyond)};
 }
 
 double student_upper_tail(double t, double degrees) {

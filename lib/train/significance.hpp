@@ -47,6 +47,24 @@ TTest welch_one_sided(const Sample& a, const Sample& b);
 /// All NaN for fewer than two values, a number that is not finite, or no deviation.
 TTest one_sample_one_sided(const Sample& sample, double reference);
 
+/// Bounds between which a number lies with some confidence; infinite where nothing is known.
+struct Interval {
+  double low;
+  double high;
+};
+
+/// The interval of Welch's test for mean_a − mean_b, and that of Student's for the mean of a
+/// sample: the estimate ± its standard error times the t that T_ν exceeds with probability (1 −
+/// confidence)/2. NaN as the tests are. Requires 0 < confidence < 1.
+Interval welch_interval(const Sample& a, const Sample& b, double confidence);
+Interval mean_interval(const Sample& sample, double confidence);
+
+/// P(X >= successes) for X binomial, of `trials` with `probability` each (Clopper and Pearson,
+/// 1934, for the interval of the probability). Requires 0 <= successes <= trials, trials >= 1 and a
+/// probability in [0, 1].
+double binomial_upper_tail(Index successes, Index trials, double probability);
+Interval proportion_interval(Index successes, Index trials, double confidence);
+
 /// P(T_ν >= t) for Student's t with ν = `degrees`: for t >= 0 it is ½ I_x(ν/2, ½), x = ν/(ν + t²).
 /// In [0, 1]; NaN unless t is finite and ν finite and positive. For ν >= ½ and |t| <= 1e150, and
 /// while it is at least 1e-300, within a relative 1e-13, or 1e-9 for ν = 1 and |t| below 1e-6.

@@ -31,6 +31,14 @@ PRINT = "/usr/bin/python3 -c 'print({})' > r.json"
 NUMPY = "/usr/bin/python3 -c 'import numpy as np; np.save(\"x.npy\", {})'"
 
 
+def student_tail(t, degrees):
+    """P(T >= t), with t = sqrt(degrees) tan(angle): an integral of powers of the cosine, by the midpoint rule."""
+    def area(low):
+        width = (np.pi / 2 - low) / 10**6
+        return (np.cos(low + width * (np.arange(10**6) + 0.5))**(degrees - 1)).sum() * width
+    return area(np.arctan(t / degrees**0.5)) / area(-np.pi / 2)
+
+
 def claim(name, command="true", value="status", expected=0, more=""):
     return HOLDS.format(id=name, command=command, value=value, expected=expected, more=more)
 
@@ -310,6 +318,128 @@ class ClaimCheck(ToolTest):
         (tools / "other").write_text("#!/bin/sh\nfalse\n")
         self.assertEqual((run(), run()), (False, True))
 
+    def test_wildcards(self):
+        groups = {f"layer{n}": {"a": np.full(2, float(n)), "b": np.ones(n)} for n in (1, 2, 10)}
+        self.write("in.h5", **{f"{group}/{name}": x for group, one in groups.items() for name, x in one.items()})
+        link = "ln -s $CLAIMS/in.h5 ."
+        make = """echo '{"heads":[{"u":1},{"u":2}],"by":{"x":{"u":[3,4]},"y":{"u":5}}}' > r.json"""
+        self.claims(
+            claim("groups", link, "in.h5:/layer*/a", "[1, 1, 2, 2, 10, 10]"),
+            claim("sliced", link, "in.h5:/layer?/a[0]", "[1, 2]"),
+            claim("count", link, "in.h5:/*/b", 13, 'reduce = "count"'),
+            claim("list", make, "r.json:/heads/*/u", "[1, 2]"),
+            claim("object", make, "r.json:/by/*/u", "[3, 4, 5]"),
+            claim("end", make, "r.json:/by/x/u/*", "[3, 4]"))
+        self.assertEqual({c["verdict"] for c in self.check().values()}, {"holds"}, self.text)
+        self.claims(
+            claim("no-group", link, "in.h5:/head*/a"),
+            claim("no-dataset", link, "in.h5:/layer*/c"),
+            claim("dataset", link, "in.h5:/layer1/*"),
+            claim("number", make, "r.json:/heads/0/u/*"),
+            claim("missing", make, "r.json:/by/*/v"))
+        results = self.check(status=1)
+        self.assertEqual({c["verdict"] for c in results.values()}, {"error"}, self.text)
+        for name, says in (("no-group", "head*"), ("no-dataset", "c"), ("dataset", "groups, not for datasets"),
+                           ("number", "elements of an array"), ("missing", "'v' not found")):
+            self.assertIn(says, results[name]["error"])
+
+    def test_any(self):
+        make = "echo '{\"x\": [1, 5, 3]}' > r.json"
+        one = 'quantifier = "any"'
+        self.claims(self.bounded("any", ">", 4, one, make), self.bounded("all", ">", 4, 'quantifier = "all"', make),
+                    self.bounded("none", ">", 5, one, make), self.bounded("equal", "=", 3, one, make),
+                    self.bounded("listed", "=", "[0, 0, 3]", one, make))
+        results = self.check(status=1)
+        self.assertEqual({name: (c["verdict"], c["measured"]) for name, c in results.items()},
+                         {"any": ("holds", 5), "all": ("refuted", 1), "none": ("refuted", 5), "equal": ("holds", 3),
+                          "listed": ("holds", 3)})
+
+    def test_text(self):
+        say = "printf 'begin 2\\ngap 0.25 of 3\\ngap -1e-3 of 4\\nend\\n'"
+        table = "printf 'scheme\\tmin_c\\tn\\nunas\\t0\\t3\\ndnas\\t0.5\\t4\\n'"
+        self.claims(
+            claim("line", say, "stdout", "[0.25, 3]", "line = 2"),
+            claim("last", f"{say} | head -n 1", "stdout", 2, "line = -1"),
+            claim("pattern", say, "stdout", "[0.25, -0.001]", 'pattern = \'gap (\\S+)\''.replace("\\\\", "\\")),
+            claim("both", say, "stdout", 4, "line = 3\npattern = 'of (.*)'"),
+            claim("whole", say, "stdout", "[3, 4]", "pattern = '[34]$'"),
+            claim("column", f"{table} > t.tsv", "t.tsv", "[0, 0.5]", 'column = "min_c"'),
+            claim("numbered", f"{table} > t.tsv", "t.tsv", "[3, 4]", "column = 3"),
+            claim("row", f"{table} > t.tsv", "t.tsv", 0.5, "column = 'min_c'\npattern = '^dnas'"),
+            claim("row-number", f"{table} > t.tsv", "t.tsv", 3, "column = 'n'\nline = 1"),
+            claim("commas", "printf 'a,b\\r\\n\"x, y\",7\\r\\n' > t.csv", "t.csv", 7, "column = 'b'"),
+            claim("spaces", "printf 'a  b\\n1   7\\n'", "stdout", 7, "column = 'b'"))
+        self.assertEqual({c["verdict"] for c in self.check().values()}, {"holds"}, self.text)
+        self.claims(
+            claim("no-match", say, "stdout", 0, "pattern = 'ga+p ([a-z]+)'"),
+            claim("nothing", say, "stdout", 0, "pattern = 'nothing'"),
+            claim("no-line", say, "stdout", 0, "line = 9"),
+            claim("no-column", f"{table} > t.tsv", "t.tsv", 0, "column = 'max_c'"),
+            claim("word", f"{table} > t.tsv", "t.tsv", 0, "column = 'scheme'"),
+            claim("short", "printf 'a\\tb\\n1\\n'", "stdout", 0, "column = 'b'"),
+            claim("long", "head -c 5000 /dev/zero | tr '\\0' x", "stdout", 0, "pattern = 'x'"),
+            claim("fifo", "mkfifo t", "t", 0, "line = 1"))
+        results = self.check(status=1)
+        self.assertEqual({c["verdict"] for c in results.values()}, {"error"}, self.text)
+        for name, says in (("nothing", "no number"), ("no-line", "not line 9"), ("short", "stdout:2"),
+                           ("no-column", "scheme, min_c, n"), ("word", 't.tsv:2: "unas"'), ("long", "longer than"),
+                           ("fifo", "not a regular file")):
+            self.assertIn(says, results[name]["error"])
+
+    def test_significance(self):
+        make = """echo '{"a":[1,2,3,4.5],"b":[3,4,5,6],"wins":[1,1,1,1,1,1,1,0],"same":[2,2]}' > r.json"""
+
+        def tested(name, test, alternative, against, value="a", level=0.05, more=""):
+            return claim(name, make, f"r.json:/{value}", level,
+                         f'test = "{test}"\nalternative = "{alternative}"\nagainst = {against}\n{more}').replace(
+                             'relation = "="', 'relation = "p<"')
+
+        other = '"r.json:/b"'
+        self.claims(tested("welch", "welch", "less", other),
+                    tested("welch-other", "welch", "greater", other),
+                    tested("welch-two", "welch", "two-sided", other),
+                    tested("one", "one-sample", "greater", 0),
+                    tested("paired", "paired", "less", other),
+                    tested("sign", "sign", "less", "[3, 4, 5, 4.5]"),
+                    tested("share", "proportion", "greater", 0.5, "wins"))
+        results = self.check(status=1)
+        p = {name: c["measured"] for name, c in results.items()}
+        # Var a = 6.6875/3, var b = 5/3, and Welch's formula by hand.
+        squares = np.array([6.6875, 5]) / 3 / 4
+        degrees = squares.sum()**2 / (squares**2 / 3).sum()
+        self.assertAlmostEqual(p["welch"], student_tail(1.875 / squares.sum()**0.5, degrees), places=9)
+        self.assertAlmostEqual(p["welch"] + p["welch-other"], 1, places=12)
+        self.assertAlmostEqual(p["welch-two"], 2 * p["welch"], places=12)
+        self.assertAlmostEqual(p["sign"], 1 / 8, places=14)
+        self.assertAlmostEqual(p["share"], 9 / 256, places=14)
+        self.assertLess(p["one"], 0.02)
+        self.assertLess(p["paired"], 0.001)
+        self.assertEqual({k: results["welch"]["test"][k] for k in ("kind", "n", "n_against", "estimate")},
+                         {"kind": "welch", "n": 4, "n_against": 4, "estimate": -1.875})
+        low, high = results["welch"]["test"]["interval"]
+        self.assertTrue(low < -1.875 < high)
+        self.assertEqual(results["sign"]["test"]["n"], 3)
+        self.assertEqual(results["share"]["verdict"], "holds")
+        self.assertAlmostEqual(results["share"]["headroom"], (0.05 - 9 / 256) / 0.05, places=12)
+        self.assertRegex(self.text, r"\nshare: binomial test, n = 8, share 0.875, 95% interval \[0.4735, 0.9968\], greater")
+        self.claims(tested("constant", "one-sample", "less", 3, "same"), tested("no-pairs", "paired", "less", other, "wins"),
+                    tested("no-shares", "proportion", "less", 0.5), tested("ties", "sign", "less", 2, "same"),
+                    tested("few", "welch", "less", "[1]"))
+        results = self.check(status=1)
+        self.assertEqual({c["verdict"] for c in results.values()}, {"error"}, self.text)
+
+    def test_a_failed_command_can_be_run_again(self):
+        command = "cat <<'CLAIM' > r.json\n{\"x\": 3}\nCLAIM\ncat > copy.txt < r.json\necho $CLAIMS > where.txt\n"
+        self.claims(claim("x", command, "r.json:/x", 4), claim("fine"))
+        results = self.check(status=1)
+        self.assertNotIn("again", results["fine"])
+        self.assertEqual(results["x"]["files"], ["copy.txt (9 bytes)", "r.json (9 bytes)", "where.txt (%d bytes)" % (
+            len(str(self.folder.resolve())) + 1)])
+        self.assertIn(results["x"]["again"], self.text)
+        again = subprocess.run(["bash", "-c", results["x"]["again"] + "cat r.json where.txt"], capture_output=True,
+                               text=True, check=True, env={**os.environ, "TMPDIR": str(self.folder)})
+        self.assertEqual(again.stdout, '{"x": 3}\n' + str(self.folder.resolve()) + "\n")
+
     def test_its_own_directory(self):
         self.claims(claim("one", "test ! -e x && touch x && echo ${PWD} > $CLAIMS/one"),
                     claim("two", "test ! -e x && touch x && echo ${PWD} > $CLAIMS/two"),
@@ -447,6 +577,16 @@ class ClaimCheck(ToolTest):
                  ["right", "itself marked as refuted"]),
                 (("expected = 0", "expected = 0\nstatus = []"), [":10:", "status"]),
                 (("expected = 0", "expected = 0\nstatus = [true]"), [":10:", "status"]),
+                (("expected = 0", "expected = 0\nquantifier = \"some\""), [":10:", "quantifier"]),
+                (("expected = 0", "expected = 0\nquantifier = \"any\"\nreduce = \"min\""), [":10:", "quantifier"]),
+                (("expected = 0", "expected = 0\nline = 0"), [":10:", "line"]),
+                (("expected = 0", "expected = 0\nline = 1"), ["value", "text file"]),
+                (("value = \"status\"", "value = \"stdout\""), [":7:", "stdout needs"]),
+                (("value = \"status\"", "value = \"t\"\npattern = \"(\""), [":8:", "no regular expression"]),
+                (("expected = 0", "expected = 0\ntest = \"welch\""), [":10:", "test", "p<"]),
+                (("relation = \"=\"", "relation = \"p<\""), ["test", "is missing"]),
+                (("relation = \"=\"", "relation = \"p<\"\ntest = \"sign\"\nalternative = \"less\"\nagainst = 0"),
+                 ["expected", "no level"]),
                 (("expected = 0", "expected = 0\nscale = 1"), [":10:", "scale", "inequalities"]),
                 (("expected = 0", "expected = 0\nalone = 1"), [":10:", "alone"]),
                 (("expected = 0", "expected = 0\nperturb = \"true\""), [":10:", "perturb", "two texts"]),

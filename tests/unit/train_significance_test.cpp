@@ -395,3 +395,43 @@ TEST_CASE("EA's table 3 from its standard errors of five runs") {
   CHECK(is_within(above(18.93, .10, 19.09, .07), .1152, 5e-5));
   CHECK(is_within(above(35.25, .09, 35.52, .06), .0207, 5e-5));
 }
+
+TEST_CASE("intervals end where the tests have half of what the confidence leaves") {
+  const Sample a = sample_of(std::vector{1.0, 2.5, 2.0, 4.0});
+  const Sample b = sample_of(std::vector{0.5, 0.25, 1.0});
+  for (const double confidence : {0.5, 0.95, 0.999}) {
+    const Interval means = welch_interval(a, b, confidence);
+    const Interval mean = mean_interval(a, confidence);
+    CHECK(is_within((means.low + means.high) / 2, a.mean - b.mean, 1e-14));
+    CHECK(is_within((mean.low + mean.high) / 2, a.mean, 1e-14));
+    // Of a difference that is smaller by the lower end, nothing but chance is left.
+    Sample moved = a;
+    moved.mean -= means.low;
+    CHECK(is_within(welch_one_sided(b, moved).p, (1 - confidence) / 2, 1e-12));
+    CHECK(is_within(one_sample_one_sided(a, mean.low).p, (1 - confidence) / 2, 1e-12));
+  }
+  CHECK(std::isnan(mean_interval(sample_of(std::vector{1.0, 1.0}), 0.95).low));
+  CHECK(std::isnan(welch_interval(a, sample_of(std::vector{1.0}), 0.95).high));
+}
+
+TEST_CASE("binomial tails are sums, and their intervals end where the tails say so") {
+  for (const Index n : {1, 2, 5, 17}) {
+    for (const double p : {0.0, 0.1, 0.5, 1.0}) {
+      // From the last term to the first.
+      double tail = 0;
+      double choices = 1;
+      for (Index k = n; k >= 0; --k) {
+        tail += choices * std::pow(p, k) * std::pow(1 - p, n - k);
+        choices = choices * static_cast<double>(k) / static_cast<double>(n - k + 1);
+        CHECK(is_within(binomial_upper_tail(k, n, p), tail, 1e-14));
+      }
+    }
+    for (Index k = 0; k <= n; ++k) {
+      const Interval share = proportion_interval(k, n, 0.9);
+      if (k == 0) CHECK(share.low == 0);
+      if (k > 0) CHECK(is_within(binomial_upper_tail(k, n, share.low), 0.05, 1e-10));
+      if (k == n) CHECK(share.high == 1);
+      if (k < n) CHECK(is_within(1 - binomial_upper_tail(k + 1, n, share.high), 0.05, 1e-10));
+    }
+  }
+}

@@ -80,14 +80,27 @@ std::optional<std::map<std::string, std::string>> named_files(const Claim& claim
   return files;
 }
 
+// Numbers in the text of a claim are not in the key: they are judged anew.
+std::string place_in(const std::variant<std::vector<double>, std::string>& given) {
+  const auto* place = std::get_if<std::string>(&given);
+  return place == nullptr ? "" : *place;
+}
+
+void take_numbers(const std::variant<std::vector<double>, std::string>& given, Values& values) {
+  if (const auto* numbers = std::get_if<std::vector<double>>(&given)) values.numbers = *numbers;
+}
+
 Json text_of(const Claim& claim) {
-  const auto* place = std::get_if<std::string>(&claim.expected);
   return {{"command", claim.command},
           {"status", claim.status},
           {"value", claim.value},
           {"over", claim.over.value_or("")},
           {"reduction", claim.reduction ? static_cast<int>(*claim.reduction) : -1},
-          {"expected", place == nullptr ? "" : *place}};
+          {"line", claim.text.line.value_or(0)},
+          {"pattern", claim.text.pattern.value_or("")},
+          {"column", claim.text.column.value_or("")},
+          {"expected", place_in(claim.expected)},
+          {"against", claim.test ? place_in(claim.test->against) : ""}};
 }
 
 Json json_of(const Values& values) {
@@ -154,10 +167,9 @@ std::optional<ClaimResult> ClaimCache::find(const Claim& claim) const {
     const Json kept = Json::parse(stream);
     if (kept.at("key").dump() != key->second) return std::nullopt;
     Measurement found = {values_of(kept.at("measured")), values_of(kept.at("expected")),
-                         values_of(kept.at("over"))};
-    if (const auto* numbers = std::get_if<std::vector<double>>(&claim.expected)) {
-      found.expected.numbers = *numbers;
-    }
+                         values_of(kept.at("over")), values_of(kept.at("against"))};
+    take_numbers(claim.expected, found.expected);
+    if (claim.test) take_numbers(claim.test->against, found.against);
     return known_result(claim, std::move(found), kept.at("seconds").get<double>());
   } catch (const Json::exception&) {
     return std::nullopt;  // a damaged entry: it is written anew
@@ -168,12 +180,13 @@ void ClaimCache::keep(const Claim& claim, const ClaimResult& result) const {
   const auto key = keys_.find(claim.id);
   if (key == keys_.end() || !result.found || result.cached) return;
   const Measurement& found = *result.found;
-  if (!all_finite(found.measured) || !all_finite(found.expected) || !all_finite(found.over)) return;
-  const Json entry = {{"key", Json::parse(key->second)},
-                      {"seconds", result.seconds},
-                      {"measured", json_of(found.measured)},
-                      {"expected", json_of(found.expected)},
-                      {"over", json_of(found.over)}};
+  if (!all_finite(found.measured) || !all_finite(found.expected) || !all_finite(found.over) ||
+      !all_finite(found.against)) {
+    return;
+  }
+  const Json entry = {{"key", Json::parse(key->second)},     {"seconds", result.seconds},
+                      {"measured", json_of(found.measured)}, {"expected", json_of(found.expected)},
+                      {"over", json_of(found.over)},         {"against", json_of(found.against)}};
   cli::write_text(entry.dump() + "\n", file_of(claim), "cache");
 }
 

@@ -10,17 +10,12 @@
 #include "kernel/parallel.hpp"
 
 namespace attn::tools {
-namespace {
-
-// The other tools are in the folder of this one.
 std::string tool_folder() {
   std::error_code failed;
   const auto self = std::filesystem::read_symlink("/proc/self/exe", failed);
   if (failed) throw Error(Failure::input, "/proc/self/exe cannot be read: " + failed.message());
   return self.parent_path().string();
 }
-
-}  // namespace
 
 ClaimChecks::ClaimChecks(const cli::Arguments& arguments)
     : arguments_(arguments), scratch_(arguments.tmpdir) {

@@ -11,6 +11,9 @@
 
 namespace attn::tools {
 
+/// The folder of this program, in which the other tools are. Throws Error(input).
+std::string tool_folder();
+
 /// Runs claims, as many side by side as --jobs says, and those that measure time alone. With
 /// --cache, only those whose numbers are not known. Must be created before other threads start.
 class ClaimChecks {

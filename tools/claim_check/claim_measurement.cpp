@@ -20,7 +20,15 @@ bool has_expectation_to_move(Relation relation) {
 
 }  // namespace
 
+std::optional<TestOutcome> test_outcome(const Claim& claim, const Measurement& found) {
+  if (!claim.test) return std::nullopt;
+  return run_test(*claim.test, found.measured.numbers, found.against.numbers);
+}
+
 Verdict judge(const Claim& claim, const Measurement& found) {
+  if (const auto outcome = test_outcome(claim, found)) {
+    return judge(claim.criterion, std::span(&outcome->p, 1), found.expected.numbers, {});
+  }
   const Values& measured = found.measured;
   const Values& expected = found.expected;
   if (measured.shape && expected.shape && expected.numbers.size() != 1 &&
@@ -34,7 +42,7 @@ Verdict judge(const Claim& claim, const Measurement& found) {
 
 std::optional<Verdict> judge_moved(const Claim& claim, const Measurement& found) {
   const Criterion& criterion = claim.criterion;
-  if (!has_expectation_to_move(criterion.relation)) return std::nullopt;
+  if (!has_expectation_to_move(criterion.relation) || criterion.any) return std::nullopt;
   const Verdict verdict = judge(claim, found);
   const bool is_slope = criterion.relation == Relation::slope;
   std::vector<double> expected = found.expected.numbers;

@@ -13,16 +13,20 @@ struct Measurement {
   Values measured;  ///< reduced, if the claim says so
   Values expected;  ///< none for increasing and decreasing
   Values over;      ///< for slope
+  Values against;   ///< for p<
 };
 
 /// Throws Error(input) as judge of Criterion does, and if datasets of several numbers have
 /// different shapes.
 Verdict judge(const Claim& claim, const Measurement& found);
 
+/// What the test of a claim found; absent for other relations. Throws as run_test.
+std::optional<TestOutcome> test_outcome(const Claim& claim, const Measurement& found);
+
 /// The verdict with another expectation, under which it must come out the other way: for =, within
 /// and slope, if the claim is expected to hold, each expected number farther from the measured one
 /// by twice its tolerance (by 1 for =); if it is refuted, the measured numbers themselves. Absent
-/// for other relations, of which a moved expectation says nothing.
+/// for other relations and for `any`, of which a moved expectation says nothing.
 std::optional<Verdict> judge_moved(const Claim& claim, const Measurement& found);
 
 }  // namespace attn::tools

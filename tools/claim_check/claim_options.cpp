@@ -23,13 +23,22 @@ cli::Declaration claim_options() {
       "nothing else may run at the same time.");
   d.about(
       "value is the address of the measured number: report.json:/result/gap (a JSON pointer, also "
-      "to arrays of numbers), out.h5:/col_sum[0] (a dataset, sliced), or status. The relation must "
-      "hold for each of several numbers, unless reduce (min, max, max-abs, mean, sum, count, "
-      "first, last) makes one of them. relation is =, within, <, <=, >, >=, increasing, "
-      "decreasing, or slope (the slope of log value over the log of the numbers at over). expected "
-      "is a number, a list, or an address. tolerance and relative-tolerance (relative to expected) "
-      "need why, a sentence. expect = \"refuted\" marks a claim that is wrong as printed; right is "
-      "then the id of the corrected claim.");
+      "to arrays of numbers; * stands for each element), out.h5:/col_sum[0] (a dataset, sliced; "
+      "patterns such as layer* may stand for groups), or status. With line (from the end if "
+      "negative), pattern (a regular expression: its first group, or all of it) or column (of a "
+      "table; pattern and line then choose rows), it is a text file, or stdout. The relation must "
+      "hold for each of several numbers, unless quantifier = \"any\", or reduce (min, max, "
+      "max-abs, "
+      "mean, sum, count, first, last) makes one of them. relation is =, within, <, <=, >, >=, "
+      "increasing, decreasing, slope (the slope of log value over the log of the numbers at over), "
+      "or p<. expected is a number, a list, or an address. tolerance and relative-tolerance "
+      "(relative to expected) need why, a sentence. expect = \"refuted\" marks a claim that is "
+      "wrong as printed; right is then the id of the corrected claim.");
+  d.about(
+      "For p<, value are the numbers of runs, expected is the level, test is welch, one-sample, "
+      "paired, sign or proportion (of 1 and 0), against is the other side, and alternative is "
+      "less, "
+      "greater or two-sided. The report states the test, n and a 95% interval.");
   d.about(
       "perturb = [\"a\", \"b\"] names a change under which the claim must fail (a refuted one: "
       "must hold): b takes the place of a wherever the command has it. --falsify runs these, and "

@@ -64,6 +64,14 @@ std::string last_lines(const std::string& log) {
   return text;
 }
 
+std::string failure_text(const Claim& claim, const ClaimResult& result, const std::string& tools) {
+  std::string text = fmt::format("\n{} ({}:{}): {}\n  {}\n{}", claim.id, claim.file, claim.line,
+                                 explanation(claim, result), cli::one_line(claim.statement),
+                                 last_lines(result.log));
+  if (!result.files.empty()) text += fmt::format("  It left: {}\n", fmt::join(result.files, ", "));
+  return text + "  To run it again:\n\n" + again_text(claim, tools);
+}
+
 std::string summary(const ClaimResults& all) {
   const ClaimResults::Counts counts = all.counts();
   const auto known = std::count_if(all.results.begin(), all.results.end(),
@@ -103,7 +111,8 @@ std::string xml_text(const std::string& text) {
   return kept;
 }
 
-void add_case(const Claim& claim, const ClaimResult& result, pugi::xml_node suite) {
+void add_case(const Claim& claim, const ClaimResult& result, const std::string& tools,
+              pugi::xml_node suite) {
   pugi::xml_node node = suite.append_child("testcase");
   node.append_attribute("classname") = xml_text(claim.source).c_str();
   node.append_attribute("name") = claim.id.c_str();
@@ -113,8 +122,19 @@ void add_case(const Claim& claim, const ClaimResult& result, pugi::xml_node suit
   if (!as_expected(claim, result)) {
     pugi::xml_node wrong = node.append_child(result.ran() ? "failure" : "error");
     wrong.append_attribute("message") = xml_text(explanation(claim, result)).c_str();
-    wrong.text() = xml_text(claim.statement + "\n" + result.log).c_str();
+    wrong.text() =
+        xml_text(claim.statement + "\n" + result.log + "\n" + again_text(claim, tools)).c_str();
   }
+}
+
+Json json_of(const SignificanceTest& test, const TestOutcome& found) {
+  Json json = {{"kind", test_names()[static_cast<std::size_t>(test.kind)]},
+               {"alternative", alternative_names()[static_cast<std::size_t>(test.alternative)]},
+               {"n", found.count}};
+  if (found.other_count > 0) json["n_against"] = found.other_count;
+  json["estimate"] = json_number(found.estimate);
+  json["interval"] = {json_number(found.interval.low), json_number(found.interval.high)};
+  return json;
 }
 
 }  // namespace
@@ -158,16 +178,15 @@ ClaimResults::Counts ClaimResults::counts() const {
 
 std::string claims_table(const ClaimResults& all) {
   std::vector<std::vector<std::string>> rows = {headings()};
+  std::string tests;
   std::string wrong;
   for_each(all, [&](const Claim& claim, const ClaimResult& result) {
     rows.push_back(cells(claim, result));
     for (std::string& cell : rows.back()) cell = cli::one_line(cell);
-    if (as_expected(claim, result)) return;
-    wrong += fmt::format("\n{} ({}:{}): {}\n  {}\n{}", claim.id, claim.file, claim.line,
-                         explanation(claim, result), cli::one_line(claim.statement),
-                         last_lines(result.log));
+    if (result.test) tests += claim.id + ": " + test_text(*claim.test, *result.test) + "\n";
+    if (!as_expected(claim, result)) wrong += failure_text(claim, result, all.tools);
   });
-  const std::string text = aligned(rows);
+  const std::string text = aligned(rows) + (tests.empty() ? "" : "\n") + tests;
   return text + wrong + (wrong.empty() ? "" : "\n") + summary(all);
 }
 
@@ -196,6 +215,7 @@ std::string claims_markdown(const ClaimResults& all) {
     std::vector<std::string> row = cells(claim, result);
     row.front() = fmt::format("`{}`: {}", claim.id, claim.statement);
     if (claim.refuted) row.front() += fmt::format(" (right: `{}`)", claim.right);
+    if (result.test) row.front() += " (" + test_text(*claim.test, *result.test) + ")";
     for (const std::string& cell : row) text += "| " + markdown_cell(cell) + " ";
     text += "|\n";
   });
@@ -218,7 +238,7 @@ std::string claims_junit(const ClaimResults& all) {
     suite.seconds += result.seconds;
     suite.errors += result.ran() ? 0 : 1;
     suite.failures += result.ran() && !as_expected(claim, result) ? 1 : 0;
-    add_case(claim, result, suite.node);
+    add_case(claim, result, all.tools, suite.node);
   });
   for (auto& [file, suite] : by_file) {
     suite.node.append_attribute("name") = xml_text(file).c_str();
@@ -259,6 +279,11 @@ nlohmann::ordered_json claims_json(const ClaimResults& all) {
     const auto room = headroom(claim, result);
     entry["headroom"] = json_number(room);
     if (!result.ran()) entry["error"] = result.error;
+    if (result.test) entry["test"] = json_of(*claim.test, *result.test);
+    if (!as_expected(claim, result)) {
+      entry["files"] = result.files;
+      entry["again"] = again_text(claim, all.tools);
+    }
     entry["seconds"] = result.seconds;
     entry["cached"] = result.cached;
     json["list"].push_back(std::move(entry));

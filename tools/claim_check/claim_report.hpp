@@ -16,6 +16,7 @@ namespace attn::tools {
 struct ClaimResults {
   std::span<const Claim> claims;
   std::span<const ClaimResult> results;
+  std::string tools = {};  ///< their folder, for commands that are to be run again
 
   struct Counts {
     Index as_expected = 0;

@@ -16,6 +16,7 @@
 #include "claim_check/shell_command.hpp"
 #include "cli/terminal.hpp"
 #include "cli/words.hpp"
+#include "common/bundles.hpp"
 #include "system/system_reason.hpp"
 
 namespace attn::tools {
@@ -25,6 +26,11 @@ namespace fs = std::filesystem;
 
 // The number of bytes kept of a command's output.
 constexpr std::streamoff most_log = 4000;
+
+// The number of files that a failed claim shows.
+constexpr std::size_t most_files = 20;
+
+constexpr const char* log_file = "claim.log";
 
 // The maximum count of numbers that a result keeps.
 constexpr std::size_t most_found = 1U << 16U;
@@ -74,32 +80,64 @@ void require_run(const Claim& claim, const ShellOutcome& outcome) {
                                           outcome.status, fmt::join(claim.status, " or ")));
 }
 
+Values numbers_or_place(const std::variant<std::vector<double>, std::string>& given,
+                        const Folder& folder, int status) {
+  if (const auto* place = std::get_if<std::string>(&given)) {
+    return values_at(*place, folder.path(), status);
+  }
+  return {std::get<std::vector<double>>(given), {}};
+}
+
 Measurement measurement_of(const Claim& claim, const Folder& folder, int status) {
   Measurement found;
-  found.measured = values_at(claim.value, folder.path(), status);
+  found.measured = claim.text.is_set() ? text_values(claim.text, claim.value, folder.path())
+                                       : values_at(claim.value, folder.path(), status);
   if (claim.reduction) {
     found.measured = {{reduce(*claim.reduction, found.measured.numbers)}, {}};
     if (std::isnan(found.measured.numbers.front())) {
       throw Error(Failure::input, claim.value + ": no numbers to reduce");
     }
   }
-  if (const auto* place = std::get_if<std::string>(&claim.expected)) {
-    found.expected = values_at(*place, folder.path(), status);
-  } else {
-    found.expected.numbers = std::get<std::vector<double>>(claim.expected);
-  }
+  found.expected = numbers_or_place(claim.expected, folder, status);
+  if (claim.test) found.against = numbers_or_place(claim.test->against, folder, status);
   if (claim.over) found.over = values_at(*claim.over, folder.path(), status);
   return found;
 }
 
 std::size_t size_of(const Measurement& found) {
-  return found.measured.numbers.size() + found.expected.numbers.size() + found.over.numbers.size();
+  return found.measured.numbers.size() + found.expected.numbers.size() + found.over.numbers.size() +
+         found.against.numbers.size();
 }
 
 void judge_into(const Claim& claim, Measurement found, ClaimResult& result) {
   result.verdict = judge(claim, found);
   result.moved = judge_moved(claim, found);
+  result.test = test_outcome(claim, found);
   if (size_of(found) <= most_found) result.found = std::move(found);
+}
+
+std::string folder_of_claims(const Claim& claim) {
+  return fs::absolute(claim.file).lexically_normal().parent_path().string();
+}
+
+// Files of the folder, with their sizes, sorted; the log is shown by itself.
+std::vector<std::string> files_left(const Folder& folder) {
+  std::vector<std::string> files;
+  std::error_code failed;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder.path(), failed)) {
+    const std::string name = entry.path().filename().string();
+    if (name == log_file) continue;
+    const bool has_size = entry.is_regular_file(failed);
+    files.push_back(cli::one_line(
+        has_size ? fmt::format("{} ({})", name, bytes_text(static_cast<double>(entry.file_size())))
+                 : name));
+  }
+  std::sort(files.begin(), files.end());
+  if (files.size() > most_files) {
+    files.resize(most_files);
+    files.emplace_back("...");
+  }
+  return files;
 }
 
 ShellCommand command_of(const Claim& claim, const ClaimPlace& place, const Folder& folder) {
@@ -107,14 +145,14 @@ ShellCommand command_of(const Claim& claim, const ClaimPlace& place, const Folde
   ShellCommand command;
   command.command = claim.command;
   command.directory = folder.path();
-  command.errors = folder.file("claim.log");
+  command.errors = folder.file(log_file);
+  if (claim.value == stdout_file) command.output = folder.file(stdout_file);
   command.time_limit = claim.time_limit;
-  command.environment = {
-      {"PATH", place.tools + ":" + (path == nullptr ? "/usr/bin:/bin" : path)},
-      {"CLAIMS", fs::absolute(claim.file).lexically_normal().parent_path().string()},
-      {"ATTN_NUM_THREADS", std::to_string(place.threads)},
-      {"HOME", folder.path()},
-      {"TMPDIR", folder.path()}};
+  command.environment = {{"PATH", place.tools + ":" + (path == nullptr ? "/usr/bin:/bin" : path)},
+                         {"CLAIMS", folder_of_claims(claim)},
+                         {"ATTN_NUM_THREADS", std::to_string(place.threads)},
+                         {"HOME", folder.path()},
+                         {"TMPDIR", folder.path()}};
   return command;
 }
 
@@ -130,6 +168,19 @@ std::optional<double> headroom(const Claim& claim, const ClaimResult& result) {
   const double margin = claim.refuted ? -result.verdict.margin : result.verdict.margin;
   const double found = margin / unit;
   return unit > 0 && std::isfinite(found) ? std::optional(found) : std::nullopt;
+}
+
+std::string again_text(const Claim& claim, const std::string& tools) {
+  // A line of the command may be the word that ends it.
+  std::string end = "CLAIM";
+  while (("\n" + claim.command + "\n").find("\n" + end + "\n") != std::string::npos) end += "_";
+  std::string command = claim.command;
+  if (!command.ends_with('\n')) command += "\n";
+  return fmt::format(
+      "cd \"$(mktemp -d)\" && export CLAIMS={} PATH={}:\"$PATH\"\n"
+      "cat >claim.sh <<'{}'\n{}{}\n"
+      "bash -e -o pipefail claim.sh </dev/null\n",
+      cli::shell_quoted(folder_of_claims(claim)), cli::shell_quoted(tools), end, command, end);
 }
 
 ClaimResult known_result(const Claim& claim, Measurement found, double seconds) {
@@ -153,6 +204,7 @@ ClaimResult run_claim(const Claim& claim, const ClaimPlace& place) {
   } catch (const Error& error) {
     result.error = cli::one_line(error.what());
   }
+  if (!as_expected(claim, result)) result.files = files_left(folder);
   return result;
 }
 

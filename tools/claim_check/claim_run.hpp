@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "claim_check/claim_measurement.hpp"
 #include "claim_check/claims.hpp"
@@ -15,9 +16,12 @@ struct ClaimResult {
   std::string error;
   std::string log;  ///< the output of the command; only its end if it is long
   Verdict verdict;
-  std::optional<Verdict> moved = {};  ///< judge_moved
-  double seconds = 0;                 ///< elapsed time of the command
-  bool cached = false;                ///< the command did not run: its numbers were known
+  std::optional<Verdict> moved = {};     ///< judge_moved
+  std::optional<TestOutcome> test = {};  ///< test_outcome
+  double seconds = 0;                    ///< elapsed time of the command
+  std::vector<std::string> files =
+      {};               ///< that the command left, if the claim fails: "a.h5 (12 KB)"
+  bool cached = false;  ///< the command did not run: its numbers were known
   /// What was compared, for a cache; absent without a verdict, and of many numbers.
   std::optional<Measurement> found = {};
 
@@ -34,6 +38,9 @@ std::optional<double> headroom(const Claim& claim, const ClaimResult& result);
 
 /// The result of a claim whose numbers are known: found and cached are set. Throws as judge.
 ClaimResult known_result(const Claim& claim, Measurement found, double seconds);
+
+/// Lines for a shell that run the command of a claim again, in a new directory.
+std::string again_text(const Claim& claim, const std::string& tools);
 
 struct ClaimPlace {
   std::string folder;  ///< a directory of the claim's own, named after it, is created here

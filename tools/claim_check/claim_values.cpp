@@ -30,15 +30,6 @@ double number_of(const nlohmann::json& json, const std::string& place) {
                   (json.is_null() ? " (null stands for one that is not finite)" : ""));
 }
 
-// A device or FIFO could be read forever.
-void require_regular(const std::string& file, const std::string& place) {
-  std::error_code failed;
-  if (!fs::exists(file, failed)) throw Error(Failure::input, place + ": no such file");
-  if (!fs::is_regular_file(file, failed)) {
-    throw Error(Failure::input, place + ": not a regular file");
-  }
-}
-
 // Appends arrays in arrays, row-major, nested at most as deep as datasets.
 void add_numbers(const nlohmann::json& json, const std::string& place, int depth,
                  std::vector<double>& numbers) {
@@ -50,13 +41,29 @@ void add_numbers(const nlohmann::json& json, const std::string& place, int depth
   for (const auto& item : json) add_numbers(item, place, depth - 1, numbers);
 }
 
+// The values that a pointer leads to, where "*" stands for each element of an array or object.
+void add_elements(const nlohmann::json& json, const std::string& pointer, const std::string& place,
+                  std::vector<double>& numbers) {
+  const std::size_t star = (pointer + "/").find("/*/");
+  const nlohmann::json& found =
+      json.at(nlohmann::json::json_pointer(pointer.substr(0, std::min(star, pointer.size()))));
+  if (star == std::string::npos) {
+    add_numbers(found, place, 32, numbers);
+    return;
+  }
+  if (!found.is_structured()) {
+    throw Error(Failure::input, place + ": * stands for the elements of an array or object");
+  }
+  for (const auto& item : found) add_elements(item, pointer.substr(star + 2), place, numbers);
+}
+
 Values of_json(const std::string& file, const std::string& pointer, const std::string& place) {
   require_regular(file, place);
   std::ifstream stream(file);
   try {
     const auto json = nlohmann::json::parse(stream);
     Values values;
-    add_numbers(json.at(nlohmann::json::json_pointer(pointer)), place, 32, values.numbers);
+    add_elements(json, pointer, place, values.numbers);
     return values;
   } catch (const nlohmann::json::exception& error) {
     throw Error(Failure::input, place + ": " + cli::one_line(error.what()));
@@ -83,16 +90,56 @@ Values of_dataset(const std::string& address, const std::string& place) {
   }
 }
 
+// The dataset of each group that the pattern in the address matches.
+Values of_groups(const io::Address& address, const std::string& place) {
+  require_regular(address.file, place);
+  const std::size_t slash = address.path.rfind('/');
+  const std::string groups = address.path.substr(0, slash);
+  const std::string name = address.path.substr(slash + 1);
+  if (name.find_first_of("*?") != std::string::npos || groups.empty()) {
+    throw Error(Failure::input, place + ": patterns stand for groups, not for datasets");
+  }
+  const std::size_t bracket = address.text.find('[', address.file.size());
+  const std::string selection = bracket == std::string::npos ? "" : address.text.substr(bracket);
+  std::vector<std::string> found;
+  try {
+    io::InputBundle::Options options;
+    options.input = address.file;
+    found = io::InputBundle(options).groups_like(groups);
+  } catch (const Error& error) {
+    throw Error(Failure::input, place + ": " + error.what());
+  }
+  Values all;
+  for (const std::string& group : found) {
+    const Values one = of_dataset(address.file + ":/" + group + "/" + name + selection, place);
+    all.numbers.insert(all.numbers.end(), one.numbers.begin(), one.numbers.end());
+  }
+  return all;
+}
+
 Values read_values(const std::string& place, const std::string& folder, int status) {
   if (place == "status") return {{static_cast<double>(status)}, {}};
   constexpr std::string_view mark = ".json:/";
   const std::size_t at = place.find(mark);
-  if (at == std::string::npos) return of_dataset(folder + "/" + place, place);
+  if (at == std::string::npos) {
+    const std::string text = folder + "/" + place;
+    const io::Address address = io::parse_address(text);
+    const bool has_pattern = address.path.find_first_of("*?") != std::string::npos;
+    return has_pattern ? of_groups(address, place) : of_dataset(text, place);
+  }
   const std::size_t end = at + mark.size() - 2;  // the colon
   return of_json(folder + "/" + place.substr(0, end), place.substr(end + 1), place);
 }
 
 }  // namespace
+
+void require_regular(const std::string& file, const std::string& place) {
+  std::error_code failed;
+  if (!fs::exists(file, failed)) throw Error(Failure::input, place + ": no such file");
+  if (!fs::is_regular_file(file, failed)) {
+    throw Error(Failure::input, place + ": not a regular file");
+  }
+}
 
 Values values_at(const std::string& place, const std::string& folder, int status) {
   Values values = read_values(place, folder, status);

@@ -29,6 +29,7 @@ Slack slack(const Criterion& criterion, double measured, double expected) {
   const double room = tolerance_at(criterion, expected);
   switch (criterion.relation) {
     case Relation::less:
+    case Relation::significant:
       return {difference(expected, measured) + room, false};
     case Relation::at_most:
       return {difference(expected, measured) + room, true};
@@ -46,13 +47,15 @@ Slack slack(const Criterion& criterion, double measured, double expected) {
   return {room - std::abs(difference(measured, expected)), true};
 }
 
-// The number with the least margin; NaN is worst.
-class Worst {
+// The number with the least margin, or with the largest if one is enough; NaN is decisive.
+class Decisive {
  public:
+  explicit Decisive(bool any) : any_(any) { verdict_.holds = !any; }
+
   void take(const Slack& found, double measured, double expected) {
-    verdict_.holds = verdict_.holds && found.holds();
-    const bool first = count_++ == 0;
-    if (first || (!std::isnan(verdict_.margin) && !(found.margin >= verdict_.margin))) {
+    const bool holds = found.holds();
+    verdict_.holds = any_ ? verdict_.holds || holds : verdict_.holds && holds;
+    if (count_++ == 0 || (any_ ? is_better(found.margin) : is_worse(found.margin))) {
       verdict_.margin = found.margin;
       verdict_.measured = measured;
       verdict_.expected = expected;
@@ -61,6 +64,14 @@ class Worst {
   const Verdict& verdict() const { return verdict_; }
 
  private:
+  bool is_worse(double margin) const {
+    return !std::isnan(verdict_.margin) && !(margin >= verdict_.margin);
+  }
+  bool is_better(double margin) const {
+    return !std::isnan(margin) && !(margin <= verdict_.margin);
+  }
+
+  bool any_;
   Verdict verdict_{true, nan, nan, nan};
   std::size_t count_ = 0;
 };
@@ -71,12 +82,12 @@ Verdict steps(const Criterion& criterion, std::span<const double> measured) {
                                             measured.size(), name(criterion.relation)));
   }
   const double sign = criterion.relation == Relation::increasing ? 1 : -1;
-  Worst worst;
+  Decisive decisive(false);
   for (std::size_t k = 1; k < measured.size(); ++k) {
     const double margin = sign * difference(measured[k], measured[k - 1]) + criterion.tolerance;
-    worst.take({margin, false}, measured[k], measured[k - 1]);
+    decisive.take({margin, false}, measured[k], measured[k - 1]);
   }
-  return worst.verdict();
+  return decisive.verdict();
 }
 
 double log_slope(std::span<const double> measured, std::span<const double> over) {
@@ -113,8 +124,8 @@ double log_slope(std::span<const double> measured, std::span<const double> over)
 }  // namespace
 
 const std::vector<std::string>& relation_names() {
-  static const std::vector<std::string> names = {"=",  "within",     "<",          "<=",   ">",
-                                                 ">=", "increasing", "decreasing", "slope"};
+  static const std::vector<std::string> names = {"=",  "within",     "<",          "<=",    ">",
+                                                 ">=", "increasing", "decreasing", "slope", "p<"};
   return names;
 }
 
@@ -181,12 +192,12 @@ Verdict judge(const Criterion& criterion, std::span<const double> measured,
                 fmt::format("{} against {}", cli::counted(measured.size(), "number"),
                             cli::counted(expected.size(), "expected one")));
   }
-  Worst worst;
+  Decisive decisive(criterion.any);
   for (std::size_t k = 0; k < measured.size(); ++k) {
     const double wanted = expected[expected.size() == 1 ? 0 : k];
-    worst.take(slack(criterion, measured[k], wanted), measured[k], wanted);
+    decisive.take(slack(criterion, measured[k], wanted), measured[k], wanted);
   }
-  return worst.verdict();
+  return decisive.verdict();
 }
 
 double headroom_unit(const Criterion& criterion, const Verdict& verdict) {
@@ -198,6 +209,7 @@ double headroom_unit(const Criterion& criterion, const Verdict& verdict) {
     case Relation::at_most:
     case Relation::greater:
     case Relation::at_least:
+    case Relation::significant:
       break;
     case Relation::equal:
     case Relation::within:

@@ -10,18 +10,20 @@ namespace attn::tools {
 /// The relation claimed between measured numbers m and expected numbers e, with the tolerance t =
 /// tolerance + relative_tolerance |e|:
 enum class Relation {
-  equal,       ///< |m − e| <= t
-  within,      ///< the same; requires t > 0
-  less,        ///< m < e + t
-  at_most,     ///< m <= e + t
-  greater,     ///< m > e − t
-  at_least,    ///< m >= e − t
-  increasing,  ///< each m_k+1 − m_k > −t; strictly with t = 0
-  decreasing,  ///< each m_k − m_k+1 > −t
-  slope,       ///< the least-squares slope of log |m| over log |x| is within t of e
+  equal,        ///< |m − e| <= t
+  within,       ///< the same; requires t > 0
+  less,         ///< m < e + t
+  at_most,      ///< m <= e + t
+  greater,      ///< m > e − t
+  at_least,     ///< m >= e − t
+  increasing,   ///< each m_k+1 − m_k > −t; strictly with t = 0
+  decreasing,   ///< each m_k − m_k+1 > −t
+  slope,        ///< the least-squares slope of log |m| over log |x| is within t of e
+  significant,  ///< as less, m being the p of a test (significance_test.hpp)
 };
 
-/// "=", "within", "<", "<=", ">", ">=", "increasing", "decreasing", "slope", in that order.
+/// "=", "within", "<", "<=", ">", ">=", "increasing", "decreasing", "slope", "p<", in that
+/// order.
 const std::vector<std::string>& relation_names();
 std::string name(Relation relation);
 
@@ -29,6 +31,7 @@ struct Criterion {
   Relation relation = Relation::equal;
   double tolerance = 0;
   double relative_tolerance = 0;
+  bool any = false;  ///< one of several numbers is enough; else all must satisfy the relation
   double scale = 0;  ///< of the headroom of an inequality without tolerance; 0: |e|
 };
 
@@ -51,7 +54,8 @@ struct Verdict {
   double expected = 0;  ///< the number that it was compared with
 };
 
-/// Holds if there is a number and every number satisfies the relation. One expected number may be
+/// Holds if there is a number and every number satisfies the relation, or any one if the criterion
+/// says so; margin and numbers are then those of the best one. One expected number may be
 /// compared with any count of measured ones; otherwise the counts of measured, expected and (for
 /// slope) `over` must be equal. NaN never holds. Throws Error(input) for counts that do not match,
 /// and for a slope of fewer than two numbers, of a number that is 0 or not finite, or over a number

@@ -17,12 +17,21 @@ namespace attn::tools {
 namespace {
 
 const std::set<std::string>& claim_keys() {
-  static const std::set<std::string> keys = {
-      "id",         "source",     "statement", "tags",      "command",
-      "time-limit", "status",     "alone",     "value",     "over",
-      "reduce",     "relation",   "expected",  "tolerance", "relative-tolerance",
-      "scale",      "why",        "expect",    "right",     "kind",
-      "perturb",    "unperturbed"};
+  static const std::set<std::string> keys = {"id",          "source",
+                                             "statement",   "tags",
+                                             "command",     "time-limit",
+                                             "status",      "alone",
+                                             "value",       "line",
+                                             "pattern",     "column",
+                                             "over",        "reduce",
+                                             "quantifier",  "test",
+                                             "alternative", "against",
+                                             "relation",    "expected",
+                                             "tolerance",   "relative-tolerance",
+                                             "scale",       "why",
+                                             "expect",      "right",
+                                             "kind",        "perturb",
+                                             "unperturbed"};
   return keys;
 }
 
@@ -139,6 +148,10 @@ bool is_ordered(Relation relation) {
   return relation == Relation::increasing || relation == Relation::decreasing;
 }
 
+bool has_one_verdict(const Claim& claim) {
+  return is_ordered(claim.criterion.relation) || claim.criterion.relation == Relation::significant;
+}
+
 void read_expected(const Table& table, Claim& claim) {
   const bool ordered = is_ordered(claim.criterion.relation);
   if (ordered != !table.has("expected")) {
@@ -183,10 +196,63 @@ void read_criterion(const Table& table, Claim& claim) {
   }
 }
 
+void read_text_place(const Table& table, Claim& claim) {
+  claim.text.pattern = table.text("pattern");
+  try {
+    require_pattern(claim.text);
+  } catch (const Error& error) {
+    table.refuse("pattern", error.what());
+  }
+  if (const auto line = table.get<std::int64_t>("line", "a whole number")) {
+    if (*line == 0) table.refuse("line", "is 0, expected 1 for the first, or -1 for the last");
+    claim.text.line = *line;
+  }
+  if (table.has("column")) {
+    claim.text.column =
+        table.is_text("column")
+            ? table.needed_text("column")
+            : std::to_string(*table.get<std::int64_t>("column", "a name or number"));
+  }
+  if (claim.value == stdout_file && !claim.text.is_set()) {
+    table.refuse("value", "stdout needs line, pattern or column");
+  }
+  if (claim.text.is_set() &&
+      (claim.value == "status" || claim.value.find(':') != std::string::npos)) {
+    table.refuse("value", "expected a text file, as there is a line, pattern or column");
+  }
+}
+
+void read_test(const Table& table, Claim& claim) {
+  const bool is_test = claim.criterion.relation == Relation::significant;
+  for (const char* key : {"test", "alternative", "against"}) {
+    if (is_test == table.has(key)) continue;
+    table.refuse(key, is_test ? "is missing: p< needs it" : "has a meaning for relation p< only");
+  }
+  if (!is_test) return;
+  SignificanceTest test;
+  test.kind = static_cast<TestKind>(table.choice("test", test_names()).value());
+  test.alternative =
+      static_cast<Alternative>(table.choice("alternative", alternative_names()).value());
+  if (table.is_text("against")) {
+    test.against = table.needed_text("against");
+  } else {
+    test.against = table.list<double>("against", "numbers, or their address");
+  }
+  claim.test = std::move(test);
+  const auto* level = std::get_if<std::vector<double>>(&claim.expected);
+  if (level == nullptr || level->size() != 1 || !(level->front() > 0 && level->front() < 1)) {
+    table.refuse("expected", "is no level between 0 and 1");
+  }
+  if (claim.reduction) table.refuse("reduce", "has no meaning for p<");
+  if (claim.criterion.tolerance > 0 || claim.criterion.relative_tolerance > 0) {
+    table.refuse("tolerance", "has no meaning for p<");
+  }
+}
+
 void read_value(const Table& table, Claim& claim) {
   claim.value = table.needed_text("value");
   claim.over = table.text("over");
-  for (const char* key : {"value", "over", "expected"}) {
+  for (const char* key : {"value", "over", "expected", "against"}) {
     if (table.is_text(key) && table.needed_text(key).find("../") != std::string::npos) {
       table.refuse(key, "leaves the claim's directory");
     }
@@ -199,6 +265,10 @@ void read_value(const Table& table, Claim& claim) {
       table.refuse("reduce", "has no meaning for " + name(claim.criterion.relation));
     }
     claim.reduction = static_cast<Reduction>(*reduction);
+  }
+  claim.criterion.any = table.choice("quantifier", {"all", "any"}).value_or(0) == 1;
+  if (claim.criterion.any && (claim.reduction || claim.over || has_one_verdict(claim))) {
+    table.refuse("quantifier", "any has no meaning for one number");
   }
 }
 
@@ -288,6 +358,8 @@ Claim read_claim(const Table& table, const Table& top, const std::string& file) 
   read_criterion(table, claim);
   read_expected(table, claim);
   read_value(table, claim);
+  read_text_place(table, claim);
+  read_test(table, claim);
   read_run(table, claim);
   read_perturbation(table, claim);
   read_verdict(table, claim);

@@ -6,9 +6,15 @@
 #include <variant>
 #include <vector>
 
+#include "claim_check/claim_values.hpp"
 #include "claim_check/claim_verdict.hpp"
+#include "claim_check/significance_test.hpp"
 
 namespace attn::tools {
+
+/// The file of a claim's directory that has the standard output of its command, if the claim has
+/// its numbers from there.
+inline constexpr const char* stdout_file = "stdout";
 
 /// A change of a claim's command, under which the claim must come out the other way.
 struct Perturbation {
@@ -28,10 +34,12 @@ struct Claim {
   std::vector<int> status{0};  ///< exit statuses that the command may have
   bool alone = false;          ///< nothing may run at the same time, since it measures time
 
-  std::string value;                ///< address of the measured number: see claim_run.hpp
+  std::string value;                ///< address of the measured number (values_at)
+  TextPlace text;                   ///< if set, value is a text file (text_values)
   std::optional<std::string> over;  ///< for slope: address of the abscissae
   std::optional<Reduction> reduction;
   std::variant<std::vector<double>, std::string> expected;  ///< numbers, or their address
+  std::optional<SignificanceTest> test;                     ///< of relation p<
   Criterion criterion;
   std::string why;  ///< reason for the tolerance
 

@@ -138,7 +138,7 @@ cli::Outcome check(const cli::Arguments& arguments, cli::Report& report) {
   ClaimChecks checks(arguments);
   std::vector<ClaimResult> results = checks.run(with_perturbed(arguments, claims));
   const std::vector<Falsification> falsifications = take_falsifications(claims, results);
-  const ClaimResults all{claims, results};
+  const ClaimResults all{claims, results, tool_folder()};
   if (arguments.given("record")) write_record(arguments, all, checks.work_folder());
   if (!checks.remove_temporaries()) report.warn(checks.scratch() + " cannot be removed");
   for (std::vector<Cell>& row : claim_rows(all)) table.add(std::move(row));

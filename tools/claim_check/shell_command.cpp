@@ -100,7 +100,9 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   if (getppid() != parent) _exit(127);
   const int nothing = open("/dev/null", O_RDONLY);
   const int errors = open(command.errors.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
-  if (nothing < 0 || errors < 0 || dup2(nothing, 0) < 0 || dup2(errors, 1) < 0 ||
+  const int output =
+      command.output.empty() ? errors : open(command.output.c_str(), O_WRONLY | O_CREAT, 0600);
+  if (nothing < 0 || errors < 0 || output < 0 || dup2(nothing, 0) < 0 || dup2(output, 1) < 0 ||
       dup2(errors, 2) < 0 || chdir(command.directory.c_str()) != 0) {
     _exit(127);
   }

@@ -10,6 +10,7 @@ struct ShellCommand {
   std::string directory;                           ///< working directory
   std::map<std::string, std::string> environment;  ///< added to this process's environment
   std::string errors;                              ///< file for its stderr and unused stdout
+  std::string output = {};                         ///< file for its stdout; empty: errors
   double time_limit = 0;                           ///< seconds; > 0
 };
 
