@@ -165,7 +165,8 @@ bool as_expected(const Claim& claim, const ClaimResult& result) {
 std::optional<double> headroom(const Claim& claim, const ClaimResult& result) {
   if (!result.ran()) return std::nullopt;
   const double unit = headroom_unit(claim.criterion, result.verdict);
-  const double margin = claim.refuted ? -result.verdict.margin : result.verdict.margin;
+  // Not -0.
+  const double margin = claim.refuted ? 0 - result.verdict.margin : result.verdict.margin;
   const double found = margin / unit;
   return unit > 0 && std::isfinite(found) ? std::optional(found) : std::nullopt;
 }

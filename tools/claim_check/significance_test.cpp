@@ -60,9 +60,13 @@ TestOutcome welch(Alternative alternative, std::span<const double> values,
 
 TestOutcome of_mean(Alternative alternative, std::span<const double> values, double reference) {
   const Sample sample = sample_of_two(values, "value");
+  Sample negated = sample;
+  negated.mean = -sample.mean;
+  // Not one less the other, of which nothing would be left where it is small.
+  const double less = train::one_sample_one_sided(negated, -reference).p;
   const double greater = train::one_sample_one_sided(sample, reference).p;
   return {sample.count, 0, sample.mean, train::mean_interval(sample, confidence),
-          p_of(alternative, 1 - greater, greater)};
+          p_of(alternative, less, greater)};
 }
 
 TestOutcome of_share(Alternative alternative, Index successes, Index count, double share) {
