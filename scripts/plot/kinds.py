@@ -11,7 +11,7 @@ from documents import completion, man_page
 from targets import targets_of
 
 KINDS = ("heatmap", "temperature", "column-sums", "attention-map", "relative-deviation", "evidence",
-         "sinkhorn-error", "collapse-curves", "collapse-steps", "training")
+         "sinkhorn-error", "collapse-curves", "collapse-steps", "training", "claims")
 
 ABOUT = """\
 Usage: attn-plot KIND [options] [INPUT...] -o NAME

@@ -554,6 +554,36 @@ class ClaimCheck(ToolTest):
         markdown = (self.folder / "m.md").read_text()
         self.assertIn("| `bad`: A number is what it is. | A paper, (1) | = 1 | 0 | -1 | - | REFUTED |", markdown)
 
+    def test_latex(self):
+        make = "echo '{\"x\": -1.25e-7}' > r.json"
+        self.claims(claim("dnas-bound_2", make, "r.json:/x", -1.25e-7), claim("whole", "exit 3", expected=3, more="status = 3"),
+                    claim("wrong", expected=1))
+        done = self.run_tool("claim-check", "claims.toml", "--format=latex", status=1)
+        self.assertEqual(done.out.decode(), """% dnas-bound_2: A number is what it is.
+\\newcommand{\\claimDnasBoundTwo}{\\ensuremath{-1.25\\times10^{-7}}}
+% whole: A number is what it is.
+\\newcommand{\\claimWhole}{\\ensuremath{3}}
+% wrong: A number is what it is.
+% It did not come out as expected.
+""")
+        self.claims(claim("a-b"), claim("a_b"))
+        self.refused("claim-check", "claims.toml", "--format=latex", status=3, says=["a_b", "a-b", "claimAB"], output=None)
+        self.refused("claim-check", "claims.toml", "--format=latex", "--tsv", status=2, output=None)
+
+    def test_sarif(self):
+        self.claims(claim("good"), claim("bad", "printf '\\377' >&2", expected=1), claim("error", "exit 2"),
+                    self.bounded("near", "<", 1.125), name="some claims.toml")
+        self.run_tool("claim-check", "some claims.toml", "--sarif=s.sarif", status=1)
+        run, = json.loads((self.folder / "s.sarif").read_text())["runs"]
+        self.assertEqual([rule["id"] for rule in run["tool"]["driver"]["rules"]], ["good", "bad", "error", "near"])
+        found = {r["ruleId"]: r for r in run["results"]}
+        self.assertEqual({name: r["level"] for name, r in found.items()}, {"bad": "error", "error": "error", "near": "warning"})
+        self.assertIn("measured 0, expected = 1", found["bad"]["message"]["text"])
+        place = found["bad"]["locations"][0]["physicalLocation"]
+        self.assertEqual(place["artifactLocation"]["uri"], "some%20claims.toml")
+        line = (self.folder / "some claims.toml").read_text().splitlines()[place["region"]["startLine"]:][0]
+        self.assertEqual(line, 'id = "bad"')
+
     def test_schema(self):
         good = claim("x")
         for change, says in (
@@ -618,7 +648,7 @@ class ClaimCheck(ToolTest):
     def test_files_that_cannot_be_written(self):
         self.claims(claim("x", "touch $CLAIMS/ran"))
         self.refused("claim-check", "claims.toml", "--junit=no/j.xml", status=5, says=["no/j.xml"], output=None)
-        for more in (["--junit=claims.toml"], ["--junit=j", "--markdown=j"], ["--keep="]):
+        for more in (["--junit=claims.toml"], ["--sarif=claims.toml"], ["--junit=j", "--markdown=j"], ["--keep="]):
             self.refused("claim-check", "claims.toml", *more, status=2, output=None)
         self.assertFalse((self.folder / "ran").exists())
 

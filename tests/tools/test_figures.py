@@ -126,6 +126,26 @@ class Figures(FigureTest):
         words = self.words("relative-deviation", "d.h5")
         self.assertTrue({"encoder 1", "decoder 0 self", "decoder 1 multihead"} <= set(words), words)
 
+    def history(self, *rows):
+        header = ["date", "commit", "id", "headroom"]
+        return "".join("\t".join(map(str, row)) + "\n" for row in (header, *rows)).encode()
+
+    def test_claims_over_records(self):
+        days = [(f"2026-01-0{n}T00:00:00.000Z", f"abcdef{n}12345") for n in (1, 2)]
+        table = self.history(*((*day, name, room) for n, day in enumerate(days)
+                               for name, room in (("near", 0.3 - n / 4), ("far", 0.9), ("exact", ""))))
+        words = self.words("claims", stdin=table)
+        self.assertTrue({"near", "far", "headroom", "2026-01-01 abcdef1", "2026-01-02 abcdef2"} <= set(words), words)
+        self.assertNotIn("exact", words)
+        self.assertNotIn("far", self.words("claims", "--claims", "1", stdin=table))
+        self.assertNotIn("near", self.words("claims", "--id", "far", stdin=table))
+        for arguments, content, status, says in (
+                (["--id", "x"], table, 3, "no claim has the id x"), (["--claims", "0"], table, 2, "--claims is 0"),
+                ([], b"a\tb\n1\t2\n", 3, "no table of records"), ([], b"", 3, "no table of records"),
+                ([], self.history((*days[0], "a", "x")), 3, "headroom is x"),
+                ([], self.history((*days[0], "a", "")), 3, "no claim has a headroom")):
+            self.refused("claims", *arguments, "-o", "f", stdin=content, status=status, says=[says])
+
     def test_sinkhorn_error_counts_iterations(self):
         self.run_tool("tensor-gen", "uniform", "q=2x30x2", "k=2x30x2", "-o", "points.h5")
         for epsilon in ("0.5", "0.1"):

@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 import unittest
 
 from attn import BIN, SOURCE, TIMEOUT, ToolTest
@@ -20,7 +21,7 @@ PAGES = sorted([*SOURCE.glob("*.md"), *SOURCE.glob(".github/*.md"),
                   for page in (SOURCE / folder).rglob("*.md"))])
 TOOLS = {path.name for path in BIN.iterdir()}
 # Languages of blocks that are shown and not run.
-SHOWN = {"text", "toml", "python", "cpp", "cmake", "mermaid"}
+SHOWN = {"text", "toml", "python", "cpp", "cmake", "mermaid", "yaml"}
 WITHOUT_PICTURES = importlib.util.find_spec("matplotlib") is None
 
 
@@ -136,8 +137,20 @@ class Examples(ToolTest):
         claims = next(block for _, language, block in blocks(page) if language == "toml")
         (self.folder / "paper.toml").write_text(claims)
         shutil.copy(SOURCE / "data/passage.h5", self.folder)
-        done = self.run_tool("claim-check", "paper.toml")
-        self.assertIn(b"3 claims: 3 as expected", done.out)
+        done = self.run_tool("claim-check", "paper.toml", "--falsify", "--require-perturb")
+        self.assertIn(b"10 computed claims: 10 can fail", done.out)
+
+    def test_counts_of_claims(self):
+        page = (SOURCE / "data/claims/README.md").read_text()
+        claims = [claim for file in (SOURCE / "data/claims").glob("*.toml")
+                  for claim in tomllib.loads(file.read_text())["claim"]]
+        refuted = {claim["id"]: claim["right"] for claim in claims if claim.get("expect") == "refuted"}
+        printed = sum(claim.get("kind") == "printed" for claim in claims)
+        self.assertEqual(dict(re.findall(r"^\|.*\| `([^`]*)` \| `([^`]*)` \|$", page, re.MULTILINE)), refuted)
+        for text in (f"{len(claims)} claims of the literature", f" {len(refuted)} of them are printed",
+                     f"all {len(claims) - printed} computed ones", f"all {printed} that compare"):
+            self.assertIn(text, page)
+        self.assertIn(f"| {len(claims)} claims |", (SOURCE / "data/README.md").read_text())
 
 
 class Pages(unittest.TestCase):

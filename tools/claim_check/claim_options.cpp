@@ -61,6 +61,9 @@ cli::Declaration claim_options() {
   d.letter('j');
   d.text("junit", "FILE", "Writes the verdicts as JUnit XML.");
   d.text("markdown", "FILE", "Writes the table as Markdown.");
+  d.text("sarif", "FILE", "Writes failures and low headrooms as SARIF, for code hosts.");
+  d.choice("format", {"text", "latex"},
+           "latex prints a \\newcommand for each measured number, in place of the report.", "text");
   d.text("keep", "DIR", "Runs each command in a new directory DIR/id and keeps it.");
   d.flag("falsify",
          "Checks that claims can fail: runs each perturbed command, too, and moves expectations.");
@@ -114,6 +117,7 @@ cli::Declaration claim_options() {
             "Check the claims of one tag in CI.");
   d.example("claim-check --cache ~/.cache/claims --record records data/claims/*.toml",
             "Run what changed, and record the numbers.");
+  d.example("claim-check --format latex paper.toml > numbers.tex", "The numbers for a paper.");
   d.example("claim-check diff records/before.jsonl records", "What moved since then.");
   d.exit_status(0, "every claim came out as expected; diff: none turned or left its tolerance");
   d.exit_status(1,

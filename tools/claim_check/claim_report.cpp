@@ -47,13 +47,6 @@ const std::vector<std::string>& headings() {
   return all;
 }
 
-// The explanation of an unexpected verdict.
-std::string explanation(const Claim& claim, const ClaimResult& result) {
-  if (!result.ran()) return result.error;
-  return fmt::format("measured {}, expected {}", digits(result.verdict.measured),
-                     expected_text(claim, result));
-}
-
 std::string last_lines(const std::string& log) {
   std::vector<std::string> lines;
   std::istringstream stream(log);
@@ -165,6 +158,17 @@ std::string expected_text(const Claim& claim, const ClaimResult& result) {
 std::string verdict_word(const ClaimResult& result) {
   if (!result.ran()) return "error";
   return result.verdict.holds ? "holds" : "refuted";
+}
+
+std::string explanation(const Claim& claim, const ClaimResult& result) {
+  if (!result.ran()) return result.error;
+  return fmt::format("measured {}, expected {}", digits(result.verdict.measured),
+                     expected_text(claim, result));
+}
+
+bool is_near_its_bound(const Claim& claim, const ClaimResult& result, double least) {
+  const auto room = headroom(claim, result);
+  return !claim.printed && room && *room >= 0 && *room < least;
 }
 
 ClaimResults::Counts ClaimResults::counts() const {

@@ -35,6 +35,13 @@ std::string verdict_word(const ClaimResult& result);
 /// What is expected: "<= 0.5", "1 ± 1e-12", "increasing".
 std::string expected_text(const Claim& claim, const ClaimResult& result);
 
+/// Why a verdict is not the expected one: the error, or what was measured and expected.
+std::string explanation(const Claim& claim, const ClaimResult& result);
+
+/// Whether the claim came out as expected, and its headroom is below `least`. Printed constants do
+/// not drift.
+bool is_near_its_bound(const Claim& claim, const ClaimResult& result, double least);
+
 /// The table: id, source, expected, measured, margin, headroom, verdict, seconds. Below it, for
 /// each failure, the statement, the reason and the last output of the command.
 std::string claims_table(const ClaimResults& all);

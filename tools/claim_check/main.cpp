@@ -12,6 +12,7 @@
 #include "attnkit/error.hpp"
 #include "claim_check/claim_checks.hpp"
 #include "claim_check/claim_drift.hpp"
+#include "claim_check/claim_exports.hpp"
 #include "claim_check/claim_falsification.hpp"
 #include "claim_check/claim_options.hpp"
 #include "claim_check/claim_record.hpp"
@@ -58,7 +59,7 @@ std::vector<Falsification> take_falsifications(const std::vector<Claim>& claims,
 void require_outputs(const cli::Arguments& arguments) {
   std::vector<std::string> taken = arguments.words();
   if (arguments.json && !arguments.json->empty()) taken.push_back(*arguments.json);
-  for (const char* option : {"junit", "markdown"}) {
+  for (const char* option : {"junit", "markdown", "sarif"}) {
     if (!arguments.given(option)) continue;
     const std::string file = arguments.text(option);
     for (const std::string& other : taken) {
@@ -73,6 +74,9 @@ void require_outputs(const cli::Arguments& arguments) {
   for (const char* option : {"keep", "cache", "record", "commit"}) {
     if (!arguments.given(option) || !arguments.text(option).empty()) continue;
     throw Error(Failure::usage, fmt::format("--{} is empty", option));
+  }
+  if (arguments.text("format") == "latex" && (arguments.flag("tsv") || arguments.flag("csv"))) {
+    throw Error(Failure::usage, "--format latex and a table cannot both be printed");
   }
   if (arguments.given("keep") && arguments.given("cache")) {
     throw Error(Failure::usage, "--keep keeps nothing of claims that --cache knows");
@@ -108,12 +112,11 @@ void write_record(const cli::Arguments& arguments, const ClaimResults& all,
 
 void warn_of_drift(const ClaimResults& all, cli::Report& report) {
   for (std::size_t n = 0; n < all.claims.size(); ++n) {
-    const auto room = headroom(all.claims[n], all.results[n]);
-    // Printed constants do not drift.
-    if (all.claims[n].printed || !room || !(*room >= 0 && *room < least_headroom)) continue;
-    report.warn(fmt::format("{}: headroom {}: measured {}, expected {}", all.claims[n].id,
-                            digits(*room, 2), digits(all.results[n].verdict.measured),
-                            expected_text(all.claims[n], all.results[n])));
+    const Claim& claim = all.claims[n];
+    const ClaimResult& result = all.results[n];
+    if (!is_near_its_bound(claim, result, least_headroom)) continue;
+    report.warn(fmt::format("{}: headroom {}: {}", claim.id, digits(*headroom(claim, result), 2),
+                            explanation(claim, result)));
   }
 }
 
@@ -123,6 +126,10 @@ void write_files(const cli::Arguments& arguments, const ClaimResults& all) {
   }
   if (arguments.given("markdown")) {
     cli::write_text(claims_markdown(all), arguments.text("markdown"), "markdown");
+  }
+  if (arguments.given("sarif")) {
+    cli::write_text(claims_sarif(all, arguments.version, least_headroom), arguments.text("sarif"),
+                    "sarif");
   }
 }
 
@@ -150,7 +157,9 @@ cli::Outcome check(const cli::Arguments& arguments, cli::Report& report) {
     report.result()["falsify"] = falsification_json(all, falsifications);
     passed = passed && counts(claims, falsifications).complete();
   }
-  if (!table.in_place_of_text()) {
+  if (arguments.text("format") == "latex") {
+    report.print_data(claims_latex(all));
+  } else if (!table.in_place_of_text()) {
     report.print(arguments.flag("falsify") ? falsification_text(all, falsifications)
                                            : claims_table(all));
   }
