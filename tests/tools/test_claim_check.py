@@ -140,6 +140,10 @@ class ClaimCheck(ToolTest):
         self.assertEqual([found[k] for k in ("computed", "computed_can_fail", "excused", "printed",
                                              "printed_can_fail", "share")], [4, 3, 1, 1, 1, 0.75])
         self.assertIn("4 computed claims: 3 can fail (75.0%), 1 say why they cannot", self.text)
+        table = self.run_tool("claim-check", "claims.toml", "--falsify", "--tsv").out.decode().splitlines()
+        self.assertEqual(table[0].split("\t"), ["file", "id", "kind", "expected", "measured", "perturbed", "can_fail",
+                                               "reason"])
+        self.assertEqual(table[1].split("\t")[1:7], ["equal", "computed", "= 3", "3", "0", "true"])
         # Without --falsify nothing is perturbed.
         self.assertEqual(len(self.check("--keep=kept")), 5)
         self.assertEqual({f.name for f in (self.folder / "kept").iterdir()}, set(each))
@@ -284,10 +288,17 @@ class ClaimCheck(ToolTest):
         # A file that the command names, and one beside the claims.
         (self.folder / "input.txt").write_text("1.0")
         self.assertEqual(run(*texts), {"own"})
-        (self.folder / "claims/more.py").write_text("")
-        self.assertEqual(run(*texts), set())
-        (self.folder / "claims/README.md").write_text("")
         self.assertEqual(run(*texts), {"own", "far"})
+        (self.folder / "claims/other.txt").write_text("")
+        self.assertEqual(run(*texts), {"own", "far"})
+        # A module that the command names, and one that this module names.
+        script = claim("script", "PYTHONPATH=$CLAIMS /usr/bin/python3 -B -c 'import one' > r.json; "
+                                 "echo >> $CLAIMS/../ran.txt", "r.json:/x", 1)
+        (self.folder / "claims/one.py").write_text("from two import x\nprint('{\"x\":', x, '}')\n")
+        (self.folder / "claims/two.py").write_text("x = 1\n")
+        self.assertEqual((run(script), run(script)), (set(), {"script"}))
+        (self.folder / "claims/two.py").write_text("x = 1.0\n")
+        self.assertEqual((run(script), run(script)), (set(), {"script"}))
         # The text, and a damaged entry.
         self.assertEqual(run(own.replace("echo >>", "echo  >>")), set())
         (self.folder / "cache/own.json").write_text("{")
@@ -306,17 +317,24 @@ class ClaimCheck(ToolTest):
         tools = self.folder / "tools"
         tools.mkdir()
         shutil.copy(BIN / "claim-check", tools)
-        (tools / "other").write_text("#!/bin/sh\ntrue\n")
-        self.claims(claim("x"))
+        for name in ("one", "two", "three"):
+            (tools / name).write_text("#!/bin/sh\ntrue\n")
+            (tools / name).chmod(0o755)
+        (self.folder / "script.sh").write_text("two\n")
+        self.claims(claim("x", "one"), claim("y", "bash $CLAIMS/script.sh"))
 
         def run():
-            done = subprocess.run([tools / "claim-check", "claims.toml", "--cache=cache"], cwd=self.folder,
-                                  capture_output=True, check=True)
-            return b"from the cache" in done.stdout
+            done = subprocess.run([tools / "claim-check", "claims.toml", "--cache=cache", "--json=r.json"],
+                                  cwd=self.folder, capture_output=True, check=True)
+            self.assertEqual(done.stderr, b"")
+            report = json.loads((self.folder / "r.json").read_text())["result"]
+            return {c["id"] for c in report["list"] if c["cached"]}
 
-        self.assertEqual((run(), run()), (False, True))
-        (tools / "other").write_text("#!/bin/sh\nfalse\n")
-        self.assertEqual((run(), run()), (False, True))
+        self.assertEqual((run(), run()), (set(), {"x", "y"}))
+        for name, kept in (("one", {"y"}), ("two", {"x"}), ("three", {"x", "y"})):
+            with open(tools / name, "a", encoding="ascii") as file:
+                file.write("true\n")
+            self.assertEqual((name, run(), run()), (name, kept, {"x", "y"}))
 
     def test_wildcards(self):
         groups = {f"layer{n}": {"a": np.full(2, float(n)), "b": np.ones(n)} for n in (1, 2, 10)}

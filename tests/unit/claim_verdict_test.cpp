@@ -125,3 +125,34 @@ TEST_CASE("reductions") {
   }
   CHECK(reduce(Reduction::count, {}) == 0);
 }
+
+TEST_CASE("one number is enough for any, and the best one decides") {
+  const auto any = [](Relation relation, const std::vector<double>& measured, double expected) {
+    return judge({.relation = relation, .any = true}, measured, std::vector{expected}, {});
+  };
+  const Verdict found = any(Relation::greater, {1, 5, 3}, 4);
+  CHECK(found.holds);
+  CHECK(found.measured == 5);
+  CHECK(found.margin == 1);
+  CHECK_FALSE(any(Relation::greater, {1, 5, 3}, 5).holds);
+  CHECK(any(Relation::equal, {1, 5, 3}, 3).holds);
+  CHECK(any(Relation::equal, {no_number, 3}, 3).holds);
+  CHECK_FALSE(any(Relation::equal, {no_number}, 3).holds);
+  CHECK_FALSE(any(Relation::less, {no_number, no_number}, 3).holds);
+}
+
+TEST_CASE("margins are measured in tolerances, else in scales, else in bounds") {
+  const Verdict verdict = {true, 1, 3, -4};
+  const auto unit = [&](Relation relation, double tolerance, double relative, double scale) {
+    return headroom_unit({relation, tolerance, relative, false, scale}, verdict);
+  };
+  CHECK(unit(Relation::within, 0.5, 0.25, 0) == 1.5);
+  CHECK(unit(Relation::slope, 0.5, 0, 0) == 0.5);
+  CHECK(unit(Relation::equal, 0, 0, 0) == 0);
+  CHECK(unit(Relation::at_most, 0.5, 0, 0) == 0.5);
+  CHECK(unit(Relation::at_most, 0, 0, 0.25) == 0.25);
+  CHECK(unit(Relation::greater, 0, 0, 0) == 4);
+  CHECK(unit(Relation::significant, 0, 0, 0) == 4);
+  CHECK(unit(Relation::increasing, 0.5, 0, 0) == 0.5);
+  CHECK(unit(Relation::decreasing, 0, 0, 0) == 0);
+}

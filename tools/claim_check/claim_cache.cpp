@@ -15,39 +15,18 @@
 #include "claim_check/file_digests.hpp"
 #include "claim_check/run_stamp.hpp"
 #include "cli/text_file.hpp"
+#include "common/text_input.hpp"
+#include "system/system_reason.hpp"
 
 namespace attn::tools {
 namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::size_t most_script = std::size_t{1} << 20;
+
 std::string folder_of(const Claim& claim) {
   return fs::absolute(claim.file).lexically_normal().parent_path().string();
-}
-
-std::vector<std::string> files_in(const std::string& folder) {
-  std::vector<std::string> files;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
-    if (entry.is_regular_file()) files.push_back(entry.path().string());
-  }
-  std::sort(files.begin(), files.end());
-  return files;
-}
-
-bool has_claims(const std::string& file) {
-  if (!file.ends_with(".toml")) return false;
-  std::ifstream stream(file);
-  for (std::string line; std::getline(stream, line);) {
-    if (line.rfind("[[claim]]", 0) == 0) return true;
-  }
-  return false;
-}
-
-std::vector<std::string> inputs_in(const std::string& folder) {
-  std::vector<std::string> files = files_in(folder);
-  std::erase_if(files,
-                [](const std::string& file) { return file.ends_with(".md") || has_claims(file); });
-  return files;
 }
 
 // What may be a path: "/usr/bin/python3", and "CLAIMS/../passage.h5" of "$CLAIMS/../passage.h5:/q".
@@ -63,22 +42,61 @@ std::set<std::string> path_words(const std::string& command) {
   return words;
 }
 
-// The files that a command names, by their words; absent if it names a folder of inputs.
-std::optional<std::map<std::string, std::string>> named_files(const Claim& claim) {
-  const std::string folder = folder_of(claim);
-  std::map<std::string, std::string> files;
-  for (const std::string& word : path_words(claim.command)) {
-    const std::size_t slash = word.find('/');
-    std::error_code failed;
-    if (slash == 0 && fs::is_regular_file(word, failed)) files[word] = word;
-    const std::string below =
-        folder + "/" + (slash == std::string::npos ? word : word.substr(slash));
-    if (fs::is_regular_file(below, failed)) files[word] = below;
-    const bool is_below = slash != std::string::npos && slash + 1 < word.size();
-    if (is_below && fs::is_directory(below, failed)) return std::nullopt;
-  }
-  return files;
+bool is_file(const std::string& file) {
+  std::error_code failed;
+  return fs::is_regular_file(file, failed);
 }
+
+// The files that the commands of one file of claims name, and those that these name in turn.
+class NamedFiles {
+ public:
+  NamedFiles(std::string folder, std::string tools)
+      : folder_(std::move(folder)), tools_(std::move(tools)) {}
+
+  // Absent if the command names a folder of inputs.
+  std::optional<std::set<std::string>> of(const std::string& command) {
+    std::set<std::string> files;
+    return add(path_words(command), files) ? std::optional(std::move(files)) : std::nullopt;
+  }
+
+ private:
+  bool add(const std::set<std::string>& words, std::set<std::string>& files) {
+    for (const std::string& word : words) {
+      // Not of a division.
+      if (word.find_first_not_of("/.") == std::string::npos) continue;
+      const std::size_t slash = word.find('/');
+      if (slash == 0 && is_file(word)) files.insert(word);
+      const std::string below =
+          folder_ + (slash == std::string::npos ? "/" + word : word.substr(slash));
+      std::error_code failed;
+      if (slash != std::string::npos && slash + 1 < word.size() &&
+          fs::is_directory(below, failed)) {
+        return false;
+      }
+      // A module of Python is named without its ending.
+      for (const std::string& file : {below, below + ".py"}) {
+        if (is_file(file) && files.insert(file).second && !add(words_in(file), files)) return false;
+      }
+      const std::string tool = tools_ + "/" + word;
+      if (slash == std::string::npos && word[0] != '.' && is_file(tool)) files.insert(tool);
+    }
+    return true;
+  }
+
+  const std::set<std::string>& words_in(const std::string& file) {
+    const auto [at, is_new] = words_.emplace(file, std::set<std::string>());
+    std::error_code failed;
+    // Larger files are no scripts.
+    if (is_new && fs::file_size(file, failed) <= most_script && !failed) {
+      at->second = path_words(read_text(file, most_script, "a text"));
+    }
+    return at->second;
+  }
+
+  std::string folder_;
+  std::string tools_;
+  std::map<std::string, std::set<std::string>> words_;  // by file
+};
 
 // Numbers in the text of a claim are not in the key: they are judged anew.
 std::string place_in(const std::variant<std::vector<double>, std::string>& given) {
@@ -129,32 +147,33 @@ ClaimCache::ClaimCache(std::string folder, std::span<const Claim> claims, const 
   std::error_code failed;
   fs::create_directories(folder_, failed);
   if (!fs::is_directory(folder_)) {
-    throw Error(Failure::output, folder_ + ": " + (failed ? failed.message() : "not a folder"));
+    throw Error(Failure::output, "--cache=" + folder_ + ": " + system_reason(failed.value()));
   }
-  std::map<std::string, std::map<std::string, std::string>> named;  // by id
-  std::set<std::string> files;
-  std::map<std::string, std::string> beside;  // digests by the folder of a file of claims
+  std::map<std::string, std::set<std::string>> named;  // files by id
+  std::map<std::string, NamedFiles> finders;           // by folder
+  const std::string self = tools + "/claim-check";
+  std::set<std::string> files = {self};
   for (const Claim& claim : claims) {
     if (claim.alone) continue;
-    auto found = named_files(claim);
-    if (!found) continue;
-    for (const auto& [word, file] : *found) files.insert(file);
-    named[claim.id] = std::move(*found);
     const std::string home = folder_of(claim);
-    if (beside.count(home) == 0) beside[home] = common_digest(inputs_in(home), scratch);
+    auto found = finders.try_emplace(home, home, tools).first->second.of(claim.command);
+    if (!found) continue;
+    found->insert(self);
+    files.insert(found->begin(), found->end());
+    named[claim.id] = std::move(*found);
   }
-  const std::string common = common_digest(files_in(tools), scratch);
   const auto digests = file_digests({files.begin(), files.end()}, scratch);
   const std::string cpu = cpu_model();
   for (const Claim& claim : claims) {
     const auto found = named.find(claim.id);
     if (found == named.end()) continue;
     Json key = text_of(claim);
-    key["tools"] = common;
     key["cpu"] = cpu;
-    key["beside"] = beside.at(folder_of(claim));
-    key["named"] = Json::object();
-    for (const auto& [word, file] : found->second) key["named"][word] = digests.at(file);
+    // Two files of one name are told apart by their order.
+    key["files"] = Json::array();
+    for (const std::string& file : found->second) {
+      key["files"].push_back({fs::path(file).filename().string(), digests.at(file)});
+    }
     keys_[claim.id] = key.dump();
   }
 }

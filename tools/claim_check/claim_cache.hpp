@@ -10,10 +10,11 @@
 namespace attn::tools {
 
 /// The numbers of earlier runs of claims, a file each in a folder. They are taken for the same
-/// claim while all of this is the same: what its text says of the command and its numbers, the
-/// tools, the model of the CPU, the files beside the file of claims (but for Markdown and files of
-/// claims), and the files that the command names. Expectations and tolerances may change. Not in
-/// the key: libraries and programs of the system, unless the command names their path.
+/// claim while all of this is the same: what its text says of the command and its numbers; the
+/// model of the CPU; this program; and the files that the command names: tools, absolute paths,
+/// files below the folder of the file of claims, modules of Python there, and what these files name
+/// in turn. Expectations and tolerances may change. Libraries and programs of the system that are
+/// not named by their path are not looked at.
 ///
 /// Not kept: claims that measure time (`alone`), that have no verdict, of many or infinite numbers,
 /// or whose command names a folder, as its content is not known.

@@ -73,8 +73,8 @@ cli::Declaration claim_options() {
   d.section("Records");
   d.text(
       "cache", "DIR",
-      "Takes the numbers of claims from DIR if their text, the tools, their inputs and the model "
-      "of the CPU are the same, and keeps the others there.");
+      "Takes the numbers of claims from DIR if their text, the files and tools that it names and "
+      "the model of the CPU are the same, and keeps the others there.");
   d.text("record", "DIR", "Writes the numbers into a new file DIR/DATE-COMMIT.jsonl.");
   d.text("commit", "NAME", "The commit in the record.")
       .default_words("that of the repository with the first FILE, by git");
@@ -97,6 +97,9 @@ cli::Declaration claim_options() {
                      "with --falsify: computed, computed_can_fail, excused, printed, "
                      "printed_can_fail, share (of computed claims that can fail), list (id, kind, "
                      "can_fail, reason, perturbed: the number measured then)");
+  d.column("kind, perturbed, can_fail, reason",
+           "with --falsify: computed or printed, the number measured when perturbed, whether the "
+           "claim can fail, and why not");
   d.column("before, after, moved, of_tolerance",
            "of diff: the measured numbers, their difference, and its share of the tolerance")
       .column("headroom_before, headroom_after, verdict_before, verdict_after", "of diff")

@@ -12,6 +12,7 @@
 #include "claim_check/claim_json.hpp"
 #include "cli/words.hpp"
 #include "common/text_input.hpp"
+#include "system/system_reason.hpp"
 
 namespace attn::tools {
 namespace {
@@ -62,7 +63,7 @@ std::vector<std::string> record_files(const std::string& folder) {
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, failed)) {
     if (entry.path().extension() == record_ending) files.push_back(entry.path().string());
   }
-  if (failed) throw Error(Failure::input, folder + ": " + failed.message());
+  if (failed) throw Error(Failure::input, folder + ": " + system_reason(failed.value()));
   if (files.empty()) {
     throw Error(Failure::input, folder + ": has no record of claim-check --record");
   }
@@ -91,7 +92,8 @@ std::string record_text(const ClaimResults& all, const RunStamp& stamp) {
                  {"expected", known(result.verdict.expected)},
                  {"unit", unit > 0 ? known(unit) : Json()},
                  {"headroom", json_number(headroom(claim, result))}};
-    text += line.dump() + "\n";
+    // A commit may be named by bytes that are no UTF-8.
+    text += line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
   }
   return text;
 }

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "attnkit/error.hpp"
+#include "claim_check/claim_table.hpp"
 #include "cli/words.hpp"
 #include "common/toml_file.hpp"
 
@@ -35,110 +36,6 @@ const std::set<std::string>& claim_keys() {
   return keys;
 }
 
-template <class T>
-std::optional<T> as(const toml::node& node) {
-  if (node.is_boolean() != std::is_same_v<T, bool>) return std::nullopt;
-  return node.value<T>();
-}
-
-// One table, with its place for messages: "claims.toml:12: expected: ...".
-class Table {
- public:
-  Table(const std::string& file, const toml::table& table) : file_(file), table_(table) {}
-
-  std::size_t line() const { return table_.source().begin.line; }
-
-  [[noreturn]] void refuse(const std::string& key, const std::string& what,
-                           const std::string& hint = {}) const {
-    const toml::node* node = table_.get(key);
-    const std::size_t at = node == nullptr ? line() : node->source().begin.line;
-    throw Error(Failure::input, fmt::format("{}:{}: {}: {}", file_, at, key, what), hint);
-  }
-
-  void require_known(const std::set<std::string>& keys) const {
-    for (const auto& [key, node] : table_) {
-      const std::string given(key.str());
-      if (keys.count(given) > 0) continue;
-      const std::string near = cli::nearest(given, {keys.begin(), keys.end()});
-      refuse(given, "no such key", near.empty() ? "" : "did you mean " + near + "?");
-    }
-  }
-
-  bool has(const std::string& key) const { return table_.contains(key); }
-  bool is_empty_list(const std::string& key) const {
-    const toml::array* array = table_[key].as_array();
-    return array != nullptr && array->empty();
-  }
-  bool is_text(const std::string& key) const { return table_[key].is_string(); }
-
-  template <class T>
-  std::optional<T> get(const std::string& key, const char* expected) const {
-    const toml::node* node = table_.get(key);
-    if (node == nullptr) return std::nullopt;
-    // An integer counts as a number; a boolean does not, nor the other way round.
-    auto value = as<T>(*node);
-    if (!value) refuse(key, std::string("expected ") + expected);
-    return value;
-  }
-
-  std::optional<std::string> text(const std::string& key) const {
-    auto value = get<std::string>(key, "a text");
-    if (value && value->find_first_not_of(" \t\r\n") == std::string::npos) refuse(key, "is empty");
-    return value;
-  }
-  std::string needed_text(const std::string& key) const {
-    auto value = text(key);
-    if (!value) refuse(key, "is missing");
-    return *value;
-  }
-
-  std::optional<double> number(const std::string& key) const {
-    const auto value = get<double>(key, "a number");
-    if (value && std::isnan(*value)) refuse(key, "is nan, expected a number");
-    return value;
-  }
-  double not_negative(const std::string& key) const {
-    const double value = number(key).value_or(0);
-    if (!(value >= 0 && std::isfinite(value))) refuse(key, "expected a finite number >= 0");
-    return value;
-  }
-
-  // A value or an array of values.
-  template <class T>
-  std::vector<T> list(const std::string& key, const char* expected) const {
-    const toml::node* node = table_.get(key);
-    std::vector<T> values;
-    if (node == nullptr) return values;
-    const auto add = [&](const toml::node& item) {
-      const auto value = as<T>(item);
-      if (!value) refuse(key, std::string("expected ") + expected);
-      values.push_back(*value);
-    };
-    if (const toml::array* array = node->as_array()) {
-      for (const toml::node& item : *array) add(item);
-    } else {
-      add(*node);
-    }
-    return values;
-  }
-
-  // The index of a word among `names`.
-  std::optional<std::size_t> choice(const std::string& key,
-                                    const std::vector<std::string>& names) const {
-    const auto word = text(key);
-    if (!word) return std::nullopt;
-    const auto found = std::find(names.begin(), names.end(), *word);
-    if (found == names.end()) {
-      refuse(key, fmt::format("is \"{}\", expected one of {}", *word, fmt::join(names, ", ")));
-    }
-    return static_cast<std::size_t>(found - names.begin());
-  }
-
- private:
-  const std::string& file_;
-  const toml::table& table_;
-};
-
 bool is_inequality(Relation relation) {
   return relation == Relation::less || relation == Relation::at_most ||
          relation == Relation::greater || relation == Relation::at_least;
@@ -152,7 +49,7 @@ bool has_one_verdict(const Claim& claim) {
   return is_ordered(claim.criterion.relation) || claim.criterion.relation == Relation::significant;
 }
 
-void read_expected(const Table& table, Claim& claim) {
+void read_expected(const ClaimTable& table, Claim& claim) {
   const bool ordered = is_ordered(claim.criterion.relation);
   if (ordered != !table.has("expected")) {
     table.refuse("expected",
@@ -171,7 +68,7 @@ void read_expected(const Table& table, Claim& claim) {
   claim.expected = std::move(numbers);
 }
 
-void read_criterion(const Table& table, Claim& claim) {
+void read_criterion(const ClaimTable& table, Claim& claim) {
   Criterion& criterion = claim.criterion;
   const auto relation = table.choice("relation", relation_names());
   if (!relation) table.refuse("relation", "is missing");
@@ -196,7 +93,7 @@ void read_criterion(const Table& table, Claim& claim) {
   }
 }
 
-void read_text_place(const Table& table, Claim& claim) {
+void read_text_place(const ClaimTable& table, Claim& claim) {
   claim.text.pattern = table.text("pattern");
   try {
     require_pattern(claim.text);
@@ -222,7 +119,7 @@ void read_text_place(const Table& table, Claim& claim) {
   }
 }
 
-void read_test(const Table& table, Claim& claim) {
+void read_test(const ClaimTable& table, Claim& claim) {
   const bool is_test = claim.criterion.relation == Relation::significant;
   for (const char* key : {"test", "alternative", "against"}) {
     if (is_test == table.has(key)) continue;
@@ -249,7 +146,7 @@ void read_test(const Table& table, Claim& claim) {
   }
 }
 
-void read_value(const Table& table, Claim& claim) {
+void read_value(const ClaimTable& table, Claim& claim) {
   claim.value = table.needed_text("value");
   claim.over = table.text("over");
   for (const char* key : {"value", "over", "expected", "against"}) {
@@ -272,7 +169,7 @@ void read_value(const Table& table, Claim& claim) {
   }
 }
 
-void read_run(const Table& table, Claim& claim) {
+void read_run(const ClaimTable& table, Claim& claim) {
   claim.command = table.needed_text("command");
   claim.time_limit = table.number("time-limit").value_or(claim.time_limit);
   if (!(claim.time_limit > 0 && claim.time_limit <= 86400)) {
@@ -288,7 +185,7 @@ void read_run(const Table& table, Claim& claim) {
   }
 }
 
-void read_perturbation(const Table& table, Claim& claim) {
+void read_perturbation(const ClaimTable& table, Claim& claim) {
   claim.printed = table.choice("kind", {"computed", "printed"}).value_or(0) == 1;
   claim.unperturbed = table.text("unperturbed").value_or("");
   if (!claim.unperturbed.empty() && (claim.printed || table.has("perturb"))) {
@@ -307,7 +204,7 @@ void read_perturbation(const Table& table, Claim& claim) {
   claim.perturbation = Perturbation{texts[0], texts[1]};
 }
 
-void read_verdict(const Table& table, Claim& claim) {
+void read_verdict(const ClaimTable& table, Claim& claim) {
   claim.refuted = table.choice("expect", {"holds", "refuted"}).value_or(0) == 1;
   claim.right = table.text("right").value_or("");
   if (claim.refuted == claim.right.empty()) {
@@ -326,7 +223,7 @@ bool is_word(const std::string& text) {
 // A directory is named after it.
 constexpr std::size_t longest_id = 200;
 
-void require_words(const Table& table, const std::string& key,
+void require_words(const ClaimTable& table, const std::string& key,
                    const std::vector<std::string>& words) {
   for (const std::string& word : words) {
     if (word.empty() || !is_word(word) || word.front() == '.') {
@@ -335,7 +232,7 @@ void require_words(const Table& table, const std::string& key,
   }
 }
 
-Claim read_claim(const Table& table, const Table& top, const std::string& file) {
+Claim read_claim(const ClaimTable& table, const ClaimTable& top, const std::string& file) {
   table.require_known(claim_keys());
   Claim claim;
   claim.file = file;
@@ -368,7 +265,7 @@ Claim read_claim(const Table& table, const Table& top, const std::string& file) 
 
 void read_file(const std::string& file, std::vector<Claim>& claims) {
   const toml::table parsed = parse_toml(file, "a file of claims");
-  const Table top(file, parsed);
+  const ClaimTable top(file, parsed);
   top.require_known({"source", "tags", "claim"});
   top.text("source");
   const toml::array* tables = parsed["claim"].as_array();
@@ -376,7 +273,7 @@ void read_file(const std::string& file, std::vector<Claim>& claims) {
     throw Error(Failure::input, file + ": claim: expected tables [[claim]]");
   }
   for (const toml::node& node : *tables) {
-    claims.push_back(read_claim(Table(file, *node.as_table()), top, file));
+    claims.push_back(read_claim(ClaimTable(file, *node.as_table()), top, file));
   }
 }
 

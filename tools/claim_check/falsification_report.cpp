@@ -46,6 +46,27 @@ std::string falsification_text(const ClaimResults& all, std::span<const Falsific
          fmt::format("{} printed claims: {} can fail\n", numbers.printed, numbers.printed_can_fail);
 }
 
+std::vector<TableColumn> falsification_columns() {
+  return {{"file", false}, {"id"},        {"kind"},     {"expected"},
+          {"measured"},    {"perturbed"}, {"can_fail"}, {"reason", false}};
+}
+
+std::vector<std::vector<Cell>> falsification_rows(const ClaimResults& all,
+                                                  std::span<const Falsification> found) {
+  const auto number = [](const ClaimResult& result) {
+    return result.ran() ? Cell(result.verdict.measured) : Cell();
+  };
+  std::vector<std::vector<Cell>> rows;
+  for (std::size_t n = 0; n < found.size(); ++n) {
+    const Claim& claim = all.claims[n];
+    const Falsification& one = found[n];
+    rows.push_back({claim.file, claim.id, std::string(kind_of(claim)),
+                    expected_text(claim, all.results[n]), number(all.results[n]),
+                    one.perturbed ? number(*one.perturbed) : Cell(), one.can_fail, one.reason});
+  }
+  return rows;
+}
+
 nlohmann::ordered_json falsification_json(const ClaimResults& all,
                                           std::span<const Falsification> found) {
   const FalsificationCounts numbers = counts(all.claims, found);

@@ -2,17 +2,24 @@
 
 #include <span>
 #include <string>
+#include <vector>
 
 #include <nlohmann/json_fwd.hpp>
 
 #include "claim_check/claim_falsification.hpp"
 #include "claim_check/claim_report.hpp"
+#include "common/table.hpp"
 
 namespace attn::tools {
 
 /// The table of --falsify: id, kind, expected, measured, measured when perturbed, and whether the
 /// claim can fail. Below it the claims that cannot, with reasons, and the numbers of both.
 std::string falsification_text(const ClaimResults& all, std::span<const Falsification> found);
+
+/// The columns of --tsv with --falsify, and a row for each claim.
+std::vector<TableColumn> falsification_columns();
+std::vector<std::vector<Cell>> falsification_rows(const ClaimResults& all,
+                                                  std::span<const Falsification> found);
 
 /// {"computed", "computed_can_fail", "excused", "printed", "printed_can_fail", "share", "list":
 /// [{"id", "kind", "can_fail", "reason", "perturbed"}]}; share is that of the computed claims.

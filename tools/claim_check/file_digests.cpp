@@ -45,14 +45,4 @@ std::map<std::string, std::string> file_digests(const std::vector<std::string>& 
   return found;
 }
 
-std::string common_digest(const std::vector<std::string>& files, const std::string& folder) {
-  std::string lines;
-  for (const auto& [file, digest] : file_digests(files, folder)) {
-    lines += fs::path(file).filename().string() + '\0' + digest + '\n';
-  }
-  const std::string all = folder + "/digests";
-  std::ofstream(all, std::ios::binary) << lines;
-  return file_digests({all}, folder).begin()->second;
-}
-
 }  // namespace attn::tools

@@ -11,7 +11,4 @@ namespace attn::tools {
 std::map<std::string, std::string> file_digests(const std::vector<std::string>& files,
                                                 const std::string& folder);
 
-/// One digest of names (without their folders) and digests of files, as file_digests.
-std::string common_digest(const std::vector<std::string>& files, const std::string& folder);
-
 }  // namespace attn::tools

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <optional>
 
@@ -23,6 +24,7 @@
 #include "cli/text_file.hpp"
 #include "common/bundles.hpp"
 #include "common/table_options.hpp"
+#include "system/system_reason.hpp"
 
 namespace attn::tools {
 namespace {
@@ -90,9 +92,9 @@ void require_outputs(const cli::Arguments& arguments) {
 void require_folder(const std::string& folder) {
   std::error_code failed;
   std::filesystem::create_directories(folder, failed);
-  if (!std::filesystem::is_directory(folder) || access(folder.c_str(), W_OK | X_OK) != 0) {
-    throw Error(Failure::output, folder + ": " + (failed ? failed.message() : "not writable"));
-  }
+  if (access(folder.c_str(), W_OK | X_OK) == 0) return;
+  throw Error(Failure::output,
+              "--record=" + folder + ": " + system_reason(failed ? failed.value() : errno));
 }
 
 void write_record(const cli::Arguments& arguments, const ClaimResults& all,
@@ -135,7 +137,9 @@ void write_files(const cli::Arguments& arguments, const ClaimResults& all) {
 
 cli::Outcome check(const cli::Arguments& arguments, cli::Report& report) {
   require_outputs(arguments);
-  TableOutput table(arguments, claim_columns(), {.writes_bundle = false});
+  const bool falsify = arguments.flag("falsify");
+  TableOutput table(arguments, falsify ? falsification_columns() : claim_columns(),
+                    {.writes_bundle = false});
   const std::vector<Claim> claims = selected(arguments, read_claims(arguments.words()));
   if (arguments.flag("list")) {
     report.print(listing(claims));
@@ -149,19 +153,19 @@ cli::Outcome check(const cli::Arguments& arguments, cli::Report& report) {
   const ClaimResults all{claims, results, tool_folder()};
   if (arguments.given("record")) write_record(arguments, all, checks.work_folder());
   if (!checks.remove_temporaries()) report.warn(checks.scratch() + " cannot be removed");
-  for (std::vector<Cell>& row : claim_rows(all)) table.add(std::move(row));
+  auto rows = falsify ? falsification_rows(all, falsifications) : claim_rows(all);
+  for (std::vector<Cell>& row : rows) table.add(std::move(row));
   table.print(report);
   report.result() = claims_json(all);
   bool passed = all.counts().as_expected == static_cast<Index>(claims.size());
-  if (arguments.flag("falsify")) {
+  if (falsify) {
     report.result()["falsify"] = falsification_json(all, falsifications);
     passed = passed && counts(claims, falsifications).complete();
   }
   if (arguments.text("format") == "latex") {
     report.print_data(claims_latex(all));
   } else if (!table.in_place_of_text()) {
-    report.print(arguments.flag("falsify") ? falsification_text(all, falsifications)
-                                           : claims_table(all));
+    report.print(falsify ? falsification_text(all, falsifications) : claims_table(all));
   }
   warn_of_drift(all, report);
   write_files(arguments, all);
