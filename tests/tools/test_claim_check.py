@@ -285,7 +285,9 @@ class ClaimCheck(ToolTest):
         # Another expectation is judged anew, without a run.
         self.assertEqual(run(own.replace("expected = 1", "expected = 2"), status=1), {"own"})
         self.assertIn("measured 1, expected = 2", self.text)
-        # A file that the command names, and one beside the claims.
+        self.assertEqual(run(own.replace("expected = 1", "expected = [1, 2]"), status=1), {"own"})
+        self.assertIn("1 numbers against 2 expected ones", self.text)
+        # A file that the command names, and others.
         (self.folder / "input.txt").write_text("1.0")
         self.assertEqual(run(*texts), {"own"})
         self.assertEqual(run(*texts), {"own", "far"})

@@ -25,10 +25,6 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t most_script = std::size_t{1} << 20;
 
-std::string folder_of(const Claim& claim) {
-  return fs::absolute(claim.file).lexically_normal().parent_path().string();
-}
-
 // What may be a path: "/usr/bin/python3", and "CLAIMS/../passage.h5" of "$CLAIMS/../passage.h5:/q".
 std::set<std::string> path_words(const std::string& command) {
   static constexpr std::string_view letters =

@@ -116,10 +116,6 @@ void judge_into(const Claim& claim, Measurement found, ClaimResult& result) {
   if (size_of(found) <= most_found) result.found = std::move(found);
 }
 
-std::string folder_of_claims(const Claim& claim) {
-  return fs::absolute(claim.file).lexically_normal().parent_path().string();
-}
-
 // Files of the folder, with their sizes, sorted; the log is shown by itself.
 std::vector<std::string> files_left(const Folder& folder) {
   std::vector<std::string> files;
@@ -149,7 +145,7 @@ ShellCommand command_of(const Claim& claim, const ClaimPlace& place, const Folde
   if (claim.value == stdout_file) command.output = folder.file(stdout_file);
   command.time_limit = claim.time_limit;
   command.environment = {{"PATH", place.tools + ":" + (path == nullptr ? "/usr/bin:/bin" : path)},
-                         {"CLAIMS", folder_of_claims(claim)},
+                         {"CLAIMS", folder_of(claim)},
                          {"ATTN_NUM_THREADS", std::to_string(place.threads)},
                          {"HOME", folder.path()},
                          {"TMPDIR", folder.path()}};
@@ -181,14 +177,18 @@ std::string again_text(const Claim& claim, const std::string& tools) {
       "cd \"$(mktemp -d)\" && export CLAIMS={} PATH={}:\"$PATH\"\n"
       "cat >claim.sh <<'{}'\n{}{}\n"
       "bash -e -o pipefail claim.sh </dev/null\n",
-      cli::shell_quoted(folder_of_claims(claim)), cli::shell_quoted(tools), end, command, end);
+      cli::shell_quoted(folder_of(claim)), cli::shell_quoted(tools), end, command, end);
 }
 
 ClaimResult known_result(const Claim& claim, Measurement found, double seconds) {
   ClaimResult result;
   result.seconds = seconds;
   result.cached = true;
-  judge_into(claim, std::move(found), result);
+  try {
+    judge_into(claim, std::move(found), result);
+  } catch (const Error& error) {
+    result.error = cli::one_line(error.what());
+  }
   return result;
 }
 

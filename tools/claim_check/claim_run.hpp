@@ -36,7 +36,7 @@ bool as_expected(const Claim& claim, const ClaimResult& result);
 /// Absent without a verdict or a unit.
 std::optional<double> headroom(const Claim& claim, const ClaimResult& result);
 
-/// The result of a claim whose numbers are known: found and cached are set. Throws as judge.
+/// The result of a claim whose numbers are known, with cached set.
 ClaimResult known_result(const Claim& claim, Measurement found, double seconds);
 
 /// Lines for a shell that run the command of a claim again, in a new directory.

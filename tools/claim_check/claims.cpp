@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <map>
 #include <set>
 
@@ -298,6 +299,10 @@ void require_unique_ids(const std::vector<Claim>& claims) {
 }
 
 }  // namespace
+
+std::string folder_of(const Claim& claim) {
+  return std::filesystem::absolute(claim.file).lexically_normal().parent_path().string();
+}
 
 std::vector<Claim> read_claims(const std::vector<std::string>& files) {
   std::vector<Claim> claims;

@@ -6,9 +6,9 @@
 #include <variant>
 #include <vector>
 
-#include "claim_check/claim_values.hpp"
 #include "claim_check/claim_verdict.hpp"
 #include "claim_check/significance_test.hpp"
+#include "claim_check/text_values.hpp"
 
 namespace attn::tools {
 
@@ -53,6 +53,9 @@ struct Claim {
   std::string file;  ///< file that contains it
   std::size_t line = 0;
 };
+
+/// The absolute path of the folder of its file, $CLAIMS.
+std::string folder_of(const Claim& claim);
 
 /// Reads the claims of TOML files, in order: an array of tables `claim`. Keys `source` and `tags`
 /// at the top of a file are defaults for its claims (tags add up). Throws Error(input), naming

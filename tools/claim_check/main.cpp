@@ -92,19 +92,18 @@ void require_outputs(const cli::Arguments& arguments) {
 void require_folder(const std::string& folder) {
   std::error_code failed;
   std::filesystem::create_directories(folder, failed);
-  if (access(folder.c_str(), W_OK | X_OK) == 0) return;
-  throw Error(Failure::output,
-              "--record=" + folder + ": " + system_reason(failed ? failed.value() : errno));
+  int reason = failed.value();
+  if (!failed && access(folder.c_str(), W_OK | X_OK) != 0) reason = errno;
+  if (reason == 0) return;
+  throw Error(Failure::output, "--record=" + folder + ": " + system_reason(reason));
 }
 
 void write_record(const cli::Arguments& arguments, const ClaimResults& all,
                   const std::string& work_folder) {
-  const std::filesystem::path first = arguments.words().front();
-  const RunStamp stamp =
-      stamp_of_run(arguments.version, std::filesystem::absolute(first).parent_path().string(),
-                   arguments.text("commit"), work_folder);
+  const RunStamp stamp = stamp_of_run(arguments.version, folder_of(all.claims.front()),
+                                      arguments.text("commit"), work_folder);
   const std::string start = arguments.text("record") + "/" + record_name(stamp);
-  // Names of one second and commit sort in the order in which they were made.
+  // Names of one moment and commit sort in the order in which they were made.
   std::string file = start + record_ending;
   for (int n = 2; std::filesystem::exists(file); ++n) {
     file = fmt::format("{}~{}{}", start, n, record_ending);

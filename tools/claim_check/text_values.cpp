@@ -1,3 +1,5 @@
+#include "claim_check/text_values.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <regex>
@@ -6,7 +8,6 @@
 #include <fmt/format.h>
 
 #include "attnkit/error.hpp"
-#include "claim_check/claim_values.hpp"
 #include "cli/values.hpp"
 #include "cli/words.hpp"
 #include "common/text_input.hpp"
