@@ -286,7 +286,7 @@ class ClaimCheck(ToolTest):
         self.assertEqual(run(own.replace("expected = 1", "expected = 2"), status=1), {"own"})
         self.assertIn("measured 1, expected = 2", self.text)
         self.assertEqual(run(own.replace("expected = 1", "expected = [1, 2]"), status=1), {"own"})
-        self.assertIn("1 numbers against 2 expected ones", self.text)
+        self.assertIn("1 number against 2 expected ones", self.text)
         # A file that the command names, and others.
         (self.folder / "input.txt").write_text("1.0")
         self.assertEqual(run(*texts), {"own"})

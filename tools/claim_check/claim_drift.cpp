@@ -113,7 +113,7 @@ std::string drift_text(const ClaimRecord& before, const ClaimRecord& after,
   const std::size_t differing = rows.size() - 1;
   return fmt::format("before: {}\nafter:  {}\n\n", name_of(before.stamp), name_of(after.stamp)) +
          (differing == 0 ? "" : aligned(rows) + "\n") +
-         fmt::format("{} claims: {} differ\n", all.size(), differing);
+         fmt::format("{}: {} differ\n", cli::counted(all.size(), "claim"), differing);
 }
 
 std::vector<TableColumn> drift_columns() {
@@ -170,7 +170,8 @@ std::string history_text(std::span<const ClaimRecord> records) {
     }
   }
   return "Headroom by record:\n\n" + aligned(rows) +
-         fmt::format("\n{} claims in {} records\n", row_of.size(), records.size());
+         fmt::format("\n{} in {}\n", cli::counted(row_of.size(), "claim"),
+                     cli::counted(records.size(), "record"));
 }
 
 std::vector<TableColumn> history_columns() {

@@ -69,9 +69,9 @@ std::string summary(const ClaimResults& all) {
   const ClaimResults::Counts counts = all.counts();
   const auto known = std::count_if(all.results.begin(), all.results.end(),
                                    [](const ClaimResult& result) { return result.cached; });
-  return fmt::format("{} claims: {} as expected, {} not, {} could not run{}\n", all.claims.size(),
-                     counts.as_expected, counts.otherwise, counts.errors,
-                     known == 0 ? "" : fmt::format("; {} from the cache", known));
+  return fmt::format("{}: {} as expected, {} not, {} could not run{}\n",
+                     cli::counted(all.claims.size(), "claim"), counts.as_expected, counts.otherwise,
+                     counts.errors, known == 0 ? "" : fmt::format("; {} from the cache", known));
 }
 
 template <class Body>

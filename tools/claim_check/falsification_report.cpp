@@ -40,10 +40,11 @@ std::string falsification_text(const ClaimResults& all, std::span<const Falsific
   }
   const FalsificationCounts numbers = counts(all.claims, found);
   return aligned(rows) + (reasons.empty() ? "" : "\n" + reasons) +
-         fmt::format("\n{} computed claims: {} can fail ({:.1f}%), {} say why they cannot\n",
-                     numbers.computed, numbers.computed_can_fail, 100 * share_of(numbers),
-                     numbers.excused) +
-         fmt::format("{} printed claims: {} can fail\n", numbers.printed, numbers.printed_can_fail);
+         fmt::format("\n{}: {} can fail ({:.1f}%), {} say why they cannot\n",
+                     cli::counted(numbers.computed, "computed claim"), numbers.computed_can_fail,
+                     100 * share_of(numbers), numbers.excused) +
+         fmt::format("{}: {} can fail\n", cli::counted(numbers.printed, "printed claim"),
+                     numbers.printed_can_fail);
 }
 
 std::vector<TableColumn> falsification_columns() {
