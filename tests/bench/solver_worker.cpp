@@ -1,5 +1,5 @@
-// The solvers as timed by tests/bench/solvers.py: Sinkhorn on a cost, batches of Sinkhorn, many small
-// problems of Sinkhorn, the Fenchel dual.
+// The solvers as timed by tests/bench/solvers.py: Sinkhorn on a cost, batches of Sinkhorn, many
+// small problems of Sinkhorn, the Fenchel dual.
 
 #include <omp.h>
 

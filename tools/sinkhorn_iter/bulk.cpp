@@ -290,10 +290,9 @@ class Bulk : public SectionTool<BulkTask> {
   }
 
   static std::string words(const BulkTask& task) {
-    return fmt::format("{} of {} x {} in {}, {}",
-                       cli::counted(task.input.own_problems(), "problem"), task.rows, task.cols,
-                       task.f64 ? "float64" : "float32",
-                       cli::counted(task.iterations, "iteration"));
+    return fmt::format(
+        "{} of {} x {} in {}, {}", cli::counted(task.input.own_problems(), "problem"), task.rows,
+        task.cols, task.f64 ? "float64" : "float32", cli::counted(task.iterations, "iteration"));
   }
 
   std::optional<cli::Progress> progress_;
