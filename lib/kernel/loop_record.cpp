@@ -39,10 +39,6 @@ class Reader {
   std::size_t at_ = 0;
 };
 
-void append(std::span<const std::byte> more, std::vector<std::byte>& bytes) {
-  bytes.insert(bytes.end(), more.begin(), more.end());
-}
-
 void copy(std::span<const std::byte> from, std::span<std::byte> to) {
   if (!from.empty()) std::memcpy(to.data(), from.data(), from.size());
 }
@@ -84,17 +80,35 @@ LoopRecord::Loop::Loop(LoopRecord& record, Index items)
 void LoopRecord::Loop::run(const std::function<void()>& loop,
                            const std::function<void()>& hand_over) {
   hand_over_ = hand_over;
-  const auto start = std::chrono::steady_clock::now();
-  const auto is_long = [&] {
-    const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
-    return !before_.done.empty() || spent.count() >= record_.options_.least_seconds;
-  };
   try {
     loop();
   } catch (const Stopped&) {
     if (is_long()) this->hand_over(Mode::partial);
     throw;
   }
+  rounds_done(hand_over);
+}
+
+void LoopRecord::Loop::done_by_ranks(Index first, Index last) {
+  for (Index n = first; n < last; ++n) {
+    done_[static_cast<std::size_t>(left_[static_cast<std::size_t>(n)])] = 1;
+  }
+}
+
+void LoopRecord::Loop::round_done(const std::function<void()>& hand_over) {
+  hand_over_ = hand_over;
+  try {
+    if (!record_.options_.is_due || !record_.options_.is_due()) return;
+  } catch (const Stopped&) {
+    this->hand_over(Mode::partial);
+    throw;
+  }
+  this->hand_over(Mode::partial);
+  if (record_.options_.keep) record_.options_.keep();
+}
+
+void LoopRecord::Loop::rounds_done(const std::function<void()>& hand_over) {
+  hand_over_ = hand_over;
   if (is_long()) {
     this->hand_over(Mode::whole);
   } else {
@@ -105,16 +119,22 @@ void LoopRecord::Loop::run(const std::function<void()>& loop,
   keep_if_due();
 }
 
+bool LoopRecord::Loop::is_long() const {
+  const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start_;
+  return !before_.done.empty() || spent.count() >= record_.options_.least_seconds;
+}
+
 void LoopRecord::Loop::done(Index item) {
   const std::lock_guard<std::mutex> lock(mutex_);
   done_[static_cast<std::size_t>(item)] = 1;
   if (!record_.options_.is_due || !record_.options_.is_due()) return;
   hand_over(Mode::partial);
-  record_.options_.keep();
+  if (record_.options_.keep) record_.options_.keep();
 }
 
 void LoopRecord::Loop::keep_if_due() {
-  if (record_.options_.is_due && record_.options_.is_due()) record_.options_.keep();
+  const bool due = record_.options_.is_due && record_.options_.is_due();
+  if (due && record_.options_.keep) record_.options_.keep();
 }
 
 void LoopRecord::Loop::hand_over(Mode mode) {
@@ -141,6 +161,11 @@ void LoopRecord::Loop::begin_totals(Index item, const Memory& memory) {
   memory([&](std::span<std::byte> bytes) { copy(reader.next(bytes.size()), bytes); });
 }
 
+// A record without room takes no memory.
+void LoopRecord::Loop::put(std::span<const std::byte> bytes, std::vector<std::byte>& to) const {
+  if (record_.options_.most_bytes > 0) to.insert(to.end(), bytes.begin(), bytes.end());
+}
+
 void LoopRecord::Loop::results(const Results& results) {
   if (mode_ == Mode::running) return;
   static const std::vector<std::byte> nothing;
@@ -157,9 +182,9 @@ void LoopRecord::Loop::results(const Results& results) {
       if (was_done) {
         const std::span<const std::byte> found = reader.next(bytes.size());
         if (mode_ == Mode::whole) copy(found, bytes);
-        append(found, kept);
+        put(found, kept);
       } else {
-        append(bytes, kept);
+        put(bytes, kept);
       }
     });
   }
@@ -175,11 +200,11 @@ void LoopRecord::Loop::totals(const Memory& memory) {
     memory([&](std::span<std::byte> bytes) {
       const std::span<const std::byte> found = reader.next(bytes.size());
       if (mode_ == Mode::whole) copy(found, bytes);
-      append(found, now_.totals);
+      put(found, now_.totals);
     });
     return;
   }
-  memory([&](std::span<std::byte> bytes) { append(bytes, now_.totals); });
+  memory([&](std::span<std::byte> bytes) { put(bytes, now_.totals); });
 }
 
 bool LoopRecord::Loop::take_state(const Memory& memory) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -20,6 +21,9 @@ namespace attn::kernel {
 ///
 /// Loops are known by their number in the order in which they begin, which must be the same in both
 /// processes.
+///
+/// Ranks that compute together record together: all of them begin with the same record, and any of
+/// them has what all have done.
 class LoopRecord {
  public:
   struct Options {
@@ -27,10 +31,13 @@ class LoopRecord {
     double least_seconds = 0;
     /// Loops for which there is no room are not kept either.
     std::int64_t most_bytes = 0;
-    /// Whether the record should be kept now; asked between items, by any thread.
+    /// Whether the record should be kept now; asked between items, by any thread. Among ranks all
+    /// of them ask, at the same places, and get the same answer; it may throw Stopped there.
     std::function<bool()> is_due = {};
-    /// Called with the record if so, by one thread at a time. May throw.
+    /// Called with the record if so, by one thread at a time; absent: nothing is done. May throw.
     std::function<void()> keep = {};
+    /// How many items a rank computes at a time.
+    int threads = 1;
   };
   explicit LoopRecord(Options options);
   ~LoopRecord();
@@ -96,6 +103,16 @@ class LoopRecord::Loop {
   /// An item is done: its results do not change any more.
   void done(Index item);
 
+  /// Among ranks, in place of run: after each round, in which they have done the items left from
+  /// place `first` to `last`, and after the last one. hand_over() is called as by run, and Stopped
+  /// thrown if all ranks are to stop.
+  void done_by_ranks(Index first, Index last);
+  void round_done(const std::function<void()>& hand_over);
+  void rounds_done(const std::function<void()>& hand_over);
+
+  /// How many items a rank computes at a time.
+  int threads() const { return record_.options_.threads; }
+
   /// Before the first of the items left is added to totals: takes those of the items before.
   void begin_totals(Index item, const Memory& memory);
 
@@ -113,6 +130,8 @@ class LoopRecord::Loop {
   enum class Mode { running, partial, whole };
   void hand_over(Mode mode);
   void keep_if_due();
+  bool is_long() const;
+  void put(std::span<const std::byte> bytes, std::vector<std::byte>& to) const;
 
   LoopRecord& record_;
   Index number_;
@@ -120,6 +139,7 @@ class LoopRecord::Loop {
   Kept before_;
   std::vector<Index> left_;
   std::vector<std::uint8_t> done_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::mutex mutex_;
   std::function<void()> hand_over_;
   Mode mode_ = Mode::running;

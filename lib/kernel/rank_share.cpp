@@ -1,7 +1,10 @@
 #include "kernel/rank_share.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <utility>
+#include <vector>
 
 #include "tensor/buffer.hpp"
 #include "tensor/pooled_vector.hpp"
@@ -12,38 +15,101 @@ namespace {
 // A rank's part of one exchange; longer results take several.
 constexpr std::int64_t round_bytes = std::int64_t{4} << 20;
 
+// A round is to take so long: ranks wait for the slowest at its end, and obey a signal only there.
+constexpr double round_seconds = 1;
+constexpr double largest_growth = 8;  // from one round to the next
+
 }  // namespace
 
+RankShare::RankShare(Index items, Ranks* ranks, LoopRecord* record) : items_(items), ranks_(ranks) {
+  if (record == nullptr) return;
+  loop_ = std::make_shared<LoopRecord::Loop>(*record, items);
+  if (!among_ranks()) return;
+  rounds_ = std::make_shared<Rounds>();
+  rounds_->last = static_cast<Index>(loop_->left().size());
+}
+
+Index RankShare::last_place() const {
+  if (rounds_) return rounds_->last;
+  return loop_ ? static_cast<Index>(loop_->left().size()) : items_;
+}
+
+Index RankShare::place_of(Index item) const {
+  if (!loop_) return item;
+  const std::vector<Index>& left = loop_->left();
+  return std::lower_bound(left.begin(), left.end(), item) - left.begin();
+}
+
+Index RankShare::place_of_rank(Index first, Index rank) const {
+  const Index count = ranks_->count();
+  return first + (rank - first % count + count) % count;
+}
+
+Index RankShare::first_own_place() const {
+  return among_ranks() ? place_of_rank(first_place(), ranks_->own()) : first_place();
+}
+
 Index RankShare::own_count() const {
-  if (loop_) return static_cast<Index>(loop_->left().size());
-  if (!divided()) return items_;
-  return (items_ - ranks_->own() + ranks_->count() - 1) / ranks_->count();
+  const Index count = among_ranks() ? ranks_->count() : 1;
+  return std::max<Index>(0, (last_place() - first_own_place() + count - 1) / count);
+}
+
+Index RankShare::own_item(Index n) const {
+  return item_at(first_own_place() + (among_ranks() ? n * ranks_->count() : n));
+}
+
+void RankShare::run_in_rounds(const std::function<void()>& loop,
+                              const std::function<void()>& hand_over) const {
+  using Clock = std::chrono::steady_clock;
+  const Index all = rounds_->last;
+  const Index least = Index{ranks_->count()} * loop_->threads();
+  Index size = least;
+  for (Index first = 0; first < all; first = rounds_->last) {
+    rounds_->first = first;
+    rounds_->last = std::min(all, first + size);
+    if (const Memory totals = std::exchange(rounds_->totals, nullptr)) {
+      totals([&](std::span<std::byte> bytes) { ranks_->send(rank_of(first), bytes); });
+    }
+    const auto start = Clock::now();
+    loop();
+    const double own = std::chrono::duration<double>(Clock::now() - start).count();
+    const std::vector<double> seconds = gathered(*ranks_, own);
+    const double longest = *std::max_element(seconds.begin(), seconds.end());
+    const double growth = std::min(round_seconds / longest, largest_growth);
+    const double next = std::min(static_cast<double>(size) * growth, static_cast<double>(all));
+    size = std::max(least, static_cast<Index>(next) / least * least);
+    // Handed over is what all have done so far.
+    rounds_->first = 0;
+    loop_->done_by_ranks(first, rounds_->last);
+    if (rounds_->last < all) loop_->round_done(hand_over);
+  }
+  loop_->rounds_done(hand_over);
 }
 
 // Items of one rank after the other lie side by side in the exchanged memory.
-void RankShare::complete(const Results& results) const {
-  if (loop_) return loop_->results(results);
-  if (!divided()) return;
+void RankShare::exchange(const Results& results, Index begin, Index end) const {
   const Index count = ranks_->count();
   const auto for_items = [&](Index first, Index last, Index rank, const Visit& visit) {
-    for (Index item = first + rank; item < last; item += count) results(item, visit);
+    for (Index place = place_of_rank(first, rank); place < last; place += count) {
+      results(item_at(place), visit);
+    }
   };
   Buffer<std::byte> packed;
   PooledVector<std::int64_t> ends(static_cast<std::size_t>(count));
-  Index first = 0;
-  while (first < items_) {
+  Index first = begin;
+  while (first < end) {
     // Items up to `last`, one for each rank at a time, until some rank's part is full.
     Index last = first;
     std::fill(ends.begin(), ends.end(), std::int64_t{0});
     do {
-      const Index next = std::min(last + count, items_);
-      for (Index item = last; item < next; ++item) {
-        results(item, [&](std::span<std::byte> bytes) {
-          ends[static_cast<std::size_t>(item - last)] += static_cast<std::int64_t>(bytes.size());
+      const Index next = std::min(last + count, end);
+      for (Index place = last; place < next; ++place) {
+        results(item_at(place), [&](std::span<std::byte> bytes) {
+          ends[static_cast<std::size_t>(rank_of(place))] += static_cast<std::int64_t>(bytes.size());
         });
       }
       last = next;
-    } while (last < items_ && *std::max_element(ends.begin(), ends.end()) < round_bytes);
+    } while (last < end && *std::max_element(ends.begin(), ends.end()) < round_bytes);
     for (std::size_t rank = 1; rank < ends.size(); ++rank) ends[rank] += ends[rank - 1];
     packed.reserve(ends.back());
     const auto at_rank = [&](Index rank) {
@@ -67,28 +133,33 @@ void RankShare::complete(const Results& results) const {
   }
 }
 
+void RankShare::complete(const Results& results) const {
+  if (among_ranks()) exchange(results, 0, last_place());
+  if (loop_) loop_->results(results);
+}
+
 void RankShare::add_in_turn(Index item, const Memory& totals,
                             const std::function<void()>& add) const {
-  if (loop_) {
-    loop_->begin_totals(item, totals);
-    add();
-    return loop_->done(item);
-  }
-  const auto rank_of = [&](Index one) { return static_cast<int>(one % ranks_->count()); };
-  if (divided() && item > 0) {
-    totals([&](std::span<std::byte> bytes) { ranks_->receive(rank_of(item - 1), bytes); });
+  const Index place = place_of(item);
+  if (loop_ && place == 0) loop_->begin_totals(item, totals);
+  if (among_ranks() && place > 0) {
+    totals([&](std::span<std::byte> bytes) { ranks_->receive(rank_of(place - 1), bytes); });
   }
   add();
-  if (divided() && item + 1 < items_) {
-    totals([&](std::span<std::byte> bytes) { ranks_->send(rank_of(item + 1), bytes); });
+  if (among_ranks() && place + 1 < last_place()) {
+    totals([&](std::span<std::byte> bytes) { ranks_->send(rank_of(place + 1), bytes); });
+  } else if (rounds_ && place + 1 < static_cast<Index>(loop_->left().size())) {
+    rounds_->totals = totals;
   }
+  done(item);
 }
 
 void RankShare::take_totals(const Memory& totals) const {
-  if (loop_) return loop_->totals(totals);
-  complete([&](Index item, const Visit& visit) {
-    if (item == items_ - 1) totals(visit);
-  });
+  const Index last = last_place();
+  if (among_ranks() && last > 0) {
+    exchange([&](Index, const Visit& visit) { totals(visit); }, last - 1, last);
+  }
+  if (loop_) loop_->totals(totals);
 }
 
 }  // namespace attn::kernel

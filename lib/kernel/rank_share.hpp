@@ -11,26 +11,26 @@
 
 namespace attn::kernel {
 
-/// The items of a loop that this process computes: of P ranks, number r has items r, r + P, …, so
-/// that each has some of the long and some of the short ones. Without ranks all items are its own,
-/// but for those that a record (loop_record.hpp) holds.
+/// The items of a loop that this process computes: of P ranks, number r has every P-th one from the
+/// r-th on, so that each has some of the long and some of the short ones. Without ranks all items
+/// are its own. Items that a record (loop_record.hpp) holds are left out.
+///
+/// Ranks with a record compute in rounds of about a second. After each they agree whether to write
+/// the record, and whether to stop.
 class RankShare {
  public:
-  /// Both may be null. The loops of ranks are not recorded.
-  RankShare(Index items, Ranks* ranks, LoopRecord* record = nullptr)
-      : items_(items), ranks_(ranks) {
-    if (record != nullptr && !among_ranks()) {
-      loop_ = std::make_shared<LoopRecord::Loop>(*record, items);
-    }
-  }
+  /// Both may be null.
+  RankShare(Index items, Ranks* ranks, LoopRecord* record = nullptr);
 
   /// Whether results are to be handed over: by other ranks, or by a record or to it.
   bool divided() const { return loop_ != nullptr || among_ranks(); }
 
   /// Runs `loop`, which computes the own items, and then `hand_over`, which completes the results.
-  /// With a record `hand_over` may be called more often; it must do nothing else.
+  /// With a record `hand_over` may be called more often; it must do nothing else. In rounds `loop`
+  /// is called for each, when own_count() and own_item() are those of the round.
   template <class Loop, class HandOver>
   void run(const Loop& loop, const HandOver& hand_over) const {
+    if (rounds_) return run_in_rounds(loop, hand_over);
     if (loop_) return loop_->run(loop, hand_over);
     loop();
     hand_over();
@@ -38,15 +38,13 @@ class RankShare {
 
   /// To be called in the loop once an item is done, unless it is added in turn.
   void done(Index item) const {
-    if (loop_) loop_->done(item);
+    if (loop_ && !rounds_) loop_->done(item);
   }
 
-  /// The number of own items, and the one at position n of them, n from 0.
+  /// The number of own items, and the one at position n of them, n from 0. Before run, those of all
+  /// rounds.
   Index own_count() const;
-  Index own_item(Index n) const {
-    if (loop_) return loop_->left()[static_cast<std::size_t>(n)];
-    return among_ranks() ? ranks_->own() + n * ranks_->count() : n;
-  }
+  Index own_item(Index n) const;
 
   /// Calls visit(bytes) for the memory of an item's results, which has the same sizes on all ranks.
   using Visit = std::function<void(std::span<std::byte> bytes)>;
@@ -86,11 +84,31 @@ class RankShare {
   }
 
  private:
+  // The items at places [first, last) of those to compute.
+  struct Rounds {
+    Index first = 0;
+    Index last = 0;
+    Memory totals;  // with the last item of the round before, which this process has added
+  };
+
   bool among_ranks() const { return ranks_ != nullptr && ranks_->count() > 1; }
+  Index item_at(Index place) const {
+    return loop_ ? loop_->left()[static_cast<std::size_t>(place)] : place;
+  }
+  Index place_of(Index item) const;
+  int rank_of(Index place) const { return static_cast<int>(place % ranks_->count()); }
+  Index place_of_rank(Index first, Index rank) const;  // its first one, from `first` on
+  Index first_own_place() const;
+  Index first_place() const { return rounds_ ? rounds_->first : 0; }
+  Index last_place() const;
+  void run_in_rounds(const std::function<void()>& loop,
+                     const std::function<void()>& hand_over) const;
+  void exchange(const Results& results, Index first, Index last) const;
 
   Index items_;
   Ranks* ranks_;
   std::shared_ptr<LoopRecord::Loop> loop_;
+  std::shared_ptr<Rounds> rounds_;  // of ranks with a record
 };
 
 }  // namespace attn::kernel

@@ -53,6 +53,19 @@ class RankTest(ToolTest):
         own = "".join(line + "\n" for line in error.splitlines() if line.startswith(OWN))
         return Run(done.returncode, done.stdout, own)
 
+    def wait_for(self, condition):
+        end = time.monotonic() + 60
+        while not condition():
+            self.assertLess(time.monotonic(), end, "waited for too long")
+            time.sleep(0.02)
+
+    def is_running(self, process):
+        try:
+            with open(f"/proc/{process}/stat", encoding="ascii") as file:
+                return file.read().rpartition(")")[2].split()[0] != "Z"
+        except FileNotFoundError:
+            return False
+
     def check_bits(self, tool, *arguments, counts=COUNTS, threads=THREADS):
         """A run on each number of ranks with each number of threads writes and prints what one
         process does."""
@@ -207,6 +220,97 @@ class Messages(RankTest):
                         self.assertLess(took, 1.1 * seconds + 0.3)
 
 
+class Restarts(RankTest):
+    """--checkpoint: ranks stop together, and any number of processes goes on."""
+
+    RUNS = [
+        ["attn-compute", "long.h5", "--scheme=dnas", "--emit=out,row_potential,grad_q,grad_k,grad_v"],
+        ["attn-compute", "long.h5", "--scheme=unas", "--emit=out,col_sum,row_entropy"],
+        ["sinkhorn-iter", "cost.h5", "--epsilon=0.001", "--iterations=4000"],
+        ["attn-compute", "long.h5", "--scheme=sinkhorn", "--iterations=100"],
+        ["explain-away-stats", "long.h5", "--scheme=unas,hnas", "--hybrid=0.5"],
+        ["lambda-solve", "wide.h5", "--emit=lambda,p,gap"],
+    ]
+
+    def setUp(self):
+        super().setUp()
+        draw = np.random.default_rng(24)
+        self.write("cost.h5", cost=draw.uniform(size=(300, 300)))
+        self.write("long.h5", **{name: draw.normal(size=(4000, 16)) for name in ("q", "k", "v", "grad_out")})
+        self.write("wide.h5", **{name: draw.normal(size=(900, 40)) for name in ("q", "k", "v")})
+
+    def interrupted(self, count, command, number):
+        """The status and the errors of a run that gets a signal once it has a checkpoint."""
+        (self.folder / "script").write_text(f'echo $$ >pid.${{OMPI_COMM_WORLD_RANK:-0}}\nexec {" ".join(command)}\n')
+        ranks = mpirun(count) if count > 1 else []
+        before = self.age("ck")
+        with subprocess.Popen([*ranks, "sh", "script"], cwd=self.folder, env=self.environment,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as run:
+            while run.poll() is None and self.age("ck") in (None, before):
+                time.sleep(0.001)
+            if run.poll() is None:
+                rank = count - 1 if number == signal.SIGKILL else 0
+                process = int((self.folder / f"pid.{rank}").read_text())
+                if self.is_running(process):
+                    os.kill(process, number)
+            error = run.communicate(timeout=TIMEOUT)[1].decode()
+        for rank in range(count):
+            process = int((self.folder / f"pid.{rank}").read_text())
+            self.wait_for(lambda one=process: not self.is_running(one))
+        return run.returncode, error
+
+    def age(self, name):
+        try:
+            return os.stat(self.folder / name).st_mtime_ns
+        except FileNotFoundError:
+            return None
+
+    def test_goes_on(self):
+        for place, run in enumerate(sample(self.RUNS, 1)):
+            with self.subTest(run=run):
+                command = [*run, "-o", "out.h5", "--checkpoint=ck", "--checkpoint-every=0.01", "--threads=1"]
+                self.run_tool(*command)
+                whole = (self.folder / "out.h5").read_bytes()
+                (self.folder / "out.h5").unlink()
+                stops, goes_on, tries = 0, 0, 0
+                while stops < (6 if LONG else 2) or not goes_on:
+                    self.assertLess(tries, 60, "never stopped in time")
+                    number = (signal.SIGUSR1, signal.SIGKILL)[(tries + place) % 2]
+                    count = (3, 2, 1)[tries % 3]
+                    status, error = self.interrupted(count, command, number)
+                    goes_on += "ck: goes on within a " in error
+                    stops += status == 75
+                    tries += 1
+                    self.assertEqual(error.count("stopped by SIGUSR1: ck holds"), status == 75, error)
+                    if status == 0:
+                        self.assertEqual((self.folder / "out.h5").read_bytes(), whole)
+                        (self.folder / "out.h5").unlink()
+                self.on_ranks(2, *command)
+                self.assertEqual((self.folder / "out.h5").read_bytes(), whole)
+                (self.folder / "out.h5").unlink()
+                self.assertFalse((self.folder / "ck").exists())
+
+    def test_checkpoint_that_a_rank_does_not_see(self):
+        command = ["attn-compute", "long.h5", "-o", "out.h5", "--scheme=sinkhorn", "--iterations=1000",
+                   "--checkpoint=ck", "--checkpoint-every=0", "--threads=1"]
+        self.assertEqual(self.interrupted(2, command, signal.SIGUSR1)[0], 75)
+        (self.folder / "other").mkdir()
+        (self.folder / "other/long.h5").symlink_to("../long.h5")
+        (self.folder / "script").write_text(
+            f'if [ "$OMPI_COMM_WORLD_RANK" = 1 ]; then cd other; fi\nexec {" ".join(command)}\n')
+        done = subprocess.run([*mpirun(2), "sh", "script"], cwd=self.folder, env=self.environment,
+                              capture_output=True, timeout=TIMEOUT, check=False)
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertIn(b"rank 1 does not see ck as rank 0 does\n", done.stderr)
+        self.assertTrue((self.folder / "ck").exists())
+        self.assertFalse((self.folder / "out.h5").exists())
+
+    def test_shards_keep_their_own(self):
+        self.on_ranks(2, "attn-compute", "in.h5", "-o", "%I-%N.h5", "--checkpoint", "ck", "--shard", "auto")
+        self.assertLessEqual({"1-2.h5", "2-2.h5"}, set(os.listdir(self.folder)))
+        self.assertFalse([name for name in os.listdir(self.folder) if name.startswith("ck")])
+
+
 class Failures(RankTest):
 
     def refused_on_ranks(self, count, *arguments, status, error):
@@ -225,12 +329,6 @@ class Failures(RankTest):
                 (["in.h5", "-o", "in.h5"], 5, "in.h5 exists"),
                 (["-o", "out.h5"], 2, "ranks read files, but INPUT is standard input.*")), 1):
             self.refused_on_ranks(2, "attn-compute", *arguments, status=status, error=error)
-
-    def test_no_checkpoint(self):
-        self.refused_on_ranks(2, "attn-compute", "in.h5", "-o", "out.h5", "--checkpoint", "ck", status=2,
-                              error="--checkpoint keeps the work of one process, but mpirun or srun divides the run")
-        self.on_ranks(2, "attn-compute", "in.h5", "-o", "%I-%N.h5", "--checkpoint", "ck", "--shard", "auto")
-        self.assertEqual(sorted(os.listdir(self.folder)), ["1-2.h5", "2-2.h5", "in.h5"])
 
     def test_failure_of_another_rank(self):
         (self.folder / "script").write_text(
@@ -274,19 +372,6 @@ class Failures(RankTest):
         self.wait_for(lambda: not any(map(self.is_running, processes)))
         left = sorted(os.listdir(self.folder))
         return run.returncode, error, took, left
-
-    def wait_for(self, condition):
-        end = time.monotonic() + 60
-        while not condition():
-            self.assertLess(time.monotonic(), end, "waited for too long")
-            time.sleep(0.02)
-
-    def is_running(self, process):
-        try:
-            with open(f"/proc/{process}/stat", encoding="ascii") as file:
-                return file.read().rpartition(")")[2].split()[0] != "Z"
-        except FileNotFoundError:
-            return False
 
     def test_killed_rank(self):
         for rank, number in sample(((1, signal.SIGKILL), (0, signal.SIGTERM),

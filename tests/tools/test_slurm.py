@@ -260,6 +260,19 @@ class Ranks(ClusterTest):
         self.assert_same_bits(self.read("ranks.h5"), self.compute("passage.h5", "--scheme", "dnas"),
                               ["out", "row_potential", "col_potential"])
 
+    def test_a_signalled_run_goes_on_to_the_same_bytes(self):
+        run = "--scheme sinkhorn --iterations 3000 --threads 1"
+        job = self.shell(f"sbatch --parsable --ntasks=2 {SCRIPTS}/ranks.sbatch attn-compute passage.h5 {run} -o out.h5 "
+                         "--checkpoint ck --checkpoint-every 0").out.split()[0].decode()
+        wait_until((self.folder / "ck").exists)
+        self.shell(f"scancel --signal=USR1 {job}")
+        whole = self.compute("passage.h5", *run.split())
+        self.wait_for_jobs()
+        self.assertEqual(self.state(job), ["COMPLETED"])
+        said = self.said(job)
+        self.assertEqual([said.count("stopped by SIGUSR1"), said.count("goes on within")], [1, 1], said)
+        self.assert_same_bits(self.read("out.h5"), whole, ["out", "row_potential", "col_potential"])
+
     def test_a_failure_ends_the_job_with_its_status(self):
         job = self.shell(f"sbatch --parsable --wait {SCRIPTS}/ranks.sbatch attn-compute absent.h5 -o out.h5",
                          status=3).out.split()[0].decode()

@@ -1,4 +1,5 @@
-// A computation that is stopped, and goes on from what its loops have found, has the same bits.
+// A computation that is stopped, and goes on from what its loops have found, has the same bits,
+// also if ranks divide it.
 
 #include "kernel/loop_record.hpp"
 
@@ -12,6 +13,7 @@
 #include "kernel/parallel.hpp"
 #include "kernel/rank_share.hpp"
 #include "kernel/stop_flag.hpp"
+#include "thread_ranks.hpp"
 
 using namespace attn;
 using namespace attn::testing;
@@ -49,6 +51,40 @@ auto run_for(int most, bool killed, LoopRecord::Loops& loops, const Compute& com
   return found;
 }
 
+// The same on ranks, which are asked together. What they keep is what rank 0 has kept.
+template <class Compute>
+auto run_on_ranks_for(int count, int threads, int most, bool killed, LoopRecord::Loops& loops,
+                      const Compute& compute) {
+  LoopRecord::Loops left;
+  const auto found = on_ranks(count, [&] {
+    const bool first = kernel::Ranks::current()->own() == 0;
+    LoopRecord::Loops kept = loops;
+    LoopRecord* open = nullptr;
+    int asked = 0;
+    LoopRecord::Options options;
+    options.most_bytes = first ? 1 << 30 : 0;
+    options.threads = threads;
+    options.is_due = [&] {
+      if (++asked >= most) throw kernel::Stopped();
+      return true;
+    };
+    if (first) options.keep = [&] { kept = open->loops(); };
+    LoopRecord record(options);
+    open = &record;
+    record.loops() = loops;
+    const LoopRecord::Use use(&record);
+    std::optional<decltype(compute())> result;
+    try {
+      result = compute();
+    } catch (const kernel::Stopped&) {
+      if (first) left = killed ? kept : record.loops();
+    }
+    return result;
+  });
+  if (!found.front()) loops = left;
+  return found;
+}
+
 // Stops compute(threads) after every few items, until it finishes.
 template <class Compute, class Same>
 void check_stops(const Compute& compute, const Same& same) {
@@ -68,6 +104,34 @@ void check_stops(const Compute& compute, const Same& same) {
       }
       // Several threads may have begun all items by then.
       CHECK((stops > 0 || threads > 1));
+    }
+  }
+}
+
+// Stops compute(threads) again and again on ranks, and in between by one process; all ranks find
+// the same.
+template <class Compute, class Same>
+void check_stops_on_ranks(const Compute& compute, const Same& same) {
+  const auto alone = compute(2);
+  for (const bool killed : {false, true}) {
+    CAPTURE(killed);
+    const int threads = killed ? 1 : 2;
+    LoopRecord::Loops loops;
+    bool finished = false;
+    for (int stops = 0; !finished; ++stops) {
+      REQUIRE(stops < 1000);
+      if (const int count = stops % 3; count > 0) {
+        for (const auto& found : run_on_ranks_for(1 + count, threads, 1 + stops, killed, loops,
+                                                  [&] { return compute(threads); })) {
+          if (found) CHECK(same(*found, alone));
+          finished = found.has_value();
+        }
+      } else if (const auto found =
+                     run_for(1 + stops, killed, loops, [&] { return compute(threads); })) {
+        CHECK(same(*found, alone));
+        finished = true;
+      }
+      if (finished) CHECK(stops > 0);
     }
   }
 }
@@ -153,6 +217,8 @@ TEST_CASE_TEMPLATE("attention under every scheme goes on", T, float, double) {
       const auto of_all = [&](int threads) { return run_divided(problem, fixed(scheme), threads); };
       check_stops(of_output, same_run<T>);
       check_stops(of_all, same_run<T>);
+      check_stops_on_ranks(of_output, same_run<T>);
+      check_stops_on_ranks(of_all, same_run<T>);
     }
   }
 }
@@ -172,18 +238,25 @@ TEST_CASE_TEMPLATE("iterations of attention go on", T, float, double) {
     exactly.iterations = 23;
     for (const SchemeOptions& scheme : {until, exactly}) {
       CAPTURE(spread);
-      check_stops([&](int threads) { return run_divided(problem, scheme, threads); }, same_run<T>);
+      const auto run = [&](int threads) { return run_divided(problem, scheme, threads); };
+      check_stops(run, same_run<T>);
+      check_stops_on_ranks(run, same_run<T>);
     }
   }
 }
 
 TEST_CASE_TEMPLATE("gradients go on", T, float, double) {
   Random random(723);
-  for_gradients<T>(random, 20, 600,
-                   [](const auto& run, const auto& same) { check_stops(run, same); });
+  for_gradients<T>(random, 20, 600, [](const auto& run, const auto& same) {
+    check_stops(run, same);
+    check_stops_on_ranks(run, same);
+  });
 }
 
 TEST_CASE("duals go on") {
   Random random(724);
-  for_duals(random, [](const auto& run, const auto& same) { check_stops(run, same); });
+  for_duals(random, [](const auto& run, const auto& same) {
+    check_stops(run, same);
+    check_stops_on_ranks(run, same);
+  });
 }

@@ -193,7 +193,6 @@ int tool_main(int argc, char** argv, const cli::Declaration& declaration,
         const cli::Arguments own = with_shard(with_table_file(arguments));
         require_output_name(own);
         require_restart_options(own);
-        if (ranked.is_ranked()) require_no_checkpoint_of_ranks(own);
         return ranked.run(own, report, libraries, [&](const cli::Arguments& ranks_own) {
           return run_watched([&] { return run(ranks_own, report); });
         });

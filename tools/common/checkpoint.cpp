@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cmath>
 #include <cstring>
@@ -16,7 +17,9 @@
 #include "common/run_identity.hpp"
 #include "common/shard.hpp"
 #include "io/address.hpp"
+#include "kernel/stop_flag.hpp"
 #include "system/paths.hpp"
+#include "system/stop_requests.hpp"
 #include "system/system_reason.hpp"
 #include "system/unnamed_file.hpp"
 
@@ -67,9 +70,18 @@ void require_checkpoint_name(const cli::Arguments& arguments) {
 }
 
 Checkpoint::Checkpoint(const cli::Arguments& arguments, cli::Report& report)
-    : file_(checkpoint_file(arguments)),
+    : ranks_(kernel::Ranks::current()),
+      file_(checkpoint_file(arguments)),
       run_(run_with_shard(arguments)),
       every_(*arguments.number("checkpoint-every")) {
+  if (writes()) begin_writing(arguments, report);
+  if (ranks_ != nullptr) follow_rank_0(arguments, report);
+  written_ = Clock::now();
+}
+
+Checkpoint::~Checkpoint() = default;
+
+void Checkpoint::begin_writing(const cli::Arguments& arguments, cli::Report& report) {
   std::error_code failed;
   const bool exists = std::filesystem::exists(file_, failed);
   if (exists && !std::filesystem::is_regular_file(file_, failed)) {
@@ -81,10 +93,26 @@ Checkpoint::Checkpoint(const cli::Arguments& arguments, cli::Report& report)
   journal_ = open_unnamed(folder_of(without_links(file_)), journal_prefix, journal_name_);
   if (!journal_) refuse(errno);
   journal_name_.remove();  // if it has one: it disappears with the process, however this ends
-  written_ = Clock::now();
 }
 
-Checkpoint::~Checkpoint() = default;
+// Called by all ranks when rank 0 has read the file. It writes only after all of them have.
+void Checkpoint::follow_rank_0(const cli::Arguments& arguments, cli::Report& report) {
+  kernel::gathered(*ranks_, 0);
+  std::error_code failed;
+  if (!writes() && std::filesystem::exists(file_, failed)) open_existing(arguments, report);
+  struct Seen {
+    std::int64_t units;
+    std::array<char, 16> checksums;
+  };
+  Seen own{units_done(), {}};
+  checksums().copy(own.checksums.data(), own.checksums.size());
+  const std::vector<Seen> all = kernel::gathered(*ranks_, own);
+  for (std::size_t rank = 1; rank < all.size(); ++rank) {
+    if (all[rank].units == all[0].units && all[rank].checksums == all[0].checksums) continue;
+    throw Error(Failure::input, fmt::format("rank {} does not see {} as rank 0 does", rank, file_),
+                "name a file in a folder that all machines of the run share");
+  }
+}
 
 void Checkpoint::open_next() {
   io::OutputBundle::Options options;
@@ -223,6 +251,7 @@ void Checkpoint::load_state(const std::function<void(LoadingArchive&)>& read_par
 
 void Checkpoint::keep_state(const std::function<void(SavingArchive&)>& write_parts) {
   state_.clear();
+  if (!writes()) return;
   SavingArchive archive([&](const void* bytes, std::size_t count) {
     const char* const from = static_cast<const char*>(bytes);
     state_.insert(state_.end(), from, from + count);
@@ -233,9 +262,10 @@ void Checkpoint::keep_state(const std::function<void(SavingArchive&)>& write_par
 
 void Checkpoint::add_unit(const std::function<void(SavingArchive&)>& write_parts) {
   state_.clear();
+  ++added_;
+  if (!writes()) return;
   SavingArchive archive([&](const void* bytes, std::size_t count) { append(bytes, count); });
   write_parts(archive);
-  ++added_;
 }
 
 void Checkpoint::append(const void* bytes, std::size_t count) {
@@ -270,15 +300,35 @@ void Checkpoint::refuse(int error_number) const {
 }
 
 bool Checkpoint::is_due() const {
+  if (ranks_ == nullptr) return time_has_come();
+  struct Wish {
+    bool write;
+    bool stop;
+  };
+  const std::vector<Wish> all =
+      kernel::gathered(*ranks_, Wish{time_has_come(), StopRequests::asked()});
+  if (std::any_of(all.begin(), all.end(), [](const Wish& wish) { return wish.stop; })) {
+    throw kernel::Stopped();
+  }
+  return all.front().write;
+}
+
+void Checkpoint::stop_if_asked() const {
+  if (ranks_ == nullptr) return kernel::stop_if_asked();
+  is_due();
+}
+
+bool Checkpoint::time_has_come() const {
   const double since = std::chrono::duration<double>(Clock::now() - written_).count();
   return every_ == 0 || since >= std::max(every_, least_share * write_seconds_);
 }
 
 void Checkpoint::write_if_due() {
-  if ((added_ > 0 || state_is_new_) && is_due()) write();
+  if ((added_ > 0 || state_is_new_) && time_has_come()) write();
 }
 
 void Checkpoint::write() {
+  if (!writes()) return;
   const auto start = Clock::now();
   if (added_ > 0 || state_is_new_ || !exists_) {
     flush();
@@ -336,6 +386,7 @@ void Checkpoint::copy_units(io::OutputDataset& to) {
 }
 
 void Checkpoint::remove() {
+  if (!writes()) return;
   stored_.reset();
   if (exists_ && unlink(without_links(file_).c_str()) != 0) refuse(errno);
   exists_ = false;

@@ -13,6 +13,7 @@
 #include "common/checkpoint_record.hpp"
 #include "io/input.hpp"
 #include "io/output.hpp"
+#include "kernel/ranks.hpp"
 #include "system/descriptor.hpp"
 #include "system/temporary.hpp"
 
@@ -24,7 +25,8 @@ void require_checkpoint_name(const cli::Arguments& arguments);
 
 /// The file of --checkpoint: what a run has done so far, so that the same command can go on. It
 /// holds units of work, such as heads, in the order in which the run does them. It appears whole or
-/// not at all (io::OutputBundle), and one process at a time writes it.
+/// not at all (io::OutputBundle), and one process at a time writes it. Among ranks, all of which do
+/// every unit, that is rank 0; the others read the file at the start and have the same units.
 ///
 /// The file is a bundle: `units` and, of the unit in progress, `state` (bytes), and the attributes
 /// attn_checkpoint (what tells runs apart, see run_identity.hpp), attn_checkpoint_units (how many)
@@ -34,11 +36,14 @@ class Checkpoint {
  public:
   /// Begins a checkpoint, or goes on with that of an earlier run. Throws Error(output) for a file
   /// that is no checkpoint of this run (its inputs, options or version), and while another process
-  /// writes it; Error(input) for a damaged file.
+  /// writes it; Error(input) for a damaged file, and if a rank sees another one than rank 0 does.
   Checkpoint(const cli::Arguments& arguments, cli::Report& report);
   ~Checkpoint();
   Checkpoint(const Checkpoint&) = delete;
   Checkpoint& operator=(const Checkpoint&) = delete;
+
+  /// Whether this process writes the file.
+  bool writes() const { return ranks_ == nullptr || ranks_->own() == 0; }
 
   /// Whether the earlier run did the next unit.
   bool has_unit() const { return taken_ < known_; }
@@ -66,8 +71,12 @@ class Checkpoint {
   /// Whether every call of write_if_due writes, because the time between writes is 0.
   bool is_eager() const { return every_ == 0; }
 
-  /// Whether write_if_due would write now.
+  /// Whether write_if_due would write now. Ranks ask together, and get the answer of rank 0. They
+  /// throw kernel::Stopped, all of them, if a signal has asked one of them to stop.
   bool is_due() const;
+
+  /// Throws kernel::Stopped if the thread's StopFlag is set, or, among ranks, as is_due does.
+  void stop_if_asked() const;
 
   /// Writes the file if the last write was --checkpoint-every seconds ago, and 50 times as long as
   /// it took; with 0 seconds at every call. Throws Error(output); the file before is then still
@@ -85,6 +94,9 @@ class Checkpoint {
 
  private:
   using Clock = std::chrono::steady_clock;
+  bool time_has_come() const;
+  void begin_writing(const cli::Arguments& arguments, cli::Report& report);
+  void follow_rank_0(const cli::Arguments& arguments, cli::Report& report);
   void open_next();
   void open_existing(const cli::Arguments& arguments, cli::Report& report);
   void open_units(const io::InputBundle& bundle);
@@ -100,6 +112,7 @@ class Checkpoint {
   [[noreturn]] void refuse(int error_number) const;
   void copy_units(io::OutputDataset& to);
 
+  kernel::Ranks* const ranks_;  // those of the thread; null: one process
   std::string file_;
   std::string run_;
   double every_ = 0;

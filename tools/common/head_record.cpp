@@ -16,13 +16,15 @@ namespace {
 // Loops that take less are computed again.
 constexpr double least_seconds = 0.02;
 
-kernel::LoopRecord::Options record_options(Checkpoint& checkpoint, std::int64_t bytes,
+kernel::LoopRecord::Options record_options(Checkpoint& checkpoint, std::int64_t bytes, int threads,
                                            std::function<void()> keep) {
   kernel::LoopRecord::Options options;
   options.least_seconds = checkpoint.is_eager() ? 0 : least_seconds;
+  options.threads = threads;
+  options.is_due = [&checkpoint] { return checkpoint.is_due(); };
+  if (!checkpoint.writes()) return options;
   // In memory as a record, and once more as bytes.
   options.most_bytes = bytes / 2;
-  options.is_due = [&checkpoint] { return checkpoint.is_due(); };
   options.keep = std::move(keep);
   return options;
 }
@@ -30,7 +32,9 @@ kernel::LoopRecord::Options record_options(Checkpoint& checkpoint, std::int64_t 
 }  // namespace
 
 HeadRecord::HeadRecord(Checkpoint& checkpoint, std::int64_t bytes, int threads)
-    : checkpoint_(checkpoint), threads_(threads), loops_(record_options(checkpoint, bytes, [this] {
+    : checkpoint_(checkpoint),
+      threads_(threads),
+      loops_(record_options(checkpoint, bytes, threads, [this] {
         keep();
         checkpoint_.write_if_due();
       })) {

@@ -86,7 +86,8 @@ enum class WithinHead {
 /// and hands the results to `keep` in order, on the calling thread; returns the seconds spent
 /// computing. With a checkpoint, which needs a function archive(Archive&, Result&), the heads that
 /// it holds are not read and computed again. Throws kernel::Stopped if the thread's StopFlag is
-/// set; the heads that are done by then are in the checkpoint.
+/// set, or as Checkpoint::stop_if_asked does; the heads that are done by then are in the
+/// checkpoint.
 template <class T, class Result>
 double for_each_head(const AttentionInput& input, const MemoryPlan& plan, cli::Progress& progress,
                      const std::function<void(double least_bias)>& look,
@@ -101,9 +102,12 @@ double for_each_head(const AttentionInput& input, const MemoryPlan& plan, cli::P
       archive(to, found.result);
     });
   };
+  const auto stop_if_asked = [&] {
+    checkpoint != nullptr ? checkpoint->stop_if_asked() : kernel::stop_if_asked();
+  };
   Index first = 0;
   for (; checkpoint != nullptr && checkpoint->has_unit() && first < input.own_problems(); ++first) {
-    kernel::stop_if_asked();
+    stop_if_asked();
     Found found;
     checkpoint->take_unit([&](LoadingArchive& from) {
       archive(from, found.least_bias);
@@ -120,7 +124,7 @@ double for_each_head(const AttentionInput& input, const MemoryPlan& plan, cli::P
     std::vector<std::shared_ptr<Head<T>>> heads;
     std::vector<Found> found(static_cast<std::size_t>(count));
     for (Index n = 0; n < count; ++n) {
-      kernel::stop_if_asked();
+      stop_if_asked();
       heads.push_back(reader.read(input.own_problem(first + n)));
       found[static_cast<std::size_t>(n)].least_bias = heads.back()->least_bias();
       look(heads.back()->least_bias());

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/words.hpp"
+#include "kernel/ranks.hpp"
 #include "kernel/stop_flag.hpp"
 #include "system/stop_requests.hpp"
 
@@ -19,9 +20,15 @@ constexpr Index most_seconds = 1'000'000;
 // What exists until the run has finished or stopped.
 struct Restart {
   Restart(const cli::Arguments& arguments, cli::Report& report)
-      : requests(requeue_status(arguments),
-                 arguments.quiet ? nullptr : "stopped by a signal; the same command goes on"),
+      : requests(requeue_status(arguments), arguments.quiet || !is_first_rank()
+                                                ? nullptr
+                                                : "stopped by a signal; the same command goes on"),
         checkpoint(arguments, report) {}
+
+  static bool is_first_rank() {
+    const kernel::Ranks* const ranks = kernel::Ranks::current();
+    return ranks == nullptr || ranks->own() == 0;
+  }
 
   StopRequests requests;
   Checkpoint checkpoint;
@@ -76,13 +83,6 @@ void require_no_checkpoint(const cli::Arguments& arguments, const std::string& r
               "emit the potentials, from which a short run makes it");
 }
 
-void require_no_checkpoint_of_ranks(const cli::Arguments& arguments) {
-  if (!checkpoints(arguments)) return;
-  throw Error(Failure::usage,
-              "--checkpoint keeps the work of one process, but mpirun or srun divides the run",
-              "--shard auto, or --ranks off");
-}
-
 cli::Outcome run_with_restarts(const cli::Arguments& arguments, cli::Report& report,
                                const std::string& unit,
                                const std::function<cli::Outcome(Checkpoint*)>& run) {
@@ -94,7 +94,9 @@ cli::Outcome run_with_restarts(const cli::Arguments& arguments, cli::Report& rep
     report.note(
         fmt::format("{}: goes on {}after {}", checkpoint.file(), within, cli::counted(done, unit)));
   }
-  const kernel::StopFlag::Use obey(&StopRequests::asked());
+  // Ranks stop only where all of them do (Checkpoint::is_due).
+  const bool alone = kernel::Ranks::current() == nullptr;
+  const kernel::StopFlag::Use obey(alone ? &StopRequests::asked() : nullptr);
   cli::Outcome outcome;
   try {
     outcome = run(&checkpoint);

@@ -28,15 +28,12 @@ int requeue_status(const cli::Arguments& arguments);
 /// written as it is made, and would not fit into a checkpoint.
 void require_no_checkpoint(const cli::Arguments& arguments, const std::string& result);
 
-/// Throws Error(usage) if --checkpoint is given: it keeps the work of one process.
-void require_no_checkpoint_of_ranks(const cli::Arguments& arguments);
-
 /// Calls run(checkpoint), with null unless --checkpoint is given. Messages count units of work as
 /// "3 heads" for the `unit` "head". With --checkpoint, SIGTERM, SIGUSR1,
 /// SIGUSR2 and SIGXCPU stop the run: long loops throw kernel::Stopped, the checkpoint is written,
-/// and the outcome has the status of --requeue-status. Before StopRequests::work_begins() the
-/// process ends at once with that status. A run that finishes removes its checkpoint after its
-/// commit.
+/// and the outcome has the status of --requeue-status; ranks stop together. Before
+/// StopRequests::work_begins() the process ends at once with that status. A run that finishes
+/// removes its checkpoint after its commit.
 cli::Outcome run_with_restarts(const cli::Arguments& arguments, cli::Report& report,
                                const std::string& unit,
                                const std::function<cli::Outcome(Checkpoint*)>& run);
