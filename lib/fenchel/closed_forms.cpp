@@ -6,10 +6,10 @@
 #include <memory>
 
 #include "attnkit/error.hpp"
+#include "fenchel/each_query.hpp"
 #include "fenchel/space.hpp"
 #include "kernel/conjugate.hpp"
 #include "kernel/factor.hpp"
-#include "kernel/parallel.hpp"
 #include "tensor/pooled_vector.hpp"
 
 namespace attn {
@@ -69,7 +69,7 @@ class ClosedFormSolver {
   void solve(int threads) {
     const bool shared = problem_.preference.rows == 1;
     PooledVector<std::unique_ptr<Origin>> origins(static_cast<std::size_t>(threads));
-    kernel::parallel_for(problem_.evidence.rows, threads, [&](Index q, int worker) {
+    const auto solve_query = [&](Index q, int worker) {
       auto& origin = origins[static_cast<std::size_t>(worker)];
       if (!shared || !origin) {
         origin = std::make_unique<Origin>(cost_.get(), problem_.preference.row(shared ? 0 : q),
@@ -79,6 +79,10 @@ class ClosedFormSolver {
         }
       }
       solve_one(*origin, q);
+    };
+    for_each_query(problem_.evidence.rows, threads, solve_query, [&](Index q, const auto& visit) {
+      visit_rows({results_.h_first_order, results_.p_first_order, results_.h_second_order}, q,
+                 visit);
     });
   }
 

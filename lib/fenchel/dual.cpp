@@ -8,6 +8,7 @@
 
 #include "fenchel/certificate.hpp"
 #include "fenchel/dense_newton.hpp"
+#include "fenchel/each_query.hpp"
 #include "fenchel/kullback_leibler.hpp"
 #include "fenchel/query_block.hpp"
 #include "fenchel/space.hpp"
@@ -150,21 +151,14 @@ class DualSolver {
     if (left.empty()) return;
     const Space space(all_, all_.count() < all_.depth());
     PooledVector<std::unique_ptr<DenseNewton>> solvers(static_cast<std::size_t>(threads_));
-    const kernel::RankShare share(static_cast<Index>(left.size()), kernel::Ranks::current(),
-                                  kernel::LoopRecord::current());
     const auto query = [&](Index item) { return left[static_cast<std::size_t>(item)]; };
-    const auto solve_own = [&] {
-      kernel::parallel_for(share.own_count(), threads_, [&](Index n, int worker) {
-        auto& solver = solvers[static_cast<std::size_t>(worker)];
-        if (!solver) solver = std::make_unique<DenseNewton>(space.templates());
-        solve_one(space, *solver, query(share.own_item(n)));
-        share.done(share.own_item(n));
-      });
+    const auto solve_item = [&](Index item, int worker) {
+      auto& solver = solvers[static_cast<std::size_t>(worker)];
+      if (!solver) solver = std::make_unique<DenseNewton>(space.templates());
+      solve_one(space, *solver, query(item));
     };
-    share.run(solve_own, [&] {
-      share.complete([&](Index n, const kernel::RankShare::Visit& visit) {
-        visit_results(query(n), results_.lambda, mean_.view(), visit);
-      });
+    for_each_query(std::ssize(left), threads_, solve_item, [&](Index item, const auto& visit) {
+      visit_results(query(item), results_.lambda, mean_.view(), visit);
     });
   }
 
@@ -175,10 +169,7 @@ class DualSolver {
     const auto at = static_cast<std::size_t>(q);
     visit(std::as_writable_bytes(std::span(&summaries_[at], 1)));
     visit(std::as_writable_bytes(std::span(&left_[at], 1)));
-    for (MatrixView<double> rows : {lambda, mean, results_.p}) {
-      if (rows.rows == 0) continue;
-      visit(std::as_writable_bytes(std::span(rows.row(q), static_cast<std::size_t>(rows.cols))));
-    }
+    visit_rows({lambda, mean, results_.p}, q, visit);
   }
 
   void solve_one(const Space& space, DenseNewton& solver, Index q) {

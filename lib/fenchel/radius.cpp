@@ -6,16 +6,18 @@
 #include <cstdio>
 #include <limits>
 #include <memory>
+#include <span>
 #include <string>
+#include <type_traits>
 
 #include <boost/math/tools/toms748_solve.hpp>
 
 #include "attnkit/error.hpp"
 #include "fenchel/dense_newton.hpp"
+#include "fenchel/each_query.hpp"
 #include "fenchel/hull_distance.hpp"
 #include "fenchel/space.hpp"
 #include "kernel/conjugate.hpp"
-#include "kernel/parallel.hpp"
 
 namespace attn {
 namespace {
@@ -256,10 +258,15 @@ class RadiusSolver {
     const Index queries = problem_.evidence.rows;
     PooledVector<RadiusSummary> summaries(static_cast<std::size_t>(queries));
     PooledVector<std::unique_ptr<DenseNewton>> solvers(static_cast<std::size_t>(threads_));
-    kernel::parallel_for(queries, threads_, [&](Index q, int worker) {
+    const auto solve_query = [&](Index q, int worker) {
       auto& solver = solvers[static_cast<std::size_t>(worker)];
       if (!solver) solver = std::make_unique<DenseNewton>(space_.templates());
       summaries[static_cast<std::size_t>(q)] = solve_one(*solver, q);
+    };
+    static_assert(std::is_trivially_copyable_v<RadiusSummary>);
+    for_each_query(queries, threads_, solve_query, [&](Index q, const auto& visit) {
+      visit(std::as_writable_bytes(std::span(&summaries[static_cast<std::size_t>(q)], 1)));
+      visit_rows({results_.lambda, results_.h, results_.p}, q, visit);
     });
     return summaries;
   }

@@ -112,6 +112,7 @@ class Bits(RankTest):
 
     def test_dual(self):
         self.check(0, "lambda-solve", "--causal=top-left")
+        self.check(1, "lambda-solve", "--radius=20", "--emit=lambda,h_first_order,h_second_order,out_deviation")
 
     @unittest.skipUnless(LONG, "a sample of the others")
     def test_weights_terms_and_types(self):

@@ -6,9 +6,12 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <numeric>
 #include <vector>
 
 #include "dual_problem.hpp"
+#include "fenchel/closed_forms.hpp"
+#include "fenchel/radius.hpp"
 #include "gradient_check.hpp"
 #include "same_bits.hpp"
 
@@ -57,6 +60,29 @@ inline std::vector<double> dual_numbers(const DualProblem& problem, int threads)
   for (const DualSummary& one : found.summaries) {
     all.insert(all.end(), {one.gap, one.primal, static_cast<double>(one.iterations)});
   }
+  const auto add = [&](const std::vector<double>& more) {
+    all.insert(all.end(), more.begin(), more.end());
+  };
+  const Index queries = problem.evidence.rows;
+  const auto size = [&](Index width) { return static_cast<std::size_t>(queries * width); };
+  std::vector<double> first(size(problem.evidence.cols), -1), second(first);
+  std::vector<double> p(size(problem.templates.rows), -1);
+  const auto view = [&](std::vector<double>& numbers) {
+    return MatrixView<double>(numbers.data(), queries, std::ssize(numbers) / queries);
+  };
+  closed_forms(problem, threads, {view(first), view(p), view(second)});
+  for (const auto* numbers : {&first, &p, &second}) add(*numbers);
+  if (problem.transport) return all;
+  double largest = 0;  // ‖z‖², at which λ becomes 0
+  for (Index q = 0; q < queries; ++q) {
+    const double* z = problem.evidence.row(q);
+    largest = std::max(largest, std::inner_product(z, z + problem.evidence.cols, z, 0.0));
+  }
+  for (const RadiusSummary& one :
+       solve_radius(problem, 0.95 * largest, {}, threads, {view(first), view(second), view(p)})) {
+    all.insert(all.end(), {one.alpha, one.gap, static_cast<double>(one.iterations)});
+  }
+  for (const auto* numbers : {&first, &p, &second}) add(*numbers);
   return all;
 }
 

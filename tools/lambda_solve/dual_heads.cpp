@@ -10,6 +10,7 @@
 #include "common/head_outputs.hpp"
 #include "common/own_rows.hpp"
 #include "fenchel/closed_forms.hpp"
+#include "fenchel/each_query.hpp"
 #include "fenchel/radius.hpp"
 #include "kernel/gemm.hpp"
 #include "kernel/parallel.hpp"
@@ -185,7 +186,7 @@ void find_closed_forms(const DualProblem& problem, const std::vector<double>& al
     return all.rows > 0 ? all.row_range(q, 1) : all;
   };
   const std::vector<double> nothing(static_cast<std::size_t>(problem.evidence.cols), 0.0);
-  kernel::parallel_for(problem.evidence.rows, threads, [&](Index q, int) {
+  const auto solve_query = [&](Index q, int) {
     DualProblem one = problem;
     one.evidence = problem.evidence.row_range(q, 1);
     if (problem.preference.rows > 1) one.preference = problem.preference.row_range(q, 1);
@@ -197,6 +198,9 @@ void find_closed_forms(const DualProblem& problem, const std::vector<double>& al
     closed_forms(one, 1,
                  {row(results.h_first_order, q), row(results.p_first_order, q),
                   row(results.h_second_order, q)});
+  };
+  for_each_query(problem.evidence.rows, threads, solve_query, [&](Index q, const auto& visit) {
+    visit_rows({results.h_first_order, results.p_first_order, results.h_second_order}, q, visit);
   });
 }
 
