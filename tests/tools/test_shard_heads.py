@@ -169,12 +169,19 @@ class Paths(ShardTest):
         self.write("weights.h5", {"model": "m"}, **weights, scale=draw.uniform(0.5, 2, size=(3, 4)),
                    bq=draw.normal(size=(2, 3, 4)))
         self.run_tool("basis-paths", "values", "weights.h5", "--skeleton", "largest", "-q", "-o", "values.h5")
+        self.run_tool("basis-paths", "step", "weights.h5", "--rate", "1e-5", "--optimizer", "si-adam", "-q",
+                      "-o", "once.h5")
+        stepped = self.read("once.h5")
+        self.write("adam.h5", **{name: stepped[name] for name in stepped},
+                   grad_wq=weights["grad_wk"], grad_wk=weights["grad_wq"])
 
     def test_same_bits_as_undivided(self):
         cases = [("identify", "weights.h5"), ("identify", "weights.h5", "--skeleton", "largest"),
                  ("values", "weights.h5", "--precision", "f32"), ("rescale", "weights.h5"),
                  ("reconstruct", "values.h5"), ("reconstruct", "values.h5", "--paths", "all"),
-                 ("reconstruct", "values.h5", "--paths", "0,1,2;3,0,2", "--compress", "gzip")]
+                 ("reconstruct", "values.h5", "--paths", "0,1,2;3,0,2", "--compress", "gzip"),
+                 ("start", "weights.h5", "--skeleton", "cyclic", "--across-heads"), ("step", "weights.h5", "--rate", "1e-5"),
+                 ("step", "adam.h5", "--rate", "1e-5", "--optimizer", "si-adam")]
         for verb, source, *options in cases:
             arguments = [source, *options, "-q"]
             self.run_tool("basis-paths", verb, *arguments, "-o", "whole.h5", "--force")
@@ -200,10 +207,6 @@ class Paths(ShardTest):
         self.assertIn("[1, 2, ", whole.err)
         part = self.run_tool("basis-paths", *run, "-o", "v.h5", "--shard", "3/3", status=4)
         self.assertEqual(part.err, whole.err)
-
-    def test_a_step_is_whole(self):
-        self.refused("basis-paths", "step", "weights.h5", "--rate", "0.1", "--shard", "1/2", status=2,
-                     says=["all 6 add into the figures of the step"], hint="one run without --shard")
 
 
 class Sequences(ShardTest):

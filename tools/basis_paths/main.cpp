@@ -115,7 +115,7 @@ cli::Declaration declare() {
   declare_basis(d);
   declare_step(d);
   declare_sections(d, "heads");
-  d.only_with({"identify", "values", "reconstruct", "rescale", "step"});  // --shard
+  d.only_with({"identify", "values", "reconstruct", "rescale", "start", "step"});  // --shard
   declare_path_datasets(d);
   d.example("basis-paths values layer3.h5 | basis-paths reconstruct -o again.h5",
             "Reconstruct the weights from the basis paths.");

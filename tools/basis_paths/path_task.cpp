@@ -261,14 +261,7 @@ void PathTask::report_params(cli::Report& report) const {
   if (has_skeleton()) params["skeleton"] = rule_name(rule);
 }
 
-ProblemUnits PathTask::units() const {
-  ProblemUnits units(input.problems);
-  if (verb == "step") {
-    units.sum("the figures of the step",
-              std::vector<Index>(static_cast<std::size_t>(input.problems), 0));
-  }
-  return units;
-}
+ProblemUnits PathTask::units() const { return ProblemUnits(input.problems); }
 
 std::vector<double> PathTask::work() const {
   return std::vector<double>(static_cast<std::size_t>(input.problems), 1);

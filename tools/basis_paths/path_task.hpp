@@ -45,7 +45,7 @@ struct PathTask {
   RunEffect effect(const cli::Arguments& arguments) const;
   void report_params(cli::Report& report) const;
 
-  /// Heads have weights, and so skeletons, of their own; but a step has figures of all of them.
+  /// Heads have weights, and so skeletons, of their own.
   ProblemUnits units() const;
 
   /// The work of each head, which is the same.

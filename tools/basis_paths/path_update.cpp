@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "attnkit/error.hpp"
 #include "basis_paths/path_verbs.hpp"
+#include "common/block_output.hpp"
 #include "common/bundles.hpp"
 #include "paths/rescale.hpp"
 
@@ -224,9 +227,13 @@ void create_step_results(PathRun& run) {
   if (!keeps_moments(task.step.optimizer)) return;
   run.create(state_name(task.step.optimizer, "m"), run.type());
   run.create(state_name(task.step.optimizer, "v"), run.type());
-  const std::string count = state_name(task.step.optimizer, "step");
-  run.bundle.create(count, DType::i64, {}).write({}, {}, &task.step.number);
-  run.report.output(count, run.bundle.address_of(count), {}, DType::i64);
+  // One number for all heads: among shards, it is with the first head.
+  std::vector<Index> block_of(static_cast<std::size_t>(task.input.problems), -1);
+  if (!block_of.empty()) block_of.front() = 0;
+  ProblemShare* const share = task.input.share.get();
+  BlockLayout layout{.name = state_name(task.step.optimizer, "step"), .shape = {}};
+  BlockOutput number(run.bundle, DType::i64, std::move(layout), share, run.report, block_of);
+  if (share == nullptr || !share->blocks(block_of).empty()) number.write(0, &task.step.number);
 }
 
 }  // namespace

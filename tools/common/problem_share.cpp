@@ -44,7 +44,10 @@ std::vector<std::vector<Index>> ProblemUnits::units() const {
 
 std::vector<Index> ProblemShare::blocks(const std::vector<Index>& block_of) const {
   std::vector<Index> found;
-  for (const Index problem : own_) found.push_back(block_of[static_cast<std::size_t>(problem)]);
+  for (const Index problem : own_) {
+    const Index block = block_of[static_cast<std::size_t>(problem)];
+    if (block >= 0) found.push_back(block);
+  }
   std::sort(found.begin(), found.end());
   found.erase(std::unique(found.begin(), found.end()), found.end());
   return found;

@@ -46,7 +46,7 @@ class ProblemShare {
   Index size() const { return static_cast<Index>(own_.size()); }
   Index problem(Index n) const { return own_[static_cast<std::size_t>(n)]; }
 
-  /// The blocks that the own problems use, ascending.
+  /// The blocks that the own problems use, ascending. Below 0 is none.
   std::vector<Index> blocks(const std::vector<Index>& block_of) const;
 
   /// A dataset (n, ...) that holds the blocks `blocks` of a dataset of the whole run.
