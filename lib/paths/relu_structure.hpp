@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "paths/relu_layers.hpp"
+
+namespace attn {
+
+/// The exact rank of a set of paths of a ReLU network. The structure vector of a path has ones at
+/// its weights. Vectors are eliminated in whole numbers of any size, one after the other: no
+/// rounding, no modulus. Each keeps its entries other than 0 only.
+class ReluPathRank {
+ public:
+  /// `layers` must outlive it.
+  explicit ReluPathRank(const ReluLayers& layers);
+  ~ReluPathRank();
+  ReluPathRank(const ReluPathRank&) = delete;
+  ReluPathRank& operator=(const ReluPathRank&) = delete;
+
+  /// Adds the path through the L + 1 nodes; returns whether it is independent of those before.
+  /// Requires nodes in range.
+  bool add(const Index* nodes);
+
+  Index rank() const;
+
+  /// Bytes of memory that it takes now, without numbers beyond 128 bits; those of one without
+  /// paths.
+  std::int64_t bytes() const;
+  static std::int64_t bytes(const ReluLayers& layers);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace attn
