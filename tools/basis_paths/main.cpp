@@ -8,19 +8,26 @@
 
 #include "attnkit/error.hpp"
 #include "basis_paths/path_datasets.hpp"
-#include "basis_paths/path_verbs.hpp"
+#include "basis_paths/path_tool.hpp"
 #include "cli/values.hpp"
 #include "cli/words.hpp"
 #include "common/bundles.hpp"
-#include "common/section_tool.hpp"
 
 namespace attn::tools {
 namespace {
 
 constexpr Index most_axis = Index{1} << 30;
 
+const std::vector<std::string> network_verbs = {"identify", "values", "check"};
+
 void declare_basis(cli::Declaration& d) {
   d.section("Basis");
+  d.choice(
+      "network", {"relu"},
+      "Takes the paths of a ReLU network without biases instead: relu(x w1), relu(... w2), and "
+      "so on, with the weights w1 (..., n0, n1), w2 (..., n1, n2), ... of independent "
+      "networks. Its step is si-sgd.");
+  d.only_with(network_verbs);
   d.choice(
        "skeleton", {"cyclic", "largest"},
        "Rows of the skeleton. cyclic: c mod d1 for column c, as published. largest: the "
@@ -36,7 +43,10 @@ void declare_basis(cli::Declaration& d) {
          "Paths, as row of wq, row of wk, column, such as \"0,1,2;3,0,2\". reconstruct: their "
          "values, or those of all. identify: their exponents in the basis.");
   d.only_with({"identify", "reconstruct"});
-  d.text("shape", "D1xD2", "Checks weights of this shape instead of INPUT.");
+  d.text(
+      "shape", "D1xD2",
+      "Checks weights of this shape instead of INPUT; with --network relu layers of these sizes, "
+      "as in 784x100x10.");
   d.only_with({"check"});
   d.integer("length", "S",
             "Number of inputs of the layer; the report counts path_instances for it.", 1, most_axis)
@@ -130,24 +140,52 @@ cli::Declaration declare() {
   return d;
 }
 
-cli::Outcome check_shape(const cli::Arguments& arguments, cli::Report& report) {
-  const std::vector<std::string> parts = cli::split(arguments.text("shape"), 'x');
+// The numbers of --shape: two, or of a network as many as it has layers of nodes.
+std::vector<Index> axes_of_shape(const cli::Arguments& arguments, bool of_network) {
   std::vector<Index> axes;
-  for (const std::string& part : parts) axes.push_back(cli::to_integer(part).value_or(0));
+  for (const std::string& part : cli::split(arguments.text("shape"), 'x')) {
+    axes.push_back(cli::to_integer(part).value_or(0));
+  }
   const auto wrong = [](Index axis) { return axis < 1 || axis > most_axis; };
-  if (axes.size() != 2 || wrong(axes[0]) || wrong(axes[1])) {
+  if (axes.size() < 2 || (axes.size() > 2 && !of_network) ||
+      std::any_of(axes.begin(), axes.end(), wrong)) {
     throw Error(Failure::usage,
-                "--shape is " + arguments.text("shape") + ", expected D1xD2, as in 512x64");
+                "--shape is " + arguments.text("shape") + ", expected " +
+                    (of_network ? "N0xN1x..., as in 784x100x10" : "D1xD2, as in 512x64"));
   }
   if (!arguments.named_inputs.empty() || *arguments.input != "-" || arguments.given("each") ||
       arguments.given("map") || arguments.given("skeleton") || arguments.given("across-heads")) {
     throw Error(Failure::usage, "--shape stands in place of an input");
   }
+  return axes;
+}
+
+cli::Outcome check_shape(const cli::Arguments& arguments, cli::Report& report) {
+  const std::vector<Index> axes = axes_of_shape(arguments, false);
   const bool holds =
       report_structure(arguments, axes[0], axes[1], arguments.integer("length"), report);
   if (!holds) report.status("no");
   return {holds ? 0 : 1};
 }
+
+cli::Outcome check_layers(const cli::Arguments& arguments, cli::Report& report) {
+  const ReluLayers layers(axes_of_shape(arguments, true));
+  require_network_options(arguments);
+  const bool holds = report_structure(arguments, layers, report);
+  if (!holds) report.status("no");
+  return {holds ? 0 : 1};
+}
+
+cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
+  const bool network = arguments.declared("network") && arguments.given("network");
+  if (arguments.given("shape")) {
+    return network ? check_layers(arguments, report) : check_shape(arguments, report);
+  }
+  if (network) return run_tool<NetworkTask, NetworkRun>(arguments, report);
+  return run_tool<PathTask, PathRun>(arguments, report);
+}
+
+}  // namespace
 
 std::string run_verb(PathRun& run) {
   report_path_shape(run.task, run.report);
@@ -160,94 +198,13 @@ std::string run_verb(PathRun& run) {
   return step_weights(run);
 }
 
-// A verb that updates a dataset writes it under its own name: a loop would read the old numbers.
-void require_own_names(const PathTask& task, const cli::Arguments& arguments,
-                       const Sections& sections) {
-  const std::vector<std::string> verbs = {"start", "step", "rescale", "reconstruct"};
-  if (std::find(verbs.begin(), verbs.end(), task.verb) == verbs.end()) return;
-  const RunEffect effect = task.effect(arguments);
-  for (const auto& [name, stored] : sections.renamed()) {
-    if (name == stored || effect.results.count(name) + effect.replaced.count(name) == 0) continue;
-    throw Error(Failure::usage,
-                fmt::format("--map has {}={}, which {} would not update: it writes or uses up {} "
-                            "under that name",
-                            name, stored, task.verb, name));
-  }
+std::string run_verb(NetworkRun& run) {
+  report_network_shape(run.task, run.report);
+  const std::string& verb = run.task.verb;
+  if (verb == "identify") return identify_paths(run);
+  return find_path_values(run);
 }
 
-class PathTool : public SectionTool<PathTask> {
-  using SectionTool::SectionTool;
-
-  void check(const PathTask& task) override { require_own_names(task, arguments(), sections()); }
-
-  void report_cost(const PathTask& task) override { report_path_cost(arguments(), task, report()); }
-};
-
-class TransformPaths : public PathTool {
-  using PathTool::PathTool;
-
-  io::OutputBundle::Options output_options() const override {
-    // Panels are parts of rows, some KiB of each.
-    io::OutputBundle::Options options;
-    options.least_part = 4096;
-    return options;
-  }
-
-  void begin(Index problems) override {
-    progress_.emplace(arguments(), arguments().verb, static_cast<double>(problems), "heads");
-  }
-
-  void compute(const PathTask& task, const std::string& /*group*/,
-               std::optional<io::OutputBundle> results) override {
-    PathRun run(arguments(), task, *std::move(results), *progress_, report());
-    summary_ = run_verb(run) + ", " +
-               times(join(task.input.leading, {task.input.rows, task.input.columns}));
-  }
-
-  cli::Outcome conclude(const GroupReport& groups) override {
-    groups.conclude(sections().several(), report());
-    cli::Outcome outcome;
-    if (divides_problems()) {
-      outcome.summary =
-          fmt::format("{}, {} of a shard", arguments().verb, cli::counted(problems(), "head"));
-      return outcome;
-    }
-    outcome.summary = !sections().several() ? summary_
-                                            : fmt::format("{}, {} in {}", arguments().verb,
-                                                          cli::counted(problems(), "head"),
-                                                          cli::counted(groups.size(), "group"));
-    return outcome;
-  }
-
-  std::optional<cli::Progress> progress_;
-  std::string summary_;  // of the section computed last
-};
-
-class CheckPaths : public PathTool {
-  using PathTool::PathTool;
-
-  void compute(const PathTask& task, const std::string& group,
-               std::optional<io::OutputBundle> /*results*/) override {
-    print_heading(group);
-    if (!check_paths(arguments(), task, report())) holds_ = false;
-  }
-
-  cli::Outcome conclude(const GroupReport& groups) override {
-    groups.conclude(sections().several(), report());
-    if (!holds_) report().status("no");
-    return {holds_ ? 0 : 1};
-  }
-
-  bool holds_ = true;  // of all sections
-};
-
-cli::Outcome run(const cli::Arguments& arguments, cli::Report& report) {
-  if (arguments.given("shape")) return check_shape(arguments, report);
-  if (arguments.verb == "check") return CheckPaths(arguments, report).run();
-  return TransformPaths(arguments, report).run();
-}
-
-}  // namespace
 }  // namespace attn::tools
 
 int main(int argc, char** argv) {

@@ -9,6 +9,7 @@
 #include "attnkit/error.hpp"
 #include "cli/values.hpp"
 #include "cli/words.hpp"
+#include "common/bundles.hpp"
 #include "paths/structure.hpp"
 
 namespace attn::tools {
@@ -265,6 +266,10 @@ ProblemUnits PathTask::units() const { return ProblemUnits(input.problems); }
 
 std::vector<double> PathTask::work() const {
   return std::vector<double>(static_cast<std::size_t>(input.problems), 1);
+}
+
+std::string PathTask::shape_words() const {
+  return times(join(input.leading, {input.rows, input.columns}));
 }
 
 std::vector<io::InputDataset> PathTask::datasets() const {

@@ -75,6 +75,11 @@ struct PathTask {
     return rule == SkeletonRule::across_heads ? problem % input.leading.back() * input.columns : 0;
   }
 
+  /// "4 x 512 x 64": leading axes, d1, d2, for a summary.
+  std::string shape_words() const;
+
+  static constexpr const char* unit = "head";
+
   /// The number of requested paths per head.
   Index paths_asked() const;
 

@@ -88,7 +88,7 @@ ResultFamily columns() {
 ResultFamily paths() {
   return {.tool = "basis-paths",
           .names = {"basis_path", "path_basis", "path_exponent", "basis_value", "wk_skeleton",
-                    "path_value"},
+                    "path_value", "skeleton_weight"},
           .inputs = {"wq", "wk", "skeleton_q", "skeleton_k", "path"},
           .attributes = {},
           .left_by_run = "",
@@ -96,7 +96,8 @@ ResultFamily paths() {
           .inputs_of = {{"basis_path", {"skeleton_q", "skeleton_k"}},
                         {"path_basis", {"path", "skeleton_q", "skeleton_k"}},
                         {"path_exponent", {"path", "skeleton_q", "skeleton_k"}},
-                        {"path_value", {"basis_value", "skeleton_q", "skeleton_k"}}}};
+                        {"path_value", {"basis_value", "skeleton_q", "skeleton_k"}}},
+          .always_marked = {"skeleton_weight"}};
 }
 
 ResultFamily simulation() {

@@ -1,0 +1,158 @@
+// The verb check of basis-paths --network relu.
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "attnkit/error.hpp"
+#include "basis_paths/network_verbs.hpp"
+#include "cli/words.hpp"
+#include "common/block_plan.hpp"
+#include "common/bundles.hpp"
+#include "paths/relu_structure.hpp"
+
+namespace attn::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Paths between two looks at the memory.
+constexpr Index paths_at_once = 1024;
+
+// Adds paths to an elimination that stays within --memory.
+class BoundedRank {
+ public:
+  BoundedRank(const cli::Arguments& arguments, const ReluLayers& layers)
+      : memory_(arguments.memory), layers_(layers) {
+    require(ReluPathRank::bytes(layers));
+    rank_.emplace(layers);
+  }
+
+  void add(const Index* nodes) {
+    rank_->add(nodes);
+    if (++added_ % paths_at_once == 0) require(rank_->bytes());
+  }
+
+  void add_basis(const ReluSkeleton& skeleton) {
+    const ReluBasis basis(layers_, skeleton);
+    std::vector<Index> nodes(layers_.sizes().size());
+    for (Index n = 0; n < layers_.rank(); ++n) {
+      basis.path(n, nodes.data());
+      add(nodes.data());
+    }
+  }
+
+  Index rank() const { return rank_->rank(); }
+
+ private:
+  void require(std::int64_t bytes) const {
+    require_memory("the elimination of paths of " + cli::counted(layers_.weights(), "weight"),
+                   bytes, memory_);
+  }
+
+  std::int64_t memory_;
+  const ReluLayers& layers_;
+  std::optional<ReluPathRank> rank_;
+  Index added_ = 0;
+};
+
+// The list whose paths are judged; null for those of the skeleton.
+const Operand* judged_network_list(const NetworkTask& task) {
+  const Operand* const asked = task.operand("path");
+  return asked != nullptr ? asked : task.operand("basis_path");
+}
+
+void add_listed(const NetworkReader& reader, const Operand& list, Index problem,
+                BoundedRank& rank) {
+  const ReluLayers& layers = reader.task.layers();
+  const Index nodes = layers.count() + 1;
+  const Shape position = unravel(list.block(problem), list.leading);
+  const Shape one(position.size(), 1);
+  std::vector<Index> block(static_cast<std::size_t>(std::min(paths_at_once, list.rows) * nodes));
+  for (Index first = 0; first < list.rows; first += paths_at_once) {
+    const Index count = std::min(paths_at_once, list.rows - first);
+    const Shape start = join(position, {first, 0});
+    const Shape size = join(one, {count, nodes});
+    list.dataset.read(start, size, block.data());
+    for (Index n = 0; n < count * nodes; ++n) {
+      const Index node = block[static_cast<std::size_t>(n)];
+      const Index end = layers.size(n % nodes);
+      if (node >= 0 && node < end) continue;
+      throw Error(Failure::input,
+                  fmt::format("{} has {} at {}, expected a node in [0, {})", list.dataset.address(),
+                              node, element_text(start, size, n), end));
+    }
+    for (Index n = 0; n < count; ++n) rank.add(&block[static_cast<std::size_t>(n * nodes)]);
+  }
+}
+
+std::string said(bool holds) { return holds ? "yes" : "NO"; }
+
+}  // namespace
+
+bool report_structure(const cli::Arguments& arguments, const ReluLayers& layers,
+                      cli::Report& report) {
+  // All paths: no more than weights less hidden nodes are independent, since rescalings of nodes
+  // change none.
+  BoundedRank all(arguments, layers);
+  all.add_basis(cyclic_skeleton(layers));
+  const std::optional<Index> paths = layers.path_count();
+  Json& result = report.result();
+  result["weights"] = layers.weights();
+  result["hidden"] = layers.hidden();
+  result["rank"] = all.rank();
+  result["expected_rank"] = layers.rank();
+  result["paths"] = paths ? Json(*paths) : Json();
+  report.print(
+      fmt::format("layers              {}\n", times(layers.sizes())) +
+      fmt::format("weights             {}\n", layers.weights()) +
+      fmt::format("paths               {}\n", paths ? std::to_string(*paths) : "beyond 64 bits") +
+      fmt::format("rank                weights - hidden nodes  {} {} {}\n", layers.rank(),
+                  layers.rank() == all.rank() ? "=" : "!=", all.rank()));
+  return all.rank() == layers.rank();
+}
+
+bool check_paths(const cli::Arguments& arguments, const NetworkTask& task, cli::Report& report) {
+  plan_network(arguments, task);
+  const NetworkReader reader(arguments, task);
+  const ReluLayers& layers = task.layers();
+  const Operand* const list = judged_network_list(task);
+  const Index paths = list != nullptr ? list->rows : layers.rank();
+  report_network_shape(task, report);
+  bool holds = report_structure(arguments, layers, report);
+  bool independent = true;
+  bool complete = true;
+  Index ranks = 0;
+  Json networks = Json::array();
+  for (Index problem = 0; problem < task.input.problems; ++problem) {
+    BoundedRank rank(arguments, layers);
+    if (list != nullptr) {
+      add_listed(reader, *list, problem, rank);
+    } else {
+      rank.add_basis(reader.read_skeleton(problem));
+    }
+    networks.push_back({{"index", unravel(problem, task.input.leading)},
+                        {"paths", paths},
+                        {"rank", rank.rank()},
+                        {"independent", rank.rank() == paths},
+                        {"complete", rank.rank() == layers.rank()}});
+    independent = independent && rank.rank() == paths;
+    complete = complete && rank.rank() == layers.rank();
+    ranks += rank.rank();
+  }
+  const Index all_paths = paths * task.input.problems;
+  Json& result = report.result();
+  result["judged"] = list == nullptr ? "skeleton" : list->dataset.name();
+  result["basis"] = {
+      {"paths", all_paths}, {"rank", ranks}, {"independent", independent}, {"complete", complete}};
+  result["networks"] = std::move(networks);
+  report.print(fmt::format("{} of {}: {} of rank {}, independent: {}, complete: {}\n",
+                           list == nullptr ? "basis" : list->dataset.name(),
+                           cli::counted(task.input.problems, "network"),
+                           cli::counted(all_paths, "path"), ranks, said(independent),
+                           said(complete)));
+  return holds && independent && complete;
+}
+
+}  // namespace attn::tools

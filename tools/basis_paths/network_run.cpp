@@ -1,0 +1,190 @@
+#include "basis_paths/network_run.hpp"
+
+#include <cmath>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "attnkit/error.hpp"
+#include "basis_paths/path_panels.hpp"
+#include "common/bundles.hpp"
+
+namespace attn::tools {
+namespace {
+
+// Start and count of a network's block in a dataset.
+struct NetworkAxes {
+  Shape start;
+  Shape count;
+
+  NetworkAxes(const Shape& position, const Shape& own)
+      : start(join(position, Shape(own.size(), 0))), count(join(Shape(position.size(), 1), own)) {}
+};
+
+NetworkAxes axes_of(const Operand& operand, const Shape& own, Index problem) {
+  return {unravel(operand.block(problem), operand.leading), own};
+}
+
+}  // namespace
+
+template <class T>
+Buffer<T> NetworkReader::read(const std::string& name, Index problem) const {
+  const Operand& operand = *task.operand(name);
+  const NetworkAxes axes = axes_of(operand, task.own_shape(name), problem);
+  Buffer<T> values(element_count(axes.count));
+  operand.dataset.read(axes.start, axes.count, values.data());
+  for (Index n = 0; n < values.size(); ++n) {
+    if (std::isfinite(values[n])) continue;
+    refuse_element(operand.dataset, axes.start, axes.count, n, values[n], "finite numbers");
+  }
+  return values;
+}
+
+std::vector<Index> NetworkReader::read_nodes(const std::string& name, Index problem) const {
+  const Operand& operand = *task.operand(name);
+  const NetworkAxes axes = axes_of(operand, task.own_shape(name), problem);
+  std::vector<Index> nodes(static_cast<std::size_t>(task.layers().hidden()));
+  operand.dataset.read(axes.start, axes.count, nodes.data());
+  const ReluLayers& layers = task.layers();
+  for (Index l = 1; l < layers.count(); ++l) {
+    const Index end = layers.size(name == "skeleton_in" ? l - 1 : l + 1);
+    for (Index b = 0; b < layers.size(l); ++b) {
+      const Index n = layers.hidden_node(l, b);
+      const Index node = nodes[static_cast<std::size_t>(n)];
+      if (node >= 0 && node < end) continue;
+      throw Error(Failure::input, fmt::format("{} has {} at {}, expected a node in [0, {})",
+                                              operand.dataset.address(), node,
+                                              element_text(axes.start, axes.count, n), end));
+    }
+  }
+  return nodes;
+}
+
+template <class T>
+ReluSkeleton NetworkReader::skeleton(Index problem, const ReluMatrices<const T>& weights) const {
+  if (task.rule == SkeletonRule::stored) {
+    return {read_nodes("skeleton_in", problem), read_nodes("skeleton_out", problem)};
+  }
+  if (task.rule == SkeletonRule::largest) return largest_skeleton(task.layers(), weights);
+  return cyclic_skeleton(task.layers());
+}
+
+ReluSkeleton NetworkReader::read_skeleton(Index problem) const {
+  if (task.rule != SkeletonRule::largest) return skeleton<float>(problem, {});
+  if (task.f64) return skeleton(problem, NetworkMatrices<double>(*this, problem).views());
+  return skeleton(problem, NetworkMatrices<float>(*this, problem).views());
+}
+
+template <class T>
+void NetworkReader::require_skeleton(Index problem, const ReluSkeleton& skeleton,
+                                     const ReluMatrices<const T>& weights) const {
+  const auto zero = zero_in_skeleton(task.layers(), skeleton, weights);
+  if (!zero) return;
+  const Shape at = join(unravel(problem, task.input.leading), {zero->row, zero->col});
+  throw Error(Failure::numerical,
+              fmt::format("{} has 0 at [{}], a weight of the skeleton",
+                          task.operand(NetworkTask::weights_name(zero->layer))->dataset.address(),
+                          fmt::join(at, ", ")),
+              task.rule == SkeletonRule::largest ? ""
+              : task.rule == SkeletonRule::stored
+                  ? "basis-paths identify --skeleton largest takes other weights"
+                  : "--skeleton largest takes other weights");
+}
+
+NetworkRun::NetworkRun(const cli::Arguments& given, const NetworkTask& what,
+                       io::OutputBundle output, cli::Progress& progress, cli::Report& to)
+    : NetworkReader(given, what),
+      bundle(std::move(output)),
+      outputs(bundle, what.input.leading, to, nullptr, "network"),
+      report(to),
+      progress_(progress) {}
+
+void NetworkRun::create(const std::string& name, DType result_type) {
+  const Shape own = task.own_shape(name);
+  std::vector<std::string> labels = {"path", "layer"};
+  if (name == "basis_value") labels = {"path"};
+  if (own.size() == 1 && name != "basis_value") labels = {"hidden node"};
+  if (own.size() == 2 && name != "basis_path") labels = {"row", "column"};
+  outputs.create(name, result_type, own, labels);
+}
+
+void NetworkRun::create_matrices(const std::string& prefix) {
+  for (const std::string& name : task.weights_names(prefix)) create(name, type());
+}
+
+template <class T>
+void NetworkRun::write_matrices(const std::string& prefix, Index problem,
+                                const NetworkMatrices<T>& matrices) {
+  for (Index l = 1; l <= task.layers().count(); ++l) {
+    write(NetworkTask::weights_name(l, prefix), problem,
+          matrices.numbers[static_cast<std::size_t>(l - 1)].data());
+  }
+}
+
+void NetworkRun::for_each_network(const std::function<void(Index problem)>& body) {
+  for (Index problem = 0; problem < task.input.problems; ++problem) {
+    body(problem);
+    progress_.advance(1);
+  }
+}
+
+void NetworkRun::compute(const std::function<void()>& body) {
+  const auto start = std::chrono::steady_clock::now();
+  body();
+  const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
+  report.add_compute_seconds(spent.count());
+}
+
+template <class T>
+void NetworkRun::refuse_result(const std::string& name, Index problem, Index flat,
+                               const char* where) const {
+  const NetworkAxes axes(unravel(problem, task.input.leading), task.own_shape(name));
+  refuse_number<T>(name, axes.start, axes.count, flat, where);
+}
+
+template <class T>
+void NetworkRun::write(const std::string& name, Index problem, const T* values) {
+  const NetworkAxes axes(outputs.position(problem), task.own_shape(name));
+  if constexpr (std::is_floating_point_v<T>) {
+    const Index size = element_count(axes.count);
+    for (Index n = 0; n < size; ++n) {
+      if (!std::isfinite(values[n])) refuse_result<T>(name, problem, n, "beyond");
+    }
+  }
+  outputs.dataset(name).write(axes.start, axes.count, values);
+}
+
+void NetworkRun::create_skeleton() {
+  create("skeleton_in", DType::i32);
+  create("skeleton_out", DType::i32);
+}
+
+void NetworkRun::write_skeleton(Index problem, const ReluSkeleton& skeleton) {
+  write("skeleton_in", problem, skeleton.in.data());
+  write("skeleton_out", problem, skeleton.out.data());
+}
+
+void NetworkRun::write_sizes() {
+  const std::vector<Index>& sizes = task.layers().sizes();
+  const Shape shape = {static_cast<Index>(sizes.size())};
+  bundle.create("layer_sizes", DType::i32, shape).write({0}, shape, sizes.data());
+  report.output("layer_sizes", bundle.address_of("layer_sizes"), shape, DType::i32);
+}
+
+template Buffer<float> NetworkReader::read(const std::string&, Index) const;
+template Buffer<double> NetworkReader::read(const std::string&, Index) const;
+template ReluSkeleton NetworkReader::skeleton(Index, const ReluMatrices<const float>&) const;
+template ReluSkeleton NetworkReader::skeleton(Index, const ReluMatrices<const double>&) const;
+template void NetworkReader::require_skeleton(Index, const ReluSkeleton&,
+                                              const ReluMatrices<const float>&) const;
+template void NetworkReader::require_skeleton(Index, const ReluSkeleton&,
+                                              const ReluMatrices<const double>&) const;
+template void NetworkRun::refuse_result<float>(const std::string&, Index, Index, const char*) const;
+template void NetworkRun::refuse_result<double>(const std::string&, Index, Index,
+                                                const char*) const;
+template void NetworkRun::write(const std::string&, Index, const float*);
+template void NetworkRun::write(const std::string&, Index, const double*);
+template void NetworkRun::write_matrices(const std::string&, Index, const NetworkMatrices<float>&);
+template void NetworkRun::write_matrices(const std::string&, Index, const NetworkMatrices<double>&);
+
+}  // namespace attn::tools

@@ -1,0 +1,278 @@
+#include "basis_paths/network_task.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "attnkit/error.hpp"
+#include "common/bundles.hpp"
+
+namespace attn::tools {
+namespace {
+
+// Bytes of a few networks of this size can still be counted.
+constexpr Index most_network_weights = Index{1} << 54;
+
+bool is_index_of_network(const std::string& name) {
+  return name == "skeleton_in" || name == "skeleton_out" || name == "basis_path";
+}
+
+// Whether the dataset may have fewer leading axes than the weights, and is then shared.
+bool may_stretch_to_networks(const std::string& name) {
+  return name == "scale" || is_index_of_network(name);
+}
+
+ReluLayers layers_of(const std::vector<Index>& sizes, const std::string& what) {
+  for (std::size_t l = 0; l < sizes.size(); ++l) {
+    if (sizes[l] < 1) {
+      throw Error(Failure::input,
+                  fmt::format("{} has a layer of {} nodes, expected at least one", what, sizes[l]));
+    }
+    if (l > 0) element_count({2 * sizes[l - 1], sizes[l]});
+  }
+  return ReluLayers(sizes);
+}
+
+}  // namespace
+
+void require_network_options(const cli::Arguments& arguments) {
+  for (const char* option : {"across-heads", "paths", "length", "beta1", "beta2", "epsilon"}) {
+    if (!arguments.declared(option) || !arguments.given(option)) continue;
+    throw Error(Failure::usage, fmt::format("--{} is not for --network relu", option));
+  }
+  if (arguments.verb != "step") return;
+  if (arguments.text("optimizer") != "si-sgd") {
+    throw Error(Failure::usage, "--network relu has --optimizer si-sgd only");
+  }
+  if (arguments.text("on-singular") != "error") {
+    throw Error(Failure::usage, "--network relu has --on-singular error only");
+  }
+  if (!arguments.given("rate")) throw Error(Failure::usage, "step requires --rate ETA");
+}
+
+bool NetworkTask::suffices(const cli::Arguments& arguments, const io::InputBundle& bundle) {
+  return bundle.is_dataset(arguments.verb == "reconstruct" ? "basis_value" : "w1");
+}
+
+NetworkTask::NetworkTask(const cli::Arguments& arguments, io::InputBundle section)
+    : bundle(std::move(section)), verb(arguments.verb) {
+  require_network_options(arguments);
+  verb == "reconstruct" ? take_sizes() : take_weights();
+  if (has_skeleton()) take_skeleton(arguments);
+  if (verb == "reconstruct") take("skeleton_weight");
+  if (verb == "check" && !arguments.given("skeleton")) {
+    if (bundle.has("path")) {
+      take_path_list();
+    } else if (bundle.has("basis_path")) {
+      take("basis_path");
+    }
+  }
+  if (verb == "step") {
+    rate = arguments.number("rate").value();
+    min_ratio = arguments.number("min-ratio").value();
+    for (const std::string& name : weights_names("grad_w")) take(name);
+  }
+  if (verb == "rescale") {
+    take("scale");
+    for (const std::string& name : weights_names("grad_w")) {
+      if (bundle.has(name)) take(name);
+    }
+    if (bundle.has("skeleton_weight")) take("skeleton_weight");
+  }
+  f64 = arguments.f64.value_or(input.any_float64);
+}
+
+std::string NetworkTask::weights_name(Index layer, const std::string& prefix) {
+  return prefix + std::to_string(layer);
+}
+
+std::vector<std::string> NetworkTask::weights_names(const std::string& prefix) const {
+  std::vector<std::string> names;
+  for (Index l = 1; l <= layers().count(); ++l) names.push_back(weights_name(l, prefix));
+  return names;
+}
+
+std::string NetworkTask::shape_words() const {
+  return times(join(input.leading, layers().sizes()));
+}
+
+void NetworkTask::take_weights() {
+  std::vector<io::InputDataset> found;
+  std::vector<Index> sizes;
+  for (Index l = 1; l == 1 || bundle.has(weights_name(l)); ++l) {
+    found.push_back(bundle.dataset(weights_name(l)));
+    const io::InputDataset& dataset = found.back();
+    require_path_type(dataset, false);
+    const Shape& shape = dataset.shape();
+    const Index before = sizes.empty() ? 0 : sizes.back();
+    const bool fits = l == 1 ? shape.size() >= 2
+                             : shape.size() == input.leading.size() + 2 &&
+                                   leading_axes(shape, 2) == input.leading &&
+                                   shape[shape.size() - 2] == before;
+    if (!fits) {
+      throw Error(Failure::input,
+                  l == 1 ? shape_text(dataset) + ", expected (..., n0, n1)"
+                         : fmt::format("{}, expected {} rows and the leading axes of w{}: ({}n{})",
+                                       shape_text(dataset), before, l - 1,
+                                       fmt::format("{}{}{}, ", fmt::join(input.leading, ", "),
+                                                   input.leading.empty() ? "" : ", ", before),
+                                       l));
+    }
+    if (l == 1) {
+      input.leading = leading_axes(shape, 2);
+      input.problems = element_count(input.leading);
+      sizes.push_back(shape[shape.size() - 2]);
+    }
+    sizes.push_back(shape.back());
+    if (element_count(shape) > most_network_weights) {
+      throw Error(Failure::input, shape_text(dataset) + ", which is more than can be addressed");
+    }
+  }
+  const std::string after_gap = weights_name(static_cast<Index>(found.size()) + 2);
+  if (bundle.has(after_gap)) {
+    throw Error(Failure::input, fmt::format("{} has {}, expected also w{}", bundle.description(),
+                                            after_gap, found.size() + 1));
+  }
+  layers_ = layers_of(sizes, found.front().address());
+  for (const io::InputDataset& dataset : found) add(dataset, own_shape(dataset.name()));
+}
+
+void NetworkTask::take_sizes() {
+  const io::InputDataset dataset = bundle.dataset("layer_sizes");
+  require_path_type(dataset, true);
+  if (dataset.shape().size() != 1 || dataset.shape()[0] < 2 || dataset.shape()[0] > (1 << 20)) {
+    throw Error(Failure::input, shape_text(dataset) + ", expected one size for each layer");
+  }
+  std::vector<Index> sizes(static_cast<std::size_t>(dataset.shape()[0]));
+  dataset.read({0}, dataset.shape(), sizes.data());
+  layers_ = layers_of(sizes, dataset.address());
+  const io::InputDataset values = bundle.dataset("basis_value");
+  require_path_type(values, false);
+  if (values.shape().empty() || values.shape().back() != layers().rank()) {
+    throw Error(Failure::input,
+                fmt::format("{}, expected (..., {}): weights less hidden nodes of layer_sizes",
+                            shape_text(values), layers().rank()));
+  }
+  input.leading = leading_axes(values.shape(), 1);
+  input.problems = element_count(input.leading);
+  add(dataset, dataset.shape());
+  add(values, own_shape("basis_value"));
+}
+
+void NetworkTask::take_skeleton(const cli::Arguments& arguments) {
+  const bool stored = bundle.has("skeleton_in");
+  if (stored != bundle.has("skeleton_out")) {
+    throw Error(Failure::input,
+                fmt::format("{} has only skeleton_{}, expected also skeleton_{}",
+                            bundle.description(), stored ? "in" : "out", stored ? "out" : "in"));
+  }
+  const bool chooses = arguments.declared("skeleton") && arguments.given("skeleton");
+  if (verb == "reconstruct" || (stored && (verb == "step" || !chooses))) {
+    rule = SkeletonRule::stored;
+    take("skeleton_in");
+    take("skeleton_out");
+    return;
+  }
+  if (arguments.text("skeleton") == "largest") rule = SkeletonRule::largest;
+}
+
+Shape NetworkTask::own_shape(const std::string& name) const {
+  if (name == "basis_value") return {layers().rank()};
+  if (name == "basis_path") return {layers().rank(), layers().count() + 1};
+  for (Index l = 1; l <= layers().count(); ++l) {
+    if (name != weights_name(l) && name != weights_name(l, "grad_w")) continue;
+    return {layers().size(l - 1), layers().size(l)};
+  }
+  return {layers().hidden()};
+}
+
+void NetworkTask::add(const io::InputDataset& dataset, const Shape& own) {
+  const Shape leading = leading_axes(dataset.shape(), own.size());
+  if (is_floating(dataset.dtype())) input.any_float64 |= dataset.dtype() == DType::f64;
+  operands_.push_back({dataset, leading, own.size() > 1 ? own.front() : 1, own.back(),
+                       LeadingMap(input.leading, leading, false, dataset.address())});
+}
+
+void NetworkTask::take(const std::string& name) {
+  const io::InputDataset dataset = bundle.dataset(name);
+  require_path_type(dataset, is_index_of_network(name));
+  const Shape own = own_shape(name);
+  const Shape& shape = dataset.shape();
+  const bool fits =
+      shape.size() >= own.size() && std::equal(own.rbegin(), own.rend(), shape.rbegin()) &&
+      (may_stretch_to_networks(name) || leading_axes(shape, own.size()) == input.leading);
+  if (!fits) {
+    throw Error(Failure::input,
+                shape_text(dataset) + ", expected " + to_string(join(input.leading, own)));
+  }
+  add(dataset, own);
+}
+
+void NetworkTask::take_path_list() {
+  const io::InputDataset dataset = bundle.dataset("path");
+  require_path_type(dataset, true);
+  const Shape& shape = dataset.shape();
+  const Index nodes = layers().count() + 1;
+  if (shape.size() < 2 || shape.back() != nodes) {
+    throw Error(Failure::input, fmt::format("{}, expected (..., n, {}): one node of each layer",
+                                            shape_text(dataset), nodes));
+  }
+  add(dataset, {shape[shape.size() - 2], nodes});
+}
+
+void NetworkTask::report_params(cli::Report& report) const {
+  auto& params = report.params();
+  params["network"] = "relu";
+  params["precision"] = f64 ? "f64" : "f32";
+  if (has_skeleton()) params["skeleton"] = rule_name(rule);
+}
+
+std::vector<io::InputDataset> NetworkTask::datasets() const {
+  std::vector<io::InputDataset> all;
+  for (const Operand& used : operands_) all.push_back(used.dataset);
+  return all;
+}
+
+const Operand* NetworkTask::operand(const std::string& name) const {
+  const auto found = std::find_if(operands_.begin(), operands_.end(),
+                                  [&](const Operand& used) { return used.dataset.name() == name; });
+  return found == operands_.end() ? nullptr : &*found;
+}
+
+RunEffect NetworkTask::effect(const cli::Arguments& arguments) const {
+  RunEffect effect;
+  effect.tool = arguments.tool;
+  const std::vector<std::string> weights = weights_names();
+  std::set<std::string> of_weights(weights.begin(), weights.end());
+  of_weights.insert({"skeleton_in", "skeleton_out"});
+  if (verb == "identify" || verb == "values" || verb == "step") {
+    effect.replaced = {"skeleton_in", "skeleton_out"};
+    if (rule == SkeletonRule::stored) effect.unchanged = effect.replaced;
+  }
+  if (verb == "identify" || verb == "values") effect.replaced.insert("layer_sizes");
+  if (verb == "identify") effect.results["basis_path"] = {"skeleton_in", "skeleton_out"};
+  if (verb == "values") {
+    effect.results["basis_value"] = of_weights;
+    effect.results["skeleton_weight"] = of_weights;
+  }
+  if (verb == "reconstruct" || verb == "rescale" || verb == "step") {
+    effect.replaced.insert(weights.begin(), weights.end());
+  }
+  if (verb == "reconstruct") effect.still_true = {"basis_value", "skeleton_weight"};
+  if (verb == "step") {
+    // New weights have other gradients.
+    for (const std::string& name : weights_names("grad_w")) effect.replaced.insert(name);
+  }
+  if (verb == "rescale") {
+    for (const std::string& name : weights_names("grad_w")) {
+      if (operand(name) != nullptr) effect.replaced.insert(name);
+    }
+    if (operand("skeleton_weight") != nullptr) effect.results["skeleton_weight"] = of_weights;
+    effect.still_true = {"basis_value"};
+  }
+  return effect;
+}
+
+}  // namespace attn::tools

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "basis_paths/path_task.hpp"
+#include "cli/command.hpp"
+#include "common/operand.hpp"
+#include "common/results.hpp"
+#include "paths/relu_basis.hpp"
+
+namespace attn::tools {
+
+/// The properties of the networks that are known before any weight is read.
+struct NetworkInput {
+  Shape leading;
+  Index problems = 1;  ///< independent networks
+  bool any_float64 = false;
+};
+
+/// The task of basis-paths --network relu for one section: INPUT, or one group of it. The weights
+/// are the datasets w1, w2, … (…, n0, n1), (…, n1, n2), …, with the same leading axes.
+struct NetworkTask {
+  /// Checks everything but the numbers, of which it reads only those of layer_sizes. Throws
+  /// Error(input) for missing or mismatched datasets, Error(usage) for options that are missing or
+  /// are not those of networks.
+  NetworkTask(const cli::Arguments& arguments, io::InputBundle section);
+
+  /// Whether `bundle` has datasets from which the task can be computed.
+  static bool suffices(const cli::Arguments& arguments, const io::InputBundle& bundle);
+
+  /// The effect of the run on results of earlier runs, and the inputs of its own results.
+  RunEffect effect(const cli::Arguments& arguments) const;
+  void report_params(cli::Report& report) const;
+
+  /// All datasets that are read; the one called `name`, or none.
+  std::vector<io::InputDataset> datasets() const;
+  const Operand* operand(const std::string& name) const;
+
+  const ReluLayers& layers() const { return *layers_; }
+
+  /// Axes of a dataset after those of the networks.
+  Shape own_shape(const std::string& name) const;
+
+  /// "w2" or, with another prefix, "grad_w2"; of all layers in order.
+  static std::string weights_name(Index layer, const std::string& prefix = "w");
+  std::vector<std::string> weights_names(const std::string& prefix = "w") const;
+
+  /// "2 x 784 x 100 x 10": leading axes and sizes, for a summary.
+  std::string shape_words() const;
+
+  bool has_skeleton() const { return verb != "rescale"; }
+
+  static constexpr const char* unit = "network";
+
+  io::InputBundle bundle;
+  std::string verb;
+  NetworkInput input;
+  bool f64 = false;
+  SkeletonRule rule = SkeletonRule::cyclic;
+  double rate = 0;  ///< for `step`
+  double min_ratio = 0;
+
+ private:
+  void take_weights();
+  void take_sizes();
+  void take_skeleton(const cli::Arguments& arguments);
+  void take(const std::string& name);
+  void take_path_list();
+  void add(const io::InputDataset& dataset, const Shape& own);
+
+  std::optional<ReluLayers> layers_;
+  std::vector<Operand> operands_;
+};
+
+/// Throws Error(usage) for options that are only for attention weights, or that --network relu does
+/// not have.
+void require_network_options(const cli::Arguments& arguments);
+
+}  // namespace attn::tools
