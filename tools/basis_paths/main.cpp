@@ -18,15 +18,18 @@ namespace {
 
 constexpr Index most_axis = Index{1} << 30;
 
-const std::vector<std::string> network_verbs = {"identify", "values", "check"};
+const std::vector<std::string> network_verbs = {"identify", "values", "reconstruct",
+                                                "rescale",  "step",   "check"};
 
 void declare_basis(cli::Declaration& d) {
   d.section("Basis");
   d.choice(
       "network", {"relu"},
-      "Takes the paths of a ReLU network without biases instead: relu(x w1), relu(... w2), and "
-      "so on, with the weights w1 (..., n0, n1), w2 (..., n1, n2), ... of independent "
-      "networks. Its step is si-sgd.");
+      "Takes the paths of ReLU networks without biases instead: relu(x w1), relu(... w2), ..., "
+      "the last without relu. Their weights w1 (..., n0, n1), w2 (..., n1, n2), ... have leading "
+      "axes for independent networks. cyclic then is, of node b, node b mod n of the layer "
+      "before and of that after; largest is the path of largest magnitude. The only optimizer "
+      "is si-sgd.");
   d.only_with(network_verbs);
   d.choice(
        "skeleton", {"cyclic", "largest"},
@@ -202,7 +205,10 @@ std::string run_verb(NetworkRun& run) {
   report_network_shape(run.task, run.report);
   const std::string& verb = run.task.verb;
   if (verb == "identify") return identify_paths(run);
-  return find_path_values(run);
+  if (verb == "values") return find_path_values(run);
+  if (verb == "reconstruct") return reconstruct_from_paths(run);
+  if (verb == "rescale") return rescale_weights(run);
+  return step_weights(run);
 }
 
 }  // namespace attn::tools

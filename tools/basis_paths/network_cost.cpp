@@ -25,9 +25,8 @@ Index numbers_in_memory(const NetworkTask& task) {
   if (task.verb == "identify" || task.verb == "check") {
     return task.rule == SkeletonRule::largest ? layers.weights() : 0;
   }
-  if (task.verb == "step") return 2 * layers.weights();
-  const Index basis = task.verb == "rescale" ? 0 : layers.rank();
-  return layers.weights() + basis + 2 * layers.hidden();
+  if (task.verb == "step" || task.verb == "rescale") return 2 * layers.weights();
+  return layers.weights() + layers.rank() + 2 * layers.hidden();
 }
 
 double result_bytes(const NetworkTask& task) {

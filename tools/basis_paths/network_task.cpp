@@ -76,10 +76,9 @@ NetworkTask::NetworkTask(const cli::Arguments& arguments, io::InputBundle sectio
   }
   if (verb == "rescale") {
     take("scale");
-    for (const std::string& name : weights_names("grad_w")) {
-      if (bundle.has(name)) take(name);
+    if (bundle.has("grad_w1")) {
+      for (const std::string& name : weights_names("grad_w")) take(name);
     }
-    if (bundle.has("skeleton_weight")) take("skeleton_weight");
   }
   f64 = arguments.f64.value_or(input.any_float64);
 }
@@ -269,7 +268,6 @@ RunEffect NetworkTask::effect(const cli::Arguments& arguments) const {
     for (const std::string& name : weights_names("grad_w")) {
       if (operand(name) != nullptr) effect.replaced.insert(name);
     }
-    if (operand("skeleton_weight") != nullptr) effect.results["skeleton_weight"] = of_weights;
     effect.still_true = {"basis_value"};
   }
   return effect;

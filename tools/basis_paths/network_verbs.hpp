@@ -10,6 +10,11 @@ namespace attn::tools {
 
 std::string identify_paths(NetworkRun& run);
 std::string find_path_values(NetworkRun& run);
+std::string reconstruct_from_paths(NetworkRun& run);
+std::string rescale_weights(NetworkRun& run);
+
+/// Throws Error(numerical) at a network with a singular node.
+std::string step_weights(NetworkRun& run);
 
 /// Reports {"shape"} and, if there is one, the rule of the skeleton, for every verb.
 void report_network_shape(const NetworkTask& task, cli::Report& report);

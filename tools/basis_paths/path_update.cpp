@@ -20,10 +20,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Beyond this, rounding of the gradients cannot be the reason.
-template <class T>
-constexpr double inconsistent = sizeof(T) == sizeof(float) ? 1e-2 : 1e-6;
-
 struct RescaledRows {
   std::string name;
   Rescaled first;

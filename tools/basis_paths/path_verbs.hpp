@@ -17,6 +17,11 @@ BlockPlan plan_paths(const cli::Arguments& arguments, const PathTask& task);
 std::string rescale_weights(PathRun& run);
 std::string start_weights(PathRun& run);
 
+/// A relative difference of the sums of gradient times weight, which no rescaling changes, beyond
+/// which rounding of the gradients cannot be the reason.
+template <class T>
+constexpr double inconsistent = sizeof(T) == sizeof(float) ? 1e-2 : 1e-6;
+
 /// Throws Error(numerical) at a head with singular columns unless --on-singular allows them; the
 /// report lists them in either case.
 std::string step_weights(PathRun& run);

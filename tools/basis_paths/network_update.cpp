@@ -1,0 +1,206 @@
+// The verbs reconstruct, rescale and step of basis-paths --network relu.
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "attnkit/error.hpp"
+#include "basis_paths/network_verbs.hpp"
+#include "basis_paths/path_verbs.hpp"
+#include "paths/relu_step.hpp"
+
+namespace attn::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Refuses a zero by which weights are divided.
+template <class T>
+void require_network_divisors(const NetworkRun& run, Index problem, const ReluBasis& basis,
+                              const Buffer<T>& values, const std::vector<T>& into) {
+  const ReluLayers& layers = run.task.layers();
+  const auto refuse = [&](const char* name, Index at, const char* what, Index layer, Index node) {
+    const Shape position = join(unravel(problem, run.task.input.leading), {at});
+    throw Error(Failure::numerical,
+                fmt::format("{} has 0 at [{}], the skeleton's {} node {} of layer {}",
+                            run.task.operand(name)->dataset.address(), fmt::join(position, ", "),
+                            what, node, layer));
+  };
+  for (Index l = 1; l < layers.count(); ++l) {
+    for (Index b = 0; b < layers.size(l); ++b) {
+      const Index n = layers.hidden_node(l, b);
+      const Index a = basis.in_of(l, b);
+      if (into[static_cast<std::size_t>(n)] == 0) refuse("skeleton_weight", n, "weight into", l, b);
+      if (basis.is_out(l, a, b)) continue;  // the same path as that of node a
+      const Index path = basis.number(l, a, b);
+      if (values[path] == 0) refuse("basis_value", path, "path through", l, b);
+    }
+  }
+}
+
+template <class T>
+void reconstruct_network(NetworkRun& run, Index problem) {
+  const ReluLayers& layers = run.task.layers();
+  const ReluSkeleton skeleton = run.skeleton<T>(problem, {});
+  const ReluBasis basis(layers, skeleton);
+  const Buffer<T> values = run.read<T>("basis_value", problem);
+  const Buffer<T> kept = run.read<T>("skeleton_weight", problem);
+  const std::vector<T> into(kept.begin(), kept.end());
+  require_network_divisors(run, problem, basis, values, into);
+  const NetworkMatrices<T> weights(layers);
+  run.compute(
+      [&] { basis_weights(basis, values.data(), into, weights.matrices, run.arguments.threads); });
+  for (Index l = 1; l <= layers.count(); ++l) {
+    const Buffer<T>& w = weights.numbers[static_cast<std::size_t>(l - 1)];
+    run.require_normal(NetworkTask::weights_name(l), problem, w, [&](Index n) {
+      const Index a = n / layers.size(l);
+      const Index b = n % layers.size(l);
+      if (basis.is_in(l, a, b)) return true;
+      return !basis.is_out(l, a, b) && std::abs(values[basis.number(l, a, b)]) == std::abs(w[n]);
+    });
+  }
+  run.write_matrices("w", problem, weights);
+}
+
+template <class T>
+std::vector<T> read_node_factors(const NetworkRun& run, Index problem) {
+  const Buffer<T> factors = run.read<T>("scale", problem);
+  for (Index n = 0; n < factors.size(); ++n) {
+    if (factors[n] > 0) continue;
+    const Operand& scale = *run.task.operand("scale");
+    const Shape at = join(unravel(scale.block(problem), scale.leading), {n});
+    throw Error(Failure::input,
+                fmt::format("{} has {} at [{}], expected factors above 0", scale.dataset.address(),
+                            factors[n], fmt::join(at, ", ")));
+  }
+  return {factors.begin(), factors.end()};
+}
+
+template <class T>
+void rescale_matrices(NetworkRun& run, Index problem, const std::vector<T>& factors,
+                      const std::string& prefix) {
+  const NetworkMatrices<T> matrices(run, problem, prefix);
+  const NetworkMatrices<T> before(run, problem, prefix);
+  run.compute([&] {
+    rescale_nodes(run.task.layers(), factors, prefix != "w", matrices.matrices,
+                  run.arguments.threads);
+  });
+  for (std::size_t l = 0; l < matrices.numbers.size(); ++l) {
+    const Buffer<T>& numbers = matrices.numbers[l];
+    run.require_normal(
+        NetworkTask::weights_name(static_cast<Index>(l) + 1, prefix), problem, numbers,
+        [&](Index n) { return std::abs(numbers[n]) == std::abs(before.numbers[l][n]); });
+  }
+  run.write_matrices(prefix, problem, matrices);
+}
+
+template <class T>
+void rescale_network(NetworkRun& run, Index problem) {
+  const std::vector<T> factors = read_node_factors<T>(run, problem);
+  rescale_matrices(run, problem, factors, "w");
+  if (run.task.operand("grad_w1") != nullptr) rescale_matrices(run, problem, factors, "grad_w");
+}
+
+template <class T>
+ReluStepSummary step_network(NetworkRun& run, Index problem) {
+  const NetworkTask& task = run.task;
+  const NetworkMatrices<T> weights(run, problem);
+  const NetworkMatrices<T> gradients(run, problem, "grad_w");
+  const ReluSkeleton skeleton = run.skeleton(problem, weights.views());
+  run.require_skeleton(problem, skeleton, weights.views());
+  const ReluBasis basis(task.layers(), skeleton);
+  ReluStepSummary found;
+  run.compute([&] {
+    found = step(task.rate, task.min_ratio, basis, weights.matrices, gradients.views(),
+                 run.arguments.threads);
+  });
+  if (!found.singular.empty()) return found;
+  run.write_skeleton(problem, skeleton);
+  run.write_matrices("w", problem, weights);
+  return found;
+}
+
+Json network_ratios(const ReluStepSummary& found) {
+  return {{"min", found.least_ratio}, {"max", found.largest_ratio}};
+}
+
+std::string singular_network_text(const NetworkTask& task, Index problem,
+                                  const ReluStepSummary& found) {
+  const SingularNode& first = found.singular.front();
+  const Operand& weights = *task.operand(NetworkTask::weights_name(first.layer));
+  const Shape& leading = task.input.leading;
+  return fmt::format(
+      "{}{}: node {} of layer {} has ratio R = {:.3g}; in {} of {} hidden nodes R is below {} "
+      "(--min-ratio) or not finite",
+      weights.dataset.address(),
+      leading.empty() ? ""
+                      : fmt::format(", network [{}]", fmt::join(unravel(problem, leading), ", ")),
+      first.node, first.layer, first.ratio, found.singular.size(), task.layers().hidden(),
+      task.min_ratio);
+}
+
+}  // namespace
+
+std::string reconstruct_from_paths(NetworkRun& run) {
+  plan_network(run.arguments, run.task);
+  run.create_matrices("w");
+  run.for_each_network([&](Index problem) {
+    run.task.f64 ? reconstruct_network<double>(run, problem)
+                 : reconstruct_network<float>(run, problem);
+  });
+  return "weights of networks from basis paths";
+}
+
+std::string rescale_weights(NetworkRun& run) {
+  plan_network(run.arguments, run.task);
+  run.create_matrices("w");
+  if (run.task.operand("grad_w1") != nullptr) run.create_matrices("grad_w");
+  run.for_each_network([&](Index problem) {
+    run.task.f64 ? rescale_network<double>(run, problem) : rescale_network<float>(run, problem);
+  });
+  return "hidden nodes rescaled";
+}
+
+std::string step_weights(NetworkRun& run) {
+  const NetworkTask& task = run.task;
+  plan_network(run.arguments, task);
+  run.create_matrices("w");
+  run.create_skeleton();
+  ReluStepSummary all;
+  Json networks = Json::array();
+  run.for_each_network([&](Index problem) {
+    const ReluStepSummary found =
+        task.f64 ? step_network<double>(run, problem) : step_network<float>(run, problem);
+    if (!found.singular.empty()) {
+      throw Error(Failure::numerical, singular_network_text(task, problem, found),
+                  task.rule == SkeletonRule::cyclic ? "a smaller --rate, or --skeleton largest"
+                                                    : "a smaller --rate");
+    }
+    all.least_ratio = std::min(all.least_ratio, found.least_ratio);
+    all.largest_ratio = std::max(all.largest_ratio, found.largest_ratio);
+    all.inconsistency = std::max(all.inconsistency, found.inconsistency);
+    networks.push_back({{"index", unravel(problem, task.input.leading)},
+                        {"ratio", network_ratios(found)},
+                        {"inconsistency", found.inconsistency}});
+  });
+  Json& result = run.report.result();
+  result["optimizer"] = optimizer_name(Optimizer::si_sgd);
+  result["ratio"] = network_ratios(all);
+  result["inconsistency"] = all.inconsistency;
+  result["networks"] = std::move(networks);
+  if (all.inconsistency > (task.f64 ? inconsistent<double> : inconsistent<float>)) {
+    run.report.warn(fmt::format(
+        "the gradients are not those of a loss of the output: the sums of gradient times "
+        "weight into and out of a hidden node differ by {:.2g} of their size",
+        all.inconsistency));
+  }
+  std::string text = optimizer_name(Optimizer::si_sgd);
+  if (all.least_ratio <= all.largest_ratio) {
+    text += fmt::format(", ratios {:.6g} to {:.6g}", all.least_ratio, all.largest_ratio);
+  }
+  return text;
+}
+
+}  // namespace attn::tools
