@@ -3,10 +3,11 @@
 A path has one node per layer; its value is the product of its weights, its activity that of its hidden
 nodes. Scaling the weights into a hidden node by c > 0 and those out of it by 1/c changes neither values nor
 activities. The skeleton has one edge into and one out of each hidden node; the basis is the paths with at most
-one edge outside of it.
+one edge outside of it. The tool's are written to in.h5 and read from out.h5.
 """
 
 import itertools
+import subprocess
 
 from plain import *
 
@@ -45,12 +46,13 @@ def value(weights, path):
     return np.prod([weights[l][a, b] for l, a, b in edges(path)])
 
 
-def output_by_paths(weights, x):
+def output_by_paths(weights, x, values):
+    """The sum of value times activity times input, with the values in the order of paths()."""
     active = [layer > 0 for layer in nodes(weights, x)]
     found = np.zeros((len(x), weights[-1].shape[1]))
-    for path in paths(sizes_of(weights)):
+    for path, value_of_path in zip(paths(sizes_of(weights)), values):
         activity = np.prod([active[l][:, path[l]] for l in range(1, len(path) - 1)], axis=0)
-        found[:, path[-1]] += value(weights, path) * activity * x[:, path[0]]
+        found[:, path[-1]] += value_of_path * activity * x[:, path[0]]
     return found
 
 
@@ -62,14 +64,6 @@ def structure(sizes, some):
         for l, a, b in edges(path):
             rows[n, first[l] + a * sizes[l + 1] + b] = 1
     return rows
-
-
-def is_skeleton(sizes, edge):
-    """Into each hidden node from, and out of it to, the node of its number, counted around the layer."""
-    l, a, b = edge
-    into = l + 1 < len(sizes) - 1 and a == b % sizes[l]
-    out = l > 0 and b == a % sizes[l + 1]
-    return into or out
 
 
 def spanning(sizes):
@@ -138,3 +132,35 @@ def rescaled(weights, factors):
         made[l] = made[l] * factor
         made[l + 1] = made[l + 1] / factor[:, None]
     return made
+
+
+def run_tool(verb, *options, **arrays):
+    """basis-paths on these arrays, to out.h5."""
+    save("in.h5", **arrays)
+    subprocess.run(["basis-paths", verb, "--network", "relu", *options, "--quiet", "--force", "in.h5", "-o", "out.h5"],
+                   check=True)
+
+
+def named(matrices, prefix="w"):
+    return {f"{prefix}{l + 1}": w for l, w in enumerate(matrices)}
+
+
+def basis_of_tool(weights, skeleton):
+    """Its basis paths, and their values."""
+    run_tool("identify", "--skeleton", skeleton, **named(weights))
+    found = load("out.h5", "basis_path")
+    run_tool("values", "--skeleton", skeleton, **named(weights))
+    return found, load("out.h5", "basis_value")
+
+
+def values_of_all_paths(sizes, basis, values):
+    """Each path as a product of powers of the basis, with exponents by least squares, which are whole numbers."""
+    exponents = np.linalg.lstsq(structure(sizes, basis).T, structure(sizes, paths(sizes)).T, rcond=None)[0]
+    whole = np.rint(exponents)
+    return np.prod(values[:, None] ** whole, axis=0) if farthest(exponents, whole) < 1e-9 else np.nan * whole[0]
+
+
+def step_of_tool(weights, x, target, rate):
+    run_tool("step", "--optimizer", "si-sgd", "--rate", repr(rate), **named(weights),
+             **named(gradient(weights, x, target), "grad_w"))
+    return load("out.h5", *named(weights))
