@@ -2,8 +2,8 @@
 
 A path has one node per layer; its value is the product of its weights, its activity that of its hidden
 nodes. Scaling the weights into a hidden node by c > 0 and those out of it by 1/c changes neither values nor
-activities. The skeleton has one edge into and one out of each hidden node; the basis is the paths with at most
-one edge outside of it. The tool's are written to in.h5 and read from out.h5.
+activities. The skeleton has one edge into and one out of each hidden node; the basis is the paths that come to an
+edge along the skeleton and go on from it along the skeleton. The tool's are written to in.h5 and read from out.h5.
 """
 
 import itertools

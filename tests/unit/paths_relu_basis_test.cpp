@@ -158,7 +158,7 @@ TEST_CASE("every skeleton of a ReLU network has a basis, which goes through it")
         for (Index a = 0; a < layers.size(l - 1); ++a) {
           for (Index b = 0; b < layers.size(l); ++b) {
             if (basis.is_out(l, a, b)) continue;
-            // Numbers run in order; the path has at most one weight outside of the skeleton.
+            // Numbers run in order; the path comes to the weight and goes on along the skeleton.
             CHECK(basis.number(l, a, b) == counted);
             const Sizes& path = paths[static_cast<std::size_t>(counted)];
             CHECK(path[static_cast<std::size_t>(l - 1)] == a);

@@ -137,9 +137,12 @@ cli::Declaration declare() {
       "      basis-paths step --rate 0.001 -o next.h5",
       "An update of the weights; layer3.h5 holds x, wq, wk, wv and grad_out.");
   d.example("basis-paths check --shape 512x64", "The rank and the number of the paths.");
+  d.example("basis-paths step --network relu --rate 0.001 net.h5 -o next.h5",
+            "An update of a ReLU network; net.h5 holds w1, w2, grad_w1 and grad_w2.");
   d.exit_status(1, "check: the paths are not independent or not complete");
-  d.exit_status(
-      4, "a weight of the skeleton is 0, a column is singular, or a number exceeds the format");
+  d.exit_status(4,
+                "a weight of the skeleton is 0, a column or a node is singular, or a number "
+                "exceeds the format");
   return d;
 }
 

@@ -73,14 +73,76 @@ void declare_results(cli::Declaration& d) {
                      "singular is an array of column and ratio");
 }
 
+// W is a matrix of weights, S the node to which the skeleton goes on, U and D the products of the
+// skeleton's weights into and onward from a node.
+void declare_network_formulas(cli::Declaration& d) {
+  d.formula("--network relu: path(i0, ..., iL) = w1[i0,i1] w2[i1,i2] ... wL[iL-1,iL]")
+      .formula("  rank = weights - hidden nodes")
+      .formula("  of w[a,b] with basis path v:  w = v U(b) / (U(a) T(b)),  T(b) = U(b) D(b)")
+      .formula("  r(b) = sum_{c != S} grad_w[b,c] w[b,c], plus r(S) if w[b,S] is that into S")
+      .formula("  R(b) = 1 - rate (grad_w[a,b] w[a,b] - r(b)) / T(b)^2,  w[a,b] that into b")
+      .formula("  w[a,b] = w[a,b] R(a) / R(b)   the skeleton's out of a; those into nodes stay")
+      .formula("  w[a,b] = (w[a,b] - rate grad_w[a,b] / (U(a) D(b))^2) / R(b)   the others");
+}
+
+void declare_network_inputs(cli::Declaration& d) {
+  d.dataset("w1, w2, ...", "(..., n0, n1), (..., n1, n2)",
+            "--network relu: the weights; leading axes are independent networks")
+      .dataset("grad_w1, grad_w2, ...", "as w1, w2, ...",
+               "--network relu, step, rescale: their gradients")
+      .dataset(
+          "skeleton_in, skeleton_out", "(..., hidden)",
+          "--network relu: for each hidden node, layer by layer, the nodes of the layers before "
+          "and after to which its weights of the skeleton lead")
+      .dataset(
+          "scale", "(..., hidden)",
+          "--network relu, rescale: a factor above 0 of each hidden node, by which the weights "
+          "into it are multiplied and those out of it divided")
+      .dataset(
+          "basis_value, layer_sizes", "(..., weights - hidden), (L + 1)",
+          "--network relu, reconstruct: the values of the basis paths, and the number of nodes "
+          "of each layer")
+      .dataset(
+          "skeleton_weight", "(..., hidden)",
+          "--network relu, reconstruct: the skeleton's weights into the hidden nodes. Others of "
+          "the same signs give a rescaled network, which computes the same; the values of paths "
+          "do not tell the signs")
+      .dataset("path", "(..., n, L + 1)",
+               "--network relu, check: paths, each as one node of each layer");
+}
+
+void declare_network_results(cli::Declaration& d) {
+  d.result("skeleton_in, skeleton_out", "(..., hidden)",
+           "--network relu: the skeleton, by hidden node")
+      .result("layer_sizes", "(L + 1)",
+              "--network relu, identify, values: the number of nodes of each layer, int32")
+      .result("basis_path", "(..., weights - hidden, L + 1)",
+              "--network relu, identify: the nodes of each basis path, int32: the paths of all "
+              "weights but the skeleton's out of hidden nodes, layer by layer, row by row")
+      .result("basis_value, skeleton_weight", "(..., weights - hidden), (..., hidden)",
+              "--network relu, values: the values of the basis paths, and the skeleton's weights "
+              "into the hidden nodes")
+      .result("w1, w2, ...", "(..., n0, n1), (..., n1, n2)",
+              "--network relu, reconstruct, rescale, step: the new weights")
+      .report_member("hidden, networks",
+                     "--network relu, step, check: the number of hidden nodes, and an array of the "
+                     "figures of each network, with index");
+}
+
 }  // namespace
 
 void declare_path_datasets(cli::Declaration& d) {
   declare_formulas(d);
+  declare_network_formulas(d);
   declare_inputs(d);
+  declare_network_inputs(d);
   declare_results(d);
+  declare_network_results(d);
   declare_groups_member(d);
   d.reference(scale_invariant_reference);
+  d.reference(
+      "Q. Meng, S. Zheng, H. Zhang, W. Chen, Q. Ye, Z.-M. Ma, N. Yu, T.-Y. Liu: G-SGD: Optimizing "
+      "ReLU Neural Networks in its Positively Scale-Invariant Space. ICLR 2019, arXiv:1802.03713");
 }
 
 }  // namespace attn::tools
