@@ -9,7 +9,9 @@ namespace attn {
 
 /// The exact rank of a set of paths of a ReLU network. The structure vector of a path has ones at
 /// its weights. Vectors are eliminated in whole numbers of any size, one after the other: no
-/// rounding, no modulus. Each keeps its entries other than 0 only.
+/// rounding, no modulus. Each keeps its entries other than 0 only. Paths of a basis in its order
+/// take a few steps each; vectors of random paths through many layers fill up, and their numbers
+/// grow.
 class ReluPathRank {
  public:
   /// `layers` must outlive it.

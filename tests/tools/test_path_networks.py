@@ -202,8 +202,10 @@ class Networks(PathsTest):
         self.write("p.h5", path=np.array([[0, 1]]))
         self.refused("basis-paths", "check", RELU, "in.h5", "-i", "path=p.h5:/path", status=3, output=None,
                      says=["p.h5:/path has shape (1, 2), expected (..., n, 3): one node of each layer"])
-        self.refused("basis-paths", "check", RELU, "--shape=784x100x10", "--memory=1M", status=6, output=None,
-                     says=["79400 weights"], hint="--memory")
+        for memory, says, hint in (("400K", "of 79400 weights needs 620.3 KiB", "--memory 621K"),
+                                   ("1M", "needs more than the 1.0 MiB of working memory", "a larger --memory")):
+            self.refused("basis-paths", "check", RELU, "--shape=784x100x10", f"--memory={memory}", status=6,
+                         output=None, says=[says], hint=hint)
 
     def test_zeros(self):
         random = np.random.default_rng(7)
@@ -222,8 +224,9 @@ class Networks(PathsTest):
         random = np.random.default_rng(8)
         good = network(random, (3, 4, 2), 2)
         cases = {
-            "expected 4 rows and the leading axes of w1": {"w2": good["w2"][:, :3]},
-            "w2 has shape (4, 2), expected": {"w2": good["w2"][0]},
+            "w2 has shape (2, 3, 2), expected (2, 4, n2)": {"w2": good["w2"][:, :3]},
+            "w2 has shape (4, 2), expected (2, 4, n2)": {"w2": good["w2"][0]},
+            "w2 has shape (), expected (2, 4, n2)": {"w2": 1.0},
             "w1 has shape (4), expected (..., n0, n1)": {"w1": np.ones(4)},
             "w2 has type int64": {"w2": np.ones((2, 4, 2), int)},
             "has w4, expected also w3": {"w4": good["w2"]},
@@ -258,6 +261,8 @@ class Networks(PathsTest):
         for shape in ("3", "3x0", "3xa", "3x4x"):
             self.refused("basis-paths", "check", RELU, f"--shape={shape}", status=2, output=None,
                          says=["expected N0xN1x..., as in 784x100x10"])
+        self.refused("basis-paths", "check", RELU, "--shape=" + "x".join(["1073741824"] * 9), status=2,
+                     output=None, says=["--shape has more weights than can be addressed"])
         self.refused("basis-paths", "check", RELU, "--shape=3x2", "in.h5", status=2, output=None,
                      says=["--shape stands in place of an input"])
 
@@ -319,6 +324,7 @@ class Networks(PathsTest):
             "v.h5:/layer_sizes has shape (1, 3), expected one size for each layer": (
                 3, {"layer_sizes": values["layer_sizes"][None]}),
             "v.h5:/layer_sizes has a layer of -1 nodes": (3, {"layer_sizes": np.array([3, -1, 2])}),
+            "v.h5:/layer_sizes has more weights": (3, {"layer_sizes": np.array([2 ** 62, 2, 2])}),
             "v.h5:/skeleton_weight has shape (4), expected (2, 4)": (
                 3, {"skeleton_weight": values["skeleton_weight"][0]}),
             "v.h5:/skeleton_weight has 0 at [1, 2], the skeleton's weight into node 2 of layer 1": (

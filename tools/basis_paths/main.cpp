@@ -175,7 +175,7 @@ cli::Outcome check_shape(const cli::Arguments& arguments, cli::Report& report) {
 }
 
 cli::Outcome check_layers(const cli::Arguments& arguments, cli::Report& report) {
-  const ReluLayers layers(axes_of_shape(arguments, true));
+  const ReluLayers layers = layers_of(axes_of_shape(arguments, true), "--shape", Failure::usage);
   require_network_options(arguments);
   const bool holds = report_structure(arguments, layers, report);
   if (!holds) report.status("no");

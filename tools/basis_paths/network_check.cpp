@@ -25,13 +25,21 @@ class BoundedRank {
  public:
   BoundedRank(const cli::Arguments& arguments, const ReluLayers& layers)
       : memory_(arguments.memory), layers_(layers) {
-    require(ReluPathRank::bytes(layers));
+    require_memory("the rank of paths of " + cli::counted(layers.weights(), "weight"),
+                   ReluPathRank::bytes(layers), memory_);
     rank_.emplace(layers);
   }
 
   void add(const Index* nodes) {
     rank_->add(nodes);
-    if (++added_ % paths_at_once == 0) require(rank_->bytes());
+    if (++added_ % paths_at_once != 0 || rank_->bytes() <= memory_) return;
+    // How much it takes in the end is not known.
+    throw Error(Failure::memory,
+                fmt::format("the rank of paths of {} needs more than the {} of working memory that "
+                            "--memory allows",
+                            cli::counted(layers_.weights(), "weight"),
+                            bytes_text(static_cast<double>(memory_))),
+                "a larger --memory");
   }
 
   void add_basis(const ReluSkeleton& skeleton) {
@@ -46,11 +54,6 @@ class BoundedRank {
   Index rank() const { return rank_->rank(); }
 
  private:
-  void require(std::int64_t bytes) const {
-    require_memory("the elimination of paths of " + cli::counted(layers_.weights(), "weight"),
-                   bytes, memory_);
-  }
-
   std::int64_t memory_;
   const ReluLayers& layers_;
   std::optional<ReluPathRank> rank_;

@@ -24,18 +24,24 @@ bool may_stretch_to_networks(const std::string& name) {
   return name == "scale" || is_index_of_network(name);
 }
 
-ReluLayers layers_of(const std::vector<Index>& sizes, const std::string& what) {
+}  // namespace
+
+ReluLayers layers_of(const std::vector<Index>& sizes, const std::string& what, Failure failure) {
+  Index weights = 0;
   for (std::size_t l = 0; l < sizes.size(); ++l) {
     if (sizes[l] < 1) {
-      throw Error(Failure::input,
+      throw Error(failure,
                   fmt::format("{} has a layer of {} nodes, expected at least one", what, sizes[l]));
     }
-    if (l > 0) element_count({2 * sizes[l - 1], sizes[l]});
+    Index more = 0;
+    if (l > 0 && (__builtin_mul_overflow(sizes[l - 1], sizes[l], &more) ||
+                  more > most_network_weights - weights)) {
+      throw Error(failure, what + " has more weights than can be addressed");
+    }
+    weights += more;
   }
   return ReluLayers(sizes);
 }
-
-}  // namespace
 
 void require_network_options(const cli::Arguments& arguments) {
   for (const char* option : {"across-heads", "paths", "length", "beta1", "beta2", "epsilon"}) {
@@ -105,36 +111,27 @@ void NetworkTask::take_weights() {
     const io::InputDataset& dataset = found.back();
     require_path_type(dataset, false);
     const Shape& shape = dataset.shape();
-    const Index before = sizes.empty() ? 0 : sizes.back();
-    const bool fits = l == 1 ? shape.size() >= 2
-                             : shape.size() == input.leading.size() + 2 &&
-                                   leading_axes(shape, 2) == input.leading &&
-                                   shape[shape.size() - 2] == before;
-    if (!fits) {
-      throw Error(Failure::input,
-                  l == 1 ? shape_text(dataset) + ", expected (..., n0, n1)"
-                         : fmt::format("{}, expected {} rows and the leading axes of w{}: ({}n{})",
-                                       shape_text(dataset), before, l - 1,
-                                       fmt::format("{}{}{}, ", fmt::join(input.leading, ", "),
-                                                   input.leading.empty() ? "" : ", ", before),
-                                       l));
-    }
     if (l == 1) {
+      if (shape.size() < 2) {
+        throw Error(Failure::input, shape_text(dataset) + ", expected (..., n0, n1)");
+      }
       input.leading = leading_axes(shape, 2);
       input.problems = element_count(input.leading);
       sizes.push_back(shape[shape.size() - 2]);
     }
-    sizes.push_back(shape.back());
-    if (element_count(shape) > most_network_weights) {
-      throw Error(Failure::input, shape_text(dataset) + ", which is more than can be addressed");
+    const Shape before = join(input.leading, {sizes.back()});
+    if (shape.size() != before.size() + 1 || leading_axes(shape, 1) != before) {
+      throw Error(Failure::input, fmt::format("{}, expected ({}, n{})", shape_text(dataset),
+                                              fmt::join(before, ", "), l));
     }
+    sizes.push_back(shape.back());
   }
   const std::string after_gap = weights_name(static_cast<Index>(found.size()) + 2);
   if (bundle.has(after_gap)) {
     throw Error(Failure::input, fmt::format("{} has {}, expected also w{}", bundle.description(),
                                             after_gap, found.size() + 1));
   }
-  layers_ = layers_of(sizes, found.front().address());
+  layers_ = layers_of(sizes, found.front().address(), Failure::input);
   for (const io::InputDataset& dataset : found) add(dataset, own_shape(dataset.name()));
 }
 
@@ -146,7 +143,7 @@ void NetworkTask::take_sizes() {
   }
   std::vector<Index> sizes(static_cast<std::size_t>(dataset.shape()[0]));
   dataset.read({0}, dataset.shape(), sizes.data());
-  layers_ = layers_of(sizes, dataset.address());
+  layers_ = layers_of(sizes, dataset.address(), Failure::input);
   const io::InputDataset values = bundle.dataset("basis_value");
   require_path_type(values, false);
   if (values.shape().empty() || values.shape().back() != layers().rank()) {

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "attnkit/error.hpp"
 #include "basis_paths/path_task.hpp"
 #include "cli/command.hpp"
 #include "common/operand.hpp"
@@ -73,6 +74,10 @@ struct NetworkTask {
   std::optional<ReluLayers> layers_;
   std::vector<Operand> operands_;
 };
+
+/// Layers of these sizes, two or more. Throws Error(failure) naming `what` for a size below 1, or
+/// more weights than can be addressed.
+ReluLayers layers_of(const std::vector<Index>& sizes, const std::string& what, Failure failure);
 
 /// Throws Error(usage) for options that are only for attention weights, or that --network relu does
 /// not have.
