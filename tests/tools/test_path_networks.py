@@ -498,6 +498,17 @@ class Steps(PathsTest):
         kept = self.paths("step", RELU, "kept.h5", "--rate=1e-9", "--skeleton=cyclic").bundle()
         self.assert_same_bits(kept, found, ["skeleton_in", "skeleton_out"])
 
+    def test_results_of_old_weights_are_removed(self):
+        random = np.random.default_rng(36)
+        w, x, target = self.problem(random, (3, 4, 2))
+        self.stepped(w, gradients_of(w, x, target), "--rate=1e-9")
+        for verb, results in (("identify", {"basis_path"}), ("values", {"basis_value", "skeleton_weight"})):
+            made = self.paths(verb, RELU, "step.h5").out
+            found = self.paths("step", RELU, "--rate=1e-9", stdin=made).bundle()
+            # The indices of the basis stay: the skeleton is the same.
+            left = {"w1", "w2", "skeleton_in", "skeleton_out", "layer_sizes"} | (results & {"basis_path"})
+            self.assertEqual(set(found), left)
+
     def test_step_refuses(self):
         random = np.random.default_rng(35)
         w, x, target = self.problem(random, (3, 4, 2))

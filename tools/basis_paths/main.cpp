@@ -18,9 +18,6 @@ namespace {
 
 constexpr Index most_axis = Index{1} << 30;
 
-const std::vector<std::string> network_verbs = {"identify", "values", "reconstruct",
-                                                "rescale",  "step",   "check"};
-
 void declare_basis(cli::Declaration& d) {
   d.section("Basis");
   d.choice(
@@ -30,7 +27,7 @@ void declare_basis(cli::Declaration& d) {
       "axes for independent networks. cyclic then is, of node b, node b mod n of the layer "
       "before and of that after; largest is the path of largest magnitude. The only optimizer "
       "is si-sgd.");
-  d.only_with(network_verbs);
+  d.only_with({"identify", "values", "reconstruct", "rescale", "step", "check"});
   d.choice(
        "skeleton", {"cyclic", "largest"},
        "Rows of the skeleton. cyclic: c mod d1 for column c, as published. largest: the "
@@ -97,7 +94,8 @@ cli::Declaration declare() {
       "/ f does not change these. In each column, a skeleton names one row of wq and one of wk. "
       "The "
       "paths through one of these entries are a basis: d2 (2 d1 - 1) of the d1^2 d2 paths. A "
-      "gradient step on basis paths does not depend on the scale of the columns.");
+      "gradient step on basis paths does not depend on the scale of the columns. The same for ReLU "
+      "networks: --network relu.");
   d.verbs(
       "VERB",
       {{"identify",
