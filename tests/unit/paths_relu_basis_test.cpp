@@ -136,10 +136,9 @@ TEST_CASE("ranks of any sets of paths of a ReLU network") {
     }
     CHECK(rank_of(layers, some) == rank_modulo_prime(layers, some));
   }
-  // Each two of three paths share a weight, in other layers: the determinant of these weights is 2,
-  // so that a field of two elements finds them dependent there.
+  // Each of the eight weights is in two of these paths: in a field of two elements their sum is 0.
   const ReluLayers deep({2, 1, 2, 1, 2});
-  CHECK(rank_of(deep, {{0, 0, 0, 0, 0}, {0, 0, 1, 0, 1}, {1, 0, 1, 0, 0}}) == 3);
+  CHECK(rank_of(deep, {{1, 0, 0, 0, 1}, {0, 0, 0, 0, 0}, {1, 0, 1, 0, 0}, {0, 0, 1, 0, 1}}) == 4);
 }
 
 TEST_CASE("every skeleton of a ReLU network has a basis, which goes through it") {
