@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <vector>
 
@@ -37,8 +36,6 @@ class ReluLayers {
 
   /// The number of paths, n_0 n_1 … n_L. Nothing if it does not fit an Index.
   std::optional<Index> path_count() const;
-
-  bool operator==(const ReluLayers& other) const { return sizes_ == other.sizes_; }
 
  private:
   std::vector<Index> sizes_;

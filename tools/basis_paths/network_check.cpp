@@ -123,7 +123,7 @@ bool check_paths(const cli::Arguments& arguments, const NetworkTask& task, cli::
   const Operand* const list = judged_network_list(task);
   const Index paths = list != nullptr ? list->rows : layers.rank();
   report_network_shape(task, report);
-  bool holds = report_structure(arguments, layers, report);
+  const bool holds = report_structure(arguments, layers, report);
   bool independent = true;
   bool complete = true;
   Index ranks = 0;
