@@ -191,7 +191,7 @@ TEST_CASE_TEMPLATE("wide ranges of scores are solved by logarithms", T, float, d
   batch.check(20, 400);
 }
 
-TEST_CASE_TEMPLATE("closed_score pairs, closed lines and given marginals", T, float, double) {
+TEST_CASE_TEMPLATE("forbidden pairs, closed lines and given marginals", T, float, double) {
   const T none = static_cast<T>(closed_score);
   Batch<T> batch(19, 4, 4, 1);
   batch.scores[1] = none;                                                   // one pair
