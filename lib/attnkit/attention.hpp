@@ -183,6 +183,12 @@ struct ProblemSummary {
   Index empty_keys = 0;      ///< own keys that no query may attend to
   Index padded_queries = 0;  ///< queries outside of the sequence
   Index padded_keys = 0;     ///< keys outside of the sequence
+
+  /// With the energy gaussian, the log-likelihood of the mixture of Gaussians with variance
+  /// 1/scale: under unas of the own queries, with the keys as centres, and under dnas of the own
+  /// keys, with the queries as centres. The priors are proportional to e^bias, where the bias has
+  /// one number for each centre. NaN for anything else (MATHEMATICS.md §2, the mixture view).
+  double log_likelihood = std::numeric_limits<double>::quiet_NaN();
 };
 
 struct AttentionSummary {

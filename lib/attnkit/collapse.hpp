@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -61,6 +62,11 @@ struct SelfAttentionOptions {
 struct SelfAttentionStep {
   SolveStatus status = SolveStatus::done;
   Index iterations = 1;  ///< for sinkhorn
+
+  /// For unas and dnas with the energy gaussian: the log-likelihood of the points before the step
+  /// under the mixture with equal priors that has a centre in each of them, and the variance
+  /// 1/scale. Else NaN.
+  double log_likelihood = std::numeric_limits<double>::quiet_NaN();
 };
 
 /// Steps of self-attention of float or double points x (leading, N, d), which are queries, keys and

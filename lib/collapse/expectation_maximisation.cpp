@@ -3,37 +3,17 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numbers>
 
 #include "attnkit/error.hpp"
 #include "collapse/component_energy.hpp"
 #include "kernel/few_rows.hpp"
 #include "pass/output.hpp"
+#include "scheme/log_likelihood.hpp"
 #include "scheme/scheme.hpp"
+#include "tensor/compensated.hpp"
 
 namespace attn::collapse {
 namespace {
-
-// A sum and its rounding error (Neumaier).
-class Compensated {
- public:
-  void add(double term) {
-    const double next = sum_ + term;
-    rest_ += std::abs(sum_) >= std::abs(term) ? (sum_ - next) + term : (term - next) + sum_;
-    sum_ = next;
-  }
-  double value() const { return sum_ + rest_; }
-
- private:
-  double sum_ = 0;
-  double rest_ = 0;
-};
-
-double total(const PooledVector<double>& terms) {
-  Compensated sum;
-  for (const double term : terms) sum.add(term);
-  return sum.value();
-}
 
 // Σ_j ξ_ij ‖k_j − q_i‖² by row, for weights ξ.
 class SquaredDistances final : public Observer<double> {
@@ -58,7 +38,7 @@ class SquaredDistances final : public Observer<double> {
     }
   }
 
-  double value() const { return total(sums_); }
+  double value() const { return compensated_sum(sums_); }
 
  private:
   MatrixView<const double> points_;
@@ -68,9 +48,7 @@ class SquaredDistances final : public Observer<double> {
 
 double log_likelihood_of(const PooledVector<double>& col, Index dimension, double variance) {
   const auto count = static_cast<double>(col.size());
-  const double normaliser =
-      0.5 * static_cast<double>(dimension) * std::log(2 * std::numbers::pi * variance);
-  const double found = total(col) - count * normaliser;
+  const double found = compensated_sum(col) - count * log_gaussian_divisor(dimension, variance);
   if (std::isfinite(found)) return found;
   throw Error(Failure::numerical, "the log-likelihood lies beyond the format");
 }

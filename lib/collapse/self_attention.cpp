@@ -1,21 +1,31 @@
 #include "collapse/self_attention.hpp"
 
 #include <cmath>
+#include <optional>
 
 #include "attnkit/error.hpp"
 #include "pass/output.hpp"
+#include "scheme/log_likelihood.hpp"
 
 namespace attn::collapse {
 
 template <class T>
-SchemeSummary attend_to_each_other(MatrixView<const T> points, const SelfAttention& options,
-                                   MatrixView<T> next, int threads) {
+SelfAttentionOutcome attend_to_each_other(MatrixView<const T> points, const SelfAttention& options,
+                                          MatrixView<T> next, int threads) {
   const auto energy = make_product_energy<T>(options.energy, points, points, options.scale);
   typename Scores<T>::Terms terms;
   terms.energy = energy.get();
   const Scores<T> scores(terms);
-  Output<T> output(points, next);
-  const Attention found = attend<T>(scores, options.scheme, {&output}, threads);
+  ObserverList<T> observers;
+  std::optional<Output<T>> output;
+  if (next.data != nullptr) observers.push_back(&output.emplace(points, next));
+  const Attention found = attend<T>(scores, options.scheme, observers, threads);
+  SelfAttentionOutcome outcome{found.summary, std::nullopt};
+  if (options.energy == EnergyKind::gaussian) {
+    outcome.log_likelihood =
+        gaussian_log_likelihood(scores, points.cols, options.scale, options.scheme, found);
+  }
+  if (next.data == nullptr) return outcome;
   for (Index i = 0; i < next.rows; ++i) {
     for (Index c = 0; c < next.cols; ++c) {
       if (options.residual) next(i, c) += points(i, c);
@@ -24,7 +34,7 @@ SchemeSummary attend_to_each_other(MatrixView<const T> points, const SelfAttenti
                   sizeof(T) == sizeof(float) ? Remedy::float64 : Remedy::none);
     }
   }
-  return found.summary;
+  return outcome;
 }
 
 std::int64_t self_attention_bytes(const SelfAttention& options, Index points, Index dimension,
@@ -35,9 +45,9 @@ std::int64_t self_attention_bytes(const SelfAttention& options, Index points, In
          output_bytes(scheme, points, points, dimension, element_size, threads);
 }
 
-template SchemeSummary attend_to_each_other(MatrixView<const float>, const SelfAttention&,
-                                            MatrixView<float>, int);
-template SchemeSummary attend_to_each_other(MatrixView<const double>, const SelfAttention&,
-                                            MatrixView<double>, int);
+template SelfAttentionOutcome attend_to_each_other(MatrixView<const float>, const SelfAttention&,
+                                                   MatrixView<float>, int);
+template SelfAttentionOutcome attend_to_each_other(MatrixView<const double>, const SelfAttention&,
+                                                   MatrixView<double>, int);
 
 }  // namespace attn::collapse

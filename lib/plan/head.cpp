@@ -1,5 +1,8 @@
 #include "plan/head.hpp"
 
+#include "energy/table.hpp"
+#include "scheme/log_likelihood.hpp"
+
 namespace attn {
 
 template <class T>
@@ -52,9 +55,21 @@ std::int64_t HeadScores<T>::bytes(const ScoreRecipe& recipe, bool vectors,
   return bytes;
 }
 
-#define ATTN_FOR_TYPE(T)                                              \
-  template std::optional<RelativeBias<T>> relative_bias_of(           \
-      const ScoreRecipe&, MatrixView<const T>, const HeadArrays<T>&); \
+template <class T>
+std::optional<double> log_likelihood_of(const ScoreRecipe& recipe, const HeadArrays<T>& head,
+                                        const Scores<T>& scores, const SchemeOptions& options,
+                                        const Attention& found) {
+  const bool gaussian = head.scores == nullptr && recipe.energy == &gaussian_energy();
+  if (!gaussian) return std::nullopt;
+  return gaussian_log_likelihood(scores, head.q.cols, recipe.scale, options, found);
+}
+
+#define ATTN_FOR_TYPE(T)                                                                     \
+  template std::optional<RelativeBias<T>> relative_bias_of(                                  \
+      const ScoreRecipe&, MatrixView<const T>, const HeadArrays<T>&);                        \
+  template std::optional<double> log_likelihood_of(const ScoreRecipe&, const HeadArrays<T>&, \
+                                                   const Scores<T>&, const SchemeOptions&,   \
+                                                   const Attention&);                        \
   template class HeadScores<T>;
 ATTN_FOR_TYPE(float)
 ATTN_FOR_TYPE(double)

@@ -77,6 +77,13 @@ class HeadScores {
   std::optional<Scores<T>> scores_;
 };
 
+/// The log-likelihood of the mixture that the scores of a head stand for, if their energy is
+/// gaussian, see gaussian_log_likelihood. `found` is the result of attend(scores, options).
+template <class T>
+std::optional<double> log_likelihood_of(const ScoreRecipe& recipe, const HeadArrays<T>& head,
+                                        const Scores<T>& scores, const SchemeOptions& options,
+                                        const Attention& found);
+
 /// The operands of the projection that made q, k or v of a head: out = input · weights + bias.
 template <class T>
 struct ProjectedFrom {

@@ -151,7 +151,10 @@ ProblemSummary summary_of(const AttentionLayout& layout, const HeadWork<T>& work
           allowed.empty_queries(),
           allowed.empty_keys(),
           layout.queries() - work.part.queries(),
-          layout.keys() - work.part.keys()};
+          layout.keys() - work.part.keys(),
+          log_likelihood_of(layout.recipe, work.head.arrays, work.scores->scores(), work.scheme,
+                            work.attention)
+              .value_or(std::numeric_limits<double>::quiet_NaN())};
 }
 
 template <class T>
@@ -168,6 +171,8 @@ std::int64_t attend_head_bytes(const AttentionLayout& layout, bool needs_out, in
     bytes += keys * layout.v_head_dim * static_cast<Index>(sizeof(T));
   }
   if (needs_out) bytes += queries * layout.v_head_dim * static_cast<Index>(sizeof(T));
+  // Log-priors.
+  bytes += std::max(queries, keys) * static_cast<Index>(sizeof(T));
   return bytes;
 }
 

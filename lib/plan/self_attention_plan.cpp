@@ -81,9 +81,11 @@ class SelfAttentionPlan<T>::Impl {
       std::vector<SelfAttentionStep> steps(static_cast<std::size_t>(problems_.count()));
       problems_.for_each([&](Index problem, int threads) {
         const Index first = problem * rows * cols;
-        const SchemeSummary found = attend_to_each_other<T>(
+        const SelfAttentionOutcome found = attend_to_each_other<T>(
             {points.data + first, rows, cols}, options_, {next.data + first, rows, cols}, threads);
-        steps[static_cast<std::size_t>(problem)] = {found.status, found.iterations};
+        steps[static_cast<std::size_t>(problem)] = {
+            found.summary.status, found.summary.iterations,
+            found.log_likelihood.value_or(std::numeric_limits<double>::quiet_NaN())};
       });
       return steps;
     });

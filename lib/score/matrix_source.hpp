@@ -24,6 +24,9 @@ class MatrixSource {
 
   /// Whether all rows are the same, so that reading one is enough.
   virtual bool rows_alike() const { return false; }
+
+  /// Whether all columns are the same, so that reading one is enough.
+  virtual bool cols_alike() const { return false; }
 };
 
 /// A matrix in memory, broadcast by strides: element (i, j) is data[i*row_stride + j*col_stride],
@@ -49,6 +52,7 @@ class BroadcastMatrix final : public MatrixSource<T> {
 
   double bound() const override { return bound_; }
   bool rows_alike() const override { return row_stride_ == 0; }
+  bool cols_alike() const override { return col_stride_ == 0; }
 
  private:
   const T* data_;

@@ -41,12 +41,14 @@ void check_self_attention(const SelfAttentionOptions& options, EnergyKind energy
       direct.residual = options.residual;
       for (Index problem = 0; problem < 4; ++problem) {
         std::vector<T> expected(static_cast<std::size_t>(n * d));
-        const SchemeSummary summary = attend_to_each_other<T>(points.matrix(problem, {2, 2}),
-                                                              direct, {expected.data(), n, d}, 1);
+        const SelfAttentionOutcome found = attend_to_each_other<T>(
+            points.matrix(problem, {2, 2}), direct, {expected.data(), n, d}, 1);
         CHECK(same_bits(next.values.data() + problem * n * d, expected.data(), n * d));
         const SelfAttentionStep& step = steps[static_cast<std::size_t>(problem)];
-        CHECK(step.status == summary.status);
-        CHECK(step.iterations == summary.iterations);
+        CHECK(step.status == found.summary.status);
+        CHECK(step.iterations == found.summary.iterations);
+        CHECK(std::isnan(step.log_likelihood) == !found.log_likelihood.has_value());
+        if (found.log_likelihood) CHECK(step.log_likelihood == *found.log_likelihood);
       }
     }
   }

@@ -51,7 +51,11 @@ void declare_results(cli::Declaration& d) {
       .report_member("rate, predicted_iterations", convergence_member)
       .report_member("empty_queries", "the number of queries that may attend to no key")
       .report_member("masked_keys", "the number of keys to which no query may attend")
-      .report_member("padded_queries, padded_keys", padding_member);
+      .report_member("padded_queries, padded_keys", padding_member)
+      .report_member("log_likelihood",
+                     "with --energy gaussian under unas and dnas, the log-likelihood of all heads: "
+                     "the keys are centres of Gaussians of variance 1/scale and the queries data, "
+                     "under dnas the other way round; priors ~ exp(bias), a bias per centre");
 }
 
 }  // namespace

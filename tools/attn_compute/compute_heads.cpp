@@ -24,6 +24,7 @@ struct HeadResult {
   std::vector<Buffer<T>> gradients;
   std::vector<double> col_sum;
   std::vector<double> row_entropy;
+  std::optional<double> log_likelihood;
 };
 
 template <class Archive, class T>
@@ -38,6 +39,7 @@ void archive(Archive& with, HeadResult<T>& result) {
   archive(with, result.gradients);
   archive(with, result.col_sum);
   archive(with, result.row_entropy);
+  archive(with, result.log_likelihood);
 }
 
 void warn_of_surprises(const ComputeOptions& options, const AttentionInput& input,
@@ -133,6 +135,8 @@ HeadResult<T> compute_head(const ComputeOptions& options, const AttentionInput& 
   }
   result.attention = naming_head(
       input, head, [&] { return attend(head.scores(scheme.scheme), scheme, observers, threads); });
+  result.log_likelihood = log_likelihood_of(input.recipe(scheme.scheme), head.arrays(),
+                                            head.scores(scheme.scheme), scheme, result.attention);
   if (options.emits_gradients()) {
     const MatrixView<const T> out(result.out.data(), queries, head.v().cols);
     result.gradients =
@@ -165,9 +169,9 @@ HeadResult<T> compute_head(const ComputeOptions& options, const AttentionInput& 
 }
 
 template <class T>
-Totals compute(const cli::Arguments& arguments, const ComputeTask& task, io::OutputBundle& bundle,
-               HeadOutputs& outputs, Checkpoint* checkpoint, cli::Progress& progress,
-               cli::Report& report) {
+ComputeTotals compute(const cli::Arguments& arguments, const ComputeTask& task,
+                      io::OutputBundle& bundle, HeadOutputs& outputs, Checkpoint* checkpoint,
+                      cli::Progress& progress, cli::Report& report) {
   const ComputeOptions& options = task.options;
   const AttentionInput& input = task.input;
   const MemoryPlan plan = plan_memory(input, sizeof(T), compute_needs(options, input, sizeof(T)),
@@ -182,8 +186,9 @@ Totals compute(const cli::Arguments& arguments, const ComputeTask& task, io::Out
   if (options.join) {
     joined.emplace(bundle, input, options.queries ? &*options.queries : nullptr, report);
   }
-  Totals totals;
-  totals.padding = input.padding();
+  ComputeTotals totals;
+  totals.scheme.padding = input.padding();
+  std::optional<double> log_likelihood = 0.0;
   const double seconds = for_each_head<T, HeadResult<T>>(
       input, plan, progress,
       [&](double least_bias) { warn_of_finite_masks(least_bias, {options.scheme.scheme}, report); },
@@ -203,24 +208,28 @@ Totals compute(const cli::Arguments& arguments, const ComputeTask& task, io::Out
           outputs.write("hybrid", problem, &options.hybrid[static_cast<std::size_t>(problem)]);
         }
         gradients.add(problem, result.gradients);
-        totals.add(result.attention);
+        totals.scheme.add(result.attention);
+        log_likelihood = result.log_likelihood && log_likelihood
+                             ? std::optional(*log_likelihood + *result.log_likelihood)
+                             : std::nullopt;
       },
       checkpoint);
   report.add_compute_seconds(seconds);
+  if (input.own_problems() > 0) totals.log_likelihood = log_likelihood;
   return totals;
 }
 
 }  // namespace
 
-Totals compute_section(const cli::Arguments& arguments, const ComputeTask& task,
-                       io::OutputBundle output, Checkpoint* checkpoint, cli::Progress& progress,
-                       cli::Report& report) {
+ComputeTotals compute_section(const cli::Arguments& arguments, const ComputeTask& task,
+                              io::OutputBundle output, Checkpoint* checkpoint,
+                              cli::Progress& progress, cli::Report& report) {
   HeadOutputs outputs(output, task.input.leading, report, task.input.share.get());
   warn_of_surprises(task.options, task.input, report);
   const auto run = task.f64 ? compute<double> : compute<float>;
-  const Totals totals = run(arguments, task, output, outputs, checkpoint, progress, report);
+  const ComputeTotals totals = run(arguments, task, output, outputs, checkpoint, progress, report);
   if (task.options.queries) write_queries(*task.options.queries, output, report);
-  record_results(arguments, task.options, task.input, task.f64, totals, output);
+  record_results(arguments, task.options, task.input, task.f64, totals.scheme, output);
   return totals;
 }
 

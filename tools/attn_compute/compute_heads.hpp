@@ -10,8 +10,8 @@ namespace attn::tools {
 
 /// Computes one section head by head and writes results and attributes to `output` without
 /// committing it. Heads that `checkpoint` holds are taken from there; it may be null.
-Totals compute_section(const cli::Arguments& arguments, const ComputeTask& task,
-                       io::OutputBundle output, Checkpoint* checkpoint, cli::Progress& progress,
-                       cli::Report& report);
+ComputeTotals compute_section(const cli::Arguments& arguments, const ComputeTask& task,
+                              io::OutputBundle output, Checkpoint* checkpoint,
+                              cli::Progress& progress, cli::Report& report);
 
 }  // namespace attn::tools

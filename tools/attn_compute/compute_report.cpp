@@ -69,7 +69,8 @@ void record_results(const cli::Arguments& arguments, const ComputeOptions& optio
 }
 
 cli::Outcome conclude(const ComputeOptions& options, const AttentionInput& input, bool f64,
-                      const Totals& totals, cli::Report& report) {
+                      const ComputeTotals& found, cli::Report& report) {
+  const Totals& totals = found.scheme;
   auto& result = report.result();
   result["scheme"] = scheme_name(options.scheme.scheme);
   result["problems"] = input.own_problems();
@@ -82,12 +83,16 @@ cli::Outcome conclude(const ComputeOptions& options, const AttentionInput& input
   result["empty_queries"] = totals.empty_queries;
   result["masked_keys"] = totals.masked_keys;
   add_padding(totals.padding, result);
+  if (found.log_likelihood) result["log_likelihood"] = *found.log_likelihood;
 
   cli::Outcome outcome;
   outcome.summary = fmt::format("{}, {} in {}", scheme_name(options.scheme.scheme),
                                 times(join(input.leading, {input.queries, input.keys})),
                                 f64 ? "float64" : "float32") +
                     remarks(options.scheme.scheme, totals);
+  if (found.log_likelihood) {
+    outcome.summary += fmt::format(", log-likelihood {:.10g}", *found.log_likelihood);
+  }
   if (totals.worst.status == SolveStatus::not_converged) {
     report.status("not_converged");
     outcome.status = 1;

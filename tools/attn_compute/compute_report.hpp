@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "attn_compute/attention_results.hpp"
@@ -12,6 +13,13 @@
 /// line.
 namespace attn::tools {
 
+/// What the heads of a run add up to.
+struct ComputeTotals {
+  Totals scheme;
+  /// Of all heads together; absent where a head has none.
+  std::optional<double> log_likelihood;
+};
+
 /// Writes the attn_* attributes, which later tools need to compute the same weights again.
 void record_results(const cli::Arguments& arguments, const ComputeOptions& options,
                     const AttentionInput& input, bool f64, const Totals& totals,
@@ -19,7 +27,7 @@ void record_results(const cli::Arguments& arguments, const ComputeOptions& optio
 
 /// Fills in the report's result and returns the summary line and the exit status.
 cli::Outcome conclude(const ComputeOptions& options, const AttentionInput& input, bool f64,
-                      const Totals& totals, cli::Report& report);
+                      const ComputeTotals& found, cli::Report& report);
 
 /// The same for all groups of --each together. `groups` has gathered the conclusion of each group;
 /// the worst status is added to the result.

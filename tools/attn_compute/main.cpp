@@ -120,9 +120,9 @@ class Compute : public SectionTool<ComputeTask> {
 
   void compute(const ComputeTask& task, const std::string& /*group*/,
                std::optional<io::OutputBundle> results) override {
-    const Totals own =
+    const ComputeTotals own =
         compute_section(arguments(), task, *std::move(results), checkpoint(), *progress_, report());
-    totals_.add(own);
+    totals_.add(own.scheme);
     outcome_ = tools::conclude(task.options, task.input, task.f64, own, report());
   }
 

@@ -118,6 +118,7 @@ class HeldMatrix final : public OperandMatrix<T> {
   double bound() const override { return extent_.largest; }
   double least() const override { return extent_.least; }
   bool rows_alike() const override { return source_->rows_alike(); }
+  bool cols_alike() const override { return source_->cols_alike(); }
 
  private:
   Buffer<T> values_;
@@ -158,6 +159,7 @@ class TiledMatrix final : public OperandMatrix<T> {
   double bound() const override { return extent_.largest; }
   double least() const override { return extent_.least; }
   bool rows_alike() const override { return operand_.rows == 1; }
+  bool cols_alike() const override { return operand_.cols == 1; }
 
  private:
   const Operand& operand_;

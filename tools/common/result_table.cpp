@@ -103,7 +103,8 @@ ResultFamily paths() {
 ResultFamily simulation() {
   Names names;
   for (const char* scheme : scheme_names) {
-    for (const char* result : {"trajectory", "centre", "centre_distance", "spread", "modes"}) {
+    for (const char* result :
+         {"trajectory", "centre", "centre_distance", "spread", "modes", "log_likelihood"}) {
       names.push_back(std::string(scheme) + "/" + result);
     }
   }

@@ -28,6 +28,9 @@ void declare_results(cli::Declaration& d) {
       .result("SCHEME/spread", "(..., T+1, C)",
               "simulate: the root mean square distance of a cluster's points from its centre")
       .result("SCHEME/modes", "(..., T+1)", "simulate: the effective number of modes")
+      .result("SCHEME/log_likelihood", "(..., T+1)",
+              "simulate --energy gaussian, unas and dnas: of the points, under the mixture of "
+              "Gaussians of variance 1/scale around each of them, with equal priors")
       .result("em/log_likelihood, em/variance", "(..., T+1)",
               "em: the log-likelihood and the variance before each step and after the last")
       .result("em/centre, em/prior", "(..., T+1, M, d), (..., T+1, M)",
@@ -56,8 +59,9 @@ void declare_report(cli::Declaration& d) {
           "not converge")
       .report_member("schemes: steps",
                      "min, median and max over sets of centre_distance (between the two nearest "
-                     "centres), spread (of the widest cluster) and modes; merged, the number of "
-                     "sets with two centres less than --merged apart")
+                     "centres), spread (of the widest cluster), modes and, where there is one, "
+                     "log_likelihood; merged, the number of sets with two centres less than "
+                     "--merged apart")
       .report_member("components, priors, steps",
                      "em: min, median and max over sets of log_likelihood and variance by step")
       .report_member("falls, largest_fall, largest_relative_fall, never_falls",

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <optional>
 
 #include <fmt/format.h>
@@ -38,6 +39,7 @@ struct SchemeRun {
   Index steps = 0;  // done so far
   Statistics statistics;
   std::vector<double> least;  // least distance of two centres, by step
+  std::vector<double> log_likelihood;
   std::vector<T> trajectory;  // with a checkpoint; else it is written as it is made
   Totals totals;
 };
@@ -47,6 +49,7 @@ void archive(Archive& with, SchemeRun<T>& run) {
   archive(with, run.steps);
   archive(with, run.statistics);
   archive(with, run.least);
+  archive(with, run.log_likelihood);
   archive(with, run.trajectory);
   archive(with, run.totals);
 }
@@ -94,7 +97,8 @@ class Simulation {
     const Index c = sets.clusters;
     const bool pair = c == 2;
     constexpr DType type = sizeof(T) == sizeof(double) ? DType::f64 : DType::f32;
-    for (const std::string& scheme : task.names) {
+    for (std::size_t k = 0; k < task.names.size(); ++k) {
+      const std::string& scheme = task.names[k];
       create(scheme, "trajectory", type, {times, sets.points, sets.dimension},
              {"step", "point", "dimension"}, trajectory_chunk(arguments));
       create(scheme, "centre", DType::f64, {times, c, sets.dimension},
@@ -104,6 +108,7 @@ class Simulation {
                   : std::vector<std::string>{"step", "cluster", "cluster"});
       create(scheme, "spread", DType::f64, {times, c}, {"step", "cluster"});
       create(scheme, "modes", DType::f64, {times}, {"step"});
+      if (task.has_likelihood(k)) create(scheme, "log_likelihood", DType::f64, {times}, {"step"});
     }
   }
 
@@ -159,6 +164,7 @@ class Simulation {
     // What a step begins with may be known before the step is done.
     run.statistics.resize(static_cast<std::size_t>(run.steps));
     run.least.resize(run.statistics.size());
+    run.log_likelihood.resize(run.statistics.size());
     run.trajectory.resize(keeps_trajectory() ? run.statistics.size() * size_of_set() : 0);
     for (;;) {
       const Index step = run.steps;
@@ -175,15 +181,22 @@ class Simulation {
       run.least.push_back(last.least_distance());
       if (!task_.emits("centre_distance")) last.distance = {};
       show_points(set, task_.names[scheme], step, state.points, run.trajectory);
-      if (step == task_.steps) return;
-      const SchemeSummary summary =
-          naming([&] { return place(step + 1); },
+      const bool at_end = step == task_.steps;
+      if (at_end && !task_.has_likelihood(scheme)) {
+        run.log_likelihood.push_back(std::numeric_limits<double>::quiet_NaN());
+        return;
+      }
+      const MatrixView<T> to(at_end ? nullptr : next.data(), sets.points, sets.dimension);
+      const collapse::SelfAttentionOutcome found =
+          naming([&] { return place(at_end ? step : step + 1); },
                  [&] {
-                   return collapse::attend_to_each_other<T>(
-                       points, task_.schemes[scheme],
-                       MatrixView<T>(next.data(), sets.points, sets.dimension), plan_.inside());
+                   return collapse::attend_to_each_other<T>(points, task_.schemes[scheme], to,
+                                                            plan_.inside());
                  });
-      run.totals.add(Totals{summary});
+      run.log_likelihood.push_back(
+          found.log_likelihood.value_or(std::numeric_limits<double>::quiet_NaN()));
+      if (at_end) return;
+      run.totals.add(Totals{found.summary});
       std::swap(state.points, next);
       ++run.steps;
       progress_.advance(1);
@@ -214,6 +227,8 @@ class Simulation {
     for (std::size_t k = 0; k < found.size(); ++k) {
       const SchemeRun<T>& run = found[k];
       all[k].distance.insert(all[k].distance.end(), run.least.begin(), run.least.end());
+      all[k].log_likelihood.insert(all[k].log_likelihood.end(), run.log_likelihood.begin(),
+                                   run.log_likelihood.end());
       for (const collapse::ClusterStatistics& one : run.statistics) {
         all[k].spread.push_back(*std::max_element(one.spread.begin(), one.spread.end()));
         all[k].modes.push_back(one.modes);
@@ -223,6 +238,7 @@ class Simulation {
         outputs_.write(task_.names[k] + "/trajectory", set, run.trajectory.data());
       }
       write_statistics(set, task_.names[k], run.statistics);
+      outputs_.write(task_.names[k] + "/log_likelihood", set, run.log_likelihood.data());
     }
   }
 

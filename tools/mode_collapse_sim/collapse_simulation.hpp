@@ -29,6 +29,9 @@ struct SimulationTask {
   bool emits(const std::string& name) const { return emitted.count(name) > 0; }
   std::string energy() const;
 
+  /// Whether the steps under that scheme have a log-likelihood.
+  bool has_likelihood(std::size_t scheme) const;
+
   /// Fits the work into --memory.
   PointPlan plan(const cli::Arguments& arguments) const;
 };

@@ -18,7 +18,7 @@ namespace {
 const std::vector<std::string> simulate_verb = {"simulate"};
 
 const std::vector<std::string> simulation_results = {
-    "x", "label", "trajectory", "centre", "centre_distance", "spread", "modes"};
+    "x", "label", "trajectory", "centre", "centre_distance", "spread", "modes", "log_likelihood"};
 
 collapse::SelfAttention options_of(const cli::Arguments& arguments, Scheme scheme) {
   const SchemeDescription& description = description_of(scheme);
@@ -75,6 +75,22 @@ SimulationTask::SimulationTask(const cli::Arguments& arguments, const io::InputB
   const std::vector<Scheme> used = schemes_of(names);
   require_effect(arguments, used);
   for (const Scheme scheme : used) schemes.push_back(options_of(arguments, scheme));
+  bool any = false;
+  for (std::size_t n = 0; n < schemes.size(); ++n) any = any || has_likelihood(n);
+  if (any) return;
+  if (!arguments.words_of("emit").empty() && emits("log_likelihood")) {
+    throw Error(
+        Failure::usage,
+        "--emit log_likelihood requires --energy gaussian, a scale > 0 and --scheme unas or "
+        "dnas");
+  }
+  emitted.erase("log_likelihood");
+}
+
+bool SimulationTask::has_likelihood(std::size_t scheme) const {
+  const collapse::SelfAttention& one = schemes[scheme];
+  return one.energy == EnergyKind::gaussian && one.scale > 0 &&
+         (one.scheme.scheme == Scheme::unas || one.scheme.scheme == Scheme::dnas);
 }
 
 std::string SimulationTask::energy() const {
@@ -94,11 +110,11 @@ PointPlan SimulationTask::plan(const cli::Arguments& arguments) const {
   const double kept_distances = emits("centre_distance") ? static_cast<double>(runs * times) : 1.0;
   const double statistics =
       static_cast<double>(runs * times) *
-          static_cast<double>(sets.clusters * (sets.dimension + 1)) +
+          static_cast<double>(sets.clusters * (sets.dimension + 1) + 1) +
       kept_distances * static_cast<double>(sets.clusters) * static_cast<double>(sets.clusters);
   constexpr auto most = static_cast<double>(most_bytes);
   const double figures =
-      3.0 * static_cast<double>(runs * times) * static_cast<double>(sets.own_sets()) * 2;
+      4.0 * static_cast<double>(runs * times) * static_cast<double>(sets.own_sets()) * 2;
   const auto kept = static_cast<std::int64_t>(std::min(most, figures * number));
   // A checkpoint keeps the points of each step.
   const double trajectory = checkpoints(arguments) && emits("trajectory")
@@ -166,9 +182,11 @@ void report_simulation_cost(const cli::Arguments& arguments, const SimulationTas
   const auto c = static_cast<double>(sets.clusters);
   const double element = sets.f64 ? sizeof(double) : sizeof(float);
   double flops = 0;
-  for (const collapse::SelfAttention& scheme : task.schemes) {
-    const double passes = description_of(scheme.scheme.scheme).score_passes(scheme.scheme);
-    flops += count * (times - 1) * n * n * 2 * d * (passes + 1);
+  for (std::size_t k = 0; k < task.schemes.size(); ++k) {
+    const SchemeOptions& scheme = task.schemes[k].scheme;
+    const double passes = description_of(scheme.scheme).score_passes(scheme);
+    const double after = task.has_likelihood(k) ? passes : 0;  // that of the last points
+    flops += count * n * n * 2 * d * ((times - 1) * (passes + 1) + after);
   }
   double bytes = 0;
   if (task.emits("trajectory")) bytes += times * n * d * element;
@@ -176,6 +194,7 @@ void report_simulation_cost(const cli::Arguments& arguments, const SimulationTas
   if (task.emits("centre_distance")) bytes += times * (sets.clusters == 2 ? 1 : c * c) * 8;
   if (task.emits("spread")) bytes += times * c * 8;
   if (task.emits("modes")) bytes += times * 8;
+  if (task.emits("log_likelihood")) bytes += times * 8;
   bytes *= count * static_cast<double>(task.schemes.size());
   if (sets.drawn() && task.emits("x")) bytes += count * n * d * element;
   if (sets.drawn() && task.emits("label")) bytes += n * 8;

@@ -20,7 +20,8 @@ using Json = nlohmann::ordered_json;
 constexpr std::pair<const char*, std::vector<double> SchemeRuns::*> lists_of_scheme[] = {
     {"_distance", &SchemeRuns::distance},
     {"_spread", &SchemeRuns::spread},
-    {"_modes", &SchemeRuns::modes}};
+    {"_modes", &SchemeRuns::modes},
+    {"_log_likelihood", &SchemeRuns::log_likelihood}};
 
 Json json_of(const PointHeading& heading, const std::string& verb) {
   return {{"verb", verb},

@@ -26,7 +26,8 @@ struct SchemeRuns {
   std::vector<double> distance;  ///< (sets, T + 1): the least distance of two centres
   std::vector<double> spread;    ///< the largest over clusters
   std::vector<double> modes;
-  Totals totals;  ///< of all steps
+  std::vector<double> log_likelihood;  ///< NaN where the scheme or the energy has none
+  Totals totals;                       ///< of all steps
 };
 
 /// The figures of mode-collapse-sim simulate, for all sets or for some of them.

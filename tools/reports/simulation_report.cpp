@@ -45,6 +45,10 @@ cli::Outcome report_simulation(const SimulationFigures& figures, cli::Report& re
                                {"spread", spread.json()},
                                {"modes", modes.json()},
                                {"merged", merged}});
+      const StepFigures likelihood(run.log_likelihood, times, step);
+      if (!std::isnan(likelihood.median)) {
+        json["steps"].back()["log_likelihood"] = likelihood.json();
+      }
       if (is_shown(step, times)) {
         text += fmt::format("{:<8} {:>5}", step == 0 ? figures.names[k] : "", step);
         text += figure_text(distance.median);
