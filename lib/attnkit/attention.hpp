@@ -36,6 +36,32 @@ enum class RelativePositions {
   alibi,  ///< −slope_h·|p_i − j|, with the slopes of Press et al., ICLR 2022
 };
 
+/// Attention that is repeated T times on queries that move: each time but the last, the queries
+/// become the means of the keys by their weights, q_i ← Σ_j π_ij k_j. The results are those of the
+/// last time, with the queries that have moved T − 1 times; with v = k, out is where they move
+/// next. Once is attention itself. The energy is gaussian, dot or scaled-dot, and there is no sink.
+///
+/// Under unas these are the steps of mean shift. Under dnas they are those of expectation
+/// maximisation for a mixture of Gaussians with the queries as centres and the keys as data
+/// (MATHEMATICS.md §2, the mixture view):
+///
+///   π_ij = ξ_ij / Σ_j ξ_ij,   ξ_ij ∝_i β_i N(k_j | q_i, σ_i² I)
+///
+/// where at first σ_i² = 1/scale (√d/scale for scaled-dot), and β_i ∝ e^bias_i for the gaussian
+/// energy, β_i ∝ exp(½‖q_i‖²/σ² + bias_i) for the others. Then scale > 0, a bias is one number for
+/// each query (…, Lq, 1), > −inf, and soft caps and relative positions are refused. Scores, and
+/// with them potentials, are s_ij = log (β_i N(k_j | q_i, σ_i² I)): g_j is the log-density of key
+/// j. All times but the last are computed in float64. The log-likelihood never falls from time to
+/// time.
+struct Repetition {
+  Index iterations = 1;             ///< T >= 1
+  bool estimates_variance = false;  ///< dnas: σ_i² ← Σ_j π_ij ‖k_j − q_i‖² / d with the new q
+  bool estimates_priors = false;  ///< dnas: β_i ← mean_j ξ_ij
+  /// No σ_i² is estimated below it, as the likelihood is unbounded for σ_i² → 0; > 0. Other than
+  /// the default only with estimates_variance.
+  double min_variance = 1e-6;
+};
+
 /// How scores and weights are computed:
 ///
 ///   s_ij = softcap(scale · energy(q_i, k_j)) + relative_ij + bias_ij + log preference_ij
@@ -60,6 +86,8 @@ struct AttentionOptions {
   double hybrid = 0.5;  ///< for hnas: u in [0, 1], unless the operand hybrid is present
   double alpha = 1;     ///< for fenchel: multiplies the scale; finite
   Stopping stopping;    ///< for sinkhorn; error: Σ_j |c_j − b_j| / Σ_j b_j of the column sums c
+
+  std::optional<Repetition> repetition;  ///< for unas and dnas
 
   /// For sinkhorn: bytes per thread in which exponentials may be kept from one iteration to the
   /// next. This saves time and changes no bit.
@@ -184,11 +212,12 @@ struct ProblemSummary {
   Index padded_queries = 0;  ///< queries outside of the sequence
   Index padded_keys = 0;     ///< keys outside of the sequence
 
-  /// With the energy gaussian, the log-likelihood of the mixture of Gaussians with variance
-  /// 1/scale: under unas of the own queries, with the keys as centres, and under dnas of the own
+  /// The log-likelihood of the mixture of Gaussians with variance 1/scale that the gaussian energy
+  /// stands for: under unas of the own queries, with the keys as centres, and under dnas of the own
   /// keys, with the queries as centres. The priors are proportional to e^bias, where the bias has
-  /// one number for each centre. NaN for anything else (MATHEMATICS.md §2, the mixture view).
-  double log_likelihood = std::numeric_limits<double>::quiet_NaN();
+  /// one number for each centre. One number, or with Repetition one for each time, also of dnas
+  /// with the other energies; empty for anything else (MATHEMATICS.md §2, the mixture view).
+  std::vector<double> log_likelihood;
 };
 
 struct AttentionSummary {

@@ -5,46 +5,16 @@
 #include <limits>
 
 #include "attnkit/error.hpp"
-#include "collapse/component_energy.hpp"
 #include "kernel/few_rows.hpp"
 #include "pass/output.hpp"
 #include "scheme/log_likelihood.hpp"
 #include "scheme/scheme.hpp"
+#include "scheme/squared_distances.hpp"
+#include "score/mixture_energy.hpp"
 #include "tensor/compensated.hpp"
 
 namespace attn::collapse {
 namespace {
-
-// Σ_j ξ_ij ‖k_j − q_i‖² by row, for weights ξ.
-class SquaredDistances final : public Observer<double> {
- public:
-  SquaredDistances(MatrixView<const double> points, MatrixView<const double> centres)
-      : points_(points), centres_(centres), sums_(static_cast<std::size_t>(centres.rows), 0.0) {}
-
-  void observe(const WeightTile<double>& tile, Index) override {
-    const TileRange& range = tile.range;
-    for (Index i = 0; i < range.rows; ++i) {
-      const double* const centre = centres_.row(range.row0 + i);
-      double sum = 0;
-      for (Index j = 0; j < range.cols; ++j) {
-        const double* const point = points_.row(range.col0 + j);
-        double distance = 0;
-        for (Index c = 0; c < points_.cols; ++c) {
-          distance += (point[c] - centre[c]) * (point[c] - centre[c]);
-        }
-        sum += tile.weights(i, j) * distance;
-      }
-      sums_[static_cast<std::size_t>(range.row0 + i)] += sum;
-    }
-  }
-
-  double value() const { return compensated_sum(sums_); }
-
- private:
-  MatrixView<const double> points_;
-  MatrixView<const double> centres_;
-  PooledVector<double> sums_;
-};
 
 double log_likelihood_of(const PooledVector<double>& col, Index dimension, double variance) {
   const auto count = static_cast<double>(col.size());
@@ -63,7 +33,8 @@ SchemeOptions dnas() {
 class Expectation {
  public:
   Expectation(MatrixView<const double> points, const GaussianMixture& mixture)
-      : energy_(mixture.centres(), points, mixture.log_prior, mixture.variance),
+      : variance_(mixture.log_prior.size(), mixture.variance),
+        energy_(mixture.centres(), points, mixture.log_prior, variance_),
         scores_(terms(energy_)) {}
 
   const Scores<double>& scores() const { return scores_; }
@@ -75,7 +46,8 @@ class Expectation {
     return terms;
   }
 
-  ComponentEnergy energy_;
+  PooledVector<double> variance_;
+  MixtureEnergy<double> energy_;
   Scores<double> scores_;
 };
 
@@ -120,7 +92,7 @@ EmStep em_step(MatrixView<const double> points, const GaussianMixture& from,
     std::fill(potentials.row.begin(), potentials.row.end(), 0.0);
     show_weights<double>(expectation.scores(), potentials, 0, {&distances}, threads);
     const auto numbers = static_cast<double>(points.rows) * static_cast<double>(points.cols);
-    const double estimate = distances.value() / numbers;
+    const double estimate = compensated_sum(distances.sums()) / numbers;
     step.at_floor = estimate < options.min_variance;
     to.variance = step.at_floor ? options.min_variance : estimate;
   }
@@ -150,11 +122,11 @@ double dnas_centres(MatrixView<const double> points, const GaussianMixture& from
 
 std::int64_t em_step_bytes(Index components, Index points, Index dimension, int threads) {
   constexpr std::size_t number = sizeof(double);
-  return ComponentEnergy::bytes(points, dimension) +
+  return mixture_energy_bytes(components, points, dimension) +
          attend_bytes(Scheme::dnas, components, points, number, threads) +
          output_bytes(Scheme::dnas, components, points, dimension, number, threads) +
          product_energy_bytes(EnergyKind::dot, components, points, dimension, number) +
-         2 * components * static_cast<std::int64_t>(number);
+         3 * components * static_cast<std::int64_t>(number);
 }
 
 }  // namespace attn::collapse

@@ -6,6 +6,7 @@
 
 #include "plan/option_checks.hpp"
 #include "plan/regions.hpp"
+#include "plan/repeated_scores.hpp"
 #include "scheme/scheme_description.hpp"
 #include "tensor/batch.hpp"
 
@@ -65,6 +66,10 @@ AttentionLayout::AttentionLayout(const AttentionShapes& shapes, const AttentionO
   recipe.heads = leading.empty() ? 1 : leading.back();
   if (q) take_energy(shapes, options);
   take_terms(shapes);
+  repetition = options.repetition;
+  if (!repetition) return;
+  require_repetition(*repetition, scheme.scheme, recipe, static_cast<bool>(q),
+                     !bias || bias->cols == 1, sink.has_value());
 }
 
 void AttentionLayout::take_options(const AttentionOptions& options) {

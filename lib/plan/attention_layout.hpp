@@ -52,6 +52,7 @@ class AttentionLayout {
   ScoreRecipe recipe;
   Causal causal = Causal::none;
   SchemeOptions scheme;
+  std::optional<Repetition> repetition;
 
   Index queries() const { return sizes.queries; }
   Index keys() const { return sizes.keys; }

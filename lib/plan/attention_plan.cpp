@@ -67,6 +67,9 @@ class AttentionPlan<T>::Impl {
                              const AttentionOutputs<T>& outputs) {
     AttentionSummary summary;
     summary.problems.resize(static_cast<std::size_t>(layout_.problems));
+    if (layout_.repetition) {
+      throw Error(Failure::usage, "repeated attention has no gradients");
+    }
     require_outputs(layout_, outputs);
     differentiate(inputs, grad_out, wanted, [&](Index problem, HeadWork<T>& work, int threads) {
       forward(problem, outputs, true, work, threads);
@@ -168,7 +171,7 @@ class AttentionPlan<T>::Impl {
     HeadForward<T> head;
     head.recipe = &layout_.recipe;
     head.arrays = &work.head.arrays;
-    head.scores = &work.scores->scores();
+    head.scores = &work.scores();
     head.options = work.scheme;
     head.attention = &work.attention;
     head.out = work.out;

@@ -43,6 +43,14 @@ MatrixView<T> block_of(const TensorView<T>& view, Index problem, Index rows, Ind
   return {view.data == nullptr ? nullptr : view.data + problem * rows * cols, rows, cols};
 }
 
+template <class T>
+std::vector<double> likelihoods_of(const AttentionLayout& layout, const HeadWork<T>& work) {
+  if (work.repeated) return work.repeated->log_likelihood(work.attention);
+  const auto one = log_likelihood_of(layout.recipe, work.head.arrays, work.scores(), work.scheme,
+                                     work.attention);
+  return one ? std::vector<double>{*one} : std::vector<double>();
+}
+
 }  // namespace
 
 template <class T>
@@ -92,8 +100,14 @@ void attend_head(const AttentionLayout& layout, const AttentionOutputs<T>& outpu
   set_to_zero(all_weights);
   DenseWeights<T> weights(by_pair(all_weights, own));
   if (outputs.weights) observers.push_back(&weights);
-  work.scores.emplace(layout.recipe, work.head.arrays, threads);
-  work.attention = attend(work.scores->scores(), work.scheme, observers, threads);
+  if (layout.repetition) {
+    work.repeated.emplace(layout.recipe, work.head.arrays, work.scheme, *layout.repetition,
+                          threads);
+  } else {
+    work.plain.emplace(layout.recipe, work.head.arrays, threads);
+  }
+  work.attention = attend(work.scores(), work.scheme, observers, threads);
+  if (layout.repetition) work.attention.summary.iterations = layout.repetition->iterations;
   if (outputs.col_sum) copy_row(sums.values(), own.col0, 0, outputs.col_sum, problem);
   if (outputs.row_entropy) {
     PooledVector<double> entropies = entropy.values();
@@ -111,6 +125,9 @@ void require_results(const AttentionLayout& layout, const AttentionResults<T>& r
   const SchemeDescription& scheme = description_of(layout.scheme.scheme);
   if (scheme.is_iterated()) {
     throw Error(Failure::usage, "the gradients of sinkhorn need all of its iterations");
+  }
+  if (layout.repetition) {
+    throw Error(Failure::usage, "the gradients of repeated attention need every time of it");
   }
   if (layout.gate) throw Error(Failure::usage, "gradients with a gate need out before the gate");
   const auto require = [](const char* name, const auto& view, const Shape& expected) {
@@ -133,8 +150,8 @@ void take_results(const AttentionLayout& layout, const AttentionResults<T>& resu
   const MatrixView<const T> out =
       by_query(block_of(results.out, problem, layout.queries(), layout.v_head_dim), own);
   work.out = {const_cast<T*>(out.data), out.rows, out.cols, out.row_stride};
-  work.scores.emplace(layout.recipe, work.head.arrays, threads);
-  work.attention.allowed = work.scores->scores().allowed_counts();
+  work.plain.emplace(layout.recipe, work.head.arrays, threads);
+  work.attention.allowed = work.scores().allowed_counts();
   Potentials& potentials = work.attention.potentials;
   potentials.row = own_numbers(results.row_potential, problem, own.row0, own.rows);
   potentials.col = own_numbers(results.col_potential, problem, own.col0, own.cols);
@@ -152,9 +169,7 @@ ProblemSummary summary_of(const AttentionLayout& layout, const HeadWork<T>& work
           allowed.empty_keys(),
           layout.queries() - work.part.queries(),
           layout.keys() - work.part.keys(),
-          log_likelihood_of(layout.recipe, work.head.arrays, work.scores->scores(), work.scheme,
-                            work.attention)
-              .value_or(std::numeric_limits<double>::quiet_NaN())};
+          likelihoods_of(layout, work)};
 }
 
 template <class T>
@@ -173,6 +188,10 @@ std::int64_t attend_head_bytes(const AttentionLayout& layout, bool needs_out, in
   if (needs_out) bytes += queries * layout.v_head_dim * static_cast<Index>(sizeof(T));
   // Log-priors.
   bytes += std::max(queries, keys) * static_cast<Index>(sizeof(T));
+  if (layout.repetition) {
+    bytes += repeated_scores_bytes(layout.recipe, layout.scheme.scheme, layout.sizes, sizeof(T),
+                                   threads);
+  }
   return bytes;
 }
 

@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "plan/attention_arrays.hpp"
+#include "plan/repeated_scores.hpp"
 
 namespace attn {
 
@@ -11,12 +12,15 @@ template <class T>
 struct HeadWork {
   BoundHead<T> head;
   OwnPart part;
-  std::optional<HeadScores<T>> scores;
+  std::optional<HeadScores<T>> plain;         ///< the scores, unless attention is repeated
+  std::optional<RepeatedScores<T>> repeated;  ///< else these
   SchemeOptions scheme;
   WeightDropout dropout;
   Attention attention;
   Buffer<T> out_storage;  ///< memory of `out` if it is not an output
   MatrixView<T> out;      ///< of the own queries
+
+  const Scores<T>& scores() const { return repeated ? repeated->scores() : plain->scores(); }
 };
 
 /// Throws Error(usage) for an output that the plan's operands and scheme do not have, Error(input)

@@ -104,6 +104,11 @@ class Bits(RankTest):
                                         ["sinkhorn", "--iterations=4"])):
             self.check(place, "attn-compute", self.RESULTS, "--scheme", *scheme)
 
+    def test_repeated_attention(self):
+        for place, scheme in enumerate((["em", "--estimate=variance,priors"], ["mean-shift"])):
+            self.check(place, "attn-compute", "--emit=out,col_sum,col_potential", "--scheme",
+                       *scheme, "--iterations=3", "--energy=gaussian")
+
     def test_statistics(self):
         self.check(1, "explain-away-stats", "--scheme=unas,dnas")
 

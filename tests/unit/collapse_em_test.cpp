@@ -4,10 +4,10 @@
 #include <numbers>
 
 #include "attnkit/error.hpp"
-#include "collapse/component_energy.hpp"
 #include "collapse/expectation_maximisation.hpp"
 #include "guarded.hpp"
 #include "random_problem.hpp"
+#include "score/mixture_energy.hpp"
 
 using namespace attn;
 using namespace attn::testing;
@@ -122,8 +122,9 @@ TEST_CASE("scores of components are computed from differences") {
   Random random(87);
   for (const double offset : {0.0, 1e6}) {
     const Fitting problem = random_problem(random, 70, 9, 3, 1, offset);
-    const collapse::ComponentEnergy energy(problem.mixture.centres(), problem.view(),
-                                           problem.mixture.log_prior, problem.mixture.variance);
+    const std::vector<double> variance(9, problem.mixture.variance);
+    const MixtureEnergy<double> energy(problem.mixture.centres(), problem.view(),
+                                       problem.mixture.log_prior, variance);
     reference::Matrix q(9, 3);
     std::copy(problem.mixture.centre.begin(), problem.mixture.centre.end(), q.values.begin());
     for (const TileRange range : {TileRange{0, 9, 0, 70}, TileRange{3, 2, 61, 7}}) {

@@ -17,7 +17,9 @@ namespace attn::tools {
 
 /// The options of attn-compute, resolved.
 struct ComputeOptions {
-  SchemeOptions scheme;
+  std::string name;      ///< of the scheme on the command line
+  SchemeOptions scheme;  ///< of each time, if attention is repeated
+  std::optional<Repetition> repetition;
   ScoreOptions scores;
   std::vector<double> hybrid;           ///< u per head; hnas only
   std::string settings_left;            ///< settings of an earlier run that this run does not use

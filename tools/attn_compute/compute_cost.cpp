@@ -13,6 +13,7 @@
 #include "common/cost_report.hpp"
 #include "common/pair_writer.hpp"
 #include "pass/output.hpp"
+#include "plan/repeated_scores.hpp"
 #include "scheme/scheme_description.hpp"
 #include "stats/observers.hpp"
 
@@ -63,6 +64,15 @@ HeadNeeds compute_needs(const ComputeOptions& options, const AttentionInput& inp
     needs.kept_bytes += joined_bytes(input, shown_queries(options, input), element_size);
   }
   needs.work_bytes = [&options, &input, sums, element_size](int threads, std::int64_t) {
+    // Each thread works on a head of its own, or all threads work on one head together.
+    const auto at_most = [&](const auto& bytes) {
+      return std::max(threads * bytes(1), bytes(threads));
+    };
+    const std::int64_t repeated = options.repetition ? at_most([&](int used) {
+      return repeated_scores_bytes(input.recipe(options.scheme.scheme), options.scheme.scheme,
+                                   input.sizes(), element_size, used);
+    })
+                                                     : 0;
     const std::int64_t output = options.needs_out()
                                     ? output_bytes(options.scheme.scheme, input.queries, input.keys,
                                                    input.v_head_dim, element_size, threads)
@@ -72,11 +82,9 @@ HeadNeeds compute_needs(const ComputeOptions& options, const AttentionInput& inp
     const std::int64_t forward = std::max(scores, attend_bytes(options.scheme.scheme, input.queries,
                                                                input.keys, element_size, threads)) +
                                  threads * (sums + output);
-    // Each thread works on a head of its own, or all threads work on one head together.
     const std::int64_t backward =
-        std::max(threads * head_gradient_bytes(options, input, element_size, 1),
-                 head_gradient_bytes(options, input, element_size, threads));
-    return std::max(forward, backward);
+        at_most([&](int used) { return head_gradient_bytes(options, input, element_size, used); });
+    return repeated + std::max(forward, backward);
   };
   return needs;
 }
@@ -90,12 +98,20 @@ void report_cost(const cli::Arguments& arguments, const ComputeOptions& options,
   const auto heads = static_cast<double>(input.own_problems());
   const double out =
       options.needs_out() ? 2 * input.pairs() * static_cast<double>(input.v_head_dim) : 0;
-  const double passes = description.score_passes(options.scheme) +
-                        (options.emits("scores") ? 1 : 0) + (options.emits("energies") ? 1 : 0);
+  double passes = description.score_passes(options.scheme) + (options.emits("scores") ? 1 : 0) +
+                  (options.emits("energies") ? 1 : 0);
+  // The means of keys, and their distances from these.
+  double moving = 0;
+  if (options.repetition) {
+    const auto before = static_cast<double>(options.repetition->iterations - 1);
+    passes += before * description.score_passes(options.scheme);
+    moving = before * input.pairs() * static_cast<double>(input.depth) *
+             (options.repetition->estimates_variance ? 7 : 2);
+  }
   const Index joined = options.join && input.wo ? shown_queries(options, input) : 0;
   const double joining = 2 * heads * static_cast<double>(joined) *
                          static_cast<double>(input.v_head_dim * input.joined_width);
-  const double flops = input.score_flops(options.scheme.scheme, passes) + out + joining +
+  const double flops = input.score_flops(options.scheme.scheme, passes) + out + moving + joining +
                        gradient_flops(options, input);
   double bytes = heads * result_bytes(options, input, element);
   if (options.join) {
@@ -105,7 +121,7 @@ void report_cost(const cli::Arguments& arguments, const ComputeOptions& options,
   for (const GradientKind& kind : options.gradients) {
     bytes += static_cast<double>(element_count(kind.shape())) * static_cast<double>(element);
   }
-  const std::string scheme = scheme_name(options.scheme.scheme);
+  const std::string& scheme = options.name;
   const Shape shape = join(input.leading, {input.queries, input.keys});
 
   auto& result = report.result();

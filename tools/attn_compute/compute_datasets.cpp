@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "attn_compute/repeated_scheme.hpp"
 #include "common/convergence_words.hpp"
 #include "common/dataset_words.hpp"
 #include "common/padding_words.hpp"
@@ -16,6 +17,9 @@ void declare_formulas(cli::Declaration& d) {
       .formula("f_i = log sum_j exp(s_ij - g_j)      so that each row sums to 1");
   for (const SchemeDescription* scheme : schemes()) {
     d.formula(fmt::format("{:<9} {}", scheme->name(), scheme->formula()));
+  }
+  for (const RepeatedScheme& scheme : repeated_schemes) {
+    d.formula(fmt::format("{:<9} {}", scheme.name, scheme.formula));
   }
 }
 
@@ -55,7 +59,10 @@ void declare_results(cli::Declaration& d) {
       .report_member("log_likelihood",
                      "with --energy gaussian under unas and dnas, the log-likelihood of all heads: "
                      "the keys are centres of Gaussians of variance 1/scale and the queries data, "
-                     "under dnas the other way round; priors ~ exp(bias), a bias per centre");
+                     "under dnas the other way round; priors ~ exp(bias), a bias per centre. Of em "
+                     "with every energy")
+      .report_member("log_likelihood_by_iteration",
+                     "with em and mean-shift, before each time the queries move; never falls");
 }
 
 }  // namespace

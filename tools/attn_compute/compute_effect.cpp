@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "attn_compute/compute_task.hpp"
+#include "attn_compute/repeated_scheme.hpp"
 #include "attnkit/error.hpp"
 #include "common/result_inputs.hpp"
 #include "common/result_table.hpp"
@@ -20,7 +21,10 @@ Settings settings_of(const cli::Arguments& arguments, const ComputeTask& task) {
        score_settings(task.options.scores, scheme.scheme, task.input.causal)) {
     settings[name] = value;
   }
-  settings["attn_scheme"] = scheme_name(scheme.scheme);
+  settings["attn_scheme"] = task.options.name;
+  if (task.options.repetition) {
+    for (const auto& [name, value] : repetition_settings(task.options)) settings[name] = value;
+  }
   settings["attn_precision"] = task.f64 ? "f64" : "f32";
   if (description.has_preference()) settings["attn_alpha"] = task.options.scores.alpha;
   if (description.is_mixture() && arguments.number("hybrid")) {

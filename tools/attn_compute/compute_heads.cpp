@@ -10,6 +10,7 @@
 #include "common/weights_writer.hpp"
 #include "pass/output.hpp"
 #include "plan/output_gate.hpp"
+#include "plan/repeated_scores.hpp"
 #include "scheme/scheme_description.hpp"
 #include "stats/observers.hpp"
 #include "tensor/infinity.hpp"
@@ -24,7 +25,7 @@ struct HeadResult {
   std::vector<Buffer<T>> gradients;
   std::vector<double> col_sum;
   std::vector<double> row_entropy;
-  std::optional<double> log_likelihood;
+  std::vector<double> log_likelihood;  // by iteration
 };
 
 template <class Archive, class T>
@@ -48,8 +49,7 @@ void warn_of_surprises(const ComputeOptions& options, const AttentionInput& inpu
   const Scheme scheme = options.scheme.scheme;
   warn_of_leak({scheme}, input, report);
   if (input.queries == 1 && !is_softmax(scheme) && !description_of(scheme).is_mixture()) {
-    report.warn("with one query " + scheme_name(scheme) +
-                " is uniform over the keys it may attend to");
+    report.warn("with one query " + options.name + " is uniform over the keys it may attend to");
   }
 }
 
@@ -83,7 +83,7 @@ void spread(const ComputeOptions& options, const AttentionInput& input, const He
 // Writes the results of a head that are its scores rather than what is made of them.
 template <class T>
 void emit_scores(const ComputeOptions& options, const AttentionInput& input, const Head<T>& head,
-                 const HeadOutputs& outputs, int threads) {
+                 const Scores<T>& scores, const HeadOutputs& outputs, int threads) {
   const RowSelection* const chosen = options.queries ? &*options.queries : nullptr;
   const std::optional<RowSelection> own =
       chosen == nullptr ? std::nullopt : std::optional(own_queries(*chosen, head.part.range));
@@ -91,7 +91,6 @@ void emit_scores(const ComputeOptions& options, const AttentionInput& input, con
     return PairWriter<T>(outputs.dataset(name), outputs.position(head.problem), input.all_pairs(),
                          head.part.range, padding, chosen);
   };
-  const Scores<T>& scores = head.scores(options.scheme.scheme);
   naming_head(input, head, [&] {
     if (options.emits("scores")) {
       PairWriter<T> to = writer("scores", static_cast<T>(minus_infinity));
@@ -102,6 +101,18 @@ void emit_scores(const ComputeOptions& options, const AttentionInput& input, con
       write_energies(*scores.terms().energy, to, own ? &*own : nullptr, threads);
     }
   });
+}
+
+// The log-likelihood by iteration, empty if there is none.
+template <class T>
+std::vector<double> likelihoods_of(const ScoreRecipe& recipe, const Head<T>& head,
+                                   const SchemeOptions& scheme,
+                                   const std::optional<RepeatedScores<T>>& repeated,
+                                   const Attention& found) {
+  if (repeated) return repeated->log_likelihood(found);
+  const auto one =
+      log_likelihood_of(recipe, head.arrays(), head.scores(scheme.scheme), scheme, found);
+  return one ? std::vector<double>{*one} : std::vector<double>();
 }
 
 template <class T>
@@ -133,10 +144,18 @@ HeadResult<T> compute_head(const ComputeOptions& options, const AttentionInput& 
   if (!options.hybrid.empty()) {
     scheme.hybrid = options.hybrid[static_cast<std::size_t>(head.problem)];
   }
-  result.attention = naming_head(
-      input, head, [&] { return attend(head.scores(scheme.scheme), scheme, observers, threads); });
-  result.log_likelihood = log_likelihood_of(input.recipe(scheme.scheme), head.arrays(),
-                                            head.scores(scheme.scheme), scheme, result.attention);
+  const ScoreRecipe recipe = input.recipe(scheme.scheme);
+  std::optional<RepeatedScores<T>> repeated;
+  naming_head(input, head, [&] {
+    if (options.repetition) {
+      repeated.emplace(recipe, head.arrays(), scheme, *options.repetition, threads);
+    }
+    const Scores<T>& used = repeated ? repeated->scores() : head.scores(scheme.scheme);
+    result.attention = attend(used, scheme, observers, threads);
+    result.log_likelihood = likelihoods_of(recipe, head, scheme, repeated, result.attention);
+  });
+  if (options.repetition) result.attention.summary.iterations = options.repetition->iterations;
+  const Scores<T>& scores = repeated ? repeated->scores() : head.scores(scheme.scheme);
   if (options.emits_gradients()) {
     const MatrixView<const T> out(result.out.data(), queries, head.v().cols);
     result.gradients =
@@ -155,10 +174,10 @@ HeadResult<T> compute_head(const ComputeOptions& options, const AttentionInput& 
     const MatrixView<const T> out(result.out.data(), queries, head.v().cols);
     differentiate_join(options, input, head, out, threads, result.gradients);
   }
-  emit_scores(options, input, head, outputs, threads);
+  emit_scores(options, input, head, scores, outputs, threads);
   if (weights && options.queries) {
     // After the pass over all: it need not make every weight for the sake of a few.
-    show_rows<T>(head.scores(scheme.scheme), scheme, result.attention.potentials,
+    show_rows<T>(scores, scheme, result.attention.potentials,
                  own_queries(*options.queries, head.part.range), {&*weights}, threads);
   }
   spread(options, input, head, result);
@@ -188,7 +207,7 @@ ComputeTotals compute(const cli::Arguments& arguments, const ComputeTask& task,
   }
   ComputeTotals totals;
   totals.scheme.padding = input.padding();
-  std::optional<double> log_likelihood = 0.0;
+  bool has_likelihood = true;
   const double seconds = for_each_head<T, HeadResult<T>>(
       input, plan, progress,
       [&](double least_bias) { warn_of_finite_masks(least_bias, {options.scheme.scheme}, report); },
@@ -209,13 +228,12 @@ ComputeTotals compute(const cli::Arguments& arguments, const ComputeTask& task,
         }
         gradients.add(problem, result.gradients);
         totals.scheme.add(result.attention);
-        log_likelihood = result.log_likelihood && log_likelihood
-                             ? std::optional(*log_likelihood + *result.log_likelihood)
-                             : std::nullopt;
+        has_likelihood = has_likelihood && !result.log_likelihood.empty();
+        totals.add_likelihood(result.log_likelihood);
       },
       checkpoint);
   report.add_compute_seconds(seconds);
-  if (input.own_problems() > 0) totals.log_likelihood = log_likelihood;
+  if (!has_likelihood) totals.log_likelihood.clear();
   return totals;
 }
 

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "attn_compute/repeated_scheme.hpp"
 #include "cli/words.hpp"
 #include "common/bundles.hpp"
 #include "common/convergence_words.hpp"
@@ -16,7 +17,7 @@ namespace attn::tools {
 namespace {
 
 // The part of the summary line after the shape.
-std::string remarks(Scheme scheme, const Totals& totals) {
+std::string remarks(const std::string& scheme, const Totals& totals) {
   std::string text = padding_words(totals.padding);
   if (totals.empty_queries > 0) {
     text += ", " + cli::counted(totals.empty_queries, "query has", "queries have") +
@@ -26,7 +27,7 @@ std::string remarks(Scheme scheme, const Totals& totals) {
     text +=
         ", " + cli::counted(totals.masked_keys, "key is", "keys are") + " masked for all queries";
   }
-  if (description_of(scheme).is_iterated()) {
+  if (is_repeated(scheme) || description_of(scheme_of(scheme).value()).is_iterated()) {
     text += ", " + cli::counted(totals.worst.iterations, "iteration");
   }
   if (totals.worst.status == SolveStatus::not_converged) {
@@ -48,7 +49,8 @@ void record_results(const cli::Arguments& arguments, const ComputeOptions& optio
   if (scheme.has_preference()) {
     output.attribute("attn_alpha", options.scores.alpha);
   }
-  output.attribute("attn_scheme", scheme_name(options.scheme.scheme));
+  output.attribute("attn_scheme", options.name);
+  if (options.repetition) write_settings(repetition_settings(options), output);
   output.attribute("attn_precision", std::string(f64 ? "f64" : "f32"));
   output.attribute("attn_status", status_name(totals.worst.status));
   if (input.share) {
@@ -72,7 +74,7 @@ cli::Outcome conclude(const ComputeOptions& options, const AttentionInput& input
                       const ComputeTotals& found, cli::Report& report) {
   const Totals& totals = found.scheme;
   auto& result = report.result();
-  result["scheme"] = scheme_name(options.scheme.scheme);
+  result["scheme"] = options.name;
   result["problems"] = input.own_problems();
   result["queries"] = input.queries;
   result["keys"] = input.keys;
@@ -83,15 +85,18 @@ cli::Outcome conclude(const ComputeOptions& options, const AttentionInput& input
   result["empty_queries"] = totals.empty_queries;
   result["masked_keys"] = totals.masked_keys;
   add_padding(totals.padding, result);
-  if (found.log_likelihood) result["log_likelihood"] = *found.log_likelihood;
+  if (!found.log_likelihood.empty()) {
+    result["log_likelihood"] = found.log_likelihood.back();
+    if (options.repetition) result["log_likelihood_by_iteration"] = found.log_likelihood;
+  }
 
   cli::Outcome outcome;
-  outcome.summary = fmt::format("{}, {} in {}", scheme_name(options.scheme.scheme),
+  outcome.summary = fmt::format("{}, {} in {}", options.name,
                                 times(join(input.leading, {input.queries, input.keys})),
                                 f64 ? "float64" : "float32") +
-                    remarks(options.scheme.scheme, totals);
-  if (found.log_likelihood) {
-    outcome.summary += fmt::format(", log-likelihood {:.10g}", *found.log_likelihood);
+                    remarks(options.name, totals);
+  if (!found.log_likelihood.empty()) {
+    outcome.summary += fmt::format(", log-likelihood {:.10g}", found.log_likelihood.back());
   }
   if (totals.worst.status == SolveStatus::not_converged) {
     report.status("not_converged");
@@ -100,14 +105,14 @@ cli::Outcome conclude(const ComputeOptions& options, const AttentionInput& input
   return outcome;
 }
 
-cli::Outcome conclude_groups(const GroupReport& groups, Scheme scheme, Index heads,
+cli::Outcome conclude_groups(const GroupReport& groups, const std::string& scheme, Index heads,
                              const Totals& totals, cli::Report& report) {
   groups.write(report);
   report.result()["status"] = status_name(totals.worst.status);
   add_convergence(totals.worst.convergence, report.result());
   cli::Outcome outcome;
   outcome.status = totals.worst.status == SolveStatus::not_converged ? 1 : 0;
-  outcome.summary = fmt::format("{}, {} in {}", scheme_name(scheme), cli::counted(heads, "head"),
+  outcome.summary = fmt::format("{}, {} in {}", scheme, cli::counted(heads, "head"),
                                 cli::counted(groups.size(), "group")) +
                     remarks(scheme, totals);
   return outcome;

@@ -1,7 +1,7 @@
 #pragma once
 
-#include <optional>
 #include <string>
+#include <vector>
 
 #include "attn_compute/attention_results.hpp"
 #include "cli/command.hpp"
@@ -16,8 +16,13 @@ namespace attn::tools {
 /// What the heads of a run add up to.
 struct ComputeTotals {
   Totals scheme;
-  /// Of all heads together; absent where a head has none.
-  std::optional<double> log_likelihood;
+  /// Of all heads together, by iteration; empty where a head has none.
+  std::vector<double> log_likelihood;
+
+  void add_likelihood(const std::vector<double>& of_head) {
+    log_likelihood.resize(of_head.size());
+    for (std::size_t n = 0; n < of_head.size(); ++n) log_likelihood[n] += of_head[n];
+  }
 };
 
 /// Writes the attn_* attributes, which later tools need to compute the same weights again.
@@ -31,7 +36,7 @@ cli::Outcome conclude(const ComputeOptions& options, const AttentionInput& input
 
 /// The same for all groups of --each together. `groups` has gathered the conclusion of each group;
 /// the worst status is added to the result.
-cli::Outcome conclude_groups(const GroupReport& groups, Scheme scheme, Index heads,
+cli::Outcome conclude_groups(const GroupReport& groups, const std::string& scheme, Index heads,
                              const Totals& totals, cli::Report& report);
 
 }  // namespace attn::tools

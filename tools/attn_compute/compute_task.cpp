@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "attn_compute/query_list.hpp"
+#include "attn_compute/repeated_scheme.hpp"
 #include "attnkit/error.hpp"
 #include "common/scheme_settings.hpp"
 #include "common/score_source.hpp"
@@ -15,9 +16,11 @@ namespace attn::tools {
 namespace {
 
 // Rejects options that have no effect.
-void require_effect(const cli::Arguments& arguments, Scheme scheme) {
+void require_effect(const cli::Arguments& arguments, Scheme scheme, bool repeated) {
   require_effect_on(arguments, "hybrid", &SchemeDescription::is_mixture, {scheme});
-  require_effect_on(arguments, "iterations", &SchemeDescription::is_iterated, {scheme});
+  if (!repeated && arguments.given("iterations") && !description_of(scheme).is_iterated()) {
+    throw Error(Failure::usage, "--iterations requires --scheme sinkhorn, em or mean-shift");
+  }
   require_effect_on(arguments, "tolerance", &SchemeDescription::is_iterated, {scheme});
   require_effect_on(arguments, "alpha", &SchemeDescription::has_preference, {scheme});
 }
@@ -33,7 +36,9 @@ void require_scores_kept(const cli::Arguments& arguments, const ComputeOptions& 
 
 ComputeOptions resolve(const cli::Arguments& arguments, const io::InputBundle& bundle) {
   ComputeOptions options;
-  options.scheme.scheme = scheme_of(arguments.text("scheme")).value();
+  options.name = arguments.text("scheme");
+  options.repetition = repetition_of(arguments);
+  options.scheme.scheme = scheme_each_time(options.name);
   // Attributes of an earlier run describe that run; attributes that came with the tensors describe
   // the tensors.
   const ScoreOptions recorded = resolve_score_options(arguments, &bundle);
@@ -44,9 +49,9 @@ ComputeOptions resolve(const cli::Arguments& arguments, const io::InputBundle& b
         recorded.layout;  // the order of axes belongs to the tensors, not to that run
     options.settings_left = settings_left(recorded, options.scores);
   }
-  options.scheme.iterations = arguments.integer("iterations");
+  if (!options.repetition) options.scheme.iterations = arguments.integer("iterations");
   options.scheme.tolerance = arguments.number("tolerance");
-  require_effect(arguments, options.scheme.scheme);
+  require_effect(arguments, options.scheme.scheme, options.repetition.has_value());
   const std::string values = options.scores.source == ScoreOptions::Source::projection ? "wv" : "v";
   const auto wanted = arguments.words_of("emit");
   options.emitted.insert(wanted.begin(), wanted.end());
@@ -104,6 +109,7 @@ ComputeTask::ComputeTask(const cli::Arguments& arguments, io::InputBundle sectio
       input(input_of(bundle, options)),
       f64(arguments.f64.value_or(input.any_float64)) {
   require_layout_effect(arguments, input);
+  if (options.repetition) require_repeatable(options, input);
   if (description_of(options.scheme.scheme).is_mixture()) {
     options.hybrid = hybrid_per_head(arguments, bundle, input, false);
   }

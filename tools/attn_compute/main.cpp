@@ -8,6 +8,7 @@
 #include "attn_compute/compute_datasets.hpp"
 #include "attn_compute/compute_heads.hpp"
 #include "attn_compute/compute_report.hpp"
+#include "attn_compute/repeated_scheme.hpp"
 #include "common/bundles.hpp"
 #include "common/numeric_libraries.hpp"
 #include "common/ranks.hpp"
@@ -24,7 +25,12 @@ void declare_scheme(cli::Declaration& d) {
   for (const SchemeDescription* scheme : schemes()) {
     help += fmt::format(" {}: {}", scheme->name(), scheme->help());
   }
-  d.choice("scheme", {scheme_names.begin(), scheme_names.end()}, help, "unas");
+  std::vector<std::string> names(scheme_names.begin(), scheme_names.end());
+  for (const RepeatedScheme& scheme : repeated_schemes) {
+    help += fmt::format(" {}: {}", scheme.name, scheme.help);
+    names.emplace_back(scheme.name);
+  }
+  d.choice("scheme", names, help, "unas");
 }
 
 cli::Declaration declare() {
@@ -55,10 +61,12 @@ cli::Declaration declare() {
           "the dataset hybrid, a scalar or an array of the shape (H) or (B, H) for H heads of B "
           "sequences");
   d.integer("iterations", "T",
-            "Runs exactly T iterations of sinkhorn; with --tolerance, at most T.", 1,
-            Index{1} << 40)
-      .default_words("at most 1000");
+            "Runs exactly T iterations of sinkhorn; with --tolerance, at most T. Repeats em and "
+            "mean-shift T times.",
+            1, Index{1} << 40)
+      .default_words("sinkhorn: at most 1000");
   declare_tolerance(d);
+  declare_estimates(d);
   std::vector<std::string> results = {"out",     "weights",     "row_potential", "col_potential",
                                       "col_sum", "row_entropy", "scores",        "energies"};
   results.insert(results.end(), gradient_names().begin(), gradient_names().end());
@@ -128,8 +136,7 @@ class Compute : public SectionTool<ComputeTask> {
 
   cli::Outcome conclude(const GroupReport& groups) override {
     if (sections().several()) {
-      const Scheme scheme = scheme_of(arguments().text("scheme")).value();
-      return conclude_groups(groups, scheme, problems(), totals_, report());
+      return conclude_groups(groups, arguments().text("scheme"), problems(), totals_, report());
     }
     report().result() = groups.last();
     return outcome_;

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "plan/head.hpp"
+#include "scheme/mixture.hpp"
+
+namespace attn {
+
+/// Throws Error(usage) unless attention can be repeated under the scheme, with that energy, scale
+/// and so on: see Repetition. `vectors`: scores of q and k; `bias_by_query`: there is no bias, or
+/// it is one number for each query.
+void require_repetition(const Repetition& repetition, Scheme scheme, const ScoreRecipe& recipe,
+                        bool vectors, bool bias_by_query, bool has_sink);
+
+/// The scores of a head whose attention is repeated: those of the last time, after the queries have
+/// moved. Requires what require_repetition checks.
+template <class T>
+class RepeatedScores {
+ public:
+  /// Runs all times but the last. `head` must outlive it, and `options` are those of each time.
+  /// Throws the errors of attend, Error(input) for a bias of −inf under dnas, and Error(numerical)
+  /// for a likelihood that is not finite. Bits do not depend on `threads`.
+  RepeatedScores(const ScoreRecipe& recipe, const HeadArrays<T>& head, const SchemeOptions& options,
+                 const Repetition& repetition, int threads);
+
+  RepeatedScores(const RepeatedScores&) = delete;
+  RepeatedScores& operator=(const RepeatedScores&) = delete;
+
+  const Scores<T>& scores() const { return mixture_ ? mixture_->scores() : moved_->scores(); }
+
+  /// The log-likelihood by iteration, where `found` is attend(scores(), options). Empty if there is
+  /// none, see gaussian_log_likelihood.
+  std::vector<double> log_likelihood(const Attention& found) const;
+
+ private:
+  void estimate(const Repetition& repetition, int threads);
+  void shift(const Repetition& repetition, int threads);
+  Mixture start() const;
+
+  const ScoreRecipe& recipe_;
+  const HeadArrays<T>& head_;
+  SchemeOptions options_;
+  PooledVector<double> log_likelihood_;  // of all times but the last
+
+  // Under dnas.
+  Buffer<double> keys_;
+  MixtureData data_;
+  Mixture last_;
+  std::optional<MixtureScores<T>> mixture_;
+
+  // Under unas.
+  Buffer<T> queries_;
+  HeadArrays<T> at_;  // with the queries of the last time
+  std::optional<HeadScores<T>> moved_;
+};
+
+/// The most bytes that RepeatedScores allocates.
+std::int64_t repeated_scores_bytes(const ScoreRecipe& recipe, Scheme scheme,
+                                   const EnergySizes& sizes, std::size_t element_size, int threads);
+
+}  // namespace attn

@@ -1,0 +1,303 @@
+// Repeated attention of a plan (Repetition) against plain loops in long double.
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <numbers>
+#include <string>
+#include <vector>
+
+#include "attnkit/attention.hpp"
+#include "plan_array.hpp"
+#include "same_bits.hpp"
+#include "thrown_error.hpp"
+
+using namespace attn;
+using namespace attn::testing;
+
+namespace {
+
+using LongRows = std::vector<std::vector<long double>>;
+
+template <class T>
+LongRows long_rows_of(const Array<T>& array) {
+  const Index width = array.shape.back();
+  LongRows rows(static_cast<std::size_t>(array.shape[array.shape.size() - 2]));
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    for (Index c = 0; c < width; ++c) {
+      rows[i].push_back(
+          array.values[i * static_cast<std::size_t>(width) + static_cast<std::size_t>(c)]);
+    }
+  }
+  return rows;
+}
+
+long double square_distance(const std::vector<long double>& a, const std::vector<long double>& b) {
+  long double sum = 0;
+  for (std::size_t c = 0; c < a.size(); ++c) sum += (a[c] - b[c]) * (a[c] - b[c]);
+  return sum;
+}
+
+struct RepeatedCase {
+  Scheme scheme = Scheme::dnas;
+  std::string energy = "gaussian";
+  double scale = 1;
+  Repetition repetition;
+};
+
+struct RepeatedProblem {
+  LongRows q, k, v;
+  std::vector<long double> bias;   // by query; empty: none
+  std::vector<std::uint8_t> mask;  // (Lq, Lk); empty: none
+  bool allows(std::size_t i, std::size_t j) const {
+    return mask.empty() || mask[i * k.size() + j] != 0;
+  }
+};
+
+struct RepeatedFound {
+  LongRows out;
+  std::vector<long double> log_likelihood;
+};
+
+// Weights whose rows sum to 1, from scores of which `-HUGE_VALL` is forbidden. Returns LSE by
+// column.
+std::vector<long double> normalise_rows(LongRows& s, bool columns_first,
+                                        std::vector<long double>* mass) {
+  std::vector<long double> by_column(s.front().size(), 0);
+  for (std::size_t j = 0; columns_first && j < by_column.size(); ++j) {
+    long double most = -HUGE_VALL, sum = 0;
+    for (const auto& row : s) most = std::max(most, row[j]);
+    if (most == -HUGE_VALL) continue;
+    for (const auto& row : s) sum += std::exp(row[j] - most);
+    by_column[j] = most + std::log(sum);
+    for (auto& row : s) row[j] -= by_column[j];
+  }
+  for (std::size_t i = 0; i < s.size(); ++i) {
+    long double most = -HUGE_VALL, sum = 0;
+    for (const long double x : s[i]) most = std::max(most, x);
+    for (long double& x : s[i]) {
+      x = most == -HUGE_VALL ? 0 : std::exp(x - most);
+      sum += x;
+    }
+    for (long double& x : s[i]) x /= sum > 0 ? sum : 1;
+    if (mass != nullptr) (*mass)[i] = most == -HUGE_VALL ? 0 : std::exp(most) * sum;
+  }
+  return by_column;
+}
+
+LongRows products_with(const LongRows& weights, const LongRows& values) {
+  LongRows out(weights.size(), std::vector<long double>(values.front().size(), 0));
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    for (std::size_t j = 0; j < values.size(); ++j) {
+      for (std::size_t c = 0; c < values[j].size(); ++c) out[i][c] += weights[i][j] * values[j][c];
+    }
+  }
+  return out;
+}
+
+// The formulas of MATHEMATICS.md §2.
+RepeatedFound expected_repeated(const RepeatedProblem& problem, const RepeatedCase& what) {
+  const std::size_t n = problem.q.size();
+  const auto d = static_cast<long double>(problem.q.front().size());
+  const bool em = what.scheme == Scheme::dnas;
+  const long double root = what.energy == "scaled-dot" ? std::sqrt(d) : 1.0L;
+  std::vector<long double> variance(n, root / what.scale), prior(n, 0);
+  long double total = 0;
+  for (std::size_t i = 0; em && i < n; ++i) {
+    bool any = false;
+    for (std::size_t j = 0; j < problem.k.size(); ++j) any = any || problem.allows(i, j);
+    long double log = problem.bias.empty() ? 0 : problem.bias[i];
+    const std::vector<long double> origin(problem.q[i].size(), 0);
+    if (what.energy != "gaussian") log += square_distance(problem.q[i], origin) / (2 * variance[i]);
+    prior[i] = any ? std::exp(log) : 0;
+    total += prior[i];
+  }
+  for (long double& one : prior) one /= total > 0 ? total : 1;
+  RepeatedFound found;
+  LongRows q = problem.q;
+  for (Index t = 1;; ++t) {
+    LongRows s(n, std::vector<long double>(problem.k.size(), -HUGE_VALL));
+    for (std::size_t i = 0; i < n; ++i) {
+      for (std::size_t j = 0; j < problem.k.size(); ++j) {
+        if (!problem.allows(i, j)) continue;
+        const long double distance = square_distance(q[i], problem.k[j]);
+        if (em) {
+          s[i][j] = std::log(prior[i]) - distance / (2 * variance[i]) -
+                    d / 2 * std::log(2 * std::numbers::pi_v<long double> * variance[i]);
+        } else if (what.energy == "gaussian") {
+          s[i][j] = -what.scale * distance / 2;
+        } else {
+          long double product = 0;
+          for (std::size_t c = 0; c < q[i].size(); ++c) product += q[i][c] * problem.k[j][c];
+          s[i][j] = what.scale * product / root;
+        }
+      }
+    }
+    std::vector<long double> mass(n);
+    const std::vector<long double> g = normalise_rows(s, em, &mass);
+    long double likelihood = 0;
+    for (const long double one : g) likelihood += one;
+    found.log_likelihood.push_back(likelihood);
+    if (t == what.repetition.iterations) {
+      found.out = products_with(s, problem.v);
+      return found;
+    }
+    const LongRows next = products_with(s, problem.k);
+    long double all = 0;
+    for (const long double one : mass) all += one;
+    for (std::size_t i = 0; i < n; ++i) {
+      if (mass[i] == 0) continue;
+      q[i] = next[i];
+      long double sum = 0;
+      for (std::size_t j = 0; j < problem.k.size(); ++j) {
+        sum += s[i][j] * square_distance(q[i], problem.k[j]);
+      }
+      if (what.repetition.estimates_variance) {
+        variance[i] = std::max<long double>(what.repetition.min_variance, sum / d);
+      }
+      if (what.repetition.estimates_priors) prior[i] = mass[i] / all;
+    }
+  }
+}
+
+std::vector<RepeatedCase> repeated_cases() {
+  std::vector<RepeatedCase> all;
+  for (const char* const energy : {"gaussian", "dot", "scaled-dot"}) {
+    for (const Index iterations : {1, 2, 4}) {
+      all.push_back({Scheme::unas, energy, 0.7, Repetition{iterations}});
+      for (const bool variance : {false, true}) {
+        for (const bool priors : {false, true}) {
+          Repetition repetition{iterations, variance, priors};
+          if (variance) repetition.min_variance = 0.05;
+          all.push_back({Scheme::dnas, energy, 0.7, repetition});
+        }
+      }
+    }
+  }
+  return all;
+}
+
+template <class T>
+struct RepeatedArrays {
+  Array<T> q, k, v, bias;
+  std::vector<std::uint8_t> mask;
+  Shape mask_shape;
+
+  RepeatedArrays(Random& random, Index queries, Index keys, Index depth, bool with_terms)
+      : q(normal_array<T>({queries, depth}, random, 0.7)),
+        k(normal_array<T>({keys, depth}, random)),
+        v(normal_array<T>({keys, 3}, random)),
+        mask_shape{queries, keys} {
+    if (!with_terms) return;
+    bias = normal_array<T>({queries, 1}, random);
+    for (Index n = 0; n < queries * keys; ++n) mask.push_back(chance(random, 0.8) ? 1 : 0);
+  }
+
+  // A bias by query is no part of softmax's weights.
+  AttentionInputs<T> inputs(const RepeatedCase& what) const {
+    AttentionInputs<T> in;
+    in.q = q.view();
+    in.k = k.view();
+    in.v = v.view();
+    if (mask.empty()) return in;
+    if (what.scheme == Scheme::dnas) in.bias = bias.view();
+    in.mask = {mask.data(), mask_shape};
+    return in;
+  }
+  RepeatedProblem problem() const {
+    RepeatedProblem made{long_rows_of(q), long_rows_of(k), long_rows_of(v), {}, mask};
+    for (const T one : bias.values) made.bias.push_back(one);
+    return made;
+  }
+};
+
+AttentionOptions repeated_options(const RepeatedCase& what) {
+  AttentionOptions options;
+  options.scheme = what.scheme;
+  options.energy = what.energy;
+  options.scale = what.scale;
+  options.repetition = what.repetition;
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("repeated attention follows the formulas", T, float, double) {
+  Random random(1);
+  for (const auto& [queries, keys, depth, terms] :
+       {std::tuple<Index, Index, Index, bool>{1, 1, 1, false},
+        {5, 3, 2, true},
+        {33, 70, 3, true}}) {
+    const RepeatedArrays<T> arrays(random, queries, keys, depth, terms);
+    for (const RepeatedCase& what : repeated_cases()) {
+      CAPTURE(static_cast<int>(what.scheme));
+      CAPTURE(what.energy);
+      CAPTURE(what.repetition.iterations);
+      CAPTURE(what.repetition.estimates_variance);
+      CAPTURE(what.repetition.estimates_priors);
+      const AttentionInputs<T> in = arrays.inputs(what);
+      const RepeatedFound want = expected_repeated(arrays.problem(), what);
+      Array<T> out({queries, 3});
+      AttentionPlan<T> plan(shapes_of(in), repeated_options(what), 1);
+      AttentionOutputs<T> outputs;
+      outputs.out = out.view();
+      const AttentionSummary summary = plan.run(in, outputs);
+      // Each time may enlarge what rounding has done to the queries before it.
+      const double limit = (sizeof(T) == sizeof(float) ? 4e-5 : 1e-12) *
+                           std::pow(4.0, static_cast<double>(what.repetition.iterations - 1));
+      const LongRows found = long_rows_of(out);
+      for (std::size_t i = 0; i < found.size(); ++i) {
+        for (std::size_t c = 0; c < 3; ++c) CHECK(std::abs(found[i][c] - want.out[i][c]) <= limit);
+      }
+      CHECK(summary.iterations() == what.repetition.iterations);
+      const auto& likelihood = summary.problems.front().log_likelihood;
+      if (what.scheme == Scheme::dnas) {
+        REQUIRE(likelihood.size() == want.log_likelihood.size());
+        for (std::size_t t = 0; t < likelihood.size(); ++t) {
+          CHECK(std::abs(likelihood[t] - want.log_likelihood[t]) <=
+                limit * static_cast<double>(keys) * 10);
+        }
+      }
+      Array<T> again({queries, 3});
+      outputs.out = again.view();
+      AttentionPlan<T>(shapes_of(in), repeated_options(what), 5).run(in, outputs);
+      CHECK(same_bits(again.values.data(), out.values.data(), queries * 3));
+    }
+  }
+}
+
+TEST_CASE("what cannot be repeated is refused") {
+  Random random(2);
+  const RepeatedArrays<double> arrays(random, 4, 5, 2, false);
+  const auto refusal = [&](const AttentionOptions& options, const AttentionInputs<double>& in) {
+    return thrown_error([&] { AttentionPlan<double>(shapes_of(in), options, 1); });
+  };
+  const RepeatedCase em{Scheme::dnas, "gaussian", 1, Repetition{2}};
+  const AttentionInputs<double> in = arrays.inputs(em);
+  for (const Scheme scheme : {Scheme::hnas, Scheme::sinkhorn, Scheme::fenchel}) {
+    AttentionOptions options = repeated_options(em);
+    options.scheme = scheme;
+    CHECK(refusal(options, in).failure() == Failure::usage);
+  }
+  const auto with = [&](const auto& change) {
+    AttentionOptions options = repeated_options(em);
+    change(options);
+    CHECK(refusal(options, in).failure() == Failure::usage);
+  };
+  with([](AttentionOptions& options) { options.repetition->iterations = 0; });
+  with([](AttentionOptions& options) { options.repetition->min_variance = 0.5; });
+  with([](AttentionOptions& options) { options.scale = -1; });
+  with([](AttentionOptions& options) { options.softcap = 3; });
+  with([](AttentionOptions& options) { options.relative = RelativePositions::alibi; });
+  with([](AttentionOptions& options) {
+    options.scheme = Scheme::unas;
+    options.repetition->estimates_priors = true;
+  });
+  const std::vector<double> numbers(20, 0.0);
+  AttentionInputs<double> by_pair = in;
+  by_pair.bias = {numbers.data(), {4, 5}};
+  CHECK(refusal(repeated_options(em), by_pair).failure() == Failure::usage);
+  AttentionInputs<double> with_sink = in;
+  with_sink.sink = {numbers.data(), {}};
+  CHECK(refusal(repeated_options(em), with_sink).failure() == Failure::usage);
+}

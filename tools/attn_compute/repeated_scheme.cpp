@@ -1,0 +1,83 @@
+#include "attn_compute/repeated_scheme.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "attnkit/error.hpp"
+#include "plan/repeated_scores.hpp"
+
+namespace attn::tools {
+namespace {
+
+const RepeatedScheme* repeated_scheme(const std::string& name) {
+  const auto* const found = std::find_if(repeated_schemes.begin(), repeated_schemes.end(),
+                                         [&](const auto& one) { return one.name == name; });
+  return found == repeated_schemes.end() ? nullptr : found;
+}
+
+}  // namespace
+
+bool is_repeated(const std::string& scheme) { return repeated_scheme(scheme) != nullptr; }
+
+Scheme scheme_each_time(const std::string& scheme) {
+  const RepeatedScheme* const repeated = repeated_scheme(scheme);
+  return repeated == nullptr ? scheme_of(scheme).value() : repeated->each_time;
+}
+
+void declare_estimates(cli::Declaration& d) {
+  d.choices("estimate", {"variance", "priors"},
+            "What em estimates besides the centres: the variance S_i of each query's Gaussian, "
+            "which is 1/scale at first (sqrt(d)/scale for scaled-dot), and their priors b_i.")
+      .default_words("nothing");
+  d.number("min-variance", "S", "Lower bound of the variances that em estimates.",
+           cli::Declaration::Range::positive(), Repetition().min_variance);
+}
+
+std::optional<Repetition> repetition_of(const cli::Arguments& arguments) {
+  const auto require = [](bool holds, const std::string& message) {
+    if (!holds) throw Error(Failure::usage, message);
+  };
+  const std::string name = arguments.text("scheme");
+  const std::vector<std::string> estimated = arguments.words_of("estimate");
+  const auto estimates = [&](const char* what) {
+    return std::find(estimated.begin(), estimated.end(), what) != estimated.end();
+  };
+  require(name == "em" || !arguments.given("estimate"), "--estimate requires --scheme em");
+  require(estimates("variance") || !arguments.given("min-variance"),
+          "--min-variance requires --scheme em --estimate variance");
+  if (!is_repeated(name)) return std::nullopt;
+  require(arguments.given("iterations"), fmt::format("--scheme {} requires --iterations T", name));
+  Repetition repetition;
+  repetition.iterations = arguments.integer("iterations").value();
+  repetition.estimates_variance = estimates("variance");
+  repetition.estimates_priors = estimates("priors");
+  repetition.min_variance = arguments.number("min-variance").value();
+  return repetition;
+}
+
+void require_repeatable(const ComputeOptions& options, const AttentionInput& input) {
+  require_repetition(*options.repetition, options.scheme.scheme,
+                     input.recipe(options.scheme.scheme), input.q.has_value(),
+                     !input.bias || input.bias->cols == 1, input.sink.has_value());
+  if (options.emits_gradients()) {
+    throw Error(Failure::usage, fmt::format("--scheme {} has no gradients", options.name));
+  }
+}
+
+std::vector<std::pair<std::string, Setting>> repetition_settings(const ComputeOptions& options) {
+  const Repetition& repetition = *options.repetition;
+  std::vector<std::pair<std::string, Setting>> settings = {
+      {"attn_repeated", std::int64_t{repetition.iterations}}};
+  if (options.scheme.scheme != Scheme::dnas) return settings;
+  std::vector<std::string> estimated;
+  if (repetition.estimates_variance) estimated.emplace_back("variance");
+  if (repetition.estimates_priors) estimated.emplace_back("priors");
+  settings.emplace_back("attn_estimate", fmt::format("{}", fmt::join(estimated, ",")));
+  if (repetition.estimates_variance) {
+    settings.emplace_back("attn_min_variance", repetition.min_variance);
+  }
+  return settings;
+}
+
+}  // namespace attn::tools

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "attn_compute/attention_results.hpp"
+#include "cli/command.hpp"
+#include "common/attention_input.hpp"
+#include "common/settings.hpp"
+
+/// The schemes of attn-compute that repeat attention on queries that move (Repetition).
+namespace attn::tools {
+
+struct RepeatedScheme {
+  std::string_view name;
+  Scheme each_time;
+  std::string_view help;     ///< what follows the name in the help
+  std::string_view formula;  ///< of the manual page
+};
+
+inline constexpr std::array<RepeatedScheme, 2> repeated_schemes = {
+    {{"em", Scheme::dnas,
+      "dnas repeated as EM of a mixture of Gaussians with the queries as centres.",
+      "T times q_i = sum_j weight_ij k_j, with dnas of log N(k_j | q_i, S_i I) + log b_i"},
+     {"mean-shift", Scheme::unas, "unas repeated, with queries that move to the means of keys.",
+      "T times q_i = sum_j weight_ij k_j, with unas"}}};
+
+bool is_repeated(const std::string& scheme);
+
+/// The scheme of that name, or of each time.
+Scheme scheme_each_time(const std::string& scheme);
+
+/// Declares --estimate and --min-variance.
+void declare_estimates(cli::Declaration& d);
+
+/// Nothing unless --scheme repeats attention. Throws Error(usage) for options that are missing or
+/// have no effect.
+std::optional<Repetition> repetition_of(const cli::Arguments& arguments);
+
+/// Throws the errors of require_repetition, and Error(usage) for gradients.
+void require_repeatable(const ComputeOptions& options, const AttentionInput& input);
+
+/// Requires options.repetition: attn_repeated, and of em attn_estimate and attn_min_variance.
+std::vector<std::pair<std::string, Setting>> repetition_settings(const ComputeOptions& options);
+
+}  // namespace attn::tools
