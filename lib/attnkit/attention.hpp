@@ -53,6 +53,9 @@ enum class RelativePositions {
 /// with them potentials, are s_ij = log (β_i N(k_j | q_i, σ_i² I)): g_j is the log-density of key
 /// j. All times but the last are computed in float64. The log-likelihood never falls from time to
 /// time.
+///
+/// Gradients go through all times: under dnas in float64, under unas except for those of biases.
+/// They keep the queries of each time. Dropout is that of the last time.
 struct Repetition {
   Index iterations = 1;             ///< T >= 1
   bool estimates_variance = false;  ///< dnas: σ_i² ← Σ_j π_ij ‖k_j − q_i‖² / d with the new q

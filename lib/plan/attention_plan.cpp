@@ -67,10 +67,11 @@ class AttentionPlan<T>::Impl {
                              const AttentionOutputs<T>& outputs) {
     AttentionSummary summary;
     summary.problems.resize(static_cast<std::size_t>(layout_.problems));
-    if (layout_.repetition) {
-      throw Error(Failure::usage, "repeated attention has no gradients");
-    }
     require_outputs(layout_, outputs);
+    const bool shifts = layout_.repetition && layout_.scheme.scheme == Scheme::unas;
+    if (shifts && (wanted.bias || wanted.rel_bias)) {
+      throw Error(Failure::usage, "attention repeated under unas has no gradient of a bias");
+    }
     differentiate(inputs, grad_out, wanted, [&](Index problem, HeadWork<T>& work, int threads) {
       forward(problem, outputs, true, work, threads);
       summary.problems[static_cast<std::size_t>(problem)] = summary_of(layout_, work);
@@ -109,11 +110,13 @@ class AttentionPlan<T>::Impl {
 
   std::int64_t backward_bytes() const {
     const std::int64_t backward = differentiate_head_bytes(
-        layout_.recipe, layout_.scheme, static_cast<bool>(layout_.q), layout_.projects(), true,
-        layout_.sizes, layout_.v_head_dim, sizeof(T), problems_.inside());
+        layout_.recipe, layout_.scheme, layout_.repetition, static_cast<bool>(layout_.q),
+        layout_.projects(), true, layout_.sizes, layout_.v_head_dim, sizeof(T), problems_.inside());
     const std::int64_t out = layout_.queries() * layout_.v_head_dim * static_cast<Index>(sizeof(T));
-    return score_bytes() +
-           std::max(attend_head_bytes<T>(layout_, true, problems_.inside()), out + backward);
+    const std::int64_t forward = attend_head_bytes<T>(layout_, true, problems_.inside());
+    // Repeated attention keeps what it has made on the way.
+    if (layout_.repetition) return score_bytes() + forward + out + backward;
+    return score_bytes() + std::max(forward, out + backward);
   }
 
   // `attend(problem, work, threads)` fills in the results of a head.
@@ -172,6 +175,7 @@ class AttentionPlan<T>::Impl {
     head.recipe = &layout_.recipe;
     head.arrays = &work.head.arrays;
     head.scores = &work.scores();
+    head.repeated = work.repeated ? &*work.repeated : nullptr;
     head.options = work.scheme;
     head.attention = &work.attention;
     head.out = work.out;

@@ -115,6 +115,9 @@ struct HeadGradientTargets {
   HeadProjectionTargets<T> projections;
 };
 
+template <class T>
+class RepeatedScores;
+
 /// A head with its results.
 template <class T>
 struct HeadForward {
@@ -122,16 +125,17 @@ struct HeadForward {
   const HeadArrays<T>* arrays = nullptr;
   const Scores<T>* scores = nullptr;
   SchemeOptions options;
-  const Attention* attention = nullptr;  ///< result of attend(scores, options)
-  MatrixView<const T> out;               ///< (Lq, dv), before the gate
-  MatrixView<const T> grad_out;          ///< (Lq, dv), after the gate
-  ProjectedFrom<T> q, k, v;              ///< views without data if nothing is projected
-  WeightDropout dropout = {};            ///< with which `out` was made
+  const Attention* attention = nullptr;         ///< result of attend(scores, options)
+  MatrixView<const T> out;                      ///< (Lq, dv), before the gate
+  MatrixView<const T> grad_out;                 ///< (Lq, dv), after the gate
+  ProjectedFrom<T> q, k, v;                     ///< views without data if nothing is projected
+  WeightDropout dropout = {};                   ///< with which `out` was made
+  const RepeatedScores<T>* repeated = nullptr;  ///< whose `scores` are, if attention is repeated
 };
 
-/// Computes all gradients of a head: `differentiate`, the adjoints of energy and biases, and the
-/// chain rule through the projections. The gradient of x is the sum, in T, of the parts through q,
-/// and then through k and v if they come from x.
+/// Computes all gradients of a head: `differentiate`, the adjoints of energy and biases, or those
+/// of repeated attention, and the chain rule through the projections. The gradient of x is the sum,
+/// in T, of the parts through q, and then through k and v if they come from x.
 template <class T>
 void differentiate_head(const HeadForward<T>& head, const HeadGradientTargets<T>& targets,
                         int threads);
@@ -139,8 +143,8 @@ void differentiate_head(const HeadForward<T>& head, const HeadGradientTargets<T>
 /// The most bytes that differentiate_head allocates if all gradients are requested, or only those
 /// that need no scores (v, wv, hybrid). `projects`: through projections.
 std::int64_t differentiate_head_bytes(const ScoreRecipe& recipe, const SchemeOptions& options,
-                                      bool vectors, bool projects, bool needs_scores,
-                                      const EnergySizes& sizes, Index v_head_dim,
-                                      std::size_t element_size, int threads);
+                                      const std::optional<Repetition>& repetition, bool vectors,
+                                      bool projects, bool needs_scores, const EnergySizes& sizes,
+                                      Index v_head_dim, std::size_t element_size, int threads);
 
 }  // namespace attn

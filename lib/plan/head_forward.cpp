@@ -102,7 +102,7 @@ void attend_head(const AttentionLayout& layout, const AttentionOutputs<T>& outpu
   if (outputs.weights) observers.push_back(&weights);
   if (layout.repetition) {
     work.repeated.emplace(layout.recipe, work.head.arrays, work.scheme, *layout.repetition,
-                          threads);
+                          needs_out, threads);
   } else {
     work.plain.emplace(layout.recipe, work.head.arrays, threads);
   }
@@ -189,8 +189,9 @@ std::int64_t attend_head_bytes(const AttentionLayout& layout, bool needs_out, in
   // Log-priors.
   bytes += std::max(queries, keys) * static_cast<Index>(sizeof(T));
   if (layout.repetition) {
-    bytes += repeated_scores_bytes(layout.recipe, layout.scheme.scheme, layout.sizes, sizeof(T),
-                                   threads);
+    bytes +=
+        repeated_scores_bytes(layout.recipe, layout.scheme.scheme, layout.sizes,
+                              needs_out ? layout.repetition->iterations : 1, sizeof(T), threads);
   }
   return bytes;
 }

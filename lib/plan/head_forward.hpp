@@ -29,7 +29,8 @@ template <class T>
 void require_outputs(const AttentionLayout& layout, const AttentionOutputs<T>& outputs);
 
 /// Computes a head's outputs into the arrays of all heads. `needs_out`: keeps `out` in `work` even
-/// if it is not an output. Throws the errors of HeadScores and attend.
+/// if it is not an output, and whatever else gradients need. Throws the errors of HeadScores and
+/// attend.
 template <class T>
 void attend_head(const AttentionLayout& layout, const AttentionOutputs<T>& outputs, bool needs_out,
                  HeadWork<T>& work, int threads);

@@ -4,6 +4,7 @@
 #include "gradient/projection_gradient.hpp"
 #include "plan/head.hpp"
 #include "plan/output_gate.hpp"
+#include "plan/repeated_scores.hpp"
 #include "scheme/gradient.hpp"
 
 namespace attn {
@@ -68,6 +69,22 @@ std::vector<std::unique_ptr<GradientSink<T>>> bias_sinks(const HeadForward<T>& h
   return sinks;
 }
 
+template <class T>
+void differentiate_once(const HeadForward<T>& head, const HeadGradientTargets<T>& targets,
+                        const Forward<T>& forward, MatrixView<T> grad_q, MatrixView<T> grad_k,
+                        MatrixView<T> grad_v, int threads) {
+  GradientTargets<T> sinks;
+  sinks.v = grad_v;
+  const auto energy = energy_sink(head, targets, grad_q, grad_k, threads);
+  if (energy) sinks.energies.push_back(energy.get());
+  const auto biases = bias_sinks(head, targets);
+  for (const auto& bias : biases) sinks.scores.push_back(bias.get());
+  sinks.hybrid = targets.hybrid != nullptr;
+  const NumberGradients numbers = differentiate(forward, sinks, threads);
+  if (targets.hybrid != nullptr) *targets.hybrid = static_cast<T>(numbers.hybrid);
+  if (targets.sink != nullptr) *targets.sink = static_cast<T>(numbers.sink);
+}
+
 }  // namespace
 
 template <class T>
@@ -95,16 +112,11 @@ void differentiate_head(const HeadForward<T>& head, const HeadGradientTargets<T>
     gated = before_gate<T>(*arrays.gate, head.grad_out);
     forward.grad_out = {gated.data(), head.grad_out.rows, head.grad_out.cols};
   }
-  GradientTargets<T> sinks;
-  sinks.v = v.view();
-  const auto energy = energy_sink(head, targets, q.view(), k.view(), threads);
-  if (energy) sinks.energies.push_back(energy.get());
-  const auto biases = bias_sinks(head, targets);
-  for (const auto& bias : biases) sinks.scores.push_back(bias.get());
-  sinks.hybrid = targets.hybrid != nullptr;
-  const NumberGradients numbers = differentiate(forward, sinks, threads);
-  if (targets.hybrid != nullptr) *targets.hybrid = static_cast<T>(numbers.hybrid);
-  if (targets.sink != nullptr) *targets.sink = static_cast<T>(numbers.sink);
+  if (head.repeated != nullptr) {
+    head.repeated->differentiate(forward, {q.view(), k.view(), v.view(), targets.bias}, threads);
+  } else {
+    differentiate_once(head, targets, forward, q.view(), k.view(), v.view(), threads);
+  }
 
   set_to_zero(back.x);
   set_to_zero(back.y);
@@ -114,12 +126,16 @@ void differentiate_head(const HeadForward<T>& head, const HeadGradientTargets<T>
 }
 
 std::int64_t differentiate_head_bytes(const ScoreRecipe& recipe, const SchemeOptions& options,
-                                      bool vectors, bool projects, bool needs_scores,
-                                      const EnergySizes& sizes, Index v_head_dim,
-                                      std::size_t element_size, int threads) {
+                                      const std::optional<Repetition>& repetition, bool vectors,
+                                      bool projects, bool needs_scores, const EnergySizes& sizes,
+                                      Index v_head_dim, std::size_t element_size, int threads) {
   std::int64_t bytes =
       differentiate_bytes(options, {sizes.queries, sizes.keys, v_head_dim, element_size, threads}) +
       gate_bytes(sizes.queries, v_head_dim, element_size);
+  if (repetition) {
+    bytes +=
+        repeated_gradient_bytes(recipe, options.scheme, sizes, v_head_dim, element_size, threads);
+  }
   if (!needs_scores) return bytes;
   const Index lanes = gradient_lanes(sizes.keys, threads);
   bytes += bias_gradient_bytes(sizes.queries, sizes.keys, lanes) +

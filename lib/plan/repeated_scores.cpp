@@ -5,6 +5,8 @@
 
 #include "energy/table.hpp"
 #include "pass/output.hpp"
+#include "scheme/gradient.hpp"
+#include "scheme/mixture_gradient.hpp"
 #include "scheme/scheme_description.hpp"
 #include "tensor/infinity.hpp"
 
@@ -28,6 +30,12 @@ Buffer<double> widened(MatrixView<const T> rows) {
     std::copy_n(rows.row(i), rows.cols, wide.data() + i * rows.cols);
   }
   return wide;
+}
+
+template <class From, class T>
+void narrow_to(const Buffer<From>& from, MatrixView<T> to) {
+  if (to.data == nullptr) return;
+  for (Index n = 0; n < from.size(); ++n) to.data[n] = static_cast<T>(from[n]);
 }
 
 }  // namespace
@@ -60,9 +68,14 @@ void require_repetition(const Repetition& repetition, Scheme scheme, const Score
 template <class T>
 RepeatedScores<T>::RepeatedScores(const ScoreRecipe& recipe, const HeadArrays<T>& head,
                                   const SchemeOptions& options, const Repetition& repetition,
-                                  int threads)
-    : recipe_(recipe), head_(head), options_(options), at_(head) {
-  options.scheme == Scheme::dnas ? estimate(repetition, threads) : shift(repetition, threads);
+                                  bool keeps, int threads)
+    : recipe_(recipe),
+      head_(head),
+      options_(options),
+      repetition_(repetition),
+      keeps_(keeps),
+      at_(head) {
+  options.scheme == Scheme::dnas ? estimate(threads) : shift(threads);
 }
 
 template <class T>
@@ -99,31 +112,33 @@ Mixture RepeatedScores<T>::start() const {
 }
 
 template <class T>
-void RepeatedScores<T>::estimate(const Repetition& repetition, int threads) {
+void RepeatedScores<T>::estimate(int threads) {
   keys_ = widened(head_.k);
   data_ = {{keys_.data(), head_.keys, head_.k.cols}, head_.mask, head_.band(recipe_)};
-  last_ = start();
-  for (Index t = 1; t < repetition.iterations; ++t) {
-    Mixture next(last_.components, last_.dimension);
-    log_likelihood_.push_back(em_step(data_, last_, repetition, next, threads));
-    last_ = std::move(next);
+  mixtures_.reserve(static_cast<std::size_t>(keeps_ ? repetition_.iterations : 1));
+  mixtures_.push_back(start());
+  for (Index t = 1; t < repetition_.iterations; ++t) {
+    Mixture next(head_.queries, head_.q.cols);
+    log_likelihood_.push_back(em_step(data_, mixtures_.back(), repetition_, next, threads));
+    if (!keeps_) mixtures_.pop_back();
+    mixtures_.push_back(std::move(next));
   }
-  mixture_.emplace(data_, last_);
+  mixture_.emplace(data_, mixtures_.back());
 }
 
 template <class T>
-void RepeatedScores<T>::shift(const Repetition& repetition, int threads) {
-  Buffer<T> next(repetition.iterations > 1 ? head_.queries * head_.q.cols : 0);
-  queries_ = Buffer<T>(next.size());
+void RepeatedScores<T>::shift(int threads) {
   for (Index t = 1;; ++t) {
     moved_.emplace(recipe_, at_, threads);
-    if (t == repetition.iterations) return;
+    if (t == repetition_.iterations) return;
+    Buffer<T> next(head_.queries * head_.q.cols);
     Output<T> means(head_.k, {next.data(), head_.queries, head_.q.cols});
     const Attention found = attend<T>(moved_->scores(), options_, {&means}, threads);
     const auto likelihood = log_likelihood_of(recipe_, at_, moved_->scores(), options_, found);
     if (likelihood) log_likelihood_.push_back(*likelihood);
-    std::swap(queries_, next);
-    at_.q = {queries_.data(), head_.queries, head_.q.cols};
+    if (!keeps_) queries_.clear();
+    queries_.push_back(std::move(next));
+    at_.q = {queries_.back().data(), head_.queries, head_.q.cols};
   }
 }
 
@@ -139,21 +154,143 @@ std::vector<double> RepeatedScores<T>::log_likelihood(const Attention& found) co
   return all;
 }
 
+template <class T>
+void RepeatedScores<T>::differentiate(const Forward<T>& last, const RepeatedGradients<T>& gradients,
+                                      int threads) const {
+  options_.scheme == Scheme::dnas ? differentiate_estimates(last, gradients, threads)
+                                  : differentiate_shifts(last, gradients, threads);
+}
+
+// All in float64.
+template <class T>
+void RepeatedScores<T>::differentiate_estimates(const Forward<T>& last,
+                                                const RepeatedGradients<T>& gradients,
+                                                int threads) const {
+  const Index n = head_.queries;
+  const Index m = head_.keys;
+  const Index d = head_.q.cols;
+  const Buffer<double> values = widened(last.v);
+  const Buffer<double> grad_out = widened(last.grad_out);
+  const Buffer<double> grad_values(gradients.v.data == nullptr ? 0 : m * last.v.cols);
+  const Buffer<double> grad_points(m * d);
+  const MatrixView<double> points(grad_points.data(), m, d);
+  set_to_zero(points);
+  MixtureUse use;
+  use.values = {values.data(), m, last.v.cols};
+  use.grad_out = {grad_out.data(), n, last.v.cols};
+  use.dropout = last.dropout;
+  const MatrixView<double> to_values(gradients.v.data == nullptr ? nullptr : grad_values.data(), m,
+                                     last.v.cols);
+  MixtureGradients mixture =
+      differentiate_mixture(data_, mixtures_.back(), use, points, to_values, threads);
+  for (std::size_t t = mixtures_.size() - 1; t > 0; --t) {
+    mixture = differentiate_em_step(data_, mixtures_[t - 1], mixtures_[t], repetition_, mixture,
+                                    points, threads);
+  }
+  const Mixture& first = mixtures_.front();
+  const bool by_norm = recipe_.energy != &gaussian_energy();
+  for (Index i = 0; by_norm && i < n; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    for (Index c = 0; c < d; ++c) {
+      mixture.centre[i * d + c] +=
+          mixture.log_prior[at] * first.centre[i * d + c] / first.variance[at];
+    }
+  }
+  narrow_to(mixture.centre, gradients.q);
+  narrow_to(grad_points, gradients.k);
+  narrow_to(grad_values, gradients.v);
+  set_to_zero(gradients.bias);
+  for (Index i = 0; gradients.bias.data != nullptr && i < n; ++i) {
+    gradients.bias(gradients.bias.rows > 1 ? i : 0, 0) +=
+        static_cast<T>(mixture.log_prior[static_cast<std::size_t>(i)]);
+  }
+}
+
+template <class T>
+void RepeatedScores<T>::differentiate_shifts(const Forward<T>& last,
+                                             const RepeatedGradients<T>& gradients,
+                                             int threads) const {
+  const Index n = head_.queries;
+  const Index m = head_.keys;
+  const Index d = head_.q.cols;
+  const Buffer<double> grad_keys(m * d);
+  std::fill(grad_keys.begin(), grad_keys.end(), 0.0);
+  const auto add = [&](const Buffer<T>& part) {
+    for (Index c = 0; c < part.size(); ++c) grad_keys[c] += static_cast<double>(part[c]);
+  };
+  Buffer<T> grad_out(n * d);
+  const Buffer<T> grad_q(n * d), by_energy(m * d), by_values(m * d);
+  HeadArrays<T> at = head_;
+  for (std::size_t t = queries_.size() + 1; t > 0; --t) {
+    const bool is_last = t == queries_.size() + 1;
+    at.q = t == 1 ? head_.q : MatrixView<const T>(queries_[t - 2].data(), n, d);
+    const HeadScores<T> scores(recipe_, at, threads);
+    Forward<T> forward = last;
+    Attention attention;
+    Buffer<T> out;
+    if (!is_last) {
+      out = Buffer<T>(n * d);
+      Output<T> means(head_.k, {out.data(), n, d});
+      attention = attend<T>(scores.scores(), options_, {&means}, threads);
+      forward.attention = &attention;
+      forward.v = head_.k;
+      forward.out = {out.data(), n, d};
+      forward.grad_out = {grad_out.data(), n, d};
+      forward.dropout = {};
+    }
+    forward.scores = &scores.scores();
+    GradientTargets<T> targets;
+    targets.v = is_last ? gradients.v : MatrixView<T>(by_values.data(), m, d);
+    const EnergyGradients<T> wanted{{grad_q.data(), n, d}, {by_energy.data(), m, d}, {}};
+    const auto sink =
+        recipe_.energy->differentiate(at.energy_arguments(recipe_.scale, threads), wanted);
+    targets.energies.push_back(sink.get());
+    attn::differentiate(forward, targets, threads);
+    add(by_energy);
+    if (!is_last) add(by_values);
+    std::copy(grad_q.begin(), grad_q.end(), grad_out.begin());
+  }
+  narrow_to(grad_q, gradients.q);
+  narrow_to(grad_keys, gradients.k);
+}
+
 std::int64_t repeated_scores_bytes(const ScoreRecipe& recipe, Scheme scheme,
-                                   const EnergySizes& sizes, std::size_t element_size,
+                                   const EnergySizes& sizes, Index keeps, std::size_t element_size,
                                    int threads) {
   const Index n = sizes.queries;
   const Index m = sizes.keys;
   const Index d = sizes.q_depth;
   if (scheme == Scheme::dnas) {
     const std::int64_t mixture = n * (d + 2) * static_cast<std::int64_t>(sizeof(double));
-    return m * d * static_cast<std::int64_t>(sizeof(double)) + 3 * mixture +
+    return m * d * static_cast<std::int64_t>(sizeof(double)) + (keeps + 3) * mixture +
            mixture_step_bytes(n, m, d, threads);
   }
-  return 2 * n * d * static_cast<std::int64_t>(element_size) +
+  return (keeps + 2) * n * d * static_cast<std::int64_t>(element_size) +
          recipe.energy->bytes(sizes, element_size) +
          attend_bytes(scheme, n, m, element_size, threads) +
          output_bytes(scheme, n, m, d, element_size, threads);
+}
+
+std::int64_t repeated_gradient_bytes(const ScoreRecipe& recipe, Scheme scheme,
+                                     const EnergySizes& sizes, Index v_head_dim,
+                                     std::size_t element_size, int threads) {
+  const Index n = sizes.queries;
+  const Index m = sizes.keys;
+  const Index d = sizes.q_depth;
+  const Index width = std::max(v_head_dim, d + 1);
+  constexpr auto number = static_cast<std::int64_t>(sizeof(double));
+  if (scheme == Scheme::dnas) {
+    return ((2 * m + n) * v_head_dim + m * d + 3 * n * (d + 2)) * number +
+           mixture_gradient_bytes(n, m, d, width, threads);
+  }
+  SchemeOptions options;
+  options.scheme = scheme;
+  return m * d * number + (4 * n * d + 2 * m * d) * static_cast<std::int64_t>(element_size) +
+         recipe.energy->bytes(sizes, element_size) +
+         recipe.energy->gradient_bytes(sizes, element_size, gradient_lanes(m, threads)) +
+         attend_bytes(scheme, n, m, element_size, threads) +
+         output_bytes(scheme, n, m, d, element_size, threads) +
+         differentiate_bytes(options, {n, m, width, element_size, threads});
 }
 
 template class RepeatedScores<float>;

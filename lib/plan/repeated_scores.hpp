@@ -3,6 +3,7 @@
 #include <optional>
 #include <vector>
 
+#include "gradient/gradient.hpp"
 #include "plan/head.hpp"
 #include "scheme/mixture.hpp"
 
@@ -14,16 +15,25 @@ namespace attn {
 void require_repetition(const Repetition& repetition, Scheme scheme, const ScoreRecipe& recipe,
                         bool vectors, bool bias_by_query, bool has_sink);
 
+/// Where the gradients of repeated attention go, contiguous but for bias. A gradient whose view has
+/// no data is not computed.
+template <class T>
+struct RepeatedGradients {
+  MatrixView<T> q, k, v;
+  MatrixView<T> bias;  ///< (Lq or 1, 1); only under dnas
+};
+
 /// The scores of a head whose attention is repeated: those of the last time, after the queries have
 /// moved. Requires what require_repetition checks.
 template <class T>
 class RepeatedScores {
  public:
   /// Runs all times but the last. `head` must outlive it, and `options` are those of each time.
+  /// `keeps`: keeps the queries of every time, which `differentiate` needs.
   /// Throws the errors of attend, Error(input) for a bias of −inf under dnas, and Error(numerical)
   /// for a likelihood that is not finite. Bits do not depend on `threads`.
   RepeatedScores(const ScoreRecipe& recipe, const HeadArrays<T>& head, const SchemeOptions& options,
-                 const Repetition& repetition, int threads);
+                 const Repetition& repetition, bool keeps, int threads);
 
   RepeatedScores(const RepeatedScores&) = delete;
   RepeatedScores& operator=(const RepeatedScores&) = delete;
@@ -34,30 +44,46 @@ class RepeatedScores {
   /// none, see gaussian_log_likelihood.
   std::vector<double> log_likelihood(const Attention& found) const;
 
+  /// Writes the gradients through all times. `last` is that of the last time: its scores,
+  /// attention, values and output, and dO.
+  void differentiate(const Forward<T>& last, const RepeatedGradients<T>& gradients,
+                     int threads) const;
+
  private:
-  void estimate(const Repetition& repetition, int threads);
-  void shift(const Repetition& repetition, int threads);
+  void estimate(int threads);
+  void shift(int threads);
   Mixture start() const;
+  void differentiate_estimates(const Forward<T>& last, const RepeatedGradients<T>& gradients,
+                               int threads) const;
+  void differentiate_shifts(const Forward<T>& last, const RepeatedGradients<T>& gradients,
+                            int threads) const;
 
   const ScoreRecipe& recipe_;
   const HeadArrays<T>& head_;
   SchemeOptions options_;
+  Repetition repetition_;
+  bool keeps_;
   PooledVector<double> log_likelihood_;  // of all times but the last
 
   // Under dnas.
   Buffer<double> keys_;
   MixtureData data_;
-  Mixture last_;
+  PooledVector<Mixture> mixtures_;  // of every time, or only of the last
   std::optional<MixtureScores<T>> mixture_;
 
   // Under unas.
-  Buffer<T> queries_;
-  HeadArrays<T> at_;  // with the queries of the last time
+  PooledVector<Buffer<T>> queries_;  // after each move, or only the last
+  HeadArrays<T> at_;                 // with the queries of the last time
   std::optional<HeadScores<T>> moved_;
 };
 
-/// The most bytes that RepeatedScores allocates.
+/// The most bytes that RepeatedScores allocates, and that it takes to differentiate in addition.
+/// `keeps` is how many times it keeps.
 std::int64_t repeated_scores_bytes(const ScoreRecipe& recipe, Scheme scheme,
-                                   const EnergySizes& sizes, std::size_t element_size, int threads);
+                                   const EnergySizes& sizes, Index keeps, std::size_t element_size,
+                                   int threads);
+std::int64_t repeated_gradient_bytes(const ScoreRecipe& recipe, Scheme scheme,
+                                     const EnergySizes& sizes, Index v_head_dim,
+                                     std::size_t element_size, int threads);
 
 }  // namespace attn

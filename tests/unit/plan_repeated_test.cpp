@@ -266,6 +266,55 @@ TEST_CASE_TEMPLATE("repeated attention follows the formulas", T, float, double) 
   }
 }
 
+TEST_CASE_TEMPLATE("gradients go through every time", T, float, double) {
+  Random random(3);
+  for (const bool terms : {false, true}) {
+    const RepeatedArrays<T> arrays(random, 4, 6, 2, terms);
+    const Array<T> grad_out = normal_array<T>({4, 3}, random);
+    for (const RepeatedCase& what : repeated_cases()) {
+      CAPTURE(static_cast<int>(what.scheme));
+      CAPTURE(what.energy);
+      CAPTURE(what.repetition.iterations);
+      CAPTURE(what.repetition.estimates_variance);
+      CAPTURE(what.repetition.estimates_priors);
+      const AttentionInputs<T> in = arrays.inputs(what);
+      Array<T> dq(arrays.q.shape), dk(arrays.k.shape), dv(arrays.v.shape), dbias({4, 1});
+      AttentionGradients<T> gradients;
+      gradients.q = dq.view();
+      gradients.k = dk.view();
+      gradients.v = dv.view();
+      const bool biased = in.bias.data != nullptr;
+      if (biased) gradients.bias = dbias.view();
+      AttentionPlan<T>(shapes_of(in), repeated_options(what), 2)
+          .gradients(in, grad_out.view(), gradients);
+      const auto loss = [&](const RepeatedProblem& problem) {
+        const LongRows out = expected_repeated(problem, what).out;
+        long double sum = 0;
+        for (std::size_t n = 0; n < 12; ++n) sum += grad_out.values[n] * out[n / 3][n % 3];
+        return sum;
+      };
+      RepeatedProblem problem = arrays.problem();
+      const auto check = [&](long double& number, T found) {
+        constexpr long double step = 1e-6L;
+        const long double start = number;
+        number = start + step;
+        const long double above = loss(problem);
+        number = start - step;
+        const long double below = loss(problem);
+        number = start;
+        const long double slope = (above - below) / (2 * step);
+        // Errors of differences of the second order, and in float those of the queries on the way.
+        const long double limit = sizeof(T) == sizeof(float) ? 2e-3L : 1e-7L;
+        CHECK(std::abs(found - slope) <= limit * std::max(1.0L, std::abs(slope)));
+      };
+      for (std::size_t n = 0; n < 8; ++n) check(problem.q[n / 2][n % 2], dq.values[n]);
+      for (std::size_t n = 0; n < 12; ++n) check(problem.k[n / 2][n % 2], dk.values[n]);
+      for (std::size_t n = 0; n < 18; ++n) check(problem.v[n / 3][n % 3], dv.values[n]);
+      for (std::size_t n = 0; biased && n < 4; ++n) check(problem.bias[n], dbias.values[n]);
+    }
+  }
+}
+
 TEST_CASE("what cannot be repeated is refused") {
   Random random(2);
   const RepeatedArrays<double> arrays(random, 4, 5, 2, false);

@@ -69,8 +69,9 @@ HeadNeeds compute_needs(const ComputeOptions& options, const AttentionInput& inp
       return std::max(threads * bytes(1), bytes(threads));
     };
     const std::int64_t repeated = options.repetition ? at_most([&](int used) {
-      return repeated_scores_bytes(input.recipe(options.scheme.scheme), options.scheme.scheme,
-                                   input.sizes(), element_size, used);
+      return repeated_scores_bytes(
+          input.recipe(options.scheme.scheme), options.scheme.scheme, input.sizes(),
+          options.emits_gradients() ? options.repetition->iterations : 1, element_size, used);
     })
                                                      : 0;
     const std::int64_t output = options.needs_out()

@@ -148,7 +148,8 @@ HeadResult<T> compute_head(const ComputeOptions& options, const AttentionInput& 
   std::optional<RepeatedScores<T>> repeated;
   naming_head(input, head, [&] {
     if (options.repetition) {
-      repeated.emplace(recipe, head.arrays(), scheme, *options.repetition, threads);
+      repeated.emplace(recipe, head.arrays(), scheme, *options.repetition,
+                       options.emits_gradients(), threads);
     }
     const Scores<T>& used = repeated ? repeated->scores() : head.scores(scheme.scheme);
     result.attention = attend(used, scheme, observers, threads);
@@ -159,7 +160,8 @@ HeadResult<T> compute_head(const ComputeOptions& options, const AttentionInput& 
   if (options.emits_gradients()) {
     const MatrixView<const T> out(result.out.data(), queries, head.v().cols);
     result.gradients =
-        head_gradients<T>(options, input, head, scheme, result.attention, out, threads);
+        head_gradients<T>(options, input, head, scheme, repeated ? &*repeated : nullptr,
+                          result.attention, out, threads);
   }
   if (options.emits("col_sum")) result.col_sum = sums.values();
   if (options.emits("row_entropy")) {

@@ -105,8 +105,8 @@ HeadGradientTargets<T> gradient_targets(const AttentionInput& input, const TileR
 template <class T>
 std::vector<Buffer<T>> head_gradients(const ComputeOptions& options, const AttentionInput& input,
                                       const Head<T>& head, const SchemeOptions& scheme,
-                                      const Attention& attention, MatrixView<const T> out,
-                                      int threads) {
+                                      const RepeatedScores<T>* repeated, const Attention& attention,
+                                      MatrixView<const T> out, int threads) {
   std::vector<Buffer<T>> parts;
   for (const GradientKind& kind : options.gradients) parts.emplace_back(kind.size());
   const TileRange& own = head.part.range;
@@ -119,7 +119,8 @@ std::vector<Buffer<T>> head_gradients(const ComputeOptions& options, const Atten
   HeadForward<T> forward;
   forward.recipe = &recipe;
   forward.arrays = &head.arrays();
-  forward.scores = &head.scores(scheme.scheme);
+  forward.scores = repeated != nullptr ? &repeated->scores() : &head.scores(scheme.scheme);
+  forward.repeated = repeated;
   forward.options = scheme;
   forward.attention = &attention;
   forward.out = out;
@@ -159,8 +160,9 @@ std::int64_t head_gradient_bytes(const ComputeOptions& options, const AttentionI
                                  std::size_t element_size, int threads) {
   if (!options.emits_gradients()) return 0;
   return differentiate_head_bytes(input.recipe(options.scheme.scheme), options.scheme,
-                                  input.q.has_value(), projects(input), asks_for_scores(options),
-                                  input.sizes(), input.v_head_dim, element_size, threads);
+                                  options.repetition, input.q.has_value(), projects(input),
+                                  asks_for_scores(options), input.sizes(), input.v_head_dim,
+                                  element_size, threads);
 }
 
 double gradient_flops(const ComputeOptions& options, const AttentionInput& input) {
@@ -172,15 +174,23 @@ double gradient_flops(const ComputeOptions& options, const AttentionInput& input
   const double passes = before.scores + 1;
   const double products =
       before.values + (options.emits("grad_v") || options.emits("grad_wv") ? 1 : 0);
+  if (options.repetition) {
+    // Each time once more forward, with the means of keys and of squares as values.
+    const auto times = static_cast<double>(options.repetition->iterations);
+    const double means = 2 * input.pairs() * static_cast<double>(input.depth + 1);
+    const double forward = description_of(scheme).score_passes(options.scheme);
+    return times * (input.score_flops(scheme, forward + passes + 2) + 3 * means) +
+           products * values;
+  }
   if (!asks_for_scores(options)) return input.score_flops(scheme, passes) + products * values;
   // G, and two more products as large as those that made the scores.
   return input.score_flops(scheme, passes + 2) + (products + 1) * values;
 }
 
 #define ATTN_FOR_TYPE(T)                                                                         \
-  template std::vector<Buffer<T>> head_gradients(const ComputeOptions&, const AttentionInput&,   \
-                                                 const Head<T>&, const SchemeOptions&,           \
-                                                 const Attention&, MatrixView<const T>, int);    \
+  template std::vector<Buffer<T>> head_gradients(                                                \
+      const ComputeOptions&, const AttentionInput&, const Head<T>&, const SchemeOptions&,        \
+      const RepeatedScores<T>*, const Attention&, MatrixView<const T>, int);                     \
   template void differentiate_join(const ComputeOptions&, const AttentionInput&, const Head<T>&, \
                                    MatrixView<const T>, int, const std::vector<Buffer<T>>&);
 ATTN_FOR_TYPE(float)
