@@ -179,6 +179,11 @@ struct AttentionOutputs {
   TensorView<double> col_sum;             ///< (leading, Lk): c_j = Σ_i π_ij
   TensorView<double> row_entropy;         ///< (leading, Lq): −Σ_j π_ij log π_ij, in nats
   TensorView<T> weights;                  ///< (leading, Lq, Lk): all π_ij, O(Lq Lk) memory
+
+  // Only with Repetition; those of the last time.
+  TensorView<double> centre;    ///< (leading, Lq, d): the queries, having moved
+  TensorView<double> variance;  ///< (leading, Lq): σ_i² of dnas
+  TensorView<double> prior;     ///< (leading, Lq): β_i of dnas; 0 without an allowed key
 };
 
 /// What `run` has written for the same inputs, from which gradients can start. The scheme decides

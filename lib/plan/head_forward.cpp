@@ -1,6 +1,7 @@
 #include "plan/head_forward.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <span>
 
 #include "pass/output.hpp"
@@ -43,12 +44,24 @@ MatrixView<T> block_of(const TensorView<T>& view, Index problem, Index rows, Ind
   return {view.data == nullptr ? nullptr : view.data + problem * rows * cols, rows, cols};
 }
 
+// Writes what repeated attention ends with.
 template <class T>
-std::vector<double> likelihoods_of(const AttentionLayout& layout, const HeadWork<T>& work) {
-  if (work.repeated) return work.repeated->log_likelihood(work.attention);
-  const auto one = log_likelihood_of(layout.recipe, work.head.arrays, work.scores(), work.scheme,
-                                     work.attention);
-  return one ? std::vector<double>{*one} : std::vector<double>();
+void copy_repeated(const RepeatedScores<T>& repeated, const TileRange& own,
+                   const AttentionOutputs<T>& outputs, Index problem) {
+  if (outputs.centre) {
+    const Index queries = outputs.centre.shape[outputs.centre.shape.size() - 2];
+    const MatrixView<double> all =
+        block_of(outputs.centre, problem, queries, outputs.centre.shape.back());
+    set_to_zero(all);
+    const Buffer<double> centres = repeated.queries();
+    std::copy(centres.begin(), centres.end(), by_query(all, own).data);
+  }
+  if (!outputs.variance && !outputs.prior) return;
+  const Mixture& mixture = repeated.mixture();
+  copy_row(mixture.variance, own.row0, 0, outputs.variance, problem);
+  PooledVector<double> priors = mixture.log_prior;
+  for (double& prior : priors) prior = std::exp(prior);
+  copy_row(priors, own.row0, 0, outputs.prior, problem);
 }
 
 }  // namespace
@@ -71,6 +84,16 @@ void require_outputs(const AttentionLayout& layout, const AttentionOutputs<T>& o
   require("col_sum", outputs.col_sum, by_key);
   require("row_entropy", outputs.row_entropy, by_query);
   require("weights", outputs.weights, join(by_query, {layout.keys()}));
+  const bool of_mixture = outputs.variance || outputs.prior;
+  if ((outputs.centre || of_mixture) && !layout.repetition) {
+    throw Error(Failure::usage, "centre, variance and prior require a repetition");
+  }
+  if (of_mixture && layout.scheme.scheme != Scheme::dnas) {
+    throw Error(Failure::usage, "variance and prior require the scheme dnas");
+  }
+  require("centre", outputs.centre, join(by_query, {layout.sizes.q_depth}));
+  require("variance", outputs.variance, by_query);
+  require("prior", outputs.prior, by_query);
 }
 
 template <class T>
@@ -107,7 +130,10 @@ void attend_head(const AttentionLayout& layout, const AttentionOutputs<T>& outpu
     work.plain.emplace(layout.recipe, work.head.arrays, threads);
   }
   work.attention = attend(work.scores(), work.scheme, observers, threads);
-  if (layout.repetition) work.attention.summary.iterations = layout.repetition->iterations;
+  if (work.repeated) {
+    work.attention.summary.iterations = layout.repetition->iterations;
+    copy_repeated(*work.repeated, own, outputs, problem);
+  }
   if (outputs.col_sum) copy_row(sums.values(), own.col0, 0, outputs.col_sum, problem);
   if (outputs.row_entropy) {
     PooledVector<double> entropies = entropy.values();
@@ -162,14 +188,16 @@ template <class T>
 ProblemSummary summary_of(const AttentionLayout& layout, const HeadWork<T>& work) {
   const SchemeSummary& scheme = work.attention.summary;
   const AllowedCounts& allowed = work.attention.allowed;
-  return {scheme.status,
-          scheme.iterations,
-          scheme.column_error,
-          allowed.empty_queries(),
-          allowed.empty_keys(),
-          layout.queries() - work.part.queries(),
-          layout.keys() - work.part.keys(),
-          likelihoods_of(layout, work)};
+  return {
+      scheme.status,
+      scheme.iterations,
+      scheme.column_error,
+      allowed.empty_queries(),
+      allowed.empty_keys(),
+      layout.queries() - work.part.queries(),
+      layout.keys() - work.part.keys(),
+      log_likelihoods_of(layout.recipe, work.head.arrays, work.scores(),
+                         work.repeated ? &*work.repeated : nullptr, work.scheme, work.attention)};
 }
 
 template <class T>

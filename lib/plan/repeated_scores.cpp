@@ -7,7 +7,7 @@
 #include "pass/output.hpp"
 #include "scheme/gradient.hpp"
 #include "scheme/mixture_gradient.hpp"
-#include "scheme/scheme_description.hpp"
+#include "scheme/scheme.hpp"
 #include "tensor/infinity.hpp"
 
 namespace attn {
@@ -30,6 +30,12 @@ Buffer<double> widened(MatrixView<const T> rows) {
     std::copy_n(rows.row(i), rows.cols, wide.data() + i * rows.cols);
   }
   return wide;
+}
+
+// Of any number of times, but no more than are surely too many.
+std::int64_t bytes_of_times(Index times, std::int64_t each) {
+  return static_cast<std::int64_t>(
+      std::min(1e15, static_cast<double>(times) * static_cast<double>(each)));
 }
 
 template <class From, class T>
@@ -92,11 +98,13 @@ Mixture RepeatedScores<T>::start() const {
   terms.mask = data_.mask;
   terms.band = data_.band;
   const AllowedCounts allowed = Scores<double>(terms).allowed_counts();
-  Buffer<T> bias(head_.bias == nullptr ? 0 : count);
-  if (head_.bias != nullptr) head_.bias->read({0, count, 0, 1}, {bias.data(), count, 1});
+  // Of a sequence without keys nothing is looked at.
+  const bool biased = head_.bias != nullptr && head_.keys > 0;
+  Buffer<T> bias(biased ? count : 0);
+  if (biased) head_.bias->read({0, count, 0, 1}, {bias.data(), count, 1});
   for (Index i = 0; i < count; ++i) {
     double& log = mixture.log_prior[static_cast<std::size_t>(i)];
-    log = head_.bias == nullptr ? 0 : static_cast<double>(bias[i]);
+    log = biased ? static_cast<double>(bias[i]) : 0;
     if (log == minus_infinity) {
       throw Error(Failure::input, "bias is -inf at query " + std::to_string(i) +
                                       ", expected the logarithm of a prior > 0");
@@ -136,10 +144,15 @@ void RepeatedScores<T>::shift(int threads) {
     const Attention found = attend<T>(moved_->scores(), options_, {&means}, threads);
     const auto likelihood = log_likelihood_of(recipe_, at_, moved_->scores(), options_, found);
     if (likelihood) log_likelihood_.push_back(*likelihood);
-    if (!keeps_) queries_.clear();
-    queries_.push_back(std::move(next));
-    at_.q = {queries_.back().data(), head_.queries, head_.q.cols};
+    if (!keeps_) moves_.clear();
+    moves_.push_back(std::move(next));
+    at_.q = {moves_.back().data(), head_.queries, head_.q.cols};
   }
+}
+
+template <class T>
+Buffer<double> RepeatedScores<T>::queries() const {
+  return mixture_ ? widened<double>(mixture().centres()) : widened(at_.q);
 }
 
 template <class T>
@@ -152,6 +165,15 @@ std::vector<double> RepeatedScores<T>::log_likelihood(const Attention& found) co
   const auto last = log_likelihood_of(recipe_, at_, scores(), options_, found);
   if (last) all.push_back(*last);
   return all;
+}
+
+template <class T>
+std::vector<double> log_likelihoods_of(const ScoreRecipe& recipe, const HeadArrays<T>& head,
+                                       const Scores<T>& scores, const RepeatedScores<T>* repeated,
+                                       const SchemeOptions& options, const Attention& found) {
+  if (repeated != nullptr) return repeated->log_likelihood(found);
+  const auto one = log_likelihood_of(recipe, head, scores, options, found);
+  return one ? std::vector<double>{*one} : std::vector<double>();
 }
 
 template <class T>
@@ -221,9 +243,9 @@ void RepeatedScores<T>::differentiate_shifts(const Forward<T>& last,
   Buffer<T> grad_out(n * d);
   const Buffer<T> grad_q(n * d), by_energy(m * d), by_values(m * d);
   HeadArrays<T> at = head_;
-  for (std::size_t t = queries_.size() + 1; t > 0; --t) {
-    const bool is_last = t == queries_.size() + 1;
-    at.q = t == 1 ? head_.q : MatrixView<const T>(queries_[t - 2].data(), n, d);
+  for (std::size_t t = moves_.size() + 1; t > 0; --t) {
+    const bool is_last = t == moves_.size() + 1;
+    at.q = t == 1 ? head_.q : MatrixView<const T>(moves_[t - 2].data(), n, d);
     const HeadScores<T> scores(recipe_, at, threads);
     Forward<T> forward = last;
     Attention attention;
@@ -261,11 +283,13 @@ std::int64_t repeated_scores_bytes(const ScoreRecipe& recipe, Scheme scheme,
   const Index m = sizes.keys;
   const Index d = sizes.q_depth;
   if (scheme == Scheme::dnas) {
-    const std::int64_t mixture = n * (d + 2) * static_cast<std::int64_t>(sizeof(double));
-    return m * d * static_cast<std::int64_t>(sizeof(double)) + (keeps + 3) * mixture +
+    constexpr auto number = static_cast<std::int64_t>(sizeof(double));
+    const Index mixture = n * (d + 2);
+    return bytes_of_times(keeps, mixture * number) + (m * d + 4 * mixture) * number +
            mixture_step_bytes(n, m, d, threads);
   }
-  return (keeps + 2) * n * d * static_cast<std::int64_t>(element_size) +
+  const auto element = static_cast<std::int64_t>(element_size);
+  return bytes_of_times(keeps, n * d * element) + n * d * (2 * element + 8) +
          recipe.energy->bytes(sizes, element_size) +
          attend_bytes(scheme, n, m, element_size, threads) +
          output_bytes(scheme, n, m, d, element_size, threads);
@@ -293,7 +317,13 @@ std::int64_t repeated_gradient_bytes(const ScoreRecipe& recipe, Scheme scheme,
          differentiate_bytes(options, {n, m, width, element_size, threads});
 }
 
-template class RepeatedScores<float>;
-template class RepeatedScores<double>;
+#define ATTN_FOR_TYPE(T)                                                                      \
+  template class RepeatedScores<T>;                                                           \
+  template std::vector<double> log_likelihoods_of(const ScoreRecipe&, const HeadArrays<T>&,   \
+                                                  const Scores<T>&, const RepeatedScores<T>*, \
+                                                  const SchemeOptions&, const Attention&);
+ATTN_FOR_TYPE(float)
+ATTN_FOR_TYPE(double)
+#undef ATTN_FOR_TYPE
 
 }  // namespace attn

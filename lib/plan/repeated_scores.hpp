@@ -40,6 +40,11 @@ class RepeatedScores {
 
   const Scores<T>& scores() const { return mixture_ ? mixture_->scores() : moved_->scores(); }
 
+  /// The queries of the last time (Lq, d), and under dnas the mixture of which they are the
+  /// centres.
+  Buffer<double> queries() const;
+  const Mixture& mixture() const { return mixtures_.back(); }
+
   /// The log-likelihood by iteration, where `found` is attend(scores(), options). Empty if there is
   /// none, see gaussian_log_likelihood.
   std::vector<double> log_likelihood(const Attention& found) const;
@@ -72,10 +77,17 @@ class RepeatedScores {
   std::optional<MixtureScores<T>> mixture_;
 
   // Under unas.
-  PooledVector<Buffer<T>> queries_;  // after each move, or only the last
-  HeadArrays<T> at_;                 // with the queries of the last time
+  PooledVector<Buffer<T>> moves_;  // the queries after each move, or only after the last
+  HeadArrays<T> at_;               // with the queries of the last time
   std::optional<HeadScores<T>> moved_;
 };
+
+/// The log-likelihood of a head by iteration: one number, or one for each time if `repeated` is not
+/// null. Empty if there is none. `found` is the result of attend(scores, options).
+template <class T>
+std::vector<double> log_likelihoods_of(const ScoreRecipe& recipe, const HeadArrays<T>& head,
+                                       const Scores<T>& scores, const RepeatedScores<T>* repeated,
+                                       const SchemeOptions& options, const Attention& found);
 
 /// The most bytes that RepeatedScores allocates, and that it takes to differentiate in addition.
 /// `keeps` is how many times it keeps.

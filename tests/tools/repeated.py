@@ -52,6 +52,8 @@ def em(q, k, v, times, scale=1.0, energy="gaussian", bias=None, allowed=None, es
             log_prior = f - log_sum_exp(f, 0) if allowed.any() else f
         mixture = centres, variance, log_prior
     found.log_likelihood = likelihoods
+    found.centre, found.variance, log_prior = mixture
+    found.prior = np.exp(log_prior)
     return found
 
 
@@ -63,17 +65,5 @@ def shifted(q, k, v, times, scale=1.0, energy="gaussian", allowed=None, bias=Non
         found = formulas.attention(s, v, "unas")
         if time + 1 < times:
             q = found.weights @ k
+    found.centre = q
     return found
-
-
-def em_variances(q, k, times):
-    """The variances after that many steps with variances and priors estimated."""
-    allowed = np.ones((len(q), len(k)), bool)
-    mixture = first_mixture(q.astype(LONG), 1, "gaussian", None, allowed)
-    for _ in range(times):
-        found = formulas.attention(mixture_scores(mixture, k, allowed), k.astype(LONG), "dnas")
-        centres = found.out
-        squares = ((centres[:, None] - k[None])**2).sum(-1)
-        f = found.row_potential
-        mixture = (centres, (found.weights * squares).sum(1) / q.shape[1], f - log_sum_exp(f, 0))
-    return mixture[1]

@@ -213,6 +213,8 @@ class GoesOn(CheckpointTest):
         ("head", ["attn-compute", "long.h5", "--scheme", "sinkhorn", "--iterations", "150"]),
         ("head", ["attn-compute", "long.h5", "--scheme", "sinkhorn", "--tolerance", "1e-13", "--scale", "2"]),
         ("head", ["attn-compute", "long.h5", "--scheme", "sinkhorn", "--iterations", "5", "--emit", "out,grad_q"]),
+        ("head", ["attn-compute", "long.h5", "--scheme", "em", "--iterations", "3", "--estimate", "variance,priors",
+                  "--emit", "out,centre,grad_q,grad_k"]),
         ("head", ["explain-away-stats", "long.h5", "--scheme", "unas,dnas,hnas,sinkhorn", "--hybrid", "0.5"]),
         ("head", ["lambda-solve", "wide.h5", "--emit", "lambda,p,gap,iterations"]),
         ("head", ["lambda-solve", "small.h5", "--divergence", "ot", "--gamma", "0.5"]),

@@ -81,6 +81,13 @@ class Compute(CollapseTest):
             value = self.found(scheme, q=q, k=k, **lengths)["log_likelihood"]
             self.assertLessEqual(abs(value - expected), 1e-12 * abs(expected))
 
+    def test_sequences_without_queries_or_without_keys(self):
+        lengths = {"query_length": np.array([0, 3]), "key_length": np.array([4, 0])}
+        for scheme, bias in (("unas", np.ones((1, 4))), ("dnas", np.ones((3, 1)))):
+            result = self.found(scheme, q=np.zeros((2, 3, 2)), k=np.ones((2, 4, 2)), bias=bias,
+                                **lengths)
+            self.assertEqual(result["log_likelihood"], 0)
+
     def test_one_gaussian(self):
         value = self.found("dnas", scale=4.0, q=np.zeros((1, 1)), k=np.array([[0.5]]))
         self.assertAlmostEqual(value["log_likelihood"], -0.5 - 0.5 * np.log(2 * np.pi / 4), 14)

@@ -5,16 +5,22 @@ import unittest
 import numpy as np
 
 from attn import ToolTest, sample
-from repeated import em, em_variances, shifted
+from repeated import em, shifted
 
 EMITTED = "--emit=out,weights,row_potential,col_potential,col_sum,row_entropy,scores"
+
+
+def emitted(options):
+    em_only = ",centre,variance,prior" if "--scheme=em" in options else ""
+    return EMITTED + (",centre" if "--scheme=mean-shift" in options else em_only)
 
 
 class Repeated(ToolTest):
 
     def run_on(self, data, *options, status=0):
         self.write("in.h5", **data)
-        done = self.run_tool("attn-compute", "in.h5", EMITTED, *options, "--json", "-o", "out.h5",
+        emit = emitted(options)
+        done = self.run_tool("attn-compute", "in.h5", emit, *options, "--json", "-o", "out.h5",
                              "--force", status=status)
         return self.read("out.h5"), done.json()["result"]
 
@@ -24,7 +30,9 @@ class Repeated(ToolTest):
         eps = 2.0**-24 if kind == np.float32 else 2.0**-53
         limit = 200 * eps * size * moves
         for name in ("weights", "out", "col_sum", "row_potential", "col_potential", "row_entropy",
-                     "scores"):
+                     "scores", "centre", "variance", "prior"):
+            if name not in bundle:
+                continue
             wanted = getattr(expected, name)
             finite = np.abs(np.where(np.isfinite(wanted), wanted, 0)).max(initial=1)
             self.assert_near(name, bundle[name], wanted, limit * float(finite))
@@ -89,15 +97,13 @@ class Em(Repeated):
         data["v"] = data["k"]
         options = ["--scheme=em", "--energy=gaussian", "--estimate=variance,priors"]
         moved, _ = self.run_on(data, *options, "--iterations=3")
-        # The mixture after three steps is that of the fourth.
-        again = em(data["q"], data["k"], data["k"], 4, estimate=("variance", "priors"))
-        other, _ = self.run_on(data, *options, "--iterations=4")
-        self.assert_near("scores", other["scores"], again.scores, 1e-10)
-        variance = em_variances(data["q"], data["k"], 3)
-        squares = ((moved["out"][:, None] - data["k"][None])**2).sum(-1)
-        joint = again.scores + squares / (2 * variance)[:, None]
-        # What is left of the scores is one number for each query.
-        self.assertLess(np.ptp(joint, axis=1).max(), 1e-10)
+        next_time, _ = self.run_on(data, *options, "--iterations=4")
+        self.assert_near("centre", moved["out"], next_time["centre"], 1e-14)
+        first, _ = self.run_on(data, *options, "--iterations=1")
+        np.testing.assert_array_equal(first["centre"], data["q"])
+        np.testing.assert_array_equal(first["variance"], 1)
+        self.assert_near("prior", first["prior"], np.full(6, 1 / 6), 1e-15)
+        self.assertAlmostEqual(next_time["prior"].sum(), 1, 14)
 
     def test_the_likelihood_never_falls(self):
         for seed in range(6):
@@ -140,6 +146,9 @@ class Em(Repeated):
                                     "v": v[batch, :cols]}, *options)
             np.testing.assert_array_equal(found["out"][batch, :rows], alone["out"])
             np.testing.assert_array_equal(found["out"][batch, rows:], 0)
+            for name in ("centre", "variance", "prior"):
+                np.testing.assert_array_equal(found[name][batch, :rows], alone[name])
+                np.testing.assert_array_equal(found[name][batch, rows:], 0)
             np.testing.assert_array_equal(found["col_potential"][batch, :cols],
                                           alone["col_potential"])
 
@@ -155,12 +164,14 @@ class Em(Repeated):
 
     def test_sequences_without_queries_or_without_keys(self):
         data = {"q": np.zeros((2, 3, 2)), "k": np.ones((2, 4, 2)), "v": np.ones((2, 4, 1)),
-                "query_length": np.array([0, 3]), "key_length": np.array([4, 0])}
+                "bias": np.ones((3, 1)), "query_length": np.array([0, 3]),
+                "key_length": np.array([4, 0])}
         for scheme in (["em", "--estimate=variance,priors"], ["mean-shift"]):
             bundle, result = self.run_on(data, f"--scheme={scheme[0]}", *scheme[1:],
                                          "--iterations=3", "--energy=gaussian")
             np.testing.assert_array_equal(bundle["out"], np.zeros((2, 3, 1)))
-            self.assertEqual(result["log_likelihood_by_iteration"], [0, 0, 0])
+            if scheme[0] == "em":
+                self.assertEqual(result["log_likelihood_by_iteration"], [0, 0, 0])
 
     def test_attributes(self):
         random = np.random.default_rng(12)
@@ -226,15 +237,15 @@ class Bits(Repeated):
                 self.assertEqual(again["log_likelihood_by_iteration"],
                                  result["log_likelihood_by_iteration"])
             for part in (1, 2):
-                self.run_tool("attn-compute", "in.h5", EMITTED, *options, f"--shard={part}/2",
-                              "-o", f"{scheme[0]}.h5")
+                self.run_tool("attn-compute", "in.h5", emitted(options), *options,
+                              f"--shard={part}/2", "-o", f"{scheme[0]}.h5")
             parts = sorted(path.name for path in self.folder.glob(f"{scheme[0]}*.h5"))
             self.run_tool("tensor-join", *parts, "--with", "in.h5", "-o", "all.h5", "--force")
             self.assert_same_bits(self.read("all.h5"), one, names)
-            emit = "--emit=out,col_sum,row_potential,col_potential"
+            emit = "--emit=out,col_sum,row_potential,col_potential,centre"
             kept = self.run_tool("attn-compute", "in.h5", emit, *options, "--checkpoint=state",
                                  "-o", "kept.h5", "--force", "--json").json()["result"]
-            self.assert_same_bits(self.read("kept.h5"), one, ["out", "col_sum", "col_potential"])
+            self.assert_same_bits(self.read("kept.h5"), one, ["out", "col_sum", "col_potential", "centre"])
             self.assertEqual(kept["log_likelihood_by_iteration"],
                              result["log_likelihood_by_iteration"])
 
@@ -262,6 +273,8 @@ class Refused(Repeated):
                 (["--scheme=dnas", "--iterations=2"], "--iterations requires --scheme"),
                 (["--scheme=dnas", "--estimate=priors"], "--estimate requires --scheme em"),
                 (["--scheme=mean-shift", "--iterations=2", "--estimate=priors"], "--estimate"),
+                (["--scheme=mean-shift", "--iterations=2", "--emit=prior"], "--emit prior requires"),
+                (["--scheme=dnas", "--emit=centre"], "--emit centre requires"),
                 ([*em_twice, "--min-variance=1"], "--min-variance requires"),
                 ([*em_twice, "--tolerance=1e-3"], "--tolerance requires"),
                 ([*em_twice, "--scale=-1"], "a scale > 0"),

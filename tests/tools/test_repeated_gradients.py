@@ -188,6 +188,13 @@ class RepeatedGradients(ToolTest):
             self.assert_same_bits(self.read("all.h5"), self.read("whole.h5"), names)
             self.assert_same_bits(self.read("kept.h5"), self.read("whole.h5"), names)
 
+    def test_more_times_than_memory_has_room_for(self):
+        data = self.vectors(4, 6, 2)
+        self.write("in.h5", **data, grad_out=self.normal(2, 4, 2))
+        for scheme in ("em", "mean-shift"):
+            self.refused("attn-compute", "in.h5", f"--scheme={scheme}", "--emit=grad_q",
+                         f"--iterations={2**40}", status=6, says=["needs"])
+
     def test_refused(self):
         data = self.vectors(4, 6, 2)
         self.write("in.h5", **data, grad_out=self.normal(2, 4, 2), bias=self.normal(4, 6))

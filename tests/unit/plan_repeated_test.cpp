@@ -55,7 +55,8 @@ struct RepeatedProblem {
 };
 
 struct RepeatedFound {
-  LongRows out;
+  LongRows out, centre;
+  std::vector<long double> variance, prior;
   std::vector<long double> log_likelihood;
 };
 
@@ -140,6 +141,9 @@ RepeatedFound expected_repeated(const RepeatedProblem& problem, const RepeatedCa
     found.log_likelihood.push_back(likelihood);
     if (t == what.repetition.iterations) {
       found.out = products_with(s, problem.v);
+      found.centre = q;
+      found.variance = variance;
+      found.prior = prior;
       return found;
     }
     const LongRows next = products_with(s, problem.k);
@@ -241,6 +245,12 @@ TEST_CASE_TEMPLATE("repeated attention follows the formulas", T, float, double) 
       AttentionPlan<T> plan(shapes_of(in), repeated_options(what), 1);
       AttentionOutputs<T> outputs;
       outputs.out = out.view();
+      Array<double> centre({queries, depth}), variance({queries}), prior({queries});
+      outputs.centre = centre.view();
+      if (what.scheme == Scheme::dnas) {
+        outputs.variance = variance.view();
+        outputs.prior = prior.view();
+      }
       const AttentionSummary summary = plan.run(in, outputs);
       // Each time may enlarge what rounding has done to the queries before it.
       const double limit = (sizeof(T) == sizeof(float) ? 4e-5 : 1e-12) *
@@ -248,6 +258,15 @@ TEST_CASE_TEMPLATE("repeated attention follows the formulas", T, float, double) 
       const LongRows found = long_rows_of(out);
       for (std::size_t i = 0; i < found.size(); ++i) {
         for (std::size_t c = 0; c < 3; ++c) CHECK(std::abs(found[i][c] - want.out[i][c]) <= limit);
+      }
+      const LongRows centres = long_rows_of(centre);
+      for (std::size_t i = 0; i < centres.size(); ++i) {
+        for (std::size_t c = 0; c < centres[i].size(); ++c) {
+          CHECK(std::abs(centres[i][c] - want.centre[i][c]) <= limit);
+        }
+        if (what.scheme != Scheme::dnas) continue;
+        CHECK(std::abs(variance.values[i] - want.variance[i]) <= limit);
+        CHECK(std::abs(prior.values[i] - want.prior[i]) <= limit);
       }
       CHECK(summary.iterations() == what.repetition.iterations);
       const auto& likelihood = summary.problems.front().log_likelihood;
@@ -342,6 +361,17 @@ TEST_CASE("what cannot be repeated is refused") {
     options.scheme = Scheme::unas;
     options.repetition->estimates_priors = true;
   });
+  Array<double> variance({4});
+  AttentionOutputs<double> outputs;
+  outputs.variance = variance.view();
+  RepeatedCase once = em;
+  once.scheme = Scheme::unas;
+  for (const bool repeated : {false, true}) {
+    AttentionOptions options = repeated_options(once);
+    if (!repeated) options.repetition.reset();
+    AttentionPlan<double> plan(shapes_of(in), options, 1);
+    CHECK(thrown_error([&] { plan.run(in, outputs); }).failure() == Failure::usage);
+  }
   const std::vector<double> numbers(20, 0.0);
   AttentionInputs<double> by_pair = in;
   by_pair.bias = {numbers.data(), {4, 5}};

@@ -128,6 +128,44 @@ TEST_CASE_TEMPLATE("a plan allocates at its first run only, and no more than it 
   }
 }
 
+TEST_CASE_TEMPLATE("repeated attention allocates at its first run only", T, float, double) {
+  Random random(323);
+  for (const Scheme scheme : {Scheme::unas, Scheme::dnas}) {
+    for (const BatchSizes& sizes :
+         {BatchSizes{2, 4, 2, 130, 150, 16, 16}, BatchSizes{1, 1, 1, 700, 600, 8, 24},
+          BatchSizes{1, 3, 1, 1, 90, 8, 4}, BatchSizes{1, 2, 1, 90, 1, 8, 4}}) {
+      for (const int threads : sanitized ? std::vector{3} : std::vector{1, 3}) {
+        CAPTURE(static_cast<int>(scheme));
+        CAPTURE(sizes.queries);
+        CAPTURE(threads);
+        const Batch<T> batch(sizes, random, false);
+        AttentionOptions options = workspace_options(scheme);
+        const bool em = scheme == Scheme::dnas;
+        options.repetition = Repetition{3, em, em};
+        AttentionPlan<T> plan(shapes_of(batch.inputs()), options, threads);
+        Results<T> got(sizes, false);
+        const std::int64_t start = MemoryPool::growths();
+        plan.run(batch.inputs(), got.views);
+        const int pools = 1 + (sizes.problems() >= threads ? threads : 1);
+        CHECK(MemoryPool::growths() == start + pools);
+        plan.run(batch.inputs(), got.views);
+        CHECK(MemoryPool::growths() == start + pools);
+        std::vector<T> q(batch.q.size()), k(batch.k.size()), v(batch.v.size());
+        AttentionGradients<T> to;
+        to.q = {q.data(), batch.inputs().q.shape};
+        to.k = {k.data(), batch.inputs().k.shape};
+        to.v = {v.data(), batch.inputs().v.shape};
+        plan.gradients(batch.inputs(), batch.upstream(), to);
+        const std::int64_t differentiated = MemoryPool::growths();
+        CHECK(differentiated <= start + 2 * pools);
+        plan.gradients(batch.inputs(), batch.upstream(), to);
+        plan.run(batch.inputs(), got.views);
+        CHECK(MemoryPool::growths() == differentiated);
+      }
+    }
+  }
+}
+
 TEST_CASE("two plans at once") {
   Random random(322);
   const BatchSizes sizes{2, 4, 2, 100, 120, 16, 8};

@@ -21,7 +21,11 @@ Shape own_shape(const ResultKind& kind, const ComputeOptions& options,
       kind.by_choice && options.queries ? options.queries->count() : input.queries;
   Shape shape;
   for (const std::string& axis : kind.axes) {
-    shape.push_back(axis == "query" ? queries : (axis == "key" ? input.keys : input.v_head_dim));
+    const Index length = axis == "query"     ? queries
+                         : axis == "key"     ? input.keys
+                         : axis == "channel" ? input.v_head_dim
+                                             : input.depth;
+    shape.push_back(length);
   }
   return shape;
 }

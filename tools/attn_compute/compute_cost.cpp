@@ -52,7 +52,8 @@ HeadNeeds compute_needs(const ComputeOptions& options, const AttentionInput& inp
     numbers += input.queries * input.v_head_dim;
   }
   for (const GradientKind& kind : options.gradients) numbers += kind.size();
-  const Index vectors = 3 * (input.queries + input.keys);
+  Index vectors = 3 * (input.queries + input.keys);
+  if (options.repetition) vectors += (input.depth + 2) * input.queries;
   needs.result_bytes =
       numbers * static_cast<Index>(element_size) + vectors * static_cast<Index>(sizeof(double));
   const Partition partition =

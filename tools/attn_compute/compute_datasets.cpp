@@ -42,6 +42,13 @@ void declare_results(cli::Declaration& d) {
               "g, float64; -inf for a key to which no query may attend")
       .result("col_sum", "(..., Lk)", "sum_i weight_ij, float64")
       .result("row_entropy", "(..., Lq)", "-sum_j weight_ij log weight_ij, float64")
+      .result(
+          "centre", "(..., Lq, d)",
+          "with em and mean-shift: the queries of the last time, float64; out is made from these")
+      .result(
+          "variance, prior", "(..., Lq)",
+          "with em: the variance S_i and the prior b_i of each query's Gaussian in the last time, "
+          "float64; only with --emit, as centre")
       .result("queries", "(n)", "with --queries: the indices of the queries computed")
       .result(fmt::format("{}", fmt::join(gradient_names(), ", ")), "",
               "the gradient of the loss with respect to the dataset of that name, in its shape")

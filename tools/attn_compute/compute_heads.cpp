@@ -1,5 +1,7 @@
 #include "attn_compute/compute_heads.hpp"
 
+#include <cmath>
+
 #include "attn_compute/gradient_writer.hpp"
 #include "attn_compute/head_gradients.hpp"
 #include "attn_compute/joined_writer.hpp"
@@ -26,6 +28,7 @@ struct HeadResult {
   std::vector<double> col_sum;
   std::vector<double> row_entropy;
   std::vector<double> log_likelihood;  // by iteration
+  std::vector<double> centre, variance, prior;
 };
 
 template <class Archive, class T>
@@ -41,6 +44,9 @@ void archive(Archive& with, HeadResult<T>& result) {
   archive(with, result.col_sum);
   archive(with, result.row_entropy);
   archive(with, result.log_likelihood);
+  archive(with, result.centre);
+  archive(with, result.variance);
+  archive(with, result.prior);
 }
 
 void warn_of_surprises(const ComputeOptions& options, const AttentionInput& input,
@@ -78,6 +84,25 @@ void spread(const ComputeOptions& options, const AttentionInput& input, const He
   if (options.needs_out()) by_query(result.out, input.v_head_dim, T{0});
   if (options.emits("col_sum")) by_key(result.col_sum, 0);
   if (options.emits("row_entropy")) by_query(result.row_entropy, 1, 0.0);
+  if (options.emits("centre")) by_query(result.centre, input.depth, 0.0);
+  if (options.emits("variance")) by_query(result.variance, 1, 0.0);
+  if (options.emits("prior")) by_query(result.prior, 1, 0.0);
+}
+
+// What repeated attention ends with, as far as it is written.
+template <class T>
+void take_repeated(const ComputeOptions& options, const RepeatedScores<T>& repeated,
+                   HeadResult<T>& result) {
+  if (options.emits("centre")) {
+    const Buffer<double> centre = repeated.queries();
+    result.centre.assign(centre.begin(), centre.end());
+  }
+  if (options.emits("variance")) {
+    const PooledVector<double>& variance = repeated.mixture().variance;
+    result.variance.assign(variance.begin(), variance.end());
+  }
+  if (!options.emits("prior")) return;
+  for (const double log : repeated.mixture().log_prior) result.prior.push_back(std::exp(log));
 }
 
 // Writes the results of a head that are its scores rather than what is made of them.
@@ -101,18 +126,6 @@ void emit_scores(const ComputeOptions& options, const AttentionInput& input, con
       write_energies(*scores.terms().energy, to, own ? &*own : nullptr, threads);
     }
   });
-}
-
-// The log-likelihood by iteration, empty if there is none.
-template <class T>
-std::vector<double> likelihoods_of(const ScoreRecipe& recipe, const Head<T>& head,
-                                   const SchemeOptions& scheme,
-                                   const std::optional<RepeatedScores<T>>& repeated,
-                                   const Attention& found) {
-  if (repeated) return repeated->log_likelihood(found);
-  const auto one =
-      log_likelihood_of(recipe, head.arrays(), head.scores(scheme.scheme), scheme, found);
-  return one ? std::vector<double>{*one} : std::vector<double>();
 }
 
 template <class T>
@@ -147,21 +160,25 @@ HeadResult<T> compute_head(const ComputeOptions& options, const AttentionInput& 
   const ScoreRecipe recipe = input.recipe(scheme.scheme);
   std::optional<RepeatedScores<T>> repeated;
   naming_head(input, head, [&] {
-    if (options.repetition) {
-      repeated.emplace(recipe, head.arrays(), scheme, *options.repetition,
-                       options.emits_gradients(), threads);
-    }
-    const Scores<T>& used = repeated ? repeated->scores() : head.scores(scheme.scheme);
-    result.attention = attend(used, scheme, observers, threads);
-    result.log_likelihood = likelihoods_of(recipe, head, scheme, repeated, result.attention);
+    if (!options.repetition) return;
+    repeated.emplace(recipe, head.arrays(), scheme, *options.repetition, options.emits_gradients(),
+                     threads);
   });
-  if (options.repetition) result.attention.summary.iterations = options.repetition->iterations;
+  const RepeatedScores<T>* const moved = repeated ? &*repeated : nullptr;
   const Scores<T>& scores = repeated ? repeated->scores() : head.scores(scheme.scheme);
+  naming_head(input, head, [&] {
+    result.attention = attend(scores, scheme, observers, threads);
+    result.log_likelihood =
+        log_likelihoods_of(recipe, head.arrays(), scores, moved, scheme, result.attention);
+  });
+  if (repeated) {
+    result.attention.summary.iterations = options.repetition->iterations;
+    take_repeated(options, *repeated, result);
+  }
   if (options.emits_gradients()) {
     const MatrixView<const T> out(result.out.data(), queries, head.v().cols);
     result.gradients =
-        head_gradients<T>(options, input, head, scheme, repeated ? &*repeated : nullptr,
-                          result.attention, out, threads);
+        head_gradients<T>(options, input, head, scheme, moved, result.attention, out, threads);
   }
   if (options.emits("col_sum")) result.col_sum = sums.values();
   if (options.emits("row_entropy")) {
@@ -225,6 +242,9 @@ ComputeTotals compute(const cli::Arguments& arguments, const ComputeTask& task,
         outputs.write("unas_row_potential", problem, potentials.unas_row.data());
         outputs.write("col_sum", problem, result.col_sum.data());
         outputs.write("row_entropy", problem, result.row_entropy.data());
+        outputs.write("centre", problem, result.centre.data());
+        outputs.write("variance", problem, result.variance.data());
+        outputs.write("prior", problem, result.prior.data());
         if (keep_hybrid) {
           outputs.write("hybrid", problem, &options.hybrid[static_cast<std::size_t>(problem)]);
         }

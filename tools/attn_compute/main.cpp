@@ -68,7 +68,8 @@ cli::Declaration declare() {
   declare_tolerance(d);
   declare_estimates(d);
   std::vector<std::string> results = {"out",     "weights",     "row_potential", "col_potential",
-                                      "col_sum", "row_entropy", "scores",        "energies"};
+                                      "col_sum", "row_entropy", "scores",        "energies",
+                                      "centre",  "variance",    "prior"};
   results.insert(results.end(), gradient_names().begin(), gradient_names().end());
   d.choices(
       "emit", results,

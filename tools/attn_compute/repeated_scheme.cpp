@@ -46,6 +46,12 @@ std::optional<Repetition> repetition_of(const cli::Arguments& arguments) {
   require(name == "em" || !arguments.given("estimate"), "--estimate requires --scheme em");
   require(estimates("variance") || !arguments.given("min-variance"),
           "--min-variance requires --scheme em --estimate variance");
+  for (const std::string& emitted : arguments.words_of("emit")) {
+    require(emitted != "centre" || is_repeated(name),
+            "--emit centre requires --scheme em or mean-shift");
+    require((emitted != "variance" && emitted != "prior") || name == "em",
+            fmt::format("--emit {} requires --scheme em", emitted));
+  }
   if (!is_repeated(name)) return std::nullopt;
   require(arguments.given("iterations"), fmt::format("--scheme {} requires --iterations T", name));
   Repetition repetition;

@@ -10,7 +10,8 @@ const std::vector<ResultKind>& result_kinds() {
       {"scores", {"query", "key"}, true, true},   {"energies", {"query", "key"}, true, true},
       {"row_potential", {"query"}, false, false}, {"unas_row_potential", {"query"}, false, false},
       {"col_potential", {"key"}, false, false},   {"col_sum", {"key"}, false, false},
-      {"row_entropy", {"query"}, false, true},
+      {"row_entropy", {"query"}, false, true},    {"centre", {"query", "dimension"}, false, false},
+      {"variance", {"query"}, false, false},      {"prior", {"query"}, false, false},
   };
   return kinds;
 }

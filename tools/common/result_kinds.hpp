@@ -8,7 +8,7 @@ namespace attn::tools {
 /// One dataset that attn-compute can write: its own axes, after the leading ones, and its type.
 struct ResultKind {
   std::string name;
-  std::vector<std::string> axes;  ///< of "query", "key", "channel"
+  std::vector<std::string> axes;  ///< of "query", "key", "channel", "dimension"
   bool computed_type;             ///< has the type of the computation; else float64
   bool by_choice;                 ///< if queries are selected, has only these
 

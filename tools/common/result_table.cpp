@@ -33,7 +33,7 @@ ResultFamily attention() {
           .left_by_run = "attn_scheme",
           .value_left = "",
           .describes_attention = true,
-          .always_marked = {"scores", "energies", "joined"}};
+          .always_marked = {"scores", "energies", "joined", "centre", "variance", "prior"}};
 }
 
 ResultFamily transport() {
