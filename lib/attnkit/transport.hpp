@@ -31,12 +31,27 @@
 /// repeated.
 namespace attn {
 
+/// The penalties ρ_a and ρ_b > 0 of unbalanced transport (Chizat, Peyré, Schmitzer and Vialard
+/// 2018), whose plan π may have other row sums r and column sums c than a and b, with other totals:
+///
+///   primal  min_π  −⟨π, s⟩ + Σ π (log π − 1) + ρ_a KL(r ‖ a) + ρ_b KL(c ‖ b),   π ≥ 0,
+///   dual    max_{f,g}  −ρ_a Σ a (exp(f/ρ_a) − 1) − ρ_b Σ b (exp(g/ρ_b) − 1)
+///                      − Σ_ij exp((s_ij − g_j) − f_i),
+///
+/// KL(x ‖ y) = Σ x log(x/y) − x + y. At the optimum r_i = a_i exp(f_i/ρ_a) and c_j = b_j
+/// exp(g_j/ρ_b), and the value has the derivatives ρ_a (1 − exp(f_i/ρ_a)) by a_i, and so on by b_j.
+struct MarginalPenalties {
+  double row = 0;
+  double col = 0;
+};
+
 /// The error is the L1 error of the marginals, Σ_i |r_i − a_i| + Σ_j |c_j − b_j|, of the plan as it
-/// is shown. The usual tolerance in float32 is 1e-6 times the larger of Σ a and 1, because a plan
-/// in that format cannot have better sums.
+/// is shown; with penalties the same distance from a_i exp(f_i/ρ_a) and b_j exp(g_j/ρ_b). The usual
+/// tolerance in float32 is 1e-6 times the larger of Σ a and 1 (with penalties, of Σ b too), because
+/// a plan in that format cannot have better sums.
 struct SinkhornOptions : Stopping {
   /// ω in [1, 2): over-relaxed iterations. ω returns to 1 when the error stops falling, so that the
-  /// solution is that of plain iterations.
+  /// solution is that of plain iterations. Not with penalties.
   double relaxation = 1;
 
   /// Solves roughly with a larger ε first and divides it by four until it is the given one: each
@@ -62,6 +77,7 @@ struct SinkhornSummary {
   double row_error = 0;
   double col_error = 0;
 
+  double mass = 0;   ///< Σ π
   double score = 0;  ///< ⟨π, s⟩
   double primal = 0;  ///< −⟨π, s⟩ + Σ π (log π − 1) of this π, which meets a and b up to the errors
   /// For these f and g: never above the optimum, except by the rounding of Σ π, about 1e-7 max(1,
@@ -80,6 +96,10 @@ struct SinkhornSummary {
   /// is sent along the heaviest spanning trees of the plan instead, with a rounding of 1e-12, 1e-6
   /// in float32. NaN if the plan is too far from its marginals for that, if an exact number of
   /// iterations was requested, or if Σ a ≠ Σ b.
+  ///
+  /// With penalties, this π is a plan of the problem, and the gap is its primal minus the dual, as
+  ///
+  ///   ρ_a Σ_i KL(r_i ‖ a_i exp(f_i/ρ_a)) + ρ_b Σ_j KL(c_j ‖ b_j exp(g_j/ρ_b)).
   double gap = std::numeric_limits<double>::quiet_NaN();
 };
 
@@ -87,6 +107,10 @@ struct TransportOptions {
   /// ε > 0, finite. For a cost and for points; ready-made scores are taken as they are, and with
   /// them any ε but 1 is refused.
   double epsilon = 1;
+
+  /// Unbalanced transport, with penalties > 0 and finite in units of the cost. There is a solution
+  /// whatever the marginals and the mask; b is not rescaled.
+  std::optional<MarginalPenalties> penalties = {};
 
   SinkhornOptions solver = {};
 
@@ -154,14 +178,16 @@ struct TransportProblem {
   Index iterations = 0;
   std::optional<Convergence> convergence = {};  ///< if it did not converge
   std::optional<double> tolerance;  ///< the one used; none with a fixed number of iterations
-  double row_error = 0;             ///< Σ_i |Σ_j π_ij − a_i|
+  double row_error = 0;             ///< Σ_i |Σ_j π_ij − a_i|, see SinkhornOptions
   double col_error = 0;             ///< Σ_j |Σ_i π_ij − b_j|
+  double mass = 0;                  ///< Σ π
   double value = 0;                 ///< ⟨π, C⟩; with scores, ⟨π, s⟩
   double primal = 0;                ///< primal, dual and gap: see SinkhornSummary
   double dual = 0;
   double gap = 0;
 
-  /// Feasibility of the marginals over the allowed pairs. Examined only with a tolerance.
+  /// Feasibility of the marginals over the allowed pairs. Examined only with a tolerance and
+  /// without penalties.
   Feasibility feasibility;
   /// |Σ a − Σ b| if it is more than rounding but at most half of the requested tolerance: b was
   /// scaled to the sum of a, and the difference counts towards the tolerance. Else 0.

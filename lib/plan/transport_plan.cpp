@@ -49,6 +49,16 @@ void require_options(const TransportOptions& options) {
   if (!(options.marginal_rounding >= 0 && options.marginal_rounding < 1)) {
     refuse("marginal_rounding", options.marginal_rounding, "a number >= 0 and < 1");
   }
+  const auto require_penalty = [&](const char* name, double value) {
+    if (!(value > 0 && std::isfinite(value))) refuse(name, value, "a finite number > 0");
+  };
+  if (options.penalties) {
+    require_penalty("penalties.row", options.penalties->row);
+    require_penalty("penalties.col", options.penalties->col);
+    if (solver.relaxation != 1) {
+      throw Error(Failure::usage, "relaxation has no effect with penalties");
+    }
+  }
   if (solver.anneals && solver.fixed()) {
     throw Error(Failure::usage, "anneals has no effect with a fixed number of iterations",
                 "set a tolerance");
@@ -143,6 +153,8 @@ class TransportPlan<T>::Impl {
 
   // Whether the problem has a cost or points; its results are then in units of the cost.
   bool of_cost() const { return !scores_.present(); }
+  // Of the cost, in units of the scores.
+  double unit() const { return of_cost() ? options_.epsilon : 1; }
 
   void require_source() {
     const bool points = x_.present() && y_.present();
@@ -205,7 +217,7 @@ class TransportPlan<T>::Impl {
       matrix.emplace(operand.name(),
                      operand.block(of_cost() ? inputs.cost : inputs.scores, problem), rows_, cols_,
                      of_cost());
-      energy = make_stored_energy<T>(*matrix, rows_, cols_, 1, of_cost() ? options_.epsilon : 1);
+      energy = make_stored_energy<T>(*matrix, rows_, cols_, 1, unit());
     }
     std::optional<BroadcastMatrix<std::uint8_t>> mask;
     typename Scores<T>::Terms terms;
@@ -219,6 +231,9 @@ class TransportPlan<T>::Impl {
     Marginals marginals = complete_marginals(marginal(row_marginal_, inputs.row_marginal, problem),
                                              marginal(col_marginal_, inputs.col_marginal, problem),
                                              scores.allowed_counts(), of_cost());
+    if (options_.penalties) {
+      marginals.penalties = {options_.penalties->row / unit(), options_.penalties->col / unit()};
+    }
     return solve(scores, marginals, outputs, problem, threads);
   }
 
@@ -227,7 +242,7 @@ class TransportPlan<T>::Impl {
     TransportProblem found;
     SinkhornOptions solver = options_.solver;
     found.tolerance = tolerance_in_force(solver, marginals.total(), sizeof(T));
-    if (found.tolerance) {
+    if (found.tolerance && !marginals.penalties) {
       FeasibleMarginals examined = make_feasible(
           allowed_pairs(scores, threads),
           {solver.tolerance, *found.tolerance, options_.marginal_rounding}, marginals);
@@ -238,7 +253,7 @@ class TransportPlan<T>::Impl {
         void_outputs(outputs, problem);
         found.status = TransportStatus::infeasible;
         found.row_error = found.col_error = nan;
-        found.value = found.primal = found.dual = found.gap = nan;
+        found.mass = found.value = found.primal = found.dual = found.gap = nan;
         return found;
       }
     }
@@ -263,7 +278,6 @@ class TransportPlan<T>::Impl {
 
   void take(SinkhornSolution& solution, TransportProblem& found) const {
     const SinkhornSummary& summary = solution.summary;
-    const double unit = of_cost() ? options_.epsilon : 1;
     found.status = summary.status == SolveStatus::done        ? TransportStatus::done
                    : summary.status == SolveStatus::converged ? TransportStatus::converged
                                                               : TransportStatus::not_converged;
@@ -271,10 +285,11 @@ class TransportPlan<T>::Impl {
     found.convergence = summary.convergence;
     found.row_error = summary.row_error;
     found.col_error = summary.col_error;
-    found.value = of_cost() ? -unit * summary.score : summary.score;
-    found.primal = unit * summary.primal;
-    found.dual = unit * summary.dual;
-    found.gap = unit * summary.gap;
+    found.mass = summary.mass;
+    found.value = of_cost() ? -unit() * summary.score : summary.score;
+    found.primal = unit() * summary.primal;
+    found.dual = unit() * summary.dual;
+    found.gap = unit() * summary.gap;
     found.errors = std::move(solution.errors);
   }
 

@@ -1,5 +1,6 @@
 #include "sinkhorn/marginals.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <utility>
@@ -28,12 +29,15 @@ PooledVector<double> spread(double total, const PooledVector<Index>& partners, I
 
 }  // namespace
 
-double Marginals::total() const { return sum_of(row); }
+double Marginals::total() const {
+  return penalties ? std::max(sum_of(row), sum_of(col)) : sum_of(row);
+}
 
 Marginals attention_marginals(const AllowedCounts& allowed) {
   const double queries = open(allowed.keys_of_query, allowed.empty_queries());
   const double keys = open(allowed.queries_of_key, allowed.empty_keys());
-  return {where_open(allowed.keys_of_query, 1), where_open(allowed.queries_of_key, queries / keys)};
+  return {
+      where_open(allowed.keys_of_query, 1), where_open(allowed.queries_of_key, queries / keys), {}};
 }
 
 double log_column_marginal(const AllowedCounts& allowed) {
@@ -46,7 +50,8 @@ Marginals uniform_marginals(const AllowedCounts& allowed) {
   const double queries = open(allowed.keys_of_query, allowed.empty_queries());
   const double keys = open(allowed.queries_of_key, allowed.empty_keys());
   return {where_open(allowed.keys_of_query, 1 / queries),
-          where_open(allowed.queries_of_key, 1 / keys)};
+          where_open(allowed.queries_of_key, 1 / keys),
+          {}};
 }
 
 Marginals complete_marginals(std::optional<PooledVector<double>> row,

@@ -2,18 +2,21 @@
 
 #include <optional>
 
+#include "attnkit/transport.hpp"
 #include "score/allowed_counts.hpp"
 #include "tensor/pooled_vector.hpp"
 #include "tensor/shape.hpp"
 
 namespace attn {
 
-/// The row and column sums that a plan must have; finite numbers ≥ 0, where 0 closes a line.
+/// The row and column sums that a plan must have, or should have at a penalty; finite numbers ≥ 0,
+/// where 0 closes a line.
 struct Marginals {
-  PooledVector<double> row;  ///< a (Lq)
-  PooledVector<double> col;  ///< b (Lk)
+  PooledVector<double> row = {};                    ///< a (Lq)
+  PooledVector<double> col = {};                    ///< b (Lk)
+  std::optional<MarginalPenalties> penalties = {};  ///< in units of the scores; none: exact sums
 
-  double total() const;  ///< Σ a
+  double total() const;  ///< Σ a; with penalties the larger of Σ a and Σ b
 };
 
 /// MATHEMATICS.md §2: a = 1 and b = (queries with a key)/(keys with a query), 0 for lines without

@@ -216,6 +216,10 @@ class ScalingPasses<T>::Run {
       }
       const double sum = work.row_sum[at];
       double factor = sum > 0 ? scale / sum : 0;
+      if (pass_->row_exponent != 1 && factor > 0) {
+        const double shift = pass_->row_shift.empty() ? 0 : pass_->row_shift[row];
+        factor = std::exp(shift + pass_->row_exponent * std::log(factor));
+      }
       if (!pass_->row_factor.empty()) {
         double& before = pass_->row_factor[row];
         if (pass_->relaxation != 1 && factor > 0 && before > 0) {

@@ -24,6 +24,11 @@ struct ScalingPass {
   /// ρ, > 0 except where a_i or r_i is 0. With relaxation 1 it is the ρ above.
   std::span<double> row_factor;
   double relaxation = 1;
+
+  /// Of unbalanced transport: ρ_i = exp(shift_i) (a_i / r_i)^exponent, without relaxation. An empty
+  /// shift is all zeros.
+  double row_exponent = 1;
+  std::span<const double> row_shift = {};
 };
 
 /// Runs such passes over one kernel; they share its memory.

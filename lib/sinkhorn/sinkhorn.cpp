@@ -6,6 +6,7 @@
 #include "pass/column_sums.hpp"
 #include "pass/one_pass.hpp"
 #include "sinkhorn/scaling_pass.hpp"
+#include "sinkhorn/soft_marginals.hpp"
 #include "tensor/infinity.hpp"
 
 namespace attn {
@@ -59,16 +60,16 @@ void SinkhornIteration<T>::start(std::span<double> col) {
     pass.row_scale = open;
     pass.col_sum = col;
     passes_.run(pass);
-    for (double& g : col) g = std::log(g);
+    for (Index j = 0; j < scores_.cols(); ++j) {
+      const double log = log_marginal(marginals_.col, j);
+      double& g = col[static_cast<std::size_t>(j)];
+      g = log == minus_infinity ? minus_infinity : std::log(g) - log;
+    }
   } else {
     complete_columns(potential, col);
-    return;
   }
-  for (Index j = 0; j < scores_.cols(); ++j) {
-    const double log = log_marginal(marginals_.col, j);
-    double& g = col[static_cast<std::size_t>(j)];
-    g = log == minus_infinity ? minus_infinity : g - log;
-  }
+  if (!marginals_.penalties) return;
+  for (double& g : col) g *= soft_exponent(marginals_.penalties->col);
 }
 
 template <class T>
@@ -118,6 +119,43 @@ void SinkhornIteration<T>::complete_columns(std::span<double> row, std::span<dou
   run(pass, threads_);
 }
 
+// The same with penalties, in two passes. Returns the errors of the plan of `col` and `row`.
+template <class T>
+MarginalErrors SinkhornIteration<T>::soft_maxima(std::span<double> col, std::span<double> row,
+                                                 std::span<double> next) {
+  const MarginalPenalties& penalties = *marginals_.penalties;
+  Pass<T> pass;
+  pass.scores = &scores_;
+  pass.completes = Completes::rows;
+  pass.components = {Component{1, row, col}};
+  pass.log_marginal = marginals_.row;
+  run(pass, threads_);
+  for (double& f : row) f *= soft_exponent(penalties.row);
+  complete_columns(row, next);
+  MarginalErrors errors;
+  bool visible = can_absorb(row, col);
+  for (Index j = 0; j < scores_.cols(); ++j) {
+    const auto at = static_cast<std::size_t>(j);
+    const double log_b = log_marginal(marginals_.col, j);
+    const double exact = next[at];
+    next[at] *= soft_exponent(penalties.col);
+    if (std::isinf(col[at])) {
+      // 0, unless the column was lost to the format's range.
+      errors.col += soft_sum(log_b, next[at], penalties.col);
+      continue;
+    }
+    const double sum = std::exp(exact + log_b - col[at]);
+    visible = visible && sum >= smallest_sum<T>;
+    errors.col += std::abs(sum - soft_sum(log_b, col[at], penalties.col));
+  }
+  visible ? kernel_.refer_to(row, col) : kernel_.refer_to({}, {});
+  const double translation =
+      soft_translation(penalties, log_soft_mass(marginals_.row, row, penalties.row),
+                       log_soft_mass(marginals_.col, next, penalties.col));
+  for (double& g : next) g += translation;
+  return errors;
+}
+
 // κ from g; false if one is out of range.
 template <class T>
 bool SinkhornIteration<T>::find_factors(std::span<const double> col,
@@ -133,9 +171,11 @@ bool SinkhornIteration<T>::find_factors(std::span<const double> col,
   return true;
 }
 
-// Whether a/r is in range for all rows that have a marginal and an allowed pair.
+// Whether a/r, or ρ with penalties, is in range for all rows that have a marginal and an allowed
+// pair.
 template <class T>
-bool SinkhornIteration<T>::rows_in_range(std::span<const double> sum) const {
+bool SinkhornIteration<T>::rows_in_range(std::span<const double> sum,
+                                         std::span<const double> factor) const {
   const double most = std::exp(kernel_.refers_to_zero() ? most_from_zero<T> : most_from_plan<T>);
   for (std::size_t i = 0; i < sum.size(); ++i) {
     const double a = row_marginal_.empty() ? 1 : row_marginal_[i];
@@ -147,7 +187,9 @@ bool SinkhornIteration<T>::rows_in_range(std::span<const double> sum) const {
       }
       return false;
     }
-    if (!(sum[i] <= a * most && sum[i] * most >= a)) return false;
+    const bool in_range = marginals_.penalties ? factor[i] <= most && factor[i] * most >= 1
+                                               : sum[i] <= a * most && sum[i] * most >= a;
+    if (!in_range) return false;
   }
   return true;
 }
@@ -183,7 +225,7 @@ bool SinkhornIteration<T>::by_products(std::span<const double> col, std::span<do
   pass.row_sum = row;
   pass.col_sum = next;
   passes_.run(pass);
-  if (!rows_in_range(row)) return false;
+  if (!rows_in_range(row, {})) return false;
   for (Index i = 0; i < scores_.rows(); ++i) {
     double& f = row[static_cast<std::size_t>(i)];
     const double log_a = log_marginal(marginals_.row, i);
@@ -199,12 +241,69 @@ bool SinkhornIteration<T>::by_products(std::span<const double> col, std::span<do
   return true;
 }
 
-// Whether a plan with these marginals may be the next kernel.
+// Whether the plan of these potentials may be the next kernel.
 template <class T>
-bool SinkhornIteration<T>::can_absorb() const {
-  const auto large = [](double marginal) { return marginal == 0 || marginal >= smallest_sum<T>; };
-  return std::all_of(row_marginal_.begin(), row_marginal_.end(), large) &&
-         std::all_of(col_marginal_.begin(), col_marginal_.end(), large);
+bool SinkhornIteration<T>::can_absorb(std::span<const double> row,
+                                      std::span<const double> col) const {
+  const auto large = [](double sum) { return sum == 0 || sum >= smallest_sum<T>; };
+  if (!marginals_.penalties) {
+    return std::all_of(row_marginal_.begin(), row_marginal_.end(), large) &&
+           std::all_of(col_marginal_.begin(), col_marginal_.end(), large);
+  }
+  const auto all_large = [&](std::span<const double> log_marginals,
+                             std::span<const double> potential, double penalty) {
+    for (std::size_t n = 0; n < potential.size(); ++n) {
+      const double log = log_marginal(log_marginals, static_cast<Index>(n));
+      const bool open = log != minus_infinity && potential[n] != minus_infinity;
+      if (open && !(soft_sum(log, potential[n], penalty) >= smallest_sum<T>)) return false;
+    }
+    return true;
+  };
+  return all_large(marginals_.row, row, marginals_.penalties->row) &&
+         all_large(marginals_.col, col, marginals_.penalties->col);
+}
+
+// ScalingPass::row_shift: f = φ (reference + log r − log a) is relative to the reference.
+template <class T>
+PooledVector<double> SinkhornIteration<T>::soft_shift() const {
+  PooledVector<double> shift;
+  if (!marginals_.penalties || kernel_.refers_to_zero()) return shift;
+  const double share = 1 - soft_exponent(marginals_.penalties->row);
+  for (Index i = 0; i < scores_.rows(); ++i) shift.push_back(share * kernel_.row_reference(i));
+  return shift;
+}
+
+// The next κ from the sums c, translated; returns the errors of the plan of the present one.
+template <class T>
+MarginalErrors SinkhornIteration<T>::soft_factors(std::span<const double> sum,
+                                                  std::span<const double> factor,
+                                                  std::span<double> next) const {
+  const MarginalPenalties& penalties = *marginals_.penalties;
+  MarginalErrors errors;
+  PooledVector<double> log_mass(sum.size(), minus_infinity);  // of the plan, by column
+  for (std::size_t j = 0; j < sum.size(); ++j) {
+    next[j] = minus_infinity;
+    if (factor[j] == 0) continue;
+    const auto column = static_cast<Index>(j);
+    const double log_b = log_marginal(marginals_.col, column);
+    const double reference = kernel_.col_reference(column);
+    const double log_sum = std::log(sum[j]);
+    const double log_factor = std::log(factor[j]);
+    log_mass[j] = log_sum + log_factor;
+    errors.col +=
+        std::abs(std::exp(log_mass[j]) - soft_sum(log_b, reference - log_factor, penalties.col));
+    next[j] = soft_exponent(penalties.col) * (reference + log_sum - log_b);
+  }
+  // Rows have the sums that they call for.
+  const double translation = soft_translation(penalties, log_soft_mass({}, log_mass, 1),
+                                              log_soft_mass(marginals_.col, next, penalties.col));
+  for (std::size_t j = 0; j < sum.size(); ++j) {
+    next[j] =
+        factor[j] == 0
+            ? 0
+            : std::exp(kernel_.col_reference(static_cast<Index>(j)) - (next[j] + translation));
+  }
+  return errors;
 }
 
 // c_j = b_j exp(g'_j − g_j); rows are exact. Lines with marginal 0 add 0.
@@ -232,9 +331,10 @@ typename SinkhornIteration<T>::Left SinkhornIteration<T>::products(
   PooledVector<double> col_factor, row_factor;
   PooledVector<double> row_sum(row.size());
   PooledVector<double> col_sum(col.size());
-  const bool absorbs = can_absorb();
+  PooledVector<double> row_shift;
+  PooledVector<double> next_factor(marginals_.penalties ? col.size() : 0);
   const auto absorb = [&] {
-    if (!absorbs || !have_row) return false;
+    if (!have_row || !can_absorb(row, col)) return false;
     kernel_.refer_to(row, col);
     return find_factors(col, col_factor);
   };
@@ -253,6 +353,7 @@ typename SinkhornIteration<T>::Left SinkhornIteration<T>::products(
     col_factor = from->col_factor;
     row_factor = from->row_factor;
   }
+  row_shift = soft_shift();
 
   for (;;) {
     if (watch) {
@@ -268,18 +369,21 @@ typename SinkhornIteration<T>::Left SinkhornIteration<T>::products(
     pass.col_sum = col_sum;
     pass.row_factor = row_factor;
     pass.relaxation = *relaxation;
+    pass.row_shift = row_shift;
+    if (marginals_.penalties) pass.row_exponent = soft_exponent(marginals_.penalties->row);
     passes_.run(pass);
-    if (!rows_in_range(row_sum)) {
+    if (!rows_in_range(row_sum, row_factor)) {
       set_col_potentials(col_factor, col);
       return Left::range;
     }
     MarginalErrors errors;
-    for (std::size_t i = 0; i < row.size(); ++i) {
+    if (marginals_.penalties) errors = soft_factors(col_sum, col_factor, next_factor);
+    for (std::size_t i = 0; !marginals_.penalties && i < row.size(); ++i) {
       const double a = row_marginal_.empty() ? 1 : row_marginal_[i];
       const bool exact = *relaxation == 1 && row_factor[i] != 0;
       if (!exact) errors.row += std::abs(row_factor[i] * row_sum[i] - a);
     }
-    for (std::size_t j = 0; j < col.size(); ++j) {
+    for (std::size_t j = 0; !marginals_.penalties && j < col.size(); ++j) {
       const double b = col_marginal_.empty() ? 1 : col_marginal_[j];
       errors.col += std::abs(col_factor[j] * col_sum[j] - b);
     }
@@ -295,9 +399,13 @@ typename SinkhornIteration<T>::Left SinkhornIteration<T>::products(
     for (std::size_t j = 0; j < col.size(); ++j) {
       double& factor = col_factor[j];
       if (factor == 0) continue;
-      const double b = col_marginal_.empty() ? 1 : col_marginal_[j];
-      const double exact = b / col_sum[j];
-      factor = *relaxation == 1 ? exact : factor * std::pow(exact / factor, *relaxation);
+      if (marginals_.penalties) {
+        factor = next_factor[j];
+      } else {
+        const double b = col_marginal_.empty() ? 1 : col_marginal_[j];
+        const double exact = b / col_sum[j];
+        factor = *relaxation == 1 ? exact : factor * std::pow(exact / factor, *relaxation);
+      }
       in_range = in_range && factor <= most && factor * most >= 1;
     }
     if (in_range) continue;
@@ -305,6 +413,7 @@ typename SinkhornIteration<T>::Left SinkhornIteration<T>::products(
     set_col_potentials(col_factor, col);
     if (!absorb()) return Left::range;
     take_row_factors();
+    row_shift = soft_shift();
   }
 }
 
@@ -360,9 +469,15 @@ void SinkhornIteration<T>::iterate(std::span<double> col, std::span<double> row,
       now.col = PooledVector<double>(col.begin(), col.end());
       watch(std::move(now));
     }
-    removing_maxima(col, row, next);
+    MarginalErrors errors;
+    if (marginals_.penalties) {
+      errors = soft_maxima(col, row, next);
+    } else {
+      removing_maxima(col, row, next);
+      errors = errors_of(col, row, next);
+    }
     have_row = true;
-    relaxation = callback(errors_of(col, row, next));
+    relaxation = callback(errors);
     if (!relaxation) return;
     std::copy(next.begin(), next.end(), col.begin());
   }
@@ -389,10 +504,11 @@ void SinkhornIteration<T>::show(std::span<double> col, std::span<double> row,
 std::int64_t sinkhorn_bytes(Index rows, Index cols, std::size_t element_size, int threads) {
   const std::int64_t scaling = row_pass_bytes(rows, cols, element_size, false, threads);
   const std::int64_t log_rows = pass_bytes(Order::row_panels, rows, cols, 1, element_size, threads);
-  // Sums by slot; the kernel's reference; marginals, factors and sums.
+  // Sums by slot; the kernel's reference; marginals, factors and sums; with penalties the shift of
+  // rows, and masses and next factors of columns.
   const Partition partition = row_pass_partition(rows, cols, element_size);
   return std::max(scaling, log_rows) + ColumnSums<float>::bytes(partition) +
-         (3 * rows + 3 * cols) * static_cast<std::int64_t>(sizeof(double));
+         (4 * rows + 5 * cols) * static_cast<std::int64_t>(sizeof(double));
 }
 
 template class SinkhornIteration<float>;

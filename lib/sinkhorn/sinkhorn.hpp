@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 
+#include "attnkit/transport.hpp"
 #include "pass/pass.hpp"
 #include "sinkhorn/gibbs_kernel.hpp"
 #include "sinkhorn/scaling_pass.hpp"
@@ -18,10 +19,11 @@ namespace attn {
 struct LogMarginals {
   std::span<const double> row;
   std::span<const double> col;
+  std::optional<MarginalPenalties> penalties = {};  ///< in units of the scores; none: exact sums
 };
 
 /// The distance of a plan from its marginals: Σ_i |r_i − a_i| and Σ_j |c_j − b_j| of its sums r and
-/// c.
+/// c. With penalties a_i and b_j are the sums that potentials call for (soft_marginals.hpp).
 struct MarginalErrors {
   double row = 0;
   double col = 0;
@@ -45,6 +47,10 @@ using IterationWatch = std::function<void(IterationState&&)>;
 /// while there is no reference yet, it removes the maxima of the rows, which gives the kernel a new
 /// reference (the absorption of Schmitzer 2019). Closed lines, and those with nothing allowed, have
 /// −inf.
+///
+/// With penalties ρ_a and ρ_b, potentials are ρ/(ρ + 1) times those above, and an iteration ends
+/// with the translation g + t of soft_translation. Only `start` and `iterate` know penalties, and
+/// without relaxation.
 ///
 /// Relative error of exp f and exp g: about 1e-6 in float32, 1e-14 in float64, and that of the
 /// scores. The bits depend neither on the kept tiles nor on the number of threads. Throws whatever
@@ -95,12 +101,16 @@ class SinkhornIteration {
   enum class Left { ended, range };
 
   void removing_maxima(std::span<double> col, std::span<double> row, std::span<double> next);
+  MarginalErrors soft_maxima(std::span<double> col, std::span<double> row, std::span<double> next);
   void complete_columns(std::span<double> row, std::span<double> next);
   bool by_products(std::span<const double> col, std::span<double> row, std::span<double> next);
 
   bool find_factors(std::span<const double> col, PooledVector<double>& factor) const;
-  bool rows_in_range(std::span<const double> sum) const;
-  bool can_absorb() const;
+  bool rows_in_range(std::span<const double> sum, std::span<const double> factor) const;
+  bool can_absorb(std::span<const double> row, std::span<const double> col) const;
+  PooledVector<double> soft_shift() const;
+  MarginalErrors soft_factors(std::span<const double> sum, std::span<const double> factor,
+                              std::span<double> next) const;
   MarginalErrors errors_of(std::span<const double> col, std::span<const double> row,
                            std::span<const double> next) const;
   void set_row_potentials(std::span<const double> factor, std::span<double> row) const;

@@ -11,6 +11,7 @@
 #include "sinkhorn/one_iteration.hpp"
 #include "sinkhorn/plan_sums.hpp"
 #include "sinkhorn/sinkhorn.hpp"
+#include "sinkhorn/soft_marginals.hpp"
 #include "sinkhorn/tempered_energy.hpp"
 #include "tensor/pooled_vector.hpp"
 
@@ -88,7 +89,7 @@ class SinkhornSolver {
   }
 
   SinkhornSolution solve() {
-    require_room();
+    require_room(marginals_.total(), "the marginals add up to");
     if (from_ != nullptr) {
       now_.iterations = from_->iterations;
       now_.last_error = from_->last_error;
@@ -123,13 +124,12 @@ class SinkhornSolver {
     }
   }
 
-  void require_room() const {
+  static void require_room(double total, const std::string& what) {
     constexpr double most = static_cast<double>(std::numeric_limits<T>::max()) * most_total;
-    if (marginals_.total() <= most) return;
+    if (total <= most) return;
     constexpr bool is_float = sizeof(T) == sizeof(float);
     throw Error(Failure::numerical,
-                std::string("the marginals add up to more than ") +
-                    (is_float ? "float32" : "float64") + " has room for",
+                what + " more than " + (is_float ? "float32" : "float64") + " has room for",
                 is_float ? Remedy::float64 : Remedy::none);
   }
 
@@ -146,7 +146,7 @@ class SinkhornSolver {
   }
 
   bool is_dnas() const {
-    return !tolerance_ && options_.iterations == 1 &&
+    return !tolerance_ && options_.iterations == 1 && !marginals_.penalties &&
            all_one(marginals_.row, allowed_.keys_of_query) &&
            all_one(marginals_.col, allowed_.queries_of_key);
   }
@@ -154,7 +154,7 @@ class SinkhornSolver {
   void iterate() {
     const PooledVector<double> log_a = logs(marginals_.row);
     const PooledVector<double> log_b = logs(marginals_.col);
-    const LogMarginals log_marginals{log_a, log_b};
+    const LogMarginals log_marginals{log_a, log_b, marginals_.penalties};
     const bool warm = options_.anneals && tolerance_ && anneal(log_marginals);
     SinkhornIteration<T> iteration(scores_, log_marginals, options_.kept_bytes, threads_);
     if (!warm && from_ == nullptr) iteration.start(col());
@@ -229,6 +229,7 @@ class SinkhornSolver {
 
   // Leaves g to start from; false if scores are small already, or of unknown size.
   bool anneal(const LogMarginals& log_marginals) {
+    LogMarginals warmer_marginals = log_marginals;
     const double largest = scores_.magnitude();
     if (!(largest > first_scores * cooling) || std::isinf(largest)) return false;
     double temperature = 1;
@@ -245,7 +246,11 @@ class SinkhornSolver {
       typename Scores<T>::Terms terms;
       terms.energy = &energy;
       const Scores<T> warmer(terms);
-      SinkhornIteration<T> iteration(warmer, log_marginals, options_.kept_bytes, threads_);
+      if (marginals_.penalties) {
+        warmer_marginals.penalties = {marginals_.penalties->row * temperature,
+                                      marginals_.penalties->col * temperature};
+      }
+      SinkhornIteration<T> iteration(warmer, warmer_marginals, options_.kept_bytes, threads_);
       if (!started) iteration.start(col());
       started = true;
       run(iteration, rough, most);
@@ -265,6 +270,8 @@ class SinkhornSolver {
   void evaluate(const PlanSums<T>& sums) {
     SinkhornSummary& summary = found_.summary;
     summary = {};
+    summary.score = sums.score();
+    if (marginals_.penalties) return evaluate_softly(sums);
     const PooledVector<double>& r = sums.rows();
     const PooledVector<double>& c = sums.cols();
     double mass = 0;
@@ -292,7 +299,7 @@ class SinkhornSolver {
       missing += std::max(0.0, marginals_.col[j] - c[j]);
       add_line(c[j], marginals_.col[j], col()[j], largest[1]);
     }
-    summary.score = sums.score();
+    summary.mass = mass;
     summary.primal = -moments - mass;
     summary.dual = -linear - mass;
     const double col_total = std::accumulate(marginals_.col.begin(), marginals_.col.end(), 0.0);
@@ -304,6 +311,30 @@ class SinkhornSolver {
     }
     const double farthest = largest[0] + largest[1] + size;
     summary.gap = far + (missing > 0 ? missing * std::max(0.0, farthest) : 0);
+  }
+
+  // Primal and dual differ by Σ KL(sums of the plan ‖ sums that its potentials call for).
+  void evaluate_softly(const PlanSums<T>& sums) {
+    SinkhornSummary& summary = found_.summary;
+    summary.mass = std::accumulate(sums.rows().begin(), sums.rows().end(), 0.0);
+    require_room(summary.mass, "the plan's sum is");
+    summary.primal = summary.dual = -summary.mass;
+    summary.gap = 0;
+    const auto add_lines = [&](std::span<const double> sum, std::span<const double> marginal,
+                               std::span<const double> potential, double penalty) {
+      double error = 0;
+      for (std::size_t n = 0; n < sum.size(); ++n) {
+        const double wanted = soft_sum(std::log(marginal[n]), potential[n], penalty);
+        error += std::abs(sum[n] - wanted);
+        summary.gap += penalty * kl_term(sum[n], wanted);
+        summary.dual -= penalty * (wanted - marginal[n]);
+        summary.primal += penalty * kl_term(sum[n], marginal[n]);
+        if (sum[n] > 0) summary.primal -= sum[n] * potential[n];
+      }
+      return error;
+    };
+    summary.row_error = add_lines(sums.rows(), marginals_.row, row(), marginals_.penalties->row);
+    summary.col_error = add_lines(sums.cols(), marginals_.col, col(), marginals_.penalties->col);
   }
 
   void keep_missing(const PooledVector<double>& r, const PooledVector<double>& c) {

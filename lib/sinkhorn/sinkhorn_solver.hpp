@@ -29,8 +29,9 @@ struct SinkhornSolution {
 /// Solves the problem by Sinkhorn's iterations and shows the plan to `observers`. One iteration
 /// with all marginals 1 is dnas to the last bit. If the marginals cannot be met, it runs as many
 /// iterations as are allowed; feasibility.hpp finds out whether they can. Throws Error(numerical)
-/// for marginals whose sums exceed the range of T, and whatever the scores and observers throw.
-/// `progress` may be null; a solution that goes on from its state has the same bits.
+/// for marginals, or with penalties a plan, whose sums exceed the range of T, and whatever the
+/// scores and observers throw. `progress` may be null; a solution that goes on from its state has
+/// the same bits.
 template <class T>
 SinkhornSolution solve_sinkhorn(const Scores<T>& scores, const Marginals& marginals,
                                 const SinkhornOptions& options, const ObserverList<T>& observers,

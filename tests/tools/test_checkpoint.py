@@ -207,6 +207,7 @@ class GoesOn(CheckpointTest):
     # Commands of one long unit, and how messages call it.
     WITHIN = [
         ("problem", ["sinkhorn-iter", "cost.h5", "--epsilon", "0.001", "--iterations", "3000"]),
+        ("problem", ["sinkhorn-iter", "cost.h5", "--epsilon", "0.001", "--iterations", "3000", "--unbalanced", "2:1"]),
         ("head", ["attn-compute", "long.h5", "--scheme", "dnas", "--emit", "out,row_potential,grad_q,grad_k,grad_v"]),
         ("head", ["attn-compute", "long.h5", "--scheme", "hnas", "--hybrid", "0.3", "--emit",
                   "out,col_sum,row_entropy,grad_v,grad_hybrid"]),

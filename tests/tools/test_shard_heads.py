@@ -21,6 +21,7 @@ HEADS_RUNS = [
     ("attn-compute", "--scheme sinkhorn --iterations 4"),
     ("attn-compute", "--scheme sinkhorn --tolerance 1e-4 --layout blhd -i q=inside.h5 -i k=inside.h5 -i v=inside.h5"),
     ("sinkhorn-iter", "--emit plan,row_potential,error --tolerance 1e-5"),
+    ("sinkhorn-iter", "--emit plan,row_potential,error --iterations 9 --unbalanced 0.5:2"),
 ]
 
 

@@ -150,9 +150,13 @@ SinkhornSolution solve_directly(const TransportArrays<T>& arrays, const Shape& l
   };
   take(arrays.row_marginal, marginals.row);
   take(arrays.col_marginal, marginals.col);
+  const double unit = of_cost ? setting.options.epsilon : 1;
+  if (const auto& penalties = setting.options.penalties) {
+    marginals.penalties = {penalties->row / unit, penalties->col / unit};
+  }
   SinkhornOptions options = setting.options.solver;
   const auto tolerance = tolerance_in_force(options, marginals.total(), sizeof(T));
-  if (tolerance) {
+  if (tolerance && !marginals.penalties) {
     options.tolerance = tolerance;
     const Feasibility found = examine(allowed_pairs(scores, 1), marginals.row, marginals.col);
     if (found.row_total != found.col_total) {
@@ -228,6 +232,10 @@ void check_all_sources(Random& random) {
     points.options.epsilon = 2;
     points.options.solver.kept_bytes = n * 40;
     check<T>(points, random);
+    for (TransportSetting* const setting : {&cost, &scores, &points}) {
+      setting->options.penalties = {0.5, 3};
+      check<T>(*setting, random);
+    }
   }
 }
 
@@ -390,6 +398,15 @@ TEST_CASE("transport plans refuse shapes, numbers and options") {
   options.solver.iterations = 3;
   options.solver.anneals = true;
   CHECK(contains(message([&] { plan_of(shapes, options); }), "anneals"));
+  for (const double penalty : {0.0, -1.0, infinity, std::nan("")}) {
+    options = {};
+    options.penalties = {1, penalty};
+    CHECK(contains(message([&] { plan_of(shapes, options); }), "penalties.col is"));
+  }
+  options.penalties = {1, 1};
+  plan_of(shapes, options);
+  options.solver.relaxation = 1.5;
+  CHECK(contains(message([&] { plan_of(shapes, options); }), "relaxation has no effect"));
 
   TransportInputs<double> in;
   Array<double> cost({2, 2}, 1.0);

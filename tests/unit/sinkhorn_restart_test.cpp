@@ -96,7 +96,7 @@ void try_all() {
       sizes.mask = mask;
       const Problem<T> problem(sizes, random);
       const Scores<T>& scores = problem.scores();
-      const Marginals marginals = uniform_marginals(scores.allowed_counts());
+      Marginals marginals = uniform_marginals(scores.allowed_counts());
       CAPTURE(spread);
       CAPTURE(mask);
       for (const double relaxation : {1.0, 1.7}) {
@@ -110,6 +110,18 @@ void try_all() {
         require_same(scores, marginals, options, 7);
         options.anneals = true;
         require_same(scores, marginals, options, 11);
+      }
+      // In proportion to the scores, so that the plan is in range.
+      for (const double penalty : {0.3 * spread * spread, 10 * spread * spread}) {
+        CAPTURE(penalty);
+        marginals.penalties = {penalty, 2 * penalty};
+        SinkhornOptions options;
+        options.iterations = 20;
+        require_same(scores, marginals, options, 3);
+        options.tolerance = sizeof(T) == sizeof(float) ? 1e-5 : 1e-9;
+        options.iterations = 400;
+        options.anneals = true;
+        require_same(scores, marginals, options, 7);
       }
     }
   }

@@ -36,7 +36,10 @@ cli::Declaration declare() {
       "sum P) and a gap: the optimum is at most dual + gap. The gap is a bound on E KL(Q, P) for a "
       "plan Q with the right marginals, computed without cancellation. With forbidden pairs, the "
       "gap is null if P is far from its marginals or there is no tolerance. In float32 dual and "
-      "gap are subject to the rounding of P. For scores E = 1.");
+      "gap are subject to the rounding of P. For scores E = 1. With --unbalanced, value, primal "
+      "and "
+      "dual are those of that problem, and the gap is primal - dual, as the sum of E R KL(sums, "
+      "their targets) over both sides, so that the optimum is at most dual + gap again.");
   d.about(
       "bulk runs a fixed number of iterations on many small problems at once: scores (..., m, n), "
       "m "
@@ -69,6 +72,12 @@ cli::Declaration declare() {
            "Over-relaxation, which can save iterations: 1 is the plain iteration; try 1.5 to 1.9 "
            "if it is slow. Reverts to plain iterations if it stalls. The answer is the same.",
            {1, 2, false, true}, 1.0);
+  d.text("unbalanced", "RHO[:RHO]",
+         "Lets the plan miss its marginals at a price: adds RHO KL(row sums, a) + RHO KL(column "
+         "sums, b) to the problem, with the second RHO for b, KL(x, y) = sum x log(x/y) - x + y. a "
+         "and b may then have different sums, and any mask has a plan. RHO > 0, in units of the "
+         "cost. The error is the L1 distance of the sums from a exp(f/R) and b exp(g/R), R = "
+         "RHO/E.");
   d.flag("anneal",
          "Begins with a larger epsilon and lowers it, which saves iterations if epsilon is small. "
          "The answer is the same.");

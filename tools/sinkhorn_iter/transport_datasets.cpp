@@ -10,6 +10,10 @@ void declare_transport_datasets(cli::Declaration& d) {
   d.formula("plan_ij = exp((s_ij - g_j) - f_i),   s = -cost/epsilon")
       .formula("g_j = log sum_i exp(s_ij - f_i) - log b_j")
       .formula("f_i = log sum_j exp(s_ij - g_j) - log a_i,   repeated")
+      .formula("--unbalanced R: f and g are R/(R + epsilon) times these, and each iteration ends")
+      .formula("with the shift of (f, -g) that maximises the dual;")
+      .formula("dual = -R sum a (exp(epsilon f/R) - 1) - R sum b (exp(epsilon g/R) - 1)")
+      .formula("       - epsilon sum P")
       .formula("W(a, b; C) = min <P, C> + epsilon sum P log P = dual + epsilon sum P is the")
       .formula("divergence ot of lambda-solve; it tends to min <P, C> as epsilon falls");
   d.dataset("cost", "(..., Lq, Lk)", "with --epsilon: costs; inf forbids a pair")
@@ -35,6 +39,7 @@ void declare_transport_datasets(cli::Declaration& d) {
                      "<P, C>, the primal and the dual objective, and a bound on how far the dual "
                      "is from the optimum; null if unknown. The entropic transport of FD, W, has "
                      "no -epsilon sum P: W is dual + epsilon sum P, and sum P is that of a")
+      .report_member("mass", "with --unbalanced: the sum of the plan")
       .report_member("rescaled", "the difference of the sums of a and b, if b was scaled")
       .report_member(
           "row_total, col_total, unserved_queries, unserved_keys, vanishing",

@@ -22,7 +22,7 @@ RunEffect TransportTask::effect(const cli::Arguments& arguments) const {
   settings["attn_scheme"] = "sinkhorn";
   settings["attn_precision"] = f64 ? "f64" : "f32";
   if (of_cost) settings["attn_epsilon"] = scores.epsilon;
-  if (of_cost || a) settings["attn_marginals"] = "given";
+  if (of_cost || a || penalties) settings["attn_marginals"] = "given";
   // The number of iterations needed is known only afterwards, but equal options give equal results.
   if (solver.iterations) settings["attn_iterations"] = std::int64_t{*solver.iterations};
   if (solver.tolerance) settings["attn_tolerance"] = *solver.tolerance;
@@ -30,6 +30,10 @@ RunEffect TransportTask::effect(const cli::Arguments& arguments) const {
     if (name != "attn_status") effect.attributes[name] = setting_of(settings, name);
   }
   settings["relax"] = solver.relaxation;
+  if (penalties) {
+    settings["unbalanced_a"] = penalties->row;
+    settings["unbalanced_b"] = penalties->col;
+  }
   settings["anneal"] = std::int64_t{solver.anneals};
   return effect;
 }

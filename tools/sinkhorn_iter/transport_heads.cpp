@@ -199,7 +199,7 @@ HeadResult<T> solve_head(const TransportTask& task, const Head<T>& head, const H
   Marginals marginals = task.marginals(head.problem, scores.allowed_counts());
   result.tolerance = tolerance_in_force(task.solver, marginals.total(), sizeof(T));
   SinkhornOptions options = task.solver;
-  if (result.tolerance) {
+  if (result.tolerance && !task.penalties) {
     options.tolerance = prepare(task, allowed_pairs(scores, threads), marginals, result);
     if (result.infeasible()) return found;
   }
@@ -281,7 +281,8 @@ void record(const TransportTask& task, const TransportResults& results, io::Outp
   output.attribute("attn_iterations", static_cast<std::int64_t>(iterations));
   if (task.of_cost) output.attribute("attn_epsilon", task.scores.epsilon);
   // Unlike elsewhere, rows need not sum to 1.
-  if (task.of_cost || task.a) output.attribute("attn_marginals", std::string("given"));
+  if (task.of_cost || task.a || task.penalties)
+    output.attribute("attn_marginals", std::string("given"));
   const auto tolerance = results.worst().tolerance;
   if (tolerance) output.attribute("attn_tolerance", *tolerance);
   if (task.input.share) {
@@ -344,16 +345,17 @@ std::optional<Convergence> slowest(const std::vector<TransportResult>& problems)
 }
 
 // The options that save iterations and are not in use.
-std::string savings(const SinkhornOptions& solver) {
+std::string savings(const TransportTask& task) {
+  const SinkhornOptions& solver = task.solver;
   std::string options;
-  if (solver.relaxation == 1) options = "--relax 1.8";
+  if (solver.relaxation == 1 && !task.penalties) options = "--relax 1.8";
   if (!solver.anneals) options += options.empty() ? "--anneal" : " or --anneal";
   return options;
 }
 
 nlohmann::ordered_json figures(const TransportTask& task, const TransportResult& result) {
   const SinkhornSummary& summary = result.summary;
-  const double unit = task.of_cost ? task.scores.epsilon : 1;
+  const double unit = task.unit();
   const double nothing = std::numeric_limits<double>::quiet_NaN();
   const bool solved = !result.infeasible();
   const auto known = [&](double value) { return solved ? value : nothing; };
@@ -365,6 +367,7 @@ nlohmann::ordered_json figures(const TransportTask& task, const TransportResult&
   if (result.rescaled > 0) json["rescaled"] = result.rescaled;
   json["row_error"] = known(summary.row_error);
   json["col_error"] = known(summary.col_error);
+  if (task.penalties) json["mass"] = known(summary.mass);
   json["value"] = known(task.of_cost ? -unit * summary.score : summary.score);
   json["primal"] = known(unit * summary.primal);
   json["dual"] = known(unit * summary.dual);
@@ -434,9 +437,10 @@ cli::Outcome conclude_transport(const TransportTask& task, const TransportResult
   const SinkhornSummary& summary = worst.summary;
   cli::Outcome outcome;
   outcome.summary =
-      fmt::format("{} in {}, {}, marginals off by {:.2g}, {} {:.6g}",
+      fmt::format("{} in {}, {}, {}off by {:.2g}, {} {:.6g}",
                   times(join(task.input.leading, {task.input.queries, task.input.keys})),
                   task.f64 ? "float64" : "float32", cli::counted(summary.iterations, "iteration"),
+                  task.penalties ? fmt::format("mass {:.6g}, sums ", summary.mass) : "marginals ",
                   summary.row_error + summary.col_error, task.of_cost ? "cost" : "score",
                   json["value"].get<double>());
   if (std::isfinite(summary.gap)) {
@@ -444,8 +448,8 @@ cli::Outcome conclude_transport(const TransportTask& task, const TransportResult
   }
   outcome.summary += padding_words(task.input.padding());
   if (summary.status == SolveStatus::not_converged) {
-    outcome.summary += ", not converged" + convergence_words(slowest(results.problems),
-                                                             "--iterations", savings(task.solver));
+    outcome.summary += ", not converged" +
+                       convergence_words(slowest(results.problems), "--iterations", savings(task));
     report.status("not_converged");
     outcome.status = 1;
   }

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "attnkit/error.hpp"
+#include "cli/values.hpp"
 #include "cli/words.hpp"
 #include "common/bundles.hpp"
 #include "common/cost_report.hpp"
@@ -91,6 +92,27 @@ SinkhornOptions solver_options(const cli::Arguments& arguments) {
   return options;
 }
 
+// "2" or "2:0.5".
+std::optional<MarginalPenalties> resolve_penalties(const cli::Arguments& arguments) {
+  if (!arguments.given("unbalanced")) return std::nullopt;
+  const std::string text = arguments.text("unbalanced");
+  const std::size_t colon = text.find(':');
+  const auto penalty = [](const std::string& word) -> std::optional<double> {
+    const std::optional<double> value = cli::to_number(word);
+    return value && *value > 0 ? value : std::nullopt;
+  };
+  const auto row = penalty(text.substr(0, colon));
+  const auto col = colon == std::string::npos ? row : penalty(text.substr(colon + 1));
+  if (!row || !col) {
+    throw Error(Failure::usage,
+                "--unbalanced is " + text + ", expected RHO > 0, or RHO:RHO for a and b");
+  }
+  if (arguments.number("relax").value_or(1) != 1) {
+    throw Error(Failure::usage, "--relax has no effect with --unbalanced");
+  }
+  return MarginalPenalties{*row, *col};
+}
+
 bool is_float64(const std::optional<Operand>& operand) {
   return operand && operand->dataset.dtype() == DType::f64;
 }
@@ -128,7 +150,8 @@ TransportTask::TransportTask(const cli::Arguments& arguments, io::InputBundle se
       scores(resolve(arguments, bundle)),
       of_cost(arguments.number("epsilon").has_value()),
       input(bundle, scores, false, {Scheme::sinkhorn}),
-      solver(solver_options(arguments)) {
+      solver(solver_options(arguments)),
+      penalties(resolve_penalties(arguments)) {
   require_layout_effect(arguments, input);
   const auto wanted = arguments.words_of("emit");
   emitted.insert(wanted.begin(), wanted.end());
@@ -152,6 +175,7 @@ void TransportTask::report_params(cli::Report& report) const {
   report_score_options(input.options, input.causal, report);
   auto& params = report.params();
   if (of_cost) params["epsilon"] = scores.epsilon;
+  if (penalties) params["unbalanced"] = {penalties->row, penalties->col};
   params["precision"] = f64 ? "f64" : "f32";
   params["emit"] = emitted;
   if (!solver.iterations || solver.tolerance) params["iterations"] = solver.most_iterations();
@@ -162,7 +186,9 @@ Marginals TransportTask::marginals(Index problem, const AllowedCounts& allowed) 
   const TileRange& own = input.part(problem).range;
   if (a) row = read_marginal(*a, problem, own.row0, own.rows);
   if (b) col = read_marginal(*b, problem, own.col0, own.cols);
-  return complete_marginals(std::move(row), std::move(col), allowed, of_cost);
+  Marginals found = complete_marginals(std::move(row), std::move(col), allowed, of_cost);
+  if (penalties) found.penalties = {penalties->row / unit(), penalties->col / unit()};
+  return found;
 }
 
 std::string TransportTask::row_address() const {

@@ -36,9 +36,9 @@ struct TransportTask {
 
   void report_params(cli::Report& report) const;
 
-  /// The marginals of a problem: the datasets a and b, else the defaults for the allowed pairs. A
-  /// default b has the sum of a, and for a cost a default a has the sum of b. Throws Error(input)
-  /// naming dataset and index of an element that is not a finite number >= 0.
+  /// The marginals of a problem: the datasets a and b, else the defaults for the allowed pairs, and
+  /// the penalties. A default b has the sum of a, and for a cost a default a has the sum of b.
+  /// Throws Error(input) naming dataset and index of an element that is not a finite number >= 0.
   Marginals marginals(Index problem, const AllowedCounts& allowed) const;
 
   /// "a.h5:/a", or a description of the default, for messages.
@@ -51,8 +51,10 @@ struct TransportTask {
   io::InputBundle bundle;
   ScoreOptions scores;
   bool of_cost = false;  ///< results are in units of the cost, which is epsilon times the scores
+  double unit() const { return of_cost ? scores.epsilon : 1; }  ///< of the cost, in scores
   AttentionInput input;
   SinkhornOptions solver;
+  std::optional<MarginalPenalties> penalties;  ///< of --unbalanced, in units of the cost
   std::set<std::string> emitted;
   std::string settings_left;  ///< settings of an earlier run that this run does not use
   std::optional<Operand> a, b;
